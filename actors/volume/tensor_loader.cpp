@@ -161,7 +161,7 @@ result<loaded_tensor> tensor_loader::load(const storage::stored_tensor& stored,
 }
 
 result<std::vector<loaded_tensor>> tensor_loader::load_all(std::string_view owner) {
-  WEIR_TRY(const auto directory, storage::tensor_directory::of_stream(shared_->stream));
+  WEIR_TRY(const auto directory, storage::tensor_directory::from_stream(shared_->stream));
   std::vector<storage::stored_tensor> order(directory.tensors().begin(),
                                             directory.tensors().end());
   std::sort(order.begin(), order.end(),

@@ -106,7 +106,7 @@ double load_seconds() {
   const auto load = [] {
     const hn4_volume volume = or_throw(hn4_volume::open(model().image));
     const hn4_stream stream = or_throw(volume.stream("m"));
-    const auto directory = or_throw(tensor_directory::of_stream(stream));
+    const auto directory = or_throw(tensor_directory::from_stream(stream));
     std::vector<hn4_tensor> all;
     for (const stored_tensor& t : directory.tensors()) {
       all.push_back(or_throw(read_tensor(stream, t)));

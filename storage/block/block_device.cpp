@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What devices do unless they know better.
+/// Default behaviour of block devices: correct for every device, but without its
+/// shortcuts.
 #include "weir/storage/block_device.hpp"
 
 #include <fmt/core.h>
@@ -20,6 +21,7 @@ bytes_view block_device::view(std::uint64_t, std::size_t) const noexcept {
   return {};
 }
 
+// A device that cannot find holes reports everything as data.
 result<extent> block_device::next_data(std::uint64_t offset, std::uint64_t end) {
   return offset < end ? extent{offset, end - offset} : extent{end, 0};
 }

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A file read past the page cache.
+/// A file that is read without the page cache (O_DIRECT).
+///
+/// Direct transfers need offset, length and memory that are multiples of a sector. Short
+/// reads go through a buffer per thread. Long reads go through a sequential reader, which
+/// keeps several transfers in flight. Each caller takes a reader for itself, so that
+/// threads do not wait for each other; a reader that stopped where the read begins is
+/// preferred, because it has the next chunks already.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
@@ -11,28 +17,32 @@
 #include <mutex>
 #include <vector>
 
-#include "block/over_file.hpp"
-#include "block/read_lane.hpp"
+#include "block/file_based_device.hpp"
+#include "block/sequential_reader.hpp"
 
 namespace weir::storage {
 
 namespace {
 
-// Shorter reads are one transfer each; nothing is read ahead for them.
+/// Reads up to this size are one transfer each, and nothing is read ahead for them.
 constexpr std::uint64_t short_read = std::uint64_t{64} << 10;
-constexpr std::size_t most_lanes = 16;
+/// Largest number of sequential readers that one device keeps, each with its own
+/// read-ahead.
+constexpr std::size_t max_readers = 16;
 
-/// Memory for one short read; one per thread, kept.
+/// Returns the memory of this thread for one short read. A direct transfer needs aligned
+/// memory, offset and length, which a caller's buffer rarely has.
 mutable_bytes bounce() {
   constexpr std::size_t bytes = short_read + 2 * direct_unit;
   thread_local const aligned_memory memory = allocate_aligned(bytes);
   return {memory.get(), bytes};
 }
 
-/// Hands bytes out to pieces in order.
+/// Copies consecutive bytes into several buffers, one after another.
 class scatter {
  public:
   explicit scatter(std::span<const mutable_bytes> pieces) : pieces_(pieces) {}
+  // Bytes arrive in parts of any size; a part may end one buffer and begin the next.
   void operator()(bytes_view bytes) {
     while (!bytes.empty()) {
       const mutable_bytes rest = pieces_.front().subspan(filled_);
@@ -51,19 +61,20 @@ class scatter {
 
  private:
   std::span<const mutable_bytes> pieces_;
-  std::size_t filled_ = 0;  // of the first piece
+  std::size_t filled_ = 0;  ///< bytes of the first buffer that are filled
 };
 
-class direct_device final : public over_file {
+/// A device with two descriptors of one file: one for direct reads, one for the rest.
+class direct_device final : public file_based_device {
  public:
-  direct_device(std::unique_ptr<block_device> file, int descriptor, direct_reads how)
-      : over_file(std::move(file)), how_(how) {
+  direct_device(std::unique_ptr<block_device> file, int descriptor, direct_reads queueing)
+      : file_based_device(std::move(file)), queueing_(queueing) {
     direct_.descriptor = descriptor;
     direct_.size = size();
     direct_.name = name();
   }
   ~direct_device() override {
-    lanes_.clear();
+    readers_.clear();  // waits for transfers in flight, which still use the descriptor
     ::close(direct_.descriptor);
   }
 
@@ -78,19 +89,20 @@ class direct_device final : public over_file {
       bytes += piece.size();
     }
     if (bytes == 0 || offset > size() || bytes > size() - offset) {
-      return file().read_scattered(offset, pieces);  // says what is wrong
+      return file().read_scattered(offset, pieces);  // reports what is wrong
     }
     if (bytes <= short_read) {
       return read_short(offset, static_cast<std::size_t>(bytes), scatter(pieces));
     }
-    auto lane = take_lane(offset);
-    auto done = lane->read(offset, bytes, scatter(pieces));
+    auto reader = take_reader(offset);
+    auto done = reader->read(offset, bytes, scatter(pieces));
     const std::lock_guard lock(mutex_);
-    lanes_.push_back(std::move(lane));
+    readers_.push_back(std::move(reader));
     return done;
   }
 
  private:
+  /// Reads a range by one transfer of all aligned units that it touches.
   result<void> read_short(std::uint64_t offset, std::size_t bytes, scatter take) const {
     const std::uint64_t begin = align_down<std::uint64_t>(offset, direct_unit);
     const auto skip = static_cast<std::size_t>(offset - begin);
@@ -101,39 +113,46 @@ class direct_device final : public over_file {
     return {};
   }
 
-  // The lane that stopped there, else a new one, else the one unused for longest.
-  std::unique_ptr<read_lane> take_lane(std::uint64_t offset) {
+  /// Takes the reader that stopped at `offset`, else makes a new one; if there are too
+  /// many, takes the one that was unused longest. The caller has it for itself until it
+  /// gives it back.
+  std::unique_ptr<sequential_reader> take_reader(std::uint64_t offset) {
     const std::lock_guard lock(mutex_);
-    auto found = std::find_if(lanes_.begin(), lanes_.end(),
-                              [&](const auto& lane) { return lane->next() == offset; });
-    if (found == lanes_.end()) {
-      if (lanes_.size() < most_lanes) {
-        return std::make_unique<read_lane>(direct_, queue());
+    auto found = std::find_if(readers_.begin(), readers_.end(), [&](const auto& reader) {
+      return reader->next() == offset;
+    });
+    if (found == readers_.end()) {
+      if (readers_.size() < max_readers) {
+        return std::make_unique<sequential_reader>(direct_, queue());
       }
-      found = lanes_.begin();
+      found = readers_.begin();
     }
-    auto lane = std::move(*found);
-    lanes_.erase(found);
-    return lane;
+    auto reader = std::move(*found);
+    readers_.erase(found);
+    return reader;
   }
+  /// Makes the queue of a new reader. After the kernel has refused one, threads are used
+  /// for good.
   std::unique_ptr<queued_reads> queue() {
-    if (how_ == direct_reads::queue) {
-      if (auto in_kernel = queue_in_kernel(direct_.descriptor, read_lane::depth)) {
+    if (queueing_ == direct_reads::queue) {
+      if (auto in_kernel =
+              queue_in_kernel(direct_.descriptor, sequential_reader::depth)) {
         return in_kernel;
       }
-      how_ = direct_reads::threads;
+      queueing_ = direct_reads::threads;
     }
     if (!threads_) {
-      threads_ = start_read_threads(read_lane::depth);
+      threads_ = start_read_threads(sequential_reader::depth);
     }
     return queue_on_threads(threads_, direct_.descriptor);
   }
 
   direct_file direct_;
   std::mutex mutex_;
-  direct_reads how_;
+  direct_reads queueing_;
   std::shared_ptr<read_threads> threads_;
-  std::vector<std::unique_ptr<read_lane>> lanes_;  // not in use, longest unused first
+  std::vector<std::unique_ptr<sequential_reader>>
+      readers_;  ///< not in use, the oldest first
 };
 
 }  // namespace
@@ -143,8 +162,10 @@ bool io_uring_allowed() noexcept {
   return allowed;
 }
 
+// The file is opened twice: once as an ordinary device, which measures it and reports
+// errors, and once for direct reads.
 result<std::unique_ptr<block_device>> open_direct_device(const std::string& path,
-                                                         direct_reads how) {
+                                                         direct_reads queueing) {
   WEIR_TRY(auto file, open_file_device(path, device_mode::read_only));
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
   if (descriptor < 0) {
@@ -155,7 +176,7 @@ result<std::unique_ptr<block_device>> open_direct_device(const std::string& path
                                        std::strerror(errno)));
   }
   return std::unique_ptr<block_device>(
-      std::make_unique<direct_device>(std::move(file), descriptor, how));
+      std::make_unique<direct_device>(std::move(file), descriptor, queueing));
 }
 
 }  // namespace weir::storage

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files and block special files as devices.
+/// Files and block special files as block devices.
+///
+/// The size is determined once, when the file is opened, and every range is checked
+/// against it. If the file becomes shorter later, a read meets its end and reports `torn`
+/// instead of delivering fewer bytes.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
@@ -19,9 +23,11 @@ namespace weir::storage {
 
 namespace {
 
-// One system call takes at most so many pieces (IOV_MAX on Linux).
+/// Largest number of buffers of one system call (IOV_MAX of Linux).
 constexpr std::size_t max_pieces = 1024;
 
+/// A file that is read and written with system calls. They are repeated after
+/// interruptions and short transfers, so that callers see only whole ones.
 class file_device final : public block_device {
  public:
   file_device(int descriptor, std::string path, device_mode mode)
@@ -30,8 +36,11 @@ class file_device final : public block_device {
   file_device& operator=(const file_device&) = delete;
   ~file_device() override { ::close(descriptor_); }
 
+  /// Takes the exclusive lock, without waiting.
   result<void> lock();
+  /// Determines the size.
   result<void> measure();
+  /// Sets the size of a new file.
   result<void> resize(std::uint64_t size);
 
   result<void> read(std::uint64_t offset, mutable_bytes to) override;
@@ -50,16 +59,19 @@ class file_device final : public block_device {
   const std::string& name() const noexcept override { return path_; }
 
  private:
+  /// Adds file and offset to an error.
   error place(error e, std::uint64_t offset) const {
     return std::move(e).at(fmt::format("{}:{}", path_, offset));
   }
-  error ended(std::uint64_t offset, std::uint64_t count) const {
+  /// Makes the error for a read beyond the end of the file.
+  error beyond_end(std::uint64_t offset, std::uint64_t count) const {
     return place(
         error(errc::torn, fmt::format("cannot read {} bytes of \"{}\": expected them "
                                       "below {}, found the end of the file",
                                       count, path_, size_)),
         offset);
   }
+  /// Reads into the pieces one after another, and advances `offset` by the bytes read.
   result<void> read_pieces(std::uint64_t& offset, std::span<iovec> pieces);
 
   int descriptor_;
@@ -68,6 +80,8 @@ class file_device final : public block_device {
   std::uint64_t size_ = 0;
 };
 
+// The lock is advisory: it keeps other writers of this library out, and disappears with
+// the process.
 result<void> file_device::lock() {
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) {
@@ -92,7 +106,7 @@ result<void> file_device::measure() {
                     "found something else",
                     path_));
   }
-  // The end tells the size of block special files too, where st_size is 0.
+  // The position of the end is also the size of a block special file, whose st_size is 0.
   const off_t end = ::lseek(descriptor_, 0, SEEK_END);
   if (end < 0) {
     return system_error("measure", path_, errno);
@@ -101,6 +115,7 @@ result<void> file_device::measure() {
   return {};
 }
 
+// Growing a file by its end alone makes it sparse: it takes no space until it is written.
 result<void> file_device::resize(std::uint64_t size) {
   if (size > static_cast<std::uint64_t>(INT64_MAX)) {
     return error(
@@ -131,7 +146,7 @@ result<void> file_device::read_scattered(std::uint64_t offset,
       bytes += pieces[i].size();
     }
     if (offset > size_ || bytes > size_ - offset) {
-      return ended(offset, bytes);
+      return beyond_end(offset, bytes);
     }
     WEIR_CHECK(read_pieces(offset, std::span(vectors).first(count)));
     pieces = pieces.subspan(count);
@@ -139,7 +154,8 @@ result<void> file_device::read_scattered(std::uint64_t offset,
   return {};
 }
 
-// Advances `offset` and consumes `pieces`, however short the transfers are.
+// A transfer may be short and end inside a piece: consumed pieces are dropped, and the
+// first of the rest is shortened.
 result<void> file_device::read_pieces(std::uint64_t& offset, std::span<iovec> pieces) {
   while (!pieces.empty()) {
     if (pieces.front().iov_len == 0) {
@@ -156,7 +172,7 @@ result<void> file_device::read_pieces(std::uint64_t& offset, std::span<iovec> pi
       return place(system_error("read", path_, errno), offset);
     }
     if (n == 0) {
-      return ended(offset, pieces.front().iov_len);
+      return beyond_end(offset, pieces.front().iov_len);
     }
     offset += static_cast<std::uint64_t>(n);
     for (auto left = static_cast<std::size_t>(n); left > 0;) {
@@ -172,6 +188,7 @@ result<void> file_device::read_pieces(std::uint64_t& offset, std::span<iovec> pi
   return {};
 }
 
+// The checks come first, so a write that cannot be complete writes nothing.
 result<void> file_device::write(std::uint64_t offset, bytes_view from) {
   if (mode_ != device_mode::writable) {
     return place(
@@ -208,6 +225,7 @@ result<void> file_device::sync() {
   return {};
 }
 
+// The device has been measured, so a range that begins behind its end is a hole.
 result<extent> file_device::next_data(std::uint64_t offset, std::uint64_t end) {
   end = std::min(end, size_);
   if (offset >= end) {
@@ -215,8 +233,8 @@ result<extent> file_device::next_data(std::uint64_t offset, std::uint64_t end) {
   }
   const off_t data = ::lseek(descriptor_, static_cast<off_t>(offset), SEEK_DATA);
   if (data < 0) {
-    // ENXIO: only a hole is left. Anything else: the file system cannot tell, so all of
-    // it may be data.
+    // ENXIO: the rest is a hole. Any other error: the file system does not know its
+    // holes, so all of the rest may be data.
     return errno == ENXIO ? extent{end, 0} : extent{offset, end - offset};
   }
   if (static_cast<std::uint64_t>(data) >= end) {
@@ -229,6 +247,7 @@ result<extent> file_device::next_data(std::uint64_t offset, std::uint64_t end) {
                 stop - static_cast<std::uint64_t>(data)};
 }
 
+/// Opens a file, locks it for writing if required, and measures it.
 result<std::unique_ptr<file_device>> open_descriptor(const std::string& path, int flags,
                                                      device_mode mode) {
   int descriptor = -1;

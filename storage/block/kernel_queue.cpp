@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// io_uring without a library: two rings shared with the kernel, one system call.
-#include <linux/io_uring.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+/// Reads of one file that are in flight in the kernel (io_uring), through liburing.
+#include <liburing.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <deque>
 
@@ -17,125 +12,86 @@ namespace weir::storage {
 
 namespace {
 
-/// Memory shared with the kernel.
-class shared_pages {
- public:
-  shared_pages(int descriptor, std::size_t size, off_t what) : size_(size) {
-    void* p = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-                     descriptor, what);
-    memory_ = p == MAP_FAILED ? nullptr : static_cast<std::byte*>(p);
-  }
-  shared_pages(const shared_pages&) = delete;
-  shared_pages& operator=(const shared_pages&) = delete;
-  ~shared_pages() {
-    if (memory_ != nullptr) {
-      ::munmap(memory_, size_);
-    }
-  }
-  [[nodiscard]] explicit operator bool() const noexcept { return memory_ != nullptr; }
-  template <class T>
-  [[nodiscard]] T* at(std::size_t offset) const noexcept {
-    return reinterpret_cast<T*>(memory_ + offset);
-  }
-
- private:
-  std::byte* memory_ = nullptr;
-  std::size_t size_;
-};
-
-std::size_t ring_bytes(const io_uring_params& p) {
-  const std::size_t submissions = p.sq_off.array + p.sq_entries * sizeof(std::uint32_t);
-  const std::size_t completions = p.cq_off.cqes + p.cq_entries * sizeof(io_uring_cqe);
-  return std::max(submissions, completions);
-}
-
+/// A ring of its own for each queue: the kernel takes requests from it and puts their
+/// results into it, in any order.
 class kernel_queue final : public queued_reads {
  public:
-  kernel_queue(int ring, int file, const io_uring_params& p)
-      : ring_(ring),
-        file_(file),
-        p_(p),
-        rings_(ring, ring_bytes(p), IORING_OFF_SQ_RING),
-        entries_(ring, p.sq_entries * sizeof(io_uring_sqe), IORING_OFF_SQES) {}
+  explicit kernel_queue(int file) : file_(file) {}
   kernel_queue(const kernel_queue&) = delete;
   kernel_queue& operator=(const kernel_queue&) = delete;
-  ~kernel_queue() override { ::close(ring_); }
-  [[nodiscard]] bool usable() const { return rings_ && entries_; }
-
-  void start(std::size_t number, std::uint64_t offset, mutable_bytes to) override {
-    const std::uint32_t mask = *rings_.at<std::uint32_t>(p_.sq_off.ring_mask);
-    std::atomic_ref<std::uint32_t> tail(*rings_.at<std::uint32_t>(p_.sq_off.tail));
-    const std::uint32_t at = tail.load(std::memory_order_relaxed) & mask;
-    io_uring_sqe& e = entries_.at<io_uring_sqe>(0)[at];
-    e = {};
-    e.opcode = IORING_OP_READ;
-    e.fd = file_;
-    e.off = offset;
-    e.addr = reinterpret_cast<std::uintptr_t>(to.data());
-    e.len = static_cast<std::uint32_t>(to.size());
-    e.user_data = number;
-    rings_.at<std::uint32_t>(p_.sq_off.array)[at] = at;
-    tail.fetch_add(1, std::memory_order_release);
-    if (const int problem = enter(1, 0); problem != 0) {
-      tail.fetch_sub(1, std::memory_order_release);  // the kernel did not take it
-      refused_.push_back({number, -problem});
+  ~kernel_queue() override {
+    if (is_open_) {
+      ::io_uring_queue_exit(&ring_);
     }
   }
 
-  ended wait() override {
+  /// Sets the ring up; false if the kernel does not allow it or is too old.
+  [[nodiscard]] bool open(unsigned depth) {
+    is_open_ = ::io_uring_queue_init(depth, &ring_, 0) == 0;
+    // The kernel announces no feature for IORING_OP_READ. It appeared in Linux 5.6,
+    // together with this one.
+    return is_open_ && (ring_.features & IORING_FEAT_RW_CUR_POS) != 0;
+  }
+
+  void start(std::size_t number, std::uint64_t offset, mutable_bytes to) override {
+    // The ring has an entry for each of the `depth` reads, and every entry is handed to
+    // the kernel at once: there is always a free one, unless the ring has failed.
+    io_uring_sqe* const entry = failure_ == 0 ? ::io_uring_get_sqe(&ring_) : nullptr;
+    if (entry == nullptr) {
+      refused_.push_back({number, failure_ != 0 ? failure_ : -EBUSY});
+      return;
+    }
+    ::io_uring_prep_read(entry, file_, to.data(), static_cast<unsigned>(to.size()),
+                         offset);
+    ::io_uring_sqe_set_data64(entry, number);
+    if (const int problem = submit(); problem < 0) {
+      // The entry stays in the ring, where a later call would hand it to the kernel after
+      // its owner has been told that it failed. So nothing is handed over any more.
+      failure_ = problem;
+      refused_.push_back({number, problem});
+    }
+  }
+
+  ended_read wait() override {
     if (!refused_.empty()) {
-      const ended e = refused_.front();
+      const ended_read e = refused_.front();
       refused_.pop_front();
       return e;
     }
-    const std::uint32_t mask = *rings_.at<std::uint32_t>(p_.cq_off.ring_mask);
-    std::atomic_ref<std::uint32_t> head(*rings_.at<std::uint32_t>(p_.cq_off.head));
-    const std::atomic_ref<std::uint32_t> tail(*rings_.at<std::uint32_t>(p_.cq_off.tail));
-    const std::uint32_t at = head.load(std::memory_order_relaxed);
-    while (tail.load(std::memory_order_acquire) == at) {
-      static_cast<void>(enter(0, 1));  // interrupted or refused: look again
+    io_uring_cqe* entry = nullptr;
+    while (::io_uring_wait_cqe(&ring_, &entry) != 0) {
+      // Interrupted by a signal: the reads are still in flight.
     }
-    const io_uring_cqe& e = rings_.at<io_uring_cqe>(p_.cq_off.cqes)[at & mask];
-    const ended out{static_cast<std::size_t>(e.user_data), e.res};
-    head.store(at + 1, std::memory_order_release);
-    return out;
+    const ended_read e{static_cast<std::size_t>(::io_uring_cqe_get_data64(entry)),
+                       entry->res};
+    ::io_uring_cqe_seen(&ring_, entry);
+    return e;
   }
 
  private:
-  // 0, or why the kernel did not do it.
-  [[nodiscard]] int enter(unsigned submit, unsigned wait_for) const {
+  /// Hands the new entry to the kernel. It may lack memory for the moment (EAGAIN) or
+  /// have to deliver results first (EBUSY).
+  [[nodiscard]] int submit() {
     for (;;) {
-      const long n = ::syscall(__NR_io_uring_enter, ring_, submit, wait_for,
-                               wait_for != 0 ? IORING_ENTER_GETEVENTS : 0U, nullptr, 0);
-      if (n >= static_cast<long>(submit)) {
-        return 0;
-      }
-      if (n < 0 && errno != EINTR && errno != EAGAIN && errno != EBUSY) {
-        return errno;
+      const int n = ::io_uring_submit(&ring_);
+      if (n != 0 && n != -EINTR && n != -EAGAIN && n != -EBUSY) {
+        return n;
       }
     }
   }
 
-  int ring_;
+  io_uring ring_{};
+  bool is_open_ = false;
   int file_;
-  io_uring_params p_;
-  shared_pages rings_, entries_;
-  std::deque<ended> refused_;
+  int failure_ = 0;                 ///< -errno of the first entry that the kernel refused
+  std::deque<ended_read> refused_;  ///< reads that failed before they were in flight
 };
 
 }  // namespace
 
 std::unique_ptr<queued_reads> queue_in_kernel(int descriptor, unsigned depth) {
-  io_uring_params p{};
-  const long ring = ::syscall(__NR_io_uring_setup, depth, &p);
-  if (ring < 0) {
-    return nullptr;  // not built in, or forbidden
-  }
-  auto queue = std::make_unique<kernel_queue>(static_cast<int>(ring), descriptor, p);
-  // One mapping holds both rings since Linux 5.4; plain reads came with the same release
-  // as reads at the file's own position, 5.6.
-  const std::uint32_t needed = IORING_FEAT_SINGLE_MMAP | IORING_FEAT_RW_CUR_POS;
-  return queue->usable() && (p.features & needed) == needed ? std::move(queue) : nullptr;
+  auto queue = std::make_unique<kernel_queue>(descriptor);
+  return queue->open(depth) ? std::move(queue) : nullptr;
 }
 
 }  // namespace weir::storage

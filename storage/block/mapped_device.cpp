@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A file mapped into memory as a device for reading.
+/// A file that is mapped into memory for reading.
+///
+/// The mapping is shared and read-only. Ranges outside it are passed to the file, whose
+/// error messages say what is wrong.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/mman.h>
@@ -11,23 +14,24 @@
 #include <cerrno>
 #include <cstring>
 
-#include "block/over_file.hpp"
+#include "block/file_based_device.hpp"
 
 namespace weir::storage {
 
 namespace {
 
-class mapped_device final : public over_file {
+/// Reads by copying from the mapping; everything else is left to the file.
+class mapped_device final : public file_based_device {
  public:
   mapped_device(std::unique_ptr<block_device> file, bytes_view bytes)
-      : over_file(std::move(file)), bytes_(bytes) {}
+      : file_based_device(std::move(file)), bytes_(bytes) {}
   ~mapped_device() override {
     ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
   }
 
   result<void> read(std::uint64_t offset, mutable_bytes to) override {
     if (offset > bytes_.size() || to.size() > bytes_.size() - offset) {
-      return file().read(offset, to);  // says what is wrong
+      return file().read(offset, to);  // reports what is wrong
     }
     if (!to.empty()) {
       std::memcpy(to.data(), bytes_.data() + offset, to.size());
@@ -46,17 +50,20 @@ class mapped_device final : public over_file {
   bytes_view bytes_;
 };
 
-error failed(const char* what, const std::string& path) {
+/// Makes the error of a failed system call; `action` completes "cannot ... FILE".
+error failed(const char* action, const std::string& path) {
   return error(errc::io,
-               fmt::format("cannot {} \"{}\": {}", what, path, std::strerror(errno)));
+               fmt::format("cannot {} \"{}\": {}", action, path, std::strerror(errno)));
 }
 
 }  // namespace
 
+// The file is opened as an ordinary device first: it measures the file, and answers
+// everything but reads.
 result<std::unique_ptr<block_device>> open_mapped_device(const std::string& path) {
   WEIR_TRY(auto file, open_file_device(path, device_mode::read_only));
   if (file->size() == 0) {
-    return file;  // nothing can be mapped
+    return file;  // an empty file cannot be mapped
   }
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {

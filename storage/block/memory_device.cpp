@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sparse memory as a device.
+/// Sparse memory as a block device.
+///
+/// Tests use it as a disk that is fast, sparse and easy to copy. Its holes behave like
+/// those of a sparse file, so that code which skips holes is exercised, too.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,6 +14,7 @@ namespace weir::storage {
 
 namespace {
 
+/// Makes the error for a range that leaves the device.
 error outside(const std::string& name, std::uint64_t offset, std::uint64_t count,
               std::uint64_t size, errc code) {
   return error(code, fmt::format("cannot reach {} bytes at {}: expected a range below {}",
@@ -74,6 +78,8 @@ result<void> memory_device::write(std::uint64_t offset, bytes_view from) {
   return {};
 }
 
+// Only a range inside one page is contiguous. A page that was never written has no bytes
+// to show.
 bytes_view memory_device::view(std::uint64_t offset, std::size_t count) const noexcept {
   const std::size_t in_page = static_cast<std::size_t>(offset % page_bytes);
   if (offset > size_ || count > size_ - offset || count > page_bytes - in_page) {
@@ -83,6 +89,7 @@ bytes_view memory_device::view(std::uint64_t offset, std::size_t count) const no
   return p ? bytes_view(p.get() + in_page, count) : bytes_view();
 }
 
+// Pages that were never written are the holes.
 result<extent> memory_device::next_data(std::uint64_t offset, std::uint64_t end) {
   end = std::min(end, size_);
   while (offset < end) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Threads that read where the kernel has no queue for it.
+/// Reads by threads, for systems that do not allow io_uring.
+///
+/// The threads belong to the device and are shared by the queues of its readers. Each
+/// queue collects the ends of its own reads.
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +18,7 @@
 
 namespace weir::storage {
 
+/// A fixed number of threads that carry out tasks in the order in which they were added.
 class read_threads {
  public:
   explicit read_threads(unsigned count) {
@@ -32,6 +36,7 @@ class read_threads {
     changed_.notify_all();
     threads_.clear();
   }
+  /// Adds a task and wakes a thread for it.
   void add(std::function<void()> task) {
     {
       const std::lock_guard lock(mutex_);
@@ -41,6 +46,7 @@ class read_threads {
   }
 
  private:
+  /// Carries out tasks until the object is destroyed and no task is left.
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -65,6 +71,7 @@ class read_threads {
 
 namespace {
 
+/// Reads of one file, carried out by shared threads.
 class thread_queue final : public queued_reads {
  public:
   thread_queue(std::shared_ptr<read_threads> threads, int file)
@@ -73,17 +80,18 @@ class thread_queue final : public queued_reads {
   void start(std::size_t number, std::uint64_t offset, mutable_bytes to) override {
     threads_->add([this, number, offset, to] {
       const ssize_t n = ::pread(file_, to.data(), to.size(), static_cast<off_t>(offset));
-      const ended e{number, n < 0 ? -errno : n};
+      const ended_read e{number, n < 0 ? -errno : n};
       const std::lock_guard lock(mutex_);
-      ended_.push_back(e);
-      changed_.notify_one();  // under the lock: its owner may be gone after it
+      ended_reads_.push_back(e);
+      // Notifies while the lock is held: afterwards the queue may be destroyed.
+      changed_.notify_one();
     });
   }
-  ended wait() override {
+  ended_read wait() override {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !ended_.empty(); });
-    const ended e = ended_.front();
-    ended_.pop_front();
+    changed_.wait(lock, [&] { return !ended_reads_.empty(); });
+    const ended_read e = ended_reads_.front();
+    ended_reads_.pop_front();
     return e;
   }
 
@@ -92,7 +100,7 @@ class thread_queue final : public queued_reads {
   int file_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<ended> ended_;
+  std::deque<ended_read> ended_reads_;
 };
 
 }  // namespace

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Preamble, table and footer to bytes and back.
+/// Encodes and decodes the preamble, the table and the footer of a checkpoint file.
+///
+/// The writer makes exactly one encoding of given sections: offsets follow from lengths,
+/// padding is zero, the order is that of the caller. The reader checks all of this, so
+/// that every byte of a valid file is known to be right.
 #include "checkpoint/layout.hpp"
 
 #include <fmt/core.h>
@@ -31,10 +35,15 @@ byte_vector encode_preamble(const preamble& p) {
   return std::move(out).take();
 }
 
+// The magic is checked first, so that another file is recognised as such; then the
+// version, because another version may have another hash; then the hash, which covers
+// everything else.
 result<preamble> decode_preamble(bytes_view bytes, const std::string& path) {
   record_reader from(bytes.first(preamble_bytes));
   if (as_text(from.get_bytes(preamble_magic.size())) != preamble_magic) {
-    return damaged(path, 0, "PREAMBLE", "the magic is wrong");
+    return damaged(
+        path, 0, "PREAMBLE",
+        fmt::format("expected the magic \"{}\", found other bytes", preamble_magic));
   }
   const auto version = from.get<std::uint32_t>();
   if (version != layout_version) {
@@ -65,6 +74,7 @@ result<preamble> decode_preamble(bytes_view bytes, const std::string& path) {
   return p;
 }
 
+// An entry is 32 bytes, the dimensions, and the name padded to a multiple of 8.
 byte_vector encode_table(std::span<const table_entry> entries) {
   record_writer out;
   for (const table_entry& e : entries) {
@@ -86,6 +96,8 @@ byte_vector encode_table(std::span<const table_entry> entries) {
 
 namespace {
 
+/// Decodes one entry and checks it. `offset` is where its section must begin,
+/// `after_sections` where all sections end.
 result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
                                  std::uint64_t after_sections, const std::string& path) {
   const auto wrong = [&](std::string text) {
@@ -99,9 +111,12 @@ result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
   e.offset = from.get<std::uint64_t>();
   e.length = from.get<std::uint64_t>();
   e.hash = from.get<std::uint64_t>();
-  if (name_bytes == 0 || name_bytes > longest_name || dimensions > most_dimensions ||
+  if (name_bytes == 0 || name_bytes > longest_name || dimensions > max_dimensions ||
       reserved != 0) {
-    return wrong("an entry has an impossible name, shape or reserved byte");
+    return wrong(
+        fmt::format("expected an entry with a name of 1 to {} bytes, at most {} "
+                    "dimensions and zero in its reserved bytes, found another",
+                    longest_name, max_dimensions));
   }
   for (std::uint8_t i = 0; i < dimensions; ++i) {
     e.shape.push_back(static_cast<std::int64_t>(from.get<std::uint64_t>()));
@@ -110,7 +125,7 @@ result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
   const std::size_t zeros = align_up<std::size_t>(name_bytes, 8) - name_bytes;
   for (const std::byte b : from.get_bytes(zeros)) {
     if (b != std::byte{0}) {
-      return wrong("a reserved byte is not zero");
+      return wrong("expected zeros behind the name of an entry, found another byte");
     }
   }
   if (from.failed()) {
@@ -121,8 +136,8 @@ result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
     return wrong(fmt::format("entry \"{}\" has no known type", e.name));
   }
   e.type = info->id;
-  // Where a section lies follows from those before it: a table that says otherwise is not
-  // of ours.
+  // The place of a section follows from the sections before it. A table that says
+  // otherwise was not written by this code.
   if (e.offset != offset || e.length > after_sections - offset) {
     return wrong(
         fmt::format("entry \"{}\" of {} bytes at {} does not fit: expected it at {}",
@@ -138,6 +153,8 @@ result<table_entry> decode_entry(record_reader& from, std::uint64_t offset,
 
 }  // namespace
 
+// The number of sections comes from a preamble whose hash was right. Memory is taken
+// entry by entry, so a false number costs nothing.
 result<std::vector<table_entry>> decode_table(bytes_view bytes, const preamble& p,
                                               const std::string& path) {
   record_reader from(bytes);
@@ -172,6 +189,8 @@ byte_vector encode_footer(const preamble& p, std::uint64_t root) {
   return std::move(out).take();
 }
 
+// The size of the table does not depend on the offsets in it, so it is encoded once to
+// learn the size and again with the offsets.
 byte_vector lay_out(std::vector<table_entry>& entries, preamble& p) {
   p.sections = static_cast<std::uint32_t>(entries.size());
   p.table_bytes = encode_table(entries).size();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Bytes of a checkpoint file outside its sections: preamble, table, footer. README.md
-/// has the diagram.
+/// Bytes of a checkpoint file outside its sections: preamble, table and footer. README.md
+/// has a diagram.
 #pragma once
 
 #include "weir/storage/checkpoint.hpp"
@@ -14,10 +14,14 @@ inline constexpr std::uint32_t layout_version = 1;
 inline constexpr std::uint64_t preamble_bytes = 64;
 inline constexpr std::uint64_t footer_bytes = 64;
 inline constexpr std::uint64_t section_alignment = 4096;
+/// Longest name of a section in bytes.
 inline constexpr std::size_t longest_name = 255;
-inline constexpr std::size_t most_dimensions = 32;
+/// Largest number of dimensions of a section.
+inline constexpr std::size_t max_dimensions = 32;
+/// Upper bound of generations, so that counting up cannot overflow.
 inline constexpr std::uint64_t generation_limit = std::uint64_t{1} << 62;
 
+/// Fields of the preamble.
 struct preamble {
   std::uint32_t sections = 0;
   checkpoint_header header;
@@ -25,6 +29,7 @@ struct preamble {
   std::uint64_t file_bytes = 0;
   std::uint64_t table_hash = 0;
 };
+/// One row of the table.
 struct table_entry {
   std::string name;
   dtype type = dtype::uint8;
@@ -34,37 +39,45 @@ struct table_entry {
   std::uint64_t hash = 0;
 };
 
+/// Returns the 64 bytes of a preamble.
 [[nodiscard]] byte_vector encode_preamble(const preamble& p);
-/// `bytes` has at least 64. @error{corrupt, magic or hash} @error{unsupported_version}
+/// Decodes a preamble from the first 64 bytes of a file. @error{corrupt, the magic or the
+/// hash is wrong} @error{unsupported_version, another version has written it}
 [[nodiscard]] result<preamble> decode_preamble(bytes_view bytes, const std::string& path);
+/// Returns the bytes of the table.
 [[nodiscard]] byte_vector encode_table(std::span<const table_entry> entries);
-/// @error{corrupt, a name, type, shape or offset that no writer makes}
+/// Decodes the table. @error{corrupt, a name, type, shape or offset is impossible}
 [[nodiscard]] result<std::vector<table_entry>> decode_table(bytes_view bytes,
                                                             const preamble& p,
                                                             const std::string& path);
+/// Returns the 64 bytes of a footer. `root` is the hash of preamble and table.
 [[nodiscard]] byte_vector encode_footer(const preamble& p, std::uint64_t root);
-/// Preamble, table and the zeros behind it; fills offsets, lengths of table and file, and
-/// hashes.
+/// Assigns offsets to the sections and returns the bytes in front of the first section:
+/// preamble, table and padding. Fills the offsets, the lengths of table and file, and the
+/// hash of the table.
 [[nodiscard]] byte_vector lay_out(std::vector<table_entry>& entries, preamble& p);
 
-/// "file:offset (section X)" with a corrupt code.
+/// Makes an error "file:offset (section X)" with the code `corrupt`.
 [[nodiscard]] error damaged(const std::string& path, std::uint64_t offset,
                             std::string_view section, std::string text);
 
-/// What a checkpoint says about where it stands, after the mandatory sections and the
-/// pulses were checked.
-struct standing {
-  stream_cursor cursor;
-  bytes_view conductor;
+/// Position of a run as a checkpoint states it, checked for agreement.
+struct resume_state {
+  stream_cursor cursor;  ///< position of the stream
+  bytes_view conductor;  ///< bytes of CONDUCTOR after the pulse
 };
-/// @error{missing_cursor, stream_model_mismatch, corrupt; each names `path` and the
-/// section}
-[[nodiscard]] result<standing> check_standing(
+/// Checks that the mandatory sections are there and that all of them are at one pulse.
+/// Errors name `path` and the section.
+/// @error{missing_cursor, there is no CURSOR section}
+/// @error{stream_model_mismatch, the pulses differ}
+/// @error{corrupt, a section is missing or cannot be decoded}
+[[nodiscard]] result<resume_state> check_sections(
     std::span<const checkpoint::loaded_section> sections, std::uint64_t pulse_id,
     const std::string& path);
 
-/// The preamble alone, with the length of the file compared. @error{torn, corrupt,
-/// unsupported_version, io}
+/// Reads and checks the preamble alone, and compares the length of the file with it.
+/// @error{torn, the file ends early} @error{corrupt, the preamble is wrong}
+/// @error{unsupported_version, another version has written it} @error{io, a read failed}
 [[nodiscard]] result<preamble> read_preamble(file& f);
 
 }  // namespace weir::storage

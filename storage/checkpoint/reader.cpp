@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reading and verifying one file.
+/// Reads and verifies one checkpoint file.
+///
+/// The file is read once, as a whole, into page-aligned memory. Then everything is
+/// verified from the front: preamble, table, footer, sections, padding. Only a file that
+/// passes all checks becomes a `checkpoint`; its sections are views into that memory.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -28,6 +32,8 @@ result<const checkpoint::loaded_section*> checkpoint::find(std::string_view name
       .at(path_);
 }
 
+// Compares the lengths in the preamble with the size of the file before anything is
+// allocated for them.
 result<preamble> read_preamble(file& f) {
   WEIR_TRY(const std::uint64_t size, f.size());
   if (size < preamble_bytes + footer_bytes) {
@@ -57,13 +63,14 @@ namespace {
 
 constexpr std::align_val_t alignment{section_alignment};
 
-/// Page-aligned memory, so that sections are aligned in memory as in the file.
+/// Allocates page-aligned memory, so that sections are aligned in memory as in the file.
 std::shared_ptr<std::byte> aligned_bytes(std::uint64_t count) {
   auto* const memory = ::operator new(static_cast<std::size_t>(count), alignment);
   return {static_cast<std::byte*>(memory),
           [](std::byte* p) { ::operator delete(p, alignment); }};
 }
 
+/// Checks that padding is zero: only then every byte of the file is covered.
 result<void> check_zero(bytes_view whole, std::uint64_t from, std::uint64_t to,
                         std::string_view section, const std::string& path) {
   for (std::uint64_t i = from; i < to; ++i) {
@@ -74,6 +81,7 @@ result<void> check_zero(bytes_view whole, std::uint64_t from, std::uint64_t to,
   return {};
 }
 
+/// Compares the footer with the one that follows from preamble and table.
 result<void> check_footer(bytes_view whole, const preamble& p, const std::string& path) {
   const std::uint64_t head = preamble_bytes + p.table_bytes;
   const byte_vector expected =
@@ -84,11 +92,13 @@ result<void> check_footer(bytes_view whole, const preamble& p, const std::string
   if (differs != expected.end()) {
     const auto at = static_cast<std::uint64_t>(differs - expected.begin());
     return damaged(path, p.file_bytes - footer_bytes + at, "FOOTER",
-                   "it does not agree with preamble and table");
+                   "expected generation, pulse, length and hash of preamble and table, "
+                   "found others");
   }
   return {};
 }
 
+/// Checks the hash of the table and decodes it.
 result<std::vector<table_entry>> check_table(bytes_view whole, const preamble& p,
                                              const std::string& path) {
   const bytes_view table =
@@ -106,14 +116,18 @@ result<std::vector<table_entry>> check_table(bytes_view whole, const preamble& p
 
 }  // namespace
 
+/// Friend of `checkpoint` that fills its members.
 struct checkpoint_reader {
   static result<checkpoint> read(file& f) {
     WEIR_TRY(const preamble p, read_preamble(f));
+    // The whole file is read only after its length was compared with the preamble.
     const auto storage = aligned_bytes(p.file_bytes);
     const std::span<std::byte> bytes(storage.get(),
                                      static_cast<std::size_t>(p.file_bytes));
     WEIR_CHECK(read_exactly(f, 0, bytes));
     const bytes_view whole = bytes;
+    // The preamble is decoded again from the bytes that are kept, because the file may
+    // have changed between the two reads.
     WEIR_TRY(const preamble again, decode_preamble(whole, f.path()));
     if (again.file_bytes != p.file_bytes || again.table_bytes != p.table_bytes) {
       return damaged(f.path(), 0, "PREAMBLE", "it changed while it was read");
@@ -125,14 +139,15 @@ struct checkpoint_reader {
     out.path_ = f.path();
     out.storage_ = storage;
     WEIR_CHECK(fill_sections(out, whole, entries));
-    WEIR_TRY(standing where,
-             check_standing(out.sections_, out.header_.pulse_id, out.path_));
+    WEIR_TRY(resume_state where,
+             check_sections(out.sections_, out.header_.pulse_id, out.path_));
     out.cursor_ = std::move(where.cursor);
     out.conductor_ = where.conductor;
     return out;
   }
 
  private:
+  /// Verifies the sections and lists them.
   static result<void> fill_sections(checkpoint& out, bytes_view whole,
                                     const std::vector<table_entry>& entries) {
     std::unordered_set<std::string_view> names;
@@ -148,7 +163,8 @@ struct checkpoint_reader {
       WEIR_CHECK(
           check_zero(whole, end, align_up(end, section_alignment), e.name, out.path_));
       if (!names.insert(e.name).second) {
-        return damaged(out.path_, e.offset, e.name, "its name is there twice");
+        return damaged(out.path_, e.offset, e.name,
+                       "expected one section of this name, found two");
       }
       out.sections_.push_back({e.name, e.type, e.shape, data});
     }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Mandatory sections and the gate of the pulses.
+/// The mandatory sections, and the check that stream and model are at one pulse.
+///
+/// A checkpoint that mixes a model of one pulse with a stream position of another could
+/// be loaded without any checksum noticing. The pulse is therefore stored in three
+/// places, and a file in which they differ is refused.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -17,6 +21,7 @@ std::vector<checkpoint_section> cursor_sections::sections() const {
           {std::string(section::rng), rng}};
 }
 
+// Generator and source state have sections of their own, so they are left out of CURSOR.
 cursor_sections sections_of(const stream_cursor& cursor) {
   cursor_sections out;
   stream_cursor bare = cursor;
@@ -39,18 +44,21 @@ namespace {
 
 using loaded = checkpoint::loaded_section;
 
+/// Finds a section by name; null if there is none.
 const loaded* find_in(std::span<const loaded> sections, std::string_view name) {
   const auto found = std::find_if(sections.begin(), sections.end(),
                                   [&](const loaded& s) { return s.name == name; });
   return found == sections.end() ? nullptr : &*found;
 }
 
+/// Makes the error for a missing section.
 error absent(const std::string& path, std::string_view name) {
   return error(errc::corrupt,
                fmt::format("cannot read checkpoint: section {} is missing", name))
       .at(fmt::format("{} (section {})", path, name));
 }
 
+/// Wraps the error of a section that cannot be decoded.
 error in_section(const std::string& path, std::string_view name, error cause) {
   const errc code = cause.code();
   return error(code, fmt::format("cannot read checkpoint section {}", name))
@@ -58,7 +66,8 @@ error in_section(const std::string& path, std::string_view name, error cause) {
       .because(std::move(cause));
 }
 
-/// Pulse of the stream, of the model and of the file as a whole must be one.
+/// Checks that stream, model and file name the same pulse. A model that continued with
+/// text from another pulse would silently learn something twice or not at all.
 result<void> pass_gate(std::uint64_t stream, std::uint64_t model, std::uint64_t file,
                        const std::string& path) {
   if (stream == model && model == file) {
@@ -75,8 +84,10 @@ result<void> pass_gate(std::uint64_t stream, std::uint64_t model, std::uint64_t 
 
 }  // namespace
 
-result<standing> check_standing(std::span<const loaded> sections, std::uint64_t pulse_id,
-                                const std::string& path) {
+// The order decides which error is reported. A missing cursor has a code of its own,
+// because a model without its position in the text cannot be resumed.
+result<resume_state> check_sections(std::span<const loaded> sections,
+                                    std::uint64_t pulse_id, const std::string& path) {
   const loaded* const cursor = find_in(sections, section::cursor);
   if (cursor == nullptr) {
     return error(errc::missing_cursor,
@@ -95,7 +106,7 @@ result<standing> check_standing(std::span<const loaded> sections, std::uint64_t 
       })) {
     return absent(path, section::param_prefix);
   }
-  standing out;
+  resume_state out;
   auto decoded = decode_cursor(cursor->data);
   if (!decoded) {
     return in_section(path, section::cursor, std::move(decoded).error());

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Generations of a folder: saving, finding the newest, pruning.
+/// The generations of a folder: saves a new one, finds the newest, removes old ones.
+///
+/// A save takes these steps: write a temporary file; make it durable; read it back and
+/// verify it; give it its final name; make the folder durable; remove old generations. A
+/// crash before the fourth step leaves a temporary file, which the next writer removes. A
+/// crash after it leaves a complete generation. Removing old files comes last, so that at
+/// any instant one valid generation is durable.
+///
+/// Generations are numbered upwards for ever. A number that a failed save has used is not
+/// used again, because its file may exist in part.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -18,8 +27,8 @@ constexpr std::string_view suffix = ".weir";
 constexpr std::string_view temporary_suffix = ".weir.tmp";
 constexpr std::size_t kept_generations = 2;
 
-/// Number in "ck-<number><ending>", if the name is of that form and the number as we
-/// write it.
+/// Returns the number in "ck-<number><ending>". Returns nothing if the name has another
+/// form, or the number is not written as this code writes it (no leading zero).
 std::optional<std::uint64_t> number_in(std::string_view name, std::string_view ending) {
   if (name.size() <= prefix.size() + ending.size() ||
       name.substr(0, prefix.size()) != prefix ||
@@ -40,19 +49,24 @@ std::optional<std::uint64_t> number_in(std::string_view name, std::string_view e
 
 }  // namespace
 
+/// State of a store. Only a writer has a lock.
 struct checkpoint_store::state {
   file_system* fs = nullptr;
   std::string folder;
   std::optional<file_lock> lock;
   std::uint64_t next_generation = 1;
-  std::vector<std::string>
-      verified;  ///< paths that this writer knows to be whole, oldest first
+  /// Paths that this writer knows to be whole, the oldest first.
+  std::vector<std::string> verified;
 
+  /// Lists the generations, the newest first.
   [[nodiscard]] result<std::vector<entry>> list() const;
+  /// Writes a file under a temporary name, makes it durable and reads it back.
   [[nodiscard]] result<void> write_temporary(const std::string& path,
                                              std::span<const checkpoint_section> sections,
                                              const checkpoint_header& header) const;
+  /// Finds the newest whole file of an earlier writer, at the first save.
   void remember_previous(const std::string& newest);
+  /// Removes all but the two newest verified generations.
   void prune(const std::string& newest);
 };
 
@@ -64,6 +78,8 @@ const std::string& checkpoint_store::folder() const noexcept {
   return state_->folder;
 }
 
+// The next generation follows the highest that any file name or preamble states, valid or
+// not, so that no number is ever used twice.
 result<checkpoint_store> checkpoint_store::open(file_system& fs, std::string folder,
                                                 role as) {
   auto s = std::make_unique<state>();
@@ -82,6 +98,8 @@ result<checkpoint_store> checkpoint_store::open(file_system& fs, std::string fol
       s->next_generation = std::max(s->next_generation, *number + 1);
     }
   }
+  // The generation inside a file counts. A renamed file may state a higher one than any
+  // name.
   WEIR_TRY(const auto entries, s->list());
   for (const entry& e : entries) {
     s->next_generation = std::max(s->next_generation, e.header.generation + 1);
@@ -89,8 +107,12 @@ result<checkpoint_store> checkpoint_store::open(file_system& fs, std::string fol
   return checkpoint_store(std::move(s));
 }
 
+// Reads the preamble of each file. A file that cannot be read is listed with its problem,
+// because the caller decides what that means.
 result<std::vector<checkpoint_store::entry>> checkpoint_store::state::list() const {
   WEIR_TRY(const auto names, fs->list(folder));
+  /// An entry and its place in the order: the generation in the file or, if that cannot
+  /// be read, in its name.
   struct ranked {
     entry e;
     std::uint64_t rank;
@@ -104,7 +126,7 @@ result<std::vector<checkpoint_store::entry>> checkpoint_store::state::list() con
     ranked r{{join_path(folder, name), 0, {}, {}}, *number};
     auto f = fs->open(r.e.path, open_mode::read);
     if (!f && f.error().code() == errc::not_found) {
-      continue;  // pruned by the writer meanwhile
+      continue;  // a writer has removed it meanwhile
     }
     auto p = f ? read_preamble(**f) : result<preamble>(std::move(f).error());
     if (p) {
@@ -117,7 +139,7 @@ result<std::vector<checkpoint_store::entry>> checkpoint_store::state::list() con
     }
     found.push_back(std::move(r));
   }
-  // Names come sorted, so equal generations keep one order.
+  // The names are sorted, so files that state equal generations keep one order.
   std::stable_sort(found.begin(), found.end(),
                    [](const ranked& a, const ranked& b) { return a.rank > b.rank; });
   std::vector<entry> out;
@@ -147,8 +169,10 @@ result<checkpoint> checkpoint_store::load(const std::string& path) {
   return load_checkpoint(*state_->fs, path);
 }
 
+// Tries the files from the newest to the oldest. If a file has vanished meanwhile, a
+// writer has removed it after saving a newer one, so the folder is listed again.
 result<checkpoint> checkpoint_store::load_newest() {
-  constexpr int attempts = 3;  // a writer may prune what was just listed
+  constexpr int attempts = 3;  // a writer may remove a file that was just listed
   std::vector<error> skipped;
   for (int attempt = 0; attempt < attempts; ++attempt) {
     skipped.clear();
@@ -187,8 +211,8 @@ result<void> checkpoint_store::state::write_temporary(
   {
     WEIR_TRY(const auto f, fs->open(path, open_mode::create_new));
     WEIR_CHECK(write_checkpoint(*f, sections, header));
-    // After a failed sync the content is unknown and a second sync may lie: this file is
-    // given up.
+    // After a failed sync the content is unknown, and a second sync might report success
+    // for lost data. The file is given up.
     WEIR_CHECK(f->sync());
   }
   auto again = load_checkpoint(*fs, path);
@@ -198,6 +222,7 @@ result<void> checkpoint_store::state::write_temporary(
   return {};
 }
 
+// See the top of the file for the order of the steps.
 result<std::uint64_t> checkpoint_store::save(std::span<const checkpoint_section> sections,
                                              std::uint64_t pulse_id) {
   state& s = *state_;
@@ -217,10 +242,11 @@ result<std::uint64_t> checkpoint_store::save(std::span<const checkpoint_section>
     published = s.fs->rename(temporary, path);
   }
   if (!published) {
-    // The first failure is the one to report; a leftover is removed by the next writer.
+    // Reports the first failure. If the temporary file stays, the next writer removes it.
     static_cast<void>(s.fs->remove(temporary));
     return std::move(published).error();
   }
+  // Only now the new name is durable; nothing old is removed before.
   WEIR_CHECK(s.fs->sync_folder(s.folder));
   s.remember_previous(path);
   s.verified.push_back(path);
@@ -228,8 +254,8 @@ result<std::uint64_t> checkpoint_store::save(std::span<const checkpoint_section>
   return generation;
 }
 
-/// The first save of a writer finds files of an earlier one: the newest that is whole
-/// counts as verified.
+/// A new writer has verified nothing yet. Without this, its first save would remove files
+/// of the earlier writer although it knows only one whole generation.
 void checkpoint_store::state::remember_previous(const std::string& newest) {
   if (!verified.empty()) {
     return;
@@ -246,8 +272,8 @@ void checkpoint_store::state::remember_previous(const std::string& newest) {
   }
 }
 
-/// Only once the new generation is durable. Failing to remove an old one loses nothing
-/// and is tried again next time.
+/// Runs only once the new generation is durable. If an old file cannot be removed,
+/// nothing is lost, and the next save tries again.
 void checkpoint_store::state::prune(const std::string& newest) {
   while (verified.size() > kept_generations) {
     verified.erase(verified.begin());

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Bytes of one file, in the order in which they are written.
+/// Writes the bytes of one checkpoint file, front to back.
+///
+/// Sections are written from the caller's memory without a copy. The preamble and the
+/// table need all hashes, so these are computed before the first write.
 #include "checkpoint/writer.hpp"
 
 #include <fmt/core.h>
@@ -15,6 +18,8 @@ namespace weir::storage {
 
 namespace {
 
+/// Returns the shape of a section; a section without one is a single dimension of all its
+/// bytes.
 shape_vector shape_of(const checkpoint_section& s) {
   if (!s.shape.empty()) {
     return s.shape;
@@ -24,6 +29,7 @@ shape_vector shape_of(const checkpoint_section& s) {
       static_cast<std::int64_t>(unit == 0 ? s.data.size() * 8 : s.data.size() / unit)};
 }
 
+/// Makes the error for a section that cannot be saved.
 error bad_section(const checkpoint_section& s, std::string_view text) {
   return error(errc::invalid_argument,
                fmt::format("cannot save checkpoint section \"{}\": {}", s.name, text));
@@ -33,6 +39,8 @@ constexpr std::array<std::byte, section_alignment> zeros{};
 
 }  // namespace
 
+// Uses the same checks as the reader, so that no file is written that could not be
+// loaded.
 result<void> check_for_save(std::span<const checkpoint_section> sections,
                             std::uint64_t pulse_id) {
   std::unordered_set<std::string_view> names;
@@ -43,20 +51,21 @@ result<void> check_for_save(std::span<const checkpoint_section> sections,
                                         longest_name, s.name.size()));
     }
     if (!names.insert(s.name).second) {
-      return bad_section(s, "its name is there twice");
+      return bad_section(s, "expected one section of this name, found two");
     }
     const shape_vector shape = shape_of(s);
     const auto bytes = byte_size(s.type, element_count(shape));
-    if (shape.size() > most_dimensions || element_count(shape) < 0 || !bytes ||
+    if (shape.size() > max_dimensions || element_count(shape) < 0 || !bytes ||
         static_cast<std::uint64_t>(*bytes) != s.data.size()) {
       return bad_section(s,
                          fmt::format("its shape does not make {} bytes", s.data.size()));
     }
     views.push_back({s.name, s.type, shape, s.data});
   }
-  auto checked = check_standing(views, pulse_id, "new checkpoint");
+  auto checked = check_sections(views, pulse_id, "new checkpoint");
   if (!checked) {
-    // What is corrupt in a file is a wrong argument before there is one.
+    // A fault that is corruption in a file is a wrong argument while there is no file
+    // yet.
     const errc code = checked.error().code() == errc::corrupt ? errc::invalid_argument
                                                               : checked.error().code();
     return error(code, "cannot save checkpoint: " + checked.error().text())
@@ -66,6 +75,8 @@ result<void> check_for_save(std::span<const checkpoint_section> sections,
   return {};
 }
 
+// Parts are written in the order of the file. The footer comes last: a file without it is
+// recognised as incomplete.
 result<void> write_checkpoint(file& f, std::span<const checkpoint_section> sections,
                               const checkpoint_header& header) {
   std::vector<table_entry> entries;

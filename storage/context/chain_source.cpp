@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Several sources one after another.
+/// Joins several token sources into one, with a separator between them.
+///
+/// A token belongs to a part or is the separator behind one. `starts_` has the index of
+/// the first token of each part, so a bisection finds the part. Leaves are numbered
+/// across all parts, with one further leaf per part that carries the digest of its list.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,11 +15,13 @@ namespace weir::storage {
 
 namespace {
 
+/// Several sources, one after another, with `end_of_text` between two of them.
 class chained_tokens final : public token_source {
  public:
   explicit chained_tokens(std::vector<std::unique_ptr<token_source>> parts)
       : parts_(std::move(parts)) {}
 
+  /// Determines size and identity of the whole.
   result<void> attach() {
     std::vector<source_leaf> leaves;
     bool digested = true;
@@ -26,11 +32,13 @@ class chained_tokens final : public token_source {
       size_ += part->size() + 1;
       const source_identity& identity = part->identity();
       leaves.insert(leaves.end(), identity.leaves.begin(), identity.leaves.end());
-      // Parts too long to list their files still count, by the digest of their list.
+      // A part with too many files to list them is still covered: its list digest takes
+      // the place of a leaf.
       leaves.push_back({"", identity.list_digest, 0});
       digested = digested && identity.segment_tokens != 0;
       listed = listed && !identity.leaves.empty();
     }
+    // No separator follows the last part.
     --size_;
     identity_.tokens = size_;
     set_leaves(identity_, std::move(leaves), 2);
@@ -55,15 +63,15 @@ class chained_tokens final : public token_source {
         return error(errc::source_unavailable,
                      fmt::format("cannot read source: expected {} tokens, found {}",
                                  parts_[part]->size(), inside))
-            .at(parts_[part]->where(inside));
+            .at(parts_[part]->place_text(inside));
       }
       done += got;
     }
     return done;
   }
-  std::string where(std::uint64_t index) const override {
+  std::string place_text(std::uint64_t index) const override {
     const std::size_t part = part_of(index);
-    return parts_[part]->where(index - starts_[part]);
+    return parts_[part]->place_text(index - starts_[part]);
   }
   place place_of(std::uint64_t index) const override {
     const std::size_t part = part_of(index);
@@ -81,19 +89,21 @@ class chained_tokens final : public token_source {
     WEIR_TRY(const std::uint64_t inside,
              parts_[part]->next_document(index - starts_[part]));
     const std::uint64_t next = starts_[part] + inside;
-    // At the end of a part comes the separator, and then the next document.
+    // If the part holds no further document, the next one begins behind the separator.
     return next < end || next >= size_ ? std::min(next, size_) : end + 1;
   }
 
  private:
+  /// Returns the number of the part that holds a token. The separator behind a part
+  /// belongs to it.
   std::size_t part_of(std::uint64_t index) const {
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), index);
     return static_cast<std::size_t>(after - starts_.begin()) - 1;
   }
 
   std::vector<std::unique_ptr<token_source>> parts_;
-  std::vector<std::uint64_t> starts_;
-  std::vector<std::size_t> first_leaf_;
+  std::vector<std::uint64_t> starts_;    ///< index of the first token of each part
+  std::vector<std::size_t> first_leaf_;  ///< number of the first leaf of each part
   std::uint64_t size_ = 0;
   source_identity identity_;
 };
@@ -111,7 +121,7 @@ result<std::unique_ptr<token_source>> chain_sources(
       return error(
           errc::invalid_argument,
           fmt::format("cannot chain source {}: expected a sequential one that can seek",
-                      source->where(0)));
+                      source->place_text(0)));
     }
   }
   auto chained = std::make_unique<chained_tokens>(std::move(sources));

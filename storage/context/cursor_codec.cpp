@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Bytes of a cursor, of a generator state and of the state of a source.
+/// Encodes and decodes cursors, generator states and source states.
+///
+/// All numbers are little-endian. Each encoding begins with a version and is refused if
+/// bytes follow it, so that a cursor has exactly one encoding. Readers never trust a
+/// count: it is compared with the bytes that remain before memory is taken for it.
 #include "context/cursor_codec.hpp"
 
 #include <fmt/core.h>
@@ -45,6 +49,8 @@ void put_eras(record_writer& to, const std::vector<era>& eras) {
   }
 }
 
+/// Reads the eras of a cursor. The count is compared with the remaining bytes before
+/// anything is allocated for it.
 result<std::vector<era>> get_eras(record_reader& from, std::size_t lanes) {
   const std::size_t count = from.get_count<std::uint32_t>(48 + 8 * lanes);
   bool clean = from.get<std::uint32_t>() == 0;
@@ -63,11 +69,13 @@ result<std::vector<era>> get_eras(record_reader& from, std::size_t lanes) {
     out.push_back(std::move(e));
   }
   if (!clean) {
-    return corrupt("cannot read cursor: a reserved byte is not zero");
+    return corrupt(
+        "cannot read cursor: expected zero in its reserved bytes, found another value");
   }
   return out;
 }
 
+/// Writes a generator state: 32 bytes, of which 4 are reserved.
 void put_rng(record_writer& to, const rng_state& rng) {
   to.put(rng.algorithm);
   to.put(rng.version);
@@ -104,7 +112,9 @@ result<std::optional<rng_state>> decode_rng(bytes_view bytes) {
   rng.counter_low = from.get<std::uint64_t>();
   rng.counter_high = from.get<std::uint64_t>();
   if (reserved != 0) {
-    return corrupt("cannot read generator state: a reserved byte is not zero");
+    return corrupt(
+        "cannot read generator state: expected zero in its reserved bytes, found another "
+        "value");
   }
   return std::optional<rng_state>(rng);
 }
@@ -137,6 +147,7 @@ byte_vector encode(const stream_cursor& c) {
 
 namespace {
 
+/// Checks the remembered tokens against their count and hash. A cursor may lack them.
 result<void> check_ring(const stream_cursor& c) {
   if (c.ring.empty()) {
     return {};
@@ -147,17 +158,23 @@ result<void> check_ring(const stream_cursor& c) {
                     c.content_count, c.ring.size()));
   }
   if (hash_tokens(c.ring) != c.content_hash) {
-    return corrupt("cannot read cursor: the ring does not have the content hash");
+    return corrupt(
+        "cannot read cursor: expected its last tokens to have the content hash, found "
+        "others");
   }
   return {};
 }
 
 }  // namespace
 
+// Decodes and then checks, so that an error says whether bytes are missing, follow, or
+// contradict each other.
 result<stream_cursor> decode_cursor(bytes_view bytes) {
   record_reader from(bytes);
   if (as_text(from.get_bytes(cursor_magic.size())) != cursor_magic) {
-    return corrupt("cannot read cursor: the magic is wrong");
+    return corrupt(
+        fmt::format("cannot read cursor: expected the magic \"{}\", found other bytes",
+                    cursor_magic));
   }
   if (const auto version = from.get<std::uint32_t>();
       version != cursor_version && !from.failed()) {
@@ -166,6 +183,8 @@ result<stream_cursor> decode_cursor(bytes_view bytes) {
                              cursor_version, version));
   }
   stream_cursor c;
+  // Every count is checked against the bytes that are left; once a read fails, `from`
+  // returns zeros, and the failure is reported at the end.
   const auto lanes = from.get<std::uint32_t>();
   for (std::uint64_t* value :
        {&c.dataset_index, &c.chunk_id, &c.pulse_id, &c.content_hash, &c.content_count,
@@ -194,7 +213,8 @@ result<stream_cursor> decode_cursor(bytes_view bytes) {
   }
   if (!from.rest().empty()) {
     return corrupt(
-        fmt::format("cannot read cursor: {} bytes follow it", from.rest().size()));
+        fmt::format("cannot read cursor: expected its end, found {} further bytes",
+                    from.rest().size()));
   }
   WEIR_CHECK(check_ring(c));
   return c;
@@ -214,6 +234,7 @@ byte_vector encode_source_state(const stored_source& state) {
   return std::move(out).take();
 }
 
+// See `decode_cursor`: counts are compared with the bytes that remain.
 result<stored_source> decode_source_state(bytes_view bytes) {
   record_reader from(bytes);
   if (const auto version = from.get<std::uint32_t>();
@@ -239,7 +260,8 @@ result<stored_source> decode_source_state(bytes_view bytes) {
   }
   if (!from.rest().empty()) {
     return corrupt(
-        fmt::format("cannot read source state: {} bytes follow it", from.rest().size()));
+        fmt::format("cannot read source state: expected its end, found {} further bytes",
+                    from.rest().size()));
   }
   return out;
 }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A whole cursor out of the marks of committed chunks.
+/// Makes a whole cursor from the marks of committed chunks.
+///
+/// A cursor consists of what the marks say (positions, counts, hash chains) and of what
+/// can be read again from the source at these positions (the last tokens, the incomplete
+/// blocks). Nothing in it depends on chunks that were read after the marks.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,11 +16,13 @@ namespace weir::storage {
 
 namespace {
 
-/// The first era that the windows of all lanes need; what lies before it is forgotten.
-std::size_t first_needed(std::span<const era> eras, std::span<const lane_state> at) {
+/// Returns the index of the first era that the windows of all lanes need. A cursor does
+/// not store earlier eras.
+std::size_t first_needed(std::span<const era> eras, std::span<const lane_state> states) {
   std::size_t first = eras.size() - 1;
-  for (std::uint32_t l = 0; l < at.size(); ++l) {
-    const std::uint64_t start = at[l].position - window_of(at.size(), at[l].position);
+  for (std::uint32_t l = 0; l < states.size(); ++l) {
+    const std::uint64_t start =
+        states[l].position - window_of(states.size(), states[l].position);
     first = std::min(first, era_at(eras, l, start));
   }
   return first;
@@ -24,12 +30,14 @@ std::size_t first_needed(std::span<const era> eras, std::span<const lane_state> 
 
 }  // namespace
 
-byte_vector context_stream::state::source_state(std::span<const lane_state> at,
+/// Encodes where each lane reads next, as place in the source and as file and byte for
+/// people.
+byte_vector context_stream::state::source_state(std::span<const lane_state> states,
                                                 const era& current) {
   stored_source out;
   out.identity = source->identity();
-  for (std::uint32_t l = 0; l < at.size(); ++l) {
-    const std::uint64_t delta = at[l].position - current.lane_positions[l];
+  for (std::uint32_t l = 0; l < states.size(); ++l) {
+    const std::uint64_t delta = states[l].position - current.lane_positions[l];
     const std::uint64_t offset = std::min(locate(current, l, delta).offset, pages.end());
     const token_source::place place = source->place_of(pages.index_of(offset));
     out.lanes.push_back({offset, pages.round_of(offset), place.leaf, place.byte});
@@ -37,21 +45,24 @@ byte_vector context_stream::state::source_state(std::span<const lane_state> at,
   return encode_source_state(out);
 }
 
-result<stream_cursor> context_stream::state::make_cursor(std::span<const lane_state> at,
-                                                         std::size_t current_era,
-                                                         std::uint64_t pulse_id) {
+/// Makes the cursor for given lane states. It reads the last tokens of every lane again,
+/// so it depends on the states alone and not on what was read ahead.
+result<stream_cursor> context_stream::state::make_cursor(
+    std::span<const lane_state> states, std::size_t current_era, std::uint64_t pulse_id) {
   const std::span<const era> all = std::span<const era>(eras).first(current_era + 1);
   stream_cursor c;
   c.pulse_id = pulse_id;
   c.rng = source->rng();
-  c.lanes.assign(at.begin(), at.end());
-  for (std::uint32_t l = 0; l < at.size(); ++l) {
-    c.dataset_index += at[l].position;
-    c.chunk_id += at[l].chunks;
-    const auto window = static_cast<std::size_t>(window_of(at.size(), at[l].position));
+  c.lanes.assign(states.begin(), states.end());
+  for (std::uint32_t l = 0; l < states.size(); ++l) {
+    c.dataset_index += states[l].position;
+    c.chunk_id += states[l].chunks;
+    const auto window =
+        static_cast<std::size_t>(window_of(states.size(), states[l].position));
     const std::size_t before = c.ring.size();
+    // The window of this lane is appended to those of the lanes before it.
     c.ring.resize(before + window);
-    WEIR_TRY(const std::size_t got, read_lane(all, l, at[l].position - window,
+    WEIR_TRY(const std::size_t got, read_lane(all, l, states[l].position - window,
                                               std::span(c.ring).subspan(before)));
     if (got != window) {
       return error(
@@ -63,31 +74,33 @@ result<stream_cursor> context_stream::state::make_cursor(std::span<const lane_st
   }
   c.content_hash = hash_tokens(c.ring);
   c.content_count = c.ring.size();
-  WEIR_TRY(c.history_hash, history_hash_of(*this, all, at));
-  c.source_state = source_state(at, all.back());
+  WEIR_TRY(c.history_hash, history_hash_of(*this, all, states));
+  c.source_state = source_state(states, all.back());
   c.stream_identity = source->identity().digest();
-  const auto kept = all.subspan(first_needed(all, at));
+  const auto kept = all.subspan(first_needed(all, states));
   c.eras.assign(kept.begin(), kept.end());
   return c;
 }
 
+// Marks may come in any order; of several marks of one lane the furthest counts. Lanes
+// without a mark keep the state in which the stream was opened or restored.
 result<stream_cursor> context_stream::cursor_at(std::span<const chunk_mark> committed,
                                                 std::uint64_t pulse_id) {
   state& s = *state_;
-  std::vector<lane_state> at = s.base;
+  std::vector<lane_state> states = s.base;
   std::uint32_t current = s.base_era;
   for (const chunk_mark& mark : committed) {
-    if (mark.lane >= at.size() || mark.era >= s.eras.size()) {
+    if (mark.lane >= states.size() || mark.era >= s.eras.size()) {
       return error(errc::invalid_argument,
                    fmt::format("cannot make a cursor: expected a lane below {}, found {}",
-                               at.size(), mark.lane));
+                               states.size(), mark.lane));
     }
-    if (mark.after.position >= at[mark.lane].position) {
-      at[mark.lane] = mark.after;
+    if (mark.after.position >= states[mark.lane].position) {
+      states[mark.lane] = mark.after;
     }
     current = std::max(current, mark.era);
   }
-  return s.make_cursor(at, current, pulse_id);
+  return s.make_cursor(states, current, pulse_id);
 }
 
 result<stream_cursor> context_stream::cursor_at(const chunk_mark& committed,
@@ -96,11 +109,11 @@ result<stream_cursor> context_stream::cursor_at(const chunk_mark& committed,
 }
 
 result<stream_cursor> context_stream::cursor(std::uint64_t pulse_id) {
-  std::vector<lane_state> at;
+  std::vector<lane_state> states;
   for (const lane& l : state_->lanes) {
-    at.push_back(l.at);
+    states.push_back(l.progress);
   }
-  return state_->make_cursor(at, state_->eras.size() - 1, pulse_id);
+  return state_->make_cursor(states, state_->eras.size() - 1, pulse_id);
 }
 
 }  // namespace weir::storage

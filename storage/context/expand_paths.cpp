@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Folders and patterns to a sorted list of files.
+/// Expands paths, folders and patterns to a sorted list of files.
 #include <fmt/core.h>
 #include <fnmatch.h>
 
@@ -12,15 +12,16 @@ namespace weir::storage {
 
 namespace {
 
-/// Folders below folders: a chain of links that leads back to itself ends here.
-constexpr int deepest = 40;
+/// Largest depth of nested folders. A chain of links that leads back to itself ends here.
+constexpr int max_depth = 40;
 
+/// Returns whether a text contains a wildcard.
 bool is_pattern(std::string_view text) {
   return text.find_first_of("*?[") != std::string_view::npos;
 }
 
-/// Does one name match one pattern? A dot at the front of a name is matched by a dot
-/// alone. A backslash is a character like any other, and two stars are one.
+/// Returns whether a name matches a pattern without slashes. A leading dot is matched by
+/// a dot alone; a backslash is an ordinary character.
 bool matches(std::string_view pattern, const std::string& name) {
   return ::fnmatch(std::string(pattern).c_str(), name.c_str(),
                    FNM_NOESCAPE | FNM_PERIOD) == 0;
@@ -28,17 +29,18 @@ bool matches(std::string_view pattern, const std::string& name) {
 
 using names = std::vector<std::string>;
 
+/// Adds a file, or all files below a folder except hidden ones.
 result<void> add_tree(file_system& fs, const std::string& path, int depth, names& out) {
   const auto entries = fs.list(path);
   if (!entries) {
-    out.push_back(path);  // not a folder; attaching it reports what else may be wrong
+    out.push_back(path);  // not a folder; opening it as a file reports any other problem
     return {};
   }
-  if (depth == deepest) {
+  if (depth == max_depth) {
     return error(errc::invalid_argument,
                  fmt::format(
                      "cannot list \"{}\": expected at most {} folders inside each other",
-                     path, deepest))
+                     path, max_depth))
         .hint("a link leads back to a folder above it");
   }
   for (const std::string& name : *entries) {
@@ -49,7 +51,8 @@ result<void> add_tree(file_system& fs, const std::string& path, int depth, names
   return {};
 }
 
-/// Replaces the components of a pattern one by one by what is there.
+/// Finds the paths that match a pattern, component by component. `done` is the path that
+/// the components before `rest` have matched.
 void add_matches(file_system& fs, const std::string& done, std::string_view rest,
                  names& out) {
   const std::size_t slash = rest.find('/');
@@ -80,6 +83,8 @@ void add_matches(file_system& fs, const std::string& done, std::string_view rest
 
 }  // namespace
 
+// A pattern that is the name of a file stands for that file. Duplicates are dropped at
+// the end, since several patterns may match one file.
 result<std::vector<std::string>> expand_paths(file_system& fs,
                                               std::span<const std::string> patterns) {
   names out;

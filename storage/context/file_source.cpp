@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Bytes of a file, or of files one after another.
+/// Reads the bytes of one file, or of several files one after another, as tokens.
+///
+/// The set is one sequence of tokens: the bytes of the files in order, with a separator
+/// behind each file but the last if documents are separated. `starts_` has the index of
+/// the first token of each file. Only a few files are open at a time; the one that was
+/// unused longest is closed for another.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,22 +16,24 @@ namespace weir::storage {
 
 namespace {
 
-/// Files that stay open; sets may be larger than the limit of descriptors.
+/// Number of files that are kept open. A set may hold more files than a process may open.
 constexpr std::size_t open_files = 16;
 
+/// Wraps the error of a file that could not be opened.
 error unavailable(const std::string& path, error cause) {
   return error(errc::source_unavailable, fmt::format("cannot attach source \"{}\"", path))
       .at(path)
       .because(std::move(cause));
 }
 
+/// Files one after another, with or without `end_of_text` between them.
 class file_tokens final : public token_source {
  public:
   file_tokens(file_system& fs, std::vector<std::string> paths, source_options options)
       : fs_(fs), paths_(std::move(paths)), options_(options) {}
 
-  /// Sizes are taken once: a file that grows while it is read does not change the
-  /// sequence.
+  /// Determines sizes and identity. Sizes are taken once: a file that grows later does
+  /// not change the sequence.
   result<void> attach() {
     std::vector<source_leaf> leaves;
     std::uint64_t bytes = 0;
@@ -69,7 +76,7 @@ class file_tokens final : public token_source {
     return done;
   }
 
-  std::string where(std::uint64_t index) const override {
+  std::string place_text(std::uint64_t index) const override {
     const place p = place_of(index);
     return fmt::format("{}:{}", paths_[p.leaf], p.byte);
   }
@@ -86,20 +93,25 @@ class file_tokens final : public token_source {
   }
 
  private:
+  /// An open file and the time of its last use.
   struct slot {
     std::size_t leaf = 0;
     std::uint64_t used = 0;
     std::unique_ptr<file> f;
   };
 
+  /// Returns whether `end_of_text` follows a file.
   bool separates(std::size_t leaf) const {
     return options_.separate_documents && leaf + 1 < paths_.size();
   }
+  /// Returns the number of the file that holds a token. A separator belongs to the file
+  /// before it.
   std::size_t leaf_of(std::uint64_t index) const {
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), index);
     return static_cast<std::size_t>(after - starts_.begin()) - 1;
   }
 
+  /// Returns the size of a file, which must not be empty: every file has a first token.
   result<std::uint64_t> measure(const std::string& path) {
     auto opened = fs_.open(path, open_mode::read);
     if (!opened) {
@@ -120,6 +132,8 @@ class file_tokens final : public token_source {
     return *size;
   }
 
+  /// Returns an open file. If too many are open, it replaces the one that was unused
+  /// longest.
   result<file*> file_of(std::size_t leaf) {
     slot* oldest = nullptr;
     for (slot& s : slots_) {
@@ -144,6 +158,7 @@ class file_tokens final : public token_source {
     return oldest->f.get();
   }
 
+  /// Reads bytes of one file as tokens.
   result<void> read_bytes(std::size_t leaf, std::uint64_t byte,
                           std::span<std::uint32_t> to) {
     WEIR_TRY(file* const f, file_of(leaf));
@@ -171,12 +186,13 @@ class file_tokens final : public token_source {
   std::uint64_t size_ = 0;
   source_identity identity_;
   std::vector<slot> slots_;
-  std::uint64_t clock_ = 0;
-  byte_vector bytes_;
+  std::uint64_t clock_ = 0;  ///< counts uses; orders the open files by their last use
+  byte_vector bytes_;        ///< bytes of the last read, kept to avoid an allocation
 };
 
 }  // namespace
 
+// Sorting makes the source independent of the order in which the files were named.
 result<std::unique_ptr<token_source>> open_file_set(file_system& fs,
                                                     std::vector<std::string> paths,
                                                     source_options options) {

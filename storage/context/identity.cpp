@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Names, sizes and digests by which a changed corpus is noticed.
+/// Names, sizes and digests by which a changed source is noticed.
+///
+/// An identity has two parts. The list (names, sizes, joining rule) is always there.
+/// Digests of the content are there only for sources up to a limit, because they cost one
+/// pass over all bytes when the source is opened. A comparison reports the first file or
+/// the first segment that differs, so that users can find what has changed.
 #include "context/identity.hpp"
 
 #include <fmt/core.h>
@@ -11,8 +16,10 @@ namespace weir::storage {
 
 namespace {
 
+/// Smallest number of tokens that one digest covers.
 constexpr std::uint64_t smallest_segment = 4096;
 
+/// Makes the error for a source that is not the one of the cursor.
 error other_corpus(std::string expected, std::string found, std::string where) {
   return error(errc::history_mismatch,
                fmt::format("cannot resume on another corpus: expected {}, found {}",
@@ -21,6 +28,7 @@ error other_corpus(std::string expected, std::string found, std::string where) {
       .hint("restore the files that the run began with, or start another run");
 }
 
+/// Compares the lists of files, and names the first file that differs.
 result<void> compare_leaves(const source_identity& expected, const source_identity& found,
                             const token_source& source) {
   const std::size_t common = std::min(expected.leaves.size(), found.leaves.size());
@@ -31,7 +39,7 @@ result<void> compare_leaves(const source_identity& expected, const source_identi
     if (a.name != b.name || a.bytes != b.bytes) {
       return other_corpus(fmt::format("file {} \"{}\" of {} bytes", i, a.name, a.bytes),
                           fmt::format("\"{}\" of {} bytes", b.name, b.bytes),
-                          source.where(index));
+                          source.place_text(index));
     }
     index += b.bytes;
     while (index < found.tokens && source.place_of(index).leaf == i) {
@@ -41,7 +49,7 @@ result<void> compare_leaves(const source_identity& expected, const source_identi
   if (expected.leaves.size() != found.leaves.size()) {
     return other_corpus(fmt::format("{} files", expected.leaves.size()),
                         fmt::format("{} files", found.leaves.size()),
-                        source.where(index < found.tokens ? index : 0));
+                        source.place_text(index < found.tokens ? index : 0));
   }
   return {};
 }
@@ -62,6 +70,7 @@ source_leaf make_leaf(const std::string& path, std::uint64_t bytes) {
   return leaf;
 }
 
+// The digest covers all leaves, even those that are too many to be listed.
 void set_leaves(source_identity& identity, std::vector<source_leaf> leaves,
                 std::uint32_t rule) {
   record_writer out;
@@ -76,6 +85,8 @@ void set_leaves(source_identity& identity, std::vector<source_leaf> leaves,
   }
 }
 
+// The segments double in size until `max_segments` of them cover the source, so that an
+// identity stays small for any corpus.
 result<void> digest_content(token_source& source, source_identity& identity) {
   std::uint64_t segment = smallest_segment;
   while ((source.size() + segment - 1) / segment > max_segments) {
@@ -94,7 +105,7 @@ result<void> digest_content(token_source& source, source_identity& identity) {
         return error(errc::source_unavailable,
                      fmt::format("cannot digest source: expected {} tokens, found {}",
                                  source.size(), at))
-            .at(source.where(at));
+            .at(source.place_text(at));
       }
       record_writer bytes;
       bytes.put_all(std::span<const std::uint32_t>(piece).first(got));
@@ -140,6 +151,8 @@ source_identity get_identity(record_reader& from) {
   return out;
 }
 
+// Names and sizes first, because they tell which file differs; then the totals, for
+// leaves that are not listed; then the content.
 result<void> compare_identity(const source_identity& expected,
                               const token_source& source) {
   const source_identity& found = source.identity();
@@ -149,10 +162,10 @@ result<void> compare_identity(const source_identity& expected,
         fmt::format("{} tokens, list digest {}", expected.tokens,
                     hex64(expected.list_digest)),
         fmt::format("{} tokens, list digest {}", found.tokens, hex64(found.list_digest)),
-        source.where(0));
+        source.place_text(0));
   }
-  // One of them was attached without a digest of its content: the window alone speaks
-  // then.
+  // If one of the two was opened without a digest of its content, only the tokens of the
+  // window prove that the content is the same.
   if (expected.segment_tokens != found.segment_tokens ||
       expected.segments.size() != found.segments.size()) {
     return {};
@@ -161,10 +174,11 @@ result<void> compare_identity(const source_identity& expected,
     if (expected.segments[i] != found.segments[i]) {
       const std::uint64_t start = i * found.segment_tokens;
       const std::uint64_t end = std::min(found.tokens, start + found.segment_tokens);
-      return other_corpus(fmt::format("digest {} of the tokens from {} to {}",
-                                      hex64(expected.segments[i]), source.where(start),
-                                      source.where(end - 1)),
-                          hex64(found.segments[i]), source.where(start));
+      return other_corpus(
+          fmt::format("digest {} of the tokens from {} to {}",
+                      hex64(expected.segments[i]), source.place_text(start),
+                      source.place_text(end - 1)),
+          hex64(found.segments[i]), source.place_text(start));
     }
   }
   return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Making, storing and comparing the identities of sources.
+/// Makes, stores and compares the identities of token sources.
 #pragma once
 
 #include "weir/base/record.hpp"
@@ -8,20 +8,25 @@
 
 namespace weir::storage {
 
-/// Sets leaves and `list_digest`. `rule` tells apart sources that join the same leaves
-/// differently.
+/// Sets the leaves and `list_digest` of an identity. `rule` is a number that
+/// distinguishes sources that join the same leaves differently.
 void set_leaves(source_identity& identity, std::vector<source_leaf> leaves,
                 std::uint32_t rule);
+/// Makes the leaf of a file from its path and its size in bytes.
 [[nodiscard]] source_leaf make_leaf(const std::string& path, std::uint64_t bytes);
-/// Reads the whole source and sets its segments.
+/// Reads the whole source and sets the digests of its segments.
+/// @error{source_unavailable, a read failed}
 [[nodiscard]] result<void> digest_content(token_source& source,
                                           source_identity& identity);
 
+/// Writes an identity.
 void put_identity(record_writer& to, const source_identity& identity);
+/// Reads an identity. Errors are left in `from`.
 [[nodiscard]] source_identity get_identity(record_reader& from);
 
-/// Nothing, if `found` (of `source`) may continue what was consumed from `expected`.
-/// @error{history_mismatch, the first file or stretch that differs}
+/// Compares an identity that a cursor holds with that of a source. It succeeds if the
+/// source may continue what was consumed.
+/// @error{history_mismatch, names the first file or range of tokens that differs}
 [[nodiscard]] result<void> compare_identity(const source_identity& expected,
                                             const token_source& source);
 

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which token of the source a lane reads, and the chain over what it has read.
+/// Maps the text of a lane to the source, and computes the hash chain over what a lane
+/// has read.
+///
+/// Position p of a lane lies in the era that began last at or before p. Inside the era,
+/// the lane owns every L-th block of the source, so its next token is found by a
+/// division. The hash chain advances only with complete blocks of 64 tokens. It is
+/// therefore the same however the tokens were cut into chunks, and a lane needs to
+/// remember at most 63 tokens.
 #include <algorithm>
 #include <cstring>
 
@@ -10,11 +17,14 @@
 
 namespace weir::storage {
 
+// With one lane the text is the source. With several, the lane's block number `delta /
+// block` is block `(delta / block) * lanes + lane` of the source.
 location locate(const era& e, std::uint32_t lane, std::uint64_t delta) {
   const std::uint64_t lanes = e.lane_positions.size();
   if (lanes == 1) {
     return {e.source_offset + delta, position_limit};
   }
+  // The product may exceed 64 bits if the position comes from a damaged cursor.
   __extension__ using wide = unsigned __int128;
   const std::uint64_t block = e.chunk * e.lane_block;
   const std::uint64_t inside = delta % block;
@@ -33,12 +43,14 @@ std::size_t era_at(std::span<const era> eras, std::uint32_t lane,
   return found;
 }
 
+// Continues a chain at a block that already holds the tokens `open`.
 lane_history::lane_history(std::uint64_t chain, std::span<const std::uint32_t> open)
     : chain_(chain), open_(open.size()) {
   WEIR_EXPECT(open.size() < history_block);
   std::copy(open.begin(), open.end(), block_.begin());
 }
 
+// Tokens are collected until a block is complete; then the chain advances.
 void lane_history::add(std::span<const std::uint32_t> tokens) {
   while (!tokens.empty()) {
     const std::size_t count = std::min(tokens.size(), history_block - open_);
@@ -62,6 +74,7 @@ std::uint64_t window_of(std::size_t lanes, std::uint64_t position) {
                                  std::max<std::size_t>(1, cursor_window / lanes));
 }
 
+// Each pass reads one run of tokens: up to the end of a block, of the era, or of `to`.
 result<std::size_t> context_stream::state::read_lane(std::span<const era> within,
                                                      std::uint32_t l,
                                                      std::uint64_t position,
@@ -70,14 +83,14 @@ result<std::size_t> context_stream::state::read_lane(std::span<const era> within
   while (done < to.size()) {
     const std::size_t e = era_at(within, l, position + done);
     const std::uint64_t delta = position + done - within[e].lane_positions[l];
-    const location at = locate(within[e], l, delta);
-    std::uint64_t run = at.run;
+    const location place = locate(within[e], l, delta);
+    std::uint64_t run = place.run;
     if (e + 1 < within.size()) {
       run = std::min(run, within[e + 1].lane_positions[l] - position - done);
     }
     const auto want =
         static_cast<std::size_t>(std::min<std::uint64_t>(run, to.size() - done));
-    WEIR_TRY(const std::size_t got, pages.read(at.offset, to.subspan(done, want)));
+    WEIR_TRY(const std::size_t got, pages.read(place.offset, to.subspan(done, want)));
     done += got;
     if (got < want) {
       break;
@@ -86,16 +99,19 @@ result<std::size_t> context_stream::state::read_lane(std::span<const era> within
   return done;
 }
 
+// Covers everything that was handed out: complete blocks by the chain, the tokens of the
+// incomplete block by reading them again.
 result<std::uint64_t> history_hash_of(context_stream::state& s, std::span<const era> eras,
-                                      std::span<const lane_state> at) {
+                                      std::span<const lane_state> states) {
   record_writer out;
-  for (std::uint32_t l = 0; l < at.size(); ++l) {
-    out.put(at[l].position);
-    out.put(at[l].history);
+  for (std::uint32_t l = 0; l < states.size(); ++l) {
+    out.put(states[l].position);
+    out.put(states[l].history);
     std::array<std::uint32_t, history_block> open{};
-    const auto count = static_cast<std::size_t>(at[l].position % history_block);
+    const auto count = static_cast<std::size_t>(states[l].position % history_block);
     const auto tokens = std::span(open).first(count);
-    WEIR_TRY(const std::size_t got, s.read_lane(eras, l, at[l].position - count, tokens));
+    WEIR_TRY(const std::size_t got,
+             s.read_lane(eras, l, states[l].position - count, tokens));
     if (got != count) {
       return error(errc::position_out_of_bounds,
                    "cannot hash the history: the source ends before the position");

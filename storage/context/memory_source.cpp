@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tokens in memory.
+/// Tokens in memory as a source.
+///
+/// Document boundaries are the `end_of_text` tokens themselves, since memory has no
+/// files.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -16,6 +19,7 @@ result<void> token_source::continue_at(std::uint64_t, std::span<const std::uint3
 
 namespace {
 
+/// A vector of tokens as a source.
 class memory_tokens final : public token_source {
  public:
   memory_tokens(std::vector<std::uint32_t> tokens, std::string name)
@@ -36,7 +40,7 @@ class memory_tokens final : public token_source {
     std::copy_n(tokens_.data() + start, count, to.data());
     return count;
   }
-  std::string where(std::uint64_t index) const override {
+  std::string place_text(std::uint64_t index) const override {
     return fmt::format("{}:{}", name_, index);
   }
   place place_of(std::uint64_t index) const override { return {0, index}; }
@@ -61,8 +65,8 @@ class memory_tokens final : public token_source {
 
 }  // namespace
 
-result<std::unique_ptr<token_source>> memory_source(std::vector<std::uint32_t> tokens,
-                                                    std::string name) {
+result<std::unique_ptr<token_source>> open_memory_source(
+    std::vector<std::uint32_t> tokens, std::string name) {
   if (tokens.empty()) {
     return error(
         errc::source_unavailable,
@@ -74,11 +78,12 @@ result<std::unique_ptr<token_source>> memory_source(std::vector<std::uint32_t> t
   return std::unique_ptr<token_source>(std::move(source));
 }
 
-result<std::unique_ptr<token_source>> memory_source(bytes_view bytes, std::string name) {
+result<std::unique_ptr<token_source>> open_memory_source(bytes_view bytes,
+                                                         std::string name) {
   std::vector<std::uint32_t> tokens(bytes.size());
   std::transform(bytes.begin(), bytes.end(), tokens.begin(),
                  [](std::byte b) { return std::to_integer<std::uint32_t>(b); });
-  return memory_source(std::move(tokens), std::move(name));
+  return open_memory_source(std::move(tokens), std::move(name));
 }
 
 }  // namespace weir::storage

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Pages of tokens under the end policy.
+/// Reads pages of tokens and repeats the source under the policy `loop`.
+///
+/// The pages are a small cache with replacement of the page that was unused longest.
+/// Lanes read at places that are far apart, each of them forward, so a page per lane
+/// makes nearly every read a copy from memory. Offsets are virtual: under `loop` the
+/// source is repeated, with one separator per round, and page borders may lie anywhere in
+/// a round.
 #include "context/pages.hpp"
 
 #include <algorithm>
@@ -9,10 +15,10 @@ namespace weir::storage {
 
 namespace {
 
-/// 16 Ki tokens: a page of u32 stays in the second-level cache and one read call serves
-/// 256 chunks of 64.
+/// 16 Ki tokens: such a page of u32 fits into the second-level cache, and one read of the
+/// source serves 256 chunks of 64 tokens.
 constexpr std::uint64_t page_tokens = 16384;
-constexpr std::size_t most_pages = 64;
+constexpr std::size_t max_pages = 64;
 
 }  // namespace
 
@@ -20,8 +26,9 @@ token_pages::token_pages(token_source& source, end_policy end, std::uint32_t lan
     : source_(source),
       loops_(end == end_policy::loop),
       period_(source.size() == unknown_size ? unknown_size : source.size() + 1),
-      // One page per lane that reads elsewhere, one for windows, one for what comes next.
-      pages_(std::min<std::size_t>(most_pages, std::size_t{lanes} + 2)) {}
+      // Lanes read far apart, so each has a page. One more serves the windows of cursors,
+      // one the lookahead.
+      pages_(std::min<std::size_t>(max_pages, std::size_t{lanes} + 2)) {}
 
 std::uint64_t token_pages::end() const noexcept {
   return loops_ ? unknown_size : source_.size();
@@ -33,6 +40,8 @@ std::uint64_t token_pages::round_of(std::uint64_t offset) const noexcept {
   return loops_ ? offset / period_ : 0;
 }
 
+// Documents are found in the source; a round that has no further one continues in the
+// next round.
 result<std::uint64_t> token_pages::next_document(std::uint64_t offset) {
   const std::uint64_t index = index_of(offset);
   if (index >= source_.size()) {
@@ -43,9 +52,11 @@ result<std::uint64_t> token_pages::next_document(std::uint64_t offset) {
   return offset - index + next + (wraps ? 1 : 0);
 }
 
+// Copies from pages until `to` is full or the source ends; a page may be shorter only at
+// the end.
 result<std::size_t> token_pages::read(std::uint64_t offset, std::span<std::uint32_t> to) {
   if (!source_.seekable()) {
-    return source_.read(offset, to);  // a page would wait for more than was asked for
+    return source_.read(offset, to);  // a page would wait for more than was requested
   }
   std::size_t done = 0;
   while (done < to.size() && offset + done < end()) {
@@ -61,6 +72,8 @@ result<std::size_t> token_pages::read(std::uint64_t offset, std::span<std::uint3
   return done;
 }
 
+// The last page is tried first, because most reads continue where the one before ended. A
+// page whose read fails must not be found later, so its number is set last.
 result<token_pages::page*> token_pages::page_of(std::uint64_t number) {
   if (pages_[last_].number == number) {
     return &pages_[last_];
@@ -86,6 +99,7 @@ result<token_pages::page*> token_pages::page_of(std::uint64_t number) {
   return &p;
 }
 
+// Reads a page from the source. Between two rounds of a loop stands `end_of_text`.
 result<std::size_t> token_pages::fill(std::uint64_t offset, std::span<std::uint32_t> to) {
   std::size_t done = 0;
   while (done < to.size() && offset + done < end()) {
@@ -100,7 +114,7 @@ result<std::size_t> token_pages::fill(std::uint64_t offset, std::span<std::uint3
     if (got < want) {
       return error(errc::source_unavailable,
                    "cannot read source: it is shorter than when it was attached")
-          .at(source_.where(index + got));
+          .at(source_.place_text(index + got));
     }
     done += got;
   }

@@ -8,24 +8,28 @@
 
 namespace weir::storage {
 
-/// Virtual offsets run over the source once, or under `loop` over source and
-/// `end_of_text` again and again.
+/// Reads tokens by virtual offset. Offsets cover the source once or, under `loop`, the
+/// source and `end_of_text` in endless repetition.
 class token_pages {
  public:
   token_pages(token_source& source, end_policy end, std::uint32_t lanes);
 
-  /// Fills `to` from `offset` on; fewer only at the end. @error{as token_source::read}
+  /// Reads tokens from `offset` on; returns fewer than requested only at the end.
+  /// @error{source_unavailable, a read failed}
   [[nodiscard]] result<std::size_t> read(std::uint64_t offset,
                                          std::span<std::uint32_t> to);
-  /// Offset behind the last token, or `unknown_size`.
+  /// Returns the offset behind the last token, or `unknown_size` if the source repeats.
   [[nodiscard]] std::uint64_t end() const noexcept;
+  /// Returns the offset of the first token of the next document at or after `offset`.
   [[nodiscard]] result<std::uint64_t> next_document(std::uint64_t offset);
-  /// Index in the source of a virtual offset; the source's size for the token between two
-  /// rounds.
+  /// Returns the index in the source of a virtual offset. For the token between two
+  /// rounds it is the size of the source.
   [[nodiscard]] std::uint64_t index_of(std::uint64_t offset) const noexcept;
+  /// Returns how often the source was repeated before `offset`.
   [[nodiscard]] std::uint64_t round_of(std::uint64_t offset) const noexcept;
 
  private:
+  /// A page of tokens; `used` orders pages by their last use.
   struct page {
     std::uint64_t number = unknown_size;
     std::uint64_t used = 0;
@@ -38,9 +42,9 @@ class token_pages {
 
   token_source& source_;
   bool loops_;
-  std::uint64_t period_;  ///< tokens of a round, the separator included
+  std::uint64_t period_;  ///< tokens of one round, the separator included
   std::vector<page> pages_;
-  std::size_t last_ = 0;
+  std::size_t last_ = 0;  ///< index of the page that was used last
   std::uint64_t clock_ = 0;
 };
 

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Bytes of a descriptor that cannot seek.
+/// Reads the bytes of a file descriptor that cannot seek as tokens.
+///
+/// The bytes that were read are kept up to a limit, because a cursor reads its window
+/// again and chunks may have been read ahead. When a run resumes, the window comes from
+/// the cursor, and the pipe continues with the next byte; the pipe itself cannot prove
+/// that it continues at the right place.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -15,10 +20,12 @@ namespace weir::storage {
 
 namespace {
 
-/// Tokens that stay readable behind the newest one: room for reading ahead and for the
-/// window of a cursor.
+/// Tokens that stay readable behind the newest one. They serve reads of chunks that were
+/// read ahead and the window of a cursor.
 constexpr std::size_t remembered = std::size_t{1} << 20;
 
+/// The bytes of a pipe. The newest ones are kept, so that a cursor can read its window
+/// again.
 class pipe_tokens final : public token_source {
  public:
   pipe_tokens(int descriptor, std::string name)
@@ -34,7 +41,7 @@ class pipe_tokens final : public token_source {
                    fmt::format(
                        "cannot read {} again: expected a position from {} on, found {}",
                        name_, first_, index))
-          .at(where(index));
+          .at(place_text(index));
     }
     WEIR_CHECK(fill(index - first_ + to.size()));
     const std::uint64_t start = index - first_;
@@ -49,7 +56,7 @@ class pipe_tokens final : public token_source {
     forget();
     return count;
   }
-  std::string where(std::uint64_t index) const override {
+  std::string place_text(std::uint64_t index) const override {
     return fmt::format("{}:{}", name_, index);
   }
   place place_of(std::uint64_t index) const override { return {0, index}; }
@@ -68,7 +75,7 @@ class pipe_tokens final : public token_source {
         return error(errc::history_mismatch,
                      fmt::format("cannot continue {}: expected bytes, found token {}",
                                  name_, token))
-            .at(where(index));
+            .at(place_text(index));
       }
       bytes.push_back(static_cast<std::byte>(token));
     }
@@ -79,7 +86,8 @@ class pipe_tokens final : public token_source {
   }
 
  private:
-  /// Reads until `count` bytes are kept or the pipe ends.
+  /// Reads until `count` bytes are kept or the pipe ends. Waiting for all of them makes
+  /// chunks independent of how the writer cuts its output.
   result<void> fill(std::uint64_t count) {
     std::array<std::byte, 16384> piece{};
     while (!ended_ && kept_.size() < count) {
@@ -92,13 +100,15 @@ class pipe_tokens final : public token_source {
       if (got < 0) {
         return error(errc::source_unavailable,
                      fmt::format("cannot read {}: {}", name_, std::strerror(errno)))
-            .at(where(first_ + kept_.size()));
+            .at(place_text(first_ + kept_.size()));
       }
       ended_ = got == 0;
       append(kept_, bytes_view(piece).first(static_cast<std::size_t>(got)));
     }
     return {};
   }
+  /// Drops old bytes. It waits until half of the memory can be dropped, so that every
+  /// byte is moved once on average.
   void forget() {
     if (kept_.size() > 2 * remembered) {
       const std::size_t old = kept_.size() - remembered;
@@ -110,8 +120,8 @@ class pipe_tokens final : public token_source {
   int descriptor_;
   std::string name_;
   source_identity identity_;
-  byte_vector kept_;
-  std::uint64_t first_ = 0;  ///< index of kept_[0]
+  byte_vector kept_;         ///< the newest bytes, the oldest first
+  std::uint64_t first_ = 0;  ///< index of the first byte of `kept_`
   bool ended_ = false;
 };
 

@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of a cursor against source and configuration, and the way back behind it.
+/// Checks a cursor against the source and the configuration, and continues the stream
+/// after it.
+///
+/// The checks go from cheap to expensive, and from the cursor alone to the source:
+///
+/// - sums and eras inside the cursor, so that later computations cannot overflow;
+/// - lanes, lane block and chunk size against the configuration;
+/// - the random generator and the end of the source;
+/// - the remembered tokens against the source, token by token;
+/// - the identity of the source, which finds changes far from the cursor;
+/// - the history of everything that was consumed.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,38 +24,46 @@ namespace weir::storage {
 
 namespace {
 
-error contradiction(std::string_view what) {
-  return error(errc::corrupt, fmt::format("cannot restore the stream: {}", what));
+/// Makes the error for a cursor whose parts contradict each other.
+error contradiction(std::string_view text) {
+  return error(errc::corrupt, fmt::format("cannot restore the stream: {}", text));
 }
 
-/// Sums, counts and eras of a cursor must agree before anything is computed from them.
+/// Checks that sums, counts and eras of a cursor agree, before anything is computed from
+/// them: a cursor may come from a damaged file.
 result<void> check_inside(const stream_cursor& c) {
   std::uint64_t tokens = 0;
   std::uint64_t chunks = 0;
   std::uint64_t window = 0;
   for (std::size_t l = 0; l < c.lanes.size(); ++l) {
     if (c.lanes[l].position >= position_limit || c.lanes[l].chunks >= position_limit) {
-      return contradiction("a position of a lane is beyond every source");
+      return contradiction(fmt::format(
+          "expected position and chunks of lane {} below 2^62, found more", l));
     }
     tokens += c.lanes[l].position;
     chunks += c.lanes[l].chunks;
     window += window_of(c.lanes.size(), c.lanes[l].position);
   }
   if (tokens != c.dataset_index || chunks != c.chunk_id || window != c.content_count) {
-    return contradiction("counts of the lanes do not add up to those of the stream");
+    return contradiction(
+        "expected the counts of its lanes to add up to those of the stream, found "
+        "others");
   }
   if (!c.ring.empty() && c.ring.size() != c.content_count) {
-    return contradiction("the ring has not as many tokens as the content hash");
+    return contradiction(
+        fmt::format("expected the {} tokens of the content hash in the ring, found {}",
+                    c.content_count, c.ring.size()));
   }
   if (c.eras.empty()) {
-    return contradiction("it has no era");
+    return contradiction("expected at least 1 era, found 0");
   }
   for (std::size_t i = 0; i < c.eras.size(); ++i) {
     const era& e = c.eras[i];
     if (e.chunk == 0 || e.chunk >> 32 != 0 || e.lane_block == 0 ||
         e.lane_block >> 32 != 0 || e.source_offset >= position_limit ||
         e.lane_positions.size() != c.lanes.size()) {
-      return contradiction(fmt::format("era {} is out of range", i));
+      return contradiction(
+          fmt::format("expected the numbers of era {} in their ranges, found others", i));
     }
     for (std::size_t l = 0; l < c.lanes.size(); ++l) {
       const std::uint64_t next =
@@ -53,13 +71,18 @@ result<void> check_inside(const stream_cursor& c) {
       const std::uint64_t start =
           c.lanes[l].position - window_of(c.lanes.size(), c.lanes[l].position);
       if (e.lane_positions[l] > next || (i == 0 && e.lane_positions[l] > start)) {
-        return contradiction(fmt::format("era {} does not fit to lane {}", i, l));
+        return contradiction(
+            fmt::format("expected the positions of lane {} to grow from era to era, "
+                        "found a smaller one after era {}",
+                        l, i));
       }
     }
   }
   return {};
 }
 
+/// Checks lanes, lane block and chunk size. With one lane a new chunk size changes only
+/// where chunks end, so it is allowed.
 result<void> check_geometry(const stream_cursor& c, const stream_config& config) {
   if (c.lanes.size() != config.lanes) {
     return error(errc::lane_mismatch,
@@ -84,6 +107,7 @@ result<void> check_geometry(const stream_cursor& c, const stream_config& config)
   return {};
 }
 
+/// Describes a generator state for a message.
 std::string text_of(const std::optional<rng_state>& rng) {
   return rng ? fmt::format("algorithm {} version {} key {:#x} counter {:#x}:{:#x}",
                            rng->algorithm, rng->version, rng->key, rng->counter_high,
@@ -91,17 +115,20 @@ std::string text_of(const std::optional<rng_state>& rng) {
              : "none";
 }
 
+/// Checks that the random order, if any, is in the state of the cursor.
 result<void> check_rng(const stream_cursor& c, const token_source& source) {
   const std::optional<rng_state> found = source.rng();
   if (c.rng != found) {
     return error(errc::rng_mismatch,
                  fmt::format("cannot restore the stream: expected generator {}, found {}",
                              text_of(c.rng), text_of(found)))
-        .at(source.where(0));
+        .at(source.place_text(0));
   }
   return {};
 }
 
+/// Checks that every token that was consumed lies inside the source, for every era of
+/// every lane.
 result<void> check_bounds(const stream_cursor& c, const context_stream::state& s) {
   for (std::uint32_t l = 0; l < c.lanes.size(); ++l) {
     for (std::size_t i = 0; i < c.eras.size(); ++i) {
@@ -116,13 +143,14 @@ result<void> check_bounds(const stream_cursor& c, const context_stream::state& s
                          "cannot restore lane {}: expected at least {} tokens in the "
                          "source, found {}",
                          l, last, s.pages.end()))
-            .at(s.source->where(s.source->size()));
+            .at(s.source->place_text(s.source->size()));
       }
     }
   }
   return {};
 }
 
+/// Describes a token for a message.
 std::string text_of(std::uint32_t token) {
   if (token == end_of_text) {
     return "end of text";
@@ -132,15 +160,16 @@ std::string text_of(std::uint32_t token) {
              : fmt::format("token {}", token);
 }
 
+/// Returns file and byte of a token of a lane's text.
 std::string where_in_lane(const context_stream::state& s, std::span<const era> eras,
                           std::uint32_t l, std::uint64_t position) {
   const era& e = eras[era_at(eras, l, position)];
   const std::uint64_t offset = locate(e, l, position - e.lane_positions[l]).offset;
-  return s.source->where(std::min(s.pages.index_of(offset), s.source->size()));
+  return s.source->place_text(std::min(s.pages.index_of(offset), s.source->size()));
 }
 
-/// Reads the windows of all lanes again and compares them with the ring, or their hash if
-/// there is no ring.
+/// Reads the windows of all lanes again and compares them with the remembered tokens, or
+/// only their hash if the cursor does not hold the tokens. `found` receives the windows.
 result<void> check_content(context_stream::state& s, const stream_cursor& c,
                            std::vector<std::uint32_t>& found) {
   for (std::uint32_t l = 0; l < c.lanes.size(); ++l) {
@@ -180,19 +209,20 @@ result<void> check_content(context_stream::state& s, const stream_cursor& c,
   return {};
 }
 
+/// Compares the hash over everything that was consumed.
 result<void> check_history(context_stream::state& s, const stream_cursor& c) {
   WEIR_TRY(const std::uint64_t found, history_hash_of(s, c.eras, c.lanes));
   if (found != c.history_hash) {
     return error(errc::history_mismatch,
                  fmt::format("cannot resume: expected history {}, found {}",
                              hex64(c.history_hash), hex64(found)))
-        .at(s.source->where(0));
+        .at(s.source->place_text(0));
   }
   return {};
 }
 
-/// A pipe cannot be read again: what it said before is the ring, and its next byte is
-/// what follows.
+/// Continues a pipe. It cannot be read again, so the remembered tokens stand for what it
+/// delivered before, and its next byte is the next token.
 result<void> prepare_pipe(context_stream::state& s, const stream_cursor& c) {
   if (s.source->seekable()) {
     return {};
@@ -200,7 +230,7 @@ result<void> prepare_pipe(context_stream::state& s, const stream_cursor& c) {
   if (c.ring.size() != c.content_count || hash_tokens(c.ring) != c.content_hash) {
     return error(errc::history_mismatch,
                  "cannot continue a pipe: the cursor does not hold the last tokens")
-        .at(s.source->where(c.dataset_index));
+        .at(s.source->place_text(c.dataset_index));
   }
   const era& e = c.eras.back();
   const std::uint64_t offset =
@@ -208,26 +238,30 @@ result<void> prepare_pipe(context_stream::state& s, const stream_cursor& c) {
   return s.source->continue_at(offset, c.ring);
 }
 
+/// Makes the state of a lane after the cursor, with the tokens of its incomplete block.
 result<lane> lane_at(context_stream::state& s, const stream_cursor& c, std::uint32_t l) {
   lane out;
-  out.at = c.lanes[l];
-  const auto open = static_cast<std::size_t>(out.at.position % history_block);
-  const std::size_t count = std::max<std::size_t>(open, out.at.position > 0 ? 1 : 0);
+  out.progress = c.lanes[l];
+  const auto open = static_cast<std::size_t>(out.progress.position % history_block);
+  const std::size_t count =
+      std::max<std::size_t>(open, out.progress.position > 0 ? 1 : 0);
   std::vector<std::uint32_t> tokens(count);
   WEIR_TRY(const std::size_t got,
-           s.read_lane(c.eras, l, out.at.position - count, tokens));
+           s.read_lane(c.eras, l, out.progress.position - count, tokens));
   WEIR_EXPECT(got == count);
   out.after_end_of_text = count > 0 && tokens.back() == end_of_text;
-  out.history = lane_history(out.at.history, std::span(tokens).last(open));
+  out.history = lane_history(out.progress.history, std::span(tokens).last(open));
   return out;
 }
 
 }  // namespace
 
+// The order of the checks is the order in which errors are reported. Nothing in the
+// stream changes until all have passed, except that a pipe accepts its position.
 result<void> context_stream::restore(const stream_cursor& c) {
   state& s = *state_;
   if (c.lanes.empty()) {
-    return contradiction("it has no lane");
+    return contradiction("expected at least 1 lane, found 0");
   }
   WEIR_CHECK(check_inside(c));
   WEIR_CHECK(check_geometry(c, s.config));
@@ -247,6 +281,7 @@ result<void> context_stream::restore(const stream_cursor& c) {
   s.lanes = std::move(lanes);
   s.base = c.lanes;
   s.eras = c.eras;
+  // A new chunk size begins a new era where the old one ends.
   if (s.eras.back().chunk != s.config.chunk) {
     const era& old = c.eras.back();
     era next;
@@ -257,7 +292,7 @@ result<void> context_stream::restore(const stream_cursor& c) {
     next.chunk = s.config.chunk;
     next.lane_block = s.config.lane_block;
     next.lane_positions = {c.lanes[0].position};
-    // Nothing read since a reset: the boundary is still ahead.
+    // If nothing was read since a reset, its boundary still lies ahead.
     next.boundary = old.boundary && old.lane_positions[0] == c.lanes[0].position;
     s.eras.push_back(std::move(next));
   }

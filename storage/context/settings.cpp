@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The settings of a context stream, and the rules that hold between several of them.
+/// The settings of a context stream, and the rules between several of them.
+///
+/// The chunk size is checked against the periods of the model's levels. A chunk that is
+/// shorter than the fastest period could never let a level fire. Other combinations work
+/// but are worth a warning.
 #include "weir/base/settings.hpp"
 
 #include <fmt/core.h>
@@ -12,20 +16,21 @@ namespace weir::storage {
 
 namespace {
 
+/// Makes the table of settings: name, member, text for users and range of each.
 settings_table<stream_config> make_table() {
   using c = stream_config;
-  constexpr std::int64_t most_lanes = 1 << 16;
+  constexpr std::int64_t max_lanes = 1 << 16;
   settings_table<stream_config> t("the stream");
   t.add("chunk", &c::chunk, "Tokens of a lane in one pulse")
-      .range(1, largest_chunk)
+      .range(1, max_chunk)
       .unit("tokens");
   t.add("lanes", &c::lanes, "Virtual ranks that share the text; fixed for the whole run")
-      .range(1, most_lanes);
+      .range(1, max_lanes);
   t.add("lane_block", &c::lane_block, "Chunks that a lane reads in a row")
       .range(1, 1 << 30)
       .unit("chunks");
   t.add("ranks", &c::ranks, "Hosts of the lanes, at most as many; never changes a result")
-      .range(1, most_lanes)
+      .range(1, max_lanes)
       .may_change();
   t.add("end", &c::end,
         {{"stop", end_policy::stop},
@@ -65,6 +70,8 @@ result<std::string> check_config(const stream_config& config) {
   return check_chunk_size(config.chunk, config.frequencies);
 }
 
+// Only a chunk shorter than the fastest period is an error; the other cases are legal and
+// give a warning.
 result<std::string> check_chunk_size(std::size_t chunk,
                                      std::span<const std::uint64_t> frequencies) {
   if (chunk == 0) {

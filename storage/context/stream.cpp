@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Handing out chunks, and reset.
+/// Hands out chunks and begins new contexts.
+///
+/// A chunk is read in runs: a block of the lane, the next block of the lane, and so on.
+/// Each run asks for one token more than it takes, which is the lookahead if the chunk
+/// ends there. The lane's state advances only after the whole chunk was read, so a failed
+/// read leaves the stream as it was.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,16 +20,19 @@ error bad_argument(std::string text) {
   return error(errc::invalid_argument, std::move(text));
 }
 
+/// Checks the configuration, also against the source; returns a warning or an empty
+/// string.
 result<std::string> check_config_for(const stream_config& c, const token_source& source) {
   WEIR_TRY(std::string warning, check_config(c));
   if (!source.seekable() && (c.lanes > 1 || c.end == end_policy::loop)) {
     return bad_argument(
         fmt::format("cannot open stream on {}: a pipe feeds one lane and cannot loop",
-                    source.where(0)));
+                    source.place_text(0)));
   }
   return warning;
 }
 
+/// Makes the era with which a stream begins.
 era first_era(const stream_config& c) {
   era e;
   e.chunk = c.chunk;
@@ -33,6 +41,7 @@ era first_era(const stream_config& c) {
   return e;
 }
 
+/// Returns whether a document ends among the tokens.
 bool has_end_of_text(std::span<const std::uint32_t> tokens) {
   bool any = false;  // no early exit: this loop becomes vector code
   for (const std::uint32_t token : tokens) {
@@ -75,11 +84,12 @@ const std::string& context_stream::warning() const noexcept {
 std::uint64_t context_stream::position() const noexcept {
   std::uint64_t sum = 0;
   for (const lane& l : state_->lanes) {
-    sum += l.at.position;
+    sum += l.progress.position;
   }
   return sum;
 }
 
+// A lane that turns out to have ended is skipped, and the next one is tried.
 result<std::optional<token_chunk>> context_stream::next_chunk(std::size_t n,
                                                               std::uint32_t rank) {
   state& s = *state_;
@@ -90,10 +100,11 @@ result<std::optional<token_chunk>> context_stream::next_chunk(std::size_t n,
   for (;;) {
     std::uint32_t next = s.config.lanes;
     for (std::uint32_t l = rank; l < s.config.lanes; l += s.config.ranks) {
-      // The lane with the fewest chunks: a function of the lanes alone, so it survives a
-      // restore.
+      // The turn goes to the lane with the fewest chunks. That depends on the states of
+      // the lanes alone, so a restored stream continues with the same lane.
       if (!s.lanes[l].ended &&
-          (next == s.config.lanes || s.lanes[l].at.chunks < s.lanes[next].at.chunks)) {
+          (next == s.config.lanes ||
+           s.lanes[l].progress.chunks < s.lanes[next].progress.chunks)) {
         next = l;
       }
     }
@@ -109,21 +120,22 @@ result<std::optional<token_chunk>> context_stream::next_chunk(std::size_t n,
 
 namespace {
 
-/// Fills `chunk.tokens` with up to n tokens of a lane's text, and the lookahead.
+/// Reads up to `n` tokens of a lane's text into `chunk.tokens`, and the lookahead.
 result<void> read_chunk(context_stream::state& s, std::uint32_t l, std::size_t n,
                         token_chunk& chunk) {
   const era& e = s.eras.back();
-  const std::uint64_t delta = s.lanes[l].at.position - e.lane_positions[l];
+  const std::uint64_t delta = s.lanes[l].progress.position - e.lane_positions[l];
   chunk.tokens.resize(n + 1);
   std::size_t done = 0;
   bool ahead = true;
   while (done < n && ahead) {
-    const location at = locate(e, l, delta + done);
-    const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(at.run, n - done));
-    // One token more than the chunk takes: the lookahead, unless the next block
-    // overwrites it.
+    const location place = locate(e, l, delta + done);
+    const auto want =
+        static_cast<std::size_t>(std::min<std::uint64_t>(place.run, n - done));
+    // Reads one token more than the chunk takes: it is the lookahead, unless the chunk
+    // goes on in another block, which overwrites it.
     WEIR_TRY(const std::size_t got,
-             s.pages.read(at.offset, std::span(chunk.tokens).subspan(done, want + 1)));
+             s.pages.read(place.offset, std::span(chunk.tokens).subspan(done, want + 1)));
     ahead = got > want;
     done += std::min(got, want);
   }
@@ -134,6 +146,7 @@ result<void> read_chunk(context_stream::state& s, std::uint32_t l, std::size_t n
   return {};
 }
 
+/// Ends a chunk with its first `end_of_text`; the token behind it becomes the lookahead.
 void cut_at_boundary(token_chunk& chunk) {
   const auto found = std::find(chunk.tokens.begin(), chunk.tokens.end(), end_of_text);
   const auto count = static_cast<std::size_t>(found - chunk.tokens.begin()) + 1;
@@ -143,6 +156,8 @@ void cut_at_boundary(token_chunk& chunk) {
   }
 }
 
+/// Lists where documents begin. `before` says that a boundary lies directly before the
+/// chunk.
 void note_boundaries(token_chunk& chunk, bool before) {
   if (before) {
     chunk.boundaries.push_back(0);
@@ -157,14 +172,15 @@ void note_boundaries(token_chunk& chunk, bool before) {
 
 }  // namespace
 
+// Everything that may fail comes first; the state of the lane changes only afterwards.
 result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n,
                                                                    std::uint32_t index) {
   state& s = *state_;
-  if (n == 0 || n > largest_chunk || index >= s.config.lanes) {
+  if (n == 0 || n > max_chunk || index >= s.config.lanes) {
     return bad_argument(
         fmt::format("cannot read chunk: expected 1 to {} tokens of a lane below {}, "
                     "found {} of lane {}",
-                    largest_chunk, s.config.lanes, n, index));
+                    max_chunk, s.config.lanes, n, index));
   }
   lane& l = s.lanes[index];
   if (l.ended) {
@@ -177,7 +193,8 @@ result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n
     return std::optional<token_chunk>();
   }
   const era& e = s.eras.back();
-  const bool fresh = e.boundary && e.lane_positions[index] == l.at.position;
+  // The first chunk of each lane after a reset has a boundary before it.
+  const bool fresh = e.boundary && e.lane_positions[index] == l.progress.position;
   const bool inside = has_end_of_text(chunk.tokens);
   if (inside && s.config.boundary == boundary_policy::split) {
     cut_at_boundary(chunk);
@@ -186,41 +203,43 @@ result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n
     note_boundaries(chunk, fresh || l.after_end_of_text);
   }
   const std::uint64_t block = s.config.lane_block;
-  chunk.chunk_id = (l.at.chunks / block) * s.config.lanes * block + index * block +
-                   l.at.chunks % block;
+  chunk.chunk_id = (l.progress.chunks / block) * s.config.lanes * block + index * block +
+                   l.progress.chunks % block;
   chunk.lane = index;
-  chunk.lane_position = l.at.position;
+  chunk.lane_position = l.progress.position;
   l.history.add(chunk.tokens);
   l.after_end_of_text = chunk.tokens.back() == end_of_text;
-  l.at.position += chunk.tokens.size();
-  l.at.chunks += 1;
-  l.at.history = l.history.chain();
-  chunk.mark = {index, static_cast<std::uint32_t>(s.eras.size() - 1), l.at};
+  l.progress.position += chunk.tokens.size();
+  l.progress.chunks += 1;
+  l.progress.history = l.history.chain();
+  chunk.mark = {index, static_cast<std::uint32_t>(s.eras.size() - 1), l.progress};
   return std::optional<token_chunk>(std::move(chunk));
 }
 
+// The new context begins at the first document behind everything that any lane has read.
+// Lanes that are behind never read the blocks before it.
 result<void> context_stream::reset() {
   state& s = *state_;
   const era& e = s.eras.back();
   std::uint64_t furthest = e.source_offset;
   bool read = false;
   for (std::uint32_t l = 0; l < s.config.lanes; ++l) {
-    const std::uint64_t delta = s.lanes[l].at.position - e.lane_positions[l];
+    const std::uint64_t delta = s.lanes[l].progress.position - e.lane_positions[l];
     if (delta > 0) {
       read = true;
       furthest = std::max(furthest, locate(e, l, delta - 1).offset + 1);
     }
   }
   if (e.boundary && !read) {
-    return {};  // twice without a token between is once
+    return {};  // nothing was read since the last reset, so this one changes nothing
   }
   era next = first_era(s.config);
   WEIR_TRY(next.source_offset, s.pages.next_document(furthest));
   next.boundary = true;
   for (std::uint32_t l = 0; l < s.config.lanes; ++l) {
-    next.lane_positions[l] = s.lanes[l].at.position;
-    next.first_token += s.lanes[l].at.position;
-    next.first_chunk += s.lanes[l].at.chunks;
+    next.lane_positions[l] = s.lanes[l].progress.position;
+    next.first_token += s.lanes[l].progress.position;
+    next.first_chunk += s.lanes[l].progress.chunks;
     s.lanes[l].ended = false;
   }
   s.eras.push_back(std::move(next));

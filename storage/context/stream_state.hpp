@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a context stream is made of: eras, lanes and their history, and the reading of a
-/// lane's text.
+/// State of a context stream: eras, lanes with their history, and the reading of a lane's
+/// text.
 #pragma once
 
 #include <array>
@@ -11,48 +11,53 @@
 
 namespace weir::storage {
 
+/// Tokens per step of the hash chain of a lane.
 inline constexpr std::size_t history_block = 64;
-/// Most tokens that one chunk holds.
-inline constexpr std::size_t largest_chunk = std::size_t{1} << 24;
-/// Positions stay below this, so that offsets computed from them cannot overflow.
+/// Largest number of tokens in one chunk.
+inline constexpr std::size_t max_chunk = std::size_t{1} << 24;
+/// Upper bound of positions, chosen so that offsets computed from them cannot overflow.
 inline constexpr std::uint64_t position_limit = std::uint64_t{1} << 62;
 
-/// Where a token of a lane's text lies in the source, and how many follow it there
-/// without a gap.
+/// Place of a token in the source, and the number of tokens of the lane that follow it
+/// there without a gap (itself included).
 struct location {
   std::uint64_t offset = 0;
   std::uint64_t run = 0;
 };
-/// `delta` tokens after the lane's start in the era; offset >= position_limit if it lies
-/// beyond every source.
+/// Returns the place of the token `delta` tokens after the start of the era. Its offset
+/// is at least `position_limit` if it lies beyond every source.
 [[nodiscard]] location locate(const era& e, std::uint32_t lane, std::uint64_t delta);
-/// Index of the era that holds the token at `position` of a lane: the last that begins at
-/// or before it.
+/// Returns the index of the era that holds the token at `position` of a lane. It is the
+/// last era that begins at or before it.
 [[nodiscard]] std::size_t era_at(std::span<const era> eras, std::uint32_t lane,
                                  std::uint64_t position);
 
-/// Chain of hashes over blocks of 64 tokens of a lane's text, whatever chunks they came
-/// in.
+/// Hash chain over blocks of 64 tokens of a lane's text. It does not depend on the chunks
+/// in which the tokens came.
 class lane_history {
  public:
   lane_history() = default;
   lane_history(std::uint64_t chain, std::span<const std::uint32_t> open);
+  /// Adds tokens; every complete block advances the chain.
   void add(std::span<const std::uint32_t> tokens);
+  /// Returns the hash over all complete blocks.
   [[nodiscard]] std::uint64_t chain() const noexcept { return chain_; }
 
  private:
   std::uint64_t chain_ = 0;
-  std::size_t open_ = 0;
+  std::size_t open_ = 0;  ///< number of tokens in the incomplete block
   std::array<std::uint32_t, history_block> block_{};
 };
 
+/// A lane while the stream is open.
 struct lane {
-  lane_state at;
+  lane_state progress;
   lane_history history;
-  bool after_end_of_text = false;  ///< the last token of the lane's text was one
-  bool ended = false;
+  bool after_end_of_text = false;  ///< the last token of the text was `end_of_text`
+  bool ended = false;              ///< no token is left for the lane in this era
 };
 
+/// The stream behind `context_stream`.
 struct context_stream::state {
   state(stream_config c, std::unique_ptr<token_source> s)
       : config(std::move(c)),
@@ -65,26 +70,31 @@ struct context_stream::state {
   token_pages pages;
   std::vector<lane> lanes;
   std::vector<era> eras;  ///< since the stream was opened or restored, the oldest first
-  std::vector<lane_state> base;  ///< lanes when the stream was opened or restored
-  std::uint32_t base_era = 0;
+  /// States of the lanes when the stream was opened or restored.
+  std::vector<lane_state> base;
+  std::uint32_t base_era = 0;  ///< index of the era in which it was opened or restored
 
-  /// Reads lane text from `position` on, up to the end of the source; `to` may lie in
-  /// several eras.
+  /// Reads the text of a lane from `position` on, up to the end of the source. The range
+  /// may lie in several eras of `within`.
   [[nodiscard]] result<std::size_t> read_lane(std::span<const era> within,
                                               std::uint32_t l, std::uint64_t position,
                                               std::span<std::uint32_t> to);
-  [[nodiscard]] result<stream_cursor> make_cursor(std::span<const lane_state> at,
+  /// Makes the cursor for given lane states. @error{source_unavailable, a read failed, or
+  /// a pipe no longer holds the tokens}
+  [[nodiscard]] result<stream_cursor> make_cursor(std::span<const lane_state> states,
                                                   std::size_t current_era,
                                                   std::uint64_t pulse_id);
-  [[nodiscard]] byte_vector source_state(std::span<const lane_state> at,
+  /// Encodes `stream_cursor::source_state`.
+  [[nodiscard]] byte_vector source_state(std::span<const lane_state> states,
                                          const era& current);
 };
 
-/// Tokens of a lane that a cursor remembers when the lane stands at `position`.
+/// Returns how many tokens a cursor remembers of a lane that stands at `position`.
 [[nodiscard]] std::uint64_t window_of(std::size_t lanes, std::uint64_t position);
-/// `history_hash` of a cursor from chains and open blocks.
+/// Returns `stream_cursor::history_hash` for given lane states.
+/// @error{position_out_of_bounds, the source ends before a position}
 [[nodiscard]] result<std::uint64_t> history_hash_of(context_stream::state& s,
                                                     std::span<const era> eras,
-                                                    std::span<const lane_state> at);
+                                                    std::span<const lane_state> states);
 
 }  // namespace weir::storage

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ballistic addresses: where block n of a shard lies.
+/// Ballistic addresses: computes where block n of a shard lies.
+///
+/// The data region is divided into clusters of 2^scale blocks, `phi` of them. The
+/// clusters of a shard begin at its gravity centre and advance by a step modulo phi, so
+/// that a large shard is spread over the device. A block has several possible places
+/// (orbits), which differ by a small offset theta; orbits from 4 on also use another
+/// step. A hint in the directory entry says which orbit the writer took.
 #include <algorithm>
 #include <bit>
 
@@ -10,11 +16,14 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// Products of two block numbers need 128 bits.
 __extension__ using wide = unsigned __int128;
 
+/// Offsets of the orbits in clusters: triangular numbers.
 constexpr std::array<std::uint64_t, 16> jitter{0,  1,  3,  6,  10, 15, 21,  28,
                                                36, 45, 55, 66, 78, 91, 105, 120};
 
+/// Returns a * b mod m; avoids the 128-bit division where it can.
 std::uint64_t mul_mod(std::uint64_t a, std::uint64_t b, std::uint64_t m) noexcept {
   if ((a | b) >> 32 == 0) {
     return a * b % m;
@@ -22,7 +31,10 @@ std::uint64_t mul_mod(std::uint64_t a, std::uint64_t b, std::uint64_t m) noexcep
   return static_cast<std::uint64_t>(wide{a} * b % m);
 }
 
-// Called coprime, though it only avoids five small common factors, once each.
+/// Adjusts a step `t` so that it visits many clusters before it repeats. The
+/// specification calls the result coprime to `phi`, but it only avoids the factors 3 to
+/// 13, once each. It must be computed exactly like this, because addresses on disk depend
+/// on it.
 std::uint64_t coprime(std::uint64_t t, std::uint64_t phi) noexcept {
   t |= 1;
   for (const std::uint64_t p : {3U, 5U, 7U, 11U, 13U}) {
@@ -37,6 +49,7 @@ std::uint64_t coprime(std::uint64_t t, std::uint64_t phi) noexcept {
   return t;
 }
 
+/// Returns the offset of orbit `k` in clusters.
 std::uint64_t theta(const address_space& space, std::uint64_t phi, unsigned k) noexcept {
   if (space.still) {
     return 0;
@@ -44,11 +57,13 @@ std::uint64_t theta(const address_space& space, std::uint64_t phi, unsigned k) n
   return phi < 32 ? k % phi : jitter[std::min(k, 15U)] % phi;
 }
 
+/// The clusters of a volume for one scale.
 struct window {
-  std::uint64_t base = 0;
-  std::uint64_t phi = 0;  ///< 0: none
+  std::uint64_t base = 0;  ///< first block of the first cluster
+  std::uint64_t phi = 0;   ///< number of clusters; 0 if there is none
 };
 
+/// Divides the data region into clusters.
 window window_of(const address_space& space, unsigned scale) noexcept {
   window w;
   if (scale >= 63) {
@@ -64,15 +79,18 @@ window window_of(const address_space& space, unsigned scale) noexcept {
   return w;
 }
 
+/// Returns the step of a shard on orbit `k`.
 std::uint64_t step_of(std::uint64_t vector, std::uint64_t phi, unsigned k) noexcept {
   const std::uint64_t v =
       (k >= 4 ? std::rotl(vector, 17) ^ 0xA5A5A5A5A5A5A5A5U : vector) | 1;
   return coprime(v % phi, phi);
 }
 
+/// Computes the absolute block.
 std::uint64_t land(const window& w, std::uint64_t gravity, std::uint64_t step,
                    std::uint64_t n, unsigned scale, std::uint64_t theta) noexcept {
-  // Divisions take longer than all the rest, and most addresses need none.
+  // Divisions take longer than everything else here, and most values are already below
+  // phi.
   const auto modulo = [&](std::uint64_t x) { return x < w.phi ? x : x % w.phi; };
   const std::uint64_t unit = std::uint64_t{1} << scale;
   const std::uint64_t cluster = modulo(n >> scale);
@@ -84,6 +102,7 @@ std::uint64_t land(const window& w, std::uint64_t gravity, std::uint64_t step,
 }  // namespace
 
 address_space space_of(const superblock& sb, const hn4_geometry& g) noexcept {
+  // The flags of hardware on which neighbouring blocks are read fastest.
   constexpr std::uint64_t linear_hardware = 1U << 0 | 1U << 2;
   address_space space;
   space.total = g.blocks;
@@ -103,6 +122,7 @@ std::optional<std::uint64_t> ballistic(const address_space& space, std::uint64_t
   return land(w, gravity, step_of(vector, w.phi, k), n, scale, theta(space, w.phi, k));
 }
 
+// The step is that of the orbits 0 to 3, because a hint has only two bits.
 trajectory::trajectory(const address_space& space, const anchor& a) noexcept
     : total_(space.total),
       gravity_(a.gravity),
@@ -116,6 +136,8 @@ trajectory::trajectory(const address_space& space, const anchor& a) noexcept
   step_ = phi_ != 0 ? step_of(a.orbit_vector, phi_, 0) : 0;
 }
 
+// A shard in the horizon region is linear: its blocks follow each other, 2^scale blocks
+// apart.
 std::optional<std::uint64_t> trajectory::block(std::uint64_t n) const noexcept {
   std::uint64_t at = 0;
   if (horizon_) {

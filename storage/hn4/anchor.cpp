@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Directory entries, their names and their places.
+/// Encodes and decodes directory entries, their names, and the fields and identities that
+/// this writer gives them.
+///
+/// This writer uses two fields that no look-up reads. `public_id` numbers the shards of a
+/// store, and marks announced entries and graves. The low half of an identity proves that
+/// this writer gave it on this volume, so that blocks without an entry can be attributed.
 #include <algorithm>
 
 #include "disk.hpp"
@@ -10,14 +15,17 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr std::uint64_t mark_magic = 0x3144524853524557U;  // "WERSHRD1"
+/// High half of the `public_id` of entries of this writer: "WERSHRD1".
+constexpr std::uint64_t mark_magic = 0x3144524853524557U;
 
+/// Computes the checksum of an entry; its own bytes 0x60 to 0x63 count as zeros.
 std::uint32_t checksum_of(bytes_view from) noexcept {
   static constexpr std::array<std::byte, 4> zero{};
   const std::uint32_t head = crc32(0, from.first(0x60));
   return crc32(crc32(head, zero), from.subspan(0x64, anchor_bytes - 0x64));
 }
 
+/// Decodes an identity, low half first.
 hn4_id load_id(const std::byte* from) noexcept {
   hn4_id id;
   id.lo = load_le<std::uint64_t>(from);
@@ -30,6 +38,7 @@ void store_id(hn4_id id, std::byte* to) noexcept {
   store_le(to + 8, id.hi);
 }
 
+/// Hash of a part of a tag (FNV-1a).
 std::uint64_t fnv1a(std::string_view piece) noexcept {
   std::uint64_t h = 0xCBF29CE484222325U;
   for (const char c : piece) {
@@ -86,6 +95,8 @@ std::string inline_name(const anchor& a) {
   return std::string(all.substr(0, all.find('\0')));
 }
 
+// The parts between '/', ':' and NUL are hashed one by one, so that a part of a tag can
+// be searched.
 std::uint64_t tag_mask(std::string_view tag) noexcept {
   std::uint64_t mask = 0;
   while (!tag.empty()) {
@@ -101,6 +112,7 @@ std::uint64_t tag_mask(std::string_view tag) noexcept {
   return mask;
 }
 
+// The finaliser of MurmurHash3, as the format prescribes it.
 std::uint64_t slot_hash(hn4_id seed) noexcept {
   std::uint64_t h = seed.lo ^ seed.hi;
   h ^= h >> 33;
@@ -109,6 +121,8 @@ std::uint64_t slot_hash(hn4_id seed) noexcept {
   return h;
 }
 
+// Announced entries and graves are tombstones for every other reader, and only the marks
+// of this writer tell them apart.
 entry_role role_of(const anchor& a) noexcept {
   if (!a.has(class_bits::valid)) {
     return entry_role::ended;
@@ -122,6 +136,8 @@ entry_role role_of(const anchor& a) noexcept {
                                                   : entry_role::ended;
 }
 
+// The low half, from bit 0: index (16 bits), distance (15), grown (1), count (30),
+// over_foreign (1), announced (1).
 std::optional<group_mark> group_of(const anchor& a) noexcept {
   if (a.public_id.hi != mark_magic) {
     return std::nullopt;
@@ -162,6 +178,8 @@ anchor made_live(anchor a) noexcept {
   return a;
 }
 
+// The proof is a hash over volume, position and content. A foreign identity has the same
+// 32 bits with a probability of 2^-32.
 hn4_id identity_of(hn4_id volume, std::uint64_t high, std::uint32_t content) noexcept {
   std::array<std::byte, 28> proven{};
   store_id(volume, proven.data());

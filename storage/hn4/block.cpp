@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Headers of data blocks.
+/// Encodes, decodes and checks the headers of data blocks.
+///
+/// A block has a header of 48 bytes (identity of its shard, block number, generation,
+/// checksum and compression of the payload, checksum of the header) and a payload. A
+/// block says itself to which shard it belongs, so no place on the device needs to be
+/// trusted.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,18 +19,23 @@ namespace weir::storage::hn4 {
 namespace {
 
 constexpr std::uint32_t block_magic = 0x424C4B30U;
+/// Initial value of the checksum of a header.
 constexpr std::uint32_t header_seed = 0xFFFFFFFFU;
+/// Algorithms of stored payloads.
 constexpr unsigned raw = 0, tcc = 3;
 
+/// Returns an identity in hexadecimal digits.
 std::string hex_id(hn4_id id) {
   return hex64(id.hi) + hex64(id.lo);
 }
 
-error mismatch(hn4_code code, std::string_view what, const std::string& expected,
+/// Makes the error "expected THING X, found Y".
+error mismatch(hn4_code code, std::string_view thing, const std::string& expected,
                const std::string& found) {
-  return hn4_error(code, fmt::format("expected {} {}, found {}", what, expected, found));
+  return hn4_error(code, fmt::format("expected {} {}, found {}", thing, expected, found));
 }
 
+/// Makes the error for bytes without the magic of a block: poison or something else.
 error no_block(bytes_view header) {
   bool poisoned = true;
   for (const std::byte b : header.first(std::min(header.size(), poison_bytes))) {
@@ -40,6 +50,7 @@ error no_block(bytes_view header) {
                   fmt::format("{:#010x}", load_le<std::uint32_t>(header.data() + 0x20)));
 }
 
+/// Compares shard, number and generation with the claim.
 result<void> check_identity(const block_header& h, const block_claim& claim) {
   if (h.well != claim.seed) {
     return mismatch(hn4_code::id_mismatch, "block of shard", hex_id(claim.seed),
@@ -83,6 +94,8 @@ bool names_itself(bytes_view header, hn4_id seed, std::uint64_t number) noexcept
          h.number == number;
 }
 
+// The order of the checks decides which code is reported; it is that of the reference
+// implementation.
 result<block_header> check_header(bytes_view header, const block_claim& claim) {
   const std::byte* p = header.data();
   if (load_le<std::uint32_t>(p + 0x20) != block_magic) {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Result codes: names, kinds, and how errors carry them.
+/// Result codes: their names, the kinds of errors that they belong to, and how the text
+/// of an error carries them.
+///
+/// Errors are ordinary `error` objects. Their text ends in the result code, as in
+/// "(-0x451 PAYLOAD_ROT)", and `code_of` reads it from there. So the code survives
+/// wrapping by other layers, and a user sees it.
 #include "weir/storage/hn4_code.hpp"
 
 #include <fmt/core.h>
@@ -13,6 +18,7 @@ namespace weir::storage {
 
 namespace {
 
+/// One result code.
 struct code_row {
   hn4_code code;
   std::string_view name;
@@ -83,13 +89,14 @@ constexpr std::array rows{
     code_row{hn4_code::internal, "INTERNAL", errc::internal},
     code_row{hn4_code::busy, "BUSY", errc::locked}};
 
+/// Finds the row of a code; null for an unknown number.
 const code_row* find(hn4_code code) noexcept {
   const auto row = std::find_if(rows.begin(), rows.end(),
                                 [&](const code_row& r) { return r.code == code; });
   return row == rows.end() ? nullptr : &*row;
 }
 
-// The code of a text that ends in "(-0x451 PAYLOAD_ROT)".
+/// Returns the code of a text that ends in "(-0x451 PAYLOAD_ROT)", if it has one.
 std::optional<hn4_code> marked(std::string_view text) noexcept {
   const std::size_t open = text.rfind(" (");
   if (open == std::string_view::npos || text.back() != ')') {
@@ -111,6 +118,7 @@ std::optional<hn4_code> marked(std::string_view text) noexcept {
   return find(code) != nullptr ? std::optional(code) : std::nullopt;
 }
 
+/// Returns the code that is nearest to an error of another module.
 hn4_code nearest(errc kind) noexcept {
   switch (kind) {
     case errc::not_found: return hn4_code::not_found;
@@ -151,6 +159,8 @@ error hn4_error(hn4_code code, std::string text, std::optional<errc> kind) {
                fmt::format("{} ({})", text, text_of(code)));
 }
 
+// The outermost error that carries a code decides; errors without one wrap those of other
+// modules.
 hn4_code code_of(const error& e) noexcept {
   for (const error* at = &e; at != nullptr; at = at->cause()) {
     if (const auto code = at->text().empty() ? std::nullopt : marked(at->text())) {

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Superblock, region layout and epoch entry.
+/// Encodes and decodes superblocks, and computes the layout of a volume and the entries
+/// of the ring of epochs.
+///
+/// A superblock is decoded field by field from fixed offsets; the tables of fields serve
+/// reading and writing, so the two cannot differ. The layout of a new volume reproduces
+/// the arithmetic of the reference implementation. The layout of an existing volume is
+/// only checked for contradictions: its regions may lie elsewhere than this code would
+/// put them.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,10 +20,12 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// Second magic number of a superblock.
 constexpr std::uint64_t magic_tail = 0xEFBEADDEU;
 constexpr std::uint64_t mib = std::uint64_t{1} << 20;
 constexpr std::uint64_t largest_block = 64 * mib;
 
+/// Fixed properties of a profile, in bytes.
 struct profile_row {
   std::string_view name;
   std::uint64_t block;
@@ -31,7 +40,8 @@ constexpr std::array<profile_row, 8> profiles{{{"GENERIC", 4096, 2 * mib},
                                                {"USB", 65536, 65536},
                                                {"HYPER_CLOUD", 65536, mib}}};
 
-// Offsets of the 64-bit fields that are stored as they are.
+/// Calls `visit(offset, field)` for every 64-bit field that is stored as it is, so that
+/// reading and writing share one list.
 template <class Superblock, class Visit>
 void visit_words(Superblock& sb, Visit visit) {
   visit(0x010, sb.uuid.lo);
@@ -59,6 +69,7 @@ void visit_words(Superblock& sb, Visit visit) {
   visit(0x110, sb.last_sequence);
 }
 
+/// Calls `visit(offset, field)` for every 32-bit field.
 template <class Superblock, class Visit>
 void visit_halves(Superblock& sb, Visit visit) {
   visit(0x008, sb.version);
@@ -69,13 +80,16 @@ void visit_halves(Superblock& sb, Visit visit) {
   visit(0x0CC, sb.endian);
 }
 
+/// Makes the error for a layout that contradicts itself.
 error bad_geometry(std::string text) {
   return hn4_error(hn4_code::geometry,
-                   "cannot use the volume's geometry: " + std::move(text));
+                   "cannot use the layout of the volume: " + std::move(text));
 }
 
 }  // namespace
 
+// Only the bytes themselves are checked here; whether the layout is possible is a
+// question for `geometry_of`.
 std::optional<std::string> load_superblock(bytes_view from, superblock& to) {
   if (load_le<std::uint64_t>(from.data()) != superblock_magic) {
     return fmt::format("expected magic {:#x}, found {:#x}", superblock_magic,
@@ -89,11 +103,11 @@ std::optional<std::string> load_superblock(bytes_view from, superblock& to) {
   if (load_le<std::uint64_t>(from.data() + 0x100) != magic_tail) {
     return "expected the second magic, found something else";
   }
-  visit_words(to, [&](std::size_t at, std::uint64_t& field) {
-    field = load_le<std::uint64_t>(from.data() + at);
+  visit_words(to, [&](std::size_t offset, std::uint64_t& field) {
+    field = load_le<std::uint64_t>(from.data() + offset);
   });
-  visit_halves(to, [&](std::size_t at, std::uint32_t& field) {
-    field = load_le<std::uint32_t>(from.data() + at);
+  visit_halves(to, [&](std::size_t offset, std::uint32_t& field) {
+    field = load_le<std::uint32_t>(from.data() + offset);
   });
   to.mount_time = static_cast<std::int64_t>(load_le<std::uint64_t>(from.data() + 0x0B4));
   to.format_time = static_cast<std::int64_t>(load_le<std::uint64_t>(from.data() + 0x0F8));
@@ -108,11 +122,11 @@ std::optional<std::string> load_superblock(bytes_view from, superblock& to) {
 void store_superblock(const superblock& from, mutable_bytes to) {
   std::fill(to.begin(), to.end(), std::byte{0});
   store_le(to.data(), superblock_magic);
-  visit_words(from, [&](std::size_t at, std::uint64_t field) {
-    store_le(to.data() + at, field);
+  visit_words(from, [&](std::size_t offset, std::uint64_t field) {
+    store_le(to.data() + offset, field);
   });
-  visit_halves(from, [&](std::size_t at, std::uint32_t field) {
-    store_le(to.data() + at, field);
+  visit_halves(from, [&](std::size_t offset, std::uint32_t field) {
+    store_le(to.data() + offset, field);
   });
   store_le(to.data() + 0x0B4, static_cast<std::uint64_t>(from.mount_time));
   std::memcpy(to.data() + 0x0D0, from.label.data(),
@@ -123,19 +137,25 @@ void store_superblock(const superblock& from, mutable_bytes to) {
            crc32(0, bytes_view(to).first(superblock_bytes - 4)));
 }
 
+// The copies lie at 33 and 66 hundredths of the capacity and at its end, each at the
+// border of a block.
 copy_places places_of_copies(std::uint64_t capacity, std::uint32_t block) noexcept {
   copy_places places;
   if (block == 0) {
-    return places;  // read from a volume, and not checked yet
+    return places;  // the size comes from a superblock that was not checked yet
   }
   const std::uint64_t bs = block;
-  const std::uint64_t room = align_up(std::uint64_t{superblock_bytes}, bs);
+  const std::uint64_t copy_bytes = align_up(std::uint64_t{superblock_bytes}, bs);
   places.east = align_up(capacity / 100 * 33, bs);
   places.west = align_up(capacity / 100 * 66, bs);
-  places.south = capacity >= 16 * room ? align_down(capacity - room, bs) : 0;
+  places.south = capacity >= 16 * copy_bytes ? align_down(capacity - copy_bytes, bs) : 0;
   return places;
 }
 
+// Regions from the front: superblock, ring of epochs, directory, bitmap, quality mask,
+// data. Regions from the back: the South copy of the superblock, the log, the horizon
+// region. The sizes are those of the reference implementation, so that it accepts the
+// volume.
 result<hn4_geometry> lay_out(hn4_profile profile, std::uint64_t capacity,
                              std::uint32_t sector) {
   const auto row = static_cast<std::size_t>(profile);
@@ -189,6 +209,7 @@ result<hn4_geometry> lay_out(hn4_profile profile, std::uint64_t capacity,
   return g;
 }
 
+// The superblock may be damaged, so every sum and product is checked.
 result<hn4_geometry> geometry_of(const superblock& sb) {
   const std::uint64_t bs = sb.block;
   if (bs < 512 || bs > largest_block || !std::has_single_bit(bs)) {
@@ -199,8 +220,8 @@ result<hn4_geometry> geometry_of(const superblock& sb) {
     return bad_geometry(
         fmt::format("expected at least 2 MiB, found {} bytes", sb.capacity));
   }
-  // The sector size is not stored; the ring starts right behind the superblock, which
-  // gives it away.
+  // The size of a sector is not stored. It follows from the place of the ring of epochs,
+  // which begins directly behind the superblock.
   const std::uint64_t ring = align_up(std::uint64_t{superblock_bytes}, bs);
   const std::uint64_t sector = sb.epoch_lba != 0 ? ring / sb.epoch_lba : 0;
   if ((sector != 512 && sector != 4096) || sector * sb.epoch_lba != ring || sector > bs) {
@@ -238,6 +259,7 @@ result<hn4_geometry> geometry_of(const superblock& sb) {
   return g;
 }
 
+// A Hamming code over 64 bits with a parity bit.
 std::uint8_t ecc_of(std::uint64_t word) noexcept {
   constexpr std::array<std::uint64_t, 6> masks{0x5555555555555555U, 0x3333333333333333U,
                                                0x0F0F0F0F0F0F0F0FU, 0x00FF00FF00FF00FFU,

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Opening: the vote of the superblock copies, epoch, state, bitmap and directory.
+/// Opens a volume: checks epoch and state, and reads bitmap and directory.
+///
+/// Opening happens in the order in which things can be trusted: a superblock is elected
+/// (vote.cpp), its layout is checked, then the epoch entry, the state word, the bitmap
+/// and the directory are read. Each reason to refuse has the code of the reference
+/// implementation. Some faults only make the volume read-only; `recover` can remove the
+/// reasons that a crash leaves.
+///
+/// A reader skips the directory if the index beside the image is valid. A writer, a
+/// strict reader and a check always read all of it.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,10 +24,14 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// Largest bitmap that is read into memory: 1 GiB covers 8 Gi blocks.
 constexpr std::uint64_t largest_bitmap = std::uint64_t{1} << 30;
+/// Bytes of one read while a region is scanned.
 constexpr std::size_t scan_bytes = std::size_t{1} << 20;
+/// Largest directory from which the bits of an unclean volume are rebuilt.
 constexpr std::uint64_t largest_rebuild = std::uint64_t{256} << 20;
 
+/// Derives the layout from the superblock and compares it with the size of the device.
 result<void> check_geometry(core& c) {
   const std::string at = fmt::format("{}:0 (superblock)", c.device->name());
   auto geometry = geometry_of(c.sb);
@@ -39,6 +52,8 @@ result<void> check_geometry(core& c) {
   return {};
 }
 
+/// Notes a reason to open the volume only for reading. `recoverable` says whether
+/// `recover` can remove it.
 void force_read_only(core& c, std::string why, bool recoverable) {
   if (c.read_only_reason.empty()) {
     c.read_only_reason = why;
@@ -47,14 +62,18 @@ void force_read_only(core& c, std::string why, bool recoverable) {
   c.warnings.push_back(std::move(why));
 }
 
+/// Makes an error, unless the volume is only examined: a check reports the fault itself.
 result<void> refuse(core& c, hn4_code code, std::string text, std::uint64_t offset,
-                    const std::string& what) {
+                    const std::string& thing) {
   if (c.examine) {
     return {};
   }
-  return hn4_error(code, std::move(text)).at(c.place(offset, what));
+  return hn4_error(code, std::move(text)).at(c.place(offset, thing));
 }
 
+/// Reads the current entry of the ring of epochs. Its number must be that of the
+/// superblock; a small difference makes the volume read-only, a large one makes it
+/// unusable.
 result<void> check_epoch(core& c) {
   if (c.sb.epoch_block >= c.geometry.blocks) {
     return refuse(
@@ -81,6 +100,8 @@ result<void> check_epoch(core& c) {
   if (ahead == 0) {
     return {};
   }
+  // The bounds are those of the reference implementation. The subtractions wrap around,
+  // so of the two numbers one is small.
   if (ahead > 5000 && behind > 100) {
     return refuse(
         c, hn4_code::media_toxic,
@@ -95,7 +116,8 @@ result<void> check_epoch(core& c) {
   return {};
 }
 
-// What the state says about opening at all.
+/// Refuses volumes that must not be opened at all. `wounded` volumes are looked at
+/// although they are marked as locked.
 result<void> check_refusals(core& c, bool wounded) {
   using namespace state_bits;
   if ((c.state & (wipe | locked)) != 0 && !wounded) {
@@ -121,6 +143,7 @@ result<void> check_refusals(core& c, bool wounded) {
   return {};
 }
 
+/// Derives from the state word whether the volume is read-only or unclean.
 result<void> check_state(core& c) {
   using namespace state_bits;
   const std::uint32_t s = c.sb.state;
@@ -140,8 +163,8 @@ result<void> check_state(core& c) {
   return {};
 }
 
-// Visits the parts of [begin, end) that may hold data, in pieces that start at multiples
-// of `unit`.
+/// Calls `visit(offset, bytes)` for the parts of [begin, end) that may hold data, in
+/// pieces that begin at multiples of `unit`. Holes are skipped: they count as zeros.
 template <class Visit>
 result<void> scan(block_device& device, std::uint64_t begin, std::uint64_t end,
                   std::uint64_t unit, Visit visit) {
@@ -163,6 +186,7 @@ result<void> scan(block_device& device, std::uint64_t begin, std::uint64_t end,
   return {};
 }
 
+/// Reads the bitmap.
 result<void> read_bits(core& c) {
   auto bits = std::make_shared<block_bits>();
   const bool pico = c.geometry.profile == hn4_profile::pico;
@@ -193,6 +217,7 @@ result<void> read_bits(core& c) {
   return {};
 }
 
+/// Returns whether a directory slot was never used.
 bool all_zero(bytes_view bytes) noexcept {
   std::uint64_t seen = 0;
   for (std::size_t i = 0; i < anchor_bytes; i += 8) {
@@ -201,6 +226,7 @@ bool all_zero(bytes_view bytes) noexcept {
   return seen == 0;
 }
 
+/// Reads the directory: slots in use with a good and with a bad checksum.
 result<void> read_directory(const core& c) {
   const std::uint64_t end = c.slot_offset(c.slots());
   return scan(*c.device, c.geometry.cortex, end, anchor_bytes,
@@ -219,6 +245,7 @@ result<void> read_directory(const core& c) {
               });
 }
 
+/// Adds a warning for every damaged entry.
 void warn_of_damage(core& c) {
   for (const entry& e : c.damaged) {
     c.warnings.push_back(
@@ -229,10 +256,12 @@ void warn_of_damage(core& c) {
 
 }  // namespace
 
-std::string core::place(std::uint64_t offset, const std::string& what) const {
-  return fmt::format("{}:{} ({})", device->name(), offset, what);
+std::string core::place(std::uint64_t offset, const std::string& thing) const {
+  return fmt::format("{}:{} ({})", device->name(), offset, thing);
 }
 
+// Each word has 8 bytes of bits, a check byte and 7 unused bytes. The check bytes are
+// verified only by a check of the volume.
 byte_vector from_armored(bytes_view region, std::uint64_t blocks) {
   byte_vector bits(static_cast<std::size_t>((blocks + 7) / 8));
   for (std::size_t word = 0; (word + 1) * armored_word <= region.size(); ++word) {
@@ -261,6 +290,7 @@ byte_vector to_armored(const block_bits& bits, std::size_t region_bytes) {
   return region;
 }
 
+// Several readers may ask at the same time; one of them reads.
 result<void> core::need_directory() const {
   const std::lock_guard lock(directory_mutex);
   if (directory_read) {
@@ -273,6 +303,8 @@ result<void> core::need_directory() const {
   return {};
 }
 
+// The order matters: every step relies on what the steps before it have checked. Nothing
+// is written before everything has been read.
 result<std::shared_ptr<core>> mount(std::shared_ptr<block_device> device,
                                     const mount_options& options) {
   auto c = std::make_shared<core>();
@@ -303,7 +335,7 @@ result<std::shared_ptr<core>> mount(std::shared_ptr<block_device> device,
   }
   if (c->writable) {
     WEIR_CHECK(find_unfinished(*c));
-    if (c->device->modified_ns() != 0) {  // a file
+    if (c->device->modified_ns() != 0) {  // the device is a file
       WEIR_CHECK(hn4_remove_leftovers(c->device->name()));
       WEIR_CHECK(remove_index_leftovers(index_path(*c)));
     }

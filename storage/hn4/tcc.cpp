@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Token stream of compressed payloads.
+/// Decompresses payloads.
+///
+/// A compressed payload is a sequence of tokens. The upper two bits of a token select its
+/// kind, the lower six bits are its length; the value 63 says that further bytes are
+/// added to it. Kinds are literal bytes, a repeated byte ("isotope"), an arithmetic
+/// progression ("gradient") and words with a mask of zeros. The token 0 introduces
+/// strings of a dictionary and predicted bytes ("manifold").
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,8 +18,10 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// Longest token in bytes.
 constexpr std::size_t longest_token = 8223;
 
+/// Dictionary of the format; the order is part of it.
 constexpr std::array<std::string_view, 64> dictionary{"{\"id\":",
                                                       "http://",
                                                       "https://",
@@ -79,26 +87,30 @@ constexpr std::array<std::string_view, 64> dictionary{"{\"id\":",
                                                       "<tbody>",
                                                       "</span>"};
 
-// Each step returns false when the token contradicts the rules or a bound.
+/// Decodes tokens. Every step returns false if the token breaks a rule of the format or a
+/// bound of input or output.
 class decoder {
  public:
   decoder(bytes_view from, mutable_bytes to) : from_(from), to_(to) {}
 
+  /// Decodes all tokens. Tokens may produce nothing, so their number is limited, too.
   [[nodiscard]] bool run() {
-    const std::size_t most_tokens = 16 * from_.size() + 1024;
+    const std::size_t max_tokens = 16 * from_.size() + 1024;
     for (std::size_t tokens = 0; in_ < from_.size(); ++tokens) {
-      if (tokens >= most_tokens || !token()) {
+      if (tokens >= max_tokens || !token()) {
         return false;
       }
     }
     return true;
   }
+  /// Returns the bytes of input that were consumed.
   [[nodiscard]] std::size_t consumed() const { return in_; }
+  /// Returns the bytes of output that were produced.
   [[nodiscard]] std::size_t produced() const { return out_; }
 
  private:
   [[nodiscard]] bool has_input(std::size_t n) const { return n <= from_.size() - in_; }
-  [[nodiscard]] bool has_room(std::size_t n) const { return n <= to_.size() - out_; }
+  [[nodiscard]] bool fits(std::size_t n) const { return n <= to_.size() - out_; }
   [[nodiscard]] unsigned next() { return static_cast<unsigned>(from_[in_++]); }
   void put(unsigned value) { to_[out_++] = static_cast<std::byte>(value); }
   void put(bytes_view bytes) {
@@ -106,7 +118,7 @@ class decoder {
     out_ += bytes.size();
   }
 
-  // Adds bytes up to and including the first that is not 255.
+  /// Adds bytes to a length, up to and including the first that is not 255.
   bool lengthen(std::size_t& length) {
     for (;;) {
       if (!has_input(1)) {
@@ -123,6 +135,7 @@ class decoder {
     }
   }
 
+  /// Decodes one token.
   bool token() {
     const unsigned t = next();
     const unsigned tag = t & 0xC0U;
@@ -136,7 +149,7 @@ class decoder {
     if (tag == 0x40 || tag == 0x80) {
       length += 4;
     }
-    if (!has_room(length)) {
+    if (!fits(length)) {
       return false;
     }
     switch (tag) {
@@ -147,6 +160,7 @@ class decoder {
     }
   }
 
+  /// Decodes a token that begins with 0.
   bool escape() {
     if (!has_input(1)) {
       return false;
@@ -158,18 +172,21 @@ class decoder {
     }
   }
 
+  /// Copies a string of the dictionary.
   bool word() {
     if (!has_input(1)) {
       return false;
     }
     const unsigned index = next();
-    if (index >= dictionary.size() || !has_room(dictionary[index].size())) {
+    if (index >= dictionary.size() || !fits(dictionary[index].size())) {
       return false;
     }
     put(as_view(dictionary[index]));
     return true;
   }
 
+  /// Adds each byte to a prediction: the mean of the byte before it and the byte one
+  /// stride before it.
   bool manifold() {
     if (!has_input(1)) {
       return false;
@@ -177,7 +194,7 @@ class decoder {
     const std::size_t stride = next();
     std::size_t length = 0;
     if (stride == 0 || stride > out_ || !lengthen(length) || stride > length ||
-        !has_input(length) || !has_room(length)) {
+        !has_input(length) || !fits(length)) {
       return false;
     }
     for (std::size_t i = 0; i < length; ++i) {
@@ -191,6 +208,7 @@ class decoder {
     return true;
   }
 
+  /// Copies bytes.
   bool literal(std::size_t length) {
     if (!has_input(length)) {
       return false;
@@ -200,6 +218,7 @@ class decoder {
     return true;
   }
 
+  /// Repeats a byte.
   bool isotope(std::size_t length) {
     if (!has_input(1)) {
       return false;
@@ -209,6 +228,7 @@ class decoder {
     return true;
   }
 
+  /// Writes an arithmetic progression, which must stay within a byte.
   bool gradient(std::size_t length) {
     if (!has_input(2)) {
       return false;
@@ -225,6 +245,8 @@ class decoder {
     return true;
   }
 
+  /// Writes words of four bytes; the mask says which of them are stored and which are
+  /// zero. Unused bits of the mask must be zero.
   bool bitmask(std::size_t length) {
     const std::size_t words = length / 4;
     const std::size_t mask_bytes = (words + 7) / 8;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The public face of an open volume.
+/// Implements the public class `hn4_volume`.
 #include "hn4/directory/directory.hpp"
 
 namespace weir::storage {

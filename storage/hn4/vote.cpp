@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which of the four superblock copies counts.
+/// Chooses among the four copies of the superblock.
+///
+/// A volume has the copies North (byte 0), East, West and South. Each crash of a writer
+/// may leave some of them old or damaged. The newest valid copy counts; a copy whose
+/// layout is impossible has no vote. Record 801 of docs/decisions gives the reason.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,20 +17,24 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// Largest difference of the mount times of two copies of one generation.
 constexpr std::uint64_t vote_window_ns = 60'000'000'000;
 
+/// A copy and its place.
 struct found_copy {
   superblock sb;
   std::uint64_t offset = 0;
 };
 
-// All valid copies, North first; the problem says why North is not among them.
+/// All valid copies, North first.
 struct ballot {
   std::vector<found_copy> copies;
-  std::string north_problem;
-  std::optional<found_copy> impossible;  // the first that is valid but for its layout
+  std::string north_problem;  ///< why North is not among them; empty if it is
+  /// The first copy that is valid except for its layout.
+  std::optional<found_copy> impossible;
 };
 
+/// Reads a copy. The result is a reason why it is not valid, or nothing.
 result<std::optional<std::string>> read_copy(block_device& device, std::uint64_t offset,
                                              superblock& to) {
   if (offset > device.size() || superblock_bytes > device.size() - offset) {
@@ -37,6 +45,7 @@ result<std::optional<std::string>> read_copy(block_device& device, std::uint64_t
   return load_superblock(bytes, to);
 }
 
+/// Returns whether the volume was wiped: it then begins with 16 bytes of a fixed pattern.
 bool is_wiped(block_device& device) {
   std::array<std::byte, 16> head{};
   if (device.size() < head.size() || !device.read(0, head)) {
@@ -50,8 +59,9 @@ bool is_wiped(block_device& device) {
   return true;
 }
 
-// The same, and what its layout contradicts: no read could use such a copy. The reference
-// asks after the vote.
+/// Reads a copy and checks its layout, too: no read could use a copy whose layout is
+/// impossible. The reference implementation checks the layout only after the vote, so
+/// strict mode does.
 result<std::optional<std::string>> look_at(const core& c, found_copy& copy,
                                            ballot& votes) {
   WEIR_TRY(auto problem, read_copy(*c.device, copy.offset, copy.sb));
@@ -64,6 +74,8 @@ result<std::optional<std::string>> look_at(const core& c, found_copy& copy,
   return problem;
 }
 
+/// Reads all copies. The block size decides where they lie; if North is not valid, all
+/// known sizes are tried.
 result<ballot> collect(core& c) {
   block_device& device = *c.device;
   ballot votes;
@@ -73,7 +85,7 @@ result<ballot> collect(core& c) {
   if (problem) {
     votes.north_problem = *problem;
     if (!c.strict) {
-      blocks.push_back(64U << 20);  // the reference does not look for these
+      blocks.push_back(64U << 20);  // the reference implementation does not try this size
     }
   } else {
     votes.copies.push_back(north);
@@ -82,7 +94,8 @@ result<ballot> collect(core& c) {
       blocks.push_back(north.sb.block);
     }
   }
-  // While looking for damage, the volume's own size says where its copies belong.
+  // A check takes the size from the superblock, so that it finds the copies of a
+  // truncated image.
   const std::uint64_t size =
       c.examine && !problem && north.sb.capacity >= superblock_bytes ? north.sb.capacity
                                                                      : device.size();
@@ -101,12 +114,14 @@ result<ballot> collect(core& c) {
     }
   }
   if (votes.copies.empty() && votes.impossible) {
-    votes.copies.push_back(*votes.impossible);  // whose layout is then the error
+    votes.copies.push_back(*votes.impossible);  // its layout is then the error
   }
   return votes;
 }
 
-// A copy replaces the best one if it is newer, or of the same age and not clean.
+/// Returns whether a copy is better than the best so far: it is newer, or it has the same
+/// age and is not clean. At equal age the unclean state is the later one. @error{corrupt,
+/// the two copies cannot come from one volume}
 result<bool> beats(const found_copy& copy, const found_copy& best) {
   if (copy.sb.generation != best.sb.generation) {
     return copy.sb.uuid == best.sb.uuid && copy.sb.generation > best.sb.generation;
@@ -116,7 +131,8 @@ result<bool> beats(const found_copy& copy, const found_copy& best) {
                      "cannot choose a superblock: two copies of one generation have "
                      "different identities");
   }
-  // In unsigned arithmetic: times come from the volume and may be anything.
+  // Unsigned, because damaged times may have any value and a signed difference may
+  // overflow.
   const auto later =
       static_cast<std::uint64_t>(std::max(copy.sb.mount_time, best.sb.mount_time));
   const auto earlier =
@@ -134,6 +150,7 @@ result<bool> beats(const found_copy& copy, const found_copy& best) {
          (copy.sb.state & state_bits::clean) == 0;
 }
 
+/// Chooses the best copy.
 result<const found_copy*> elect(const core& c, const ballot& votes) {
   const found_copy* best = &votes.copies.front();
   for (const found_copy& copy : votes.copies) {
@@ -150,6 +167,7 @@ result<const found_copy*> elect(const core& c, const ballot& votes) {
   return best;
 }
 
+/// Adds warnings for copies that are missing or damaged.
 void note_lost_copies(core& c, const ballot& votes) {
   if (!votes.north_problem.empty()) {
     c.warnings.push_back(fmt::format(
@@ -167,11 +185,11 @@ void note_lost_copies(core& c, const ballot& votes) {
   }
 }
 
-// What decides how a volume is read, and never changes while it lives: copies that differ
-// in it were not written by one writer.
+/// A field that decides how a volume is read and never changes. Copies that differ in it
+/// were not all written by one writer.
 struct vote_field {
   const char* name;
-  std::uint64_t (*of)(const superblock& sb);
+  std::uint64_t (*value)(const superblock& sb);
 };
 constexpr std::array<vote_field, 7> lasting_fields{
     vote_field{"mount intent", [](const superblock& sb) { return sb.mount_intent; }},
@@ -185,13 +203,14 @@ constexpr std::array<vote_field, 7> lasting_fields{
                [](const superblock& sb) { return std::uint64_t{sb.device_type}; }},
     vote_field{"capacity", [](const superblock& sb) { return sb.capacity; }}};
 
+/// Adds warnings for copies that differ from the chosen one in a lasting field.
 void note_disagreements(core& c, const ballot& votes, const found_copy& best) {
   for (const found_copy& copy : votes.copies) {
     if (copy.sb.uuid != best.sb.uuid) {
       continue;
     }
     for (const vote_field& field : lasting_fields) {
-      const std::uint64_t wanted = field.of(best.sb), found = field.of(copy.sb);
+      const std::uint64_t wanted = field.value(best.sb), found = field.value(copy.sb);
       if (wanted != found) {
         c.warnings.push_back(fmt::format(
             "superblock copies at bytes {} and {} disagree about the {}: "
@@ -202,8 +221,9 @@ void note_disagreements(core& c, const ballot& votes, const found_copy& best) {
   }
 }
 
-// The reference does not mount a volume that may be a wormhole on a device without strict
-// flushes: one copy of the newest generation that says so is enough.
+/// Refuses a volume that asks for strict flushes, in strict mode: the reference
+/// implementation does not mount it on a device without them. One copy of the newest
+/// generation that asks for them is enough.
 result<void> refuse_wormholes(const core& c, const ballot& votes,
                               const found_copy& best) {
   for (const found_copy& copy : votes.copies) {
@@ -219,8 +239,10 @@ result<void> refuse_wormholes(const core& c, const ballot& votes,
   return {};
 }
 
+/// Makes the error for a volume without any valid copy.
 error nothing_valid(const core& c, const ballot& votes) {
-  // Of a volume that was cut, the first bytes still tell what it was.
+  // A truncated volume still has its first bytes, so the message can say what the file
+  // was.
   std::array<std::byte, 8> head{};
   const bool cut = c.device->size() < superblock_bytes;
   const bool ours = c.device->size() >= 8 && c.device->read(0, head) &&
@@ -234,6 +256,7 @@ error nothing_valid(const core& c, const ballot& votes) {
 
 }  // namespace
 
+// Strict refusals come last, because they depend on the copy that was elected.
 result<void> vote(core& c) {
   const std::string at = fmt::format("{}:0 (superblock)", c.device->name());
   if (is_wiped(*c.device)) {

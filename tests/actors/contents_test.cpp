@@ -23,7 +23,7 @@ save_order an_order() {
   o.sections = {{models::region_kind::parameter, 0, 0, 32},
                 {models::region_kind::counter, 0, 32, 32},
                 {models::region_kind::context, 0, 64, 32}};
-  auto source = storage::memory_source(as_view("some text for a cursor"));
+  auto source = storage::open_memory_source(as_view("some text for a cursor"));
   auto stream = storage::context_stream::open({}, std::move(*source));
   o.cursor = *(*stream)->cursor(3);
   conductor_record record;

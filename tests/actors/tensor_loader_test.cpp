@@ -62,7 +62,7 @@ TEST(tensor_loader, fills_every_tensor_of_a_file_in_pieces_of_any_size) {
     const auto loaded = or_throw(loader.load_all("weights"));
     or_throw(f.engine->wait_all());
     const byte_vector file = small_file();
-    const auto directory = or_throw(storage::tensor_directory::of_bytes(file));
+    const auto directory = or_throw(storage::tensor_directory::from_bytes(file));
     ASSERT_EQ(loaded.size(), 3U);
     std::uint64_t bytes = 0;
     for (const loaded_tensor& t : loaded) {
@@ -88,7 +88,7 @@ TEST(tensor_loader, readers_of_a_tensor_wait_for_its_bytes) {
   tensor_loader loader(*f.engine, f.stream(), options);
   const auto loaded = or_throw(loader.load_all("weights"));
   const byte_vector file = small_file();
-  const auto directory = or_throw(storage::tensor_directory::of_bytes(file));
+  const auto directory = or_throw(storage::tensor_directory::from_bytes(file));
   std::array<std::atomic<int>, 3> same{};
   for (std::size_t i = 0; i < loaded.size(); ++i) {
     const bytes_view expected = part_of(file, *directory.find(loaded[i].name));
@@ -107,7 +107,7 @@ TEST(tensor_loader, readers_of_a_tensor_wait_for_its_bytes) {
 TEST(tensor_loader, a_load_waits_for_readers_of_what_was_there_before) {
   fixture f(2);
   tensor_loader loader(*f.engine, f.stream());
-  const auto directory = or_throw(storage::tensor_directory::of_stream(f.stream()));
+  const auto directory = or_throw(storage::tensor_directory::from_stream(f.stream()));
   const auto* c = directory.find("c");
   const auto memory = or_throw(f.engine->allocate(64, "old"));
   const auto tensor = or_throw(runtime::tensor::over(memory, dtype::fp64, c->shape));
@@ -127,7 +127,7 @@ TEST(tensor_loader, a_load_waits_for_readers_of_what_was_there_before) {
 
 TEST(tensor_loader, a_damaged_block_fails_its_tensor_and_readers_do_not_run) {
   fixture f(2, 1);
-  const auto directory = or_throw(storage::tensor_directory::of_stream(f.stream()));
+  const auto directory = or_throw(storage::tensor_directory::from_stream(f.stream()));
   // Finds a byte of tensor "b" on the device.
   const byte_vector file = small_file();
   const bytes_view b = part_of(file, *directory.find("b"));
@@ -186,7 +186,7 @@ TEST(tensor_loader, a_source_takes_the_place_of_the_stream) {
 TEST(tensor_loader, refuses_tensors_that_do_not_fit) {
   fixture f(1);
   tensor_loader loader(*f.engine, f.stream());
-  const auto directory = or_throw(storage::tensor_directory::of_stream(f.stream()));
+  const auto directory = or_throw(storage::tensor_directory::from_stream(f.stream()));
   const auto memory = or_throw(f.engine->allocate(20'000, "w"));
   const std::int64_t turned[] = {50, 100};
   const auto other = or_throw(runtime::tensor::over(memory, dtype::fp32, turned));

@@ -169,7 +169,6 @@ class Checks(unittest.TestCase):
 
     def test_decisions_accept_a_record_that_replaces_another(self):
         self.write_two_records()
-        self.write("docs/decisions/hn4_whole_tags.md", "A page from before there were records.\n")
         rows = self.write_index()
         self.assertEqual(rows.splitlines()[1], "| [102](102-b.md) | T | 2026-01-02 | accepted | map |")
         self.assert_clean("decisions")

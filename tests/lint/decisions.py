@@ -17,8 +17,6 @@ AREAS = ("project", "map", "engine", "replay", "model", "run", "bench", "tensogr
 HEAD = ("Date", "Status", "Area", "Supersedes")
 SECTIONS = ("Context", "Decision", "Figures", "Tried and rejected", "What would change it")
 OPTIONAL = ("Tried and rejected",)
-# Pages that are older than the records.
-PAGE = re.compile(r"hn4\w*\.md")
 
 NAME = re.compile(r"(\d{3})-[a-z0-9]+(-[a-z0-9]+)*\.md")
 TITLE = re.compile(r"# (\d{3}): (\S.*)")
@@ -131,7 +129,7 @@ def check_index(records, out):
 def read_records(out):
     records = []
     for path in tree.files():
-        if str(path.parent) != FOLDER or path.name == "README.md" or PAGE.fullmatch(path.name):
+        if str(path.parent) != FOLDER or path.name == "README.md":
             continue
         if not NAME.fullmatch(path.name):
             out.add(path, 0, "expected a record with the name NNN-short-title.md")

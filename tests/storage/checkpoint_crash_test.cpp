@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Every state that a crash may leave, of the real writer and of protocols that fail.
+/// Crashes while a checkpoint is saved: every state that the real writer may leave, and
+/// states of other protocols that lose checkpoints.
 #include <gtest/gtest.h>
 
 #include "storage/checkpoint_support.hpp"
@@ -17,8 +18,8 @@ bool is_checkpoint(const std::string& path) {
   return path.size() > 5 && path.compare(path.size() - 5, 5, ".weir") == 0;
 }
 
-/// What a process finds after a crash: the pulse of the newest valid checkpoint, 0 if
-/// there is none.
+/// Returns what a process finds after a crash: the pulse of the newest valid checkpoint,
+/// or 0 if there is none.
 std::uint64_t pulse_after(const disk& state, const std::string& folder) {
   faulty_files fs(state);
   auto store = or_throw(checkpoint_store::open(fs, folder));
@@ -26,7 +27,7 @@ std::uint64_t pulse_after(const disk& state, const std::string& folder) {
   if (!loaded) {
     return 0;
   }
-  // The whole content must be that of its pulse, not only the number.
+  // Compares the whole content with that of the pulse, not only the number.
   const small_model expected(loaded->header().pulse_id);
   const auto* const w = or_throw(loaded->find("PARAM/w"));
   EXPECT_TRUE(std::equal(w->data.begin(), w->data.end(),
@@ -41,7 +42,7 @@ struct tally {
   std::size_t cuts = 0;
 };
 
-/// Runs `body` and judges every state that a crash after any of its operations may leave.
+/// Runs `body` and checks every state that a crash after any of its operations may leave.
 template <class Body, class Good>
 tally enumerate(faulty_files& fs, disk_model model, Body body, Good good) {
   tally out;
@@ -94,7 +95,8 @@ TEST_P(CrashStates, OfTheRealWriterLoadTheOldOrTheNewAndOnceAcknowledgedOnlyTheN
     EXPECT_EQ(t.bad, 0U);
     EXPECT_GT(t.cuts, 10U);
     acknowledged = pulse;
-    // Everything pending now may or may not be there, but the acknowledged checkpoint is.
+    // Operations that were not synced may or may not be there. The acknowledged
+    // checkpoint must be.
     EXPECT_EQ(enumerate(
                   fs, GetParam(), [] {}, good)
                   .bad,
@@ -105,8 +107,8 @@ TEST_P(CrashStates, OfTheRealWriterLoadTheOldOrTheNewAndOnceAcknowledgedOnlyTheN
 
 namespace {
 
-/// Files of a run as other protocols write them: three blocks with one mark each, whole
-/// if all marks agree.
+/// Files of a run as other protocols write them: three blocks with one mark each. A file
+/// is whole if all marks agree.
 void write_blocks(file& f, char mark) {
   for (std::uint64_t block = 0; block < 3; ++block) {
     or_throw(write_all(f, block * 4, as_view(std::string(4, mark))));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Every operation of the file system failing once.
+/// Saves and loads while one operation of the file system fails, for every operation in
+/// turn.
 #include <gtest/gtest.h>
 
 #include "storage/checkpoint_support.hpp"
@@ -13,7 +14,7 @@ using store_role = checkpoint_store::role;
 
 namespace {
 
-/// A writer with generation 1 saved, in a file system of its own.
+/// A writer that has saved generation 1, in a file system of its own.
 struct writer {
   writer()
       : store(or_throw(checkpoint_store::open(fs, folder.path(), store_role::writer))) {
@@ -134,7 +135,8 @@ TEST(CheckpointFaults, AReadErrorOfTheNewestFallsBackToTheOneBefore) {
   or_throw(w.store.save(small_model(2).sections(), 2));
   std::size_t opened = 0;
   w.fs.fail = [&](std::size_t, op_kind kind) -> std::optional<error> {
-    // Two preambles are read for the list; the third file opened is the newest, whole.
+    // The list reads two preambles, so the third file that is opened is the newest
+    // checkpoint, read whole.
     opened += kind == op_kind::open ? 1U : 0U;
     return kind == op_kind::read && opened == 3
                ? std::optional(error(errc::io, "bad sector"))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A small but complete checkpoint, made by a real stream.
+/// A small but complete checkpoint that a real stream makes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace weir::test {
 
-/// Sections of a model that has done `pulse` pulses; the bytes depend on the pulse.
+/// Sections of a model after `pulse` pulses. Their bytes depend on the pulse.
 struct small_model {
   explicit small_model(std::uint64_t at) : pulse(at) {
     storage::stream_config config;
@@ -61,7 +61,7 @@ inline void replace(const std::string& path, bytes_view bytes) {
             static_cast<std::streamsize>(bytes.size()));
 }
 
-/// Names of the checkpoints of a folder.
+/// Returns the names of the checkpoints of a folder.
 inline std::vector<std::string> checkpoints_in(file_system& fs,
                                                const std::string& folder) {
   std::vector<std::string> out;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Round trips, damage of every byte, generations, the lock.
+/// Checkpoints: round trips, damage to every byte, generations and the lock.
 #include <gtest/gtest.h>
 
 #include "storage/checkpoint_support.hpp"
@@ -21,8 +21,8 @@ checkpoint_store reader_in(const temp_folder& folder) {
   return or_throw(checkpoint_store::open(posix_file_system(), folder / "ck"));
 }
 
-/// Puts right every hash of a file whose sections were changed in place: damage that
-/// checksums cannot see.
+/// Computes all hashes of a file again after its sections were changed in place. Such
+/// damage is invisible to checksums.
 void seal(byte_vector& bytes) {
   const auto table_bytes = load_le<std::uint64_t>(bytes.data() + 32);
   std::byte* const table = bytes.data() + 64;
@@ -113,7 +113,7 @@ TEST(Checkpoint, AnyFlippedByteIsAnErrorThatNamesFileAndSection) {
        {"PREAMBLE", "TABLE", "FOOTER", "CONFIG", "CURSOR", "PARAM/w"}) {
     EXPECT_GT(sections["(section " + std::string(name) + ")"], 0U) << name;
   }
-  // Padding is counted to the section before it.
+  // Padding belongs to the section before it.
   EXPECT_EQ(sections["(section PARAM/w)"], 4096U);
 }
 
@@ -147,8 +147,8 @@ TEST(Checkpoint, HugeLengthsAreRefusedBeforeAnythingIsAllocated) {
   auto store = writer_in(folder);
   or_throw(store.save(small_model(3).sections(), 3));
   const byte_vector bytes = bytes_of(folder / "ck/ck-1.weir");
-  // Section count, table length, file length; then offset, length and a dimension of the
-  // first entry.
+  // The number of sections, the length of the table and that of the file; then offset,
+  // length and a dimension of the first entry.
   for (const std::size_t at : {12U, 32U, 40U, 64U + 8, 64U + 16, 64U + 32}) {
     for (const std::uint64_t value :
          {~std::uint64_t{0}, std::uint64_t{1} << 40, std::uint64_t{0}}) {
@@ -175,7 +175,8 @@ TEST(RestoreErrors, MissingCursor) {
   const temp_folder folder;
   auto store = writer_in(folder);
   or_throw(store.save(small_model(3).sections(), 3));
-  // Renamed in place and sealed again: every checksum is right, but there is no cursor.
+  // The section is renamed in place and all hashes are computed again: every checksum is
+  // right, but there is no cursor.
   byte_vector bytes = bytes_of(folder / "ck/ck-1.weir");
   const auto found = std::search(bytes.begin(), bytes.begin() + 4096,
                                  as_view("CURSOR").begin(), as_view("CURSOR").end());
@@ -195,7 +196,7 @@ TEST(RestoreErrors, StreamModelMismatch) {
   auto store = writer_in(folder);
   or_throw(store.save(small_model(3).sections(), 3));
   const byte_vector original = bytes_of(folder / "ck/ck-1.weir");
-  // Pulse of the model, of the stream, of the file.
+  // The pulse of the model, of the stream, and of the file.
   for (const int which : {0, 1, 2}) {
     byte_vector bytes = original;
     if (which == 0) {
@@ -286,7 +287,7 @@ TEST(CheckpointStore, AnInvalidNewestFallsBackAndSaysSo) {
   const auto entries = or_throw(reader_in(folder).verify());
   EXPECT_TRUE(entries[0].problem);
   EXPECT_FALSE(entries[1].problem);
-  // The list looks at preambles alone; this damage lies deeper.
+  // The list reads only preambles, so it does not see this damage.
   EXPECT_FALSE(or_throw(reader_in(folder).list())[0].problem);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Hashes of a cursor from their definitions, and its bytes.
+/// Cursors: their hashes, computed from the definitions, and their encoding.
 #include <gtest/gtest.h>
 
 #include "storage/context_support.hpp"
@@ -20,7 +20,7 @@ byte_vector little_endian(const tokens& ids) {
   return out;
 }
 
-/// The chain of a lane and its open block, from the definition.
+/// Computes the hash chain of a lane and its incomplete block from the definition.
 byte_vector history_record(const tokens& text) {
   std::uint64_t chain = 0;
   std::size_t at = 0;
@@ -161,7 +161,8 @@ TEST(StreamCursor, EveryCutIsRefused) {
 }
 
 TEST(StreamCursor, NoFlippedByteCrashesTheReader) {
-  // Checksums are the checkpoint's; here the promise is that lengths are never trusted.
+  // Checksums are the task of the checkpoint. Here, no damaged length may lead to a large
+  // allocation or a read outside.
   const byte_vector bytes = encode(some_cursor());
   stream_config c;
   c.chunk = 16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Resuming at every place, and every reason to refuse it.
+/// Resuming a stream at every place, and every reason to refuse a cursor.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -45,7 +45,7 @@ std::vector<variant> variants() {
   return out;
 }
 
-/// Restores into a new stream from bytes, as a resumed process does.
+/// Restores a cursor from its bytes into a new stream, as a process that resumes does.
 std::unique_ptr<context_stream> resumed(const stream_config& config, const tokens& corpus,
                                         const stream_cursor& cursor) {
   auto stream = open_stream(config, corpus);
@@ -53,7 +53,7 @@ std::unique_ptr<context_stream> resumed(const stream_config& config, const token
   return stream;
 }
 
-/// The code that restoring gives; `internal` if it succeeds.
+/// Returns the code with which a restore fails, or `internal` if it succeeds.
 errc restored(context_stream& stream, const stream_cursor& cursor) {
   const auto r = stream.restore(cursor);
   return r ? errc::internal : r.error().code();
@@ -80,7 +80,7 @@ TEST(Restore, ResumingAtEveryChunkOnceTwiceAndThriceEqualsTheUninterruptedStream
     }
     for (std::size_t k = 0; k < chunks.size(); ++k) {
       auto stream = resumed(config, corpus, or_throw(decode_cursor(cursors[k])));
-      // The second and third resume come one and three chunks later.
+      // The second resume follows one chunk later, the third one three chunks later.
       for (std::size_t i = k + 1; i < chunks.size(); ++i) {
         const auto chunk = or_throw(stream->next_chunk(24));
         ASSERT_TRUE(chunk && same(*chunk, chunks[i])) << "from " << k << " at " << i;
@@ -208,7 +208,7 @@ TEST(Restore, AResetBeforeTheCursorIsPartOfIt) {
   const auto after_reset = resumed(c, corpus, or_throw(stream->cursor(1)));
   EXPECT_EQ(or_throw(after_reset->next_chunk(2))->boundaries, tokens{0});
   EXPECT_EQ(joined(read_all(*after_reset, 2)), (tokens{7, 256, 8, 9, 10, 11, 12}));
-  // A mark from before the reset knows nothing of it.
+  // A mark that was made before the reset must not contain it.
   const auto before_reset =
       resumed(c, corpus, or_throw(stream->cursor_at(first.mark, 1)));
   EXPECT_EQ(joined(read_all(*before_reset, 2, 0, 2)), (tokens{3, 4, 256, 5}));
@@ -296,7 +296,7 @@ TEST_F(RestoreError, PositionOutOfBounds) {
   corpus_.resize(6000);
   const auto stream = open_stream(config_, corpus_);
   EXPECT_EQ(restored(*stream, cursor_), errc::position_out_of_bounds);
-  // Nothing has changed in the stream that refused.
+  // The stream that refused the cursor must continue as before.
   EXPECT_EQ(joined(read_all(*stream, 64)), corpus_);
 }
 
@@ -309,7 +309,7 @@ TEST_F(RestoreError, HistoryMismatchNamesTheFirstTokenThatDiffers) {
     ASSERT_FALSE(r);
     EXPECT_EQ(r.error().code(), errc::history_mismatch);
     EXPECT_EQ(r.error().where(), "memory:" + std::to_string(at));
-    // Without the ring the hash alone speaks.
+    // Without the remembered tokens only their hash can show the difference.
     stream_cursor bare = cursor_;
     bare.ring.clear();
     EXPECT_EQ(restored(*open_stream(config_, changed), bare), errc::history_mismatch);
@@ -369,7 +369,7 @@ TEST_F(RestoreError, SourceUnavailable) {
       context_stream::open(config_, or_throw(open_file_source(fs, folder / "a"))));
   read_all(*first, 64, 0, 100);
   const auto cursor = or_throw(first->cursor(100));
-  // Attached without a digest, so that the first read comes with the restore.
+  // The source is opened without a digest, so that the restore makes the first read.
   auto second = or_throw(context_stream::open(
       config_, or_throw(open_file_source(fs, folder / "a", {.digest_limit = 0}))));
   std::filesystem::remove(folder / "a");
@@ -398,8 +398,8 @@ TEST_F(RestoreError, CorruptWhenTheCursorContradictsItself) {
 
 namespace {
 
-/// Blocks of 8 tokens in an order that Philox decides: what a shuffling source looks like
-/// to the stream.
+/// A source that delivers blocks of 8 tokens in an order that Philox determines, as a
+/// shuffling source does.
 class shuffled_source final : public token_source {
  public:
   shuffled_source(tokens all, std::uint64_t key) : all_(std::move(all)), key_(key) {
@@ -414,7 +414,9 @@ class shuffled_source final : public token_source {
     }
     return done;
   }
-  std::string where(std::uint64_t index) const override { return std::to_string(index); }
+  std::string place_text(std::uint64_t index) const override {
+    return std::to_string(index);
+  }
   place place_of(std::uint64_t index) const override { return {0, index}; }
   const source_identity& identity() const noexcept override { return identity_; }
   result<std::uint64_t> next_document(std::uint64_t) override { return size(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The table of the stream's settings against what the stream accepts.
+/// The table of the stream's settings accepts exactly what the stream accepts.
 #include <gtest/gtest.h>
 
 #include "context_support.hpp"
@@ -14,7 +14,8 @@ using storage::context_stream;
 using storage::stream_config;
 using storage::stream_settings;
 
-/// The fastest level has to fire in every chunk, so that only others may be slow.
+/// Periods of the levels. The fastest level must fire in every chunk, so its period stays
+/// 1.
 range_ends frequency_ends() {
   const auto list = [](std::initializer_list<std::int64_t> periods) {
     setting_value::list items;
@@ -40,7 +41,7 @@ TEST(StreamSettings, BothEndsOfEveryRangeAreAcceptedAndTheirNeighboursRefused) {
       },
       [](const stream_config& config) -> result<void> {
         auto opened = context_stream::open(
-            config, or_throw(storage::memory_source(tokens{1, 2, 3})));
+            config, or_throw(storage::open_memory_source(tokens{1, 2, 3})));
         return opened ? result<void>() : result<void>(opened.error());
       },
       {{"frequencies", frequency_ends()}});

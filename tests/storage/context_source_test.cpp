@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sources, lists of files, pipes.
+/// Token sources, lists of files, and pipes.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,9 +46,9 @@ TEST(FileSet, IsSortedBytewiseWithEndOfTextBetween) {
   EXPECT_EQ(text_of(*set), "one|ten|2|two");
   const auto plain = or_throw(open_file_set(fs, given, {.separate_documents = false}));
   EXPECT_EQ(text_of(*plain), "oneten2two");
-  EXPECT_EQ(set->where(4), folder / "a10" + ":0");
-  EXPECT_EQ(set->where(3), folder / "B" + ":3");
-  EXPECT_EQ(plain->where(6), folder / "a2" + ":0");
+  EXPECT_EQ(set->place_text(4), folder / "a10" + ":0");
+  EXPECT_EQ(set->place_text(3), folder / "B" + ":3");
+  EXPECT_EQ(plain->place_text(6), folder / "a2" + ":0");
 }
 
 TEST(FileSet, ReadsAtAnyIndexEqualTheWhole) {
@@ -103,7 +103,7 @@ TEST(FileSet, MissingEmptyAndDoubledFilesAreErrorsWhenItIsAttached) {
   EXPECT_EQ(code_of(open_file_set(fs, {folder / "a", folder / "a"})),
             errc::invalid_argument);
   EXPECT_EQ(code_of(open_file_set(fs, {})), errc::invalid_argument);
-  EXPECT_EQ(code_of(memory_source(tokens{})), errc::source_unavailable);
+  EXPECT_EQ(code_of(open_memory_source(tokens{})), errc::source_unavailable);
 }
 
 TEST(FileSet, AGrowingFileKeepsTheSizeItHadAndAShrinkingOneIsAnError) {
@@ -149,13 +149,13 @@ TEST(ExpandPaths, FoldersPatternsAndLinksGiveASortedListWithoutDoubles) {
   EXPECT_EQ(expand({"d/[!x].pod"}), "d/y.pod ");
   EXPECT_EQ(expand({"*/*/z*"}), "d/e/z.pod ");
   EXPECT_EQ(expand({"d/[a-c]*"}), "not found");
-  // Two stars are one, and a dot at the front is matched by a dot alone.
+  // Two stars mean the same as one, and a leading dot is matched by a dot alone.
   EXPECT_EQ(expand({"**/x.pod"}), "d/x.pod ");
   EXPECT_EQ(expand({"d/*hidden"}), "not found");
   EXPECT_EQ(expand({"d/?hidden"}), "not found");
   EXPECT_EQ(expand({"d/[.]hidden"}), "not found");
   EXPECT_EQ(expand({"d/.h*"}), "d/.hidden ");
-  // A backslash hides nothing, and a bracket that is not closed is a character.
+  // A backslash is an ordinary character, and so is a bracket that is not closed.
   write_text(folder / "d/a\\[b", "x");
   EXPECT_EQ(expand({"d/?\\[*"}), "d/a\\[b ");
   EXPECT_EQ(expand({"d/?\\*"}), "d/a\\[b ");
@@ -217,8 +217,8 @@ TEST(TokenSource, FileSetPipeAndMemoryGiveTheSameChunks) {
   ::close(ends[1]);
   auto& fs = posix_file_system();
   std::vector<std::unique_ptr<token_source>> sources;
-  sources.push_back(or_throw(memory_source(ids)));
-  sources.push_back(or_throw(memory_source(as_view(text))));
+  sources.push_back(or_throw(open_memory_source(ids)));
+  sources.push_back(or_throw(open_memory_source(as_view(text))));
   sources.push_back(or_throw(open_file_source(fs, folder / "all")));
   sources.push_back(or_throw(open_file_set(fs, {folder / "part1", folder / "part2"},
                                            {.separate_documents = false})));
@@ -256,8 +256,8 @@ TEST(PipeSource, FeedsOneLaneAndCannotLoop) {
 
 TEST(ChainedSource, NextDocumentCrossesTheSeam) {
   std::vector<std::unique_ptr<token_source>> parts;
-  parts.push_back(or_throw(memory_source(tokens{1, 256, 2})));
-  parts.push_back(or_throw(memory_source(tokens{3, 4})));
+  parts.push_back(or_throw(open_memory_source(tokens{1, 256, 2})));
+  parts.push_back(or_throw(open_memory_source(tokens{3, 4})));
   const auto chain = or_throw(chain_sources(std::move(parts)));
   EXPECT_EQ(chain->size(), 6U);
   EXPECT_EQ(or_throw(chain->next_document(1)), 2U);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Chunks: sizes, ends, boundaries, resets, lanes.
+/// Chunks of a context stream: sizes, ends, boundaries, resets and lanes.
 #include <gtest/gtest.h>
 
 #include "storage/context_support.hpp"
@@ -96,8 +96,8 @@ TEST(EndPolicy, ChainGoesOnWithTheNextSourceThenStops) {
   const tokens first = random_tokens(37, 5);
   const tokens second = random_tokens(20, 6);
   std::vector<std::unique_ptr<token_source>> parts;
-  parts.push_back(or_throw(memory_source(first)));
-  parts.push_back(or_throw(memory_source(second)));
+  parts.push_back(or_throw(open_memory_source(first)));
+  parts.push_back(or_throw(open_memory_source(second)));
   auto stream = or_throw(context_stream::open(config_of(16, end_policy::chain),
                                               or_throw(chain_sources(std::move(parts)))));
   tokens expected = first;
@@ -186,8 +186,8 @@ TEST(Lanes, RoundRobinGivesRankZeroTheEvenChunks) {
       for (std::size_t i = 0; i < chunk.tokens.size(); ++i) {
         ASSERT_EQ(chunk.tokens[i], corpus[first + i]);
       }
-      // The target of the last token is what the text says next, though the other lane
-      // reads it.
+      // The target of the last token is the next token of the source, although another
+      // lane reads it.
       if (first + 64 < corpus.size()) {
         EXPECT_EQ(chunk.lookahead, corpus[first + 64]);
       }
@@ -274,7 +274,7 @@ TEST(Lanes, EveryTokenIsHandedOutOnceWhateverTheSizesAskedFor) {
 
 TEST(ContextStream, RefusesImpossibleArguments) {
   const auto code = [](stream_config c) {
-    const auto r = context_stream::open(c, or_throw(memory_source(tokens{1, 2, 3})));
+    const auto r = context_stream::open(c, or_throw(open_memory_source(tokens{1, 2, 3})));
     return r ? errc::internal : r.error().code();
   };
   stream_config c = config_of(0);

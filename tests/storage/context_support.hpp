@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Small corpora and readers for the tests of the context stream.
+/// Small corpora and helpers that read them, for the tests of the context stream.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace weir::test {
 
 using tokens = std::vector<std::uint32_t>;
 
-/// Random text of `count` bytes; `documents` many `end_of_text` among them if asked for.
+/// Makes `count` random bytes with `documents` many `end_of_text` among them.
 inline tokens random_tokens(std::size_t count, std::uint64_t seed,
                             std::size_t documents = 0) {
   const philox random(seed, 7);
@@ -35,10 +35,10 @@ inline tokens random_tokens(std::size_t count, std::uint64_t seed,
 inline std::unique_ptr<storage::context_stream> open_stream(storage::stream_config config,
                                                             tokens corpus) {
   return or_throw(storage::context_stream::open(
-      config, or_throw(storage::memory_source(std::move(corpus)))));
+      config, or_throw(storage::open_memory_source(std::move(corpus)))));
 }
 
-/// All chunks of a rank, or `most` of them.
+/// Reads all chunks of a rank, or the first `most`.
 inline std::vector<storage::token_chunk> read_all(storage::context_stream& stream,
                                                   std::size_t n, std::uint32_t rank = 0,
                                                   std::size_t most = 1000000) {
@@ -61,7 +61,7 @@ inline tokens joined(const std::vector<storage::token_chunk>& chunks) {
   return out;
 }
 
-/// Text of every lane.
+/// Returns the text that every lane delivers.
 inline std::map<std::uint32_t, tokens> by_lane(
     const std::vector<storage::token_chunk>& chunks) {
   std::map<std::uint32_t, tokens> out;

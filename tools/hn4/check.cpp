@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `weir hn4 check`: findings as text or JSON, a picture, and a new image.
+/// `weir hn4 check`: prints findings as text or JSON, draws the volume, and makes a new
+/// image of what can be read.
 #include <array>
 #include <optional>
 
@@ -19,6 +20,7 @@ using storage::hn4_finding;
 using storage::hn4_lost_range;
 using storage::hn4_use;
 
+/// Prints findings as elements of a JSON array.
 void print_list(const std::vector<hn4_finding>& list, output& out) {
   const char* comma = "";
   for (const hn4_finding& f : list) {
@@ -28,11 +30,12 @@ void print_list(const std::vector<hn4_finding>& list, output& out) {
   }
 }
 
+/// Returns a number as JSON, or null.
 std::string json_number(const std::optional<std::uint64_t>& n) {
   return n ? std::to_string(*n) : "null";
 }
 
-// "12 bytes from byte 4048 on", as far as that is known.
+/// Describes a range, as far as it is known: "12 bytes from byte 4048 on".
 std::string range_text(const hn4_lost_range& l) {
   const std::string bytes =
       l.bytes ? counted(*l.bytes, "byte") : "an unknown number of bytes";
@@ -40,6 +43,7 @@ std::string range_text(const hn4_lost_range& l) {
                   : bytes + " at an unknown place";
 }
 
+/// Prints the report as JSON.
 void print_json(const hn4_options& options, const hn4_check_report& r,
                 const std::vector<storage::hn4_saved_tag>& saved, output& out) {
   out.print(
@@ -72,6 +76,7 @@ void print_json(const hn4_options& options, const hn4_check_report& r,
   out.write("}\n");
 }
 
+/// Prints the report as text.
 void print_text(const hn4_options& options, const hn4_check_report& r,
                 const std::vector<storage::hn4_saved_tag>& saved, output& out) {
   for (const hn4_finding& f : r.findings) {
@@ -93,7 +98,7 @@ void print_text(const hn4_options& options, const hn4_check_report& r,
             counted(r.blocks, "block"), counted(r.bytes, "byte"));
 }
 
-// One square per cell, 128 in a row, from the start of the volume.
+/// Draws one square per cell of the map, 128 in a row.
 std::string picture_of(const hn4_check_report& r) {
   constexpr std::size_t columns = 128, edge = 7, legend = 24;
   constexpr std::array<const char*, 5> colours{"#eeeeee", "#9aa7b5", "#2f7fd1", "#e0b13c",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `weir hn4`: the verbs that read volumes.
+/// `weir hn4`: the verbs that read volumes. Notes go to standard error, so that standard
+/// output holds only what was asked for.
 #include <algorithm>
 #include <functional>
 
@@ -20,12 +21,14 @@ namespace {
 using storage::hn4_stream;
 using storage::hn4_volume;
 
+/// Prints warnings.
 void note(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) {
     fmt::print(stderr, "note: {}\n", warning);
   }
 }
 
+/// Prints why tags are not listed.
 void note_damaged(const std::vector<storage::hn4_damaged_tag>& damaged) {
   for (const storage::hn4_damaged_tag& tag : damaged) {
     fmt::print(stderr, "note: tag \"{}\" is not whole and is not listed: {}\n", tag.name,
@@ -33,12 +36,14 @@ void note_damaged(const std::vector<storage::hn4_damaged_tag>& damaged) {
   }
 }
 
+/// Prints what reads of a stream had to work around.
 void note_recoveries(const hn4_stream& stream) {
   for (const auto& r : stream.recoveries()) {
     fmt::print(stderr, "note: tag \"{}\", {}\n", stream.tag(), to_text(r));
   }
 }
 
+/// Opens a volume and prints its warnings.
 result<hn4_volume> open_volume(const std::string& path, bool strict) {
   WEIR_TRY(auto device, storage::open_file_device(path, storage::device_mode::read_only));
   auto volume =
@@ -50,24 +55,26 @@ result<hn4_volume> open_volume(const std::string& path, bool strict) {
   return volume;
 }
 
+/// Opens the tag of the options and prints its warnings.
 result<hn4_stream> open_stream(const hn4_volume& volume, const hn4_options& options) {
-  storage::hn4_stream_options how;
+  storage::hn4_stream_options stream_options;
   if (options.order == "clock") {
-    how.order = storage::hn4_order::clock_then_seed;
+    stream_options.order = storage::hn4_order::clock_then_seed;
   } else if (options.order != "seed") {
     return error(errc::unknown_key,
                  fmt::format("cannot order shards by \"{}\": expected seed or clock",
                              options.order));
   }
-  how.recover = options.recover;
-  WEIR_TRY(hn4_stream stream, volume.stream(options.tag, how));
+  stream_options.recover = options.recover;
+  WEIR_TRY(hn4_stream stream, volume.stream(options.tag, stream_options));
   note(stream.warnings());
   return stream;
 }
 
 using sink = std::function<result<void>(bytes_view)>;
 
-// Hands on the range piece by piece, in whole blocks so that none is verified twice.
+/// Passes a range on piece by piece. Pieces end at block borders, so that no block is
+/// verified twice. Bytes before an error are passed on.
 result<void> copy_range(const hn4_stream& stream, std::uint64_t offset,
                         std::uint64_t length, const sink& to) {
   const std::uint64_t cap = stream.payload();
@@ -96,7 +103,8 @@ result<void> copy_range(const hn4_stream& stream, std::uint64_t offset,
   return {};
 }
 
-// A new file with what `fill` writes; nothing is left of it after a failure.
+/// Writes a new file with the bytes that `fill` passes to its sink. Nothing is left of
+/// the file after a failure.
 result<void> write_new_file(const std::string& path, bool force,
                             const std::function<result<void>(const sink&)>& fill) {
   file_system& files = posix_file_system();
@@ -116,10 +124,12 @@ result<void> write_new_file(const std::string& path, bool force,
   });
 }
 
+/// Prints the name and the size of a file as JSON.
 void print_written(const std::string& path, std::uint64_t bytes, output& out) {
   out.print("{{\"file\": {}, \"bytes\": {}}}\n", json_quote(path), bytes);
 }
 
+/// Returns the description of a tensor as JSON.
 std::string shapes_json(const storage::stored_tensor& t) {
   return fmt::format(
       "{{\"name\": {}, \"type\": {}, \"dtype\": \"{}\", \"shape\": {}, \"offset\": {}, "
@@ -128,10 +138,11 @@ std::string shapes_json(const storage::stored_tensor& t) {
       shape_text(t.shape), t.offset, t.bytes);
 }
 
+/// Prints what a tag consists of.
 command_result stat_tag(const hn4_options& options, const hn4_volume& volume,
                         output& out) {
   WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
-  WEIR_TRY(const auto directory, storage::tensor_directory::of_stream(stream));
+  WEIR_TRY(const auto directory, storage::tensor_directory::from_stream(stream));
   note_recoveries(stream);
   if (!options.json) {
     out.print("{}: {} in {}, format {}\n", stream.tag(), counted(stream.size(), "byte"),
@@ -162,7 +173,7 @@ command_result stat_tag(const hn4_options& options, const hn4_volume& volume,
   comma = "";
   for (const auto& e : stream.extents()) {
     out.print("{}\n  {{\"at\": {}, \"offset\": {}, \"bytes\": {}, \"blocks\": {}}}",
-              comma, e.at, e.offset, e.bytes, e.blocks);
+              comma, e.device_offset, e.offset, e.bytes, e.blocks);
     comma = ",";
   }
   out.write("], \"tensors\": [");
@@ -177,7 +188,7 @@ command_result stat_tag(const hn4_options& options, const hn4_volume& volume,
 
 }  // namespace
 
-// A list that leaves something out says so, and its command ends with 1.
+// Ends with 1 if a tag is not listed because it is not whole.
 command_result hn4_ls(const hn4_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, open_volume(options.volume, false));
   WEIR_TRY(const auto tags, volume.tags());
@@ -199,6 +210,7 @@ command_result hn4_ls(const hn4_options& options, output& out) {
   return damaged.empty() ? 0 : 1;
 }
 
+// A length of 0 is not an error at any offset; an offset behind the end is one.
 command_result hn4_cat(const hn4_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, open_volume(options.volume, options.strict));
   WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
@@ -219,12 +231,13 @@ command_result hn4_cat(const hn4_options& options, output& out) {
   return 0;
 }
 
+// Facts as JSON need standard output, so they are refused if the bytes go there.
 command_result hn4_get(const hn4_options& options, output& out) {
   WEIR_TRY(const hn4_volume volume, open_volume(options.volume, false));
   WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
   std::uint64_t offset = 0, length = stream.size();
   if (!options.tensor.empty()) {
-    WEIR_TRY(const auto directory, storage::tensor_directory::of_stream(stream));
+    WEIR_TRY(const auto directory, storage::tensor_directory::from_stream(stream));
     const storage::stored_tensor* tensor = directory.find(options.tensor);
     if (tensor == nullptr) {
       std::vector<std::string> known;
@@ -302,6 +315,7 @@ command_result hn4_stat(const hn4_options& options, output& out) {
   return 0;
 }
 
+// Reads the whole stream three times and reports the best rate.
 command_result hn4_bench(const hn4_options& options, output& out) {
   WEIR_TRY(auto device, options.direct
                             ? storage::open_direct_device(options.volume)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What is to be stored: a file mapped into memory, or all of a pipe.
+/// The bytes that a verb stores: a file that is mapped into memory, or all of a pipe.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,11 @@
 
 namespace weir::tools {
 
-/// Bytes of a file or of standard input, for as long as it lives.
+/// Bytes of a file or of standard input. Views are valid as long as the object lives.
 class source {
  public:
-  /// @error{not_found; io}
+  /// Opens a file, or standard input for "-". @error{not_found, there is no such file}
+  /// @error{io, a read failed}
   static result<source> open(const std::string& path) {
     source s;
     auto mapped = path == "-" ? result<std::unique_ptr<storage::block_device>>(nullptr)
@@ -26,6 +27,7 @@ class source {
     WEIR_TRY(s.content_, read_input(path));
     return s;
   }
+  /// Returns all bytes.
   [[nodiscard]] bytes_view bytes() const {
     return device_ ? device_->view(0, static_cast<std::size_t>(device_->size()))
                    : bytes_view(content_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How the verbs of `weir hn4` stand on the command line.
+/// Adds the verbs of `weir hn4` and their options to the command line.
 #include "hn4/verbs.hpp"
 
 #include <CLI/CLI.hpp>
@@ -15,7 +15,7 @@ namespace {
 using action = std::function<command_result(output&)>;
 using command = command_result (*)(const hn4_options&, output&);
 
-/// The same error with the number of its result code, if it had none.
+/// Returns the error with the number of its result code, unless it has one.
 error numbered(error e) {
   const std::string number = text_of(storage::code_of(e));
   if (e.message().find(number) != std::string::npos) {
@@ -26,14 +26,16 @@ error numbered(error e) {
   return e.cause() != nullptr ? std::move(with).because(*e.cause()) : std::move(with);
 }
 
-/// Adds verbs to the group; each shares the options.
+/// Adds verbs to the group; all of them share one set of options.
 class verb_maker {
  public:
   verb_maker(CLI::App& group, std::shared_ptr<hn4_options> o, action& chosen)
       : group_(group), o_(std::move(o)), chosen_(chosen) {}
 
-  CLI::App* add(const char* name, const char* what, const char* example, command run) {
-    CLI::App* v = group_.add_subcommand(name, what);
+  /// Adds a verb. When it is chosen on the command line, `run` is called with the
+  /// options.
+  CLI::App* add(const char* name, const char* help, const char* example, command run) {
+    CLI::App* v = group_.add_subcommand(name, help);
     v->footer(std::string("Example:\n  ") + example);
     v->add_option("VOLUME", o_->volume, "Image file or block device")->required();
     auto options = o_;
@@ -48,15 +50,18 @@ class verb_maker {
     });
     return v;
   }
-  CLI::App* tagged(const char* name, const char* what, const char* example, command run) {
-    CLI::App* v = add(name, what, example, run);
+  /// Adds a verb that takes the name of a tag.
+  CLI::App* tagged(const char* name, const char* help, const char* example, command run) {
+    CLI::App* v = add(name, help, example, run);
     v->add_option("TAG", o_->tag, "Name of the stream")->required();
     return v;
   }
+  /// Adds the option --json.
   void json(CLI::App* v) { v->add_flag("--json", o_->json, "Print facts as JSON"); }
-  CLI::Option* target(CLI::App* v, const char* what) {
+  /// Adds the options of a verb that writes a file.
+  CLI::Option* target(CLI::App* v, const char* help) {
     v->add_flag("--force", o_->force, "Replace an existing file");
-    return v->add_option("FILE", o_->file, what);
+    return v->add_option("FILE", o_->file, help);
   }
 
  private:
@@ -91,7 +96,7 @@ void add_writers(verb_maker& make, hn4_options& o) {
   put->add_option("FILE", o.file, "What to store; \"-\" is standard input (default)");
   auto* replace = storing(put);
   put->add_flag("--append", o.append, "Add to what the tag holds")->excludes(replace);
-  // What was appended to an imported file would be no part of it.
+  // There is no --append: bytes behind an imported file would not be part of it.
   auto* import = make.tagged(
       "import", "Store a safetensors, GGUF or other file, its tensors by name",
       "weir hn4 import weights.hn4 model:small model.safetensors", &hn4_import);

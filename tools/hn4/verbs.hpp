@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The verbs of `weir hn4`: what each takes, and how they stand on the command line.
+/// The verbs of `weir hn4` and their options.
 #pragma once
 
 #include <cstdint>
@@ -16,35 +16,39 @@ class App;
 
 namespace weir::tools {
 
+/// The options of all verbs. The comments name the verbs that use an option, if not all
+/// do.
 struct hn4_options {
   std::string volume;
   std::string tag;
-  std::string file = "-";  ///< what `put` stores, or where `get` and `export` write
+  std::string file = "-";  ///< `put`: file to store; `get`, `export`: file to write
   std::string size = "128MiB";
   std::string label = "weir";
   std::string profile = "GENERIC";
   std::string medium = "ssd";
-  std::string order = "seed";  ///< of `cat`: seed or clock
-  std::string tensor;          ///< of `get`: one tensor of an imported file
-  std::string map;             ///< of `check`: where to draw the volume
-  std::string repair;          ///< of `check`: new image for what can be read
+  /// `cat`, `get`, `stat`: order of the shards, seed or clock.
+  std::string order = "seed";
+  std::string tensor;  ///< `get`: the one tensor to write
+  std::string map;     ///< `check`: file for the drawing
+  std::string repair;  ///< `check`: file for the new image
   std::uint32_t sector = 512;
-  std::uint32_t shards = 0;  ///< of `put`; 0: as few as fit
-  std::uint64_t seed = 0;    ///< of `mkfs`: identity and creation time follow from it
+  std::uint32_t shards = 0;  ///< `put`, `import`: number of shards; 0 for as few as fit
+  std::uint64_t seed = 0;    ///< `mkfs`: identity and creation time are derived from it
   std::uint64_t offset = 0;
   std::uint64_t length = UINT64_MAX;
-  std::uint32_t threads = 1;  ///< of `bench`
-  bool seeded = false;
-  bool force = false;     ///< of `mkfs` and `get`: replace an existing file
-  bool replace = false;   ///< of `put`
-  bool append = false;    ///< of `put`
-  bool compress = false;  ///< of `put`
-  bool strict = false;
-  bool recover = false;  ///< read what is left of a damaged tag
-  bool direct = false;   ///< of `bench`: past the page cache
+  std::uint32_t threads = 1;  ///< `bench`
+  bool seeded = false;        ///< `mkfs`: a seed was given
+  bool force = false;         ///< `mkfs`, `get`, `export`: replace an existing file
+  bool replace = false;       ///< `put`, `import`
+  bool append = false;        ///< `put`
+  bool compress = false;      ///< `put`, `import`
+  bool strict = false;        ///< `cat`: exactly what the reference implementation reads
+  bool recover = false;       ///< read what is left of a damaged tag
+  bool direct = false;        ///< `bench`: without the page cache
   bool json = false;
 };
 
+/// Each command carries out one verb and returns its exit status.
 [[nodiscard]] command_result hn4_mkfs(const hn4_options& options, output& out);
 [[nodiscard]] command_result hn4_put(const hn4_options& options, output& out);
 [[nodiscard]] command_result hn4_get(const hn4_options& options, output& out);
@@ -58,7 +62,8 @@ struct hn4_options {
 [[nodiscard]] command_result hn4_export(const hn4_options& options, output& out);
 [[nodiscard]] command_result hn4_bench(const hn4_options& options, output& out);
 
-/// Adds `hn4` with its verbs; `chosen` is set when one was asked for.
+/// Adds the group `hn4` with its verbs. `chosen` is set when one of them is on the
+/// command line.
 void add_hn4_verbs(CLI::App& app, std::function<command_result(output&)>& chosen);
 
 }  // namespace weir::tools

@@ -18,6 +18,7 @@ namespace {
 
 using storage::hn4_volume;
 
+/// Finds a medium by its name.
 result<storage::hn4_medium> medium_named(const std::string& name) {
   if (name == "ssd") {
     return storage::hn4_medium::ssd;
@@ -33,12 +34,14 @@ result<storage::hn4_medium> medium_named(const std::string& name) {
       fmt::format("cannot find medium \"{}\": expected ssd, rotational or tape", name));
 }
 
+/// Prints warnings.
 void note(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) {
     fmt::print(stderr, "note: {}\n", warning);
   }
 }
 
+/// Opens the volume of the options for writing and prints its warnings.
 result<hn4_volume> open_for_writing(const hn4_options& options) {
   WEIR_TRY(hn4_volume volume,
            hn4_volume::open(options.volume, storage::device_mode::writable));
@@ -46,7 +49,8 @@ result<hn4_volume> open_for_writing(const hn4_options& options) {
   return volume;
 }
 
-// Opens, stores, says what is there now; the volume lets its lock go at the end.
+/// Stores bytes under the tag of the options and prints what the tag holds afterwards.
+/// The lock on the volume ends with the function.
 result<void> store(const hn4_options& options, bytes_view content, output& out) {
   WEIR_TRY(hn4_volume volume, open_for_writing(options));
   storage::hn4_put_options put;
@@ -106,7 +110,7 @@ command_result hn4_put(const hn4_options& options, output& out) {
 command_result hn4_import(const hn4_options& options, output& out) {
   WEIR_TRY(const source content, source::open(options.file));
   // A file that claims to be a container must be a sound one before it is stored.
-  WEIR_TRY(const auto directory, storage::tensor_directory::of_bytes(content.bytes()));
+  WEIR_TRY(const auto directory, storage::tensor_directory::from_bytes(content.bytes()));
   const std::string_view file = options.file;
   if (directory.format() == storage::container_format::raw &&
       (file.ends_with(".safetensors") || file.ends_with(".gguf"))) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions over volumes and streams.
+/// Implements the C interface over volumes and streams.
 #include <atomic>
 #include <cstring>
 #include <new>
@@ -9,6 +9,7 @@
 #include "weir/storage/hn4.hpp"
 #include "weir/storage/hn4_code.hpp"
 
+/// A volume counts its open contexts, so that closing it too early is an error.
 struct hn4_volume_t {
   weir::storage::hn4_volume volume;
   bool recover = false;
@@ -26,11 +27,12 @@ using weir::storage::hn4_code;
 constexpr auto invalid = static_cast<hn4_result_t>(hn4_code::invalid_argument);
 constexpr auto no_memory = static_cast<hn4_result_t>(hn4_code::no_memory);
 
+/// Returns the result code of an error.
 hn4_result_t code(const weir::error& e) {
   return static_cast<hn4_result_t>(weir::storage::code_of(e));
 }
 
-// Nothing leaves through a C function but a result.
+/// Calls `run` and turns exceptions into results: none may pass through a C function.
 template <class F>
 hn4_result_t guarded(F&& run) noexcept {
   try {
@@ -42,6 +44,7 @@ hn4_result_t guarded(F&& run) noexcept {
   }
 }
 
+/// Opens a volume for reading.
 weir::result<weir::storage::hn4_volume> open(const char* path, bool strict) {
   using namespace weir::storage;
   WEIR_TRY(auto device, open_file_device(path, device_mode::read_only));
@@ -51,6 +54,7 @@ weir::result<weir::storage::hn4_volume> open(const char* path, bool strict) {
 
 }  // namespace
 
+// The output is set last, so that it is set only on success.
 hn4_result_t hn4_volume_open(const char* path, uint32_t flags, hn4_volume_t** vol) {
   if (path == nullptr || vol == nullptr ||
       (flags & ~(HN4_VOLUME_STRICT | HN4_VOLUME_RECOVER)) != 0) {
@@ -83,9 +87,9 @@ hn4_result_t hn4_tensor_open(hn4_volume_t* vol, const char* model_tag,
     return invalid;
   }
   return guarded([&]() -> hn4_result_t {
-    weir::storage::hn4_stream_options how;
-    how.recover = vol->recover;
-    auto stream = vol->volume.stream(model_tag, how);
+    weir::storage::hn4_stream_options options;
+    options.recover = vol->recover;
+    auto stream = vol->volume.stream(model_tag, options);
     if (!stream) {
       return code(stream.error());
     }
@@ -95,6 +99,7 @@ hn4_result_t hn4_tensor_open(hn4_volume_t* vol, const char* model_tag,
   });
 }
 
+// The count is set to 0 first, because it is valid after every error.
 hn4_result_t hn4_tensor_read_count(hn4_tensor_ctx_t* ctx, uint64_t global_offset,
                                    void* buf, uint64_t len, uint64_t* count) {
   if (count != nullptr) {
@@ -140,6 +145,6 @@ uint32_t hn4_tensor_shard_count(const hn4_tensor_ctx_t* ctx) {
 }
 
 const char* hn4_result_name(hn4_result_t result) {
-  // Names are literals: they end in NUL.
+  // The names are literals, so a NUL follows them.
   return weir::storage::name_of(static_cast<hn4_code>(result)).data();
 }

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of every block of every live shard, of the bitmap, and the map of the volume.
+/// Checks every block of every live shard and the bitmap, and draws the map of the
+/// volume.
+///
+/// Each block is verified at its place. If it fails, its other possible places are
+/// searched, and a reader is asked whether it gets the bytes all the same. So a finding
+/// says not only what is damaged but also what is lost.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,9 +20,12 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr std::size_t most_per_shard = 100;
-constexpr std::uint64_t most_cells = 8192;
+/// Bad blocks of one shard that are listed one by one.
+constexpr std::size_t max_per_shard = 100;
+/// Largest number of cells of the map.
+constexpr std::uint64_t max_cells = 8192;
 
+/// Verifies one block completely: header, checksum and, if compressed, its length.
 result<void> verify(const anchor& a, std::uint64_t n, std::uint32_t payload,
                     bytes_view bytes, byte_vector& scratch, bool& compressed) {
   const block_claim claim{a.seed, n, a.write_gen, payload, a.has(class_bits::encrypted),
@@ -41,7 +49,7 @@ result<void> verify(const anchor& a, std::uint64_t n, std::uint32_t payload,
 
 }  // namespace
 
-// Where else a sound block of the right identity and generation lies.
+// Returns where else a sound block of the right identity and generation lies.
 std::optional<std::uint64_t> checker::elsewhere(const entry& e, std::uint64_t n,
                                                 std::uint64_t hinted) {
   byte_vector scratch;
@@ -63,7 +71,8 @@ std::optional<std::uint64_t> checker::elsewhere(const entry& e, std::uint64_t n,
   return std::nullopt;
 }
 
-// What a reader would say of a block; nothing if it could read it all the same.
+// Returns what a reader reports for a block, or nothing if it can read the block all the
+// same, for example on another orbit.
 std::optional<std::string> checker::why_unreadable(const entry& e, std::uint64_t n) {
   const auto place = stream_places.find(e.slot);
   if (place == stream_places.end()) {
@@ -76,8 +85,8 @@ std::optional<std::string> checker::why_unreadable(const entry& e, std::uint64_t
   return read ? std::nullopt : std::optional(read.error().text());
 }
 
-// The bytes of the stream that a reader cannot get; those of blocks in a row are one
-// range.
+// Adds the bytes of a block to the ranges of the stream that a reader cannot get.
+// Consecutive blocks form one range.
 void checker::lose(const entry& e, std::uint64_t n) {
   const auto place = stream_places.find(e.slot);
   if (place == stream_places.end()) {
@@ -98,10 +107,10 @@ void checker::lose(const entry& e, std::uint64_t n) {
   report.lost.push_back({*place->second.tag, offset, bytes});
 }
 
-// Adds what is wrong; false if the block is lost where it should be.
+// Checks one block and adds what is wrong; returns false if it is not good at its place.
 bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block) {
   const std::uint64_t byte = block * c.geometry.block;
-  const std::string what =
+  const std::string user =
       fmt::format("directory slot {}, block {} of the shard", e.slot, n);
   byte_vector scratch;
   bool compressed = false;
@@ -112,10 +121,10 @@ bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block
   const bool marked = c.bits->marked(block);
   if (good) {
     report.compressed += compressed ? 1 : 0;
-    claim(block, what);
+    claim(block, user);
     if (!marked) {
       find("bitmap", byte,
-           fmt::format("{}: expected an allocated block, found a free one", what));
+           fmt::format("{}: expected an allocated block, found a free one", user));
     }
     return true;
   }
@@ -125,7 +134,7 @@ bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block
     lose(e, n);
   }
   if (other) {
-    claim(*other, what);
+    claim(*other, user);
   } else {
     broken.push_back(block);
   }
@@ -134,20 +143,22 @@ bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block
   }
   if (other) {
     find("hint", *other * c.geometry.block,
-         fmt::format("{}: expected it at block {}, found it at block {}", what, block,
+         fmt::format("{}: expected it at block {}, found it at block {}", user, block,
                      *other));
   } else if (marked) {
     find("block", byte,
-         fmt::format("{}: {}{}", what, good.error().text(),
+         fmt::format("{}: {}{}", user, good.error().text(),
                      why ? "; its bytes are lost: " + *why : "; it can be read"));
   } else {
     find("hole", byte,
-         fmt::format("{}: expected a block, found a hole{}", what,
+         fmt::format("{}: expected a block, found a hole{}", user,
                      why ? "; its bytes are lost: " + *why : "; it can be read"));
   }
   return false;
 }
 
+// Checks one shard. A length that exceeds the volume is a finding of its own, since its
+// blocks cannot exist.
 result<void> checker::shard(const entry& e) {
   const std::uint64_t blocks = blocks_for(c.geometry, e.a.mass);
   const std::uint64_t at = c.slot_offset(e.slot);
@@ -163,7 +174,7 @@ result<void> checker::shard(const entry& e) {
   const trajectory path(c.space, e.a);
   std::size_t bad = 0;
   for (std::uint64_t n = 0; n < blocks; ++n) {
-    quiet = bad >= most_per_shard;
+    quiet = bad >= max_per_shard;
     const auto block = path.block(n);
     if (!block && !quiet) {
       find("address", at,
@@ -175,14 +186,15 @@ result<void> checker::shard(const entry& e) {
     bad += block && block_is_good(e, n, *block) ? 0 : 1;
   }
   quiet = false;
-  if (bad > most_per_shard) {
+  if (bad > max_per_shard) {
     find("block", at,
          fmt::format("directory slot {}: {} bad blocks, of which {} are listed", e.slot,
-                     bad, most_per_shard));
+                     bad, max_per_shard));
   }
   return {};
 }
 
+// Checks the shards of all streams, and that no block belongs to two of them.
 result<void> checker::blocks() {
   for (const entry& e : c.entries) {
     if (e.slot != 0 && repeated.count(e.slot) == 0 && ended.count(e.slot) == 0 &&
@@ -201,6 +213,8 @@ result<void> checker::blocks() {
   return {};
 }
 
+// Notes blocks of the volume's own structures that are not marked. The reference
+// implementation does not mark them, so this is no fault.
 void checker::bits_of_reserved() {
   std::uint64_t unmarked = 0;
   const std::uint64_t reach =
@@ -219,7 +233,7 @@ void checker::bits_of_reserved() {
   }
 }
 
-// Blocks that are in use although no entry names them show that entries are lost.
+// Allocated blocks that no entry names show that entries are lost.
 result<void> checker::orphans() {
   WEIR_TRY(const auto traces, c.loss_traces());
   for (const orphan& o : traces->shards) {
@@ -235,6 +249,8 @@ result<void> checker::orphans() {
   return {};
 }
 
+// Checks the bitmap: check bytes of PICO volumes, orphans, and blocks that belong to
+// nothing.
 result<void> checker::bitmap() {
   WEIR_CHECK(orphans());
   if (c.geometry.profile == hn4_profile::pico) {
@@ -270,9 +286,10 @@ result<void> checker::bitmap() {
   return {};
 }
 
+// Fills the map: each cell shows the worst state of its blocks.
 void checker::draw() {
   const std::uint64_t blocks = std::max<std::uint64_t>(c.geometry.blocks, 1);
-  report.cell_blocks = (blocks + most_cells - 1) / most_cells;
+  report.cell_blocks = (blocks + max_cells - 1) / max_cells;
   report.map.assign(
       static_cast<std::size_t>((blocks + report.cell_blocks - 1) / report.cell_blocks),
       hn4_use::free);

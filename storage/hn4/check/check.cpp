@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The order of a check, and saving what can be read.
+/// Runs the parts of a check in their order, and copies what can be read to a new volume.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ namespace hn4 {
 
 namespace {
 
-/// A device as large as the volume says it is; zeros where the image ends before.
+/// A device as large as the superblock says. Where the image ends before, it reads as
+/// zeros.
 class stretched_device final : public block_device {
  public:
   stretched_device(std::shared_ptr<block_device> to, std::uint64_t size)
@@ -46,9 +47,9 @@ class stretched_device final : public block_device {
   std::uint64_t size_;
 };
 
-// Refuses nothing that can be looked at.
+/// Opens a volume for examination: nothing that can be looked at is refused.
 result<std::shared_ptr<core>> examine(std::shared_ptr<block_device> device) {
-  // The vote alone says how large the volume should be.
+  // Only the superblock says how large the volume should be, so the vote comes first.
   core first;
   first.device = device;
   first.examine = true;
@@ -59,6 +60,8 @@ result<std::shared_ptr<core>> examine(std::shared_ptr<block_device> device) {
   return mount(std::move(device), {device_mode::read_only, false, true});
 }
 
+/// Runs all parts. Blocks come after the directory, which determines the streams; the
+/// bitmap comes after the blocks, which determine what is in use.
 result<hn4_check_report> check_whole(core& c, std::uint64_t device_size) {
   checker check(c, device_size);
   check.report.geometry = c.geometry;
@@ -95,7 +98,7 @@ namespace hn4 {
 
 namespace {
 
-// Stores a tag as it was: as many shards, compressed or not.
+/// Stores one tag in the new volume with as many shards and the same compression.
 hn4_saved_tag save(const hn4_volume& source, hn4_volume& target, const hn4_tag& tag) {
   hn4_saved_tag row;
   row.name = tag.name;
@@ -110,7 +113,7 @@ hn4_saved_tag save(const hn4_volume& source, hn4_volume& target, const hn4_tag& 
     row.bytes = bytes.size();
     auto stored = target.put(tag.name, bytes, put);
     if (!stored && code_of(stored.error()) == hn4_code::no_space) {
-      put.shards = 0;  // shards that were scattered may not fit in one piece
+      put.shards = 0;  // scattered shards may be too large for the free runs
       stored = target.put(tag.name, bytes, put);
     }
     return stored;
@@ -121,6 +124,7 @@ hn4_saved_tag save(const hn4_volume& source, hn4_volume& target, const hn4_tag& 
   return row;
 }
 
+/// Makes the new volume and stores all tags in it. Tags that cannot be read are listed.
 result<std::vector<hn4_saved_tag>> save_all(const hn4_volume& source,
                                             const std::string& to) {
   const hn4_geometry& g = source.geometry();
@@ -151,7 +155,7 @@ result<std::vector<hn4_saved_tag>> save_all(const hn4_volume& source,
 
 }  // namespace hn4
 
-// The new volume has its name only once everything is in it.
+// The new volume gets its name only once everything is in it.
 result<std::vector<hn4_saved_tag>> hn4_repair(const std::string& from,
                                               const std::string& to) {
   WEIR_TRY(auto device, open_file_device(from, device_mode::read_only));

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of the directory: the root, places of entries, names, filters, order.
+/// Checks the directory: the root, the slots of entries, names, filters and order.
+///
+/// The checks use `list_names`, as readers do, and add what readers do not look at:
+/// whether look-ups find every entry, filters, order, repeated entries, and what killed
+/// processes have left.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,13 +17,16 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr std::uint64_t most_probes = 1024;
-constexpr std::size_t most_candidates = 4096;
+/// Limits of the reference implementation: slots of one look-up, entries of one filter.
+constexpr std::uint64_t max_probes = 1024;
+constexpr std::size_t max_candidates = 4096;
 
+/// Returns "directory slot N".
 std::string slot_text(const entry& e) {
   return fmt::format("directory slot {}", e.slot);
 }
 
+/// Returns whether an entry is the root that a format writes.
 bool root_is_good(const anchor& a) {
   return is_root(a) && a.public_id == a.seed &&
          a.data_class == (class_bits::valid | class_bits::is_static) &&
@@ -29,26 +36,29 @@ bool root_is_good(const anchor& a) {
 
 }  // namespace
 
-void checker::claim(std::uint64_t block, const std::string& what) {
+// A block in use must not belong to the volume itself, and the bitmap must reach it.
+// Blocks that two shards claim are found later, when all claims are known.
+void checker::claim(std::uint64_t block, const std::string& user) {
   const std::uint64_t byte = block * c.geometry.block;
   if (reserved.marked(block)) {
     find("overlap", byte,
-         fmt::format("{} lies on a block of the volume's own structures", what));
+         fmt::format("{} lies on a block of the volume's own structures", user));
   }
   if (c.geometry.profile == hn4_profile::pico &&
       block >= (c.geometry.qmask - c.geometry.bitmap) / armored_word * 64) {
     find("pico_limit", byte,
-         fmt::format("{} lies where the bitmap does not reach", what));
+         fmt::format("{} lies where the bitmap does not reach", user));
   }
   claimed.push_back(block);
 }
 
-// Found from its hash, without an empty slot on the way.
+// Checks that a look-up finds the entry: it starts at the hash of the identity and ends
+// at the first empty slot.
 void checker::slot_of(const entry& e, const std::vector<std::uint64_t>& occupied) {
   const std::uint64_t slots = c.slots();
   const std::uint64_t start = slot_hash(e.a.seed) % slots;
   const std::uint64_t distance = (e.slot + slots - start) % slots;
-  bool reachable = distance < most_probes;
+  bool reachable = distance < max_probes;
   for (std::uint64_t i = 0; reachable && i < distance; ++i) {
     reachable = std::binary_search(occupied.begin(), occupied.end(), (start + i) % slots);
   }
@@ -60,6 +70,7 @@ void checker::slot_of(const entry& e, const std::vector<std::uint64_t>& occupied
   }
 }
 
+// Checks the name of an entry and its filter.
 result<void> checker::name_of(const entry& e, std::string& name) {
   const std::uint64_t at = c.slot_offset(e.slot);
   auto full = name_of_entry(c, e.a);
@@ -96,6 +107,7 @@ result<void> checker::name_of(const entry& e, std::string& name) {
   return {};
 }
 
+// Checks length and generation of an entry.
 void checker::entry_of(const entry& e, const std::string& name) {
   const std::uint64_t at = c.slot_offset(e.slot);
   if (e.a.mass == 0) {
@@ -110,6 +122,7 @@ void checker::entry_of(const entry& e, const std::string& name) {
   }
 }
 
+// Checks that identities occur once and that creation times agree with their order.
 void checker::order_of(const listed_tag& tag) {
   std::vector<entry> shards = tag.entries.shards;
   for (const entry& e : c.entries) {
@@ -137,6 +150,7 @@ void checker::order_of(const listed_tag& tag) {
   }
 }
 
+// Reports the shards that a tag has lost.
 void checker::losses_of(const listed_tag& tag) {
   for (const lost_shard& lost : tag.entries.lost) {
     report.lost.push_back({tag.tag.name, lost.offset, lost.bytes});
@@ -145,7 +159,8 @@ void checker::losses_of(const listed_tag& tag) {
   }
 }
 
-// A name that a reader finds, or would find if nothing were lost.
+// Reports what is wrong with a tag that a reader finds or would find if nothing were
+// lost.
 void checker::tag_of(const listed_tag& tag) {
   order_of(tag);
   losses_of(tag);
@@ -160,7 +175,7 @@ void checker::tag_of(const listed_tag& tag) {
   }
 }
 
-// The places that a reader who asks for what is left gives the shards.
+// Determines the places of the shards in the stream that `recover` leaves.
 void checker::place_shards(const listed_tag& tag) {
   hn4_stream_options left;
   left.recover = true;
@@ -174,7 +189,8 @@ void checker::place_shards(const listed_tag& tag) {
   }
 }
 
-// What killed verbs left is no damage: the next store or removal ends it.
+// Notes what killed processes have left. It is no damage: the next store or removal
+// finishes it.
 void checker::find_unfinished() {
   std::uint64_t count = 0;
   const auto hold = [&](const entry& e) {
@@ -203,7 +219,8 @@ void checker::find_unfinished() {
   }
 }
 
-// Of the entries of one shard the newest counts; `order_of` reports them.
+// Finds repeated entries of one shard; the newest of them counts. `order_of` reports
+// them.
 void checker::find_repeated() {
   std::map<hn4_id, const entry*> newest;
   for (const entry& e : c.entries) {
@@ -220,7 +237,7 @@ void checker::find_repeated() {
   }
 }
 
-// Every live entry, whether a reader counts it or not.
+// Checks every live entry that is not waiting for its end.
 result<void> checker::entries() {
   std::vector<std::uint64_t> occupied;
   for (const auto* list : {&c.damaged, &c.entries}) {
@@ -247,10 +264,10 @@ result<void> checker::entries() {
     masks[e.a.tag_filter] += 1;
   }
   for (const auto& [mask, count] : masks) {
-    if (count >= most_candidates) {
+    if (count >= max_candidates) {
       find("crowd", c.geometry.cortex,
            fmt::format("filter {:#x}: expected fewer than {} shards, found {}", mask,
-                       most_candidates, count));
+                       max_candidates, count));
     }
   }
   if (tombstones != 0) {
@@ -262,6 +279,8 @@ result<void> checker::entries() {
   return {};
 }
 
+// Streams are determined before entries are checked, because entries that have ended are
+// not.
 result<void> checker::directory() {
   find_repeated();
   for (const entry& e : c.damaged) {

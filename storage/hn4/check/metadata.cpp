@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of superblocks, layout, epoch, log and quality mask.
+/// Checks superblocks, layout, epoch, log and quality mask.
+///
+/// Everything is compared with what `mkfs` of this writer makes. Where other writers may
+/// differ without harm, the difference is a note.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,6 +16,7 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// Values that a format writes.
 constexpr std::uint32_t version = 0x00060006;
 constexpr std::uint32_t endian_tag = 0x11223344;
 constexpr std::uint64_t log_magic = 0x4C43494E4F524843U;
@@ -21,14 +25,14 @@ constexpr std::byte silver{0xAA};
 
 }  // namespace
 
-// What the superblock says about itself.
+// Compares the fields of the superblock with those that a format writes.
 void checker::fields() {
   const superblock& sb = c.sb;
   const auto expect = [&](const char* kind, std::uint64_t found, std::uint64_t wanted,
-                          const char* what) {
+                          const char* field) {
     if (found != wanted) {
       find(kind, c.elected_at,
-           fmt::format("{}: expected {:#x}, found {:#x}", what, wanted, found));
+           fmt::format("{}: expected {:#x}, found {:#x}", field, wanted, found));
     }
   };
   expect("version", sb.version, version, "version of the superblock");
@@ -51,7 +55,7 @@ void checker::fields() {
   }
 }
 
-// What format leaves zero in the bytes of a superblock.
+// Checks the bytes of a superblock that a format leaves zero.
 void checker::zeros(bytes_view sb) {
   constexpr std::size_t label = 0x0D0, label_end = 0x0F0;
   const auto zero = [&](const char* kind, std::size_t begin, std::size_t end) {
@@ -69,11 +73,12 @@ void checker::zeros(bytes_view sb) {
   if (!is_utf8(c.sb.label)) {
     find("label", c.elected_at + label, "label: expected UTF-8, found other bytes");
   }
-  zero("padding", 0x078, 0x080);  // sentinel cursor
-  zero("padding", 0x108, 0x110);  // boot map
+  zero("padding", 0x078, 0x080);  // the sentinel cursor
+  zero("padding", 0x108, 0x110);  // the boot map
   zero("padding", 0x118, superblock_bytes - 4);
 }
 
+// Compares the layout with the one that a format computes for profile and capacity.
 void checker::layout() {
   const hn4_geometry& g = c.geometry;
   if (static_cast<std::uint32_t>(g.profile) > 7) {
@@ -98,6 +103,7 @@ void checker::layout() {
   }
 }
 
+// Compares all copies with the elected one.
 result<void> checker::superblocks() {
   fields();
   layout();
@@ -106,7 +112,7 @@ result<void> checker::superblocks() {
   zeros(elected);
   const copy_places places = places_of_copies(c.sb.capacity, c.sb.block);
   std::vector<std::uint64_t> all{0};
-  if (c.sb.device_type != 2) {  // zoned media hold one copy
+  if (c.sb.device_type != 2) {  // zoned media have only the North copy
     all.insert(all.end(), {places.east, places.west});
     if (places.south != 0) {
       all.push_back(places.south);
@@ -131,6 +137,7 @@ result<void> checker::superblocks() {
   return {};
 }
 
+// Checks the current epoch entry, and notes older ones.
 result<void> checker::epoch() {
   const hn4_geometry& g = c.geometry;
   const std::uint64_t at = c.sb.epoch_block * g.block;
@@ -154,8 +161,8 @@ result<void> checker::epoch() {
     find("epoch", at,
          fmt::format("epoch entry: expected id {}, found {}", c.sb.epoch_id, id));
   }
-  constexpr std::uint64_t most_entries = 4096;
-  const std::uint64_t end = std::min(g.cortex, g.epoch + most_entries * g.block);
+  constexpr std::uint64_t max_entries = 4096;
+  const std::uint64_t end = std::min(g.cortex, g.epoch + max_entries * g.block);
   std::uint64_t older = 0;
   for (std::uint64_t other = g.epoch; other < end; other += g.block) {
     if (other != at && c.device->read(other, entry)) {
@@ -168,7 +175,7 @@ result<void> checker::epoch() {
   return {};
 }
 
-// Every entry of the log names its own sector and the checksum of the one before.
+// Checks the log: every entry names its own sector and the checksum of the entry before.
 result<void> checker::log() {
   const std::uint64_t ss = c.geometry.sector;
   const std::uint64_t begin = c.geometry.journal, end = c.geometry.capacity;
@@ -204,6 +211,7 @@ result<void> checker::log() {
   return {};
 }
 
+// The mask of a new volume is filled with one value up to the data region.
 result<void> checker::quality() {
   const hn4_geometry& g = c.geometry;
   const std::uint64_t end = g.qmask + (g.blocks + 3) / 4;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The index beside an image: where the entries of each name stand, so that opening need
-/// not read the whole directory. A hint: what it names is read and verified again.
+/// The index beside an image. It lists where the entries of each name are, so that
+/// opening a tag does not need the whole directory.
+///
+/// The index is a hint: every entry that it names is read and verified. It consists of a
+/// head of 64 bytes, rows of 16 bytes sorted by the hash of the name, and a checksum.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,11 +17,12 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// First bytes of an index: "WNH4IDX1".
 constexpr std::uint64_t index_magic = 0x3158444934484E57U;  // "WNH4IDX1"
 constexpr std::size_t head_bytes = 64;
 constexpr std::size_t row_bytes = 16;
 
-// What must be the same for an index to count.
+/// Returns the head for a volume. An index is used only if all of its head is the same.
 std::array<std::byte, head_bytes> head_of(const core& c, std::uint64_t rows) {
   std::array<std::byte, head_bytes> head{};
   store_le(head.data(), index_magic);
@@ -31,17 +35,20 @@ std::array<std::byte, head_bytes> head_of(const core& c, std::uint64_t rows) {
   return head;
 }
 
+/// One entry of a tag.
 struct row {
-  std::uint64_t name = 0;  ///< hash
+  std::uint64_t name = 0;  ///< XXH3-64 of the name
   std::uint32_t slot = 0;
-  std::uint32_t checksum = 0;  ///< of the whole entry
+  std::uint32_t checksum = 0;  ///< checksum of the whole entry
 };
 
+/// Decodes a row.
 row load_row(const std::byte* from) {
   return {load_le<std::uint64_t>(from), load_le<std::uint32_t>(from + 8),
           load_le<std::uint32_t>(from + 12)};
 }
 
+/// Returns the checksum of an entry as it is stored.
 std::uint32_t checksum_of(const anchor& a) {
   std::array<std::byte, anchor_bytes> bytes{};
   store_anchor(a, bytes);
@@ -54,12 +61,13 @@ std::string index_path(const core& c) {
   return c.device->name() + ".index";
 }
 
+// A device without a modification time is no file and has no index.
 bool load_index(core& c) {
   file_system& files = posix_file_system();
   if (c.device->modified_ns() == 0 || !files.exists(index_path(c))) {
     return false;
   }
-  // Mapped: an index is replaced as a whole file, never changed.
+  // Mapping is safe here: an index is replaced as a whole file, never changed in place.
   auto file = open_mapped_device(index_path(c));
   if (!file || (*file)->size() < head_bytes + 4) {
     return false;
@@ -80,6 +88,8 @@ bool load_index(core& c) {
   return true;
 }
 
+// Names are compared after the hash, because different names may have one hash; such
+// names are then searched without the index.
 std::optional<std::vector<entry>> look_up_index(const core& c, std::string_view tag) {
   if (c.index.empty()) {
     return std::nullopt;
@@ -87,6 +97,7 @@ std::optional<std::vector<entry>> look_up_index(const core& c, std::string_view 
   const std::uint64_t hash = xxh3_64(as_view(tag));
   const std::byte* rows = c.index.data() + head_bytes;
   std::size_t low = 0, high = (c.index.size() - head_bytes - 4) / row_bytes;
+  // Finds the first row of the hash by bisection; the rows of one name follow each other.
   const std::size_t end = high;
   while (low < high) {
     const std::size_t middle = (low + high) / 2;
@@ -102,6 +113,8 @@ std::optional<std::vector<entry>> look_up_index(const core& c, std::string_view 
     entry e;
     e.slot = r.slot;
     std::array<std::byte, anchor_bytes> bytes{};
+    // A row that is outdated in any way makes the whole answer unusable, since another
+    // shard may be missing from the index.
     if (e.slot >= c.slots() || !c.device->read(c.slot_offset(e.slot), bytes) ||
         crc32(0, bytes) != r.checksum || !load_anchor(bytes, e.a) || !e.a.live()) {
       return std::nullopt;
@@ -115,7 +128,8 @@ std::optional<std::vector<entry>> look_up_index(const core& c, std::string_view 
   return found.empty() ? std::nullopt : std::optional(std::move(found));
 }
 
-// Only tags of which there is nothing to say are in it: who finds one looks no further.
+/// Only tags without any loss or warning are listed, because whoever finds a tag in the
+/// index looks no further.
 result<void> write_index(const core& c) {
   file_system& files = posix_file_system();
   if (c.device->modified_ns() == 0 || !c.damaged.empty() || c.unfinished ||

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The names of directory entries, and the entries of a name.
+/// Reads the names of directory entries, and finds the entries of a name.
+///
+/// A name of up to 24 bytes is in the entry itself. For a longer one the entry has the
+/// first 16 bytes and a pointer to a chain of blocks with the rest. Entries are found by
+/// the Bloom filter of the name, which the entry also holds; the name is read only if the
+/// filter fits.
+///
+/// The chain has no checksum. What protects a long name is that it must agree with the
+/// filter in the entry, which the checksum of the entry covers.
 #include "hn4/directory/directory.hpp"
 
 #include <algorithm>
@@ -9,12 +17,15 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+// A long name lies in blocks of its own, each with a header of 16 bytes: magic, kind and
+// the sector of the next block.
 constexpr std::uint32_t chain_magic = 0x4D455441U;
 constexpr std::uint32_t chain_long_name = 2;
 constexpr unsigned longest_chain = 16;
 constexpr std::size_t chain_header = 16;
 
-// Byte offset of a chain pointer's block, if it points into the data region.
+/// Returns the byte offset of the block to which a pointer of a chain leads, if it leads
+/// into the data region.
 std::optional<std::uint64_t> chain_offset(const core& c, std::uint64_t sector) {
   const hn4_geometry& g = c.geometry;
   if (sector < g.flux / g.sector || sector >= g.capacity / g.sector ||
@@ -24,11 +35,13 @@ std::optional<std::uint64_t> chain_offset(const core& c, std::uint64_t sector) {
   return sector * g.sector;
 }
 
-// Follows the chain of a long name. Its last link leads nowhere; where the first does, or
-// where a link leads to something else, the name is not whole.
+/// Reads a long name along its chain. The last pointer leads nowhere. A name is broken if
+/// the first pointer leads nowhere, or if any leads to something else than a block of a
+/// name.
 result<void> follow_chain(const core& c, std::uint64_t pointer, full_name& name) {
   std::array<std::byte, chain_header + longest_name> head;
   std::uint64_t previous = UINT64_MAX;
+  // The depth is limited, because damaged pointers may form a circle.
   for (unsigned depth = 0; depth < longest_chain && pointer != previous; ++depth) {
     const auto offset = chain_offset(c, pointer);
     if (!offset) {
@@ -58,7 +71,8 @@ result<void> follow_chain(const core& c, std::uint64_t pointer, full_name& name)
   return {};
 }
 
-// Of a long name that is damaged, the filter and the fragment in the entry are left.
+/// Returns whether an entry whose long name is damaged may belong to a tag, judged by its
+/// filter and the fragment of the name.
 bool may_be_named(const anchor& a, std::string_view tag) {
   const std::string fragment = inline_name(a);
   const std::uint64_t mask = tag_mask(tag);
@@ -66,6 +80,7 @@ bool may_be_named(const anchor& a, std::string_view tag) {
          (fragment.empty() || tag.substr(0, fragment_bytes) == fragment);
 }
 
+/// Adds an entry to the list of its role.
 void add(named_entries& to, const entry& e) {
   switch (role_of(e.a)) {
     case entry_role::live: to.live.push_back(e); break;
@@ -77,6 +92,8 @@ void add(named_entries& to, const entry& e) {
 
 }  // namespace
 
+// A long name of this writer must have exactly the filter of its entry. Other writers may
+// set further bits.
 result<full_name> name_of_entry(const core& c, const anchor& a) {
   full_name name;
   name.text = inline_name(a);
@@ -89,6 +106,7 @@ result<full_name> name_of_entry(const core& c, const anchor& a) {
   return name;
 }
 
+// The filter excludes most entries, so that few names are read.
 result<named_entries> entries_named(const core& c, std::string_view tag) {
   const std::uint64_t mask = tag_mask(tag);
   named_entries found;
@@ -106,6 +124,7 @@ result<named_entries> entries_named(const core& c, std::string_view tag) {
   return found;
 }
 
+// Names come in bytewise order, which makes every list deterministic.
 result<std::map<std::string, named_entries>> all_names(
     const core& c, const std::set<std::uint64_t>* filters) {
   std::map<std::string, named_entries> names;
@@ -119,20 +138,21 @@ result<std::map<std::string, named_entries>> all_names(
     if (!name || (name->whole && name->text.empty())) {
       continue;
     }
-    // No reader finds an entry under a name that its filter does not cover.
+    // Readers skip an entry whose filter does not cover its name, so it is left out here,
+    // too.
     if (name->whole) {
       if (covers(e.a.tag_filter, tag_mask(name->text))) {
         add(names[std::move(name->text)], e);
       }
     } else if (e.a.live()) {
       misnamed.push_back({e, name->block});
-      // A writer that repeats the fragment in the chain did no damage.
+      // The fragment may also be repeated in the chain by its writer; that is no damage.
       if (!name->text.empty() && (!name->linked || group_of(e.a))) {
         names[std::move(name->text)].misnamed.push_back(misnamed.back());
       }
     }
   }
-  // It may be a shard of more than one tag.
+  // An entry with a damaged name may be a shard of several tags; it is added to each.
   for (const auto& m : misnamed) {
     for (auto& [name, entries] : names) {
       if (may_be_named(m.e.a, name) &&

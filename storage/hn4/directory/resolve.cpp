@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which entries of one name make up its stream: duplicates, groups stored together,
-/// groups appended to them, shards of other writers; and what is missing.
+/// Determines which entries of one name form its stream, and what is missing.
+///
+/// The entries of a name may come from several stores of this writer (groups), from
+/// another writer, and from stores and removals that were interrupted. The newest group
+/// that counts is followed back through the groups that it continues. Shards of another
+/// writer are added before or behind. All other entries have ended. Then everything that
+/// may be lost is collected: numbers that a group lacks, damaged entries and names that
+/// may belong to the tag, and traces.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,8 +21,10 @@ namespace {
 
 using entries = std::vector<entry>;
 
-constexpr std::uint32_t most_in_group = 4095;
+/// Largest number of shards in a group.
+constexpr std::uint32_t max_in_group = 4095;
 
+/// Returns whether an entry was written after another one; generations may wrap around.
 bool newer(const entry& x, const entry& y) {
   if (x.a.write_gen != y.a.write_gen) {
     return static_cast<std::int32_t>(x.a.write_gen - y.a.write_gen) > 0;
@@ -28,7 +36,7 @@ bool by_seed(const entry& x, const entry& y) {
   return x.a.seed < y.a.seed;
 }
 
-// One entry per identity: the one written last.
+/// Keeps one entry per identity, the one that was written last.
 result<entries> without_duplicates(const core& c, std::string_view tag, entries all,
                                    std::vector<std::string>& warnings) {
   std::stable_sort(all.begin(), all.end(), by_seed);
@@ -58,18 +66,21 @@ result<entries> without_duplicates(const core& c, std::string_view tag, entries 
   return kept;
 }
 
-// The shards of one store, sorted by identity.
+/// The shards of one store, sorted by identity.
 struct group {
   entries members;
-  // One live entry is enough: all entries are durable before the first becomes live.
+  // One live entry proves that the store counts, because all of its entries were durable
+  // before the first became live.
   bool counts = false;
 };
 
+/// Returns whether one of the entries is in a slot.
 bool stands_in(const std::vector<entry>& all, std::uint64_t slot) {
   return std::any_of(all.begin(), all.end(),
                      [&](const entry& e) { return e.slot == slot; });
 }
 
+/// The steps of `resolve_tag`; the members are their common state.
 class resolver {
  public:
   resolver(const core& c, std::string_view tag, const named_entries& named, bool vouched)
@@ -77,6 +88,7 @@ class resolver {
 
   result<resolved_tag> resolve();
 
+  /// Sorts the entries into groups and foreign ones, and drops removed ones.
  private:
   result<void> sort_out();
   void follow(std::uint32_t generation);
@@ -99,14 +111,16 @@ class resolver {
   const named_entries& named_;
   bool vouched_;
   resolved_tag out_;
-  std::map<std::uint32_t, group, std::greater<>> groups_;  // by generation
+  /// By generation, newest first.
+  std::map<std::uint32_t, group, std::greater<>> groups_;
   entries foreign_;
-  std::optional<std::uint32_t> top_;  // generation of the newest store that counts
-  std::vector<std::uint32_t> used_;
-  // Of each missing shard of ours: the high half of its identity, which orders shards.
+  std::optional<std::uint32_t> top_;  ///< generation of the newest store that counts
+  std::vector<std::uint32_t> used_;   ///< generations of the groups in the stream
+  /// For each missing shard the high half of its identity, which orders the shards.
   std::vector<std::uint64_t> missing_;
 };
 
+// A grave removes every entry with an identity up to its own.
 result<void> resolver::sort_out() {
   std::optional<hn4_id> grave;
   for (const entry& e : named_.graves) {
@@ -133,8 +147,8 @@ result<void> resolver::sort_out() {
   return {};
 }
 
-// A shard of ours that the group lacks. Its identity follows from that of any other one,
-// and its slot from the identity.
+// Notes a shard that the group lacks. Its identity follows from that of any other shard
+// of the group, and its slot from the identity.
 void resolver::miss(std::uint32_t index, std::uint32_t generation, const group& g) {
   const entry& known = g.members.front();
   const auto mark = group_of(known.a).value();
@@ -159,7 +173,7 @@ void resolver::miss(std::uint32_t index, std::uint32_t generation, const group& 
         index);
     lost.kind = errc::corrupt;
     lost.bytes = named->e.a.mass;
-    out_.shards.push_back(named->e);  // its bytes can be had all the same
+    out_.shards.push_back(named->e);  // its bytes can be read all the same
   } else if (is_ours(c_.sb.uuid, known.a.seed)) {
     lost.slot = end_of_look_up(c_, seed);
     const entry* damaged = c_.damaged_in(lost.slot);
@@ -177,6 +191,7 @@ void resolver::miss(std::uint32_t index, std::uint32_t generation, const group& 
   missing_.push_back(seed.hi);
 }
 
+// Notes that a group is missing to which a newer one refers.
 void resolver::miss_group(std::uint32_t generation) {
   const std::uint64_t slot = out_.shards.empty() ? 0 : out_.shards.front().slot;
   out_.lost.push_back({fmt::format("expected shards of generation {} before those of "
@@ -187,6 +202,7 @@ void resolver::miss_group(std::uint32_t generation) {
   missing_.push_back(0);
 }
 
+// Notes that a group is missing that was appended to the newest one.
 void resolver::miss_growth() {
   out_.lost.push_back(
       {fmt::format("expected the shards that were appended to generation {}, found none: "
@@ -196,9 +212,10 @@ void resolver::miss_growth() {
   missing_.push_back(UINT64_MAX);
 }
 
+// Adds the shards of a group and notes which numbers are missing.
 void resolver::take(std::uint32_t generation, const group& g) {
   const std::uint32_t count = group_of(g.members.front().a)->count;
-  std::vector<bool> seen(std::min(count, most_in_group));
+  std::vector<bool> seen(std::min(count, max_in_group));
   for (const entry& e : g.members) {
     const auto mark = group_of(e.a);
     if (mark->count == count && mark->index < seen.size()) {
@@ -228,6 +245,7 @@ void resolver::take(std::uint32_t generation, const group& g) {
   }
 }
 
+// Adds the shards of another writer with identities before or behind `border`.
 void resolver::add_foreign(bool before, const hn4_id& border) {
   for (const entry& e : foreign_) {
     if (before == (e.a.seed < border)) {
@@ -236,7 +254,7 @@ void resolver::add_foreign(bool before, const hn4_id& border) {
   }
 }
 
-// Takes the group of this generation and those that it continues.
+// Adds the group of a generation and the groups that it continues.
 void resolver::follow(std::uint32_t generation) {
   for (;;) {
     const auto found = groups_.find(generation);
@@ -264,7 +282,8 @@ void resolver::follow(std::uint32_t generation) {
   }
 }
 
-// What another writer added to a tag of ours; what the tag replaced has ended.
+// Adds the shards that another writer appended to the stream. Those that the stream has
+// replaced have ended.
 void resolver::add_foreign_around(const group& first) {
   if (foreign_.empty()) {
     return;
@@ -288,16 +307,17 @@ void resolver::add_foreign_around(const group& first) {
   }
 }
 
-// Whether all shards are ours: nothing can be missing but what the groups say.
+// Returns whether all shards are from this writer. Then only the shards that their groups
+// number can be missing.
 bool resolver::closed() const {
   return top_ && std::all_of(out_.shards.begin(), out_.shards.end(),
                              [](const entry& e) { return group_of(e.a).has_value(); });
 }
 
-// Whether an entry whose checksum fails may be a shard of the tag: its name is the tag's;
-// or name and filter contradict each other, so that one of them is damaged, and the
-// filter is no proof against it; or they agree, but only by chance, because the filter is
-// the tag's and no sound entry bears that name.
+// Returns whether a damaged entry may be a shard of the tag. There are three cases. Its
+// name is that of the tag. Or its name and its filter contradict each other, so one of
+// them is damaged and the filter proves nothing. Or they agree by chance: the filter is
+// that of the tag, and no sound entry bears the name.
 result<bool> resolver::concerns(const entry& damaged) const {
   const std::uint64_t mask = tag_mask(tag_), filter = damaged.a.tag_filter;
   WEIR_TRY(const full_name name, name_of_entry(c_, damaged.a));
@@ -314,7 +334,8 @@ result<bool> resolver::concerns(const entry& damaged) const {
   return others.live.empty();
 }
 
-// A whole group of ours has lost nothing to an entry of ours that is not newer.
+// Notes damaged entries that may belong to the tag. A complete stream of this writer has
+// lost nothing to an older entry of this writer.
 result<void> resolver::suspect_entries() {
   for (const entry& e : c_.damaged) {
     const bool explained = std::any_of(out_.lost.begin(), out_.lost.end(),
@@ -340,6 +361,7 @@ result<void> resolver::suspect_entries() {
   return {};
 }
 
+// Notes entries with damaged names that may belong to the tag.
 void resolver::suspect_names() {
   for (const auto& [e, name_at] : named_.misnamed) {
     const bool explained = stands_in(out_.shards, e.slot);
@@ -359,7 +381,8 @@ void resolver::suspect_names() {
   }
 }
 
-// Shards of other writers have no numbers: whatever is lost may be one of theirs.
+// Notes traces of lost entries. Shards of other writers have no numbers, so anything that
+// is lost may be one of theirs.
 result<void> resolver::suspect_traces() {
   if (out_.shards.empty() || closed()) {
     return {};
@@ -388,7 +411,8 @@ result<void> resolver::suspect_traces() {
   return {};
 }
 
-// A missing shard begins where those before it end, if none of them is missing too.
+// Computes where the first missing shard begins: behind the shards before it, none of
+// which is missing.
 void resolver::locate_losses() {
   if (missing_.empty()) {
     return;
@@ -403,16 +427,18 @@ void resolver::locate_losses() {
   out_.lost[static_cast<std::size_t>(first - missing_.begin())].offset = offset;
 }
 
+// Collects entries that belong to no stream.
 void resolver::end_the_rest() {
   for (const auto& [generation, g] : groups_) {
     const bool used = std::find(used_.begin(), used_.end(), generation) != used_.end();
-    // Where something is lost, what is left may be all there is.
+    // If something is lost, a group that is not used may be all that is left; it stays.
     if (!g.counts || (!used && out_.lost.empty())) {
       out_.ended.insert(out_.ended.end(), g.members.begin(), g.members.end());
     }
   }
 }
 
+// The losses that groups show come first: they are certain and their place is known.
 result<resolved_tag> resolver::resolve() {
   WEIR_CHECK(sort_out());
   const auto top = std::find_if(groups_.begin(), groups_.end(),

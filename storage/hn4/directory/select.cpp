@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The shards that a reader takes for a tag, by our rules and by those of the reference,
-/// and the list of all tags.
+/// Selects the shards that a reader takes for a tag, by the rules of this writer and by
+/// those of the reference implementation, and lists all tags.
+///
+/// A reader has three ways to find a tag. The index names its entries directly. Otherwise
+/// the directory is searched by filter and name. In strict mode the search of the
+/// reference implementation is reproduced. If the search finds nothing, the traces of
+/// lost entries decide between "not found" and "may be lost".
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,8 +19,10 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr std::size_t most_candidates = 4096;  // of the reference
+/// Largest number of entries of one filter that the reference implementation looks at.
+constexpr std::size_t max_candidates = 4096;
 
+/// Makes the error for an unknown tag; it suggests the nearest name.
 error not_found(const core& c, std::string_view tag,
                 const std::map<std::string, named_entries>& names) {
   std::vector<std::string> known;
@@ -32,7 +39,8 @@ error not_found(const core& c, std::string_view tag,
       .at(c.place(c.geometry.cortex, "directory"));
 }
 
-// A tag that no entry names may be one whose entries are all lost.
+/// Refuses a tag that no entry names if traces show that entries are lost: they may have
+/// been those of the tag.
 result<void> refuse_a_lost_tag(const core& c, std::string_view tag) {
   WEIR_TRY(const auto traces, c.loss_traces());
   lost_shard lost{{}, 0, errc::torn};
@@ -70,6 +78,8 @@ result<void> refuse_a_lost_tag(const core& c, std::string_view tag) {
   return {};
 }
 
+/// Turns a resolved tag into a selection, or refuses it if shards are lost and the caller
+/// did not ask for the rest.
 result<selection> accept(const core& c, std::string_view tag, resolved_tag found,
                          bool recover) {
   if (!found.lost.empty() && (!recover || found.shards.empty())) {
@@ -83,6 +93,7 @@ result<selection> accept(const core& c, std::string_view tag, resolved_tag found
   return selection{std::move(found.shards), std::move(found.warnings)};
 }
 
+/// Sums up the shards of a tag. Damaged lengths may overflow the sum.
 void sum_up(listed_tag& row) {
   auto& shards = row.entries.shards;
   std::stable_sort(shards.begin(), shards.end(),
@@ -97,7 +108,7 @@ void sum_up(listed_tag& row) {
   }
 }
 
-// Why a reader would refuse the tag.
+/// Returns why a reader would refuse the tag, or nothing.
 std::optional<error> problem_of(const core& c, const listed_tag& row) {
   if (!row.entries.lost.empty()) {
     return refusal_of(c, row.tag.name, row.entries.lost.front());
@@ -116,6 +127,8 @@ std::optional<error> problem_of(const core& c, const listed_tag& row) {
 
 }  // namespace
 
+// A name that is not found may still be that of a tag with damaged names or lost entries.
+// These cases are looked at only here, because they cost reads.
 result<selection> select_tag(const core& c, std::string_view tag, bool recover) {
   if (auto known = look_up_index(c, tag)) {
     named_entries named;
@@ -141,6 +154,7 @@ result<selection> select_tag(const core& c, std::string_view tag, bool recover) 
   return not_found(c, tag, names);
 }
 
+// A name is listed even if it cannot be resolved; the caller decides what to show.
 result<std::vector<listed_tag>> list_names(const core& c) {
   WEIR_CHECK(c.need_directory());
   WEIR_TRY(const auto names, all_names(c));
@@ -167,6 +181,7 @@ result<std::vector<listed_tag>> list_names(const core& c) {
 
 namespace {
 
+/// Warns about shards that the reference implementation reads twice.
 void warn_of_repeats(std::string_view tag, selection& found) {
   std::map<hn4_id, std::uint64_t> slots;
   for (const entry& e : found.shards) {
@@ -182,6 +197,7 @@ void warn_of_repeats(std::string_view tag, selection& found) {
 
 }  // namespace
 
+// Reproduces the reference implementation, its limits included.
 result<selection> select_strictly(const core& c, std::string_view tag) {
   const std::uint64_t mask = tag_mask(tag);
   selection found;
@@ -190,11 +206,11 @@ result<selection> select_strictly(const core& c, std::string_view tag) {
     if (!e.a.live() || !covers(e.a.tag_filter, mask)) {
       continue;
     }
-    if (candidates++ == most_candidates) {
+    if (candidates++ == max_candidates) {
       found.warnings.push_back(
           fmt::format("tag \"{}\": shards behind the first {} entries of its filter are "
                       "left out, as the reference does",
-                      tag, most_candidates));
+                      tag, max_candidates));
       break;
     }
     const auto name = name_of_entry(c, e.a);
@@ -208,11 +224,11 @@ result<selection> select_strictly(const core& c, std::string_view tag) {
                                                       tag, c.device->name()))
         .at(at);
   }
-  if (found.shards.size() == most_candidates) {
+  if (found.shards.size() == max_candidates) {
     return hn4_error(hn4_code::tag_overflow,
                      fmt::format("cannot open tag \"{}\": expected at most {} shards, "
                                  "found more",
-                                 tag, most_candidates - 1))
+                                 tag, max_candidates - 1))
         .at(at);
   }
   warn_of_repeats(tag, found);

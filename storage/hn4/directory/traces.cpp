@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The traces that lost directory entries leave: blocks that are in use and belong to no
-/// entry, and empty slots that a look-up should not meet.
+/// Searches for the traces that lost directory entries leave: allocated blocks that
+/// belong to no entry, and empty slots that a look-up should not meet.
+///
+/// The search starts from the bitmap. It removes every block that an entry names; what
+/// remains is allocated without a reason. The header of such a block says to which shard
+/// it belongs. If no entry has this identity, an entry was lost. If the entry was
+/// removed, a killed process has left the block. If the entry exists but places the block
+/// elsewhere, the block was displaced, and whatever lies at its proper place is examined,
+/// too.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,11 +21,13 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr std::uint64_t most_probes = 1024;
+/// Largest distance of an entry from the slot at which a look-up of it starts.
+constexpr std::uint64_t max_probes = 1024;
 constexpr std::uint32_t chain_magic = 0x4D455441U;
 constexpr std::uint32_t chain_long_name = 2;
 constexpr std::size_t chain_header = 16;
 
+/// Finds the entry in a slot; null if there is none.
 const entry* in_slot(const std::vector<entry>& sorted, std::uint64_t slot) {
   const auto at =
       std::lower_bound(sorted.begin(), sorted.end(), slot,
@@ -26,18 +35,19 @@ const entry* in_slot(const std::vector<entry>& sorted, std::uint64_t slot) {
   return at != sorted.end() && at->slot == slot ? &*at : nullptr;
 }
 
-// Damage to one half of an identity leaves the other.
+/// Returns whether two identities share a half: damage to one half leaves the other.
 bool shares_identity(const anchor& damaged, hn4_id seed) {
   return damaged.seed.hi == seed.hi || damaged.seed.lo == seed.lo;
 }
 
-// Whether a damaged entry is certainly that of another shard.
+/// Returns whether a damaged entry certainly belongs to another shard.
 bool is_of_another(const anchor& damaged, hn4_id seed) {
   const std::string name = inline_name(damaged);
   return !damaged.has(class_bits::extended) && !name.empty() &&
          damaged.tag_filter == tag_mask(name) && !shares_identity(damaged, seed);
 }
 
+/// The steps of the search; the members are their common state.
 class trace_finder {
  public:
   explicit trace_finder(const core& c) : c_(c), unclaimed_(*c.bits) {
@@ -49,30 +59,35 @@ class trace_finder {
   result<loss_traces> find();
 
  private:
+  /// Removes the blocks that entries name from `unclaimed_`.
   void claim_blocks();
   void claim_shard(const anchor& a, std::uint64_t limit);
+  /// Looks at all allocated blocks that remain.
   result<void> look_at_the_rest();
+  /// Determines what an allocated block without an entry holds.
   result<void> look_at(std::uint64_t block);
   result<void> follow_claims(const anchor* a, std::uint64_t n, std::uint64_t found);
   result<void> look_at_name(std::uint64_t block, bytes_view head);
+  /// Searches for empty slots between entries and the start of their look-ups.
   void find_gaps();
+  /// Removes traces that a damaged entry or another trace accounts for.
   void explain();
 
   const core& c_;
-  block_bits unclaimed_;  // allocated, and not the place of an entry's block
+  block_bits unclaimed_;  ///< allocated blocks at which no entry places a block
   struct known_shard {
     const entry* e = nullptr;
-    bool removed = false;  // and ours
+    bool removed = false;  ///< it was removed, and this writer had stored it
   };
-  std::map<hn4_id, known_shard> known_;  // identities of the directory
+  std::map<hn4_id, known_shard> known_;  ///< the identities of the directory
   std::map<hn4_id, orphan> orphans_;
-  block_bits seen_;  // claimed blocks that were looked at all the same, and orphans
-  std::optional<std::set<std::uint64_t>> chains_;  // bytes of all blocks of long names
+  block_bits seen_;  ///< blocks that were examined: orphans and displaced blocks
+  std::optional<std::set<std::uint64_t>> chains_;  ///< bytes of the blocks of long names
   loss_traces out_;
 };
 
-// The places that the entries name. A length that is a lie costs no more than what is
-// allocated.
+// Clears the bits of the blocks that an entry names. A damaged length costs no more time
+// than the allocated blocks are worth.
 void trace_finder::claim_shard(const anchor& a, std::uint64_t limit) {
   const std::uint64_t blocks = std::min(blocks_for(c_.geometry, a.mass), limit);
   const trajectory path(c_.space, a);
@@ -90,11 +105,15 @@ void trace_finder::claim_shard(const anchor& a, std::uint64_t limit) {
   }
 }
 
+// Tombstones claim blocks, too: an entry that has ended, but whose store or removal was
+// not finished, still names them.
 void trace_finder::claim_blocks() {
   std::uint64_t allocated = 0;
   for (const std::byte b : unclaimed_.bits) {
     allocated += static_cast<std::uint64_t>(std::popcount(static_cast<unsigned>(b)));
   }
+  // Every entry may claim twice as many blocks as are allocated, so that shards with
+  // holes are covered.
   constexpr std::uint64_t slack = 1024;
   for (const entry& e : c_.entries) {
     const bool removed = role_of(e.a) == entry_role::ended && group_of(e.a);
@@ -116,7 +135,7 @@ result<void> trace_finder::look_at_name(std::uint64_t block, bytes_view head) {
     out_.stray.set(block);
     return {};
   }
-  if (!chains_) {  // names may take several blocks; only now it matters
+  if (!chains_) {  // names may take several blocks; read only when it matters
     chains_.emplace();
     for (const entry& e : c_.entries) {
       if (e.a.has(class_bits::extended)) {
@@ -133,6 +152,7 @@ result<void> trace_finder::look_at_name(std::uint64_t block, bytes_view head) {
   return {};
 }
 
+// The magic tells what a block is: part of a long name, data of a shard, or nothing.
 result<void> trace_finder::look_at(std::uint64_t block) {
   std::array<std::byte, chain_header + longest_name> bytes;
   const mutable_bytes head =
@@ -164,8 +184,9 @@ result<void> trace_finder::look_at(std::uint64_t block) {
   return {};
 }
 
-// A block of a shard that is not where its entry says: what lies there may be anybody's,
-// and so on from there.
+// Follows a block that is not where its entry says. What lies at that place may in turn
+// be a displaced block, so the search goes on from there until it meets an orphan, an
+// expected block or one that was examined.
 result<void> trace_finder::follow_claims(const anchor* a, std::uint64_t n,
                                          std::uint64_t found) {
   for (;;) {
@@ -191,14 +212,15 @@ result<void> trace_finder::follow_claims(const anchor* a, std::uint64_t n,
   }
 }
 
-// Blocks that were never written hold nothing: holes of the device are left out.
+// Examines the allocated blocks that no entry names. Blocks in holes of the device were
+// never written and hold nothing.
 result<void> trace_finder::look_at_the_rest() {
   const hn4_geometry& g = c_.geometry;
   block_bits reserved;
   reserved.bits.resize(unclaimed_.bits.size());
   reserve_metadata(g, reserved);
-  // Volumes of ours mark what they reserve, and no writer puts data there. The reference
-  // marks nothing, and does.
+  // This writer marks the blocks of the volume's own structures, and no writer puts data
+  // there. The reference implementation marks nothing, and puts data there.
   const bool marked = c_.bits->marked(0);
   std::uint64_t hole_end = 0;
   extent data;
@@ -227,8 +249,9 @@ result<void> trace_finder::look_at_the_rest() {
   return {};
 }
 
-// An entry goes into the first empty slot from where its look-up starts, and no slot ever
-// becomes empty again. Writers that put entries anywhere are known by their distances.
+// An entry is put into the first empty slot from the start of its look-up on, and a slot
+// never becomes empty again. So an empty slot in between is a trace. A writer that does
+// not follow this rule is recognised by its distances; its volume shows no gaps.
 void trace_finder::find_gaps() {
   std::set<std::uint64_t> seen;
   const std::uint64_t slots = c_.slots();
@@ -238,7 +261,7 @@ void trace_finder::find_gaps() {
     }
     const std::uint64_t start = slot_hash(e.a.seed) % slots;
     const std::uint64_t distance = (e.slot + slots - start) % slots;
-    if (distance >= most_probes) {
+    if (distance >= max_probes) {
       out_.gaps.clear();
       return;
     }
@@ -252,8 +275,8 @@ void trace_finder::find_gaps() {
   }
 }
 
-// A damaged entry explains blocks that may be its own: its name says whose shard it is.
-// Lost shards explain gaps.
+// A damaged entry accounts for blocks that may be its own: its name says which tag is
+// concerned. Orphans account for gaps at the slots of their entries.
 void trace_finder::explain() {
   std::set<std::uint64_t> empty;
   for (auto& [seed, o] : orphans_) {
@@ -271,6 +294,7 @@ void trace_finder::explain() {
 
 result<loss_traces> trace_finder::find() {
   using namespace state_bits;
+  // The bitmap of a volume that was not closed cleanly is outdated and proves nothing.
   if ((c_.sb.state & dirty) != 0 || (c_.sb.state & clean) == 0) {
     return std::move(out_);
   }
@@ -283,10 +307,12 @@ result<loss_traces> trace_finder::find() {
 
 }  // namespace
 
+// Damaged entries count as possible ends, because the damaged one may be the one that is
+// searched for.
 std::uint64_t end_of_look_up(const core& c, hn4_id seed) {
   const std::uint64_t slots = c.slots();
   const std::uint64_t start = slot_hash(seed) % slots;
-  for (std::uint64_t i = 0; i < most_probes; ++i) {
+  for (std::uint64_t i = 0; i < max_probes; ++i) {
     const std::uint64_t slot = (start + i) % slots;
     const entry* damaged = in_slot(c.damaged, slot);
     if (damaged != nullptr ? !is_of_another(damaged->a, seed)

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One read by several threads.
+/// Carries out one read with several threads.
+///
+/// Pieces are multiples of a payload, so that at most the blocks at their borders are
+/// verified by two threads. The threads take pieces from a common counter, which balances
+/// their work without further communication.
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -13,8 +17,10 @@ namespace weir::storage {
 
 namespace {
 
+/// Smallest piece that a thread takes at a time.
 constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
 
+/// The threads of one read. They take pieces from the front until none is left.
 class team {
  public:
   team(const hn4_stream& stream, std::uint64_t offset, mutable_bytes to,
@@ -25,6 +31,7 @@ class team {
         options_(options),
         piece_(align_up<std::uint64_t>(piece_bytes, stream.payload())) {}
 
+  /// Reads with the calling thread and helpers, and waits for all.
   result<void> run() {
     const std::uint64_t pieces = (to_.size() + piece_ - 1) / piece_;
     const std::uint32_t wanted =
@@ -44,10 +51,12 @@ class team {
   }
 
  private:
+  /// Takes pieces and reads them.
   void work() {
     for (;;) {
       const std::uint64_t at = next_.fetch_add(piece_);
-      // Pieces behind a failure do not matter; those before it decide which one counts.
+      // After a failure, only pieces before it are read: one of them may fail as well,
+      // and the error of the lowest offset is returned.
       if (at >= to_.size() || at > failed_at_.load()) {
         return;
       }
@@ -65,6 +74,7 @@ class team {
       report(n);
     }
   }
+  /// Notes a failure; the one of the lowest offset counts.
   void fail(std::uint64_t at, error e) {
     const std::lock_guard lock(mutex_);
     if (!failure_ || at < failed_at_.load()) {
@@ -72,6 +82,7 @@ class team {
       failed_at_.store(at);
     }
   }
+  /// Reports progress, one call at a time.
   void report(std::uint64_t bytes) {
     if (options_.progress) {
       const std::lock_guard lock(mutex_);
@@ -85,10 +96,10 @@ class team {
   mutable_bytes to_;
   const hn4_parallel_options& options_;
   std::uint64_t piece_;
-  std::atomic<std::uint64_t> next_{0};
-  std::atomic<std::uint64_t> failed_at_{UINT64_MAX};
+  std::atomic<std::uint64_t> next_{0};                ///< offset of the next piece
+  std::atomic<std::uint64_t> failed_at_{UINT64_MAX};  ///< offset of the failed piece
   std::mutex mutex_;
-  std::uint64_t done_ = 0;
+  std::uint64_t done_ = 0;  ///< bytes read
   std::optional<error> failure_;
 };
 
@@ -96,6 +107,7 @@ class team {
 
 result<std::size_t> read_parallel(const hn4_stream& stream, std::uint64_t offset,
                                   mutable_bytes to, const hn4_parallel_options& options) {
+  // An empty or impossible range needs no threads; `read` reports it.
   if (to.empty() || offset >= stream.size()) {
     return stream.read(offset, to);
   }

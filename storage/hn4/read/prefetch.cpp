@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reading ahead: a ring of pieces, filled by threads and emptied in order.
+/// Reads ahead: threads fill pieces, at most a window ahead of the consumer, who takes
+/// them in order.
+///
+/// `started` and `taken` are the two ends of the window: threads may begin pieces below
+/// `taken + window`. Pieces may be completed out of order and wait in `ready` until their
+/// turn comes.
 #include <algorithm>
 #include <condition_variable>
 #include <map>
@@ -20,6 +25,7 @@ error cancelled() {
 
 }  // namespace
 
+/// State that the consumer shares with the threads. `mutex` protects everything below it.
 struct hn4_prefetcher::shared {
   shared(const hn4_stream& s, const hn4_prefetch_options& o) : stream(s), options(o) {
     options.window = std::max<std::size_t>(options.window, 1);
@@ -39,12 +45,14 @@ struct hn4_prefetcher::shared {
     threads.clear();
   }
 
+  /// Ends all waiting.
   void stop() {
     const std::lock_guard lock(mutex);
     stopped = true;
     changed.notify_all();
   }
 
+  /// Reads pieces until all are read or the object is stopped.
   void work() {
     std::unique_lock lock(mutex);
     for (;;) {
@@ -63,6 +71,7 @@ struct hn4_prefetcher::shared {
     }
   }
 
+  /// Reads one piece.
   result<byte_vector> read(std::uint64_t index) const {
     const std::uint64_t at = options.offset + index * options.piece;
     byte_vector bytes(
@@ -79,8 +88,10 @@ struct hn4_prefetcher::shared {
   std::mutex mutex;
   std::condition_variable changed;
   bool stopped = false;
+  /// Pieces that a thread has begun to read.
   std::uint64_t started = 0;  // pieces that a thread has begun
-  std::uint64_t taken = 0;    // pieces handed to the consumer
+  /// Pieces that the consumer has taken.
+  std::uint64_t taken = 0;  // pieces handed to the consumer
   std::map<std::uint64_t, result<byte_vector>> ready;
   std::vector<std::jthread> threads;
 };
@@ -92,6 +103,8 @@ hn4_prefetcher::hn4_prefetcher(hn4_prefetcher&&) noexcept = default;
 hn4_prefetcher& hn4_prefetcher::operator=(hn4_prefetcher&&) noexcept = default;
 hn4_prefetcher::~hn4_prefetcher() = default;
 
+// A piece with an error stays in `ready`, so that every later call returns the same
+// error.
 result<std::optional<byte_vector>> hn4_prefetcher::next() {
   shared& s = *shared_;
   std::unique_lock lock(s.mutex);

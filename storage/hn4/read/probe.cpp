@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Finding a block that is not where its hint says: all orbits, and older generations
-/// where nothing speaks against them.
+/// Searches for a block that is not where its hint says: on all orbits, and as an older
+/// generation if nothing contradicts it.
+///
+/// The format allows a block to lie on any of twelve orbits, and a hint may be wrong
+/// after a crash or damage. A block with the right identity, number, generation and
+/// checksums is the right one wherever it lies. An older generation of the block is
+/// accepted only as the last resort: it must be allocated, and no place may show damage
+/// that could have been the newer one. Otherwise a reader would silently get outdated
+/// bytes.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,25 +19,29 @@
 
 namespace weir::storage::hn4 {
 
-/// What the places looked at so far said.
+/// Findings of the places that were examined so far.
 struct reader::probe_state {
-  std::optional<std::uint64_t> exact;  ///< byte of a block of the right generation
-  std::optional<std::uint64_t> older;  ///< of the newest one before it
+  std::optional<std::uint64_t> exact;  ///< byte offset of a block of the right generation
+  /// Byte offset of the newest block of an older generation.
+  std::optional<std::uint64_t> older;
   std::uint64_t older_generation = 0;
   bool other_orbit = false;
   bool allocated = false;
-  /// A damaged block may be the one that was meant: an older one would be stale.
+  /// True if a damaged block may be the one that is searched for. An older block would
+  /// then be outdated data.
   bool doubtful = false;
-  std::optional<error> damage;  ///< of a block that is certainly this one
+  std::optional<error> damage;  ///< error of a block that names itself as this one
   std::optional<std::uint64_t> damaged_at;
-  std::vector<std::uint64_t> seen;
+  std::vector<std::uint64_t> seen;  ///< blocks that were examined
 };
 
+// Reads a whole block and verifies its payload.
 result<void> reader::check_payload_at(std::uint64_t byte, const block_header& header) {
   WEIR_TRY(const bytes_view bytes, fetch(byte));
   return check_payload(header, crc32(0, bytes.subspan(header_bytes)));
 }
 
+// Examines one place and updates the findings.
 void reader::look_at(std::uint64_t n, std::uint64_t block, bool at_hint,
                      probe_state& state) {
   if (std::find(state.seen.begin(), state.seen.end(), block) != state.seen.end()) {
@@ -39,7 +50,8 @@ void reader::look_at(std::uint64_t n, std::uint64_t block, bool at_hint,
   state.seen.push_back(block);
   const std::uint64_t byte = block * map_.geometry.block;
   const bool allocated = map_.bits->test(block) || map_.unclean;
-  // A header alone says what most places hold; blocks can be large.
+  // Most places hold something else, which the header shows. The rest of a block, up to
+  // 64 MiB, is read only if the header is right.
   std::array<std::byte, poison_bytes> head{};
   if (!map_.device->read(byte, head)) {
     state.doubtful = state.doubtful || at_hint;
@@ -68,8 +80,8 @@ void reader::look_at(std::uint64_t n, std::uint64_t block, bool at_hint,
       state.damaged_at = byte;
     }
   } else if (at_hint && allocated) {
-    // A sound block of somebody else stands there by right; anything else may be what is
-    // left of ours.
+    // A sound block of another shard lies there rightfully. Anything else may be the
+    // damaged rest of the block that is searched for.
     const block_header other = load_header(head);
     block_claim theirs{other.well,     other.number, wanted.generation,
                        wanted.payload, false,        true};
@@ -78,6 +90,9 @@ void reader::look_at(std::uint64_t n, std::uint64_t block, bool at_hint,
   }
 }
 
+// `first` is the error of the hinted place, if there is one. A block of the right
+// generation is used wherever it lies; an older one only if no newer one can have been
+// lost.
 result<void> reader::probe(std::uint64_t n, std::size_t skip, mutable_bytes to,
                            std::optional<error> first, std::optional<place> hinted) {
   const anchor& a = map_.sources[shard_].a;
@@ -108,7 +123,8 @@ result<void> reader::probe(std::uint64_t n, std::size_t skip, mutable_bytes to,
   }
   const bool is_hole = !state.damage && !(hinted && hinted->allocated);
   if (!is_hole) {
-    // A block that is certainly this one says more than what lies where the hint points.
+    // The error of a block that names itself says more than that of whatever lies at the
+    // hinted place.
     return state.damage ? named(std::move(*state.damage), n, *state.damaged_at)
                         : named(std::move(first).value(), n, hinted->byte);
   }
@@ -130,7 +146,7 @@ result<void> reader::probe(std::uint64_t n, std::size_t skip, mutable_bytes to,
 void recovery_log::add(hn4_recovery_kind kind, std::size_t shard, std::uint64_t block) {
   const std::lock_guard lock(mutex_);
   auto& blocks = seen_[{shard, kind}];
-  if (blocks.size() < most_blocks) {
+  if (blocks.size() < max_blocks) {
     blocks.insert(block);
   }
 }

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads: block by block where something is special, in batches where nothing is.
+/// Reads verified bytes: in batches where all is regular, block by block elsewhere.
+///
+/// There are three ways to read a payload, from fast to slow. Runs of blocks of a mapped
+/// device are copied and verified in one pass. Runs of blocks that follow each other on
+/// another device are read by one scattered read and verified while they are in the
+/// cache. Everything else is read block by block: parts of payloads, compressed blocks,
+/// blocks at unexpected places. A batch that meets something irregular stops there, and
+/// the slow way continues with that block.
 #include "hn4/read/reader.hpp"
 
 #include <fmt/core.h>
@@ -15,13 +22,14 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-// Whole blocks are moved in batches that stay in the processor's cache until they are
-// verified.
+// Blocks are read in batches that fit into the processor's cache, so that they are still
+// there when they are verified.
 constexpr std::size_t batch_bytes = std::size_t{256} << 10;
 constexpr std::size_t batch_blocks = 128;
 
 }  // namespace
 
+// Adds the tag, the place and the offset in the stream to an error.
 error reader::named(error cause, std::uint64_t n,
                     std::optional<std::uint64_t> byte) const {
   const std::uint64_t at = map_.shards[shard_].offset + n * cap_;
@@ -33,7 +41,7 @@ error reader::named(error cause, std::uint64_t n,
                       byte ? std::to_string(*byte) : "outside", map_.tag, shard_, n));
 }
 
-// Where the hint says that block n lies.
+// Returns the place that the hint gives for block n.
 std::optional<place> reader::locate(std::uint64_t n) const {
   const auto block = map_.sources[shard_].path.block(n);
   if (!block) {
@@ -42,12 +50,14 @@ std::optional<place> reader::locate(std::uint64_t n) const {
   return place{*block * map_.geometry.block, map_.bits->test(*block)};
 }
 
+// Fills a hole with zeros and counts it.
 void reader::fill_hole(mutable_bytes to) {
   std::fill(to.begin(), to.end(), std::byte{0});
   ++holes_;
   last_hole_ = true;
 }
 
+// Returns a whole block: in place if the device is mapped, else in `scratch_`.
 result<bytes_view> reader::fetch(std::uint64_t byte) {
   const std::size_t bs = map_.geometry.block;
   const bytes_view mapped = map_.device->view(byte, bs);
@@ -57,8 +67,10 @@ result<bytes_view> reader::fetch(std::uint64_t byte) {
   if (!scratch_) {
     scratch_.reset(new (std::nothrow) std::byte[bs]);
     if (!scratch_) {
-      return hn4_error(hn4_code::no_memory,
-                       fmt::format("cannot hold a block of {} bytes", bs));
+      return hn4_error(
+          hn4_code::no_memory,
+          fmt::format(
+              "cannot allocate {} bytes for a block: the system has no more memory", bs));
     }
   }
   auto read = map_.device->read(byte, {scratch_.get(), bs});
@@ -68,14 +80,15 @@ result<bytes_view> reader::fetch(std::uint64_t byte) {
   return bytes_view(scratch_.get(), bs);
 }
 
+// Copies a part of a verified payload, decompressed if necessary.
 result<void> reader::deliver(std::uint64_t n, const block_header& h, bytes_view payload,
                              std::size_t skip, mutable_bytes to) {
   if (h.algorithm() == 0) {
     std::memcpy(to.data(), payload.data() + skip, to.size());
     return {};
   }
-  // A decoder may produce up to a whole block although only the payload counts; it must
-  // not read what it overwrites.
+  // A decoder may produce up to a whole block although only `payload` bytes of it count,
+  // and it must not overwrite its input; so it has memory of its own.
   byte_vector out(map_.geometry.block);
   WEIR_TRY(const std::size_t made, tcc_decode(payload.first(h.stored()), out));
   std::memcpy(to.data(), out.data() + skip, to.size());
@@ -87,7 +100,8 @@ result<void> reader::deliver(std::uint64_t n, const block_header& h, bytes_view 
   return {};
 }
 
-// Verifies one block and copies its payload, or a part of it.
+// Verifies one block and copies its payload or a part of it. A raw payload that is wanted
+// completely is copied and verified in one pass.
 result<void> reader::take(std::uint64_t n, bytes_view header, bytes_view payload,
                           std::size_t skip, mutable_bytes to) {
   WEIR_TRY(const block_header h, check_header(header, claim(n)));
@@ -98,12 +112,14 @@ result<void> reader::take(std::uint64_t n, bytes_view header, bytes_view payload
   return deliver(n, h, payload, skip, to);
 }
 
+// Reads the block at a place.
 result<void> reader::try_place(std::uint64_t n, const place& at, std::size_t skip,
                                mutable_bytes to) {
   WEIR_TRY(const bytes_view bytes, fetch(at.byte));
   return take(n, bytes, bytes.subspan(header_bytes), skip, to);
 }
 
+// The bitmap of a PICO volume is trusted only for shards in the horizon region.
 result<void> reader::check_pico_horizon(std::uint64_t n, const place& at,
                                         bool& hole) const {
   const hn4_geometry& g = map_.geometry;
@@ -121,7 +137,8 @@ result<void> reader::check_pico_horizon(std::uint64_t n, const place& at,
   return {};
 }
 
-// As the reference does: one place, and zeros where there is no block.
+// Reads a block as the reference implementation does: from one place, and zeros if no
+// block is allocated there.
 result<void> reader::read_strictly(std::uint64_t n, std::size_t skip, mutable_bytes to) {
   const auto at = locate(n);
   bool hole = !at || !at->allocated;
@@ -137,6 +154,7 @@ result<void> reader::read_strictly(std::uint64_t n, std::size_t skip, mutable_by
   return taken ? result<void>() : named(std::move(taken).error(), n, at->byte);
 }
 
+// Reads a block or a part of it, and searches for it if it is not at the hinted place.
 result<void> reader::read_block(std::uint64_t n, std::size_t skip, mutable_bytes to) {
   if (map_.strict) {
     return read_strictly(n, skip, to);
@@ -156,8 +174,9 @@ result<void> reader::read_block(std::uint64_t n, std::size_t skip, mutable_bytes
   return {};
 }
 
-// `count` blocks that follow each other on the device; payloads go straight to where they
-// are wanted. Returns how many were good.
+// Reads `count` blocks that follow each other on the device, with one system call.
+// Payloads are read directly to their destination, headers aside. Returns how many blocks
+// from the front are regular.
 result<std::size_t> reader::read_batch(std::uint64_t n, std::uint64_t byte,
                                        std::size_t count, mutable_bytes to) {
   std::array<std::array<std::byte, header_bytes>, batch_blocks> headers;
@@ -177,10 +196,11 @@ result<std::size_t> reader::read_batch(std::uint64_t n, std::uint64_t byte,
   return count;
 }
 
-// The same of blocks that lie in memory, the first of them at `at`: each is verified
-// while it is copied.
+// Does the same for blocks that lie in memory, the first of them at `at`. Each is
+// verified while it is copied; a block that turns out to be wrong has then been copied in
+// vain.
 std::size_t reader::read_mapped(std::uint64_t n, place at, mutable_bytes to) {
-  const std::size_t most = to.size() / cap_;
+  const std::size_t limit = to.size() / cap_;
   std::size_t count = 0;
   for (;;) {
     const bytes_view block = map_.device->view(at.byte, map_.geometry.block);
@@ -193,7 +213,7 @@ std::size_t reader::read_mapped(std::uint64_t n, place at, mutable_bytes to) {
             copy_crc32(0, block.subspan(header_bytes), to.data() + count * cap_)) {
       return count;
     }
-    const auto next = ++count < most ? locate(n + count) : std::nullopt;
+    const auto next = ++count < limit ? locate(n + count) : std::nullopt;
     if (!next || !next->allocated) {
       return count;
     }
@@ -201,17 +221,17 @@ std::size_t reader::read_mapped(std::uint64_t n, place at, mutable_bytes to) {
   }
 }
 
-// How many whole payloads from block n on, the first of them at `first`, nothing special
-// was needed for.
+// Returns how many payloads from block n on could be read the regular way; 0 sends the
+// caller to `read_block`.
 std::size_t reader::read_plain(std::uint64_t n, const place& first, mutable_bytes to) {
   const std::size_t bs = map_.geometry.block;
   if (!map_.device->view(first.byte, bs).empty()) {
     return read_mapped(n, first, to);
   }
-  const std::size_t most = std::min(
+  const std::size_t limit = std::min(
       {to.size() / cap_, batch_blocks, std::max<std::size_t>(batch_bytes / bs, 1)});
   std::size_t count = 1;
-  for (; count < most; ++count) {
+  for (; count < limit; ++count) {
     const auto next = locate(n + count);
     if (!next || next->byte != first.byte + count * bs || !next->allocated) {
       break;
@@ -221,8 +241,8 @@ std::size_t reader::read_plain(std::uint64_t n, const place& first, mutable_byte
   return good ? *good : 0;
 }
 
-// At least one whole payload from block n on. What cannot be had the plain way is read,
-// or refused, block by block.
+// Reads at least one whole payload from block n on. A block that is not regular is read,
+// or refused, by `read_block`.
 result<void> reader::read_whole(std::uint64_t n, mutable_bytes to) {
   const auto first = locate(n);
   const bool plain =
@@ -238,6 +258,7 @@ result<void> reader::read_whole(std::uint64_t n, mutable_bytes to) {
   return {};
 }
 
+// Finds the shard that holds an offset of the stream.
 void reader::find_shard(std::uint64_t offset) {
   const auto after =
       std::upper_bound(map_.shards.begin(), map_.shards.end(), offset,
@@ -245,6 +266,9 @@ void reader::find_shard(std::uint64_t offset) {
   shard_ = static_cast<std::size_t>(after - map_.shards.begin()) - 1;
 }
 
+// Returns nothing in all cases in which a copy would be needed: parts of two blocks,
+// compressed or displaced blocks, devices that are not mapped. The caller then reads, and
+// gets the error if there is one.
 bytes_view reader::view(std::uint64_t offset, std::size_t count) {
   find_shard(offset);
   const hn4_shard& shard = map_.shards[shard_];
@@ -266,6 +290,7 @@ bytes_view reader::view(std::uint64_t offset, std::size_t count) {
   return block.subspan(header_bytes + skip, count);
 }
 
+// Each pass reads whole blocks of one shard, or a part of one block.
 result<void> reader::read(std::uint64_t offset, mutable_bytes to) {
   done_ = 0;
   find_shard(offset);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Verified reads of one stream: one object per call.
+/// Verified reads of one stream.
 #pragma once
 
 #include <memory>
@@ -9,25 +9,29 @@
 
 namespace weir::storage::hn4 {
 
-/// Where a block lies.
+/// Place of a block.
 struct place {
   std::uint64_t byte = 0;
   bool allocated = false;
 };
 
-/// Copies verified bytes of one stream.
-/// @threads{thread-compatible; make one per call}
+/// Reads verified bytes of one stream.
+/// @threads{thread-compatible; each call of the public interface makes one}
 class reader {
  public:
   explicit reader(const stream_map& map) : map_(map), cap_(map.geometry.payload) {}
 
-  /// Fills `to` from `offset`; both within the stream.
+  /// Reads bytes from `offset` on. The range must lie within the stream. Errors are those
+  /// of `hn4_stream::read`.
   result<void> read(std::uint64_t offset, mutable_bytes to);
-  /// A range inside one raw block that lies in memory, verified; else nothing.
+  /// Returns a verified range in place if it lies in one raw block in memory, else
+  /// nothing.
   [[nodiscard]] bytes_view view(std::uint64_t offset, std::size_t count);
-  /// Bytes that the last `read` delivered, from the front.
+  /// Returns how many bytes the last `read` delivered from the front.
   [[nodiscard]] std::size_t done() const noexcept { return done_; }
+  /// Returns how many holes were read as zeros.
   [[nodiscard]] std::uint64_t holes() const noexcept { return holes_; }
+  /// Returns whether the last block read was a hole.
   [[nodiscard]] bool ended_in_hole() const noexcept { return last_hole_; }
 
  private:
@@ -45,7 +49,7 @@ class reader {
   result<void> check_pico_horizon(std::uint64_t n, const place& at, bool& hole) const;
   result<void> try_place(std::uint64_t n, const place& at, std::size_t skip,
                          mutable_bytes to);
-  /// Looks for block n where no hint points. @error{what the likeliest place said}
+  /// Searches for block n on all orbits. Its error is that of the most likely place.
   result<void> probe(std::uint64_t n, std::size_t skip, mutable_bytes to,
                      std::optional<error> first, std::optional<place> hinted);
   void look_at(std::uint64_t n, std::uint64_t block, bool at_hint, probe_state& state);
@@ -56,6 +60,7 @@ class reader {
                     std::size_t skip, mutable_bytes to);
   result<bytes_view> fetch(std::uint64_t byte);
 
+  /// Returns what the header of block n must say.
   [[nodiscard]] block_claim claim(std::uint64_t n) const {
     const anchor& a = map_.sources[shard_].a;
     return {a.seed, n, a.write_gen, map_.geometry.payload, a.has(class_bits::encrypted),
@@ -66,12 +71,12 @@ class reader {
                             std::optional<std::uint64_t> byte) const;
 
   const stream_map& map_;
-  std::size_t cap_;
-  std::size_t shard_ = 0;
-  std::size_t done_ = 0;
+  std::size_t cap_;        ///< bytes of data per block
+  std::size_t shard_ = 0;  ///< shard that is being read
+  std::size_t done_ = 0;   ///< bytes delivered
   std::uint64_t holes_ = 0;
   bool last_hole_ = false;
-  std::unique_ptr<std::byte[]> scratch_;  ///< one block
+  std::unique_ptr<std::byte[]> scratch_;  ///< memory for one block
 };
 
 }  // namespace weir::storage::hn4

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The shards of a tag as one run of bytes: the map built at open, and its public face.
+/// Builds the map of a stream when a tag is opened, and implements the public class
+/// `hn4_stream`.
+///
+/// The map of a stream is computed once. It holds copies of the directory entries, so a
+/// stream is a snapshot: it does not see later changes of the directory, and
+/// `verify_snapshot` tells whether there were any.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,6 +18,7 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// Compares two shards by the chosen order.
 bool before(const entry& x, const entry& y, hn4_order order) {
   if (order == hn4_order::clock_then_seed && x.a.create_clock != y.a.create_clock) {
     return x.a.create_clock < y.a.create_clock;
@@ -20,17 +26,20 @@ bool before(const entry& x, const entry& y, hn4_order order) {
   return x.a.seed < y.a.seed;
 }
 
+/// Returns whether shards are in the chosen order.
 bool in_order(const std::vector<entry>& shards, hn4_order order) {
   return std::is_sorted(
       shards.begin(), shards.end(),
       [&](const entry& x, const entry& y) { return before(x, y, order); });
 }
 
+/// Sorts shards by the chosen order.
 void put_in_order(std::vector<entry>& shards, hn4_order order) {
   std::stable_sort(shards.begin(), shards.end(),
                    [&](const entry& x, const entry& y) { return before(x, y, order); });
 }
 
+/// Makes the error for a shard that cannot be part of a stream.
 error bad_shard(const core& c, std::string_view tag, std::size_t index, const entry& e,
                 hn4_code code, std::string_view text) {
   return hn4_error(code, fmt::format("cannot open tag \"{}\": {}", tag, text))
@@ -39,6 +48,7 @@ error bad_shard(const core& c, std::string_view tag, std::size_t index, const en
           fmt::format("tag \"{}\", shard {}, directory slot {}", tag, index, e.slot)));
 }
 
+/// Adds a shard at the end of the stream.
 void add_shard(const core& c, stream_map& map, const entry& e) {
   const anchor& a = e.a;
   hn4_shard shard;
@@ -54,8 +64,8 @@ void add_shard(const core& c, stream_map& map, const entry& e) {
   map.sources.push_back({trajectory(c.space, a), a, e.slot});
 }
 
-// A shard that cannot be part of a stream is an error; where what is left is asked for,
-// it is left out, unless nothing else is left.
+/// Adds the shards. One that cannot be part of a stream is an error; with `recover` it is
+/// left out, unless nothing else is left.
 result<void> add_shards(const core& c, stream_map& map, const std::vector<entry>& shards,
                         bool recover) {
   for (std::size_t i = 0; i < shards.size(); ++i) {
@@ -74,6 +84,8 @@ result<void> add_shards(const core& c, stream_map& map, const std::vector<entry>
 
 }  // namespace
 
+// Strict mode accepts lengths that no volume can hold, as the reference implementation
+// does; their blocks are holes.
 result<void> check_shard(const core& c, std::string_view tag, std::size_t index,
                          const entry& e, std::uint64_t offset, bool strict) {
   std::uint64_t end = 0;
@@ -126,6 +138,8 @@ result<std::shared_ptr<const stream_map>> map_shards(const core& c, std::string_
   map->tag = tag;
   map->warnings = std::move(chosen.warnings);
   const hn4_order order = strict ? hn4_order::clock_then_seed : options.order;
+  // The default order is by identity. Only if the creation times contradict it do the
+  // orders differ, and then the caller's choice counts.
   put_in_order(chosen.shards, hn4_order::seed);
   if (!in_order(chosen.shards, hn4_order::clock_then_seed)) {
     map->warnings.push_back(fmt::format(
@@ -142,7 +156,7 @@ result<std::shared_ptr<const stream_map>> map_shards(const core& c, std::string_
 namespace weir::storage {
 
 std::string to_text(const hn4_recovery& r) {
-  const char* what = r.kind == hn4_recovery_kind::cleared_bit
+  const char* text = r.kind == hn4_recovery_kind::cleared_bit
                          ? "found under a cleared bit"
                      : r.kind == hn4_recovery_kind::other_orbit
                          ? "found on another orbit than its hint says"
@@ -150,7 +164,7 @@ std::string to_text(const hn4_recovery& r) {
                          ? "accepted with an older generation than the directory's"
                          : "decompressed to fewer bytes than the shard has, zeros follow";
   return fmt::format("shard {}, block {}{}: {}", r.shard, r.first_block,
-                     r.blocks > 1 ? fmt::format(" and {} more", r.blocks - 1) : "", what);
+                     r.blocks > 1 ? fmt::format(" and {} more", r.blocks - 1) : "", text);
 }
 
 hn4_stream::hn4_stream(std::shared_ptr<const hn4::stream_map> map) noexcept
@@ -170,12 +184,13 @@ std::uint64_t hn4_stream::size() const noexcept {
 std::span<const hn4_shard> hn4_stream::shards() const noexcept {
   return map_->shards;
 }
+// Blocks that follow each other both on the device and in the stream form one extent.
 std::vector<hn4_extent> hn4_stream::extents() const {
   const std::uint64_t bs = map_->geometry.block, cap = map_->geometry.payload;
   std::vector<hn4_extent> all;
   for (std::size_t i = 0; i < map_->shards.size(); ++i) {
     const hn4_shard& s = map_->shards[i];
-    // A strict stream believes any length that the directory claims.
+    // A strict stream accepts any length that the directory claims.
     const std::uint64_t blocks = std::min(s.blocks, map_->geometry.blocks);
     for (std::uint64_t n = 0; n < blocks; ++n) {
       const auto block = map_->sources[i].path.block(n);
@@ -184,7 +199,8 @@ std::vector<hn4_extent> hn4_stream::extents() const {
       }
       const hn4_extent one{*block * bs, s.offset + n * cap,
                            std::min(cap, s.bytes - n * cap), 1};
-      if (!all.empty() && all.back().at + all.back().blocks * bs == one.at &&
+      if (!all.empty() &&
+          all.back().device_offset + all.back().blocks * bs == one.device_offset &&
           all.back().offset + all.back().bytes == one.offset) {
         all.back().bytes += one.bytes;
         ++all.back().blocks;
@@ -193,8 +209,9 @@ std::vector<hn4_extent> hn4_stream::extents() const {
       }
     }
   }
-  std::sort(all.begin(), all.end(),
-            [](const hn4_extent& x, const hn4_extent& y) { return x.at < y.at; });
+  std::sort(all.begin(), all.end(), [](const hn4_extent& x, const hn4_extent& y) {
+    return x.device_offset < y.device_offset;
+  });
   return all;
 }
 const std::vector<std::string>& hn4_stream::warnings() const noexcept {
@@ -207,6 +224,7 @@ std::uint32_t hn4_stream::payload() const noexcept {
   return map_->geometry.payload;
 }
 
+// All other reads are built on this one.
 hn4_partial hn4_stream::read_partial(std::uint64_t offset, mutable_bytes to) const {
   hn4_partial part;
   if (to.empty()) {
@@ -267,7 +285,7 @@ result<hn4_view> hn4_stream::view(std::uint64_t offset, std::size_t count) const
 }
 
 result<byte_vector> hn4_stream::read_all() const {
-  // A size is only what the directory claims: memory is taken as bytes arrive.
+  // The size is only what the directory claims, so memory is taken as bytes arrive.
   constexpr std::uint64_t step = std::uint64_t{64} << 20;
   byte_vector all;
   while (all.size() < map_->size) {
@@ -278,6 +296,8 @@ result<byte_vector> hn4_stream::read_all() const {
   return all;
 }
 
+// Compares the entries byte by byte: any change, even of a time, means that the tag was
+// written meanwhile.
 result<void> hn4_stream::verify_snapshot() const {
   for (std::size_t i = 0; i < map_->sources.size(); ++i) {
     const hn4::shard_source& s = map_->sources[i];
@@ -287,7 +307,7 @@ result<void> hn4_stream::verify_snapshot() const {
     hn4::store_anchor(s.a, then);
     if (bytes != then) {
       return hn4_error(hn4_code::snapshot_invalid,
-                       fmt::format("cannot vouch for tag \"{}\": expected the directory "
+                       fmt::format("cannot verify tag \"{}\": expected the directory "
                                    "entry of shard {} as it was at open, found another",
                                    map_->tag, i))
           .at(fmt::format("{}:{} (directory slot {})", map_->device->name(), offset,

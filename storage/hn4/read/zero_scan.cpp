@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The rebuild of bitmap bits that the reference does when it opens an unclean volume.
+/// Rebuilds bits of the bitmap as the reference implementation does when it opens an
+/// unclean volume.
+///
+/// For each block of each live entry the reference implementation looks at the orbits in
+/// turn, until a block names itself as the wanted one. Its bit is set if the payload is
+/// right, too. Strict reads need exactly these bits, because they treat a cleared bit as
+/// a hole.
 #include <algorithm>
 
 #include "hn4/core.hpp"
@@ -10,11 +16,13 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// Sets the bits of blocks that prove to belong to a live entry.
 class scanner {
  public:
   scanner(const core& c, block_bits& bits)
       : c_(c), bits_(bits), buffer_(c.geometry.block) {}
 
+  /// Searches for all blocks of a shard.
   void visit(const anchor& a) {
     const std::uint64_t blocks = blocks_for(c_.geometry, a.mass);
     if (blocks > c_.geometry.blocks) {
@@ -27,7 +35,7 @@ class scanner {
   }
 
  private:
-  // Whether the scan goes on with the next block.
+  /// Examines one place; returns whether the search goes on with the next block.
   bool settled(const anchor& a, std::uint64_t n, unsigned k) {
     const auto block =
         ballistic(c_.space, a.gravity, a.orbit_vector, n, a.fractal_scale, k);
@@ -62,12 +70,13 @@ class scanner {
 
 }  // namespace
 
+// A volume that was closed cleanly has the right bits already.
 std::shared_ptr<const block_bits> rebuilt_bits(const core& c) {
   if (!c.unclean || c.bits->blind) {
     return c.bits;
   }
   auto bits = std::make_shared<block_bits>(*c.bits);
-  // Checksums of entries do not matter here, their order does.
+  // Checksums of entries do not matter here, but the order of the slots does.
   std::vector<entry> all = c.entries;
   all.insert(all.end(), c.damaged.begin(), c.damaged.end());
   std::sort(all.begin(), all.end(),

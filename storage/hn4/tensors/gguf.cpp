@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The header of GGUF files, versions 2 and 3.
+/// Reads the header of GGUF files, versions 2 and 3.
+///
+/// The header is a sequence of values whose lengths are stored in it. Files are read in
+/// growing pieces, so the walker distinguishes a header that is wrong from one that is
+/// only not complete yet.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,12 +18,14 @@ namespace weir::storage::hn4 {
 namespace {
 
 constexpr std::uint32_t gguf_magic = 0x46554747;  // "GGUF"
-constexpr std::uint64_t most_entries = std::uint64_t{1} << 24;
-constexpr std::uint32_t gguf_most_dimensions = 8;
+/// Limits that no useful file exceeds; they keep damaged counts from taking long.
+constexpr std::uint64_t max_entries = std::uint64_t{1} << 24;
+constexpr std::uint32_t gguf_max_dimensions = 8;
 constexpr std::uint64_t longest_text = std::uint64_t{1} << 30;
-constexpr std::uint64_t most_items = std::uint64_t{1} << 32;
+constexpr std::uint64_t max_items = std::uint64_t{1} << 32;
 
-/// A type of elements: so many of them in so many bytes.
+/// An element type: `elements` of them take `bytes` bytes. Quantised types come in blocks
+/// and are delivered as bytes.
 struct gguf_type {
   std::uint32_t id;
   std::string_view name;
@@ -60,20 +66,22 @@ constexpr std::array gguf_types{gguf_type{0, "F32", 1, 4, dtype::fp32},
                                 gguf_type{35, "TQ2_0", 256, 66, dtype::uint8},
                                 gguf_type{39, "MXFP4", 32, 17, dtype::uint8}};
 
-// Sizes of the values of metadata by their type; 0: it has no fixed one.
+/// Sizes of metadata values by their type; 0 for a type without a fixed size.
 constexpr std::array<std::uint64_t, 13> value_bytes{1, 1, 2, 2, 4, 4, 4,
                                                     1, 0, 0, 8, 8, 8};
 constexpr std::uint32_t text_value = 8, list_value = 9, alignment_value = 4;
 
-/// Walks over the header. Where the bytes at hand end before the file does, `short_by`
-/// says so and nothing else matters.
-class walker {
+/// Reads a header front to back. Each step returns false if the header is wrong or if the
+/// bytes at hand end too early; `ran_out` tells which.
+class header_walker {
  public:
-  walker(bytes_view head, std::uint64_t size) : head_(head), size_(size) {}
+  header_walker(bytes_view head, std::uint64_t size) : head_(head), size_(size) {}
 
-  bool ran_out = false;  ///< more bytes are needed
+  bool ran_out = false;  ///< the bytes at hand end before the header does
+  /// Returns the offset in the file.
   [[nodiscard]] std::uint64_t at() const { return at_; }
 
+  /// Moves over `n` bytes.
   bool skip(std::uint64_t n) {
     if (n > size_ - at_) {
       return false;
@@ -85,6 +93,7 @@ class walker {
     at_ += n;
     return true;
   }
+  /// Reads a number.
   template <std::unsigned_integral T>
   bool number(T& to) {
     if (!skip(sizeof(T))) {
@@ -93,6 +102,7 @@ class walker {
     to = load_le<T>(head_.data() + at_ - sizeof(T));
     return true;
   }
+  /// Reads a text with its length.
   bool text(std::string& to) {
     std::uint64_t n = 0;
     if (!number(n) || n > longest_text || !skip(n)) {
@@ -102,6 +112,7 @@ class walker {
         head_.subspan(static_cast<std::size_t>(at_ - n), static_cast<std::size_t>(n)));
     return true;
   }
+  /// Moves over a value of metadata.
   bool value(std::uint32_t type) {
     std::string ignored;
     if (type == text_value) {
@@ -112,7 +123,7 @@ class walker {
     }
     std::uint32_t item = 0;
     std::uint64_t count = 0;
-    if (!number(item) || !number(count) || count > most_items ||
+    if (!number(item) || !number(count) || count > max_items ||
         item >= value_bytes.size() || item == list_value) {
       return false;
     }
@@ -133,13 +144,15 @@ class walker {
   std::uint64_t at_ = 0;
 };
 
-error bad(const walker& w, std::string_view text) {
+/// Makes the error for a header that is wrong.
+error bad(const header_walker& w, std::string_view text) {
   return hn4_error(
       hn4_code::data_rot,
       fmt::format("cannot read the GGUF header at byte {}: {}", w.at(), text));
 }
 
-// Bytes of a tensor from its dimensions, innermost first; false if they make no sense.
+/// Computes shape and size of a tensor from its dimensions, innermost first. Returns
+/// false if they are impossible.
 bool measure(stored_tensor& t, const std::vector<std::uint64_t>& dims, std::uint32_t id) {
   const auto row = std::find_if(gguf_types.begin(), gguf_types.end(),
                                 [&](const gguf_type& r) { return r.id == id; });
@@ -164,7 +177,8 @@ bool measure(stored_tensor& t, const std::vector<std::uint64_t>& dims, std::uint
   return true;
 }
 
-bool metadata(walker& w, std::uint64_t count, std::uint64_t& alignment) {
+/// Moves over the metadata; only the alignment of the data is read.
+bool metadata(header_walker& w, std::uint64_t count, std::uint64_t& alignment) {
   std::string key;
   for (std::uint64_t i = 0; i < count; ++i) {
     std::uint32_t type = 0;
@@ -184,9 +198,10 @@ bool metadata(walker& w, std::uint64_t count, std::uint64_t& alignment) {
   return true;
 }
 
-bool tensor(walker& w, stored_tensor& t) {
+/// Reads the description of one tensor.
+bool tensor(header_walker& w, stored_tensor& t) {
   std::uint32_t dimensions = 0, type = 0;
-  if (!w.text(t.name) || !w.number(dimensions) || dimensions > gguf_most_dimensions) {
+  if (!w.text(t.name) || !w.number(dimensions) || dimensions > gguf_max_dimensions) {
     return false;
   }
   std::vector<std::uint64_t> dims(dimensions);
@@ -207,11 +222,15 @@ bool is_gguf(bytes_view head) noexcept {
   return head.size() >= 4 && load_le<std::uint32_t>(head.data()) == gguf_magic;
 }
 
+// The header is parsed from its start on every call; that is simple, and doubling keeps
+// the sum of all parses small.
 result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
                                 std::vector<stored_tensor>& out) {
-  walker w(head, size);
+  header_walker w(head, size);
   std::uint32_t word = 0, version = 0;
   std::uint64_t tensors = 0, entries = 0, alignment = 32;
+  // The length of a header is not stored, so the number of bytes is doubled until it
+  // suffices.
   const auto more = [&] { return header_wants{std::uint64_t{head.size()} * 2}; };
   if (!w.number(word) || !w.number(version) || !w.number(tensors) || !w.number(entries)) {
     return w.ran_out ? result<header_wants>(more()) : bad(w, "expected 24 bytes");
@@ -222,9 +241,9 @@ result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
                                  "found {}",
                                  version));
   }
-  if (tensors > most_entries || entries > most_entries) {
+  if (tensors > max_entries || entries > max_entries) {
     return bad(w, fmt::format("expected at most {} tensors and entries, found {} and {}",
-                              most_entries, tensors, entries));
+                              max_entries, tensors, entries));
   }
   if (!metadata(w, entries, alignment)) {
     return w.ran_out ? result<header_wants>(more()) : bad(w, "expected metadata");

@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The header of safetensors files: 8 bytes of length, then JSON.
+/// Reads the header of safetensors files: 8 bytes of length, then a JSON object with one
+/// member per tensor.
+///
+/// The parser of nlohmann::json reports events, and `header_reader` accepts exactly those
+/// that a header may have. Nothing is kept but the tensors, so a header of many megabytes
+/// takes little memory. The depth of values that are not read is limited.
 #include <fmt/core.h>
 
 #include <array>
+#include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "hn4/tensors/containers.hpp"
-#include "hn4/tensors/json.hpp"
 #include "weir/storage/hn4_code.hpp"
 
 namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr std::uint64_t longest_header = 100'000'000;  // what the format allows
-constexpr std::size_t safetensors_most_dimensions = 64;
+/// Longest header that the format allows, in bytes.
+constexpr std::uint64_t longest_header = 100'000'000;
+constexpr std::size_t safetensors_max_dimensions = 64;
+/// Largest depth of nested values inside a member that is not read.
+constexpr unsigned max_skipped_depth = 64;
 
+/// Element types of the format that have a counterpart here.
 struct safetensors_type {
   std::string_view name;
   dtype type;
@@ -37,64 +47,17 @@ constexpr std::array safetensors_types{safetensors_type{"F64", dtype::fp64},
                                        safetensors_type{"BOOL", dtype::boolean},
                                        safetensors_type{"C64", dtype::complex64}};
 
-error bad(std::uint64_t at, std::string_view text) {
+/// Makes the error for a header that is wrong at a byte of the file.
+error bad(std::uint64_t offset, std::string_view text) {
   return hn4_error(
       hn4_code::data_rot,
-      fmt::format("cannot read the safetensors header at byte {}: {}", at, text));
+      fmt::format("cannot read the safetensors header at byte {}: {}", offset, text));
 }
 
-bool shape_of(json_walker& json, shape_vector& shape) {
-  if (!json.take('[')) {
-    return false;
-  }
-  if (json.take(']')) {
-    return true;
-  }
-  do {
-    std::uint64_t n = 0;
-    if (!json.number(n) || n > static_cast<std::uint64_t>(INT64_MAX) ||
-        shape.size() == safetensors_most_dimensions) {
-      return false;
-    }
-    shape.push_back(static_cast<std::int64_t>(n));
-  } while (json.take(','));
-  return json.take(']');
-}
-
-// The object of one tensor; `seen` has a bit for each of its three members.
-bool tensor_of(json_walker& json, stored_tensor& t, std::uint64_t& end) {
-  unsigned seen = 0;
-  std::string key;
-  if (!json.take('{')) {
-    return false;
-  }
-  do {
-    if (!json.string(key) || !json.take(':')) {
-      return false;
-    }
-    bool good = true;
-    if (key == "dtype") {
-      good = (seen & 1U) == 0 && json.string(t.type_name);
-      seen |= 1U;
-    } else if (key == "shape") {
-      good = (seen & 2U) == 0 && shape_of(json, t.shape);
-      seen |= 2U;
-    } else if (key == "data_offsets") {
-      good = (seen & 4U) == 0 && json.take('[') && json.number(t.offset) &&
-             json.take(',') && json.number(end) && json.take(']');
-      seen |= 4U;
-    } else {
-      good = json.skip();
-    }
-    if (!good) {
-      return false;
-    }
-  } while (json.take(','));
-  return json.take('}') && seen == 7U;
-}
-
-result<void> settle(stored_tensor& t, std::uint64_t end, std::uint64_t data,
-                    std::uint64_t size) {
+/// Checks the range of a tensor and sets what follows from it: its length, its offset in
+/// the file and its type. `end` is the end of its range; `data` is where ranges begin.
+result<void> finish_tensor(stored_tensor& t, std::uint64_t end, std::uint64_t data,
+                           std::uint64_t size) {
   if (t.offset > end || end > size - data) {
     return bad(8, fmt::format("expected tensor \"{}\" inside {} bytes, found {} to {}",
                               t.name, size - data, t.offset, end));
@@ -116,11 +79,194 @@ result<void> settle(stored_tensor& t, std::uint64_t end, std::uint64_t data,
     }
     return {};
   }
-  // A type that this build does not know: bytes under its name.
+  // A type without a counterpart is delivered as bytes under its name.
   t.type = dtype::uint8;
   t.shape = {static_cast<std::int64_t>(t.bytes)};
   return {};
 }
+
+/// Characters of a text for the JSON parser; counts how many of them it has taken, so
+/// that
+/// an error can say where it was found.
+class counting_iterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  counting_iterator(const char* position, std::size_t* taken)
+      : position_(position), taken_(taken) {}
+  reference operator*() const { return *position_; }
+  counting_iterator& operator++() {
+    ++position_;
+    ++*taken_;
+    return *this;
+  }
+  friend bool operator==(const counting_iterator& x, const counting_iterator& y) {
+    return x.position_ == y.position_;
+  }
+  friend bool operator!=(const counting_iterator& x, const counting_iterator& y) {
+    return !(x == y);
+  }
+
+ private:
+  const char* position_;
+  std::size_t* taken_;
+};
+
+/// Receives the events of the JSON parser and collects the tensors. A handler that
+/// returns
+/// false ends the parse; `problem` then says why.
+///
+/// The depth counts open objects and arrays: 1 inside the header, 2 inside the object of
+/// a
+/// tensor, 3 inside its shape or its offsets. Members that are not read are skipped:
+/// while
+/// `skip_` is set, it is the depth of the object that has the member.
+class header_reader {
+ public:
+  header_reader(std::uint64_t data, std::uint64_t size) : data_(data), size_(size) {}
+
+  /// Returns what was expected where the parse has ended.
+  [[nodiscard]] std::string expected() const {
+    if (depth_ == 0) {
+      return begun_ ? "expected nothing behind the object, found more"
+                    : "expected an object, found something else";
+    }
+    if (skip_ == 1) {
+      return "expected a value of the metadata";
+    }
+    if (depth_ == 1 && !named_) {
+      return "expected the name of a tensor, a comma or the end of the object";
+    }
+    return fmt::format("expected dtype, shape and data_offsets of tensor \"{}\"",
+                       tensor_.name);
+  }
+  /// The error of a tensor whose members are read but contradict each other.
+  std::optional<error> problem;
+  std::vector<stored_tensor> tensors;
+
+  bool start_object(std::size_t) {
+    ++depth_;
+    if (skip_ != 0) {
+      return depth_ - skip_ <= max_skipped_depth;
+    }
+    begun_ = true;
+    seen_ = 0;
+    return depth_ <= 2;
+  }
+  bool end_object() {
+    --depth_;
+    if (skip_ != 0) {
+      return end_skipped();
+    }
+    if (depth_ == 0) {
+      return true;
+    }
+    named_ = false;
+    if (seen_ != (dtype_member | shape_member | offsets_member)) {
+      named_ = true;
+      return false;
+    }
+    if (auto good = finish_tensor(tensor_, range_[1], data_, size_); !good) {
+      problem = std::move(good).error();
+      return false;
+    }
+    tensors.push_back(std::move(tensor_));
+    return true;
+  }
+  bool start_array(std::size_t) {
+    ++depth_;
+    if (skip_ != 0) {
+      return depth_ - skip_ <= max_skipped_depth;
+    }
+    numbers_ = 0;
+    return depth_ == 3 && (member_ == shape_member || member_ == offsets_member);
+  }
+  bool end_array() {
+    --depth_;
+    if (skip_ != 0) {
+      return end_skipped();
+    }
+    tensor_.offset = range_[0];
+    return member_ == shape_member || numbers_ == range_.size();
+  }
+  bool key(const std::string& name) {
+    if (skip_ != 0) {
+      return true;
+    }
+    if (depth_ == 1) {
+      tensor_ = {};
+      tensor_.name = name;
+      named_ = name != "__metadata__";
+      skip_ = named_ ? 0 : 1;
+      return true;
+    }
+    member_ = name == "dtype"          ? dtype_member
+              : name == "shape"        ? shape_member
+              : name == "data_offsets" ? offsets_member
+                                       : 0;
+    skip_ = member_ == 0 ? 2 : 0;
+    const bool twice = (seen_ & member_) != 0;
+    seen_ |= member_;
+    return !twice;
+  }
+  bool string(const std::string& text) {
+    if (skip_ != 0) {
+      return end_skipped();
+    }
+    tensor_.type_name = text;
+    return depth_ == 2 && member_ == dtype_member;
+  }
+  bool number_unsigned(std::uint64_t n) {
+    if (skip_ != 0) {
+      return end_skipped();
+    }
+    if (depth_ != 3) {
+      return false;
+    }
+    if (member_ == offsets_member) {
+      return numbers_ < range_.size() && (range_[numbers_++] = n, true);
+    }
+    tensor_.shape.push_back(static_cast<std::int64_t>(n));
+    return n <= static_cast<std::uint64_t>(INT64_MAX) &&
+           tensor_.shape.size() <= safetensors_max_dimensions;
+  }
+  bool null() { return end_skipped(); }
+  bool boolean(bool) { return end_skipped(); }
+  bool number_integer(std::int64_t) { return end_skipped(); }
+  bool number_float(double, const std::string&) { return end_skipped(); }
+  bool binary(const nlohmann::json::binary_t&) { return false; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) {
+    return false;
+  }
+
+ private:
+  /// Ends a skipped member if its value is complete; false if none is being skipped,
+  /// since
+  /// the members that are read hold no value of this kind.
+  bool end_skipped() {
+    const bool skips = skip_ != 0;
+    skip_ = depth_ == skip_ ? 0 : skip_;
+    return skips;
+  }
+
+  static constexpr unsigned dtype_member = 1, shape_member = 2, offsets_member = 4;
+
+  std::uint64_t data_;
+  std::uint64_t size_;
+  unsigned depth_ = 0;
+  unsigned skip_ = 0;
+  bool begun_ = false;   ///< the header has begun
+  bool named_ = false;   ///< the name of a tensor was read, its object not completely
+  unsigned member_ = 0;  ///< the member of the tensor that is read
+  unsigned seen_ = 0;    ///< members of the tensor that were read
+  std::size_t numbers_ = 0;
+  std::array<std::uint64_t, 2> range_{};
+  stored_tensor tensor_;
+};
 
 }  // namespace
 
@@ -140,41 +286,18 @@ result<header_wants> parse_safetensors(bytes_view head, std::uint64_t size,
   if (head.size() < data) {
     return header_wants{data};
   }
-  json_walker json(as_text(head.subspan(8, static_cast<std::size_t>(length))));
-  std::vector<stored_tensor> tensors;
-  if (!json.take('{')) {
-    return bad(8, "expected an object, found something else");
+  const std::string_view text =
+      as_text(head.subspan(8, static_cast<std::size_t>(length)));
+  std::size_t taken = 0;
+  header_reader reader(data, size);
+  if (!nlohmann::json::sax_parse(counting_iterator(text.data(), &taken),
+                                 counting_iterator(text.data() + text.size(), &taken),
+                                 &reader)) {
+    return reader.problem ? *std::move(reader.problem)
+                          : bad(8 + taken, reader.expected());
   }
-  bool more = !json.take('}');
-  while (more) {
-    stored_tensor t;
-    std::uint64_t end = 0;
-    if (!json.string(t.name) || !json.take(':')) {
-      return bad(8 + json.at(), "expected the name of a tensor");
-    }
-    if (t.name == "__metadata__") {
-      if (!json.skip()) {
-        return bad(8 + json.at(), "expected a value of the metadata");
-      }
-    } else {
-      if (!tensor_of(json, t, end)) {
-        return bad(8 + json.at(),
-                   fmt::format("expected dtype, shape and data_offsets of tensor \"{}\"",
-                               t.name));
-      }
-      WEIR_CHECK(settle(t, end, data, size));
-      tensors.push_back(std::move(t));
-    }
-    more = json.take(',');
-    if (!more && !json.take('}')) {
-      return bad(8 + json.at(), "expected a comma or the end of the object");
-    }
-  }
-  if (!json.ended()) {
-    return bad(8 + json.at(), "expected nothing behind the object, found more");
-  }
-  WEIR_CHECK(check_tensors(tensors, size, "safetensors"));
-  out = std::move(tensors);
+  WEIR_CHECK(check_tensors(reader.tensors, size, "safetensors"));
+  out = std::move(reader.tensors);
   return header_wants{};
 }
 

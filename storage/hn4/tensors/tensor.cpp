@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Directories of stored files, and typed tensors out of volumes.
+/// Reads directories of stored files and the tensors that they name.
+///
+/// The same parsers serve files in memory and stored files. A stored file is read from
+/// the front until its header is complete; the tensors themselves are read only on
+/// request.
 #include <fmt/core.h>
 #include <sys/mman.h>
 
@@ -15,18 +19,22 @@ namespace weir::storage {
 
 namespace {
 
+/// Bytes that are read first; most headers fit into them.
 constexpr std::uint64_t first_read = std::uint64_t{64} << 10;
+/// Longest header that is read.
 constexpr std::uint64_t longest_header = std::uint64_t{1} << 30;
+/// Alignment of tensors in memory of their own.
 constexpr std::size_t alignment = 64;
 
 using parser = result<hn4::header_wants> (*)(bytes_view, std::uint64_t,
                                              std::vector<stored_tensor>&);
 
-// A header that makes no sense where the file claims to be of the format.
+/// Parser of raw files, which have no header.
 result<hn4::header_wants> none(bytes_view, std::uint64_t, std::vector<stored_tensor>&) {
   return hn4::header_wants{};
 }
 
+/// Chooses the parser by the first bytes of a file.
 parser parser_for(bytes_view head, std::uint64_t size, container_format& format) {
   if (hn4::is_gguf(head)) {
     format = container_format::gguf;
@@ -44,6 +52,8 @@ parser parser_for(bytes_view head, std::uint64_t size, container_format& format)
 
 namespace hn4 {
 
+// Sorting by name finds repeated names, sorting by offset finds overlaps: both take
+// little more than linear time for headers with many tensors.
 result<void> check_tensors(const std::vector<stored_tensor>& tensors, std::uint64_t size,
                            std::string_view format) {
   std::vector<const stored_tensor*> order;
@@ -92,8 +102,8 @@ std::string_view name_of(container_format format) noexcept {
 
 namespace {
 
-// Large tensors ask for large pages: touching new memory page by page takes longer than
-// filling it.
+/// Allocates memory for a tensor. A large one gets huge pages: with ordinary pages, the
+/// first touch of new memory takes longer than the read that fills it.
 std::shared_ptr<void> allocate(std::size_t size) {
   constexpr std::size_t large_page = std::size_t{2} << 20;
   const std::align_val_t aligned{size >= large_page ? large_page : alignment};
@@ -109,7 +119,7 @@ std::shared_ptr<void> allocate(std::size_t size) {
 
 }  // namespace
 
-result<tensor_directory> tensor_directory::of_bytes(bytes_view file) {
+result<tensor_directory> tensor_directory::from_bytes(bytes_view file) {
   tensor_directory directory;
   const parser parse = parser_for(file, file.size(), directory.format_);
   WEIR_TRY(const auto wants, parse(file, file.size(), directory.tensors_));
@@ -117,7 +127,9 @@ result<tensor_directory> tensor_directory::of_bytes(bytes_view file) {
   return directory;
 }
 
-result<tensor_directory> tensor_directory::of_stream(const hn4_stream& stream) {
+// The header tells how long it is only while it is read, so bytes are added until it is
+// complete.
+result<tensor_directory> tensor_directory::from_stream(const hn4_stream& stream) {
   tensor_directory directory;
   byte_vector head;
   std::uint64_t wanted = std::min(stream.size(), first_read);
@@ -148,6 +160,7 @@ const stored_tensor* tensor_directory::find(std::string_view name) const noexcep
   return found == tensors_.end() ? nullptr : &*found;
 }
 
+// Uses the bytes in place if they are aligned for their elements; else reads a copy.
 result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& info) {
   if (info.offset > stream.size() || info.bytes > stream.size() - info.offset) {
     return hn4_error(
@@ -171,9 +184,11 @@ result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& in
   }
   const std::shared_ptr<void> memory = allocate(size);
   if (memory == nullptr) {
-    return hn4_error(hn4_code::no_memory, fmt::format("cannot hold tensor \"{}\" of {} "
-                                                      "bytes",
-                                                      info.name, size));
+    return hn4_error(
+        hn4_code::no_memory,
+        fmt::format(
+            "cannot allocate {} bytes for tensor \"{}\": the system has no more memory",
+            size, info.name));
   }
   const mutable_bytes to(static_cast<std::byte*>(memory.get()), size);
   WEIR_CHECK(stream.read(info.offset, to));
@@ -182,10 +197,13 @@ result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& in
   return tensor;
 }
 
+// All tags are searched even after a tensor was found, because a second one would make
+// the name ambiguous. A tag that cannot be read is an error only if no other tag has the
+// tensor.
 result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
                                std::string_view tag) {
   std::vector<std::string> tags, known;
-  std::optional<error> unreadable;  // the first tag that may have had the tensor
+  std::optional<error> unreadable;  // of the first tag that may have held the tensor
   if (tag.empty()) {
     WEIR_TRY(const auto all, volume.tags());
     WEIR_TRY(const auto damaged, volume.damaged_tags());
@@ -199,10 +217,10 @@ result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
     tags.emplace_back(tag);
   }
   std::optional<hn4_stream> where;
-  std::optional<stored_tensor> what;
+  std::optional<stored_tensor> info;
   for (const std::string& each : tags) {
     auto stream = volume.stream(each);
-    auto directory = stream ? tensor_directory::of_stream(*stream)
+    auto directory = stream ? tensor_directory::from_stream(*stream)
                             : result<tensor_directory>(stream.error());
     if (!directory) {
       if (!tag.empty()) {
@@ -223,7 +241,7 @@ result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
                       name, where->tag(), each));
     }
     if (found != nullptr) {
-      what = *found;
+      info = *found;
       where.emplace(std::move(*stream));
     }
   }
@@ -239,7 +257,7 @@ result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
                      fmt::format("cannot find tensor \"{}\": expected one of {}{}", name,
                                  known.size(), did_you_mean(name, known)));
   }
-  return read_tensor(*where, *what);
+  return read_tensor(*where, *info);
 }
 
 result<hn4_tensor> hn4_volume::tensor(std::string_view name, std::string_view tag) const {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Allocation derived from the directory, and writes of bits and entries.
+/// Derives the allocation of blocks from the directory, and writes bits and entries.
+///
+/// Freeing is the dangerous direction: a bit that is cleared too early lets another store
+/// overwrite live data. `free_blocks` therefore clears the bits of the entries that end,
+/// and then sets the bits of all live entries again.
 #include "hn4/write/allocation.hpp"
 
 #include <fmt/core.h>
@@ -11,8 +15,10 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// Bytes of the bitmap that are compared and written together: a sector.
 constexpr std::size_t bitmap_unit = 512;
 
+/// Visits the block of a long name.
 void visit_name_block(const core& c, const anchor& a,
                       const std::function<void(std::uint64_t)>& visit) {
   if (!a.has(class_bits::extended)) {
@@ -25,12 +31,13 @@ void visit_name_block(const core& c, const anchor& a,
   }
 }
 
-// Wherever a block bears the identity of a shard of another writer.
+/// Visits every block that bears the identity of a shard of another writer. That writer
+/// chose orbits freely, so all of them are searched.
 void visit_foreign(const core& c, const anchor& a,
                    const std::function<void(std::uint64_t)>& visit) {
   const std::uint64_t blocks = blocks_for(c.geometry, a.mass);
   if (blocks > c.geometry.blocks) {
-    return;  // no stream can have it
+    return;  // no stream can contain the shard
   }
   const trajectory path(c.space, a);
   std::array<std::byte, header_bytes> head{};
@@ -58,6 +65,7 @@ void visit_foreign(const core& c, const anchor& a,
 
 }  // namespace
 
+// The root is the entry of the volume itself and has no blocks.
 bool is_root(const anchor& a) noexcept {
   return a.seed == hn4_id{UINT64_MAX, UINT64_MAX};
 }
@@ -79,6 +87,8 @@ void for_each_block(const core& c, const anchor& a,
   }
 }
 
+// The bitmap on the device is the start, because blocks of lost shards must stay
+// allocated until their tag is stored again or removed.
 result<block_bits> allocation_of(const core& c) {
   WEIR_TRY(const auto traces, c.loss_traces());
   block_bits bits = *c.bits;
@@ -101,6 +111,8 @@ result<block_bits> allocation_of(const core& c) {
   return bits;
 }
 
+// Two shards may claim one block on a damaged volume; it stays allocated as long as one
+// of them lives.
 void free_blocks(const core& c, const std::vector<entry>& gone, block_bits& bits) {
   std::vector<std::uint64_t> slots;
   for (const entry& e : gone) {
@@ -117,9 +129,12 @@ void free_blocks(const core& c, const std::vector<entry>& gone, block_bits& bits
   }
 }
 
+// The search stops at the first run that is long enough, which keeps data near the start
+// of the volume.
 free_run free_run_in(const block_bits& bits, std::uint64_t begin, std::uint64_t end,
                      std::uint64_t blocks) noexcept {
   free_run best;
+  // A byte of the bitmap is skipped at once if all its blocks are taken.
   for (std::uint64_t b = begin; b < end;) {
     if (b % 8 == 0 && bits.bits[static_cast<std::size_t>(b / 8)] == std::byte{0xFF}) {
       b += 8;
@@ -141,6 +156,7 @@ free_run free_run_in(const block_bits& bits, std::uint64_t begin, std::uint64_t 
   return best;
 }
 
+// The bitmap of a PICO volume may be too small for all blocks.
 std::uint64_t end_of_data(const hn4_geometry& g) noexcept {
   const std::uint64_t horizon = g.horizon / g.block;
   if (g.profile != hn4_profile::pico) {
@@ -159,6 +175,7 @@ void reserve_metadata(const hn4_geometry& g, block_bits& bits) {
   bits.set_range(g.journal / bs, g.blocks);
 }
 
+// Only changed sectors are written, so that a store touches few of them.
 result<void> write_bits(core& c, const block_bits& bits) {
   byte_vector before, after;
   bytes_view old_bytes = c.bits_on_device->bits, new_bytes = bits.bits;
@@ -208,6 +225,8 @@ std::vector<entry> buried(std::vector<entry> entries) {
   return entries;
 }
 
+// The identity stays, so that blocks of the shard are known to be free. Everything that a
+// look-up uses is erased.
 anchor buried(anchor a) {
   a.data_class = (a.data_class & ~class_bits::extended) | class_bits::tombstone;
   if (group_of(a)) {
@@ -220,6 +239,8 @@ anchor buried(anchor a) {
   return a;
 }
 
+// A long name whose entry is lost is recognised by its text: what follows the fragment
+// that the entry held.
 result<void> free_lost_names(const core& c, std::string_view tag,
                              const resolved_tag& found, block_bits& bits) {
   if (found.lost.empty() || tag.size() <= fragment_bytes) {
@@ -234,6 +255,8 @@ result<void> free_lost_names(const core& c, std::string_view tag,
   return {};
 }
 
+// The slot that a look-up of the identity ends at may be in use; the entry then goes into
+// the next free one.
 std::vector<entry> tombstones_of(const core& c, const resolved_tag& found,
                                  std::set<std::uint64_t> used) {
   for (const auto* list : {&c.entries, &c.damaged}) {
@@ -260,6 +283,7 @@ std::vector<entry> tombstones_of(const core& c, const resolved_tag& found,
   return tombstones;
 }
 
+// `entries` stays sorted by slot: existing slots are overwritten, new ones are merged in.
 void adopt_entries(core& c, std::vector<entry> changed) {
   for (const entry& e : changed) {
     std::erase_if(c.damaged, [&](const entry& d) { return d.slot == e.slot; });
@@ -281,13 +305,13 @@ void adopt_entries(core& c, std::vector<entry> changed) {
   c.traces = nullptr;
 }
 
-error write_failed(core& c, std::string what, error cause) {
+error write_failed(core& c, std::string action, error cause) {
   c.writable = false;
   c.read_only_reason = "an earlier write failed; open the volume again";
   const errc code = cause.code();
   return error(code, fmt::format("cannot {} in \"{}\": expected every write to succeed, "
                                  "found one that did not",
-                                 what, c.device->name()))
+                                 action, c.device->name()))
       .because(std::move(cause));
 }
 

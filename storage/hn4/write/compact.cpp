@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Moving tags together.
+/// Moves tags towards the start of a volume.
+///
+/// A move is an ordinary store that replaces the tag by itself at a lower place, so a
+/// crash leaves the old copy or the new one. It needs free space for the second copy, and
+/// memory for the bytes of the tag.
 #include <algorithm>
 
 #include "hn4/write/allocation.hpp"
@@ -12,12 +16,13 @@ namespace hn4 {
 
 namespace {
 
-/// A tag and where it ends, in blocks.
+/// A tag and the block behind its last one.
 struct placed_tag {
   hn4_tag tag;
   std::uint64_t end = 0;
 };
 
+/// The steps of a compaction; the members are their common state.
 class compactor {
  public:
   compactor(core& c, const hn4_volume& volume) : c_(c), volume_(volume) {}
@@ -25,10 +30,15 @@ class compactor {
   result<hn4_compaction> compact();
 
  private:
+  /// Lists the tags by their ends and notes those that cannot be read.
   result<std::vector<placed_tag>> tags_from_the_front();
+  /// Returns whether moving a tag may succeed, without reading it.
   [[nodiscard]] bool may_move(const placed_tag& t) const;
+  /// Stores a tag again at a lower place; returns false if it stays.
   result<bool> move_down(const placed_tag& t);
+  /// Notes that a tag stays where it is.
   void leave(const std::string& name, error problem);
+  /// Returns whether a tag was noted.
   [[nodiscard]] bool is_left(const std::string& name) const;
 
   core& c_;
@@ -47,6 +57,7 @@ bool compactor::is_left(const std::string& name) const {
                      [&](const hn4_damaged_tag& t) { return t.name == name; });
 }
 
+// Tags that are damaged or do not exist are left out; only whole streams are moved.
 result<std::vector<placed_tag>> compactor::tags_from_the_front() {
   WEIR_TRY(auto names, list_names(c_));
   std::vector<placed_tag> placed;
@@ -65,15 +76,15 @@ result<std::vector<placed_tag>> compactor::tags_from_the_front() {
     }
     placed.push_back(std::move(one));
   }
-  // What moves makes room for what follows.
+  // The lowest tags move first: what they free is used by those above.
   std::stable_sort(
       placed.begin(), placed.end(),
       [](const placed_tag& x, const placed_tag& y) { return x.end < y.end; });
   return placed;
 }
 
-// Whether its largest shard finds room below where the tag ends: most tags do not, and
-// need not be read.
+// The largest shard must find a free run below the present end of the tag. Most tags fail
+// this test and need not be read.
 bool compactor::may_move(const placed_tag& t) const {
   const std::uint64_t shards = std::max<std::uint64_t>(t.tag.shards, 1);
   const std::uint64_t largest =
@@ -83,7 +94,8 @@ bool compactor::may_move(const placed_tag& t) const {
          free_run_in(*c_.bits, c_.space.flux, t.end - 1, blocks).blocks >= blocks;
 }
 
-// Whether the tag was moved. A tag that cannot be read stays where it is.
+// A tag that cannot be read stays where it is. So does one for which the space turns out
+// to be too small.
 result<bool> compactor::move_down(const placed_tag& t) {
   auto stream = volume_.stream(t.tag.name);
   auto bytes = stream ? stream->read_all() : result<byte_vector>(stream.error());
@@ -103,7 +115,7 @@ result<bool> compactor::move_down(const placed_tag& t) {
   return moved;
 }
 
-// Every move lowers the end of one tag, so that this comes to an end. What killed verbs
+// Every move lowers the end of one tag, so the loop ends. Work that killed processes have
 // left is done even if nothing moves.
 result<hn4_compaction> compactor::compact() {
   if (auto done = c_.writable ? finish(c_) : result<void>(); !done) {

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Finishing what killed verbs began: a store that counts gets all of its entries, what a
-/// store or a removal ended becomes tombstones, and the blocks of all of these are free.
+/// Finishes what killed processes have begun: a store that counts gets all of its
+/// entries, entries that a store or a removal has ended become tombstones, and the blocks
+/// of the latter become free.
+///
+/// The state on the device tells exactly how far a killed process came, because every
+/// step was durable before the next one began. A store that counts and a removal that has
+/// its grave are completed; a store that does not count is undone.
 #include <algorithm>
 
 #include "hn4/directory/directory.hpp"
@@ -11,13 +16,14 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-// The high half of the identity that shard 0 of its store has: no other store has it.
+/// Returns the high half of the identity of shard 0 of the store. It identifies the
+/// store.
 std::uint64_t store_of(const anchor& a) {
   return a.seed.hi - group_of(a).value().index;
 }
 
-// Entries that were announced for a store that does not count. They are known without
-// their names, which may never have reached the device.
+/// Finds the entries of stores that do not count. Their names are not read, because these
+/// may never have reached the device.
 std::vector<entry> never_counted(const core& c) {
   std::set<std::uint64_t> stores;
   for (const entry& e : c.entries) {
@@ -34,9 +40,10 @@ std::vector<entry> never_counted(const core& c) {
   return found;
 }
 
-// Names need reads of the device. Only filters of entries that are no finished store's
-// can hide something to do: announced entries, graves, two stores under one name, shards
-// of another writer under one that replaced such shards.
+/// Finds the filters of names that may have unfinished work. Reading a name takes a read
+/// of the device, so names are read only if the entries of a filter show a sign:
+/// announced entries, graves, two generations, or shards of another writer beside a store
+/// that replaced such shards.
 std::set<std::uint64_t> filters_to_look_at(const core& c) {
   std::set<std::uint64_t> filters, over_foreign;
   std::map<std::uint64_t, std::uint32_t> generations;
@@ -63,6 +70,7 @@ std::set<std::uint64_t> filters_to_look_at(const core& c) {
   return filters;
 }
 
+/// Adds an entry with the mark that another group continues it.
 void add_grown(unfinished_work& work, entry e) {
   group_mark mark = group_of(e.a).value();
   mark.grown = true;
@@ -70,7 +78,8 @@ void add_grown(unfinished_work& work, entry e) {
   work.live.push_back(e);
 }
 
-// What is wrong with a tag stays as it is: a check has to find it.
+/// Adds the work of one name. A tag that is damaged stays as it is, so that a check still
+/// finds the damage.
 void add_work(unfinished_work& work, const named_entries& named,
               const resolved_tag& found) {
   work.ended.insert(work.ended.end(), found.ended.begin(), found.ended.end());
@@ -89,6 +98,7 @@ void add_work(unfinished_work& work, const named_entries& named,
   }
 }
 
+/// Determines all unfinished work.
 result<unfinished_work> work_of(const core& c) {
   unfinished_work work;
   work.ended = never_counted(c);
@@ -112,6 +122,8 @@ result<unfinished_work> work_of(const core& c) {
 
 }  // namespace
 
+// Allocation is determined after the announced entries have become live and before the
+// ended ones are erased, since both still name their blocks.
 result<void> find_unfinished(core& c) {
   c.bits_on_device = c.bits;
   WEIR_TRY(unfinished_work work, work_of(c));
@@ -134,8 +146,8 @@ result<void> find_unfinished(core& c) {
   return {};
 }
 
-// Each step is durable before the next: blocks are marked as long as an entry that names
-// them is there, and a grave as long as one of the shards that it ends.
+// Each step is durable before the next begins. So blocks stay allocated as long as an
+// entry names them, and a grave stays as long as an entry that it removes.
 result<void> finish(core& c) {
   const unfinished_work work = c.unfinished.value_or(unfinished_work{});
   WEIR_CHECK(write_entries(c, work.live));

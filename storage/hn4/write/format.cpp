@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Making an empty volume.
+/// Makes an empty volume.
+///
+/// All regions are written and made durable before the superblocks. On a new file nothing
+/// that is zero is written, so an empty volume of a terabyte takes little space.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,13 +25,15 @@ namespace hn4 {
 
 namespace {
 
-constexpr std::byte silver{0xAA};  // quality 2 for four blocks
+/// A byte of the quality mask of a new volume: quality 2 for four blocks.
+constexpr std::byte silver{0xAA};
 constexpr std::size_t fill_bytes = std::size_t{1} << 20;
 constexpr std::uint64_t mib = std::uint64_t{1} << 20, gib = mib << 10, tib = gib << 10;
-// Offsets of files are signed.
+/// Offsets of files are signed, so no volume can be larger.
 constexpr auto unlimited = static_cast<std::uint64_t>(INT64_MAX);
 
-// PICO volumes below 2 MiB could be made, but nothing opens them.
+/// Limits of the profiles. PICO volumes below 2 MiB could be made, but nothing opens
+/// them.
 constexpr std::array<hn4_limits, 8> limits{{{128 * mib, unlimited},
                                             {gib, 16 * tib},
                                             {tib, unlimited},
@@ -38,11 +43,13 @@ constexpr std::array<hn4_limits, 8> limits{{{128 * mib, unlimited},
                                             {128 * mib, 2 * tib},
                                             {100 * gib, unlimited}}};
 
+/// Makes the error for an option that is out of its range.
 error refusal(std::string text) {
   return hn4_error(hn4_code::invalid_argument,
                    "cannot make an HN4 volume: " + std::move(text));
 }
 
+/// Checks the capacity against sector and profile.
 result<void> check_capacity(const hn4_format_options& options, std::uint64_t capacity) {
   const hn4_limits range = limits_of(options.profile);
   if (capacity % options.sector != 0) {
@@ -50,14 +57,15 @@ result<void> check_capacity(const hn4_format_options& options, std::uint64_t cap
         fmt::format("expected a capacity in sectors of {} bytes, found {} bytes",
                     options.sector, capacity));
   }
-  if (capacity < range.least || capacity > range.most) {
+  if (capacity < range.min || capacity > range.max) {
     return refusal(
         fmt::format("expected a capacity of {} to {} bytes for profile {}, found {}",
-                    range.least, range.most, name_of(options.profile), capacity));
+                    range.min, range.max, name_of(options.profile), capacity));
   }
   return {};
 }
 
+/// Checks all options.
 result<void> check(const hn4_format_options& options, std::uint64_t capacity) {
   if (static_cast<std::size_t>(options.profile) >= limits.size()) {
     return refusal(fmt::format("expected a profile from 0 to 7, found {}",
@@ -81,6 +89,7 @@ result<void> check(const hn4_format_options& options, std::uint64_t capacity) {
   return check_capacity(options, capacity);
 }
 
+/// Makes the identity of a new volume.
 hn4_id new_uuid(const std::optional<std::uint64_t>& seed) {
   std::uint64_t key = 0;
   if (seed) {
@@ -91,13 +100,15 @@ hn4_id new_uuid(const std::optional<std::uint64_t>& seed) {
   }
   const philox random(key, 0x484E34);
   hn4_id id;
-  // Version and variant marks where the reference sets them.
+  // The marks of version and variant are set where the reference implementation sets
+  // them.
   id.hi = (random.bits(0) & ~(std::uint64_t{3} << 62 | 0xF000)) | std::uint64_t{2} << 62 |
           0x7000;
   id.lo = random.bits(1);
   return id;
 }
 
+/// Returns the superblock of a new volume.
 superblock first_superblock(const hn4_geometry& g, const hn4_format_options& options,
                             std::int64_t time) {
   superblock sb;
@@ -127,6 +138,7 @@ superblock first_superblock(const hn4_geometry& g, const hn4_format_options& opt
   return sb;
 }
 
+/// Returns the directory entry that stands for the volume itself.
 anchor root_anchor(std::int64_t time) {
   anchor root;
   root.seed = {UINT64_MAX, UINT64_MAX};
@@ -140,7 +152,7 @@ anchor root_anchor(std::int64_t time) {
   return root;
 }
 
-// Zeros are not written: a new device has them.
+/// Writes the bitmap. A new device reads as zeros, so zeros are not written.
 result<void> write_new_bits(block_device& device, const hn4_geometry& g,
                             const block_bits& bits) {
   constexpr std::size_t unit = 4096;
@@ -160,6 +172,7 @@ result<void> write_new_bits(block_device& device, const hn4_geometry& g,
   return {};
 }
 
+/// Writes all regions except the superblocks.
 result<void> write_regions(block_device& device, const hn4_geometry& g,
                            std::int64_t time) {
   WEIR_CHECK(device.write(g.epoch, make_epoch(1, time)));
@@ -205,6 +218,7 @@ result<hn4_profile> hn4_profile_named(std::string_view name) {
                            name, did_you_mean(upper, known)));
 }
 
+// The options are checked against the size of the device before anything is written.
 result<void> hn4_format(block_device& device, const hn4_format_options& options) {
   const std::uint64_t capacity = device.size();
   WEIR_CHECK(hn4::check(options, capacity));
@@ -215,11 +229,12 @@ result<void> hn4_format(block_device& device, const hn4_format_options& options)
   WEIR_TRY(const hn4_geometry g, hn4::lay_out(options.profile, capacity, options.sector));
   WEIR_CHECK(hn4::write_regions(device, g, time));
   WEIR_CHECK(device.sync());
-  // Last, so that a volume exists only once everything else does.
+  // The superblocks come last, so that a volume exists only once it is complete.
   WEIR_CHECK(hn4::write_superblocks(device, hn4::first_superblock(g, options, time)));
   return device.sync();
 }
 
+// The file gets its name only once the volume in it is complete.
 result<void> hn4_format(const std::string& path, const hn4_format_options& options) {
   WEIR_CHECK(hn4::check(options, options.capacity));
   file_system& files = posix_file_system();

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The temporary files that killed processes leave beside a file.
+/// Removes temporary files that killed processes have left beside a file.
+///
+/// The name of a temporary file contains the number of the process that made it. A file
+/// of a process that still runs may be in use and stays.
 #include "hn4/write/leftovers.hpp"
 
 #include <signal.h>
@@ -22,6 +25,7 @@ namespace hn4 {
 
 namespace {
 
+/// Decodes a number that consists of digits alone.
 std::optional<pid_t> number_of(std::string_view digits) {
   pid_t number = 0;
   const char* end = digits.data() + digits.size();
@@ -30,14 +34,15 @@ std::optional<pid_t> number_of(std::string_view digits) {
                                                               : std::nullopt;
 }
 
-// The process that made the temporary file `name` of the file `of`, if it is one.
-std::optional<pid_t> maker_of(std::string_view name, std::string_view of) {
+/// Returns the process that made a temporary file, "FILE.PROCESS-COUNT.tmp", if `name` is
+/// one of `file`.
+std::optional<pid_t> maker_of(std::string_view name, std::string_view file) {
   constexpr std::string_view suffix = ".tmp";
-  if (name.size() <= of.size() + 1 || !name.starts_with(of) || name[of.size()] != '.' ||
-      !name.ends_with(suffix)) {
+  if (name.size() <= file.size() + 1 || !name.starts_with(file) ||
+      name[file.size()] != '.' || !name.ends_with(suffix)) {
     return std::nullopt;
   }
-  name.remove_prefix(of.size() + 1);
+  name.remove_prefix(file.size() + 1);
   name.remove_suffix(std::min(suffix.size(), name.size()));
   const std::size_t dash = name.find('-');
   if (dash == name.npos || !number_of(name.substr(dash + 1))) {
@@ -46,22 +51,24 @@ std::optional<pid_t> maker_of(std::string_view name, std::string_view of) {
   return number_of(name.substr(0, dash));
 }
 
-// This process makes its file after it has asked: another one had its number before.
+/// Returns whether the maker may still write. This process asks before it makes its own
+/// file, so a file with its number is from an earlier process with the same number.
 bool may_be_written(pid_t maker) {
   return maker != ::getpid() && (::kill(maker, 0) == 0 || errno != ESRCH);
 }
 
+/// Removes the temporary files of a path whose makers `select` accepts.
 template <class Select>
 result<void> remove_temporaries(const std::string& path, Select select) {
   file_system& files = posix_file_system();
   const std::string folder = folder_of(path);
-  const std::string of = path.substr(path.rfind('/') + 1);
+  const std::string file = path.substr(path.rfind('/') + 1);
   const auto names = files.list(folder);
   if (!names) {
-    return {};  // whoever opens a file there says what is wrong with the folder
+    return {};  // opening the file there reports what is wrong with the folder
   }
   for (const std::string& name : *names) {
-    const auto maker = maker_of(name, of);
+    const auto maker = maker_of(name, file);
     if (maker && select(*maker)) {
       WEIR_CHECK(files.remove(join_path(folder, name)));
     }

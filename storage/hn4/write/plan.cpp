@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Planning a store; nothing is written here.
+/// Plans a store. Nothing is written here, so a store that is refused changes nothing.
+///
+/// The plan is made in memory from the directory and the bits: what is replaced, how the
+/// source is cut into shards, where their blocks and names go, their identities and their
+/// slots. The last step computes the allocation after the old shards are gone.
 #include "hn4/write/plan.hpp"
 
 #include <fmt/core.h>
@@ -16,14 +20,15 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr unsigned most_probes = 1024;
+constexpr unsigned max_probes = 1024;
+/// Flags of the entries that this writer makes.
 constexpr std::uint64_t shard_class =
     class_bits::matrix | 1U << 6 | class_bits::valid | class_bits::weights;
 constexpr std::uint32_t read_write = 3;
 
 }  // namespace
 
-// The new group goes behind the shards that stay.
+// Continues the newest group of the tag with a new one, for an append.
 result<void> planner::continue_group(const std::vector<entry>& kept) {
   kept_ = kept.size();
   std::uint32_t top = 0;
@@ -47,6 +52,7 @@ result<void> planner::continue_group(const std::vector<entry>& kept) {
   return {};
 }
 
+// Makes the error for a tag that exists although it must not.
 error planner::exists(const resolved_tag& found) const {
   const std::uint64_t slot =
       found.shards.empty() ? found.lost.front().slot : found.shards.front().slot;
@@ -58,6 +64,8 @@ error planner::exists(const resolved_tag& found) const {
       .hint("ask to replace it, or to append to it");
 }
 
+// Determines what the store replaces or continues, and its generation, which is higher
+// than any before.
 result<void> planner::collect() {
   bits = *c_.bits;
   bits.blind = false;
@@ -96,7 +104,8 @@ result<void> planner::collect() {
   return {};
 }
 
-// From where the last one was found, so that many shards do not search from the start.
+// Searches from the end of the last run on, so that a store of many shards does not
+// search from the start each time; then from the start.
 free_run planner::run_for(std::uint64_t blocks) {
   const std::uint64_t end = end_of_data(c_.geometry);
   if (cursor_ > c_.space.flux) {
@@ -108,6 +117,7 @@ free_run planner::run_for(std::uint64_t blocks) {
   return free_run_in(bits, c_.space.flux, end, blocks);
 }
 
+// Makes the error for a lack of free blocks. `whole` says that they must be in one run.
 error planner::full(std::uint64_t bytes, bool whole) {
   const std::uint64_t blocks = blocks_for(c_.geometry, bytes);
   return hn4_error(
@@ -121,14 +131,14 @@ error planner::full(std::uint64_t bytes, bool whole) {
                   : "remove tags, or make a larger volume");
 }
 
-// Takes the next `bytes` of the source; fewer, where no run is long enough and `whole` is
-// false.
+// Plans a shard for the next `bytes` of the source. If no run is long enough, the shard
+// gets fewer bytes, or the store fails if `whole` is set.
 result<void> planner::add(std::uint64_t bytes, bool whole) {
-  if (kept_ + shards.size() == most_shards) {
+  if (kept_ + shards.size() == max_shards) {
     return hn4_error(hn4_code::tag_overflow,
                      fmt::format("cannot store tag \"{}\": expected at most {} shards, "
                                  "found {} bytes behind them",
-                                 tag_, most_shards, bytes))
+                                 tag_, max_shards, bytes))
         .at(c_.device->name())
         .hint("compact the volume, and replace the tag by all of its bytes");
   }
@@ -148,14 +158,15 @@ result<void> planner::add(std::uint64_t bytes, bool whole) {
   return {};
 }
 
+// Cuts the source into shards.
 result<void> planner::split() {
   const std::uint64_t bytes = source_.size();
-  const std::uint64_t most = std::min<std::uint64_t>(most_shards - kept_, bytes);
-  if (options_.shards > most) {
+  const std::uint64_t max_count = std::min<std::uint64_t>(max_shards - kept_, bytes);
+  if (options_.shards > max_count) {
     return hn4_error(
         hn4_code::invalid_argument,
         fmt::format("cannot store tag \"{}\": expected at most {} shards, found {}", tag_,
-                    most, options_.shards));
+                    max_count, options_.shards));
   }
   if (options_.shards != 0) {
     for (std::uint64_t i = 0; i < options_.shards; ++i) {
@@ -172,6 +183,7 @@ result<void> planner::split() {
   return {};
 }
 
+// Fills the entries and finds blocks for long names.
 result<void> planner::name_and_place() {
   const hn4_geometry& g = c_.geometry;
   const std::uint64_t mask = tag_mask(tag_);
@@ -200,8 +212,8 @@ result<void> planner::name_and_place() {
   return {};
 }
 
-// A slot that is free or holds a shard of ours that was replaced, found as the reference
-// would.
+// Finds a slot for each shard as the reference implementation does: the first from the
+// hash of its identity on. It is empty or holds what remains of a shard of this writer.
 result<void> planner::find_slots() {
   const std::uint64_t slots = c_.slots();
   std::vector<bool> taken(static_cast<std::size_t>(slots));
@@ -216,15 +228,15 @@ result<void> planner::find_slots() {
   for (planned_shard& s : shards) {
     std::uint64_t slot = slot_hash(s.a.seed) % slots;
     unsigned probes = 0;
-    while (probes < most_probes && taken[static_cast<std::size_t>(slot)]) {
+    while (probes < max_probes && taken[static_cast<std::size_t>(slot)]) {
       slot = (slot + 1) % slots;
       ++probes;
     }
-    if (probes == most_probes) {
+    if (probes == max_probes) {
       return hn4_error(hn4_code::no_space,
                        fmt::format("cannot store tag \"{}\": expected a free directory "
                                    "slot, found {} taken in a row",
-                                   tag_, most_probes))
+                                   tag_, max_probes))
           .at(c_.place(c_.geometry.cortex, "directory"));
     }
     taken[static_cast<std::size_t>(slot)] = true;
@@ -233,8 +245,9 @@ result<void> planner::find_slots() {
   return {};
 }
 
-// Identities grow with every store. Their low half depends on the content, so that blocks
-// of a store that never finished are not mistaken for blocks of this one.
+// Assigns identities. They grow with every store. Their low half depends on the content,
+// so that blocks of a store that was never finished are not mistaken for blocks of this
+// one.
 result<void> planner::identify(bytes_view whole) {
   const std::int64_t time =
       options_.time_ns.value_or(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -249,7 +262,7 @@ result<void> planner::identify(bytes_view whole) {
       high = std::max(high, e.a.seed.hi);
     }
   }
-  if (high >= UINT64_MAX - most_shards - 1) {
+  if (high >= UINT64_MAX - max_shards - 1) {
     return error(errc::out_of_range,
                  "cannot store: expected an identity above all others, found none left");
   }
@@ -269,6 +282,7 @@ result<void> planner::identify(bytes_view whole) {
   return {};
 }
 
+// Computes the bits once the replaced entries have ended.
 result<void> planner::free_replaced() {
   std::set<std::uint64_t> used;
   for (const planned_shard& s : shards) {
@@ -299,6 +313,8 @@ std::uint64_t planner::end() const noexcept {
   return end;
 }
 
+// Identities depend on the shards, slots on the identities, so the order of the steps is
+// fixed.
 result<void> planner::plan() {
   const bytes_view whole = source_;
   WEIR_CHECK(collect());

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Storing a tag: plan, data, directory, and only then the end of what was there (see
-/// README.md).
+/// Stores a tag: plan, data, directory, and only then the end of what was there before.
+/// README.md explains the order of the writes.
+///
+/// The data of a store lies in blocks that were free before, so until the first entry
+/// becomes live nothing that any reader uses has changed.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -17,10 +20,11 @@ namespace weir::storage::hn4 {
 namespace {
 
 constexpr std::size_t write_bytes = std::size_t{1} << 20;
+/// Payloads up to this size are not compressed: a block takes the same space anyway.
 constexpr std::size_t least_compressed = 128;
 constexpr std::size_t name_block_bytes = 4096;
 
-// Fills one block; `part` is what it holds of the shard.
+/// Encodes one block. `part` is what the block holds of the shard.
 void make_block(const anchor& a, std::uint64_t n, bytes_view part, bool compress,
                 mutable_bytes block) {
   const mutable_bytes payload = block.subspan(header_bytes);
@@ -43,6 +47,7 @@ void make_block(const anchor& a, std::uint64_t n, bytes_view part, bool compress
   store_header(h, block);
 }
 
+/// Writes the data blocks of a shard in batches.
 result<void> write_data(core& c, const planned_shard& s, bool compress) {
   const std::size_t bs = c.geometry.block;
   const std::size_t cap = c.geometry.payload;
@@ -64,7 +69,7 @@ result<void> write_data(core& c, const planned_shard& s, bool compress) {
   return {};
 }
 
-// A block with what the fragment in the directory leaves out.
+/// Writes the block with the part of a long name that the entry does not hold.
 result<void> write_long_name(core& c, const planned_shard& s, std::string_view tag) {
   constexpr std::uint32_t magic = 0x4D455441U, long_name = 2;
   if (s.name_block == 0) {
@@ -78,6 +83,7 @@ result<void> write_long_name(core& c, const planned_shard& s, std::string_view t
   return c.device->write(s.name_block * c.geometry.block, block);
 }
 
+/// Returns the live entries of the new shards.
 std::vector<entry> entries_of(const planner& p) {
   std::vector<entry> entries;
   for (const planned_shard& s : p.shards) {
@@ -86,7 +92,7 @@ std::vector<entry> entries_of(const planner& p) {
   return entries;
 }
 
-// The first entry of the group before says that another one follows.
+/// Returns the entry of the group before, with the mark that another group follows.
 std::vector<entry> grown_entry(const planner& p) {
   if (!p.grown) {
     return {};
@@ -98,7 +104,7 @@ std::vector<entry> grown_entry(const planner& p) {
   return {e};
 }
 
-// What ends with the store, as tombstones.
+/// Returns the tombstones of what the store ends.
 std::vector<entry> ended_entries(const planner& p) {
   std::vector<entry> ended = buried(p.replaced);
   for (const entry& e : p.discarded) {
@@ -107,7 +113,7 @@ std::vector<entry> ended_entries(const planner& p) {
   return ended;
 }
 
-// See README.md for what each step makes certain.
+/// Writes a store in the order that README.md explains.
 result<void> carry_out(core& c, planner& p, std::string_view tag,
                        const hn4_put_options& options) {
   for (const planned_shard& s : p.shards) {
@@ -126,6 +132,7 @@ result<void> carry_out(core& c, planner& p, std::string_view tag,
   return write_entries(c, ended_entries(p));
 }
 
+/// Applies a finished store to the directory and the bits in memory.
 void adopt(core& c, planner& p) {
   adopt_entries(c, ended_entries(p));
   adopt_entries(c, grown_entry(p));
@@ -134,11 +141,13 @@ void adopt(core& c, planner& p) {
   c.bits = std::make_shared<const block_bits>(std::move(p.bits_free));
 }
 
+/// Makes the error for a request that cannot be fulfilled.
 error bad_request(std::string_view tag, std::string_view text) {
   return hn4_error(hn4_code::invalid_argument,
                    fmt::format("cannot store tag \"{}\": {}", tag, text));
 }
 
+/// Checks name and source.
 result<void> check_request(const core& c, std::string_view tag, bytes_view source) {
   if (!c.writable) {
     return bad_request(tag, c.read_only_reason.empty()
@@ -162,6 +171,8 @@ result<void> check_request(const core& c, std::string_view tag, bytes_view sourc
 
 }  // namespace
 
+// The plan is made before unfinished work is written, so a store that is refused writes
+// nothing.
 result<bool> put_below(core& c, std::string_view tag, bytes_view source,
                        const hn4_put_options& options, std::uint64_t end) {
   WEIR_CHECK(check_request(c, tag, source));

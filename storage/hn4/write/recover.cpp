@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Making a volume clean that a crash left dirty or whose epoch entry lost its checksum.
+/// Makes a volume clean that a crash left unclean or whose epoch entry has a bad
+/// checksum.
+///
+/// Only volumes that a crash has left are recovered: unclean state, bad checksum of the
+/// epoch entry. The bits are rebuilt as the reference implementation would, and corrected
+/// by what the directory says. Other reasons to be read-only stay, because they may hide
+/// real damage.
 #include <fmt/core.h>
 
 #include "hn4/write/allocation.hpp"
@@ -10,6 +16,8 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// Writes a valid epoch entry. The one on the device is kept, apart from its checksum, if
+/// its number is right.
 result<void> mend_epoch(core& c) {
   const std::uint64_t offset = c.sb.epoch_block * c.geometry.block;
   std::array<std::byte, epoch_bytes> entry{};
@@ -24,6 +32,8 @@ result<void> mend_epoch(core& c) {
 
 }  // namespace
 
+// North is written last: as long as it is the old one, a crash leaves a volume that opens
+// as before.
 result<void> write_superblocks(block_device& device, const superblock& sb) {
   byte_vector bytes(superblock_bytes);
   store_superblock(sb, bytes);
@@ -36,6 +46,7 @@ result<void> write_superblocks(block_device& device, const superblock& sb) {
   return device.write(0, bytes);
 }
 
+// Bits and epoch entry are durable before a superblock says that the volume is clean.
 result<void> recover(core& c) {
   block_bits found = *rebuilt_bits(c);
   const bool blind = found.blind;

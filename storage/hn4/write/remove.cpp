@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Removing a tag.
+/// Removes a tag.
+///
+/// Without the grave, a crash in the middle of a removal would leave a tag with some of
+/// its entries. The grave is one write of one entry, so it either happens or not.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,14 +15,16 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-// The entry with the highest identity becomes a grave, which stands for all of them: that
-// one write decides. The grave is there until nothing is left that it ends.
+/// The writes of a removal. The entry with the highest identity becomes a grave, which
+/// stands for all of them: this one write decides. The grave stays until nothing is left
+/// that it removes.
 struct removal {
-  std::vector<entry> grave;   ///< none where only damaged entries bear the name
-  std::vector<entry> others;  ///< as tombstones
-  block_bits bits;            ///< allocation without them
+  std::vector<entry> grave;   ///< empty if only damaged entries bear the name
+  std::vector<entry> others;  ///< the other entries as tombstones
+  block_bits bits;            ///< allocation without the tag
 };
 
+/// Plans a removal. `discarded` are entries that end but tell nothing about blocks.
 removal plan_removal(const core& c, std::vector<entry> all,
                      std::vector<entry> discarded) {
   removal r{{}, buried(std::move(discarded)), *c.bits};
@@ -42,6 +47,7 @@ removal plan_removal(const core& c, std::vector<entry> all,
   return r;
 }
 
+/// Writes a removal in the order that README.md explains.
 result<void> carry_out(core& c, const removal& r) {
   WEIR_CHECK(finish(c));
   WEIR_CHECK(write_entries(c, r.grave));
@@ -52,6 +58,8 @@ result<void> carry_out(core& c, const removal& r) {
 
 }  // namespace
 
+// A tag that is damaged can be removed, too: everything that bears its name ends, as far
+// as the directory shows it.
 result<void> remove_tag(core& c, std::string_view tag) {
   if (!c.writable) {
     return hn4_error(

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compression of payloads: one pass, the best token at each place.
+/// Compresses payloads in one pass: at each byte it takes the first kind of token that
+/// fits, and collects literals in between. tcc.cpp describes the tokens.
+///
+/// The encoder is greedy. It does not search for the smallest encoding, but it is fast
+/// and its output is always valid. A payload that does not become shorter is stored raw.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -11,11 +15,13 @@ namespace weir::storage::hn4 {
 
 namespace {
 
+/// Limits of the format and of the gain: shorter runs are cheaper as literals.
 constexpr std::size_t longest_token = 8223;
 constexpr std::size_t least_run = 4;
-constexpr std::size_t long_zeros = 16;  // words that are cheaper as one isotope
+constexpr std::size_t long_zeros = 16;  ///< zero words that are cheaper as an isotope
 
-// Words of the dictionary by their first byte; those of up to four bytes are no gain.
+/// Strings of the dictionary by their first byte. A token takes three bytes and
+/// interrupts literals, so strings of up to four bytes are not worth one.
 using word_table = std::array<std::vector<std::size_t>, 256>;
 const word_table& words_by_first() {
   static const word_table table = [] {
@@ -30,10 +36,12 @@ const word_table& words_by_first() {
   return table;
 }
 
+/// Writes tokens until the input ends or the output is full.
 class encoder {
  public:
   encoder(bytes_view from, mutable_bytes to) : from_(from), to_(to) {}
 
+  /// Compresses; returns the length, or nothing if the output was too small.
   std::optional<std::size_t> run() {
     while (at_ < from_.size() && !full_) {
       if (!bitmask() && !isotope() && !gradient() && !word()) {
@@ -45,15 +53,20 @@ class encoder {
   }
 
  private:
+  /// Returns the byte at an index.
   unsigned byte(std::size_t i) const { return static_cast<unsigned>(from_[i]); }
+  /// Returns how many bytes one token can cover from here.
   std::size_t left() const { return std::min(from_.size() - at_, longest_token); }
 
+  /// Writes a byte, unless the output is full.
   void put(unsigned value) {
     full_ = full_ || out_ == to_.size();
     if (!full_) {
       to_[out_++] = static_cast<std::byte>(value);
     }
   }
+  /// Writes a token with its length. The six bits in the token hold up to 62; further
+  /// bytes follow then.
   void token(unsigned tag, std::size_t length) {
     put(tag | static_cast<unsigned>(std::min<std::size_t>(length, 63)));
     if (length < 63) {
@@ -65,7 +78,7 @@ class encoder {
     }
     put(static_cast<unsigned>(rest));
   }
-  // What was passed over since the last token.
+  /// Writes the bytes that were passed over since the last token.
   void literals(std::size_t end) {
     while (start_ < end && !full_) {
       const std::size_t n = std::min(end - start_, longest_token);
@@ -78,15 +91,17 @@ class encoder {
       start_ += n;
     }
   }
+  /// Moves behind bytes that a token covers.
   void consume(std::size_t n) {
     at_ += n;
     start_ = at_;
   }
 
+  /// Tries a repeated byte.
   bool isotope() {
-    const std::size_t most = left();
+    const std::size_t limit = left();
     std::size_t n = 1;
-    while (n < most && from_[at_ + n] == from_[at_]) {
+    while (n < limit && from_[at_ + n] == from_[at_]) {
       ++n;
     }
     if (n < least_run) {
@@ -99,6 +114,7 @@ class encoder {
     return true;
   }
 
+  /// Tries an arithmetic progression.
   bool gradient() {
     if (left() < 2) {
       return false;
@@ -107,9 +123,9 @@ class encoder {
     if (slope == 0 || slope < -127 || slope > 127) {
       return false;
     }
-    const std::size_t most = left();
+    const std::size_t limit = left();
     std::size_t n = 2;
-    while (n < most &&
+    while (n < limit &&
            static_cast<int>(byte(at_ + n)) - static_cast<int>(byte(at_ + n - 1)) ==
                slope) {
       ++n;
@@ -125,12 +141,13 @@ class encoder {
     return true;
   }
 
+  /// Returns whether four bytes are zero.
   bool zero_word(std::size_t i) const {
     return load_le<std::uint32_t>(from_.data() + i) == 0;
   }
 
-  // Words of four bytes of which many are zero; starts and ends with a zero word, so that
-  // runs of zeros alone are left to isotopes.
+  /// Tries words of four bytes many of which are zero. The range begins and ends with a
+  /// zero word; runs of zeros alone are left to isotopes.
   bool bitmask() {
     const std::size_t words = left() / 4;
     if (words < 4 || !zero_word(at_)) {
@@ -163,6 +180,7 @@ class encoder {
     return true;
   }
 
+  /// Writes the token, the mask and the words that are not zero.
   void write_mask(std::size_t words) {
     token(0xC0, 4 * words);
     for (std::size_t first = 0; first < words; first += 8) {
@@ -179,6 +197,7 @@ class encoder {
     }
   }
 
+  /// Tries the longest string of the dictionary.
   bool word() {
     const std::string_view rest = as_text(from_.subspan(at_));
     std::size_t best = 64, length = 0;
@@ -204,7 +223,7 @@ class encoder {
   mutable_bytes to_;
   const word_table& words_ = words_by_first();
   std::size_t at_ = 0;
-  std::size_t start_ = 0;  // of the literals not yet written
+  std::size_t start_ = 0;  ///< first byte that no token covers yet
   std::size_t out_ = 0;
   bool full_ = false;
 };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weir hn4` from outside: python3 black_box.py WEIR SOURCE_DIR [soak]"""
+"""Tests `weir hn4` from outside: python3 black_box.py WEIR SOURCE_DIR [soak]"""
 import hashlib
 import json
 import os
@@ -116,7 +116,7 @@ class Verbs(Case):
         self.assertEqual(self.listed("w"), [])
 
     def lose_a_shard(self, tag, index):
-        """Zeros over the directory entry of a live shard."""
+        """Overwrites the directory entry of a live shard with zeros."""
         image = bytearray((self.folder / "v").read_bytes())
         at = image.find(b"WERSHRD1")
         while at >= 0:

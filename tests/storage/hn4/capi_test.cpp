@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The C functions: results, lifetimes, arguments.
+/// The C interface: results, lifetimes and arguments.
 #include <gtest/gtest.h>
 
 #include <thread>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of whole volumes: clean ones have no finding, every kind of damage has its own.
+/// Checks of whole volumes: a sound one has no finding, and every kind of damage has its
+/// own.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -75,7 +76,7 @@ TEST(Hn4Check, EachKindOfDamageIsFound) {
   EXPECT_TRUE(checked(*device).findings.empty());
 }
 
-// As many blocks of one shard as listed, and many more.
+// A shard with as many bad blocks as are listed, and one with many more.
 TEST(Hn4Check, LostBytesAreRangesOfTheirTag) {
   const auto device = formatted_small();
   {
@@ -133,7 +134,7 @@ TEST(Hn4Check, ALostShardIsToldWithItsPlaceInTheStream) {
   EXPECT_EQ(report.tags, 1U);
 }
 
-// All copies alike, so that the vote has nothing to say.
+// All copies are damaged alike, so that none of them wins the vote.
 void write_superblocks(block_device& device, mutable_bytes sb) {
   store_le(sb.data() + 0x1FFC, crc32(0, bytes_view(sb).first(0x1FFC)));
   const hn4::copy_places places = hn4::places_of_copies(small_capacity, 4096);
@@ -195,7 +196,7 @@ TEST(Hn4Check, WhatFormatLeavesZeroInASuperblockIsZero) {
 
 TEST(Hn4Check, ACopyOfAnImpossibleLayoutIsAFindingNotAFailure) {
   const hn4::copy_places places = hn4::places_of_copies(small_capacity, 4096);
-  // Epoch ring, capacity, bitmap, and quality mask.
+  // Ring of epochs, capacity, bitmap and quality mask.
   for (const std::size_t field : {0x20U, 0x28U, 0x38U, 0x58U}) {
     for (const std::uint64_t at : {std::uint64_t{0}, places.east, places.south}) {
       const auto device = filled();
@@ -217,8 +218,8 @@ TEST(Hn4Check, ACopyOfAnImpossibleLayoutIsAFindingNotAFailure) {
           << volume->warnings()[0];
       EXPECT_TRUE(or_throw(read_tag(*device, "a")) == noise(12'000, 3)) << field;
     }
-    // Where no copy makes sense, and for the reference, which asks for the layout after
-    // the vote, it is an error.
+    // The layout is the error if no copy has a possible one, and in strict mode, in which
+    // the layout is checked only after the vote.
     const auto device = filled();
     byte_vector sb(hn4::superblock_bytes);
     ASSERT_TRUE(device->read(0, sb));
@@ -269,7 +270,8 @@ TEST(Hn4Check, VolumesOfTheReferenceHaveTheirKnownFindings) {
     EXPECT_EQ(has(report.findings, "state"), name == "dirty") << name;
     if (name == "one" || name == "five" || name == "usb" || name == "gaming" ||
         name == "system" || name == "pico") {
-      // The reference lays data on its own log and superblock copies.
+      // The reference implementation puts data on its own log and on copies of the
+      // superblock.
       for (const hn4_finding& f : report.findings) {
         EXPECT_TRUE(f.kind == "epoch" || f.kind == "overlap") << name << " " << f.text;
       }
@@ -324,7 +326,7 @@ TEST(Hn4Check, OfACutAndLockedVolumeIsSavedWhatIsThere) {
     packed.compress = true;
     ASSERT_TRUE(volume.put("front", byte_vector(30'000, std::byte{7}), packed));
     ASSERT_TRUE(volume.put("back", noise(30'000, 2), fixed_put(1)));
-    end = or_throw(volume.stream("back")).extents().front().at + 4096;
+    end = or_throw(volume.stream("back")).extents().front().device_offset + 4096;
   }
   {
     const auto device = or_throw(open_file_device(path, device_mode::writable));

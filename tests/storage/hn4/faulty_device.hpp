@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A device that fails as media do: errors, reads that end early, delays, torn sectors.
+/// A device that fails as real ones do: errors, short reads, delays and torn sectors.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace weir::storage::test {
 
-/// What goes wrong at some call; calls are counted from 0, reads and writes apart.
+/// What fails at which call. Calls are counted from 0, reads and writes separately.
 struct fault_plan {
   std::optional<std::uint64_t> failing_read;   ///< this read is an I/O error
   std::optional<std::uint64_t> short_read;     ///< this one ends half way, `torn`
@@ -21,8 +21,7 @@ struct fault_plan {
   std::chrono::microseconds delay{0};       ///< before every call
 };
 
-/// Passes calls on, but for those that the plan names.
-/// @threads{as block_device}
+/// Passes calls on to a device, except those that the plan names.
 class faulty_device final : public borrowed_device {
  public:
   static constexpr std::uint64_t sector = 512;

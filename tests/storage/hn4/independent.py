@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second reader of HN4 volumes, written from the description of the format alone and sharing nothing with
-storage/hn4: what it returns is what the reference returns, and `violations` is section 8 of the description, field by
-field. Plain and slow."""
+"""A second reader of HN4 volumes. It was written from the description of the format alone and shares nothing with storage/hn4.
+It returns what the reference implementation returns, and `violations` checks section 8 of the description field by field. It is
+simple and slow."""
 import os
 import struct
 import zlib
@@ -22,7 +22,7 @@ WORDS = (
 
 
 class Refused(Exception):
-    """A negative result code of the reference."""
+    """A negative result code of the reference implementation."""
 
     def __init__(self, code):
         super().__init__(f"-0x{-code:X}")
@@ -54,7 +54,7 @@ def ecc(word):
 
 
 def unpack_tokens(data, limit):
-    """A compressed payload; ValueError for what the reference calls data rot."""
+    """Decodes a compressed payload. Raises ValueError where the reference implementation reports data rot."""
     out, at = bytearray(), 0
 
     def take(count):
@@ -144,7 +144,7 @@ class Anchor:
 
 
 class Volume:
-    """A volume whose North superblock is good."""
+    """A volume whose North superblock is valid."""
 
     def __init__(self, path):
         self.file = open(path, "rb", buffering=0)  # pylint: disable=consider-using-with
@@ -173,7 +173,7 @@ class Volume:
         return os.pread(self.file.fileno(), count, offset)
 
     def data(self, begin, end):
-        """Runs of [begin, end) that are no holes, from multiples of 128 bytes on."""
+        """Yields the ranges of [begin, end) that are no holes, beginning at multiples of 128 bytes."""
         while begin < end:
             try:
                 start = os.lseek(self.file.fileno(), begin, os.SEEK_DATA)
@@ -198,7 +198,7 @@ class Volume:
         return self.at(self.bitmap + block // 8, 1)[0] >> block % 8 & 1
 
     def rebuild(self):
-        """Marks what an unclean mount finds, 1.8."""
+        """Sets the bits that mounting an unclean volume rebuilds (section 1.8)."""
         for anchor in self.anchors:
             count = -(-anchor.mass // self.cap)
             if not anchor.live or count > self.blocks:
@@ -240,7 +240,7 @@ class Volume:
         return name
 
     def place(self, anchor, n, k=None, ballistic=False):
-        """Absolute block, or None."""
+        """Returns the absolute block, or None if there is none."""
         if k is None:
             k = anchor.hints >> 2 * (n >> 4) & 3 if n < 256 else 0
         if anchor.kind & HORIZON and not ballistic:
@@ -264,7 +264,7 @@ class Volume:
         return block if block < self.blocks else None
 
     def payload(self, anchor, n):
-        """What block n holds; None for a hole."""
+        """Returns the content of block n, or None for a hole."""
         block = self.place(anchor, n)
         if block is None or not (self.profile == PICO or self.marked(block) or block in self.rebuilt):
             return None
@@ -302,14 +302,14 @@ class Volume:
         return found
 
     def stream(self, tag):
-        """Bytes of a tag as the reference reads them, piece by piece."""
+        """Yields the bytes of a tag piece by piece, as the reference implementation reads them."""
         for anchor in self.shards(tag):
             for n in range(-(-anchor.mass // self.cap)):
                 part = self.payload(anchor, n)
                 yield (part or bytes(self.cap))[:anchor.mass - n * self.cap]
 
     def layout(self):
-        """Section 1.4."""
+        """Computes the layout of a volume (section 1.4)."""
         bs, alignment = max(PROFILES[self.profile][0], self.ss), PROFILES[self.profile][1]
         cap, pico = self.capacity, self.profile == PICO
         blocks = cap // bs
@@ -327,7 +327,7 @@ class Volume:
         return epoch, cortex, bitmap, flux, horizon, qmask, journal
 
     def violations(self):
-        """What section 8 asks of a volume that the reference mounts read-write and reads, and is not so."""
+        """Returns violations of section 8, which says how a volume must be for the reference to mount it read-write."""
         bad = []
 
         def expect(good, *what):

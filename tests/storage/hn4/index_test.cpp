@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The index beside an image: used where it belongs to it, never believed.
+/// The index beside an image: it is used only if it belongs to the image, and never
+/// trusted.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,7 +54,7 @@ TEST(Hn4Index, AnImageThatWasWrittenSinceIsScanned) {
     hn4_volume volume = or_throw(hn4_volume::open(v.path, device_mode::writable));
     or_throw(volume.put("a", noise(100, 3), fixed_put()));
   }
-  // Even with the old time put back.
+  // The change must be noticed although the old time is set again.
   const hn4_volume volume = or_throw(hn4_volume::open(v.path));
   EXPECT_TRUE(or_throw(or_throw(volume.stream("a")).read_all()) == noise(100, 3));
 }
@@ -92,7 +93,7 @@ TEST(Hn4Index, ADamagedOrForeignIndexChangesNothing) {
   }
 }
 
-// A process that is certainly gone, and one that is certainly there.
+// Returns the number of a process that certainly does not exist any more.
 pid_t gone() {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes of `weir hn4` read by an independent reader: python3 round_trip.py WEIR SOURCE_DIR [soak]"""
+"""Reads volumes of `weir hn4` with an independent reader: python3 round_trip.py WEIR SOURCE_DIR [soak]"""
 import hashlib
 import itertools
 import json
@@ -24,7 +24,7 @@ KINDS = (("generic", "128MiB", 512), ("generic", "200MiB", 4096), ("gaming", "1G
 
 
 def content_of(size, kind):
-    """Noise, or what compresses: runs, slopes and words among noise."""
+    """Returns noise, or bytes that compress: runs, slopes and words among noise."""
     noise = random.Random(size).randbytes(min(size, 1 << 16))
     if kind == "noise":
         return (noise * (size // max(len(noise), 1) + 1))[:size]
@@ -109,7 +109,7 @@ class RoundTrips(Case):
 @unittest.skipIf(SOAK, "a long test is asked for")
 @unittest.skipUnless(FIXTURES.is_dir() and shutil.which("zstd"), "fixtures are absent")
 class Oracle(Case):
-    """The independent reader itself, against what the reference returned."""
+    """Compares the independent reader with what the reference implementation returned."""
 
     def test_it_returns_what_the_reference_returned(self):
         for image in json.loads((FIXTURES / "manifest.json").read_text())["images"]:

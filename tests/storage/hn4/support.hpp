@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the tests of volumes share: small volumes in memory, damage, SHA-256, packed
+/// Helpers for the tests of volumes: small volumes in memory, damage, SHA-256 and packed
 /// images.
 #pragma once
 
@@ -24,8 +24,8 @@ namespace weir::storage::test {
 
 inline constexpr std::uint64_t small_capacity = std::uint64_t{128} << 20;
 
-/// How often a random test tries: as often as the variable says, else `usual` times, and
-/// less often where the code is instrumented and many times slower.
+/// Returns how often a random test tries: the number in the environment variable, else
+/// `usual`, and fewer in instrumented builds, which are many times slower.
 inline std::uint64_t number_of_tries(const char* variable, std::uint64_t usual) {
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -36,7 +36,7 @@ inline std::uint64_t number_of_tries(const char* variable, std::uint64_t usual) 
   return asked != nullptr ? std::strtoull(asked, nullptr, 10) : usual;
 }
 
-/// Reproducible bytes.
+/// Returns reproducible bytes.
 inline byte_vector noise(std::size_t count, std::uint64_t seed) {
   byte_vector bytes(count);
   const philox random(seed, 1);
@@ -69,7 +69,7 @@ inline std::unique_ptr<memory_device> formatted(std::uint32_t sector = 512) {
   return device;
 }
 
-/// A volume of the smallest size: its copies and checks take little time.
+/// Makes a volume of the smallest size, so that copies and checks take little time.
 inline std::unique_ptr<memory_device> formatted_small() {
   auto device = std::make_unique<memory_device>(std::uint64_t{2} << 20, "vol.img");
   hn4_format_options options = fixed_format();
@@ -78,10 +78,12 @@ inline std::unique_ptr<memory_device> formatted_small() {
   return device;
 }
 
-/// Devices write whole sectors: what a crash keeps, and what damage takes.
+/// Size of a sector. Devices write whole sectors, so crashes keep and damage destroys
+/// whole ones.
 inline constexpr std::uint64_t sector_bytes = 512;
 
-/// Passes everything on to a device that outlives it, so that a test can go on using it.
+/// Passes all calls on to a device that outlives it, so that the test can use that device
+/// later.
 class borrowed_device : public block_device {
  public:
   explicit borrowed_device(block_device& to) : to_(to) {}
@@ -111,7 +113,7 @@ inline hn4_check_report checked(block_device& device) {
   return or_throw(hn4_check(std::make_unique<borrowed_device>(device)));
 }
 
-/// What a check found, one line each.
+/// Returns the findings of a check, one line each.
 inline std::string all_of(const std::vector<hn4_finding>& list) {
   std::string text;
   for (const hn4_finding& f : list) {
@@ -120,7 +122,7 @@ inline std::string all_of(const std::vector<hn4_finding>& list) {
   return text;
 }
 
-/// Opens, finds and reads a tag whole.
+/// Opens a volume and reads a tag completely.
 inline result<byte_vector> read_tag(block_device& device, std::string_view tag,
                                     const hn4_stream_options& options = {}) {
   WEIR_TRY(const hn4_volume volume, open_on(device));
@@ -128,7 +130,7 @@ inline result<byte_vector> read_tag(block_device& device, std::string_view tag,
   return stream.read_all();
 }
 
-/// Changes one byte for as long as it lives.
+/// Changes one byte of a device until it is destroyed.
 class flipped_byte {
  public:
   flipped_byte(block_device& device, std::uint64_t offset, unsigned mask)
@@ -147,7 +149,7 @@ class flipped_byte {
   std::array<std::byte, 1> before_{};
 };
 
-/// SHA-256 as 64 hexadecimal digits. @source{FIPS 180-4}
+/// Returns the SHA-256 as 64 hexadecimal digits. @source{FIPS 180-4}
 class sha256 {
  public:
   static std::string of(bytes_view bytes) {
@@ -217,7 +219,7 @@ class sha256 {
                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 };
 
-/// Unpacks a zstd file, handing on what it holds piece by piece.
+/// Unpacks a zstd file and passes its content on piece by piece.
 inline void unpack(const std::string& path, const std::function<void(bytes_view)>& sink) {
   const byte_vector packed = or_throw(read_file(posix_file_system(), path));
   const std::unique_ptr<ZSTD_DStream, std::size_t (*)(ZSTD_DStream*)> stream(
@@ -239,7 +241,7 @@ inline bool all_zero(bytes_view bytes) {
           std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }
 
-/// A packed image as a sparse device.
+/// Unpacks an image into a sparse device.
 inline std::unique_ptr<memory_device> unpack_image(const std::string& path,
                                                    std::uint64_t size) {
   auto device = std::make_unique<memory_device>(size, path);

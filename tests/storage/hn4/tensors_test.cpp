@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tensors of stored files: both formats, views and copies, headers that lie.
+/// Tensors of stored files: both formats, views and copies, and headers with
+/// contradictions.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -74,7 +75,7 @@ byte_vector gguf() {
 
 TEST(Hn4Tensors, SafetensorsAreFoundByName) {
   const byte_vector file = safetensors(two_tensors, 86);
-  const tensor_directory d = or_throw(tensor_directory::of_bytes(file));
+  const tensor_directory d = or_throw(tensor_directory::from_bytes(file));
   EXPECT_EQ(d.format(), container_format::safetensors);
   ASSERT_EQ(d.tensors().size(), 2U);
   const stored_tensor* wq = d.find("layers.0.wq");
@@ -89,7 +90,7 @@ TEST(Hn4Tensors, SafetensorsAreFoundByName) {
 
 TEST(Hn4Tensors, GgufBlocksAreBytesUnderTheirTypesName) {
   const byte_vector file = gguf();
-  const tensor_directory d = or_throw(tensor_directory::of_bytes(file));
+  const tensor_directory d = or_throw(tensor_directory::from_bytes(file));
   EXPECT_EQ(d.format(), container_format::gguf);
   const stored_tensor* q = d.find("blk.0.attn_q.weight");
   ASSERT_NE(q, nullptr);
@@ -118,18 +119,55 @@ TEST(Hn4Tensors, HeadersThatLieAreErrorsNotTensors) {
       R"({"a)",
       "{" + std::string(3000, '[')};
   for (const std::string& header : bad) {
-    const auto d = tensor_directory::of_bytes(safetensors(header, 86));
+    const auto d = tensor_directory::from_bytes(safetensors(header, 86));
     ASSERT_FALSE(d) << header.substr(0, 80);
     EXPECT_EQ(code_of(d.error()), hn4_code::data_rot) << d.error().message();
   }
   gguf_maker version(9, 0, 0);
-  EXPECT_EQ(tensor_directory::of_bytes(version.bytes).error().code(),
+  EXPECT_EQ(tensor_directory::from_bytes(version.bytes).error().code(),
             errc::unsupported_version);
   gguf_maker many(3, UINT64_MAX, 0);
-  EXPECT_FALSE(tensor_directory::of_bytes(many.bytes));
-  const auto raw = tensor_directory::of_bytes(noise(500, 1));
+  EXPECT_FALSE(tensor_directory::from_bytes(many.bytes));
+  const auto raw = tensor_directory::from_bytes(noise(500, 1));
   ASSERT_TRUE(raw);
   EXPECT_EQ(raw->format(), container_format::raw);
+}
+
+TEST(Hn4Tensors, ErrorsOfHeadersSayWhatWasExpectedAtWhichByte) {
+  struct fault {
+    std::string header;
+    std::size_t taken;  // bytes of the header that the parser has taken
+    std::string expected;
+  };
+  const std::string begin = R"({"a":{"dtype":"U8","shape":)";
+  const fault faults[] = {
+      {begin + "true}}", begin.size() + 4, "expected dtype, shape and data_offsets"},
+      {begin + "[1.5]}}", begin.size() + 5, "expected dtype, shape and data_offsets"},
+      {begin + "[4]}}", begin.size() + 4, "expected dtype, shape and data_offsets"},
+      {R"({"a":7})", 7, "expected dtype, shape and data_offsets of tensor \"a\""},
+      {R"({"a":7)", 6, "expected dtype, shape and data_offsets of tensor \"a\""},
+      {R"({"__metadata__":{"x":nul}})", 25, "expected a value of the metadata"},
+      {"{7}", 3, "expected the name of a tensor"},
+      {R"({} x)", 4, "expected nothing behind the object"},
+      {std::string("{\"\xFF\":7}"), 3, "expected the name of a tensor"}};
+  for (const fault& f : faults) {
+    const auto d = tensor_directory::from_bytes(safetensors(f.header, 86));
+    ASSERT_FALSE(d) << f.header;
+    const std::string text = d.error().text();
+    EXPECT_NE(text.find(f.expected), std::string::npos) << f.header << ": " << text;
+    EXPECT_NE(text.find(fmt::format("at byte {}:", 8 + f.taken)), std::string::npos)
+        << f.header << ": " << text;
+  }
+}
+
+TEST(Hn4Tensors, ValuesThatAreNotReadMayBeNestedToALimit) {
+  const auto header = [](std::size_t depth) {
+    return R"({"__metadata__":)" + std::string(depth, '[') + std::string(depth, ']') +
+           R"(,"a":{"x":{"y":[1,null,true,-2,0.5,"z"]},"dtype":"U8","shape":[4],)"
+           R"("data_offsets":[0,4]}})";
+  };
+  EXPECT_TRUE(tensor_directory::from_bytes(safetensors(header(64), 4)));
+  EXPECT_FALSE(tensor_directory::from_bytes(safetensors(header(65), 4)));
 }
 
 TEST(Hn4Tensors, DamagedAndCutHeadersNeverGiveARangeOutsideTheFile) {
@@ -146,7 +184,7 @@ TEST(Hn4Tensors, DamagedAndCutHeadersNeverGiveARangeOutsideTheFile) {
     if (i % 5 == 0) {
       file.resize(static_cast<std::size_t>(random.below(8 * i + 7, file.size())));
     }
-    const auto d = tensor_directory::of_bytes(file);
+    const auto d = tensor_directory::from_bytes(file);
     for (const stored_tensor& t : d ? d->tensors() : std::span<const stored_tensor>()) {
       ASSERT_LE(t.offset, file.size()) << "seed " << seed << " case " << i;
       ASSERT_LE(t.bytes, file.size() - t.offset) << "seed " << seed << " case " << i;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Single rules of the format against values that the reference implementation gave.
+/// Single rules of the format, compared with values that the reference implementation
+/// computed.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Volumes of our own: made, filled, listed, read, refused.
+/// Volumes that this writer makes, fills, lists, reads and refuses.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,8 @@ TEST(Hn4Format, TheSameOptionsGiveTheSameBytes) {
   }
 }
 
-// What the reference checks when it mounts, against the bytes on the device.
+// Checks the bytes on the device as the reference implementation does when it mounts a
+// volume.
 TEST(Hn4Format, AllFourSuperblocksAndTheEpochAreInPlace) {
   const auto device = formatted();
   byte_vector north(8192), other(8192);
@@ -182,12 +183,12 @@ TEST(Hn4Volume, ExtentsSayWhereEveryByteLies) {
   EXPECT_GE(extents.size(), 2U);
   std::uint64_t total = 0, end = 0;
   for (const hn4_extent& e : extents) {
-    EXPECT_GE(e.at, end) << "in the order of the device, and apart";
-    end = e.at + e.blocks * 4096;
+    EXPECT_GE(e.device_offset, end) << "in the order of the device, and apart";
+    end = e.device_offset + e.blocks * 4096;
     total += e.bytes;
     for (std::uint64_t n = 0, at = e.offset; n < e.blocks; ++n) {
       byte_vector block(4096);
-      ASSERT_TRUE(device->read(e.at + n * 4096, block));
+      ASSERT_TRUE(device->read(e.device_offset + n * 4096, block));
       const std::size_t stored = load_le<std::uint32_t>(&block[40]) >> 4;
       ASSERT_TRUE(std::equal(block.begin() + 48,
                              block.begin() + 48 + static_cast<std::ptrdiff_t>(stored),
@@ -345,8 +346,8 @@ TEST(Hn4Volume, BadRequestsChangeNothing) {
 TEST(Hn4Volume, ReplacingFreesWhatWasThere) {
   const auto device = formatted();
   hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
-  // Together far more than the volume holds, and more stores than 1024 directory slots in
-  // a row.
+  // The stores together are larger than the volume, and more than the 1024 directory
+  // slots that a look-up visits.
   for (std::uint32_t i = 1; i <= 40; ++i) {
     const byte_vector bytes = noise(4'000'000, i);
     ASSERT_TRUE(volume.put("prose", bytes, fixed_put(1 + i % 3))) << i;
@@ -377,8 +378,8 @@ TEST(Hn4Volume, AFullVolumeSaysSoAndKeepsWhatItHas) {
   EXPECT_TRUE(or_throw(read_tag(*device, "b")) == noise(45'000'000, 2));
 }
 
-// No block is claimed twice, none lies on metadata, and exactly the claimed ones are
-// allocated.
+// Checks that no block is used twice, none lies on the volume's own structures, and
+// exactly the used ones are allocated.
 TEST(Hn4Volume, TheBitmapSaysExactlyWhatIsUsed) {
   const auto device = formatted();
   hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
@@ -410,8 +411,8 @@ TEST(Hn4Volume, TheBitmapSaysExactlyWhatIsUsed) {
   EXPECT_TRUE(want.bits == c->bits->bits);
 }
 
-// Look-up by identity, as the reference does it: from the hashed slot on, stopping at the
-// first empty one.
+// Looks an identity up as the reference implementation does: from the hashed slot on,
+// until an empty one.
 TEST(Hn4Volume, EveryShardIsReachableFromItsHash) {
   const auto device = formatted();
   hn4_volume volume = or_throw(open_on(*device, device_mode::writable));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Volumes of every profile: what section 8 of the format asks of a writer, field by
-/// field, and round trips; appending, removing, compressing.
+/// Volumes of every profile: the rules of section 8 of the format for writers, field by
+/// field; round trips; appending, removing and compressing.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ void expect_clean(const std::string& path) {
   }
 }
 
-/// Bytes of any size at the cost of few: noise, again and again.
+/// Makes bytes of any size quickly, by repeating noise.
 byte_vector repeated_noise(std::size_t size, std::uint64_t seed) {
   byte_vector bytes = noise(std::min<std::size_t>(size, mib - 1), seed);
   bytes.reserve(size);
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Hn4EveryProfile,
                                               k.capacity / mib, k.sector);
                          });
 
-// Section 8 of the format, item by item, from the bytes.
+// Checks section 8 of the format, item by item, on the bytes of a volume.
 TEST(Hn4Writer, AVolumeHoldsWhatTheReferenceLooksFor) {
   const weir::test::temp_folder scratch;
   for (const kind& k : kinds()) {
@@ -188,9 +188,9 @@ TEST(Hn4Writer, LimitsOfProfilesAreKept) {
   for (std::uint32_t i = 0; i < 8; ++i) {
     const auto profile = static_cast<hn4_profile>(i);
     const hn4_limits limits = limits_of(profile);
-    EXPECT_EQ(code(profile, limits.least - 512, 512), hn4_code::invalid_argument);
-    EXPECT_EQ(code(profile, limits.most + 1, 512), hn4_code::invalid_argument);
-    EXPECT_EQ(code(profile, limits.least + 1, 512), hn4_code::invalid_argument);
+    EXPECT_EQ(code(profile, limits.min - 512, 512), hn4_code::invalid_argument);
+    EXPECT_EQ(code(profile, limits.max + 1, 512), hn4_code::invalid_argument);
+    EXPECT_EQ(code(profile, limits.min + 1, 512), hn4_code::invalid_argument);
   }
   EXPECT_EQ(code(hn4_profile::pico, 4 * mib, 4096), hn4_code::invalid_argument);
   EXPECT_EQ(code(hn4_profile::generic, 128 * mib + 512, 4096),
@@ -207,7 +207,7 @@ TEST(Hn4Writer, AppendedBytesFollowInBothOrders) {
   for (std::uint64_t i = 0; i < 5; ++i) {
     hn4_put_options put = fixed_put(static_cast<std::uint32_t>(1 + i % 3));
     put.existing = hn4_existing::append;
-    // Clocks that run backwards must not matter.
+    // A clock that runs backwards must not matter.
     put.time_ns =
         1'700'000'000'000'000'000 - static_cast<std::int64_t>(i) * 1'000'000'000;
     const byte_vector part = noise(5000 + i * 3000, i);
@@ -275,7 +275,8 @@ TEST(Hn4Writer, RemovedTagsAreGoneAndTheirSpaceIsFree) {
       or_throw(hn4_check(std::make_unique<borrowed_device>(*device))).findings.empty());
 }
 
-// Byte behind the last one that belongs to a shard, by cells of the map.
+// Returns the byte behind the last one that belongs to a shard, to the precision of the
+// map.
 std::uint64_t end_of_shards(block_device& device) {
   const auto report = or_throw(hn4_check(std::make_unique<borrowed_device>(device)));
   const auto last = std::find(report.map.rbegin(), report.map.rend(), hn4_use::data);
@@ -301,7 +302,8 @@ TEST(Hn4Writer, CompactingMovesTagsTogether) {
   }
 }
 
-// What a store that never finished leaves: blocks that are marked and belong to nobody.
+// Makes what a store leaves that was never finished: allocated blocks that belong to
+// nothing.
 TEST(Hn4Writer, CompactingFindsSpaceThatIsMarkedInVain) {
   const auto device = formatted();
   byte_vector marks;
@@ -324,7 +326,7 @@ TEST(Hn4Writer, CompactingFindsSpaceThatIsMarkedInVain) {
       or_throw(hn4_check(std::make_unique<borrowed_device>(*device))).findings.empty());
 }
 
-/// Counts the bytes that are read through it.
+/// A device that counts the bytes that are read through it.
 class counting_device : public borrowed_device {
  public:
   counting_device(block_device& to, std::uint64_t& count)

@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The tensor stream of HN4 volumes for C: the shards of one tag as one run of bytes.
+/// C interface to the tensor stream of HN4 volumes: it reads the shards of one tag as one
+/// run of bytes.
 ///
-/// Results are 0 (or 3 for a hole that was read as zeros) or negative; the numbers are
-/// those of the format's reference implementation. Handles are opaque; `out` parameters
-/// are set on success only. No function throws.
+/// Conventions of all functions:
+/// - Results are those of the reference implementation of the format: 0 for success, 3
+/// for
+///   success that ended in a hole, which was read as zeros, and negative numbers for
+///   errors. `hn4_result_name` returns their names.
+/// - Handles are opaque. The caller closes what it has opened: first the tensor contexts
+///   of a volume, then the volume.
+/// - Output parameters are set only on success, unless the function says otherwise.
+/// - A null pointer is HN4_ERR_INVALID_ARGUMENT, except where a function allows it.
+/// - Several threads may use one volume and one context at the same time; closing needs
+///   that no other thread uses the handle.
+/// - No function throws an exception. Memory that cannot be had is HN4_ERR_NOMEM.
+/// Source: HN4 Tensor Stream Layer 2.1.
 #ifndef WEIR_HN4_H
 #define WEIR_HN4_H
 
@@ -15,8 +26,11 @@
 extern "C" {
 #endif
 
+/** Result of a call: one of the numbers below or of the reference implementation. */
 typedef int32_t hn4_result_t;
+/** An open volume. */
 typedef struct hn4_volume_t hn4_volume_t;
+/** The stream of one tag of an open volume. */
 typedef struct hn4_tensor_ctx_t hn4_tensor_ctx_t;
 
 #define HN4_OK 0
@@ -35,41 +49,51 @@ typedef struct hn4_tensor_ctx_t hn4_tensor_ctx_t;
 #define HN4_ERR_INVALID_ARGUMENT (-0x609)
 #define HN4_ERR_BUSY (-0x615)
 
-/** Accept, order, read and refuse exactly what the reference implementation does. A shard
- * whose directory entry is damaged or gone is left out without an error, as there. */
+/** Flag: accepts, orders, reads and refuses exactly what the reference implementation
+ * does. A shard whose directory entry is damaged or gone is left out without an error. */
 #define HN4_VOLUME_STRICT 1u
-/** Read what is left of a tag that has lost shards. Without this, opening a tag is
- * HN4_ERR_DATA_ROT where the directory shows, by a damaged entry, a missing number or
- * blocks in use by nobody, that a shard of it may be lost. */
+/** Flag: reads what is left of a tag that has lost shards. Without it, opening a tag
+ * fails with HN4_ERR_DATA_ROT if the directory shows that a shard of it may be lost: by a
+ * damaged entry, a missing number, or allocated blocks that no entry names. */
 #define HN4_VOLUME_RECOVER 2u
 
-/** Opens a volume for reading. */
+/** Opens the volume in a file or block device for reading.
+ * `flags` is 0 or a combination of HN4_VOLUME_STRICT and HN4_VOLUME_RECOVER.
+ * HN4_ERR_NOT_FOUND: there is no such file; HN4_ERR_BAD_SUPERBLOCK: no superblock is
+ * valid; HN4_ERR_GEOMETRY: the layout contradicts itself or the file is too short. */
 hn4_result_t hn4_volume_open(const char* path, uint32_t flags, hn4_volume_t** vol);
-/** Closes it; BUSY while tensor contexts are open. A null handle is closed already. */
+/** Closes a volume; null does nothing. HN4_ERR_BUSY: tensor contexts are still open. */
 hn4_result_t hn4_volume_close(hn4_volume_t* vol);
 
-/** Finds the shards of a tag and maps them to one stream. */
+/** Opens a tag: finds its shards and maps them to one stream.
+ * HN4_ERR_NOT_FOUND: there is no such tag; HN4_ERR_TAG_OVERFLOW: it has too many shards;
+ * HN4_ERR_DATA_ROT: a shard of it is lost or may be. */
 hn4_result_t hn4_tensor_open(hn4_volume_t* vol, const char* model_tag,
                              hn4_tensor_ctx_t** out);
 /**
- * Copies bytes of the stream; cut at its end. An offset at or behind the end is
- * INVALID_ARGUMENT unless `len` is 0. After an error the content of `buf` is undefined.
- * May be called by several threads at once on one context.
+ * Copies `len` bytes of the stream from `global_offset` on, fewer at its end.
+ *
+ * HN4_ERR_INVALID_ARGUMENT: the offset is at or behind the end and `len` is not 0;
+ * HN4_ERR_HEADER_ROT, HN4_ERR_PAYLOAD_ROT, HN4_ERR_PHANTOM_BLOCK,
+ * HN4_ERR_GENERATION_SKEW: a block is damaged or another one; HN4_ERR_HW_IO: the device
+ * reports an error. After an error the content of `buf` is unspecified.
  */
 hn4_result_t hn4_tensor_read(hn4_tensor_ctx_t* ctx, uint64_t global_offset, void* buf,
                              uint64_t len);
-/** The same; `count` is set to the bytes that were verified, also after an error. */
+/** Reads as `hn4_tensor_read` does, and sets `count` to the number of verified bytes from
+ * the front, after an error, too. `count` may be null. */
 hn4_result_t hn4_tensor_read_count(hn4_tensor_ctx_t* ctx, uint64_t global_offset,
                                    void* buf, uint64_t len, uint64_t* count);
-/** Frees a context; null does nothing. */
+/** Closes a context; null does nothing. */
 void hn4_tensor_close(hn4_tensor_ctx_t* ctx);
 
-/** Bytes of the stream; 0 for null. */
+/** Returns the length of the stream in bytes; 0 for null. */
 uint64_t hn4_tensor_size(const hn4_tensor_ctx_t* ctx);
-/** Shards of the stream; 0 for null. */
+/** Returns the number of shards of the stream; 0 for null. */
 uint32_t hn4_tensor_shard_count(const hn4_tensor_ctx_t* ctx);
 
-/** "PAYLOAD_ROT" for -0x451; "UNKNOWN" for other numbers. */
+/** Returns the name of a result, such as "PAYLOAD_ROT" for -0x451, or "UNKNOWN". The text
+ * is constant. */
 const char* hn4_result_name(hn4_result_t result);
 
 #ifdef __cplusplus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Devices that hold a volume: a fixed number of bytes, read and written at offsets.
+/// Block devices: storage of a fixed size that is read and written at byte offsets. An
+/// HN4 volume lies on one of them.
 #pragma once
 
 #include <cstdint>
@@ -14,96 +15,147 @@
 
 namespace weir::storage {
 
-/// A run of bytes of a device.
+/// A range of bytes of a device.
 struct extent {
-  std::uint64_t offset = 0;
-  std::uint64_t size = 0;  ///< 0: none
+  std::uint64_t offset = 0;  ///< first byte, counted from the start of the device
+  std::uint64_t size = 0;    ///< bytes; 0 for an empty range
 
+  /// Returns the offset of the first byte after the range.
   [[nodiscard]] std::uint64_t end() const noexcept { return offset + size; }
 };
 
-/// Fixed-size storage addressed in bytes. Ranges outside the device are errors, never
-/// short transfers.
-/// @threads{concurrent reads are safe; a write concurrent with anything else needs
-/// disjoint ranges}
+/// Storage of a fixed size, addressed in bytes.
+///
+/// A transfer is complete or an error; a range outside the device is an error, never a
+/// short transfer. Errors name the file and the byte offset.
+/// @threads{reads may run concurrently; a write may run concurrently with other calls
+/// only if the ranges do not overlap}
 class block_device {
  public:
   virtual ~block_device() = default;
 
-  /// Reads exactly `to.size()` bytes. @error{torn, the range leaves the device; io, the
-  /// system's word}
+  /// Reads exactly `to.size()` bytes from `offset` on.
+  /// @param to the destination; its content is unspecified after an error
+  /// @error{torn, the range leaves the device or the file has become shorter}
+  /// @error{io, the operating system reports an error}
   [[nodiscard]] virtual result<void> read(std::uint64_t offset, mutable_bytes to) = 0;
-  /// Reads consecutive bytes into several places, in order; the pieces may have any
-  /// sizes.
+  /// Reads consecutive bytes of the device into several buffers, one after another.
+  ///
+  /// The buffers may have any sizes, also 0. A file needs one system call for up to 1024
+  /// of them.
+  /// @error{torn, the range leaves the device or the file has become shorter}
+  /// @error{io, the operating system reports an error}
   [[nodiscard]] virtual result<void> read_scattered(
       std::uint64_t offset, std::span<const mutable_bytes> pieces);
-  /// Writes all of `from`. @error{out_of_range; io; no_space; invalid_argument, opened
-  /// for reading}
+  /// Writes all bytes of `from` at `offset`. They are durable only after `sync`.
+  /// @error{invalid_argument, the device was opened for reading}
+  /// @error{out_of_range, the range leaves the device}
+  /// @error{no_space, the file system is full}
+  /// @error{io, the operating system reports an error}
   [[nodiscard]] virtual result<void> write(std::uint64_t offset, bytes_view from) = 0;
-  /// Makes everything written before durable.
+  /// Makes all earlier writes durable.
+  /// @error{io, the operating system reports an error; which writes are durable is then
+  /// unknown}
   [[nodiscard]] virtual result<void> sync() = 0;
-  /// Bytes, constant.
+  /// Returns the size in bytes, which does not change while the device is open.
   [[nodiscard]] virtual std::uint64_t size() const noexcept = 0;
-  /// The bytes themselves where they lie in memory in one piece, else empty. Valid while
-  /// the device lives.
+  /// Returns `count` bytes in place if they are contiguous in memory, else an empty view.
+  ///
+  /// The view is valid as long as the device exists.
   [[nodiscard]] virtual bytes_view view(std::uint64_t offset,
                                         std::size_t count) const noexcept;
-  /// First extent at or after `offset`, cut at `end`, that may hold anything but zeros.
+  /// Finds the first range in [`offset`, `end`) that may hold bytes other than zero.
+  ///
+  /// Readers use it to skip the holes of sparse files. Bytes outside the returned ranges
+  /// are zero; bytes inside may be zero.
+  /// @returns an empty range at `end` if the rest is a hole
   [[nodiscard]] virtual result<extent> next_data(std::uint64_t offset, std::uint64_t end);
-  /// When the file was last written, in nanoseconds since 1970; 0: nobody knows.
+  /// Returns the time of the last write in nanoseconds since 1970, or 0 if it is unknown.
   [[nodiscard]] virtual std::int64_t modified_ns() const noexcept { return 0; }
-  /// Name for messages: the path of a file.
+  /// Returns the name of the device for messages: the path, if it is a file.
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;
 };
 
-enum class device_mode : std::uint8_t { read_only, writable };
+/// How a device is opened.
+enum class device_mode : std::uint8_t {
+  read_only,  ///< writes are errors; no lock is taken
+  writable,   ///< the file is locked exclusively until the device is destroyed
+};
 
-/// Opens a file or a block special file. Writable devices hold an exclusive advisory lock
-/// on it.
-/// @error{not_found; locked, another process writes to it; io}
+/// Opens a file or a block special file.
+///
+/// A writable device holds an exclusive advisory lock (flock) on the file, so that two
+/// processes do not write to one volume.
+/// @error{not_found, there is no such file}
+/// @error{locked, `mode` is writable and another process writes to the file}
+/// @error{invalid_argument, the path is neither a file nor a block device}
+/// @error{io, the operating system reports an error}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<block_device>> open_file_device(
     const std::string& path, device_mode mode);
-/// Creates a sparse file of `size` zero bytes, locked for writing. @error{already_exists;
-/// io; no_space}
+/// Creates a sparse file of `size` zero bytes and opens it for writing, locked.
+/// @error{already_exists, there is a file at `path`}
+/// @error{invalid_argument, `size` is above 2^63 - 1}
+/// @error{no_space, the file system is full}
+/// @error{io, the operating system reports an error}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<block_device>> create_file_device(
     const std::string& path, std::uint64_t size);
 
-/// Maps a file into memory for reading: `view` gives every range without a copy. A file
-/// that shrinks while it is mapped ends the process (SIGBUS), as with every mapping.
-/// @error{as open_file_device}
+/// Maps a file into memory for reading, so that `view` returns any range without a copy.
+///
+/// The kernel ends the process (SIGBUS) if it touches a part of
+/// the mapping that the file has lost meanwhile.
+/// @error{not_found, there is no such file}
+/// @error{invalid_argument, the path is neither a file nor a block device}
+/// @error{io, the operating system reports an error}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<block_device>> open_mapped_device(
     const std::string& path);
 
-/// How transfers past the page cache are queued.
+/// How a direct device keeps several transfers in flight.
 enum class direct_reads : std::uint8_t {
-  queue,    ///< io_uring where the kernel allows it, else threads
-  threads,  ///< threads of the device
+  queue,    ///< uses io_uring if the kernel allows it, else threads
+  threads,  ///< uses threads that belong to the device
 };
-/// Whether this process may use io_uring.
+/// Returns whether the kernel lets this process use io_uring.
+/// @threads{safe to call concurrently}
 [[nodiscard]] bool io_uring_allowed() noexcept;
 
-/// Opens a file for reading past the page cache, where its file system can do that; else
-/// as `open_file_device`. Reads of more than 64 KiB are cut into chunks, several of which
-/// are in flight; a read that goes on where one stopped finds the next chunks on their
-/// way. @error{as open_file_device}
+/// Opens a file for reads that bypass the page cache (O_DIRECT).
+///
+/// A file system without direct transfers gives the device of `open_file_device`. Reads
+/// of more than 64 KiB are cut into chunks, several of which are in flight. A read that
+/// begins where an earlier one ended finds its first chunks already requested.
+/// @param queueing how transfers are kept in flight; the bytes do not depend on it
+/// @error{not_found, there is no such file}
+/// @error{invalid_argument, the path is neither a file nor a block device}
+/// @error{io, the operating system reports an error}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<block_device>> open_direct_device(
-    const std::string& path, direct_reads how = direct_reads::queue);
+    const std::string& path, direct_reads queueing = direct_reads::queue);
 
-/// A sparse device in memory, in pages of 64 KiB that exist once they are written.
-/// @threads{as block_device}
+/// A sparse device in memory. Pages of 64 KiB are allocated when they are first written;
+/// everything else reads as zeros.
+/// @threads{reads may run concurrently; a write may run concurrently with other calls
+/// only if the ranges lie in different pages}
 class memory_device final : public block_device {
  public:
+  /// Size of a page in bytes.
   static constexpr std::size_t page_bytes = std::size_t{1} << 16;
 
+  /// Makes a device of `size` zero bytes. Only the table of its pages is allocated.
   explicit memory_device(std::uint64_t size, std::string name = "memory");
 
-  /// A device with the same bytes.
+  /// Returns a copy of the device with the same name and the same bytes.
   [[nodiscard]] std::unique_ptr<memory_device> clone() const;
 
   result<void> read(std::uint64_t offset, mutable_bytes to) override;
   result<void> write(std::uint64_t offset, bytes_view from) override;
+  /// Does nothing: there is no slower medium behind the memory.
   result<void> sync() override { return {}; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
+  /// Returns a view if the range lies in one page that has been written.
   [[nodiscard]] bytes_view view(std::uint64_t offset,
                                 std::size_t count) const noexcept override;
   result<extent> next_data(std::uint64_t offset, std::uint64_t end) override;

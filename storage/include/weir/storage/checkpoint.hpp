@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checkpoints: model, context and stream cursor in one file, durable together, verified
-/// as a whole.
+/// Checkpoints: the model, the context memory and the stream cursor of a run in one file,
+/// made durable together and verified as a whole.
 ///
-/// `ck-<generation>.weir`, little-endian: preamble (64 bytes) | table | sections, each at
-/// a multiple of 4096 | footer (64 bytes). Every byte is covered: preamble and table by
-/// hashes, sections by theirs, padding and reserved bytes are zero, the footer repeats
-/// generation, pulse and length and holds the root hash. docs:
-/// storage/checkpoint/README.md.
+/// The file is called `ck-<generation>.weir` and is little-endian: a preamble of 64
+/// bytes, a table of the sections, the sections (each at a multiple of 4096), a footer of
+/// 64 bytes. Every byte is covered: preamble, table and sections by hashes; padding and
+/// reserved bytes must be zero; the footer repeats generation, pulse and length and holds
+/// a hash of preamble and table. storage/checkpoint/README.md has the diagram.
 #pragma once
 
 #include <cstdint>
@@ -26,70 +26,90 @@
 
 namespace weir::storage {
 
-/// Names of the sections that a checkpoint must hold; besides, at least one begins with
-/// `param_prefix`. CONDUCTOR begins with the model's pulse as u64; the rest of it belongs
-/// to the Conductor.
+/// Names of the sections that every checkpoint must hold.
+///
+/// In addition at least one section has a name that begins with `param_prefix`. Other
+/// sections are allowed and are stored as they are.
 namespace section {
+/// Configuration of the run as text.
 inline constexpr std::string_view config = "CONFIG";
+/// State of the Conductor. Its first 8 bytes are the pulse of the model.
 inline constexpr std::string_view conductor = "CONDUCTOR";
+/// Position of the context stream.
 inline constexpr std::string_view cursor = "CURSOR";
+/// Place at which each lane reads next, and the identity of the source.
 inline constexpr std::string_view source_state = "SOURCE_STATE";
-inline constexpr std::string_view rng = "RNG";  ///< empty: none
+/// State of the random generator of the stream; empty if the stream uses none.
+inline constexpr std::string_view rng = "RNG";
+/// Beginning of the names of sections that hold parameters of the model.
 inline constexpr std::string_view param_prefix = "PARAM";
 }  // namespace section
 
-/// One named part to be written. The bytes are not copied and must live until `save`
-/// returns.
+/// One named section that is to be written.
 struct checkpoint_section {
-  std::string name;  ///< 1..255 bytes, unique
-  bytes_view data;
-  dtype type = dtype::uint8;
-  shape_vector shape = {};  ///< empty: one dimension that holds all of `data`
+  std::string name;           ///< 1 to 255 bytes, unique in the checkpoint
+  bytes_view data;            ///< not copied: must stay valid until `save` returns
+  dtype type = dtype::uint8;  ///< element type of `data`
+  /// Outermost dimension first; its size in bytes must be that of `data`. Empty means one
+  /// dimension that covers all of `data`.
+  shape_vector shape = {};
 };
 
-/// Owns the bytes of the sections that say where the stream stands.
+/// The bytes of the three sections that hold the position of the stream.
 struct cursor_sections {
-  byte_vector cursor;
-  byte_vector source_state;
-  byte_vector rng;
-  /// CURSOR, SOURCE_STATE and RNG, as views of this object.
+  byte_vector cursor;        ///< CURSOR
+  byte_vector source_state;  ///< SOURCE_STATE
+  byte_vector rng;           ///< RNG
+  /// Returns the three sections as views of this object, which must outlive them.
   [[nodiscard]] std::vector<checkpoint_section> sections() const;
 };
-/// Splits a cursor into its sections. `checkpoint::cursor()` joins them.
+/// Splits a cursor into its three sections. `checkpoint::cursor()` joins them again.
+/// @threads{safe to call concurrently}
 [[nodiscard]] cursor_sections sections_of(const stream_cursor& cursor);
-/// Bytes of CONDUCTOR: the pulse, then `rest`.
+/// Returns the bytes of CONDUCTOR: the pulse as u64, then `rest`.
+/// @threads{safe to call concurrently}
 [[nodiscard]] byte_vector conductor_section(std::uint64_t pulse_id, bytes_view rest);
 
+/// The two numbers that identify a checkpoint.
 struct checkpoint_header {
-  std::uint64_t generation = 0;
-  std::uint64_t pulse_id = 0;
+  std::uint64_t generation = 0;  ///< grows with every checkpoint of a folder
+  std::uint64_t pulse_id = 0;    ///< completed pulses of the run
   friend bool operator==(const checkpoint_header&, const checkpoint_header&) = default;
 };
 
-/// A verified checkpoint in memory. Views live as long as any copy of it.
-/// @threads{const; safe to call concurrently}
+/// A verified checkpoint in memory.
+///
+/// Copies share the bytes. Views stay valid as long as any copy exists.
+/// @threads{const members are safe to call concurrently}
 class checkpoint {
  public:
+  /// One section of the file.
   struct loaded_section {
-    std::string name;
-    dtype type = dtype::uint8;
-    shape_vector shape;
-    bytes_view data;  ///< begins at a multiple of 64 bytes in memory
+    std::string name;           ///< unique in the checkpoint
+    dtype type = dtype::uint8;  ///< element type of `data`
+    shape_vector shape;         ///< outermost dimension first
+    bytes_view data;            ///< aligned to 64 bytes in memory
   };
+  /// Returns generation and pulse.
   [[nodiscard]] const checkpoint_header& header() const noexcept { return header_; }
+  /// Returns the path of the file that was read.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// In the order of the file.
+  /// Returns all sections in the order of the file.
   [[nodiscard]] std::span<const loaded_section> sections() const noexcept {
     return sections_;
   }
+  /// Returns whether there is a section of this name.
   [[nodiscard]] bool has(std::string_view name) const noexcept;
-  /// @error{not_found, no such section; names the file}
+  /// Finds a section by its name.
+  /// @returns a pointer into this object
+  /// @error{not_found, there is no such section; the message names the file}
   [[nodiscard]] result<const loaded_section*> find(std::string_view name) const;
-  /// Bytes of CONDUCTOR behind the pulse.
+  /// Returns the bytes of CONDUCTOR after the pulse.
   [[nodiscard]] bytes_view conductor() const noexcept { return conductor_; }
+  /// Returns the position of the stream, joined from its three sections.
   [[nodiscard]] const stream_cursor& cursor() const noexcept { return cursor_; }
-  /// Newer files that `load_newest` had to pass over, newest first, each error with file
-  /// and section.
+  /// Returns why newer files were not used by `load_newest`, the newest file first. Each
+  /// error names the file and the section.
   [[nodiscard]] std::span<const error> skipped() const noexcept { return skipped_; }
 
  private:
@@ -104,52 +124,82 @@ class checkpoint {
   std::vector<error> skipped_;
 };
 
-/// Reads one file and verifies every byte of it, the mandatory sections and the pulses.
-/// @error{torn, the file ends early} @error{corrupt, names file and section}
-/// @error{missing_cursor, no CURSOR section} @error{stream_model_mismatch, the pulses
-/// differ; names them}
-/// @error{unsupported_version, another version} @error{not_found, no such file}
+/// Reads one checkpoint file and verifies every byte of it.
+///
+/// Also checks that the mandatory sections are there and that the stream, the model and
+/// the file are at the same pulse.
+/// @error{not_found, there is no such file}
+/// @error{torn, the file ends early}
+/// @error{corrupt, a byte is wrong; the message names the file and the section}
+/// @error{missing_cursor, there is no CURSOR section}
+/// @error{stream_model_mismatch, the pulses differ; the message names them}
+/// @error{unsupported_version, the file was written in another version of the format}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<checkpoint> load_checkpoint(file_system& fs,
                                                  const std::string& path);
 
 /// The checkpoints of one folder.
-/// @threads{thread-compatible}
+/// @threads{thread-compatible; a reader in another process may work while a writer saves}
 class checkpoint_store {
  public:
-  enum class role : std::uint8_t { reader, writer };
+  /// Rights of the object in the folder.
+  enum class role : std::uint8_t {
+    reader,  ///< load, list and verify
+    writer,  ///< also save; at most one per folder
+  };
+  /// One file of the folder.
   struct entry {
-    std::string path;
-    std::uint64_t bytes = 0;
-    checkpoint_header header;      ///< as the file says; zero if `problem`
-    std::optional<error> problem;  ///< why it does not count, with file and section
+    std::string path;          ///< path of the file
+    std::uint64_t bytes = 0;   ///< size of the file
+    checkpoint_header header;  ///< as stated in the file; zero if there is a `problem`
+    std::optional<error> problem;  ///< why the file is not valid, with file and section
   };
 
-  /// A writer creates the folder, holds `lock` in it and removes left-over temporary
-  /// files.
-  /// @error{locked, another writer} @error{not_found, a reader and no folder}
+  /// Opens the checkpoints of a folder.
+  ///
+  /// A writer creates the folder if necessary, holds the file `lock` in it and removes
+  /// temporary files that an earlier writer has left.
+  /// @param access reader or writer
+  /// @error{locked, there is another writer}
+  /// @error{not_found, `access` is reader and there is no such folder}
+  /// @error{io, the file system reports an error}
   [[nodiscard]] static result<checkpoint_store> open(file_system& fs, std::string folder,
-                                                     role as = role::reader);
+                                                     role access = role::reader);
+  /// Moves the store and its lock.
   checkpoint_store(checkpoint_store&&) noexcept;
+  /// Moves the store and its lock.
   checkpoint_store& operator=(checkpoint_store&&) noexcept;
   ~checkpoint_store();
 
-  /// Writes a generation and returns its number once it is durable; then removes all but
-  /// the two newest valid ones. After a failure the generation does not count, and the
-  /// next save writes another file.
-  /// @error{invalid_argument, a mandatory section is missing, a name twice, or a pulse
-  /// that is not `pulse_id`}
-  /// @error{no_space, io, from the file system}
+  /// Writes a new generation and returns its number once it is durable.
+  ///
+  /// Afterwards all files but the two newest verified ones are removed. After a failure
+  /// the generation does not exist, and the next call writes another file.
+  /// @param pulse_id completed pulses; CURSOR and CONDUCTOR must name the same pulse
+  /// @error{invalid_argument, the store is a reader, a mandatory section is missing, or
+  /// two sections have one name}
+  /// @error{missing_cursor, there is no CURSOR section}
+  /// @error{stream_model_mismatch, a section is at another pulse than `pulse_id`}
+  /// @error{no_space, the file system is full}
+  /// @error{io, the file system reports an error}
   [[nodiscard]] result<std::uint64_t> save(std::span<const checkpoint_section> sections,
                                            std::uint64_t pulse_id);
-  /// The valid checkpoint with the highest generation in its preamble. @error{not_found,
-  /// there is no file}
-  /// @error{as `load_checkpoint` for the newest, when no file is valid}
+  /// Loads the valid checkpoint with the highest generation.
+  ///
+  /// The generation stated in the file counts, not its name. Invalid files are passed
+  /// over; `checkpoint::skipped` says why. If no file is valid, the error is that of
+  /// `load_checkpoint` for the newest file.
+  /// @error{not_found, the folder holds no checkpoint}
   [[nodiscard]] result<checkpoint> load_newest();
+  /// Loads one file as `load_checkpoint` does, with its errors.
   [[nodiscard]] result<checkpoint> load(const std::string& path);
-  /// All generations, newest first, by their preambles alone.
+  /// Lists all generations, the newest first. Reads only the preambles.
+  /// @error{io, the folder cannot be listed}
   [[nodiscard]] result<std::vector<entry>> list();
-  /// All generations, newest first, read and verified whole.
+  /// Lists all generations, the newest first, after reading and verifying every byte.
+  /// @error{io, the folder cannot be listed}
   [[nodiscard]] result<std::vector<entry>> verify();
+  /// Returns the path of the folder.
   [[nodiscard]] const std::string& folder() const noexcept;
 
  private:

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The context stream: an endless sequence of tokens, handed out in chunks to lanes,
-/// resumable at every chunk.
+/// Context streams: endless sequences of tokens that are handed out in chunks to lanes
+/// and can be resumed at every chunk.
 ///
-/// Lane l of L reads blocks of S = lane_block * chunk tokens of the source: block k of
-/// lane l is block k * L + l of the source (with one lane the source itself). That
-/// sequence is the lane's text. A chunk is the next n tokens of it.
+/// The source is cut into blocks of S = lane_block * chunk tokens, which are dealt to the
+/// L lanes in turn: block k of lane l is block k * L + l of the source. The blocks of a
+/// lane, one after another, are the text of the lane; with one lane it is the source
+/// itself. A chunk is the next n tokens of that text.
 #pragma once
 
 #include <cstdint>
@@ -26,46 +27,52 @@ class settings_table;
 
 namespace weir::storage {
 
-/// What happens after the last token of the source.
+/// Behaviour after the last token of the source.
 enum class end_policy : std::uint8_t {
-  loop,  ///< `end_of_text`, then the first token again; chunks are filled across the wrap
-  stop,  ///< one short last chunk, then nothing for ever
-  chain,  ///< like stop, over several sources joined by `chain_sources`
+  loop,   ///< `end_of_text` follows, then the first token; chunks are filled across it
+  stop,   ///< the last chunk is short, and no chunk follows
+  chain,  ///< as `stop`, for a source that `chain_sources` has joined
 };
-/// What a document boundary means. The stream itself acts on `split` alone, the rest is
-/// for the Conductor.
+/// Behaviour at the end of a document. The stream itself acts only on `split`; the
+/// Conductor acts on the others.
 enum class boundary_policy : std::uint8_t {
-  never,          ///< the context flows on
-  at_next_chunk,  ///< the context is reset before the first chunk that follows a boundary
+  never,          ///< the context memory is kept
+  at_next_chunk,  ///< it is reset before the first chunk that follows a boundary
   split,          ///< a chunk ends with its first `end_of_text`
 };
 
-/// Geometry and policies of a stream. `stream_settings` says what each member takes.
+/// Geometry and policies of a stream. `stream_settings` has the range of each member.
 struct stream_config {
-  std::size_t chunk = 64;  ///< nominal; a caller may ask for another size
-  std::uint32_t lanes = 1;
-  std::uint32_t lane_block = 1;
-  std::uint32_t ranks = 1;  ///< rank r hosts the lanes l with l mod ranks == r
-  end_policy end = end_policy::stop;
+  std::size_t chunk = 64;        ///< nominal tokens per chunk; a call may ask for others
+  std::uint32_t lanes = 1;       ///< virtual ranks that share the source
+  std::uint32_t lane_block = 1;  ///< chunks that a lane reads before the next lane's turn
+  std::uint32_t ranks = 1;       ///< rank r hosts the lanes l with l mod ranks == r
+  end_policy end = end_policy::stop;  ///< behaviour after the last token
+  /// Behaviour at the end of a document.
   boundary_policy boundary = boundary_policy::never;
+  /// Period of each level of the model in tokens, the fastest level first.
   std::vector<std::uint64_t> frequencies = {1, 8, 64, 512};
 };
 
-/// The settings of a stream, with the ranges that `context_stream::open` accepts. Include
-/// "weir/base/settings.hpp" to use the table.
+/// Returns the settings of a stream with the ranges that `context_stream::open` accepts.
+/// Include "weir/base/settings.hpp" to use the table.
 /// @threads{safe to call concurrently}
 [[nodiscard]] const settings_table<stream_config>& stream_settings();
 
-/// Checks a configuration as `context_stream::open` does, but for what depends on the
-/// source. @return the warning of `check_chunk_size`
+/// Checks a configuration as `context_stream::open` does, except for what depends on the
+/// source.
+/// @returns the warning of `check_chunk_size`
 /// @error{invalid_argument, a setting is out of range, there are more ranks than lanes,
 /// or `check_chunk_size` refuses the chunk}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<std::string> check_config(const stream_config& config);
 
-/// Checks a chunk size against the periods of the levels, the fastest first.
-/// @return a warning for the log, or "". @error{invalid_argument, smaller than the
-/// fastest period, or zero}
+/// Checks a chunk size against the periods of the levels.
+/// @param chunk tokens per chunk
+/// @param frequencies periods in tokens, the fastest level first
+/// @returns a warning for the log, or an empty string
+/// @error{invalid_argument, the chunk is empty or shorter than the fastest period}
+/// @threads{safe to call concurrently}
 /// @source{Context Stream, "Chunk sizing"}
 [[nodiscard]] result<std::string> check_chunk_size(
     std::size_t chunk, std::span<const std::uint64_t> frequencies);
@@ -73,157 +80,186 @@ struct stream_config {
 /// State of a lane after its last committed chunk.
 struct lane_state {
   std::uint64_t position = 0;  ///< tokens of the lane's text that were handed out
-  std::uint64_t chunks = 0;    ///< chunks of this lane
-  std::uint64_t history = 0;   ///< chain over the complete blocks of 64 tokens
+  std::uint64_t chunks = 0;    ///< chunks of the lane that were handed out
+  std::uint64_t history = 0;   ///< hash chain over the complete blocks of 64 tokens
   friend bool operator==(const lane_state&, const lane_state&) = default;
 };
 
-/// A stretch of the stream with one geometry. A reset and a new chunk size begin another.
+/// A part of the stream in which the geometry does not change. A reset and a new chunk
+/// size begin a new era.
 struct era {
-  std::uint64_t first_chunk = 0;
+  std::uint64_t first_chunk = 0;    ///< chunks of all lanes before it
   std::uint64_t first_token = 0;    ///< tokens of all lanes before it
   std::uint64_t source_offset = 0;  ///< token of the source at which lane 0 begins
-  std::uint64_t chunk = 0;
-  std::uint64_t lane_block = 1;
+  std::uint64_t chunk = 0;          ///< nominal tokens per chunk
+  std::uint64_t lane_block = 1;     ///< chunks per block
   std::vector<std::uint64_t> lane_positions;  ///< position of every lane at its start
-  bool boundary = false;                      ///< begun by a reset
+  bool boundary = false;                      ///< true if a reset began it
   friend bool operator==(const era&, const era&) = default;
 };
 
-/// Last tokens of each lane that a cursor remembers and a restore compares:
-/// `cursor_window / lanes`, at least 1.
+/// Number of tokens that a cursor remembers, shared by the lanes: each has its last
+/// `cursor_window / lanes` tokens there, at least 1. A restore compares them.
 inline constexpr std::size_t cursor_window = 4096;
 
-/// The exact position of a stream. A value: equal positions have equal bytes, whatever
-/// was read ahead.
+/// The exact position of a stream.
 ///
-/// `content_hash` is the XXH3-64 of the last tokens of each lane, lane after lane, as
-/// little-endian u32: with one lane of the last N = min(position, 4096). `history_hash`
-/// is the XXH3-64 over, per lane, position and chain (u64) and the tokens of the open
-/// block (u32); the chain is H' = XXH3-64(H as u64, 64 tokens as u32), H = 0 at the
-/// start.
+/// A cursor is a value: equal positions have equal bytes, however much was read ahead.
+///
+/// `content_hash` is the XXH3-64 of the remembered tokens, lane after lane, as
+/// little-endian u32; with one lane these are the last min(position, 4096) tokens.
+/// `history_hash` covers everything that was ever handed out: it is the XXH3-64 over, per
+/// lane, the position and the hash chain (u64) and the tokens of the incomplete block
+/// (u32). The chain starts at H = 0; every complete block of 64 tokens replaces H by the
+/// XXH3-64 of H as u64 and the tokens as u32.
 /// @source{Context Stream, "Stream-state coupling"; context_stream.md, 1.5 and 3.2}
 struct stream_cursor {
-  std::uint64_t dataset_index = 0;  ///< tokens handed out, all lanes
-  std::uint64_t chunk_id = 0;       ///< chunks handed out, all lanes
-  std::uint64_t pulse_id = 0;    ///< completed pulses; stamped by the Conductor at commit
-  std::optional<rng_state> rng;  ///< none while the source is sequential
-  std::uint64_t content_hash = 0;
-  std::uint64_t content_count = 0;  ///< tokens in `content_hash`
-  std::uint64_t history_hash = 0;
+  std::uint64_t dataset_index = 0;  ///< tokens handed out, summed over the lanes
+  std::uint64_t chunk_id = 0;       ///< chunks handed out, summed over the lanes
+  std::uint64_t pulse_id = 0;    ///< completed pulses; the Conductor sets it at a commit
+  std::optional<rng_state> rng;  ///< unset if the source is in sequential order
+  std::uint64_t content_hash = 0;     ///< hash of the remembered tokens
+  std::uint64_t content_count = 0;    ///< tokens in `content_hash`
+  std::uint64_t history_hash = 0;     ///< hash of all tokens handed out
   std::uint64_t stream_identity = 0;  ///< `source_identity::digest()` of the source
-  std::vector<lane_state> lanes;
-  std::vector<era> eras;  ///< those that the window needs and the current one
-  byte_vector
-      source_state;  ///< places of the lanes and identity of the source, versioned
-  std::vector<std::uint32_t>
-      ring;  ///< the `content_count` tokens themselves; may be empty
+  std::vector<lane_state> lanes;      ///< state of each lane
+  std::vector<era> eras;  ///< the current one last, before it those that the window needs
+  /// Place at which each lane reads next, and the identity of the source; versioned.
+  byte_vector source_state;
+  /// The `content_count` remembered tokens themselves; may be empty.
+  std::vector<std::uint32_t> ring;
   friend bool operator==(const stream_cursor&, const stream_cursor&) = default;
 };
 
-/// Little-endian, versioned, reserved bytes zero. Holds everything, `rng`, `source_state`
-/// and `ring` included.
+/// Encodes a cursor with all its members: little-endian, versioned, reserved bytes zero.
+/// @threads{safe to call concurrently}
 [[nodiscard]] byte_vector encode(const stream_cursor& cursor);
-/// @error{corrupt, a length, count, reserved byte or the hash of the ring is wrong}
+/// Decodes the bytes of `encode`.
+/// @error{corrupt, a length, count or reserved byte or the hash of the ring is wrong}
 /// @error{torn, bytes are missing}
-/// @error{unsupported_version, written by a later version}
+/// @error{unsupported_version, a later version has written it}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<stream_cursor> decode_cursor(bytes_view bytes);
-/// Text for people: the place of every lane. @error{as `decode_cursor`}
+/// Describes `stream_cursor::source_state` for people: the place of every lane, such as
+/// "lane 0: a.txt:1234".
+/// @error{torn, bytes are missing}
+/// @error{corrupt, bytes follow}
+/// @error{unsupported_version, a later version has written it}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<std::string> describe_source_state(bytes_view source_state);
 
-/// Where a lane stands after a chunk: 40 bytes, from which `context_stream::cursor_at`
-/// makes the whole cursor.
+/// State of one lane after a chunk: 40 bytes, from which `context_stream::cursor_at`
+/// makes a whole cursor.
 struct chunk_mark {
-  std::uint32_t lane = 0;
-  std::uint32_t era = 0;  ///< eras begun before
-  lane_state after;
+  std::uint32_t lane = 0;  ///< the lane of the chunk
+  std::uint32_t era = 0;   ///< index of the era of the chunk
+  lane_state after;        ///< state of the lane after the chunk
 };
 
-/// Tokens handed out together.
+/// Consecutive tokens of one lane.
 struct token_chunk {
-  std::vector<std::uint32_t> tokens;  ///< n ids, at least 1
-  /// The token that follows the last one in the source, not consumed: the target of the
-  /// last token. Inside a block it is the next token of the lane; at the end of a block
-  /// it is what the text says next, which another lane reads. None at the end of the
-  /// source.
+  std::vector<std::uint32_t> tokens;  ///< at least 1
+  /// Token of the source that follows the last one: the target of the last token. It is
+  /// not consumed. At the end of a block it is the first token of the next block, which
+  /// belongs to another lane. Unset at the end of the source.
   std::optional<std::uint32_t> lookahead;
-  /// Lane l's chunk j has id (j div B) * L * B + l * B + j mod B: with one lane 0, 1, 2,
-  /// ...
+  /// Number of the chunk in the stream. Chunk j of lane l has the number
+  /// (j div B) * L * B + l * B + j mod B, with L lanes and B chunks per block; with one
+  /// lane that is 0, 1, 2, ...
   std::uint64_t chunk_id = 0;
-  std::uint32_t lane = 0;
+  std::uint32_t lane = 0;           ///< the lane that reads the chunk
   std::uint64_t lane_position = 0;  ///< position of the first token in the lane's text
-  /// An `end_of_text` lies inside or directly before the first token, or the stream was
-  /// reset before it.
+  /// True if `boundaries` is not empty: a document begins in the chunk or directly after
+  /// it, or the stream was reset before it.
   bool document_boundary = false;
   /// Offsets of the first tokens of documents: 0 for a boundary before the chunk,
-  /// tokens.size() for one at its end.
+  /// `tokens.size()` for a boundary at its end.
   std::vector<std::uint32_t> boundaries;
   chunk_mark mark;  ///< state of the lane after this chunk
 };
 
-/// Hands out chunks. Reading ahead changes nothing: a cursor is made of the marks of
-/// committed chunks.
+/// Hands out the chunks of a context stream.
 ///
-/// Chunks of a lane depend on the source, the configuration and the sizes asked for in
-/// that lane, never on the number of ranks or on the order in which lanes are asked.
+/// Reading ahead changes no result, because a cursor is made of the marks of committed
+/// chunks. The chunks of a lane depend on the source, the configuration and the sizes
+/// that were asked for in that lane; they depend neither on the number of ranks nor on
+/// the order in which the lanes are read.
 /// @threads{thread-compatible; may move to another thread between calls}
 /// @source{Context Stream, "The Stream Abstraction" and "Multi-GPU Considerations"}
 class context_stream {
  public:
-  struct state;  ///< of the implementation
+  struct state;  ///< private to the implementation
 
+  /// Opens a stream at the first token of a source.
   /// @error{invalid_argument, `check_config` refuses the configuration, or the source is
   /// a pipe and the configuration asks for several lanes or a loop}
+  /// @error{source_unavailable, the source holds no token}
   [[nodiscard]] static result<std::unique_ptr<context_stream>> open(
       stream_config config, std::unique_ptr<token_source> source);
   ~context_stream();
   context_stream(const context_stream&) = delete;
   context_stream& operator=(const context_stream&) = delete;
 
-  /// The next chunk of rank's lanes, one lane after the other; lanes that have ended are
-  /// left out. Exactly n tokens, fewer at the end of the source or at a boundary under
-  /// `split`. Nothing once all its lanes have ended.
-  /// @error{invalid_argument, n is 0 or above 2^24, or no such rank}
+  /// Returns the next chunk of the lanes of a rank, in turn.
+  ///
+  /// A chunk has exactly `n` tokens, fewer at the end of the source and, under `split`,
+  /// at a document boundary.
+  /// @returns nothing once all lanes of the rank have ended
+  /// @error{invalid_argument, `n` is 0 or above 2^24, or there is no such rank}
   /// @error{source_unavailable, a read failed}
   [[nodiscard]] result<std::optional<token_chunk>> next_chunk(std::size_t n,
                                                               std::uint32_t rank = 0);
-  /// The next chunk of one lane. @error{as next_chunk}
+  /// Returns the next chunk of one lane.
+  /// @returns nothing once the lane has ended
+  /// @error{invalid_argument, `n` is 0 or above 2^24, or there is no such lane}
+  /// @error{source_unavailable, a read failed}
   [[nodiscard]] result<std::optional<token_chunk>> next_lane_chunk(std::size_t n,
                                                                    std::uint32_t lane);
 
-  /// Begins a new context: leaves out the rest of the document that was read furthest.
-  /// The next chunk of every lane has `document_boundary`; ids and positions go on.
+  /// Begins a new context at the first document that no lane has begun to read.
+  ///
+  /// The rest of the furthest document is left out. The next chunk of every lane has
+  /// `document_boundary`; chunk numbers and positions continue.
   /// @error{source_unavailable, a read failed}
   [[nodiscard]] result<void> reset();
-  /// Tokens handed out, all lanes.
+  /// Returns the number of tokens handed out, summed over the lanes.
   [[nodiscard]] std::uint64_t position() const noexcept;
 
-  /// The cursor after the chunks of these marks, in any order, and all earlier ones of
-  /// their lanes; a lane without a mark stands where the stream was opened or restored.
-  /// Independent of what has been read since.
-  /// @error{invalid_argument, no such lane} @error{source_unavailable, a pipe has
-  /// forgotten the tokens}
+  /// Makes the cursor after committed chunks and all earlier chunks of their lanes.
+  ///
+  /// A lane without a mark stands where the stream was opened or restored. Chunks that
+  /// were read later have no influence.
+  /// @param committed marks in any order
+  /// @param pulse_id completed pulses, stored in the cursor
+  /// @error{invalid_argument, a mark names a lane or an era that does not exist}
+  /// @error{source_unavailable, a read failed, or a pipe no longer holds the tokens}
   [[nodiscard]] result<stream_cursor> cursor_at(std::span<const chunk_mark> committed,
                                                 std::uint64_t pulse_id);
+  /// Makes the cursor after one committed chunk, with the errors of the other overload.
   [[nodiscard]] result<stream_cursor> cursor_at(const chunk_mark& committed,
                                                 std::uint64_t pulse_id);
-  /// The cursor after everything that was handed out.
+  /// Makes the cursor after everything that was handed out.
+  /// @error{source_unavailable, a read failed, or a pipe no longer holds the tokens}
   [[nodiscard]] result<stream_cursor> cursor(std::uint64_t pulse_id);
 
-  /// Continues behind a cursor, after comparing what the source says with what was
-  /// consumed. On failure unchanged.
-  /// @error{lane_mismatch, another number of lanes or lane block} @error{config_mismatch,
-  /// another chunk size with lanes}
-  /// @error{rng_mismatch, generator missing, unexpected or another}
-  /// @error{position_out_of_bounds, behind the end}
-  /// @error{history_mismatch, other tokens than consumed; names file and offset of the
-  /// first one that differs}
+  /// Continues after a cursor, once the source has proved to hold the consumed tokens.
+  ///
+  /// The stream does not change if this fails.
+  /// @error{lane_mismatch, the cursor has another number of lanes or another lane block}
+  /// @error{config_mismatch, the chunk size differs and there are several lanes}
+  /// @error{rng_mismatch, a generator is missing, unexpected or in another state}
+  /// @error{position_out_of_bounds, the source ends before the position}
+  /// @error{history_mismatch, the source holds other tokens than were consumed; the
+  /// message names file and offset of the first difference}
   /// @error{corrupt, the cursor contradicts itself}
+  /// @error{source_unavailable, a read failed}
   [[nodiscard]] result<void> restore(const stream_cursor& cursor);
 
+  /// Returns the configuration.
   [[nodiscard]] const stream_config& config() const noexcept;
+  /// Returns the source.
   [[nodiscard]] const token_source& source() const noexcept;
-  /// Warning of `check_chunk_size` for the configuration, or "".
+  /// Returns the warning of `check_chunk_size` for the configuration, or an empty string.
   [[nodiscard]] const std::string& warning() const noexcept;
 
  private:

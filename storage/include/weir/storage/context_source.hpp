@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where tokens come from: memory, files, sets of files, standard input. A source is a
-/// sequence of tokens by index.
+/// Token sources: sequences of tokens by index, read from memory, files, sets of files or
+/// standard input. A context stream takes its tokens from one of them.
 #pragma once
 
 #include <cstdint>
@@ -17,114 +17,148 @@
 
 namespace weir::storage {
 
-/// Token ids are 0..255 for bytes; this one stands between documents.
+/// Token between two documents. Tokens 0 to 255 are bytes.
 inline constexpr std::uint32_t end_of_text = 256;
-/// Ids below this number may occur in a byte source.
+/// Number of distinct tokens of a byte source: the 256 bytes and `end_of_text`.
 inline constexpr std::uint32_t byte_vocabulary = 257;
-/// Size of a source whose end is not known yet.
+/// Size of a source whose end is not known yet, such as a pipe.
 inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
 
-/// State of a counter-based generator: 32 bytes when stored.
+/// State of a counter-based random generator. It takes 32 bytes when stored.
 /// @source{context_stream.md, 1.5 and 6.4}
 struct rng_state {
-  std::uint16_t algorithm = 1;  ///< 1: Philox4x32-10
-  std::uint16_t version = 1;
-  std::uint64_t key = 0;
-  std::uint64_t counter_low = 0;
-  std::uint64_t counter_high = 0;
+  std::uint16_t algorithm = 1;     ///< 1 is Philox4x32-10
+  std::uint16_t version = 1;       ///< version of the algorithm
+  std::uint64_t key = 0;           ///< key of the generator
+  std::uint64_t counter_low = 0;   ///< low half of the counter
+  std::uint64_t counter_high = 0;  ///< high half of the counter
   friend bool operator==(const rng_state&, const rng_state&) = default;
 };
 
-/// One file (or memory block, or pipe) of a source, as remembered in a cursor.
+/// One file, memory block or pipe of a source, as a cursor remembers it.
 struct source_leaf {
-  std::string name;             ///< last component of the path, never the folder
+  std::string name;             ///< last component of the path, without the folder
   std::uint64_t name_hash = 0;  ///< XXH3-64 of the name
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;      ///< size of the file
 };
 
-/// What a source is: enough to notice, when a run resumes, that it is another one.
+/// Identity of a source: what a cursor stores of it, so that a run that resumes notices
+/// another or a changed source.
 struct source_identity {
-  std::uint64_t tokens = unknown_size;
-  std::uint64_t list_digest =
-      0;  ///< over the names and sizes of all leaves and the joining rule
-  std::vector<source_leaf> leaves;  ///< empty beyond `max_listed_leaves`
-  std::uint64_t segment_tokens =
-      0;  ///< tokens per entry of `segments`; 0: the content is not digested
-  std::vector<std::uint64_t> segments;  ///< XXH3-64 of the u32 tokens, per segment
-  /// XXH3-64 over all of the above.
+  std::uint64_t tokens = unknown_size;  ///< number of tokens, or `unknown_size`
+  /// Hash over names and sizes of all leaves and over the rule by which they are joined.
+  std::uint64_t list_digest = 0;
+  std::vector<source_leaf> leaves;  ///< empty if there are more than `max_listed_leaves`
+  /// Tokens per entry of `segments`; 0 if the content is not digested.
+  std::uint64_t segment_tokens = 0;
+  std::vector<std::uint64_t> segments;  ///< XXH3-64 of the u32 tokens of each segment
+  /// Returns the XXH3-64 over all members.
+  /// @threads{safe to call concurrently}
   [[nodiscard]] std::uint64_t digest() const;
 };
+/// Largest number of leaves that an identity lists by name.
 inline constexpr std::size_t max_listed_leaves = 1024;
+/// Largest number of segments whose content an identity digests.
 inline constexpr std::size_t max_segments = 256;
 
-/// A sequence of tokens, readable at any index unless `seekable()` says otherwise.
+/// A sequence of tokens, readable at any index unless `seekable()` returns false.
 /// @threads{thread-compatible; may move to another thread between calls}
 class token_source {
  public:
   virtual ~token_source() = default;
-  /// Tokens in all, fixed when the source was attached; `unknown_size` for a pipe.
+  /// Returns the number of tokens, fixed when the source was opened, or `unknown_size`.
   [[nodiscard]] virtual std::uint64_t size() const noexcept = 0;
-  /// Fills `to` with the tokens at `index`...; fewer only at the end.
-  /// @error{source_unavailable, the file cannot be read any more, or a pipe is asked for
-  /// what it has forgotten}
+  /// Reads tokens from `index` on.
+  /// @param to the destination, filled from the front
+  /// @returns the number of tokens read: `to.size()`, or fewer at the end of the source
+  /// @error{source_unavailable, the file cannot be read any more or has become shorter,
+  /// or a pipe no longer holds the tokens}
   [[nodiscard]] virtual result<std::size_t> read(std::uint64_t index,
                                                  std::span<std::uint32_t> to) = 0;
-  /// "file:byte offset" of a token, for messages.
-  [[nodiscard]] virtual std::string where(std::uint64_t index) const = 0;
-  /// Number of the leaf that holds a token, and the byte offset in it.
+  /// Returns "file:byte offset" of a token, for messages.
+  [[nodiscard]] virtual std::string place_text(std::uint64_t index) const = 0;
+  /// Place of a token in the leaves of the source.
   struct place {
-    std::uint64_t leaf = 0;
-    std::uint64_t byte = 0;
+    std::uint64_t leaf = 0;  ///< number of the leaf, counted as in `identity()`
+    std::uint64_t byte = 0;  ///< byte offset in the leaf
   };
+  /// Returns the place of a token. A separator lies behind the last byte of its leaf.
   [[nodiscard]] virtual place place_of(std::uint64_t index) const = 0;
+  /// Returns the identity that was determined when the source was opened.
   [[nodiscard]] virtual const source_identity& identity() const noexcept = 0;
-  /// Index of the first token of the next document at or after `index`, or the size of
-  /// the source.
+  /// Finds the start of the first document that begins at or after `index`.
+  /// @returns the index of its first token, or the size of the source if there is none
+  /// @error{source_unavailable, a read failed}
   [[nodiscard]] virtual result<std::uint64_t> next_document(std::uint64_t index) = 0;
+  /// Returns whether tokens can be read at any index and more than once.
   [[nodiscard]] virtual bool seekable() const noexcept { return true; }
-  /// State of the generator if the order of tokens is random; the order is a function of
-  /// it and of the index.
+  /// Returns the state of the generator if the source is in random order, else nothing.
+  /// The order depends on this state and the index alone.
   [[nodiscard]] virtual std::optional<rng_state> rng() const { return std::nullopt; }
-  /// Tells a source that cannot seek that its next token has this index.
+  /// Tells a source that cannot seek the index of the next token that it delivers.
+  /// @param before the tokens directly before `index`; they become readable again
+  /// @error{unsupported, the source can seek or has already been read}
+  /// @error{history_mismatch, `before` holds a token that is no byte}
   [[nodiscard]] virtual result<void> continue_at(std::uint64_t index,
                                                  std::span<const std::uint32_t> before);
 };
 
+/// How files become a source.
 struct source_options {
-  /// Put `end_of_text` between two files. Without it files are one text, and their edges
-  /// are no boundaries.
+  /// Puts `end_of_text` between two files. Without it the files are one text, and the end
+  /// of a file is no document boundary.
   bool separate_documents = true;
-  /// The content of a corpus of up to so many bytes is digested when it is attached, so
-  /// that any change is noticed.
+  /// Largest size in bytes of a set of files whose content is digested when it is opened.
+  /// A change of the content is then noticed anywhere, else only near the cursor.
   std::uint64_t digest_limit = std::uint64_t{256} << 20;
 };
 
-/// Files named by paths, folders (all files below, hidden ones left out) and patterns
-/// with `*`, `?` and `[a-z]`; sorted bytewise by path, each once. @error{not_found,
-/// nothing matches}
+/// Expands paths, folders and patterns to a sorted list of files.
+///
+/// A folder stands for all files below it except hidden ones. Patterns may contain `*`,
+/// `?` and `[a-z]` in any component; a leading dot is matched by a dot alone. The result
+/// is sorted bytewise and names each file once.
+/// @error{not_found, a path does not exist or a pattern matches no file}
+/// @error{invalid_argument, folders are nested more than 40 deep, usually because a
+/// symbolic link leads back}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<std::vector<std::string>> expand_paths(
     file_system& fs, std::span<const std::string> patterns);
-/// Bytes of one file. @error{source_unavailable, missing, unreadable or empty}
+/// Opens the bytes of one file as tokens.
+/// @error{source_unavailable, the file is missing, unreadable or empty}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<token_source>> open_file_source(
     file_system& fs, const std::string& path, source_options options = {});
-/// Bytes of files in bytewise order of their paths, whatever the order given. Sizes are
-/// fixed now.
+/// Opens the bytes of several files as one source, in bytewise order of their paths.
+///
+/// The order of `paths` does not matter. Sizes are determined once: a file that grows
+/// later does not change the source.
 /// @error{source_unavailable, a file is missing, unreadable or empty}
-/// @error{invalid_argument, no file, or one twice}
+/// @error{invalid_argument, `paths` is empty or names a file twice}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<token_source>> open_file_set(
     file_system& fs, std::vector<std::string> paths, source_options options = {});
-/// Bytes of an open descriptor, e.g. 0 for standard input; feeds one lane and cannot
-/// loop. Not closed. A read waits for as many bytes as were asked for, so that chunks
-/// never depend on timing.
+/// Opens the bytes of a file descriptor, for example 0 for standard input.
+///
+/// Such a source feeds one lane and cannot loop. It does not close the descriptor. A read
+/// waits until all requested bytes have arrived, so that chunks do not depend on timing.
+/// @threads{safe to call concurrently}
 [[nodiscard]] std::unique_ptr<token_source> open_pipe_source(int descriptor,
                                                              std::string name = "stdin");
-/// Tokens in memory. @error{source_unavailable, there are none}
-[[nodiscard]] result<std::unique_ptr<token_source>> memory_source(
+/// Makes a source of tokens in memory.
+/// @error{source_unavailable, `tokens` is empty}
+/// @threads{safe to call concurrently}
+[[nodiscard]] result<std::unique_ptr<token_source>> open_memory_source(
     std::vector<std::uint32_t> tokens, std::string name = "memory");
-[[nodiscard]] result<std::unique_ptr<token_source>> memory_source(
+/// Makes a source whose tokens are the bytes of `bytes`, which are copied.
+/// @error{source_unavailable, `bytes` is empty}
+/// @threads{safe to call concurrently}
+[[nodiscard]] result<std::unique_ptr<token_source>> open_memory_source(
     bytes_view bytes, std::string name = "memory");
-/// One source after another with `end_of_text` between. @error{invalid_argument, none, or
-/// one that cannot seek}
+/// Joins several sources into one, with `end_of_text` between them.
+/// @error{invalid_argument, `sources` is empty, or one cannot seek or is in random order}
+/// @error{source_unavailable, a read failed}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<token_source>> chain_sources(
     std::vector<std::unique_ptr<token_source>> sources);
 

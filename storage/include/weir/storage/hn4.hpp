@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// HN4 volumes: make one, store bytes under a tag, read a tag back as one stream with
-/// every checksum verified.
+/// HN4 volumes: makes a volume, stores bytes under the name of a tag, and opens a tag for
+/// reading. hn4_stream.hpp has the reads.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "weir/base/bytes.hpp"
 #include "weir/base/error.hpp"
 #include "weir/storage/block_device.hpp"
+#include "weir/storage/hn4_stream.hpp"
 
 namespace weir::storage {
 
@@ -22,18 +22,10 @@ class hn4_tensor;
 
 namespace hn4 {
 struct core;
-struct stream_map;
 }  // namespace hn4
 
-/// 128-bit identity, ordered by `hi`, then `lo`.
-struct hn4_id {
-  std::uint64_t hi = 0;
-  std::uint64_t lo = 0;
-
-  friend bool operator==(const hn4_id&, const hn4_id&) = default;
-  friend auto operator<=>(const hn4_id&, const hn4_id&) = default;
-};
-
+/// Kind of a volume: it determines block size, limits and layout. The numbers are stored.
+/// @source{HN4 on-disk format, section 1.4}
 enum class hn4_profile : std::uint32_t {
   generic = 0,
   gaming = 1,
@@ -44,310 +36,234 @@ enum class hn4_profile : std::uint32_t {
   usb = 6,
   hyper_cloud = 7,
 };
-/// GENERIC, GAMING, ...; "unknown" beyond the table.
+/// Returns the name of a profile, such as "GENERIC", or "unknown" for other numbers.
+/// @threads{safe to call concurrently}
 [[nodiscard]] std::string_view name_of(hn4_profile profile) noexcept;
 
-/// What a volume lies on; decides how addresses jump.
+/// Medium of a volume: it decides how far apart the possible places of a block lie.
 enum class hn4_medium : std::uint32_t { ssd = 0, rotational = 1, tape = 3 };
 
-/// What a new volume is like.
+/// Properties of a new volume.
 struct hn4_format_options {
-  /// bytes, a multiple of the sector, within the limits of the profile
+  /// Bytes: a multiple of the sector within the limits of the profile.
   std::uint64_t capacity = std::uint64_t{128} << 20;
   std::string label = "weir";  ///< at most 31 bytes of UTF-8
-  std::uint32_t sector = 512;  ///< 512 or 4096; PICO: 512
-  hn4_profile profile = hn4_profile::generic;
-  hn4_medium medium = hn4_medium::ssd;  ///< ARCHIVE is always on tape
-  std::optional<std::uint64_t>
-      uuid_seed;                        ///< the identity follows from it; unset: random
-  std::optional<std::int64_t> time_ns;  ///< creation time; unset: the system clock
-  bool overwrite = false;               ///< replace an existing file
+  std::uint32_t sector = 512;  ///< bytes: 512 or 4096; only 512 for the profile PICO
+  hn4_profile profile = hn4_profile::generic;  ///< kind of the volume
+  hn4_medium medium = hn4_medium::ssd;         ///< the profile ARCHIVE is always on tape
+  /// Seed from which the identity of the volume is derived; unset for a random identity.
+  std::optional<std::uint64_t> uuid_seed;
+  std::optional<std::int64_t> time_ns;  ///< creation time; unset for the system clock
+  bool overwrite = false;               ///< true to replace an existing file
 };
 /// Smallest and largest capacity of a profile in bytes.
 struct hn4_limits {
-  std::uint64_t least = 0, most = 0;
+  std::uint64_t min = 0;  ///< smallest capacity in bytes
+  std::uint64_t max = 0;  ///< largest capacity in bytes
 };
+/// Returns the limits of the capacity of a profile.
+/// @threads{safe to call concurrently}
 [[nodiscard]] hn4_limits limits_of(hn4_profile profile) noexcept;
-/// A profile by its name, any case. @error{unknown_key, the message names the nearest}
+/// Finds a profile by its name in upper or lower case.
+/// @error{unknown_key, there is no such profile; the message names the nearest}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<hn4_profile> hn4_profile_named(std::string_view name);
 
-/// Makes an empty volume as a sparse file that the reference implementation mounts.
-/// @error{already_exists; invalid_argument, an option is out of its range; no_space; io}
+/// Makes an empty volume as a sparse file that the reference implementation can mount.
+/// @error{already_exists, there is a file at `path` and `overwrite` is not set}
+/// @error{invalid_argument, an option is out of its range}
+/// @error{no_space, the file system is full}
+/// @error{io, the operating system reports an error}
+/// @threads{safe to call concurrently for different paths}
 /// @source{HN4 on-disk format, sections 1.4 to 1.6 and 8}
 [[nodiscard]] result<void> hn4_format(const std::string& path,
                                       const hn4_format_options& options = {});
-/// The same on a device that reads as zeros; its size is the capacity.
+/// Makes an empty volume on a device that reads as zeros everywhere.
+///
+/// The capacity is the size of the device; the option is ignored.
+/// @error{invalid_argument, an option or the size of the device is out of its range}
+/// @error{io, the device reports an error}
+/// @threads{safe to call concurrently for different devices}
 [[nodiscard]] result<void> hn4_format(block_device& device,
                                       const hn4_format_options& options = {});
 
-/// Where things are, in bytes from the start of the volume.
+/// Layout of a volume.
 struct hn4_geometry {
-  hn4_profile profile = hn4_profile::generic;
-  std::uint64_t capacity = 0;
-  std::uint32_t sector = 0;
-  std::uint32_t block = 0;
-  std::uint32_t payload = 0;  ///< bytes of data per block: block - 48
-  std::uint64_t blocks = 0;   ///< whole blocks of the volume
-  std::uint64_t epoch = 0, cortex = 0, bitmap = 0, qmask = 0, flux = 0, horizon = 0,
-                journal = 0;
+  hn4_profile profile = hn4_profile::generic;  ///< kind of the volume
+  std::uint64_t capacity = 0;                  ///< bytes
+  std::uint32_t sector = 0;                    ///< bytes
+  std::uint32_t block = 0;                     ///< bytes
+  std::uint32_t payload = 0;                   ///< bytes of data per block: block - 48
+  std::uint64_t blocks = 0;                    ///< complete blocks of the volume
+  /// First byte of the ring of epochs. Like those below, it counts from the start of the
+  /// volume.
+  std::uint64_t epoch = 0;
+  std::uint64_t cortex = 0;   ///< first byte of the directory
+  std::uint64_t bitmap = 0;   ///< first byte of the bitmap of used blocks
+  std::uint64_t qmask = 0;    ///< first byte of the quality mask
+  std::uint64_t flux = 0;     ///< first byte of the data region
+  std::uint64_t horizon = 0;  ///< first byte of the region for linear shards
+  std::uint64_t journal = 0;  ///< first byte of the log
 };
 
-/// Removes the temporary files that killed processes left of the file at `path`; those of
-/// processes that still run stay. Every call that makes or writes a volume does it.
-/// @error{io}
+/// Removes temporary files beside `path` that killed processes have left.
+///
+/// Files of processes that still run stay. Every call that makes or writes a volume does
+/// this first.
+/// @error{io, the folder cannot be read or a file cannot be removed}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<void> hn4_remove_leftovers(const std::string& path);
 
-/// Order of the shards of one tag. They differ only where creation times contradict the
-/// identities; a stream opened then says so in `warnings`.
-enum class hn4_order : std::uint8_t {
-  seed,             ///< by identity, as the specification says
-  clock_then_seed,  ///< by creation second, then identity, as the reference
-                    ///< implementation does
+/// Behaviour of `hn4_volume::put` if the tag exists.
+enum class hn4_existing : std::uint8_t {
+  replace,  ///< replaces its bytes
+  append,   ///< adds to them
+  refuse,   ///< fails with `errc::already_exists`
 };
 
-enum class hn4_holes : std::uint8_t {
-  error,  ///< a block that is not allocated is `errc::hole`
-  zeros,  ///< it reads as zeros
-};
-
-struct hn4_stream_options {
-  hn4_order order = hn4_order::seed;
-  hn4_holes holes = hn4_holes::error;
-  /// Exactly what the reference implementation finds and reads: its order, its codes, one
-  /// place per block, zeros for holes.
-  bool strict = false;
-  /// Read what is left of a tag where the directory shows that a shard of it may be lost:
-  /// `warnings` lists what is missing. Without this, such a tag is an error.
-  bool recover = false;
-};
-
-/// What `put` does with a tag that exists.
-enum class hn4_existing : std::uint8_t { replace, append, refuse };
-
+/// How `hn4_volume::put` stores bytes.
 struct hn4_put_options {
-  hn4_existing existing = hn4_existing::replace;
-  /// Store blocks compressed where that is shorter.
+  hn4_existing existing = hn4_existing::replace;  ///< behaviour if the tag exists
+  /// True to store each block compressed if that is shorter.
   bool compress = false;
-  /// Exactly so many shards, as equal as they can be; 0: as few as free space allows.
+  /// Number of shards, of sizes as equal as possible; 0 for as few as free space allows.
   std::uint32_t shards = 0;
-  /// With `shards` = 0: largest shard in bytes; 0: no limit.
+  /// Largest shard in bytes if `shards` is 0; 0 for no limit.
   std::uint64_t shard_bytes = 0;
-  std::optional<std::int64_t> time_ns;  ///< creation time; unset: the system clock
+  std::optional<std::int64_t> time_ns;  ///< creation time; unset for the system clock
 };
 
 /// One tag of a volume.
 struct hn4_tag {
-  std::string name;
-  std::uint64_t shards = 0;
-  std::uint64_t bytes = 0;
-  std::uint32_t generation = 0;    ///< highest write generation among its shards
-  std::uint32_t create_clock = 0;  ///< seconds since 1970 of its newest shard
+  std::string name;                ///< name of the tag
+  std::uint64_t shards = 0;        ///< number of shards
+  std::uint64_t bytes = 0;         ///< length of its stream
+  std::uint32_t generation = 0;    ///< highest write generation of its shards
+  std::uint32_t create_clock = 0;  ///< creation of its newest shard, seconds since 1970
 };
 
-/// A tag whose stream is not whole.
+/// A tag whose stream is not complete.
 struct hn4_damaged_tag {
-  std::string name;
-  error problem;  ///< why it cannot be read
+  std::string name;  ///< name of the tag
+  error problem;     ///< why it cannot be read
 };
 
-/// What `compact` did.
+/// Result of `hn4_volume::compact`.
 struct hn4_compaction {
-  std::size_t moves = 0;
-  std::vector<hn4_damaged_tag> left;  ///< tags that could not be read, where they were
+  std::size_t moves = 0;              ///< tags that were stored again
+  std::vector<hn4_damaged_tag> left;  ///< tags that could not be read and stay in place
 };
 
-/// One shard of a stream.
-struct hn4_shard {
-  hn4_id seed;
-  std::uint64_t offset = 0;  ///< of its first byte in the stream
-  std::uint64_t bytes = 0;
-  std::uint64_t blocks = 0;
-  std::uint32_t generation = 0;
-  std::uint32_t create_clock = 0;
-  bool compressed = false;  ///< its blocks are, where that is shorter
-};
-
-/// Blocks of a stream that follow each other on the device.
-struct hn4_extent {
-  std::uint64_t at = 0;      ///< byte of the device where the first block begins
-  std::uint64_t offset = 0;  ///< in the stream
-  std::uint64_t bytes = 0;   ///< of the stream
-  std::uint64_t blocks = 0;
-};
-
-/// What a read did to get at a block that the plain rules do not find.
-enum class hn4_recovery_kind : std::uint8_t {
-  cleared_bit,       ///< the block lay under a bit that says "free"
-  other_orbit,       ///< it lay where no hint points
-  older_generation,  ///< it is older than the directory says, and nothing newer is there
-  short_block,       ///< it decompressed to fewer bytes than the shard has: zeros follow
-};
-struct hn4_recovery {
-  hn4_recovery_kind kind{};
-  std::size_t shard = 0;
-  std::uint64_t first_block = 0;  ///< lowest number in the shard
-  std::uint64_t blocks = 0;
-};
-/// "shard 0, block 3 and 4 more: found under a cleared bit"
-[[nodiscard]] std::string to_text(const hn4_recovery& r);
-
-/// How far a read came.
-struct hn4_partial {
-  std::size_t bytes = 0;         ///< verified, from the front; holes read as zeros count
-  std::uint64_t holes = 0;       ///< blocks of zeros among them
-  bool ended_in_hole = false;    ///< the last block read was a hole
-  std::optional<error> failure;  ///< why there are no more, if more were asked for
-};
-
-/// Bytes where they lie, and what keeps them there.
-struct hn4_view {
-  bytes_view bytes;  ///< empty: they do not lie in memory in one piece
-  std::shared_ptr<const void> holder;
-};
-
-struct hn4_piece {
-  std::uint64_t offset = 0;  ///< in the stream
-  mutable_bytes to;
-};
-
-/// The shards of one tag as one read-only run of bytes.
-///
-/// Every block that a read touches is verified whole: header and payload checksums,
-/// identity, block number, generation. Reads that start and end at shard offset + n *
-/// payload copy least. A block that is not where its hint says is looked for on all
-/// orbits; `recoveries` tells what that took.
-/// @threads{const; reads may run concurrently; lives on when the volume object is gone}
-/// @source{HN4 Tensor Stream Layer 2.1}
-class hn4_stream {
- public:
-  hn4_stream(const hn4_stream&);  ///< shares everything
-  hn4_stream& operator=(const hn4_stream&);
-  hn4_stream(hn4_stream&&) noexcept;
-  hn4_stream& operator=(hn4_stream&&) noexcept;
-  ~hn4_stream();
-
-  [[nodiscard]] const std::string& tag() const noexcept;
-  /// Total bytes, at least 1.
-  [[nodiscard]] std::uint64_t size() const noexcept;
-  [[nodiscard]] std::span<const hn4_shard> shards() const noexcept;
-  /// Where the directory says that the blocks lie, in the order of the device: reads in
-  /// that order go forward. Blocks without a place are left out, and those of a shard
-  /// beyond as many as the volume has.
-  [[nodiscard]] std::vector<hn4_extent> extents() const;
-  [[nodiscard]] const std::vector<std::string>& warnings() const noexcept;
-
-  /// Reads from `offset`; returns how many bytes: `to.size()`, fewer only where the
-  /// stream ends. After an error the content of `to` is unspecified.
-  /// @error{out_of_range, `offset` >= size() and `to` is not empty; corrupt, a checksum,
-  /// magic, identity or
-  ///   number is wrong; generation_skew; hole; unsupported, unknown compression; io}
-  [[nodiscard]] result<std::size_t> read(std::uint64_t offset, mutable_bytes to) const;
-  /// The same, with the count of what could be read before an error.
-  [[nodiscard]] hn4_partial read_partial(std::uint64_t offset, mutable_bytes to) const;
-  /// Several ranges, each whole. @error{as read; out_of_range, a range leaves the stream}
-  [[nodiscard]] result<void> read_scattered(std::span<const hn4_piece> pieces) const;
-  /// The whole stream. @error{as read; out_of_memory}
-  [[nodiscard]] result<byte_vector> read_all() const;
-
-  /// A range without a copy: where it lies in one raw block of a mapped device, verified
-  /// once. @error{as read}
-  [[nodiscard]] result<hn4_view> view(std::uint64_t offset, std::size_t count) const;
-
-  /// What the reads of this stream had to do so far, by shard.
-  [[nodiscard]] std::vector<hn4_recovery> recoveries() const;
-  /// Payload bytes per block.
-  [[nodiscard]] std::uint32_t payload() const noexcept;
-  /// Reads every directory entry again. @error{corrupt, one is not what it was at open}
-  [[nodiscard]] result<void> verify_snapshot() const;
-
- private:
-  friend class hn4_volume;
-  explicit hn4_stream(std::shared_ptr<const hn4::stream_map> map) noexcept;
-
-  std::shared_ptr<const hn4::stream_map> map_;
-};
-
-/// An open volume. Its directory is read once, at open.
-/// @threads{thread-compatible: const members may run concurrently, `put` alone}
+/// An open volume. Its directory is read once, when it is opened.
+/// @threads{thread-compatible: const members may run concurrently, the others only alone}
 class hn4_volume {
  public:
-  /// Opens an image file or block device.
+  /// Opens an image file or a block device.
   ///
-  /// Writable volumes hold a lock; those that the reference would mount read-only are
-  /// refused.
-  /// @error{not_found; locked; torn, the file is shorter than the volume; corrupt, no
-  /// valid superblock
-  ///   or a contradictory one; unsupported_version, incompatible flags; unsupported; io}
+  /// A writable volume holds an exclusive lock on the file. A volume that the reference
+  /// implementation would mount read-only cannot be opened for writing.
+  /// @error{not_found, there is no such file}
+  /// @error{locked, `mode` is writable and another process writes to the file}
+  /// @error{torn, the file is shorter than the volume}
+  /// @error{corrupt, no superblock is valid or the layout contradicts itself}
+  /// @error{unsupported_version, the volume has incompatible features}
+  /// @error{unsupported, the volume cannot be used in this mode}
+  /// @error{io, the device reports an error}
   [[nodiscard]] static result<hn4_volume> open(const std::string& path,
                                                device_mode mode = device_mode::read_only);
+  /// Opens the volume on a device, with the errors of the other overload except those of
+  /// the file.
   [[nodiscard]] static result<hn4_volume> open(std::unique_ptr<block_device> device,
                                                device_mode mode);
-  /// Opens for reading whatever has one valid superblock and a layout that makes sense:
-  /// cut, locked and half written volumes too. Bytes that are not there read as zeros, so
-  /// that no block of them passes its checks.
-  /// @error{corrupt; io}
+  /// Opens for reading any volume that has one valid superblock with a possible layout,
+  /// also one that is truncated, locked or half written.
+  ///
+  /// Bytes that the device lacks read as zeros; blocks there fail their checks.
+  /// @error{corrupt, no superblock is valid or the layout contradicts itself}
+  /// @error{io, the device reports an error}
   [[nodiscard]] static result<hn4_volume> open_damaged(
       std::unique_ptr<block_device> device);
-  /// Opens as the reference implementation would, for reading; its codes are in the
-  /// errors (`code_of`). Every stream is then strict.
+  /// Opens a volume for reading exactly as the reference implementation does.
+  ///
+  /// Errors carry its result codes (`code_of`), and all streams are strict.
   [[nodiscard]] static result<hn4_volume> open_strictly(
       std::unique_ptr<block_device> device);
 
+  /// Moves the volume.
   hn4_volume(hn4_volume&&) noexcept;
+  /// Moves the volume.
   hn4_volume& operator=(hn4_volume&&) noexcept;
   ~hn4_volume();
 
+  /// Returns the layout.
   [[nodiscard]] const hn4_geometry& geometry() const noexcept;
+  /// Returns the label that was given to the volume when it was made.
   [[nodiscard]] const std::string& label() const noexcept;
+  /// Returns the identity of the volume.
   [[nodiscard]] hn4_id uuid() const noexcept;
-  /// State word of the superblock: 0x2001 clean, 0x2002 in use or crashed.
+  /// Returns the state word of the superblock: 0x2001 for a clean volume, 0x2002 for one
+  /// that is in use or was not closed.
   [[nodiscard]] std::uint32_t state() const noexcept;
-  /// What is wrong but does not stop reading: lost superblock copies, bad epoch entry,
-  /// damaged anchors.
+  /// Returns what is wrong but does not prevent reading, such as a lost copy of the
+  /// superblock, a bad entry in the ring of epochs or a damaged directory entry.
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept;
 
-  /// The tags that can be opened, sorted bytewise: all of their shards are there. What a
-  /// store has not finished, and what a removal has begun to remove, is not.
-  /// @error{io}
+  /// Lists the tags that can be opened because all their shards are there, sorted
+  /// bytewise. An unfinished store is not listed, nor is a tag whose removal has begun.
+  /// @error{io, the device reports an error}
   [[nodiscard]] result<std::vector<hn4_tag>> tags() const;
-  /// The names under which the directory holds shards that make up no whole stream,
-  /// sorted bytewise. @error{io}
+  /// Lists the names under which the directory holds shards that do not form a complete
+  /// stream, sorted bytewise.
+  /// @error{io, the device reports an error}
   [[nodiscard]] result<std::vector<hn4_damaged_tag>> damaged_tags() const;
 
-  /// Opens a tag. @error{not_found, the message names the nearest tag; corrupt, a
-  /// directory entry that may
-  ///   belong to it is damaged, or a shard is empty or larger than the volume; torn,
-  ///   shards are missing}
+  /// Opens a tag for reading.
+  /// @error{not_found, there is no such tag; the message names the nearest}
+  /// @error{corrupt, a damaged directory entry may belong to the tag, or a shard is empty
+  /// or larger than the volume}
+  /// @error{torn, shards are missing}
+  /// @error{io, the device reports an error}
   [[nodiscard]] result<hn4_stream> stream(std::string_view tag,
                                           const hn4_stream_options& options = {}) const;
 
-  /// A tensor of a stored safetensors or GGUF file by name, in one tag or in all; see
-  /// hn4_tensors.hpp. @error{not_found; invalid_argument, several tags have one; as
-  /// hn4_stream::read}
+  /// Reads one tensor of a stored safetensors or GGUF file; see hn4_tensors.hpp.
+  ///
+  /// Other errors are those of `hn4_stream::read`.
+  /// @param name name of the tensor
+  /// @param tag the tag to search; empty for all tags
+  /// @error{not_found, there is no such tensor}
+  /// @error{invalid_argument, several tags have a tensor of this name}
   [[nodiscard]] result<hn4_tensor> tensor(std::string_view name,
                                           std::string_view tag = {}) const;
 
-  /// Stores `source` under `tag`, durable when it returns; replaces what the tag held,
-  /// or adds to it.
+  /// Stores bytes under a tag. They are durable when the call returns.
   ///
-  /// A crash at any instant leaves the old stream or the new one. Names of up to 24 bytes
-  /// stay in the directory, longer ones take a block per shard.
-  /// @error{already_exists; invalid_argument, read-only volume, empty source, name of 0
-  /// or more than 255 bytes, not UTF-8, with a NUL or of separators only; no_space; io}
+  /// A crash at any instant leaves either the old stream or the new one. Names of up to
+  /// 24 bytes are kept in the directory; a longer name takes one block per shard.
+  /// @error{already_exists, the tag exists and the options refuse that}
+  /// @error{invalid_argument, the volume is read-only, `source` is empty, or the name is
+  /// empty, longer than 255 bytes, not UTF-8, contains a NUL or consists of separators}
+  /// @error{no_space, the free space or the directory is exhausted}
+  /// @error{io, the device reports an error; the object then refuses further writes}
   [[nodiscard]] result<void> put(std::string_view tag, bytes_view source,
                                  const hn4_put_options& options = {});
-  /// Removes a tag, durably; a crash leaves it or not, never a part of it.
-  /// @error{not_found; invalid_argument, read-only volume; io}
+  /// Removes a tag durably. After a crash the tag is either complete or gone.
+  /// @error{not_found, there is no such tag}
+  /// @error{invalid_argument, the volume is read-only}
+  /// @error{io, the device reports an error; the object then refuses further writes}
   [[nodiscard]] result<void> remove(std::string_view tag);
-  /// Stores again, lower, every tag that fits below where it ends, so that free space
-  /// grows together at the end. Tags keep their number of shards and their compression;
-  /// each is held in memory while it moves. A tag that cannot be read stays where it is.
-  /// @error{as put}
+  /// Stores every tag again that fits below its present end, so that the free space forms
+  /// one run at the end of the volume.
+  ///
+  /// Tags keep their number of shards and their compression. Each is held in memory while
+  /// it moves. A tag that cannot be read stays where it is. Errors are those of `put`.
   [[nodiscard]] result<hn4_compaction> compact();
-  /// Writes the index beside the image (IMAGE.index) that lets later opens find a tag
-  /// without reading the whole directory. It is a hint: it counts only while length,
-  /// identity, generation and time of the image are the same, and every entry it names is
-  /// verified. @error{io}
+  /// Writes an index beside the image (IMAGE.index), with which later opens find a tag
+  /// without reading the whole directory.
+  ///
+  /// The index is a hint. It is used only while size, identity, generation and time of
+  /// the image are unchanged, and every entry that it names is verified.
+  /// @error{io, the file cannot be written}
   [[nodiscard]] result<void> write_index() const;
 
  private:

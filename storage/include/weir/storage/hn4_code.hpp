@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Result codes of HN4 volumes: the numbers that the format's reference implementation
-/// returns, carried inside the text of an `error`.
+/// Result codes of HN4 volumes: the numbers that the reference implementation of the
+/// format
+/// returns. Here they are carried inside the text of an `error`.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 namespace weir::storage {
 
+/// A result code of the reference implementation.
 /// @source{HN4 on-disk format, section 12}
 enum class hn4_code : std::int32_t {
   ok = 0,
@@ -78,17 +80,23 @@ enum class hn4_code : std::int32_t {
   busy = -0x615,
 };
 
-/// PAYLOAD_ROT, GEOMETRY, ...; "UNKNOWN" beyond the table.
+/// Returns the name of a code, such as "PAYLOAD_ROT", or "UNKNOWN" for other numbers. The
+/// name is a literal, so a NUL follows it.
+/// @threads{safe to call concurrently}
 [[nodiscard]] std::string_view name_of(hn4_code code) noexcept;
-/// "-0x451 PAYLOAD_ROT"
+/// Returns number and name: "-0x451 PAYLOAD_ROT".
+/// @threads{safe to call concurrently}
 [[nodiscard]] std::string text_of(hn4_code code);
 
-/// An error whose text ends in " (-0x451 PAYLOAD_ROT)"; its kind follows from the code
-/// unless `kind` says otherwise.
+/// Makes an error whose text ends in the code: " (-0x451 PAYLOAD_ROT)".
+/// @param kind code of the error; if unset, the one that belongs to the result code
+/// @threads{safe to call concurrently}
 [[nodiscard]] error hn4_error(hn4_code code, std::string text,
                               std::optional<errc> kind = std::nullopt);
-/// The code that an error of this module carries, in its text or in that of a cause; for
-/// other errors the one that is nearest to their kind.
+/// Returns the result code that an error carries in its text or in that of a cause.
+///
+/// For an error without one it returns the code that is nearest to its `errc`.
+/// @threads{safe to call concurrently}
 [[nodiscard]] hn4_code code_of(const error& e) noexcept;
 
 }  // namespace weir::storage

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tensors of stored files by name: the header inside a safetensors or GGUF file is the
-/// directory.
+/// Tensors of stored files by name. The header inside a safetensors or GGUF file is the
+/// directory of its tensors.
 #pragma once
 
 #include <cstdint>
@@ -19,36 +19,46 @@
 
 namespace weir::storage {
 
+/// Format of a stored file.
 enum class container_format : std::uint8_t { raw, safetensors, gguf };
-/// "raw", "safetensors", "gguf"
+/// Returns the name of a format: "raw", "safetensors" or "gguf".
+/// @threads{safe to call concurrently}
 [[nodiscard]] std::string_view name_of(container_format format) noexcept;
 
 /// One tensor of a stored file.
 struct stored_tensor {
-  std::string name;
-  dtype type = dtype::uint8;  ///< quantised and unknown types: uint8
-  std::string type_name;      ///< as the file calls it: F32, BF16, Q4_K
-  shape_vector shape;         ///< outermost first; quantised: the last one in bytes
-  std::uint64_t offset = 0;   ///< in the stream
-  std::uint64_t bytes = 0;
+  std::string name;           ///< name in the header of the file
+  dtype type = dtype::uint8;  ///< uint8 for quantised and unknown types
+  std::string type_name;      ///< name of the type in the file, such as F32 or Q4_K
+  /// Outermost dimension first. The last dimension of a quantised type counts bytes.
+  shape_vector shape;
+  std::uint64_t offset = 0;  ///< byte of the stream at which it begins
+  std::uint64_t bytes = 0;   ///< length in bytes
 };
 
-/// The tensors of one stored file, in the order of its header; none for raw files.
-/// @threads{const}
+/// The tensors of one stored file, in the order of its header. A raw file has none.
+/// @threads{const members are safe to call concurrently}
 class tensor_directory {
  public:
-  /// Reads the header of a whole file. @error{corrupt, a header that contradicts itself
-  /// or the file's size; unsupported_version}
+  /// Reads the header of a file in memory.
+  /// @error{corrupt, the header contradicts itself or the size of the file}
+  /// @error{unsupported_version, a GGUF file has another version than 2 or 3}
   /// @source{safetensors format; GGUF specification, versions 2 and 3}
-  [[nodiscard]] static result<tensor_directory> of_bytes(bytes_view file);
-  /// The same of a stored file; reads the header only. @error{and as hn4_stream::read}
-  [[nodiscard]] static result<tensor_directory> of_stream(const hn4_stream& stream);
+  [[nodiscard]] static result<tensor_directory> from_bytes(bytes_view file);
+  /// Reads the header of a stored file, and nothing else of it.
+  ///
+  /// Other errors are those of `hn4_stream::read`.
+  /// @error{corrupt, the header contradicts itself or the size of the file}
+  /// @error{unsupported_version, a GGUF file has another version than 2 or 3}
+  [[nodiscard]] static result<tensor_directory> from_stream(const hn4_stream& stream);
 
+  /// Returns the format of the file.
   [[nodiscard]] container_format format() const noexcept { return format_; }
+  /// Returns all tensors.
   [[nodiscard]] std::span<const stored_tensor> tensors() const noexcept {
     return tensors_;
   }
-  /// Nothing if there is none of this name.
+  /// Finds a tensor by name; returns null if there is none.
   [[nodiscard]] const stored_tensor* find(std::string_view name) const noexcept;
 
  private:
@@ -56,14 +66,18 @@ class tensor_directory {
   std::vector<stored_tensor> tensors_;
 };
 
-/// A tensor out of a volume: its bytes lie in the volume's mapped memory, or in memory of
-/// its own, aligned to 64 bytes.
-/// @threads{const}
+/// A tensor that was read from a volume.
+///
+/// Its bytes lie in the mapped memory of the volume, or in memory of its own that is
+/// aligned to 64 bytes. Copies share them.
+/// @threads{const members are safe to call concurrently}
 class hn4_tensor {
  public:
+  /// Returns name, type, shape and place.
   [[nodiscard]] const stored_tensor& info() const noexcept { return info_; }
+  /// Returns the bytes, valid as long as a copy of this object exists.
   [[nodiscard]] bytes_view bytes() const noexcept { return bytes_; }
-  /// True if nothing was copied.
+  /// Returns whether the bytes lie in the mapped memory of the volume.
   [[nodiscard]] bool is_view() const noexcept { return is_view_; }
 
  private:
@@ -75,13 +89,18 @@ class hn4_tensor {
   bool is_view_ = false;
 };
 
-/// Reads one tensor of a stream. @error{as hn4_stream::read; out_of_range, it leaves the
-/// stream; out_of_memory}
+/// Reads one tensor of a stream. Other errors are those of `hn4_stream::read`.
+/// @error{out_of_range, the tensor leaves the stream}
+/// @error{out_of_memory, the tensor does not fit into memory}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<hn4_tensor> read_tensor(const hn4_stream& stream,
                                              const stored_tensor& info);
-/// Finds a tensor by name in a tag, or in all tags where `tag` is empty.
-/// @error{not_found, the message names the nearest; invalid_argument, several tags have
-/// one; as read_tensor}
+/// Finds a tensor by name and reads it, with the errors of `read_tensor`.
+/// @param tag the tag to search; empty for all tags
+/// @error{not_found, there is no such tensor; the message names the nearest}
+/// @error{invalid_argument, several tags have a tensor of this name}
+/// @error{corrupt, a tag that may have the tensor cannot be read}
+/// @threads{safe to call concurrently}
 [[nodiscard]] result<hn4_tensor> find_tensor(const hn4_volume& volume,
                                              std::string_view name,
                                              std::string_view tag = {});

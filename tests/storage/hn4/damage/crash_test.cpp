@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a crash during a store can leave behind: every state that unordered, torn writes
-/// between two syncs allow, and failures of single calls.
+/// Crashes during a store: every state that unordered, torn writes between two syncs may
+/// leave, and failures of single calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ struct written {
   byte_vector bytes;
 };
 
-// Writes between two syncs, in sectors: the device may have made any of them durable.
+// Writes between two syncs, in sectors. The device may have made any subset of them
+// durable.
 using period = std::vector<written>;
 
 class recording_device final : public borrowed_device {
@@ -51,7 +52,7 @@ class failing_device final : public borrowed_device {
 
   result<void> write(std::uint64_t offset, bytes_view from) override {
     if (calls_left_-- == 0) {
-      // Half of it arrives, in whole sectors, as media do.
+      // The first half arrives, in whole sectors, as on real devices.
       const std::uint64_t half = align_down(offset + from.size() / 2, sector_bytes);
       const std::uint64_t end = std::max(offset, half);
       WEIR_CHECK(borrowed_device::write(
@@ -79,7 +80,7 @@ struct story {
   std::vector<period> periods{period()};
 };
 
-// A store over an older one, recorded; `old_shards` = 0: there was none.
+// Records a store over an older one; `old_shards` = 0 means that there was none.
 story record(const std::string& tag, std::uint32_t old_shards, std::uint32_t new_shards) {
   story s;
   s.tag = tag;
@@ -105,7 +106,7 @@ struct tally {
   std::size_t old_ones = 0, new_ones = 0, absent = 0, bad = 0;
 };
 
-// Exactly so many tags are listed, nothing is said of them, and a check finds nothing.
+// Expects exactly this many tags, no warning, and no finding of a check.
 void expect_sound(memory_device& device, std::size_t tags) {
   const hn4_volume volume = or_throw(open_on(device));
   const auto listed = or_throw(volume.tags());
@@ -139,8 +140,8 @@ void judge(const story& s, memory_device& device, bool acknowledged, tally& t) {
   expect_sound(device, bytes ? 2 : 1);
 }
 
-// The volume works on: the tag can be stored again, its neighbour is untouched, a third
-// store too.
+// Expects that the volume is still usable: the tag can be stored again, its neighbour is
+// unchanged, and a further store works.
 void go_on(const story& s, memory_device& device) {
   const byte_vector third = noise(41'000, 4);
   hn4_volume volume = or_throw(open_on(device, device_mode::writable));
@@ -155,7 +156,7 @@ void apply(memory_device& device, const written& w) {
   or_throw(device.write(w.offset, w.bytes));
 }
 
-// Which sectors of a period a crash kept.
+// The sectors of a period between two syncs: true for each that a crash kept.
 using kept = std::vector<bool>;
 
 std::vector<kept> subsets(std::size_t n, std::uint64_t seed) {
@@ -181,7 +182,7 @@ std::vector<kept> subsets(std::size_t n, std::uint64_t seed) {
 tally enumerate(const story& s, std::uint64_t seed) {
   tally t;
   const std::unique_ptr<memory_device> durable = s.before->clone();
-  // The third sync makes the live entries durable: from then on only the new stream is
+  // The third sync makes the live entries durable. From then on only the new stream is
   // right.
   for (std::size_t p = 0; p < s.periods.size(); ++p) {
     std::size_t number = 0;
@@ -279,8 +280,8 @@ story record_operation(const std::string& tag,
   return s;
 }
 
-// Visits crash states; `decided` is the number of syncs after which only the new state is
-// right. An empty `now` stands for a tag that is not there.
+// Visits crash states. `decided` is the number of syncs after which only the new state is
+// right. An empty `now` means that the tag does not exist.
 void enumerate_operation(const story& s, std::size_t decided,
                          const std::function<bool(const result<byte_vector>&)>& is_new) {
   const std::unique_ptr<memory_device> durable = s.before->clone();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One damaged byte anywhere: the right bytes, or an error that names the file and the
-/// place.
+/// One damaged byte anywhere in a volume: a read gives the right bytes, or an error that
+/// names the file and the place.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,8 @@ stored make_stored() {
   s.device = formatted();
   s.tags = {"prose", "other:x", long_tag};
   hn4_volume volume = or_throw(open_on(*s.device, device_mode::writable));
-  // The first tag once more, so that buried entries lie in the directory.
+  // The first tag is stored a second time, so that the directory holds entries that have
+  // ended.
   or_throw(volume.put("prose", noise(9000, 77), fixed_put(2)));
   for (std::size_t i = 0; i < s.tags.size(); ++i) {
     s.bytes.push_back(noise(13'000 + 4000 * i, i));
@@ -43,7 +44,7 @@ stored make_stored() {
 
 enum class outcome { same, failed };
 
-// Anything but the right bytes or a named error fails the test.
+// Fails the test unless the bytes are right or the error names a place.
 outcome look(stored& s, std::size_t i) {
   const auto bytes = read_tag(*s.device, s.tags[i]);
   if (bytes) {
@@ -114,15 +115,15 @@ TEST(Hn4Damage, LongNamesAreNoticed) {
     }
     const std::uint64_t start = load_le<std::uint64_t>(e.a.name.data()) * 512;
     const std::size_t rest = long_tag.size() - hn4::fragment_bytes;
-    // Magic, type and the name with its end; the pointer to a next block is not followed
-    // behind an end.
+    // The magic, the kind and the name with its end. The pointer to a next block does not
+    // matter, because the name ends before.
     for (std::uint64_t byte = 0; byte < 16 + rest + 1; byte += byte == 7 ? 9 : 1) {
       const flipped_byte flip(*s.device, start + byte, 0x04);
       ASSERT_EQ(look(s, 2), outcome::failed) << byte;
       ASSERT_EQ(look(s, 0), outcome::same);
       EXPECT_NE(read_tag(*s.device, long_tag).error().where().find(std::to_string(start)),
                 std::string::npos);
-      // Neither its name nor what is left of it is a whole tag; both say what is wrong.
+      // Neither the tag nor the damaged name is whole; both errors say what is wrong.
       const hn4_volume volume = or_throw(open_on(*s.device));
       ASSERT_EQ(or_throw(volume.tags()).size(), 2U) << byte;
       const auto damaged = or_throw(volume.damaged_tags());
@@ -131,7 +132,7 @@ TEST(Hn4Damage, LongNamesAreNoticed) {
         EXPECT_EQ(code_of(read_tag(*s.device, tag.name).error()), hn4_code::data_rot)
             << byte;
       }
-      // What is left of a name may be nothing.
+      // A damaged name may be empty.
       ASSERT_GE(damaged.size(), 1U) << byte;
       hn4_stream_options left;
       left.recover = true;
@@ -217,7 +218,7 @@ TEST(Hn4Damage, ASuperblockWithImpossibleSizesAndAGoodChecksumIsRefused) {
   }
 }
 
-// One copy says "wormhole", the others do not.
+// One copy has the flag "wormhole", the others do not.
 TEST(Hn4Damage, CopiesThatDisagreeAboutTheMountIntentAreNamed) {
   stored s = make_stored();
   const hn4::copy_places places = hn4::places_of_copies(small_capacity, 4096);
@@ -245,7 +246,7 @@ TEST(Hn4Damage, CopiesThatDisagreeAboutTheMountIntentAreNamed) {
   }
 }
 
-/// Counts what is read through it.
+/// A device that counts the bytes that are read through it.
 class metered_device final : public borrowed_device {
  public:
   metered_device(block_device& to, std::uint64_t& bytes)
@@ -259,7 +260,7 @@ class metered_device final : public borrowed_device {
   std::uint64_t& bytes_;
 };
 
-// What each of these needs of the device; whether it succeeds does not matter.
+// Measures what each of these operations reads. It does not matter whether they succeed.
 std::vector<std::uint64_t> costs(block_device& device,
                                  const std::vector<std::string>& tags) {
   std::vector<std::uint64_t> bytes(4);
@@ -287,8 +288,8 @@ std::vector<std::uint64_t> costs(block_device& device,
   return bytes;
 }
 
-// A volume whose blocks have 64 KiB, with tags of both writers, and with an epoch entry
-// as the reference leaves it: it rebuilds bits when it opens such a volume.
+// A volume with blocks of 64 KiB, with tags of both writers, and with an epoch entry that
+// makes the reference implementation rebuild bits when it opens the volume.
 TEST(Hn4Damage, CostsAtMostTwiceWhatASoundVolumeCosts) {
   auto device = std::make_unique<memory_device>(small_capacity, "vol.img");
   hn4_format_options options = fixed_format();
@@ -350,7 +351,7 @@ TEST(Hn4Damage, AByteAnywhereNeverGivesWrongBytes) {
   RecordProperty("seed", static_cast<int>(seed));
   stored s = make_stored();
   const philox random(seed, 0);
-  // Half of them where the data lies, the others in what comes before.
+  // Half of the damaged bytes lie in the data, the others before it.
   const std::uint64_t flux = s.core->geometry.flux;
   for (std::uint64_t i = 0; i < 1500; ++i) {
     const std::uint64_t at =
@@ -364,8 +365,8 @@ TEST(Hn4Damage, AByteAnywhereNeverGivesWrongBytes) {
   }
 }
 
-// A whole sector of the directory gone: entries vanish without a bad checksum, but their
-// number is known.
+// A whole sector of the directory is lost. Its entries leave no bad checksum, but their
+// numbers are missing.
 TEST(Hn4Damage, LostEntriesAreMissed) {
   stored s = make_stored();
   for (const hn4::entry& e : s.core->entries) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Damaged bits, bytes and sectors of volumes, ours and those of the reference: every tag
-/// gives the same bytes as before or an error with a place, and a check finds what is
-/// lost.
+/// Damaged bits, bytes and sectors in volumes of both writers: every tag gives the same
+/// bytes as before or an error with a place, and a check finds what is lost.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +19,7 @@
 namespace weir::storage::test {
 namespace {
 
-/// A device some of whose bytes are others.
+/// A device that returns other bytes at some places.
 class patched_device final : public borrowed_device {
  public:
   using patches = std::map<std::uint64_t, std::byte>;
@@ -49,7 +48,7 @@ class patched_device final : public borrowed_device {
   const patches& patches_;
 };
 
-/// A volume, what it holds, and where damage tells most.
+/// A volume, its tags, and the places at which damage matters most.
 struct subject {
   std::string name;
   std::unique_ptr<block_device> device;
@@ -131,7 +130,7 @@ subject examined(std::string name, std::unique_ptr<block_device> device) {
   return s;
 }
 
-/// One fault: a bit, a byte, a sector of zeros or a sector of noise.
+/// One fault: a changed bit or byte, or a sector of zeros or noise.
 struct fault {
   patched_device::patches bytes;
   std::string text;
@@ -164,8 +163,8 @@ fault draw_fault(subject& s, const philox& random, std::uint64_t number) {
   return f;
 }
 
-// A tag that cannot be read is an error that names a place in the volume; it is "not
-// found" only where nothing is left that shows the loss.
+// Expects that an unreadable tag is an error that names a place in the volume. It may be
+// "not found" only if nothing is left that shows the loss.
 bool expect_same_or_error(const subject& s, const hn4_volume& volume,
                           const std::string& tag, const fault& f) {
   const auto stream = volume.stream(tag);
@@ -183,7 +182,7 @@ bool expect_same_or_error(const subject& s, const hn4_volume& volume,
   return false;
 }
 
-// A name that was not there before must not become readable.
+// Expects that no name becomes readable that was not there before.
 void expect_nothing_new(const subject& s, const hn4_volume& volume, const fault& f) {
   for (const hn4_tag& tag : or_throw(volume.tags())) {
     if (s.names.count(tag.name) == 0) {
@@ -225,7 +224,7 @@ void try_faults(subject& s, std::uint64_t count, std::uint64_t seed, fault_tally
   }
 }
 
-// Tags of ours, one with a name that takes a block, and tags of another writer.
+// Tags of this writer, one of them with a long name, and tags of another writer.
 std::unique_ptr<memory_device> mixed_volume() {
   auto device = formatted_small();
   for (const auto& [tag, shards] : std::vector<std::pair<std::string, std::uint32_t>>{

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Shards as a writer without group marks leaves them.
+/// Makes shards look as if another writer had stored them, one that does not number its
+/// shards.
 #pragma once
 
 #include "hn4/directory/directory.hpp"
@@ -9,9 +10,9 @@
 
 namespace weir::storage::test {
 
-/// Gives the shards of a tag identities that are not ours and takes their marks away: the
-/// directory then says of them what the reference would say. @pre one orbit per block, as
-/// our writer has it
+/// Gives the shards of a tag identities of another writer and removes their marks. The
+/// directory then says about them what the reference implementation would say. Every
+/// block must lie on orbit 0, where this writer puts it.
 inline void make_foreign(block_device& device, const std::string& tag) {
   const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(device)));
   std::set<std::uint64_t> taken;

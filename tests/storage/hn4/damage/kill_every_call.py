@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every verb of `weir hn4` that writes, killed at each of its calls: kill_every_call.py WEIR SHIM [soak]
+"""Kills every verb of `weir hn4` that writes at each of its calls: kill_every_call.py WEIR SHIM [soak]
 
-What a killed verb leaves is what was there before or what should be there now, a check finds nothing in it, and the
-next verb that writes goes on and removes what was left behind."""
+A killed verb must leave the state before it or the state after it, in which a check finds nothing. The next verb that writes must
+continue and remove what was left behind."""
 import json
 import os
 import pathlib

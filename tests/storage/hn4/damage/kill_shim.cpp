@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Preloaded into a program, ends it with SIGKILL at the n-th of its calls that change a
-/// file. WEIR_KILL_AT is n; with WEIR_KILL_TORN the first half of a write arrives.
-/// WEIR_KILL_COUNT names a file that receives the number of calls.
+/// A library to preload into a program: it kills the program (SIGKILL) at its n-th call
+/// that changes a file. WEIR_KILL_AT is n; with WEIR_KILL_TORN the first half of a write
+/// arrives. WEIR_KILL_COUNT names a file that receives the number of such calls.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/types.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Directory entries that are lost: every reader ends with an error that names tag, slot
-/// and shard, what is left can be asked for, and storing or removing the tag ends it.
+/// Lost directory entries: every reader fails with an error that names tag, slot and
+/// shard; what is left can be read on request; storing or removing the tag ends the
+/// damage.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +32,7 @@ std::shared_ptr<hn4::core> mounted(block_device& device) {
   return or_throw(hn4::mount(std::make_shared<borrowed_device>(device)));
 }
 
-/// The live entries of a tag in stream order.
+/// Returns the live entries of a tag in the order of the stream.
 std::vector<hn4::entry> shards_of(const hn4::core& c, const std::string& tag) {
   auto live = or_throw(hn4::entries_named(c, tag)).live;
   std::sort(live.begin(), live.end(),
@@ -39,13 +40,13 @@ std::vector<hn4::entry> shards_of(const hn4::core& c, const std::string& tag) {
   return live;
 }
 
-// Zeros over the sector of a directory entry, and so over its neighbours too.
+// Overwrites the sector of a directory entry with zeros, its neighbours included.
 void lose(block_device& device, const hn4::core& c, const hn4::entry& e) {
   or_throw(device.write(align_down(c.slot_offset(e.slot), sector_bytes),
                         byte_vector(sector_bytes)));
 }
 
-// Why something failed; a failure of the test if it did not.
+// Returns the error of a result; the test fails if there is none.
 template <class T>
 error failure_of(const result<T>& r) {
   EXPECT_FALSE(r);
@@ -63,7 +64,7 @@ struct damaged_volume {
   }
 };
 
-// A damaged bit of one entry, or its whole sector.
+// Damages one bit of an entry, or its whole sector.
 void for_each_loss(const std::string& tag, bool foreign,
                    const std::function<void(damaged_volume&, std::size_t, bool)>& visit) {
   for (std::size_t shard = 0; shard < 3; ++shard) {
@@ -163,7 +164,7 @@ TEST(Hn4Loss, ATagThatIsNotWholeIsNotListedButNamed) {
   });
 }
 
-// Nothing bears the name any more, but its blocks, or its long name, are in use.
+// No entry bears the name any more, but blocks or the long name of the tag are allocated.
 TEST(Hn4Loss, ATagThatLostAllEntriesIsNotMerelyAbsent) {
   for (const std::string& tag : {std::string("t"), long_name}) {
     for (const bool foreign : {false, true}) {
@@ -186,7 +187,7 @@ TEST(Hn4Loss, ATagThatLostAllEntriesIsNotMerelyAbsent) {
   EXPECT_EQ(failure_of(read_tag(*v.device, "nobody")).code(), errc::not_found);
 }
 
-// The filter of a name is no checksum: a damaged name may have the same one.
+// The filter of a name is no checksum: a damaged name may have the same filter.
 TEST(Hn4Loss, ADamagedNameThatStillAgreesWithItsFilterIsNotBelieved) {
   std::string tag;
   std::size_t at = 0;
@@ -254,7 +255,7 @@ TEST(Hn4Loss, EndsWhenTheTagIsRemoved) {
   }
 }
 
-// Blocks of a lost shard are in use until somebody ends its tag.
+// Blocks of a lost shard stay allocated until the tag is stored again or removed.
 TEST(Hn4Loss, DoesNotFreeTheBlocksOfTheShard) {
   damaged_volume v("t", 1);
   const auto core = mounted(*v.device);

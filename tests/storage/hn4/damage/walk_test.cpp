@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Random walks: stores, appends, removals and compactions, about half of which end in a
-/// crash that keeps any of the sectors written since the last sync. A model says what the
-/// volume must hold after every step.
+/// Random walks of stores, appends, removals and compactions, about half of which end in
+/// a crash that keeps any subset of the sectors written since the last sync. A model says
+/// what the volume must hold after every step.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 namespace weir::storage::test {
 namespace {
 
-/// What a crash keeps, and what it may keep.
+/// A device with the sectors that a crash keeps and those that it may keep.
 struct medium {
   struct piece {
     std::uint64_t offset = 0;
@@ -67,7 +67,7 @@ class crashing_device final : public borrowed_device {
 
 using content = std::map<std::string, byte_vector>;
 
-/// One walk. Every `complain` names the seed and the step.
+/// One random walk. Every message of `complain` names the seed and the step.
 class walk {
  public:
   explicit walk(std::uint64_t seed);
@@ -121,7 +121,7 @@ walk::walk(std::uint64_t seed) : seed_(seed), random_(seed, 77) {
   if (seed % 2 == 0) {
     return;
   }
-  // Every other volume holds shards of another writer, which have no numbers.
+  // Every second volume holds shards of another writer, which have no numbers.
   for (const std::size_t i : {1U, 4U}) {
     model_[walked_tags[i]] = noise(9000, seed + i);
     or_throw(or_throw(open_on(*medium_.durable, device_mode::writable))
@@ -199,7 +199,7 @@ walk::attempt walk::run() {
   return plan(volume);
 }
 
-// Of the sectors since the last sync any subset may have become durable.
+// Any subset of the sectors written since the last sync may have become durable.
 void walk::crash() {
   const std::uint64_t how = below(4);
   for (const medium::piece& p : medium_.pending) {
@@ -210,8 +210,8 @@ void walk::crash() {
   ++crashes;
 }
 
-// All tags; each that is listed must read whole and without a note, each other one must
-// not be there.
+// Checks all tags: each that is listed must be readable without a warning, and no other
+// one may exist.
 content walk::look(const std::string& what) {
   content found;
   const hn4_volume volume = or_throw(open_on(*medium_.durable));

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t device_bytes = 1'000'003;
 
-/// A device with known bytes, and what keeps it.
+/// A device with known bytes, and the object that keeps them.
 struct workbench {
   weir::test::temp_folder scratch;
   std::unique_ptr<memory_device> below;
@@ -164,8 +164,8 @@ std::unique_ptr<memory_device> stored(const byte_vector& bytes) {
   return device;
 }
 
-// Every read of opening, finding and reading fails once: an error each time, never other
-// bytes.
+// Each read of opening, finding and reading fails once. Each time there must be an error,
+// never other bytes.
 TEST(FaultyDevices, AFailedOrShortReadIsAnErrorWithAPlaceOrDoesNoHarm) {
   const byte_vector bytes = noise(40'000, 1);
   const auto device = stored(bytes);
@@ -251,7 +251,7 @@ TEST(Parallel, TheFirstOfSeveralErrorsIsReturned) {
   const hn4_volume volume = or_throw(open_on(*device));
   const hn4_stream stream = or_throw(volume.stream("t"));
   const byte_vector junk = noise(4096, 7);
-  // Blocks of the first shard lie in order from the start of the data.
+  // The blocks of the first shard lie in order from the start of the data region.
   const std::uint64_t flux = volume.geometry().flux;
   ASSERT_TRUE(device->write(flux + std::uint64_t{300} * 4096, junk));
   ASSERT_TRUE(device->write(flux + std::uint64_t{1400} * 4096, junk));

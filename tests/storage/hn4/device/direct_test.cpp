@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads past the page cache: the kernel's queue and the threads that stand in for it.
+/// Reads without the page cache, through io_uring and through threads.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "block/queued_reads.hpp"
-#include "block/read_lane.hpp"
+#include "block/sequential_reader.hpp"
 #include "storage/hn4/support.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/storage/hn4_async.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The fuzz targets in every build: the inputs that fuzzers kept, and mutations of them.
+/// Runs the fuzz targets in every build: on the inputs that fuzzers kept, and on
+/// mutations of them.
 #include <gtest/gtest.h>
 
 #include "storage/hn4/fuzz/targets.hpp"
@@ -30,7 +31,7 @@ std::vector<byte_vector> kept_inputs(const std::string& target) {
   return inputs;
 }
 
-/// Some bytes changed, or cut, or two inputs joined.
+/// Changes or removes some bytes of an input, or joins two inputs.
 byte_vector mutated(const std::vector<byte_vector>& inputs, const philox& random,
                     std::uint64_t i) {
   std::uint64_t k = 64 * i;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a fuzzer feeds to volumes: any bytes in, no crash, no sanitizer report, no other
-/// bytes without a word. A broken promise ends the process.
+/// Fuzz targets for volumes. Whatever bytes come in, there may be no crash, no report of
+/// a sanitizer, and no wrong bytes without an error. A target ends the process if that is
+/// not so.
 #pragma once
 
 #include <cstdio>
@@ -22,7 +23,7 @@ inline void promise(bool kept, const char* what) {
   }
 }
 
-/// Everything that reads can be asked of a device, with little memory.
+/// Calls everything that reads a device, with little memory.
 inline void ask_everything(block_device& device, std::string_view tag) {
   byte_vector part(40'000);
   for (const bool strict : {false, true}) {
@@ -43,12 +44,13 @@ inline void ask_everything(block_device& device, std::string_view tag) {
   }
 }
 
-/// A superblock with any fields and a good checksum.
+/// A superblock with arbitrary fields and a correct checksum.
 inline void superblock(bytes_view input) {
   if (input.empty()) {
     return;
   }
-  // Bit 0 of the first byte: the input is laid over a sound one, else over zeros.
+  // Bit 0 of the first byte decides whether the input is laid over a sound superblock or
+  // over zeros.
   byte_vector bytes(hn4::superblock_bytes);
   volume_for_fuzzing& v = shared_volume();
   if ((std::to_integer<unsigned>(input[0]) & 1U) != 0) {
@@ -77,7 +79,7 @@ inline void superblock(bytes_view input) {
   (void)hn4_check(std::make_unique<borrowed_device>(v.device()));
 }
 
-/// Directory entries with any fields and good checksums, beside sound ones.
+/// Directory entries with arbitrary fields and correct checksums, beside sound ones.
 inline void anchors(bytes_view input) {
   volume_for_fuzzing& v = shared_volume();
   std::vector<std::unique_ptr<overlaid_bytes>> patches;
@@ -105,7 +107,8 @@ inline void anchors(bytes_view input) {
           "other entries do not change a stream in silence");
 }
 
-/// A block with any header and payload: byte 0 says which, byte 1 what is put right.
+/// A block with an arbitrary header and payload. Byte 0 selects the block, byte 1 the
+/// fields that are corrected.
 inline void blocks(bytes_view input) {
   if (input.size() < 3) {
     return;
@@ -136,8 +139,8 @@ inline void blocks(bytes_view input) {
           "a block whose checksum was not forged gives its bytes or an error");
 }
 
-/// Compressed payloads: whatever is decoded stays in bounds, and what the encoder made of
-/// the input is the input again.
+/// Compressed payloads: decoding stays in bounds, and what the encoder makes of the input
+/// decodes to the input.
 inline void tcc(bytes_view input) {
   for (const std::size_t size : {std::size_t{1}, std::size_t{464}, std::size_t{4048}}) {
     byte_vector out(size);
@@ -153,7 +156,7 @@ inline void tcc(bytes_view input) {
   }
 }
 
-/// Names: as tags that are stored, and as what the block of a long name holds.
+/// Names: of tags that are stored, and as content of the block of a long name.
 inline void names(bytes_view input) {
   volume_for_fuzzing& v = shared_volume();
   (void)hn4::tag_mask(as_text(input));
@@ -179,7 +182,7 @@ inline void names(bytes_view input) {
 
 /// Headers of stored files.
 inline void directory(bytes_view input) {
-  const auto d = tensor_directory::of_bytes(input);
+  const auto d = tensor_directory::from_bytes(input);
   for (const stored_tensor& t : d ? d->tensors() : std::span<const stored_tensor>()) {
     promise(t.offset <= input.size() && t.bytes <= input.size() - t.offset,
             "a tensor that is accepted lies in its file");

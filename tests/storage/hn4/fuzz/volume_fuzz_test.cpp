@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Damage to volumes of the reference: no crash, and no other bytes without a word.
+/// Damages volumes of the reference implementation: no crash, and no wrong bytes without
+/// a warning.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -46,8 +47,7 @@ victim victim_of(const json& image, const std::string& folder) {
   return v;
 }
 
-// Everything that a damaged volume can be asked for; wrong bytes must come with a
-// warning.
+// Calls everything that a damaged volume offers; wrong bytes must come with a warning.
 void survive(block_device& device, const victim& v) {
   if (const auto strict =
           hn4_volume::open_strictly(std::make_unique<borrowed_device>(device))) {
@@ -78,7 +78,7 @@ void survive(block_device& device, const victim& v) {
   }
 }
 
-// A place that matters: superblock, epoch, directory entry, bitmap, block.
+// Chooses a place that matters: superblock, epoch, directory entry, bitmap or block.
 std::uint64_t place_of(const hn4::core& c, const philox& random, std::uint64_t i) {
   const auto pick = [&](std::uint64_t k, std::uint64_t n) {
     return random.below(16 * i + k, n);
@@ -155,7 +155,7 @@ TEST(Hn4Fuzz, NoiseInPlaceOfStructuresDoesNoHarm) {
       or_throw(volume.put("t", bytes, fixed_put(2)));
     }
     const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
-    // A superblock with other numbers and a good checksum.
+    // A superblock with other numbers and a correct checksum.
     byte_vector sb(hn4::superblock_bytes);
     ASSERT_TRUE(device->read(0, sb));
     const philox random(seed, i);
@@ -178,7 +178,7 @@ TEST(Hn4Fuzz, NoiseInPlaceOfStructuresDoesNoHarm) {
   }
 }
 
-// An entry with a good checksum and any numbers in it.
+// A directory entry with arbitrary numbers and a correct checksum.
 hn4::anchor any_entry(const philox& random, std::uint64_t i) {
   std::uint64_t k = 32 * i;
   const auto bits = [&] { return random.bits(k++); };

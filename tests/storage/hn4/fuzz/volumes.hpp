@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The volume that the fuzz targets damage and put right again.
+/// The volume that the fuzz targets damage and restore.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace weir::storage::test::fuzz {
 
-/// Other bytes on a device for as long as it lives.
+/// Replaces bytes of a device until it is destroyed.
 class overlaid_bytes {
  public:
   overlaid_bytes(block_device& device, std::uint64_t offset, bytes_view bytes)
@@ -29,7 +29,7 @@ class overlaid_bytes {
   byte_vector before_;
 };
 
-/// A small volume: a stream of raw and compressed blocks, and one with a long name.
+/// Makes a small volume: a stream of raw and compressed blocks, and one with a long name.
 class volume_for_fuzzing {
  public:
   volume_for_fuzzing() : long_tag_(60, 'n') {
@@ -67,7 +67,8 @@ class volume_for_fuzzing {
   [[nodiscard]] std::uint64_t block_offset(std::uint64_t n) const {
     return *hn4::trajectory(core_->space, entry_.a).block(n) * core_->geometry.block;
   }
-  /// A header that claims to be block n, with another one's checksum and compression.
+  /// Makes a header that claims to be block n with the checksum and compression of
+  /// another one.
   [[nodiscard]] hn4::block_header header_of(std::uint64_t n,
                                             const hn4::block_header& like) const {
     hn4::block_header h = like;

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Chunks on their way, and what to do with short ones.
-#include "block/read_lane.hpp"
+/// Reads ahead in chunks, and completes chunks whose transfers were short.
+///
+/// The slots form a ring over consecutive chunks of the file. A slot is idle, running
+/// (its transfer is in flight) or ready (its bytes or its error have arrived). When the
+/// consumer moves into a chunk, the slots of earlier chunks become idle and are used for
+/// chunks further ahead. The memory of a slot is touched by nobody else while it is
+/// running, so errors never free it early.
+#include "block/sequential_reader.hpp"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -25,6 +31,9 @@ error direct_file::failed(std::uint64_t offset, std::size_t bytes, int number) c
       .at(fmt::format("{}:{}", name, offset));
 }
 
+// A direct read must begin at a multiple of the unit, so each attempt begins at the last
+// whole unit that is there and reads a part of it again. A read that adds nothing means
+// that the file has become shorter.
 result<void> direct_file::fill(std::uint64_t offset, mutable_bytes to, std::size_t have,
                                std::size_t least) const {
   while (have < least) {
@@ -43,9 +52,11 @@ result<void> direct_file::fill(std::uint64_t offset, mutable_bytes to, std::size
   return {};
 }
 
-void read_lane::begin(std::uint64_t offset, std::uint64_t bytes) {
+// A read that continues keeps the chunks in flight and extends them by a full queue. Any
+// other one drops them, because the file may have changed since they were requested.
+void sequential_reader::begin(std::uint64_t offset, std::uint64_t bytes) {
   const bool goes_on = offset == next_;
-  next_ = UINT64_MAX;  // until the read has ended well
+  next_ = UINT64_MAX;  // an unfinished read cannot be continued
   if (!goes_on) {
     forget();
   }
@@ -53,10 +64,11 @@ void read_lane::begin(std::uint64_t offset, std::uint64_t bytes) {
   last_ = std::min(last_, (file_.size - 1) / chunk);
 }
 
-void read_lane::start_until(std::uint64_t first, std::uint64_t last) {
+// Chunk i has slot i modulo `depth`, so a chunk is requested when its slot is free.
+void sequential_reader::start_until(std::uint64_t first, std::uint64_t last) {
   for (std::uint64_t index = first; index <= last; ++index) {
     slot& s = slots_[index % depth];
-    if (s.what == state::idle) {
+    if (s.status == state::idle) {
       s = {index, state::running, 0};
       ++running_;
       reads_->start(index % depth, index * chunk, memory_of(index));
@@ -64,41 +76,46 @@ void read_lane::start_until(std::uint64_t first, std::uint64_t last) {
   }
 }
 
-void read_lane::wait_for_one() {
-  const queued_reads::ended e = reads_->wait();
+void sequential_reader::wait_for_one() {
+  const queued_reads::ended_read e = reads_->wait();
   slots_[e.number].got = e.bytes;
-  slots_[e.number].what = state::ready;
+  slots_[e.number].status = state::ready;
   --running_;
 }
 
-// Bytes from `offset` on, at least one and at most `most`.
-result<bytes_view> read_lane::at(std::uint64_t offset, std::uint64_t most) {
+// Returns bytes from `offset` on: at least one, at most `max_bytes`, all of one chunk.
+// Chunks before it are finished, which frees their slots for reading ahead.
+result<bytes_view> sequential_reader::bytes_at(std::uint64_t offset,
+                                               std::uint64_t max_bytes) {
   const std::uint64_t index = offset / chunk;
   for (slot& s : slots_) {
-    if (s.what == state::ready && s.index < index) {
-      s.what = state::idle;  // consumed
+    if (s.status == state::ready && s.index < index) {
+      s.status = state::idle;  // consumed
     }
   }
   start_until(index, std::min(last_, index + depth - 1));
   slot& s = slots_[index % depth];
-  while (s.what == state::running) {
+  while (s.status == state::running) {
     wait_for_one();
   }
   const std::uint64_t begins = index * chunk;
   const auto skip = static_cast<std::size_t>(offset - begins);
   const auto count =
-      static_cast<std::size_t>(std::min<std::uint64_t>(most, chunk - skip));
+      static_cast<std::size_t>(std::min<std::uint64_t>(max_bytes, chunk - skip));
+  // An interrupted transfer has read nothing; `fill` below repeats it.
   if (s.got < 0 && s.got != -EINTR && s.got != -EAGAIN) {
     return file_.failed(offset, count, static_cast<int>(-s.got));
   }
   const auto have = static_cast<std::size_t>(std::max<std::int64_t>(s.got, 0));
+  // The transfer was short: read the rest directly.
   if (have < skip + count) {
     WEIR_CHECK(file_.fill(begins, memory_of(index), have, skip + count));
   }
   return bytes_view(memory_of(index)).subspan(skip, count);
 }
 
-void read_lane::forget() {
+// Waits for everything in flight, because it still writes into the memory of the slots.
+void sequential_reader::forget() {
   while (running_ > 0) {
     wait_for_one();
   }

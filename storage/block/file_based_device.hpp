@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What devices have in common that read a file in a way of their own.
+/// Base class of devices that read a file in their own way.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,17 @@
 
 namespace weir::storage {
 
-/// Leaves to a file that was opened for reading all that is not reading.
-class over_file : public block_device {
+/// A device over a file that was opened for reading: leaves everything except reading to
+/// it.
+class file_based_device : public block_device {
  public:
-  explicit over_file(std::unique_ptr<block_device> file) : file_(std::move(file)) {}
-  over_file(const over_file&) = delete;
-  over_file& operator=(const over_file&) = delete;
+  explicit file_based_device(std::unique_ptr<block_device> file)
+      : file_(std::move(file)) {}
+  file_based_device(const file_based_device&) = delete;
+  file_based_device& operator=(const file_based_device&) = delete;
 
   result<void> write(std::uint64_t offset, bytes_view from) override {
-    return file_->write(offset, from);  // says why not
+    return file_->write(offset, from);  // fails, and says why
   }
   result<void> sync() override { return {}; }
   [[nodiscard]] std::uint64_t size() const noexcept override { return file_->size(); }
@@ -32,6 +34,7 @@ class over_file : public block_device {
   }
 
  protected:
+  /// Returns the file.
   [[nodiscard]] block_device& file() const noexcept { return *file_; }
 
  private:
