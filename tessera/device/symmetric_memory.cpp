@@ -61,6 +61,39 @@ allocation::~allocation() {
   if (on_release_) {
     on_release_();
   }
+  if (late_ != nullptr) {
+    late_->remove();
+  }
+}
+
+void allocation::release_late(std::shared_ptr<late_releases> releases) const {
+  if (!lent()) {
+    late_ = std::move(releases);
+    late_->add();
+  }
+}
+
+void late_releases::add() noexcept {
+  const std::lock_guard lock(mutex_);
+  ++count_;
+}
+
+void late_releases::remove() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (--count_ == 0) {
+    none_.notify_all();
+  }
+}
+
+bool late_releases::pending() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return count_ != 0;
+}
+
+bool late_releases::wait_for_none(std::int64_t limit_ns) const {
+  std::unique_lock lock(mutex_);
+  return none_.wait_for(lock, std::chrono::nanoseconds(limit_ns),
+                        [&] { return count_ == 0; });
 }
 
 std::byte* memory_place::on_rank(std::int32_t other) const noexcept {

@@ -418,8 +418,8 @@ typedef struct {
   int32_t dtype;
   int32_t op;       /**< of kinds that reduce */
   const char* axis; /**< "dp", "tp+dp"; null, "" and "world": all ranks */
-  int32_t root;     /**< rank in the group */
-  int32_t peer;
+  int32_t root; /**< rank in the group; kinds without a root do not read it */
+  int32_t peer; /**< rank in the group; only sends read it */
   const char* algorithm; /**< "direct", "ring", "tree", "hierarchical"; null: chosen */
   size_t chunkBytes;     /**< 0: chosen */
   int32_t wireDtype;     /**< 0, or a narrower type between ranks if the policy allows */

@@ -13,22 +13,31 @@
 namespace weir::tessera {
 namespace {
 
-/// Lets go of memory with the last point that holds this.
+/// Holds memory until the last point that refers to this object has been reached.
 class last_use : public counted {
  public:
-  last_use(allocation_ptr memory, std::shared_ptr<std::atomic<int>> pending)
-      : memory_(std::move(memory)), pending_(std::move(pending)) {
-    ++*pending_;
+  /// The memory counts as freed late until then if `releases` is not null.
+  last_use(allocation_ptr memory, std::shared_ptr<late_releases> releases)
+      : memory_(std::move(memory)), releases_(std::move(releases)) {
+    if (releases_ != nullptr) {
+      releases_->add();
+    }
   }
   ~last_use() override {
     memory_ = nullptr;
-    --*pending_;
+    if (releases_ != nullptr) {
+      releases_->remove();
+    }
   }
 
  private:
   allocation_ptr memory_;
-  std::shared_ptr<std::atomic<int>> pending_;
+  std::shared_ptr<late_releases> releases_;
 };
+
+/// How long an allocation waits at most for memory whose streams have ended: workers drop
+/// the last references to it a moment after that.
+constexpr std::int64_t release_limit_ns = 1'000'000'000;
 
 /// What a stream has when memory goes back to it.
 ref<point> end_of(stream& s, const ref<last_use>& user) {
@@ -70,17 +79,18 @@ result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> 
   return {};
 }
 
-/// What `take` gives; if devices are full, what it gives with less in the way.
+/// Calls `take`. If devices are full, it empties the pools, waits for memory that was freed
+/// while streams use it, and calls `take` once more.
 template <class Take>
-auto insist(context& of, const std::shared_ptr<mesh>& m, bool pending, Take&& take)
+auto insist(context& of, const std::shared_ptr<mesh>& m, Take&& take)
     -> decltype(take()) {
   auto made = take();
   if (made || made.error().code() != errc::out_of_memory) {
     return made;
   }
   of.trim_pools();
-  if (pending) {
-    // What another mesh gives back may lie on the same devices.
+  if (of.frees().pending()) {
+    // Streams of another mesh on the same devices may use the memory.
     for (const auto& other : of.open_meshes()) {
       const auto& ids = other->devices;
       if (std::find_first_of(ids.begin(), ids.end(), m->devices.begin(),
@@ -88,6 +98,8 @@ auto insist(context& of, const std::shared_ptr<mesh>& m, bool pending, Take&& ta
         static_cast<void>(of.drain(other, -1));
       }
     }
+    static_cast<void>(of.frees().wait_for_none(release_limit_ns));
+    of.trim_pools();
   }
   return take();
 }
@@ -101,7 +113,7 @@ void context::trim_pools() {
 }
 
 result<void*> context::allocate(const std::shared_ptr<mesh>& m, std::size_t bytes) {
-  return insist(*this, m, frees_pending(), [&]() -> result<void*> {
+  return insist(*this, m, [&]() -> result<void*> {
     WEIR_TRY(const auto made, memory_->allocate(m->devices, bytes, m->number));
     return made == nullptr ? nullptr : static_cast<void*>(made->data());
   });
@@ -122,7 +134,7 @@ result<void*> context::allocate(stream& by, std::size_t bytes) {
                              budget->room(), budget->used(), by.number(), bytes))
         .hint("the stream's limit is " + std::to_string(budget->limit()) + " bytes");
   }
-  auto made = insist(*this, by.on(), frees_pending(),
+  auto made = insist(*this, by.on(),
                      [&] { return by.on()->pool.take(by.number(), bytes, budget); });
   if (!made) {
     budget->discharge(bytes);
@@ -138,8 +150,7 @@ result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
   }();
   const bool first = memory == nullptr;
   if (first) {
-    WEIR_TRY(memory, insist(*this, by.on(), frees_pending(),
-                            [&] { return graph_memory::take(by.on(), bytes); }));
+    WEIR_TRY(memory, insist(*this, by.on(), [&] { return graph_memory::take(by.on(), bytes); }));
   } else {
     WEIR_CHECK(memory->show());
   }
@@ -175,7 +186,8 @@ result<void> context::free_later(const std::shared_ptr<mesh>& m, void* at) {
   WEIR_CHECK(check_free(*m, at));
   WEIR_TRY(allocation_ptr memory, memory_->remove(at, memory_kind::device, m->number));
   const std::shared_ptr<graph_memory> of_graph = m->pool.forget(memory);
-  const auto user = make_ref<last_use>(std::move(memory), frees_);
+  memory->release_late(frees_);
+  const auto user = make_ref<last_use>(std::move(memory), nullptr);
   std::vector<ref<point>> ends;
   for (const auto& s : streams_of(*m)) {
     ends.push_back(end_of(*s, user));

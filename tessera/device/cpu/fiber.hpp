@@ -1,36 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Contexts of execution on stacks of their own, and the switch between them.
+/// Boost.Context makes and switches them; this file adds what the sanitizers must be
+/// told.
 #pragma once
 
 #include <cstddef>
 
 #include "device/cpu/sanitizers.hpp"
 
-// Hardware shadow stacks know nothing of a switch by hand; other processors have none.
-#if !defined(WEIR_FIBERS_UCONTEXT)
-#if !(defined(__x86_64__) || defined(__aarch64__)) || \
-    (defined(__CET__) && (__CET__ & 2) != 0)
-#define WEIR_FIBERS_UCONTEXT 1
-#endif
-#endif
-#if defined(WEIR_FIBERS_UCONTEXT)
-#include <ucontext.h>
-#endif
-
 namespace weir::tessera {
 
 /// A context that is suspended, or that of the calling thread while it is away from its
 /// own stack. Keeps the control bits of the floating point units, as calls do.
 struct fiber_context {
-#if defined(WEIR_FIBERS_UCONTEXT)
-  ucontext_t state;
+  /// Boost's handle while the context is suspended. A switch gives it a new value.
+  void* handle = nullptr;
   void (*entry)(void*) = nullptr;
   void* argument = nullptr;
-#else
-  void* stack_pointer = nullptr;
-#endif
-  // What sanitizers ask about a stack.
+  /// The context that this one resumed when it was left last.
+  fiber_context* resumes = nullptr;
+  // The sanitizers ask for these properties of a stack.
   const void* bottom = nullptr;
   std::size_t bytes = 0;
   void* fake_stack = nullptr;

@@ -397,6 +397,35 @@ TEST(TesseraMemory, OfAnotherMeshOverTheSameDeviceIsWaitedForBeforeThereIsNone) 
   opens.join();
 }
 
+TEST(TesseraMemory, ThatAStreamOfAnotherMeshUsesIsWaitedForBeforeThereIsNone) {
+  for (int round = 0; round < 20; ++round) {
+    gate before;
+    const environment small({{"TESS_CPU_DEVICE_MEMORY", "1m"}});
+    session s;
+    tessMesh_t owner = nullptr;
+    tessMesh_t user = nullptr;
+    tessStream_t busy = nullptr;
+    const int device = 0;
+    ASSERT_TESS(tessMeshCreate(s.context, &device, 1, {1, 1, 1, 1}, &owner));
+    ASSERT_TESS(tessMeshCreate(s.context, &device, 1, {1, 1, 1, 1}, &user));
+    ASSERT_TESS(tessStreamCreate(user, 0, &busy));
+    void* x = nullptr;
+    void* y = nullptr;
+    void* own = nullptr;
+    ASSERT_TESS(tessMalloc(owner, 500'000, &x));
+    ASSERT_TESS(tessMalloc(user, 100'000, &own));
+    before.put_into(busy);
+    ASSERT_TESS(tessMemcpyAsync(own, x, 100'000, TESS_COPY_D2D, busy));
+    ASSERT_TESS(tessFree(owner, x));  // the owner has no stream that it could wait for
+    std::thread opens([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      before.open();
+    });
+    EXPECT_TESS(tessMalloc(owner, 700'000, &y)) << "round " << round;
+    opens.join();
+  }
+}
+
 TEST(TesseraProfiler, ThatIsOpenAtTheShutdownKeepsItsRecords) {
   const temp_folder folder;
   const std::string path = folder / "trace.json";

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -25,6 +26,23 @@ enum class memory_kind : std::uint8_t {
   host,        ///< host memory of the backend
   registered,  ///< the caller's host memory, pinned
   imported     ///< memory of another library, on a device or the host
+};
+
+/// Counts allocations that a program has freed while operations still use them. Several
+/// devices' memory may return late in this way; an allocation that fails can wait for it.
+/// @threads{safe to use concurrently}
+class late_releases {
+ public:
+  void add() noexcept;
+  void remove() noexcept;
+  [[nodiscard]] bool pending() const noexcept;
+  /// Waits until none is pending. @returns false if `limit_ns` has passed before
+  bool wait_for_none(std::int64_t limit_ns) const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable none_;
+  int count_ = 0;
 };
 
 /// One allocation, however many share it: its memory goes back when the last one lets go,
@@ -58,6 +76,9 @@ class allocation {
   [[nodiscard]] bool lent() const noexcept {
     return lent_.load(std::memory_order_relaxed);
   }
+  /// Adds the allocation to `releases` until its memory returns to the device. Memory that
+  /// another library has is not added, because nobody knows when that library ends its use.
+  void release_late(std::shared_ptr<late_releases> releases) const;
 
  private:
   friend class symmetric_memory;
@@ -72,6 +93,7 @@ class allocation {
   std::function<void()> on_release_;
   std::shared_ptr<const std::function<void(const error&)>> on_damage_;
   mutable std::atomic<bool> lent_{false};
+  mutable std::shared_ptr<late_releases> late_;
 };
 using allocation_ptr = std::shared_ptr<const allocation>;
 

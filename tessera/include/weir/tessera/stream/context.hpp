@@ -188,8 +188,8 @@ class context : public std::enable_shared_from_this<context> {
 
   /// Lets go of what the pools of all meshes keep.
   void trim_pools();
-  /// Some memory waits for streams before it goes back.
-  [[nodiscard]] bool frees_pending() const noexcept { return *frees_ != 0; }
+  /// Memory that programs have freed and that streams still use.
+  [[nodiscard]] const late_releases& frees() const noexcept { return *frees_; }
 
   /// `by` hears of operations that are enqueued from now on, until `unobserve`.
   void observe(std::shared_ptr<operation_observer> by);
@@ -277,7 +277,7 @@ class context : public std::enable_shared_from_this<context> {
       blocks_;
   trust_policy trust_;
   std::vector<std::string> warnings_;
-  std::shared_ptr<std::atomic<int>> frees_ = std::make_shared<std::atomic<int>>(0);
+  std::shared_ptr<late_releases> frees_ = std::make_shared<late_releases>();
   // Their threads use the rest, so they go first.
   std::unique_ptr<runtime::engine> own_engine_;
   std::unique_ptr<janitor> cleaner_;
