@@ -2,6 +2,7 @@
 """Every check complains about what it forbids, and about nothing else: made-up trees."""
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -207,6 +208,86 @@ class Checks(unittest.TestCase):
                 self.assert_complains("decisions", "docs/decisions/README.md: " + text)
         (self.root / "docs/decisions/README.md").unlink()
         self.assert_complains("decisions", "docs/decisions/README.md: is missing")
+
+    def write_codes(self):
+        self.write("base/include/weir/base/error.hpp", HEAD + "namespace weir {\n/// Kinds of failure.\nenum class errc {\n"
+                   "  io = 50,\n  torn = 31,  ///< a file ends early\n};\n}\n")
+        self.write("runtime/include/c.h", HEAD + "/** Statuses. */\nenum { TESS_OK = 0, TESS_ERR_TIMEOUT };\n")
+
+    def write_header(self, *lines):
+        self.write("tools/include/weir/tools/a.hpp", HEAD + "namespace weir {\n" + "\n".join(lines) + "\n}\n")
+
+    def test_comments_accept_codes_of_c_and_of_cpp(self):
+        self.write_codes()
+        self.write_header("/// Reads a file. What it finds is kept.", "/// @error{torn; the file ends early} @error{io, else}",
+                          "/// @error{TESS_ERR_TIMEOUT; it takes too long}", "void read();", "int size;  ///< in bytes")
+        self.assert_clean("headers/comments")
+
+    def test_comments_refuse_beginnings_without_a_noun_or_a_verb(self):
+        for beginning in ("What", "Who", "Whose", "Whether", "Of", "By", "The same", "Likewise"):
+            for lines in ([f"/// {beginning} x.", "void f();"], ["/**", f" * {beginning} x. */", "void f();"],
+                          ["", f"int x;  ///< {beginning.lower()} x"]):
+                with self.subTest(lines):
+                    self.write_header(*lines)
+                    line = 5 if lines[0] else 6
+                    self.assert_complains("headers/comments", f"a.hpp:{line}: the comment begins with", "comments: tools: 1 complaints")
+
+    def test_comments_refuse_errors_without_a_code(self):
+        self.write_codes()
+        for text in ("@error{as read; twice}", "@error{what fails}", "@error as of read", "@error{missing, x}"):
+            with self.subTest(text):
+                self.write_header("/// Reads.", f"/// {text}", "void read();")
+                self.assert_complains("headers/comments", "a.hpp:6: @error begins with")
+
+    def test_an_exemption_counts_complaints_and_lets_them_pass(self):
+        self.write("storage/include/weir/storage/a.hpp", HEAD + "\n/// What x is.\nint x;\n")
+        exempt = "storage" in (HERE / "headers/declarations.py").read_text().split("EXEMPT = (")[-1].split(")")[0]
+        done = self.check("headers/comments")
+        self.assertEqual(done.returncode, 0 if exempt else 1)
+        self.assertIn("comments: storage: 1 complaints", done.stdout)
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_accepts_documented_declarations(self):
+        self.write_header("/// A box.", "struct box {", "  box() = default;", "  ~box();", "  /// Returns the size in bytes.",
+                          "  int size() const;", "  int width = 0;  ///< in cells", " private:", "  int on_;", "  void of(int at);",
+                          "};")
+        self.assert_clean("headers/reference")
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_refuses_declarations_without_a_comment(self):
+        for declaration, kind in (("int f(int x);", "function"), ("struct s {};", "struct"), ("enum e { a };", "enum"),
+                                  ("using t = int;", "typedef"), ("extern int x;", "variable"),
+                                  ("/// S.\nstruct s { int x; };", "variable"), ("/// S.\nstruct s { int f(); };", "function"),
+                                  ("/// C.\nclass c {\n public:\n  explicit c(int x);\n};", "function")):
+            with self.subTest(declaration):
+                self.write_header(declaration)
+                self.assert_complains("headers/reference", f'a.hpp:{4 + declaration.count("///") + 1}' if "C." not in declaration
+                                      else "a.hpp:8", f'{kind} "', "has no comment", "1 undocumented")
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_refuses_names_on_the_list(self):
+        for name in ("of", "on", "what", "at", "bell", "janitor", "most_bytes", "room", "free_room", "told_"):
+            with self.subTest(name):
+                self.write_header("/// Does.", f"void {name}();")
+                self.assert_complains("headers/reference", f'a.hpp:6: the name "{name}"')
+                self.write_header("/// Does.", f"void go(int {name});")
+                self.assert_complains("headers/reference", f'a.hpp:6: the name "{name}" (in "go")')
+        self.write_header("/// Does.", "void template_of(int position, int almost, int report);")
+        self.assert_clean("headers/reference")
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_keeps_names_of_c_functions_and_not_of_their_parameters(self):
+        self.write("tools/include/a.h", HEAD + "/** Does. */\nvoid room(int x);\n")
+        self.assert_clean("headers/reference")
+        self.write("tools/include/a.h", HEAD + "/** Does. */\nvoid room(void* at);\n")
+        self.assert_complains("headers/reference", 'a.h:5: the name "at" (in "room")')
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_refuses_what_doxygen_warns_of(self):
+        for comment in ("Reads @nothing.", "@param y  not there", "@shape without braces", "a </tt> without a beginning"):
+            with self.subTest(comment):
+                self.write_header("/// Reads.", f"/// {comment}", "void read(int x);")
+                self.assert_complains("headers/reference", "a.hpp:", "doxygen: ")
 
 
 if __name__ == "__main__":
