@@ -49,7 +49,7 @@ struct buffer {
     const std::int64_t shape[] = {rows, n};
     const std::int64_t strides[] = {stride * size, size};
     return or_throw(
-        runtime::footprint::of(store.id, (offset + first) * size, shape, strides, size));
+        runtime::footprint::of_view(store.id, (offset + first) * size, shape, strides, size));
   }
   [[nodiscard]] buffer sub(std::int64_t first, std::int64_t n) const {
     return {p + first, store, offset + first, n};

@@ -75,7 +75,7 @@ void merge(open_form& form, std::int64_t& run) {
 
 }  // namespace
 
-result<footprint> footprint::of(storage_id id, std::int64_t offset,
+result<footprint> footprint::of_view(storage_id id, std::int64_t offset,
                                 std::span<const std::int64_t> shape,
                                 std::span<const std::int64_t> strides,
                                 std::int64_t element_size) {

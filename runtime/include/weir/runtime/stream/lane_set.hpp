@@ -197,7 +197,7 @@ class lane_set {
   [[nodiscard]] static result<footprint> bytes_of(storage_id id, std::int64_t begin,
                                                   std::int64_t length) {
     const std::int64_t one = 1;
-    return footprint::of(id, begin, {&length, 1}, {&one, 1}, 1);
+    return footprint::of_view(id, begin, {&length, 1}, {&one, 1}, 1);
   }
 
   std::vector<lane> lanes_;
