@@ -15,27 +15,27 @@
 namespace weir::runtime {
 namespace {
 
-constexpr unsigned most_workers = 1024;
+constexpr unsigned max_workers = 1024;
 constexpr std::uint32_t most_window = 1U << 24;
 
 }  // namespace
 
 result<std::unique_ptr<engine>> engine::create(const engine_options& options) {
-  if (options.workers < 1 || options.workers > most_workers) {
+  if (options.workers < 1 || options.workers > max_workers) {
     return error(errc::invalid_argument,
                  fmt::format("engine not created: expected 1 to {} workers, found {}",
-                             most_workers, options.workers));
+                             max_workers, options.workers));
   }
   if (options.first_task == 0) {
     return error(errc::invalid_argument,
                  "engine not created: expected a first task of at least 1, found 0");
   }
-  if (options.most_workers > most_workers ||
-      (options.most_workers != 0 && options.most_workers < options.workers)) {
+  if (options.max_workers > max_workers ||
+      (options.max_workers != 0 && options.max_workers < options.workers)) {
     return error(errc::invalid_argument,
                  fmt::format("engine not created: expected {} to {} places for workers, "
                              "found {}",
-                             options.workers, most_workers, options.most_workers));
+                             options.workers, max_workers, options.max_workers));
   }
   if (options.heap < 0) {
     return error(errc::invalid_argument,
@@ -260,7 +260,7 @@ result<void> engine::serve(const std::stop_token& leave) {
                  fmt::format("thread not taken as a worker: expected a free place of {}, "
                              "found none",
                              impl_->workers.workers()))
-        .hint("engine_options::most_workers says how many there are");
+        .hint("engine_options::max_workers says how many there are");
   }
   return {};
 }

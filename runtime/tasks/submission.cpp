@@ -53,7 +53,7 @@ engine::impl::impl(const engine_options& o)
                    successor_block::room - 1) /
                   successor_block::room),
       group_of_slot(o.window),
-      tracer(o.trace, std::max(o.workers, o.most_workers)),
+      tracer(o.trace, std::max(o.workers, o.max_workers)),
       workers(o, failures, tracer) {
   next = oldest = o.first_task;
   if (o.watchdog_ns > 0) {
