@@ -231,7 +231,7 @@ result<void> engine::wait_all() {
 bool engine::ended(task_id id) const noexcept {
   return impl_->has_ended(id);
 }
-std::uint32_t engine::room() {
+std::uint32_t engine::free_slots() {
   impl_->retire(impl_->window);
   return impl_->window - static_cast<std::uint32_t>(impl_->next - impl_->oldest);
 }
