@@ -14,8 +14,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import tree  # noqa: E402
 
-# Modules whose complaints about comments and names are counted and do not fail a check. The aim is that there is none.
-EXEMPT = ("actors", "base", "models", "storage")
+# Folders whose complaints about comments and names are counted and do not fail a check. The aim is that there is none.
+EXEMPT = ("actors/", "base/", "formats/capi/", "models/", "storage/")
 ENTRY_PAGE = pathlib.PurePosixPath("docs/reference.md")
 DOXYFILE = HERE.parents[2] / "docs" / "Doxyfile"
 CONTAINERS = ("class", "struct", "union")

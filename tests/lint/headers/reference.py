@@ -61,7 +61,7 @@ def main():
 
     def add(kind, declaration, text):
         counts[declaration.module][f"{kind} {declaration.kind}" if kind == "undocumented" else kind] += 1
-        if declaration.module not in declarations.EXEMPT:
+        if not declaration.path.startswith(declarations.EXEMPT):
             out.add(declaration.path, declaration.line, text)
 
     found, warnings = declarations.scan()

@@ -34,7 +34,7 @@ struct object_descriptor {
   std::string encoding = "none";         ///< first stage of the pipeline
   std::string filter = "none";           ///< second stage of the pipeline
   std::string compression = "none";      ///< third stage of the pipeline
-  cbor_map parameters;                   ///< of the pipeline (`zstd_level`); unknown keys
+  cbor_map parameters;                   ///< parameters (`zstd_level`) and unknown keys
   cbor_map masks;                        ///< masks as read; a writer makes its own
   /// Strides in elements, one per dimension; empty: those of C order. They are kept and
   /// not interpreted: elements lie in C order.
