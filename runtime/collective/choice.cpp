@@ -30,7 +30,7 @@ bool fits(const collective_hint& hint, const collective_call& call) noexcept {
   const std::size_t bytes = bytes_of(call);
   return hint.kind == call.kind &&
          (hint.type == 0 || hint.type == static_cast<int>(call.type)) &&
-         hint.least_bytes <= bytes && bytes <= hint.most_bytes;
+         hint.least_bytes <= bytes && bytes <= hint.max_bytes;
 }
 
 bool wire_is_legal(wire_format wire, const collective_call& call,

@@ -71,7 +71,7 @@ result<std::shared_ptr<const collective_plan>> plan_to_verify(stream& on,
 
 /// Type that the numbers of a reduction are added in.
 dtype accumulates_in(const reducer& sums) noexcept {
-  const dtype type = sums.what().type;
+  const dtype type = sums.operation().type;
   const bool complex = type == dtype::complex64 || type == dtype::complex128;
   if (sums.rule() == partial_rule::none) {  // exactly, and then rounded to this
     return complex ? dtype::complex128 : dtype::fp64;

@@ -49,7 +49,7 @@ struct plan_operand {
   /// Forms of the elements of an operand.
   enum class form : std::uint8_t { element, node, wire };
 
-  place where = place::input;  ///< buffer
+  place buffer = place::input;  ///< buffer
   form as = form::element;     ///< form of the elements
   int rank = 0;                ///< first rank of the buffers; for scratch, its user
   int ranks = 1;               ///< number of consecutive ranks with this operand
@@ -59,7 +59,7 @@ struct plan_operand {
 
 /// One step, which one worker runs without waiting.
 struct plan_step {
-  step_kind what = step_kind::join;  ///< kind of the step
+  step_kind kind = step_kind::join;  ///< kind of the step
   int rank = 0;                      ///< rank in whose queue it runs
   /// True if a fold makes results, and false if it makes partial results.
   bool finishes = true;
