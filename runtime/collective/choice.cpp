@@ -108,7 +108,7 @@ result<collective_choice> choose_algorithm(const collective_call& call, int rank
 }
 
 tuning_key tuning_key::of_call(const collective_call& call, int ranks,
-                          const topology& shape) noexcept {
+                               const topology& shape) noexcept {
   tuning_key out;
   out.kind = call.kind;
   out.type = call.type;

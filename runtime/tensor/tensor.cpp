@@ -134,9 +134,10 @@ result<tensor> tensor::select(int dim, std::int64_t index) const {
   }
   const auto d = static_cast<std::size_t>(dim);
   if (index < 0 || index >= shape_[d]) {
-    return error(errc::out_of_range,
-                 fmt::format("select of dimension {}: expected an index in [0, {}), found {}",
-                             dim, shape_[d], index));
+    return error(
+        errc::out_of_range,
+        fmt::format("select of dimension {}: expected an index in [0, {}), found {}", dim,
+                    shape_[d], index));
   }
   auto shape = shape_;
   auto strides = strides_;

@@ -241,7 +241,8 @@ TEST(DependencyMap, ForgetsAReaderThatTwoWritesCoverTogether) {
     return or_throw(footprint::of_view({0, 1}, from * 8, i64s{count}, i64s{16}, 8));
   };
   const auto rows = [](std::int64_t from, std::int64_t count) {  // half of each
-    return or_throw(footprint::of_view({0, 1}, from * 256, i64s{count, 16}, i64s{256, 8}, 8));
+    return or_throw(
+        footprint::of_view({0, 1}, from * 256, i64s{count, 16}, i64s{256, 8}, 8));
   };
   const std::vector<std::array<footprint, 3>> cases = {
       {span_of(0, 0, 64), span_of(0, 0, 40), span_of(0, 40, 64)},

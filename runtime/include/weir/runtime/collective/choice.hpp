@@ -17,11 +17,11 @@ namespace weir::runtime {
 
 /// A proposal for collectives of a kind, type and range of sizes.
 struct collective_hint {
-  collective_kind kind = collective_kind::all_reduce;     ///< kind of the collectives
-  int type = 0;                                           ///< id of a dtype, 0: any
-  std::size_t least_bytes = 0;                            ///< smallest size in bytes
+  collective_kind kind = collective_kind::all_reduce;    ///< kind of the collectives
+  int type = 0;                                          ///< id of a dtype, 0: any
+  std::size_t least_bytes = 0;                           ///< smallest size in bytes
   std::size_t max_bytes = static_cast<std::size_t>(-1);  ///< largest size in bytes
-  algorithm how = algorithm::direct;                      ///< proposed algorithm
+  algorithm how = algorithm::direct;                     ///< proposed algorithm
   std::size_t chunk_bytes = 0;            ///< bytes of a piece; 0: chosen by the plan
   wire_format wire = wire_format::plain;  ///< form between ranks
 };

@@ -50,11 +50,11 @@ struct plan_operand {
   enum class form : std::uint8_t { element, node, wire };
 
   place buffer = place::input;  ///< buffer
-  form as = form::element;     ///< form of the elements
-  int rank = 0;                ///< first rank of the buffers; for scratch, its user
-  int ranks = 1;               ///< number of consecutive ranks with this operand
-  std::uint32_t slot = 0;      ///< slot of the scratch memory
-  std::size_t offset = 0;      ///< offset in the buffer or slot in bytes
+  form as = form::element;      ///< form of the elements
+  int rank = 0;                 ///< first rank of the buffers; for scratch, its user
+  int ranks = 1;                ///< number of consecutive ranks with this operand
+  std::uint32_t slot = 0;       ///< slot of the scratch memory
+  std::size_t offset = 0;       ///< offset in the buffer or slot in bytes
 };
 
 /// One step, which one worker runs without waiting.
