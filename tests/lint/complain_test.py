@@ -289,6 +289,15 @@ class Checks(unittest.TestCase):
                 self.write_header("/// Reads.", f"/// {comment}", "void read(int x);")
                 self.assert_complains("headers/reference", "a.hpp:", "doxygen: ")
 
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_report_counts_comments_declarations_and_includes_upwards(self):
+        self.write("base/include/weir/base/a.hpp", HEAD + "\n/// Does.\nvoid f();\nvoid g();\nextern int x;\n")
+        self.write("base/a.cpp", '// One.\n#include "weir/formats/a.hpp"\nint x = 0;  // two\n\n/* three\n */\nint y;\n')
+        done = self.check("headers/report")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("| base | 50.0 % | 57.1 % | 57.1 % | 1 of 2 | 1 of 1 | 1 |", done.stdout)
+        self.assertIn("| all | 50.0 % | 57.1 % | 57.1 % | 1 of 2 | 1 of 1 | 1 |", done.stdout)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -42,7 +42,7 @@ struct object_descriptor {
   /// Mark of the writer that the `szip_block_offsets` are correct, so that ranges may be
   /// read by them; 0: there is no such mark. A writer sets it if it makes the offsets
   /// itself.
-  /// @source{docs/decisions/szip.md}
+  /// @source{docs/decisions/703-szip-offsets-count-only-where-marked.md}
   std::uint64_t szip_offsets = 0;
 
   friend bool operator==(const object_descriptor&, const object_descriptor&) = default;
