@@ -224,13 +224,12 @@ class Checks(unittest.TestCase):
         self.assert_clean("headers/comments")
 
     def test_comments_refuse_beginnings_without_a_noun_or_a_verb(self):
-        for beginning in ("What", "Who", "Whose", "Whether", "Of", "By", "The same", "Likewise"):
-            for lines in ([f"/// {beginning} x.", "void f();"], ["/**", f" * {beginning} x. */", "void f();"],
-                          ["", f"int x;  ///< {beginning.lower()} x"]):
-                with self.subTest(lines):
-                    self.write_header(*lines)
-                    line = 5 if lines[0] else 6
-                    self.assert_complains("headers/comments", f"a.hpp:{line}: the comment begins with", "comments: tools: 1 complaints")
+        beginnings = ("What", "Who", "Whose", "Whether", "Of", "By", "The same", "Likewise")
+        lines = [line for b in beginnings
+                 for line in (f"/// {b} x.", "void f();", "/**", f" * {b} x. */", "void f();", "", f"int x;  ///< {b.lower()} x")]
+        self.write_header(*lines)
+        expected = [f"a.hpp:{5 + 7 * i + below}: the comment begins with" for i in range(len(beginnings)) for below in (0, 2, 6)]
+        self.assert_complains("headers/comments", *expected, f"comments: tools: {len(expected)} complaints")
 
     def test_comments_refuse_errors_without_a_code(self):
         self.write_codes()
@@ -255,23 +254,30 @@ class Checks(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
     def test_the_reference_refuses_declarations_without_a_comment(self):
-        for declaration, kind in (("int f(int x);", "function"), ("struct s {};", "struct"), ("enum e { a };", "enum"),
-                                  ("using t = int;", "typedef"), ("extern int x;", "variable"),
-                                  ("/// S.\nstruct s { int x; };", "variable"), ("/// S.\nstruct s { int f(); };", "function"),
-                                  ("/// C.\nclass c {\n public:\n  explicit c(int x);\n};", "function")):
-            with self.subTest(declaration):
-                self.write_header(declaration)
-                self.assert_complains("headers/reference", f'a.hpp:{4 + declaration.count("///") + 1}' if "C." not in declaration
-                                      else "a.hpp:8", f'{kind} "', "has no comment", "1 undocumented")
+        # The kind of what has no comment, and the lines of a header that declare it, one of them on the last line.
+        cases = (("function", "int f(int x);"), ("struct", "struct s {};"), ("enum", "enum e { a };"), ("typedef", "using t = int;"),
+                 ("variable", "extern int x;"), ("variable", "/// S.", "struct s2 { int x; };"),
+                 ("function", "/// S.", "struct s3 { int f(); };"), ("function", "/// C.", "class c {", " public:", "  explicit c(int x);"))
+        lines, expected = [], []
+        for kind, *declaration in cases:
+            lines += declaration
+            expected.append((len(lines) + 4, kind))
+            if declaration[-1].endswith("c(int x);"):
+                lines.append("};")
+        self.write_header(*lines)
+        done = self.check("headers/reference")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        for line, kind in expected:
+            self.assertRegex(done.stdout, f'a.hpp:{line}: {kind} "\\w+" has no comment')
+        self.assertIn(f"{len(cases)} complaints", done.stdout)
 
     @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
     def test_the_reference_refuses_names_on_the_list(self):
-        for name in ("of", "on", "what", "at", "bell", "janitor", "most_bytes", "room", "free_room", "told_"):
-            with self.subTest(name):
-                self.write_header("/// Does.", f"void {name}();")
-                self.assert_complains("headers/reference", f'a.hpp:6: the name "{name}"')
-                self.write_header("/// Does.", f"void go(int {name});")
-                self.assert_complains("headers/reference", f'a.hpp:6: the name "{name}" (in "go")')
+        names = ("of", "on", "what", "at", "bell", "janitor", "most_bytes", "room", "free_room", "told_")
+        self.write_header(*(line for name in names for line in ("/// Does.", f"void {name}();")))
+        self.assert_complains("headers/reference", *(f'a.hpp:{6 + 2 * i}: the name "{n}"' for i, n in enumerate(names)))
+        self.write_header("/// Does.", *(f"void go({', '.join('int ' + name for name in names)});",))
+        self.assert_complains("headers/reference", *(f'a.hpp:6: the name "{name}" (in "go")' for name in names))
         self.write_header("/// Does.", "void template_of(int position, int almost, int report);")
         self.assert_clean("headers/reference")
 
@@ -284,10 +290,10 @@ class Checks(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
     def test_the_reference_refuses_what_doxygen_warns_of(self):
-        for comment in ("Reads @nothing.", "@param y  not there", "@shape without braces", "a </tt> without a beginning"):
-            with self.subTest(comment):
-                self.write_header("/// Reads.", f"/// {comment}", "void read(int x);")
-                self.assert_complains("headers/reference", "a.hpp:", "doxygen: ")
+        comments = ("Reads @nothing.", "@param y  not there", "@shape without braces", "a </tt> without a beginning")
+        self.write_header(*(line for i, c in enumerate(comments)
+                            for line in ("/// Reads.", f"/// {c}", f"void read{i}(int x);")))
+        self.assert_complains("headers/reference", *(f"a.hpp:{6 + 3 * i}: doxygen: " for i in range(len(comments))))
 
     @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
     def test_the_report_counts_comments_declarations_and_includes_upwards(self):

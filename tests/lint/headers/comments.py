@@ -7,7 +7,7 @@ import declarations
 from declarations import tree
 
 # Lines of `///` that follow each other, or one comment of the form /** ... */.
-COMMENT = re.compile(r"(?P<lines>^[ \t]*///(?!<).*(?:\n[ \t]*///(?!<).*)*)|(?P<trailing>///<.*(?:\n[ \t]*///<?.*)*)"
+COMMENT = re.compile(r"(?P<lines>^[ \t]*///(?!<).*(?:\n[ \t]*///(?!<).*)*)|(?P<trailing>///<.*(?:\n[ \t]*///<.*)*)"
                      r"|/\*\*(?P<block>[\s\S]*?)\*/", re.MULTILINE)
 MARGIN = re.compile(r"^[ \t]*(?:///<?|\*(?!/)|<)?[ \t]?", re.MULTILINE)
 HEADLESS = re.compile(r"(?:@file\s+|@brief\s+)?(what|who|whose|whether|of|by|the same|likewise)\b", re.IGNORECASE)
