@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 export JOBS
 
-.PHONY: build demo test lint soak bench install clean help packages
+.PHONY: build demo test lint soak bench docs install clean help packages
 .DEFAULT_GOAL := build
 
 build: packages  ## builds the libraries and the command line; leaves build/weir
@@ -23,7 +23,7 @@ soak: packages  ## runs the long tests, the fuzzers and the second compiler
 	@scripts/fuzz
 	@scripts/same-bits
 
-lint: packages  ## checks layers, sizes, words, messages, format and the tour
+lint: packages  ## checks layers, sizes, words, messages, format, the tour and comments of headers
 	@scripts/install-packages lint
 	@scripts/build lint
 	@ctest --preset lint -L lint
@@ -34,6 +34,10 @@ bench: build  ## measures; ONLY='id,pattern*' selects rows, PEERS=all adds slow 
 	@cmake build/release >/dev/null
 	@scripts/build release benches
 	@WEIR_PEERS='$(PEERS)' bench/run.py --programs build/release/bench --only '$(ONLY)'
+
+docs: packages  ## renders the reference of all installed headers into build/docs
+	@scripts/install-packages docs
+	@scripts/docs
 
 install: build  ## installs into PREFIX=DIR (default /usr/local)
 	@cmake --install build/release --prefix '$(PREFIX)' >/dev/null

@@ -19,7 +19,7 @@ constexpr std::size_t repeats = 15;
 
 footprint view(std::int64_t offset, const i64s& shape, const i64s& strides,
                std::int64_t size) {
-  return or_throw(footprint::of({0, 1}, offset, shape, strides, size));
+  return or_throw(footprint::of_view({0, 1}, offset, shape, strides, size));
 }
 
 /// Nanoseconds per operation of a run over `count` of them: median of the processor time

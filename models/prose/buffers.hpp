@@ -53,8 +53,8 @@ struct buffer {
     const auto size = static_cast<std::int64_t>(sizeof(R));
     const std::int64_t shape[] = {rows, n};
     const std::int64_t strides[] = {stride * size, size};
-    return or_throw(
-        runtime::footprint::of(store.id, (offset + first) * size, shape, strides, size));
+    return or_throw(runtime::footprint::of_view(store.id, (offset + first) * size, shape,
+                                                strides, size));
   }
   /// Returns the elements [first, first + n) as a buffer.
   [[nodiscard]] buffer sub(std::int64_t first, std::int64_t n) const {

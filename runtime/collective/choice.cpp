@@ -30,7 +30,7 @@ bool fits(const collective_hint& hint, const collective_call& call) noexcept {
   const std::size_t bytes = bytes_of(call);
   return hint.kind == call.kind &&
          (hint.type == 0 || hint.type == static_cast<int>(call.type)) &&
-         hint.least_bytes <= bytes && bytes <= hint.most_bytes;
+         hint.least_bytes <= bytes && bytes <= hint.max_bytes;
 }
 
 bool wire_is_legal(wire_format wire, const collective_call& call,
@@ -107,8 +107,8 @@ result<collective_choice> choose_algorithm(const collective_call& call, int rank
                            decided_by::fallback};
 }
 
-tuning_key tuning_key::of(const collective_call& call, int ranks,
-                          const topology& shape) noexcept {
+tuning_key tuning_key::of_call(const collective_call& call, int ranks,
+                               const topology& shape) noexcept {
   tuning_key out;
   out.kind = call.kind;
   out.type = call.type;
@@ -149,13 +149,13 @@ std::vector<algorithm> schedules_of(const collective_call& call, int ranks,
 result<std::optional<algorithm>> collective_tuner::fastest(const collective_call& call,
                                                            int ranks,
                                                            const topology& shape) {
-  return known_.fastest(tuning_key::of(call, ranks, shape),
+  return known_.fastest(tuning_key::of_call(call, ranks, shape),
                         [&] { return schedules_of(call, ranks, shape); });
 }
 
 std::optional<tuning_trial> collective_tuner::next(const collective_call& call, int ranks,
                                                    const topology& shape) {
-  const tuning_key key = tuning_key::of(call, ranks, shape);
+  const tuning_key key = tuning_key::of_call(call, ranks, shape);
   const auto how = known_.next(key, [&] { return schedules_of(call, ranks, shape); });
   return how ? std::optional(tuning_trial{key, *how}) : std::nullopt;
 }

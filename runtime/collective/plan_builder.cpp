@@ -27,14 +27,14 @@ bool may_be_in_place(const collective_call& call) noexcept {
 }
 
 bool same_buffer(const plan_operand& a, const plan_operand& b, bool in_place) noexcept {
-  const bool a_scratch = a.where == place::scratch;
-  if (a_scratch != (b.where == place::scratch)) {
+  const bool a_scratch = a.buffer == place::scratch;
+  if (a_scratch != (b.buffer == place::scratch)) {
     return false;
   }
   if (a_scratch) {
     return a.slot == b.slot;
   }
-  return (in_place || a.where == b.where) && a.rank < b.rank + b.ranks &&
+  return (in_place || a.buffer == b.buffer) && a.rank < b.rank + b.ranks &&
          b.rank < a.rank + a.ranks;
 }
 
@@ -67,7 +67,7 @@ void plan_builder::end() {
     const std::size_t slot = piece_number_ % window_;
     slot_accesses_.resize(std::max(slot_accesses_.size(), slot + 1));
     std::erase_if(accesses_,
-                  [](const access& a) { return a.at.where != place::scratch; });
+                  [](const access& a) { return a.at.buffer != place::scratch; });
     // Of the slot's earlier pieces, what this one left alone counts on.
     const std::size_t own = accesses_.size();
     for (const access& old : slot_accesses_[slot]) {
@@ -118,7 +118,7 @@ plan_operand plan_builder::scratch(int rank, form as, std::size_t count) {
 }
 
 void plan_builder::give_back(const plan_operand& at) {
-  if (at.where == place::scratch) {
+  if (at.buffer == place::scratch) {
     free_.push_back(at.offset);
   }
 }
@@ -139,7 +139,7 @@ void plan_builder::note_accesses(const plan_step& s, operand_list list, bool wri
   for (const plan_operand& at : list) {
     const std::size_t bytes = plan_.bytes(s, at);
     wait_for(accesses_, at, bytes);
-    if (at.where == place::scratch && at.slot < slot_accesses_.size()) {
+    if (at.buffer == place::scratch && at.slot < slot_accesses_.size()) {
       wait_for(slot_accesses_[at.slot], at, bytes);
     }
     accesses_.push_back({at, bytes, index, writes});

@@ -27,7 +27,7 @@ class step_runner {
       : plan_(plan), step_(step), buffers_(buffers) {}
 
   result<void> run() const noexcept {
-    switch (step_.what) {
+    switch (step_.kind) {
       case step_kind::copy: return copy();
       case step_kind::fold: fold(); break;
       case step_kind::exchange: exchange(); break;
@@ -41,7 +41,7 @@ class step_runner {
 
  private:
   [[nodiscard]] const std::byte* source(const plan_operand& o, int i) const noexcept {
-    switch (o.where) {
+    switch (o.buffer) {
       case place::input:
         return buffers_.inputs[static_cast<std::size_t>(o.rank + i)] + o.offset;
       case place::output:
@@ -51,7 +51,7 @@ class step_runner {
     return buffers_.scratch + o.slot * plan_.slot_bytes() + o.offset;
   }
   [[nodiscard]] std::byte* target(const plan_operand& o, int i) const noexcept {
-    if (o.where == place::output) {
+    if (o.buffer == place::output) {
       return buffers_.outputs[static_cast<std::size_t>(o.rank + i)] + o.offset;
     }
     return buffers_.scratch + o.slot * plan_.slot_bytes() + o.offset;

@@ -93,7 +93,8 @@ result<logical_tensor> logical_tensor::strided(const void* base, std::int64_t ra
                                                std::span<const std::int64_t> strides,
                                                std::int64_t element_size) {
   logical_tensor out;
-  WEIR_TRY(out.bytes_, footprint::of(same_storage, offset, shape, strides, element_size));
+  WEIR_TRY(out.bytes_,
+           footprint::of_view(same_storage, offset, shape, strides, element_size));
   if (out.bytes_.hi > raw_size) {
     return refused(
         errc::out_of_range,

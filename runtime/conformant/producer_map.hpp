@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The TensorMap of the specification: buckets by base address, a ring of entries, lazy
-/// invalidation and truncation of chains. The engine's own map answers the same questions
-/// with an index; `producer_finder` is what both can do.
+/// invalidation and truncation of chains. The map of the engine answers the same
+/// questions with an index; the concept `producer_finder` describes both.
 #pragma once
 
 #include <bit>
@@ -29,28 +29,32 @@ concept producer_finder = requires(Map& map, const Key& key, task_id task,
   {map.retire_before(task)};
 };
 
-/// How a base address becomes a bucket. `seed` is the specification's mix, which leaves
-/// most buckets empty when bases are a power of two apart.
+/// Hash of a base address. `seed` is that of the specification, which leaves most buckets
+/// empty when bases are a power of two apart.
 enum class base_hash : std::uint8_t { fibonacci, seed };
 
+/// Sizes of a map.
 struct producer_map_options {
-  std::uint32_t buckets = 4096;   ///< a power of two
-  std::uint32_t entries = 32768;  ///< of the ring
-  base_hash hash = base_hash::fibonacci;
+  std::uint32_t buckets = 4096;           ///< number of buckets, a power of two
+  std::uint32_t entries = 32768;          ///< number of entries of the ring
+  base_hash hash = base_hash::fibonacci;  ///< hash of base addresses
 };
 
-/// `Traits` names the key, its base, and whether two keys share a byte.
+/// A map from regions to the tasks that write them. `Traits` gives the key, its base, and
+/// the overlap test of two keys.
 ///
-/// Ids do not wrap and come in ascending order, so that every chain runs from new to old
-/// and all behind the first entry of a retired task is retired as well.
+/// Task numbers do not wrap and ascend, so every chain runs from new to old, and all
+/// entries behind the first entry of a retired task are retired as well.
 /// @source{TensorMap specification, 2, 3 and 6-8}
 /// @threads{thread-compatible}
 template <class Traits>
 class producer_map {
  public:
+  /// Type of a region.
   using key = typename Traits::key;
 
-  /// @error{invalid_argument, buckets are no power of two, or there are no entries}
+  /// Makes an empty map. @error{invalid_argument; buckets are no power of two, or there
+  /// are no entries}
   [[nodiscard]] static result<producer_map> create(
       const producer_map_options& options = {}) {
     if (!std::has_single_bit(options.buckets) || options.entries == 0 ||
@@ -64,10 +68,9 @@ class producer_map {
     return producer_map(options);
   }
 
-  /// The task writes the region. A region of no bytes is not kept.
-  /// @error{out_of_memory, the next entry of the ring belongs to a live task: retire
-  /// first;
-  ///        invalid_argument, an id below one that was seen before}
+  /// Records that a task writes a region. A region of no bytes is not kept.
+  /// @error{out_of_memory; the next entry of the ring belongs to a live task: retire
+  /// tasks first} @error{invalid_argument; the number is below one that was seen before}
   [[nodiscard]] result<void> insert(const key& region, task_id producer) {
     if (producer < newest_ || producer < oldest_alive_) {
       return error(
@@ -112,8 +115,8 @@ class producer_map {
     return {};
   }
 
-  /// The newest live task that writes a byte of the region. It is enough for who reads
-  /// only if that task writes all of them; otherwise ask `lookup_all`.
+  /// Returns the newest live task that writes a byte of the region. A reader may wait for
+  /// this task alone if it writes all bytes of the region; otherwise use `lookup_all`.
   [[nodiscard]] std::optional<task_id> lookup(const key& region) {
     std::optional<task_id> found;
     walk(region, [&](task_id producer) {
@@ -122,8 +125,7 @@ class producer_map {
     });
     return found;
   }
-  /// Appends all live tasks that write a byte of the region, newest first, each once,
-  /// however many they are.
+  /// Appends all live tasks that write a byte of the region, newest first and each once.
   void lookup_all(const key& region, std::vector<task_id>& out) {
     const std::size_t first = out.size();
     walk(region, [&](task_id producer) {
@@ -134,12 +136,12 @@ class producer_map {
     });
   }
 
-  /// Tasks below `oldest_alive` have retired: their entries are dead from now on, and
-  /// taken out when somebody walks past them. The threshold never goes back.
+  /// Retires all tasks below `oldest_alive`. Their entries are ignored from now on and
+  /// removed when a look-up meets them. The threshold never goes back.
   void retire_before(task_id oldest_alive) noexcept {
     oldest_alive_ = std::max(oldest_alive_, oldest_alive);
   }
-  /// Takes out all entries of retired tasks: O(1) each.
+  /// Removes all entries of retired tasks, in O(1) each.
   void clean_up() noexcept {
     while (linked_ > 0) {
       const auto size = static_cast<std::uint32_t>(pool_.size());
@@ -152,8 +154,10 @@ class producer_map {
     }
   }
 
-  /// Entries in buckets, dead ones that nobody has met included.
+  /// Returns the number of entries in buckets, including retired ones that are not
+  /// removed.
   [[nodiscard]] std::uint32_t linked() const noexcept { return linked_; }
+  /// Returns the bucket of a base address.
   [[nodiscard]] std::uint32_t bucket_of(const void* base) const noexcept {
     auto k = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(base));
     if (hash_ == base_hash::seed) {
@@ -229,24 +233,32 @@ class producer_map {
   task_id newest_ = 0;
 };
 
+/// Key, base and overlap test of regions of one dimension.
 struct region_traits {
-  using key = map_region;
+  using key = map_region;  ///< type of a region
+  /// Returns the address of the storage.
   static const void* base(const key& k) noexcept { return k.base; }
+  /// Returns true if the region has no byte.
   static bool empty(const key& k) noexcept { return k.size <= 0; }
+  /// Returns true if two regions share a byte.
   static bool meet(const key& a, const key& b) noexcept { return regions_overlap(a, b); }
 };
+/// Key, base and overlap test of strided tensors.
 struct logical_traits {
-  using key = logical_tensor;
+  using key = logical_tensor;  ///< type of a region
+  /// Returns the address of the storage.
   static const void* base(const key& k) noexcept { return k.base(); }
+  /// Returns true if the region has no byte.
   static bool empty(const key& k) noexcept { return k.bytes().empty(); }
+  /// Returns true if two regions share a byte or may share one.
   static bool meet(const key& a, const key& b) noexcept {
     return overlap_hybrid(a, b) != overlap::no;
   }
 };
 
-/// The specification's basic map: 1-D regions.
+/// The basic map of the specification, for regions of one dimension.
 using tensor_map = producer_map<region_traits>;
-/// The specification's extended map: strided tensors, decided by the hybrid test.
+/// The extended map of the specification, for strided tensors.
 using tensor_map_ex = producer_map<logical_traits>;
 
 }  // namespace weir::runtime

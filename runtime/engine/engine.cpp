@@ -29,12 +29,12 @@ result<std::unique_ptr<engine>> engine::create(const engine_options& options) {
     return error(errc::invalid_argument,
                  "engine not created: expected a first task of at least 1, found 0");
   }
-  if (options.most_workers > max_workers ||
-      (options.most_workers != 0 && options.most_workers < options.workers)) {
+  if (options.max_workers > max_workers ||
+      (options.max_workers != 0 && options.max_workers < options.workers)) {
     return error(errc::invalid_argument,
                  fmt::format("engine not created: expected {} to {} places for workers, "
                              "found {}",
-                             options.workers, max_workers, options.most_workers));
+                             options.workers, max_workers, options.max_workers));
   }
   if (options.heap < 0) {
     return error(errc::invalid_argument,
@@ -143,7 +143,7 @@ result<void> engine::rebind_erased(const capture& what, std::size_t index,
 bool engine::ended(task_id id) const noexcept {
   return impl_->window.has_ended(id);
 }
-std::uint32_t engine::room() {
+std::uint32_t engine::free_slots() {
   task_window& w = impl_->window;
   w.retire_ended();
   return w.capacity() - static_cast<std::uint32_t>(w.next() - w.oldest());
@@ -173,7 +173,7 @@ result<void> engine::serve(const std::stop_token& leave) {
                  fmt::format("thread not taken as a worker: expected a free place of {}, "
                              "found none",
                              impl_->workers.workers()))
-        .hint("engine_options::most_workers says how many there are");
+        .hint("engine_options::max_workers says how many there are");
   }
   return {};
 }

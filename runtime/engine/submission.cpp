@@ -24,7 +24,7 @@ std::size_t blocks_of(const engine_options& o) {
 
 engine::impl::impl(const engine_options& o)
     : options(o),
-      tracer(o.trace, std::max(o.workers, o.most_workers)),
+      tracer(o.trace, std::max(o.workers, o.max_workers)),
       search(accesses_of(o), o.window),
       checks(storages, search.map()),
       blocks(blocks_of(o)),

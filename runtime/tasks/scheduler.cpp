@@ -39,7 +39,7 @@ class raised {
 
 scheduler::scheduler(const engine_options& options, failure_log& failures, trace& tracer)
     : workers_(options.workers),
-      places_(std::max(options.workers, options.most_workers)),
+      places_(std::max(options.workers, options.max_workers)),
       alone_(places_ == 1),
       times_(options.kernel_time),
       observes_(times_ || options.watchdog_ns > 0),

@@ -75,10 +75,10 @@ void merge(open_form& form, std::int64_t& run) {
 
 }  // namespace
 
-result<footprint> footprint::of(storage_id id, std::int64_t offset,
-                                std::span<const std::int64_t> shape,
-                                std::span<const std::int64_t> strides,
-                                std::int64_t element_size) {
+result<footprint> footprint::of_view(storage_id id, std::int64_t offset,
+                                     std::span<const std::int64_t> shape,
+                                     std::span<const std::int64_t> strides,
+                                     std::int64_t element_size) {
   if (shape.size() != strides.size() || shape.size() > max_dims || element_size < 0) {
     return error(
         errc::invalid_argument,

@@ -62,7 +62,7 @@ result<tensor> tensor::strided(const storage& s, dtype type, std::int64_t offset
         fmt::format("tensor of shape [{}]: expected 0 to 2^63-1 elements, found other",
                     fmt::join(shape, ", ")));
   }
-  WEIR_TRY(const footprint bytes, footprint::of(s.id, offset, shape, strides, size));
+  WEIR_TRY(const footprint bytes, footprint::of_view(s.id, offset, shape, strides, size));
   if (bytes.hi > s.size || offset > s.size) {
     return error(
         errc::out_of_range,
@@ -128,15 +128,16 @@ result<tensor> tensor::slice(int dim, std::int64_t start, std::int64_t stop,
                  std::span(strides.data(), dims_));
 }
 
-result<tensor> tensor::at(int dim, std::int64_t index) const {
+result<tensor> tensor::select(int dim, std::int64_t index) const {
   if (dim < 0 || dim >= dims_) {
-    return bad_dim("at", dim, dims_);
+    return bad_dim("select", dim, dims_);
   }
   const auto d = static_cast<std::size_t>(dim);
   if (index < 0 || index >= shape_[d]) {
-    return error(errc::out_of_range,
-                 fmt::format("at of dimension {}: expected an index in [0, {}), found {}",
-                             dim, shape_[d], index));
+    return error(
+        errc::out_of_range,
+        fmt::format("select of dimension {}: expected an index in [0, {}), found {}", dim,
+                    shape_[d], index));
   }
   auto shape = shape_;
   auto strides = strides_;

@@ -48,7 +48,7 @@ result<void> add_kernel(tessFatbin_t handle, const tessFatbinKernel* kernel) {
   WEIR_TRY(record.parameters, parameters_of(d.params, d.paramCount, call));
   std::copy(d.defaultBlock, d.defaultBlock + 3, record.default_block.begin());
   if (d.maxThreads != 0) {
-    record.most_threads = d.maxThreads;
+    record.max_threads = d.maxThreads;
   }
   record.shared_bytes = d.sharedBytes;
   if (d.targets != 0) {
@@ -70,7 +70,7 @@ result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
   record.axis = d.axis == nullptr ? "" : d.axis;
   record.algorithm = d.algorithm;
   record.least_bytes = d.leastBytes;
-  record.most_bytes =
+  record.max_bytes =
       d.mostBytes == 0 ? std::numeric_limits<std::uint64_t>::max() : d.mostBytes;
   record.chunk_bytes = d.chunkBytes;
   record.wire_dtype = d.wireDtype;

@@ -216,7 +216,7 @@ tessStatus_t tessKernelGetInfo(tessKernel_t handle, tessKernelInfo* info) {
     out.argBytesPadded = kernel.arguments.padded;
     std::copy(kernel.record.default_block.begin(), kernel.record.default_block.end(),
               out.defaultBlock);
-    out.maxThreads = kernel.record.most_threads;
+    out.maxThreads = kernel.record.max_threads;
     out.sharedBytes = kernel.record.shared_bytes;
     return copy_struct("tessKernelGetInfo", out, info);
   });

@@ -80,8 +80,8 @@ result<argument_extent> walk(std::span<const kernel_parameter> parameters, Place
     WEIR_CHECK(check_kind(p));
     const std::uint64_t offset = align_up<std::uint64_t>(cursor, alignment_of(p));
     cursor = offset + p.size;
-    if (cursor > most_argument_bytes) {
-      return misfit(p, fmt::format("an end at {} or before", most_argument_bytes),
+    if (cursor > max_argument_bytes) {
+      return misfit(p, fmt::format("an end at {} or before", max_argument_bytes),
                     fmt::format("{}", cursor));
     }
     WEIR_CHECK(place(i, static_cast<std::uint32_t>(offset)));

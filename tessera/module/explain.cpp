@@ -114,7 +114,7 @@ std::string kernel_json(const fatbin& module, std::size_t i, std::ptrdiff_t sele
       R"("default_block":[{},{},{}],"most_threads":{},"shared_bytes":{},"flags":{},)"
       R"("parameters":{},"targets":{},"selected":{}}})",
       json_quote(k.name), json_quote(k.symbol), extent.padded, extent.used,
-      k.default_block[0], k.default_block[1], k.default_block[2], k.most_threads,
+      k.default_block[0], k.default_block[1], k.default_block[2], k.max_threads,
       k.shared_bytes, flags_json(k.flags), list(k.parameters, parameter_json),
       list(targets, [](std::size_t s) { return std::to_string(s); }),
       selected < 0 ? std::string("null") : std::to_string(selected));
@@ -131,7 +131,7 @@ std::string plan_json(const plan_record& p) {
       R"("most_bytes":{},"chunk_bytes":{},"wire_dtype":{}}})",
       word_of_collective(p.collective), dtype_json(p.dtype),
       p.axis.empty() ? std::string("null") : json_quote(p.axis),
-      word_of_algorithm(p.algorithm), p.least_bytes, p.most_bytes, p.chunk_bytes,
+      word_of_algorithm(p.algorithm), p.least_bytes, p.max_bytes, p.chunk_bytes,
       dtype_json(p.wire_dtype));
 }
 

@@ -98,7 +98,7 @@ byte_vector kernels_of(const fatbin& f, string_table& strings) {
     for (const std::uint32_t extent : k.default_block) {
       out.u32(extent);
     }
-    out.u32(k.most_threads);
+    out.u32(k.max_threads);
     out.u32(k.shared_bytes);
     out.u32(k.flags);
     out.u32(0);
@@ -150,7 +150,7 @@ byte_vector plans_of(const fatbin& f, string_table& strings) {
     out.u32(strings.offset_of(p.axis));
     out.u32(p.algorithm);
     out.u64(p.least_bytes);
-    out.u64(p.most_bytes);
+    out.u64(p.max_bytes);
     out.u64(p.chunk_bytes);
     out.u32(p.wire_dtype);
     out.u32(0);

@@ -37,7 +37,7 @@ inline constexpr std::uint32_t table_head = 8;
 inline constexpr std::uint32_t kernel_bytes = 64;
 namespace kernel {
 inline constexpr std::size_t name = 0, symbol = 4, first = 8, count = 12, arguments = 16,
-                             block = 20, most_threads = 32, shared = 36, flags = 40,
+                             block = 20, max_threads = 32, shared = 36, flags = 40,
                              reserved = 44, targets = 48, more = 56;
 }  // namespace kernel
 inline constexpr std::uint32_t parameter_bytes = 32;

@@ -258,16 +258,16 @@ class fatbin_reader {
                             json_quote(k.name) + " with " + json_quote(k.symbol));
     }
     std::uint64_t threads = 1;
-    k.most_threads = table.u32(i, lay::kernel::most_threads);
+    k.max_threads = table.u32(i, lay::kernel::max_threads);
     for (std::size_t d = 0; d < k.default_block.size(); ++d) {
       k.default_block[d] = table.u32(i, lay::kernel::block + 4 * d);
       const std::uint64_t extent = std::max(k.default_block[d], 1U);
-      threads = threads > k.most_threads ? threads : threads * extent;
+      threads = threads > k.max_threads ? threads : threads * extent;
     }
-    if (k.most_threads == 0 || threads > k.most_threads) {
+    if (k.max_threads == 0 || threads > k.max_threads) {
       return damaged_fatbin(
           fmt::format("block of \"{}\"", k.name),
-          fmt::format("at most {} threads, which is not 0", k.most_threads),
+          fmt::format("at most {} threads, which is not 0", k.max_threads),
           fmt::format("{}", threads));
     }
     k.shared_bytes = table.u32(i, lay::kernel::shared);
@@ -351,14 +351,14 @@ class fatbin_reader {
       WEIR_TRY(p.axis, string_at(table.u32(i, lay::plan::axis)));
       p.algorithm = table.u32(i, lay::plan::algorithm);
       p.least_bytes = table.u64(i, lay::plan::least);
-      p.most_bytes = table.u64(i, lay::plan::most);
+      p.max_bytes = table.u64(i, lay::plan::most);
       p.chunk_bytes = table.u64(i, lay::plan::chunk);
       p.wire_dtype = table.u32(i, lay::plan::wire);
       const auto known = [](std::uint32_t id) {
         return id == 0 || size_of_dtype(id) != 0;
       };
       if (!known(p.dtype) || !known(p.wire_dtype) || !is_word(p.axis) ||
-          p.least_bytes > p.most_bytes || table.u32(i, lay::plan::reserved) != 0) {
+          p.least_bytes > p.max_bytes || table.u32(i, lay::plan::reserved) != 0) {
         return damaged_fatbin("plans", "known types, an axis, a range of sizes",
                               fmt::format("others in number {}", i));
       }

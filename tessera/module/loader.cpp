@@ -211,7 +211,7 @@ class module_loader {
   result<std::shared_ptr<const loaded_module>> load() {
     WEIR_TRY(content_->signature, check_trust(module_, options_.trust));
     std::vector<std::ptrdiff_t> chosen;
-    const std::vector<std::string> levels = host_levels_up_to(options_.most_level);
+    const std::vector<std::string> levels = host_levels_up_to(options_.max_level);
     for (const kernel_record& k : module_.kernels) {
       WEIR_TRY(const std::size_t section, choose_section(module_, k, levels));
       chosen.push_back(static_cast<std::ptrdiff_t>(section));

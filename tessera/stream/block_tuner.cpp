@@ -30,7 +30,7 @@ std::vector<block_extents> blocks_of(const stream& on, const kernel_record& reco
     return out;
   }
   const launch_limits& limits = device->limits;
-  const std::int64_t most = std::min<std::int64_t>(record.most_threads, limits.threads);
+  const std::int64_t most = std::min<std::int64_t>(record.max_threads, limits.threads);
   for (const std::int32_t extent : tried_extents) {
     const block_extents block = {extent, usual[1], usual[2]};
     if (block != usual && extent <= limits.block[0] &&

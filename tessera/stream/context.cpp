@@ -87,7 +87,7 @@ std::vector<collective::collective_hint> hints_of(const plan_record& plan) {
       hint.kind = kinds[i];
       hint.type = static_cast<int>(plan.dtype);
       hint.least_bytes = plan.least_bytes;
-      hint.most_bytes = plan.most_bytes;
+      hint.max_bytes = plan.max_bytes;
       // Rounding happens once per phase, which only this one has.
       hint.how = *wire == collective::wire_format::plain ? algorithm_of(plan)
                                                          : collective::algorithm::direct;

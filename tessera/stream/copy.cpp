@@ -250,7 +250,7 @@ result<runtime::footprint> bytes_of(const copy_shape& shape, std::size_t pitch,
   const std::array<std::int64_t, 2> counts = {static_cast<std::int64_t>(shape.rows),
                                               static_cast<std::int64_t>(shape.bytes)};
   const std::array<std::int64_t, 2> strides = {static_cast<std::int64_t>(pitch), 1};
-  return runtime::footprint::of({1, 1}, at - base, counts, strides, 1);
+  return runtime::footprint::of_view({1, 1}, at - base, counts, strides, 1);
 }
 
 /// @error{invalid_argument, a rank would read bytes that it writes}

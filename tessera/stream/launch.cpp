@@ -80,11 +80,11 @@ result<grid_launch> grid_of(stream& on, const launch_request& what) {
     }
     threads = std::min(threads, too_many) * std::max(grid.block[i], 1);
   }
-  if (threads > record.most_threads) {
+  if (threads > record.max_threads) {
     return error(errc::invalid_argument,
                  fmt::format("kernel not launched \"{}\": expected at most {} threads in "
                              "a block, found {}",
-                             record.name, record.most_threads, threads));
+                             record.name, record.max_threads, threads));
   }
   if (what.shared_bytes > SIZE_MAX - record.shared_bytes) {
     return error(errc::invalid_argument,

@@ -2,6 +2,7 @@
 """Tests of the checks, on made-up trees: each complains about what it forbids and about nothing else."""
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -225,6 +226,101 @@ class Checks(unittest.TestCase):
                 self.assert_complains("decisions", "docs/decisions/README.md: " + text)
         (self.root / "docs/decisions/README.md").unlink()
         self.assert_complains("decisions", "docs/decisions/README.md: is missing")
+
+    def write_codes(self):
+        self.write("base/include/weir/base/error.hpp", HEAD + "namespace weir {\n/// Kinds of failure.\nenum class errc {\n"
+                   "  io = 50,\n  torn = 31,  ///< a file ends early\n};\n}\n")
+        self.write("runtime/include/c.h", HEAD + "/** Statuses. */\nenum { TESS_OK = 0, TESS_ERR_TIMEOUT };\n")
+
+    def write_header(self, *lines):
+        self.write("tools/include/weir/tools/a.hpp", HEAD + "namespace weir {\n" + "\n".join(lines) + "\n}\n")
+
+    def test_comments_accept_codes_of_c_and_of_cpp(self):
+        self.write_codes()
+        self.write_header("/// Reads a file. What it finds is kept.", "/// @error{torn; the file ends early} @error{io, else}",
+                          "/// @error{TESS_ERR_TIMEOUT; it takes too long}", "void read();", "int size;  ///< in bytes")
+        self.assert_clean("headers/comments")
+
+    def test_comments_refuse_beginnings_without_a_noun_or_a_verb(self):
+        beginnings = ("What", "Who", "Whose", "Whether", "Of", "By", "The same", "Likewise")
+        lines = [line for b in beginnings
+                 for line in (f"/// {b} x.", "void f();", "/**", f" * {b} x. */", "void f();", "", f"int x;  ///< {b.lower()} x")]
+        self.write_header(*lines)
+        expected = [f"a.hpp:{5 + 7 * i + below}: the comment begins with" for i in range(len(beginnings)) for below in (0, 2, 6)]
+        self.assert_complains("headers/comments", *expected, f"comments: tools: {len(expected)} complaints")
+
+    def test_comments_refuse_errors_without_a_code(self):
+        self.write_codes()
+        for text in ("@error{as read; twice}", "@error{what fails}", "@error as of read", "@error{missing, x}"):
+            with self.subTest(text):
+                self.write_header("/// Reads.", f"/// {text}", "void read();")
+                self.assert_complains("headers/comments", "a.hpp:6: @error begins with")
+
+    def test_an_exemption_counts_complaints_and_lets_them_pass(self):
+        self.write("storage/include/weir/storage/a.hpp", HEAD + "\n/// What x is.\nint x;\n")
+        exempt = "storage/" in (HERE / "headers/declarations.py").read_text().split("EXEMPT = (")[-1].split(")")[0]
+        done = self.check("headers/comments")
+        self.assertEqual(done.returncode, 0 if exempt else 1)
+        self.assertIn("comments: storage: 1 complaints", done.stdout)
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_accepts_documented_declarations(self):
+        self.write_header("/// A box.", "struct box {", "  box() = default;", "  ~box();", "  /// Returns the size in bytes.",
+                          "  int size() const;", "  int width = 0;  ///< in cells", " private:", "  int on_;", "  void of(int at);",
+                          "};")
+        self.assert_clean("headers/reference")
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_refuses_declarations_without_a_comment(self):
+        # The kind of what has no comment, and the lines of a header that declare it, one of them on the last line.
+        cases = (("function", "int f(int x);"), ("struct", "struct s {};"), ("enum", "enum e { a };"), ("typedef", "using t = int;"),
+                 ("variable", "extern int x;"), ("variable", "/// S.", "struct s2 { int x; };"),
+                 ("function", "/// S.", "struct s3 { int f(); };"), ("function", "/// C.", "class c {", " public:", "  explicit c(int x);"))
+        lines, expected = [], []
+        for kind, *declaration in cases:
+            lines += declaration
+            expected.append((len(lines) + 4, kind))
+            if declaration[-1].endswith("c(int x);"):
+                lines.append("};")
+        self.write_header(*lines)
+        done = self.check("headers/reference")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        for line, kind in expected:
+            self.assertRegex(done.stdout, f'a.hpp:{line}: {kind} "\\w+" has no comment')
+        self.assertIn(f"{len(cases)} complaints", done.stdout)
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_refuses_names_on_the_list(self):
+        names = ("of", "on", "what", "at", "bell", "janitor", "most_bytes", "room", "free_room", "told_")
+        self.write_header(*(line for name in names for line in ("/// Does.", f"void {name}();")))
+        self.assert_complains("headers/reference", *(f'a.hpp:{6 + 2 * i}: the name "{n}"' for i, n in enumerate(names)))
+        self.write_header("/// Does.", *(f"void go({', '.join('int ' + name for name in names)});",))
+        self.assert_complains("headers/reference", *(f'a.hpp:6: the name "{name}" (in "go")' for name in names))
+        self.write_header("/// Does.", "void template_of(int position, int almost, int report);")
+        self.assert_clean("headers/reference")
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_keeps_names_of_c_functions_and_not_of_their_parameters(self):
+        self.write("tools/include/a.h", HEAD + "/** Does. */\nvoid room(int x);\n")
+        self.assert_clean("headers/reference")
+        self.write("tools/include/a.h", HEAD + "/** Does. */\nvoid room(void* at);\n")
+        self.assert_complains("headers/reference", 'a.h:5: the name "at" (in "room")')
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_reference_refuses_what_doxygen_warns_of(self):
+        comments = ("Reads @nothing.", "@param y  not there", "@shape without braces", "a </tt> without a beginning")
+        self.write_header(*(line for i, c in enumerate(comments)
+                            for line in ("/// Reads.", f"/// {c}", f"void read{i}(int x);")))
+        self.assert_complains("headers/reference", *(f"a.hpp:{6 + 3 * i}: doxygen: " for i in range(len(comments))))
+
+    @unittest.skipUnless(shutil.which("doxygen"), "doxygen is not installed; `make lint` installs it")
+    def test_the_report_counts_comments_declarations_and_includes_upwards(self):
+        self.write("base/include/weir/base/a.hpp", HEAD + "\n/// Does.\nvoid f();\nvoid g();\nextern int x;\n")
+        self.write("base/a.cpp", '// One.\n#include "weir/formats/a.hpp"\nint x = 0;  // two\n\n/* three\n */\nint y;\n')
+        done = self.check("headers/report")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("| base | 50.0 % | 57.1 % | 57.1 % | 1 of 2 | 1 of 1 | 1 |", done.stdout)
+        self.assertIn("| all | 50.0 % | 57.1 % | 57.1 % | 1 of 2 | 1 of 1 | 1 |", done.stdout)
 
 
 if __name__ == "__main__":

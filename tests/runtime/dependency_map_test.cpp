@@ -20,7 +20,7 @@ using test::dice;
 using test::i64s;
 
 footprint span_of(std::uint32_t storage, std::int64_t lo, std::int64_t hi) {
-  return or_throw(footprint::of({storage, 1}, lo, i64s{hi - lo}, i64s{1}, 1));
+  return or_throw(footprint::of_view({storage, 1}, lo, i64s{hi - lo}, i64s{1}, 1));
 }
 
 std::set<task_id> tasks_in(dependency_map& map, const footprint& query, bool writers) {
@@ -37,7 +37,7 @@ footprint random_span(dice& d, std::uint32_t storage, std::int64_t size) {
   const std::int64_t length = std::min(size, d.in(1, std::int64_t{1} << d.in(0, 20)));
   const std::int64_t lo = d.in(0, size - length);
   if (length >= 8 && d.one_in(3)) {  // strided: every second byte
-    return or_throw(footprint::of({storage, 1}, lo, i64s{length / 2}, i64s{2}, 1));
+    return or_throw(footprint::of_view({storage, 1}, lo, i64s{length / 2}, i64s{2}, 1));
   }
   return span_of(storage, lo, lo + length);
 }
@@ -238,10 +238,11 @@ TEST(DependencyMap, TakesFromAnEntryWhatAWriteCoversAndNothingElse) {
 
 TEST(DependencyMap, ForgetsAReaderThatTwoWritesCoverTogether) {
   const auto every_second = [](std::int64_t from, std::int64_t count) {
-    return or_throw(footprint::of({0, 1}, from * 8, i64s{count}, i64s{16}, 8));
+    return or_throw(footprint::of_view({0, 1}, from * 8, i64s{count}, i64s{16}, 8));
   };
   const auto rows = [](std::int64_t from, std::int64_t count) {  // half of each
-    return or_throw(footprint::of({0, 1}, from * 256, i64s{count, 16}, i64s{256, 8}, 8));
+    return or_throw(
+        footprint::of_view({0, 1}, from * 256, i64s{count, 16}, i64s{256, 8}, 8));
   };
   const std::vector<std::array<footprint, 3>> cases = {
       {span_of(0, 0, 64), span_of(0, 0, 40), span_of(0, 40, 64)},

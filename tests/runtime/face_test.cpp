@@ -42,7 +42,7 @@ TEST_P(Face, GivesKernelsWhatTheyDeclared) {
     static_assert(std::is_same_v<decltype(in), view<const float, 1>>);
     static_assert(std::is_same_v<decltype(out), view<float, 1>>);
   };
-  e.submit("types", kernel, read(x.at(0, 0)), write(x.at(0, 1)));
+  e.submit("types", kernel, read(x.select(0, 0)), write(x.select(0, 1)));
   EXPECT_TRUE(e.wait());
 }
 
@@ -151,7 +151,7 @@ TEST_P(Face, ClonesAndPacksByTasks) {
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(elements(i % 5, i / 5), i);  // as it was before it was cleared
   }
-  EXPECT_EQ(*e.get(e.clone(x).at(0, 1), 3), 8);
+  EXPECT_EQ(*e.get(e.clone(x).select(0, 1), 3), 8);
   EXPECT_TRUE(e.wait());
   e.release(packed);
 }
@@ -183,7 +183,7 @@ TEST(ViewDeathTest, AKernelThatReachesOutsideEndsWithTaskAccessAndByte) {
     engine e;
     auto x = e.make<std::int32_t>(4, 8);
     e.submit(
-        "greedy", [](auto, auto v) { v(1, 4) = 1; }, read(x.at(0, 0)),
+        "greedy", [](auto, auto v) { v(1, 4) = 1; }, read(x.select(0, 0)),
         write(x.slice(1, 0, 4)));
     static_cast<void>(e.wait());
   };
@@ -225,8 +225,8 @@ void touch_captured(Touch touch) {
   auto x = e.make<std::int32_t>(3, 4);
   const auto before = or_throw(e.elements(x));
   e.submit(
-      "sly", [x, before, touch](auto, auto) { touch(x, before); }, read(x.at(0, 0)),
-      write(x.at(0, 1)));
+      "sly", [x, before, touch](auto, auto) { touch(x, before); }, read(x.select(0, 0)),
+      write(x.select(0, 1)));
   static_cast<void>(e.wait());
 }
 
@@ -236,7 +236,7 @@ TEST(View, LetsAKernelTouchWhatItHasDeclaredInWhateverWay) {
     EXPECT_EQ((x.template elements<const std::int32_t>()[0][3]), 0);
     const auto rows = x.slice(0, 0, 2).transpose().template elements<std::int32_t>();
     rows(3, 1) = 7;
-    for (std::int32_t& one : x.at(0, 1).template elements<std::int32_t>().dense()) {
+    for (std::int32_t& one : x.select(0, 1).template elements<std::int32_t>().dense()) {
       one = 8;
     }
     EXPECT_EQ((x.slice(0, 0, 2).template elements<const std::int32_t>().dense()[7]), 8);

@@ -21,7 +21,7 @@ const storage_id id{0, 1};
 
 footprint view(std::int64_t offset, const i64s& shape, const i64s& strides,
                std::int64_t size) {
-  return or_throw(footprint::of(id, offset, shape, strides, size));
+  return or_throw(footprint::of_view(id, offset, shape, strides, size));
 }
 
 /// What a pair of views must be answered; `maybe` is counted.
@@ -69,7 +69,7 @@ TEST(Footprint, IsTheSameForEveryWayToNameTheSameBytes) {
 
 TEST(Footprint, RejectsViewsBeyond63Bits) {
   const auto code = [](std::int64_t offset, const i64s& shape, const i64s& strides) {
-    const auto r = footprint::of(id, offset, shape, strides, 4);
+    const auto r = footprint::of_view(id, offset, shape, strides, 4);
     return r ? errc::internal : r.error().code();
   };
   EXPECT_EQ(code(-1, {1}, {4}), errc::out_of_range);
@@ -81,7 +81,7 @@ TEST(Footprint, RejectsViewsBeyond63Bits) {
   EXPECT_EQ(code(0, {-1}, {4}), errc::invalid_argument);
   EXPECT_EQ(code(0, {1, 1, 1, 1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 1}),
             errc::invalid_argument);
-  EXPECT_TRUE(footprint::of(id, INT64_MAX - 4, i64s{1}, i64s{4}, 4));
+  EXPECT_TRUE(footprint::of_view(id, INT64_MAX - 4, i64s{1}, i64s{4}, 4));
 }
 
 TEST(Overlap, AnswersCe1IndexBoundsExactly) {

@@ -97,15 +97,16 @@ TEST_F(Tensor, KeepsTheOtherDimensionsOfASlice) {
 }
 
 TEST_F(Tensor, DropsTheDimensionOfAnIndex) {
-  const tensor plane = or_throw(cube.at(1, 3));
+  const tensor plane = or_throw(cube.select(1, 3));
   EXPECT_EQ(list(plane.shape()), (i64s{4, 5}));
   EXPECT_EQ(values(plane)[5], 30 + 15);
-  const tensor scalar = or_throw(or_throw(or_throw(cube.at(0, 1)).at(0, 2)).at(0, 3));
+  const tensor scalar =
+      or_throw(or_throw(or_throw(cube.select(0, 1)).select(0, 2)).select(0, 3));
   EXPECT_EQ(scalar.shape().size(), 0U);
   EXPECT_EQ(values(scalar), i64s{30 + 10 + 3});
-  EXPECT_EQ(cube.at(0, 4).error().code(), errc::out_of_range);
-  EXPECT_EQ(cube.at(0, -1).error().code(), errc::out_of_range);
-  EXPECT_FALSE(scalar.at(0, 0));
+  EXPECT_EQ(cube.select(0, 4).error().code(), errc::out_of_range);
+  EXPECT_EQ(cube.select(0, -1).error().code(), errc::out_of_range);
+  EXPECT_FALSE(scalar.select(0, 0));
 }
 
 TEST_F(Tensor, ReshapesWhatStridesCanExpress) {

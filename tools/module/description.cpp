@@ -243,7 +243,7 @@ void read_kernel(table_reader& t, described_kernel& kernel) {
   t.read("name", kernel.record.name);
   t.read("symbol", kernel.record.symbol);
   t.read("block", kernel.record.default_block);
-  t.read("most_threads", kernel.record.most_threads);
+  t.read("most_threads", kernel.record.max_threads);
   t.read("shared_bytes", kernel.record.shared_bytes);
   t.read("targets", kernel.targets);
   t.read("parameters", parameters);
@@ -275,7 +275,7 @@ void read_plan(table_reader& t, tessera::plan_record& plan) {
   read_type(t, "dtype", plan.dtype);
   t.read("axis", plan.axis);
   t.read("least_bytes", plan.least_bytes);
-  t.read("most_bytes", plan.most_bytes);
+  t.read("most_bytes", plan.max_bytes);
   t.read("chunk_bytes", plan.chunk_bytes);
   read_type(t, "wire_dtype", plan.wire_dtype);
 }

@@ -9,8 +9,9 @@
 /// e.submit("fill", [](auto v) { for (double& one : v) one = 1; }, weir::write(x));
 /// std::printf("%g\n", *e.get(x, 7));
 /// ```
-/// What cannot go well but for a mistake of the program (no memory, a foreign tensor)
-/// throws; what a kernel reports comes back from `wait` and `get`.
+/// Mistakes of the program and a lack of memory throw `std::runtime_error` with the whole
+/// message. Failures of kernels are returned by `wait` and `get`.
+/// @source{docs/tour.md}
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,8 @@ namespace weir {
 
 using runtime::task_id;
 
-/// A strided view of memory that an engine owns, or of a part of it: a value.
+/// A strided view of memory that an engine owns: a value, cheap to copy. It does not keep
+/// the memory, which lives until `engine::release` or the end of the engine.
 /// @threads{const; safe to use concurrently}
 template <class T, int Rank>
 class tensor {
@@ -35,30 +37,40 @@ class tensor {
                 Rank <= runtime::max_dims);
 
  public:
+  /// Type of the elements.
   using element = T;
+  /// Number of dimensions.
   static constexpr int rank = Rank;
 
+  /// Gives a tensor of the layer below its type. It has `Rank` dimensions and elements of
+  /// type `T`.
   explicit tensor(const runtime::tensor& bytes) : bytes_(bytes) {}
 
+  /// Returns the number of elements along a dimension in [0, Rank).
   [[nodiscard]] std::int64_t extent(int dimension) const {
     return bytes_.shape()[static_cast<std::size_t>(dimension)];
   }
-  /// Elements start, start + step, ... before `stop` of one dimension.
-  /// @error{throws, an index outside the dimension}
+  /// Returns a view of the elements start, start + step, ... before `stop` of one
+  /// dimension.
+  /// @error{out_of_range; thrown: an index outside the dimension, or a step of 0}
   [[nodiscard]] tensor slice(int dimension, std::int64_t start, std::int64_t stop,
                              std::int64_t step = 1) const {
     return tensor(or_throw(bytes_.slice(dimension, start, stop, step)));
   }
-  /// One index of one dimension, which disappears.
-  [[nodiscard]] tensor<T, Rank - 1> at(int dimension, std::int64_t index) const {
-    return tensor<T, Rank - 1>(or_throw(bytes_.at(dimension, index)));
+  /// Returns the view of one index of one dimension, without that dimension.
+  /// @error{out_of_range; thrown: an index outside the dimension}
+  [[nodiscard]] tensor<T, Rank - 1> select(int dimension, std::int64_t index) const {
+    return tensor<T, Rank - 1>(or_throw(bytes_.select(dimension, index)));
   }
-  /// The dimensions in reverse.
+  /// Returns the view with the dimensions in reverse order.
   [[nodiscard]] tensor transpose() const { return tensor(or_throw(bytes_.transpose())); }
+  /// Returns the tensor of the layer below, which has no static type.
   [[nodiscard]] const runtime::tensor& bytes() const { return bytes_; }
 
-  /// The elements as a kernel sees them. Who calls this must know that nobody writes
-  /// them: a kernel may touch those that it has declared.
+  /// Returns the elements as a kernel sees them. The caller makes sure that no task
+  /// writes them: a kernel may access the tensors that it has declared. `owner` is named
+  /// in the message if an index is out of range.
+  /// @shape{the extents of the tensor}
   template <class E>
   [[nodiscard]] view<E, Rank> elements(view_owner owner = {"no task", 0, true}) const {
     typename view<E, Rank>::extents shape{};
@@ -74,72 +86,83 @@ class tensor {
   runtime::tensor bytes_;
 };
 
-/// One access of a task: a tensor and what the kernel does to it.
+/// One access of a task: a tensor, and whether the kernel reads or writes it. Made by
+/// `read`, `write`, `update`, `commute` and `commute_any`.
 template <class T, int Rank, runtime::access_mode Mode>
 struct argument {
+  /// True if the kernel gets a view of const elements.
   static constexpr bool reads_only = Mode == runtime::access_mode::read;
+  /// Type of the elements that the kernel gets.
   using element = std::conditional_t<reads_only, const T, T>;
 
-  tensor<T, Rank> what;
+  tensor<T, Rank> operand;  ///< tensor that the kernel accesses
 
-  [[nodiscard]] runtime::access access() const { return {what.bytes().bytes(), Mode}; }
+  /// Returns the bytes and the mode for the engine.
+  [[nodiscard]] runtime::access access() const { return {operand.bytes().bytes(), Mode}; }
+  /// Returns the view that the kernel gets. `owner` names the task in messages.
   [[nodiscard]] view<element, Rank> elements(view_owner owner) const {
-    return what.template elements<element>(owner);
+    return operand.template elements<element>(owner);
   }
 };
-/// The kernel reads the tensor: it gets a view of const elements.
+/// Declares that a kernel reads the tensor: it gets a view of const elements.
 template <class T, int Rank>
 [[nodiscard]] auto read(const tensor<T, Rank>& t) {
   return argument<T, Rank, runtime::access_mode::read>{t};
 }
-/// The kernel writes it without reading what was there.
+/// Declares that a kernel writes the tensor and does not read the old content.
 template <class T, int Rank>
 [[nodiscard]] auto write(const tensor<T, Rank>& t) {
   return argument<T, Rank, runtime::access_mode::write>{t};
 }
-/// The kernel reads and writes it.
+/// Declares that a kernel reads and writes the tensor.
 template <class T, int Rank>
 [[nodiscard]] auto update(const tensor<T, Rank>& t) {
   return argument<T, Rank, runtime::access_mode::read_write>{t};
 }
 
-/// Like `update`, for kernels whose order does not matter, such as those that add: still
-/// one at a time, in the order of their submission, so that sums keep their bits.
+/// Declares an update by kernels whose order does not matter, such as additions. They run
+/// one at a time in the order of their submission, so that sums keep their bits.
 template <class T, int Rank>
 [[nodiscard]] auto commute(const tensor<T, Rank>& t) {
   return argument<T, Rank, runtime::access_mode::commute>{t};
 }
-/// One at a time in whatever order they become ready, for one argument of a kernel; the
-/// result may depend on it.
+/// Declares an update by kernels that run one at a time in the order in which they become
+/// ready. Results may depend on that order. At most one argument of a kernel may have it.
 template <class T, int Rank>
 [[nodiscard]] auto commute_any(const tensor<T, Rank>& t) {
   return argument<T, Rank, runtime::access_mode::commute_any>{t};
 }
 
-/// What `fresh` says of a tensor.
+/// An argument that gives a tensor fresh memory. Made by `fresh`.
 template <class T, int Rank>
 struct next_version {
-  tensor<T, Rank>* what;
+  tensor<T, Rank>* target;  ///< tensor that names the new version after the submission
 };
-/// The kernel writes a new version of the tensor: from here on `t` names fresh memory, so
-/// that the kernel waits for nobody who reads or writes the version before. That one, if
-/// it was fresh memory too, goes when its tasks have ended.
+/// Declares that a kernel writes a new version of the tensor. After the submission `t`
+/// names fresh memory, so the kernel does not wait for tasks that use the version before.
+/// If that version was fresh memory too, it ends when its tasks have ended.
 template <class T, int Rank>
 [[nodiscard]] next_version<T, Rank> fresh(tensor<T, Rank>& t) {
   return {&t};
 }
 
-/// Runs functions in the order of their data, on as many threads as it is given. The
-/// result is that of calling them one after another.
+/// Runs functions in the order of their data on several threads. The results are those of
+/// calling the functions one after another in the order of their submission.
 /// @threads{thread-compatible: one thread submits and waits; kernels run on any}
 class engine {
  public:
-  /// `workers` threads run tasks, this one among them while it waits.
+  /// Starts an engine whose tasks run on `workers` threads. The calling thread is one of
+  /// them while it waits.
+  /// @error{invalid_argument; thrown: no workers} @error{out_of_memory; thrown}
   explicit engine(unsigned workers = 1) : engine(with_workers(workers)) {}
+  /// Starts an engine with all options of the layer below.
+  /// @error{invalid_argument; thrown: see `runtime::engine::create`}
   explicit engine(const runtime::engine_options& options)
       : engine_(or_throw(runtime::engine::create(options))) {}
 
-  /// A row-major tensor of zeros.
+  /// Returns a row-major tensor of zeros.
+  /// @shape{extents, the slowest dimension first} @units{extents: elements}
+  /// @error{out_of_memory; thrown}
   template <class T, class... Extent>
   [[nodiscard]] auto make(Extent... extents) {
     constexpr int rank = sizeof...(Extent);
@@ -147,9 +170,10 @@ class engine {
         static_cast<std::int64_t>(extents)...};
     return tensor<T, rank>(make_bytes(dtype_of<T>, shape));
   }
-  /// A row-major tensor of any content in fresh memory, which lives until the innermost
-  /// open scope ends or it is given up. @error{throws, what open scopes hold leaves no
-  /// room}
+  /// Returns a row-major tensor in fresh memory, with undefined content. The memory lives
+  /// until the innermost open scope ends or `give_up`.
+  /// @shape{extents, the slowest dimension first} @units{extents: elements}
+  /// @error{out_of_memory; thrown: open scopes hold too much of the heap}
   template <class T, class... Extent>
   [[nodiscard]] auto make_fresh(Extent... extents) {
     constexpr int rank = sizeof...(Extent);
@@ -158,61 +182,72 @@ class engine {
     const auto memory = or_throw(engine_->fresh(bytes_for(dtype_of<T>, shape)));
     return tensor<T, rank>(or_throw(runtime::tensor::over(memory, dtype_of<T>, shape)));
   }
-  /// Fresh memory that is made from here on goes when the result does, or before if it is
-  /// given up. The result goes before the engine.
+  /// Opens a scope. Fresh memory that is made from now on ends with the scope at the
+  /// latest. The scope ends before the engine. `name` appears in messages.
   [[nodiscard]] runtime::scope open_scope(std::string_view name) {
     return or_throw(engine_->open_scope(name));
   }
-  /// No later task uses the tensor, which is fresh memory.
+  /// Ends the life of fresh memory: tasks that were submitted before may use it, later
+  /// ones may not. @error{invalid_argument; thrown: the tensor is no fresh memory}
   template <class T, int Rank>
   void give_up(const tensor<T, Rank>& t) {
     or_throw(engine_->give_up(t.bytes().store().id));
   }
-  /// Gives the memory of a tensor back once its tasks have ended. No view of it may be
-  /// used afterwards.
+  /// Waits for the tasks of a tensor and frees its memory. No view of it may be used
+  /// afterwards. @error{not_found; thrown: the memory was freed before}
   template <class T, int Rank>
   void release(const tensor<T, Rank>& t) {
     or_throw(engine_->release(t.bytes().store().id));
   }
 
-  /// Calls `kernel(views...)`, one view per argument, when all that it reads has been
-  /// written. It may return `result<void>` to fail. What it captures lives until it has
-  /// run.
+  /// Submits a task that calls `kernel(views...)`, with one view per argument, once all
+  /// tensors that it reads are written. The kernel may return `result<void>` to fail. Its
+  /// captures live until it has run. `name` is a literal; it appears in messages and
+  /// traces. Returns the number of the task.
+  /// @error{not_found; thrown: the memory of a tensor was freed}
   template <class Kernel, class... Argument>
   task_id submit(const char* name, Kernel kernel, const Argument&... arguments) {
     return submit_versions(name, std::move(kernel),
                            std::index_sequence_for<Argument...>(), arguments...);
   }
 
-  /// Waits for everything. The first failure of a kernel since the last call, if any.
+  /// Waits for all tasks and returns the first failure since the last call.
+  /// @error{kernel_failed; a kernel failed}
   [[nodiscard]] result<void> wait() { return engine_->wait_all(); }
+  /// Waits for one task.
+  /// @error{kernel_failed; its kernel failed} @error{upstream_failed; it was not run,
+  /// because a task before it failed}
   [[nodiscard]] result<void> wait(task_id id) { return engine_->wait(id); }
-  /// Waits for who writes the tensor.
+  /// Waits for all tasks that write the tensor.
+  /// @error{kernel_failed; one of them failed} @error{upstream_failed; one was not run}
   template <class T, int Rank>
   [[nodiscard]] result<void> wait(const tensor<T, Rank>& t) {
     return engine_->wait(t.bytes());
   }
-  /// One element, once it has been written.
+  /// Waits for the tasks that write one element, and returns it.
+  /// @error{kernel_failed; one of them failed} @error{upstream_failed; one was not run}
   template <class T, int Rank, class... Index>
   [[nodiscard]] result<T> get(const tensor<T, Rank>& t, Index... index) {
     WEIR_CHECK(wait(element_of(t, index...)));
     return t.template elements<const T>(view_owner{})(index...);
   }
-  /// Sets one element, after all tasks that were submitted before and use it.
+  /// Submits a task that sets one element. Returns the number of the task.
   template <class T, int Rank, class... Index>
   task_id set(const tensor<T, Rank>& t, std::type_identity_t<T> value, Index... index) {
     return submit(
         "set", [value](view<T, 0> one) { one() = value; },
         write(element_of(t, index...)));
   }
-  /// The elements, once all have been written; valid until somebody writes them again.
+  /// Waits for all tasks that write the tensor, and returns its elements. The view is
+  /// valid until a task that writes them is submitted.
+  /// @error{kernel_failed; one of them failed} @error{upstream_failed; one was not run}
   template <class T, int Rank>
   [[nodiscard]] result<view<const T, Rank>> elements(const tensor<T, Rank>& t) {
     WEIR_CHECK(wait(t));
     return t.template elements<const T>(asked_for());
   }
 
-  /// A row-major copy in memory of its own, made by a task.
+  /// Returns a row-major copy in new memory, which a task fills.
   template <class T, int Rank>
   [[nodiscard]] tensor<T, Rank> clone(const tensor<T, Rank>& from) {
     tensor<T, Rank> to(make_bytes(dtype_of<T>, from.bytes().shape()));
@@ -221,13 +256,13 @@ class engine {
         write(to));
     return to;
   }
-  /// The tensor itself if it is row-major, else a clone.
+  /// Returns the tensor itself if it is row-major, and a clone otherwise.
   template <class T, int Rank>
   [[nodiscard]] tensor<T, Rank> contiguous(const tensor<T, Rank>& from) {
     return from.bytes().row_major() ? from : clone(from);
   }
 
-  /// The engine underneath: captures, counters, traces.
+  /// Returns the engine of the layer below, for captures, counters and traces.
   [[nodiscard]] runtime::engine& base() { return *engine_; }
 
  private:
@@ -268,9 +303,9 @@ class engine {
   /// Gives the name to the new version; `before` gets the old one.
   template <class T, int Rank>
   auto settle(const next_version<T, Rank>& a, runtime::storage_id& before) {
-    const tensor<T, Rank> now(or_throw(engine_->fresh_like(a.what->bytes())));
-    before = a.what->bytes().store().id;
-    *a.what = now;
+    const tensor<T, Rank> now(or_throw(engine_->fresh_like(a.target->bytes())));
+    before = a.target->bytes().store().id;
+    *a.target = now;
     return write(now);
   }
   template <class T, int Rank>
@@ -280,7 +315,7 @@ class engine {
   template <class T, int Rank, class... Index>
   static tensor<T, 0> element_of(const tensor<T, Rank>& t, std::int64_t first,
                                  Index... rest) {
-    return element_of(t.at(0, first), static_cast<std::int64_t>(rest)...);
+    return element_of(t.select(0, first), static_cast<std::int64_t>(rest)...);
   }
   template <class In, class Out>
   static void copy_elements(const In& in, const Out& out) {

@@ -74,7 +74,7 @@ result<std::shared_ptr<const collective::collective_plan>> plan_to_verify(
 
 /// Type that the numbers of a reduction are added in.
 dtype accumulates_in(const collective::reducer& sums) noexcept {
-  const dtype type = sums.what().type;
+  const dtype type = sums.operation().type;
   const bool complex = type == dtype::complex64 || type == dtype::complex128;
   if (sums.rule() ==
       collective::partial_rule::none) {  // exactly, and then rounded to this

@@ -179,7 +179,7 @@ TEST(PlanRun, WithoutSharedMemoryOnlyCopiesCrossRanks) {
       const auto plan = or_throw(plan_collective(call, 6, shape, {how, 1024}));
       for (const plan_step& s : plan.steps()) {
         for (const plan_operand& o : plan.sources(s)) {
-          ASSERT_TRUE(s.what == step_kind::copy || (o.rank == s.rank && o.ranks == 1))
+          ASSERT_TRUE(s.kind == step_kind::copy || (o.rank == s.rank && o.ranks == 1))
               << name_of(kind) << " by " << name_of(how);
         }
         for (const plan_operand& o : plan.targets(s)) {
@@ -214,7 +214,7 @@ TEST(PlanRun, AFailingTransportIsReportedByItsStep) {
     for (std::size_t i = 0; i < plan.steps().size(); ++i) {
       const auto done = run_step(plan, i, all);
       failures += done ? 0 : 1;
-      copies += plan.steps()[i].what == step_kind::copy ? 1 : 0;
+      copies += plan.steps()[i].kind == step_kind::copy ? 1 : 0;
       EXPECT_TRUE(done || done.error().code() == errc::io);
     }
     EXPECT_EQ(failures, copies - n);

@@ -273,7 +273,7 @@ void expect_no_races(const collective_plan& plan) {
     const auto add = [&](std::span<const plan_operand> list, bool writes) {
       for (const plan_operand& o : list) {
         for (int r = o.rank; r < o.rank + o.ranks; ++r) {
-          const bool scratch = o.where == plan_operand::place::scratch;
+          const bool scratch = o.buffer == plan_operand::place::scratch;
           const std::uint64_t buffer =
               scratch ? 4096 + o.slot : static_cast<std::uint64_t>(r);
           const std::uint64_t at = (buffer << 40) + o.offset;

@@ -84,7 +84,7 @@ TEST(Tuner, KeepsWhatItKnowsInItsStore) {
   };
   store.keep = [&](const tuning_key& key, algorithm how) { kept[key] = how; };
   const collective_call call = call_of(8);
-  const tuning_key key = tuning_key::of(call, 4, {});
+  const tuning_key key = tuning_key::of_call(call, 4, {});
   collective_tuner first(store);
   first.keep(key);
   EXPECT_TRUE(kept.empty()) << "nothing is known yet";

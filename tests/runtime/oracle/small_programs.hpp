@@ -35,7 +35,8 @@ inline std::vector<small_access> small_accesses(bool dense) {
     for (const auto mode : {runtime::access_mode::read, runtime::access_mode::write,
                             runtime::access_mode::read_write}) {
       out.push_back(
-          {{or_throw(runtime::footprint::of({0, 1}, first, shape, strides, 1)), mode},
+          {{or_throw(runtime::footprint::of_view({0, 1}, first, shape, strides, 1)),
+            mode},
            mask});
     }
   };

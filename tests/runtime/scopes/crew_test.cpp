@@ -22,7 +22,7 @@ std::unique_ptr<engine> crewed_engine(unsigned workers, unsigned most,
                                       std::uint32_t window = 256) {
   engine_options o;
   o.workers = workers;
-  o.most_workers = most;
+  o.max_workers = most;
   o.window = window;
   return or_throw(engine::create(o));
 }
@@ -104,7 +104,7 @@ TEST(Crew, HasNoMorePlacesThanItWasGiven) {
   EXPECT_EQ(e->serve({}).error().code(), errc::out_of_range);
   engine_options o;
   o.workers = 3;
-  o.most_workers = 2;
+  o.max_workers = 2;
   EXPECT_EQ(engine::create(o).error().code(), errc::invalid_argument);
 }
 

@@ -113,8 +113,8 @@ TEST(Arguments, ThatDoNotFitTheirKindAreRefused) {
   EXPECT_TRUE(refused(of(14)));
   EXPECT_TRUE(refused(of(32)));
   EXPECT_TRUE(refused(opaque_parameter("o", 0)));
-  EXPECT_TRUE(refused(opaque_parameter("o", most_argument_bytes + 1)));
-  EXPECT_FALSE(refused(opaque_parameter("o", most_argument_bytes)));
+  EXPECT_TRUE(refused(opaque_parameter("o", max_argument_bytes + 1)));
+  EXPECT_FALSE(refused(opaque_parameter("o", max_argument_bytes)));
   EXPECT_TRUE(refused(pointer_parameter("p", 99)));
   EXPECT_FALSE(refused(pointer_parameter("p", 0)));
   kernel_parameter p = of(5);
@@ -141,7 +141,7 @@ TEST(Arguments, ThatDoNotFitTheirKindAreRefused) {
 }
 
 TEST(Arguments, BehindOneAnotherCannotExceedTheLimit) {
-  std::vector<kernel_parameter> many(most_argument_bytes / 8, pointer_parameter("p", 5));
+  std::vector<kernel_parameter> many(max_argument_bytes / 8, pointer_parameter("p", 5));
   EXPECT_TRUE(lay_out(many));
   many.push_back(of(7));
   EXPECT_FALSE(lay_out(many));

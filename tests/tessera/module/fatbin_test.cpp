@@ -22,7 +22,7 @@ kernel_record scale_kernel() {
   k.parameters = {pointer_parameter("x", 5, parameter_direction::inout),
                   scalar_parameter("n", 9), scalar_parameter("a", 5)};
   k.default_block = {64, 1, 1};
-  k.most_threads = 256;
+  k.max_threads = 256;
   k.flags = TESS_KERNEL_DETERMINISTIC;
   return k;
 }
@@ -56,7 +56,7 @@ TEST(Fatbin, WithEverySectionAndASignatureHasTheGoldenBytes) {
   kernel_record beta;
   beta.name = "beta";
   beta.default_block = {8, 4, 2};
-  beta.most_threads = 64;
+  beta.max_threads = 64;
   beta.flags = TESS_KERNEL_DETERMINISTIC;
   beta.targets = 4;
   ASSERT_TRUE(b.add_kernel(alpha));
@@ -214,7 +214,7 @@ TEST(Fatbin, RefusesWhatABuilderShouldNotBeTold) {
   EXPECT_TRUE(refused([](fatbin_builder& b) {
     kernel_record k = scale_kernel();
     k.name = "other";
-    k.most_threads = 0;
+    k.max_threads = 0;
     k.default_block = {};
     ASSERT_TRUE(b.add_kernel(k));
   }));
@@ -256,7 +256,7 @@ TEST(Fatbin, WithAWrongFieldBehindRightHashesIsRefused) {
   const auto u32 = [&](std::size_t at, std::uint32_t value) {
     return code_after(image, at, value);
   };
-  ASSERT_EQ(u32(first + lay::kernel::most_threads, 64), errc{});
+  ASSERT_EQ(u32(first + lay::kernel::max_threads, 64), errc{});
   EXPECT_EQ(u32(first + lay::kernel::arguments, 24), errc::corrupt);
   EXPECT_EQ(u32(first + lay::kernel::name, 1 << 20), errc::corrupt);
   EXPECT_EQ(u32(first + lay::kernel::name, 0), errc::corrupt);
@@ -265,7 +265,7 @@ TEST(Fatbin, WithAWrongFieldBehindRightHashesIsRefused) {
   EXPECT_EQ(u32(first + lay::kernel::count, 2), errc::corrupt);
   EXPECT_EQ(u32(first + lay::kernel::count, 0xFFFFFFFF), errc::corrupt);
   EXPECT_EQ(u32(first + lay::kernel::block, 257), errc::corrupt);
-  EXPECT_EQ(u32(first + lay::kernel::most_threads, 63), errc::corrupt);
+  EXPECT_EQ(u32(first + lay::kernel::max_threads, 63), errc::corrupt);
   EXPECT_EQ(u32(first + lay::kernel::flags, 64), errc::corrupt);
   EXPECT_EQ(u32(first + lay::kernel::reserved, 1), errc::corrupt);
   EXPECT_EQ(u32(first + lay::kernel::targets, 2), errc::corrupt);

@@ -93,7 +93,7 @@ std::vector<std::shared_ptr<const loaded_module>> all_levels() {
   std::vector<std::shared_ptr<const loaded_module>> out;
   for (const std::string& level : host_levels()) {
     load_options options;
-    options.most_level = level;
+    options.max_level = level;
     out.push_back(or_throw(load_module(test::demo_fatbin(), options)));
     const std::size_t section = out.back()->kernels()[0].section;
     EXPECT_EQ(out.back()->sections()[section].arch, level);

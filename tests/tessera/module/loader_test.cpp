@@ -113,12 +113,12 @@ TEST(Loader, TakesTheHighestLevelThatTheProcessorHas) {
   const bool v3 = std::find(levels.begin(), levels.end(), "x86-64-v3") != levels.end();
   EXPECT_EQ(number_in(image), v3 ? 2 : 1);
   load_options options;
-  options.most_level = "x86-64-v1";
+  options.max_level = "x86-64-v1";
   EXPECT_EQ(number_in(image, options), 1);
   if (v3) {
-    options.most_level = "x86-64-v3";
+    options.max_level = "x86-64-v3";
     EXPECT_EQ(number_in(image, options), 2);
-    options.most_level = "x86-64-v2";
+    options.max_level = "x86-64-v2";
     EXPECT_EQ(number_in(image, options), 1);
   }
 }
@@ -126,7 +126,7 @@ TEST(Loader, TakesTheHighestLevelThatTheProcessorHas) {
 TEST(Loader, LoadsNothingThatTheProcessorCannotRun) {
   ::unsetenv("WEIR_PROBE_RAN");
   load_options options;
-  options.most_level = base_level();
+  options.max_level = base_level();
   for (const char* level : {"x86-64-v2", "x86-64-v4", "x86-64-v5", "aarch128", "sm_90"}) {
     const byte_vector image = fatbin_of({{section_kind::cpu_so, level, "probe_one"}});
     EXPECT_EQ(code_of(image, options), errc::arch_mismatch) << level;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where a message lies: random access to bytes, in memory, in a file, or behind an
-/// adapter.
+/// Byte sources: random access to bytes in memory, in a file, or behind an adapter.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +17,8 @@ namespace weir::formats {
 
 /// A part of a source, in bytes.
 struct byte_range {
-  std::uint64_t offset = 0;
-  std::uint64_t length = 0;
+  std::uint64_t offset = 0;  ///< first byte
+  std::uint64_t length = 0;  ///< number of bytes
   friend bool operator==(const byte_range&, const byte_range&) = default;
 };
 
@@ -28,48 +27,57 @@ struct byte_range {
 class byte_source {
  public:
   virtual ~byte_source() = default;
+  /// Returns the number of bytes.
   [[nodiscard]] virtual std::uint64_t size() const noexcept = 0;
-  /// Fills `to` exactly. @error{torn, the range exceeds size(); io}
+  /// Reads `to.size()` bytes from `offset` on. @units{offset: bytes}
+  /// @error{torn; the range exceeds size()} @error{io; the bytes cannot be read}
   [[nodiscard]] virtual result<void> read(std::uint64_t offset,
                                           mutable_bytes to) const = 0;
-  /// The whole content where it lies in memory, so that nothing needs to be copied.
+  /// Returns the whole content if it is in memory, so that nothing needs to be copied.
   [[nodiscard]] virtual std::optional<bytes_view> view() const noexcept {
     return std::nullopt;
   }
-  /// Name in messages: a path, a tag, or "memory".
+  /// Returns the name for messages: a path, a tag, or "memory".
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;
 
-  /// Whether a read takes a round trip over a network, so that a caller who knows what he
-  /// will read should say so with prefetch().
+  /// Returns true if a read takes a round trip over a network. A caller that knows which
+  /// ranges it will read should then call prefetch().
   [[nodiscard]] virtual bool distant() const noexcept { return false; }
   /// Fetches these ranges together and keeps them for the reads that follow. A source
-  /// that is not distant does nothing. @error{torn, a range exceeds size(); what read()
-  /// returns}
+  /// that is not distant does nothing. @error{torn; a range exceeds size()}
+  /// @error{io; the bytes cannot be read}
   [[nodiscard]] virtual result<void> prefetch(
       std::span<const byte_range> /*ranges*/) const {
     return {};
   }
 };
 
-/// Whether reading failed for a reason that lies in the source and not in what it holds:
-/// a disk or network, a time limit, or a call that was cancelled.
+/// Returns true if an error comes from the source and not from its content: from a disk
+/// or a network, a time limit, or a call that was cancelled.
 [[nodiscard]] bool source_failed(const error& e) noexcept;
 
-/// Bytes that somebody else keeps alive, or that this object owns.
+/// Bytes in memory, owned by the caller or by this object.
 class memory_source final : public byte_source {
  public:
+  /// Makes a source of bytes of the caller, which outlive it.
   explicit memory_source(bytes_view content, std::string name = "memory")
       : content_(content), name_(std::move(name)) {}
+  /// Makes a source that owns its bytes.
   explicit memory_source(byte_vector content, std::string name = "memory")
       : owned_(std::move(content)), content_(owned_), name_(std::move(name)) {}
   memory_source(const memory_source&) = delete;
   memory_source& operator=(const memory_source&) = delete;
 
+  /// Returns the number of bytes.
   [[nodiscard]] std::uint64_t size() const noexcept override { return content_.size(); }
+  /// Reads `to.size()` bytes from `offset` on.
+  /// @error{torn; the range exceeds size()}
   [[nodiscard]] result<void> read(std::uint64_t offset, mutable_bytes to) const override;
+  /// Returns the whole content.
   [[nodiscard]] std::optional<bytes_view> view() const noexcept override {
     return content_;
   }
+  /// Returns the name for messages.
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
 
  private:
@@ -78,14 +86,18 @@ class memory_source final : public byte_source {
   std::string name_;
 };
 
-/// An open file. Its size is taken once.
+/// An open file. Its size is read once.
 class file_source final : public byte_source {
  public:
-  /// @error{io, the size cannot be had}
+  /// Makes a source of an open file. @error{io; the size cannot be read}
   [[nodiscard]] static result<std::shared_ptr<file_source>> open(std::unique_ptr<file> f);
 
+  /// Returns the number of bytes.
   [[nodiscard]] std::uint64_t size() const noexcept override { return size_; }
+  /// Reads `to.size()` bytes from `offset` on.
+  /// @error{torn; the range exceeds size()} @error{io; the file cannot be read}
   [[nodiscard]] result<void> read(std::uint64_t offset, mutable_bytes to) const override;
+  /// Returns the path.
   [[nodiscard]] const std::string& name() const noexcept override {
     return file_->path();
   }
@@ -97,22 +109,28 @@ class file_source final : public byte_source {
   std::uint64_t size_;
 };
 
-/// A file mapped into memory: nothing is read before it is used. The file must not become
-/// shorter while it is open.
+/// A file that is mapped into memory: bytes are read when they are used. The file must
+/// not become shorter while it is open.
 class mapped_source final : public byte_source {
  public:
-  /// @error{not_found; io}
+  /// Maps a file. @error{not_found; there is no such file} @error{io; it cannot be
+  /// mapped}
   [[nodiscard]] static result<std::shared_ptr<mapped_source>> open(
       const std::string& path);
   mapped_source(const mapped_source&) = delete;
   mapped_source& operator=(const mapped_source&) = delete;
   ~mapped_source() override;
 
+  /// Returns the number of bytes.
   [[nodiscard]] std::uint64_t size() const noexcept override { return content_.size(); }
+  /// Reads `to.size()` bytes from `offset` on.
+  /// @error{torn; the range exceeds size()}
   [[nodiscard]] result<void> read(std::uint64_t offset, mutable_bytes to) const override;
+  /// Returns the whole content.
   [[nodiscard]] std::optional<bytes_view> view() const noexcept override {
     return content_;
   }
+  /// Returns the path.
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
 
  private:

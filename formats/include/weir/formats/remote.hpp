@@ -37,9 +37,9 @@
 
 namespace weir::formats {
 
-/// Whether `text` is an address and not the name of a file: it begins with http://,
-/// https://, s3://, s3a://, or with the scheme of a store that is known and not built
-/// (gs, az, azure, abfs, abfss, adl). Letters may be capitals.
+/// Returns true if `text` is an address and not the name of a file: it begins with
+/// http://, https://, s3://, s3a://, or with the scheme of a store that is known and not
+/// built (gs, az, azure, abfs, abfss, adl). Capital letters count as small ones.
 [[nodiscard]] bool is_remote_address(std::string_view text) noexcept;
 
 /// Name and value, as `tgm_async_file_open_remote` takes them: `aws_access_key_id`,
@@ -53,57 +53,75 @@ using storage_option = std::pair<std::string, std::string>;
 /// Options of Azure and Google storage count, although they have no effect here.
 [[nodiscard]] bool is_storage_option(std::string_view name);
 
-/// What ends a call early.
+/// Limits of a call.
 struct call_limits {
   std::stop_token stop;                  ///< once requested, the call ends within 0.1 s
-  std::chrono::milliseconds timeout{0};  ///< of the calls from now on; 0: none
+  std::chrono::milliseconds timeout{0};  ///< limit of later calls; 0: none
 };
 
+/// Options of a remote file.
 struct remote_options {
-  std::vector<storage_option> storage;
-  /// Take what `storage` does not say from the environment: AWS_ACCESS_KEY_ID,
-  /// AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION or AWS_DEFAULT_REGION,
-  /// AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, the other options as AWS_*, SSL_CERT_FILE
-  /// or CURL_CA_BUNDLE, SSL_CERT_DIR. Proxies come from https_proxy and no_proxy always.
+  std::vector<storage_option> storage;  ///< options of the store, by name
+  /// True to read options that `storage` does not have from the environment:
+  /// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION or
+  /// AWS_DEFAULT_REGION, AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, the other options as
+  /// AWS_*, SSL_CERT_FILE or CURL_CA_BUNDLE, SSL_CERT_DIR. Proxies come from https_proxy
+  /// and no_proxy always.
   bool environment = true;
-  unsigned repeats = 5;                        ///< of one request
-  std::chrono::milliseconds first_pause{100};  ///< before the first repeat; then doubled
-  std::uint64_t cache_bytes = 32 << 20;        ///< of small ranges that are kept
-  /// A server that knows no ranges sends the whole file; up to so many bytes are taken.
+  unsigned repeats = 5;                        ///< largest number of repeats of a request
+  std::chrono::milliseconds first_pause{100};  ///< pause before the first repeat
+  std::uint64_t cache_bytes = 32 << 20;        ///< size of the cache of small ranges
+  /// Largest file that is read as a whole from a server that does not know ranges, in
+  /// bytes.
   std::uint64_t whole_file_bytes = 64 << 20;
-  /// So many bytes may be read to find the messages of a file.
+  /// Largest number of bytes that are read to find the messages of a file.
   std::uint64_t scan_bytes = 64 << 20;
 };
 
-/// What a source has asked for so far.
+/// Traffic of a source so far.
 struct remote_traffic {
-  std::uint64_t requests = 0;  ///< sent, repeats among them
-  std::uint64_t repeats = 0;
-  std::uint64_t bytes = 0;  ///< of bodies
+  std::uint64_t requests = 0;  ///< requests, repeats included
+  std::uint64_t repeats = 0;   ///< repeated requests
+  std::uint64_t bytes = 0;     ///< bytes of bodies
 };
 
 /// A file behind an address. @threads{safe to call concurrently}
 class remote_source final : public byte_source {
  public:
-  /// Asks for the first 64 KiB, which also tells the size. `limits` hold for this call.
-  /// @error{invalid_argument; unsupported; not_found; source_unavailable; timeout;
-  /// interrupted}
+  /// Opens a file by a request for its first 64 KiB, whose answer contains the size.
+  /// `limits` count for this call.
+  /// @error{invalid_argument; the address or an option is malformed}
+  /// @error{unsupported; a store that is not built, or a big file of a server without
+  /// ranges}
+  /// @error{not_found; status 404 or 410}
+  /// @error{source_unavailable; server or network fail} @error{timeout; a limit passed}
+  /// @error{interrupted; the call was cancelled}
   [[nodiscard]] static result<std::shared_ptr<remote_source>> open(
       std::string_view address, const remote_options& options = {},
       const call_limits& limits = {});
 
-  /// The same file with limits on its calls: connections, cache and counts are shared.
+  /// Returns the file with limits on its calls. Connections, cache and counts are shared.
   [[nodiscard]] std::shared_ptr<remote_source> limited(const call_limits& limits) const;
 
+  /// Returns the size of the file. @units{bytes}
   [[nodiscard]] std::uint64_t size() const noexcept override;
-  /// @error{torn, the range exceeds size(); source_unavailable; timeout; interrupted}
+  /// Reads `to.size()` bytes from `offset` on. @error{torn; the range exceeds size()}
+  /// @error{source_unavailable; server or network fail} @error{timeout; a limit passed}
+  /// @error{interrupted; the call was cancelled}
   [[nodiscard]] result<void> read(std::uint64_t offset, mutable_bytes to) const override;
-  /// Of a file that the server has sent whole.
+  /// Returns the content of a file that the server has sent as a whole.
   [[nodiscard]] std::optional<bytes_view> view() const noexcept override;
-  /// The address without user, password and query.
+  /// Returns the address without user, password and query.
   [[nodiscard]] const std::string& name() const noexcept override;
+  /// Returns true unless the server has sent the whole file.
   [[nodiscard]] bool distant() const noexcept override;
+  /// Fetches these ranges over several connections and keeps them for the reads that
+  /// follow.
+  /// @error{torn; a range exceeds size()} @error{source_unavailable; server or network
+  /// fail}
+  /// @error{timeout; a limit passed} @error{interrupted; the call was cancelled}
   [[nodiscard]] result<void> prefetch(std::span<const byte_range> ranges) const override;
+  /// Returns the traffic so far.
   [[nodiscard]] remote_traffic traffic() const noexcept;
 
  private:
@@ -115,9 +133,11 @@ class remote_source final : public byte_source {
   std::chrono::steady_clock::time_point deadline_;
 };
 
-/// Finds the messages of a remote file, as scan() does, and gives the same list. What is
-/// read for it is bounded by `scan_bytes`: of a sound file a few bytes per message.
-/// @error{out_of_range, more bytes would have to be searched; what the source returns}
+/// Finds the messages of a remote file; the list is that of scan(). It reads a few bytes
+/// per message of an undamaged file, and at most `scan_bytes` bytes of any file.
+/// @error{out_of_range; more bytes would have to be searched}
+/// @error{source_unavailable; server or network fail} @error{timeout; a limit passed}
+/// @error{interrupted; the call was cancelled}
 [[nodiscard]] result<std::vector<message_span>> scan_remote(const remote_source& source,
                                                             scan_order order,
                                                             std::uint64_t scan_bytes);
@@ -127,35 +147,47 @@ class remote_source final : public byte_source {
 class remote_file {
  public:
   /// Opens the file and finds its messages.
-  /// @error{those of remote_source::open and scan_remote}
+  /// @error{invalid_argument; the address or an option is malformed}
+  /// @error{unsupported; see remote_source::open} @error{not_found; status 404 or 410}
+  /// @error{out_of_range; see scan_remote}
+  /// @error{source_unavailable; server or network fail} @error{timeout; a limit passed}
+  /// @error{interrupted; the call was cancelled}
   [[nodiscard]] static result<std::shared_ptr<const remote_file>> open(
       std::string_view address, const remote_options& options = {},
       scan_order order = scan_order::forward, const call_limits& limits = {});
 
+  /// Returns the number of messages.
   [[nodiscard]] std::size_t message_count() const noexcept { return spans_.size(); }
+  /// Returns the places of the messages.
   [[nodiscard]] const std::vector<message_span>& spans() const noexcept { return spans_; }
-  /// The address without user, password and query.
+  /// Returns the address without user, password and query.
   [[nodiscard]] const std::string& name() const noexcept { return source_->name(); }
+  /// Returns the source, without limits.
   [[nodiscard]] const std::shared_ptr<remote_source>& source() const noexcept {
     return source_;
   }
 
-  /// Bytes of message `m`; memory is taken as they arrive.
-  /// @error{not_found, no such message; what the source returns}
+  /// Reads the bytes of message `m`. Memory is allocated as they arrive.
+  /// @error{not_found; no such message}
+  /// @error{source_unavailable; server or network fail} @error{timeout; a limit passed}
+  /// @error{interrupted; the call was cancelled}
   [[nodiscard]] result<byte_vector> read_message(std::size_t m,
                                                  const call_limits& limits = {}) const;
-  /// Metadata and places of the objects of message `m`.
-  /// @error{not_found; those of message_outline::open}
+  /// Reads the metadata and the places of the objects of message `m`. Errors are those of
+  /// message_outline::open and remote_source::read.
+  /// @error{not_found; no such message} @error{corrupt; the message is damaged}
   [[nodiscard]] result<message_outline> outline(std::size_t m,
                                                 const read_options& options = {},
                                                 const call_limits& limits = {}) const;
-  /// A reader of object `i` of message `m` alone, with its limits on what it reads later
-  /// as well. @error{not_found; those of message_outline::object}
+  /// Opens object `i` of message `m` alone. The limits count for later reads too. Errors
+  /// are those of message_outline::object and remote_source::read.
+  /// @error{not_found; no such message or object} @error{corrupt; the message is damaged}
   [[nodiscard]] result<message_reader> object(std::size_t m, std::size_t i,
                                               const read_options& options = {},
                                               const call_limits& limits = {}) const;
-  /// A reader of message `m`, with its limits on what it reads later as well.
-  /// @error{not_found; those of message_reader::open}
+  /// Opens message `m`. The limits count for later reads too. Errors are those of
+  /// message_reader::open and remote_source::read.
+  /// @error{not_found; no such message} @error{corrupt; the message is damaged}
   [[nodiscard]] result<message_reader> reader(std::size_t m,
                                               const read_options& options = {},
                                               const call_limits& limits = {}) const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the kernel that runs on a thread has declared. Without NDEBUG, or with
-/// WEIR_CHECKED, touching anything else of a tensor ends the program.
+/// The accesses that the running kernel of a thread has declared. Without NDEBUG, or with
+/// WEIR_CHECKED, an access to any other byte of a tensor ends the program.
 #pragma once
 
 #include <array>
@@ -17,6 +17,7 @@
 namespace weir {
 
 #if !defined(NDEBUG) || defined(WEIR_CHECKED)
+/// 1 if every access through a view is checked.
 #define WEIR_VIEWS_CHECKED 1
 inline namespace checked_views {
 #else
@@ -24,24 +25,27 @@ inline namespace checked_views {
 inline namespace plain_views {
 #endif
 
-/// Whose view it is: for the message when a kernel reaches outside.
+/// Owner of a view, for the message when a kernel accesses bytes outside of it.
 struct view_owner {
-  const char* task = "no task";
-  int access = 0;
-  bool captured = false;  ///< no argument of a kernel, so whoever runs must have declared
-                          ///< what it touches
+  const char* task = "no task";  ///< name of the task
+  int access = 0;                ///< number of the access among those of the task, from 0
+  /// True if the view is no argument of a kernel. The kernel that uses it must then have
+  /// declared the bytes by another argument.
+  bool captured = false;
 };
 
 #if WEIR_VIEWS_CHECKED
 /// Bytes of one access of a kernel.
 struct declared_bytes {
-  runtime::tensor what;
-  bool reads_only = false;
+  runtime::tensor operand;  ///< tensor whose bytes are declared
+  bool reads_only = false;  ///< true if the kernel must not write them
 };
 
-/// As long as it lives, this thread runs a kernel with these accesses.
+/// Marks that this thread runs a kernel with these accesses, for the life of the object.
+/// @threads{belongs to the thread that made it}
 class running_kernel {
  public:
+  /// Begins a kernel. The accesses must live as long as this object.
   running_kernel(const char* task, std::span<const declared_bytes> accesses) noexcept
       : task_(task), accesses_(accesses), outer_(current_) {
     current_ = this;
@@ -50,13 +54,14 @@ class running_kernel {
   running_kernel(const running_kernel&) = delete;
   running_kernel& operator=(const running_kernel&) = delete;
 
-  /// Whether this thread runs one.
+  /// Returns true if this thread runs a kernel.
   [[nodiscard]] static bool any() noexcept { return current_ != nullptr; }
-  /// Ends the program unless the kernel that runs, if any, has declared the bytes.
-  /// `byte` counts from the first element of the view that they were reached through.
-  static void touch(const void* at, std::size_t size, bool writes, std::int64_t byte) {
+  /// Ends the program if this thread runs a kernel that has not declared the `size` bytes
+  /// at `address`. `byte` is their offset in the view through which they are accessed.
+  static void touch(const void* address, std::size_t size, bool writes,
+                    std::int64_t byte) {
     for (std::size_t i = 0; current_ != nullptr && i < size; ++i) {
-      current_->touch_one(reinterpret_cast<std::uintptr_t>(at) + i, writes,
+      current_->touch_one(reinterpret_cast<std::uintptr_t>(address) + i, writes,
                           byte + static_cast<std::int64_t>(i));
     }
   }
@@ -65,12 +70,12 @@ class running_kernel {
   void touch_one(std::uintptr_t at, bool writes, std::int64_t byte) const {
     int only_read = -1;
     for (std::size_t i = 0; i < accesses_.size(); ++i) {
-      const runtime::footprint& bytes = accesses_[i].what.bytes();
+      const runtime::footprint& bytes = accesses_[i].operand.bytes();
       runtime::footprint one;
       one.id = bytes.id;
       one.run = 1;
       one.lo = static_cast<std::int64_t>(
-          at - reinterpret_cast<std::uintptr_t>(accesses_[i].what.store().base));
+          at - reinterpret_cast<std::uintptr_t>(accesses_[i].operand.store().base));
       one.hi = one.lo + 1;
       if (runtime::decide_overlap(bytes, one) == runtime::overlap::no) {
         continue;
@@ -104,8 +109,9 @@ class running_kernel {
 };
 #endif
 
-/// Of a view that an engine's own thread asks for. Kernels may have an engine for
-/// themselves.
+/// Returns the owner of a view that the submitter asks an engine for. The submitter may
+/// be a kernel of another engine, which must not use such a view without declaring its
+/// bytes.
 [[nodiscard]] inline view_owner asked_for() noexcept {
 #if WEIR_VIEWS_CHECKED
   return {"no task", 0, !running_kernel::any()};
@@ -114,13 +120,14 @@ class running_kernel {
 #endif
 }
 
-/// The call, and where views are checked what it has declared.
+/// Returns `call`. Where views are checked, it declares the accesses of the task while it
+/// runs.
 template <class Call, class... Argument>
 [[nodiscard]] auto with_accesses([[maybe_unused]] const char* task, Call call,
                                  [[maybe_unused]] const Argument&... arguments) {
 #if WEIR_VIEWS_CHECKED
   const std::array<declared_bytes, sizeof...(Argument)> accesses{
-      declared_bytes{arguments.what.bytes(), Argument::reads_only}...};
+      declared_bytes{arguments.operand.bytes(), Argument::reads_only}...};
   return [task, accesses, call = std::move(call)] {
     const running_kernel now(task, accesses);
     return call();

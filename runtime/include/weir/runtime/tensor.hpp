@@ -19,30 +19,34 @@ namespace weir::runtime {
 
 /// Name of one allocation; never its address. A reused index has another generation.
 struct storage_id {
+  /// Place in the table of the engine.
   std::uint32_t index = 0;
-  std::uint32_t generation = 0;  ///< 0: names nothing
+  std::uint32_t generation = 0;  ///< how often the place was used; 0: names nothing
   friend bool operator==(storage_id, storage_id) = default;
 };
 
-/// A storage as views see it: its id, where its bytes are, how many.
+/// A storage as views see it: its id, its address and its size. Does not own the bytes.
 struct storage {
-  storage_id id;
-  std::byte* base = nullptr;
-  std::int64_t size = 0;  ///< bytes
+  storage_id id;              ///< name of the storage
+  std::byte* base = nullptr;  ///< first byte
+  std::int64_t size = 0;      ///< bytes
 };
 
+/// Largest number of dimensions of a tensor.
 inline constexpr int max_dims = 8;
 
-/// What a footprint is made of besides its progressions.
+/// The part of a footprint that describes its range and its innermost block.
 struct footprint_head {
-  storage_id id;
+  storage_id id;           ///< storage that the bytes belong to
   std::int64_t lo = 0;     ///< first byte
   std::int64_t hi = 0;     ///< one past the last byte
   std::int64_t run = 0;    ///< bytes of the innermost block
   std::uint8_t depth = 0;  ///< progressions in use
   bool nested = true;      ///< every stride is at least the span of everything inside it
 
+  /// Returns true if the footprint has no byte.
   [[nodiscard]] bool empty() const noexcept { return lo == hi; }
+  /// Returns true if the footprint is one block without gaps.
   [[nodiscard]] bool dense() const noexcept { return depth == 0; }
   friend bool operator==(const footprint_head&, const footprint_head&) = default;
 };
@@ -54,16 +58,20 @@ struct footprint_head {
 /// iff `lo == hi`
 /// @source{TensorMap design, sections 4 and 5; canonical form as in docs/tensormap.md}
 struct footprint : footprint_head {
+  /// Repetition of all that is inside it, at equal distances.
   struct progression {
-    std::int64_t stride;  ///< bytes
-    std::int64_t count;   ///< >= 2
+    std::int64_t stride;  ///< bytes from one repetition to the next
+    std::int64_t count;   ///< number of repetitions, at least 2
     friend bool operator==(const progression&, const progression&) = default;
   };
   std::array<progression, max_dims> steps;  ///< those below `depth` count
 
+  /// Makes a footprint without a byte.
   footprint() noexcept : steps{} {}
-  /// Copies take the steps in use along, which are none for most: submissions copy much.
+  /// Copies a footprint. Only the steps in use are copied: most footprints have none, and
+  /// submissions copy many footprints.
   footprint(const footprint& from) noexcept : footprint_head(from) { copy_steps(from); }
+  /// Assigns the range and the steps in use.
   footprint& operator=(const footprint& from) noexcept {
     footprint_head::operator=(from);
     copy_steps(from);
@@ -77,13 +85,14 @@ struct footprint : footprint_head {
            std::equal(a.steps.begin(), a.steps.begin() + a.depth, b.steps.begin());
   }
 
-  /// Canonical form of a strided view. Strides and offset in bytes; a stride may be zero
-  /// or negative.
-  /// @error{out_of_range, the view leaves [0, 2^63)}
-  [[nodiscard]] static result<footprint> of(storage_id id, std::int64_t offset,
-                                            std::span<const std::int64_t> shape,
-                                            std::span<const std::int64_t> strides,
-                                            std::int64_t element_size);
+  /// Returns the bytes of a strided view in canonical form. A stride may be zero or
+  /// negative.
+  /// @units{offset, strides, element_size: bytes; shape: elements}
+  /// @error{out_of_range; the view leaves [0, 2^63)}
+  [[nodiscard]] static result<footprint> of_view(storage_id id, std::int64_t offset,
+                                                 std::span<const std::int64_t> shape,
+                                                 std::span<const std::int64_t> strides,
+                                                 std::int64_t element_size);
 
  private:
   void copy_steps(const footprint& from) noexcept {
@@ -93,15 +102,17 @@ struct footprint : footprint_head {
   }
 };
 
-/// `maybe`: the work budget ended first; to be treated as an overlap, and counted.
+/// Result of an overlap test. `maybe` means that the budget of the search ended first; it
+/// counts as an overlap.
 enum class overlap : std::uint8_t { no, yes, maybe };
 
-/// Whether two footprints share a byte. Exact within `budget` search nodes; never `no`
-/// when they do.
+/// Decides if two footprints share a byte. The answer is exact if the search needs at
+/// most `budget` nodes; it is never `no` for footprints that share one.
 /// @threads{pure}
 [[nodiscard]] overlap decide_overlap(const footprint& a, const footprint& b,
                                      int budget = 256) noexcept;
-/// True only if every byte of `inner` is in `outer`; false may also mean "not decided".
+/// Returns true if every byte of `inner` is known to be in `outer`. False may also mean
+/// that this was not decided.
 /// @threads{pure}
 [[nodiscard]] bool covers(const footprint& outer, const footprint& inner) noexcept;
 
@@ -110,53 +121,71 @@ enum class overlap : std::uint8_t { no, yes, maybe };
 /// @threads{const; safe to use concurrently}
 class tensor {
  public:
+  /// Makes a tensor without dimensions over no storage.
   tensor() = default;
-  /// Row-major tensor over the start of a storage, or from `offset` bytes on.
-  /// @error{out_of_range, it does not fit into the storage}
+  /// Makes a row-major tensor that begins `offset` bytes behind the begin of a storage.
+  /// @units{shape: elements; offset: bytes}
+  /// @error{out_of_range; it does not fit into the storage}
+  /// @error{invalid_argument; more than `max_dims` dimensions}
+  /// @error{unsupported; elements of less than a byte}
   [[nodiscard]] static result<tensor> over(const storage& s, dtype type,
                                            std::span<const std::int64_t> shape,
                                            std::int64_t offset = 0);
-  /// View with explicit byte strides, which may be zero or negative.
+  /// Makes a tensor with explicit strides, which may be zero or negative.
+  /// @shape{shape, strides: one number per dimension}
+  /// @units{offset, strides: bytes; shape: elements}
+  /// @error{out_of_range; an element lies outside the storage}
+  /// @error{invalid_argument; shape and strides have different lengths}
   [[nodiscard]] static result<tensor> strided(const storage& s, dtype type,
                                               std::int64_t offset,
                                               std::span<const std::int64_t> shape,
                                               std::span<const std::int64_t> strides);
 
-  /// Elements start, start+step, ... before `stop` of one dimension; `step` may be
-  /// negative, and `stop` is then -1 for "down to 0". Indices are meant literally: none
-  /// counts from the end.
-  /// @error{out_of_range, an index outside the dimension, or a step of 0}
+  /// Returns a view of the elements start, start + step, ... before `stop` of one
+  /// dimension. `step` may be negative; `stop` is then -1 for "down to 0". No index
+  /// counts from the end. @error{out_of_range; an index outside the dimension, or a step
+  /// of 0}
   [[nodiscard]] result<tensor> slice(int dim, std::int64_t start, std::int64_t stop,
                                      std::int64_t step = 1) const;
-  /// One index of one dimension; the dimension disappears.
-  [[nodiscard]] result<tensor> at(int dim, std::int64_t index) const;
-  /// Same elements in another shape. @error{invalid_argument, count differs or no strides
-  /// express it}
+  /// Returns the view of one index of one dimension, without that dimension.
+  /// @error{out_of_range; there is no such dimension or index}
+  [[nodiscard]] result<tensor> select(int dim, std::int64_t index) const;
+  /// Returns a view of the same elements in another shape.
+  /// @error{invalid_argument; the number of elements differs, or no strides express it}
   [[nodiscard]] result<tensor> reshape(std::span<const std::int64_t> shape) const;
-  /// Dimension i of the result is dimension `order[i]`; an empty order reverses.
+  /// Returns a view whose dimension i is dimension `order[i]` of this tensor. An empty
+  /// order reverses the dimensions. @error{invalid_argument; `order` is no permutation}
   [[nodiscard]] result<tensor> transpose(std::span<const int> order = {}) const;
-  /// Repeats dimensions of extent 1, and adds leading ones, with stride 0. For reading
-  /// only.
+  /// Returns a view that repeats dimensions of extent 1 and adds leading dimensions, with
+  /// stride 0. It is for reading only. @error{invalid_argument; the shapes do not match}
   [[nodiscard]] result<tensor> broadcast(std::span<const std::int64_t> shape) const;
-  /// The same bytes as another type; the last dimension must be dense and divide.
+  /// Returns a view of the same bytes as elements of another type. The last dimension is
+  /// dense. @error{invalid_argument; its bytes are no multiple of the other type's size}
   [[nodiscard]] result<tensor> reinterpret(dtype type) const;
 
+  /// Returns the extents. @units{elements}
   [[nodiscard]] std::span<const std::int64_t> shape() const noexcept {
     return {shape_.data(), dims_};
   }
+  /// Returns the strides. @units{bytes}
   [[nodiscard]] std::span<const std::int64_t> strides() const noexcept {
     return {strides_.data(), dims_};
   }
+  /// Returns the type of the elements.
   [[nodiscard]] dtype type() const noexcept { return type_; }
-  [[nodiscard]] std::int64_t offset() const noexcept {
-    return offset_;
-  }                                                   ///< bytes, of element 0
-  [[nodiscard]] std::int64_t count() const noexcept;  ///< elements
+  /// Returns the offset of element 0 in its storage. @units{bytes}
+  [[nodiscard]] std::int64_t offset() const noexcept { return offset_; }
+  /// Returns the number of elements.
+  [[nodiscard]] std::int64_t count() const noexcept;
+  /// Returns the storage that the tensor is a view of.
   [[nodiscard]] const storage& store() const noexcept { return store_; }
+  /// Returns the exact set of bytes that the tensor covers.
   [[nodiscard]] const footprint& bytes() const noexcept { return bytes_; }
+  /// Returns true if the elements lie in row-major order without gaps.
   [[nodiscard]] bool row_major() const noexcept;
-  /// Address of element 0.
+  /// Returns the address of element 0.
   [[nodiscard]] std::byte* data() const noexcept { return store_.base + offset_; }
+  /// Returns the address of element 0 as a pointer to `T`. The type is not checked.
   template <class T>
   [[nodiscard]] T* as() const noexcept {
     return reinterpret_cast<T*>(data());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Finding the fastest of several ways by measuring them in the program's own work.
+/// Chooses the fastest of several ways by measuring them while the program works.
 #pragma once
 
 #include <algorithm>
@@ -17,27 +17,33 @@
 
 namespace weir::runtime {
 
-/// The first uses of a key take each candidate in turn, `trials` times; then the one with
-/// the shortest time is proposed. `Key` has an order; `Choice` can be compared.
+/// Measures candidates: the first uses of a key take each candidate in turn, `trials`
+/// times; afterwards the candidate with the shortest time is proposed. `Key` has an
+/// order; `Choice` can be compared.
 /// @threads{safe from any thread}
 template <class Key, class Choice>
 class measured_choice {
  public:
+  /// Number of times that each candidate is measured.
   static constexpr int trials = 3;
-  /// So many keys are known at a time; others keep to what is usual.
-  static constexpr std::size_t most_keys = 4096;
+  /// Largest number of keys. Further keys are not measured.
+  static constexpr std::size_t max_keys = 4096;
 
-  /// Where results outlive the process. Both may be empty.
+  /// Functions that keep results beyond the process. Both may be empty.
   struct store {
-    /// @error{cache_corrupt, what was kept is damaged, and that is not to be passed over}
+    /// Returns the result of an earlier process, or nothing.
+    /// @error{cache_corrupt; the stored result is damaged}
     std::function<result<std::optional<Choice>>(const Key&)> load;
+    /// Stores a result.
     std::function<void(const Key&, const Choice&)> keep;
   };
 
+  /// Makes an empty choice that uses this store.
   explicit measured_choice(store kept) : store_(std::move(kept)) {}
 
-  /// What is known to be the fastest; nothing where that is not known, or where there are
-  /// no two candidates. @error as of store::load, which is asked again the next time
+  /// Returns the fastest candidate, or nothing if it is not known yet or if there are
+  /// fewer than two candidates. @error{cache_corrupt; the store failed; it is asked again
+  /// next time}
   template <class Candidates>
   [[nodiscard]] result<std::optional<Choice>> fastest(const Key& key,
                                                       Candidates&& candidates) {
@@ -45,8 +51,8 @@ class measured_choice {
     WEIR_TRY(const entry* const e, find(key, candidates));
     return e == nullptr ? std::nullopt : e->fastest;
   }
-  /// What to try now; nothing where the fastest is known, where the store fails, or where
-  /// there are no two candidates.
+  /// Returns the candidate to measure now, or nothing if the fastest is known, if the
+  /// store fails, or if there are fewer than two candidates.
   template <class Candidates>
   [[nodiscard]] std::optional<Choice> next(const Key& key, Candidates&& candidates) {
     const std::lock_guard lock(mutex_);
@@ -61,8 +67,8 @@ class measured_choice {
     ++c.given;
     return c.how;
   }
-  /// A trial took so long. True if the fastest is known from now on: `keep` is to be
-  /// called, by somebody who may wait for a file.
+  /// Reports the time of a trial. Returns true if the fastest candidate is known from now
+  /// on: the caller then calls `keep`, from a thread that may wait for a file.
   [[nodiscard]] bool took(const Key& key, const Choice& how, std::int64_t ns) {
     const std::lock_guard lock(mutex_);
     const auto at = entries_.find(key);
@@ -87,7 +93,7 @@ class measured_choice {
                              ->how;
     return true;
   }
-  /// Passes what is known of the key to the store.
+  /// Passes the fastest candidate of a key to the store.
   void keep(const Key& key) {
     std::optional<Choice> how;
     {
@@ -119,7 +125,7 @@ class measured_choice {
       return &known->second;
     }
     const std::vector<Choice> all = candidates();
-    if (all.size() < 2 || entries_.size() >= most_keys) {
+    if (all.size() < 2 || entries_.size() >= max_keys) {
       return nullptr;
     }
     entry e;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Typed views of tensors: what a kernel gets of what it has declared. Without NDEBUG, or
-/// with WEIR_CHECKED, every access to an element is checked.
+/// Typed views of tensors, which kernels get for the accesses that they have declared.
+/// Without NDEBUG, or with WEIR_CHECKED, every access to an element is checked.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ inline namespace checked_views {
 inline namespace plain_views {
 #endif
 
-/// The last words of a kernel that touches what it has not declared. `byte` counts from
-/// the view's first element.
+/// Prints the task, the access and the index that is out of range, and ends the program.
+/// `byte` is the offset from the first element of the view.
 [[noreturn]] inline void touched_outside(const view_owner& owner, std::int64_t index,
                                          int dimension, std::int64_t extent,
                                          std::int64_t byte) {
@@ -37,11 +37,14 @@ inline namespace plain_views {
   std::abort();
 }
 
-/// Elements side by side: a `std::span` whose indexes are checked where views are.
+/// Elements without gaps: a `std::span` whose indices are checked where views are.
+/// @threads{const; safe to use concurrently}
 template <class T>
 class dense_view {
  public:
+  /// Makes a view of no elements.
   dense_view() = default;
+  /// Makes a view of these elements. `owner` is named in messages.
   explicit dense_view(std::span<T> all, [[maybe_unused]] view_owner owner = {})
       : all_(all) {
 #if WEIR_VIEWS_CHECKED
@@ -49,6 +52,8 @@ class dense_view {
 #endif
   }
 
+  /// Returns one element. An index that is out of range ends the program where views are
+  /// checked, and is undefined otherwise.
   [[nodiscard]] T& operator[](std::size_t index) const {
 #if WEIR_VIEWS_CHECKED
     if (index >= all_.size()) {
@@ -60,28 +65,33 @@ class dense_view {
 #endif
     return all_[index];
   }
+  /// Returns the number of elements.
   [[nodiscard]] std::size_t size() const {
     return all_.size();
   }
+  /// Returns true if there is no element.
   [[nodiscard]] bool empty() const {
     return all_.empty();
   }
+  /// Returns the address of the first element. Later accesses are not checked.
   [[nodiscard]] T* data() const {
     return all().data();
   }
+  /// Returns an iterator to the first element. Later accesses are not checked.
   [[nodiscard]] auto begin() const {
     return all().begin();
   }
+  /// Returns the iterator behind the last element.
   [[nodiscard]] auto end() const {
     return all_.end();
   }
-  /// For functions that take one; nobody checks there.
+  /// Converts to a span, whose accesses are not checked.
   operator std::span<T>() const {
     return all();
   }  // NOLINT: implicit on purpose
 
  private:
-  /// For who may reach every element from here on.
+  /// All elements of the view, unchecked from now on.
   [[nodiscard]] std::span<T> all() const {
 #if WEIR_VIEWS_CHECKED
     touch(0, all_.size());
@@ -103,16 +113,18 @@ class dense_view {
 #endif
 };
 
-/// `Rank` extents and strides over elements of type T, which is const for who only reads.
-/// A value; owns nothing.
+/// A view of `Rank` dimensions with any strides over elements of type `T`, which is const
+/// in views for reading. A value; owns nothing.
 /// @threads{const; safe to use concurrently}
 template <class T, int Rank>
 class view {
  public:
+  /// One number per dimension.
   using extents = std::array<std::int64_t, static_cast<std::size_t>(Rank)>;
 
+  /// Makes a view of no elements.
   view() = default;
-  /// Strides count elements.
+  /// Makes a view of the elements at `data`. @units{shape, strides: elements}
   view(T* data, const extents& shape, const extents& strides,
        [[maybe_unused]] view_owner owner = {})
       : data_(data), shape_(shape), strides_(strides) {
@@ -121,10 +133,11 @@ class view {
 #endif
   }
 
+  /// Returns the number of elements along a dimension in [0, Rank).
   [[nodiscard]] std::int64_t extent(int dimension) const {
     return shape_[static_cast<std::size_t>(dimension)];
   }
-  /// Elements.
+  /// Returns the number of elements.
   [[nodiscard]] std::int64_t size() const {
     std::int64_t n = 1;
     for (const std::int64_t extent : shape_) {
@@ -133,7 +146,8 @@ class view {
     return n;
   }
 
-  /// One element.
+  /// Returns one element, by one index per dimension. An index that is out of range ends
+  /// the program where views are checked, and is undefined otherwise.
   template <class... Index>
   requires(sizeof...(Index) == Rank && (std::is_integral_v<Index> && ...))
       [[nodiscard]] T&
@@ -147,12 +161,13 @@ class view {
     touch(offset);
     return data_[offset];
   }
+  /// Returns one element of a view of one dimension.
   template <class Index>
   requires(Rank == 1 && std::is_integral_v<Index>) [[nodiscard]] T& operator[](
       Index index) const {
     return (*this)(index);
   }
-  /// The view of one index of the first dimension.
+  /// Returns the view of one index of the first dimension.
   template <class Index>
   requires(Rank > 1 && std::is_integral_v<Index>) [[nodiscard]] view<T, Rank - 1>
   operator[](Index index) const {
@@ -170,7 +185,7 @@ class view {
     return view<T, Rank - 1>(data_ + offset, shape, strides, owner());
   }
 
-  /// Elements side by side, in row-major order; empty if they do not lie so.
+  /// Returns the elements in row-major order, or an empty view if they do not lie so.
   [[nodiscard]] dense_view<T> dense() const {
     std::int64_t expected = 1;
     for (std::size_t i = shape_.size(); i-- > 0;) {
@@ -181,28 +196,39 @@ class view {
     }
     return dense_view<T>({data_, static_cast<std::size_t>(size())}, owner());
   }
-  /// Address of the first element, for who reaches all of them from there.
+  /// Returns the address of the first element. Later accesses are not checked.
   [[nodiscard]] T* data() const {
     touch_from(0, 0);
     return data_;
   }
 
-  /// Steps through a view of one dimension.
+  /// Iterator over the elements of a view of one dimension.
   class iterator {
    public:
+    /// Type of the elements.
     using value_type = std::remove_const_t<T>;
+    /// Type of distances.
     using difference_type = std::ptrdiff_t;
+    /// Category of the iterator.
     using iterator_category = std::forward_iterator_tag;
+    /// Pointer to an element.
     using pointer = T*;
+    /// Reference to an element.
     using reference = T&;
 
+    /// Makes an iterator that must not be dereferenced.
     iterator() = default;
-    iterator(const view& of, std::int64_t index) : of_(of), index_(index) {}
-    T& operator*() const { return of_(index_); }
+    /// Makes an iterator to one element of a view.
+    iterator(const view& elements, std::int64_t index)
+        : elements_(elements), index_(index) {}
+    /// Returns the element.
+    T& operator*() const { return elements_(index_); }
+    /// Moves to the next element.
     iterator& operator++() {
       ++index_;
       return *this;
     }
+    /// Moves to the next element and returns the iterator before.
     iterator operator++(int) {
       iterator before = *this;
       ++*this;
@@ -213,12 +239,14 @@ class view {
     }
 
    private:
-    view of_;
+    view elements_;
     std::int64_t index_ = 0;
   };
+  /// Returns an iterator to the first element.
   [[nodiscard]] iterator begin() const requires(Rank == 1) {
     return {*this, 0};
   }
+  /// Returns the iterator behind the last element.
   [[nodiscard]] iterator end() const requires(Rank == 1) {
     return {*this, shape_[0]};
   }

@@ -14,8 +14,8 @@
 
 namespace weir::collective {
 
-/// What the nodes of a level 1 reduction of `type` are, as a type of its own: fp32 for
-/// fp8, fp16 and bf16, else the type itself.
+/// Returns the type of the nodes of a level 1 reduction: fp32 for fp8, fp16 and bf16, and
+/// the type itself otherwise.
 [[nodiscard]] dtype node_type(dtype type) noexcept;
 
 /// Adds leaves (e.g. the gradients of one rank's share of a batch) one after another
@@ -32,20 +32,24 @@ namespace weir::collective {
 /// @threads{thread-compatible}
 class leaf_tree {
  public:
-  /// @param what   sum, product, max or min at level 0 or 1
-  /// @param count  elements of each leaf
-  /// @error{unsupported, an average, level 2, or what `reducer::make` refuses}
-  /// @error{invalid_argument, as reducer::make; a byte size above 2^63-1}
-  [[nodiscard]] static result<leaf_tree> make(const reduction& what, std::size_t count);
+  /// Makes a tree without leaves.
+  /// @param operation  sum, product, max or min at level 0 or 1
+  /// @param count      elements of each leaf
+  /// @error{unsupported; an average, level 2, or an operation that `reducer::make`
+  /// refuses}
+  /// @error{invalid_argument; no such type or level, or a byte size above 2^63-1}
+  [[nodiscard]] static result<leaf_tree> make(const reduction& operation,
+                                              std::size_t count);
 
   /// Adds the next leaf: `count` elements of the type.
-  /// @error{out_of_memory, no room for one more buffer}
+  /// @error{out_of_memory; no memory for one more buffer}
   result<void> add(const std::byte* leaf);
+  /// Returns the number of leaves so far.
   [[nodiscard]] std::uint64_t leaves() const noexcept { return leaves_; }
-  /// Bytes of the partial sum: `count` nodes.
+  /// Returns the size of the partial sum, which has `count` nodes. @units{bytes}
   [[nodiscard]] std::size_t bytes() const noexcept;
-  /// Writes the sum of the leaves so far as nodes, and begins anew.
-  /// @error{invalid_argument, there are none, or their number is no power of two, so that
+  /// Writes the sum of the leaves so far as nodes, and begins a new sum.
+  /// @error{invalid_argument; there are none, or their number is no power of two, so that
   /// the sum of all ranks' leaves would depend on how they are spread}
   result<void> finish(std::byte* nodes);
 
@@ -61,7 +65,8 @@ class leaf_tree {
   std::vector<std::byte> first_;  ///< a leaf that waits for the second of its pair
 };
 
-/// Rounds `count` nodes of `type` to elements. @error{as reducer::make}
+/// Rounds `count` nodes of `type` to elements. @error{unsupported; see reducer::make}
+/// @error{invalid_argument; see reducer::make}
 result<void> round_nodes(dtype type, const std::byte* nodes, std::size_t count,
                          std::byte* elements);
 
@@ -77,19 +82,21 @@ result<void> round_nodes(dtype type, const std::byte* nodes, std::size_t count,
 /// bits. A block with an infinity or a NaN becomes NaN in all its elements.
 /// @source{Tessera Runtime & ABI, 4.7: stable reductions}
 struct fixed_point_sum {
-  static constexpr std::size_t block = 256;
+  static constexpr std::size_t block = 256;  ///< elements that share an exponent
 
-  dtype type = dtype::fp32;
-  std::uint64_t leaves = 1;  ///< of all ranks, at most 2^30
-  std::uint64_t first = 0;   ///< element of the tensor that the buffers begin with
-  std::size_t count = 0;     ///< elements of the buffers
+  dtype type = dtype::fp32;  ///< type of the elements
+  std::uint64_t leaves = 1;  ///< leaves of all ranks, at most 2^30
+  std::uint64_t first = 0;   ///< first element of the buffers in the tensor
+  std::size_t count = 0;     ///< number of elements of the buffers
 
-  /// @error{unsupported, another type}
-  /// @error{invalid_argument, a number of leaves outside [1, 2^30]}
+  /// Checks the members. @error{unsupported; another type}
+  /// @error{invalid_argument; a number of leaves outside [1, 2^30]}
   [[nodiscard]] result<void> check() const;
+  /// Returns the number of blocks that the buffers touch.
   [[nodiscard]] std::size_t blocks() const noexcept;
-  [[nodiscard]] std::size_t limbs() const noexcept;  ///< per element: 1, for fp64 2
-  /// Exponents before any leaf was noted.
+  /// Returns the number of limbs of an element: 2 for fp64, and 1 otherwise.
+  [[nodiscard]] std::size_t limbs() const noexcept;
+  /// Exponent of a block before any leaf was noted.
   static constexpr std::int32_t no_exponent = -2000;
 
   /// Raises exponents to those of this leaf. @param exponents  `blocks()` numbers

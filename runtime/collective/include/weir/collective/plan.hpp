@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Collectives as lists of steps: who reads what, who adds, who passes it on, and which
-/// steps wait for which.
+/// Collectives as lists of steps: copies and reductions between buffers of ranks, and the
+/// order of the steps.
 #pragma once
 
 #include <cstddef>
@@ -17,17 +17,19 @@
 
 namespace weir::collective {
 
+/// Options of a plan.
 struct plan_options {
-  algorithm how = algorithm::direct;
-  /// Bytes of one rank's elements in one piece; 0: about one piece per worker and 64 KiB
+  algorithm how = algorithm::direct;  ///< algorithm of the plan
+  /// Size of a piece in bytes of one rank; 0: about one piece per worker and 64 KiB
   /// each for `direct`, and pieces of 64 KiB to 1 MiB that travel one behind the other
   /// for the others.
   std::size_t chunk_bytes = 0;
-  /// Numbers are rounded to it once per phase: before they are added, and the sums before
-  /// they are spread. Needs `direct`.
+  /// Form to which numbers are rounded once per phase: before they are added, and sums
+  /// before they are distributed. A form other than plain needs `direct`.
   wire_format wire = wire_format::plain;
 };
 
+/// Kinds of steps.
 enum class step_kind : std::uint8_t {
   copy,      ///< from one place to one or more
   fold,      ///< adds (or multiplies, ...) sources into targets
@@ -37,33 +39,36 @@ enum class step_kind : std::uint8_t {
   decode,    ///< wire format to elements
   join,      ///< nothing: ranks meet
 };
-[[nodiscard]] std::string_view name_of(step_kind what) noexcept;
+/// Returns the name of a kind of steps.
+[[nodiscard]] std::string_view name_of(step_kind kind) noexcept;
 
-/// Where an operand of a step lies.
+/// Place of an operand of a step.
 struct plan_operand {
+  /// Buffers in which an operand can lie.
   enum class place : std::uint8_t { input, output, scratch };
+  /// Forms of the elements of an operand.
   enum class form : std::uint8_t { element, node, wire };
 
-  place where = place::input;
-  form as = form::element;
-  int rank = 0;            ///< the first rank whose buffer it is; of scratch: its user
-  int ranks = 1;           ///< the same offset in so many consecutive ranks' buffers
-  std::uint32_t slot = 0;  ///< of scratch
-  std::size_t offset = 0;  ///< bytes from the buffer's or the slot's beginning
+  place buffer = place::input;  ///< buffer
+  form as = form::element;      ///< form of the elements
+  int rank = 0;                 ///< first rank of the buffers; for scratch, its user
+  int ranks = 1;                ///< number of consecutive ranks with this operand
+  std::uint32_t slot = 0;       ///< slot of the scratch memory
+  std::size_t offset = 0;       ///< offset in the buffer or slot in bytes
 };
 
-/// One thing to do, by one worker, without waiting.
+/// One step, which one worker runs without waiting.
 struct plan_step {
-  step_kind what = step_kind::join;
-  int rank = 0;  ///< whose lane it belongs to
-  /// A fold of whole inputs into results, not into a partial one.
+  step_kind kind = step_kind::join;  ///< kind of the step
+  int rank = 0;                      ///< rank in whose queue it runs
+  /// True if a fold makes results, and false if it makes partial results.
   bool finishes = true;
-  std::uint32_t first_after = 0;  ///< see collective_plan::after
-  std::uint32_t after_count = 0;
-  std::uint32_t first_operand = 0;  ///< sources, then targets
-  std::uint32_t source_count = 0;
-  std::uint32_t target_count = 0;
-  std::size_t count = 0;  ///< elements of each operand
+  std::uint32_t first_after = 0;    ///< first predecessor: collective_plan::after
+  std::uint32_t after_count = 0;    ///< number of predecessors
+  std::uint32_t first_operand = 0;  ///< first operand: sources, then targets
+  std::uint32_t source_count = 0;   ///< number of sources
+  std::uint32_t target_count = 0;   ///< number of targets
+  std::size_t count = 0;            ///< elements of each operand
 };
 
 /// A collective of one group of ranks, ready to be run any number of times on any
@@ -71,32 +76,39 @@ struct plan_step {
 /// @threads{immutable}
 class collective_plan {
  public:
+  /// Returns the call.
   [[nodiscard]] const collective_call& call() const noexcept { return call_; }
+  /// Returns the options.
   [[nodiscard]] const plan_options& options() const noexcept { return options_; }
+  /// Returns the number of ranks.
   [[nodiscard]] int ranks() const noexcept { return ranks_; }
-  /// In an order in which they may be run one after another.
+  /// Returns the steps in an order in which they may run one after another.
   [[nodiscard]] std::span<const plan_step> steps() const noexcept { return steps_; }
-  /// Indices of the steps that have to end before this one begins; all are smaller.
+  /// Returns the indices of the steps that end before this one begins; all are smaller.
   [[nodiscard]] std::span<const std::uint32_t> after(const plan_step& s) const noexcept {
     return std::span(after_).subspan(s.first_after, s.after_count);
   }
+  /// Returns the operands that a step reads.
   [[nodiscard]] std::span<const plan_operand> sources(const plan_step& s) const noexcept {
     return std::span(operands_).subspan(s.first_operand, s.source_count);
   }
+  /// Returns the operands that a step writes.
   [[nodiscard]] std::span<const plan_operand> targets(const plan_step& s) const noexcept {
     return std::span(operands_).subspan(s.first_operand + s.source_count, s.target_count);
   }
-  /// Bytes that one run needs beside the ranks' buffers, aligned to 64.
+  /// Returns the size of the scratch memory of one run, which is aligned to 64 bytes.
+  /// @units{bytes}
   [[nodiscard]] std::size_t scratch_bytes() const noexcept {
     return slots_ * slot_bytes_;
   }
-  /// Bytes that a step reads and writes together.
+  /// Returns the number of bytes that a step reads and writes.
   [[nodiscard]] std::size_t traffic(const plan_step& s) const noexcept;
-  /// Bytes of an operand of a step, in each of its ranks.
+  /// Returns the size of an operand of a step in each of its ranks. @units{bytes}
   [[nodiscard]] std::size_t bytes(const plan_step& s,
                                   const plan_operand& o) const noexcept;
+  /// Returns the size of a slot of the scratch memory. @units{bytes}
   [[nodiscard]] std::size_t slot_bytes() const noexcept { return slot_bytes_; }
-  /// The arithmetic, for kinds that reduce.
+  /// Returns the arithmetic of kinds that reduce, and nothing for other kinds.
   [[nodiscard]] const std::optional<reducer>& arithmetic() const noexcept {
     return arithmetic_;
   }
@@ -120,30 +132,30 @@ class collective_plan {
 /// algorithm, topology and chunk size gives the same bits.
 ///
 /// A group of one rank copies its input to its output and rounds nothing.
-/// @error{as check_call and check_wire}
-/// @error{unsupported, an algorithm that the call does not have, see `is_legal`, or a
-/// wire format with another algorithm than `direct`}
-/// @error{out_of_memory, no room for the list}
+/// @error{invalid_argument; the call is malformed, see check_call}
+/// @error{unsupported; an operation, algorithm or wire format that the call does not
+/// have, or a wire format with another algorithm than `direct`}
+/// @error{out_of_memory; no memory for the list}
 [[nodiscard]] result<collective_plan> plan_collective(const collective_call& call,
                                                       int ranks, const topology& shape,
                                                       const plan_options& options);
 
-/// The memory of one run: an input and an output per rank, each of the size that the call
-/// says; in place where they are equal. Ranks that the call does not read or write may
-/// have null.
+/// The memory of one run: an input and an output per rank, each of the size of the call.
+/// The two may be the same buffer. Ranks that the call does not read or write may have
+/// null.
 struct collective_buffers {
-  std::span<const std::byte* const> inputs;
-  std::span<std::byte* const> outputs;
-  std::byte* scratch = nullptr;  ///< `scratch_bytes()`, aligned to 64
-  transport* via = nullptr;      ///< null: ranks of one process
-  /// Sums of whole inputs begin at the end of each piece, where that may help: bits and
-  /// the order of steps are the same.
+  std::span<const std::byte* const> inputs;  ///< input of each rank
+  std::span<std::byte* const> outputs;       ///< output of each rank
+  std::byte* scratch = nullptr;              ///< `scratch_bytes()`, aligned to 64
+  transport* via = nullptr;                  ///< null: ranks of one process
+  /// True to add whole inputs from the end of each piece, whose bytes are more likely to
+  /// be in the cache. Bits and the order of steps do not change.
   bool backwards = false;
 };
 
 /// Runs one step. Steps that wait for each other through `after` must not overlap in
 /// time; all others may, on any threads.
-/// @error{as transport::move; io and others of its own}
+/// @error{io; the transport did not deliver; its other errors are returned too}
 result<void> run_step(const collective_plan& plan, std::size_t index,
                       const collective_buffers& buffers) noexcept;
 

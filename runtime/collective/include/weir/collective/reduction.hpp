@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The arithmetic of collectives: element-wise reductions over ranks whose bits depend on
-/// nothing but the ranks' values and, below level 2, their order.
+/// The arithmetic of collectives: element-wise reductions over ranks. Their bits depend
+/// on the values of the ranks alone and, below level 2, on their order.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,12 @@
 
 namespace weir::collective {
 
+/// Operations of reductions.
 enum class reduction_op : std::uint8_t { sum, max, min, product, average };
+/// Returns the name of an operation.
 [[nodiscard]] std::string_view name_of(reduction_op op) noexcept;
 
-/// Most ranks of one collective; sums of fp16 in fp64 are exact up to 8192.
+/// Largest number of ranks of a collective; sums of fp16 in fp64 are exact up to 8192.
 inline constexpr int max_ranks = 1024;
 
 /// One element-wise reduction over ranks 0..R-1.
@@ -38,13 +40,13 @@ inline constexpr int max_ranks = 1024;
 /// do sums of opposite infinities. fp8 saturates at its largest finite value; an infinity
 /// in e5m2 stays one.
 struct reduction {
-  dtype type = dtype::fp32;
-  reduction_op op = reduction_op::sum;
-  int level = 1;
-  bool wide = false;  ///< nodes of fp32 are fp64, below level 2
+  dtype type = dtype::fp32;             ///< type of the elements
+  reduction_op op = reduction_op::sum;  ///< operation
+  int level = 1;                        ///< level of determinism, 0 to 2
+  bool wide = false;                    ///< nodes of fp32 are fp64, below level 2
 };
 
-/// Which partial results may be joined without changing the bits of the whole.
+/// Partial results that may be joined without changing the bits of the result.
 enum class partial_rule : std::uint8_t {
   any,       ///< any two: level 0, and whatever does not round
   siblings,  ///< children of one node of the canonical tree
@@ -55,16 +57,21 @@ enum class partial_rule : std::uint8_t {
 /// @threads{a value; all calls are const}
 class reducer {
  public:
-  /// @error{unsupported, an operation that the type does not have at that level}
-  /// @error{invalid_argument, a type that is not one of the 13, or a level outside 0..2}
-  [[nodiscard]] static result<reducer> make(const reduction& what);
-  /// The same with the kernels that every processor has: the oracle of the fast ones.
-  [[nodiscard]] static result<reducer> make_portable(const reduction& what);
+  /// Makes a reducer with the fastest kernels of this processor.
+  /// @error{unsupported; an operation that the type does not have at that level}
+  /// @error{invalid_argument; a type that is not one of the 13, or a level outside 0..2}
+  [[nodiscard]] static result<reducer> make(const reduction& operation);
+  /// Makes a reducer with the kernels that every processor has, which test the fast ones.
+  /// @error{unsupported; see make} @error{invalid_argument; see make}
+  [[nodiscard]] static result<reducer> make_portable(const reduction& operation);
 
-  [[nodiscard]] const reduction& what() const noexcept { return what_; }
+  /// Returns the type, operation and level.
+  [[nodiscard]] const reduction& operation() const noexcept { return what_; }
+  /// Returns the size of an element. @units{bytes}
   [[nodiscard]] std::size_t element_bytes() const noexcept { return element_bytes_; }
-  /// Bytes of an element of a partial result.
+  /// Returns the size of an element of a partial result. @units{bytes}
   [[nodiscard]] std::size_t node_bytes() const noexcept { return node_bytes_; }
+  /// Returns the partial results that may be joined.
   [[nodiscard]] partial_rule rule() const noexcept { return rule_; }
 
   /// Reduces `count` elements of every input into every output.
@@ -76,16 +83,16 @@ class reducer {
   /// @param count    elements
   void reduce(std::span<const std::byte* const> inputs,
               std::span<std::byte* const> outputs, std::size_t count) const noexcept;
-  /// The same, from the last elements to the first: what whoever wrote the inputs wrote
-  /// last is still in the cache.
+  /// Reduces as `reduce`, from the last elements to the first: the bytes that were
+  /// written last are still in the cache.
   void reduce_backwards(std::span<const std::byte* const> inputs,
                         std::span<std::byte* const> outputs,
                         std::size_t count) const noexcept;
 
   /// An operand of `fold`: elements of the type, or of the node type.
   struct part {
-    const std::byte* data;
-    bool node;
+    const std::byte* data;  ///< first element
+    bool node;              ///< true for elements of the node type
   };
   /// Evaluates the canonical tree over `parts` as its leaves, in their order. With
   /// `finish` the outputs get elements of the type, and `ranks` divides an average;
@@ -105,10 +112,11 @@ class reducer {
   const struct reduction_kernels* kernels_ = nullptr;
 };
 
-/// Left part of the node [first, last) of the canonical tree: it ends here.
+/// Returns the end of the left part of the node [first, last) of the canonical tree.
 [[nodiscard]] int canonical_split(int first, int last) noexcept;
 
-/// Whether `what` exists. @error{unsupported; invalid_argument, as in reducer::make}
-[[nodiscard]] result<void> check_reduction(const reduction& what);
+/// Checks that an operation exists. @error{unsupported; see reducer::make}
+/// @error{invalid_argument; see reducer::make}
+[[nodiscard]] result<void> check_reduction(const reduction& operation);
 
 }  // namespace weir::collective

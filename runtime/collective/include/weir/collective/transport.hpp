@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How bytes get from one rank to another: the one thing that steps of a collective leave
-/// to somebody else. Arithmetic never crosses it.
+/// Transport of bytes between ranks: the only part of a collective that can be replaced.
+/// It does no arithmetic.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@ namespace weir::collective {
 class transport {
  public:
   virtual ~transport() = default;
-  /// Brings `bytes` bytes of rank `source` at `from` to rank `target` at `to`; they are
-  /// there when it returns. The two ranges are equal or do not overlap.
-  /// @error{io, the bytes did not arrive}
+  /// Moves `bytes` bytes of rank `source` at `from` to rank `target` at `to`. They have
+  /// arrived when it returns. The two ranges are equal or do not overlap.
+  /// @error{io; the bytes did not arrive}
   virtual result<void> move(int source, const std::byte* from, int target, std::byte* to,
                             std::size_t bytes) = 0;
 };
 
-/// Ranks of one process: a copy.
+/// Returns the transport between ranks of one process, which copies.
 [[nodiscard]] transport& in_process_transport() noexcept;
 
 }  // namespace weir::collective

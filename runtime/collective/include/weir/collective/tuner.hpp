@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Measures which schedule of a collective is the fastest here.
+/// Measures the algorithms of collectives and proposes the fastest.
 #pragma once
 
 #include <compare>
@@ -13,54 +13,59 @@
 
 namespace weir::collective {
 
-/// Calls that are measured together: alike but for the exact count.
+/// Calls that are measured together: they differ in their exact count alone.
 struct tuning_key {
-  collective_kind kind = collective_kind::all_reduce;
-  dtype type = dtype::fp32;
-  reduction_op op = reduction_op::sum;  ///< sum for kinds that do not reduce
-  int level = 0;                        ///< 0 for kinds that do not reduce
-  bool wide = false;
-  int ranks = 1;
-  int domains = 1;
-  int workers = 1;
-  int size_class = 0;  ///< bits of the number of bytes
+  collective_kind kind = collective_kind::all_reduce;  ///< kind
+  dtype type = dtype::fp32;                            ///< type of the elements
+  reduction_op op = reduction_op::sum;  ///< operation; sum for kinds that do not reduce
+  int level = 0;                        ///< level; 0 for kinds that do not reduce
+  bool wide = false;                    ///< see `reduction`
+  int ranks = 1;                        ///< number of ranks
+  int domains = 1;                      ///< number of domains
+  int workers = 1;                      ///< number of workers
+  int size_class = 0;                   ///< number of binary digits of the size in bytes
 
-  [[nodiscard]] static tuning_key of(const collective_call& call, int ranks,
-                                     const topology& shape) noexcept;
+  /// Returns the key of a call.
+  [[nodiscard]] static tuning_key of_call(const collective_call& call, int ranks,
+                                          const topology& shape) noexcept;
   friend auto operator<=>(const tuning_key&, const tuning_key&) = default;
 };
 
 /// A call that is to be measured.
 struct tuning_trial {
-  tuning_key key;
-  algorithm how = algorithm::direct;
+  tuning_key key;                     ///< calls that it is measured for
+  algorithm how = algorithm::direct;  ///< algorithm that is measured
 };
 
+/// Store of results beyond the process.
 using tuning_store = runtime::measured_choice<tuning_key, algorithm>::store;
 
 /// Measures collectives. Results at level 1 and 2 do not depend on what it proposes.
 /// @threads{safe from any thread}
 class collective_tuner {
  public:
+  /// Number of times that each algorithm is measured.
   static constexpr int trials = runtime::measured_choice<tuning_key, algorithm>::trials;
 
+  /// Makes a tuner that knows nothing but its store.
   explicit collective_tuner(tuning_store store = {}) : known_(std::move(store)) {}
 
-  /// What is known to be the fastest; nothing where that is not known, or where there is
-  /// no choice. @error as of tuning_store::load
+  /// Returns the fastest algorithm, or nothing if it is not known or if there is no
+  /// choice.
+  /// @error{cache_corrupt; the store failed}
   [[nodiscard]] result<std::optional<algorithm>> fastest(const collective_call& call,
                                                          int ranks,
                                                          const topology& shape);
-  /// What to try with this call; nothing where the fastest is known, where the store
-  /// fails, or where there is no choice.
+  /// Returns the algorithm to measure with this call, or nothing if the fastest is known,
+  /// if the store fails, or if there is no choice.
   [[nodiscard]] std::optional<tuning_trial> next(const collective_call& call, int ranks,
                                                  const topology& shape);
-  /// A trial took so long. True if the fastest is known from now on: `keep` is to be
-  /// called, by somebody who may wait for a file.
+  /// Reports the time of a trial. Returns true if the fastest algorithm is known from now
+  /// on: the caller then calls `keep`, from a thread that may wait for a file.
   [[nodiscard]] bool took(const tuning_trial& trial, std::int64_t ns) {
     return known_.took(trial.key, trial.how, ns);
   }
-  /// Passes what is known of these calls to the store.
+  /// Passes the fastest algorithm for these calls to the store.
   void keep(const tuning_key& key) { known_.keep(key); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What every kind of device offers: memory, copies, and kernels that run as slices of
-/// their grid. Nothing above this interface knows which backend runs.
+/// Device backends: memory, copies, and kernels that run as slices of their grid. Nothing
+/// above this interface depends on a backend.
 #pragma once
 
 #include <array>
@@ -20,93 +20,103 @@
 
 namespace weir::tessera {
 
-/// Bounds of one launch on a device.
+/// Limits of a launch on a device.
 struct launch_limits {
+  /// Largest extents in blocks.
   std::array<std::int32_t, 3> grid{2147483647, 65535, 65535};
-  std::array<std::int32_t, 3> block{1024, 1024, 1024};
-  std::int32_t threads = 1024;  ///< of a block: product of its extents
-  std::size_t shared_bytes = std::size_t{256} << 10;
+  std::array<std::int32_t, 3> block{1024, 1024, 1024};  ///< largest extents in threads
+  std::int32_t threads = 1024;  ///< largest number of threads of a block
+  std::size_t shared_bytes = std::size_t{256} << 10;  ///< shared memory of a block
+  /// Largest number of blocks of a persistent launch.
   std::int32_t persistent_blocks = 64;
 };
 
+/// Properties and limits of a device.
 struct device_properties {
-  std::string name;     ///< for people: "cpu:3"
-  std::string backend;  ///< "cpu"
-  std::string arch;     ///< what code it runs: "x86-64-v3", "sm_90a"
-  std::int32_t ordinal = 0;
+  std::string name;             ///< name for people: "cpu:3"
+  std::string backend;          ///< name of the backend: "cpu"
+  std::string arch;             ///< code that it runs: "x86-64-v3", "sm_90a"
+  std::int32_t ordinal = 0;     ///< number of the device
   std::size_t memory = 0;       ///< bytes that can be allocated
-  std::size_t alignment = 256;  ///< of every allocation, bytes
+  std::size_t alignment = 256;  ///< alignment of allocations in bytes
   bool host_readable = false;   ///< the host may use addresses of its memory as they are
-  launch_limits limits;
+  launch_limits limits;         ///< limits of launches
 };
 
-/// State of one device's memory. Bytes count with their rounding up to the alignment.
+/// State of the memory of a device. Sizes are in bytes, rounded up to the alignment.
 struct memory_use {
-  std::size_t capacity = 0;
-  std::size_t in_use = 0;
-  std::size_t peak = 0;         ///< most that was ever in use
-  std::size_t live = 0;         ///< allocations
+  std::size_t capacity = 0;     ///< memory that can be allocated
+  std::size_t in_use = 0;       ///< memory that is allocated
+  std::size_t peak = 0;         ///< largest value that `in_use` has had
+  std::size_t live = 0;         ///< number of allocations
   std::uint64_t allocated = 0;  ///< allocations so far
-  std::uint64_t refused = 0;    ///< for want of memory
+  std::uint64_t refused = 0;    ///< requests that failed for lack of memory
 };
 
-/// One kernel as a module hands it out. The name and the code outlive every launch.
+/// A kernel of a module. Name and code outlive every launch.
 struct kernel_code {
-  std::string_view name;
+  std::string_view name;      ///< name of the kernel
   void (*entry)() = nullptr;  ///< cpu: a tessBlockEntry, or a tessThreadEntry if flagged
   std::uint32_t flags = 0;    ///< TESS_KERNEL_*
 };
 
-/// What blocks are told beside their indices: the colder part of tessBlockContext.
+/// Facts that blocks get beside their indices: the rarely used part of tessBlockContext.
 struct block_facts {
-  std::array<std::int32_t, 4> axis_size{1, 1, 1, 1};  ///< tp, pp, dp, ep
-  std::array<std::int32_t, 4> axis_index{};
-  std::int32_t rank = 0;
-  std::int32_t ranks = 1;
-  const tessDeterminism* determinism = nullptr;
-  std::span<const std::byte> constants;
+  std::array<std::int32_t, 4> axis_size{1, 1, 1, 1};  ///< devices along tp, pp, dp, ep
+  std::array<std::int32_t, 4> axis_index{};           ///< coordinates of this device
+  std::int32_t rank = 0;                              ///< rank of this device
+  std::int32_t ranks = 1;                             ///< number of ranks
+  const tessDeterminism* determinism = nullptr;       ///< freedom with numbers
+  std::span<const std::byte> constants;               ///< read-only data of the module
 };
 
-/// A kernel on one device, ready to run: a value. What it points to must live until the
+/// A launch of a kernel on one device: a value. Objects that it points to live until the
 /// last of its slices has run.
 struct grid_launch {
-  kernel_code code;
-  std::int32_t device = 0;
-  std::array<std::int32_t, 3> grid{1, 1, 1};
-  std::array<std::int32_t, 3> block{1, 1, 1};  ///< threads
-  std::size_t shared_bytes = 0;
+  kernel_code code;                            ///< kernel
+  std::int32_t device = 0;                     ///< number of the device
+  std::array<std::int32_t, 3> grid{1, 1, 1};   ///< extents in blocks
+  std::array<std::int32_t, 3> block{1, 1, 1};  ///< extents in threads
+  std::size_t shared_bytes = 0;                ///< shared memory of a block
   std::span<const std::byte>
-      args;  ///< packed parameters with device addresses, 8-aligned
-  block_facts facts;
-  /// Kernels see gradual underflow and rounding to nearest; true: subnormals are zero.
+      args;           ///< packed parameters with device addresses, 8-aligned
+  block_facts facts;  ///< facts that blocks get
+  /// True: subnormal numbers are zero. False: gradual underflow, rounding to nearest.
   bool flush_subnormals = false;
-  /// Looked at between blocks, and what `stopRequested` tells the kernel; may be null.
+  /// Flag that stops the launch between blocks, and that `stopRequested` returns; may be
+  /// null.
   const std::atomic<bool>* stop = nullptr;
 
+  /// Returns the number of blocks.
   [[nodiscard]] std::int64_t blocks() const noexcept {
     return std::int64_t{grid[0]} * grid[1] * grid[2];
   }
+  /// Returns the number of threads of a block.
   [[nodiscard]] std::int64_t threads() const noexcept {
     return std::int64_t{block[0]} * block[1] * block[2];
   }
 };
 
-/// Cut of a range of blocks or bytes into slices of nearly equal length, in order.
+/// Division of a range of blocks or bytes into slices of nearly equal length, in order.
 struct slice_plan {
-  std::int64_t total = 0;
-  std::int64_t slices = 0;  ///< 0 only if the total is
+  std::int64_t total = 0;   ///< length of the range
+  std::int64_t slices = 0;  ///< number of slices; 0 only if the total is 0
   std::int64_t unit = 1;    ///< starts of slices are multiples of it
 
-  /// First of slice i; `begin(slices)` is the total.
+  /// Returns the first element of a slice; `begin(slices)` is the total.
   [[nodiscard]] std::int64_t begin(std::int64_t slice) const noexcept;
+  /// Returns the end of a slice.
   [[nodiscard]] std::int64_t end(std::int64_t slice) const noexcept {
     return begin(slice + 1);
   }
 };
-/// Units of the total cut into at most `most` slices of at least `least` each.
+/// Divides a range into at most `max_slices` slices of at least `min_length` each.
+/// @units{total, unit, min_length: blocks or bytes}
 [[nodiscard]] slice_plan cut_evenly(std::int64_t total, std::int64_t unit,
-                                    std::int64_t least, std::int64_t most) noexcept;
+                                    std::int64_t min_length,
+                                    std::int64_t max_slices) noexcept;
 
+/// Directions of copies.
 enum class copy_kind : std::uint8_t {
   host_to_device,
   device_to_host,
@@ -114,55 +124,58 @@ enum class copy_kind : std::uint8_t {
   host_to_host
 };
 
-/// Bytes from one place to another. The ranges must not overlap, but may be the same.
+/// A copy. The ranges must not overlap, except that they may be equal.
 struct copy_work {
-  copy_kind kind = copy_kind::device_to_device;
-  std::byte* to = nullptr;
-  const std::byte* from = nullptr;
-  std::size_t bytes = 0;
-  std::int32_t to_device = 0;    ///< where `to` is on a device
-  std::int32_t from_device = 0;  ///< where `from` is on a device
+  copy_kind kind = copy_kind::device_to_device;  ///< direction
+  std::byte* to = nullptr;                       ///< first byte that is written
+  const std::byte* from = nullptr;               ///< first byte that is read
+  std::size_t bytes = 0;                         ///< number of bytes
+  std::int32_t to_device = 0;                    ///< device of `to`, if it is on one
+  std::int32_t from_device = 0;                  ///< device of `from`, if it is on one
 };
 
-/// A pattern of 1, 2, 4, 8 or 16 bytes, repeated: `bytes` is a multiple of its size.
+/// A fill with a pattern of 1, 2, 4, 8 or 16 bytes. `bytes` is a multiple of its size.
 struct fill_work {
-  std::byte* to = nullptr;
-  std::size_t bytes = 0;
-  std::int32_t device = 0;
-  std::uint8_t pattern_bytes = 1;
-  std::array<std::byte, 16> pattern{};
+  std::byte* to = nullptr;              ///< first byte that is written
+  std::size_t bytes = 0;                ///< number of bytes
+  std::int32_t device = 0;              ///< number of the device
+  std::uint8_t pattern_bytes = 1;       ///< size of the pattern
+  std::array<std::byte, 16> pattern{};  ///< the pattern, in its first bytes
 };
 
-/// Blocks [first, last) of a launch, by linear index with x fastest.
+/// The blocks [first, last) of a launch, by linear index with x fastest.
 struct grid_work {
-  grid_launch launch;
-  std::int64_t first = 0;
-  std::int64_t last = 0;
+  grid_launch launch;      ///< the launch
+  std::int64_t first = 0;  ///< first block
+  std::int64_t last = 0;   ///< end of the blocks
 };
 
+/// One piece of work for a device.
 using device_work = std::variant<copy_work, fill_work, grid_work>;
-/// Called exactly once, on any thread, with the outcome of what was submitted.
+/// A function that is called exactly once, on any thread, with the outcome of the work.
 using completion = std::function<void(result<void>)>;
 
-/// A grid whose blocks all run at the same time, on means of their own.
-/// Destruction asks the kernel to stop and does not wait.
+/// A launch whose blocks all run at the same time, each on a thread of its own. The
+/// destructor asks the kernel to stop and does not wait.
 /// @threads{safe from any thread}
 class persistent_run {
  public:
   virtual ~persistent_run() = default;
-  /// Seen by `stopRequested` and by the next grid barrier.
+  /// Asks the kernel to stop, by `stopRequested` and by the next grid barrier.
   virtual void request_stop() noexcept = 0;
+  /// Returns true if the last block has ended.
   [[nodiscard]] virtual bool ended() const noexcept = 0;
-  /// Blocks until the last block has ended, then returns the kernel's outcome. Negative:
-  /// no limit. @error{timeout, it still runs after so many nanoseconds}
+  /// Waits until the last block has ended, and returns the outcome of the kernel.
+  /// @units{limit_ns: nanoseconds; negative: no limit}
+  /// @error{timeout; it still runs} @error{kernel_failed; a block failed}
   [[nodiscard]] virtual result<void> wait(std::int64_t limit_ns) = 0;
 };
 
 /// A kind of devices. Device numbers are 0 to device_count() - 1.
 ///
-/// Work runs in one of two ways. Where `inline_work()` is true, `copy`, `fill` and
-/// `run_blocks` do it on the calling thread, in as many slices as the caller likes, and
-/// `submit` only wraps them. Otherwise callers use `submit`, which returns at once.
+/// Work runs in one of two ways. If `inline_work()` is true, `copy`, `fill` and
+/// `run_blocks` run it on the calling thread, in slices of any size, and `submit` calls
+/// them. Otherwise callers use `submit`, which returns at once.
 /// @threads{all calls: safe from any thread}
 /// @source{docs/tessera.md, devices}
 class device_backend {
@@ -173,65 +186,75 @@ class device_backend {
   /// Stops persistent kernels, for a bounded time, and releases all memory.
   virtual ~device_backend() = default;
 
+  /// Returns the name of the backend.
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+  /// Returns the number of devices.
   [[nodiscard]] virtual std::int32_t device_count() const noexcept = 0;
-  /// @error{out_of_range, no such device}
+  /// Returns the properties of a device. @error{out_of_range; no such device}
   [[nodiscard]] virtual result<device_properties> properties(
       std::int32_t device) const = 0;
 
-  /// Uninitialised memory of one device, aligned to `properties().alignment`; a null
-  /// pointer for 0 bytes. It ends at the bytes asked for.
-  /// @error{out_of_memory, more than the device has left}
-  /// @error{out_of_range, no such device}
+  /// Allocates memory of a device, aligned to `properties().alignment`, with undefined
+  /// content. Returns null for 0 bytes. @units{bytes}
+  /// @error{out_of_memory; the device has not enough}
+  /// @error{out_of_range; no such device}
   [[nodiscard]] virtual result<std::byte*> allocate(std::int32_t device,
                                                     std::size_t bytes) = 0;
-  /// Gives back what `allocate` returned; null is nothing.
-  /// @error{invalid_argument, not the start of a live allocation of this device}
-  /// @error{corrupt, something wrote past its ends: it is given back all the same}
-  [[nodiscard]] virtual result<void> free(std::int32_t device, std::byte* at) = 0;
-  /// All zero where there is no such device.
+  /// Frees memory of `allocate`. Null does nothing.
+  /// @error{invalid_argument; not the begin of an allocation of this device}
+  /// @error{corrupt; bytes beyond its ends were written; it is freed nevertheless}
+  [[nodiscard]] virtual result<void> free(std::int32_t device, std::byte* address) = 0;
+  /// Returns the state of the memory of a device; all zero if there is no such device.
   [[nodiscard]] virtual memory_use memory(std::int32_t device) const = 0;
 
-  /// Host memory that devices copy from and to at full speed; locked into memory where
-  /// the system permits. @error{out_of_memory}
+  /// Allocates memory of the host that devices copy from and to at full speed. It is
+  /// locked into memory if the system permits. @units{bytes} @error{out_of_memory; the
+  /// host has not enough}
   [[nodiscard]] virtual result<std::byte*> allocate_host(std::size_t bytes) = 0;
-  /// @error{invalid_argument, not the start of a live host allocation}
-  /// @error{corrupt, something wrote past its ends: it is given back all the same}
-  [[nodiscard]] virtual result<void> free_host(std::byte* at) = 0;
-  /// Does for the caller's own memory what can be done to speed its copies up.
-  [[nodiscard]] virtual result<void> pin_host(std::byte* at, std::size_t bytes) = 0;
-  virtual void unpin_host(std::byte* at, std::size_t bytes) noexcept = 0;
+  /// Frees memory of `allocate_host`.
+  /// @error{invalid_argument; not the begin of an allocation of the host}
+  /// @error{corrupt; bytes beyond its ends were written; it is freed nevertheless}
+  [[nodiscard]] virtual result<void> free_host(std::byte* address) = 0;
+  /// Prepares memory of the caller for fast copies. @error{invalid_argument; no such
+  /// memory}
+  [[nodiscard]] virtual result<void> pin_host(std::byte* address, std::size_t bytes) = 0;
+  /// Undoes `pin_host`.
+  virtual void unpin_host(std::byte* address, std::size_t bytes) noexcept = 0;
 
-  /// Whether a launch is within the limits of its device; run_blocks relies on it.
-  /// @error{invalid_argument, an extent, shared memory or arguments, or a kernel that
-  /// only runs persistently} @error{unsupported, `persistent` and the kernel cannot}
+  /// Checks that a launch is within the limits of its device; run_blocks relies on it.
+  /// @error{invalid_argument; an extent, shared memory or arguments, or a kernel that
+  /// only runs persistently} @error{unsupported; `persistent` and the kernel cannot}
   [[nodiscard]] virtual result<void> check(const grid_launch& launch,
                                            bool persistent) const = 0;
-  /// How a launch is best cut for so many workers.
+  /// Returns the division of a launch that suits a number of workers.
   [[nodiscard]] virtual slice_plan plan(const grid_launch& launch,
                                         unsigned workers) const noexcept = 0;
-  /// How so many bytes of copy or fill are best cut.
+  /// Returns the division of a copy or fill that suits a number of workers.
   [[nodiscard]] virtual slice_plan plan(std::size_t bytes,
                                         unsigned workers) const noexcept = 0;
 
+  /// Returns true if work runs on the calling thread.
   [[nodiscard]] virtual bool inline_work() const noexcept = 0;
-  /// @error{invalid_argument, null, or ranges that overlap without being the same}
+  /// Copies bytes. @error{invalid_argument; null, or ranges that overlap without being
+  /// the same}
   [[nodiscard]] virtual result<void> copy(const copy_work& work) = 0;
-  /// @error{invalid_argument, null, or a pattern that does not divide}
+  /// Fills bytes. @error{invalid_argument; null, or a pattern that does not divide}
   [[nodiscard]] virtual result<void> fill(const fill_work& work) = 0;
-  /// Runs blocks [first, last) of a launch that `check` accepted. Ends at the first block
-  /// that fails. @error{kernel_failed, a block returned non-zero, threw, or called a
-  /// service that it may not} @error{stopping, `launch.stop` was set}
+  /// Runs the blocks [first, last) of a launch that `check` accepted, until the first
+  /// failure.
+  /// @error{kernel_failed; a block returned non-zero, threw, or called a service that it
+  /// may not} @error{stopping; `launch.stop` was set}
   [[nodiscard]] virtual result<void> run_blocks(const grid_launch& launch,
                                                 std::int64_t first,
                                                 std::int64_t last) = 0;
-  /// Does the work and then calls `done`, on this thread or a later one.
+  /// Runs the work and then calls `done`, on this thread or another.
   virtual void submit(const device_work& work, completion done);
 
-  /// Starts all blocks at once and returns; `done` is called when the last has ended, by
-  /// a thread that holds no lock, and the arguments are copied. `launch.stop` is ignored:
-  /// the run has its own flag.
-  /// @error{as check} @error{out_of_memory, threads or memory for the blocks}
+  /// Starts all blocks at once and returns. The arguments are copied. `done` is called
+  /// when the last block has ended, by a thread that holds no lock. `launch.stop` is
+  /// ignored: the run has a flag of its own.
+  /// @error{invalid_argument; see check} @error{unsupported; see check}
+  /// @error{out_of_memory; no threads or no memory for the blocks}
   [[nodiscard]] virtual result<std::shared_ptr<persistent_run>> start_persistent(
       const grid_launch& launch, completion done) = 0;
 };

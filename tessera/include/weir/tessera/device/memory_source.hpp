@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where memory of devices comes from, if not from the system.
+/// Allocators of the program, which give devices their memory instead of the system.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,12 @@
 
 namespace weir::tessera {
 
-/// Both are set or none; any thread calls them.
+/// An allocator. Both functions are set or none. @threads{called from any thread}
 struct memory_source {
-  /// So many bytes at a multiple of `alignment`; null if there are none.
+  /// Returns `bytes` bytes at a multiple of `alignment`, or null.
   std::function<void*(std::size_t bytes, std::size_t alignment)> take;
-  std::function<void(void* at, std::size_t bytes)> give_back;
+  /// Takes memory back.
+  std::function<void(void* address, std::size_t bytes)> give_back;
 };
 
 }  // namespace weir::tessera

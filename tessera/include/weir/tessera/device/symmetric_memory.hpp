@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which memory an address belongs to. One symmetric allocation is an instance of the
-/// same size on each device of a mesh; its pointer is the address of instance 0, and each
-/// rank's own address is found from it.
+/// Finds the allocation of an address. A symmetric allocation has an instance of equal
+/// size on each device of a mesh; its pointer is the address of instance 0, from which
+/// the address on each rank is found.
 #pragma once
 
 #include <atomic>
@@ -21,6 +21,7 @@
 
 namespace weir::tessera {
 
+/// Kinds of memory.
 enum class memory_kind : std::uint8_t {
   device,      ///< an instance on each of some devices
   host,        ///< host memory of the backend
@@ -45,34 +46,40 @@ class late_releases {
   int count_ = 0;
 };
 
-/// One allocation, however many share it: its memory goes back when the last one lets go,
-/// so whoever has work in flight on it keeps it. Immutable but for `lend`.
+/// A shared allocation. Its memory is freed when the last holder releases it, so work in
+/// flight holds it. Immutable except for `lend`.
 /// @threads{safe from any thread}
 class allocation {
  public:
+  /// Number of the host among devices.
   static constexpr std::int32_t host_device = -1;
 
   allocation(const allocation&) = delete;
   allocation& operator=(const allocation&) = delete;
   ~allocation();
 
+  /// Returns the kind.
   [[nodiscard]] memory_kind kind() const noexcept { return kind_; }
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }  ///< per instance
+  /// Returns the size of an instance. @units{bytes}
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// Returns the number that the caller gave its owner.
   [[nodiscard]] std::uint64_t owner() const noexcept { return owner_; }
-  /// Address of instance 0: what users hold.
+  /// Returns the address of instance 0, which users hold.
   [[nodiscard]] std::byte* data() const noexcept { return instances_.front(); }
-  /// One address per rank; a single one if it is not on devices.
+  /// Returns the address on each rank; a single one if the memory is not on devices.
   [[nodiscard]] std::span<std::byte* const> instances() const noexcept {
     return instances_;
   }
-  /// Device of each instance, or `host_device`.
+  /// Returns the device of each instance, or `host_device`.
   [[nodiscard]] std::span<const std::int32_t> devices() const noexcept {
     return devices_;
   }
-  /// Whether each rank has an instance of its own.
+  /// Returns true if each rank has an instance of its own.
   [[nodiscard]] bool symmetric() const noexcept { return kind_ == memory_kind::device; }
-  /// Another library has it from now on, until nobody knows when: it serves nobody else.
+  /// Records that another library holds the memory for an unknown time, so that no pool
+  /// reuses it.
   void lend() const noexcept { lent_.store(true, std::memory_order_relaxed); }
+  /// Returns true if another library holds the memory.
   [[nodiscard]] bool lent() const noexcept {
     return lent_.load(std::memory_order_relaxed);
   }
@@ -95,22 +102,25 @@ class allocation {
   mutable std::atomic<bool> lent_{false};
   mutable std::shared_ptr<late_releases> late_;
 };
+/// A holder of an allocation.
 using allocation_ptr = std::shared_ptr<const allocation>;
 
-/// An address, said as a place in an allocation.
+/// An address as a place in an allocation.
 struct memory_place {
-  allocation_ptr memory;
-  std::size_t offset = 0;
-  std::int32_t rank = 0;  ///< of the instance that the address lies in
+  allocation_ptr memory;   ///< the allocation
+  std::size_t offset = 0;  ///< offset in the instance in bytes
+  std::int32_t rank = 0;   ///< rank of the instance of the address
 
+  /// Returns the device of the instance.
   [[nodiscard]] std::int32_t device() const noexcept {
     return memory->devices()[static_cast<std::size_t>(rank)];
   }
+  /// Returns the number of bytes from the address to the end of the instance.
   [[nodiscard]] std::size_t bytes_left() const noexcept {
     return memory->bytes() - offset;
   }
-  /// The address that stands for this one on another rank: translated if this is a place
-  /// in instance 0 of a symmetric allocation that has such a rank, and itself otherwise.
+  /// Returns the address on another rank, if this is a place in instance 0 of a symmetric
+  /// allocation that has such a rank, and the address itself otherwise.
   [[nodiscard]] std::byte* on_rank(std::int32_t other) const noexcept;
 };
 
@@ -121,59 +131,64 @@ class address_table;
 /// @source{docs/tessera.md, memory}
 class symmetric_memory {
  public:
-  /// `on_damage` hears of allocations that something wrote past the ends of, when their
-  /// memory goes back, on the thread that let go last.
+  /// Makes an empty table. `on_damage` gets an error for each allocation beyond whose
+  /// ends bytes were written, when its memory is freed, on the thread of the last holder.
   explicit symmetric_memory(std::shared_ptr<device_backend> backend,
                             std::function<void(const error&)> on_damage = {});
-  /// Lets go of everything; what others still hold stays valid.
+  /// Releases everything. Allocations with other holders stay valid.
   ~symmetric_memory();
   symmetric_memory(const symmetric_memory&) = delete;
   symmetric_memory& operator=(const symmetric_memory&) = delete;
 
-  /// An instance of so many bytes on each of the devices, which are the ranks in order;
-  /// a null allocation for 0 bytes. `owner` is a number of the caller's own.
-  /// @error{invalid_argument, no device} @error{out_of_range, no such device}
-  /// @error{out_of_memory, one of the devices has not enough: none is left allocated}
+  /// Allocates an instance on each device; device i is rank i. Returns null for 0 bytes.
+  /// `owner` is any number of the caller. @units{bytes}
+  /// @error{invalid_argument; no device} @error{out_of_range; no such device}
+  /// @error{out_of_memory; a device has not enough; no instance stays allocated}
   [[nodiscard]] result<allocation_ptr> allocate(std::span<const std::int32_t> devices,
                                                 std::size_t bytes,
                                                 std::uint64_t owner = 0);
-  /// @error{out_of_memory}
+  /// Allocates memory of the host. @units{bytes} @error{out_of_memory; the host has not
+  /// enough}
   [[nodiscard]] result<allocation_ptr> allocate_host(std::size_t bytes,
                                                      std::uint64_t owner = 0);
-  /// Makes the caller's host memory known; it must live until it was removed.
-  /// @error{invalid_argument, null, no bytes, or past the end of the address space}
-  /// @error{already_exists, a part of it is in the table}
-  [[nodiscard]] result<allocation_ptr> register_host(std::byte* at, std::size_t bytes,
+  /// Adds memory of the host that belongs to the caller and lives until it is removed.
+  /// @error{invalid_argument; null, no bytes, or beyond the end of the address space}
+  /// @error{already_exists; a part of it is in the table}
+  [[nodiscard]] result<allocation_ptr> register_host(std::byte* address,
+                                                     std::size_t bytes,
                                                      std::uint64_t owner = 0);
-  /// Makes memory of another library known: of a device, or `allocation::host_device`.
-  /// `on_release` is called once, when it was removed and nobody holds it, and must not
-  /// throw. Memory that
-  /// lies wholly in something known keeps its place there.
-  /// @error{invalid_argument, as register_host}
-  /// @error{already_exists, it overlaps something known that does not contain it}
-  [[nodiscard]] result<allocation_ptr> adopt(std::byte* at, std::size_t bytes,
+  /// Adds memory of another library on a device, or on `allocation::host_device`.
+  /// `on_release` is called once, when the memory was removed and has no holder, and must
+  /// not throw. Memory inside a known allocation stays known as a part of that
+  /// allocation.
+  /// @error{invalid_argument; see register_host}
+  /// @error{already_exists; it overlaps an allocation that does not contain it}
+  [[nodiscard]] result<allocation_ptr> adopt(std::byte* address, std::size_t bytes,
                                              std::int32_t device,
                                              std::function<void()> on_release,
                                              std::uint64_t owner = 0);
 
-  /// Takes out of the table what begins at `at`; the memory goes back when the result and
-  /// all other holders let go.
-  /// @error{invalid_argument, nothing of this kind and owner begins there}
-  [[nodiscard]] result<allocation_ptr> remove(const void* at, memory_kind kind,
+  /// Removes the allocation that begins at `address`. The memory is freed when the result
+  /// and all other holders release it.
+  /// @error{invalid_argument; no allocation of this kind and owner begins there}
+  [[nodiscard]] result<allocation_ptr> remove(const void* address, memory_kind kind,
                                               std::uint64_t owner = 0);
-  /// Puts back what `remove` took out.
-  /// @error{already_exists, it overlaps something that has become known; out_of_memory}
+  /// Adds an allocation again that `remove` returned.
+  /// @error{already_exists; it overlaps an allocation that was added since}
+  /// @error{out_of_memory; no memory for the entry}
   [[nodiscard]] result<void> restore(const allocation_ptr& memory);
-  /// Takes out everything of one owner, in no order.
+  /// Removes all allocations of an owner and returns them, in no order.
   [[nodiscard]] std::vector<allocation_ptr> remove_all(std::uint64_t owner);
 
-  /// Where an address lies, interior ones included; nothing if the table does not know.
-  [[nodiscard]] std::optional<memory_place> find(const void* at) const;
-  /// Address of the rank's instance if `at` lies in instance 0 of a symmetric allocation
-  /// that has such a rank, and `at` otherwise.
-  [[nodiscard]] std::byte* translate(void* at, std::int32_t rank) const noexcept;
+  /// Returns the place of an address inside an allocation, or nothing if it is unknown.
+  [[nodiscard]] std::optional<memory_place> find(const void* address) const;
+  /// Returns the address on a rank if `address` lies in instance 0 of a symmetric
+  /// allocation that has such a rank, and `address` otherwise. @threads{takes no lock}
+  [[nodiscard]] std::byte* translate(void* address, std::int32_t rank) const noexcept;
 
-  [[nodiscard]] std::size_t size() const;  ///< allocations in the table
+  /// Returns the number of allocations in the table.
+  [[nodiscard]] std::size_t size() const;
+  /// Returns the backend.
   [[nodiscard]] device_backend& backend() const noexcept { return *backend_; }
 
  private:

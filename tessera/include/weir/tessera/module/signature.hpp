@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Who vouches for a module: Ed25519 over its content hash, and whose word counts.
+/// Signatures of modules: Ed25519 over the content hash, and the keys that are trusted.
 #pragma once
 
 #include <array>
@@ -14,46 +14,52 @@
 
 namespace weir::tessera {
 
+/// A public key.
 using public_key = std::array<std::byte, 32>;
 using secret_key = std::array<std::byte, 64>;  ///< seed, then public key
+/// A signature.
 using signature_bytes = std::array<std::byte, 64>;
 
+/// A public and a secret key.
 struct key_pair {
-  public_key open{};
-  secret_key secret{};
+  public_key open{};    ///< public key
+  secret_key secret{};  ///< secret key
 };
 
-/// A new pair from the system's random numbers.
-/// @error{unsupported, the machine gives no random numbers}
+/// Makes a pair from random numbers of the system.
+/// @error{unsupported; the machine gives no random numbers}
 [[nodiscard]] result<key_pair> make_key_pair();
-/// The pair that belongs to 32 bytes; for tests.
+/// Makes the pair that belongs to 32 bytes, for tests.
 [[nodiscard]] result<key_pair> key_pair_from_seed(const std::array<std::byte, 32>& seed);
-/// Public half of a secret key.
+/// Returns the public half of a secret key.
 [[nodiscard]] public_key public_half(const secret_key& secret);
 
-/// @source{RFC 8032, Ed25519}
+/// Signs a digest. @source{RFC 8032, Ed25519} @error{unsupported; no random numbers}
 [[nodiscard]] result<signature_bytes> sign_digest(const secret_key& secret,
                                                   const digest256& digest);
-/// False also for keys of small order and signatures that are not canonical.
+/// Returns true if the signature is one of the digest by the key. Keys of small order and
+/// signatures that are not canonical are false.
 [[nodiscard]] bool verify_digest(const public_key& key, const digest256& digest,
                                  const signature_bytes& signature);
 
-/// Whose signatures count, and whether one has to be there.
+/// Keys that are trusted, and if a module needs a signature.
 struct trust_policy {
-  std::vector<public_key> keys;
-  bool required = false;
+  std::vector<public_key> keys;  ///< trusted keys; empty: all
+  bool required = false;         ///< true if a module needs a signature
 
+  /// Returns true if the key is trusted.
   [[nodiscard]] bool trusts(const public_key& key) const noexcept;
 };
 
 /// Reads keys of 64 hexadecimal digits, separated by commas, colons, spaces or lines; in
 /// a file also comments from '#' to the end of the line. `text` is such a list, or else
 /// the name of a file that holds one; empty is no key.
-/// @error{invalid_argument, neither a list nor a file of keys; a file of more than 1 MiB}
+/// @error{invalid_argument; neither a list nor a file of keys; a file of more than 1 MiB}
 [[nodiscard]] result<std::vector<public_key>> read_trusted_keys(std::string_view text);
 
-/// TESS_TRUSTED_KEYS (as in `read_trusted_keys`) and TESS_REQUIRE_SIGNED, which is
-/// required for every value but "" and "0". @error as of `read_trusted_keys`
+/// Returns the policy of TESS_TRUSTED_KEYS, see `read_trusted_keys`, and
+/// TESS_REQUIRE_SIGNED, which is true for every value except "" and "0".
+/// @error{invalid_argument; see read_trusted_keys}
 [[nodiscard]] result<trust_policy> trust_from_environment();
 
 }  // namespace weir::tessera

@@ -46,7 +46,9 @@ struct grouped_call {
 /// other thread's operation comes between those of one context. On mesh streams in the
 /// order of the list; those on the stream of one rank wait for their peers together, and
 /// may run in any order.
-/// @error as make_collective; nothing is enqueued then
+/// If one of them fails, none is enqueued. @error{invalid_argument; see make_collective}
+/// @error{unsupported; see make_collective} @error{determinism_violation; see
+/// make_collective}
 [[nodiscard]] result<void> enqueue_group(std::span<const grouped_call> calls);
 
 /// The buffers and lanes of one group of ranks.

@@ -74,7 +74,10 @@ struct mesh {
 /// @threads{safe from any thread}
 class plan_cache {
  public:
-  /// @error as of plan_collective
+  /// Returns the plan of a call, which is made if it is new.
+  /// @error{invalid_argument; see plan_collective} @error{unsupported; see
+  /// plan_collective}
+  /// @error{out_of_memory; no memory for the plan}
   [[nodiscard]] result<std::shared_ptr<const collective::collective_plan>> get(
       const collective::collective_call& call, int ranks,
       const collective::topology& shape, const collective::plan_options& options);
@@ -175,7 +178,8 @@ class context : public std::enable_shared_from_this<context> {
   /// Loads a module for the context's devices. Its plans for collectives count until
   /// `forget_module`, and so does its policy where the program has set none: that of the
   /// module last loaded, of those that have one. A load that fails changes nothing.
-  /// @error as of load_module; invalid_argument, a plan along an unknown axis
+  /// Its errors are those of load_module.
+  /// @error{invalid_argument; a plan along an unknown axis}
   [[nodiscard]] result<std::shared_ptr<const loaded_module>> load_module(
       bytes_view image);
   /// The program has unloaded it, though graphs and launches may keep its code.

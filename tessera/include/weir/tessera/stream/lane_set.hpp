@@ -200,7 +200,7 @@ class lane_set {
                                                            std::int64_t begin,
                                                            std::int64_t length) {
     const std::int64_t one = 1;
-    return runtime::footprint::of(id, begin, {&length, 1}, {&one, 1}, 1);
+    return runtime::footprint::of_view(id, begin, {&length, 1}, {&one, 1}, 1);
   }
 
   std::vector<lane> lanes_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a context can be told: by a program, or by the environment once, when it is made.
+/// Settings of a context, from a program or, when the context is made, from the
+/// environment.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +18,16 @@
 
 namespace weir::tessera {
 
+/// Freedom that kernels and collectives have with numbers.
 /// @source{Tessera Runtime & ABI, section 4.7}
 struct alignas(4) numerics_policy {  // a word: read without a lock
-  bool stable_reductions = true;
-  bool deterministic = true;
-  bool stateless_rng = true;
-  bool fast_math = false;
+  bool stable_reductions = true;     ///< stable softmax and sums
+  bool deterministic = true;         ///< equal bits in every run
+  bool stateless_rng = true;         ///< random numbers follow from seed and position
+  bool fast_math = false;            ///< narrower types and reordering are permitted
   friend bool operator==(const numerics_policy&, const numerics_policy&) = default;
 
-  /// 0 free order, 1 canonical tree, 2 correctly rounded sums.
+  /// Returns 0 for free order, 1 for the canonical tree, 2 for correctly rounded sums.
   [[nodiscard]] int level() const noexcept {
     return !deterministic ? 0 : stable_reductions ? 2 : 1;
   }
@@ -34,47 +36,50 @@ struct alignas(4) numerics_policy {  // a word: read without a lock
 /// Treatment of formats. @source{Tessera Runtime & ABI, 19.C}
 enum class numerics_mode : std::uint8_t { standard, strict, promote, downcast };
 
+/// Levels of lines in the log.
 enum class log_level : std::uint8_t { silent, info, debug, trace };
 
-/// @source{Tessera Runtime & ABI, 19.C; docs/tessera.md, environment}
+/// Settings of a context. @source{Tessera Runtime & ABI, 19.C; docs/tessera.md,
+/// environment}
 struct runtime_settings {
-  std::string backend = "cpu";
-  std::int32_t devices = 8;
-  std::size_t device_memory = std::size_t{64} << 30;  ///< bytes of each
-  unsigned threads = 0;                               ///< 0: as many as cores
-  std::string topology;                               ///< "2x4": domains x ranks of each
-  std::string algorithm;                              ///< forces that of collectives
-  std::int64_t wait_limit_ms = 0;                     ///< of waits for a stream; 0: none
-  std::int64_t rendezvous_limit_ms = 60'000;
-  std::size_t stream_memory = 0;      ///< most of one stream, bytes; 0: no limit
-  std::optional<std::uint64_t> seed;  ///< goes before that of a module
-  numerics_mode numerics = numerics_mode::standard;
-  std::optional<bool> autotune;
-  numerics_policy policy;            ///< until a program sets another
-  bool deterministic_floor = false;  ///< deterministic is 1 whatever a program sets
-  bool lock_deterministic = false;   ///< setting it to 0 is an error
-  bool lock_stable = false;
-  bool lock_fast_math = false;
-  bool verify_determinism = false;
-  bool require_signed = false;
-  std::string trusted_keys;
-  std::string cache_folder;  ///< empty: no cache on disk
-  bool cache_strict = false;
-  bool code_from_cache = false;  ///< code of modules is loaded from the cache's files
-  std::uint64_t profiler_records = std::uint64_t{1} << 18;  ///< most of one profiler
-  log_level log = log_level::silent;
-  memory_source source;  ///< of devices and of memory of the host; empty: the system
-  /// Gets lines of the log; without it they go to standard error.
+  std::string backend = "cpu";                        ///< name of the backend
+  std::int32_t devices = 8;                           ///< number of devices
+  std::size_t device_memory = std::size_t{64} << 30;  ///< memory of each device in bytes
+  unsigned threads = 0;                               ///< workers; 0: as many as cores
+  std::string topology;            ///< domains and ranks of each: "2x4"
+  std::string algorithm;           ///< algorithm of all collectives; empty: chosen
+  std::int64_t wait_limit_ms = 0;  ///< limit of waits for a stream; 0: none
+  std::int64_t rendezvous_limit_ms = 60'000;  ///< limit of ranks that wait for others
+  std::size_t stream_memory = 0;      ///< memory limit of a stream in bytes; 0: none
+  std::optional<std::uint64_t> seed;  ///< seed; it counts before that of a module
+  numerics_mode numerics = numerics_mode::standard;  ///< treatment of formats
+  std::optional<bool> autotune;      ///< true to measure; unset: if not deterministic
+  numerics_policy policy;            ///< policy until the program sets one
+  bool deterministic_floor = false;  ///< `deterministic` stays true
+  bool lock_deterministic = false;   ///< setting `deterministic` to false is an error
+  bool lock_stable = false;          ///< setting `stable_reductions` to false is an error
+  bool lock_fast_math = false;       ///< setting `fast_math` to true is an error
+  bool verify_determinism = false;   ///< reductions are verified by a second schedule
+  bool require_signed = false;       ///< modules need a signature
+  std::string trusted_keys;          ///< keys, or a file of keys
+  std::string cache_folder;          ///< empty: no cache on disk
+  bool cache_strict = false;         ///< damaged entries are errors
+  bool code_from_cache = false;      ///< code is loaded from files of the cache
+  std::uint64_t profiler_records = std::uint64_t{1} << 18;  ///< limit of a profiler
+  log_level log = log_level::silent;                        ///< highest level of the log
+  memory_source source;  ///< allocator; empty: the system
+  /// Receives the lines of the log; empty: they go to standard error.
   std::function<void(log_level, std::string_view)> on_log;
 
-  /// Names and values as they were resolved, for traces and people.
+  /// Returns the names and values of the settings, for traces and people.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> listed() const;
 };
 
-/// Settings from TESS_* variables, as `variable(name)` gives them (null: not set). What
-/// cannot be understood is left at its default, with a line in `warnings`, and so has
-/// each name in `set` that begins with TESS_ and is none of these variables.
-/// @error{unsupported, a backend that is not there}
+/// Reads settings from TESS_* variables, whose values `variable(name)` returns (null: not
+/// set). A value that cannot be read leaves the default, with a line in `warnings`. Each
+/// name in `set` that begins with TESS_ and is no variable of this library gets a line
+/// too.
+/// @error{unsupported; the backend is not built in}
 [[nodiscard]] result<runtime_settings> read_settings(
     const std::function<const char*(const char*)>& variable,
     std::vector<std::string>& warnings, std::span<const std::string> set = {});

@@ -93,7 +93,8 @@ class stream : public std::enable_shared_from_this<stream> {
   /// Puts an operation of the program behind all others.
   /// @error{invalid_argument, the stream is in a capture of another thread}
   [[nodiscard]] result<void> post(ref<operation> what);
-  /// The same for a record. @error as of the other
+  /// Records an event behind all other operations.
+  /// @error{invalid_argument; the stream is in a capture of another thread}
   [[nodiscard]] result<void> post(event& into);
   /// @error{invalid_argument, the stream is in a capture that takes no calls of this
   /// thread}. With the session in hand.

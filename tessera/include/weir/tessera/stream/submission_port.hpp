@@ -26,7 +26,7 @@ class submission_port {
     void make_room(std::uint32_t tasks) {
       tasks = std::min({tasks, enough, port_->engine_.window() / 2});
       while (port_->credits_ < tasks) {
-        port_->credits_ = port_->engine_.room();
+        port_->credits_ = port_->engine_.free_slots();
         if (port_->credits_ >= tasks) {
           break;
         }
@@ -39,7 +39,7 @@ class submission_port {
 
     /// Every task that the engine was given has ended.
     [[nodiscard]] bool all_ended() {
-      return port_->engine_.room() == port_->engine_.window();
+      return port_->engine_.free_slots() == port_->engine_.window();
     }
 
    private:

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Installed headers: every public declaration has a comment, no name is on the glossary's list, Doxygen warns of nothing.
+
+Exit code 77 where Doxygen is not installed. Prints the counts of each module.
+"""
+import collections
+import re
+
+import declarations
+from declarations import tree
+
+# Names that hide what they stand for, and a hint for each (docs/style.md, glossary).
+NAMES = {
+    "of": "name what is returned: context(), mesh(), file()",
+    "on": "name what is returned: mesh(), stream()",
+    "what": "name the thing: kind(), text(), tensor",
+    "who": "name the thing: owner, caller",
+    "whose": "name the thing: owner",
+    "at": "name the place: address, offset, position",
+    "where": "name the place: address, offset, path",
+    "most": "max_...",
+    "tell": "name the action: report, notify",
+}
+# Parts of names, between underscores or humps.
+PARTS = {
+    "bell": "notifier",
+    "doorbell": "notifier",
+    "janitor": "reaper, or name its duty",
+    "most": "max_...",
+    "port": "submission lock",
+    "room": "capacity, or free bytes",
+    "told": "name the state: notified, reported",
+}
+PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+def complaints_about_name(name):
+    """Returns the hint for a name that is on the list, or None."""
+    plain = name.rstrip("_")
+    parts = (p.lower() for p in PART.findall(plain))
+    return NAMES.get(plain) or next((PARTS[p] for p in parts if p in PARTS), None)
+
+
+def check(declaration, add):
+    if not declaration.documented:
+        add("undocumented", declaration, f'{declaration.kind} "{declaration.name}" has no comment')
+    # Other languages and programs call C functions by name, so these names stay. Their parameters have no such users.
+    names = declaration.parameters
+    if not declaration.path.endswith(".h"):
+        names = (declaration.name, *names)
+    for name in names:
+        hint = complaints_about_name(name)
+        if hint:
+            add("name", declaration, f'the name "{name}" (in "{declaration.name}"): {hint}')
+
+
+def main():
+    declarations.skip_without_doxygen("reference")
+    out = tree.Complaints("reference")
+    counts = collections.defaultdict(collections.Counter)
+
+    def add(kind, declaration, text):
+        counts[declaration.module][f"{kind} {declaration.kind}" if kind == "undocumented" else kind] += 1
+        if not declaration.path.startswith(declarations.EXEMPT):
+            out.add(declaration.path, declaration.line, text)
+
+    found, warnings = declarations.scan()
+    for declaration in found:
+        counts[declaration.module]["declarations"] += 1
+        check(declaration, add)
+    for path, line, text in warnings:
+        counts[path.split("/")[0]]["warnings"] += 1
+        out.add(path, line, f"doxygen: {text}")
+    for module, kinds in sorted(counts.items()):
+        print(f"reference: {module}: " + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
+    out.finish(len(found))
+
+
+main()
