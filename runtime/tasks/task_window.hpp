@@ -16,7 +16,7 @@
 #include "tasks/scheduler.hpp"
 #include "tasks/successor_pool.hpp"
 #include "tasks/task.hpp"
-#include "weir/base/prefetch.hpp"
+#include "weir/base/system/prefetch.hpp"
 #include "weir/runtime/engine.hpp"
 #include "weir/runtime/trace.hpp"
 
