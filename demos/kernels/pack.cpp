@@ -114,7 +114,7 @@ result<void> pack(std::span<char*> args) {
   plan.dtype = 4;
   plan.axis = "ep";
   plan.algorithm = 2;
-  plan.most_bytes = 65536;
+  plan.max_bytes = 65536;
   builder.add_plan(plan);
   WEIR_TRY(const byte_vector image, builder.build());
   return write_file_atomically(posix_file_system(), args[0], image);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Chrome trace JSON of task records, and the time format that other traces share.
+/// Chrome trace JSON of task records.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "weir/runtime/trace.hpp"
+#include "weir/runtime/trace_time.hpp"
 
 namespace weir::runtime {
 
@@ -18,11 +19,6 @@ struct trace_span {
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
 };
-
-/// Returns a time as the trace event format writes it: in microseconds, with three
-/// decimals, because a floating point number would lose nanoseconds of long runs.
-/// @units{ns, nanoseconds}
-[[nodiscard]] std::string microseconds(std::int64_t ns);
 
 /// Writes records, oldest first, as complete events; one line per worker and one per span
 /// line. Records from the middle are left out until the file has at most `max_bytes`.

@@ -10,12 +10,14 @@
 
 #include <fmt/format.h>
 
-#include "trace/chrome_json.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
+#include "weir/runtime/trace_time.hpp"
 
 namespace weir::tessera {
+
+using runtime::microseconds;
 namespace {
 
 std::string words_of(const numerics_policy& p) {

@@ -50,10 +50,10 @@ touched_bytes touched_by(const collective_plan& plan) {
   for (const plan_step& step : plan.steps()) {
     for (const auto operands : {plan.sources(step), plan.targets(step)}) {
       for (const plan_operand& o : operands) {
-        if (o.where == place::scratch) {
+        if (o.buffer == place::scratch) {
           continue;
         }
-        auto& bytes = o.where == place::input ? out.inputs : out.outputs;
+        auto& bytes = o.buffer == place::input ? out.inputs : out.outputs;
         for (int i = 0; i < o.ranks; ++i) {
           std::size_t& end = bytes[static_cast<std::size_t>(o.rank + i)];
           end = std::max(end, o.offset + plan.bytes(step, o));
@@ -157,7 +157,7 @@ result<footprint> region_collective::state::region_of(const plan_step& step,
   const auto rank = static_cast<std::size_t>(o.rank + i);
   storage_id id = scratch.id;
   std::size_t begin = o.offset;
-  switch (o.where) {
+  switch (o.buffer) {
     case place::input:
       id = inputs[rank].store().id;
       begin += static_cast<std::size_t>(inputs[rank].offset());
@@ -182,7 +182,7 @@ result<void> region_collective::state::find_regions() {
                          access_mode mode) -> result<void> {
       for (const plan_operand& o : operands) {
         // Scratch has no copies for ranks.
-        const int ranks = o.where == place::scratch ? 1 : o.ranks;
+        const int ranks = o.buffer == place::scratch ? 1 : o.ranks;
         for (int i = 0; i < ranks; ++i) {
           WEIR_TRY(const footprint bytes, region_of(step, o, i));
           add_region(accesses, first, {bytes, mode});

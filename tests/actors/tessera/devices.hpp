@@ -37,7 +37,7 @@ inline int broken_entry(const tessBlockContext*, const void*) {
 /// Returns a module with the kernels `stage` and `broken`, which are functions of this
 /// program; `broken` always fails.
 inline std::shared_ptr<const tessera::loaded_module> stage_module() {
-  using namespace runtime;
+  using namespace tessera;
   static const std::shared_ptr<const loaded_module> loaded = [] {
     constexpr auto fp32 = static_cast<std::uint32_t>(dtype::fp32);
     const std::vector<kernel_parameter> parameters{

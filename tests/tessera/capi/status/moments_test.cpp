@@ -421,7 +421,7 @@ TEST(TesseraMemory, ThatAStreamOfAnotherMeshUsesIsWaitedForBeforeThereIsNone) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       before.open();
     });
-    EXPECT_TESS(tessMalloc(owner, 700'000, &y)) << "round " << round;
+    EXPECT_TESS(tessMalloc(owner, 700'000, &y));
     opens.join();
   }
 }
