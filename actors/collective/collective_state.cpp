@@ -32,8 +32,8 @@ std::string text_of(const tessera::numerics_policy& p) {
 }
 
 std::string text_of(const collective::collective_call& c) {
-  const std::string call = fmt::format("{} of {} {}", collective::name_of(c.kind), c.count,
-                                       info_of(c.type).tessera);
+  const std::string call = fmt::format("{} of {} {}", collective::name_of(c.kind),
+                                       c.count, info_of(c.type).tessera);
   if (collective::reduces(c.kind)) {
     return fmt::format("{} by {}", call, collective::name_of(c.op));
   }

@@ -44,16 +44,16 @@ typedef enum {
 
 /** One collective. */
 typedef struct {
-  uint32_t structSize;   /**< size of this structure in bytes */
-  int32_t kind;          /**< tessCollectiveKind */
-  const void* sendbuf;   /**< input */
-  void* recvbuf;         /**< result; NULL: in place of the input */
-  size_t count;          /**< elements of the full buffer */
-  int32_t dtype;         /**< type of the elements: TESS_FP32 and so on */
-  int32_t op;            /**< operation of kinds that combine buffers */
-  const char* axis;      /**< "dp", "tp+dp"; NULL, "" and "world": all ranks */
-  int32_t root;          /**< rank that gives or gets the data, where a kind has one */
-  int32_t peer;          /**< rank that TESS_COLLECTIVE_SEND goes to; only it reads this */
+  uint32_t structSize; /**< size of this structure in bytes */
+  int32_t kind;        /**< tessCollectiveKind */
+  const void* sendbuf; /**< input */
+  void* recvbuf;       /**< result; NULL: in place of the input */
+  size_t count;        /**< elements of the full buffer */
+  int32_t dtype;       /**< type of the elements: TESS_FP32 and so on */
+  int32_t op;          /**< operation of kinds that combine buffers */
+  const char* axis;    /**< "dp", "tp+dp"; NULL, "" and "world": all ranks */
+  int32_t root;        /**< rank that gives or gets the data, where a kind has one */
+  int32_t peer;        /**< rank that TESS_COLLECTIVE_SEND goes to; only it reads this */
   const char* algorithm; /**< "direct", "ring", "tree", "hierarchical"; NULL: chosen */
   size_t chunkBytes;     /**< bytes of a piece; 0: chosen */
   int32_t wireDtype; /**< 0, or a narrower type between ranks if the policy allows it */

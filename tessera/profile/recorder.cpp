@@ -145,7 +145,8 @@ void recorder::add_counters(const std::vector<record>& all,
 std::string recorder::metadata() const {
   std::string out;
   const auto add = [&](std::string_view name, std::string_view value) {
-    out += fmt::format("{}{}:{}", out.empty() ? "" : ",", json_quote(name), json_quote(value));
+    out += fmt::format("{}{}:{}", out.empty() ? "" : ",", json_quote(name),
+                       json_quote(value));
   };
   for (const auto& [name, value] : settings_) {
     add(name, value);

@@ -79,8 +79,8 @@ result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> 
   return {};
 }
 
-/// Calls `take`. If devices are full, it empties the pools, waits for memory that was freed
-/// while streams use it, and calls `take` once more.
+/// Calls `take`. If devices are full, it empties the pools, waits for memory that was
+/// freed while streams use it, and calls `take` once more.
 template <class Take>
 auto insist(context& of, const std::shared_ptr<mesh>& m, Take&& take)
     -> decltype(take()) {
@@ -150,7 +150,8 @@ result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
   }();
   const bool first = memory == nullptr;
   if (first) {
-    WEIR_TRY(memory, insist(*this, by.on(), [&] { return graph_memory::take(by.on(), bytes); }));
+    WEIR_TRY(memory,
+             insist(*this, by.on(), [&] { return graph_memory::take(by.on(), bytes); }));
   } else {
     WEIR_CHECK(memory->show());
   }

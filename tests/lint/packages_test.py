@@ -12,7 +12,7 @@ SCRIPT = ROOT / "scripts" / "install-packages"
 LIST = ROOT / "scripts" / "packages.txt"
 # Packages that CMake looks for, and the Debian package that provides each.
 BRINGS = {
-    "CAF": "libcaf-dev", "CLI11": "libcli11-dev", "CURL": "libcurl4-openssl-dev", "ConcurrentQueue": "libconcurrentqueue-dev",
+    "Boost": "libboost-context-dev", "CAF": "libcaf-dev", "CLI11": "libcli11-dev", "CURL": "libcurl4-openssl-dev", "ConcurrentQueue": "libconcurrentqueue-dev",
     "GTest": "libgtest-dev", "Libcbor": "libcbor-dev", "Python3": "python3", "Threads": "g++",
     "Xxhash": "libxxhash-dev", "ZLIB": "zlib1g-dev", "benchmark": "libbenchmark-dev",
     "Blosc": "libblosc-dev", "Libaec": "libaec-dev", "Lz4": "liblz4-dev", "PNG": "libpng-dev", "Zfp": "libzfp-dev",

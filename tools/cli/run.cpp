@@ -197,7 +197,8 @@ command_result perform(run_call call, const run_config& config, bool json, outpu
     reporter.warning(page.error().message());
   }
   if (report->ended == "interrupted") {
-    reporter.say(fmt::format("interrupted; continue with: weir resume {}", config.folder));
+    reporter.say(
+        fmt::format("interrupted; continue with: weir resume {}", config.folder));
   }
   if (json) {
     out.write(actors::metrics_json(*report));

@@ -170,8 +170,8 @@ result<footprint> region_collective::state::region_of(const plan_step& step,
   }
   const auto length = static_cast<std::int64_t>(plan.bytes(step, o));
   const std::int64_t stride = 1;
-  return footprint::of_view(id, static_cast<std::int64_t>(begin), {&length, 1}, {&stride, 1},
-                       1);
+  return footprint::of_view(id, static_cast<std::int64_t>(begin), {&length, 1},
+                            {&stride, 1}, 1);
 }
 
 result<void> region_collective::state::find_regions() {

@@ -252,8 +252,8 @@ std::vector<float> sum_of_regions(int ranks, int level, std::size_t count,
   collective::collective_call call;
   call.count = count;
   call.level = level;
-  auto sum =
-      or_throw(collective::region_collective::create(*e, call, parts, parts, {how, 4096}));
+  auto sum = or_throw(
+      collective::region_collective::create(*e, call, parts, parts, {how, 4096}));
   EXPECT_TRUE(sum.submit().has_value());
   EXPECT_TRUE(e->wait_all().has_value());
   const float* const last = parts.back().as<float>();

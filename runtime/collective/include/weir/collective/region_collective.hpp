@@ -44,7 +44,9 @@ class region_collective {
       std::span<const runtime::tensor> inputs, std::span<const runtime::tensor> outputs,
       const plan_options& how = {});
 
+  /// Takes over the collective of `from`. After that, `from` may only be destroyed.
   region_collective(region_collective&& from) noexcept;
+  /// Exchanges the two collectives.
   region_collective& operator=(region_collective&& from) noexcept;
   /// Waits for the tasks of the collective, those of replays included. A replay after
   /// this is refused. The engine must still exist.

@@ -34,10 +34,14 @@ enum class memory_kind : std::uint8_t {
 /// @threads{safe to use concurrently}
 class late_releases {
  public:
+  /// Counts one more allocation.
   void add() noexcept;
+  /// Counts one less, when its memory has returned to the device.
   void remove() noexcept;
+  /// Returns true if an allocation is counted.
   [[nodiscard]] bool pending() const noexcept;
-  /// Waits until none is pending. @returns false if `limit_ns` has passed before
+  /// Waits until no allocation is counted. Returns false if `limit_ns` nanoseconds have
+  /// passed before.
   bool wait_for_none(std::int64_t limit_ns) const;
 
  private:
@@ -83,8 +87,9 @@ class allocation {
   [[nodiscard]] bool lent() const noexcept {
     return lent_.load(std::memory_order_relaxed);
   }
-  /// Adds the allocation to `releases` until its memory returns to the device. Memory that
-  /// another library has is not added, because nobody knows when that library ends its use.
+  /// Adds the allocation to `releases` until its memory returns to the device. Memory
+  /// that another library has is not added, because nobody knows when that library ends
+  /// its use.
   void release_late(std::shared_ptr<late_releases> releases) const;
 
  private:
