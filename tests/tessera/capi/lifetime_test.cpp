@@ -327,15 +327,16 @@ int restart_kernel(const tessBlockContext*, const void* args) {
   return 0;
 }
 
-/// One of everything; what the program does not destroy, the shutdown does.
-void one_life(int number) {
+/// Makes one object of each kind and shuts the context down, which ends the objects that
+/// are not destroyed. An open profiler is the exception: it stays until `profiler` is
+/// stopped.
+void one_context(int number, tessProfiler_t& profiler) {
   session s(4);
   const registered_module m(s.context,
                             {{"restart", restart_kernel, {pointer_to("x", TESS_INT64)}}});
   auto* x = s.memory<int64_t>(1000);
   tessStream_t other = nullptr;
   tessEvent_t event = nullptr;
-  tessProfiler_t profiler = nullptr;
   EXPECT_TESS(tessStreamCreate(s.mesh, 0, &other));
   EXPECT_TESS(tessEventCreate(&event));
   EXPECT_TESS(tessProfilerStart(s.context, &profiler));
@@ -350,17 +351,25 @@ void one_life(int number) {
     EXPECT_TESS(tessMemcpyAsync(&got, x, 8, TESS_COPY_D2H, other));
     EXPECT_TESS(tessStreamSynchronize(other));
     EXPECT_EQ(got, 4);
-    EXPECT_TESS(tessProfilerStop(profiler, nullptr));
+    EXPECT_TESS(tessProfilerStop(std::exchange(profiler, nullptr), nullptr));
     EXPECT_TESS(tessStreamDestroy(other));
     EXPECT_TESS(tessFree(s.mesh, x));
   }
   EXPECT_TESS(tessEventDestroy(event));
 }
 
+void one_life(int number) {
+  tessProfiler_t profiler = nullptr;
+  one_context(number, profiler);
+  if (profiler != nullptr) {
+    EXPECT_TESS(tessProfilerStop(profiler, nullptr));
+  }
+}
+
 TEST(TesseraRestart, LivesLeaveNothingBehind) {
   const environment quiet({{"TESS_NUM_THREADS", "2"}});
   const char* const asked = std::getenv("WEIR_TEST_RESTARTS");
-  const int lives = asked == nullptr ? 300 : std::atoi(asked);
+  const int lives = asked == nullptr ? 600 : std::atoi(asked);
   ASSERT_GE(lives, 100);
   const auto live = [](int first, int last) {
     for (int i = first; i < last; ++i) {
@@ -373,9 +382,10 @@ TEST(TesseraRestart, LivesLeaveNothingBehind) {
   const footprint after = footprint_now();
   EXPECT_EQ(after.files, before.files);
   EXPECT_EQ(after.threads, before.threads);
-  // A leak of 1 KiB per life is seen in 10 000 lives, one of 50 KiB in 300. What
+  // Allocators grow in steps of up to 8 MiB. A leak of 2 KiB per life is seen in 10 000
+  // lives, one of 30 KiB in 600. What
   // AddressSanitizer keeps of freed memory comes and goes; it finds leaks itself.
-  const std::size_t slack = std::size_t{under_address_sanitizer ? 64U : 6U} << 20;
+  const std::size_t slack = std::size_t{under_address_sanitizer ? 64U : 12U} << 20;
   EXPECT_LE(after.resident, before.resident + slack)
       << "grew by " << (after.resident - before.resident) / 1024 << " KiB in " << lives;
 }
