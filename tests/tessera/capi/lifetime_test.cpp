@@ -383,8 +383,8 @@ TEST(TesseraRestart, LivesLeaveNothingBehind) {
   EXPECT_EQ(after.files, before.files);
   EXPECT_EQ(after.threads, before.threads);
   // Allocators grow in steps of up to 8 MiB. A leak of 2 KiB per life is seen in 10 000
-  // lives, one of 30 KiB in 600. What
-  // AddressSanitizer keeps of freed memory comes and goes; it finds leaks itself.
+  // lives, one of 30 KiB in 600. The amount of freed memory that AddressSanitizer keeps
+  // varies; it finds leaks itself.
   const std::size_t slack = std::size_t{under_address_sanitizer ? 64U : 12U} << 20;
   EXPECT_LE(after.resident, before.resident + slack)
       << "grew by " << (after.resident - before.resident) / 1024 << " KiB in " << lives;
