@@ -241,8 +241,9 @@ class stream : public std::enable_shared_from_this<stream> {
   /// Returns the text of the last failure that `synchronize` returned, or an empty
   /// string.
   [[nodiscard]] std::string last_message() const;
-  /// -
+  /// Keeps the text of a failure for `last_message`.
   void note(const error& e);
+  /// Sets the limit of `synchronize`; 0 means none. @units{nanoseconds}
   void set_limit(std::int64_t ns) noexcept { limit_ns_ = ns; }
   /// Returns the limit and use of the stream's memory. Scratch must fit into the rest.
   [[nodiscard]] const std::shared_ptr<memory_budget>& budget() const noexcept {
