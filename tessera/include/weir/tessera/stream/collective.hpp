@@ -20,16 +20,16 @@ namespace weir::tessera {
 
 /// Request for a collective.
 struct collective_request {
-  /// kind, type, count and root; the policy sets its level
+  /// Kind, type, count and root; the policy sets its level.
   collective::collective_call call;
-  /// axes of the mesh along which ranks take part
+  /// Axes of the mesh along which ranks take part.
   collective::axis_set axes = collective::whole_mesh;
-  /// address of the input on rank 0 of the mesh, or on the stream's rank
+  /// Address of the input on rank 0 of the mesh, or on the stream's rank.
   const void* input = nullptr;
   void* output = nullptr;  ///< address of the output; equal to `input`: in place
   std::optional<collective::algorithm> how;  ///< algorithm; unset: chosen
   std::size_t chunk_bytes = 0;               ///< size of a chunk in bytes; 0: chosen
-  /// number format between ranks
+  /// Number format between ranks.
   collective::wire_format wire = collective::wire_format::plain;
   /// Limit of the wait of one rank's share for the others. See arrival::patience_ns.
   std::int64_t patience_ns = 0;
@@ -67,14 +67,14 @@ struct collective_group {
   room_list<const std::byte*> inputs;  ///< input of each rank
   room_list<std::byte*> outputs;       ///< output of each rank
   room_list<lane*> lanes;              ///< lane of each rank, set at submission
-  /// number of each rank's own stream; empty if ranks have none
+  /// Number of each rank's own stream; empty if ranks have none.
   std::vector<std::uint64_t> streams;
   std::int64_t started = 0;              ///< monotonic time of the start in nanoseconds
   std::unique_ptr<std::byte[]> scratch;  ///< scratch memory, while the collective runs
   std::vector<std::byte> before;  ///< copy of the inputs, if the result is verified
   bool skip = false;              ///< true: an input has failed, so the steps do nothing
-  /// true: pieces are processed from last to first, to begin where the last collective
-  /// ended
+  /// True: pieces are processed from last to first, to begin where the last collective
+  /// ended.
   bool backwards = false;
   failure broken;  ///< failure of a step; guarded by the operation's mutex
 };

@@ -52,10 +52,10 @@ struct mesh {
   std::uint64_t number;               ///< number in its context; owner of its memory
   std::vector<std::int32_t> devices;  ///< device ordinal of each rank
   collective::mesh_shape shape;       ///< names and sizes of the axes
-  /// position of each rank, as its kernels' blocks see it
+  /// Position of each rank, as its kernels' blocks see it.
   std::vector<block_facts> places;
   memory_pool pool;  ///< memory that its streams take and return
-  /// streams that exist, and expired entries
+  /// Streams that exist, and expired entries.
   std::vector<std::weak_ptr<stream>> streams;
   bool gone = false;  ///< true: ranks do not meet any more
   /// Number of recoveries of each rank from failed collectives. Needs the session.
@@ -101,9 +101,8 @@ class context : public std::enable_shared_from_this<context> {
  public:
   /// Makes a context with its own engine and workers.
   /// @error{out_of_memory; no threads or no memory for the engine}
-  /// @error{unsupported; the backend is not built in}
-  /// @error{invalid_argument; trusted keys that cannot be read, or in strict mode a cache
-  /// folder that cannot be used}
+  /// @error{invalid_argument; settings without devices or memory, trusted keys that cannot
+  /// be read, or in strict mode a cache folder that cannot be used}
   [[nodiscard]] static result<std::shared_ptr<context>> make(runtime_settings settings);
   /// Makes a context over an engine of the program, which outlives it. Others that submit
   /// to the engine hold a session of `port()` while they do. Errors are those of `make`.
@@ -263,11 +262,11 @@ class context : public std::enable_shared_from_this<context> {
 
  private:
   static constexpr std::uint32_t not_set = ~std::uint32_t{0};
-  /// What a loaded module wants of the context.
+  /// Policy and proposals of a loaded module.
   struct module_wishes {
-    const loaded_module* of = nullptr;  ///< only compared
+    const loaded_module* of = nullptr;  ///< the module, for comparisons only
     std::optional<numerics_policy> policy;
-    /// With the axes that each is for; none: any.
+    /// Proposals, each with the axes that it is for; unset: any axes.
     std::vector<
         std::pair<std::optional<collective::axis_set>, collective::collective_hint>>
         hints;
@@ -275,15 +274,16 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] result<void*> allocate_in_capture(stream& by, std::size_t bytes);
   [[nodiscard]] result<void> free_in_capture(stream& by, void* at);
   [[nodiscard]] result<void> free_behind(stream& by, void* at);
-  /// @error{invalid_argument, a capture that goes on took the memory there}
+  /// Checks that the program may free the memory.
+  /// @error{invalid_argument; an unfinished capture took the memory}
   [[nodiscard]] result<void> check_free(const mesh& m, const void* at) const;
-  /// Sets the policy that modules ask for, unless the program has set one. With the
-  /// mutex.
+  /// Sets the policy that modules ask for, unless the program has set one. The caller
+  /// holds the mutex.
   void suggest_policy();
   explicit context(runtime_settings settings);
-  /// Logs at this level, as long as the context is there.
+  /// Returns a function that logs at this level while the context exists.
   [[nodiscard]] std::function<void(std::string_view)> log_at(log_level level);
-  /// Ends a context with an engine of its own, whichever thread let go of it last.
+  /// Destroys a context with an engine of its own. On a worker it uses another thread.
   static void destroy(context* what) noexcept;
   [[nodiscard]] result<void> open(runtime::engine& workers);
 
@@ -298,8 +298,8 @@ class context : public std::enable_shared_from_this<context> {
   std::atomic<std::uint64_t> streams_{0};
   std::atomic<bool> observed_{false};
   std::atomic<std::uint64_t> seed_{0};
-  std::atomic<std::uint32_t> toggles_{not_set};  ///< set behind the seed
-  std::atomic<numerics_policy> policy_;          ///< set under the mutex
+  std::atomic<std::uint32_t> toggles_{not_set};  ///< written after the seed
+  std::atomic<numerics_policy> policy_;          ///< written under the mutex
   mutable std::mutex mutex_;
   // Under the mutex.
   bool policy_set_ = false;
@@ -307,7 +307,7 @@ class context : public std::enable_shared_from_this<context> {
   std::vector<std::weak_ptr<mesh>> meshes_;
   std::vector<std::unique_ptr<lane_set>> spare_lanes_;
   std::vector<std::shared_ptr<operation_observer>> observers_;
-  std::shared_ptr<operation_observer> listening_;  ///< stands for all of them
+  std::shared_ptr<operation_observer> listening_;  ///< passes reports on to all observers
   std::vector<module_wishes> wishes_;              ///< in the order of loading
   std::unique_ptr<module_cache> cache_;
   std::unique_ptr<collective::collective_tuner> tuner_;
@@ -316,7 +316,7 @@ class context : public std::enable_shared_from_this<context> {
   trust_policy trust_;
   std::vector<std::string> warnings_;
   std::shared_ptr<late_releases> frees_ = std::make_shared<late_releases>();
-  // Their threads use the rest, so they go first.
+  /// The threads of these members use the other members, so these are destroyed first.
   std::unique_ptr<runtime::engine> own_engine_;
   std::unique_ptr<janitor> cleaner_;
 };

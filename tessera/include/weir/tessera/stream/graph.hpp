@@ -31,7 +31,7 @@ struct graph_node {
   /// operation that had waits by one that runs on a single lane.
   ref<point> before;
   std::size_t chain = 0;  ///< position of its stream in graph::streams
-  /// indices of its predecessors: the node before in its stream, and points
+  /// Indices of its predecessors: the node before in its stream, and points.
   std::vector<std::size_t> after;
 };
 
@@ -39,7 +39,7 @@ struct graph_node {
 /// @threads{immutable}
 struct graph {
   std::vector<graph_node> nodes;  ///< the operations; predecessors come first
-  /// the recorded streams; the first began the recording
+  /// The recorded streams; the first began the recording.
   std::vector<std::shared_ptr<stream>> streams;
 
   /// Returns the graph in the DOT language of Graphviz.
@@ -100,7 +100,7 @@ class graph_recording : public std::enable_shared_from_this<graph_recording> {
  private:
   struct taken_memory {
     std::shared_ptr<graph_memory> what;
-    std::size_t freed_by = 0;  ///< chain + 1; 0: it has not been given back
+    std::size_t freed_by = 0;  ///< 1 + stream that has returned it; 0: taken
   };
 
   [[nodiscard]] std::size_t chain_of(stream& by);
@@ -110,7 +110,7 @@ class graph_recording : public std::enable_shared_from_this<graph_recording> {
   capture_mode mode_;
   std::thread::id thread_;
   graph made_;
-  std::vector<std::size_t> last_;  ///< node + 1 by chain, 0: none
+  std::vector<std::size_t> last_;  ///< 1 + last node of each stream; 0: none
   std::map<const operation*, std::size_t> points_;
   std::vector<taken_memory> memories_;
   std::string spoilt_;
@@ -154,7 +154,8 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   struct made_capture {
     std::weak_ptr<stream> on;
     runtime::capture tasks;
-    std::vector<ref<operation>> frame;  ///< enters and leaves
+    /// The first operation enters the graph, the last one leaves it.
+    std::vector<ref<operation>> frame;
   };
 
   graph_exec() = default;
@@ -162,25 +163,27 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   [[nodiscard]] result<const runtime::capture*> capture_for(submission_port::session& in,
                                                             stream& on);
   [[nodiscard]] memory_need needs() const;
-  /// The graph as it is now, for the recording of another.
+  /// Returns the present graph as a node for the recording of another graph.
   [[nodiscard]] result<ref<operation>> as_node() const;
-  /// A run on this stream is about to leave memory to the program; the points that the
-  /// run has to wait for.
+  /// Hands the graph's memory to the program for a run on this stream. Returns the points
+  /// that the run waits for.
   [[nodiscard]] result<std::vector<ref<point>>> lend_memory(stream& to);
   [[nodiscard]] result<void> check_update(std::size_t node, const operation& what,
                                           const stream& made_on) const;
-  /// Waits for the runs that were launched so far; their number.
+  /// Waits for all launched runs and returns their number.
   [[nodiscard]] std::uint64_t wait_for_runs();
   [[nodiscard]] result<void> replace(std::size_t node, const operation& what);
 
   std::shared_ptr<const graph> from_;
   std::shared_ptr<context> of_;
-  std::uint64_t runs_ = 0;  ///< launched
-  /// One of the two: nodes that run in one piece, or nodes that each run enqueues anew.
+  std::uint64_t runs_ = 0;  ///< number of launched runs
+  /// Nodes that run in one piece. Null if `reissue_` is set.
   std::shared_ptr<graph_body> body_;
+  /// Nodes that each run enqueues anew. Null if `body_` is set.
   std::unique_ptr<graph_reissue> reissue_;
-  std::map<std::uint64_t, made_capture> captures_;  ///< of `body_`, by stream's number
-  /// What its runs take and do not give back.
+  /// Tasks of `body_` by number of the stream.
+  std::map<std::uint64_t, made_capture> captures_;
+  /// Memory that its runs take and do not return.
   std::vector<std::shared_ptr<graph_memory>> left_;
 };
 

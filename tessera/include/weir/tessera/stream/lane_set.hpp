@@ -35,7 +35,7 @@ struct failure {
 /// at a time uses the other members.
 struct lane {
   runtime::footprint token;  ///< the order token
-  /// access to the token for writing, kept to make submission cheaper
+  /// Access to the token for writing, kept to make submission cheaper.
   runtime::access held;
   failure poison;          ///< operations are skipped while it is set
   bool backwards = false;  ///< direction of the next collective that begins on this lane

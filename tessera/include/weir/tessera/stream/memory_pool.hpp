@@ -52,7 +52,7 @@ struct pool_counters {
   std::size_t used = 0;       ///< memory of the program
   std::size_t used_peak = 0;  ///< largest value of `used`
   std::size_t reserved = 0;   ///< memory of the program and kept memory
-  /// largest value of `reserved` when memory was handed out
+  /// Largest value of `reserved` when memory was handed out.
   std::size_t reserved_peak = 0;
   std::size_t keeps = 0;     ///< largest size of the kept memory
   std::uint64_t reused = 0;  ///< requests served from kept memory
@@ -105,15 +105,17 @@ class memory_pool {
   struct handed_out {
     std::size_t bytes = 0;
     std::shared_ptr<memory_budget> pays;
-    std::weak_ptr<graph_memory> graphs;  ///< where a graph lent it
+    std::weak_ptr<graph_memory> graphs;  ///< the graph that lent it
   };
 
   [[nodiscard]] allocation_ptr find_kept(std::uint64_t stream, std::size_t bytes);
   [[nodiscard]] result<void*> hand_out(allocation_ptr memory,
                                        const std::shared_ptr<memory_budget>& pays);
-  /// What was handed out there no longer is. With the mutex.
+  /// Counts memory as returned and removes its entry, which it returns; nothing if there
+  /// is none. The caller holds the mutex.
   [[nodiscard]] std::optional<handed_out> settle(const allocation_ptr& memory);
-  /// What has to go, to be let go of without the mutex.
+  /// Removes the oldest kept memory above the limit, which the caller releases after the
+  /// mutex.
   [[nodiscard]] std::vector<kept> over(std::size_t bytes);
 
   symmetric_memory& memory_;
@@ -121,7 +123,8 @@ class memory_pool {
   std::uint64_t owner_;
   mutable std::mutex mutex_;
   std::vector<kept> kept_;  ///< oldest first
-  /// Of kept_. Less than what is reserved and not used: some is on its way.
+  /// Size of kept_. It can be less than `reserved` - `used`, because memory that is being
+  /// taken is in neither.
   std::size_t kept_bytes_ = 0;
   std::map<const void*, handed_out> out_;
   std::set<const void*> recorded_;

@@ -193,13 +193,13 @@ class operation : public counted {
   std::uint64_t number = 0;       ///< number in its stream, from 1 on
   bool urgent = false;            ///< its tasks go before those of other operations
   bool touches_more = false;      ///< `touched` adds memory
-  /// number of the enqueueing thread, if there is an observer
+  /// Number of the enqueueing thread, if there is an observer.
   std::uint32_t enqueued_by = 0;
   std::shared_ptr<const void> keeps;  ///< object that lives until the last step has ended
   std::uint64_t stream_number = 0;    ///< number of its stream
-  /// device ordinal of each lane, once it has a stream
+  /// Device ordinal of each lane, once it has a stream.
   const std::int32_t* on_devices = nullptr;
-  /// monotonic time of enqueueing, if there is an observer
+  /// Monotonic time of enqueueing, if there is an observer.
   std::int64_t enqueued_ns = 0;
   std::shared_ptr<operation_observer> observer;  ///< receives its times; null: none
   /// Context whose observers receive each run, if it is in a graph; null otherwise.

@@ -80,8 +80,8 @@ class point final : public operation {
   std::atomic<unsigned> left_;
   std::atomic<std::int64_t> when_{std::numeric_limits<std::int64_t>::min()};
   bool submitted_ = false;
-  std::vector<runtime::task_id> ids_;  ///< by lane
-  std::vector<failure> failures_;      ///< by lane
+  std::vector<runtime::task_id> ids_;  ///< the task of each lane
+  std::vector<failure> failures_;      ///< the failure of each lane
   std::vector<std::function<void(submission_port::session&)>> waiting_;
   std::function<void()> reached_call_;
 };

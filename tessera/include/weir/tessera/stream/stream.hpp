@@ -34,11 +34,11 @@ struct stream_options {
 struct launch_terms {
   std::uintptr_t kernel = 0;           ///< key of the kernel, see launch_request::key
   std::array<std::int32_t, 3> grid{};  ///< number of blocks in each direction
-  /// threads of a block in each direction, as requested
+  /// Threads of a block in each direction, as requested.
   std::array<std::int32_t, 3> block{};
   std::size_t shared_bytes = 0;  ///< requested shared memory in bytes
   bool persistent = false;       ///< true: the kernel runs until it is asked to stop
-  /// numerics descriptor without the module's part, the launch number and the digest
+  /// Numerics descriptor without the module's part, the launch number and the digest.
   tessDeterminism told{};
 
   /// Compares all members.
@@ -280,16 +280,17 @@ class stream : public std::enable_shared_from_this<stream> {
  private:
   stream(std::shared_ptr<mesh> on, const stream_options& options)
       : mesh_(std::move(on)), options_(options) {}
-  /// What has to be there before it can be given anything. @error{out_of_memory}
+  /// Takes lanes and adds the stream to its mesh. @error{out_of_memory; no memory for
+  /// lanes}
   [[nodiscard]] result<void> open();
   [[nodiscard]] result<void> mark(event& into, bool posted);
   void number(operation& what);
   void pass(submission_port::session& in, ref<operation> what);
   void admit(submission_port::session& in, ref<operation> what);
-  /// Nothing of it is under way or to come, and no failure is left in it.
+  /// Returns true if no operation is unfinished or held back, and there is no failure.
   [[nodiscard]] bool rests(submission_port::session& in);
   void forget_launches();
-  /// The first point that it waits for and that is itself held back, or null.
+  /// Returns the first point in `what.waits` that has not been submitted, or null.
   [[nodiscard]] static point* held_point(const operation& what);
 
   std::shared_ptr<mesh> mesh_;
@@ -298,30 +299,32 @@ class stream : public std::enable_shared_from_this<stream> {
   std::unique_ptr<lane_set> lanes_;
   std::atomic<std::int64_t> limit_ns_{0};
   std::shared_ptr<memory_budget> budget_ = std::make_shared<memory_budget>();
-  // Under the session.
+  /// Guarded by the session.
   std::uint64_t operations_ = 0;
   unsigned holds_ = 0;
-  bool proceeds_ = false;  ///< what is held back is being admitted
+  bool proceeds_ = false;  ///< `proceed` is submitting operations
   bool closed_ = false;
   std::deque<ref<operation>> held_;
   std::vector<ref<point>> pending_waits_;
-  ref<point> looked_for_;        ///< by `idle`
-  std::uint64_t ended_ = 0;      ///< operations that a synchronization has seen end
-  std::uint64_t looked_at_ = 0;  ///< operations then
+  ref<point> looked_for_;    ///< the last point that `idle` has enqueued
+  std::uint64_t ended_ = 0;  ///< operations that are known to have ended
+  /// Value of `operations_` when `looked_for_` was enqueued.
+  std::uint64_t looked_at_ = 0;
   std::shared_ptr<graph_recording> recording_;
   bool recording_only_ = false;
-  std::atomic<bool> captures_{false};  ///< `recording_` is set
+  std::atomic<bool> captures_{false};  ///< true: `recording_` is set
   std::shared_ptr<graph_recording> last_recording_;
-  // Under a mutex of their own.
+  /// Guarded by `small_mutex_`.
   mutable std::mutex small_mutex_;
   std::string last_message_;
   tessDeterminism determinism_{};
-  launch_terms launched_;  ///< of the last launch
-  prepaid_refs launches_;  ///< what those on the same terms share
-  /// Number of the next launch: part of what kernels draw random numbers from.
+  launch_terms launched_;  ///< terms of the last launch
+  prepaid_refs launches_;  ///< the object that launches on these terms share
+  /// Number of the next launch. Random numbers of kernels depend on it.
   std::uint64_t ordinals_ = 0;
   std::vector<std::weak_ptr<persistent_run>> persistent_;
-  std::uint64_t stopped_ = 0;  ///< operations up to here are to stop
+  /// Persistent kernels of operations up to this number are to stop.
+  std::uint64_t stopped_ = 0;
 };
 
 }  // namespace weir::tessera

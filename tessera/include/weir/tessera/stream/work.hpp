@@ -17,7 +17,7 @@ namespace weir::tessera {
 /// A kernel of a module. The module stays loaded while this object exists.
 struct module_kernel {
   std::shared_ptr<const loaded_module> module;  ///< the module
-  /// the kernel, which belongs to `module`; null: none
+  /// The kernel, which belongs to `module`; null: none.
   const loaded_kernel* kernel = nullptr;
 
   /// Returns the kernel as the backend takes it: its name, entry point and flags. @pre
@@ -29,22 +29,22 @@ struct module_kernel {
 
 /// Request for a launch of a kernel.
 struct launch_request {
-  /// the kernel; none: that of the stream's last launch if it had the same `key`
+  /// The kernel; none: that of the stream's last launch if it had the same `key`.
   module_kernel kernel;
-  /// identifies the kernel: equal for launches of one kernel only
+  /// Identifies the kernel: equal for launches of one kernel only.
   std::uintptr_t key = 0;
   std::array<std::int32_t, 3> grid{1, 1, 1};  ///< number of blocks in each direction
-  /// threads of a block in each direction; 0: the module's default
+  /// Threads of a block in each direction; 0: the module's default.
   std::array<std::int32_t, 3> block{};
-  /// bytes of shared memory, besides those that the kernel needs
+  /// Bytes of shared memory, besides those that the kernel needs.
   std::size_t shared_bytes = 0;
   bool deterministic = false;  ///< true: deterministic, whatever the policy says
   bool persistent = false;     ///< true: the kernel runs until it is asked to stop
   bool urgent = false;         ///< true: its tasks go before those of other operations
-  /// packed arguments, which are copied; null if there are none
+  /// Packed arguments, which are copied; null if there are none.
   const void* args = nullptr;
   std::size_t args_bytes = 0;  ///< size of the arguments in bytes
-  /// true: it replaces a node of a graph, so it takes no number of the stream
+  /// True: it replaces a node of a graph, so it takes no number of the stream.
   bool in_graph = false;
 };
 
@@ -62,12 +62,12 @@ struct copy_request {
   const void* from = nullptr;                  ///< address of the first source byte
   std::size_t bytes = 0;                       ///< bytes of a row
   copy_kind kind = copy_kind::host_to_device;  ///< the sides that are device memory
-  /// copies the instance of this rank only; -1: all instances of a symmetric address
+  /// Copies the instance of this rank only; -1: all instances of a symmetric address.
   int rank = -1;
   std::size_t rows = 1;  ///< number of rows
-  /// bytes from the start of a target row to the next; unused for a single row
+  /// Bytes from the start of a target row to the next; unused for a single row.
   std::size_t to_pitch = 0;
-  /// bytes from the start of a source row to the next; unused for a single row
+  /// Bytes from the start of a source row to the next; unused for a single row.
   std::size_t from_pitch = 0;
 };
 /// Makes a copy. Returns null if there is nothing to copy.
@@ -82,7 +82,7 @@ struct fill_request {
   void* to = nullptr;              ///< address of the first byte
   std::size_t bytes = 0;           ///< number of bytes: a multiple of `pattern_bytes`
   std::uint8_t pattern_bytes = 1;  ///< size of the pattern in bytes
-  /// the pattern, in the first `pattern_bytes` bytes
+  /// The pattern, in the first `pattern_bytes` bytes.
   std::array<std::byte, 16> pattern{};
 };
 /// Makes a fill. Returns null if there is nothing to fill.
