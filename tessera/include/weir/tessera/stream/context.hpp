@@ -101,8 +101,8 @@ class context : public std::enable_shared_from_this<context> {
  public:
   /// Makes a context with its own engine and workers.
   /// @error{out_of_memory; no threads or no memory for the engine}
-  /// @error{invalid_argument; settings without devices or memory, trusted keys that cannot
-  /// be read, or in strict mode a cache folder that cannot be used}
+  /// @error{invalid_argument; settings without devices or memory, trusted keys that
+  /// cannot be read, or in strict mode a cache folder that cannot be used}
   [[nodiscard]] static result<std::shared_ptr<context>> make(runtime_settings settings);
   /// Makes a context over an engine of the program, which outlives it. Others that submit
   /// to the engine hold a session of `port()` while they do. Errors are those of `make`.
