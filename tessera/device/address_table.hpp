@@ -35,7 +35,7 @@ class address_table {
 
   /// Returns the place of an address; its allocation is null if the address is unknown.
   [[nodiscard]] memory_place find(const void* at) const;
-  /// Returns the allocation of the interval that holds all of [at, at + bytes), or null.
+  /// Returns true if a single interval holds all of [at, at + bytes).
   [[nodiscard]] bool contains(const std::byte* at, std::size_t bytes) const;
   [[nodiscard]] std::byte* translate(std::byte* at, std::int32_t rank) const noexcept;
   /// Returns all allocations without duplicates.
