@@ -26,10 +26,10 @@ class recorder final : public operation_observer {
   void called(const observed_call& what) noexcept override;
   /// The context's policy now, at the end.
   void note_policy(const numerics_policy& policy);
-  /// Writes the trace. Process ordinal + 1 is a device, its threads are streams. Threads of
-  /// process 0, the host, are those of the program: each of their calls, with a flow from
-  /// the call that enqueued an operation to the start of the operation. A counter of each
-  /// device is the bytes of its copies and collectives that are under way.
+  /// Writes the trace. Process ordinal + 1 is a device, its threads are streams. Threads
+  /// of process 0, the host, are those of the program: each of their calls, with a flow
+  /// from the call that enqueued an operation to the start of the operation. A counter of
+  /// each device is the bytes of its copies and collectives that are under way.
   /// @error{invalid_argument; the file cannot be written}
   [[nodiscard]] result<void> write(const std::string& path) const;
   [[nodiscard]] std::string to_json() const;
