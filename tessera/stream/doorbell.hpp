@@ -20,8 +20,8 @@ class doorbell {
  public:
   /// Wakes the waiting threads, because a condition that they wait for may have changed.
   void ring() noexcept {
-    /// The fences make sure that the waiter sees the change in its last check, or that
-    /// this thread sees the waiter.
+    // The fences make sure that the waiter sees the change in its last check, or that
+    // this thread sees the waiter.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_relaxed) != 0) {
       { const std::lock_guard lock(mutex_); }
