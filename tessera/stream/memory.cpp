@@ -44,7 +44,7 @@ constexpr std::int64_t release_limit_ns = 1'000'000'000;
 /// reached.
 ref<point> end_of(stream& s, const ref<last_use>& user) {
   auto end = make_ref<point>(s.lanes(), s.of().bell());
-  end->order_only = true;  // who takes the memory next did not fail
+  end->order_only = true;  // the next user of the memory takes over no failure
   end->when_reached([user] {});
   s.enqueue_beside(end);
   return end;

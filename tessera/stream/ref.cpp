@@ -17,7 +17,7 @@ namespace weir::tessera {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool recycles = false;  // who comes too late is to be caught
+constexpr bool recycles = false;  // so that a late use is found
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 constexpr bool recycles = false;
@@ -112,7 +112,7 @@ class own_rooms {
       return nullptr;
     }
     void* const out = now.rooms[--now.count];
-    if (now.count != 0) {  // the next one, which another processor may have
+    if (now.count != 0) {  // another processor may have its cache line
       const auto* const next = static_cast<const std::byte*>(now.rooms[now.count - 1]);
       for (std::size_t i = 0; i <= kind; ++i) {
         prefetch_to_write(next + i * step);

@@ -161,13 +161,13 @@ void stream::number(operation& what) {
   what.stream_number = number_;
   what.on_devices = devices();
   if (closed_) {
-    what.keeps = shared_from_this();  // the closing operation does so no longer
+    what.keeps = shared_from_this();  // the closing operation may have ended
   }
 }
 
 void stream::enqueue(submission_port::session& in, ref<operation> what) {
   if (!what->on_all_lanes(lanes())) {
-    flush_waits(in);  // which all lanes have to carry out
+    flush_waits(in);  // all lanes have to carry them out
   }
   number(*what);
   if (!pending_waits_.empty()) {
@@ -199,7 +199,7 @@ void stream::enqueue_beside(submission_port::session& in, ref<operation> what) {
     enqueue(in, std::move(what));
     return;
   }
-  number(*what);  // what the stream waits for is the recording's
+  number(*what);  // the pending waits belong to the recording
   pass(in, std::move(what));
 }
 
@@ -335,7 +335,7 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
   auto last = make_ref<collector>(of().bell());
   {
     auto in = of().port().enter();
-    in.make_room(1);  // first: others may begin a capture meanwhile
+    in.make_room(1);  // may release the session, so before the checks
     if (recording_ != nullptr && recording_only_) {
       WEIR_CHECK(check_caller());
       recording_->refuse("a stream was synchronized");
@@ -399,7 +399,7 @@ void stream::close() {
   in.make_room(1);
   if (!std::exchange(closed_, true)) {
     record_into(nullptr, false);
-    forget_recording();  // which keeps its streams
+    forget_recording();  // it keeps its streams alive
     forget_launches();
     enqueue(in, make_ref<closing>(shared_from_this()));
   }
