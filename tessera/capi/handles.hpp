@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Handles that programs hold: numbers that say table, place and generation, so that a
-/// stale one is an error and never an access.
+/// Handles that programs hold. A handle is a number that contains table, slot and
+/// generation, so that a stale handle causes an error and never an access.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace weir::tessera::capi {
 
-/// What a handle names.
+/// Kinds of objects that handles refer to.
 enum class handle_kind : std::uint8_t {
   context = 1,
   mesh,
@@ -29,12 +29,12 @@ enum class handle_kind : std::uint8_t {
   fatbin
 };
 
-/// @threads{safe from any thread}
+/// A table of objects with handles. @threads{safe from any thread}
 template <class T>
 class handle_table {
  public:
-  /// Places begin with this generation, so that two tables with generations far apart do
-  /// not take each other's handles.
+  /// Makes an empty table. Slots begin with this generation, so that two tables with
+  /// distant generations do not accept each other's handles.
   explicit handle_table(handle_kind kind, std::uint32_t first_generation = 1)
       : kind_(kind), first_generation_(first_generation) {}
 
@@ -53,7 +53,7 @@ class handle_table {
     return out;
   }
 
-  /// Null for a handle that names nothing (any more).
+  /// Returns the object of a handle, or null if there is none or none any more.
   [[nodiscard]] std::shared_ptr<T> get(std::uintptr_t handle) {
     slot* const s = find(handle);
     if (s == nullptr) {
@@ -63,8 +63,8 @@ class handle_table {
     return matches(*s, handle) ? s->what : nullptr;
   }
 
-  /// It names something at this moment. Takes no lock: what is named has to be kept by
-  /// other means.
+  /// Returns true if the handle has an object at this moment. Takes no lock, so the
+  /// caller must know that the object stays.
   [[nodiscard]] bool live(std::uintptr_t handle) {
     const slot* const s = find(handle);
     return s != nullptr && s->names.load(std::memory_order_acquire) == handle;
@@ -88,7 +88,7 @@ class handle_table {
     return out;
   }
 
-  /// Takes out everything that `which` says yes to.
+  /// Removes and returns all objects for which `which` returns true.
   template <class Which>
   [[nodiscard]] std::vector<std::shared_ptr<T>> remove_if(Which&& which) {
     std::vector<std::shared_ptr<T>> out;
@@ -104,7 +104,7 @@ class handle_table {
     return out;
   }
 
-  /// Calls `visit` with each object. It must not come back to this table.
+  /// Calls `visit` with each object. It must not call this table.
   template <class Visit>
   void for_each(Visit&& visit) {
     std::vector<std::shared_ptr<T>> there;
@@ -123,7 +123,7 @@ class handle_table {
     }
   }
 
-  /// Some object that is there, the oldest place first; null if there is none.
+  /// Returns the object in the lowest slot, or null if the table is empty.
   [[nodiscard]] std::shared_ptr<T> any() {
     const std::lock_guard lock(mutex_);
     for (std::uint32_t i = 0; i < slots_; ++i) {
@@ -145,10 +145,10 @@ class handle_table {
   struct slot {
     std::atomic_flag busy = ATOMIC_FLAG_INIT;
     std::uint32_t generation = 1;
-    std::atomic<std::uintptr_t> names{0};  ///< the handle; 0: free
+    std::atomic<std::uintptr_t> names{0};  ///< the handle; 0: the slot is free
     std::shared_ptr<T> what;
   };
-  /// The slot of one handle, for as long as it takes to copy a pointer.
+  /// Holds the slot of a handle while a pointer is copied.
   class hold {
    public:
     explicit hold(slot& s) : slot_(s) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the handles of the C interface name, the tables of it all, and the frame that
-/// every call runs in.
+/// Objects of the C interface's handles, their tables, and the code around each call.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +32,8 @@ struct module_object {
   std::shared_ptr<context> of;
   std::shared_ptr<const tessera::loaded_module> code;
   std::mutex mutex;
-  std::map<std::string, std::uintptr_t, std::less<>> kernels;  ///< handles, by name
-  bool gone = false;                                           ///< unloaded
+  std::map<std::string, std::uintptr_t, std::less<>> kernels;  ///< handles by name
+  bool gone = false;                                           ///< true: unloaded
 };
 struct kernel_object {
   std::shared_ptr<context> of;
@@ -42,13 +41,15 @@ struct kernel_object {
 };
 struct event_object {
   std::mutex mutex;
-  std::weak_ptr<context> of;       ///< of the streams that record it, once one has
-  const context* bound = nullptr;  ///< what `of` names, to be compared alone
+  /// Context of the streams that record the event; empty: none has.
+  std::weak_ptr<context> of;
+  const context* bound = nullptr;  ///< the context of `of`, for comparisons only
   tessera::event point;
 };
 struct stream_object {
   std::shared_ptr<tessera::stream> what;
-  std::atomic<std::uintptr_t> checked_mesh{0};  ///< handle of one that launches may name
+  /// Handle of a mesh that launches may name.
+  std::atomic<std::uintptr_t> checked_mesh{0};
 };
 struct graph_object {
   std::shared_ptr<context> of;
@@ -58,7 +59,7 @@ struct exec_object {
   std::shared_ptr<context> of;
   std::shared_ptr<tessera::graph_exec> what;
 };
-/// A module that is being made; it copies the code that it is given.
+/// A module under construction, with copies of the code that it was given.
 struct fatbin_object {
   [[nodiscard]] tessera::fatbin_builder& change() {
     made.reset();
@@ -68,8 +69,8 @@ struct fatbin_object {
   std::mutex mutex;
   tessera::fatbin_builder what;
   std::list<byte_vector> code;
-  /// Made when its size was asked for, until somebody fetches it or adds to it; signed by
-  /// the key of this digest.
+  /// The container, from the query of its size until it is fetched or code is added;
+  /// signed with the key of this digest.
   std::optional<byte_vector> made;
   std::optional<tessera::digest256> made_with;
 };
@@ -90,14 +91,14 @@ struct tables {
   handle_table<exec_object> execs{handle_kind::graph_exec, first};
   handle_table<fatbin_object> fatbins{handle_kind::fatbin, first};
 };
-/// Never destroyed: threads of the program may call until the very end. The child of a
-/// fork gets tables of its own, which are empty: the threads that its parent's contexts
-/// have do not exist there, so whatever waited for them would wait for ever.
+/// Returns the tables. They are never destroyed, because threads of the program may call
+/// until the process ends. The child of a fork gets empty tables: the threads of its
+/// parent's contexts do not exist there, so a wait for them would never end.
 [[nodiscard]] tables& all();
-/// This process was forked from one that had called the library.
+/// Returns true if the library was used before this process was forked from its parent.
 [[nodiscard]] bool forked() noexcept;
 
-/// One call, for those who profile the context that it concerns.
+/// One call, for profilers of its context.
 /// @threads{belongs to the thread that makes the call}
 class call_watch {
  public:
@@ -106,24 +107,25 @@ class call_watch {
   call_watch(const call_watch&) = delete;
   call_watch& operator=(const call_watch&) = delete;
 
-  /// The call of this thread has found an object of this context. The first counts.
+  /// Notes the context of an object that this thread's call has found. The first one
+  /// counts.
   static void concerns(const std::shared_ptr<context>& of) noexcept;
   void end(tessStatus_t status) noexcept;
 
-  /// No context of the process is profiled.
+  /// Returns true if no context of the process is profiled.
   [[nodiscard]] static bool nobody_listens() noexcept {
     return listeners.load(std::memory_order_relaxed) == 0;
   }
-  static inline std::atomic<int> listeners{0};  ///< profilers that are open
+  static inline std::atomic<int> listeners{0};  ///< number of open profilers
 
  private:
   const char* name_;
   std::int64_t start_ns_;
   std::shared_ptr<context> of_;
-  call_watch* before_;  ///< the call that this one is made in
+  call_watch* before_;  ///< the call in which this one is made; null: none
 };
 
-/// Notes the text for `tessGetLastErrorMessage`; a literal where there may be no memory.
+/// Keeps a text for `tessGetLastErrorMessage`. A literal needs no memory.
 tessStatus_t fail(tessStatus_t status, const char* text) noexcept;
 tessStatus_t fail(const error& e) noexcept;
 [[nodiscard]] tessStatus_t status_of(errc code) noexcept;
@@ -131,13 +133,13 @@ tessStatus_t fail(const error& e) noexcept;
 [[nodiscard]] error null_argument(std::string_view call, std::string_view argument);
 [[nodiscard]] error no_context(std::string_view call, std::string_view what);
 [[nodiscard]] error stale(std::string_view call, std::string_view what);
-/// Calls that enqueue or wait are not for kernels, functions in streams and callbacks.
+/// Refuses calls that enqueue or wait inside kernels, functions in streams and callbacks.
 [[nodiscard]] result<void> outside_tasks(std::string_view call);
-/// A time limit is one that the clock can count.
+/// Checks that the clock can represent a time limit.
 [[nodiscard]] result<void> check_limit(std::string_view call, std::int64_t least,
                                        std::int64_t milliseconds);
 
-/// Runs the body of a call: errors become a status and a text, and so do exceptions.
+/// Runs the body of a call. Errors and exceptions become a status and a text.
 template <class Body>
 tessStatus_t status_of_body(Body&& body) noexcept {
   try {
@@ -152,7 +154,7 @@ tessStatus_t status_of_body(Body&& body) noexcept {
   }
 }
 
-/// Runs the body of the call of this name. If somebody profiles the context that it
+/// Runs the body of the named call, and reports it to the profilers of its context.
 /// concerns, they hear of it.
 template <class Body>
 tessStatus_t run(Body&& body, const char* name = __builtin_FUNCTION()) noexcept {
@@ -165,7 +167,7 @@ tessStatus_t run(Body&& body, const char* name = __builtin_FUNCTION()) noexcept 
   return status;
 }
 
-/// Number behind an enumeration that a C program may have given any value.
+/// Returns the number of an enumeration, to which a C program may have given any value.
 template <class Enum>
 [[nodiscard]] int value_of(const Enum& from) noexcept {
   int out = 0;
@@ -200,25 +202,26 @@ template <class Handle>
                                                         std::string_view call);
 [[nodiscard]] result<std::shared_ptr<fatbin_object>> find(tessFatbin_t h,
                                                           std::string_view call);
-/// The parameters that an array of descriptions says.
-/// @error{invalid_argument, a description without its size, or of no kind or direction}
+/// Converts an array of parameter descriptions.
+/// @error{invalid_argument; a description without its size, or of an unknown kind or
+/// direction}
 [[nodiscard]] result<std::vector<tessera::kernel_parameter>> parameters_of(
     const tessParamInfo* params, int count, std::string_view call);
-/// @error{invalid_argument, the event is of streams of another context}
+/// @error{invalid_argument; the event belongs to streams of another context}
 [[nodiscard]] result<void> bind_event(event_object& e, context& to,
                                       std::string_view call);
-/// @error{invalid_argument, fields other than 0 and 1}
+/// @error{invalid_argument; a field is neither 0 nor 1}
 [[nodiscard]] result<void> check_policy(const tessNumericsPolicy& policy);
-/// The context of calls that name none. @error{not_initialized, there is none}
+/// Returns the context of calls that name none. @error{not_initialized; there is none}
 [[nodiscard]] result<std::shared_ptr<context>> any_context(std::string_view call);
 
 /// Copies a text with its terminating zero by the rule of `tessera_ext.h`.
 [[nodiscard]] result<void> copy_text(std::string_view call, std::string_view text,
                                      char* buffer, std::size_t* size);
-/// A structure of the caller's that may be longer or shorter than the library's: what
-/// lies wholly inside `structSize` counts, everything else is 0.
-/// @error{invalid_argument, too short to say anything, or more than the library knows of,
-/// in bytes that are not 0}
+/// Copies a structure of the caller, which may be shorter or longer than the library's.
+/// Members wholly inside `structSize` count; all others are 0.
+/// @error{invalid_argument; too short to have a member, or longer than the library knows
+/// with bytes that are not 0}
 template <class Struct>
 [[nodiscard]] result<Struct> read_struct(std::string_view call, const Struct* from,
                                          std::size_t least) {
@@ -249,13 +252,13 @@ template <class Struct>
   std::memcpy(&out, from, std::min(size, sizeof(Struct)));
   return out;
 }
-/// @error{invalid_argument, a member that means nothing yet is not 0}
+/// @error{invalid_argument; a reserved member is not 0}
 [[nodiscard]] result<void> check_reserved(std::string_view call, std::int64_t found);
-/// True if the member lies wholly inside the caller's structure.
+/// Returns true if the member lies wholly inside the caller's structure.
 #define WEIR_HAS_MEMBER(from, type, member) \
   ((from).structSize >= offsetof(type, member) + sizeof((from).member))
 
-/// Copies `filled` into the caller's structure, as much of it as the caller knows.
+/// Copies `filled` into the caller's structure, up to the size that the caller knows.
 template <class Struct>
 [[nodiscard]] result<void> copy_struct(std::string_view call, Struct filled,
                                        Struct* out) {

@@ -14,8 +14,7 @@ struct profiler_object {
   std::atomic<bool> listens{false};
 };
 
-/// The profilers of a context stop listening. What they have noted is kept until the
-/// program stops them.
+/// Stops the profilers of a context. Their records are kept until the program stops them.
 void close_profilers(const context& of);
 
 }  // namespace weir::tessera::capi

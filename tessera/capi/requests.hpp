@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// From the arguments of calls to requests for operations: for calls that enqueue them,
-/// and for calls that put them into graphs.
+/// Converts the arguments of calls to requests for operations, for calls that enqueue
+/// operations and for calls that put them into graphs.
 #pragma once
 
 #include <string_view>
@@ -12,26 +12,26 @@
 
 namespace weir::tessera::capi {
 
-/// All but the kernel itself. @error{invalid_argument, unknown flags}
+/// Converts a launch, except its kernel. @error{invalid_argument; unknown flags}
 [[nodiscard]] result<tessera::launch_request> request_of(tessKernel_t kernel,
                                                          const tessLaunchConfig& cfg,
                                                          const void* args,
                                                          std::size_t bytes);
-/// @error{invalid_argument, the kernel is of another context than the stream}
+/// @error{invalid_argument; the kernel is of another context than the stream}
 [[nodiscard]] result<void> check_context(const kernel_object& kernel,
                                          const tessera::stream& stream);
 
-/// @error{invalid_argument, an unknown kind of copy}
+/// @error{invalid_argument; an unknown kind of copy}
 [[nodiscard]] result<tessera::copy_request> request_of(void* dst, const void* src,
                                                        std::size_t bytes, int kind,
                                                        int rank, std::string_view call);
-/// @error{invalid_argument, a description that cannot be read, or an unknown kind}
+/// @error{invalid_argument; a description that cannot be read, or an unknown kind}
 [[nodiscard]] result<tessera::copy_request> request_of(const tessCopyDesc* desc,
                                                        std::string_view call);
 [[nodiscard]] tessera::fill_request request_of(void* at, int value, std::size_t bytes);
 
-/// @error{invalid_argument, a description that cannot be read, or members that name
-/// nothing}
+/// @error{invalid_argument; a description that cannot be read, or members with unknown
+/// values}
 [[nodiscard]] result<tessera::collective_request> request_of(
     const tessCollectiveDesc* desc, std::string_view call);
 

@@ -26,22 +26,23 @@ class address_table {
   address_table& operator=(const address_table&) = delete;
 
   /// Adds all instances, or none.
-  /// @error{already_exists, one overlaps an interval of the table}
-  /// @error{out_of_memory}
+  /// @error{already_exists; one overlaps an interval of the table}
+  /// @error{out_of_memory; no memory for the entries}
   [[nodiscard]] result<void> add(const allocation_ptr& memory);
-  /// Whether it was there, as itself and not as one that begins at the same address.
+  /// Removes the allocation. Returns false if the table does not have this very
+  /// allocation.
   bool remove(const allocation_ptr& memory) noexcept;
 
-  /// Where an address lies; no allocation if nowhere.
+  /// Returns the place of an address; its allocation is null if the address is unknown.
   [[nodiscard]] memory_place find(const void* at) const;
-  /// Interval that holds all of [at, at + bytes), if any.
+  /// Returns true if a single interval holds all of [at, at + bytes).
   [[nodiscard]] bool contains(const std::byte* at, std::size_t bytes) const;
   [[nodiscard]] std::byte* translate(std::byte* at, std::int32_t rank) const noexcept;
-  /// All allocations, each once.
+  /// Returns all allocations without duplicates.
   [[nodiscard]] std::vector<allocation_ptr> all() const;
 
  private:
-  /// Words that readers may see half changed; they then look again.
+  /// Values that readers may see in the middle of a change; they read again then.
   struct cell {
     std::atomic<std::uintptr_t> begin{0};
     std::atomic<std::uintptr_t> end{0};
@@ -56,12 +57,12 @@ class address_table {
     std::size_t capacity;
     std::unique_ptr<cell[]> at;
   };
-  /// Lists of addresses of one length.
+  /// Address lists of equal length.
   struct rank_lists {
     std::vector<std::unique_ptr<std::atomic<std::uintptr_t>[]>> all;
     std::vector<std::atomic<std::uintptr_t>*> idle;  ///< has room for all
   };
-  /// What only holders of the lock see of the same interval.
+  /// Members of an interval that are guarded by the lock.
   struct entry {
     allocation_ptr memory;
     std::int32_t rank = 0;
@@ -77,13 +78,13 @@ class address_table {
   void end_change() noexcept;
 
   mutable std::mutex mutex_;
-  std::atomic<std::uint64_t> version_{0};  ///< odd while a writer is at work
+  std::atomic<std::uint64_t> version_{0};  ///< odd during a change
   std::atomic<cells*> cells_{nullptr};
   std::atomic<std::size_t> count_{0};
-  std::vector<entry> entries_;  ///< one per cell
-  // Memory that a reader may still look at is kept until the end.
+  std::vector<entry> entries_;  ///< one for each cell
+  /// Memory that readers may use is kept until the table is destroyed.
   std::vector<std::unique_ptr<cells>> all_cells_;
-  std::map<std::size_t, rank_lists> ranks_;  ///< by their length
+  std::map<std::size_t, rank_lists> ranks_;  ///< by length of the lists
 };
 
 }  // namespace weir::tessera

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks that every backend makes in the same words.
+/// Checks that all backends share, with equal error texts.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace weir::tessera {
 
-/// @error{out_of_range, not one of 0 to count - 1}
+/// Checks the ordinal of a device. @error{out_of_range; it is not in [0, count)}
 [[nodiscard]] result<void> check_device(std::int32_t device, std::int32_t count);
-/// As device_backend::check, but for the device.
+/// Checks all of a launch except the device. See device_backend::check.
 [[nodiscard]] result<void> check_launch(const grid_launch& launch,
                                         const launch_limits& limits, bool persistent);
-/// As device_backend::copy.
+/// Checks a copy. See device_backend::copy.
 [[nodiscard]] result<void> check_copy(const copy_work& work);
-/// As device_backend::fill.
+/// Checks a fill. See device_backend::fill.
 [[nodiscard]] result<void> check_fill(const fill_work& work);
 
 }  // namespace weir::tessera

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files of the cache: owner, mode, whole reads and writes, names of temporary ones.
+/// Files of the cache: owner and mode, complete reads and writes, temporary names.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace weir::tessera {
 
-/// A descriptor that is closed in the end; -1 is none.
+/// A file descriptor that the destructor closes; -1: none.
 class private_file {
  public:
   explicit private_file(int descriptor = -1) : descriptor_(descriptor) {}
@@ -29,30 +29,34 @@ class private_file {
   int descriptor_;
 };
 
-/// Makes the folder and those above it where they are missing, then refuses it if others
-/// could put files into it. @error{invalid_argument}
+/// Makes the folder and missing folders above it. Refuses a folder into which other users
+/// could put files.
+/// @error{invalid_argument; no folder, or one that is refused}
 [[nodiscard]] result<void> prepare_private_folder(const std::string& path);
 
-/// Opens a file for reading if it is regular, ours and not writable for others; a closed
-/// object if there is none. @error{corrupt, it is something else, or of somebody else;
-/// io}
+/// Opens a regular file of this user that others cannot write. Returns an empty object if
+/// there is no such file.
+/// @error{corrupt; it is not a regular file, or belongs to another user or is writable
+/// for others}
+/// @error{io; it cannot be opened}
 [[nodiscard]] result<private_file> open_private(const std::string& path);
 
-/// The whole file. @error{io; out_of_range, more than `most` bytes}
+/// Reads a whole file. @error{io; it cannot be read} @error{out_of_range; more than
+/// `most` bytes}
 [[nodiscard]] result<byte_vector> read_private(const private_file& file,
                                                std::uint64_t most);
 
-/// Writes a new file of mode 0600 under a temporary name in the folder, syncs it, gives
-/// it its name, and syncs the folder. While it is written it is locked.
-/// @error{io; no_space}
+/// Writes a new file of mode 0600 under a temporary name, syncs it, renames it and syncs
+/// the folder. The file is locked while it is written.
+/// @error{io; it cannot be written} @error{no_space; the disk is full}
 [[nodiscard]] result<void> write_private(const std::string& folder,
                                          const std::string& name, bytes_view head,
                                          bytes_view tail);
 
-/// Removes temporary files whose writers have died.
+/// Removes temporary files whose writers have ended.
 void remove_abandoned(const std::string& folder);
 
-/// Names of the entries of a folder that end with `suffix`, sorted; none if it cannot be
+/// Returns the sorted names in a folder that end with `suffix`; none if it cannot be
 /// read.
 [[nodiscard]] std::vector<std::string> names_in(const std::string& folder,
                                                 std::string_view suffix);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What there is to know of a module, as text for programs.
+/// Description of a module as JSON.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace weir::tessera {
 
-/// Facts of the sections of a container, none selected.
+/// Returns the facts of a container's sections, without a selected one.
 [[nodiscard]] std::vector<section_facts> facts_of(const fatbin& module);
 
-/// JSON of a module; `selected_section[i]` is that of kernel i, or -1.
+/// Returns the JSON of a module. `selected_section[i]` is the section of kernel i, or -1.
 [[nodiscard]] std::string explain_json(
     const fatbin& module, const std::vector<section_facts>& sections,
     const std::vector<std::ptrdiff_t>& selected_section, signature_state signature);

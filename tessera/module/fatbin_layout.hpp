@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Bytes of the container: offsets of fields, sizes of records, limits.
+/// Layout of the container: offsets of fields, sizes of records, and limits.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace header {
 inline constexpr std::size_t version = 8, flags = 10, abi_major = 12, abi_minor = 14,
                              bytes = 16, sections = 20, table = 24, file_bytes = 32,
                              source_hash = 40, content_hash = 72, reserved = 104;
-/// As far as this the fields never move, whatever the version.
+/// End of the fields that have this position in every version.
 inline constexpr std::size_t fixed = 16;
 }  // namespace header
 
@@ -32,7 +32,8 @@ inline constexpr std::size_t hash_bytes = 16;
 }  // namespace entry
 inline constexpr std::uint32_t flag_compressed = 1, flag_optional = 2;
 
-/// Tables begin with the size of a record and their number; records may have grown.
+/// Tables begin with the size of a record and the number of records. Later versions may
+/// have larger records.
 inline constexpr std::uint32_t table_head = 8;
 inline constexpr std::uint32_t kernel_bytes = 64;
 namespace kernel {
@@ -68,8 +69,8 @@ inline constexpr std::size_t most_code_sections = 64;
 inline constexpr std::size_t most_name_bytes = 255;
 inline constexpr std::uint32_t known_kernel_flags = 63;
 
-/// Hash of a container without its own field and without `bytes` bytes at `offset`, which
-/// hold the signature and lie behind the header.
+/// Returns the hash of a container, without its own field and without the `bytes` bytes
+/// at `offset` that hold the signature.
 inline digest256 content_hash_of(bytes_view image, std::uint64_t offset,
                                  std::uint64_t bytes) {
   sha256_stream hash;

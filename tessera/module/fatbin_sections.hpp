@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The first half of reading a container: header, hashes, and where each section lies.
+/// First half of reading a container: the header, hashes and positions of sections.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace weir::tessera {
 
-/// One entry of the table of sections, its bytes inside the image.
+/// An entry of the table of sections. Its bytes lie inside the image.
 struct section_entry {
   std::uint32_t kind = 0;
   std::uint32_t flags = 0;
-  std::uint32_t arch = 0;  ///< offset of a string
+  std::uint32_t arch = 0;  ///< offset of the name in the strings
   std::uint32_t align = 0;
   std::uint64_t offset = 0;
   bytes_view bytes;
@@ -26,15 +26,15 @@ struct section_entry {
   [[nodiscard]] bool optional() const noexcept;
 };
 
-/// `cannot read the THING of a fatbin: expected ..., found ...`
+/// Returns an error `cannot read the THING of a fatbin: expected ..., found ...`.
 [[nodiscard]] error damaged_fatbin(std::string_view thing, std::string_view expected,
                                    std::string_view found);
 
-/// A C identifier of at most 255 characters.
+/// Returns true for a C identifier of at most 255 characters.
 [[nodiscard]] bool is_kernel_name(std::string_view text) noexcept;
 
-/// Fills version, hashes and size of `out`, and returns the sections in the order of the
-/// table: none overlaps another, the table or the header.
+/// Sets version, hashes and size of `out`. Returns the sections in the order of the
+/// table; none overlaps another, the table or the header.
 [[nodiscard]] result<std::vector<section_entry>> read_sections(bytes_view image,
                                                                abi_version runtime,
                                                                fatbin& out);

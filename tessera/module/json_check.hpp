@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whether text is one JSON value.
+/// Check that a text is a single JSON value.
 #pragma once
 
 #include <string_view>
 
 namespace weir::tessera {
 
-/// True for exactly one value of valid UTF-8, nested at most 64 deep, white space around
-/// it allowed. @source{RFC 8259}
+/// Returns true for a single value of valid UTF-8, nested at most 64 deep, with or
+/// without white space around it. @source{RFC 8259}
 [[nodiscard]] bool is_json(std::string_view text) noexcept;
 
 }  // namespace weir::tessera

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Native code out of bytes.
+/// Loads native code from bytes in memory.
 #pragma once
 
 #include <memory>
@@ -13,25 +13,27 @@
 
 namespace weir::tessera {
 
-/// A shared object in memory, until the object dies.
+/// A shared object that stays loaded while this object exists.
 ///
-/// The dynamic linker takes an object that it has loaded for another one of the same
-/// name, whatever the file behind the name is by now. Ours are named after descriptors,
-/// so a descriptor stays open as long as anything of its object is loaded.
+/// The dynamic linker identifies a loaded object by its file name, even if the file has
+/// changed. These names contain the number of a descriptor, which therefore stays open
+/// while its object is loaded.
 /// @threads{immutable}
 class shared_object {
  public:
   /// Loads from anonymous memory, or from an open file.
-  /// @error{invalid_argument, the dynamic linker refuses the bytes; unsupported, the
-  /// system gives no such memory; out_of_memory}
+  /// @error{invalid_argument; the dynamic linker refuses the bytes}
+  /// @error{unsupported; the system has no anonymous files}
+  /// @error{out_of_memory; no memory for the bytes}
   static result<std::unique_ptr<shared_object>> from_memory(bytes_view code);
   static result<std::unique_ptr<shared_object>> from_file(cached_file file);
   ~shared_object();
   shared_object(const shared_object&) = delete;
   shared_object& operator=(const shared_object&) = delete;
 
-  /// What it exports. @error{invalid_argument, no table, or one that cannot be read;
-  /// unsupported_version, a table of another ABI}
+  /// Returns the exported table of kernels.
+  /// @error{invalid_argument; no table, or one that cannot be read}
+  /// @error{unsupported_version; a table of another ABI}
   [[nodiscard]] result<const tessKernelLibrary*> library(abi_version abi) const;
 
  private:

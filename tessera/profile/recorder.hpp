@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Notes how long operations and calls of a context took and writes it as a Chrome trace.
+/// Records the times of operations and calls of a context and writes a Chrome trace.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace weir::tessera {
 
-/// @threads{safe from any thread}
+/// Records the times of operations and calls. @threads{safe from any thread}
 class recorder final : public operation_observer {
  public:
-  /// Keeps the first `most` operations and calls, and counts the others.
+  /// Keeps the first `most` operations and calls, and counts the rest.
   recorder(const context& of, std::uint64_t most);
 
   void ended(const operation& what, unsigned lane, std::int64_t start_ns,
@@ -26,11 +26,11 @@ class recorder final : public operation_observer {
   void called(const observed_call& what) noexcept override;
   /// The context's policy now, at the end.
   void note_policy(const numerics_policy& policy);
-  /// Processes are devices by ordinal + 1 and their threads streams. The threads of
-  /// process 0, the host, are those of the program: each of their calls, with a flow from
-  /// the call that enqueued an operation to the start of the operation. A counter of each
-  /// device is the bytes of its copies and collectives that are under way.
-  /// @error{invalid_argument, the file cannot be written}
+  /// Writes the trace. Process ordinal + 1 is a device, its threads are streams. Threads
+  /// of process 0, the host, are those of the program: each of their calls, with a flow
+  /// from the call that enqueued an operation to the start of the operation. A counter of
+  /// each device is the bytes of its copies and collectives that are under way.
+  /// @error{invalid_argument; the file cannot be written}
   [[nodiscard]] result<void> write(const std::string& path) const;
   [[nodiscard]] std::string to_json() const;
 
@@ -39,7 +39,7 @@ class recorder final : public operation_observer {
     std::string name;
     std::string details;
     operation::kind kind;
-    std::uint32_t thread;  ///< that enqueued it
+    std::uint32_t thread;  ///< number of the thread that enqueued it
     std::uint64_t stream;
     std::uint64_t number;
     std::uint64_t bytes;
@@ -50,8 +50,8 @@ class recorder final : public operation_observer {
     std::int64_t ended;
   };
 
-  /// Whether there is room for one more; otherwise it is counted as dropped. With the
-  /// mutex.
+  /// Returns true if one more fits, and counts it as dropped otherwise. The caller holds
+  /// the mutex.
   [[nodiscard]] bool has_room() noexcept;
   void add_events(const record& r, std::uint64_t flow,
                   std::vector<std::string>& events) const;
@@ -61,7 +61,7 @@ class recorder final : public operation_observer {
   [[nodiscard]] std::string metadata() const;
 
   std::vector<std::pair<std::string, std::string>> settings_;
-  numerics_policy policy_;  ///< at the beginning
+  numerics_policy policy_;  ///< policy when recording began
   std::int64_t since_;
   std::uint64_t most_;
   mutable std::mutex mutex_;

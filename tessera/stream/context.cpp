@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Contexts: what they own, in which order it comes and goes.
+/// Contexts: their members, and the order in which these are made and destroyed.
 #include "weir/tessera/stream/context.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 constexpr std::uint32_t window = 1U << 15;
 constexpr std::int64_t stop_limit_ns = 5'000'000'000;
 
-/// Tells several observers.
+/// Passes reports on to several observers.
 class observers final : public operation_observer {
  public:
   explicit observers(std::vector<std::shared_ptr<operation_observer>> all)
@@ -55,7 +55,7 @@ collective::algorithm algorithm_of(const plan_record& plan) {
   }
 }
 
-/// What travels between ranks by a plan; nothing where no wire format is of that type.
+/// Returns the wire format of a plan, or nothing if no wire format has its type.
 std::optional<collective::wire_format> wire_of(const plan_record& plan) {
   const auto type = [&](dtype t) { return static_cast<std::uint32_t>(t); };
   if (plan.wire_dtype == 0 || plan.wire_dtype == plan.dtype) {
@@ -70,7 +70,7 @@ std::optional<collective::wire_format> wire_of(const plan_record& plan) {
              : std::nullopt;
 }
 
-/// What a module's plan says, one hint per kind of collective.
+/// Returns the proposals of a module's plan, one for each kind of collective.
 std::vector<collective::collective_hint> hints_of(const plan_record& plan) {
   const std::optional<collective::wire_format> wire = wire_of(plan);
   if (!wire || (plan.algorithm == 0 && *wire == collective::wire_format::plain)) {
@@ -88,7 +88,7 @@ std::vector<collective::collective_hint> hints_of(const plan_record& plan) {
       hint.type = static_cast<int>(plan.dtype);
       hint.least_bytes = plan.least_bytes;
       hint.max_bytes = plan.max_bytes;
-      // Rounding happens once per phase, which only this one has.
+      // A wire format rounds once per phase, and only this algorithm has a single phase.
       hint.how = *wire == collective::wire_format::plain ? algorithm_of(plan)
                                                          : collective::algorithm::direct;
       hint.wire = *wire;
@@ -112,7 +112,7 @@ cache_key cache_key_of(const collective::tuning_key& key) {
   return out;
 }
 
-/// What was measured, in files of the cache.
+/// Returns a store that keeps measurements in files of the cache.
 collective::tuning_store store_in(module_cache& cache) {
   collective::tuning_store out;
   out.load = [&cache](const collective::tuning_key& key)
@@ -209,7 +209,8 @@ result<std::shared_ptr<context>> context::make(runtime_settings settings) {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   const unsigned threads = settings.threads != 0 ? settings.threads : cores;
   runtime::engine_options options;
-  // Threads of the program only submit: the submitter's place among the workers is idle.
+  // Threads of the program only submit, so the submitter's slot among the workers is
+  // idle.
   options.workers = threads + 1;
   options.window = window;
   options.heap = 0;
@@ -377,7 +378,7 @@ result<void> context::shut_down() {
     static_cast<void>(memory_->remove_all(m->number));
     m->pool.set_keep(0);
   }
-  // Steps that have done their work still let go of what they used.
+  // Steps that have done their work still release the objects that they used.
   const std::int64_t deadline = now_ns() + stop_limit_ns;
   const auto busy = [this] {
     const runtime::engine_counters c = port_->of().counters();

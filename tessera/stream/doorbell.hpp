@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lets threads of the program wait for what workers do, at no cost while nobody waits.
+/// Notifies threads of the program that wait for workers, at little cost while none
+/// waits.
 #pragma once
 
 #include <atomic>
@@ -14,12 +15,13 @@
 
 namespace weir::tessera {
 
-/// @threads{safe from any thread}
+/// Wakes threads that wait for a condition. @threads{safe from any thread}
 class doorbell {
  public:
-  /// What a waiting thread looks at has changed.
+  /// Wakes the waiting threads, because a condition that they wait for may have changed.
   void ring() noexcept {
-    // Either the waiter sees the change in its last look or we see the waiter.
+    // The fences make sure that the waiter sees the change in its last check, or that
+    // this thread sees the waiter.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_relaxed) != 0) {
       { const std::lock_guard lock(mutex_); }
@@ -27,7 +29,8 @@ class doorbell {
     }
   }
 
-  /// For `wait`: the end of a time that begins now; 0 and less: no limit.
+  /// Returns the deadline for `wait` that is `limit_ns` nanoseconds from now, or -1 for
+  /// no limit if `limit_ns` is not positive.
   [[nodiscard]] static std::int64_t deadline_in(std::int64_t limit_ns) noexcept {
     const std::int64_t now = now_ns();
     const bool ends =
@@ -35,8 +38,8 @@ class doorbell {
     return ends ? now + limit_ns : -1;
   }
 
-  /// Until `ready()`, or the monotonic clock shows `deadline_ns`; negative: no limit.
-  /// Returns what `ready` said last.
+  /// Waits until `ready()` returns true or the monotonic clock shows `deadline_ns`; a
+  /// negative deadline means none. Returns the last result of `ready`.
   template <class Ready>
   bool wait(Ready&& ready, std::int64_t deadline_ns) {
     for (int i = 0; i < looks; ++i) {
@@ -61,7 +64,8 @@ class doorbell {
   }
 
  private:
-  static constexpr int looks = 200;  ///< a few microseconds, less than going to sleep
+  /// Number of checks before sleeping: a few microseconds, less than a sleep costs.
+  static constexpr int looks = 200;
 
   std::atomic<unsigned> sleepers_{0};
   std::mutex mutex_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A thread that does what workers must not wait for: taking the session when a
-/// persistent kernel has ended, ending meetings whose time is over.
+/// A thread for work that workers must not wait for, such as taking the session when a
+/// persistent kernel has ended, or ending meetings that have timed out.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,7 @@
 
 namespace weir::tessera {
 
-/// Has no thread before there is something to do.
+/// Calls functions later on a thread of its own, which is started by the first request.
 /// @threads{safe from any thread}
 class janitor {
  public:
@@ -23,7 +23,8 @@ class janitor {
   janitor(const janitor&) = delete;
   janitor& operator=(const janitor&) = delete;
 
-  /// Calls `what` once the monotonic clock shows `when_ns`; 0: as soon as possible.
+  /// Calls `what` when the monotonic clock shows `when_ns` or more; 0: as soon as
+  /// possible.
   void later(std::function<void()> what, std::int64_t when_ns = 0);
 
  private:

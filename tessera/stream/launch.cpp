@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// From requests to launches: arguments, shapes, checks.
+/// Makes launches from requests: arguments, shapes and checks.
 #include <algorithm>
 #include <cstring>
 
@@ -18,7 +18,7 @@ std::size_t rank_in(const memory_place& place) noexcept {
   return static_cast<std::size_t>(place.rank);
 }
 
-/// Null where the kernel takes no arguments.
+/// Copies and checks the arguments. Returns null if the kernel has none.
 result<ref<launch_arguments>> arguments_of(stream& on, const kernel_record& record,
                                            const launch_request& what) {
   auto fits = check_arguments(record.parameters, what.args, what.args_bytes);
@@ -112,7 +112,7 @@ result<ref<launch_shape>> shape_of(stream& on, const launch_request& what,
     grid.facts = on.on()->places[static_cast<std::size_t>(on.rank_of(lane))];
     out->grids.push_back(grid);
   }
-  // Cut for so many workers that all devices keep all of them busy.
+  // Each device gets enough slices to keep its part of the workers busy.
   const unsigned workers = (on.of().workers() + on.lanes() - 1) / on.lanes();
   const std::int64_t blocks = grid.blocks();
   out->slices =
@@ -125,7 +125,7 @@ bool fits_shared(const stream& on, const launch_request& what, std::int64_t bloc
          on.budget()->room() / what.shared_bytes >= static_cast<std::size_t>(blocks);
 }
 
-/// A recording is not run now: what it needs is looked at when it is.
+/// Returns true if the stream only records. Its memory is then checked at each run.
 bool only_records(stream& on) {
   const auto in = on.of().port().enter();
   return on.recording_only();
@@ -141,7 +141,7 @@ ref<operation> over_limit(const stream& on, const kernel_record& record,
                         record.name, on.budget()->room(), bytes)));
 }
 
-/// `trial`: the launch is to be measured; may be null.
+/// Makes a launch. `trial` is set if the launch is to be measured, and null otherwise.
 result<ref<operation>> make_launch(stream& on, const launch_request& what,
                                    const numerics_policy& policy, block_trial* trial) {
   const launch_terms terms{what.key,          what.grid,       what.block,
@@ -157,7 +157,8 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what,
     ordinal = number;
     return {};
   };
-  // By the counter, only runs take numbers: of what is recorded, each run of the graph.
+  // If random numbers depend on the counter, only runs take numbers. A recorded launch
+  // takes one in each run of its graph.
   const bool counts =
       policy.stateless_rng || (!what.in_graph && !(on.records() && only_records(on)));
   WEIR_TRY(auto shape, on.shared_by_launches<launch_shape>(terms, counts, make, accept));

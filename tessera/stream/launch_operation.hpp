@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A launch as an operation: arguments for each device, blocks in slices.
+/// A launch as an operation: the arguments of each device, and slices of blocks.
 #pragma once
 
 #include <atomic>
@@ -16,42 +16,44 @@
 
 namespace weir::tessera {
 
-/// A pointer argument that names an allocation of devices. If it is the address of rank
-/// 0, each rank gets the address of its own instance.
+/// A pointer argument in device memory. Each rank gets the address of its own instance if
+/// the pointer is the address on rank 0.
 struct translated {
-  std::size_t offset = 0;  ///< in the buffer
+  std::size_t offset = 0;  ///< offset in the argument buffer in bytes
   memory_place place;
 };
 
-/// What launches on the same terms in a row share, as long as one of them lives.
+/// Properties that consecutive launches on equal terms share.
 struct launch_shape : counted {
-  alignas(64) module_kernel kernel;  // apart from the count, which workers change
+  alignas(64) module_kernel kernel;  // on another cache line than the count
   std::shared_ptr<tessera::mesh> mesh;
   device_backend* backend = nullptr;
-  std::vector<grid_launch> grids;  ///< by lane; but for arguments and descriptor
+  /// The launch on each lane, without arguments and descriptor.
+  std::vector<grid_launch> grids;
   slice_plan slices;
-  int rank = -1;           ///< of the stream; -1: its lanes are those of the mesh
-  tessDeterminism told{};  ///< but for number and digest
+  int rank = -1;           ///< rank of the stream; -1: it has all ranks of the mesh
+  tessDeterminism told{};  ///< descriptor without launch number and digest
 
-  /// What all lanes have in common.
+  /// Returns the launch on the first lane; others differ in device and position only.
   [[nodiscard]] const grid_launch& grid() const noexcept { return grids.front(); }
 };
 
-/// What a launch in a graph has ready, as it runs often.
+/// Parts of a launch that are computed once for all runs of a graph.
 struct prepared_launch {
   tessDeterminism told;
-  std::vector<grid_launch> grids;  ///< by lane; but for arguments
+  std::vector<grid_launch> grids;  ///< the launch on each lane, without arguments
 };
 
 /// Arguments of one launch, and of its runs in graphs.
 struct launch_arguments : counted {
   std::vector<std::byte> bytes;
   std::vector<translated> pointers;
-  /// What the pointers reach besides memory of the device that a block runs on.
+  /// Memory that the pointers reach, except memory of the device that a block runs on.
   std::vector<touched_memory> reached;
 };
 
-/// Small: its memory goes from the thread that launches to the worker and back.
+/// A launch of a kernel. The object is small, because its memory passes from the
+/// launching thread to a worker and back.
 class launch_operation : public operation {
  public:
   launch_operation(ref<launch_shape> shape, ref<launch_arguments> args,
@@ -68,7 +70,8 @@ class launch_operation : public operation {
   }
   void touched(unsigned lane, std::vector<touched_memory>& all) const override;
   [[nodiscard]] memory_need needs() const noexcept override;
-  /// Blocks of one device that are at work, and have shared memory, at a time.
+  /// Returns the number of blocks of one device that run, and use shared memory, at a
+  /// time.
   [[nodiscard]] virtual std::int64_t resident() const noexcept {
     return shape_->slices.slices;
   }
@@ -84,25 +87,25 @@ class launch_operation : public operation {
   void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
 
  protected:
-  // Steps; others are numbers of slices.
+  /// Values of a step's index. Other values are numbers of slices.
   static constexpr std::uint32_t whole = 0xFFFFFFF0;
   static constexpr std::uint32_t opening = 0xFFFFFFF1;
   static constexpr std::uint32_t closing = 0xFFFFFFF2;
 
-  /// The launch on one device; `args` gets its arguments.
+  /// Returns the launch on one device. Writes its arguments to `args`.
   [[nodiscard]] grid_launch placed(unsigned lane, std::byte* args,
                                    const tessDeterminism& of_numbers) const;
-  /// What its blocks are told of numbers.
+  /// Returns the numerics descriptor for its blocks.
   [[nodiscard]] tessDeterminism told() const noexcept;
 
   ref<launch_shape> shape_;
-  ref<launch_arguments> args_;  ///< null: the kernel takes none
+  ref<launch_arguments> args_;  ///< null: the kernel has no arguments
 
  private:
   static constexpr std::int64_t no_slice = INT64_MAX;
 
-  /// A run in slices on one device, and the failure of the lowest of them, so that timing
-  /// does not show.
+  /// A run in slices on one device. It keeps the failure of the lowest slice, so that the
+  /// reported failure does not depend on timing.
   struct cut {
     std::int64_t started = 0;
     bool skip = false;
@@ -113,21 +116,21 @@ class launch_operation : public operation {
 
   void submit_on(submission& to, unsigned d, std::span<const runtime::access> held,
                  bool last);
-  /// Members of a JSON object: each argument by name, its bytes as a hexadecimal number,
-  /// the most significant first.
+  /// Returns members of a JSON object: each argument by name, as a hexadecimal number
+  /// with the most significant byte first.
   [[nodiscard]] std::string listed_arguments() const;
-  /// Part of the workers that its blocks on one device can keep busy.
+  /// Returns the part of the workers that its blocks on one device can use.
   [[nodiscard]] double occupancy() const;
   void run_slice(unsigned lane, std::uint32_t index) noexcept;
   [[nodiscard]] result<void> run(unsigned lane, std::int64_t first,
                                  std::int64_t last) const;
 
   std::uint64_t ordinal_;
-  std::unique_ptr<cut[]> cut_;                 ///< by lane, if it is cut into slices
-  std::unique_ptr<prepared_launch> prepared_;  ///< in a graph
+  std::unique_ptr<cut[]> cut_;  ///< slices of each lane; null: a single slice
+  std::unique_ptr<prepared_launch> prepared_;  ///< set for launches in a graph
 };
 
-/// Whose time counts for the choice of later blocks.
+/// A launch whose time influences the choice of blocks for later launches.
 class measured_launch final : public launch_operation {
  public:
   measured_launch(ref<launch_shape> shape, ref<launch_arguments> args,

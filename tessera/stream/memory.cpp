@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory of meshes and streams: from where it comes, when it goes back.
+/// Memory of meshes and streams: where it is taken from and when it is returned.
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,7 +16,8 @@ namespace {
 /// Holds memory until the last point that refers to this object has been reached.
 class last_use : public counted {
  public:
-  /// The memory counts as freed late until then if `releases` is not null.
+  /// Makes a holder. If `releases` is not null, the memory counts as freed late until its
+  /// end.
   last_use(allocation_ptr memory, std::shared_ptr<late_releases> releases)
       : memory_(std::move(memory)), releases_(std::move(releases)) {
     if (releases_ != nullptr) {
@@ -35,26 +36,28 @@ class last_use : public counted {
   std::shared_ptr<late_releases> releases_;
 };
 
-/// How long an allocation waits at most for memory whose streams have ended: workers drop
-/// the last references to it a moment after that.
+/// Longest wait of an allocation for memory whose streams have ended. Workers release
+/// their last references a moment after that.
 constexpr std::int64_t release_limit_ns = 1'000'000'000;
 
-/// What a stream has when memory goes back to it.
+/// Enqueues a point after all operations of a stream. It keeps `user` until it is
+/// reached.
 ref<point> end_of(stream& s, const ref<last_use>& user) {
   auto end = make_ref<point>(s.lanes(), s.of().bell());
-  end->order_only = true;  // who takes the memory next did not fail
+  end->order_only = true;  // the next user of the memory takes over no failure
   end->when_reached([user] {});
   s.enqueue_beside(end);
   return end;
 }
 
-/// The capture that a stream records into, as a call about memory finds it.
+/// The capture that a stream records into, as seen by a call about memory.
 struct seen_capture {
   std::shared_ptr<graph_recording> what;
   bool only = false;  ///< the stream does not run what it records
 };
 
-/// @error{invalid_argument, the stream has none any more, or that of another thread}
+/// Returns the capture of a stream.
+/// @error{invalid_argument; the stream has none any more, or one of another thread}
 result<seen_capture> capture_of(stream& by) {
   const auto in = by.of().port().enter();
   WEIR_CHECK(by.check_caller());
@@ -66,7 +69,7 @@ result<seen_capture> capture_of(stream& by) {
   return seen_capture{by.recording(), by.recording_only()};
 }
 
-/// The capture gets a node. @error{invalid_argument, it has ended meanwhile}
+/// Adds a node to the capture. @error{invalid_argument; the capture has ended meanwhile}
 result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> node) {
   auto in = by.of().port().enter();
   in.make_room(node->tasks(by.lanes()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Blocks that are kept, and who may have them next.
+/// Kept blocks, and the choice of the block that serves a request.
 #include "weir/tessera/stream/memory_pool.hpp"
 
 #include <algorithm>
@@ -44,7 +44,8 @@ allocation_ptr memory_pool::find_kept(std::uint64_t stream, std::size_t bytes) {
   const auto fits = [&](const kept& k) {
     return k.memory->bytes() == bytes && (k.stream == stream || k.end->reached());
   };
-  // Its own last block is likeliest in the caches.
+  // The last block that the stream itself returned is the most likely to be in the
+  // caches.
   const auto found = std::find_if(kept_.rbegin(), kept_.rend(), fits);
   if (found == kept_.rend()) {
     return nullptr;

@@ -7,8 +7,8 @@
 
 namespace weir::tessera {
 
-/// A launch whose blocks have threads of their own. It ends when these have, and holds
-/// its stream until then.
+/// Makes a launch whose blocks run on threads of their own. It ends when these threads
+/// end, and holds its stream until then.
 [[nodiscard]] ref<operation> make_persistent_launch(ref<launch_shape> shape,
                                                     ref<launch_arguments> args,
                                                     std::uint64_t ordinal, stream& on);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Room for counted objects. A thread keeps what it lets go of, and passes it on by the
-/// handful: those who make and those who end meet once in many objects.
+/// Memory of counted objects. A thread keeps freed blocks for its own use and exchanges
+/// them with other threads in batches, so that threads rarely need the shared lock.
 #include "weir/tessera/stream/ref.hpp"
 
 #include <array>
@@ -17,7 +17,7 @@ namespace weir::tessera {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool recycles = false;  // who comes too late is to be caught
+constexpr bool recycles = false;  // so that a late use is found
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 constexpr bool recycles = false;
@@ -32,8 +32,8 @@ constexpr std::size_t step = 64;   ///< sizes are multiples of it
 constexpr std::size_t kinds = 12;  ///< larger objects are not kept
 constexpr std::align_val_t line{step};
 
-/// Rooms of one size. They are not linked through themselves: who takes one need not wait
-/// for what another processor has written there.
+/// A batch of free blocks of one size. The blocks are not linked through their own
+/// memory, because following a link would wait for another processor's cache line.
 struct handful {
   static constexpr std::uint32_t most = 32;
   std::array<void*, most> rooms{};
@@ -42,10 +42,10 @@ struct handful {
   [[nodiscard]] bool full() const noexcept { return count == most; }
 };
 
-/// Full handfuls on their way from thread to thread.
+/// Full batches on their way from thread to thread.
 class exchange {
  public:
-  /// Leaves it empty.
+  /// Takes over a batch and leaves `all` empty.
   void give(std::size_t kind, handful& all) noexcept {
     try {
       const std::lock_guard lock(mutex_);
@@ -55,7 +55,7 @@ class exchange {
       drop(all);
     }
   }
-  /// `all` stays empty if there is none.
+  /// Moves a batch into `all`, which stays empty if there is none.
   void take(std::size_t kind, handful& all) noexcept {
     const std::lock_guard lock(mutex_);
     if (!handfuls_[kind].empty()) {
@@ -75,7 +75,7 @@ class exchange {
   std::array<std::vector<handful>, kinds> handfuls_;
 };
 
-/// Outlives all threads.
+/// Returns the exchange, which is never destroyed because threads may end after it.
 exchange& between_threads() {
   static auto* const all = new exchange;
   static const bool watched = all->open_in_children();
@@ -83,8 +83,8 @@ exchange& between_threads() {
   return *all;
 }
 
-/// What one thread has. Two handfuls of a kind, so that who goes back and forth between
-/// making and ending does not meet others each time.
+/// Free blocks of one thread. There are two batches of each size, so that a thread that
+/// alternates between making and destroying objects does not use the exchange each time.
 class own_rooms {
  public:
   ~own_rooms() {
@@ -99,7 +99,7 @@ class own_rooms {
     }
   }
 
-  /// Null if there is none.
+  /// Returns a block, or null if there is none.
   [[nodiscard]] void* get(std::size_t kind) noexcept {
     handful& now = now_[kind];
     if (now.count == 0) {
@@ -112,7 +112,7 @@ class own_rooms {
       return nullptr;
     }
     void* const out = now.rooms[--now.count];
-    if (now.count != 0) {  // the next one, which another processor may have
+    if (now.count != 0) {  // another processor may have its cache line
       const auto* const next = static_cast<const std::byte*>(now.rooms[now.count - 1]);
       for (std::size_t i = 0; i <= kind; ++i) {
         prefetch_to_write(next + i * step);
@@ -131,7 +131,8 @@ class own_rooms {
     now.rooms[now.count++] = at;
   }
 
-  /// The thread ends, and objects that its other variables hold end after this.
+  /// Returns true once the thread's blocks are released. Other thread-local variables may
+  /// destroy objects after that.
   [[nodiscard]] static bool gone() noexcept { return gone_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Streams: order of enqueueing, waits, holding back.
+/// Streams: the order of enqueued operations, waits, and operations that are held back.
 #include "weir/tessera/stream/stream.hpp"
 
 #include <algorithm>
@@ -20,11 +20,11 @@
 namespace weir::tessera {
 namespace {
 
-/// Waits without an operation between them before those are looked for that are over, and
-/// again each time there are twice as many.
+/// Number of collected waits at which those for reached points are removed. The check is
+/// repeated each time the number has doubled.
 constexpr std::size_t many_waits = 16;
 
-/// Takes the failures of all lanes and leaves them clean, for one who waits.
+/// Takes and clears the failures of all lanes, for a thread that waits.
 class collector final : public joining_operation {
  public:
   explicit collector(doorbell& bell) : joining_operation(kind::other), bell_(bell) {}
@@ -32,7 +32,8 @@ class collector final : public joining_operation {
   [[nodiscard]] bool done() const noexcept {
     return state_.load(std::memory_order_seq_cst) == state::done;
   }
-  /// Nobody waits any more: failures stay for the next. False if it was too late.
+  /// Ends the wait, so that failures stay for the next one. Returns false if they are
+  /// already being taken.
   [[nodiscard]] bool give_up() noexcept {
     state expected = state::waiting;
     return state_.compare_exchange_strong(expected, state::given_up);
@@ -59,7 +60,7 @@ class collector final : public joining_operation {
   std::atomic<state> state_{state::waiting};
 };
 
-/// The last operation: keeps its stream until everything before has ended.
+/// The last operation of a stream, which it keeps alive until all others have ended.
 class closing final : public joining_operation {
  public:
   explicit closing(std::shared_ptr<stream> of)
@@ -160,13 +161,13 @@ void stream::number(operation& what) {
   what.stream_number = number_;
   what.on_devices = devices();
   if (closed_) {
-    what.keeps = shared_from_this();  // the closing operation does so no longer
+    what.keeps = shared_from_this();  // the closing operation may have ended
   }
 }
 
 void stream::enqueue(submission_port::session& in, ref<operation> what) {
   if (!what->on_all_lanes(lanes())) {
-    flush_waits(in);  // which all lanes have to carry out
+    flush_waits(in);  // all lanes have to carry them out
   }
   number(*what);
   if (!pending_waits_.empty()) {
@@ -198,7 +199,7 @@ void stream::enqueue_beside(submission_port::session& in, ref<operation> what) {
     enqueue(in, std::move(what));
     return;
   }
-  number(*what);  // what the stream waits for is the recording's
+  number(*what);  // the pending waits belong to the recording
   pass(in, std::move(what));
 }
 
@@ -285,7 +286,7 @@ result<void> stream::mark(event& into, bool posted) {
       enqueue(in, here);
     }
   }
-  // What was there goes with the port open.
+  // The previous point is released without the session.
   if (here) {
     into.set(std::move(here));
   } else {
@@ -334,7 +335,7 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
   auto last = make_ref<collector>(of().bell());
   {
     auto in = of().port().enter();
-    in.make_room(1);  // first: others may begin a capture meanwhile
+    in.make_room(1);  // may release the session, so before the checks
     if (recording_ != nullptr && recording_only_) {
       WEIR_CHECK(check_caller());
       recording_->refuse("a stream was synchronized");
@@ -398,7 +399,7 @@ void stream::close() {
   in.make_room(1);
   if (!std::exchange(closed_, true)) {
     record_into(nullptr, false);
-    forget_recording();  // which keeps its streams
+    forget_recording();  // it keeps its streams alive
     forget_launches();
     enqueue(in, make_ref<closing>(shared_from_this()));
   }
@@ -409,7 +410,7 @@ void stream::record_into(std::shared_ptr<graph_recording> recording, bool only) 
   recording_only_ = only;
   captures_.store(recording_ != nullptr, std::memory_order_release);
   if (recording_ == nullptr) {
-    // Of points that are in a capture alone nobody hears outside of it.
+    // Points that are only in a capture are never reached outside of it.
     std::erase_if(pending_waits_, [](const ref<point>& w) { return w->captured; });
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory of one virtual device, or of the host: allocations that end at the byte asked
-/// for, counted against a capacity.
+/// Memory of one virtual device or of the host. Allocations end at the requested byte and
+/// count against a capacity.
 #pragma once
 
 #include <cstddef>
@@ -22,30 +22,31 @@ class cpu_arena {
   static constexpr std::size_t alignment = 256;
 
   struct options {
-    std::string name;  ///< for messages: "device 3", "host"
+    std::string name;  ///< name in error messages, such as "device 3" or "host"
     std::size_t capacity = 0;
-    bool pinned = false;    ///< lock what is allocated into memory, if the system lets us
-    std::size_t shift = 0;  ///< added to where large allocations begin in their page
-    memory_source source;   ///< empty: the system
+    /// True: allocations are locked into memory if the system permits.
+    bool pinned = false;
+    std::size_t shift = 0;  ///< offset of large allocations in their page in bytes
+    memory_source source;   ///< allocator; empty: the system
   };
 
   explicit cpu_arena(options o);
-  /// Gives back what is still allocated.
+  /// Frees all allocations.
   ~cpu_arena();
   cpu_arena(const cpu_arena&) = delete;
   cpu_arena& operator=(const cpu_arena&) = delete;
 
-  /// As device_backend::allocate.
+  /// Allocates memory. See device_backend::allocate.
   [[nodiscard]] result<std::byte*> allocate(std::size_t bytes);
-  /// As device_backend::free.
+  /// Frees memory. See device_backend::free.
   [[nodiscard]] result<void> free(std::byte* at);
   [[nodiscard]] memory_use use() const;
 
  private:
-  /// One allocation: guards of known bytes lie before and behind what was asked for.
+  /// One allocation. Guard bytes of known values lie before and behind it.
   struct block {
     std::byte* raw = nullptr;
-    std::size_t front = 0;  ///< bytes before the user's
+    std::size_t front = 0;  ///< bytes before the address that the user has
     std::size_t bytes = 0;
     std::size_t total = 0;
   };

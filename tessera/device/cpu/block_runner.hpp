@@ -22,8 +22,8 @@ class grid_gate;
 
 using kernel_log = std::function<void(std::int32_t device, std::string_view text)>;
 
-/// What blocks need beside their arguments: shared memory, and fibers for threads with
-/// barriers. Kept from launch to launch.
+/// Memory that blocks need besides their arguments: shared memory, and fibers for threads
+/// with barriers. It is reused by later launches.
 /// @threads{one block at a time}
 class block_scratch {
  public:
@@ -32,7 +32,8 @@ class block_scratch {
   block_scratch(const block_scratch&) = delete;
   block_scratch& operator=(const block_scratch&) = delete;
 
-  /// Room for so much shared memory and so many fibers. @error{out_of_memory}
+  /// Makes sure that there is this much shared memory and this many fibers.
+  /// @error{out_of_memory; the system has not enough}
   [[nodiscard]] result<void> reserve(std::size_t shared_bytes, std::int64_t fibers);
   [[nodiscard]] std::byte* shared() const noexcept { return shared_; }
   [[nodiscard]] fiber_team& team() noexcept { return team_; }
@@ -43,13 +44,13 @@ class block_scratch {
   fiber_team team_;
 };
 
-/// Scratch that is not in use; there is as much as blocks ever ran at the same time.
+/// Scratch that no block uses. There is as much as blocks ever ran at the same time.
 /// @threads{safe from any thread}
 class scratch_pool {
  public:
   explicit scratch_pool(std::size_t stack_bytes) : stack_bytes_(stack_bytes) {}
 
-  /// @error{out_of_memory}
+  /// Takes scratch, or makes it. @error{out_of_memory; no memory for it}
   [[nodiscard]] result<std::unique_ptr<block_scratch>> take();
   void give_back(std::unique_ptr<block_scratch> scratch) noexcept;
 
@@ -59,23 +60,24 @@ class scratch_pool {
   std::vector<std::unique_ptr<block_scratch>> idle_;
 };
 
-/// Who the blocks belong to: what services find behind a block context.
+/// The launch of a block, which services find behind the block context.
 struct block_host {
   const grid_launch* launch = nullptr;
   block_scratch* scratch =
       nullptr;  ///< null if neither fibers nor shared memory are used
   const kernel_log* log = nullptr;
-  grid_gate* gate = nullptr;  ///< of a persistent kernel
+  grid_gate* gate = nullptr;  ///< barrier of a persistent kernel; null for others
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// Whether threads of this launch are fibers.
+/// Returns true if the threads of this launch are fibers.
 [[nodiscard]] bool needs_fibers(const grid_launch& launch, bool persistent) noexcept;
 
 /// Runs blocks [first, last) and ends at the first that fails. The floating point
 /// environment is the launch's within a block and the caller's afterwards.
-/// @error{kernel_failed, a block returned non-zero, threw or misused a service}
-/// @error{stopping, the stop flag was set between two blocks}
+/// @error{kernel_failed; a block returned a value other than 0, threw or misused a
+/// service}
+/// @error{stopping; the stop flag was set between two blocks}
 [[nodiscard]] result<void> run_block_range(const block_host& host, std::int64_t first,
                                            std::int64_t last);
 

@@ -16,11 +16,12 @@
 
 namespace weir::tessera {
 
-/// Stacks, each with a page below it that may not be touched (if the process does not
-/// have very many of them).
+/// Stacks. Below each lies a page that may not be touched, unless the process has very
+/// many of them.
 class stack_slab {
  public:
-  /// @error{out_of_memory, the system has no room for them}
+  /// Makes sure that there are this many stacks.
+  /// @error{out_of_memory; the system has no memory for them}
   [[nodiscard]] static result<std::unique_ptr<stack_slab>> make(std::size_t count,
                                                                 std::size_t bytes);
   ~stack_slab();
@@ -41,15 +42,16 @@ class stack_slab {
   std::size_t guard_bytes_ = 0;
 };
 
-/// Order: threads start in ascending order, each when the one before waits or has ended;
-/// after the last has started, those that wait go on in the same order, round by round.
-/// A thread that has returned counts as arrived at every later barrier.
+/// Runs the threads of a block as fibers in a fixed order. Threads start in ascending
+/// order, each when the one before waits or has ended. Then those that wait continue in
+/// that order, round by round. A thread that has returned counts as arrived at every
+/// later barrier.
 /// @threads{one block at a time, on any thread}
 class fiber_team {
  public:
-  /// What a thread of the block does; must not throw.
+  /// The work of one thread of the block. It must not throw.
   using body = void (*)(void* argument, std::int64_t thread);
-  /// Called between two rounds when a thread asked for it by `barrier(true)`.
+  /// Function that is called between two rounds if a thread called `barrier(true)`.
   using between = std::function<int()>;
 
   explicit fiber_team(std::size_t stack_bytes);
@@ -57,13 +59,13 @@ class fiber_team {
   fiber_team(const fiber_team&) = delete;
   fiber_team& operator=(const fiber_team&) = delete;
 
-  /// Makes stacks for so many threads. @error{out_of_memory}
+  /// Makes stacks for this many threads. @error{out_of_memory; see above}
   [[nodiscard]] result<void> reserve(std::int64_t threads);
-  /// Runs body(argument, t) for t from 0 to threads - 1, to the end of all; `reserve` has
-  /// been called for them.
+  /// Runs body(argument, t) for each t in [0, threads) to its end. `reserve` has been
+  /// called for this many threads.
   void run(std::int64_t threads, body what, void* argument, between rounds = {}) noexcept;
-  /// Called by the body: returns when all threads have come here or ended. With `outside`
-  /// set, the result is that of the call between the rounds, else 0.
+  /// Waits until all threads have arrived or ended. Called by the body. Returns the
+  /// result of the call between rounds if `outside` is set, and 0 otherwise.
   int barrier(bool outside = false) noexcept;
 
  private:
@@ -81,15 +83,15 @@ class fiber_team {
   std::vector<std::unique_ptr<stack_slab>> slabs_;
   std::vector<std::unique_ptr<fiber>> fibers_;
   std::vector<fiber*> idle_;
-  fiber_context outside_;  ///< the thread that called run
+  fiber_context outside_;  ///< context of the thread that called `run`
   fiber* running_ = nullptr;
-  fiber* tail_ = nullptr;  ///< last of the round, whose successor is the first
+  fiber* tail_ = nullptr;  ///< last fiber of the round; its successor is the first
   std::int64_t started_ = 0;
   std::int64_t threads_ = 0;
   body body_ = nullptr;
   void* argument_ = nullptr;
   between rounds_;
-  bool asked_ = false;  ///< someone waits for the call between rounds
+  bool asked_ = false;  ///< true: a thread waits for the call between rounds
   int answer_ = 0;
   void* exceptions_ = nullptr;  ///< the thread's record of exceptions in flight
   bool quit_ = false;

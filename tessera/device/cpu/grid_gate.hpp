@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Barrier of all blocks of a persistent kernel, each of which has a thread of its own.
+/// Barrier of all blocks of a persistent kernel. Each block has its own thread.
 #pragma once
 
 #include <atomic>
@@ -10,15 +10,15 @@
 
 namespace weir::tessera {
 
-/// A block that has ended counts as arrived at every later barrier.
+/// A barrier. A block that has ended counts as arrived at every later round.
 /// @threads{safe from any thread}
 class grid_gate {
  public:
   grid_gate(std::int64_t blocks, const std::atomic<bool>& stop)
       : blocks_(blocks), stop_(stop) {}
 
-  /// Blocks until all blocks have arrived or left. Non-zero if the kernel had been asked
-  /// to stop by then: the same for all.
+  /// Waits until all blocks have arrived or left. Returns the same value to all: other
+  /// than 0 if the kernel had been asked to stop by then.
   int arrive() {
     std::unique_lock lock(mutex_);
     const std::uint64_t round = round_;
@@ -51,7 +51,7 @@ class grid_gate {
   std::int64_t blocks_;
   std::int64_t arrived_ = 0;
   std::uint64_t round_ = 0;
-  /// Of the last round. The next one cannot open before all have read it.
+  /// Result of the last round. The next round cannot open before all blocks have read it.
   int answer_ = 0;
   const std::atomic<bool>& stop_;
 };

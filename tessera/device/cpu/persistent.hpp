@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Persistent kernels: a thread of its own for every block, all at the same time.
+/// Persistent kernels. All blocks run at the same time, each on its own thread.
 #pragma once
 
 #include <cstddef>
@@ -17,24 +17,24 @@ namespace weir::tessera {
 
 class cpu_persistent_run;
 
-/// The persistent kernels of a backend. Their threads are joined at the next start after
-/// their end, or when this goes.
+/// The persistent kernels of a backend. Threads that have ended are joined when another
+/// kernel starts, or by the destructor.
 /// @threads{safe from any thread}
 class persistent_kernels {
  public:
   persistent_kernels(std::size_t stack_bytes, std::int64_t stop_limit_ns, kernel_log log);
-  /// Asks all to stop and waits for them, up to the limit; threads of a kernel that does
-  /// not listen are left behind.
+  /// Asks all kernels to stop and waits for them up to the limit. Threads of a kernel
+  /// that does not stop are left running.
   ~persistent_kernels();
   persistent_kernels(const persistent_kernels&) = delete;
   persistent_kernels& operator=(const persistent_kernels&) = delete;
 
-  /// As device_backend::start_persistent, for a launch that was checked.
+  /// Starts a launch that was checked. See device_backend::start_persistent.
   [[nodiscard]] result<std::shared_ptr<persistent_run>> start(const grid_launch& launch,
                                                               completion done);
 
  private:
-  /// Joins the threads of those that have ended.
+  /// Joins the threads of kernels that have ended.
   void reap();
 
   std::size_t stack_bytes_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which sanitizer watches this build, and how it is told where memory ends.
+/// The sanitizer of this build, and how it learns where memory ends.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ inline constexpr bool sanitized =
     false;
 #endif
 
-/// From now on, an access to these bytes is an error.
+/// Makes every access to these bytes an error under a sanitizer from now on.
 inline void forbid([[maybe_unused]] const void* from,
                    [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(WEIR_ASAN)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The buffers of a collective: how long they are and in which memory they lie.
+/// Buffers of a collective: their sizes and their memory.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,25 @@
 
 namespace weir::tessera {
 
-/// Bytes of one rank's input or output; `packed`: of a buffer that holds one shard.
+/// Returns the size of one rank's input or output. `packed` means that the buffer holds a
+/// single shard. @units{bytes}
 [[nodiscard]] std::size_t extent(const collective::collective_call& call, int ranks,
                                  bool packed);
+/// Returns true if the input holds a single shard.
 [[nodiscard]] bool input_is_packed(const collective::collective_call& call) noexcept;
+/// Returns true if the output holds a single shard.
 [[nodiscard]] bool output_is_packed(const collective::collective_call& call) noexcept;
 
+/// Places of a collective's buffers.
 struct buffer_places {
   std::optional<memory_place> input;  ///< nothing: the call has no buffers
   std::optional<memory_place> output;
 };
 
-/// @error{invalid_argument, a buffer that is no memory of the mesh or, on a stream of one
-/// rank, of that rank; that is too short or stands at no multiple of its element's size;
-/// or an output that overlaps its input elsewhere than in its place}
+/// Finds and checks the buffers of a request.
+/// @error{invalid_argument; a buffer that is not memory of the mesh or, on a stream of
+/// one rank, of that rank; that is too short or not aligned to its elements; or an output
+/// that overlaps its input without being in place}
 [[nodiscard]] result<buffer_places> places_of(const stream& on,
                                               const collective_request& what, int ranks);
 

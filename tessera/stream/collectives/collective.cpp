@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Collectives as tasks: all of a group at once, or steps between a beginning and an end.
+/// Collectives as tasks: a single task of a group, or steps between a first and a last
+/// task.
 #include "weir/tessera/stream/collective.hpp"
 
 #include <algorithm>
@@ -33,7 +34,8 @@ struct planned {
   std::optional<collective::tuning_trial> trial;
 };
 
-/// Proposes the fastest schedule, or the next to be measured, which `trial` then gets.
+/// Returns a lookup that proposes the fastest schedule, or the next one to be measured,
+/// which it stores in `trial`.
 collective::tuner_lookup tuner_of(context& of, bool measures,
                                   std::optional<collective::tuning_trial>& trial) {
   return [&of, measures, &trial](const collective::collective_call& call, int ranks,
@@ -55,7 +57,7 @@ collective::tuner_lookup tuner_of(context& of, bool measures,
   };
 }
 
-/// The same call by another schedule, in place, to be compared with.
+/// Returns another schedule of the call, in place, to compare results with.
 result<std::shared_ptr<const collective::collective_plan>> plan_to_verify(
     stream& on, const collective::collective_plan& plan, int ranks) {
   collective::topology shape;
@@ -72,7 +74,7 @@ result<std::shared_ptr<const collective::collective_plan>> plan_to_verify(
   return on.of().plans().get(call, ranks, shape, other);
 }
 
-/// Type that the numbers of a reduction are added in.
+/// Returns the type in which a reduction adds its numbers.
 dtype accumulates_in(const collective::reducer& sums) noexcept {
   const dtype type = sums.operation().type;
   const bool complex = type == dtype::complex64 || type == dtype::complex128;
@@ -99,14 +101,15 @@ std::uint32_t number_of(collective::wire_format wire) noexcept {
   return static_cast<std::uint32_t>(types[static_cast<std::size_t>(wire)]);
 }
 
-/// Of what all ranks have to be told alike: the policy, seed and toggles.
+/// Returns a digest of the settings that must be equal on all ranks: the policy, seed and
+/// toggles.
 std::uint64_t digest_of_descriptor(const stream& on, const numerics_policy& p) noexcept {
   const tessDeterminism told = on.describe(p);
   const std::array<std::uint64_t, 3> words = {told.policy, told.stableToggles, told.seed};
   return xxh3_64(std::as_bytes(std::span(words)));
 }
 
-/// The stream's descriptor of this collective.
+/// Keeps the stream's descriptor of this collective.
 void note_numbers(stream& on, const numerics_policy& policy,
                   const collective::collective_plan& plan) noexcept {
   tessDeterminism told = on.describe(policy);
@@ -150,8 +153,9 @@ result<planned> plan_for(stream& on, const collective_request& what, int ranks) 
     }
   }
   planned out;
-  // Only a call as the plan would make it says something of others; a share waits for
-  // ranks, and what is recorded keeps its schedule.
+  // Measures only calls whose schedule the plan has chosen, because others have a
+  // different cost. A share waits for other ranks, and a recorded call keeps its
+  // schedule.
   const bool measures =
       of.measures(policy) && on.options().rank < 0 && what.chunk_bytes == 0 &&
       what.wire == collective::wire_format::plain && !what.in_graph && !on.records();
@@ -241,7 +245,7 @@ ref<operation> collective_operation::clone() const {
     copy.outputs = g.outputs;
     groups.push_back(std::move(copy));
   }
-  // What a graph needs is compared with the limit of the stream that it is launched on.
+  // The memory of a graph is compared with the limit of the stream that launches it.
   const auto out = make_ref<collective_operation>(plan_, how_, std::move(groups),
                                                   static_cast<std::size_t>(-1));
   out->verify_by(verify_);
@@ -263,12 +267,12 @@ void collective_operation::submit(submission& to) {
 
 void collective_operation::submit_groups(submission& to) {
   const auto steps = plan_->steps();
-  // The same worker has the same piece in the next collective: it is in its cache. The
-  // engine's first place is the submitter's.
+  // Each worker gets the same piece in the next collective, because the piece is in its
+  // cache. The engine's first slot is the submitter's.
   const unsigned own = std::min(to.session().to().workers() - 1, 128U);
   const bool in_place = own > 1 && plan_->options().how == collective::algorithm::direct;
-  // Nothing is to be waited for: the submitter opens, so that it wakes a worker for each
-  // step, not one that wakes the next on its own processor.
+  // If there is nothing to wait for, the submitter runs the first task itself. It then
+  // wakes a worker for each step; a worker would start the steps on its own processor.
   const bool at_once = steps.size() > 1 && verify_ == nullptr && to.runs_once() &&
                        to.session().all_ended();
   std::vector<runtime::access> held;
@@ -456,7 +460,7 @@ void collective_operation::step(lane_set& lanes, unsigned group,
 
 namespace {
 
-/// The ranks of the mesh that a send on a stream of one of them is between.
+/// Returns the ranks of the mesh that take part in a send on the stream of one of them.
 result<std::vector<int>> pair_of(const stream& on, const collective_request& what) {
   const int own = on.options().rank;
   WEIR_TRY(const std::vector<int> group, on.on()->shape.group_of(what.axes, own));
@@ -496,7 +500,7 @@ room_list<collective_group> groups_of(const mesh& m, collective::axis_set axes,
   return groups;
 }
 
-/// A share with its buffers, unless its group is broken.
+/// Sets the buffers of a share and returns it, unless its group is broken.
 result<ref<operation>> ready(stream& on, const ref<rank_share>& share,
                              buffer_places buffers) {
   share->source = std::move(buffers.input);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where ranks that call a collective each for themselves meet.
+/// Meetings of ranks that each call their share of a collective.
 #pragma once
 
 #include <compare>
@@ -19,12 +19,12 @@ namespace weir::tessera {
 
 class rank_share;
 
-/// Ranks whose collectives go together: those of one axis group, by whichever axes they
-/// name it, or the two ranks of a send.
+/// Ranks whose collectives go together: the ranks of one axis group, under any of its
+/// names, or the two ranks of a send.
 struct rank_group {
-  std::uint64_t number = 0;  ///< at the rendezvous
-  std::vector<int> ranks;    ///< in the mesh, in the order of the group
-  /// The reason why its ranks do not meet any more. It is empty as long as they meet.
+  std::uint64_t number = 0;  ///< number of the group at the rendezvous
+  std::vector<int> ranks;    ///< positions in the mesh, in the order of the group
+  /// The reason why its ranks do not meet any more; empty while they meet.
   std::optional<error> over;
   /// A meeting whose ranks have called different collectives. It is kept until every rank
   /// has been told.
@@ -35,35 +35,37 @@ struct rank_group {
   std::map<std::uint64_t, mismatch> mismatches;  ///< by sequence number
 };
 
-/// Ranks meet in the order in which each of them has called its collectives on the group.
+/// Lets shares of collectives meet, in the order in which each rank has called them.
 /// A share gets its number when it is called; its stream may run it much later. A rank
 /// that does not come in time breaks the group, because nobody can know whether its next
 /// call is the missing one. From then on every collective of the group fails, until every
 /// rank of the mesh has called `recover`.
-/// @threads{whoever has the session}
+/// @threads{the thread that holds the session}
 class meeting_point {
  public:
+  /// Makes a meeting point without groups.
   explicit meeting_point(context& of);
 
   /// Gives a rank's share the next number of its group.
   void number(rank_share& share, stream& on);
-  /// @error{timeout, the group of a rank's share is broken}
+  /// Checks the group of a share. @error{timeout; the group is broken}
   [[nodiscard]] result<void> check(const rank_share& share, const stream& on);
-  /// A rank has come with its share, which holds its stream until all are there, or until
-  /// something else ends the meeting.
+  /// Adds the share of a rank. Its stream is held until all ranks have come or the
+  /// meeting ends otherwise.
   void join(submission_port::session& in, const ref<rank_share>& share);
-  /// A rank of the mesh (-1: each of them) begins anew: what it calls from now on meets
-  /// what the others call after their own recovery. Once every rank has called this, all
-  /// that waits from before is told that it is over.
+  /// Begins anew for a rank of the mesh; -1: for each of them. Its later calls meet calls
+  /// of other ranks after their recovery. When every rank has recovered, the waiting
+  /// calls from before fail.
   void recover(submission_port::session& in, mesh& m, int rank);
-  /// Ends every collective of the mesh that waits for ranks. Its ranks meet nobody until
-  /// each has recovered.
+  /// Ends every waiting collective of the mesh. Its ranks do not meet until each has
+  /// recovered.
   void abort(submission_port::session& in, mesh& m);
-  /// @error{timeout, some of the groups that the rank is in do not meet any more}
+  /// Checks the groups of a rank. @error{timeout; one of the groups does not meet any
+  /// more}
   [[nodiscard]] result<void> state(const mesh& m, int rank) const;
-  /// The mesh goes: whoever waits in one of its groups, or comes later, is told so.
+  /// Ends the groups of a mesh that is dropped. Waiting and later calls fail.
   void forget(submission_port::session& in, mesh& m);
-  /// Everybody who still waits is told that the time is over, and so is who comes later.
+  /// Ends all groups with an error that the time is over. Later calls fail too.
   void end_all(submission_port::session& in);
 
  private:

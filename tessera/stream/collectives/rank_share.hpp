@@ -15,17 +15,19 @@
 
 namespace weir::tessera {
 
-/// What ranks meet in, each on a stream of its own.
+/// Base of operations in which ranks meet, each on its own stream.
 class meeting_operation : public lane_operation {
  public:
   using lane_operation::lane_operation;
   [[nodiscard]] bool waits_for_ranks() const noexcept final { return true; }
-  /// Whether its ranks meet where it is called on this stream. With the session in hand.
-  /// @error{timeout, they do not meet any more}
+  /// Checks that its ranks meet if it is called on this stream. The caller holds the
+  /// session.
+  /// @error{timeout; they do not meet any more}
   [[nodiscard]] virtual result<void> check(const stream& on) const = 0;
 };
 
-/// Comes to the meeting in its turn, and lets its stream go on when that has ended.
+/// A share of a collective. It joins the meeting in its turn and holds its stream until
+/// the meeting has ended.
 class rank_share final : public meeting_operation {
  public:
   rank_share(std::shared_ptr<const collective::collective_plan> plan,
@@ -33,7 +35,7 @@ class rank_share final : public meeting_operation {
              std::vector<int> ranks, std::uint64_t descriptor);
 
   [[nodiscard]] std::string_view name() const noexcept override { return "join"; }
-  /// What it joins.
+  /// Returns the name of the collective.
   [[nodiscard]] std::string_view call_name() const noexcept {
     return collective::name_of(request.call.kind);
   }
@@ -46,14 +48,15 @@ class rank_share final : public meeting_operation {
   }
   [[nodiscard]] std::string details() const override;
 
-  /// Where a rank of the mesh stands in the group.
+  /// Returns the position in the group of a rank of the mesh.
   [[nodiscard]] int place_in_group(int rank) const noexcept {
     return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
   }
-  /// What the rank asks for, in words.
+  /// Returns the request of the rank in words, for errors.
   [[nodiscard]] std::string description() const;
-  /// Puts the outcome into its stream and lets that go on.
+  /// Ends the meeting with an error, which its stream gets, and lets the stream go on.
   void end(submission_port::session& in, const error& why);
+  /// Lets its stream go on.
   void proceed(submission_port::session& in);
 
   std::shared_ptr<const collective::collective_plan> plan;
@@ -63,19 +66,19 @@ class rank_share final : public meeting_operation {
   std::optional<memory_place>
       source;  ///< of its buffers, as they were when it was posted
   std::optional<memory_place> target;
-  std::vector<int> ranks;             ///< of the group, in the mesh
-  std::shared_ptr<rank_group> group;  ///< once its stream has taken it
-  std::uint64_t sequence = 0;         ///< in the group
+  std::vector<int> ranks;             ///< ranks of the group, as positions in the mesh
+  std::shared_ptr<rank_group> group;  ///< the group, once its stream has taken the share
+  std::uint64_t sequence = 0;         ///< number of the meeting in the group
   std::uint64_t descriptor;
   std::size_t scratch_limit = static_cast<std::size_t>(-1);
-  std::shared_ptr<class stream> on;  ///< while it waits
+  std::shared_ptr<class stream> on;  ///< its stream, while it waits
 
  protected:
   result<void> run(unsigned) override { return {}; }
 };
 
-/// Shares of one rank that come to their meetings all at once, so that ranks need not
-/// agree on the order in which they ask for them.
+/// Several shares of one rank that join their meetings together, so that ranks need not
+/// agree on their order.
 class share_group final : public meeting_operation {
  public:
   explicit share_group(std::vector<ref<rank_share>> shares)

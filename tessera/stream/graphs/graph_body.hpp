@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The nodes of a graph in lanes of their own, as tasks of the engine.
+/// A graph as tasks of the engine. Its nodes have their own lanes.
 #pragma once
 
 #include <array>
@@ -13,38 +13,43 @@
 
 namespace weir::tessera {
 
-/// A graph whose nodes can run in one piece.
-/// @threads{whoever has the session}
+/// A graph whose nodes run as one recorded sequence of tasks.
+/// @threads{the thread that holds the session}
 class graph_body : public std::enable_shared_from_this<graph_body> {
  public:
-  /// Copies of the recorded operations. They report to the observers of `of`; `top` is
-  /// the run that they belong to, null: the body's own, as its frame is told of it.
-  /// @error{unsupported, an operation that cannot be in a graph; out_of_memory}
+  /// Makes a graph of copies of the recorded operations, which report to the observers of
+  /// `of`. `top` is the run that they belong to; null means `run`, which the frame sets.
+  /// @error{unsupported; an operation that cannot be in a graph}
+  /// @error{out_of_memory; no memory for the lanes}
   [[nodiscard]] static result<std::shared_ptr<graph_body>> make(
       context& of, const graph& from, const graph_run_facts* top = nullptr);
   ~graph_body();
   graph_body(const graph_body&) = delete;
   graph_body& operator=(const graph_body&) = delete;
 
-  /// Submits the nodes as tasks, between those of the two operations of `frame`.
+  /// Submits the tasks of the nodes between those of the two operations of `frame`.
   void submit(submission& to, std::span<const ref<operation>> frame);
-  /// Makes an operation, which nobody else has, a node of this graph in the place of
-  /// another.
+  /// Replaces the operation of a node. Nobody else refers to the new operation.
   void replace(std::size_t node, ref<operation> what);
 
-  /// Tasks of one run, or about so many.
+  /// Returns the approximate number of tasks of a run.
   [[nodiscard]] std::uint32_t tasks() const;
+  /// Returns the memory that a run needs.
   [[nodiscard]] const memory_need& needs() const noexcept { return needs_; }
-  /// Launches that take numbers of the counter of the stream that a run is launched on.
+  /// Returns the number of launches that take numbers from the stream of a run.
   [[nodiscard]] std::uint32_t counted_launches() const noexcept;
+  /// Gives the launches of a run their numbers from `next` on, in the stream of number
+  /// `stream`.
   void count_from(std::uint64_t stream, std::uint64_t& next) noexcept;
 
+  /// Operations and their predecessors.
   std::vector<graph_node> nodes;
-  std::vector<std::shared_ptr<stream>> streams;  ///< by chain, as recorded
-  std::vector<std::unique_ptr<lane_set>> lanes;  ///< by chain
-  /// What its nodes take and give back, each once.
+  std::vector<std::shared_ptr<stream>> streams;  ///< the recorded streams
+  /// Lanes of the nodes of each recorded stream.
+  std::vector<std::unique_ptr<lane_set>> lanes;
+  /// Memory that nodes take or return, without duplicates.
   std::vector<std::shared_ptr<graph_memory>> memories;
-  graph_run_facts run;  ///< the one that goes on, if it is told of it
+  graph_run_facts run;  ///< the present run, if the frame sets it
 
  private:
   explicit graph_body(context& of);
@@ -56,13 +61,14 @@ class graph_body : public std::enable_shared_from_this<graph_body> {
   memory_need needs_;
 };
 
-/// What a graph does not give back, given the nodes in their order.
+/// Returns the memory that a graph takes and does not return. Nodes are in their order.
 [[nodiscard]] std::vector<std::shared_ptr<graph_memory>> memory_left_by(
     std::span<const graph_node> nodes);
 
-/// A task that all lanes of a stream and all lanes of a graph meet in. The one that
-/// enters takes over the stream's failures; the one that leaves gives failures back as
-/// those of the run.
+/// A task that holds all lanes of a stream and all lanes of a graph. The first of a run
+/// passes the stream's failures to the graph; the last passes the graph's failures to the
+/// stream, as failures of the run.
+/// -
 class graph_frame final : public operation {
  public:
   enum class side : std::uint8_t { enters, leaves };
@@ -70,11 +76,11 @@ class graph_frame final : public operation {
   graph_frame(side which, lane_set& outside, graph_body& inside)
       : operation(kind::other), side_(which), outside_(outside), inside_(inside) {}
 
-  /// The two of a graph that is launched from these lanes.
+  /// Makes the first and the last task of runs that are launched from these lanes.
   [[nodiscard]] static std::array<ref<operation>, 2> pair(lane_set& outside,
                                                           graph_body& inside);
-  /// A run comes whose nodes are to look at these facts. Runs enter in the order of these
-  /// calls. Without any, the facts are left as they are.
+  /// Announces a run, whose nodes will see these facts. Runs enter in the order of these
+  /// calls. A run that was not announced leaves the facts unchanged.
   void expect(const graph_run_facts& run);
 
   void submit(submission& to) override;
@@ -84,7 +90,7 @@ class graph_frame final : public operation {
   void enter();
   void leave();
   void take_next_run();
-  /// Lane i of the graph is that of the same device as lane i of the stream.
+  /// Returns true if lane i of the graph has the same device as lane i of the stream.
   [[nodiscard]] bool corresponds(const lane_set& lanes) const noexcept {
     return lanes.devices() == outside_.devices();
   }
@@ -96,15 +102,15 @@ class graph_frame final : public operation {
   std::deque<graph_run_facts> runs_;
 };
 
-/// A node that is a graph.
+/// A node that is itself a graph.
 class child_graph final : public operation {
  public:
-  /// As it is recorded.
+  /// Makes a recorded node, which cannot run.
   explicit child_graph(std::shared_ptr<const graph> what)
       : operation(kind::graph), what_(std::move(what)) {}
 
-  /// One that runs, as a node of the graph whose run `top` is; null: of none.
-  /// @error as of graph_body::make
+  /// Returns a node that can run, in the graph whose run is `top`; null: in no graph.
+  /// Errors are those of graph_body::make.
   [[nodiscard]] result<ref<operation>> instance(context& of,
                                                 const graph_run_facts* top) const;
   [[nodiscard]] ref<operation> clone() const override;
@@ -127,12 +133,13 @@ class child_graph final : public operation {
 
  private:
   std::shared_ptr<const graph> what_;
-  std::shared_ptr<graph_body> body_;  ///< of one that runs
+  std::shared_ptr<graph_body> body_;  ///< the tasks; null for a recorded node
   std::vector<ref<operation>> frames_;
 };
 
-/// The same operation for a graph that runs. @error{unsupported, it cannot be in one}
-/// @error as of graph_body::make
+/// Returns a copy of an operation for a graph that runs. Other errors are those of
+/// graph_body::make.
+/// @error{unsupported; the operation cannot be in a graph}
 [[nodiscard]] result<ref<operation>> copy_for_graph(const operation& what, context& of,
                                                     const graph_run_facts* top);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory that a graph takes and gives back.
+/// Memory that a graph takes and returns.
 #pragma once
 
 #include <cstddef>
@@ -14,46 +14,51 @@
 namespace weir::tessera {
 
 /// Memory that was taken in a capture. Its address is the same in all runs of the graph,
-/// so the graph keeps it. The address is known to the program's calls
-/// * in the capture, from the call that takes it to the one that gives it back;
-/// * where the capture does not give it back, from each launch of the graph until the
-///   program gives it back. The next launch is possible only then.
+/// so the graph keeps it. The program's calls know the address
+/// * in the capture, from the call that takes the memory to the call that returns it;
+/// * if the capture does not return it, from each launch of the graph until the program
+/// returns it. The next launch is possible only then.
 ///
-/// Runs of all graphs that have it go one after another: the tasks that enter and leave
-/// such a graph hold its order token.
-/// @threads{safe from any thread; the order token: whoever has the session}
+/// Runs of all graphs with this memory follow one another, because the tasks that enter
+/// and leave such a graph hold its order token.
+/// @threads{safe from any thread; the order token: the thread that holds the session}
 class graph_memory : public std::enable_shared_from_this<graph_memory> {
  public:
-  /// Takes memory for a capture on this mesh. @error{out_of_memory}
+  /// Takes memory for a capture on this mesh. @error{out_of_memory; a device has not
+  /// enough}
   [[nodiscard]] static result<std::shared_ptr<graph_memory>> take(
       const std::shared_ptr<mesh>& on, std::size_t bytes);
   ~graph_memory();
   graph_memory(const graph_memory&) = delete;
   graph_memory& operator=(const graph_memory&) = delete;
 
+  /// Returns the address of instance 0.
   [[nodiscard]] void* data() const noexcept { return memory_->data(); }
+  /// Returns the size of an instance. @units{bytes}
   [[nodiscard]] std::size_t bytes() const noexcept { return memory_->bytes(); }
-  /// What tasks hold that enter and leave a graph with this memory.
+  /// Returns the access of the tasks that enter and leave a graph with this memory.
   [[nodiscard]] const runtime::access& held() const noexcept {
     return token_->of(0).held;
   }
 
-  /// The capture has given it back.
+  /// Removes the address from the table, because the capture has returned the memory.
   void hide();
-  /// The capture takes it again. @error as of symmetric_memory::restore
+  /// Adds the address again, because the capture takes the memory again. Errors are those
+  /// of symmetric_memory::restore.
   [[nodiscard]] result<void> show();
 
-  /// A run has left it to the program, which has not given it back.
+  /// Returns true if a run has left the memory to the program, which has not returned it.
   [[nodiscard]] bool lent() const;
-  /// A run is about to leave it to the program, at the cost of a stream's budget.
-  /// @error{out_of_memory, the budget; already_exists, something else has become known at
-  /// its address; invalid_argument, it was exported to another library}
+  /// Leaves the memory to the program for a run and charges it to the stream's budget.
+  /// @error{out_of_memory; the budget leaves less}
+  /// @error{already_exists; other memory at the address is known}
+  /// @error{invalid_argument; it was exported to another library}
   [[nodiscard]] result<void> lend(const std::shared_ptr<memory_budget>& pays);
-  /// That run does not come about.
+  /// Undoes `lend` for a run that does not take place.
   void take_back();
-  /// The program has given it back; nobody uses it behind these points.
+  /// Notes that the program has returned the memory, which it uses until these points.
   void given_back(std::vector<ref<point>> ends);
-  /// The points behind which the program no longer uses it.
+  /// Returns the points until which the program uses the memory.
   [[nodiscard]] std::vector<ref<point>> ends() const;
 
  private:
@@ -70,13 +75,13 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
   std::vector<ref<point>> ends_;
 };
 
-/// A node that takes memory, or gives it back. It does nothing but keep its place in the
-/// order of its stream.
+/// A node that takes or returns memory. It does nothing in a run except to keep its place
+/// in the order of its stream.
 class memory_node final : public joining_operation {
  public:
   enum class direction : std::uint8_t { takes, gives_back };
 
-  /// `first`: no other node takes the same memory before.
+  /// Makes a node. `first` is true if no earlier node takes this memory.
   memory_node(direction which, std::shared_ptr<graph_memory> what, bool first)
       : joining_operation(kind::memory),
         direction_(which),
@@ -93,7 +98,9 @@ class memory_node final : public joining_operation {
   [[nodiscard]] ref<operation> clone() const override {
     return make_ref<memory_node>(direction_, what_, first_);
   }
+  /// Returns true if it takes memory, and false if it returns it.
   [[nodiscard]] bool takes() const noexcept { return direction_ == direction::takes; }
+  /// Returns the memory.
   [[nodiscard]] const std::shared_ptr<graph_memory>& memory() const noexcept {
     return what_;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Graphs in which ranks meet.
+/// Graphs with collectives of streams that are bound to ranks.
 #pragma once
 
 #include <memory>
@@ -10,31 +10,39 @@
 
 namespace weir::tessera {
 
-/// A graph that cannot run in one piece, since a rank's share of a collective may wait
-/// for other ranks for any time, and the engine's tasks must not. So each run puts copies
-/// of all nodes into streams that the graph has for itself, one for each recorded stream.
-/// There a share holds back what is behind it, and takes its place among the collectives
-/// that the rank calls.
-/// @threads{whoever has the session}
+/// A graph whose runs enqueue copies of all nodes in streams of the graph.
+/// A rank's share of a collective may wait for other ranks for any time, which tasks of
+/// the engine must not do. Each recorded stream therefore has a stream of its own in the
+/// graph. A share there holds back the operations behind it, and counts among the
+/// collectives that its rank calls.
+/// @threads{the thread that holds the session}
 class graph_reissue {
  public:
-  /// @error{unsupported, an operation that cannot be in a graph; out_of_memory}
+  /// Makes a graph with streams of its own.
+  /// @error{unsupported; an operation that cannot be in a graph}
+  /// @error{out_of_memory; no memory for the streams}
   [[nodiscard]] static result<std::unique_ptr<graph_reissue>> make(context& of,
                                                                    const graph& from);
 
-  /// @error{timeout, ranks that meet in it do not meet any more}
+  /// Checks that a run can take place. @error{timeout; ranks that meet in it do not meet
+  /// any more}
   [[nodiscard]] result<void> check() const;
-  /// Operations for one run. Without the session. @error as of copy_for_graph
+  /// Returns operations for one run. The caller does not hold the session. Errors are
+  /// those of copy_for_graph.
   [[nodiscard]] result<std::vector<ref<operation>>> copies() const;
-  /// Runs them behind everything that the stream has, and the stream goes on behind them.
+  /// Runs `copies` after all operations of the stream, whose later operations wait for
+  /// them.
   void run(submission_port::session& in, stream& on, std::vector<ref<operation>> copies);
-  /// Nothing more comes; what has been enqueued still runs. Without the session.
+  /// Ends the streams; enqueued operations still run. The caller does not hold the
+  /// session.
   void close();
 
+  /// Returns the approximate number of tasks of a run.
   [[nodiscard]] std::uint32_t tasks() const;
+  /// Returns the memory that a run needs.
   [[nodiscard]] memory_need needs() const;
 
-  std::vector<graph_node> nodes;  ///< as recorded
+  std::vector<graph_node> nodes;  ///< the recorded nodes
 
  private:
   explicit graph_reissue(context& of) : of_(of) {}
@@ -42,8 +50,9 @@ class graph_reissue {
   void end(submission_port::session& in, stream& on);
 
   context& of_;
-  std::vector<std::shared_ptr<stream>> streams_;  ///< by chain
-  std::vector<ref<point>> ends_;                  ///< of the last run, by chain
+  /// The graph's stream for each recorded stream.
+  std::vector<std::shared_ptr<stream>> streams_;
+  std::vector<ref<point>> ends_;  ///< end of the last run in each stream
 };
 
 }  // namespace weir::tessera

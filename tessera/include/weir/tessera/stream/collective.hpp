@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Collectives in streams: of all ranks at once, or of one rank that meets the others.
+/// Collectives in streams: all ranks at once, or the share of one rank that meets the
+/// others.
 #pragma once
 
 #include <cstdint>
@@ -17,81 +18,98 @@
 
 namespace weir::tessera {
 
+/// Request for a collective.
 struct collective_request {
-  collective::collective_call call;  ///< its level is set by the policy
+  /// Kind, type, count and root; the policy sets its level.
+  collective::collective_call call;
+  /// Axes of the mesh along which ranks take part.
   collective::axis_set axes = collective::whole_mesh;
+  /// Address of the input on rank 0 of the mesh, or on the stream's rank.
   const void* input = nullptr;
-  void* output = nullptr;  ///< the same as `input`: in place
-  std::optional<collective::algorithm> how;
-  std::size_t chunk_bytes = 0;
+  void* output = nullptr;  ///< address of the output; equal to `input`: in place
+  std::optional<collective::algorithm> how;  ///< algorithm; unset: chosen
+  std::size_t chunk_bytes = 0;               ///< size of a chunk in bytes; 0: chosen
+  /// Number format between ranks.
   collective::wire_format wire = collective::wire_format::plain;
-  /// Of one rank's share; see arrival::patience_ns.
+  /// Limit of the wait of one rank's share for the others. See arrival::patience_ns.
   std::int64_t patience_ns = 0;
-  bool in_graph = false;  ///< to be put into a graph, whose schedules are not measured
+  bool in_graph = false;  ///< true: it replaces a node of a graph, so it is not measured
 };
 
-/// Null where there is nothing to do.
-/// @error{invalid_argument, as check_call, or buffers that are not memory of the mesh or
-/// too short; unsupported, as check_call; determinism_violation, a wire format that the
-/// policy forbids}
+/// Makes a collective. Returns null if there is nothing to do.
+/// @error{invalid_argument; see check_call; or buffers that are not memory of the mesh or
+/// are too short}
+/// @error{unsupported; see check_call}
+/// @error{determinism_violation; a wire format that the policy forbids}
 [[nodiscard]] result<ref<operation>> make_collective(stream& on,
                                                      const collective_request& what);
 
-/// Calls that are to begin together.
+/// One call of a group of collectives that begin together.
 struct grouped_call {
-  std::shared_ptr<stream> on;
-  collective_request what;
+  std::shared_ptr<stream> on;  ///< the stream
+  collective_request what;     ///< the collective
 };
-/// Makes all of them, and if all can be made, puts them into their streams at once: no
-/// other thread's operation comes between those of one context. On mesh streams in the
-/// order of the list; those on the stream of one rank wait for their peers together, and
-/// may run in any order.
-/// If one of them fails, none is enqueued. @error{invalid_argument; see make_collective}
-/// @error{unsupported; see make_collective} @error{determinism_violation; see
-/// make_collective}
+/// Makes all collectives and, if all can be made, enqueues them at once.
+/// No operation of another thread comes between those of one context. Collectives on mesh
+/// streams run in the order of the list. Those on the stream of one rank wait for their
+/// peers together and may run in any order. If one cannot be made, none is enqueued.
+/// @error{invalid_argument; see make_collective; or a stream in a capture of another
+/// thread}
+/// @error{unsupported; see make_collective}
+/// @error{determinism_violation; see make_collective}
 [[nodiscard]] result<void> enqueue_group(std::span<const grouped_call> calls);
 
 /// The buffers and lanes of one group of ranks.
 struct collective_group {
-  room_list<int> ranks;  ///< in the mesh
-  /// What the buffers lie in: it stays while there is work on it.
+  room_list<int> ranks;  ///< the ranks, as positions in the mesh
+  /// Allocations of the buffers, which are held while operations use them.
   room_list<allocation_ptr> memory;
-  room_list<const std::byte*> inputs;
-  room_list<std::byte*> outputs;
-  room_list<lane*> lanes;              ///< set when it is submitted
-  std::vector<std::uint64_t> streams;  ///< numbers of the ranks' own, if each has one
-  std::int64_t started = 0;
-  std::unique_ptr<std::byte[]> scratch;
-  std::vector<std::byte> before;  ///< inputs, where the result is verified
-  bool skip = false;
-  bool backwards = false;  ///< each begins where the one before it in the stream ended
-  failure broken;          ///< of a step; under the operation's mutex
+  room_list<const std::byte*> inputs;  ///< input of each rank
+  room_list<std::byte*> outputs;       ///< output of each rank
+  room_list<lane*> lanes;              ///< lane of each rank, set at submission
+  /// Number of each rank's own stream; empty if ranks have none.
+  std::vector<std::uint64_t> streams;
+  std::int64_t started = 0;              ///< monotonic time of the start in nanoseconds
+  std::unique_ptr<std::byte[]> scratch;  ///< scratch memory, while the collective runs
+  std::vector<std::byte> before;  ///< copy of the inputs, if the result is verified
+  bool skip = false;              ///< true: an input has failed, so the steps do nothing
+  /// True: pieces are processed from last to first, to begin where the last collective
+  /// ended.
+  bool backwards = false;
+  failure broken;  ///< failure of a step; guarded by the operation's mutex
 };
 
 /// A planned collective over one or several groups.
 class collective_operation final : public operation {
  public:
+  /// Makes a collective of this plan. `how` says why the plan was chosen. Running it
+  /// fails with out_of_memory if it needs more than `scratch_limit` bytes of scratch.
   collective_operation(std::shared_ptr<const collective::collective_plan> plan,
                        collective::collective_choice how,
                        room_list<collective_group> groups, std::size_t scratch_limit);
 
+  /// Submits all groups. Sets the lanes of groups that have none.
   void submit(submission& to) override;
-  /// For groups whose lanes are set already.
+  /// Submits the groups, whose lanes are set.
   void submit_groups(submission& to);
+  /// Runs one step of the plan for one group, or its beginning or end.
   void step(lane_set& lanes, unsigned group, std::uint32_t index) noexcept override;
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override;
+  /// Returns the name of the kind of collective, such as "all_reduce".
   [[nodiscard]] std::string_view name() const noexcept override;
+  /// Returns the size of one rank's buffer. @units{bytes}
   [[nodiscard]] std::uint64_t bytes() const noexcept override;
+  /// Returns the scratch memory of the plan.
   [[nodiscard]] memory_need needs() const noexcept override;
   [[nodiscard]] std::string details() const override;
   [[nodiscard]] std::uint64_t stream_of(unsigned lane) const noexcept override;
   [[nodiscard]] double bus_factor() const noexcept override;
   [[nodiscard]] ref<operation> clone() const override;
-  /// Once it has run, `plan` runs on the same inputs, and its bits must be the same.
+  /// Runs `plan` on the same inputs afterwards and fails unless the bits are equal.
   void verify_by(std::shared_ptr<const collective::collective_plan> plan) {
     verify_ = std::move(plan);
   }
-  /// `by` hears how long this trial took, if it succeeds.
+  /// Reports the time of this run to `by` if it succeeds.
   void measure(const collective::tuning_trial& trial, context& by) {
     trial_ = trial;
     measured_by_ = &by;

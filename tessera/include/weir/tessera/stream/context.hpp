@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A context: an engine, devices and their memory, policy, meshes and streams.
+/// A context: an engine, devices and their memory, a numerics policy, meshes and streams.
 #pragma once
 
 #include <array>
@@ -41,37 +41,42 @@ struct block_key;
 struct block_trial;
 
 /// Devices along axes. Rank r is position r in `devices`.
-/// @threads{immutable but for its streams, which the session guards, and its pool}
+/// @threads{immutable, except the pool, and the members that need the session: `streams`,
+/// `gone`, `recoveries` and `aborted`}
 struct mesh {
+  /// Makes a mesh of these devices. `number_of` is its number in the context.
   mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
        std::span<const std::int32_t> ids, const collective::mesh_shape& s);
 
-  std::shared_ptr<context> of;
-  std::uint64_t number;  ///< of this mesh in its context; owner of its memory
-  std::vector<std::int32_t> devices;
-  collective::mesh_shape shape;
-  std::vector<block_facts> places;  ///< by rank: what its blocks are told
-  memory_pool pool;
+  std::shared_ptr<context> of;        ///< the context
+  std::uint64_t number;               ///< number in its context; owner of its memory
+  std::vector<std::int32_t> devices;  ///< device ordinal of each rank
+  collective::mesh_shape shape;       ///< names and sizes of the axes
+  /// Position of each rank, as its kernels' blocks see it.
+  std::vector<block_facts> places;
+  memory_pool pool;  ///< memory that its streams take and return
+  /// Streams that exist, and expired entries.
   std::vector<std::weak_ptr<stream>> streams;
-  bool gone = false;  ///< its ranks meet no more
-  /// By rank: how often it has recovered from a failed collective. Under the session.
+  bool gone = false;  ///< true: ranks do not meet any more
+  /// Number of recoveries of each rank from failed collectives. Needs the session.
   std::vector<std::uint64_t> recoveries;
-  /// By rank: how often it had recovered when its collectives were aborted, and one more;
-  /// 0: they never were. Under the session.
+  /// For each rank, 1 + its number of recoveries when its collectives were last aborted;
+  /// 0 if they never were. Needs the session.
   std::vector<std::uint64_t> aborted;
 
-  /// The rank meets nobody until it recovers. With the session in hand.
+  /// Returns true if the rank takes part in no collective until it recovers. The caller
+  /// holds the session.
   [[nodiscard]] bool is_aborted(std::size_t rank) const noexcept {
     return aborted[rank] == recoveries[rank] + 1;
   }
 
+  /// Returns the number of ranks.
   [[nodiscard]] unsigned ranks() const noexcept {
     return static_cast<unsigned>(devices.size());
   }
 };
 
-/// Plans of collectives that have been made before.
-/// @threads{safe from any thread}
+/// Keeps plans of collectives for later calls. @threads{safe from any thread}
 class plan_cache {
  public:
   /// Returns the plan of a call, which is made if it is new.
@@ -90,124 +95,152 @@ class plan_cache {
   std::map<key, std::shared_ptr<const collective::collective_plan>> plans_;
 };
 
+/// Devices, memory and settings that meshes and streams share.
 /// @threads{safe from any thread unless said otherwise}
 class context : public std::enable_shared_from_this<context> {
  public:
-  /// A context with an engine and workers of its own.
-  /// @error{out_of_memory, no threads or no memory for the engine}
-  /// @error{unsupported, a backend that is not there}
+  /// Makes a context with its own engine and workers.
+  /// @error{out_of_memory; no threads or no memory for the engine}
+  /// @error{invalid_argument; settings without devices or memory, trusted keys that
+  /// cannot be read, or in strict mode a cache folder that cannot be used}
   [[nodiscard]] static result<std::shared_ptr<context>> make(runtime_settings settings);
-  /// A context over an engine of the program, which outlives it. Whoever else submits to
-  /// the engine holds a session of `port()` while doing so.
+  /// Makes a context over an engine of the program, which outlives it. Others that submit
+  /// to the engine hold a session of `port()` while they do. Errors are those of `make`.
   [[nodiscard]] static result<std::shared_ptr<context>> over(runtime::engine& workers,
                                                              runtime_settings settings);
   ~context();
 
-  /// Waits for all streams, stops persistent kernels, and lets go of all memory.
-  /// @error{timeout, a persistent kernel does not stop}
+  /// Stops persistent kernels, waits for all streams and frees all memory.
+  /// @error{timeout; a stream does not end within 5 s, for example because its persistent
+  /// kernel does not stop}
   [[nodiscard]] result<void> shut_down();
 
-  /// @error{invalid_argument, no device, one twice or out of range, or axes whose product
-  /// is not the number of devices}
+  /// Makes a mesh of devices. Device i of the list is rank i.
+  /// @error{invalid_argument; no device, a device twice or out of range, or axes whose
+  /// product is not the number of devices}
   [[nodiscard]] result<std::shared_ptr<mesh>> make_mesh(
       std::span<const std::int32_t> devices, const collective::mesh_axes& axes);
-  /// Waits for the mesh's streams and frees its memory.
+  /// Waits for the mesh's streams and frees its memory. Its ranks do not meet any more.
   void drop_mesh(const std::shared_ptr<mesh>& m);
-  /// Meshes that somebody still has.
+  /// Returns the meshes that are in use.
   [[nodiscard]] std::vector<std::shared_ptr<mesh>> open_meshes();
-  /// Streams of the mesh that are there.
+  /// Returns the streams of a mesh that exist.
   [[nodiscard]] std::vector<std::shared_ptr<stream>> streams_of(const mesh& m);
-  /// All that was enqueued on the mesh so far has ended. `limit_ns` < 0: no limit.
+  /// Waits until all operations enqueued so far on a mesh have ended. Returns false if
+  /// `limit_ns` nanoseconds have passed before; a negative limit means none.
   [[nodiscard]] bool drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns);
 
-  /// @error{determinism_violation, a locked policy}
+  /// Sets the numerics policy. Policies of modules have no effect afterwards.
+  /// @error{determinism_violation; the policy lacks a property that is locked}
   [[nodiscard]] result<void> set_policy(numerics_policy policy);
+  /// Returns the policy that applies: the set one, with the limits of the settings.
   [[nodiscard]] numerics_policy policy() const;
-  /// What launches are told from now on: seed and toggles of `tessDeterminism`.
-  /// @error{invalid_argument, toggles that are none; determinism_violation, a locked
-  /// policy that wants all of them}
+  /// Sets the seed and the stable toggles of `tessDeterminism` for later operations.
+  /// @error{invalid_argument; unknown toggles}
+  /// @error{determinism_violation; not all toggles while stable reductions are locked}
   [[nodiscard]] result<void> set_determinism(std::uint64_t seed, std::uint32_t toggles);
-  /// Fills in what a program has set; leaves the rest.
+  /// Writes the seed and toggles into `d` if the program has set them.
   void tell(tessDeterminism& d) const noexcept;
 
-  /// An instance of so many bytes on each device of the mesh; null for 0 bytes. If there
-  /// is not enough, lets go of what pools keep and waits for what is about to be freed.
-  /// @error{out_of_memory}
+  /// Allocates an instance on each device of the mesh. Returns null for 0 bytes.
+  /// If devices are out of memory, frees the memory that pools keep, waits for memory
+  /// that streams still use, and tries once more. @units{bytes}
+  /// @error{out_of_memory; a device has not enough}
   [[nodiscard]] result<void*> allocate(const std::shared_ptr<mesh>& m, std::size_t bytes);
-  /// The same from the pool of the stream's mesh; counts against the stream's limit. In a
-  /// capture it is the graph's memory, for which see graph_memory.
-  /// @error{out_of_memory; invalid_argument, a capture of another thread}
+  /// Allocates from the pool of the stream's mesh, within the stream's limit. Returns
+  /// null for 0 bytes. In a capture the memory belongs to the graph, see graph_memory.
+  /// @units{bytes}
+  /// @error{out_of_memory; a device has not enough, or the stream's limit leaves less}
+  /// @error{invalid_argument; a capture of another thread, or one that ends meanwhile}
   [[nodiscard]] result<void*> allocate(stream& by, std::size_t bytes);
-  /// Frees memory once all that its mesh's streams were given so far has ended.
-  /// @error{invalid_argument, no memory of this mesh begins there, or a capture took it}
+  /// Frees memory after all operations that the mesh's streams have now.
+  /// @error{invalid_argument; no memory of this mesh begins there, or a capture took it}
   [[nodiscard]] result<void> free_later(const std::shared_ptr<mesh>& m, void* at);
-  /// The same behind what one stream was given so far. Memory of the pool goes there. In
-  /// a capture the graph gives it back.
-  /// @error{invalid_argument, as above; in a capture, memory that was not taken in it, or
+  /// Frees memory after all operations that one stream has now. The memory goes to the
+  /// pool. In a capture the graph returns it.
+  /// @error{invalid_argument; no memory of this mesh begins there, a capture took it, or
+  /// in a capture: memory that was not taken in it, or a capture of another thread}
   /// a capture of another thread}
   [[nodiscard]] result<void> free_later(stream& by, void* at);
 
+  /// Returns the settings.
   [[nodiscard]] const runtime_settings& settings() const noexcept { return settings_; }
+  /// Returns the backend.
   [[nodiscard]] device_backend& backend() const noexcept { return *backend_; }
+  /// Returns the table of memory.
   [[nodiscard]] symmetric_memory& memory() const noexcept { return *memory_; }
+  /// Returns the lock of the engine.
   [[nodiscard]] submission_port& port() noexcept { return *port_; }
+  /// Returns the notifier for threads that wait for streams.
   [[nodiscard]] doorbell& bell() noexcept { return *bell_; }
+  /// Returns the number of workers.
   [[nodiscard]] unsigned workers() const noexcept { return workers_; }
+  /// Returns the object in which shares of ranks meet.
   [[nodiscard]] meeting_point& meetings() noexcept { return *meetings_; }
+  /// Returns the plans of collectives.
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
+  /// Returns the thread for work that workers must not wait for.
   [[nodiscard]] janitor& cleaner() noexcept { return *cleaner_; }
+  /// Returns the times and choices of collectives.
   [[nodiscard]] collective::collective_tuner& tuner() noexcept { return *tuner_; }
-  /// Of launches that leave their blocks to the runtime.
+  /// Returns the times and choices of blocks, for launches that let the runtime choose.
   [[nodiscard]] runtime::measured_choice<block_key, std::array<std::int32_t, 3>>&
   blocks() noexcept {
     return *blocks_;
   }
-  /// Whether collectives and launches are measured under this policy.
+  /// Returns true if collectives and launches are measured under this policy.
   [[nodiscard]] bool measures(const numerics_policy& policy) const noexcept {
     return settings_.autotune.value_or(!policy.deterministic);
   }
-  /// A collective or a launch that was a trial took so long.
+  /// Reports the time of a collective that was a trial. @units{nanoseconds}
   void took(const collective::tuning_trial& trial, std::int64_t ns);
+  /// Reports the time of a launch that was a trial. @units{nanoseconds}
   void took(const block_trial& trial, std::int64_t ns);
 
-  /// Lanes for a stream, new or of one that has ended.
+  /// Returns lanes for a stream: unused ones of an ended stream, or new ones.
+  /// @error{out_of_memory; no memory for the lanes}
   [[nodiscard]] result<std::unique_ptr<lane_set>> take_lanes(unsigned devices);
+  /// Takes the lanes of an ended stream for later streams and clears their failures.
   void return_lanes(std::unique_ptr<lane_set> lanes);
+  /// Returns the number of a new stream, from 1 on.
   [[nodiscard]] std::uint64_t next_stream() noexcept { return ++streams_; }
 
-  /// Loads a module for the context's devices. Its plans for collectives count until
-  /// `forget_module`, and so does its policy where the program has set none: that of the
-  /// module last loaded, of those that have one. A load that fails changes nothing.
-  /// Its errors are those of load_module.
+  /// Loads a module for the context's devices. A load that fails changes nothing.
+  /// Its plans for collectives count until `forget_module`. If the program has set no
+  /// policy, the policy of the last loaded module that has one applies. Other errors are
+  /// those of load_module.
   /// @error{invalid_argument; a plan along an unknown axis}
   [[nodiscard]] result<std::shared_ptr<const loaded_module>> load_module(
       bytes_view image);
-  /// The program has unloaded it, though graphs and launches may keep its code.
+  /// Removes a module's plans and policy, because the program has unloaded it. Graphs and
+  /// launches may still hold its code.
   void forget_module(const loaded_module& what);
-  /// What loaded modules propose for collectives along these axes.
+  /// Returns the proposals of loaded modules for collectives along these axes.
   [[nodiscard]] std::vector<collective::collective_hint> hints(
       collective::axis_set axes) const;
-  /// Null: there is none.
+  /// Returns the cache on disk, or null.
   [[nodiscard]] module_cache* cache() const noexcept { return cache_.get(); }
 
-  /// Lets go of what the pools of all meshes keep.
+  /// Frees the memory that the pools of all meshes keep.
   void trim_pools();
-  /// Memory that programs have freed and that streams still use.
+  /// Returns the counter of memory that is freed and that streams still use.
   [[nodiscard]] const late_releases& frees() const noexcept { return *frees_; }
 
-  /// `by` hears of operations that are enqueued from now on, until `unobserve`.
+  /// Adds an observer of operations that are enqueued from now on and of calls.
   void observe(std::shared_ptr<operation_observer> by);
+  /// Removes an observer. Operations enqueued before may still report to it.
   void unobserve(const operation_observer* by);
+  /// Returns true if there is an observer.
   [[nodiscard]] bool observed() const noexcept {
     return observed_.load(std::memory_order_acquire);
   }
-  /// For operations: whoever listens, or null.
+  /// Returns an object that passes reports on to all observers, or null if there is none.
   [[nodiscard]] std::shared_ptr<operation_observer> observer() const;
 
-  /// A line of the log, if somebody reads its level. Not with a lock in hand: the
+  /// Writes a line to the log if `logs(level)`. The caller holds no lock, because the
   /// program's callback may call the runtime.
   void log(log_level level, std::string_view text) const;
-  /// The same; makes the line only then.
+  /// Formats and writes a line to the log if `logs(level)`. The caller holds no lock.
   template <class First, class... Rest>
   void log(log_level level, fmt::format_string<First, Rest...> text, First&& first,
            Rest&&... rest) const {
@@ -216,24 +249,24 @@ class context : public std::enable_shared_from_this<context> {
                                               std::forward<Rest>(rest)...)));
     }
   }
-  /// Somebody reads lines of this level: TESS_LOG_LEVEL asks for it, or there is a
-  /// callback, which gets lines of the level `info` whatever the variable says.
+  /// Returns true if lines of this level are written: the settings ask for them, or there
+  /// is a callback, which gets lines up to the level `info` in any case.
   [[nodiscard]] bool logs(log_level level) const noexcept {
     return level <= settings_.log ||
            (settings_.on_log != nullptr && level <= log_level::info);
   }
-  /// What went wrong while it was made, though it works without.
+  /// Returns the problems found while the context was made that did not prevent it.
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept {
     return warnings_;
   }
 
  private:
   static constexpr std::uint32_t not_set = ~std::uint32_t{0};
-  /// What a loaded module wants of the context.
+  /// Policy and proposals of a loaded module.
   struct module_wishes {
-    const loaded_module* of = nullptr;  ///< only compared
+    const loaded_module* of = nullptr;  ///< the module, for comparisons only
     std::optional<numerics_policy> policy;
-    /// With the axes that each is for; none: any.
+    /// Proposals, each with the axes that it is for; unset: any axes.
     std::vector<
         std::pair<std::optional<collective::axis_set>, collective::collective_hint>>
         hints;
@@ -241,15 +274,16 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] result<void*> allocate_in_capture(stream& by, std::size_t bytes);
   [[nodiscard]] result<void> free_in_capture(stream& by, void* at);
   [[nodiscard]] result<void> free_behind(stream& by, void* at);
-  /// @error{invalid_argument, a capture that goes on took the memory there}
+  /// Checks that the program may free the memory.
+  /// @error{invalid_argument; an unfinished capture took the memory}
   [[nodiscard]] result<void> check_free(const mesh& m, const void* at) const;
-  /// Sets the policy that modules ask for, unless the program has set one. With the
-  /// mutex.
+  /// Sets the policy that modules ask for, unless the program has set one. The caller
+  /// holds the mutex.
   void suggest_policy();
   explicit context(runtime_settings settings);
-  /// Logs at this level, as long as the context is there.
+  /// Returns a function that logs at this level while the context exists.
   [[nodiscard]] std::function<void(std::string_view)> log_at(log_level level);
-  /// Ends a context with an engine of its own, whichever thread let go of it last.
+  /// Destroys a context with an engine of its own. On a worker it uses another thread.
   static void destroy(context* what) noexcept;
   [[nodiscard]] result<void> open(runtime::engine& workers);
 
@@ -264,8 +298,8 @@ class context : public std::enable_shared_from_this<context> {
   std::atomic<std::uint64_t> streams_{0};
   std::atomic<bool> observed_{false};
   std::atomic<std::uint64_t> seed_{0};
-  std::atomic<std::uint32_t> toggles_{not_set};  ///< set behind the seed
-  std::atomic<numerics_policy> policy_;          ///< set under the mutex
+  std::atomic<std::uint32_t> toggles_{not_set};  ///< written after the seed
+  std::atomic<numerics_policy> policy_;          ///< written under the mutex
   mutable std::mutex mutex_;
   // Under the mutex.
   bool policy_set_ = false;
@@ -273,7 +307,7 @@ class context : public std::enable_shared_from_this<context> {
   std::vector<std::weak_ptr<mesh>> meshes_;
   std::vector<std::unique_ptr<lane_set>> spare_lanes_;
   std::vector<std::shared_ptr<operation_observer>> observers_;
-  std::shared_ptr<operation_observer> listening_;  ///< stands for all of them
+  std::shared_ptr<operation_observer> listening_;  ///< passes reports on to all observers
   std::vector<module_wishes> wishes_;              ///< in the order of loading
   std::unique_ptr<module_cache> cache_;
   std::unique_ptr<collective::collective_tuner> tuner_;
@@ -282,7 +316,7 @@ class context : public std::enable_shared_from_this<context> {
   trust_policy trust_;
   std::vector<std::string> warnings_;
   std::shared_ptr<late_releases> frees_ = std::make_shared<late_releases>();
-  // Their threads use the rest, so they go first.
+  /// The threads of these members use the other members, so these are destroyed first.
   std::unique_ptr<runtime::engine> own_engine_;
   std::unique_ptr<janitor> cleaner_;
 };

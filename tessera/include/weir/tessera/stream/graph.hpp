@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Graphs: operations as streams recorded them, and how they run again as a whole.
+/// Graphs: operations that streams have recorded, and their repeated execution.
 #pragma once
 
 #include <cstdint>
@@ -23,73 +23,84 @@ class memory_node;
 class stream;
 struct mesh;
 
-/// One recorded operation. Nodes of one stream are in order; others by `after`.
+/// One recorded operation. It runs after the nodes that `after` lists.
 struct graph_node {
+  /// The operation.
   ref<operation> what;
-  /// Carries out the waits of the node on all lanes. Only set where an update has put an
-  /// operation that runs on one lane in the place of another that had waits.
+  /// Carries out the node's waits on all lanes. Set only where an update replaced an
+  /// operation that had waits by one that runs on a single lane.
   ref<point> before;
-  std::size_t chain = 0;           ///< which of the streams
-  std::vector<std::size_t> after;  ///< nodes: the one before in its stream, and points
+  std::size_t chain = 0;  ///< position of its stream in graph::streams
+  /// Indices of its predecessors: the node before in its stream, and points.
+  std::vector<std::size_t> after;
 };
 
-/// A recording that has ended: what was recorded, in an order that works.
+/// A finished recording: its operations, in an order in which they can run.
 /// @threads{immutable}
 struct graph {
-  std::vector<graph_node> nodes;
-  std::vector<std::shared_ptr<stream>> streams;  ///< by chain; the first began it
+  std::vector<graph_node> nodes;  ///< the operations; predecessors come first
+  /// The recorded streams; the first began the recording.
+  std::vector<std::shared_ptr<stream>> streams;
 
+  /// Returns the graph in the DOT language of Graphviz.
   [[nodiscard]] std::string to_dot() const;
+  /// Returns the graph as a JSON object, whose member "nodes" lists the operations.
   [[nodiscard]] std::string to_json() const;
 };
 
-/// What a capture does about calls that other threads make on its streams.
+/// Treatment of calls that other threads make on the streams of a capture.
 enum class capture_mode : std::uint8_t {
   global,      ///< refuses them and is lost, so that nobody overlooks them
   per_thread,  ///< refuses them and goes on
   relaxed      ///< records them
 };
 
-/// What one or several streams record into.
-/// @threads{whoever has the session}
+/// The recording of one or several streams.
+/// @threads{the thread that holds the session}
 class graph_recording : public std::enable_shared_from_this<graph_recording> {
  public:
-  /// Of a capture that the calling thread begins.
+  /// Begins a recording. The calling thread is the one that captures.
   explicit graph_recording(capture_mode mode = capture_mode::relaxed)
       : mode_(mode), thread_(std::this_thread::get_id()) {}
 
-  /// The stream records into it from now on, whether it is given anything or not.
+  /// Makes a stream take part in the recording, even if nothing is enqueued in it.
   void take_part(stream& by) { static_cast<void>(chain_of(by)); }
+  /// Adds an operation of a stream as a node. Does nothing after `close`.
   void add(stream& by, const ref<operation>& what);
-  /// The point is one of its nodes.
+  /// Returns true if the point is a node of the recording.
   [[nodiscard]] bool has(const point& p) const { return points_.count(&p) != 0; }
-  /// A stream that waits for a point inside a capture joins it.
-  /// @error{invalid_argument, the capture takes no calls of this thread}
+  /// Makes the stream `waits` take part in the capture that has the point `at`, if it has
+  /// one that has not ended.
+  /// @error{invalid_argument; the capture takes no calls of this thread}
   [[nodiscard]] static result<void> join(submission_port::session& in, const point& at,
                                          stream& waits);
-  /// The calling thread may record.
+  /// Returns true if the calling thread may record.
   [[nodiscard]] bool takes_calls_of_this_thread() const noexcept {
     return mode_ == capture_mode::relaxed || thread_ == std::this_thread::get_id();
   }
-  /// A call was refused that the capture would have needed: it is lost, unless another
-  /// thread made the call and that is none of this capture's business.
+  /// Notes that a call which the capture needed was refused, so that `finish` fails. A
+  /// capture of mode `per_thread` ignores calls of other threads.
   void refuse(std::string why);
-  /// Nothing more is added; streams that still record forget it.
+  /// Ends the recording: later operations are not added.
   void close() noexcept { closed_ = true; }
-  /// @error{invalid_argument, it was spoilt, or streams that joined have not come back to
-  /// `origin`}
+  /// Ends the recording and returns its graph. `origin` is the stream that must have
+  /// begun the recording and that all others must have returned to; null: any.
+  /// @error{invalid_argument; a call was refused, another stream began the recording, or
+  /// a stream that joined has not returned to `origin`}
   [[nodiscard]] result<std::shared_ptr<const graph>> finish(stream* origin);
+  /// Returns true if the recording has ended.
   [[nodiscard]] bool closed() const noexcept { return closed_; }
 
-  /// Memory of so many bytes that the stream has given back in this capture, or null.
+  /// Returns memory of this size that the stream has returned in this capture, or null.
+  /// The memory counts as taken again. @units{bytes}
   [[nodiscard]] std::shared_ptr<graph_memory> reusable(stream& by, std::size_t bytes);
-  /// What was taken in this capture and begins there, or null.
+  /// Returns the memory that begins at `at` and that this capture has taken, or null.
   [[nodiscard]] std::shared_ptr<graph_memory> memory_at(const void* at) const;
 
  private:
   struct taken_memory {
     std::shared_ptr<graph_memory> what;
-    std::size_t freed_by = 0;  ///< chain + 1; 0: it has not been given back
+    std::size_t freed_by = 0;  ///< 1 + stream that has returned it; 0: taken
   };
 
   [[nodiscard]] std::size_t chain_of(stream& by);
@@ -99,36 +110,42 @@ class graph_recording : public std::enable_shared_from_this<graph_recording> {
   capture_mode mode_;
   std::thread::id thread_;
   graph made_;
-  std::vector<std::size_t> last_;  ///< node + 1 by chain, 0: none
+  std::vector<std::size_t> last_;  ///< 1 + last node of each stream; 0: none
   std::map<const operation*, std::size_t> points_;
   std::vector<taken_memory> memories_;
   std::string spoilt_;
   bool closed_ = false;
 };
 
-/// A graph that can run, any number of times. Its runs go one after another.
-/// @threads{whoever has the session}
+/// A graph that can run any number of times. Its runs follow one another.
+/// @threads{`launch`, `retire` and `update` take the session themselves}
 class graph_exec : public std::enable_shared_from_this<graph_exec> {
  public:
-  /// @error{unsupported, an operation that cannot be in a graph; out_of_memory}
+  /// Makes an executable graph.
+  /// @error{invalid_argument; the graph is empty}
+  /// @error{unsupported; an operation that cannot be in a graph}
+  /// @error{out_of_memory; no memory for its lanes}
   [[nodiscard]] static result<std::shared_ptr<graph_exec>> make(
       std::shared_ptr<const graph> from);
   ~graph_exec();
 
-  /// Runs it behind everything that the stream has. Where the stream's limit leaves less
-  /// than it needs, that is a failure of the stream's (out_of_memory). If the stream
-  /// captures, its recording gets the graph as one node, as it is now.
-  /// @error{invalid_argument, another context, memory that its last run has left to the
-  /// program and that is not given back, or a capture of another thread; out_of_range,
-  /// larger than the window; timeout, ranks that meet in it do not meet any more;
-  /// unsupported, a graph that cannot be a node of another}
+  /// Runs the graph after all operations of the stream.
+  /// If the stream's limit leaves less memory than the graph needs, the stream fails with
+  /// out_of_memory. If the stream captures, its recording gets the present graph as one
+  /// node.
+  /// @error{invalid_argument; a stream of another context, memory that the last run left
+  /// to the program and that has not been returned, or a capture of another thread}
+  /// @error{out_of_range; the graph is larger than the engine's window}
+  /// @error{timeout; ranks that meet in it do not meet any more}
+  /// @error{unsupported; a graph that cannot be a node of another}
   [[nodiscard]] result<void> launch(const std::shared_ptr<stream>& on);
-  /// Lets go of it once all runs have ended.
+  /// Releases a graph once all its runs have ended.
   static void retire(const std::shared_ptr<graph_exec>& what);
-  /// From the next launch on, the node does this instead, which was made for `made_on`.
-  /// Waits for runs in flight.
-  /// @error{invalid_argument, no such node, another kind of operation, or a stream on
-  /// other devices than the recorded one; unsupported, what cannot be in a graph}
+  /// Replaces the operation of a node in later launches, after waiting for unfinished
+  /// runs. The operation was made for the stream `made_on`.
+  /// @error{invalid_argument; no such node, another kind of operation, or a stream on
+  /// other devices than the recorded one}
+  /// @error{unsupported; an operation that cannot be in a graph}
   [[nodiscard]] result<void> update(std::size_t node, const operation& what,
                                     const stream& made_on);
 
@@ -137,7 +154,8 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   struct made_capture {
     std::weak_ptr<stream> on;
     runtime::capture tasks;
-    std::vector<ref<operation>> frame;  ///< enters and leaves
+    /// The first operation enters the graph, the last one leaves it.
+    std::vector<ref<operation>> frame;
   };
 
   graph_exec() = default;
@@ -145,25 +163,27 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   [[nodiscard]] result<const runtime::capture*> capture_for(submission_port::session& in,
                                                             stream& on);
   [[nodiscard]] memory_need needs() const;
-  /// The graph as it is now, for the recording of another.
+  /// Returns the present graph as a node for the recording of another graph.
   [[nodiscard]] result<ref<operation>> as_node() const;
-  /// A run on this stream is about to leave memory to the program; the points that the
-  /// run has to wait for.
+  /// Hands the graph's memory to the program for a run on this stream. Returns the points
+  /// that the run waits for.
   [[nodiscard]] result<std::vector<ref<point>>> lend_memory(stream& to);
   [[nodiscard]] result<void> check_update(std::size_t node, const operation& what,
                                           const stream& made_on) const;
-  /// Waits for the runs that were launched so far; their number.
+  /// Waits for all launched runs and returns their number.
   [[nodiscard]] std::uint64_t wait_for_runs();
   [[nodiscard]] result<void> replace(std::size_t node, const operation& what);
 
   std::shared_ptr<const graph> from_;
   std::shared_ptr<context> of_;
-  std::uint64_t runs_ = 0;  ///< launched
-  /// One of the two: nodes that run in one piece, or nodes that each run enqueues anew.
+  std::uint64_t runs_ = 0;  ///< number of launched runs
+  /// Nodes that run in one piece. Null if `reissue_` is set.
   std::shared_ptr<graph_body> body_;
+  /// Nodes that each run enqueues anew. Null if `body_` is set.
   std::unique_ptr<graph_reissue> reissue_;
-  std::map<std::uint64_t, made_capture> captures_;  ///< of `body_`, by stream's number
-  /// What its runs take and do not give back.
+  /// Tasks of `body_` by number of the stream.
+  std::map<std::uint64_t, made_capture> captures_;
+  /// Memory that its runs take and do not return.
   std::vector<std::shared_ptr<graph_memory>> left_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What keeps a stream in order: a lane for each device, and the memory that lanes share.
+/// Lanes keep the operations of a stream in order: one for each device.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,15 @@
 
 namespace weir::tessera {
 
-/// What went wrong in a stream and with which of its operations; empty if nothing.
+/// The first error in a stream and the operation that failed; empty if there is none.
 /// @threads{a value; the error is shared and immutable}
 struct failure {
-  std::shared_ptr<const error> what;
-  std::uint64_t operation = 0;  ///< its number in the stream
+  std::shared_ptr<const error> what;  ///< the error, or null
+  std::uint64_t operation = 0;        ///< number of the operation in its stream
 
+  /// Returns true if there is an error.
   explicit operator bool() const noexcept { return what != nullptr; }
-  /// The earlier of the two.
+  /// Keeps the failure of the earlier operation.
   void merge(const failure& other) {
     if (other && (!*this || other.operation < operation)) {
       *this = other;
@@ -30,26 +31,28 @@ struct failure {
   }
 };
 
-/// One chain of tasks. Operations hold its order token for writing, so the rest of it is
-/// touched by one task at a time.
+/// One chain of tasks. Each operation holds its order token for writing, so a single task
+/// at a time uses the other members.
 struct lane {
-  runtime::footprint token;
-  runtime::access held;    ///< the token for writing: submissions copy less that way
+  runtime::footprint token;  ///< the order token
+  /// Access to the token for writing, kept to make submission cheaper.
+  runtime::access held;
   failure poison;          ///< operations are skipped while it is set
-  bool backwards = false;  ///< the next collective that begins here is to go that way
+  bool backwards = false;  ///< direction of the next collective that begins on this lane
 };
 
 /// Memory that an operation touches on one lane besides the memory of that lane's device.
 struct touched_memory {
+  /// Owner of memory that belongs to no lane.
   static constexpr int no_lane = -1;
-  /// The lane whose device has the memory. `no_lane`: memory of the host, or of a device
-  /// that the stream does not have; such memory is told apart by its addresses.
+  /// Lane whose device has the memory. `no_lane` is memory of the host, or of a device
+  /// that the stream does not use; its addresses identify such memory.
   int owner = no_lane;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;  ///< one past the last byte
-  bool writes = false;
+  std::int64_t begin = 0;  ///< first address
+  std::int64_t end = 0;    ///< address behind the last byte
+  bool writes = false;     ///< true if the operation writes the memory
 
-  /// Addresses of this many bytes from `at` on. Null: all addresses.
+  /// Returns memory of no lane: `bytes` bytes from `at` on. Null means all addresses.
   [[nodiscard]] static touched_memory outside(const void* at, std::size_t bytes,
                                               bool writes) noexcept {
     constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
@@ -63,10 +66,11 @@ struct touched_memory {
 };
 
 /// Failures of operations that should have written memory which belongs to no lane.
-/// @threads{safe from any thread. What a task finds for its addresses does not depend on
-/// timing, as tasks that touch the same addresses run one after another}
+/// @threads{safe from any thread. The result for a task does not depend on timing,
+/// because tasks that touch the same addresses run one after another}
 class outside_failures {
  public:
+  /// Marks memory as failed, unless an entry covers all of it.
   void add(const touched_memory& what, const failure& why) {
     const std::lock_guard lock(mutex_);
     for (const entry& e : entries_) {
@@ -77,6 +81,7 @@ class outside_failures {
     entries_.push_back({what.begin, what.end, why});
     any_.store(true, std::memory_order_release);
   }
+  /// Returns the first failure in memory that overlaps `what`, or none.
   [[nodiscard]] failure of(const touched_memory& what) const {
     failure out;
     if (any()) {
@@ -89,7 +94,9 @@ class outside_failures {
     }
     return out;
   }
+  /// Returns true if there is a failure.
   [[nodiscard]] bool any() const noexcept { return any_.load(std::memory_order_acquire); }
+  /// Removes all failures.
   void clear() {
     const std::lock_guard lock(mutex_);
     entries_.clear();
@@ -129,6 +136,8 @@ class outside_failures {
 /// @threads{each lane: the tasks that hold its token; the rest is constant}
 class lane_set {
  public:
+  /// Makes lanes for this many devices. Each gets a token from the engine.
+  /// @error{out_of_memory; no memory for the tokens}
   [[nodiscard]] static result<std::unique_ptr<lane_set>> make(runtime::engine& in,
                                                               unsigned devices) {
     auto out = std::make_unique<lane_set>();
@@ -147,12 +156,13 @@ class lane_set {
     return out;
   }
 
-  /// Lanes, of which there is one for each device.
+  /// Returns the number of lanes; each device has one.
   [[nodiscard]] unsigned devices() const noexcept {
     return static_cast<unsigned>(lanes_.size());
   }
+  /// Returns the lane of a device.
   [[nodiscard]] lane& of(std::size_t device) noexcept { return lanes_[device]; }
-  /// The access that a task needs which touches this memory. @pre devices() > 1
+  /// Returns the access that a task needs to touch this memory. @pre devices() > 1
   [[nodiscard]] runtime::access access_to(const touched_memory& what) const {
     const runtime::access_mode mode =
         what.writes ? runtime::access_mode::read_write : runtime::access_mode::read;
@@ -163,17 +173,17 @@ class lane_set {
     WEIR_EXPECT(bytes.has_value());  // addresses are below 2^63
     return {*bytes, mode};
   }
-  /// Failures in memory that belongs to no lane.
+  /// Returns the failures in memory that belongs to no lane.
   [[nodiscard]] outside_failures& outside() noexcept { return failures_; }
 
-  /// Whether a lane or memory of no lane has a failure. The caller holds all tokens, or
-  /// knows that no task holds one.
+  /// Returns true if a lane, or memory of no lane, has a failure. The caller holds all
+  /// tokens, or knows that no task holds one.
   [[nodiscard]] bool poisoned() const noexcept {
     return failures_.any() ||
            std::any_of(lanes_.begin(), lanes_.end(),
                        [](const lane& l) { return static_cast<bool>(l.poison); });
   }
-  /// The first failure of all lanes. The caller holds all of them.
+  /// Returns the first failure of all lanes. The caller holds all tokens.
   [[nodiscard]] failure first_failure() const {
     failure out;
     for (const lane& l : lanes_) {
@@ -193,7 +203,7 @@ class lane_set {
     return out;
   }
 
-  bool urgent = false;  ///< tasks go before those of other streams
+  bool urgent = false;  ///< tasks are submitted as urgent
 
  private:
   [[nodiscard]] static result<runtime::footprint> bytes_of(runtime::storage_id id,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory that streams take and give back: what is given back is kept for the next that
-/// asks for as much.
+/// Memory that streams take and return. Returned memory is kept for later requests of its
+/// size.
 #pragma once
 
 #include <atomic>
@@ -23,19 +23,23 @@ namespace weir::tessera {
 
 class graph_memory;
 
-/// What a stream has and may have, bytes of one instance. A stream counts what it asked
-/// for until that is given back by a call, so that a limit does not depend on timing.
+/// Limit and use of a stream's memory, in bytes of one instance. A stream counts memory
+/// from the call that takes it to the call that returns it, so that the limit does not
+/// depend on timing.
 /// @threads{safe from any thread}
 class memory_budget {
  public:
-  /// 0: no limit.
+  /// Sets the limit. 0 means no limit. @units{bytes}
   void set_limit(std::size_t bytes) noexcept { limit_ = bytes; }
+  /// Returns the limit, or 0 for none. @units{bytes}
   [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
+  /// Returns the counted memory. @units{bytes}
   [[nodiscard]] std::size_t used() const noexcept { return used_; }
-  /// What it may have beside; the largest number where there is no limit.
+  /// Returns how much more fits; the largest number without a limit. @units{bytes}
   [[nodiscard]] std::size_t room() const noexcept;
-  /// False, and nothing changes, if that is too much.
+  /// Counts memory. Returns false and changes nothing if it does not fit. @units{bytes}
   [[nodiscard]] bool charge(std::size_t bytes) noexcept;
+  /// Counts memory as returned. @units{bytes}
   void discharge(std::size_t bytes) noexcept { used_ -= bytes; }
 
  private:
@@ -43,49 +47,53 @@ class memory_budget {
   std::atomic<std::size_t> used_{0};
 };
 
-/// Bytes of one instance, on each of the mesh's devices.
+/// Counters of a pool. Sizes are bytes of one instance, on each device of the mesh.
 struct pool_counters {
-  std::size_t used = 0;  ///< handed out
-  std::size_t used_peak = 0;
-  std::size_t reserved = 0;  ///< handed out or kept
+  std::size_t used = 0;       ///< memory of the program
+  std::size_t used_peak = 0;  ///< largest value of `used`
+  std::size_t reserved = 0;   ///< memory of the program and kept memory
+  /// Largest value of `reserved` when memory was handed out.
   std::size_t reserved_peak = 0;
-  std::size_t keeps = 0;     ///< most that is kept
-  std::uint64_t reused = 0;  ///< requests that kept memory served
+  std::size_t keeps = 0;     ///< largest size of the kept memory
+  std::uint64_t reused = 0;  ///< requests served from kept memory
 };
 
-/// The pool of one mesh. A block serves requests of exactly its size, so that memory ends
-/// at the bytes asked for, the second time too.
+/// The pool of one mesh. A block serves requests of exactly its size, so that an access
+/// beyond the requested bytes is outside the block even when it is reused.
 /// @threads{safe from any thread}
 /// @source{docs/tessera.md, memory}
 class memory_pool {
  public:
+  /// Default of the largest size of kept memory in bytes.
   static constexpr std::size_t usual_keep = std::size_t{64} << 20;
 
+  /// Makes an empty pool over these devices. `owner` is the owner of its allocations.
   memory_pool(symmetric_memory& memory, std::span<const std::int32_t> devices,
               std::uint64_t owner);
 
-  /// Memory for the stream of this number: what it gave back itself, what others gave
-  /// back and no longer use, or new. @error{out_of_memory, the devices have not enough}
+  /// Takes memory for the stream of this number: memory that it returned, memory that
+  /// other streams returned and no longer use, or new memory. `pays` was charged before.
+  /// @error{out_of_memory; the devices have not enough}
   [[nodiscard]] result<void*> take(std::uint64_t stream, std::size_t bytes,
                                    const std::shared_ptr<memory_budget>& pays);
-  /// A run of a graph leaves memory to the program, which gives it back as it does what
-  /// `take` gave.
+  /// Hands memory of a graph to the program, which returns it as memory from `take`.
   void lend(const allocation_ptr& memory, const std::shared_ptr<memory_budget>& pays,
             std::weak_ptr<graph_memory> graphs);
-  /// `memory` was taken out of the table of addresses: keeps it for others, from `end` on
-  /// or, for the stream of this number, at once. A graph gets back what it has lent. Does
-  /// nothing for memory of others.
+  /// Takes back memory that was removed from the table of addresses. The stream of this
+  /// number can reuse it at once, others after `end`. Memory of a graph goes back to the
+  /// graph. Does nothing for memory that is not from this pool.
   void give_back(std::uint64_t stream, const allocation_ptr& memory, ref<point> end);
-  /// Memory that is not to be kept was taken out of the table of addresses. Returns the
-  /// graph's memory that it is, or null.
+  /// Counts memory as returned without keeping it. Returns its graph's memory, or null.
   [[nodiscard]] std::shared_ptr<graph_memory> forget(const allocation_ptr& memory);
-  /// Memory at this address was taken in a capture that goes on, or no longer so.
+  /// Notes that an unfinished capture took the memory at an address, or no longer has it.
   void note_recorded(const void* at, bool recorded);
+  /// Returns true if an unfinished capture took the memory at this address.
   [[nodiscard]] bool recorded(const void* at) const;
-  /// Keeps at most so many bytes from now on; lets go of what is over it, oldest first.
+  /// Sets the largest size of kept memory and frees the oldest above it. @units{bytes}
   void set_keep(std::size_t bytes);
-  /// Lets go of the oldest until at most so many bytes are kept.
+  /// Frees the oldest kept memory until at most `bytes` bytes are kept.
   void trim(std::size_t bytes);
+  /// Returns the counters.
   [[nodiscard]] pool_counters counters() const;
 
  private:
@@ -97,15 +105,17 @@ class memory_pool {
   struct handed_out {
     std::size_t bytes = 0;
     std::shared_ptr<memory_budget> pays;
-    std::weak_ptr<graph_memory> graphs;  ///< where a graph lent it
+    std::weak_ptr<graph_memory> graphs;  ///< the graph that lent it
   };
 
   [[nodiscard]] allocation_ptr find_kept(std::uint64_t stream, std::size_t bytes);
   [[nodiscard]] result<void*> hand_out(allocation_ptr memory,
                                        const std::shared_ptr<memory_budget>& pays);
-  /// What was handed out there no longer is. With the mutex.
+  /// Counts memory as returned and removes its entry, which it returns; nothing if there
+  /// is none. The caller holds the mutex.
   [[nodiscard]] std::optional<handed_out> settle(const allocation_ptr& memory);
-  /// What has to go, to be let go of without the mutex.
+  /// Removes the oldest kept memory above the limit, which the caller releases after the
+  /// mutex.
   [[nodiscard]] std::vector<kept> over(std::size_t bytes);
 
   symmetric_memory& memory_;
@@ -113,7 +123,8 @@ class memory_pool {
   std::uint64_t owner_;
   mutable std::mutex mutex_;
   std::vector<kept> kept_;  ///< oldest first
-  /// Of kept_. Less than what is reserved and not used: some is on its way.
+  /// Size of kept_. It can be less than `reserved` - `used`, because memory that is being
+  /// taken is in neither.
   std::size_t kept_bytes_ = 0;
   std::map<const void*, handed_out> out_;
   std::set<const void*> recorded_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One operation of a stream: what it is made of as tasks, and what each of them does.
+/// One operation of a stream: the tasks that it submits, and the work of each task.
 #pragma once
 
 #include <atomic>
@@ -22,37 +22,39 @@ class operation;
 class point;
 class stream;
 
-/// Turns one operation into tasks.
-/// @threads{whoever has the session}
+/// Turns one operation into tasks of the engine.
+/// @threads{the thread that holds the session}
 class submission {
  public:
-  /// Its steps keep `what` alive.
+  /// Begins the submission of `what`, which lives until its last step has ended.
   submission(submission_port::session& in, lane_set& lanes, ref<operation> what)
       : in_(in), lanes_(lanes), what_(std::move(what)), owners_(true) {}
-  /// Of a graph, whose steps keep nothing alive.
+  /// Begins the submission of a graph, which keeps its operations alive itself.
   submission(submission_port::session& in, lane_set& lanes)
       : in_(in), lanes_(lanes), owners_(false) {}
 
+  /// Returns the right to submit.
   [[nodiscard]] submission_port::session& session() const noexcept { return in_; }
+  /// Returns the lanes that the tasks run on.
   [[nodiscard]] lane_set& lanes() const noexcept { return lanes_; }
-  /// Its tasks are for now, not for a graph.
+  /// Returns true if the tasks run once, and false if they are recorded in a graph.
   [[nodiscard]] bool runs_once() const noexcept { return owners_; }
-  /// A task that runs step (`lane`, `index`) of `what` with these lanes in hand, and
-  /// after what the operation waits for, and after `others`. `worker`: who had better run
-  /// it, as of `submit_options`.
+  /// Submits a task that runs step (`lane`, `index`) of `what`.
+  /// The task runs after the points that `what` waits for, after `others`, and when
+  /// `accesses` permit. `worker` is the preferred worker, as in `submit_options`.
   runtime::task_id add(operation& what, unsigned lane, std::uint32_t index,
                        std::span<const runtime::access> accesses,
                        std::span<const runtime::task_id> others = {},
                        std::uint8_t worker = runtime::submit_options::anywhere);
-  /// What the task of one lane of `what` holds: the lane's token, and what else it
-  /// touches. Valid until the next call.
+  /// Returns the accesses of the task of one lane of `what`: the lane's token and the
+  /// other memory that it touches. Valid until the next call.
   [[nodiscard]] std::span<const runtime::access> held(const operation& what,
                                                       unsigned lane);
-  /// As `add`, for the last task of the operation, which may have ended and be gone when
-  /// this returns: nobody else touches what a worker is about to use.
+  /// Submits the last task of the operation, as `add`. The operation may have ended and
+  /// been destroyed when this returns, so the caller must not use it afterwards.
   runtime::task_id add_last(operation& what, unsigned lane, std::uint32_t index,
                             std::span<const runtime::access> accesses);
-  /// The operation, unless its last task has been added.
+  /// Returns the operation, or null if its last task was submitted by `add_last`.
   [[nodiscard]] operation* pending() const noexcept { return what_.get(); }
 
  private:
@@ -69,136 +71,161 @@ class submission {
 
 /// One call of the interface by a thread of the program.
 struct observed_call {
-  const char* name = "";
-  std::uint32_t thread = 0;  ///< as of number_of_this_thread
-  std::int64_t start_ns = 0;
-  std::int64_t end_ns = 0;
-  const char* status = "";  ///< what it returned
+  const char* name = "";     ///< name of the function
+  std::uint32_t thread = 0;  ///< number of the calling thread, from number_of_this_thread
+  std::int64_t start_ns = 0;  ///< monotonic time of the call in nanoseconds
+  std::int64_t end_ns = 0;    ///< monotonic time of the return in nanoseconds
+  const char* status = "";    ///< name of the status that it returned
 };
 
-/// Who hears how long operations and calls took.
+/// Receives the times of operations and calls.
+/// @threads{called from any thread, also concurrently}
 class operation_observer {
  public:
   virtual ~operation_observer() = default;
+  /// Reports that a lane has run an operation, with monotonic times in nanoseconds.
   virtual void ended(const operation& what, unsigned lane, std::int64_t start_ns,
                      std::int64_t end_ns) noexcept = 0;
+  /// Reports that a call has returned.
   virtual void called(const observed_call&) noexcept {}
 };
 
-/// A small number that this thread alone has, from 1 on in the order of first use.
+/// Returns the number of the calling thread, counted from 1 in the order of first use.
 [[nodiscard]] std::uint32_t number_of_this_thread() noexcept;
 
-/// What an operation needs beside the memory that it was given, bytes on one device.
+/// Memory that an operation needs besides its buffers. @units{bytes on one device}
 struct memory_need {
-  std::size_t scratch = 0;   ///< while it runs
-  std::size_t in_graph = 0;  ///< as long as it is in a graph
+  std::size_t scratch = 0;   ///< needed while it runs
+  std::size_t in_graph = 0;  ///< needed while it is in a graph
 };
 
-/// One run of a graph, for the operations in it.
+/// One run of a graph, as its operations see it.
 /// @threads{written by the task that enters the graph, read by tasks behind it}
 struct graph_run_facts {
-  std::uint64_t number = 0;    ///< of the run in the stream that it was launched on
-  std::int64_t called_ns = 0;  ///< when it was launched
+  std::uint64_t number = 0;  ///< number of the run in the stream that it was launched on
+  std::int64_t called_ns = 0;  ///< monotonic time of the launch in nanoseconds
   std::uint32_t caller = 0;    ///< number of the thread that launched it
-  /// What launches draw random numbers by if these are not stateless.
-  std::uint64_t stream = 0;   ///< number of the stream that it was launched on
-  std::uint64_t ordinal = 0;  ///< of the first of them in that stream
+  /// Number of the stream that the run was launched on. Launches draw random numbers by
+  /// it and `ordinal` if the policy's generator is not stateless.
+  std::uint64_t stream = 0;
+  std::uint64_t ordinal = 0;  ///< number of the run's first launch in that stream
 };
 
-/// @threads{built by one thread; `step` by workers, one at a time for each lane}
+/// Base of all operations. A derived class says which tasks it has and what they do.
+/// @threads{built by one thread; `step` is called by workers, one at a time for each
+/// lane}
 class operation : public counted {
  public:
+  /// Kinds of operations.
   enum class kind : std::uint8_t {
-    launch,
-    copy,
-    fill,
-    collective,
-    host_function,
-    marker,
-    memory,  ///< a graph takes memory or gives it back
-    graph,
-    other
+    launch,         ///< a kernel on a grid
+    copy,           ///< a copy of memory
+    fill,           ///< a fill of memory with a pattern
+    collective,     ///< a collective between ranks
+    host_function,  ///< a call of a function of the program
+    marker,         ///< a point, which an event may refer to
+    memory,         ///< a graph takes memory or returns it
+    graph,          ///< a run of a graph
+    other           ///< an operation of the runtime, such as the end of a stream
   };
 
+  /// Makes an operation of this kind, without a stream.
   explicit operation(kind k);
   ~operation() override;
 
+  /// Submits the tasks of the operation.
   virtual void submit(submission& to) = 0;
+  /// Runs one task. `index` tells apart the tasks of a lane. Failures go to the lane.
   virtual void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept = 0;
-  /// Tasks that `submit` submits on so many devices, or about so.
+  /// Returns the number of tasks that `submit` submits on this many devices, at most or
+  /// approximately.
   [[nodiscard]] virtual std::uint32_t tasks(unsigned devices) const { return devices; }
-  /// How many of its stream's operations it stands for; the last has its number.
+  /// Returns how many numbers of its stream it takes. `number` is the last of them.
   [[nodiscard]] virtual std::uint32_t numbers() const noexcept { return 1; }
-  /// Called when its stream takes it, in the order of the calls on that stream, with the
-  /// session in hand. Operations that are only recorded are not run and not called.
+  /// Called when the stream accepts it, in the order of calls on that stream, with the
+  /// session held. Operations that are only recorded do not run and get no call.
   virtual void taken(submission_port::session&, stream&) {}
-  /// Whether it has a task on each of so many lanes.
+  /// Returns true if it has a task on each of this many lanes.
   [[nodiscard]] virtual bool on_all_lanes(unsigned) const noexcept { return true; }
   /// Adds the memory that its task of one lane touches besides the memory of that lane's
   /// device. It is called only if `touches_more` is set and the stream has several lanes,
   /// because all operations of a single lane are in order anyway.
   virtual void touched(unsigned, std::vector<touched_memory>&) const {}
-  /// Called when it has been submitted to its stream's lanes, with the session in hand.
+  /// Called when its tasks have been submitted, with the session held.
   virtual void admitted(submission_port::session&, stream&) {}
-  /// The same once more, for a graph. Null if it cannot be in one.
+  /// Returns a copy for a graph, or null if it cannot be in one.
   [[nodiscard]] virtual ref<operation> clone() const { return {}; }
-  /// It may wait for ranks for any time, so a graph with it does not run in one piece.
+  /// Returns true if it may wait for other ranks. A graph with such an operation enqueues
+  /// each of its nodes anew.
   [[nodiscard]] virtual bool waits_for_ranks() const noexcept { return false; }
-  /// Launches in it whose random numbers depend on how many were before them, so that
-  /// each run of a graph takes as many numbers of its stream's counter.
+  /// Returns the number of launches whose random numbers depend on the launches before
+  /// them. Each run of a graph takes this many numbers from its stream.
   [[nodiscard]] virtual std::uint32_t counted_launches() const noexcept { return 0; }
-  /// A run of its graph begins: it takes its numbers from `next`, which moves on.
+  /// Begins a run of its graph: takes its launch numbers from `next` and advances it.
   virtual void count_from(std::uint64_t, std::uint64_t& next) noexcept {
     next += counted_launches();
   }
+  /// Returns the name for traces and errors.
   [[nodiscard]] virtual std::string_view name() const noexcept { return "operation"; }
+  /// Returns the number of bytes that it processes on one device, or 0.
   [[nodiscard]] virtual std::uint64_t bytes() const noexcept { return 0; }
+  /// Returns the memory that it needs besides its buffers.
   [[nodiscard]] virtual memory_need needs() const noexcept { return {}; }
-  /// By how much the bytes that cross a link of a ring exceed `bytes`, which tells how
-  /// well a collective uses what it runs on, however many ranks it has. 0 for others.
+  /// Returns the ratio of the bytes that cross a link of a ring to `bytes`, and 0 for
+  /// operations that are no collectives. The ratio makes bandwidths comparable between
+  /// numbers of ranks.
   /// @source{nccl-tests, PERFORMANCE.md}
   [[nodiscard]] virtual double bus_factor() const noexcept { return 0; }
-  /// Members of a JSON object that say more, e.g. `"grid":[1,1,1]`; may be empty.
+  /// Returns further members of a JSON object, such as `"grid":[1,1,1]`, or an empty
+  /// string.
   [[nodiscard]] virtual std::string details() const { return {}; }
-  /// Number of the stream that a lane of it belongs to.
+  /// Returns the number of the stream that a lane belongs to.
   [[nodiscard]] virtual std::uint64_t stream_of(unsigned) const noexcept {
     return stream_number;
   }
+  /// Returns the kind.
   [[nodiscard]] kind what() const noexcept { return kind_; }
-  /// What traces and exports of graphs call a kind: "kernel", "copy" and so on.
+  /// Returns the name of a kind in traces and exported graphs, such as "kernel" or
+  /// "copy".
   [[nodiscard]] static std::string_view kind_name(kind k) noexcept;
 
-  std::vector<ref<point>> waits;  ///< points of other streams
-  std::uint64_t number = 0;       ///< in its stream
-  bool urgent = false;
-  bool touches_more = false;                 ///< `touched` has something to add
-  std::uint32_t enqueued_by = 0;             ///< number of the thread, if observed
-  std::shared_ptr<const void> keeps;         ///< lives until the last step has ended
-  std::uint64_t stream_number = 0;           ///< number of its stream
-  const std::int32_t* on_devices = nullptr;  ///< ordinals by lane, once it has a stream
-  std::int64_t enqueued_ns = 0;              ///< if somebody observes
-  std::shared_ptr<operation_observer> observer;
-  /// Of an operation in a graph: whose observers hear of each run, and the run.
+  std::vector<ref<point>> waits;  ///< points of other streams that it waits for
+  std::uint64_t number = 0;       ///< number in its stream, from 1 on
+  bool urgent = false;            ///< its tasks go before those of other operations
+  bool touches_more = false;      ///< `touched` adds memory
+  /// Number of the enqueueing thread, if there is an observer.
+  std::uint32_t enqueued_by = 0;
+  std::shared_ptr<const void> keeps;  ///< object that lives until the last step has ended
+  std::uint64_t stream_number = 0;    ///< number of its stream
+  /// Device ordinal of each lane, once it has a stream.
+  const std::int32_t* on_devices = nullptr;
+  /// Monotonic time of enqueueing, if there is an observer.
+  std::int64_t enqueued_ns = 0;
+  std::shared_ptr<operation_observer> observer;  ///< receives its times; null: none
+  /// Context whose observers receive each run, if it is in a graph; null otherwise.
   const context* graph_of = nullptr;
+  /// Run of the graph that it is in; null: it is in no graph.
   const graph_run_facts* run_of_graph = nullptr;
 
+  /// Returns the monotonic time at which it, or the run of its graph, was enqueued.
   [[nodiscard]] std::int64_t enqueued() const noexcept {
     return run_of_graph == nullptr ? enqueued_ns : run_of_graph->called_ns;
   }
+  /// Returns the number of the thread that enqueued it, or the run of its graph.
   [[nodiscard]] std::uint32_t enqueuer() const noexcept {
     return run_of_graph == nullptr ? enqueued_by : run_of_graph->caller;
   }
 
  protected:
-  /// Notes failures of what it waited for and of memory that it touches. True if the lane
-  /// is to run it.
+  /// Adds to the lane the failures of points that it waited for and of memory that it
+  /// touches. Returns true if the lane has no failure, so that it may run.
   [[nodiscard]] bool may_run(lane_set& lanes, unsigned lane) const;
-  /// Marks the memory that this operation should have written as failed, if its lane has
-  /// a failure. The last task of a lane calls this.
+  /// Marks the memory that it should have written as failed, if its lane has a failure.
+  /// The last task of a lane calls this.
   void pass_failure_on(lane_set& lanes, unsigned lane) const;
-  /// Poisons the lane.
+  /// Records a failure of this operation in a lane.
   void fail(lane& of, error why) const;
-  /// Runs `body` on a lane unless it is poisoned. An exception from it is a failure.
+  /// Runs `body` on a lane that has no failure. An exception from it becomes a failure.
   template <class Body>
   void run_on(lane_set& lanes, unsigned lane, Body&& body) noexcept {
     if (may_run(lanes, lane)) {
@@ -210,6 +237,8 @@ class operation : public counted {
     }
     pass_failure_on(lanes, lane);
   }
+  /// Calls `body` and returns its result.
+  /// @error{kernel_failed; it threw an exception}
   template <class Body>
   [[nodiscard]] static result<void> guarded(Body&& body) noexcept {
     try {
@@ -218,26 +247,30 @@ class operation : public counted {
       return thrown();
     }
   }
-  /// Time, if somebody observes.
+  /// Returns the monotonic time if there is an observer, and 0 otherwise.
   [[nodiscard]] std::int64_t begin() const noexcept;
+  /// Reports the time since `start_ns` to the observer, unless `start_ns` is 0.
   void observe(unsigned lane, std::int64_t start_ns) const noexcept;
-  /// The lane's token, for writing.
+  /// Returns the access to the lane's token for writing.
   [[nodiscard]] static const runtime::access& holds(const lane& of) noexcept {
     return of.held;
   }
 
  private:
-  /// The exception that is being handled, as an error.
+  /// Returns the exception that is being handled as an error.
   [[nodiscard]] static error thrown() noexcept;
 
   kind kind_;
 };
 
-/// Operations that do one thing on each lane, or on one of them.
+/// Base of operations that do the same work on each lane, or on a single one.
 class lane_operation : public operation {
  public:
+  /// Makes an operation of this kind.
   using operation::operation;
+  /// Submits a task for each lane that it runs on.
   void submit(submission& to) override;
+  /// Runs the work of one lane, unless the lane has a failure.
   void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
     return only_lane < 0 ? devices : 1;
@@ -246,33 +279,40 @@ class lane_operation : public operation {
     return only_lane < 0 || devices == 1;
   }
 
-  int only_lane = -1;  ///< on this lane alone; -1: on all of them
+  int only_lane = -1;  ///< the single lane that it runs on; -1: all lanes
 
  protected:
+  /// Does the work of one lane. An error becomes a failure of the lane.
   virtual result<void> run(unsigned lane) = 0;
 };
 
-/// Operations that need all lanes at once.
+/// Base of operations with a single task that holds all lanes.
 class joining_operation : public operation {
  public:
+  /// Makes an operation of this kind.
   using operation::operation;
+  /// Submits the task.
   void submit(submission& to) override;
+  /// Runs the work, even if lanes have failures.
   void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
   [[nodiscard]] std::uint32_t tasks(unsigned) const override { return 1; }
 
  protected:
+  /// Does the work. It finds failures in the lanes.
   virtual void run(lane_set& lanes) = 0;
 };
 
-/// True in kernels, functions in streams and all else that workers run for operations,
-/// and in scopes of `program_callback`.
+/// Returns true inside kernels, functions in streams and other work of operations, and in
+/// a scope of `program_callback`.
 [[nodiscard]] bool inside_task() noexcept;
 
-/// A scope in which the runtime calls a function of the program, which may call the
-/// runtime again. It may neither enqueue nor wait: the caller may be in the middle of
-/// something.
+/// A scope in which the runtime calls a function of the program. That function may call
+/// the runtime again, but may neither enqueue nor wait, because the caller may hold state
+/// that these calls need.
+/// @threads{belongs to the thread that made it}
 class program_callback {
  public:
+  /// Begins the scope.
   program_callback() noexcept;
   ~program_callback();
   program_callback(const program_callback&) = delete;
@@ -282,13 +322,14 @@ class program_callback {
   bool before_;
 };
 
-/// True while a worker runs a step or releases what the step has used. An object whose
-/// destructor waits for the workers must not be destroyed then.
+/// Returns true while a worker runs a step or releases objects that the step has used. An
+/// object whose destructor waits for the workers must not be destroyed then.
 [[nodiscard]] bool on_worker() noexcept;
 
-/// Tells steps of a graph that is being made from those of one that runs; both are what
-/// `task_context::argument` points at.
+/// Value of `task_context::argument` for the steps of a graph that is being recorded.
+/// Such steps do nothing.
 extern const char graph_is_made;
+/// Value of `task_context::argument` for the steps of a graph that runs.
 extern const char graph_runs;
 
 }  // namespace weir::tessera

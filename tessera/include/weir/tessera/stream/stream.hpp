@@ -24,20 +24,24 @@ namespace weir::tessera {
 
 class graph_recording;
 
+/// Options of a stream.
 struct stream_options {
-  int priority = 0;  ///< lower is more urgent
-  int rank = -1;     ///< bound to this rank of the mesh; -1: to none
+  int priority = 0;  ///< below 0: its tasks go before those of other streams
+  int rank = -1;  ///< rank of the mesh whose device it uses; -1: all devices of the mesh
 };
 
-/// What one launch may have in common with the next: all but arguments and number.
+/// Properties that a launch may share with the next: all but arguments and launch number.
 struct launch_terms {
-  std::uintptr_t kernel = 0;  ///< key of it
-  std::array<std::int32_t, 3> grid{};
+  std::uintptr_t kernel = 0;           ///< key of the kernel, see launch_request::key
+  std::array<std::int32_t, 3> grid{};  ///< number of blocks in each direction
+  /// Threads of a block in each direction, as requested.
   std::array<std::int32_t, 3> block{};
-  std::size_t shared_bytes = 0;
-  bool persistent = false;
-  tessDeterminism told{};  ///< but for the module's part, the number and the digest
+  std::size_t shared_bytes = 0;  ///< requested shared memory in bytes
+  bool persistent = false;       ///< true: the kernel runs until it is asked to stop
+  /// Numerics descriptor without the module's part, the launch number and the digest.
+  tessDeterminism told{};
 
+  /// Compares all members.
   [[nodiscard]] bool operator==(const launch_terms& other) const noexcept {
     return kernel == other.kernel && grid == other.grid && block == other.block &&
            shared_bytes == other.shared_bytes && persistent == other.persistent &&
@@ -49,25 +53,28 @@ struct launch_terms {
 /// @threads{safe from any thread}
 class event {
  public:
+  /// Records a point.
   void set(ref<point> to) {
     const std::lock_guard lock(mutex_);
     latest_ = std::move(to);
   }
-  /// Recorded in a stream of which nothing is under way.
+  /// Records a point that is already reached, for a stream without unfinished operations.
   void set_over(doorbell& bell) {
     const std::lock_guard lock(mutex_);
     if (!latest_ || !latest_->sole() || !latest_->over_again(bell)) {
       latest_ = point::over_now(bell);
     }
   }
+  /// States of an event.
   enum class state : std::uint8_t { never_recorded, over, ahead };
-  /// Whether there is anything to wait for.
+  /// Returns the state. `over` means that its point was reached without a failure.
   [[nodiscard]] state now() const {
     const std::lock_guard lock(mutex_);
     return !latest_                                ? state::never_recorded
            : latest_->over() && !latest_->captured ? state::over
                                                    : state::ahead;
   }
+  /// Returns the latest recorded point, or null.
   [[nodiscard]] ref<point> latest() const {
     const std::lock_guard lock(mutex_);
     return latest_;
@@ -78,109 +85,134 @@ class event {
   ref<point> latest_;
 };
 
+/// Operations in order on the devices of a mesh or on one rank of it.
 /// @threads{safe from any thread; calls on one stream take effect in their order}
 class stream : public std::enable_shared_from_this<stream> {
  public:
-  /// @error{invalid_argument, no such rank}
+  /// Makes a stream on a mesh.
+  /// @error{invalid_argument; the mesh has no such rank}
+  /// @error{out_of_memory; no memory for its lanes}
   [[nodiscard]] static result<std::shared_ptr<stream>> make(
       std::shared_ptr<mesh> on, const stream_options& options);
   ~stream();
 
-  /// A stream of the same mesh, rank, priority and number, for runs of a graph that this
-  /// one has recorded a part of. @error{out_of_memory}
+  /// Makes a stream of the same mesh, options and number, for runs of a graph that this
+  /// stream has recorded a part of.
+  /// @error{out_of_memory; no memory for its lanes}
   [[nodiscard]] result<std::shared_ptr<stream>> stand_in() const;
 
-  /// Puts an operation of the program behind all others.
-  /// @error{invalid_argument, the stream is in a capture of another thread}
+  /// Enqueues an operation of the program.
+  /// @error{invalid_argument; the stream is in a capture of another thread}
   [[nodiscard]] result<void> post(ref<operation> what);
-  /// Records an event behind all other operations.
+  /// Records an event after all enqueued operations.
   /// @error{invalid_argument; the stream is in a capture of another thread}
   [[nodiscard]] result<void> post(event& into);
-  /// @error{invalid_argument, the stream is in a capture that takes no calls of this
-  /// thread}. With the session in hand.
+  /// Checks that the calling thread may enqueue. The caller holds the session.
+  /// @error{invalid_argument; the stream is in a capture that takes no calls of this
+  /// thread}
   [[nodiscard]] result<void> check_caller();
-  /// Puts an operation behind all others, whoever calls.
+  /// Enqueues an operation without checking the calling thread.
   void enqueue(ref<operation> what);
-  /// As `enqueue`, with the session in hand and room made.
+  /// Enqueues an operation. The caller holds the session and has called `make_room`.
   void enqueue(submission_port::session& in, ref<operation> what);
-  /// The same for points of the runtime's own: no recording gets them.
+  /// Enqueues a point of the runtime, which no recording gets.
   void enqueue_beside(ref<operation> what);
+  /// Enqueues a point of the runtime. The caller holds the session and has called
+  /// `make_room`.
   void enqueue_beside(submission_port::session& in, ref<operation> what);
 
+  /// Records an event without checking the calling thread.
   void record(event& into);
-  /// The stream's next operations wait for the event's latest point, if it has one.
-  /// @error{invalid_argument, it was recorded in a capture that the stream is not in, or
-  /// outside of the capture that the stream is in}
+  /// Makes the next operations wait for the event's latest point, if there is one.
+  /// @error{invalid_argument; the point was recorded in a capture that the stream is not
+  /// in, or outside of the capture that the stream is in}
   [[nodiscard]] result<void> wait(const event& for_) { return wait(for_.latest()); }
-  /// The same for a point; null: for nothing.
+  /// Makes the next operations wait for a point, if it is not null.
+  /// @error{invalid_argument; as for an event}
   [[nodiscard]] result<void> wait(ref<point> p);
-  /// The same for a point of the runtime's own, with the session in hand.
+  /// Makes the next operation wait for a point of the runtime. The caller holds the
+  /// session.
   void wait(submission_port::session& in, ref<point> p);
-  /// Waits for everything enqueued before; then gives and forgets the first failure.
-  /// `limit_ns` < 0: the stream's own limit. @error{timeout; what the failed one says}
+  /// Waits for all enqueued operations, returns the first failure and clears all
+  /// failures.
+  /// Any operation's error may be returned. `limit_ns` < 0 means the stream's own limit,
+  /// 0 means none. @units{nanoseconds}
+  /// @error{timeout; the operations have not ended in time; they continue}
+  /// @error{invalid_argument; the stream is in a capture, which is lost}
   [[nodiscard]] result<void> synchronize(std::int64_t limit_ns = -1);
-  /// True if all that was enqueued has ended. If one of these operations has failed, the
-  /// first failure is returned, and `synchronize` will return it again. @error{what the
-  /// failed one says}
+  /// Returns true if all enqueued operations have ended. If one of them has failed, the
+  /// first failure is returned, and `synchronize` will return it again.
   [[nodiscard]] result<bool> idle();
-  /// Nothing more comes. What is enqueued still runs.
+  /// Ends the stream. It accepts no more operations; those that are enqueued still run.
   void close();
 
-  /// Holds all that comes until `proceed`: its predecessor will not end soon, and must
-  /// not fill the engine's window. With the session in hand.
+  /// Holds operations back until `proceed`. Used when a predecessor may take long, so
+  /// that operations behind it do not fill the engine's window. The caller holds the
+  /// session.
   void hold() noexcept { ++holds_; }
+  /// Undoes one `hold`, and submits the operations that were held back if it was the
+  /// last.
   void proceed(submission_port::session& in);
 
-  /// Asks persistent kernels that were enqueued so far to stop, those too that have yet
-  /// to start.
+  /// Asks the persistent kernels that were enqueued so far to stop, including those that
+  /// have not started.
   void stop_persistent();
-  /// Operation `number` runs from now on.
+  /// Notes that the persistent kernel of operation `number` runs from now on.
   void note_persistent(const std::shared_ptr<persistent_run>& run, std::uint64_t number);
 
+  /// Returns the mesh.
   [[nodiscard]] const std::shared_ptr<mesh>& on() const noexcept { return mesh_; }
+  /// Returns the context.
   [[nodiscard]] context& of() const noexcept { return *mesh_->of; }
+  /// Returns the number of the stream in its context, from 1 on.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  /// Returns the options.
   [[nodiscard]] const stream_options& options() const noexcept { return options_; }
+  /// Returns the number of lanes: the ranks of the mesh, or 1 for a stream of one rank.
   [[nodiscard]] unsigned lanes() const noexcept { return lanes_->devices(); }
+  /// Returns the lanes.
   [[nodiscard]] lane_set& chain() noexcept { return *lanes_; }
-  /// Whether a symmetric place has an instance for each of the stream's devices.
+  /// Returns true if a symmetric place has an instance for each of the stream's devices.
   [[nodiscard]] bool fits(const memory_place& place) const {
     const auto devices = place.memory->devices();
     return place.rank != 0 || std::equal(devices.begin(), devices.end(),
                                          mesh_->devices.begin(), mesh_->devices.end());
   }
-  /// The lane whose device has the memory at this address, or nothing if it is an address
-  /// that stands for each lane's own instance. `bytes` are touched from `at` on.
+  /// Returns the owner of `bytes` bytes from `at` on: the lane whose device has them, or
+  /// no lane. Returns nothing for an address that stands for each lane's own instance.
+  /// `place` is the place of `at`.
   [[nodiscard]] std::optional<touched_memory> owner_of(
       const std::optional<memory_place>& place, const void* at, std::size_t bytes,
       bool writes) const;
-  /// Rank in the mesh of a lane.
+  /// Returns the rank in the mesh of a lane.
   [[nodiscard]] int rank_of(unsigned lane) const noexcept {
     return options_.rank < 0 ? static_cast<int>(lane) : options_.rank;
   }
+  /// Returns the device ordinal of a lane.
   [[nodiscard]] std::int32_t device_of(unsigned lane) const noexcept {
     return devices()[lane];
   }
-  /// Ordinals of the devices of its lanes.
+  /// Returns the device ordinals of all lanes.
   [[nodiscard]] const std::int32_t* devices() const noexcept {
     return mesh_->devices.data() + rank_of(0);
   }
 
-  /// What an operation is told of numbers that is made now: the part that policy,
-  /// settings and program decide. `module_seed` counts where nobody says another.
+  /// Returns the numerics descriptor of an operation made now, without its own part.
+  /// `module_seed` is the seed if neither settings nor program set one.
   [[nodiscard]] tessDeterminism describe(const numerics_policy& policy,
                                          std::uint64_t module_seed = 0) const noexcept;
-  /// Works the digest out.
+  /// Sets the digest of a descriptor from its other members.
   static void seal(tessDeterminism& d) noexcept;
-  /// What the last launch or collective was told; zero if there was none.
+  /// Returns the descriptor of the last launch or collective, or zeros if there was none.
   [[nodiscard]] tessDeterminism last_determinism() const;
-  /// Seals it and keeps it as the last one.
+  /// Sets the digest of a descriptor and keeps it as the last one.
   void note(tessDeterminism& d);
-  /// Gives what launches on the same `terms` in a row share: `make()` if the last one was
-  /// on others. Kept until the stream is synchronized. Once `accept` has taken it with
-  /// the number of the launch, that is told as the last one. Null if `make` gives that.
-  /// @error{what `make` and `accept` say}
-  /// `counts`: the launch takes its number, which the next does not get.
+  /// Returns the object that consecutive launches on equal `terms` share.
+  /// Calls `make` if the last launch had other terms, and returns null if `make` does.
+  /// The object is kept until the stream is synchronized. Then `accept` is called with
+  /// the object and the number of the launch, which becomes the last one if `accept`
+  /// succeeds. If `counts`, the next launch gets another number. Errors are those of
+  /// `make` and `accept`.
   template <class T, class Make, class Accept>
   [[nodiscard]] result<ref<T>> shared_by_launches(const launch_terms& terms, bool counts,
                                                   Make&& make, Accept&& accept) {
@@ -201,38 +233,46 @@ class stream : public std::enable_shared_from_this<stream> {
     ordinals_ += counts ? 1 : 0;
     return out;
   }
-  /// Takes so many numbers of launches; the first of them.
+  /// Takes `count` consecutive launch numbers and returns the first.
   [[nodiscard]] std::uint64_t take_ordinals(std::uint32_t count) {
     const std::lock_guard lock(small_mutex_);
     return std::exchange(ordinals_, ordinals_ + count);
   }
-  /// Text of the failure that `synchronize` gave last.
+  /// Returns the text of the last failure that `synchronize` returned, or an empty
+  /// string.
   [[nodiscard]] std::string last_message() const;
+  /// Keeps the text of a failure for `last_message`.
   void note(const error& e);
+  /// Sets the limit of `synchronize`; 0 means none. @units{nanoseconds}
   void set_limit(std::int64_t ns) noexcept { limit_ns_ = ns; }
-  /// What it has of memory of its own; scratch has to fit into the rest.
+  /// Returns the limit and use of the stream's memory. Scratch must fit into the rest.
   [[nodiscard]] const std::shared_ptr<memory_budget>& budget() const noexcept {
     return budget_;
   }
 
-  /// What is enqueued goes into a recording besides running (or instead, if `only`).
-  /// Null ends it. With the session in hand.
+  /// Records operations into `recording` while they run, or instead if `only`. Null ends
+  /// the recording. The caller holds the session.
   void record_into(std::shared_ptr<graph_recording> recording, bool only);
+  /// Returns the recording, or null. The caller holds the session.
   [[nodiscard]] const std::shared_ptr<graph_recording>& recording() const noexcept {
     return recording_;
   }
+  /// Returns true if operations are recorded and do not run. The caller holds the
+  /// session.
   [[nodiscard]] bool recording_only() const noexcept { return recording_only_; }
-  /// It has a recording. @threads{safe from any thread, without the session}
+  /// Returns true if the stream has a recording.
+  /// @threads{safe from any thread, without the session}
   [[nodiscard]] bool records() const noexcept {
     return captures_.load(std::memory_order_acquire);
   }
-  /// What a synchronization has closed, until it is forgotten.
+  /// Returns the recording that the last synchronization closed, or null if forgotten.
   [[nodiscard]] const std::shared_ptr<graph_recording>& last_recording() const noexcept {
     return last_recording_;
   }
+  /// Forgets the recording that a synchronization closed.
   void forget_recording() noexcept { last_recording_ = nullptr; }
   /// Enqueues a marker that carries out the waits which no operation has taken over yet.
-  /// This is done before a capture begins, because what runs behind the capture has to
+  /// This is done before a capture begins, because operations after the capture have to
   /// wait for these events although the graph does not; and before a capture ends,
   /// because waits at its end are part of the graph.
   void flush_waits(submission_port::session& in);
@@ -240,16 +280,17 @@ class stream : public std::enable_shared_from_this<stream> {
  private:
   stream(std::shared_ptr<mesh> on, const stream_options& options)
       : mesh_(std::move(on)), options_(options) {}
-  /// What has to be there before it can be given anything. @error{out_of_memory}
+  /// Takes lanes and adds the stream to its mesh. @error{out_of_memory; no memory for
+  /// lanes}
   [[nodiscard]] result<void> open();
   [[nodiscard]] result<void> mark(event& into, bool posted);
   void number(operation& what);
   void pass(submission_port::session& in, ref<operation> what);
   void admit(submission_port::session& in, ref<operation> what);
-  /// Nothing of it is under way or to come, and no failure is left in it.
+  /// Returns true if no operation is unfinished or held back, and there is no failure.
   [[nodiscard]] bool rests(submission_port::session& in);
   void forget_launches();
-  /// The first point that it waits for and that is itself held back, or null.
+  /// Returns the first point in `what.waits` that has not been submitted, or null.
   [[nodiscard]] static point* held_point(const operation& what);
 
   std::shared_ptr<mesh> mesh_;
@@ -258,30 +299,32 @@ class stream : public std::enable_shared_from_this<stream> {
   std::unique_ptr<lane_set> lanes_;
   std::atomic<std::int64_t> limit_ns_{0};
   std::shared_ptr<memory_budget> budget_ = std::make_shared<memory_budget>();
-  // Under the session.
+  /// Guarded by the session.
   std::uint64_t operations_ = 0;
   unsigned holds_ = 0;
-  bool proceeds_ = false;  ///< what is held back is being admitted
+  bool proceeds_ = false;  ///< `proceed` is submitting operations
   bool closed_ = false;
   std::deque<ref<operation>> held_;
   std::vector<ref<point>> pending_waits_;
-  ref<point> looked_for_;        ///< by `idle`
-  std::uint64_t ended_ = 0;      ///< operations that a synchronization has seen end
-  std::uint64_t looked_at_ = 0;  ///< operations then
+  ref<point> looked_for_;    ///< the last point that `idle` has enqueued
+  std::uint64_t ended_ = 0;  ///< operations that are known to have ended
+  /// Value of `operations_` when `looked_for_` was enqueued.
+  std::uint64_t looked_at_ = 0;
   std::shared_ptr<graph_recording> recording_;
   bool recording_only_ = false;
-  std::atomic<bool> captures_{false};  ///< `recording_` is set
+  std::atomic<bool> captures_{false};  ///< true: `recording_` is set
   std::shared_ptr<graph_recording> last_recording_;
-  // Under a mutex of their own.
+  /// Guarded by `small_mutex_`.
   mutable std::mutex small_mutex_;
   std::string last_message_;
   tessDeterminism determinism_{};
-  launch_terms launched_;  ///< of the last launch
-  prepaid_refs launches_;  ///< what those on the same terms share
-  /// Number of the next launch: part of what kernels draw random numbers from.
+  launch_terms launched_;  ///< terms of the last launch
+  prepaid_refs launches_;  ///< the object that launches on these terms share
+  /// Number of the next launch. Random numbers of kernels depend on it.
   std::uint64_t ordinals_ = 0;
   std::vector<std::weak_ptr<persistent_run>> persistent_;
-  std::uint64_t stopped_ = 0;  ///< operations up to here are to stop
+  /// Persistent kernels of operations up to this number are to stop.
+  std::uint64_t stopped_ = 0;
 };
 
 }  // namespace weir::tessera

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The way into an engine for many threads: one lock makes them one submitter.
+/// The lock by which several threads share an engine that has a single submitter.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +12,19 @@
 
 namespace weir::tessera {
 
-/// @threads{safe from any thread}
+/// Lets one thread at a time submit to an engine. @threads{safe from any thread}
 class submission_port {
  public:
+  /// Shares an engine, which outlives this object.
   explicit submission_port(runtime::engine& to) : engine_(to) {}
 
-  /// The right to submit. Keeps other threads out while it lives.
+  /// The right to submit. Other threads cannot submit while it exists.
   class session {
    public:
+    /// Returns the engine.
     [[nodiscard]] runtime::engine& to() const noexcept { return port_->engine_; }
-    /// The caller is about to submit so many tasks. Waits for room with the port open, so
-    /// that no kernel ever runs in a thread of the program.
+    /// Waits until the engine takes this many tasks, so that submitting does not run a
+    /// kernel on a thread of the program. Releases the lock while it waits.
     void make_room(std::uint32_t tasks) {
       tasks = std::min({tasks, enough, port_->engine_.window() / 2});
       while (port_->credits_ < tasks) {
@@ -37,7 +39,7 @@ class submission_port {
       port_->credits_ -= std::min(port_->credits_, tasks);
     }
 
-    /// Every task that the engine was given has ended.
+    /// Returns true if every task that the engine was given has ended.
     [[nodiscard]] bool all_ended() {
       return port_->engine_.free_slots() == port_->engine_.window();
     }
@@ -45,13 +47,15 @@ class submission_port {
    private:
     friend class submission_port;
     explicit session(submission_port& port) : port_(&port), lock_(port.mutex_) {}
-    /// Whoever submits more lets the engine make the room for the rest.
+    /// Number of tasks beyond which the engine itself waits for free slots.
     static constexpr std::uint32_t enough = 256;
     submission_port* port_;
     std::unique_lock<std::mutex> lock_;
   };
 
+  /// Returns the engine, without the right to submit to it.
   [[nodiscard]] runtime::engine& of() const noexcept { return engine_; }
+  /// Waits for the right to submit and returns it.
   [[nodiscard]] session enter() { return session(*this); }
 
  private:
