@@ -80,6 +80,7 @@ struct speak_request {
 struct speak_report {
   std::string text;          ///< without the prompt; end-of-text becomes a line feed
   std::uint64_t tokens = 0;  ///< number of tokens drawn
+  /// Digest of the parameters.
   std::uint64_t parameter_hash = 0;
   std::uint64_t context_hash = 0;      ///< after the last token
   models::memory_norm largest_memory;  ///< after the last token

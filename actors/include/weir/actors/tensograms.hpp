@@ -30,9 +30,12 @@ struct message_position {
 
 /// The source that a message reader opens.
 struct message_source {
+  /// Path or address of the source.
   std::string path;
+  /// Kind of the source.
   message_origin origin = message_origin::automatic;
   message_position start;  ///< where reading begins; not for pipes
+  /// Options with which messages are decoded.
   formats::read_options read;
   std::size_t prefetch = 4;  ///< messages read ahead of the pulls; 0: none
   /// Size of the messages held in memory at which reading ahead pauses, in bytes. A
@@ -82,7 +85,9 @@ struct message_target_info {
 /// An object of a message to append. The elements are shared with their owner, not
 /// copied.
 struct object_to_append {
+  /// Metadata of the elements: their type, shape and encoding.
   formats::object_descriptor descriptor;
+  /// Further metadata of the object.
   formats::cbor_map metadata;
   std::shared_ptr<const byte_vector> data;  ///< null: no bytes
   bool stored = false;                      ///< see `formats::object_to_write`
@@ -90,7 +95,9 @@ struct object_to_append {
 
 /// A message to append.
 struct message_order {
+  /// Objects of the message, in order.
   std::vector<object_to_append> objects;
+  /// Options with which the message is encoded.
   formats::message_options options;
   /// The bytes of a message that is encoded already. If it is not null, `objects` and
   /// `options` are ignored.

@@ -39,6 +39,7 @@ struct loader_options {
 /// A tensor that tasks fill.
 struct loaded_tensor {
   std::string name;  ///< in the stored file
+  /// Tensor that the tasks fill.
   runtime::tensor tensor;
   std::vector<runtime::task_id> tasks;  ///< tasks that fill it
 };

@@ -42,12 +42,17 @@ namespace settings_detail {
 /// The type of the items of a vector; any other type is its own item.
 template <class T>
 struct item_of {
+  /// Type of an item.
   using type = T;
+  /// True if the items are those of a vector.
   static constexpr bool in_list = false;
 };
+/// The item type of a vector.
 template <class T>
 struct item_of<std::vector<T>> {
+  /// Type of an item.
   using type = T;
+  /// True if the items are those of a vector.
   static constexpr bool in_list = true;
 };
 
@@ -146,7 +151,9 @@ class setting_options {
   /// other numbers have limits of type `double`.
   static constexpr bool integral =
       std::is_integral_v<typename settings_detail::item_of<type>::type>;
+  /// Type of the limits of a number.
   using number = std::conditional_t<integral, std::int64_t, double>;
+  /// Range of the numbers of the member.
   using number_range = std::conditional_t<integral, integer_range, real_range>;
 
   /// @param described  The setting of the table.
