@@ -71,7 +71,7 @@ struct cursor_order {
 struct pulse_order {
   /// Phase, number and schedule of the pulse.
   models::pulse pulse;
-  /// By lane; an empty entry is a lane that takes no part in the pulse.
+  /// Tokens of each lane; an empty entry is a lane that takes no part in the pulse.
   std::vector<std::optional<storage::token_chunk>> lanes;
   std::vector<std::uint32_t> resets;  ///< lanes whose context is emptied before the pulse
   /// True if another pulse will come. If none does, an idle engine is not a stall.
@@ -138,7 +138,7 @@ struct trace_order {
   struct span {
     std::string line;           ///< line of the trace that shows it
     std::string name;           ///< text on it
-    std::int64_t start_ns = 0;  ///< by the monotonic clock
+    std::int64_t start_ns = 0;  ///< start of the span, by the monotonic clock
     /// End of the span, by the monotonic clock.
     std::int64_t end_ns = 0;
   };
@@ -189,7 +189,7 @@ struct run_sample {
   double cumulative_bits = 0;            ///< bits per byte of the phase so far
   std::uint64_t durable_generation = 0;  ///< last durable checkpoint; 0 if there is none
   std::uint64_t durable_tokens = 0;      ///< tokens that it covers
-  std::int64_t time_ns = 0;              ///< by the Conductor's clock
+  std::int64_t time_ns = 0;              ///< time of the sample, by the Conductor's clock
 };
 
 /// Order to write the learning curve.

@@ -103,8 +103,8 @@ struct run_progress {
   std::uint64_t pulses = 0;        ///< committed in all phases so far
   double tokens_per_second = 0;    ///< over the last few seconds
   double bits_per_byte = 0;        ///< since the last report; 0 before the first score
-  double cumulative_bits_per_byte = 0;   ///< of the phase so far
-  double seconds_left = 0;               ///< of the phase at this rate; 0 if unknown
+  double cumulative_bits_per_byte = 0;  ///< mean over the phase so far
+  double seconds_left = 0;  ///< until the phase ends, at this rate; 0 if unknown
   std::uint64_t durable_generation = 0;  ///< last durable checkpoint; 0 if there is none
   std::uint64_t durable_tokens = 0;      ///< tokens that it covers
 };
@@ -195,11 +195,11 @@ struct run_report {
   std::uint64_t context_hash = 0;
   /// Digest of the parameters.
   std::uint64_t parameter_hash = 0;
-  models::memory_norm largest_memory;  ///< of the contexts at the end
-  std::uint64_t history_hash = 0;      ///< of all tokens consumed
-  std::uint64_t content_hash = 0;      ///< of the last tokens consumed
-  std::uint64_t tokens = 0;            ///< of all phases and lanes
-  std::uint64_t pulses = 0;            ///< of all phases
+  models::memory_norm largest_memory;  ///< among the contexts at the end
+  std::uint64_t history_hash = 0;      ///< digest of all tokens consumed
+  std::uint64_t content_hash = 0;      ///< digest of the last tokens consumed
+  std::uint64_t tokens = 0;            ///< consumed in all phases and lanes
+  std::uint64_t pulses = 0;            ///< committed in all phases
   /// Tokens consumed by Build.
   std::uint64_t build_tokens = 0;
   /// Pulses of Build.
@@ -208,12 +208,13 @@ struct run_report {
   std::uint64_t test_tokens = 0;
   /// Tokens consumed by Stream.
   std::uint64_t stream_tokens = 0;
-  double bits_cumulative = 0;    ///< bits per byte of Build
-  double bits_last_quarter = 0;  ///< of the last quarter of Build's budget; 0 before it
-  double bits_test = 0;          ///< bits per byte of Test
+  double bits_cumulative = 0;  ///< bits per byte of Build
+  double bits_last_quarter =
+      0;                 ///< bits per byte of the last quarter of Build; 0 before it
+  double bits_test = 0;  ///< bits per byte of Test
   /// Duration of Build, in seconds.
   double build_seconds = 0;
-  double tokens_per_second = 0;  ///< of Build
+  double tokens_per_second = 0;  ///< mean rate of Build
   double kernel_seconds = 0;     ///< inside kernels during Build, all threads together
   /// 1 - kernel_seconds / build_seconds, with one worker; 0 with more.
   double engine_overhead = 0;
@@ -228,7 +229,7 @@ struct run_report {
   std::uint64_t resumed = 0;       ///< number of times that the run was resumed
   /// Largest resident memory of the process, in bytes.
   std::uint64_t peak_rss_bytes = 0;
-  double wall_seconds = 0;  ///< of this process, from the call to the report
+  double wall_seconds = 0;  ///< duration of this process, from the call to the report
   /// Number of threads that ran tasks.
   unsigned workers = 1;
   /// Kernel set that computed the run, see `models::prose::kernel_set`.

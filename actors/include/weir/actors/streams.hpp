@@ -22,7 +22,7 @@ using event_ptr = std::shared_ptr<const tessera::event>;
 /// The queue that a stream actor owns. The context of its mesh must outlive the actor
 /// system, or be shut down before the actor system ends.
 struct queue_spec {
-  std::string name;  ///< of the queue, in errors and in the status
+  std::string name;  ///< name of the queue, in errors and in the status
   /// Mesh on which the queue is created.
   std::shared_ptr<tessera::mesh> mesh;
   tessera::stream_options options;  ///< with a rank, the queue belongs to that rank alone
@@ -56,7 +56,7 @@ struct copy_order {
 /// The group of ranks that a collective actor serves: `member`, and the ranks that differ
 /// from it along `axes` alone. A group must not have two collective actors at a time.
 struct collective_spec {
-  std::string name;  ///< of the group, in errors and in the status
+  std::string name;  ///< name of the group, in errors and in the status
   /// Mesh that the group belongs to.
   std::shared_ptr<tessera::mesh> mesh;
   /// Axes along which the ranks of the group differ.

@@ -51,16 +51,17 @@ struct message_source {
 struct message_source_info {
   message_origin origin = message_origin::file;  ///< never `automatic`
   std::vector<std::string>
-      files;  ///< of a folder: names, from the one where reading begins
+      files;  ///< names of the files of a folder, from the first that is read
 };
 
 /// One message. It is immutable; any thread may read it.
 struct message_delivery {
   std::shared_ptr<const formats::message_reader> message;  ///< null: the source has ended
-  std::vector<byte_vector> elements;  ///< by object, if `message_source::decode` is set
-  message_position place;             ///< of the first byte of the message
-  std::uint64_t length = 0;           ///< of the message, in bytes
-  message_position next;              ///< where reading continues behind the message
+  std::vector<byte_vector>
+      elements;  ///< elements of each object, if `message_source::decode` is set
+  message_position place;     ///< position of the first byte of the message
+  std::uint64_t length = 0;   ///< length of the message, in bytes
+  message_position next;      ///< where reading continues behind the message
   std::uint64_t skipped = 0;  ///< bytes in front of the message that belong to no message
 };
 
@@ -106,8 +107,8 @@ struct message_order {
 
 /// A message that is durable: a crash cannot remove it. In a pipe it was only passed on.
 struct appended_message {
-  std::uint64_t offset = 0;   ///< of the first byte of the message
-  std::uint64_t length = 0;   ///< of the message, in bytes
+  std::uint64_t offset = 0;   ///< position of the first byte of the message
+  std::uint64_t length = 0;   ///< length of the message, in bytes
   std::uint64_t durable = 0;  ///< durable bytes of the file, with this message
 };
 

@@ -31,7 +31,7 @@ struct opened_stream {
   std::uint64_t bytes = 0;            ///< length of the stream
   std::vector<std::string> warnings;  ///< about the shards, see `storage::hn4_stream`
 };
-/// Several opened streams, in the order of their tags.
+/// Several opened streams.
 using opened_streams = std::vector<opened_stream>;
 
 /// Bytes of a stream whose checksums were verified.

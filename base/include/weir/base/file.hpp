@@ -109,7 +109,7 @@ class file_lock {
   [[nodiscard]] static result<file_lock> acquire(const std::string& path);
   /// Takes over the lock of `other`, which then holds none.
   file_lock(file_lock&& other) noexcept;
-  /// Releases the lock that is held and takes over the lock of `other`.
+  /// Exchanges the locks of both objects.
   file_lock& operator=(file_lock&& other) noexcept;
   ~file_lock();
 

@@ -42,18 +42,14 @@ namespace settings_detail {
 /// The type of the items of a vector; any other type is its own item.
 template <class T>
 struct item_of {
-  /// Type of an item.
-  using type = T;
-  /// True if the items are those of a vector.
-  static constexpr bool in_list = false;
+  using type = T;                         ///< type of an item
+  static constexpr bool in_list = false;  ///< true for vectors
 };
 /// The item type of a vector.
 template <class T>
 struct item_of<std::vector<T>> {
-  /// Type of an item.
-  using type = T;
-  /// True if the items are those of a vector.
-  static constexpr bool in_list = true;
+  using type = T;                        ///< type of an item
+  static constexpr bool in_list = true;  ///< true for vectors
 };
 
 /// Returns the range of all values of a member's type. Integers of settings are at most
