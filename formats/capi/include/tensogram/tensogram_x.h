@@ -154,8 +154,8 @@ TGM_API bool tgm_x_value_tag(const tgm_value_t* v, uint64_t* out);
  * messages. */
 typedef enum tgm_x_scan_order {
   TGM_X_SCAN_FORWARD = 0,
-  TGM_X_SCAN_BACKWARD = 1, /**< by the lengths at the ends of messages, as far as they are
-                              valid; the rest forward */
+  TGM_X_SCAN_BACKWARD = 1, /**< follows the lengths at the ends of messages, as far as
+                              they are valid; the rest forward */
   TGM_X_SCAN_BOTH_ENDS = 2 /**< alternates between the two ends */
 } tgm_x_scan_order;
 /** Finds the messages in a buffer, as tgm_scan, in this direction. */
