@@ -119,7 +119,7 @@ result<byte_vector> encode_parameters(const parameter_set& parameters) {
   return formats::encode_message(objects, options);
 }
 
-result<parameter_set> decode_parameters(bytes_view message, const std::string& where) {
+result<parameter_set> decode_parameters(bytes_view message, const std::string& origin) {
   auto decode = [&]() -> result<parameter_set> {
     WEIR_TRY(const auto reader, formats::message_reader::open(message));
     parameter_set set;
@@ -141,7 +141,7 @@ result<parameter_set> decode_parameters(bytes_view message, const std::string& w
   auto set = decode();
   if (!set) {
     return error(set.error().code(), "reading the parameters failed")
-        .at(where)
+        .at(origin)
         .because(set.error());
   }
   return set;

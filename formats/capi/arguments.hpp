@@ -29,13 +29,13 @@ namespace weir::capi {
 [[nodiscard]] outcome<std::vector<bytes_view>> data_arguments(
     const std::uint8_t* const* pointers, const std::size_t* lengths, std::size_t count);
 
-/// Whether an algorithm asks for digests.
+/// Returns true if the argument `algorithm` requests digests.
 [[nodiscard]] outcome<bool> hash_argument(const char* algorithm);
 
 /// How to encode, as the functions of tensogram.h say it.
 [[nodiscard]] outcome<formats::message_options> encode_arguments(
     const char* hash_algorithm, std::uint32_t threads, const TgmEncodeMaskOptions* masks);
-/// The same as tensogram_x.h says it; NULL asks for defaults.
+/// Converts the option structure of tensogram_x.h; NULL requests the defaults.
 [[nodiscard]] outcome<formats::message_options> encode_arguments(
     const tgm_x_encode_options_t* options);
 
@@ -44,7 +44,7 @@ namespace weir::capi {
                                                      std::uint32_t threads,
                                                      bool verify_hash,
                                                      bool restore_non_finite = true);
-/// The same as tensogram_x.h says it; NULL asks for defaults.
+/// Converts the option structure of tensogram_x.h; NULL requests the defaults.
 [[nodiscard]] outcome<formats::read_options> decode_arguments(
     const tgm_x_decode_options_t* options);
 
@@ -53,7 +53,7 @@ namespace weir::capi {
 [[nodiscard]] outcome<formats::validation_options> validate_arguments(const char* level,
                                                                       bool canonical,
                                                                       bool metadata);
-/// The same as tensogram_x.h says it; NULL asks for defaults.
+/// Converts the option structure of tensogram_x.h; NULL requests the defaults.
 [[nodiscard]] outcome<formats::validation_options> validate_arguments(
     const char* level, const tgm_x_validate_options_t* options);
 

@@ -123,7 +123,8 @@ message_handle handle_of(const message_reader& reader, std::size_t number,
   return out;
 }
 
-/// Whether the object is one whose ranges the reference refuses as TGM_ERROR_COMPRESSION.
+/// Returns true for objects whose ranges the reference refuses with
+/// TGM_ERROR_COMPRESSION.
 bool lacks_offsets(const object_descriptor& d) {
   return d.compression == "szip" && d.filter == "none" &&
          d.parameters.find("szip_block_offsets") == nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the functions that encode whole messages share.
+/// Code that the functions that encode whole messages share.
 #pragma once
 
 #include "capi/arguments.hpp"

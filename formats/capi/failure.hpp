@@ -81,7 +81,7 @@ class [[nodiscard]] outcome : public tl::expected<T, failure> {
 /// Keeps the text for tgm_last_error and returns the code.
 tgm_error report(failure f);
 
-/// Whether none of the pointers that a function needs is NULL.
+/// Returns true if none of the pointers that a function needs is NULL.
 template <class... Pointers>
 [[nodiscard]] bool given(Pointers... pointers) noexcept {
   return (... && (pointers != nullptr));

@@ -12,7 +12,7 @@
 
 namespace weir::capi {
 
-/// What the JSON of a message says.
+/// Content of the JSON that describes a message.
 struct json_message {
   std::vector<formats::cbor_map> base;
   formats::cbor_map extra;

@@ -31,7 +31,8 @@ const char* tgm_metadata_t::keep(const std::string& name, std::string text) cons
 
 namespace {
 
-/// What a C string can say: a text with a zero inside becomes an empty one.
+/// Returns the text as a C string can hold it: a text that contains a zero byte becomes
+/// an empty text.
 std::string as_c_text(std::string text) {
   return text.find('\0') == std::string::npos ? std::move(text) : std::string();
 }

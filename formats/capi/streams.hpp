@@ -13,7 +13,7 @@
 
 namespace weir::capi {
 
-/// Where the bytes of a stream go.
+/// Destination of the bytes of a stream.
 class stream_target {
  public:
   virtual ~stream_target() = default;

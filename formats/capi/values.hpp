@@ -16,7 +16,7 @@ namespace weir::capi {
   return reinterpret_cast<const tgm_value_t*>(value);
 }
 
-/// What tags enclose; the C interface has no type for a tag.
+/// Returns the value inside of all tags; the C interface has no type for a tag.
 [[nodiscard]] const formats::cbor_value& without_tags(
     const formats::cbor_value& value) noexcept;
 /// A float, or an integer as the nearest float.

@@ -45,15 +45,15 @@ struct code_buffer {
 inline constexpr std::uint64_t trusted_bytes = std::uint64_t{4} << 20;
 inline constexpr std::uint64_t trusted_ratio = 16;
 
-/// Whether `stored` bytes must be decoded to nowhere before memory is taken for the
-/// `size` bytes that they are said to decode to.
+/// Returns true if `stored` bytes must be decoded without keeping the result before
+/// memory is allocated for the `size` bytes that they claim to decode to.
 [[nodiscard]] constexpr bool must_be_shown(std::uint64_t size,
                                            std::uint64_t stored) noexcept {
   return size > trusted_bytes && size / trusted_ratio > stored;
 }
 
-/// Where a codec puts what it decodes: memory, or nowhere if the question is only whether
-/// a stream decodes to so many bytes.
+/// Destination of decoded bytes: memory, or none if the caller only checks that a stream
+/// decodes to a given number of bytes.
 class decode_target {
  public:
   decode_target(mutable_bytes to) noexcept : data_(to.data()), size_(to.size()) {}

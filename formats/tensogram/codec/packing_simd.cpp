@@ -18,7 +18,8 @@ namespace weir::formats {
 
 namespace {
 
-/// Of equal zeros the first one counts, whatever the order of the lanes was.
+/// Returns the first zero of `values` if `found` is zero, and else `found`. Zeros of both
+/// signs compare equal, and the SIMD lanes do not keep the order of the elements.
 double first_of_equals(bytes_view values, double found) noexcept {
   for (std::size_t at = 0; found == 0 && at + 8 <= values.size(); at += 8) {
     double value;

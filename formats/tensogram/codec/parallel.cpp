@@ -98,10 +98,11 @@ class helper {
   std::thread::native_handle_type thread_{};
 };
 
-/// The helpers of one process that nobody has taken. They end with the process.
+/// Idle helper threads of one process. They end with the process.
 class helper_pool {
  public:
-  /// That of this process: the threads of a parent do not come along through a fork.
+  /// Returns the pool of this process. A child gets a new pool, because the threads of
+  /// its parent do not exist after `fork`.
   static helper_pool& own() {
     static std::atomic<helper_pool*> current{nullptr};
     helper_pool* pool = current.load(std::memory_order_acquire);
@@ -114,7 +115,7 @@ class helper_pool {
     return *pool;
   }
 
-  /// Fewer where no more threads can be had.
+  /// Takes `count` helpers, or fewer if no more threads can be created.
   std::vector<helper*> take(std::size_t count) {
     std::vector<helper*> taken;
     const std::lock_guard lock(guard_);

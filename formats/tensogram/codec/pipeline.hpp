@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What happens between the elements of an object and its stored payload: encoding,
-/// filter, compression.
+/// The stages between the elements of an object and its stored payload: encoding, filter
+/// and compression.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ enum class pipeline_support : std::uint8_t {
   unknown,  ///< the format has no such name
 };
 
-/// Of encoding, filter and compression together: the worst.
+/// Returns the lowest support of encoding, filter and compression.
 [[nodiscard]] pipeline_support support_of(const object_descriptor& descriptor) noexcept;
-/// Whether the stages of a descriptor are built.
+/// Checks that this build has all stages of a descriptor.
 /// @error{unsupported, known but not built; corrupt, a name the format does not have;
 /// both name the stage}
 [[nodiscard]] result<void> check_readable(const object_descriptor& descriptor);
@@ -59,26 +59,26 @@ struct pipeline {
   }
 };
 
-/// For reading `stored` bytes. Asked before memory is taken.
+/// Plans the decoding of `stored` bytes. Called before memory for elements is allocated.
 /// @error{unsupported; corrupt, parameters or sizes that cannot be; out_of_range, more
 /// than `options.max_object_bytes`}
 [[nodiscard]] result<pipeline> plan_reading(const object_descriptor& descriptor,
                                             std::uint64_t stored,
                                             const read_options& options);
-/// For writing `elements` in the byte order of the machine where they are packed; settled
-/// parameters are in the descriptor afterwards.
+/// Plans the encoding of `elements`, which are in the byte order of the machine if they
+/// are packed. Writes the parameters that were chosen into the descriptor.
 /// @error{invalid_argument, names, parameters, and pairs of stages that no reader
 /// decodes; unsupported}
 [[nodiscard]] result<pipeline> plan_writing(object_descriptor& descriptor,
                                             bytes_view elements, unsigned threads);
-/// Whether a payload of `stored` bytes that was encoded elsewhere may be written behind
-/// this descriptor: names, parameters and sizes are checked. Of a stage that is known but
-/// not built nobody here knows the parameters, so they pass as they are.
+/// Checks that a payload of `stored` bytes that was encoded elsewhere may be written with
+/// this descriptor: its names, parameters and sizes. Parameters of stages that this build
+/// lacks are not checked.
 /// @error{invalid_argument; unknown_key; unsupported; out_of_range}
 [[nodiscard]] result<void> check_stored(const object_descriptor& descriptor,
                                         std::uint64_t stored);
 
-/// Runs the stages; what comes out of it for the descriptor goes there.
+/// Runs the stages, and writes the parameters that they produce into the descriptor.
 /// @error{internal; out_of_memory; invalid_argument}
 [[nodiscard]] result<code_buffer> encode_payload(const pipeline& plan,
                                                  object_descriptor& descriptor,
@@ -97,13 +97,13 @@ using element_memory = std::function<result<mutable_bytes>(std::uint64_t bytes)>
 [[nodiscard]] result<void> decode_payload(const pipeline& plan, bytes_view stored,
                                           const element_memory& memory, unsigned threads);
 
-/// Whether a payload decodes to the size that it must have. Nothing is kept: of codecs
-/// that cannot go without, memory is taken for what is behind encoding and filter.
+/// Checks that a payload decodes to the size in its plan, and discards the result. Codecs
+/// that need their whole output get memory for `plan.encoded` bytes.
 /// @error{those of decode_payload}
 [[nodiscard]] result<void> check_payload(const pipeline& plan, bytes_view stored);
 
-/// Elements of an object, and the stored bytes that hold them: all of them where nobody
-/// can tell.
+/// Elements of an object, and the stored bytes that hold them: all stored bytes if the
+/// codec has no way to locate a part.
 struct payload_range {
   std::uint64_t first = 0;   ///< number of the first element
   std::uint64_t count = 0;   ///< elements
@@ -114,7 +114,7 @@ struct payload_range {
 [[nodiscard]] payload_range range_of(const pipeline& plan, std::uint64_t stored,
                                      std::uint64_t first, std::uint64_t count);
 /// Decodes a range out of its stored bytes.
-/// @error{unsupported, a pipeline whose parts cannot be had alone; and those of
+/// @error{unsupported, a pipeline that cannot decode parts; and those of
 /// decode_payload}
 [[nodiscard]] result<void> decode_payload_range(const pipeline& plan,
                                                 const payload_range& range,

@@ -87,7 +87,7 @@ error odd_pair(errc kind, std::string_view what, std::string_view why) {
                fmt::format("cannot run pipeline: expected {}, found {}", what, why));
 }
 
-/// Who asks, and of what kind its errors are.
+/// Error code of a malformed descriptor, and whether it is being written or read.
 struct plan_rules {
   errc kind = errc::corrupt;
   bool writing = false;

@@ -13,40 +13,43 @@
 
 namespace weir::formats {
 
-/// What the bits of a sample are is the pipeline's to say.
+/// The width of a sample and its byte order; the pipeline derives both from the
+/// descriptor.
 struct szip_samples {
   unsigned bits = 8;
   bool packed = false;  ///< big-endian bytes of simple_packing
 };
 
-/// From `szip_rsi`, `szip_block_size` and `szip_flags`. @error{kind}
+/// Reads `szip_rsi`, `szip_block_size` and `szip_flags`. @error{kind}
 [[nodiscard]] result<aec_parameters> read_szip(const cbor_map& parameters,
                                                const szip_samples& samples, errc kind);
-/// `szip_block_offsets` as they must be for `intervals` intervals in `bytes` bytes: from
-/// 0 on strictly increasing. Nothing if absent. @error{kind}
+/// Reads and checks `szip_block_offsets` for `intervals` intervals in `bytes` bytes: the
+/// first is 0 and they strictly increase. Returns an empty list if the key is absent.
+/// @error{kind}
 [[nodiscard]] result<std::vector<std::uint64_t>> read_szip_offsets(
     const cbor_map& parameters, std::uint64_t intervals, std::uint64_t bytes, errc kind);
-/// What a writer that vouches for offsets leaves in `_reserved_.szip_offsets`: XXH3-64
-/// over the offsets and the stored length, each as a big-endian u64. Never 0.
+/// Returns the digest that a writer stores in `_reserved_.szip_offsets` to mark its
+/// offsets as correct: XXH3-64 over the offsets and the stored length, each as a
+/// big-endian u64. Never 0.
 /// @source{docs/decisions/703-szip-offsets-count-only-where-marked.md}
 [[nodiscard]] std::uint64_t szip_offsets_digest(std::span<const std::uint64_t> offsets,
                                                 std::uint64_t stored);
 
-/// A stream and what its descriptor says of it.
+/// A compressed stream and the properties that its descriptor gives.
 struct szip_stream {
   bytes_view bytes;
   const aec_parameters& parameters;
-  /// Bits where intervals start, as the file has them. The reference writes wrong ones
-  /// for intervals that start with empty blocks.
+  /// Bit positions at which intervals start, as stored in the file. The reference writes
+  /// wrong ones for intervals that start with empty blocks.
   const std::vector<std::uint64_t>& offsets;
   std::uint64_t size = 0;  ///< decoded bytes
 };
 
-/// Fills `to`, which has the decoded size. Offsets let several threads work; wrong ones
-/// change nothing. @error{corrupt}
+/// Decodes the stream into `to`, which has the decoded size. Offsets let several threads
+/// decode; wrong offsets do not change the result. @error{corrupt}
 [[nodiscard]] result<void> szip_decode(const szip_stream& stream, const decode_target& to,
                                        unsigned threads);
-/// Decoded bytes `[first, first + to.size())`, found from the start of the stream.
+/// Decodes bytes `[first, first + to.size())`, beginning at the start of the stream.
 /// @error{corrupt}
 [[nodiscard]] result<void> szip_decode_range(const szip_stream& stream,
                                              std::uint64_t first,
@@ -61,13 +64,15 @@ struct szip_intervals {
   std::uint64_t decoded = 0;     ///< number of the first decoded byte
   std::uint64_t size = 0;        ///< decoded bytes
 };
-/// Those that hold decoded bytes `[first, first + count)`; `stored` bytes are the stream.
+/// Returns the intervals that hold decoded bytes `[first, first + count)` of a stream of
+/// `stored` bytes that decodes to `size` bytes.
 [[nodiscard]] szip_intervals intervals_of(const aec_parameters& p,
                                           const std::vector<std::uint64_t>& offsets,
                                           std::uint64_t stored, std::uint64_t size,
                                           std::uint64_t first, std::uint64_t count);
-/// Decoded bytes `[first, first + to.size())` out of these intervals, whose bytes `from`
-/// are. @error{corrupt, damage, or intervals that do not end where the next one starts}
+/// Decodes bytes `[first, first + to.size())` from these intervals, whose stored bytes
+/// are `from`. @error{corrupt, damage, or intervals that do not end where the next one
+/// starts}
 [[nodiscard]] result<void> szip_decode_intervals(bytes_view from, const aec_parameters& p,
                                                  const szip_intervals& intervals,
                                                  std::uint64_t first,

@@ -15,7 +15,7 @@ struct zfp_parameters {
   double value = 0;  ///< bits per value, bit planes, or largest error
 };
 
-/// From `zfp_mode` and the parameter of the mode. @error{kind}
+/// Reads `zfp_mode` and the parameter of the mode. @error{kind}
 [[nodiscard]] result<zfp_parameters> read_zfp(const cbor_map& parameters, errc kind);
 /// `from` holds native doubles. The result is padded with zeros to a multiple of 8 bytes.
 /// @error{out_of_memory; internal}

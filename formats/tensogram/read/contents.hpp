@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the frames of a message say: metadata, descriptors and where the payloads lie.
-/// Shared by reader and validation, like the layout.
+/// Content of the frames of a message: metadata, descriptors and the places of payloads.
+/// Used by reader and validation, like the layout.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace weir::formats {
 
-/// Offsets count from the start of the message.
+/// An object and the place of its payload. Offsets count from the start of the message.
 struct object_place {
   object_descriptor descriptor;
   frame_info frame;
@@ -35,17 +35,18 @@ struct content_checks {
   bool canonical = false;  ///< warn of CBOR that is not canonical
 };
 
-/// Whether a frame has a digest to verify. Without its flag it has one only if `legacy`,
-/// the preamble announces digests and the slot is filled: that is how writers 0.17 to
-/// 0.20 left it.
+/// Returns true if a frame has a digest to verify. A frame without the flag for digests
+/// has one only if `legacy` is set, the preamble announces digests and the digest is not
+/// zero. Writers 0.17 to 0.20 produce such frames.
 [[nodiscard]] bool has_digest(const frame_info& frame, const preamble& head,
                               bool legacy) noexcept;
 
-/// XXH3-64 over the body of a frame. @error{what the source returns}
+/// Returns XXH3-64 over the body of a frame. @error{what the source returns}
 [[nodiscard]] result<std::uint64_t> digest_of(const byte_source& source,
                                               std::uint64_t message,
                                               const frame_info& frame);
 
+/// Reads metadata and descriptors from the frames of a message.
 /// @error{what the source returns}
 [[nodiscard]] result<message_contents> read_contents(piece_reader& pieces,
                                                      const message_layout& layout,
@@ -61,12 +62,12 @@ struct content_checks {
                                          const preamble& head, const object_place& place,
                                          const read_options& options,
                                          const element_memory& memory);
-/// Whether the payload and the masks of an object decode, without a look at the digest
-/// and without elements. @error{those of decode_object}
+/// Checks that the payload and the masks of an object decode. Does not verify the digest
+/// and keeps no elements. @error{those of decode_object}
 [[nodiscard]] result<void> check_object(const byte_source& source, std::uint64_t message,
                                         const object_place& place,
                                         const read_options& options);
-/// `count` elements from `first` on, without a look at the digest.
+/// Decodes `count` elements, beginning with element `first`. Does not verify the digest.
 /// @error{those of decode_object}
 [[nodiscard]] result<void> decode_object_range(const byte_source& source,
                                                std::uint64_t message,
@@ -74,8 +75,8 @@ struct content_checks {
                                                const read_options& options,
                                                std::uint64_t first, std::uint64_t count,
                                                const element_memory& memory);
-/// The masks of an object. A small mask may stand for any number of elements, so the
-/// payload must show that it has them before memory is taken for many.
+/// Reads the masks of an object. A small mask may stand for any number of elements, so
+/// the payload must show that it has them before memory is taken for many.
 /// @error{corrupt; unsupported; out_of_range; out_of_memory; what the source returns}
 [[nodiscard]] result<value_masks> read_masks(const byte_source& source,
                                              std::uint64_t message,

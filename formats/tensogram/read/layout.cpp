@@ -263,7 +263,7 @@ class frame_walk {
     return aligned;
   }
 
-  /// Whether the postamble of a stream stands at `at`.
+  /// Returns true if the postamble of a stream begins at `at`.
   result<bool> postamble_at(std::uint64_t at) {
     if (!stream_ || left(at) < postamble_size) {
       return false;

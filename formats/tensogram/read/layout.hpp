@@ -96,15 +96,15 @@ struct frame_body {
   std::uint64_t length = 0;
 };
 [[nodiscard]] frame_body body_of(const frame_info& frame) noexcept;
-/// Whether the payload of a data object ends where its descriptor begins; else it begins
-/// where the descriptor ends, which only the descriptor's CBOR says.
+/// Returns true if the descriptor of a data object follows the payload. Otherwise the
+/// payload follows the descriptor, whose length is known only from its CBOR.
 [[nodiscard]] inline bool descriptor_last(const frame_info& frame) noexcept {
   return (frame.flags & frame_flag::descriptor_after_payload) != 0;
 }
 
 /// "name:offset", for errors.
 [[nodiscard]] std::string place(const byte_source& source, std::uint64_t offset);
-/// What a reader returns for an issue of the message that starts at `message`.
+/// Returns the error of a reader for an issue of the message that starts at `message`.
 [[nodiscard]] error as_error(const found_issue& found, const byte_source& source,
                              std::uint64_t message);
 

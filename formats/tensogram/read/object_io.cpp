@@ -32,7 +32,8 @@ result<void> hash_range(const byte_source& source, std::uint64_t offset,
   return {};
 }
 
-/// What `options` ask of the digest of this object. @error{missing_hash}
+/// Returns true if `options` require that the digest of this object is verified.
+/// @error{missing_hash}
 result<bool> must_verify(const preamble& head, const object_place& place,
                          const read_options& options) {
   if (options.hashes == hash_check::none) {
@@ -130,7 +131,7 @@ result<value_masks> masks_of_elements(const byte_source& source, std::uint64_t m
   return load_masks(place.descriptor.masks, region, count_of(place));
 }
 
-/// Whether the payload decodes to the elements of the shape.
+/// Checks that the payload decodes to the elements of the shape.
 result<void> check_elements(const byte_source& source, std::uint64_t message,
                             const object_place& place, const read_options& options) {
   WEIR_TRY(const pipeline plan,
@@ -143,8 +144,8 @@ result<void> check_elements(const byte_source& source, std::uint64_t message,
   return check_payload(plan, region.first(place.payload_length));
 }
 
-/// What decoding leaves to do: byte order and masks. `first` is the number of the first
-/// element in `to`.
+/// Converts the byte order of decoded elements and restores masked values. `first` is the
+/// number of the first element in `to`.
 result<void> finish_elements(const byte_source& source, std::uint64_t message,
                              const object_place& place, const pipeline& plan,
                              const read_options& options, std::uint64_t first,

@@ -23,8 +23,8 @@ struct message_outline::state {
   message_metadata metadata;
   object_index index;
 
-  /// What stands in front of object `i`, from the end of the object or header before it:
-  /// padding, or a preceder.
+  /// Returns the range between object `i` and the object or header before it, which holds
+  /// padding or a preceder.
   byte_range gap(std::size_t i) const {
     const std::uint64_t from =
         i == 0 ? body : index.offsets[i - 1] + index.lengths[i - 1];
@@ -34,9 +34,10 @@ struct message_outline::state {
 
 namespace {
 
-/// Up to this size a frame is fetched whole: about what a server sends in one round trip.
+/// Largest frame that is fetched whole, in bytes: about the amount that a server sends in
+/// one round trip.
 constexpr std::uint64_t small_frame = 1 << 20;
-/// So much of the end of a bigger frame is fetched at first: the descriptor of most.
+/// Bytes that are fetched first from the end of a larger frame. Most descriptors fit.
 constexpr std::uint64_t descriptor_guess = 4 << 10;
 constexpr std::uint64_t smallest_preceder = frame_header_size + frame_tail_size;
 constexpr std::uint64_t smallest_object = frame_header_size + object_tail_size;
@@ -291,8 +292,8 @@ byte_range message_outline::frame(std::size_t i) const {
 
 namespace {
 
-/// What opening an object reads: its frame and a preceder if they are small, else their
-/// ends.
+/// Returns the ranges that are read to open an object: its frame and a preceder if they
+/// are small, and else their ends.
 std::vector<byte_range> ends_of(byte_range frame, std::uint64_t before) {
   const byte_range whole{frame.offset - before, frame.length + before};
   if (whole.length <= small_frame) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the reader of a whole message needs of its outline.
+/// The prefetch of frames for the reader of a whole message.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a message reader holds. The outline of a message fills one as well, with a single
-/// object.
+/// State of a message reader. The outline of a message also uses it, for one object.
 #pragma once
 
 #include <fmt/core.h>
@@ -23,7 +22,7 @@ struct message_reader::state {
   /// Number in the message of the first object in `contents`.
   std::size_t first_object = 0;
 
-  /// "name:offset (object 1 "t2m")".
+  /// Returns the place of an object for errors: name:offset (object 1 "t2m").
   std::string place_of(std::size_t i) const {
     const cbor_value* name = contents.metadata.base[i].find("name");
     const bool named = name != nullptr && name->text() != nullptr;
@@ -43,11 +42,11 @@ struct message_reader::state {
     }
     return {};
   }
-  /// The same failure, at the object.
+  /// Returns the error with the place of object `i`, unless it already has a place.
   error located(error e, std::size_t i) const {
     return e.where().empty() ? std::move(e).at(place_of(i)) : std::move(e);
   }
-  /// So many bytes from where the payload of object `i` begins.
+  /// Reads the first `bytes` bytes of the payload of object `i` and its masks.
   result<byte_vector> stored(std::size_t i, std::uint64_t bytes) const;
 };
 

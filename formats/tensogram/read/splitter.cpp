@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::uint64_t smallest_frame = frame_header_size + frame_tail_size;
 
-/// Whether a frame, or the postamble, begins at `at`, which has the bytes of a postamble.
+/// Returns true if a frame or the postamble begins at `at`. @pre `bytes` has at least the
+/// size of a postamble from there on
 bool frame_or_end_at(bytes_view bytes, std::uint64_t at) {
   return starts_with(bytes.subspan(at), frame_magic) ||
          starts_with(bytes.subspan(at + 16), end_magic);
@@ -78,7 +79,7 @@ std::optional<message_splitter::piece> message_splitter::take() {
   return std::nullopt;
 }
 
-/// What is at the start of the bytes held, which has the start magic.
+/// Classifies the start of the held bytes, which begin with the start magic.
 message_splitter::found message_splitter::look(std::uint64_t& length) {
   const bytes_view held = rest();
   const auto head = parse_preamble(held.first(preamble_size));
@@ -100,7 +101,8 @@ message_splitter::found message_splitter::look(std::uint64_t& length) {
   return starts_with(end, end_magic) ? found::message : found::nothing;
 }
 
-/// A stream ends where its frames do; if they lead nowhere, at the next end magic.
+/// Finds the end of a streamed message: behind its last frame, or at the next end magic
+/// if the frames are damaged.
 message_splitter::found message_splitter::look_at_stream(std::uint64_t& length) {
   if (searched_ == 0) {
     const found walked = hop(length);

@@ -72,7 +72,7 @@ error malformed(std::string_view address, const std::string& expected) {
                            public_part(address), expected));
 }
 
-/// Whether anything but digits follows the colon of a host.
+/// Returns true if anything but digits follows the colon of a host.
 bool has_malformed_port(std::string_view authority) {
   const std::size_t colon = authority.find(':');
   if (colon == std::string_view::npos || authority.substr(0, 1) == "[") {

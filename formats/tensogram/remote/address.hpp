@@ -27,9 +27,9 @@ struct remote_address {
 /// The address without user, password, query and fragment. It may be malformed.
 [[nodiscard]] std::string public_part(std::string_view address);
 
-/// Whether scheme, host and port of two http addresses are equal.
+/// Returns true if scheme, host and port of two http addresses are equal.
 [[nodiscard]] bool same_server(const std::string& one, const std::string& other);
-/// Whether an address is of the scheme https.
+/// Returns true if an address has the scheme https.
 [[nodiscard]] bool is_https(std::string_view url);
 
 /// The key of an object as a path that S3 signs: letters, digits and "-._~/" stay, other

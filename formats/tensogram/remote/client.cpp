@@ -30,8 +30,8 @@ void start_libcurl() {
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
 }
 
-/// Whether a status says that an address, to which a redirect has led before, does not
-/// serve the file any more.
+/// Returns true if a status means that the target of an earlier redirect no longer serves
+/// the file.
 bool no_longer_served(long status) {
   return status == 401 || status == 403 || status == 404 || status == 410;
 }

@@ -250,8 +250,8 @@ bool is_credential(setter set) {
          set == &set_text<&remote_settings::session_token>;
 }
 
-/// Whether options hold keys or a token. Then those of the environment do not count:
-/// two identities must not be mixed.
+/// Returns true if options hold keys or a token. The keys and the token of the
+/// environment are then ignored: two identities must not be mixed.
 bool have_credentials(const std::vector<storage_option>& options) {
   return std::any_of(options.begin(), options.end(), [](const storage_option& option) {
     const known_option* known = find_option(lower(option.first));

@@ -35,9 +35,9 @@ struct remote_settings {
   std::string proxy_excludes;
   std::string user_agent;
   std::string certificate_file;    ///< authorities to trust; empty: the system's
-  std::string certificate_folder;  ///< likewise
+  std::string certificate_folder;  ///< folder of them; empty: the system's
 
-  /// Whether requests to S3 are signed.
+  /// Returns true if requests to S3 are signed.
   [[nodiscard]] bool signs() const noexcept {
     return !skip_signature && !access_key.empty();
   }

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t longest_error_body = 4096;
 constexpr long body_buffer = 256 << 10;
-/// What libcurl reports for a chain of certificates that it has not verified, since the
-/// name of the host did not match.
+/// Value that libcurl reports for a chain of certificates that it has not verified,
+/// because the name of the host did not match.
 constexpr long chain_not_checked = 1;
 /// SHA-256 of no bytes.
 constexpr std::string_view digest_of_nothing =
@@ -49,7 +49,7 @@ bool take_char(std::string_view& text, char c) {
   return there;
 }
 
-/// What stands between <tag> and </tag>, if it is a word.
+/// Returns the text between <tag> and </tag> if it is a word, and else an empty string.
 std::string xml_word(const std::string& text, const std::string& tag) {
   const std::size_t start = text.find("<" + tag + ">");
   const std::size_t from = start + tag.size() + 2;
@@ -64,7 +64,7 @@ std::string xml_word(const std::string& text, const std::string& tag) {
   return plain ? word : std::string();
 }
 
-/// Whether a request may succeed that has just failed for this reason.
+/// Returns true if a request that failed for this reason may succeed when it is repeated.
 bool is_transient(CURLcode code) {
   switch (code) {
     case CURLE_COULDNT_CONNECT:

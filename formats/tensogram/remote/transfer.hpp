@@ -33,7 +33,7 @@ struct file_version {
   std::string etag;
   std::string modified;
 
-  /// Whether the server can be asked for this version alone: If-Match never holds for a
+  /// Returns true if a request can be limited to this version: If-Match never matches a
   /// weak ETag.
   [[nodiscard]] bool strong() const noexcept {
     return !etag.empty() && etag.rfind("W/", 0) != 0;

@@ -96,7 +96,7 @@ class message_validation {
     check("compression", "unknown_compression", probe);
   }
 
-  /// Whether the object may be decoded: its digest agrees or it has none.
+  /// Returns true if the object may be decoded: its digest agrees or it has none.
   result<bool> check_digest(const object_place& place, std::size_t i) {
     const bool announced = (layout_.head.flags & preamble_flag::hashes_present) != 0;
     if (!has_digest(place.frame, layout_.head, options_.legacy_hashes)) {

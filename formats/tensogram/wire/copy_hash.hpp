@@ -48,7 +48,7 @@ inline void copy_past_caches(bytes_view from, std::byte* to) noexcept {
 #endif
 }
 
-/// From here on other threads see what copy_past_caches() has written.
+/// Makes the bytes that copy_past_caches() has written visible to other threads.
 inline void finish_copies() noexcept {
 #if defined(__SSE2__)
   _mm_sfence();

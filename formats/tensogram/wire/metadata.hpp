@@ -32,7 +32,7 @@ namespace weir::formats {
 /// of a writer that vouches for the offsets of szip, as 16 hexadecimal digits.
 /// @error{those of tensor_entry}
 [[nodiscard]] result<cbor_map> make_reserved(const object_descriptor& from);
-/// That mark; 0 if there is none.
+/// Returns the mark `szip_offsets`, or 0 if there is none.
 [[nodiscard]] std::uint64_t parse_szip_mark(const cbor_map& reserved) noexcept;
 
 /// Global metadata of frame types 1, 7 and 8. Unknown top-level keys move into extra.
@@ -42,8 +42,8 @@ namespace weir::formats {
 /// The map that parse_metadata() reads back. A key of extra that is too deep for
 /// `_extra_` stands at the top, where readers look for it as well.
 [[nodiscard]] cbor_map make_metadata(const message_metadata& from);
-/// Whether a value that a reader accepts at the top of the message's map would be nested
-/// too deep inside `_extra_`.
+/// Returns true if a value that a reader accepts at the top of the message's map would be
+/// nested too deep inside `_extra_`.
 [[nodiscard]] bool too_deep_for_extra(const cbor_value& value) noexcept;
 [[nodiscard]] cbor_map make_provenance(const provenance& from);
 

@@ -90,7 +90,7 @@ struct postamble {
 [[nodiscard]] std::array<std::byte, frame_tail_size> make_frame_tail(
     std::uint64_t digest) noexcept;
 
-/// Whether `text` stands at the start of `bytes`.
+/// Returns true if `bytes` begin with `text`.
 [[nodiscard]] inline bool starts_with(bytes_view bytes, std::string_view text) noexcept {
   return as_text(bytes).substr(0, text.size()) == text;
 }

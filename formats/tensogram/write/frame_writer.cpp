@@ -24,8 +24,8 @@ constexpr std::size_t deepest(metadata_place place) noexcept {
   return place == metadata_place::base_entry ? cbor_depth_limit - 2 : cbor_depth_limit;
 }
 
-/// Whether a key is too deep for `_extra_` and cannot stand at the top of the message's
-/// map either, where keys are text and some names are taken.
+/// Returns true if a key is too deep for `_extra_` and cannot stand at the top of the
+/// message's map either, where keys are text and some names are taken.
 bool has_no_place(const cbor_map& extra) {
   return std::any_of(extra.begin(), extra.end(), [](const cbor_entry& entry) {
     const std::string* key = entry.key.text();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the buffered and the streaming writer share: checked and encoded objects, frames,
-/// base entries.
+/// Functions that the buffered and the streaming writer share: checked and encoded
+/// objects, frames, base entries.
 #pragma once
 
 #include <array>
@@ -20,12 +20,12 @@ struct prepared_object {
   code_buffer payload;
   byte_vector masks;       ///< behind the payload
   byte_vector descriptor;  ///< CBOR
-  cbor_map map;            ///< the same, for a writer that aligns payloads
+  cbor_map map;            ///< the descriptor, for a writer that aligns payloads
   cbor_map reserved;       ///< becomes base[i]._reserved_
   const object_descriptor* unchecked =
       nullptr;  ///< set if the values may still be non-finite
 
-  /// Of the frame, without padding.
+  /// Returns the length of the frame without padding, in bytes.
   [[nodiscard]] std::uint64_t frame_length() const noexcept {
     return frame_header_size + payload.bytes.size() + masks.size() + descriptor.size() +
            object_tail_size;
@@ -35,7 +35,7 @@ struct prepared_object {
 /// "object 3", for errors.
 [[nodiscard]] std::string object_name(std::size_t index);
 
-/// What is wrong with an object before its pipeline and its elements are looked at.
+/// Checks the description of an object, before its pipeline and its elements.
 /// @error{invalid_argument; unsupported; out_of_range}
 [[nodiscard]] result<void> check_described(const object_to_write& object);
 
@@ -46,11 +46,11 @@ struct prepared_object {
                                               const message_options& options,
                                               unsigned threads);
 
-/// Where metadata of a caller stand, which decides how deep they may nest: the message's
-/// map and the containers on the way to them count as well.
+/// The place of metadata that a caller gives, which decides how deep they may nest: the
+/// message's map and the containers on the way to them count as well.
 enum class metadata_place : std::uint8_t { extra, base_entry, descriptor };
 
-/// Whether a caller may give these metadata: without `_reserved_` at the top, and not
+/// Checks that a caller may give these metadata: without `_reserved_` at the top, and not
 /// deeper than a reader accepts. `what` names them in the error.
 /// @error{invalid_argument}
 [[nodiscard]] result<void> check_metadata(const cbor_map& metadata, metadata_place place,
@@ -61,7 +61,7 @@ void add_reserved(cbor_map& base, const cbor_map& reserved);
 
 /// A whole frame of any type but the data object, padded to a multiple of 8.
 [[nodiscard]] byte_vector make_frame(std::uint16_t type, bytes_view body, bool hashed);
-/// Bytes that such a frame takes for a body of this size, padding included.
+/// Returns the size of a frame made by make_frame() for a body of `body` bytes.
 [[nodiscard]] constexpr std::uint64_t padded_frame_size(std::uint64_t body) noexcept {
   return align_up(frame_header_size + body + frame_tail_size, frame_alignment);
 }
@@ -72,7 +72,7 @@ void add_reserved(cbor_map& base, const cbor_map& reserved);
 /// @error{invalid_argument, a non-finite value}
 [[nodiscard]] result<std::uint64_t> pass_payload(const prepared_object& object,
                                                  bool hashed, message_buffer* to);
-/// What follows the descriptor of a data object: tail and padding.
+/// Returns the bytes behind the descriptor of a data object: tail and padding.
 [[nodiscard]] byte_vector make_object_end(const prepared_object& object,
                                           std::uint64_t digest);
 /// Flags of a data object frame.

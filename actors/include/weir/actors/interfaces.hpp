@@ -31,7 +31,9 @@ enum class stop_group : std::uint8_t { source, conductor, sink, engine, last };
 /// An actor that a supervisor is to watch.
 struct child_spec {
   std::string name;  ///< in errors and in the status
+  /// Group with which the actor is stopped.
   stop_group group = stop_group::last;
+  /// The actor itself.
   caf::actor handle;
 };
 /// Names of the actors that did not end in time. Empty if all have ended.

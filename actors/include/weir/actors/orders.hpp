@@ -30,6 +30,7 @@ struct chunk_order {
   std::uint64_t tokens = 0;  ///< number of tokens wanted, at least 1
   friend bool operator==(const chunk_order&, const chunk_order&) = default;
 };
+/// Orders of several lanes in one message.
 using chunk_orders = std::vector<chunk_order>;
 
 /// Answer to one order.
@@ -38,12 +39,14 @@ struct chunk_reply {
   /// At most as many tokens as ordered. Empty if the lane has ended.
   std::optional<storage::token_chunk> chunk;
 };
+/// Answers to several orders in one message.
 using chunk_replies = std::vector<chunk_reply>;
 
 /// The context stream that the stream hub opens.
 struct stream_spec {
   std::vector<std::string> paths;  ///< files, folders and patterns, or "-" alone
   bool eot = true;                 ///< an end-of-text token stands between files
+  /// Settings of the context stream.
   storage::stream_config config;
   /// Where the stream continues, after its history was compared with the one that the
   /// cursor names. Empty: the stream begins at its first token.
@@ -66,8 +69,9 @@ struct cursor_order {
 /// One pulse and the tokens that it consumes. It is made once and never changed: forward
 /// and backward work, the step and all observers see the same pulse.
 struct pulse_order {
+  /// Phase, number and schedule of the pulse.
   models::pulse pulse;
-  /// By lane; an empty entry is a lane that takes no part in the pulse.
+  /// Tokens of each lane; an empty entry is a lane that takes no part in the pulse.
   std::vector<std::optional<storage::token_chunk>> lanes;
   std::vector<std::uint32_t> resets;  ///< lanes whose context is emptied before the pulse
   /// True if another pulse will come. If none does, an idle engine is not a stall.
@@ -77,7 +81,9 @@ struct pulse_order {
 using pulse_orders = std::vector<pulse_order>;
 /// Result of a pulse. Times are sums over this process, by the monotonic clock.
 struct pulse_done {
+  /// Number of the pulse, as in `models::pulse::id`.
   std::uint64_t pulse_id = 0;
+  /// Result that the model returned for the pulse.
   models::pulse_result result;
   /// Time inside kernels since the engine was made, all threads together.
   std::int64_t kernel_ns = 0;
@@ -85,6 +91,7 @@ struct pulse_done {
   /// tenth pulse on.
   std::int64_t stall_ns = 0;
 };
+/// Results of several pulses in one message.
 using pulses_done = std::vector<pulse_done>;
 
 /// A copy of the model's state at a boundary between two pulses.
@@ -95,7 +102,9 @@ struct state_snapshot {
 
 /// The model that the orchestrator builds, and the engine below it.
 struct model_spec {
+  /// Settings of the model.
   models::prose_config model;
+  /// Settings of the engine.
   runtime::engine_options engine;
   std::uint32_t devices = 1;  ///< each device has a replica of the parameters
   /// State to begin with. Null: the state is initialised from the seed.
@@ -110,9 +119,13 @@ struct model_info {
 };
 /// Counters of the engine and digests of the model, taken while no task runs.
 struct engine_report {
+  /// Digest of the parameters.
   std::uint64_t parameter_hash = 0;
+  /// Digest of the contexts of all lanes.
   std::uint64_t context_hash = 0;
+  /// The memory with the largest norm.
   models::memory_norm largest_memory;
+  /// Counters of the engine.
   runtime::engine_counters counters;
   std::vector<std::pair<std::string, std::int64_t>> memory;  ///< bytes by owner
   /// Typical time by which a snapshot delays the pulse behind it, in milliseconds.
@@ -125,7 +138,8 @@ struct trace_order {
   struct span {
     std::string line;           ///< line of the trace that shows it
     std::string name;           ///< text on it
-    std::int64_t start_ns = 0;  ///< by the monotonic clock
+    std::int64_t start_ns = 0;  ///< start of the span, by the monotonic clock
+    /// End of the span, by the monotonic clock.
     std::int64_t end_ns = 0;
   };
   std::vector<span> spans;  ///< added to the trace
@@ -133,6 +147,7 @@ struct trace_order {
 
 /// The folder of checkpoints that the checkpointer opens.
 struct store_spec {
+  /// Path of the folder.
   std::string folder;
   bool may_exist = false;  ///< false: a folder that holds checkpoints is refused
 };
@@ -143,8 +158,10 @@ struct store_info {
 };
 /// Everything that a checkpoint holds, as of one boundary between pulses.
 struct save_order {
+  /// Copy of the model's state at the boundary.
   std::shared_ptr<const state_snapshot> snapshot;
   std::vector<models::state_section> sections;  ///< parts of the snapshot
+  /// Position of the context stream at the boundary.
   storage::stream_cursor cursor;
   byte_vector conductor;  ///< an encoded `conductor_record`
   byte_vector metrics;    ///< encoded `run_accounts`
@@ -156,11 +173,13 @@ struct save_done {
   std::uint64_t generation = 0;  ///< number of the checkpoint
   std::uint64_t pulse_id = 0;    ///< number of pulses that it covers
   std::int64_t start_ns = 0;     ///< when the writing began, by the monotonic clock
+  /// End of the writing, by the monotonic clock.
   std::int64_t end_ns = 0;
 };
 
 /// How the run stands; the Conductor sends one to the observer now and then.
 struct run_sample {
+  /// Phase that the run is in.
   models::pulse_phase phase = models::pulse_phase::build;
   std::uint64_t phase_tokens = 0;        ///< consumed in the phase so far
   std::uint64_t phase_budget = 0;        ///< tokens that the phase may consume
@@ -170,13 +189,14 @@ struct run_sample {
   double cumulative_bits = 0;            ///< bits per byte of the phase so far
   std::uint64_t durable_generation = 0;  ///< last durable checkpoint; 0 if there is none
   std::uint64_t durable_tokens = 0;      ///< tokens that it covers
-  std::int64_t time_ns = 0;              ///< by the Conductor's clock
+  std::int64_t time_ns = 0;              ///< time of the sample, by the Conductor's clock
 };
 
 /// Order to write the learning curve.
 struct curve_order {
   std::string path;  ///< file that is replaced
   std::string name;  ///< name of the run, which goes into the message
+  /// Points of the curve.
   std::vector<curve_point> points;
 };
 

@@ -50,8 +50,11 @@ enum class replica_policy : std::uint8_t { one, per_rank };
 
 /// Budgets of the phases, in the order in which the phases follow each other.
 struct run_phases {
+  /// Budget of the Build phase.
   phase_budget build;
+  /// Budget of the Test phase.
   phase_budget test;
+  /// Budget of the Stream phase.
   phase_budget stream;
   friend bool operator==(const run_phases&, const run_phases&) = default;
 };
@@ -59,13 +62,16 @@ struct run_phases {
 /// Every setting of a run. `run_settings` has for each member its key, its range, its
 /// documentation, and whether a resumed run may have another value.
 struct run_config {
+  /// Name of the run, for reports.
   std::string name = "run";
   /// The run folder, created if it does not exist. It is not a setting, as a folder may
   /// be moved.
   std::string folder;
 
   unsigned workers = 1;  ///< threads that run tasks
+  /// Number of replicas of the parameters.
   replica_policy replicas = replica_policy::one;
+  /// Tasks that the trace records.
   runtime::trace_mode trace = runtime::trace_mode::window;
   std::int64_t deadline_s = 600;  ///< for every request between actors, in seconds
 
@@ -74,8 +80,10 @@ struct run_config {
   bool eot = true;                ///< an end-of-text token stands between files
   std::uint64_t prefetch = 16;    ///< chunks that are read ahead in each lane
   storage::stream_config stream;  ///< the run sets `frequencies`, from the model
+  /// Budgets of the phases.
   run_phases phase;
   std::uint64_t every_tokens = 100'000;  ///< tokens between two checkpoints
+  /// Seed of all random numbers of the run.
   std::uint64_t seed = 1;
   models::prose_config model;  ///< the run sets `vocab`, `lanes`, `max_chunk` and `seed`
 };
@@ -95,8 +103,8 @@ struct run_progress {
   std::uint64_t pulses = 0;        ///< committed in all phases so far
   double tokens_per_second = 0;    ///< over the last few seconds
   double bits_per_byte = 0;        ///< since the last report; 0 before the first score
-  double cumulative_bits_per_byte = 0;   ///< of the phase so far
-  double seconds_left = 0;               ///< of the phase at this rate; 0 if unknown
+  double cumulative_bits_per_byte = 0;  ///< mean over the phase so far
+  double seconds_left = 0;  ///< until the phase ends, at this rate; 0 if unknown
   std::uint64_t durable_generation = 0;  ///< last durable checkpoint; 0 if there is none
   std::uint64_t durable_tokens = 0;      ///< tokens that it covers
 };
@@ -178,26 +186,35 @@ struct curve_point {
 /// counters and memory do not.
 struct run_report {
   std::string ended;  ///< "finished", "end of stream" or "interrupted"
+  /// The run folder.
   std::string folder;
   /// Digest of parameters, moments, error buffers, contexts and cursor. It does not
   /// depend on time, machine or number of interruptions.
   std::uint64_t state_hash = 0;
+  /// Digest of the contexts of all lanes.
   std::uint64_t context_hash = 0;
+  /// Digest of the parameters.
   std::uint64_t parameter_hash = 0;
-  models::memory_norm largest_memory;  ///< of the contexts at the end
-  std::uint64_t history_hash = 0;      ///< of all tokens consumed
-  std::uint64_t content_hash = 0;      ///< of the last tokens consumed
-  std::uint64_t tokens = 0;            ///< of all phases and lanes
-  std::uint64_t pulses = 0;            ///< of all phases
+  models::memory_norm largest_memory;  ///< among the contexts at the end
+  std::uint64_t history_hash = 0;      ///< digest of all tokens consumed
+  std::uint64_t content_hash = 0;      ///< digest of the last tokens consumed
+  std::uint64_t tokens = 0;            ///< consumed in all phases and lanes
+  std::uint64_t pulses = 0;            ///< committed in all phases
+  /// Tokens consumed by Build.
   std::uint64_t build_tokens = 0;
+  /// Pulses of Build.
   std::uint64_t build_pulses = 0;
+  /// Tokens consumed by Test.
   std::uint64_t test_tokens = 0;
+  /// Tokens consumed by Stream.
   std::uint64_t stream_tokens = 0;
-  double bits_cumulative = 0;    ///< bits per byte of Build
-  double bits_last_quarter = 0;  ///< of the last quarter of Build's budget; 0 before it
-  double bits_test = 0;          ///< bits per byte of Test
+  double bits_cumulative = 0;  ///< bits per byte of Build
+  double bits_last_quarter =
+      0;                 ///< bits per byte of the last quarter of Build; 0 before it
+  double bits_test = 0;  ///< bits per byte of Test
+  /// Duration of Build, in seconds.
   double build_seconds = 0;
-  double tokens_per_second = 0;  ///< of Build
+  double tokens_per_second = 0;  ///< mean rate of Build
   double kernel_seconds = 0;     ///< inside kernels during Build, all threads together
   /// 1 - kernel_seconds / build_seconds, with one worker; 0 with more.
   double engine_overhead = 0;
@@ -210,17 +227,23 @@ struct run_report {
   std::uint64_t generations = 0;   ///< number of checkpoints that the run has written
   double checkpoint_stall_ms = 0;  ///< median delay of a pulse behind a snapshot, in ms
   std::uint64_t resumed = 0;       ///< number of times that the run was resumed
+  /// Largest resident memory of the process, in bytes.
   std::uint64_t peak_rss_bytes = 0;
-  double wall_seconds = 0;  ///< of this process, from the call to the report
+  double wall_seconds = 0;  ///< duration of this process, from the call to the report
+  /// Number of threads that ran tasks.
   unsigned workers = 1;
+  /// Kernel set that computed the run, see `models::prose::kernel_set`.
   std::string kernel_set;
   std::uint64_t parameters = 0;       ///< number of parameters
   std::vector<std::string> corpus;    ///< files in the order of reading, or "stdin"
   std::uint64_t corpus_identity = 0;  ///< digest of names, sizes and content of the files
   std::uint64_t corpus_tokens = 0;    ///< 0 if unknown
+  /// Points of the learning curve.
   std::vector<curve_point> curve;
   std::vector<std::pair<std::string, std::int64_t>> memory;  ///< bytes by owner
+  /// Counters of the engine.
   runtime::engine_counters counters;
+  /// Warnings for the user.
   std::vector<std::string> warnings;
 };
 

@@ -43,11 +43,11 @@ struct parameter_set {
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<byte_vector> encode_parameters(const parameter_set& parameters);
 /// Decodes parameters from a message. The error names the object that is wrong.
-/// @param where  Where the message comes from, for errors.
+/// @param origin  Source of the message, for errors.
 /// @error{corrupt, a hash, a name, a shape or a type is wrong}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<parameter_set> decode_parameters(bytes_view message,
-                                                      const std::string& where);
+                                                      const std::string& origin);
 
 /// Stores the parameters of a run under a tag of an HN4 volume, which is created if it
 /// does not exist. Also returns the errors of `parameters_of_run`.
@@ -69,21 +69,22 @@ struct speak_request {
   /// A run folder, whose model has the context of the run, or a volume, whose model has
   /// an empty context.
   std::string source;
-  std::string tag = "prose";   ///< of the parameters, if `source` is a volume
+  std::string tag = "prose";   ///< tag of the parameters, if `source` is a volume
   std::string prompt;          ///< bytes that are processed first
   std::uint64_t tokens = 200;  ///< number of tokens to draw
   double temperature = 0.8;    ///< 0 always takes the likeliest token
-  std::uint64_t seed = 1;      ///< of the random numbers that draw tokens
+  std::uint64_t seed = 1;      ///< seed of the random numbers that draw tokens
 };
 
 /// Result of `speak`.
 struct speak_report {
   std::string text;          ///< without the prompt; end-of-text becomes a line feed
   std::uint64_t tokens = 0;  ///< number of tokens drawn
+  /// Digest of the parameters.
   std::uint64_t parameter_hash = 0;
   std::uint64_t context_hash = 0;      ///< after the last token
   models::memory_norm largest_memory;  ///< after the last token
-  bool with_context = false;           ///< whether the source was a run folder
+  bool with_context = false;           ///< true if the source was a run folder
   double seconds = 0;                  ///< from the first token of the prompt on
 };
 

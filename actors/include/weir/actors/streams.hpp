@@ -22,7 +22,8 @@ using event_ptr = std::shared_ptr<const tessera::event>;
 /// The queue that a stream actor owns. The context of its mesh must outlive the actor
 /// system, or be shut down before the actor system ends.
 struct queue_spec {
-  std::string name;  ///< of the queue, in errors and in the status
+  std::string name;  ///< name of the queue, in errors and in the status
+  /// Mesh on which the queue is created.
   std::shared_ptr<tessera::mesh> mesh;
   tessera::stream_options options;  ///< with a rank, the queue belongs to that rank alone
   /// Largest number of operations of which it is not known that they have ended; further
@@ -38,6 +39,7 @@ struct queue_spec {
 
 /// Order to launch a kernel. Its parameters are `args`; `request.args` is ignored.
 struct launch_order {
+  /// Kernel and launch options.
   tessera::launch_request request;
   byte_vector args;                    ///< packed parameters, copied when enqueued
   std::shared_ptr<const void> holder;  ///< kept alive until the launch has ended
@@ -45,6 +47,7 @@ struct launch_order {
 
 /// Order to copy memory.
 struct copy_order {
+  /// Source, target and size of the copy.
   tessera::copy_request request;
   std::shared_ptr<const void>
       holder;  ///< keeps host memory alive until the copy has ended
@@ -53,8 +56,10 @@ struct copy_order {
 /// The group of ranks that a collective actor serves: `member`, and the ranks that differ
 /// from it along `axes` alone. A group must not have two collective actors at a time.
 struct collective_spec {
-  std::string name;  ///< of the group, in errors and in the status
+  std::string name;  ///< name of the group, in errors and in the status
+  /// Mesh that the group belongs to.
   std::shared_ptr<tessera::mesh> mesh;
+  /// Axes along which the ranks of the group differ.
   collective::axis_set axes = collective::whole_mesh;
   int member = 0;  ///< any rank of the group
   /// Time that the ranks have to join, from the first to the last; and, once all have

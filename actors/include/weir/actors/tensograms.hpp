@@ -30,9 +30,12 @@ struct message_position {
 
 /// The source that a message reader opens.
 struct message_source {
+  /// Path or address of the source.
   std::string path;
+  /// Kind of the source.
   message_origin origin = message_origin::automatic;
   message_position start;  ///< where reading begins; not for pipes
+  /// Options with which messages are decoded.
   formats::read_options read;
   std::size_t prefetch = 4;  ///< messages read ahead of the pulls; 0: none
   /// Size of the messages held in memory at which reading ahead pauses, in bytes. A
@@ -48,16 +51,17 @@ struct message_source {
 struct message_source_info {
   message_origin origin = message_origin::file;  ///< never `automatic`
   std::vector<std::string>
-      files;  ///< of a folder: names, from the one where reading begins
+      files;  ///< names of the files of a folder, from the first that is read
 };
 
 /// One message. It is immutable; any thread may read it.
 struct message_delivery {
   std::shared_ptr<const formats::message_reader> message;  ///< null: the source has ended
-  std::vector<byte_vector> elements;  ///< by object, if `message_source::decode` is set
-  message_position place;             ///< of the first byte of the message
-  std::uint64_t length = 0;           ///< of the message, in bytes
-  message_position next;              ///< where reading continues behind the message
+  std::vector<byte_vector>
+      elements;  ///< elements of each object, if `message_source::decode` is set
+  message_position place;     ///< position of the first byte of the message
+  std::uint64_t length = 0;   ///< length of the message, in bytes
+  message_position next;      ///< where reading continues behind the message
   std::uint64_t skipped = 0;  ///< bytes in front of the message that belong to no message
 };
 
@@ -82,7 +86,9 @@ struct message_target_info {
 /// An object of a message to append. The elements are shared with their owner, not
 /// copied.
 struct object_to_append {
+  /// Metadata of the elements: their type, shape and encoding.
   formats::object_descriptor descriptor;
+  /// Further metadata of the object.
   formats::cbor_map metadata;
   std::shared_ptr<const byte_vector> data;  ///< null: no bytes
   bool stored = false;                      ///< see `formats::object_to_write`
@@ -90,7 +96,9 @@ struct object_to_append {
 
 /// A message to append.
 struct message_order {
+  /// Objects of the message, in order.
   std::vector<object_to_append> objects;
+  /// Options with which the message is encoded.
   formats::message_options options;
   /// The bytes of a message that is encoded already. If it is not null, `objects` and
   /// `options` are ignored.
@@ -99,8 +107,8 @@ struct message_order {
 
 /// A message that is durable: a crash cannot remove it. In a pipe it was only passed on.
 struct appended_message {
-  std::uint64_t offset = 0;   ///< of the first byte of the message
-  std::uint64_t length = 0;   ///< of the message, in bytes
+  std::uint64_t offset = 0;   ///< position of the first byte of the message
+  std::uint64_t length = 0;   ///< length of the message, in bytes
   std::uint64_t durable = 0;  ///< durable bytes of the file, with this message
 };
 

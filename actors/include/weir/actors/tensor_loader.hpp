@@ -39,6 +39,7 @@ struct loader_options {
 /// A tensor that tasks fill.
 struct loaded_tensor {
   std::string name;  ///< in the stored file
+  /// Tensor that the tasks fill.
   runtime::tensor tensor;
   std::vector<runtime::task_id> tasks;  ///< tasks that fill it
 };
@@ -98,7 +99,7 @@ class tensor_loader {
   struct shared;
   runtime::engine& engine_;
   loader_options options_;
-  std::unique_ptr<shared> shared_;  ///< what tasks use; at a fixed address
+  std::unique_ptr<shared> shared_;  ///< state that tasks use; at a fixed address
   std::vector<runtime::task_id> tasks_;
 };
 

@@ -18,6 +18,7 @@ namespace weir::actors {
 struct volume_spec {
   std::string path;               ///< file or device of the volume
   std::vector<std::string> tags;  ///< empty: all tags of the volume
+  /// Options with which the streams are opened.
   storage::hn4_stream_options options;
   std::int64_t deadline_ns = 0;  ///< for each request; 0: the reader's own deadline
 };
@@ -25,10 +26,12 @@ struct volume_spec {
 /// A byte stream that the reader keeps open until its client closes it or ends.
 struct opened_stream {
   std::uint64_t stream = 0;  ///< number by which requests name the stream
+  /// Name of the sequence of shards.
   std::string tag;
   std::uint64_t bytes = 0;            ///< length of the stream
   std::vector<std::string> warnings;  ///< about the shards, see `storage::hn4_stream`
 };
+/// Several opened streams.
 using opened_streams = std::vector<opened_stream>;
 
 /// Bytes of a stream whose checksums were verified.
@@ -41,6 +44,7 @@ struct volume_piece {
 
 /// Memory that a request fills.
 struct fill_target {
+  /// Bytes that are filled.
   mutable_bytes memory;
   /// Keeps `memory` alive until the last worker is done with it. A worker may still write
   /// there after the request was answered with an error.
@@ -53,11 +57,13 @@ struct fill_target {
 struct fill_order {
   std::uint64_t stream = 0;  ///< number of the stream
   std::uint64_t offset = 0;  ///< first byte, in the stream
+  /// Memory that receives the bytes.
   fill_target target;
 };
 
 /// Order to a worker: a part of a stream, to be read while the worker blocks.
 struct read_order {
+  /// Stream to read from.
   storage::hn4_stream stream;
   std::uint64_t offset = 0;            ///< first byte, in the stream
   mutable_bytes memory;                ///< receives as many bytes as it has

@@ -41,7 +41,7 @@ enum class dtype : std::uint8_t {
 
 /// Names and sizes of a type.
 struct dtype_info {
-  dtype id;
+  dtype id;                    ///< the type that the entry describes
   std::string_view tessera;    ///< name in the Tessera ABI, empty if it has none
   std::string_view tensogram;  ///< name in Tensogram metadata, empty if it has none
   std::uint8_t size;           ///< bytes per element; 0 for bitmask
@@ -73,30 +73,43 @@ struct dtype_info {
 /// others.
 template <class T>
 inline constexpr dtype dtype_of = dtype{};
+/// The dtype of `float`.
 template <>
 inline constexpr dtype dtype_of<float> = dtype::fp32;
+/// The dtype of `double`.
 template <>
 inline constexpr dtype dtype_of<double> = dtype::fp64;
+/// The dtype of `std::int8_t`.
 template <>
 inline constexpr dtype dtype_of<std::int8_t> = dtype::int8;
+/// The dtype of `std::int16_t`.
 template <>
 inline constexpr dtype dtype_of<std::int16_t> = dtype::int16;
+/// The dtype of `std::int32_t`.
 template <>
 inline constexpr dtype dtype_of<std::int32_t> = dtype::int32;
+/// The dtype of `std::int64_t`.
 template <>
 inline constexpr dtype dtype_of<std::int64_t> = dtype::int64;
+/// The dtype of `std::uint8_t`.
 template <>
 inline constexpr dtype dtype_of<std::uint8_t> = dtype::uint8;
+/// The dtype of `std::uint16_t`.
 template <>
 inline constexpr dtype dtype_of<std::uint16_t> = dtype::uint16;
+/// The dtype of `std::uint32_t`.
 template <>
 inline constexpr dtype dtype_of<std::uint32_t> = dtype::uint32;
+/// The dtype of `std::uint64_t`.
 template <>
 inline constexpr dtype dtype_of<std::uint64_t> = dtype::uint64;
+/// The dtype of `bool`.
 template <>
 inline constexpr dtype dtype_of<bool> = dtype::boolean;
+/// The dtype of `std::complex<float>`.
 template <>
 inline constexpr dtype dtype_of<std::complex<float>> = dtype::complex64;
+/// The dtype of `std::complex<double>`.
 template <>
 inline constexpr dtype dtype_of<std::complex<double>> = dtype::complex128;
 

@@ -107,7 +107,9 @@ class file_lock {
   /// @error{locked, another process or object holds the lock}
   /// @error{not_found, the folder does not exist} @error{io, the file cannot be opened}
   [[nodiscard]] static result<file_lock> acquire(const std::string& path);
+  /// Takes over the lock of `other`, which then holds none.
   file_lock(file_lock&& other) noexcept;
+  /// Exchanges the locks of both objects.
   file_lock& operator=(file_lock&& other) noexcept;
   ~file_lock();
 

@@ -20,9 +20,13 @@ namespace weir {
 /// @threads{thread-compatible}
 class xxh3_stream {
  public:
+  /// Starts the digest of an empty input.
   xxh3_stream();
   ~xxh3_stream();
+  /// Takes over the state of another digest, which may only be assigned to or destroyed.
   xxh3_stream(xxh3_stream&&) noexcept;
+  /// Replaces the state by that of another digest, which may then only be assigned to or
+  /// destroyed.
   xxh3_stream& operator=(xxh3_stream&&) noexcept;
 
   /// Adds bytes behind those that were added before.

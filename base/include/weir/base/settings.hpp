@@ -42,13 +42,14 @@ namespace settings_detail {
 /// The type of the items of a vector; any other type is its own item.
 template <class T>
 struct item_of {
-  using type = T;
-  static constexpr bool in_list = false;
+  using type = T;                         ///< type of an item
+  static constexpr bool in_list = false;  ///< true for vectors
 };
+/// The item type of a vector.
 template <class T>
 struct item_of<std::vector<T>> {
-  using type = T;
-  static constexpr bool in_list = true;
+  using type = T;                        ///< type of an item
+  static constexpr bool in_list = true;  ///< true for vectors
 };
 
 /// Returns the range of all values of a member's type. Integers of settings are at most
@@ -146,7 +147,9 @@ class setting_options {
   /// other numbers have limits of type `double`.
   static constexpr bool integral =
       std::is_integral_v<typename settings_detail::item_of<type>::type>;
+  /// Type of the limits of a number.
   using number = std::conditional_t<integral, std::int64_t, double>;
+  /// Range of the numbers of the member.
   using number_range = std::conditional_t<integral, integer_range, real_range>;
 
   /// @param described  The setting of the table.

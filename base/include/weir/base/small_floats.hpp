@@ -16,7 +16,9 @@ namespace weir {
 
 namespace small_floats_detail {
 
+/// Bits of positive infinity in float32.
 inline constexpr std::uint32_t infinity_bits = 0x7F800000;
+/// Bits of the positive quiet NaN in float32.
 inline constexpr std::uint32_t quiet_nan_bits = 0x7FC00000;
 
 /// Returns `a` if `condition` holds and `b` otherwise. Masks are used instead of `?:`,

@@ -26,6 +26,7 @@ namespace utf8_detail {
 /// Bit 7 of each of eight bytes. A word without any of these bits is ASCII.
 inline constexpr std::uint64_t high_bits = 0x8080'8080'8080'8080U;
 
+/// Loads an unsigned integer of type `Word` from memory of any alignment.
 template <class Word>
 [[nodiscard]] inline std::uint64_t word_at(const char* bytes) noexcept {
   Word word;

@@ -78,6 +78,7 @@
 extern "C" {
 #endif
 
+/** Status of a call: success, or the kind of the error. */
 typedef enum tgm_error {
   TGM_ERROR_OK = 0,
   TGM_ERROR_FRAMING = 1,       /**< magic, lengths, markers, types or order of frames */
@@ -95,6 +96,7 @@ typedef enum tgm_error {
   TGM_ERROR_CANCELLED = 13     /**< a task was cancelled */
 } tgm_error;
 
+/** Type of a metadata value. */
 typedef enum tgm_value_type {
   TGM_VALUE_TYPE_NULL,
   TGM_VALUE_TYPE_BOOL,
@@ -109,6 +111,7 @@ typedef enum tgm_value_type {
 /** Bytes that belong to the caller. Freed by tgm_bytes_free. */
 typedef struct tgm_bytes_t {
   uint8_t* data; /**< not NULL, even if `len` is 0 */
+  /** Number of bytes. */
   size_t len;
 } tgm_bytes_t;
 
@@ -116,23 +119,29 @@ typedef struct tgm_bytes_t {
  * are stored as zeros, and masks beside the payload store their positions. Otherwise they
  * are TGM_ERROR_ENCODING. */
 typedef struct TgmEncodeMaskOptions {
+  /** Accepts NaN. */
   bool allow_nan;
-  bool allow_inf; /**< of either sign */
+  bool allow_inf; /**< accepts infinities of either sign */
   const char*
       nan_mask_method; /**< "none", "rle", "roaring", "lz4", "zstd"; NULL: roaring */
+  /** Method of the mask of positive infinity; as `nan_mask_method`. */
   const char* pos_inf_mask_method;
+  /** Method of the mask of negative infinity; as `nan_mask_method`. */
   const char* neg_inf_mask_method;
   ptrdiff_t small_mask_threshold_bytes; /**< masks of at most this many bytes
                                            are stored as bits; negative: 128 */
 } TgmEncodeMaskOptions;
 
+/** Handling of masked elements when elements are decoded. */
 typedef struct TgmDecodeMaskOptions {
   bool restore_non_finite; /**< false: masked elements are zeros */
 } TgmDecodeMaskOptions;
 
 /** The place of a message in a buffer, in bytes. */
 typedef struct tgm_scan_entry_t {
+  /** First byte of the message, from the start of the buffer. */
   size_t offset;
+  /** Length of the message. */
   size_t length;
 } tgm_scan_entry_t;
 

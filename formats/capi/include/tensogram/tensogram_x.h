@@ -48,11 +48,16 @@ typedef enum tgm_x_hash_list {
   TGM_X_HASH_LIST_BOTH = 4 /**< not possible in a stream */
 } tgm_x_hash_list;
 
+/** Options of tgm_x_encode. */
 typedef struct tgm_x_encode_options_t {
+  /** Set to sizeof by the caller. */
   size_t struct_size;
+  /** Handling of NaN and infinities; NULL: the default. */
   const TgmEncodeMaskOptions* mask_options;
   const char* hash_algo; /**< as in tgm_encode; NULL: no digests */
+  /** Place of the list of digests. */
   tgm_x_hash_list hash_list;
+  /** Number of threads that may help the calling thread. */
   uint32_t threads;
   /** Payloads start at multiples of this many bytes from the start of the message. A
    * power of two from 16 to 4096; 0: no alignment. Padding in metadata and descriptors
@@ -78,10 +83,14 @@ typedef enum tgm_x_hash_check {
   TGM_X_HASH_CHECK_NONE = 2      /**< none */
 } tgm_x_hash_check;
 
+/** Options of tgm_x_decode. */
 typedef struct tgm_x_decode_options_t {
+  /** Set to sizeof by the caller. */
   size_t struct_size;
   uint64_t max_object_bytes; /**< 0: the limit of tgm_x_set_max_object_bytes */
+  /** Digests that are verified. */
   tgm_x_hash_check hash_check;
+  /** Number of threads that may help the calling thread. */
   uint32_t threads;
   bool file_byte_order; /**< return elements in the byte order of the file */
   bool keep_masked;     /**< leave masked elements zero */
@@ -106,8 +115,11 @@ TGM_API tgm_error tgm_x_decode_range(const uint8_t* buf, size_t buf_len,
  * length 0. tgm_x_decode with `keep_masked` returns the stored elements, with zeros at
  * these positions. Freed by tgm_x_masks_free. */
 typedef struct tgm_x_masks_t {
+  /** Positions of NaN. */
   tgm_bytes_t nan;
+  /** Positions of positive infinity. */
   tgm_bytes_t positive_infinity;
+  /** Positions of negative infinity. */
   tgm_bytes_t negative_infinity;
 } tgm_x_masks_t;
 /** Reads the masks of one object; its elements are not decoded.
@@ -142,8 +154,8 @@ TGM_API bool tgm_x_value_tag(const tgm_value_t* v, uint64_t* out);
  * messages. */
 typedef enum tgm_x_scan_order {
   TGM_X_SCAN_FORWARD = 0,
-  TGM_X_SCAN_BACKWARD = 1, /**< by the lengths at the ends of messages, as far as they are
-                              valid; the rest forward */
+  TGM_X_SCAN_BACKWARD = 1, /**< follows the lengths at the ends of messages, as far as
+                              they are valid; the rest forward */
   TGM_X_SCAN_BOTH_ENDS = 2 /**< alternates between the two ends */
 } tgm_x_scan_order;
 /** Finds the messages in a buffer, as tgm_scan, in this direction. */
@@ -215,9 +227,12 @@ tgm_x_streaming_encoder_bytes_written(const tgm_streaming_encoder_t* enc);
 /* ---- validation ---------------------------------------------------------------------
  */
 
+/** Options of the validation. */
 typedef struct tgm_x_validate_options_t {
+  /** Set to sizeof by the caller. */
   size_t struct_size;
   uint64_t max_object_bytes; /**< 0: the limit of tgm_x_set_max_object_bytes */
+  /** Warns of CBOR that is not canonical. */
   bool check_canonical;
   bool legacy; /**< as in tgm_x_decode_options_t */
 } tgm_x_validate_options_t;

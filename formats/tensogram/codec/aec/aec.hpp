@@ -139,21 +139,22 @@ class aec_bits {
 /// @threads{thread-compatible}
 class aec_decoder {
  public:
-  /// From bit `start` of `from` on, where an interval begins. `samples` follow there to
-  /// the end of the stream. Memory of one segment of blocks is taken, at most 1 MiB.
+  /// Decodes from bit `start` of `from`, where an interval begins. `samples` is the
+  /// number of samples from there to the end of the stream. Allocates memory for one
+  /// segment of blocks, at most 1 MiB.
   /// @pre `start` is within `from`; `from` and `p` outlive the decoder
   aec_decoder(bytes_view from, std::uint64_t start, const aec_parameters& p,
               std::uint64_t samples);
 
-  /// The next samples, as many as `to` holds; no more than are left.
+  /// Decodes the next samples, as many as `to` holds. @pre that many are left
   /// @error{corrupt, the stream ends before or has an impossible code}
   [[nodiscard]] result<void> read(mutable_bytes to);
-  /// Passes over samples of so many bytes. @error{those of read}
+  /// Decodes and discards samples of `bytes` bytes. @error{those of read}
   [[nodiscard]] result<void> skip(std::uint64_t bytes);
-  /// The bit behind what was decoded; behind the last sample of an interval that is where
-  /// the next one starts.
+  /// Returns the bit behind the decoded samples. After the last sample of an interval
+  /// this is the start of the next interval.
   [[nodiscard]] std::uint64_t position() const noexcept { return bits_.position(); }
-  /// Whether all bits between padded intervals were zeros so far.
+  /// Returns true if all bits between padded intervals were zeros so far.
   [[nodiscard]] bool padding_clear() const noexcept { return padding_clear_; }
 
  private:

@@ -33,7 +33,8 @@ std::uint32_t unfold_unsigned(std::uint32_t* x, std::size_t count, unsigned bits
   return last;
 }
 
-/// The same with samples in two's complement of 32 bits.
+/// Reverses the prediction as unfold_unsigned does, for samples in two's complement of 32
+/// bits.
 std::uint32_t unfold_signed(std::uint32_t* x, std::size_t count, unsigned bits,
                             std::uint32_t last) noexcept {
   const std::uint32_t top = ~std::uint32_t{0} >> (32 - bits);
@@ -127,9 +128,9 @@ result<void> aec_decoder::decode_block(std::uint32_t* d) {
   return bits_.overrun() ? result<void>(ends_early()) : result<void>();
 }
 
-/// Of the last block of a stream only the `wanted` first numbers are needed. Bits that
-/// only the others need may be missing; where they are there, they are taken as well, so
-/// that the position is the end of the block.
+/// Decodes the first `wanted` numbers of the last block of a stream. The stream may lack
+/// the bits of the other numbers. Bits that exist are consumed, so that the position is
+/// the end of the block.
 result<void> aec_decoder::decode_last_block(std::uint32_t* d, unsigned wanted) {
   const std::uint32_t id = bits_.get(p_.id_bits());
   bool enough = false;
@@ -227,8 +228,8 @@ void aec_decoder::take_plain(std::uint32_t* d, unsigned first, unsigned end) noe
   }
 }
 
-/// What the numbers of a block have above their `k` low bits, then those bits of numbers
-/// `first` to `end`.
+/// Reads a block in split-sample coding: first the unary coded parts of all its numbers
+/// above their `k` low bits, then the low bits of numbers `first` to `end`.
 void aec_decoder::take_split(std::uint32_t* d, unsigned k, unsigned first,
                              unsigned end) noexcept {
   const unsigned block = p_.block;

@@ -34,7 +34,7 @@ inline void set_bit(mutable_bytes bits, std::uint64_t i) noexcept {
 }
 /// Sets bits `[first, last)`.
 void set_bits(mutable_bytes bits, std::uint64_t first, std::uint64_t last) noexcept;
-/// Where the run of equal bits that starts at `from` ends, at most `count`.
+/// Returns the end of the run of equal bits that starts at `from`, at most `count`.
 [[nodiscard]] std::uint64_t run_end(bytes_view bits, std::uint64_t from,
                                     std::uint64_t count) noexcept;
 

@@ -21,7 +21,7 @@ struct blosc2_parameters {
   unsigned type_size = 1;  ///< bytes that the filter takes as one item, 1..255
 };
 
-/// From `blosc2_codec` and `blosc2_clevel`, for writing.
+/// Reads the parameters of a writer from `blosc2_codec` and `blosc2_clevel`.
 /// @error{invalid_argument; unsupported, a codec that is only read}
 [[nodiscard]] result<blosc2_parameters> read_blosc2(const cbor_map& parameters,
                                                     unsigned type_size);

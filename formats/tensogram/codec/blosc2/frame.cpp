@@ -140,7 +140,8 @@ class frame_reader {
   }
 
  private:
-  /// What of the chunk that starts at byte `begin` is asked for. Returns its size.
+  /// Reads the requested part of the chunk that starts at decoded byte `begin`. Returns
+  /// the decoded size of the chunk.
   result<std::uint64_t> read_one(std::int64_t offset, std::uint64_t begin,
                                  std::uint64_t end) {
     const std::uint64_t left = head_.size - begin;

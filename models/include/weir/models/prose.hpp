@@ -88,6 +88,7 @@ enum class region_kind : std::uint8_t {
 /// A region of the state.
 struct named_region {
   std::string name;  ///< e.g. "block0.level2.query", "lane0.block1.level3.head0.memory"
+  /// Kind of the region.
   region_kind kind = region_kind::parameter;
   std::uint32_t lane = 0;  ///< 0 unless the kind is `context`
   runtime::tensor data;    ///< the memory of the model itself, not a copy
@@ -95,6 +96,7 @@ struct named_region {
 
 /// A section of the image: a run of regions of one kind and lane.
 struct state_section {
+  /// Kind of all regions in the section.
   region_kind kind = region_kind::parameter;
   std::uint32_t lane = 0;    ///< 0 unless the kind is `context`
   std::uint64_t offset = 0;  ///< place in the image, in bytes
@@ -103,20 +105,26 @@ struct state_section {
 
 /// Names a submitted pulse until it is finished.
 struct pulse_ticket {
+  /// Number of the submitted pulse.
   std::uint64_t serial = 0;
 };
 
 /// Names a submitted snapshot until it is finished.
 struct snapshot_ticket {
+  /// Number of the submitted snapshot.
   std::uint64_t serial = 0;
 };
 
 /// The Frobenius norm of a memory, and the place of that memory in the model.
 struct memory_norm {
   double norm = 0;  ///< NaN if the memory holds a NaN
+  /// Lane whose context holds the memory.
   std::uint32_t lane = 0;
+  /// Block of the model.
   std::uint32_t block = 0;
+  /// Level within the block.
   std::uint32_t level = 0;
+  /// Head within the level.
   std::uint32_t head = 0;
 };
 

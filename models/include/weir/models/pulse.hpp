@@ -27,6 +27,7 @@ enum class pulse_phase : std::uint8_t {
 /// changes; forward work, backward work, the step and all observers see the same value.
 struct pulse {
   std::uint64_t id = 0;  ///< number of pulses before this one, in all phases
+  /// Phase of the run that the pulse belongs to.
   pulse_phase phase = pulse_phase::build;
   /// Bit l: the parameters of level l step at the end of this pulse.
   std::uint32_t active_levels = 0;

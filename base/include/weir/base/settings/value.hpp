@@ -24,9 +24,11 @@ struct setting_value {
   using list = std::vector<setting_value>;
   /// A value that no setting accepts, such as a date, and its description for messages.
   struct foreign {
+    /// Kind and text of the value, for messages.
     std::string description;
     friend bool operator==(const foreign&, const foreign&) = default;
   };
+  /// The value, as the alternative that matches its kind.
   std::variant<std::int64_t, double, bool, std::string, list, foreign> data;
 
   /// Returns the value with its kind for messages: "integer 7", "number 0.5", "boolean
@@ -40,17 +42,25 @@ struct integer_range {
   /// A word that may stand in place of a number, and the number that it stands for, which
   /// lies outside of the range.
   struct word {
+    /// Text that stands in place of a number.
     std::string text;
+    /// Number that the text stands for.
     std::uint64_t number = 0;
   };
+  /// Smallest value.
   std::int64_t low = 0;
+  /// Largest value.
   std::int64_t high = std::numeric_limits<std::int64_t>::max();
+  /// Divisor of all values in the range.
   std::int64_t step = 1;
+  /// Words that are accepted in place of numbers.
   std::vector<word> words;
 };
 /// Finite numbers from `low` to `high`, both included. An integer is accepted as well.
 struct real_range {
+  /// Smallest value.
   double low = std::numeric_limits<double>::lowest();
+  /// Largest value.
   double high = std::numeric_limits<double>::max();
 };
 /// `true` or `false`.
@@ -59,12 +69,16 @@ struct boolean_range {};
 struct text_range {};
 /// One of several words.
 struct word_range {
+  /// Words that are accepted.
   std::vector<std::string> words;
 };
 /// A list of `shortest` to `longest` items, both included, all of one range.
 struct list_range {
+  /// Range of each item.
   std::variant<integer_range, real_range, text_range> items;
+  /// Smallest number of items.
   std::size_t shortest = 0;
+  /// Largest number of items.
   std::size_t longest = std::numeric_limits<std::size_t>::max();
   bool single = false;  ///< one item may stand without a list around it
 };
@@ -77,9 +91,11 @@ struct setting_info {
   std::string name;           ///< unique in its table; dots make groups
   std::string documentation;  ///< one line for the people who set it
   std::string unit;           ///< unit of its numbers; may be empty
+  /// Values that the setting accepts.
   setting_range range;
   /// A condition on values in the range, as a function and in words; may be absent.
   std::function<bool(const setting_value&)> rule;
+  /// The rule in words, for messages; empty if there is no rule.
   std::string rule_text;
   bool may_change = false;  ///< a stored run or model may continue with another value
   bool required = false;    ///< the default is unusable; a value must be given

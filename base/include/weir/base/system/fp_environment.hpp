@@ -26,6 +26,7 @@ namespace weir {
 #endif
 }
 
+/// Sets this thread's control bits; `value` comes from `fp_control`. Sticky flags stay.
 inline void set_fp_control(std::uint64_t value) noexcept {
 #if defined(__SSE2__)
   _mm_setcsr(static_cast<unsigned>(value) | (_mm_getcsr() & 0x3FU));
@@ -56,6 +57,7 @@ inline void ensure_kernel_fp() noexcept {
 /// The kernels' environment for the life of the object, then the caller's again.
 class fp_scope {
  public:
+  /// Saves the caller's control bits and sets those of the kernels.
   fp_scope() noexcept : before_(fp_control()) { ensure_kernel_fp(); }
   ~fp_scope() {
     if (before_ != kernel_fp_control) {
