@@ -8,8 +8,8 @@
 #include <limits>
 #include <string>
 
-#include "formats/sha256.hpp"
 #include "formats/support.hpp"
+#include "support/sha256.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/formats/tensogram.hpp"
 #include "weir/formats/tensogram_validate.hpp"
@@ -263,13 +263,13 @@ cbor_map describe(const byte_vector& bytes) {
       objects.emplace_back(cbor_map{{"dtype", info_of(d.type).tensogram},
                                     {"shape", cbor_array(d.shape.begin(), d.shape.end())},
                                     {"bytes", elements->size()},
-                                    {"sha256", sha256::hex(*elements)}});
+                                    {"sha256", sha256_text(*elements)}});
     }
     messages.emplace_back(cbor_map{{"offset", span.offset},
                                    {"length", span.length},
                                    {"objects", std::move(objects)}});
   }
-  return {{"sha256", sha256::hex(bytes)},
+  return {{"sha256", sha256_text(bytes)},
           {"sound", validate(bytes_view(bytes)).ok()},
           {"messages", std::move(messages)}};
 }

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "formats/sha256.hpp"
 #include "formats/support.hpp"
+#include "support/sha256.hpp"
 #include "weir/formats/tensogram_validate.hpp"
 
 namespace weir::test {
@@ -25,7 +25,7 @@ TEST(tensogram_conformance, every_file_is_read_and_judged_as_its_manifest_says) 
     SCOPED_TRACE(entry.key());
     const json& file = entry.value();
     const byte_vector bytes = load(folder + "/" + entry.key());
-    EXPECT_EQ(sha256::hex(bytes), file["sha256"]);
+    EXPECT_EQ(sha256_text(bytes), file["sha256"]);
     EXPECT_EQ(validate(bytes_view(bytes)).ok(), file["sound"].get<bool>());
     if (!file["sound"].get<bool>()) {
       continue;
@@ -39,7 +39,7 @@ TEST(tensogram_conformance, every_file_is_read_and_judged_as_its_manifest_says) 
           bytes_view(bytes).subspan(spans[m].offset, spans[m].length)));
       ASSERT_EQ(reader.object_count(), message["objects"].size());
       for (std::size_t i = 0; i < reader.object_count(); ++i) {
-        EXPECT_EQ(sha256::hex(or_throw(reader.decode(i))),
+        EXPECT_EQ(sha256_text(or_throw(reader.decode(i))),
                   message["objects"][i]["sha256"]);
       }
     }

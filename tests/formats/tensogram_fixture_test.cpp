@@ -5,9 +5,9 @@
 
 #include <map>
 
-#include "formats/sha256.hpp"
 #include "formats/support.hpp"
 #include "support/fixtures.hpp"
+#include "support/sha256.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/formats/tensogram.hpp"
 #include "weir/formats/tensogram_validate.hpp"
@@ -168,7 +168,7 @@ TEST(tensogram_fixture, every_file_has_the_messages_and_frames_of_its_page) {
   for (const expected_file& file : golden_files()) {
     SCOPED_TRACE(file.name);
     const byte_vector bytes = load(folder + "/" + file.name);
-    EXPECT_EQ(sha256::hex(bytes), file.sha256);
+    EXPECT_EQ(sha256_text(bytes), file.sha256);
     const auto spans = scan(bytes);
     ASSERT_EQ(spans.size(), file.messages);
     const auto reader = or_throw(message_reader::open(bytes));

@@ -7,9 +7,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "formats/sha256.hpp"
 #include "formats/support.hpp"
 #include "support/fixtures.hpp"
+#include "support/sha256.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/formats/tensogram.hpp"
 
@@ -71,7 +71,7 @@ TEST(tensogram_objects, ranges_are_those_of_the_reference) {
           append(joined, *part);
         }
         if (range.contains("sha256")) {
-          EXPECT_EQ(sha256::hex(joined), range["sha256"]);
+          EXPECT_EQ(sha256_text(joined), range["sha256"]);
           ++compared;
         }
       });
@@ -127,7 +127,7 @@ TEST(tensogram_objects, zeros_stay_where_masks_are_left_alone) {
       folder, options,
       [&](const json&, const message_reader& reader, std::size_t i, const json& object) {
         if (object.contains("unrestored_sha256")) {
-          EXPECT_EQ(sha256::hex(or_throw(reader.decode(i))), object["unrestored_sha256"]);
+          EXPECT_EQ(sha256_text(or_throw(reader.decode(i))), object["unrestored_sha256"]);
           ++compared;
         }
       });
@@ -188,7 +188,7 @@ TEST(tensogram_objects, payload_masks_and_descriptor_come_out_byte_for_byte) {
                     const auto message = encode_message({&one, 1}, options);
                     ASSERT_TRUE(message.has_value()) << message.error().message();
                     const auto again = or_throw(message_reader::open(*message));
-                    EXPECT_EQ(sha256::hex(or_throw(again.stored_payload(0))),
+                    EXPECT_EQ(sha256_text(or_throw(again.stored_payload(0))),
                               object["payload_sha256"]);
                     // Offsets of intervals behind runs of empty blocks are off by some
                     // bits there.
@@ -236,7 +236,7 @@ TEST(tensogram_objects, zfp_of_the_same_source_gives_the_same_bytes) {
         }
         const byte_vector source =
             field(object["decoded_bytes"].get<std::uint64_t>() / 8);
-        ASSERT_EQ(sha256::hex(source), object["source_sha256"]);
+        ASSERT_EQ(sha256_text(source), object["source_sha256"]);
         const object_to_write one{reader.descriptor(i), {}, source};
         const byte_vector message = or_throw(encode_message({&one, 1}));
         const auto again = or_throw(message_reader::open(message));
@@ -278,7 +278,7 @@ TEST(tensogram_objects, everything_else_comes_back_with_the_same_elements) {
           return;
         }
         EXPECT_EQ(
-            sha256::hex(or_throw(or_throw(message_reader::open(*message)).decode(0))),
+            sha256_text(or_throw(or_throw(message_reader::open(*message)).decode(0))),
             object["decoded_sha256"]);
         ++written;
       });

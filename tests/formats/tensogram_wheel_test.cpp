@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "formats/sha256.hpp"
 #include "formats/support.hpp"
 #include "support/fixtures.hpp"
+#include "support/sha256.hpp"
 #include "weir/formats/tensogram.hpp"
 #include "weir/formats/tensogram_validate.hpp"
 
@@ -77,7 +77,7 @@ TEST(tensogram_wheel, the_verdict_on_every_file_is_that_of_a_strict_reader) {
   for (const auto& [name, file] : files.items()) {
     SCOPED_TRACE(name);
     const byte_vector bytes = load(folder + "/wheel/" + name);
-    EXPECT_EQ(sha256::hex(bytes), file.at("sha256"));
+    EXPECT_EQ(sha256_text(bytes), file.at("sha256"));
     const file_report report = validate(bytes);
     EXPECT_EQ(report.ok(), file.at("should_be_valid").get<bool>())
         << to_json(report, name);
@@ -199,7 +199,7 @@ TEST(tensogram_wheel, every_object_decodes_to_its_digest_or_names_what_is_not_bu
         }
         ASSERT_TRUE(elements.has_value()) << elements.error().message();
         EXPECT_EQ(elements->size(), object.at("decoded_bytes"));
-        EXPECT_EQ(sha256::hex(*elements), object.at("decoded_sha256"));
+        EXPECT_EQ(sha256_text(*elements), object.at("decoded_sha256"));
         ++decoded;
       }
     }
@@ -220,7 +220,7 @@ TEST(tensogram_wheel, elements_keep_the_order_of_the_file_when_asked_to) {
   for (std::size_t i = 0; i < reader.object_count(); ++i) {
     const bool differs = objects[i].contains("wire_order_sha256");
     swapped += differs ? 1 : 0;
-    EXPECT_EQ(sha256::hex(or_throw(reader.decode(i))),
+    EXPECT_EQ(sha256_text(or_throw(reader.decode(i))),
               objects[i].at(differs ? "wire_order_sha256" : "decoded_sha256"));
   }
   EXPECT_EQ(swapped, 12u);

@@ -9,6 +9,7 @@
 
 #include "support.hpp"
 #include "support/fixtures.hpp"
+#include "support/sha256.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/storage/hn4_code.hpp"
 
@@ -72,7 +73,7 @@ void expect_probes(const hn4_stream& stream, const json& tag) {
     byte_vector part(probe["len"].get<std::size_t>());
     const std::size_t n = or_throw(stream.read(probe["offset"], part));
     part.resize(n);
-    EXPECT_EQ(sha256::of(part), probe["sha256"].get<std::string>())
+    EXPECT_EQ(weir::test::sha256_text(part), probe["sha256"].get<std::string>())
         << tag["tag"] << probe;
   }
 }
@@ -131,7 +132,8 @@ void expect_strict(const hn4_volume& volume, const json& tag) {
     expect_place(*part.failure, tag);
   }
   if (tag.contains("stream_sha256")) {
-    EXPECT_EQ(sha256::of(all), tag["stream_sha256"].get<std::string>()) << tag["tag"];
+    EXPECT_EQ(weir::test::sha256_text(all), tag["stream_sha256"].get<std::string>())
+        << tag["tag"];
   }
   expect_blocks(*stream, tag);
   expect_probes(*stream, tag);
@@ -189,7 +191,7 @@ void expect_refused_for_a_lost_shard(const hn4_volume& volume, const json& tag,
   ASSERT_TRUE(left) << left.error().message();
   ASSERT_FALSE(left->warnings().empty());
   EXPECT_NE(left->warnings().back().find("a shard is missing"), std::string::npos);
-  EXPECT_EQ(sha256::of(or_throw(left->read_all())),
+  EXPECT_EQ(weir::test::sha256_text(or_throw(left->read_all())),
             tag["stream_sha256"].get<std::string>());
 }
 
@@ -214,14 +216,16 @@ bool expect_recovered_or_error(const hn4_volume& volume, const json& tag) {
     return false;
   }
   if (recoverable) {
-    EXPECT_EQ(sha256::of(*bytes), tag["original_data_sha256"].get<std::string>());
+    EXPECT_EQ(weir::test::sha256_text(*bytes),
+              tag["original_data_sha256"].get<std::string>());
     EXPECT_FALSE(stream->recoveries().empty());
   } else if (sound(tag)) {
-    EXPECT_EQ(sha256::of(*bytes), tag.value("stream_sha256_seed_order_only",
-                                            tag["stream_sha256"].get<std::string>()))
+    EXPECT_EQ(weir::test::sha256_text(*bytes),
+              tag.value("stream_sha256_seed_order_only",
+                        tag["stream_sha256"].get<std::string>()))
         << tag["tag"];
   } else {
-    EXPECT_EQ(sha256::of(*bytes), tag.value("original_data_sha256", ""));
+    EXPECT_EQ(weir::test::sha256_text(*bytes), tag.value("original_data_sha256", ""));
     EXPECT_FALSE(stream->recoveries().empty());
   }
   return true;
@@ -256,7 +260,7 @@ TEST(Hn4Fixtures, OrderBySeedIsTheSpecificationsOrder) {
       const hn4_volume volume = or_throw(open_on(*device));
       const hn4_stream stream = or_throw(volume.stream(tag["tag"].get<std::string>()));
       const bool contradicts = tag.contains("stream_sha256_seed_order_only");
-      EXPECT_EQ(sha256::of(or_throw(stream.read_all())),
+      EXPECT_EQ(weir::test::sha256_text(or_throw(stream.read_all())),
                 tag[contradicts ? "stream_sha256_seed_order_only" : "stream_sha256"]
                     .get<std::string>());
       EXPECT_EQ(stream.warnings().size(), contradicts ? 1U : 0U);
@@ -278,7 +282,7 @@ TEST(Hn4Fixtures, HolesReadAsZerosOnlyWhenAsked) {
         const auto strict = read_tag(*device, name);
         ASSERT_FALSE(strict) << name;
         EXPECT_EQ(strict.error().code(), errc::hole) << strict.error().message();
-        EXPECT_EQ(sha256::of(or_throw(read_tag(*device, name, sparse))),
+        EXPECT_EQ(weir::test::sha256_text(or_throw(read_tag(*device, name, sparse))),
                   tag["stream_sha256"].get<std::string>());
         ++seen;
       }
@@ -358,7 +362,7 @@ TEST(Hn4Fixtures, VolumesLeftByTheReferenceAreMendedBeforeTheyAreWritten) {
     EXPECT_TRUE(or_throw(read_tag(*device, "ours", strictly())) == noise(bytes, 5));
     for (const json& tag : image["tags"]) {
       if (sound(tag) && !tag.contains("stream_sha256_seed_order_only")) {
-        EXPECT_EQ(sha256::of(or_throw(
+        EXPECT_EQ(weir::test::sha256_text(or_throw(
                       read_tag(*device, tag["tag"].get<std::string>(), recovering()))),
                   tag["stream_sha256"].get<std::string>());
       }

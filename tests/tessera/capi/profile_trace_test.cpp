@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a profiler writes: JSON by a reader of its own, lanes without overlaps, moments
-/// in their order, flows in pairs.
-#include <cctype>
+/// Traces that a profiler writes: they are JSON, lanes have no overlaps, moments are in
+/// order, and flows come in pairs.
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -10,6 +9,9 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "support.hpp"
 #include "support/temp_folder.hpp"
@@ -44,144 +46,78 @@ struct json_value {
   }
 };
 
-/// Reads what RFC 8259 calls JSON and nothing else.
-class json_reader {
+/// Builds a value from the events of the parser. Numbers keep their text. A member that
+/// comes twice is refused.
+class json_builder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit json_reader(std::string_view text) : rest_(text) {}
+  json_value root;
 
-  std::optional<json_value> document() {
-    json_value out;
-    if (!value(out, 0)) {
-      return std::nullopt;
-    }
-    blanks();
-    return rest_.empty() ? std::optional(std::move(out)) : std::nullopt;
+  bool null() override { return add(json_value::type::null, ""); }
+  bool boolean(bool) override { return add(json_value::type::boolean, ""); }
+  bool number_integer(number_integer_t n) override {
+    return add(json_value::type::number, std::to_string(n));
   }
-  [[nodiscard]] std::string where() const { return std::string(rest_.substr(0, 60)); }
+  bool number_unsigned(number_unsigned_t n) override {
+    return add(json_value::type::number, std::to_string(n));
+  }
+  bool number_float(number_float_t, const string_t& text) override {
+    return add(json_value::type::number, text);
+  }
+  bool string(string_t& text) override { return add(json_value::type::text, text); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(std::size_t) override { return open(json_value::type::object); }
+  bool start_array(std::size_t) override { return open(json_value::type::list); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    key_ = name;
+    return open_.back()->members.count(name) == 0;
+  }
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    error_position = position;
+    return false;
+  }
+
+  std::size_t error_position = 0;
 
  private:
-  void blanks() {
-    while (!rest_.empty() && std::string_view(" \t\r\n").find(rest_[0]) != rest_.npos) {
-      rest_.remove_prefix(1);
+  json_value* place() {
+    if (open_.empty()) {
+      return &root;
     }
+    json_value& parent = *open_.back();
+    return parent.is == json_value::type::object ? &parent.members[key_]
+                                                 : &parent.items.emplace_back();
   }
-  bool eat(std::string_view what) {
-    if (rest_.substr(0, what.size()) != what) {
-      return false;
-    }
-    rest_.remove_prefix(what.size());
+  bool add(json_value::type type, std::string text) {
+    json_value* const value = place();
+    value->is = type;
+    value->text = std::move(text);
     return true;
   }
-  bool value(json_value& out, int depth) {
-    blanks();
-    if (rest_.empty() || depth > 20) {
-      return false;
-    }
-    switch (rest_[0]) {
-      case '{': return object(out, depth);
-      case '[': return list(out, depth);
-      case '"': out.is = json_value::type::text; return text(out.text);
-      case 't': out.is = json_value::type::boolean; return eat("true");
-      case 'f': out.is = json_value::type::boolean; return eat("false");
-      case 'n': return eat("null");
-      default: return number(out);
-    }
+  bool open(json_value::type type) {
+    json_value* const value = place();
+    value->is = type;
+    open_.push_back(value);
+    return true;
   }
-  bool object(json_value& out, int depth) {
-    out.is = json_value::type::object;
-    static_cast<void>(eat("{"));
-    blanks();
-    if (eat("}")) {
-      return true;
-    }
-    do {
-      std::string name;
-      json_value member;
-      blanks();
-      if (!text(name) || (blanks(), !eat(":")) || !value(member, depth + 1) ||
-          !out.members.emplace(std::move(name), std::move(member)).second) {
-        return false;
-      }
-      blanks();
-    } while (eat(","));
-    return eat("}");
-  }
-  bool list(json_value& out, int depth) {
-    out.is = json_value::type::list;
-    static_cast<void>(eat("["));
-    blanks();
-    if (eat("]")) {
-      return true;
-    }
-    do {
-      out.items.emplace_back();
-      if (!value(out.items.back(), depth + 1)) {
-        return false;
-      }
-      blanks();
-    } while (eat(","));
-    return eat("]");
-  }
-  bool text(std::string& out) {
-    if (!eat("\"")) {
-      return false;
-    }
-    while (!rest_.empty() && rest_[0] != '"') {
-      const auto c = static_cast<unsigned char>(rest_[0]);
-      if (c < 0x20 || c >= 0x7F) {  // names of the tests are ASCII
-        return false;
-      }
-      if (c == '\\') {
-        const bool unicode = rest_.size() > 5 && rest_[1] == 'u';
-        if (rest_.size() < 2 ||
-            (!unicode && std::string_view("\"\\/bfnrt").find(rest_[1]) == rest_.npos)) {
-          return false;
-        }
-        rest_.remove_prefix(unicode ? 6 : 2);
-        out += '?';
-        continue;
-      }
-      out += rest_[0];
-      rest_.remove_prefix(1);
-    }
-    return eat("\"");
-  }
-  bool digits(std::string& out) {
-    const std::size_t before = out.size();
-    while (!rest_.empty() && std::isdigit(static_cast<unsigned char>(rest_[0])) != 0) {
-      out += rest_[0];
-      rest_.remove_prefix(1);
-    }
-    return out.size() > before;
-  }
-  bool number(json_value& out) {
-    out.is = json_value::type::number;
-    if (eat("-")) {
-      out.text += '-';
-    }
-    const std::size_t first = out.text.size();
-    if (!digits(out.text) || (out.text[first] == '0' && out.text.size() > first + 1)) {
-      return false;
-    }
-    if (eat(".")) {
-      out.text += '.';
-      if (!digits(out.text)) {
-        return false;
-      }
-    }
-    return true;  // nobody here writes exponents
+  bool close() {
+    open_.pop_back();
+    return true;
   }
 
-  std::string_view rest_;
+  std::vector<json_value*> open_;  ///< objects and lists that have not ended
+  std::string key_;
 };
 
 json_value parsed_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)), {});
-  json_reader reader(text);
-  auto out = reader.document();
-  EXPECT_TRUE(out.has_value()) << path << " is no JSON at: " << reader.where();
-  return out ? std::move(*out) : json_value{};
+  json_builder builder;
+  EXPECT_TRUE(nlohmann::json::sax_parse(text, &builder))
+      << path << " is not JSON at byte " << builder.error_position;
+  return std::move(builder.root);
 }
 
 /// What the events of a trace have to keep; counts of what was found.
