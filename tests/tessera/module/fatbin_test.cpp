@@ -421,6 +421,9 @@ TEST(JSON, IsTakenExactlyWhereItIsValid) {
                            "1 2",
                            "[1 2]",
                            "NaN",
+                           "1e999",
+                           R"("\ud800")",
+                           "\xEF\xBB\xBF{}",
                            "'a'"}) {
     EXPECT_FALSE(is_json(text)) << text;
   }
