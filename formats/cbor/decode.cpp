@@ -50,8 +50,8 @@ struct open_item {
         tag(t.number),
         offset(at) {}
 
-  /// Where the next key or value goes. What was announced is there already, up to
-  /// `most_reserved`.
+  /// Returns the place of the next key or value. Places for the announced number of
+  /// values exist already, up to `most_reserved`.
   cbor_value& next() {
     left -= indefinite ? 0 : 1;
     const std::size_t place = taken++;
@@ -185,7 +185,7 @@ class decoder {
     return close_full();
   }
 
-  /// Where the next value goes.
+  /// Returns the place of the next value.
   cbor_value& next_slot() {
     if (stack_.empty()) {
       return item_.value;

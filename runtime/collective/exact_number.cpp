@@ -32,7 +32,7 @@ void exact_number::add(double x) noexcept {
   }
   only_negative_zero_ = only_negative_zero_ && bits == std::uint64_t{1} << 63;
   significand |= exponent > 0 ? fraction_mask + 1 : 0;
-  // Of the last bit, above `lowest`.
+  // The exponent is that of the last bit, counted from `lowest`.
   add_at(significand, std::max(exponent, 1) - 1, negative);
 }
 

@@ -68,7 +68,7 @@ void plan_builder::end() {
     slot_accesses_.resize(std::max(slot_accesses_.size(), slot + 1));
     std::erase_if(accesses_,
                   [](const access& a) { return a.at.buffer != place::scratch; });
-    // Of the slot's earlier pieces, what this one left alone counts on.
+    // Accesses of earlier pieces to bytes that this piece did not touch stay valid.
     const std::size_t own = accesses_.size();
     for (const access& old : slot_accesses_[slot]) {
       const auto last = accesses_.begin() + static_cast<std::ptrdiff_t>(own);
@@ -230,7 +230,7 @@ bool plan_builder::may_join(const partial_result& a, const partial_result& b) co
   return canonical_split(first, last) == a.last;
 }
 
-/// What another rank has, in memory that `rank` may read.
+/// Brings a partial result of another rank into memory that `rank` may read.
 partial_result plan_builder::brought(int rank, const partial_result& from) {
   partial_result here = from;
   here.at = scratch(rank, from.at.as);

@@ -63,7 +63,8 @@ class plan_builder {
 
   /// Every rank holds its own input.
   void hold_inputs();
-  /// What rank `from` holds goes to rank `to`, which adds what it may.
+  /// Sends the partial results of rank `from` to rank `to`, which adds as many of them as
+  /// the order of the sum allows.
   void hop(int from, int to);
   /// Adds what `rank` holds, which is all there is, into the output of `target`.
   void deliver(int rank, int target);
@@ -78,7 +79,8 @@ class plan_builder {
     std::uint32_t step;
     bool writes;
   };
-  /// What a step of this piece waits for, itself and by way of others: a bit per step.
+  /// The steps that a step of this piece waits for, directly and by way of others: one
+  /// bit for each step.
   using ancestry = std::vector<std::uint64_t>;
 
   void note_accesses(const plan_step& s, operand_list list, bool writes,

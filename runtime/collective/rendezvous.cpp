@@ -86,7 +86,7 @@ result<rendezvous::meeting*> rendezvous::enter(std::uint64_t group, int rank,
   }
   m.came[static_cast<std::size_t>(rank)] = true;
   ++m.arrived;
-  // Who comes after the deadline does not put it off.
+  // A rank that arrives after the deadline does not extend it.
   constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
   if (patience_ns >= 0 && now_ns <= never - patience_ns) {
     m.deadline_ns = std::min(m.deadline_ns, now_ns + patience_ns);

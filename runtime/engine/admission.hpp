@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whether a submission is allowed.
+/// The checks that decide if a submission is allowed.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class admission {
   admission(const storage_table& storages, const dependency_map& map) noexcept
       : storages_(storages), map_(map) {}
 
-  /// Whether the accesses are allowed, and all are `is_plain`: the usual case, decided in
-  /// one pass.
+  /// Returns true if the accesses are allowed and all are `is_plain`. This is the usual
+  /// case, decided in one pass.
   [[nodiscard]] bool all_plain(std::span<const access> accesses) const noexcept {
     for (const access& a : accesses) {
       if (a.mode > access_mode::read_write ||
@@ -31,7 +31,7 @@ class admission {
     }
     return !too_many(accesses);
   }
-  /// Whether accesses of any mode are allowed.
+  /// Returns true if the accesses, of whatever mode, are allowed.
   [[nodiscard]] bool allowed(std::span<const access> accesses) const noexcept {
     for (const access& a : accesses) {
       if (!a.bytes.empty() && !storages_.holds(a.bytes.id, a.bytes.lo, a.bytes.hi)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What can be seen of an engine from outside: counters, and the watchdog's view.
+/// The state of an engine that is visible from outside: counters, and the report of the
+/// watchdog.
 #include <cstdio>
 
 #include <fmt/format.h>

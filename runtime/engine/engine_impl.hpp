@@ -31,8 +31,8 @@ namespace weir::runtime {
 struct engine::impl {
   explicit impl(const engine_options& o);
 
-  /// Whether a submission can take the straight path: no mode is on that needs a further
-  /// step, no predecessor was named, and all accesses are plain and allowed.
+  /// Returns true if a submission can take the straight path: no mode is on that needs a
+  /// further step, no predecessor was named, and all accesses are plain and allowed.
   [[nodiscard]] bool is_usual(std::span<const access> accesses,
                               const submit_options& with) const noexcept {
     return with.after.empty() && !window.has_batches() && !captured.is_recording() &&

@@ -32,7 +32,7 @@ struct alignas(32) access_entry {
   [[nodiscard]] bool dense() const noexcept { return (tag & 1) == 0; }
   /// Dense, and commutes with none.
   [[nodiscard]] bool plain() const noexcept { return (tag & 3) == 0; }
-  /// Of a task that commutes in any order.
+  /// Returns true if the access belongs to a task that commutes in any order.
   [[nodiscard]] bool any_order() const noexcept { return (tag & 2) != 0; }
   [[nodiscard]] bool meets(std::int64_t from, std::int64_t to) const noexcept {
     return lo < to && from < hi;
@@ -56,7 +56,7 @@ struct alignas(64) grid_entry {
   /// Where it has been linked: what is left of it may begin later.
   std::int64_t first_cell = 0;
   std::uint32_t owner = 0;  ///< index that it belongs to
-  /// What is older in the one or two cells that it touches: access * 2 + cell.
+  /// The next older accesses in the one or two cells that it touches: access * 2 + cell.
   std::array<std::uint32_t, 2> next{};
   access_ref level_next = 0;  ///< what is older in its level
   std::uint8_t level = 0;
@@ -86,7 +86,7 @@ class access_ring {
   [[nodiscard]] std::uint32_t owner(access_ref ref) const noexcept {
     return owners_[ref & mask_] & ~far_bit;
   }
-  /// Whether it is in the grid.
+  /// Returns true if the access is in the grid.
   [[nodiscard]] bool is_far(access_ref ref) const noexcept {
     return (owners_[ref & mask_] & far_bit) != 0;
   }
@@ -107,7 +107,7 @@ class access_ring {
   [[nodiscard]] bool alive(access_ref ref) const noexcept {
     return ((ref - static_cast<access_ref>(tail_)) & ref_mask) < size();
   }
-  /// Whether the access has not been taken out. @pre it was registered here
+  /// Returns true if the access has not been taken out. @pre it was registered here
   [[nodiscard]] bool alive(const access_entry& e) const noexcept {
     return e.tag >= oldest_tag();
   }
@@ -142,7 +142,8 @@ class access_ring {
     return head_++ * 4 + static_cast<std::uint64_t>(any_order) * 2 +
            static_cast<std::uint64_t>(!dense);
   }
-  /// The same for one in the grid, whose place there is to be filled but for its tag.
+  /// Adds an access that lies in the grid. The caller fills its place there except the
+  /// tag.
   /// @pre `make_far` was called
   [[nodiscard]] grid_entry& push_far(std::uint32_t owner, bool dense,
                                      bool any_order) noexcept {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Who must end before an access may start: RAW, WAW and WAR, without what is ordered
-/// already.
+/// The tasks that must end before an access may start (RAW, WAW and WAR), without those
+/// that are ordered already.
 #include "map/conflict_search.hpp"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ task_id conflict_search::find_near_writers(const access& a, const question& q) {
     }
     return q.prune && map_.take(a.bytes, e);
   });
-  // What is older than a writer of all these bytes is ordered before that writer already.
+  // Tasks that are older than a writer of all these bytes are ordered before that writer.
   for (std::size_t i = 0; i < count; ++i) {
     add_writer(found[i], q.why, floor);
   }
@@ -230,8 +230,8 @@ void conflict_search::enter_plain(std::span<const access> accesses, task_id task
   if (map_.has_failures()) {
     note_failures(accesses);
   }
-  // What the task has entered itself is found by its later accesses; the list of
-  // predecessors lets it pass.
+  // Later accesses of a task find the earlier ones of the same task. The list of
+  // predecessors ignores those.
   const std::uint64_t oldest = map_.oldest_tag();
   for (const access& a : accesses) {
     if (!a.bytes.dense()) {

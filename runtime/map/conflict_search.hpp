@@ -14,12 +14,12 @@
 
 namespace weir::runtime {
 
-/// Whether an access takes part in the order of tasks.
+/// Returns true if an access takes part in the order of tasks.
 [[nodiscard]] inline bool is_ordered(const access& a) noexcept {
   return !a.bytes.empty() && a.mode != access_mode::none;
 }
 
-/// Whether it does, and commutes with none.
+/// Returns true if an access takes part in the order of tasks and commutes with no other.
 [[nodiscard]] inline bool is_plain(const access& a) noexcept {
   return !a.bytes.empty() && a.mode <= access_mode::read_write;
 }
@@ -89,7 +89,7 @@ class conflict_search {
   }
 
  private:
-  /// What a look-up wants to know.
+  /// The parameters of a look-up.
   struct question {
     hazard why;
     bool prune;

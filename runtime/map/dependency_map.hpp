@@ -35,8 +35,8 @@ namespace weir::runtime {
 /// rest is a footprint again. Without it, a loop that overwrites a tensor would compare
 /// with all its past readers.
 ///
-/// What a failed task wrote stays, without its task, until `forget_failures`: later
-/// readers must learn of it.
+/// The bytes that a failed task should have written stay known, without their task, until
+/// `forget_failures`, because later readers must learn of the failure.
 /// @invariant every byte of every access of a live task is in its entry, or a write of a
 /// later task covers it
 /// @threads{thread-compatible}
@@ -63,7 +63,8 @@ class dependency_map {
       return meets(query, e, visit);
     });
   }
-  /// Whether there are few accesses of the kind, so that `near_conflicts` finds all.
+  /// Returns true if there are so few accesses of the kind that `near_conflicts` finds
+  /// all.
   [[nodiscard]] bool near(const footprint& query, bool writers) const noexcept {
     return !index_of(query.id, writers).in_grid();
   }
@@ -103,12 +104,13 @@ class dependency_map {
       return gone;
     }
   }
-  /// What look-ups have counted since the last time.
+  /// Adds the counts of the look-ups since the last call to the public counters.
   void publish_counts() noexcept {
     tally(counters_.candidates, std::exchange(candidates_, 0));
     tally(counters_.pruned, std::exchange(pruned_, 0));
   }
-  /// Whether some accesses are where a look-up may have to wait for memory.
+  /// Returns true if accesses lie in the grid, where a look-up may have to wait for
+  /// memory.
   [[nodiscard]] bool in_grid() const noexcept { return grid_.size() != 0; }
   /// Asks for the memory that look-ups of the footprint will need.
   void prefetch(const footprint& query) const noexcept {
@@ -128,7 +130,8 @@ class dependency_map {
   bool take(const footprint& write, entry& e) noexcept {
     return write.dense() && e.plain() ? e.take(write.lo, write.hi) : take_steps(write, e);
   }
-  /// Whether every byte of the query is in the entry; see `weir::runtime::covers`.
+  /// Returns true if every byte of the query is in the entry; see
+  /// `weir::runtime::covers`.
   [[nodiscard]] bool covering(const entry& e, const footprint& query) const noexcept {
     return e.lo <= query.lo && query.hi <= e.hi &&
            (e.dense() || covers(bytes_of(e, query.id), query));
@@ -157,7 +160,7 @@ class dependency_map {
       make_room(count);
     }
   }
-  /// The same where room has been reserved.
+  /// Inserts an access where room has been reserved.
   [[gnu::always_inline]] void insert_next(const footprint& bytes, bool writer,
                                           task_id task, bool any_order) {
     region_index& index = index_of(bytes.id, writer);
@@ -167,7 +170,7 @@ class dependency_map {
       insert_dense(index, bytes, task);
     }
   }
-  /// The same for a dense region that commutes with none, and its index.
+  /// Inserts a dense region, which commutes with no other access, into its index.
   [[gnu::always_inline]] void insert_dense(region_index& index, const footprint& bytes,
                                            task_id task) {
     if (index.insert_near(ring_, bytes, task)) {
@@ -203,11 +206,11 @@ class dependency_map {
   void add_failed(const footprint& bytes, task_id root);
   void forget_failures() { failed_.clear(); }
 
-  /// Whether a live access can still be found.
+  /// Returns true if a live access can still be found.
   [[nodiscard]] bool linked(access_ref ref) const noexcept {
     return indexes_[ring_.owner(ref)].find(ring_, ref) != nullptr;
   }
-  /// Whether there is nothing to be found.
+  /// Returns true if a look-up can find nothing.
   [[nodiscard]] bool empty() const noexcept {
     return ring_.size() == 0 && failed_.empty();
   }
@@ -249,8 +252,9 @@ class dependency_map {
   access_ring ring_;
   region_grid grid_{ring_};
   std::vector<region_index> indexes_;  ///< by owner: storage * 2, + 1 for writers
-  /// By number modulo its size, which is that of the ring when last one was added; only
-  /// those of entries that are not dense are set.
+  /// Footprints by the number of the access modulo the size of this list. The size is
+  /// that of the ring when an entry was last added. Only entries that are not dense have
+  /// one.
   std::vector<footprint> strided_;
   std::map<std::uint32_t, std::vector<failed_write>> failed_;  ///< by storage
   std::uint64_t heads_until_ = region_grid::heads_last;        ///< accesses

@@ -53,7 +53,7 @@ class predecessor_list {
       last = now;
     }
   }
-  /// The same where nothing has been added for a weaker reason.
+  /// Adds a predecessor that has not been added for a weaker reason before.
   void add_new(task_id id, hazard why) noexcept {
     std::uint64_t& last = seen_[id & mask_];
     if (last < by_) {
@@ -109,7 +109,8 @@ class predecessor_list {
 
   std::uint64_t mask_;
   std::uint64_t by_ = 0;
-  /// By id modulo the window: who found that task last, and the strongest reason.
+  /// For each id modulo the window: the search that found the task last, and the
+  /// strongest reason.
   std::unique_ptr<std::uint64_t[]> seen_;
   std::unique_ptr<std::uint64_t[]> found_;  ///< one place for every live task
   std::uint64_t* end_;                      ///< of those found

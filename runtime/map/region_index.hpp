@@ -36,8 +36,8 @@ class region_index {
       grid.insert(*directory_, ring, bytes, task, !bytes.dense(), any_order);
     }
   }
-  /// The same for a dense region that commutes with none. False if there is no place
-  /// among the few: nothing has happened.
+  /// Inserts a dense region, which commutes with no other access, among the few accesses.
+  /// Returns false and changes nothing if there is no place for it.
   [[gnu::always_inline]] bool insert_near(access_ring& ring, const footprint& bytes,
                                           task_id task) noexcept {
     const std::uint32_t count = count_;
@@ -52,7 +52,8 @@ class region_index {
     count_ = count + 1;
     return true;
   }
-  /// The same for an index in the grid, and a dense region that commutes with none.
+  /// Inserts a dense region, which commutes with no other access, into an index in the
+  /// grid.
   void insert_far(access_ring& ring, region_grid& grid, const footprint& bytes,
                   task_id task) noexcept;
   /// Takes out one that a later write covers. @pre it is alive and not pruned
@@ -113,7 +114,8 @@ class region_index {
       scan(ring, lo, hi, visit);
     }
   }
-  /// The same for an index that is not in the grid: from old to new, at most `room`.
+  /// Visits the accesses of an index that is not in the grid, from old to new. There are
+  /// at most `room`.
   template <class Visit>
   void scan(const access_ring& ring, std::int64_t lo, std::int64_t hi, Visit&& visit) {
     unsigned hits = meeting(lo, hi);
@@ -144,17 +146,17 @@ class region_index {
   }
 
  private:
-  /// Of those that `meeting` has found. @pre there is one
+  /// Returns the first access that `meeting` has found. @pre there is one
   [[nodiscard]] access_entry* first_of(unsigned hits) noexcept {
     return few_.data() + static_cast<unsigned>(std::countr_zero(hits)) / 2;
   }
-  /// The same after what is gone has been taken out.
+  /// As `meeting`, after accesses of ended tasks have been taken out.
   [[nodiscard]] unsigned meeting_alive(const access_ring& ring, std::int64_t lo,
                                        std::int64_t hi) noexcept;
   /// A bit for each of the few whose bytes meet [lo, hi), every second one.
   [[nodiscard]] unsigned meeting(std::int64_t lo, std::int64_t hi) const noexcept {
 #if defined(__SSE2__)
-    // By the signs of (lo - the query's hi) and (hi - the query's lo - 1).
+    // The signs of (lo - the query's hi) and (hi - the query's lo - 1) decide.
     const __m128i query = _mm_set_epi64x(lo + 1, hi);
     const auto signs = [&](const access_entry& e) {  // in the upper halves
       const auto* at = reinterpret_cast<const __m128i*>(&e.lo);
@@ -191,11 +193,11 @@ class region_index {
       }
     }
   }
-  /// Whether there is a place: forgets what is gone; if that is nothing, moves all into
-  /// the grid. @pre count_ == room
+  /// Takes out accesses of ended tasks. If there are none, it moves all into the grid and
+  /// returns false. @pre count_ == room
   [[gnu::noinline]] bool make_place(access_ring& ring, region_grid& grid);
 
-  /// By count, what `meeting` can return.
+  /// The bits that `meeting` can return, by count.
   static constexpr std::array<std::uint16_t, room + 1> bits_in_use = {
       0, 0x1, 0x5, 0x15, 0x55, 0x155, 0x555, 0x1555, 0x5555};
 

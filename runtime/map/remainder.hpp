@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a write leaves of an older access.
+/// The bytes of an older access that a write leaves to it.
 #pragma once
 
 #include "weir/runtime/tensor.hpp"

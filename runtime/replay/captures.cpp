@@ -259,7 +259,7 @@ void captures::link(live_replay& r) {
   if (edge_counts_.size() < r.graph->size()) {
     edge_counts_.resize(r.graph->size());
   }
-  // Of several replays of this graph in flight, only the newest is linked to. The edges
+  // If several replays of this graph are in flight, only the newest is linked to. Edges
   // of the new one to an older one are implied: the same tasks of the newest have the
   // same accesses, and were linked to the older one themselves.
   bool again = false;

@@ -83,7 +83,7 @@ std::string dot_escape(std::string_view text) {
   return out;
 }
 
-// Of the picture, in pixels.
+// Measures of the picture in pixels.
 constexpr std::size_t wide = 150;  ///< from box to box
 constexpr std::size_t high = 60;
 constexpr std::size_t box_wide = 130;

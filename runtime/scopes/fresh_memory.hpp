@@ -48,7 +48,7 @@ class fresh_memory {
   [[nodiscard]] result<std::uint64_t> open_scope(std::string_view name, scope_kind kind);
   /// Closes the scope and all scopes inside it. Does nothing if it has been closed.
   void close_scope(std::uint64_t serial) noexcept;
-  /// Whether tasks that are submitted now belong to a manual scope.
+  /// Returns true if tasks that are submitted now belong to a manual scope.
   [[nodiscard]] bool is_manual() const noexcept { return scopes_.manual(); }
 
   /// Makes a storage in the innermost scope.

@@ -26,7 +26,7 @@
 
 namespace weir::runtime {
 
-/// What one worker has done. The worker alone writes it; any thread may read it.
+/// Counters of one worker. Only the worker writes them; any thread may read them.
 struct worker_tally {
   std::atomic<std::uint64_t> finished{
       0};  ///< counted before others can see that the task ended
@@ -235,10 +235,10 @@ class scheduler {
       tally<std::uint64_t>(state_[0]->done.published);
     }
   }
-  /// Whether the submitter has submitted since this was asked last.
+  /// Returns true if the submitter has submitted since the last call for this worker.
   [[nodiscard]] bool submits(unsigned w) noexcept;
-  /// Whether worker `w` runs tiny kernels right behind the submitter, which would run
-  /// them sooner than their cache lines travel.
+  /// Returns true if worker `w` runs tiny kernels directly behind the submitter. The
+  /// submitter could run them in less time than their cache lines need to reach `w`.
   [[nodiscard]] bool is_in_the_way(unsigned w) noexcept {
     return state_[w]->lengths.tiny() && !helping_.load(std::memory_order_relaxed) &&
            submits(w);
@@ -283,7 +283,7 @@ class scheduler {
   std::atomic<task_id> awaited_{waits_for_none};
   std::atomic<bool> stop_{false};
   std::atomic<bool> woken_{false};
-  /// Whether the submitter waits, and runs tasks meanwhile.
+  /// True while the submitter waits and therefore runs tasks.
   std::atomic<bool> helping_{false};
   std::vector<std::thread> threads_;
 };

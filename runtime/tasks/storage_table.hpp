@@ -41,7 +41,7 @@ class storage_table {
     return id.generation != 0 && id.index < slots_.size() &&
            slots_[id.index].generation == id.generation && slots_[id.index].live;
   }
-  /// Whether the id is valid and [lo, hi) lies inside the storage and is not empty.
+  /// Returns true if the id is valid and [lo, hi) is not empty and lies in the storage.
   [[nodiscard]] bool holds(storage_id id, std::int64_t lo,
                            std::int64_t hi) const noexcept {
     if (id.index >= count_) {
@@ -53,7 +53,7 @@ class storage_table {
     return s.generation == id.generation && end <= s.usable &&
            static_cast<std::uint64_t>(lo) < end;
   }
-  /// Whether the id named a storage at some time.
+  /// Returns true if the id named a storage at some time.
   [[nodiscard]] bool known(storage_id id) const noexcept {
     return id.generation != 0 && id.index < slots_.size() &&
            id.generation <= slots_[id.index].generation;
@@ -61,7 +61,7 @@ class storage_table {
   [[nodiscard]] bool fresh(storage_id id) const noexcept {
     return slots_[id.index].fresh;
   }
-  /// Whether fresh memory was ever made.
+  /// Returns true if fresh memory was ever made.
   [[nodiscard]] bool any_fresh() const noexcept { return any_fresh_; }
   /// Serial number of the scope that fresh memory belongs to.
   [[nodiscard]] std::uint64_t scope_of(storage_id id) const noexcept {

@@ -144,8 +144,8 @@ struct alignas(64) task {
   [[nodiscard]] bool ended() const noexcept {
     return successors.load(std::memory_order_acquire) >= over;
   }
-  /// Whether the task has ended and its retirement has nothing to give back, which holds
-  /// for most tasks of a replay. @threads{the submitter}
+  /// Returns true if the task has ended and its retirement has nothing to give back. That
+  /// holds for most tasks of a replay. @threads{the submitter}
   [[nodiscard]] bool is_spent() const noexcept {
     return successors.load(std::memory_order_acquire) - over <=
                successor_block::capacity &&

@@ -85,7 +85,7 @@ class task_window {
   [[nodiscard]] bool empty() const noexcept { return oldest_ == next_; }
   /// Records and further data of the tasks that are submitted alone.
   [[nodiscard]] const task_batch& slots() const noexcept { return slots_; }
-  /// Whether replays are in flight, so that not every record lies in a slot.
+  /// Returns true if replays are in flight. Not every record lies in a slot then.
   [[nodiscard]] bool has_batches() const noexcept { return oldest_batch_ != nullptr; }
 
   /// The record of a task in flight. @pre oldest() <= id && id < next()
@@ -101,8 +101,8 @@ class task_window {
     return id < oldest_ || (id < next_ && find(id).ended());
   }
 
-  /// Whether one more task with this many accesses fits, and no ended tasks are due to be
-  /// retired.
+  /// Returns true if one more task with this many accesses fits and no ended tasks are
+  /// due to be retired.
   [[nodiscard]] bool has_room(std::size_t accesses) const noexcept {
     return next_ % submissions_per_look != 0 && !is_full(1) && map_.room() >= accesses;
   }

@@ -78,7 +78,7 @@ class wiring {
   void look_up(task& t, std::span<const access> accesses) {
     look_up(t, accesses, false, nullptr);
   }
-  /// Whether the task that was entered last has predecessors.
+  /// Returns true if the task that was entered last has predecessors.
   [[nodiscard]] bool found_any() const noexcept { return !search_.found().empty(); }
 
   /// Writes the edges of the task that was entered last, and returns how many there are.

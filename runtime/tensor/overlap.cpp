@@ -53,8 +53,8 @@ struct choice {
   }
 };
 
-/// Whether blocks of `run_a` bytes along p and of `run_b` along q meet, the first of
-/// q `d` bytes after the first of p.
+/// Returns true if blocks of `run_a` bytes along p and of `run_b` bytes along q share a
+/// byte. The first block of q begins `d` bytes after the first block of p.
 bool blocks_meet(const progression& p, std::int64_t run_a, const progression& q,
                  std::int64_t run_b, std::int64_t d) noexcept {
   const std::int64_t low = d - run_a + 1;

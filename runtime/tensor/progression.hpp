@@ -25,7 +25,8 @@ namespace weir::runtime {
                                          std::int64_t low, std::int64_t high,
                                          std::int64_t most = INT64_MAX) noexcept;
 
-/// Whether some 0 <= p < n and 0 <= q < m give `low <= p*s - q*t <= high`. O(log t).
+/// Returns true if some 0 <= p < n and 0 <= q < m give `low <= p*s - q*t <= high`, in
+/// O(log t) steps.
 /// @pre s, t, n, m > 0; all four extreme values of p*s - q*t fit into 63 bits
 [[nodiscard]] bool difference_lands(std::int64_t s, std::int64_t n, std::int64_t t,
                                     std::int64_t m, std::int64_t low,

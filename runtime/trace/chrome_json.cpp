@@ -18,7 +18,7 @@ namespace {
 constexpr int first_span_line = 1000;
 constexpr std::size_t chunk_bytes = 1U << 20;
 
-/// What kept a task longest: the data of a predecessor or the lack of a free worker.
+/// Returns what a task waited for longest: the data of a predecessor or a free worker.
 std::string reason(const task_record& r) {
   const std::int64_t for_data = r.waited_for == 0 ? 0 : r.ready - r.submitted;
   const std::int64_t for_worker = r.started - r.ready;

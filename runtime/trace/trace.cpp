@@ -10,8 +10,8 @@
 namespace weir::runtime {
 namespace {
 
-/// What one event takes in the file, about: bounds the memory of records by the size of
-/// the file.
+/// Approximate size of an event in the file in bytes. The largest size of the file then
+/// limits the memory for records.
 constexpr std::uint64_t typical_event_bytes = 256;
 constexpr std::uint64_t fewest_records = 64;
 

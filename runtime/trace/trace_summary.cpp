@@ -16,7 +16,7 @@ const char* text_of(const char* name) {
   return name == nullptr ? "?" : name;
 }
 
-/// What came before a task, for whatever reason.
+/// The tasks that each task had to wait for, whatever the reason.
 class history {
  public:
   explicit history(std::span<const task_record> records) {

@@ -60,7 +60,8 @@ result<void*> export_tensor(tessContext_t ctx, const void* at,
   return static_cast<void*>(made);
 }
 
-/// What the caller may know of a tensor: its spans are the tensor's own.
+/// Describes an imported tensor to the caller. The arrays in the description belong to
+/// the tensor.
 tessTensorInfo info_of_import(const dl::description& d) {
   tessTensorInfo out{};
   out.dtype = static_cast<std::int32_t>(d.type);

@@ -142,7 +142,7 @@ result<std::vector<kernel_parameter>> parameters_of(const tessParamInfo* params,
   std::vector<kernel_parameter> out;
   for (int i = 0; i < count; ++i) {
     WEIR_CHECK(check_reserved(call, params[i].reserved));
-    // Of another size, the next description would not be where the array says.
+    // With another size the next description would not be at the next element.
     if (params[i].structSize != sizeof(tessParamInfo) || params[i].kind > 2 ||
         params[i].direction > 2) {
       return error(errc::invalid_argument,

@@ -23,7 +23,7 @@ thread_local const char* last_literal = nullptr;  // NOLINT: instead, if it is s
 // Null until the first call.
 std::atomic<tables*> current{nullptr};  // NOLINT
 
-/// What helps whoever uses a handle that names nothing.
+/// Adds a hint for callers whose handle names no object.
 error with_hint(error e) {
   if (!forked()) {
     return e;

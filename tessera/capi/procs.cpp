@@ -14,7 +14,7 @@ void (*tessGetProcAddress(const char* name, int minAbiMinor))(void) {
       minAbiMinor > TESS_ABI_MINOR) {
     return nullptr;
   }
-  // What the version script exports is what there is.
+  // The functions that the version script exports are the ones to be found.
   static void* const self = [] {
     Dl_info info{};
     return dladdr(reinterpret_cast<void*>(&tessGetProcAddress), &info) == 0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What is the same for every backend: slices, checks, and work that is done at once.
+/// The parts that all backends share: slices, checks, and work that is done at once.
 #include "weir/tessera/device/backend.hpp"
 
 #include <algorithm>

@@ -96,7 +96,7 @@ std::optional<extent> extent_of(std::span<const std::int64_t> shape,
   return e;
 }
 
-/// What an export keeps until its deleter is called.
+/// The data that an export keeps until its deleter is called.
 template <class Managed>
 struct exported {
   Managed managed;

@@ -231,7 +231,7 @@ result<allocation_ptr> symmetric_memory::remove(const void* at, memory_kind kind
       return alias;
     }
   }
-  // Of two threads that remove the same, one finds it.
+  // If two threads remove the same allocation, only one of them finds it.
   if (fits && table_->remove(place.memory)) {
     return place.memory;
   }

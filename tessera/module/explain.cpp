@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What there is to know of a module, as JSON.
+/// A description of a module as JSON.
 #include "explain.hpp"
 
 #include <fmt/core.h>

@@ -80,7 +80,8 @@ std::recursive_mutex& linker() {
   return *lock;
 }
 
-// Whether the dynamic linker has an object of this name; its count stays as it was.
+// Returns true if the dynamic linker has an object of this name. Its count of references
+// does not change.
 bool is_loaded(const std::string& name) {
   void* const there = ::dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD);
   if (there != nullptr) {
@@ -89,8 +90,8 @@ bool is_loaded(const std::string& name) {
   return there != nullptr;
 }
 
-// Whether some object was loaded under this name. Asks for names alone: objects of the
-// same file, which the linker takes for one, may have many.
+// Returns true if some object was loaded under this name. Only names are compared,
+// because one file, which the linker loads once, may have many names.
 bool is_taken(const std::string& name) {
   const auto compare = [](dl_phdr_info* object, std::size_t, void* wanted) {
     return *static_cast<const std::string*>(wanted) == object->dlpi_name ? 1 : 0;

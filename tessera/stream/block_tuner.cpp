@@ -158,7 +158,7 @@ result<block_choice> choose_block(stream& on, const launch_request& what,
   if (fastest) {
     return block_choice{*fastest, {}};
   }
-  // What is recorded keeps its block.
+  // A launch that is recorded keeps its block.
   if (!on.of().measures(policy) || what.in_graph || on.records()) {
     return usual;
   }

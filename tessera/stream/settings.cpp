@@ -155,7 +155,7 @@ void take_cache(const reader& from, runtime_settings& s) {
   s.code_from_cache = from.flag("TESS_CODE_FROM_CACHE", false);
 }
 
-/// What is locked, as the variable says it.
+/// Returns the locked settings in the form of the environment variable.
 std::string locks_of(const runtime_settings& s) {
   std::string out;
   for (const auto& [locked, word] :

@@ -82,7 +82,7 @@ class runtime {
   /// Tasks that have not ended, by number.
   std::map<std::uint64_t, std::shared_ptr<runtime_task>> unfinished_;
   std::condition_variable task_left_;
-  /// Those of them that have a deadline.
+  /// The unfinished tasks that have a deadline.
   std::map<std::pair<deadline_clock::time_point, std::uint64_t>,
            std::shared_ptr<runtime_task>>
       deadlines_;

@@ -12,7 +12,7 @@
 
 namespace weir::formats {
 
-/// Where the parameters of a packed object come from.
+/// Rules for reading the parameters of a packed object, which depend on their source.
 struct packing_rules {
   errc kind = errc::corrupt;  ///< of what is wrong with them
   bool legacy = false;        ///< names without `sp_`, as before 0.19, count too

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where the frames of a message lie, and whether they may lie there.
+/// Finds the frames of a message and checks that they may lie where they are.
 #include "tensogram/read/layout.hpp"
 
 #include <fmt/core.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where the frames of a message lie. One walk serves the reader, which stops at the
+/// The places of the frames of a message. One walk serves the reader, which stops at the
 /// first error, and the validation, which lists them all.
 #pragma once
 

@@ -23,7 +23,7 @@ class block_cache {
  public:
   static constexpr std::uint64_t block_size = 16 << 10;
 
-  /// For a file of `size` bytes. `capacity` is in bytes.
+  /// Makes a cache for a file of `size` bytes. `capacity` is in bytes.
   block_cache(std::uint64_t size, std::uint64_t capacity)
       : size_(size), capacity_(capacity) {}
 

@@ -24,7 +24,7 @@ struct content_range {
   std::uint64_t last = 0;
   std::optional<std::uint64_t> total;  ///< absent in "bytes A-B/*"
 };
-/// Nothing if the text has another form.
+/// Parses the header Content-Range. Returns nothing if the text has another form.
 [[nodiscard]] std::optional<content_range> parse_content_range(std::string_view text);
 
 /// The facts by which two versions of a file are told apart.

@@ -133,8 +133,8 @@ WEIR_INLINE float to_odd_float(double x) noexcept {
   return float_of(bits + choose(adjust && number, step, 0U));
 }
 
-/// The same for what becomes fp16 or fp8, to which nothing below 2^-126 matters: cut to
-/// 23 bits of fraction, of which the last says whether anything was cut.
+/// Converts a number that will become fp16 or fp8, which have no values below 2^-126. The
+/// fraction is cut to 23 bits, and the last of them says whether anything was cut.
 WEIR_INLINE float to_cut_float(double x) noexcept {
   constexpr std::uint64_t last = std::uint64_t{1} << 29;
   const auto bits = __builtin_bit_cast(std::uint64_t, x);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a reduction is made of for one type, operation and instruction set, and the
-/// driver that puts it together.
+/// The parts of a reduction for one type, operation and instruction set, and the driver
+/// that puts them together.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@
 
 namespace weir::collective {
 
-/// What an exact sum of elements of type S is rounded to.
+/// The type that an exact sum of elements of type S is rounded to.
 template <class S>
 struct exact_target {
   static constexpr int precision = std::is_same_v<S, float>    ? 24

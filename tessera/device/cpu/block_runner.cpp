@@ -156,7 +156,7 @@ class block_loop {
   tessBlockContext context_;  // every member is set: zeroing it all takes longer
   bool fibers_ = false;
   thread_index next_thread_{0, {1, 1, 1}};  ///< that starts as a fiber
-  // Of the thread with the lowest number that failed, in the block at hand.
+  // The failed thread with the lowest number in the present block, and its failure.
   std::int64_t failed_thread_ = no_thread;
   int status_ = 0;
   bool threw_ = false;

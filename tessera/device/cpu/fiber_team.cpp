@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t most_guards = 8192;
 std::atomic<std::size_t> guards{0};
 
-/// Whether the page could be closed.
+/// Makes a page inaccessible. Returns false if that was not possible.
 bool close_page(std::byte* at, std::size_t bytes) noexcept {
   if (guards.fetch_add(1, std::memory_order_relaxed) < most_guards &&
       ::mprotect(at, bytes, PROT_NONE) == 0) {
@@ -38,8 +38,8 @@ std::size_t page_bytes() {
 
 }  // namespace
 
-/// What the C++ runtime keeps per thread about exceptions: those that are being handled
-/// and how many are in flight. Each fiber has its own.
+/// The state of exceptions that the C++ runtime keeps for each thread: the exceptions
+/// that are being handled, and the number in flight. Each fiber has its own.
 /// @source{Itanium C++ ABI, exception handling, section 2.2.2}
 struct fiber_team::exception_state {
   void* caught = nullptr;

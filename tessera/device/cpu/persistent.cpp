@@ -213,7 +213,7 @@ bool cpu_persistent_run::has_thread(std::thread::id id) const {
 
 namespace {
 
-/// What users hold: asks the kernel to stop when they let go.
+/// The handle that users hold. It asks the kernel to stop when it is destroyed.
 class persistent_handle final : public persistent_run {
  public:
   explicit persistent_handle(std::shared_ptr<cpu_persistent_run> run)

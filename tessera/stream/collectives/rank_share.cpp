@@ -336,8 +336,8 @@ std::string differing(const std::vector<ref<rank_share>>& shares) {
                      words(other == shares.end() ? *shares.back() : **other));
 }
 
-/// What a rank of a mismatch is told. Ranks that come after the mismatch was found are
-/// told the same.
+/// Returns the text of the error for a rank of a mismatch. Ranks that come after the
+/// mismatch was found get the same text.
 std::string mismatch_told(rank_group& group, std::uint64_t sequence,
                           const std::vector<ref<rank_share>>& shares) {
   const auto [known, first] = group.mismatches.try_emplace(sequence);

@@ -246,7 +246,7 @@ void graph_frame::enter() {
 }
 
 void graph_frame::leave() {
-  // Of a graph that is a node this is the node's number in the graph that has it.
+  // For a graph that is a node this is the number of the node in the outer graph.
   const std::uint64_t run = number != 0 ? number : inside_.run.number;
   for (const auto& lanes : inside_.lanes) {
     if (corresponds(*lanes)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What captures record, and what recordings look like for people.
+/// The operations that captures record, and the text that describes a recording.
 #include <algorithm>
 #include <utility>
 
@@ -135,7 +135,7 @@ bool graph_recording::all_reach(std::size_t last) const {
     }
   }
   for (std::size_t i = 0; i < made_.nodes.size(); ++i) {
-    // What only marks a point need not be waited for.
+    // Operations that only mark a point need not be waited for.
     if (!reached[i] && made_.nodes[i].what->what() != operation::kind::marker) {
       return false;
     }

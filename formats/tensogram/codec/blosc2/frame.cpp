@@ -60,9 +60,9 @@ result<frame_head> read_head(bytes_view from, std::uint64_t total) {
   return out;
 }
 
-/// Where each chunk starts, behind the header; negative for one that is not stored. The
-/// list is compressed and may claim to be as long as the frame, so it is decoded block by
-/// block.
+/// The start of each chunk behind the header; negative for a chunk that is not stored.
+/// The list is compressed and may claim to be as long as the frame, so it is decoded
+/// block by block.
 class offset_list {
  public:
   /// @error{corrupt; unsupported}
