@@ -20,7 +20,8 @@ using form = plan_operand::form;
 
 constexpr std::size_t least_slice = std::size_t{64} << 10;
 constexpr std::size_t most_chunk = std::size_t{1} << 20;
-/// Ring and tree divide a buffer into at most this many pieces, unless they got too large.
+/// Ring and tree divide a buffer into at most this many pieces, if those are not too
+/// large.
 constexpr int most_pieces = 16;
 /// From here on a worker that falls behind costs more than a few steps more.
 constexpr std::size_t large_bytes = std::size_t{16} << 20;
