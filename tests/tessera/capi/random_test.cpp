@@ -66,6 +66,7 @@ class draws {
       out.emplace_back(all[1 + 2 * i], all[2 + 2 * i]);
     }
     EXPECT_TESS(tessMemsetAsync(list, 0, 1600, s.stream));
+    EXPECT_TESS(tessStreamSynchronize(s.stream));  // other streams write the list too
     return out;
   }
 
@@ -138,11 +139,13 @@ TEST(TesseraRandom, WithStateARunCountsOnTheStreamThatItIsLaunchedOn) {
   });
   ASSERT_TESS(tessGraphLaunch(outer, d.s.stream));
   const auto first = d.drawn();
+  ASSERT_FALSE(first.empty());
   EXPECT_EQ(first, numbers(first[0].first, 0, 5)) << "nodes of graphs in it too";
   ASSERT_TESS(tessGraphLaunch(outer, other));
   ASSERT_TESS(tessGraphLaunch(inner, other));
   ASSERT_TESS(tessStreamSynchronize(other));
   const auto second = d.drawn();
+  ASSERT_FALSE(second.empty());
   EXPECT_EQ(second, numbers(second[0].first, 0, 8));
   EXPECT_NE(second[0].first, first[0].first);
   d.launch(d.s.stream);
