@@ -28,12 +28,12 @@ class launcher : public tessera {
     tessUnregisterHostKernel("empty");  // of the row before
     or_throw(tessRegisterHostKernel("empty", reinterpret_cast<void (*)()>(empty_kernel),
                                     nullptr, 0, TESS_KERNEL_DETERMINISTIC));
-    tessera::fatbin_builder builder;
-    tessera::kernel_record record;
+    weir::tessera::fatbin_builder builder;
+    weir::tessera::kernel_record record;
     record.name = "empty";
     record.flags = TESS_KERNEL_DETERMINISTIC;
     weir::or_throw(builder.add_kernel(std::move(record)));
-    builder.add_code(tessera::section_kind::cpu_registered, "host");
+    builder.add_code(weir::tessera::section_kind::cpu_registered, "host");
     const auto image = weir::or_throw(builder.build());
     tessModule_t module = nullptr;
     or_throw(tessModuleLoad(context, image.data(), image.size(), &module));
