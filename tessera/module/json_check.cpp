@@ -14,22 +14,23 @@ constexpr unsigned max_depth = 64;
 /// Accepts every event of the parser until objects and arrays are nested too deeply. The
 /// parser itself keeps one bit for each open object or array, so the depth also limits
 /// its memory.
-class depth_check final : public nlohmann::json_sax<nlohmann::json> {
+class depth_check {
  public:
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return ++depth_ <= max_depth; }
-  bool start_array(std::size_t) override { return ++depth_ <= max_depth; }
-  bool key(string_t&) override { return true; }
-  bool end_object() override { return leave(); }
-  bool end_array() override { return leave(); }
-  bool parse_error(std::size_t, const std::string&,
-                   const nlohmann::detail::exception&) override {
+  using json = nlohmann::json;
+
+  bool null() { return true; }
+  bool boolean(bool) { return true; }
+  bool number_integer(json::number_integer_t) { return true; }
+  bool number_unsigned(json::number_unsigned_t) { return true; }
+  bool number_float(json::number_float_t, const json::string_t&) { return true; }
+  bool string(json::string_t&) { return true; }
+  bool binary(json::binary_t&) { return false; }
+  bool start_object(std::size_t) { return ++depth_ <= max_depth; }
+  bool start_array(std::size_t) { return ++depth_ <= max_depth; }
+  bool key(json::string_t&) { return true; }
+  bool end_object() { return leave(); }
+  bool end_array() { return leave(); }
+  bool parse_error(std::size_t, const std::string&, const json::exception&) {
     return false;
   }
 
