@@ -44,7 +44,8 @@ typedef enum {
  *   place among the collectives of the rank that the launch of the run has.
  *
  * Calls that cannot be recorded are refused: waiting for the stream or for an event of
- * the capture, waiting for an event from outside, and persistent launches.
+ * the capture, waiting for an event from outside, and persistent launches. The capture is
+ * lost after such a wait: tessStreamEndCapture then gives no graph.
  * @error{TESS_ERR_INVALID_VALUE; the stream captures already}
  * @error{TESS_ERR_UNSUPPORTED; from tessGraphLaunch during the capture: a graph with
  * collectives of rank-bound streams or one that leaves memory to the program} */

@@ -305,6 +305,10 @@ result<void> stream::wait(ref<point> p) {
   }
   WEIR_CHECK(check_caller());
   if (recording_ != nullptr && !p->captured && !recording_->has(*p)) {
+    if (recording_only_) {
+      // The graph would lack the wait, which a program may rely on.
+      recording_->refuse("an event from outside of it was waited for");
+    }
     return error(errc::invalid_argument,
                  "event not waited for: expected one that was recorded in the capture of "
                  "the stream, found one that was recorded outside of it")

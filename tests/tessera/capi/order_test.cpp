@@ -276,7 +276,7 @@ TEST_F(TesseraOrder, AWaitHoldsAllLanesEvenIfTheNextOperationIsThatOfOneLane) {
   EXPECT_EQ(s.read(x, 1, 2)[0], 0) << "the launch came before the fill";
 }
 
-TEST_F(TesseraOrder, AWaitInACaptureForAnEventFromOutsideIsRefusedByTheCall) {
+TEST_F(TesseraOrder, AWaitInACaptureForAnEventFromOutsideIsRefusedAndLosesTheCapture) {
   tessStream_t other = nullptr;
   tessEvent_t outside = nullptr;
   tessEvent_t inside = nullptr;
@@ -288,12 +288,16 @@ TEST_F(TesseraOrder, AWaitInACaptureForAnEventFromOutsideIsRefusedByTheCall) {
   ASSERT_TESS(tessStreamBeginCapture(other));
   EXPECT_EQ(tessStreamWaitEvent(other, outside), TESS_ERR_INVALID_VALUE);
   ASSERT_TESS(tessMemsetAsync(x, 1, 4, other));
-  ASSERT_TESS(tessEventRecord(inside, other));
-  EXPECT_TESS(tessStreamWaitEvent(other, inside));
   tessGraph_t graph = nullptr;
+  EXPECT_EQ(tessStreamEndCapture(other, &graph), TESS_ERR_INVALID_VALUE);
+  EXPECT_EQ(graph, nullptr);
+  EXPECT_TESS(tessStreamWaitEvent(other, outside));  // the capture has ended
+  ASSERT_TESS(tessStreamBeginCapture(other));
+  ASSERT_TESS(tessMemsetAsync(x, 1, 4, other));
+  ASSERT_TESS(tessEventRecord(inside, other));
+  EXPECT_TESS(tessStreamWaitEvent(other, inside));  // an event of the capture itself
   ASSERT_TESS(tessStreamEndCapture(other, &graph));
   EXPECT_TESS(tessGraphDestroy(graph));
-  EXPECT_TESS(tessStreamWaitEvent(other, outside));
 }
 
 TEST_F(TesseraOrder, AWaitBeforeACaptureHoldsWhatRunsBehindIt) {
