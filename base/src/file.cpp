@@ -173,8 +173,9 @@ class posix_files final : public file_system {
 }  // namespace
 
 file_system& posix_file_system() {
-  static posix_files files;
-  return files;
+  // Threads may use files while the process ends, so this is never destroyed.
+  static auto* const files = new posix_files();
+  return *files;
 }
 
 result<file_lock> file_lock::acquire(const std::string& path) {

@@ -22,8 +22,9 @@ class copying_transport final : public transport {
 }  // namespace
 
 transport& in_process_transport() noexcept {
-  static copying_transport the_one;
-  return the_one;
+  // Workers may run while the process ends, so this is never destroyed.
+  static auto* const the_one = new copying_transport();
+  return *the_one;
 }
 
 }  // namespace weir::collective

@@ -96,8 +96,9 @@ std::vector<std::string> find_levels() {
 }  // namespace
 
 const std::vector<std::string>& host_levels() {
-  static const std::vector<std::string> levels = find_levels();
-  return levels;
+  // Threads of the library may run while the process ends, so this is never destroyed.
+  static const auto* const levels = new std::vector<std::string>(find_levels());
+  return *levels;
 }
 
 std::vector<std::string> host_levels_up_to(std::string_view most) {

@@ -163,13 +163,14 @@ int look_into(dl_phdr_info* object, std::size_t, void* user) {
 }  // namespace
 
 const std::string& library_build() {
-  static const std::string id = [] {
+  // Threads of the library may run while the process ends, so this is never destroyed.
+  static const auto* const id = [] {
     search wanted;
     wanted.address = reinterpret_cast<std::uintptr_t>(&look_into);
     ::dl_iterate_phdr(&look_into, &wanted);
-    return wanted.found;
+    return new std::string(std::move(wanted.found));
   }();
-  return id;
+  return *id;
 }
 
 }  // namespace weir::tessera

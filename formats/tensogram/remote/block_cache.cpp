@@ -43,18 +43,28 @@ std::vector<byte_range> block_cache::copy(std::uint64_t offset, mutable_bytes to
   return missing;
 }
 
-std::vector<byte_range> block_cache::absent(std::span<const byte_range> ranges,
-                                            std::uint64_t longest) const {
+std::vector<byte_range> block_cache::to_request(std::span<const byte_range> needed,
+                                                std::span<const byte_range> guessed,
+                                                std::uint64_t longest) const {
   std::vector<std::uint64_t> numbers;
+  const auto for_each_block = [](const byte_range& range, const auto& use) {
+    const std::uint64_t end =
+        range.length == 0 ? 0 : (range.offset + range.length - 1) / block_size + 1;
+    for (std::uint64_t n = range.offset / block_size; n < end; ++n) {
+      use(n);
+    }
+  };
+  for (const byte_range& range : needed) {
+    for_each_block(range, [&](std::uint64_t n) { numbers.push_back(n); });
+  }
   {
     const std::scoped_lock lock(mutex_);
-    for (const byte_range& range : ranges) {
-      for (std::uint64_t n = range.offset / block_size;
-           range.length > 0 && n <= (range.offset + range.length - 1) / block_size; ++n) {
+    for (const byte_range& range : guessed) {
+      for_each_block(range, [&](std::uint64_t n) {
         if (!has(n)) {
           numbers.push_back(n);
         }
-      }
+      });
     }
   }
   std::sort(numbers.begin(), numbers.end());

@@ -30,10 +30,13 @@ class block_cache {
   /// Copies the parts of a range that are cached to their places in `to`. Returns the
   /// other parts, in order.
   [[nodiscard]] std::vector<byte_range> copy(std::uint64_t offset, mutable_bytes to);
-  /// The blocks that `ranges` need and that are not cached, as ranges in order. Ranges
+  /// Returns the blocks to request, as ranges in order: all blocks of `needed`, and those
+  /// of `guessed` that are not cached. Blocks of `needed` count even where they are
+  /// cached, because another thread may have cached them after copy() missed them. Ranges
   /// with few blocks between them are joined, up to the length `longest`.
-  [[nodiscard]] std::vector<byte_range> absent(std::span<const byte_range> ranges,
-                                               std::uint64_t longest) const;
+  [[nodiscard]] std::vector<byte_range> to_request(std::span<const byte_range> needed,
+                                                   std::span<const byte_range> guessed,
+                                                   std::uint64_t longest) const;
   /// Caches whole blocks from `offset` on, a multiple of the block size.
   void put(std::uint64_t offset, bytes_view bytes);
 

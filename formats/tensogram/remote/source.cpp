@@ -77,18 +77,17 @@ struct remote_source::shared {
         }
       }
     };
-    const std::vector<byte_range> needed = cache->absent(missing, longest_part);
-    std::vector<byte_range> wanted = cache->likely_after(missing.front());
-    if (!wanted.empty()) {
-      wanted.insert(wanted.end(), missing.begin(), missing.end());
-      const auto all = fetch_blocks(cache->absent(wanted, longest_part), end, use);
+    const std::vector<byte_range> guessed = cache->likely_after(missing.front());
+    if (!guessed.empty()) {
+      const auto all =
+          fetch_blocks(cache->to_request(missing, guessed, longest_part), end, use);
       if (all || all.error().code() == errc::interrupted ||
           all.error().code() == errc::timeout) {
         return all;
       }
       // The failure may be that of a guessed range.
     }
-    return fetch_blocks(needed, end, use);
+    return fetch_blocks(cache->to_request(missing, {}, longest_part), end, use);
   }
 
   result<void> read_large(std::uint64_t offset, mutable_bytes to,
@@ -193,7 +192,7 @@ result<void> remote_source::prefetch(std::span<const byte_range> ranges) const {
   if (shared_->whole) {
     return {};
   }
-  return shared_->fetch_blocks(shared_->cache->absent(wanted, longest_part),
+  return shared_->fetch_blocks(shared_->cache->to_request({}, wanted, longest_part),
                                {stop_, deadline_}, [](std::uint64_t, bytes_view) {});
 }
 

@@ -242,9 +242,21 @@ TEST(RemoteCache, AsksForNeighboursTogether) {
   cache.put(10 * block, byte_vector(block));
   using ranges = std::vector<formats::byte_range>;
   const ranges wanted{{0, 10}, {2 * block, 1}, {9 * block, 3 * block}, {100 * block, 7}};
-  EXPECT_EQ(cache.absent(wanted, 1000 * block),
+  EXPECT_EQ(cache.to_request({}, wanted, 1000 * block),
             (ranges{{0, 3 * block}, {9 * block, 3 * block}, {100 * block, 7}}));
-  EXPECT_EQ(cache.absent(wanted, block).size(), 5u);
+  EXPECT_EQ(cache.to_request({}, wanted, block).size(), 5u);
+}
+
+TEST(RemoteCache, AsksForWhatAReadMissedThoughAnotherReadHasCachedItSince) {
+  formats::block_cache cache(100 * block, 100 * block);
+  using ranges = std::vector<formats::byte_range>;
+  byte_vector read(10);
+  const ranges missing = cache.copy(2 * block, read);
+  EXPECT_EQ(missing, (ranges{{2 * block, 10}}));
+  cache.put(2 * block, byte_vector(2 * block));  // by another thread
+  EXPECT_EQ(cache.to_request(missing, ranges{{3 * block, 5}}, 1000 * block),
+            (ranges{{2 * block, block}}))
+      << "the read has not got its bytes, so they are requested; a guess is cached";
 }
 
 }  // namespace
