@@ -197,7 +197,9 @@ result<checkpoint> checkpoint_store::load_newest() {
   }
   if (skipped.empty()) {
     return error(errc::not_found,
-                 fmt::format("cannot find a checkpoint in \"{}\"", state_->folder))
+                 fmt::format("cannot find a checkpoint in \"{}\": expected files "
+                             "ck-GENERATION.weir, found none",
+                             state_->folder))
         .at(state_->folder);
   }
   error newest = std::move(skipped.front());

@@ -100,13 +100,17 @@ result<std::vector<std::string>> expand_paths(file_system& fs,
       if (!fs.exists(path)) {
         return error(
             errc::not_found,
-            fmt::format("cannot find source \"{}\": there is no such file", path));
+            fmt::format(
+                "cannot find source \"{}\": expected a file or folder, found none",
+                path));
       }
       WEIR_CHECK(add_tree(fs, path, 0, out));
     }
     if (out.size() == before) {
       return error(errc::not_found,
-                   fmt::format("cannot find source \"{}\": no file matches", pattern));
+                   fmt::format("cannot find source \"{}\": expected at least one file "
+                               "there, found none",
+                               pattern));
     }
   }
   std::sort(out.begin(), out.end());

@@ -304,7 +304,7 @@ class Texts(Case):
         self.write("two.tgm", message([], extra={"name": "a"}) + message([], extra={"mode": "b"}))
         done = self.tgm("get", "-p", "name", "two.tgm", code=3)
         self.assertEqual(done.text, "a\n")
-        self.assertIn('weir: key not found in message 1 of "two.tgm": expected "name" in base or _extra_, found it in neither', done.said)
+        self.assertIn('weir: cannot find key "name" in message 1 of "two.tgm": expected it in base or _extra_, found it in neither', done.said)
 
     def test_a_wrong_clause_ends_ls_before_it_prints(self):
         self.write("one.tgm", message([]))

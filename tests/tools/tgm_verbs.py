@@ -56,7 +56,7 @@ class Verbs(unittest.TestCase):
         self.assertEqual(json.loads(self.tgm("ls", "-p", "name", "-j", SUITE / "layout/stream.tgm").stdout), {"name": "late"})
         self.assertEqual(self.rows("get", "-p", "name,extra.run,version", SUITE / "layout/stream.tgm"), ["late conformance 3"])
         self.assertEqual(self.rows("get", "-p", "name", "-w", "name!=late", SUITE / "layout/stream.tgm"), [])
-        self.assertIn(b"key not found", self.tgm("get", "-p", "nowhere", SUITE / "layout/stream.tgm", code=3).stderr)
+        self.assertIn(b"cannot find key", self.tgm("get", "-p", "nowhere", SUITE / "layout/stream.tgm", code=3).stderr)
         self.tgm("get", "-p", "name", "-w", "nonsense", SUITE / "layout/stream.tgm", code=2)
 
     def test_messages_are_dumped_as_text_and_as_json(self):

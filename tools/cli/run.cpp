@@ -43,11 +43,10 @@ result<void> make_folders(const std::string& path) {
   std::error_code problem;
   fs::create_directories(path, problem);
   if (problem && !fs::is_directory(path)) {
-    return error(
-        errc::io,
-        fmt::format("cannot make run folder \"{}\": expected to create it, found "
-                    "\"{}\"",
-                    path, problem.message()));
+    return error(errc::io,
+                 fmt::format("cannot make run folder \"{}\": expected a folder, found "
+                             "\"{}\"",
+                             path, problem.message()));
   }
   return {};
 }
@@ -63,11 +62,10 @@ result<std::string> next_run_folder(const std::string& name) {
       return path;
     }
     if (problem && problem != std::errc::file_exists) {
-      return error(
-          errc::io,
-          fmt::format("cannot make run folder \"{}\": expected to create it, found "
-                      "\"{}\"",
-                      path, problem.message()));
+      return error(errc::io,
+                   fmt::format("cannot make run folder \"{}\": expected a folder, found "
+                               "\"{}\"",
+                               path, problem.message()));
     }
   }
   return error(errc::already_exists,

@@ -133,8 +133,9 @@ result<std::vector<config_entry>> parse_toml(std::string_view text,
   if (!parsed) {
     const toml::parse_error& problem = parsed.error();
     return error(errc::invalid_argument,
-                 fmt::format("cannot read configuration \"{}\": expected TOML, found {}",
-                             name, std::string(problem.description())))
+                 fmt::format(
+                     "cannot read configuration \"{}\": expected TOML, found \"{}\"",
+                     name, std::string(problem.description())))
         .at(place(name, problem.source()));
   }
   std::vector<config_entry> out;

@@ -109,8 +109,9 @@ result<void> write_new_file(const std::string& path, bool force,
                             const std::function<result<void>(const sink&)>& fill) {
   file_system& files = posix_file_system();
   if (!force && files.exists(path)) {
-    return storage::hn4_error(storage::hn4_code::exists,
-                              fmt::format("cannot write \"{}\": the file exists", path))
+    return storage::hn4_error(
+               storage::hn4_code::exists,
+               fmt::format("cannot write \"{}\": expected a new file, found one", path))
         .hint("choose another name, or use --force");
   }
   WEIR_CHECK(storage::hn4_remove_leftovers(path));
@@ -246,8 +247,10 @@ command_result hn4_get(const hn4_options& options, output& out) {
       }
       return storage::hn4_error(
           storage::hn4_code::not_found,
-          fmt::format("cannot find tensor \"{}\" in tag \"{}\"{}", options.tensor,
-                      options.tag, did_you_mean(options.tensor, known)));
+          fmt::format("cannot find tensor \"{}\" in tag \"{}\": expected a tensor of the "
+                      "tag, found {} tensors with other names{}",
+                      options.tensor, options.tag, known.size(),
+                      did_you_mean(options.tensor, known)));
     }
     offset = tensor->offset;
     length = tensor->bytes;
@@ -327,7 +330,7 @@ command_result hn4_bench(const hn4_options& options, output& out) {
   WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
   if (options.threads == 0) {
     return error(errc::invalid_argument,
-                 "cannot read with threads: expected at least 1, found 0");
+                 "cannot measure: expected at least 1 thread, found --threads 0");
   }
   storage::hn4_parallel_options parallel;
   parallel.threads = options.threads;

@@ -315,7 +315,7 @@ result<module_description> read_description(std::string_view text,
     const toml::parse_error& problem = parsed.error();
     return error(errc::invalid_argument,
                  fmt::format("cannot read the description of a module: expected TOML, "
-                             "found {}",
+                             "found \"{}\"",
                              std::string(problem.description())))
         .at(fmt::format("{}:{}:{}", name, problem.source().begin.line,
                         problem.source().begin.column));

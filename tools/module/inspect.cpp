@@ -91,10 +91,12 @@ command_result module_verify(const module_options& options, output& out) {
   const bool trusted = signature && trust.trusts(signature->key);
   if (options.require_signature && !trusted) {
     return error(errc::corrupt,
-                 fmt::format("cannot trust {}: expected the signature of one of {} keys, "
-                             "found {}",
-                             options.file, trust.keys.size(),
-                             signature ? tessera::to_hex(signature->key) : "none"));
+                 fmt::format(
+                     "cannot trust \"{}\": expected a signature by a trusted key ({} "
+                     "are given), found {}",
+                     options.file, trust.keys.size(),
+                     signature ? tessera::to_hex(signature->key) : "none"))
+        .hint("give trusted keys with --trusted or TESS_TRUSTED_KEYS");
   }
   if (options.json) {
     out.print(R"({{"file":{},"sound":true,"content_hash":"{}","key":{},"trusted":{}}})"

@@ -45,11 +45,11 @@ result<tessera::secret_key> read_secret_key(const std::string& path) {
   text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
   tessera::secret_key key;
   if (const auto read = tessera::from_hex(text, key); !read) {
-    return error(
-               errc::invalid_argument,
-               fmt::format("cannot read secret key {}: expected 128 hexadecimal digits, "
-                           "found something else",
-                           path))
+    return error(errc::invalid_argument,
+                 fmt::format(
+                     "cannot read secret key \"{}\": expected 128 hexadecimal digits, "
+                     "found something else",
+                     path))
         .hint("`weir module keygen FILE` makes one");
   }
   return key;
@@ -60,7 +60,7 @@ result<void> write_key_files(const std::string& path, const tessera::key_pair& k
   if (posix_file_system().exists(open)) {
     return error(
         errc::already_exists,
-        fmt::format("cannot write key {}: expected a new file, found one", open));
+        fmt::format("cannot write key \"{}\": expected a new file, found one", open));
   }
   WEIR_CHECK(write_new(path, tessera::to_hex(keys.secret) + "\n", for_the_owner));
   return write_new(open, tessera::to_hex(keys.open) + "\n", for_all);

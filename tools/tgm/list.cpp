@@ -74,9 +74,10 @@ class key_columns {
         found.set(key, *value);
       } else if (!absent_) {
         return error(errc::not_found,
-                     fmt::format("key not found in message {} of \"{}\": expected \"{}\" "
-                                 "in base or _extra_, found it in neither",
-                                 message, file.name, key))
+                     fmt::format(
+                         "cannot find key \"{}\" in message {} of \"{}\": expected it "
+                         "in base or _extra_, found it in neither",
+                         key, message, file.name))
             .at(file.place(file.spans[message].offset));
       }
       row += value ? *value : *absent_;

@@ -164,7 +164,9 @@ result<std::vector<hn4_saved_tag>> hn4_repair(const std::string& from,
   if (files.exists(to)) {
     return hn4_error(
                hn4_code::exists,
-               fmt::format("cannot make an HN4 volume at \"{}\": the file exists", to))
+               fmt::format(
+                   "cannot make an HN4 volume at \"{}\": expected a new file, found one",
+                   to))
         .hint("choose another name");
   }
   WEIR_CHECK(hn4_remove_leftovers(to));

@@ -31,11 +31,11 @@ error not_found(const core& c, std::string_view tag,
       known.push_back(name);
     }
   }
-  return hn4_error(
-             hn4_code::not_found,
-             fmt::format("cannot find tag \"{}\" in \"{}\": expected one of "
-                         "its {} tags{}",
-                         tag, c.device->name(), known.size(), did_you_mean(tag, known)))
+  return hn4_error(hn4_code::not_found,
+                   fmt::format(
+                       "cannot find tag \"{}\" in \"{}\": expected a tag of the volume, "
+                       "found {} tags with other names{}",
+                       tag, c.device->name(), known.size(), did_you_mean(tag, known)))
       .at(c.place(c.geometry.cortex, "directory"));
 }
 
@@ -220,8 +220,11 @@ result<selection> select_strictly(const core& c, std::string_view tag) {
   }
   const std::string at = c.place(c.geometry.cortex, "directory");
   if (found.shards.empty() || tag.empty()) {
-    return hn4_error(hn4_code::not_found, fmt::format("cannot find tag \"{}\" in \"{}\"",
-                                                      tag, c.device->name()))
+    return hn4_error(hn4_code::not_found,
+                     fmt::format("cannot find tag \"{}\" in \"{}\": "
+                                 "expected a tag of the volume, found "
+                                 "no entry with that name",
+                                 tag, c.device->name()))
         .at(at);
   }
   if (found.shards.size() == max_candidates) {

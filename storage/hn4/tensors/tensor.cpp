@@ -253,9 +253,10 @@ result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
         .because(std::move(*unreadable));
   }
   if (!where) {
-    return hn4_error(hn4_code::not_found,
-                     fmt::format("cannot find tensor \"{}\": expected one of {}{}", name,
-                                 known.size(), did_you_mean(name, known)));
+    return hn4_error(
+        hn4_code::not_found,
+        fmt::format("cannot find tensor \"{}\": expected its name, found {} others{}",
+                    name, known.size(), did_you_mean(name, known)));
   }
   return read_tensor(*where, *info);
 }

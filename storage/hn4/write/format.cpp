@@ -241,8 +241,12 @@ result<void> hn4_format(const std::string& path, const hn4_format_options& optio
   if (!options.overwrite && files.exists(path)) {
     return hn4_error(
                hn4_code::exists,
-               fmt::format("cannot make an HN4 volume at \"{}\": the file exists", path))
-        .hint("choose another name, or ask to overwrite it");
+               fmt::format(
+                   "cannot make an HN4 volume at \"{}\": expected a new file, found one",
+                   path))
+        .hint(
+            "choose another name, or overwrite it with --force "
+            "(hn4_format_options::overwrite)");
   }
   WEIR_CHECK(hn4_remove_leftovers(path));
   const std::string temporary = hn4::temporary_path_of(path);

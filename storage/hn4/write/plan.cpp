@@ -58,10 +58,11 @@ error planner::exists(const resolved_tag& found) const {
       found.shards.empty() ? found.lost.front().slot : found.shards.front().slot;
   return hn4_error(
              hn4_code::exists,
-             fmt::format("cannot store tag \"{}\": it exists already{}", tag_,
-                         found.lost.empty() ? "" : ", although not all of it is there"))
+             fmt::format(
+                 "cannot store tag \"{}\": expected a new tag, found one of that name{}",
+                 tag_, found.lost.empty() ? "" : " that has lost shards"))
       .at(c_.place(c_.slot_offset(slot), fmt::format("directory slot {}", slot)))
-      .hint("ask to replace it, or to append to it");
+      .hint("replace it (--replace) or append to it (--append)");
 }
 
 // Determines what the store replaces or continues, and its generation, which is higher

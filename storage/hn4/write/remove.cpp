@@ -73,9 +73,11 @@ result<void> remove_tag(core& c, std::string_view tag) {
   const auto resolved = resolve_tag(c, tag, named);
   const resolved_tag found = resolved ? *resolved : resolved_tag{};
   if (tag.empty() || (named.live.empty() && found.shards.empty() && discarded.empty())) {
-    return hn4_error(hn4_code::not_found,
-                     fmt::format("cannot remove tag \"{}\" from \"{}\": it is not there",
-                                 tag, c.device->name()))
+    return hn4_error(
+               hn4_code::not_found,
+               fmt::format("cannot remove tag \"{}\" from \"{}\": expected a tag of "
+                           "the volume, found none of that name",
+                           tag, c.device->name()))
         .at(c.place(c.geometry.cortex, "directory"));
   }
   for (const entry& e : tombstones_of(c, found, {})) {
