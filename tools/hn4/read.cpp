@@ -111,7 +111,8 @@ result<void> write_new_file(const std::string& path, bool force,
   if (!force && files.exists(path)) {
     return storage::hn4_error(
                storage::hn4_code::exists,
-               fmt::format("cannot write \"{}\": expected a new file, found one", path))
+               fmt::format(
+                   "cannot write \"{}\": expected no file of that name, found one", path))
         .hint("choose another name, or use --force");
   }
   WEIR_CHECK(storage::hn4_remove_leftovers(path));

@@ -114,7 +114,7 @@ result<void> write_fatbin(const std::string& path, bytes_view image, bool json,
 command_result module_build(const module_options& options, output& out) {
   if (!options.force && posix_file_system().exists(options.out)) {
     return error(errc::already_exists,
-                 fmt::format("cannot write {}: expected a new file, found one",
+                 fmt::format("cannot write {}: expected no file of that name, found one",
                              options.out))
         .hint("--force replaces it");
   }

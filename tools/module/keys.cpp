@@ -60,7 +60,8 @@ result<void> write_key_files(const std::string& path, const tessera::key_pair& k
   if (posix_file_system().exists(open)) {
     return error(
         errc::already_exists,
-        fmt::format("cannot write key \"{}\": expected a new file, found one", open));
+        fmt::format("cannot write key \"{}\": expected no file of that name, found one",
+                    open));
   }
   WEIR_CHECK(write_new(path, tessera::to_hex(keys.secret) + "\n", for_the_owner));
   return write_new(open, tessera::to_hex(keys.open) + "\n", for_all);

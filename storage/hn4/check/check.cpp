@@ -162,11 +162,10 @@ result<std::vector<hn4_saved_tag>> hn4_repair(const std::string& from,
   WEIR_TRY(const hn4_volume source, hn4_volume::open_damaged(std::move(device)));
   file_system& files = posix_file_system();
   if (files.exists(to)) {
-    return hn4_error(
-               hn4_code::exists,
-               fmt::format(
-                   "cannot make an HN4 volume at \"{}\": expected a new file, found one",
-                   to))
+    return hn4_error(hn4_code::exists,
+                     fmt::format("cannot make an HN4 volume at \"{}\": expected no file "
+                                 "of that name, found one",
+                                 to))
         .hint("choose another name");
   }
   WEIR_CHECK(hn4_remove_leftovers(to));

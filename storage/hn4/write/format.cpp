@@ -239,11 +239,10 @@ result<void> hn4_format(const std::string& path, const hn4_format_options& optio
   WEIR_CHECK(hn4::check(options, options.capacity));
   file_system& files = posix_file_system();
   if (!options.overwrite && files.exists(path)) {
-    return hn4_error(
-               hn4_code::exists,
-               fmt::format(
-                   "cannot make an HN4 volume at \"{}\": expected a new file, found one",
-                   path))
+    return hn4_error(hn4_code::exists,
+                     fmt::format("cannot make an HN4 volume at \"{}\": expected no file "
+                                 "of that name, found one",
+                                 path))
         .hint(
             "choose another name, or overwrite it with --force "
             "(hn4_format_options::overwrite)");

@@ -59,7 +59,7 @@ error planner::exists(const resolved_tag& found) const {
   return hn4_error(
              hn4_code::exists,
              fmt::format(
-                 "cannot store tag \"{}\": expected a new tag, found one of that name{}",
+                 "cannot store tag \"{}\": expected no tag of that name, found one{}",
                  tag_, found.lost.empty() ? "" : " that has lost shards"))
       .at(c_.place(c_.slot_offset(slot), fmt::format("directory slot {}", slot)))
       .hint("replace it (--replace) or append to it (--append)");
