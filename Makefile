@@ -23,10 +23,11 @@ soak: packages  ## runs the long tests, the fuzzers and the second compiler
 	@scripts/fuzz
 	@scripts/same-bits
 
-lint: packages  ## checks layers, sizes, words, messages, format, the tour and comments of headers
+lint: packages  ## checks layers, sizes, words, format and comments, and changed sources by clang-tidy
 	@scripts/install-packages lint
 	@scripts/build lint
 	@ctest --preset lint -L lint
+	@scripts/tidy
 	@echo "weir: lint is clean"
 
 bench: build  ## measures; ONLY='id,pattern*' selects rows, PEERS=all adds slow peers

@@ -7,10 +7,10 @@ namespace weir::actors {
 
 namespace {
 
-using self_pointer = collective_actor::stateful_pointer<collective_shell>;
+using collective_pointer = collective_actor::stateful_pointer<collective_shell>;
 
 /// Handles the share of a rank, and keeps the reply until the collective has ended.
-caf::result<std::uint64_t> join(self_pointer self, const join_order& order) {
+caf::result<std::uint64_t> join(collective_pointer self, const join_order& order) {
   const auto core = core_of(self);
   if (!core) {
     return to_caf(core.error());
@@ -26,7 +26,7 @@ caf::result<std::uint64_t> join(self_pointer self, const join_order& order) {
 
 }  // namespace
 
-collective_actor::behavior_type collective_group(self_pointer self,
+collective_actor::behavior_type collective_group(collective_pointer self,
                                                  collective_spec spec) {
   install_defaults(self);
   self->state.core =

@@ -11,7 +11,7 @@ namespace weir::actors {
 
 namespace {
 
-using self_pointer = orchestrator_actor::stateful_pointer<orchestrator_shell>;
+using orchestrator_pointer = orchestrator_actor::stateful_pointer<orchestrator_shell>;
 
 /// Longest time for which tasks run before the actor looks at its mailbox again.
 constexpr std::int64_t max_ns = 1'000'000;
@@ -22,7 +22,7 @@ error not_open() {
 }
 
 /// Sends the actor a message to work, unless one is on its way or there is no work.
-void keep_working(self_pointer self) {
+void keep_working(orchestrator_pointer self) {
   auto& s = self->state;
   if (!s.working && s.core && s.core->busy()) {
     s.working = true;
@@ -64,7 +64,7 @@ void answer(orchestrator_shell& s, orchestrator_state::finished f) {
 }
 
 /// Runs tasks until work has ended or the time is over.
-void work_a_little(self_pointer self) {
+void work_a_little(orchestrator_pointer self) {
   auto& s = self->state;
   s.working = false;
   if (!s.core) {
@@ -80,8 +80,8 @@ void work_a_little(self_pointer self) {
 /// work and returns the reply, or nothing if it has delivered the reply already. `name`
 /// names the request in errors.
 template <class T, class Queue>
-caf::typed_response_promise<local<T>> queue_reply(self_pointer self, const char* name,
-                                                  Queue queue) {
+caf::typed_response_promise<local<T>> queue_reply(orchestrator_pointer self,
+                                                  const char* name, Queue queue) {
   auto promise = self->make_response_promise<local<T>>();
   pending_reply<local<T>> later(promise, name);
   if (!self->state.core) {
@@ -126,7 +126,7 @@ result<built_model> build_prose(const model_spec& spec) {
   return built_model{std::move(runner), std::move(info)};
 }
 
-orchestrator_actor::behavior_type orchestrator(self_pointer self,
+orchestrator_actor::behavior_type orchestrator(orchestrator_pointer self,
                                                orchestrator_config config) {
   install_defaults(self);
   return {

@@ -7,10 +7,10 @@ namespace weir::actors {
 
 namespace {
 
-using self_pointer = stream_actor::stateful_pointer<stream_shell>;
+using stream_pointer = stream_actor::stateful_pointer<stream_shell>;
 
 /// Handles a synchronization, and keeps the reply until the queue has come so far.
-caf::result<std::uint64_t> synchronize(self_pointer self) {
+caf::result<std::uint64_t> synchronize(stream_pointer self) {
   const auto core = core_of(self);
   if (!core) {
     return to_caf(core.error());
@@ -21,7 +21,7 @@ caf::result<std::uint64_t> synchronize(self_pointer self) {
 
 }  // namespace
 
-stream_actor::behavior_type stream_queue(self_pointer self, queue_spec spec) {
+stream_actor::behavior_type stream_queue(stream_pointer self, queue_spec spec) {
   install_defaults(self);
   self->state.core = stream_state::make(std::move(spec), notifier_of<stream_actor>(self));
   return {

@@ -76,11 +76,11 @@ std::string supervisor_state::describe() const {
 
 namespace {
 
-using self_pointer = supervisor_actor::stateful_pointer<supervisor_shell>;
+using supervisor_pointer = supervisor_actor::stateful_pointer<supervisor_shell>;
 
 /// Tells the children of one group to stop and starts the group's deadline. Without
 /// children, all groups have had their turn: answers the stop with those that still live.
-void stop_children(self_pointer self, const supervisor_config& config,
+void stop_children(supervisor_pointer self, const supervisor_config& config,
                    std::vector<supervisor_state::child> children) {
   auto& s = self->state;
   if (children.empty()) {
@@ -96,7 +96,7 @@ void stop_children(self_pointer self, const supervisor_config& config,
 
 /// Handles the end of a child: reports a failure, and goes on with the next group if this
 /// child was the last of its group.
-void on_down(self_pointer self, const supervisor_config& config,
+void on_down(supervisor_pointer self, const supervisor_config& config,
              const caf::down_msg& down) {
   auto& s = self->state;
   const auto found =
@@ -119,7 +119,8 @@ void on_down(self_pointer self, const supervisor_config& config,
 
 }  // namespace
 
-supervisor_actor::behavior_type supervisor(self_pointer self, supervisor_config config) {
+supervisor_actor::behavior_type supervisor(supervisor_pointer self,
+                                           supervisor_config config) {
   install_defaults(self);
   self->set_down_handler(
       [self, config](const caf::down_msg& d) { on_down(self, config, d); });

@@ -12,9 +12,9 @@ namespace weir::actors {
 
 namespace {
 
-using self_pointer = volume_reader_actor::stateful_pointer<volume_reader_shell>;
+using volume_reader_pointer = volume_reader_actor::stateful_pointer<volume_reader_shell>;
 
-void advance(self_pointer self);
+void advance(volume_reader_pointer self);
 
 /// Delivers an answer of the plan to the client of the request.
 void deliver(volume_reader_shell& s, read_plan::answer a) {
@@ -55,7 +55,7 @@ void close_streams(volume_reader_shell& s, const caf::actor_addr& client) {
 
 /// Handles the end of an actor: of a client, whose streams are closed, or of a worker,
 /// which will not answer its job.
-void on_down(self_pointer self, const caf::down_msg& down) {
+void on_down(volume_reader_pointer self, const caf::down_msg& down) {
   auto& s = self->state;
   close_streams(s, down.source);
   for (std::size_t i = 0; i < s.config.workers.size(); ++i) {
@@ -70,7 +70,7 @@ void on_down(self_pointer self, const caf::down_msg& down) {
 }
 
 /// Adds the streams of a volume that a worker has opened, and answers the client.
-void finish_opening(self_pointer self, const read_plan::job& j,
+void finish_opening(volume_reader_pointer self, const read_plan::job& j,
                     const tag_streams& streams) {
   auto& s = self->state;
   if (!s.plan->opened(j.id)) {
@@ -96,7 +96,7 @@ void finish_opening(self_pointer self, const read_plan::job& j,
 }
 
 /// Handles the error of a job.
-void fail(self_pointer self, const read_plan::job& j, const caf::error& e) {
+void fail(volume_reader_pointer self, const read_plan::job& j, const caf::error& e) {
   auto& s = self->state;
   error reason = from_caf(e, "reading a volume");
   // The worker has ended, or has not answered for very long: it gets no more jobs.
@@ -109,7 +109,7 @@ void fail(self_pointer self, const read_plan::job& j, const caf::error& e) {
 }
 
 /// Sends a job to its worker.
-void start(self_pointer self, const read_plan::job& j) {
+void start(volume_reader_pointer self, const read_plan::job& j) {
   auto& s = self->state;
   const auto& worker = s.config.workers[j.worker];
   if (j.stream == 0) {
@@ -135,7 +135,7 @@ void start(self_pointer self, const read_plan::job& j) {
 }
 
 /// Gives jobs to idle workers, answers to clients, and schedules the timer.
-void advance(self_pointer self) {
+void advance(volume_reader_pointer self) {
   auto& s = self->state;
   while (const auto j = s.plan->next_job(clock_ns(self))) {
     start(self, *j);
@@ -151,7 +151,7 @@ void advance(self_pointer self) {
 /// Keeps the reply to a request that the plan has accepted, or answers with its error.
 /// `name` names the request in errors.
 template <class T>
-caf::typed_response_promise<T> ask_plan(self_pointer self, const char* name,
+caf::typed_response_promise<T> ask_plan(volume_reader_pointer self, const char* name,
                                         result<read_plan::ticket_id> ticket) {
   auto promise = self->make_response_promise<T>();
   pending_reply<T> later(promise, name);
@@ -165,7 +165,7 @@ caf::typed_response_promise<T> ask_plan(self_pointer self, const char* name,
 }
 
 caf::typed_response_promise<local<opened_streams>> open_volume(
-    self_pointer self, const local<volume_spec>& spec) {
+    volume_reader_pointer self, const local<volume_spec>& spec) {
   // Making a promise clears the sender of the message, so it is read before.
   auto client = self->current_sender();
   auto promise = self->make_response_promise<local<opened_streams>>();
@@ -181,7 +181,7 @@ caf::typed_response_promise<local<opened_streams>> open_volume(
   return promise;
 }
 
-void close_stream(self_pointer self, read_plan::stream_id id) {
+void close_stream(volume_reader_pointer self, read_plan::stream_id id) {
   auto& s = self->state;
   s.plan->close(id);
   s.streams.erase(id);
@@ -193,7 +193,7 @@ void close_stream(self_pointer self, read_plan::stream_id id) {
 
 }  // namespace
 
-volume_reader_actor::behavior_type volume_reader(self_pointer self,
+volume_reader_actor::behavior_type volume_reader(volume_reader_pointer self,
                                                  volume_reader_config config) {
   install_defaults(self);
   self->state.plan = std::make_unique<read_plan>(config.plan, config.workers.size());

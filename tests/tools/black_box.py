@@ -434,7 +434,7 @@ class Volumes(Case):
         self.weir("hn4", "mkfs", "v.hn4", "--force")
         self.weir("hn4", "put", "v.hn4", "licence", LICENCE)
         self.assertIn('"licence"', self.error("hn4", "cat", "v.hn4", "licenc", code=3))
-        self.assertIn("found 0", self.error("hn4", "bench", "v.hn4", "licence", "--threads", 0, code=2))
+        self.assertIn("found --threads 0", self.error("hn4", "bench", "v.hn4", "licence", "--threads", 0, code=2))
         self.error("hn4", "mkfs", "w.hn4", "--size", "many", code=2)
 
     def test_a_flipped_byte_is_an_error(self):

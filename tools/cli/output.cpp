@@ -101,6 +101,12 @@ result<std::uint64_t> parse_size(std::string_view text) {
   return bytes;
 }
 
+void print_notes(const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) {
+    fmt::print(stderr, "note: {}\n", text);
+  }
+}
+
 std::string shape_text(std::span<const std::int64_t> shape) {
   std::string out = "[";
   for (const std::int64_t n : shape) {

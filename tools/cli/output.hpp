@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "weir/base/bytes.hpp"
 #include "weir/base/error.hpp"
@@ -62,6 +63,9 @@ class output {
 /// @error{invalid_argument, not a whole number with one of the units B, KiB, MiB, GiB,
 /// TiB, or too large}
 [[nodiscard]] result<std::uint64_t> parse_size(std::string_view text);
+
+/// Prints each text as a line "note: TEXT" on standard error.
+void print_notes(const std::vector<std::string>& texts);
 
 /// Returns a shape as "[128, 64]".
 [[nodiscard]] std::string shape_text(std::span<const std::int64_t> shape);

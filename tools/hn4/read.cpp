@@ -21,13 +21,6 @@ namespace {
 using storage::hn4_stream;
 using storage::hn4_volume;
 
-/// Prints warnings.
-void note(const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) {
-    fmt::print(stderr, "note: {}\n", warning);
-  }
-}
-
 /// Prints why tags are not listed.
 void note_damaged(const std::vector<storage::hn4_damaged_tag>& damaged) {
   for (const storage::hn4_damaged_tag& tag : damaged) {
@@ -50,7 +43,7 @@ result<hn4_volume> open_volume(const std::string& path, bool strict) {
       strict ? hn4_volume::open_strictly(std::move(device))
              : hn4_volume::open(std::move(device), storage::device_mode::read_only);
   if (volume) {
-    note(volume->warnings());
+    print_notes(volume->warnings());
   }
   return volume;
 }
@@ -67,7 +60,7 @@ result<hn4_stream> open_stream(const hn4_volume& volume, const hn4_options& opti
   }
   stream_options.recover = options.recover;
   WEIR_TRY(hn4_stream stream, volume.stream(options.tag, stream_options));
-  note(stream.warnings());
+  print_notes(stream.warnings());
   return stream;
 }
 
@@ -327,7 +320,7 @@ command_result hn4_bench(const hn4_options& options, output& out) {
                                                         storage::device_mode::read_only));
   WEIR_TRY(const hn4_volume volume,
            hn4_volume::open(std::move(device), storage::device_mode::read_only));
-  note(volume.warnings());
+  print_notes(volume.warnings());
   WEIR_TRY(const hn4_stream stream, open_stream(volume, options));
   if (options.threads == 0) {
     return error(errc::invalid_argument,

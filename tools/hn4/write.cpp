@@ -34,18 +34,11 @@ result<storage::hn4_medium> medium_named(const std::string& name) {
       fmt::format("cannot find medium \"{}\": expected ssd, rotational or tape", name));
 }
 
-/// Prints warnings.
-void note(const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) {
-    fmt::print(stderr, "note: {}\n", warning);
-  }
-}
-
 /// Opens the volume of the options for writing and prints its warnings.
 result<hn4_volume> open_for_writing(const hn4_options& options) {
   WEIR_TRY(hn4_volume volume,
            hn4_volume::open(options.volume, storage::device_mode::writable));
-  note(volume.warnings());
+  print_notes(volume.warnings());
   return volume;
 }
 

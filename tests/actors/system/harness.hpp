@@ -40,12 +40,14 @@ struct harness_options {
   std::int64_t (*now)() = nullptr;                   ///< clock of the Conductor
 };
 
-/// A rank that answers no request.
+/// A rank that answers no request. It takes its number because CAF 0.17.6 binds a
+/// reference to a null pointer for an actor without arguments, which UBSan reports.
 struct silent_rank_shell {
   std::vector<caf::typed_response_promise<actors::local<actors::chunk_replies>>> asked;
 };
 inline actors::rank_actor::behavior_type silent_rank(
-    actors::rank_actor::stateful_pointer<silent_rank_shell> self) {
+    actors::rank_actor::stateful_pointer<silent_rank_shell> self,
+    std::uint32_t /*rank*/) {
   return {[self](actors::pull_atom, const actors::local<actors::chunk_orders>&) {
     self->state.asked.push_back(
         self->make_response_promise<actors::local<actors::chunk_replies>>());
@@ -157,7 +159,7 @@ class harness : private stepped_system {
     c.settings.every_tokens = options_.every_tokens;
     for (std::uint32_t r = 0; r < options_.ranks; ++r) {
       if (options_.silent_ranks) {
-        c.ranks.push_back(spawn(silent_rank));
+        c.ranks.push_back(spawn(silent_rank, r));
         continue;
       }
       c.ranks.push_back(spawn(
