@@ -12,6 +12,7 @@ namespace weir::formats {
 
 namespace {
 
+/// Callbacks of libcbor get the token to be filled as their context.
 cbor_token& as_token(void* context) {
   return *static_cast<cbor_token*>(context);
 }
@@ -42,6 +43,7 @@ void take_indefinite(void* context, token_kind kind) {
   t.indefinite = true;
 }
 
+/// All callbacks. None of them keeps state, so one table serves all threads.
 cbor_callbacks make_callbacks() {
   cbor_callbacks c = cbor_empty_callbacks;
   c.uint8 = [](void* x, std::uint8_t v) { take_unsigned(x, v); };
@@ -85,6 +87,7 @@ std::string first_byte(bytes_view rest) {
   return fmt::format("byte 0x{:02x}", std::to_integer<unsigned>(rest[0]));
 }
 
+/// Reads the head of a tag.
 result<cbor_token> next_tag(bytes_view rest) {
   const unsigned info = std::to_integer<unsigned>(rest[0]) & 31u;
   if (info > 27) {

@@ -46,6 +46,8 @@ std::uint64_t comparable_bits(double value) noexcept {
 
 }  // namespace
 
+/// Orders keys as canonical form does: by the bytes of their encoding (RFC 8949, 4.2.1).
+/// Integers and texts, the usual keys, are compared without encoding them.
 bool cbor_key_before(const cbor_value& a, const cbor_value& b) {
   const int major_a = major_type(a);
   const int major_b = major_type(b);
@@ -84,6 +86,8 @@ cbor_map cbor_map::from_sorted(std::vector<cbor_entry> entries) noexcept {
   return map;
 }
 
+/// Sorts only if need be. The sort is stable, so that the last of several equal keys in
+/// the input is the last of its run and is the one that stays.
 cbor_map cbor_map::from_entries(std::vector<cbor_entry> entries) {
   const auto before = [](const cbor_entry& a, const cbor_entry& b) {
     return cbor_key_before(a.key, b.key);
