@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of arguments.
+/// Checks the arguments of C functions and converts them to options of the library.
+///
+/// A C caller can pass anything, so enumerations are read as plain integers, option
+/// structures are read for as many bytes as the caller says they have, and texts must be
+/// UTF-8 before they reach C++ code.
 #include "capi/arguments.hpp"
 
 #include <algorithm>
@@ -17,10 +21,15 @@ using namespace weir::formats;  // NOLINT: this file translates between the two
 namespace {
 
 constexpr std::uint64_t initial_limit = read_options().max_object_bytes;
+/// Largest object that is decoded, for the whole process, in bytes. Relaxed order
+/// suffices: the value guards no other memory, and a call that runs beside a change may
+/// use either limit.
 std::atomic<std::uint64_t> limit_of_process = initial_limit;
 
-/// Reads options that begin with their size: members that the caller does not have are
-/// zero, and what the caller has beyond them must be.
+/// Reads an option structure, whose first member is its size. The size is that of the
+/// header that the caller was compiled with. Members that an older caller does not have
+/// are zero, which requests the default. Members that only a newer caller has must be
+/// zero, because this version cannot honour them.
 template <class Options>
 outcome<Options> sized(const Options* from) {
   Options out{};
@@ -45,7 +54,8 @@ outcome<Options> sized(const Options* from) {
   return out;
 }
 
-/// The number in an enumeration of a caller, who may have put any number there.
+/// Returns the number in an enumeration. A C caller may have stored any number there;
+/// reading it as the enumeration would be undefined, so its bytes are copied.
 template <class Enumeration>
 outcome<int> checked_choice(const Enumeration& choice, int largest, const char* what) {
   int number = 0;
@@ -59,6 +69,7 @@ outcome<int> checked_choice(const Enumeration& choice, int largest, const char* 
   return number;
 }
 
+/// Sets `to` to the method of this name; a null pointer keeps the default.
 outcome<void> take_mask_method(const char* name, mask_method& to) {
   if (name == nullptr) {
     return {};
@@ -72,6 +83,7 @@ outcome<void> take_mask_method(const char* name, mask_method& to) {
   return {};
 }
 
+/// Converts the mask options; a negative threshold keeps the default.
 outcome<void> take_masks(const TgmEncodeMaskOptions* from, mask_options& to) {
   if (from == nullptr) {
     return {};
@@ -87,7 +99,8 @@ outcome<void> take_masks(const TgmEncodeMaskOptions* from, mask_options& to) {
   return {};
 }
 
-/// Messages of the C interface carry the time and an identifier, as the reference's.
+/// Messages written through the C interface carry the time and an identifier, as those of
+/// the reference implementation do, unless the caller asks for reproducible ones.
 message_options with_provenance() {
   message_options out;
   out.writer.reproducible = false;
@@ -233,7 +246,7 @@ outcome<validation_options> validate_arguments(const char* level,
 
 outcome<owned_bytes> owned_bytes::make(std::size_t size) {
   owned_bytes out;
-  // One byte more, so that no bytes have an address too.
+  // Allocates one byte more, so that even zero bytes have an address that can be freed.
   out.data_.reset(static_cast<std::uint8_t*>(
       size == static_cast<std::size_t>(-1) ? nullptr : std::malloc(size + 1)));
   if (out.data_ == nullptr) {
