@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Samples of 1 to 4 bytes to numbers and back.
+/// Conversion of samples of 1 to 4 bytes to numbers and back. The width and the byte
+/// order are template parameters, so that the inner loops contain no branches.
 #include <bit>
 
 #include "tensogram/codec/aec/aec.hpp"

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs of equal bits.
+/// Run lengths of bits, and functions on bit lists.
+///
+/// The code is one byte with the first bit (0 or 1), then the length of each run in
+/// LEB128, where runs of zeros and ones alternate. An empty list has an empty code.
 #include <algorithm>
 
 #include "tensogram/codec/bits/bits.hpp"
@@ -15,6 +18,7 @@ std::uint64_t run_end(bytes_view bits, std::uint64_t from, std::uint64_t count) 
   const std::byte whole = on ? std::byte{0xFF} : std::byte{0};
   std::uint64_t at = from;
   while (at < count) {
+    // A whole byte at a time where the run covers one.
     if (at % 8 == 0 && bits[at / 8] == whole) {
       at += 8;
     } else if (bit_at(bits, at) == on) {
