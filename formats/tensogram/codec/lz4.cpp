@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compression with LZ4.
+/// Compression with LZ4 through the system's library, in the layout that lz4.hpp gives.
 #include "tensogram/codec/lz4.hpp"
 
 #include <lz4.h>
@@ -21,7 +21,7 @@ char* chars(std::byte* bytes) noexcept {
   return reinterpret_cast<char*>(bytes);
 }
 
-/// `size` is what the library returned: negative for damage.
+/// Returns the error for a block; `size` is the library's result, negative for damage.
 error bad_block(std::uint64_t expected, int size) {
   return error(
       errc::corrupt,
@@ -54,6 +54,8 @@ result<code_buffer> lz4_encode(bytes_view from) {
   return out;
 }
 
+/// LZ4 counts in `int`, so larger sizes are refused before the call. The library needs an
+/// address even for an empty result.
 result<void> lz4_decode_block(bytes_view from, const decode_target& to) {
   constexpr std::uint64_t most = std::numeric_limits<int>::max();
   const auto stored = static_cast<int>(std::min<std::uint64_t>(from.size(), most));
