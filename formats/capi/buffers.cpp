@@ -39,7 +39,7 @@ namespace {
 outcome<std::vector<message_span>> scan_buffer(const std::uint8_t* buf,
                                                std::size_t length,
                                                tgm_x_scan_order order) {
-  int number = 0;  // a caller's number may lie outside of the enumeration
+  int number = 0;  // a C caller's number may lie outside
   std::memcpy(&number, &order, sizeof number);
   if (number < TGM_X_SCAN_FORWARD || number > TGM_X_SCAN_BOTH_ENDS) {
     return invalid_argument(

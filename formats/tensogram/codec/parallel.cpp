@@ -5,9 +5,8 @@
 /// million values.
 ///
 /// A caller takes idle helpers out of the pool, so each helper has one caller at a time.
-/// The caller does the work itself too and does not wait for helpers that have not begun
-/// when it is finished. So a loop is never slower than on one thread by more than the
-/// asking.
+/// The caller does the work itself too. When it is finished, it withdraws its request
+/// from helpers that have not begun, and waits for the others.
 #include "tensogram/codec/parallel.hpp"
 
 #include <sched.h>

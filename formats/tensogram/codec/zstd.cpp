@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compression with zstd.
+/// Compression with zstd, through the system's library.
 #include "tensogram/codec/zstd.hpp"
 
 #include <fmt/core.h>
@@ -56,12 +56,13 @@ error bad_frames(std::uint64_t expected, std::size_t code) {
 
 result<void> zstd_decode(bytes_view from, const decode_target& to) {
   const auto decode = [&](std::byte* out, std::size_t size) {
-    std::byte none{};  // the library wants an address even where nothing is written
+    std::byte none{};  // the library needs an address even for no bytes
     return ZSTD_decompress(size == 0 ? &none : out, size, from.data(), from.size());
   };
   if (!to.kept()) {
     return show_beginnings(to.size(), [&](mutable_bytes out) -> result<void> {
-      // The library decodes block by block and stops at the one that has no room.
+      // The library decodes block by block and stops at the first block that does not
+      // fit.
       const std::size_t code = decode(out.data(), out.size());
       return ZSTD_getErrorCode(code) == ZSTD_error_dstSize_tooSmall
                  ? result<void>()

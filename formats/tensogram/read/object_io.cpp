@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Bytes of one object: read, verified, decoded.
+/// Reads, verifies and decodes the bytes of one object.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -16,9 +16,10 @@ namespace weir::formats {
 
 namespace {
 
+/// Bytes that are read at a time to compute a digest.
 constexpr std::uint64_t read_piece = 1 << 20;
 
-/// Feeds a range of a source to a digest, in pieces if it is not in memory.
+/// Feeds a range of a source to a digest; in pieces, if the source is not in memory.
 result<void> hash_range(const byte_source& source, std::uint64_t offset,
                         std::uint64_t length, xxh3_stream& digest) {
   piece_reader pieces(source);
@@ -55,6 +56,7 @@ result<bool> must_verify(const preamble& head, const object_place& place,
                   : std::move(e);
 }
 
+/// Compares a computed digest with that of the object's frame.
 result<void> compare(const object_place& place, std::uint64_t actual) {
   if (actual != place.frame.digest) {
     return error(errc::hash_mismatch,
@@ -64,7 +66,9 @@ result<void> compare(const object_place& place, std::uint64_t actual) {
   return {};
 }
 
-/// An uncompressed object: copies and hashes in one pass over memory.
+/// Reads an uncompressed object. Verification covers the whole body of the frame, so the
+/// bytes before and behind the payload are fed to the digest too. Small objects in memory
+/// are hashed at once; large ones are copied and hashed in one pass over memory.
 result<void> read_raw(const byte_source& source, std::uint64_t message,
                       const object_place& place, bool verify, mutable_bytes to) {
   const std::uint64_t at = message + place.payload_offset;
@@ -91,6 +95,7 @@ result<void> read_raw(const byte_source& source, std::uint64_t message,
   return compare(place, digest.digest());
 }
 
+/// Reads an object that is encoded: verifies the body of its frame, then decodes.
 result<void> read_encoded(const byte_source& source, std::uint64_t message,
                           const object_place& place, const pipeline& plan, bool verify,
                           unsigned threads, const element_memory& memory) {
@@ -105,7 +110,7 @@ result<void> read_encoded(const byte_source& source, std::uint64_t message,
       memory, threads);
 }
 
-/// Passes on memory that is asked for, and keeps where it is.
+/// Returns a provider that passes requests on and stores in `where` what it got.
 element_memory noting(const element_memory& memory, mutable_bytes& where) {
   return [&](std::uint64_t bytes) -> result<mutable_bytes> {
     WEIR_TRY(where, memory(bytes));
@@ -114,16 +119,18 @@ element_memory noting(const element_memory& memory, mutable_bytes& where) {
   };
 }
 
+/// Returns the payload and the masks of an object.
 result<bytes_view> region_of(piece_reader& pieces, std::uint64_t message,
                              const object_place& place) {
   return pieces.at(message + place.payload_offset, place.region_length);
 }
 
+/// Returns the number of elements of an object.
 std::uint64_t count_of(const object_place& place) {
   return static_cast<std::uint64_t>(element_count(place.descriptor.shape));
 }
 
-/// Masks of an object whose payload is known to have its elements.
+/// Reads the masks of an object whose payload is known to have its elements.
 result<value_masks> masks_of_elements(const byte_source& source, std::uint64_t message,
                                       const object_place& place) {
   piece_reader pieces(source);
@@ -194,7 +201,7 @@ result<void> decode_object(const byte_source& source, std::uint64_t message,
            plan_reading(place.descriptor, place.payload_length, options));
   WEIR_TRY(const bool verify, must_verify(head, place, options));
   mutable_bytes to;
-  if (plan.raw()) {  // as many bytes as are stored
+  if (plan.raw()) {  // there are as many elements as stored bytes show
     WEIR_TRY(to, memory(plan.decoded));
     WEIR_EXPECT(to.size() == plan.decoded);
     WEIR_CHECK(read_raw(source, message, place, verify, to));

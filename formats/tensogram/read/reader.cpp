@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The reader of one message.
+/// The reader of one message: opening, and access to metadata and objects. Decoding is in
+/// object_io.cpp.
 #include <fmt/core.h>
 
 #include <new>
@@ -15,6 +16,7 @@ namespace weir::formats {
 
 namespace {
 
+/// Allocates memory for elements.
 result<byte_vector> allocate(std::uint64_t bytes) {
   try {
     return byte_vector(bytes);
@@ -25,7 +27,7 @@ result<byte_vector> allocate(std::uint64_t bytes) {
   }
 }
 
-/// Memory in `out`, taken when it is asked for.
+/// Returns a provider that allocates `out` when the memory is requested.
 element_memory memory_of(byte_vector& out) {
   return [&](std::uint64_t bytes) -> result<mutable_bytes> {
     WEIR_TRY(out, allocate(bytes));
@@ -56,6 +58,7 @@ result<message_reader> message_reader::open(std::shared_ptr<const byte_source> s
                                             message_span span,
                                             const read_options& options) {
   if (source->distant()) {
+    // Reading frames one by one would cost one request each.
     WEIR_CHECK(prefetch_frames(source, span));
   }
   auto s = std::make_unique<state>();
@@ -140,6 +143,8 @@ result<void> message_reader::decode_into(std::size_t i, mutable_bytes to) const 
   return {};
 }
 
+/// Several objects are decoded on several threads; each object then also uses up to
+/// `options.threads` threads for itself.
 result<std::vector<byte_vector>> message_reader::decode_all() const {
   const unsigned threads = state_->options.threads;
   std::vector<std::optional<result<byte_vector>>> parts(object_count());

@@ -246,7 +246,7 @@ void aec_decoder::take_plain(std::uint32_t* d, unsigned first, unsigned end) noe
 void aec_decoder::take_split(std::uint32_t* d, unsigned k, unsigned first,
                              unsigned end) noexcept {
   const unsigned block = p_.block;
-  aec_bits from = bits_;  // in registers
+  aec_bits from = bits_;  // a local copy stays in registers
   for (unsigned i = first; i < block; ++i) {
     d[i] = from.get_unary();
   }

@@ -197,7 +197,7 @@ class interval_encoder {
   /// that end them.
   std::uint64_t unary_length(const std::uint32_t* d, std::uint32_t any,
                              unsigned k) const noexcept {
-    if (any < (1u << 19)) {  // up to 4096 of them fit into 32 bits
+    if (any < (1u << 19)) {  // the sum of 4096 such numbers fits 32 bits
       std::uint32_t sum = 0;
       for (unsigned i = 0; i < p_.block; ++i) {
         sum += d[i] >> k;
@@ -266,7 +266,7 @@ class interval_encoder {
 
   /// Writes a block as split numbers: all unary parts, then all low parts.
   void put_split(const std::uint32_t* d) noexcept {
-    bit_writer to = to_;  // in registers: bytes may alias anything
+    bit_writer to = to_;  // in registers; bytes may alias any member
     const unsigned k = split_;
     to.put(k + 1, p_.id_bits());
     unsigned first = 0;
