@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The messages of a remote file.
+/// The messages of a remote file: a scan with a limit, outlines, readers.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,11 +12,11 @@ namespace weir::formats {
 
 namespace {
 
-/// A message is read in pieces of this size, so that no memory is taken for bytes that do
-/// not arrive.
+/// A message is read in pieces of this size, so that memory grows only as bytes arrive.
 constexpr std::uint64_t message_piece = 8 << 20;
 
-/// A source that fails once more bytes than allowed have been read from it.
+/// A source that fails when more bytes than allowed have been read from it. A scan of
+/// damaged bytes would otherwise download the whole file.
 class metered_source final : public byte_source {
  public:
   metered_source(const byte_source& source, std::uint64_t bytes)
@@ -58,6 +58,7 @@ result<std::shared_ptr<const remote_file>> remote_file::open(
     const call_limits& limits) {
   const auto start = std::chrono::steady_clock::now();
   WEIR_TRY(auto source, remote_source::open(address, options, limits));
+  // The scan may take the time that opening has left over.
   call_limits rest = limits;
   if (limits.timeout.count() != 0) {
     const auto used = std::chrono::duration_cast<std::chrono::milliseconds>(
