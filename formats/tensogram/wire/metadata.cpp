@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Metadata, index and digest lists from and to CBOR.
+/// Conversion of metadata, index and digest lists from and to CBOR.
 #include "tensogram/wire/metadata.hpp"
 
 #include <fmt/chrono.h>
@@ -16,12 +16,14 @@ namespace weir::formats {
 
 namespace {
 
+/// Returns the error for a part of the metadata.
 error bad_metadata(std::string_view what, std::string_view expected,
                    std::string_view found) {
   return error(errc::corrupt, fmt::format("cannot read {}: expected {}, found {}", what,
                                           expected, found));
 }
 
+/// Reads the base entries: an array of one map per object.
 result<std::vector<cbor_map>> parse_base(cbor_value from) {
   if (from.array() == nullptr) {
     return bad_metadata("metadata key \"base\"", "an array of maps",
@@ -39,6 +41,7 @@ result<std::vector<cbor_map>> parse_base(cbor_value from) {
   return out;
 }
 
+/// Reads a map under a key of the metadata.
 result<cbor_map> parse_submap(std::string_view key, cbor_value value) {
   if (value.map() == nullptr) {
     return bad_metadata(fmt::format("metadata key {}", to_json(cbor_value(key))), "a map",
@@ -47,6 +50,7 @@ result<cbor_map> parse_submap(std::string_view key, cbor_value value) {
   return std::move(*value.map());
 }
 
+/// Reads a list of unsigned integers; an absent key is an empty list.
 result<std::vector<std::uint64_t>> unsigned_list(const cbor_map& map,
                                                  std::string_view key) {
   std::vector<std::uint64_t> out;
@@ -68,12 +72,14 @@ result<std::vector<std::uint64_t>> unsigned_list(const cbor_map& map,
   return out;
 }
 
+/// Returns the current time in UTC as ISO 8601.
 std::string utc_now() {
   const std::time_t now =
       std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", fmt::gmtime(now));
 }
 
+/// Returns a random UUID of version 4 (RFC 9562, 5.4).
 std::string random_uuid() {
   std::random_device device;
   const auto word = [&] { return std::uint64_t{device()} << 32 | device(); };
@@ -84,6 +90,7 @@ std::string random_uuid() {
                      low & 0xFFFF'FFFF'FFFF);
 }
 
+/// Finds a value by a path of keys with dots between them.
 const cbor_value* walk_path(const cbor_map& map, std::string_view path) {
   const cbor_map* level = &map;
   while (true) {
@@ -134,7 +141,8 @@ result<message_metadata> parse_metadata(cbor_value from) {
       return bad_metadata("metadata", "text keys", to_json(entry.key));
     }
     const std::string& key = *entry.key.text();
-    auto& value = const_cast<cbor_value&>(entry.value);  // of `from`, which is ours
+    auto& value =
+        const_cast<cbor_value&>(entry.value);  // `from` is owned by this function
     if (key == "base") {
       WEIR_TRY(out.base, parse_base(std::move(value)));
     } else if (key == "_extra_") {
@@ -145,6 +153,7 @@ result<message_metadata> parse_metadata(cbor_value from) {
       free_keys.push_back(key);
     }
   }
+  // Other keys of the top belong to `extra`; one that is there too would be ambiguous.
   for (const std::string& key : free_keys) {
     if (out.extra.set(key, std::move(*from.map()->find(key)))) {
       return bad_metadata(fmt::format("metadata key {}", to_json(cbor_value(key))),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Preamble, frame header, frame tail and postamble, byte by byte.
+/// Preamble, frame header, frame tail and postamble, byte by byte
+/// (tensogram_internals.md, "Frame-Based Wire Format").
 #include "tensogram/wire/wire.hpp"
 
 #include <fmt/core.h>
@@ -17,7 +18,7 @@ void put(std::byte* to, std::string_view text) noexcept {
   std::memcpy(to, text.data(), text.size());
 }
 
-/// Bytes for a message: printable ones as they are.
+/// Returns bytes for an error message, with escapes for those that do not print.
 std::string shown(bytes_view bytes) {
   std::string out;
   for (const std::byte b : bytes) {
