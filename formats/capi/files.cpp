@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions that read and append to files.
+/// C functions that read files of messages and append to them.
 #include "capi/files.hpp"
 
 #include <fmt/core.h>
@@ -17,7 +17,8 @@ using namespace weir::formats;  // NOLINT: this file translates between the two
 
 outcome<std::shared_ptr<const byte_source>> open_source(const std::string& path) {
   std::error_code none;
-  if (std::filesystem::is_directory(path, none)) {  // which can be opened, but not read
+  if (std::filesystem::is_directory(path,
+                                    none)) {  // a folder can be opened, but not read
     return failure(TGM_ERROR_IO,
                    fmt::format("cannot open {}: expected a file, found a folder", path));
   }
@@ -39,7 +40,8 @@ outcome<std::shared_ptr<message_file>> message_file::open(const std::string& pat
 
 outcome<std::shared_ptr<message_file>> message_file::create(const std::string& path) {
   std::error_code failed;
-  std::filesystem::create_directories(folder_of(path), failed);  // else open() says why
+  std::filesystem::create_directories(
+      folder_of(path), failed);  // if this fails, open() reports the reason
   auto file = posix_file_system().open(path, open_mode::create_or_open);
   if (!file) {
     return cannot_open(file.error());
@@ -85,6 +87,8 @@ outcome<void> message_file::append(bytes_view bytes) {
     if (!to) {
       return cannot_open(to.error());
     }
+    // A failed write is undone, so that no part of a message stays at the end of the
+    // file.
     WEIR_TRY(const std::uint64_t end, (*to)->size());
     if (const auto done = write_all(**to, end, bytes); !done) {
       const auto undone = (*to)->resize(end);
@@ -93,14 +97,16 @@ outcome<void> message_file::append(bytes_view bytes) {
                                                 undone.error().message());
     }
   }
+  // Iterators keep the old source and the old places; both stay valid, because bytes that
+  // are in the file are never changed.
   found_ = nullptr;
   WEIR_TRY(source_, open_source(name_));
   return {};
 }
 
 outcome<owned_bytes> read_message(const message_place& message) {
-  // The kernel provides the memory when it is first written to: no more of it than has
-  // arrived, even if the length of a remote message is a lie.
+  // The kernel provides memory when it is first written to. So no more of it is used than
+  // bytes have arrived, even if a remote message has a false length.
   WEIR_TRY(owned_bytes out, owned_bytes::make(message.span.length));
   constexpr std::size_t largest_piece = std::size_t{32} << 20;
   const mutable_bytes all = out.view();
@@ -123,11 +129,12 @@ outcome<message_handle> decode_message(const message_place& message,
 
 using namespace weir::capi;  // NOLINT: the functions below are C
 
-/// Iterators hold the file as well, so that it may be closed before them.
+/// The iterators share the file, so the handle may be closed before them.
 struct tgm_file_t {
   std::shared_ptr<message_file> file;
 };
 
+/// The messages that the file had when the iterator was made.
 struct tgm_file_iter_t {
   std::shared_ptr<const message_file::contents> contents;
   std::size_t next = 0;
@@ -135,6 +142,7 @@ struct tgm_file_iter_t {
 
 namespace {
 
+/// Opens or creates a file with one of the two functions of message_file.
 tgm_error open_with(const char* path, tgm_file_t** out,
                     outcome<std::shared_ptr<message_file>> (*open)(const std::string&)) {
   return guarded(given(path, out), [&]() -> outcome<void> {

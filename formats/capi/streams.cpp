@@ -13,10 +13,14 @@ using namespace weir::formats;  // NOLINT: this file translates between the two
 
 namespace {
 
-/// Gathers small pieces, so that a small object does not take several system calls.
+/// Writes to a file. Small pieces are collected in memory, so that the several parts of a
+/// small object do not need a system call each. Pieces above the limit are written
+/// directly.
 class stream_file final : public stream_target {
  public:
   explicit stream_file(std::unique_ptr<file> f) : file_(std::move(f)) {}
+  /// Writes collected bytes even if the stream was not finished; errors cannot be
+  /// reported.
   ~stream_file() override { (void)flush(); }
 
   result<void> put(bytes_view bytes) override {
@@ -59,7 +63,7 @@ class stream_file final : public stream_target {
   byte_vector gathered_;
 };
 
-/// The functions of a caller.
+/// Passes bytes to functions of the caller.
 class stream_functions final : public stream_target {
  public:
   stream_functions(tgm_x_sink sink, tgm_x_patch patcher, void* context)
@@ -78,6 +82,7 @@ class stream_functions final : public stream_target {
   static const std::uint8_t* address_of(bytes_view bytes) noexcept {
     return reinterpret_cast<const std::uint8_t*>(bytes.data());
   }
+  /// Returns an error unless the caller's function returned 0.
   static result<void> taken(int answer) {
     if (answer != 0) {
       return error(errc::io,
@@ -107,6 +112,7 @@ outcome<std::shared_ptr<stream_target>> open_stream_file(const std::string& path
 outcome<message_stream> message_stream::open(std::shared_ptr<stream_target> target,
                                              json_message message,
                                              message_options options) {
+  // The writer takes the keys; a copy is needed to find the code of a failure.
   options.extra = std::move(message.extra);
   const cbor_map extra = options.extra;
   const std::size_t announced = message.base.size();
@@ -175,7 +181,7 @@ failure already_finished() {
       "cannot write stream: expected one that is open, found it finished");
 }
 
-/// Runs `use` with the stream of an encoder that is not finished.
+/// Calls `use` with the stream of an encoder, unless it is finished.
 tgm_error with_stream(tgm_streaming_encoder_t* enc, bool complete, const auto& use) {
   return guarded(enc != nullptr && complete, [&]() -> outcome<void> {
     if (enc->stream.finished()) {
@@ -185,6 +191,7 @@ tgm_error with_stream(tgm_streaming_encoder_t* enc, bool complete, const auto& u
   });
 }
 
+/// Writes an object whose descriptor is JSON.
 tgm_error write_object(tgm_streaming_encoder_t* enc, const char* descriptor,
                        const std::uint8_t* data, std::size_t length, bool stored) {
   return with_stream(
@@ -194,7 +201,8 @@ tgm_error write_object(tgm_streaming_encoder_t* enc, const char* descriptor,
       });
 }
 
-/// A stream has no header to put all digests in, and its payloads lie as they come.
+/// Checks the options of a stream. It has no header for a digest list, because digests
+/// are not known yet, and its payloads are not aligned.
 outcome<void> check_stream_options(const weir::formats::message_options& options) {
   using weir::formats::hash_list;
   if (options.payload_alignment != 0 || options.list == hash_list::header ||

@@ -311,8 +311,8 @@ class content_reader {
       case frame_type::header_metadata:
       case frame_type::footer_metadata:
         if (auto metadata = noted(parse_metadata(value), failed, frame.offset)) {
-          out_.metadata = std::move(
-              *metadata);  // the frame of the footer replaces that of the header
+          // The frame of the footer replaces that of the header.
+          out_.metadata = std::move(*metadata);
           metadata_frame_ = frame.offset;
         }
         break;

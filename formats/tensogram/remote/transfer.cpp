@@ -176,7 +176,7 @@ void transfer::set_up(std::chrono::milliseconds time_limit) {
   set(easy_, CURLOPT_HTTPHEADER, headers_);
 }
 
-/// Adds a header; without memory it is omitted, and the server refuses the request.
+/// Adds a header; if memory is short, the header is omitted.
 void transfer::add_header(const std::string& line) {
   if (curl_slist* longer = curl_slist_append(headers_, line.c_str())) {
     headers_ = longer;

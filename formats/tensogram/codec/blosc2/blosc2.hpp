@@ -4,8 +4,8 @@
 ///
 /// A frame holds chunks, and a chunk holds blocks. Filters (shuffle and others) are
 /// applied to a block, whose result is one compressed stream, or one stream per byte of
-/// an item. The reader decodes single blocks, so ranges of an object can be read. It
-/// exists because Debian's Blosc library reads only chunks of the first version.
+/// an item. The reader decodes single blocks, so ranges of an object can be read. The
+/// Blosc library of Debian, which knows only the first version, decodes blosclz streams.
 #pragma once
 
 #include <array>
