@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions that write a message by tasks.
+/// C functions that write a message in tasks.
+///
+/// Writes of one stream must happen in the order of their launches, but any worker may
+/// execute a task. So each write is placed in the line of its stream first, and a worker
+/// that runs a task of the stream carries out whatever is in the line, in order.
 #include "capi/async/streams.hpp"
 
 #include <algorithm>
@@ -22,14 +26,14 @@ void ordered_stream::carry_out() {
   while (!line_.empty()) {
     const entry next = std::move(line_.front());
     line_.pop_front();
-    if (next.task->ended()) {  // early, so that it leaves no trace
+    if (next.task->ended()) {  // it ended early and must leave no trace
       continue;
     }
     lock.unlock();
     outcome<void> done = without_exceptions([&] { return next.what(stream_); });
     lock.lock();
     const bool more = !line_.empty();
-    busy_ = more;  // before anybody learns that the write has ended
+    busy_ = more;  // set before a waiting thread learns that the write has ended
     lock.unlock();
     next.task->end(done ? outcome<task_value>(task_value())
                         : outcome<task_value>(std::move(done).error()));
@@ -59,7 +63,8 @@ using namespace weir::capi;  // NOLINT: the functions below are C
 
 namespace {
 
-/// Launches a write on the stream of a handle.
+/// Launches a write on the stream of a handle. The place in the line is taken before the
+/// launch, so that the order is that of the calls.
 outcome<void> launch_write(const tgm_async_streaming_encoder_t& enc,
                            const task_limits& limits, tgm_async_task_t** out_task,
                            ordered_stream::write what) {
@@ -74,11 +79,12 @@ outcome<void> launch_write(const tgm_async_streaming_encoder_t& enc,
   auto launched =
       launch(task, limits, out_task, [stream = enc.stream] { stream->carry_out(); });
   if (!launched) {
-    task->fail(launched.error());  // it stands in line, and is passed over
+    task->fail(launched.error());  // it stays in the line and is skipped
   }
   return launched;
 }
 
+/// Launches the write of an object, whose bytes are copied.
 tgm_error launch_object(tgm_async_streaming_encoder_t* enc, const char* descriptor_json,
                         const std::uint8_t* data, std::size_t length, bool stored,
                         const task_limits& limits, tgm_async_task_t** out_task) {
