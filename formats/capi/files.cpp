@@ -40,8 +40,8 @@ outcome<std::shared_ptr<message_file>> message_file::open(const std::string& pat
 
 outcome<std::shared_ptr<message_file>> message_file::create(const std::string& path) {
   std::error_code failed;
-  std::filesystem::create_directories(
-      folder_of(path), failed);  // if this fails, open() reports the reason
+  // If this fails, open() reports the reason.
+  std::filesystem::create_directories(folder_of(path), failed);
   auto file = posix_file_system().open(path, open_mode::create_or_open);
   if (!file) {
     return cannot_open(file.error());

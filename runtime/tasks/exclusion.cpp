@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Groups of tasks that commute in any order.
+/// Groups of tasks that commute in any order: membership, kept by the submitter.
 #include "tasks/exclusion.hpp"
 
 namespace weir::runtime {
@@ -14,7 +14,7 @@ void exclusion_groups::join(task& t, const task* companion) {
     free_.pop_back();
   } else {
     groups_.push_back(std::make_unique<exclusion>());
-    free_.reserve(groups_.size());  // `leave` must not need memory
+    free_.reserve(groups_.size());  // so that leave() needs no memory
     group = groups_.back().get();
   }
   ++group->members;

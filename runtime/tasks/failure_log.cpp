@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Failures of kernels and what waiters are told about them.
+/// Failures of kernels, and the errors that waits report for them.
 #include "tasks/failure_log.hpp"
 
 #include <fmt/format.h>
@@ -8,6 +8,7 @@
 namespace weir::runtime {
 namespace {
 
+/// Forgets the oldest entries beyond the number `kept`.
 template <class Value>
 void keep_newest(std::map<task_id, Value>& from, std::size_t kept) {
   while (from.size() > kept) {

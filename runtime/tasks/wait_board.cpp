@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Descriptions of what runs and what waits.
+/// Descriptions of running and waiting tasks. All fields are atomic, so the watchdog
+/// reads them while tasks run; the texts may mix two moments but never read freed memory.
 #include "tasks/wait_board.hpp"
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 namespace weir::runtime {
 namespace {
 
+/// Largest number of waiting tasks that a report describes.
 constexpr std::size_t max_described = 8;
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The rarer ways to enter a task, and edges beyond the first block of successors.
+/// The rarer ways of entering a task, and edges beyond the first block of successors.
 #include "tasks/wiring.hpp"
 
 namespace weir::runtime {
