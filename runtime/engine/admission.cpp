@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of accesses and named predecessors, with what is wrong in words.
+/// Checks of accesses and named predecessors. The fast checks in the header only say yes
+/// or no; the functions here find the reason of a refusal.
 #include "engine/admission.hpp"
 
 #include <fmt/format.h>
