@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The same graphs through StarPU: a handle per cell, dependencies from the order of
-/// submission. Empty where the library is not installed.
+/// The same graphs with StarPU: a handle per cell, and dependencies from the order of
+/// submission. Empty if the library is not installed.
 #include "rows.hpp"
 
 #if defined(WEIR_BENCH_STARPU)
@@ -16,7 +16,7 @@
 namespace weir::bench {
 namespace {
 
-/// A runtime with its workers, which poll as long as it lives.
+/// A runtime with its workers, which poll as long as this object lives.
 class starpu_graph {
  public:
   starpu_graph(const std::string& name, unsigned workers) : tasks_(graph_named(name)) {
@@ -94,7 +94,7 @@ void add_starpu_rows(program& bench) {
                 [name, workers] {
                   wait_until_clean(2);
                   starpu_graph graph(name, workers);
-                  // Its workers, threads of their own beside the submitter, always poll.
+                  // Its workers are threads beside the submitter and always poll.
                   return pass_ns(0, graph.size(), [&] { graph.pass(); });
                 });
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The same graphs as static ones of oneTBB, a node per task with its edges made before:
-/// what a replay is compared with. Empty where the library is not installed.
+/// The same graphs as static graphs of oneTBB, with a node per task and edges that are
+/// made in advance, for comparison with replays. Empty if the library is not installed.
 #include "rows.hpp"
 
 #if defined(WEIR_BENCH_TBB)
@@ -20,7 +20,7 @@ namespace {
 
 using flow_node = tbb::flow::continue_node<tbb::flow::continue_msg>;
 
-/// Who waits for whom in a graph of cells, each pair once.
+/// Returns for each task of a graph its predecessors, each once.
 std::vector<std::vector<std::size_t>> predecessors_in(
     const std::vector<cell_task>& graph) {
   struct users {
