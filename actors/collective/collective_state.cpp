@@ -25,12 +25,14 @@ std::uint64_t digest_of_policy(const tessera::numerics_policy& p) noexcept {
          (p.stateless_rng ? 4U : 0U) | (p.fast_math ? 8U : 0U);
 }
 
+/// Describes a policy for error messages.
 std::string text_of(const tessera::numerics_policy& p) {
   return fmt::format("policy of level {}{}{}", p.level(),
                      p.stateless_rng ? "" : ", random numbers with a state",
                      p.fast_math ? ", fast math" : "");
 }
 
+/// Describes a call for error messages.
 std::string text_of(const collective::collective_call& c) {
   const std::string call = fmt::format("{} of {} {}", collective::name_of(c.kind),
                                        c.count, info_of(c.type).tessera);
@@ -207,6 +209,7 @@ std::string collective_state::missing(const std::vector<ticket>& tickets) const 
   return out;
 }
 
+/// Returns the error for the ranks of a meeting that does not run, by its outcome.
 error collective_state::failure_of(const collective::meeting_outcome& outcome) const {
   switch (outcome.state) {
     case collective::meeting_state::collective_mismatch:
@@ -281,6 +284,7 @@ std::int64_t collective_state::next_deadline() const noexcept {
   return out;
 }
 
+/// Counts the shares for the status line.
 std::string collective_state::describe() const {
   const auto running = std::count_if(shares_.begin(), shares_.end(), [](const auto& s) {
     return static_cast<bool>(s.second.end);

@@ -143,6 +143,7 @@ std::optional<pulse_order> conductor_state::take_pulse(std::int64_t now_ns) {
   return order;
 }
 
+/// Ends a window of the learning curve at this number of Build tokens.
 void conductor_state::close_window(std::uint64_t build_tokens) {
   accounts_.curve.push_back({build_tokens, accounts_.window});
   accounts_.window = {};
