@@ -34,6 +34,8 @@ result<void> check_range(const byte_source& source, std::uint64_t offset,
 
 }  // namespace
 
+/// Distinguishes failures of the source from faults of the data: only the former may pass
+/// when the call is repeated.
 bool source_failed(const error& e) noexcept {
   switch (e.root().code()) {
     case errc::io:

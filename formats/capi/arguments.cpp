@@ -122,6 +122,8 @@ outcome<std::string> text_argument(const char* text, const char* what) {
   return out;
 }
 
+/// A null pointer is allowed for an object of 0 bytes, as an empty C array often has
+/// none.
 outcome<std::vector<bytes_view>> data_arguments(const std::uint8_t* const* pointers,
                                                 const std::size_t* lengths,
                                                 std::size_t count) {
@@ -140,6 +142,7 @@ outcome<std::vector<bytes_view>> data_arguments(const std::uint8_t* const* point
   return out;
 }
 
+/// Without an argument no digests are written, as in the reference.
 outcome<bool> hash_argument(const char* algorithm) {
   if (algorithm == nullptr) {
     return false;
@@ -153,6 +156,7 @@ outcome<bool> hash_argument(const char* algorithm) {
   return name == "xxh3";
 }
 
+/// Takes the separate arguments of a function of tensogram.h.
 outcome<message_options> encode_arguments(const char* hash_algorithm,
                                           std::uint32_t threads,
                                           const TgmEncodeMaskOptions* masks) {
@@ -163,6 +167,8 @@ outcome<message_options> encode_arguments(const char* hash_algorithm,
   return out;
 }
 
+/// Takes an option structure. The alignment is checked here as well, so that its error
+/// has the code of a wrong argument.
 outcome<message_options> encode_arguments(const tgm_x_encode_options_t* options) {
   WEIR_TRY(const tgm_x_encode_options_t o, sized(options));
   WEIR_TRY(message_options out, encode_arguments(o.hash_algo, o.threads, o.mask_options));
@@ -192,6 +198,8 @@ read_options decode_arguments(bool native_byte_order, std::uint32_t threads,
   return out;
 }
 
+/// An option structure adds to the usual arguments: digests that are not checked at all,
+/// old formats, and a limit of its own.
 outcome<read_options> decode_arguments(const tgm_x_decode_options_t* options) {
   WEIR_TRY(const tgm_x_decode_options_t o, sized(options));
   WEIR_TRY(const int check,
@@ -208,6 +216,8 @@ outcome<read_options> decode_arguments(const tgm_x_decode_options_t* options) {
   return out;
 }
 
+/// The levels have the names of the reference. "checksum" is the default level without
+/// trial decoding.
 outcome<validation_options> validate_arguments(const char* level, bool canonical,
                                                bool metadata) {
   std::string name = "default";
@@ -244,6 +254,7 @@ outcome<validation_options> validate_arguments(const char* level,
   return out;
 }
 
+/// malloc() does not throw; a size that would overflow is treated like lack of memory.
 outcome<owned_bytes> owned_bytes::make(std::size_t size) {
   owned_bytes out;
   // Allocates one byte more, so that even zero bytes have an address that can be freed.

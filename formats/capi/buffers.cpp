@@ -36,6 +36,7 @@ struct tgm_x_splitter_t {
 
 namespace {
 
+/// Scans a buffer. Finding no message is no error.
 outcome<std::vector<message_span>> scan_buffer(const std::uint8_t* buf,
                                                std::size_t length,
                                                tgm_x_scan_order order) {

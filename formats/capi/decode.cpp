@@ -160,6 +160,8 @@ message_place place_of(bytes_view bytes) {
   return {std::make_shared<memory_source>(bytes), {0, bytes.size()}};
 }
 
+/// Opens and decodes; both failures get their code by the same examination of the
+/// message.
 outcome<message_handle> decode_message(bytes_view bytes, const read_options& options,
                                        const std::stop_token& stop) {
   auto decoded = [&]() -> result<message_handle> {
@@ -195,6 +197,7 @@ outcome<message_handle> open_message::decode(std::size_t object) const {
   return handle_of(reader_, object, digests_[object], std::move(*elements), metadata_);
 }
 
+/// Opens only what the object needs, if the place is read by its outline.
 outcome<message_handle> decode_object(const message_place& message, std::size_t object,
                                       const read_options& options) {
   const auto opened = open_object(message, object, options);
@@ -210,6 +213,7 @@ outcome<message_handle> decode_object(const message_place& message, std::size_t 
                    std::make_shared<const message_metadata>(opened->metadata(object)));
 }
 
+/// Decodes the ranges one by one. All of them are decoded before any is handed out.
 outcome<std::vector<byte_vector>> decode_ranges(const message_place& message,
                                                 const element_ranges& ranges,
                                                 const read_options& options) {
@@ -250,6 +254,7 @@ outcome<owned_bytes> joined_bytes(std::span<const byte_vector> parts) {
 
 namespace {
 
+/// The metadata of an outline come from the header or the footer, whichever has them.
 outcome<std::unique_ptr<tgm_metadata_t>> metadata_of_outline(
     const message_place& message) {
   const auto outline = message_outline::open(message.source, message.span);

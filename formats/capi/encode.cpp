@@ -13,6 +13,8 @@ namespace weir::capi {
 
 using namespace weir::formats;  // NOLINT: this file translates between the two
 
+/// Parses the JSON, pairs descriptors with data, and encodes. The errors come in this
+/// order: JSON, numbers of entries, pointers, options, objects.
 outcome<byte_vector> encode(const object_arguments& from,
                             outcome<message_options> options) {
   WEIR_TRY(json_message message, parse_message(from.json));

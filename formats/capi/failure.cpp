@@ -126,6 +126,8 @@ failure cannot_open(const error& e) {
   return {TGM_ERROR_IO, e.message()};
 }
 
+/// Examines the description of each object again. A description that is rejected without
+/// a codec gives TGM_ERROR_METADATA, whatever the error of the attempt was.
 failure cannot_write(const error& e, std::span<const object_to_write> objects,
                      const cbor_map& extra) {
   failure out(e);
@@ -144,6 +146,8 @@ failure cannot_open_remote(const error& e) {
   return out;
 }
 
+/// The first error of the validation decides. If the frames and their CBOR are sound, the
+/// fault lies in a payload, or in a parameter that the writer should have given.
 failure cannot_read(const error& e, const std::shared_ptr<const byte_source>& source,
                     message_span span) {
   failure out(e);

@@ -15,6 +15,8 @@ namespace weir::capi {
 
 using namespace weir::formats;  // NOLINT: this file translates between the two
 
+/// A folder is refused with its own message, because reading it would fail later and less
+/// clearly.
 outcome<std::shared_ptr<const byte_source>> open_source(const std::string& path) {
   std::error_code none;
   if (std::filesystem::is_directory(path,
@@ -50,6 +52,7 @@ outcome<std::shared_ptr<message_file>> message_file::create(const std::string& p
   return open(path);
 }
 
+/// The result is shared with iterators, so a later append does not change what they see.
 outcome<std::shared_ptr<const message_file::contents>> message_file::scan() {
   const std::lock_guard lock(mutex_);
   if (!found_) {
@@ -80,6 +83,8 @@ outcome<message_place> message_file::place(std::size_t index,
   return message_place{found->source, found->spans[index]};
 }
 
+/// Opens the file for each append, and finds its end anew, so that bytes which another
+/// process has appended are not overwritten.
 outcome<void> message_file::append(bytes_view bytes) {
   const std::lock_guard lock(mutex_);
   {

@@ -171,6 +171,7 @@ outcome<cbor_map> extra_of(const json& message, std::span<const char* const> tak
 
 }  // namespace
 
+/// Reads "descriptors", "base" and the remaining keys, which belong to the message.
 outcome<json_message> parse_message(const char* text) {
   WEIR_TRY(const json from, parse_object(text, "the JSON of the message"));
   json_message out;
@@ -191,6 +192,7 @@ outcome<json_message> parse_message(const char* text) {
   return out;
 }
 
+/// Reads "base" and the remaining keys.
 outcome<json_message> parse_stream(const char* text) {
   WEIR_TRY(const json from, parse_object(text, "the JSON of the stream"));
   json_message out;

@@ -109,6 +109,7 @@ outcome<std::shared_ptr<stream_target>> open_stream_file(const std::string& path
   return std::make_shared<stream_file>(std::move(*file));
 }
 
+/// Keeps the target alive for as long as the writer may call it.
 outcome<message_stream> message_stream::open(std::shared_ptr<stream_target> target,
                                              json_message message,
                                              message_options options) {
@@ -125,6 +126,7 @@ outcome<message_stream> message_stream::open(std::shared_ptr<stream_target> targ
   return message_stream(std::move(target), std::move(*writer), announced);
 }
 
+/// Only one preceder may wait, because a preceder belongs to the next object.
 outcome<void> message_stream::write_preceder(cbor_map metadata) {
   if (preceder_) {
     return failure(TGM_ERROR_FRAMING,
@@ -135,6 +137,7 @@ outcome<void> message_stream::write_preceder(cbor_map metadata) {
   return {};
 }
 
+/// The preceder is dropped only after success, so a failed write can be repeated.
 outcome<void> message_stream::write(const stream_object& object) {
   const object_to_write one{object.descriptor, preceder_.value_or(cbor_map()),
                             object.data, object.stored};
@@ -145,6 +148,7 @@ outcome<void> message_stream::write(const stream_object& object) {
   return {};
 }
 
+/// Faults of the caller are found before anything is written, so the stream stays usable.
 outcome<void> message_stream::finish(bool backfill) {
   if (preceder_) {
     return failure(TGM_ERROR_FRAMING,

@@ -18,6 +18,7 @@ const cbor_value& without_tags(const cbor_value& value) noexcept {
   return *out;
 }
 
+/// Integers beyond 64 bits are -1 - bits with bits of 2^63 or more.
 std::optional<double> widened(const cbor_value& value) noexcept {
   if (value.integer() == nullptr) {
     return value.real();

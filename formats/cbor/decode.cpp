@@ -105,6 +105,10 @@ class decoder {
  public:
   decoder(bytes_view from, cbor_rules rules) : from_(from), rules_(rules) {}
 
+  /// Decodes one item. The loop takes one token per turn: by the fast path if it is an
+  /// integer, text, array or map in shortest form, and through libcbor otherwise. It ends
+  /// when no container is open. Bytes behind the item are a deviation, and an error if
+  /// the rules are strict.
   result<cbor_item> run() {
     stack_.reserve(8);
     do {
@@ -208,6 +212,7 @@ class decoder {
     return stack_.back().next();
   }
 
+  /// Stores a value that contains no others in a place that is null.
   void fill(cbor_value& to, const cbor_token& t) const {
     switch (t.kind) {
       case token_kind::boolean: put<bool>(to, t.boolean); break;

@@ -157,6 +157,8 @@ byte_vector encode_cbor(const cbor_value& value) {
   return out;
 }
 
+/// Mirrors the widths that libcbor's encoders choose, so that sizes can be computed
+/// without encoding.
 std::size_t cbor_head_size(std::uint64_t value) noexcept {
   if (value < 24) {
     return 1;

@@ -91,6 +91,7 @@ class json_writer {
     }
     close(']', array.empty());
   }
+  /// Two keys of a map may have the same text, such as 1 and "1"; both are written.
   void write_map(const cbor_map& map) {
     open('{');
     for (const cbor_entry& entry : map) {

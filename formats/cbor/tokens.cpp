@@ -109,6 +109,8 @@ result<cbor_token> next_tag(bytes_view rest) {
 
 }  // namespace
 
+/// Reads one token of any kind. Incomplete and malformed tokens are distinguished,
+/// because a caller may have more bytes.
 result<cbor_token> next_token(bytes_view rest) {
   if (rest.empty()) {
     return malformed("another item", "the end");
@@ -131,6 +133,7 @@ result<cbor_token> next_token(bytes_view rest) {
   return t;
 }
 
+/// Compares the size of the head, and for reals the width, with the shortest form.
 std::string_view excess_of(const cbor_token& t) noexcept {
   if (t.indefinite) {
     return "an item of indefinite length";

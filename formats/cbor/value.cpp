@@ -135,6 +135,8 @@ cbor_value* cbor_map::find(std::string_view key) noexcept {
   return const_cast<cbor_value*>(std::as_const(*this).find(key));
 }
 
+/// Keeps the entries sorted; an existing key gets the new value. Returns whether it
+/// existed.
 bool cbor_map::set(cbor_value key, cbor_value value) {
   const auto at = std::lower_bound(
       entries_.begin(), entries_.end(), key,
@@ -177,6 +179,7 @@ std::optional<bool> cbor_value::boolean() const noexcept {
   return value != nullptr ? std::optional(*value) : std::nullopt;
 }
 
+/// The value is bits, or -1 - bits if negative, so 2^63 - 1 is the limit of both.
 std::optional<std::int64_t> cbor_value::int64() const noexcept {
   const cbor_integer* value = integer();
   if (value == nullptr || value->bits > 0x7FFF'FFFF'FFFF'FFFFu) {
@@ -235,6 +238,7 @@ std::size_t depth_of(const cbor_map& map) noexcept {
   return inner + 1;
 }
 
+/// Scalars have depth 0. The recursion is bounded by the depth that decoding allows.
 std::size_t depth_of(const cbor_value& value) noexcept {
   std::size_t inner = 0;
   if (const cbor_array* array = value.array()) {

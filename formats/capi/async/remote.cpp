@@ -112,6 +112,8 @@ std::string note_on(const std::vector<std::string>& unknown_options) {
 
 }  // namespace
 
+/// Options that no store knows are collected and not refused: the reference ignores them,
+/// but they are named if opening fails.
 outcome<std::shared_ptr<message_store>> open_remote(const remote_request& request,
                                                     const std::stop_token& stop) {
   std::string_view rest = request.url;

@@ -57,6 +57,7 @@ runtime& runtime::instance() {
   return *one;
 }
 
+/// The numbers of threads cannot change once a call or a task has relied on them.
 bool runtime::configure(std::uint32_t workers, std::uint32_t dispatchers) {
   const std::lock_guard lock(mutex_);
   if (phase_ != phase::idle) {
@@ -84,6 +85,8 @@ void runtime::start(queue& q, const char* name, std::uint32_t threads) {
   }
 }
 
+/// Registers the task before its work is queued, so that leave() and the deadline find
+/// it. The first task starts the workers, and the first deadline its thread.
 outcome<void> runtime::launch(const std::shared_ptr<runtime_task>& task,
                               std::optional<deadline_clock::time_point> deadline,
                               std::function<void()> work) {
@@ -166,6 +169,8 @@ void runtime::watch_deadlines() {
   }
 }
 
+/// The first callback starts the dispatchers, which are separate from the workers: a
+/// callback that blocks does not hold up tasks.
 void runtime::dispatch(std::function<void()> callback) {
   const std::lock_guard lock(mutex_);
   if (!callbacks_.started) {

@@ -17,6 +17,10 @@ void ordered_stream::line_up(std::shared_ptr<task_state> task, write what) {
   line_.push_back({std::move(task), std::move(what)});
 }
 
+/// The mutex is released while a write runs and while its task ends, because the end may
+/// call code of the program. `busy_` keeps other threads out meanwhile. If the line is
+/// empty after a write, `busy_` is cleared before the task ends: a program that has
+/// waited for the task then finds the stream at rest.
 void ordered_stream::carry_out() {
   std::unique_lock lock(mutex_);
   if (busy_) {
@@ -45,6 +49,7 @@ void ordered_stream::carry_out() {
   busy_ = false;
 }
 
+/// Tasks that have ended early no longer count as waiting.
 ordered_stream::object_count ordered_stream::count() const {
   const std::lock_guard lock(mutex_);
   const bool waiting = std::any_of(line_.begin(), line_.end(),

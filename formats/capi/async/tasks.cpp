@@ -18,6 +18,8 @@ failure cancelled() {
           "cannot finish the task: expected it to be let finish, found it cancelled"};
 }
 
+/// The result is set once, under the lock. Waiting threads are woken and the callback is
+/// queued after the lock is released.
 void task_state::end(outcome<task_value> with) {
   std::function<void()> callback;
   {
@@ -111,6 +113,7 @@ bool cancellation::cancelled() const {
   return cancelled_;
 }
 
+/// Checks and adds under one lock, so no task is added behind a cancellation unnoticed.
 bool cancellation::attach(const std::shared_ptr<task_state>& task) {
   const std::lock_guard lock(mutex_);
   if (cancelled_) {
@@ -129,6 +132,9 @@ bool cancellation::attach(const std::shared_ptr<task_state>& task) {
   return true;
 }
 
+/// Order: attach to the token, register with the runtime, hand out. A task that has ended
+/// before the registration is removed from the runtime again, since its own leave() came
+/// early.
 outcome<void> launch(const std::shared_ptr<task_state>& task, const task_limits& limits,
                      tgm_async_task_t** out, std::function<void()> run) {
   auto handle = std::make_unique<tgm_async_task_t>(tgm_async_task_t{task});

@@ -32,6 +32,7 @@ error bad_block(std::uint64_t expected, int size) {
 
 }  // namespace
 
+/// Allocates for the worst case, so that compression cannot fail for lack of space.
 result<code_buffer> lz4_encode(bytes_view from) {
   if (from.size() > LZ4_MAX_INPUT_SIZE) {
     return error(errc::invalid_argument,
@@ -79,6 +80,8 @@ result<void> lz4_decode_block(bytes_view from, const decode_target& to) {
              : result<void>(bad_block(to.size(), size));
 }
 
+/// The stored size must equal the size that the descriptor demands: the decoder never
+/// allocates by a number from the payload.
 result<void> lz4_decode(bytes_view from, const decode_target& to) {
   if (from.size() < prefix_size) {
     return error(errc::corrupt,
@@ -95,6 +98,8 @@ result<void> lz4_decode(bytes_view from, const decode_target& to) {
   return lz4_decode_block(from.subspan(prefix_size), to);
 }
 
+/// Gives the library no more space than the input has. It then fails if the block would
+/// be larger, and the caller stores the bytes plain.
 bool lz4_append_block(bytes_view from, byte_vector& to) {
   const std::size_t before = to.size();
   to.resize(before + from.size());

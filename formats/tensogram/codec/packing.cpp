@@ -77,6 +77,7 @@ class bit_packer {
  public:
   bit_packer(std::byte* to, unsigned bits) : to_(to), bits_(bits) {}
 
+  /// Fills the current byte from its high end.
   void put(std::uint64_t value) noexcept {
     unsigned left = bits_;
     while (left > 0) {
@@ -165,6 +166,7 @@ void unpack_piece(bytes_view from, const packing& p, double factor, std::uint64_
   }
 }
 
+/// Returns the error for values that are not finite; names the first of them.
 error not_finite(bytes_view values) {
   const auto found = find_non_finite(values, dtype::fp64, native_byte_order);
   return error(errc::invalid_argument,
@@ -247,6 +249,7 @@ result<packing> parse(const cbor_map& parameters, const packing_rules& rules,
 
 }  // namespace
 
+/// Packing of public callers: one thread, native values.
 result<packing> compute_packing(std::span<const double> values, unsigned bits,
                                 std::int32_t decimal) {
   if (bits > 64) {
@@ -257,6 +260,8 @@ result<packing> compute_packing(std::span<const double> values, unsigned bits,
   return compute(std::as_bytes(values), bits, decimal, 1);
 }
 
+/// Computes ceil(count * bits / 8) in two parts, so that the product of the bits cannot
+/// overflow.
 result<std::uint64_t> packed_size(std::uint64_t count, unsigned bits) {
   std::uint64_t total = 0;
   if (!checked_mul(count / 8, std::uint64_t{bits}, total) ||
@@ -281,6 +286,9 @@ result<packing> read_packing(const cbor_map& parameters, const packing_rules& ru
   return parse(parameters, rules, true);
 }
 
+/// Reference value and binary scale belong together: one of them without the other cannot
+/// be completed. Given parameters are used as they are; values outside of their range are
+/// limited to it.
 result<packing> settle_packing(cbor_map& parameters, bytes_view values,
                                unsigned threads) {
   constexpr errc kind = errc::invalid_argument;
@@ -314,6 +322,8 @@ result<packing> settle_packing(cbor_map& parameters, bytes_view values,
   return computed;
 }
 
+/// With 0 bits all values become the first one. Taking it here, before masks are taken
+/// out, keeps a masked zero from becoming the reference value.
 result<void> settle_constant(cbor_map& parameters, bytes_view values, byte_order order) {
   const cbor_value* bits = parameters.find("sp_bits_per_value");
   const bool constant = bits != nullptr && bits->int64() == 0 &&
@@ -338,6 +348,8 @@ result<void> settle_constant(cbor_map& parameters, bytes_view values, byte_order
   return {};
 }
 
+/// Pieces begin at multiples of eight elements, and so at whole bytes for any width.
+/// Threads therefore never write to the same byte.
 void pack_values(bytes_view values, const packing& p, mutable_bytes to,
                  unsigned threads) {
   if (p.bits == 0) {
@@ -354,6 +366,7 @@ void pack_values(bytes_view values, const packing& p, mutable_bytes to,
                  });
 }
 
+/// Reading at any element is possible, so pieces need no particular size here.
 void unpack_values(bytes_view from, const packing& p, std::uint64_t first,
                    mutable_bytes to, unsigned threads) {
   const double factor = factor_of(p);

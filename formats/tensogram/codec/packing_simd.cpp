@@ -249,6 +249,8 @@ value_span span_of_piece(bytes_view values) noexcept {
 
 }  // namespace
 
+/// With several threads, the spans of pieces are combined in order, so the result does
+/// not depend on the number of threads.
 value_span span_of_values(bytes_view values, unsigned threads) {
   constexpr std::size_t at_once = 512 * 1024;
   threads = worth_threads(threads, values.size());

@@ -164,6 +164,8 @@ class helper_pool {
 
 }  // namespace
 
+/// Every helper that was asked is finished before the function returns: `work` lives on
+/// the stack of the caller.
 void run_with_others(std::size_t others, const std::function<void()>& work) {
   helper_pool& pool = helper_pool::own();
   const std::vector<helper*> taken = pool.take(others);

@@ -76,6 +76,7 @@ result<code_buffer> compress_szip(const pipeline& plan, object_descriptor& descr
   return std::move(coded.code);
 }
 
+/// Runs the compression. Only szip changes the descriptor, to which it adds its offsets.
 result<code_buffer> compress(const pipeline& plan, object_descriptor& descriptor,
                              code_buffer from, unsigned threads) {
   switch (plan.compression) {
@@ -195,6 +196,7 @@ result<code_buffer> encoded_bytes(const pipeline& plan, const payload_range& ran
 
 }  // namespace
 
+/// Each stage makes a buffer of its own; a stage that is absent passes its input on.
 result<code_buffer> encode_payload(const pipeline& plan, object_descriptor& descriptor,
                                    bytes_view elements, unsigned threads) {
   code_buffer now{nullptr, elements};
@@ -270,6 +272,8 @@ payload_range range_of(const pipeline& plan, std::uint64_t stored, std::uint64_t
   return out;
 }
 
+/// Ranges need a pipeline in which parts can be located: no shuffle, and offsets for
+/// szip. Other codecs are decoded from the start.
 result<void> decode_payload_range(const pipeline& plan, const payload_range& range,
                                   bytes_view stored, const element_memory& memory) {
   if (plan.shuffle != 0) {

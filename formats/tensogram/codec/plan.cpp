@@ -44,6 +44,7 @@ pipeline_support support_of(stage_names names, std::string_view name) noexcept {
   return pipeline_support::unknown;
 }
 
+/// Returns the names of the stages that this build has, for error messages.
 std::string built_names(stage_names names) {
   std::string out;
   for (const stage_name& row : names) {
@@ -295,6 +296,8 @@ result<void> check_readable(const object_descriptor& descriptor) {
   return check_stages(descriptor, errc::corrupt);
 }
 
+/// Sizes are compared before offsets are read, since the number of offsets follows from
+/// them.
 result<pipeline> plan_reading(const object_descriptor& descriptor, std::uint64_t stored,
                               const read_options& options) {
   constexpr errc kind = errc::corrupt;
@@ -317,6 +320,7 @@ result<pipeline> plan_reading(const object_descriptor& descriptor, std::uint64_t
   return plan;
 }
 
+/// Removes offsets that the caller may have left: they belong to another payload.
 result<pipeline> plan_writing(object_descriptor& descriptor, bytes_view elements,
                               unsigned threads) {
   constexpr errc kind = errc::invalid_argument;
@@ -334,6 +338,8 @@ result<pipeline> plan_writing(object_descriptor& descriptor, bytes_view elements
   return planner(descriptor, {kind, true}).run(packed);
 }
 
+/// A payload from elsewhere is checked like one that is read, but its faults are the
+/// caller's.
 result<void> check_stored(const object_descriptor& descriptor, std::uint64_t stored) {
   constexpr errc kind = errc::invalid_argument;
   if (support_of(descriptor) == pipeline_support::known) {

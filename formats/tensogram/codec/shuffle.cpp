@@ -94,6 +94,8 @@ void unshuffle_bytes(bytes_view from, std::size_t size, mutable_bytes to,
   run(gathering.of(size), from, size, to, threads);
 }
 
+/// Only reading is needed: this build never writes bit-shuffled data. It goes over the
+/// input once per bit plane.
 void unshuffle_bits(bytes_view from, std::size_t size, mutable_bytes to) noexcept {
   const std::size_t count = from.size() / size / 8 * 8;
   const std::size_t row = count / 8;

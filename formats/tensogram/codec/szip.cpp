@@ -127,6 +127,8 @@ result<void> decode_from_start(const szip_stream& stream, std::uint64_t first,
 
 }  // namespace
 
+/// Reads the parameters and compares them with the samples. Widths and block sizes that
+/// the coder cannot handle are refused here, so that it need not check them.
 result<aec_parameters> read_szip(const cbor_map& parameters, const szip_samples& samples,
                                  errc kind) {
   WEIR_TRY(const std::int64_t flags,
@@ -167,6 +169,8 @@ result<aec_parameters> read_szip(const cbor_map& parameters, const szip_samples&
   return out;
 }
 
+/// Offsets must begin at 0, strictly increase, and lie within the payload. That makes
+/// them usable, but not right; see szip_offsets_digest().
 result<std::vector<std::uint64_t>> read_szip_offsets(const cbor_map& parameters,
                                                      std::uint64_t intervals,
                                                      std::uint64_t bytes, errc kind) {
@@ -196,6 +200,8 @@ result<std::vector<std::uint64_t>> read_szip_offsets(const cbor_map& parameters,
   return out;
 }
 
+/// The stored length is part of the digest, so the mark is void if the payload was
+/// replaced by one of another length. 0 means "no mark" and is mapped to 1.
 std::uint64_t szip_offsets_digest(std::span<const std::uint64_t> offsets,
                                   std::uint64_t stored) {
   byte_vector bytes(8 * (offsets.size() + 1));
@@ -208,6 +214,8 @@ std::uint64_t szip_offsets_digest(std::span<const std::uint64_t> offsets,
   return std::max<std::uint64_t>(1, xxh3_64(bytes));
 }
 
+/// Offsets only speed decoding up. If they turn out to be wrong, the stream is decoded
+/// again from its start.
 result<void> szip_decode(const szip_stream& stream, const decode_target& to,
                          unsigned threads) {
   WEIR_TRY(const aec_parameters p, settled(stream));
@@ -226,6 +234,8 @@ result<void> szip_decode_range(const szip_stream& stream, std::uint64_t first,
   return decode_from_start({stream.bytes, p, stream.offsets, stream.size}, first, to);
 }
 
+/// The range of bytes ends with the byte that holds the last bit of the last interval,
+/// which may also hold the first bits of the next one.
 szip_intervals intervals_of(const aec_parameters& p,
                             const std::vector<std::uint64_t>& offsets,
                             std::uint64_t stored, std::uint64_t size, std::uint64_t first,
@@ -244,6 +254,8 @@ szip_intervals intervals_of(const aec_parameters& p,
   return out;
 }
 
+/// Decodes the intervals to their end, even if the range ends before: only that shows
+/// that they end where the next one starts, and so that the offsets were right.
 result<void> szip_decode_intervals(bytes_view from, const aec_parameters& p,
                                    const szip_intervals& intervals, std::uint64_t first,
                                    const decode_target& to) {

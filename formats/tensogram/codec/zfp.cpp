@@ -139,6 +139,7 @@ error no_memory() {
 
 }  // namespace
 
+/// A precision of 0 or above 64 means all bit planes, as in the library.
 result<zfp_parameters> read_zfp(const cbor_map& parameters, errc kind) {
   WEIR_TRY(const std::string mode, text_parameter(parameters, "zfp_mode", kind));
   zfp_parameters out;
@@ -167,6 +168,8 @@ result<zfp_parameters> read_zfp(const cbor_map& parameters, errc kind) {
   return out;
 }
 
+/// Allocates for the largest possible stream, so the library cannot write beyond the
+/// buffer.
 result<code_buffer> zfp_encode(bytes_view from, const zfp_parameters& p) {
   if (from.empty()) {
     return code_buffer{};
@@ -196,6 +199,8 @@ result<code_buffer> zfp_encode(bytes_view from, const zfp_parameters& p) {
   }
 }
 
+/// Decodes straight into the target if that is aligned. The length is checked at the end:
+/// only then is it known where the stream stops.
 result<void> zfp_decode(bytes_view from, const zfp_parameters& p,
                         const decode_target& to) {
   const std::uint64_t count = to.size() / sizeof(double);

@@ -12,6 +12,7 @@
 
 namespace weir::formats {
 
+/// An integer beyond the library's levels is clamped, as the reference does.
 result<int> zstd_level(const cbor_map& parameters) {
   const cbor_value* value = parameters.find("zstd_level");
   if (value == nullptr) {
@@ -43,6 +44,7 @@ result<code_buffer> zstd_encode(bytes_view from, int level) {
 
 namespace {
 
+/// Returns the error for frames; `code` is the library's result, a size or an error.
 error bad_frames(std::uint64_t expected, std::size_t code) {
   return error(
       errc::corrupt,

@@ -53,6 +53,8 @@ result<frame_info> frame_at(bytes_view message, std::uint64_t at) {
 
 }  // namespace
 
+/// Walks from frame to frame until it meets one with metadata. Metadata in the footer are
+/// found too, at the cost of walking over all objects before them.
 result<message_metadata> read_metadata(bytes_view message) {
   if (message.size() < smallest_message) {
     return cut_short(0);

@@ -13,6 +13,7 @@
 
 namespace weir::formats {
 
+/// The range is checked against the source before memory is taken.
 result<bytes_view> piece_reader::at(std::uint64_t offset, std::uint64_t bytes) {
   if (offset > source_.size() || bytes > source_.size() - offset) {
     return error(errc::torn,
@@ -68,6 +69,8 @@ std::string place(const byte_source& source, std::uint64_t offset) {
   return fmt::format("{}:{}", source.name(), offset);
 }
 
+/// The place of the error is that of the fault in the source, and its object if it has
+/// one.
 error as_error(const found_issue& found, const byte_source& source,
                std::uint64_t message) {
   std::string where = place(source, message + found.issue.byte_offset.value_or(0));
@@ -427,6 +430,8 @@ result<void> read_tail(piece_reader& pieces, message_layout& layout, issue_list&
 
 }  // namespace
 
+/// Checks in the order in which later checks rely on earlier ones. Where a fault makes
+/// the rest meaningless, the layout is returned as it is so far.
 result<message_layout> read_layout(piece_reader& pieces, message_span within,
                                    issue_list& issues) {
   message_layout layout;

@@ -194,6 +194,8 @@ result<void> verify_object(const byte_source& source, std::uint64_t message,
   return compare(place, actual);
 }
 
+/// Plans first, so that an object which cannot be decoded is refused before any byte is
+/// read.
 result<void> decode_object(const byte_source& source, std::uint64_t message,
                            const preamble& head, const object_place& place,
                            const read_options& options, const element_memory& memory) {
@@ -223,6 +225,7 @@ result<void> check_object(const byte_source& source, std::uint64_t message,
   return check_masks(place.descriptor.masks, region, count_of(place));
 }
 
+/// A range is not verified, because the digest covers the whole body of the frame.
 result<void> decode_object_range(const byte_source& source, std::uint64_t message,
                                  const object_place& place, const read_options& options,
                                  std::uint64_t first, std::uint64_t count,

@@ -70,6 +70,8 @@ class outline_reader {
   message_metadata metadata;
   object_index index;
 
+  /// Reads the ends of the message, walks their frames, and takes metadata and index from
+  /// them. If a message has metadata in header and footer, those of the footer count.
   result<void> run() {
     WEIR_CHECK(read_ends());
     WEIR_CHECK(walk());
@@ -370,6 +372,9 @@ result<message_reader> message_outline::object(std::size_t i) const {
   return object(i, state_->source);
 }
 
+/// Reads one object. Its frame, and the preceder in the gap before it, are requested
+/// together. The frame is checked like one of a whole message, and errors carry the
+/// object's number in the message.
 result<message_reader> message_outline::object(
     std::size_t i, std::shared_ptr<const byte_source> source) const {
   const message_span span = state_->layout.span;
@@ -420,6 +425,7 @@ result<message_reader> message_outline::object(
   return message_reader(std::move(s));
 }
 
+/// Requests the two ends of every frame in one call, instead of one request per frame.
 result<void> prefetch_frames(const std::shared_ptr<const byte_source>& source,
                              message_span span) {
   const auto outline = message_outline::open(source, span);

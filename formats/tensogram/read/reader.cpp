@@ -54,6 +54,7 @@ result<message_reader> message_reader::open(bytes_view message,
   return open(std::make_shared<memory_source>(message), {0, message.size()}, options);
 }
 
+/// Reads all frames but no payload. The first error among the issues is returned.
 result<message_reader> message_reader::open(std::shared_ptr<const byte_source> source,
                                             message_span span,
                                             const read_options& options) {
@@ -199,6 +200,8 @@ result<byte_vector> message_reader::stored_region(std::size_t i) const {
   return state_->stored(i, state_->contents.objects[i].region_length);
 }
 
+/// A view is possible only if the stored bytes are the elements and nothing must be
+/// restored. The digest is verified all the same.
 result<bytes_view> message_reader::view(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
   const object_place& object = state_->contents.objects[i];

@@ -28,6 +28,8 @@ class scanner {
  public:
   explicit scanner(const byte_source& source) : pieces_(source), size_(source.size()) {}
 
+  /// Alternates between the ends if both are searched, so a file that is sound at one end
+  /// is read quickly. Messages from the end are collected in reverse order.
   result<std::vector<message_span>> run(scan_order order) {
     std::vector<message_span> found;
     std::vector<message_span> from_end;

@@ -62,6 +62,8 @@ bool message_splitter::go_to_magic() {
   return false;
 }
 
+/// Returns the next whole message. After the end of the input, bytes that are left are
+/// skipped and reported as cut short if they begin like a message.
 std::optional<message_splitter::piece> message_splitter::take() {
   while (go_to_magic()) {
     std::uint64_t length = 0;

@@ -215,6 +215,7 @@ bool is_remote_address(std::string_view text) noexcept {
          among(google_schemes, scheme) || among(azure_schemes, scheme);
 }
 
+/// Works on malformed addresses too, because it makes the text for their errors.
 std::string public_part(std::string_view address) {
   const std::size_t scheme = address.find("://");
   const std::size_t start = scheme == std::string_view::npos ? 0 : scheme + 3;
@@ -239,6 +240,7 @@ bool is_https(std::string_view url) {
   return scheme_of(url) == "https";
 }
 
+/// Compares in lower case, and fills in the default port of the scheme.
 bool same_server(const std::string& one, const std::string& other) {
   const url_handle a = parse_url(one);
   const url_handle b = parse_url(other);
@@ -264,6 +266,7 @@ std::string encode_key(std::string_view key) {
   return out;
 }
 
+/// Stores that are not built get an error of their own, with a way out in its hint.
 result<remote_address> parse_address(std::string_view address,
                                      const remote_settings& settings) {
   const std::string scheme = scheme_of(address);

@@ -21,6 +21,8 @@ constexpr std::uint64_t small_gap = 2;
 
 }  // namespace
 
+/// Copies under the lock, so no block is dropped meanwhile. Using a block moves it to the
+/// front of the list.
 std::vector<byte_range> block_cache::copy(std::uint64_t offset, mutable_bytes to) {
   const std::scoped_lock lock(mutex_);
   std::vector<byte_range> missing;
@@ -45,6 +47,8 @@ std::vector<byte_range> block_cache::copy(std::uint64_t offset, mutable_bytes to
   return missing;
 }
 
+/// Sorts the numbers of all blocks and joins neighbours to ranges. Requesting the few
+/// blocks in a small gap again costs less than another request.
 std::vector<byte_range> block_cache::to_request(std::span<const byte_range> needed,
                                                 std::span<const byte_range> guessed,
                                                 std::uint64_t longest) const {
@@ -85,6 +89,8 @@ std::vector<byte_range> block_cache::to_request(std::span<const byte_range> need
   return out;
 }
 
+/// Adds whole blocks and drops the oldest ones beyond the capacity, but never the last
+/// one.
 void block_cache::put(std::uint64_t offset, bytes_view bytes) {
   const std::scoped_lock lock(mutex_);
   for (std::uint64_t position = 0; position < bytes.size(); position += block_size) {

@@ -354,6 +354,7 @@ void range_client::remember_url(std::string url) {
   url_ = std::move(url);
 }
 
+/// A handle is used by one call at a time.
 range_client::multi_handle range_client::take_handle() {
   const std::scoped_lock lock(mutex_);
   if (idle_.empty()) {
@@ -370,6 +371,8 @@ void range_client::give_handle(multi_handle multi) {
   }
 }
 
+/// Asks for a range. A server that ignores ranges answers with the whole file, which is
+/// taken up to a limit.
 result<range_client::opened> range_client::open(std::uint64_t bytes,
                                                 const call_end& end) {
   opened out;
@@ -389,6 +392,7 @@ result<range_client::opened> range_client::open(std::uint64_t bytes,
   return out;
 }
 
+/// Runs one batch on the calling thread.
 result<void> range_client::fetch(std::span<const range_request> ranges,
                                  const call_end& end) {
   range_batch batch(*this, end);

@@ -53,6 +53,7 @@ result<std::vector<message_span>> scan_remote(const remote_source& source,
   return scan(metered_source(source, scan_bytes), order);
 }
 
+/// Opens the file and finds its messages. Both share the time limit of the call.
 result<std::shared_ptr<const remote_file>> remote_file::open(
     std::string_view address, const remote_options& options, scan_order order,
     const call_limits& limits) {
@@ -81,6 +82,7 @@ result<message_span> remote_file::span_of(std::size_t m) const {
   return spans_[m];
 }
 
+/// Memory grows piece by piece, since the length of a message comes from the file.
 result<byte_vector> remote_file::read_message(std::size_t m,
                                               const call_limits& limits) const {
   WEIR_TRY(const message_span span, span_of(m));

@@ -177,6 +177,7 @@ const known_option* find_option(std::string_view name) {
   return nullptr;
 }
 
+/// Suggests the nearest known name.
 error unknown_option(const std::string& name) {
   std::vector<std::string> names;
   for (const known_option& option : known_options) {
@@ -307,6 +308,8 @@ result<remote_settings> checked(given_settings s) {
 
 }  // namespace
 
+/// Accepts one or more numbers with units, such as "1m 30s". A number without a unit is
+/// refused because its meaning would be a guess.
 result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   constexpr std::array<std::pair<std::string_view, std::int64_t>, 12> units{{
       {"ms", 1},
@@ -367,6 +370,8 @@ std::string remote_settings::without_secrets(std::string text) const {
   return text;
 }
 
+/// Environment first, options second, each with its alternatives resolved, so that any
+/// option takes precedence over any variable.
 result<remote_settings> make_settings(const std::vector<storage_option>& options,
                                       bool environment) {
   given_settings s;

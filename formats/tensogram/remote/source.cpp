@@ -119,6 +119,8 @@ struct remote_source::shared {
 remote_source::remote_source(std::shared_ptr<shared> file, const call_limits& limits)
     : shared_(std::move(file)), stop_(limits.stop), deadline_(deadline_of(limits)) {}
 
+/// The first request fixes the version and the size of the file. Its bytes go into the
+/// cache.
 result<std::shared_ptr<remote_source>> remote_source::open(std::string_view address,
                                                            const remote_options& options,
                                                            const call_limits& limits) {
@@ -174,6 +176,7 @@ result<void> check_inside(const remote_source& source, std::uint64_t offset,
 
 }  // namespace
 
+/// Serves cached parts at once and requests the others.
 result<void> remote_source::read(std::uint64_t offset, mutable_bytes to) const {
   WEIR_CHECK(check_inside(*this, offset, to.size()));
   if (to.empty()) {

@@ -91,6 +91,7 @@ bool of_certificates(CURLcode code) {
 
 }  // namespace
 
+/// Accepts "bytes A-B/N", "bytes A-B/*" and "bytes */N", and checks A <= B < N.
 std::optional<content_range> parse_content_range(std::string_view text) {
   content_range out;
   constexpr std::string_view unit = "bytes ";

@@ -29,6 +29,8 @@ class message_validation {
     report_.span = span;
   }
 
+  /// Runs the levels in order. Each level uses what the one below it has found: contents
+  /// need a complete layout, and payloads need their descriptors.
   result<message_report> run() {
     WEIR_TRY(layout_, read_layout(pieces_, report_.span, issues_));
     const bool beyond_structure = options_.level >= validation_level::metadata;
@@ -263,6 +265,7 @@ result<message_report> validate_message(const byte_source& source, message_span 
   return message_validation(source, span, options).run();
 }
 
+/// Scans, validates each message, and reports every byte that belongs to none.
 result<file_report> validate(const byte_source& source,
                              const validation_options& options) {
   WEIR_TRY(const std::vector<message_span> spans, scan(source));

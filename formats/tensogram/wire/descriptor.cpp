@@ -149,6 +149,8 @@ cbor_array as_array(const std::vector<std::uint64_t>& values) {
 
 }  // namespace
 
+/// An overflow beyond the first dimension is an error; the product with the first one is
+/// not needed for strides.
 result<std::vector<std::uint64_t>> element_strides(const shape_vector& shape) {
   std::vector<std::uint64_t> strides(shape.size());
   std::int64_t stride = 1;
@@ -178,6 +180,8 @@ result<std::uint64_t> decoded_size(const object_descriptor& descriptor) {
   return static_cast<std::uint64_t>(bytes);
 }
 
+/// Reads the required keys in a fixed order, so that the first fault is always the same
+/// one.
 result<object_descriptor> parse_descriptor(const cbor_value& from) {
   const cbor_map* map = from.map();
   if (map == nullptr) {
@@ -203,6 +207,7 @@ result<object_descriptor> parse_descriptor(const cbor_value& from) {
   return out;
 }
 
+/// The four keys are part of both the descriptor and the metadata of the object.
 result<cbor_map> tensor_entry(const object_descriptor& from) {
   const dtype_info& info = info_of(from.type);
   if (info.tensogram.empty()) {
@@ -249,6 +254,7 @@ std::uint64_t parse_szip_mark(const cbor_map& reserved) noexcept {
   return parsed.ec == std::errc() && parsed.ptr == end ? out : 0;
 }
 
+/// A parameter must not replace a key of the descriptor itself.
 result<cbor_map> make_descriptor(const object_descriptor& from) {
   WEIR_TRY(cbor_map out, tensor_entry(from));
   out.set("type", from.object_type);

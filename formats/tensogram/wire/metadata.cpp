@@ -113,6 +113,8 @@ const cbor_value* find_path(const cbor_map& map, std::string_view path) {
   return walk_path(map, path);
 }
 
+/// Searches the base entries in order and then the keys of the message; "extra." limits
+/// the search to the latter.
 const cbor_value* find_path(const message_metadata& metadata, std::string_view path) {
   for (const std::string_view prefix : {"extra.", "_extra_."}) {
     if (path.substr(0, prefix.size()) == prefix) {
@@ -130,6 +132,8 @@ const cbor_value* find_path(const message_metadata& metadata, std::string_view p
   return nullptr;
 }
 
+/// Moves values out of the map, which is not used afterwards. Keys that are not known
+/// belong to the message.
 result<message_metadata> parse_metadata(cbor_value from) {
   if (from.map() == nullptr) {
     return bad_metadata("metadata", "a map", name_of(from.kind()));
@@ -167,6 +171,7 @@ bool too_deep_for_extra(const cbor_value& value) noexcept {
   return depth_of(value) + 2 > cbor_depth_limit;
 }
 
+/// Inverts parse_metadata(): see the declaration for keys that are nested too deep.
 cbor_map make_metadata(const message_metadata& from) {
   cbor_map out;
   cbor_map extra;
@@ -227,6 +232,7 @@ cbor_map make_index(const object_index& from) {
                   {"offsets", cbor_array(from.offsets.begin(), from.offsets.end())}};
 }
 
+/// Sums the sizes of the heads; the encoder of the message calls this several times.
 std::uint64_t index_size(const object_index& index) noexcept {
   constexpr std::uint64_t map_and_keys = 1 + 2 * 8;  // A2 67"lengths" 67"offsets"
   std::uint64_t size = map_and_keys + 2 * cbor_head_size(index.offsets.size());

@@ -28,6 +28,8 @@ class message_encoder {
                   const message_options& options)
       : objects_(objects), options_(options) {}
 
+  /// Checks, encodes and lays out everything before the first byte is written. The buffer
+  /// then has exactly the final size.
   result<void> run(byte_vector& to) {
     WEIR_CHECK(
         check_metadata(options_.extra, metadata_place::extra, "metadata of the message"));
@@ -235,6 +237,7 @@ class message_encoder {
 
 }  // namespace
 
+/// Memory is the only failure that is thrown; all others are results.
 result<void> encode_message_into(byte_vector& to,
                                  std::span<const object_to_write> objects,
                                  const message_options& options) {

@@ -41,6 +41,7 @@ template <class T, bool Swap>
 }
 #endif
 
+/// Chooses AVX2 at run time.
 template <class T, bool Swap>
 [[nodiscard]] bool any_set(const std::byte* from, std::size_t count,
                            T exponent) noexcept {
@@ -94,6 +95,7 @@ template <class T>
 
 }  // namespace
 
+/// Types without non-finite values are not searched.
 std::optional<non_finite_element> find_non_finite(bytes_view elements, dtype type,
                                                   byte_order order) noexcept {
   switch (type) {

@@ -99,6 +99,7 @@ class preparation {
     }
   }
 
+  /// Stored payloads are checked and passed on; elements are checked and encoded.
   result<prepared_object> run() {
     WEIR_CHECK(check_described(object_));
     if (object_.stored) {
@@ -211,6 +212,8 @@ result<prepared_object> prepare(const object_to_write& object, std::size_t index
   return prepared;
 }
 
+/// Depth is checked here, because a reader refuses deeper nesting, and a message that
+/// cannot be read must not be written.
 result<void> check_metadata(const cbor_map& metadata, metadata_place place,
                             const std::string& what) {
   if (metadata.find("_reserved_") != nullptr) {
@@ -233,6 +236,8 @@ void add_reserved(cbor_map& base, const cbor_map& reserved) {
   base.set("_reserved_", reserved);
 }
 
+/// The digest covers the body alone (tensogram_internals.md, "Frame Header"). Padding
+/// follows the frame and is not part of it.
 byte_vector make_frame(std::uint16_t type, bytes_view body, bool hashed) {
   const std::uint64_t length = frame_header_size + body.size() + frame_tail_size;
   byte_vector out;
@@ -245,6 +250,9 @@ byte_vector make_frame(std::uint16_t type, bytes_view body, bool hashed) {
   return out;
 }
 
+/// Three ways: a small payload is copied and hashed at the end in one call; a medium one
+/// is copied first, then hashed and checked in pieces; a large one is copied past the
+/// caches piece by piece while each piece is hashed and checked.
 result<std::uint64_t> pass_payload(const prepared_object& object, bool hashed,
                                    message_buffer* to) {
   const bytes_view payload = object.payload.bytes;
@@ -292,6 +300,8 @@ result<std::uint64_t> pass_payload(const prepared_object& object, bool hashed,
   return hashed ? xxh3_64(to->last(body)) : std::uint64_t{0};
 }
 
+/// The descriptor offset counts from the start of the frame (tensogram_internals.md,
+/// "Data Object Frame Layout").
 byte_vector make_object_end(const prepared_object& object, std::uint64_t digest) {
   byte_vector out;
   out.reserve(object_tail_size + frame_alignment);

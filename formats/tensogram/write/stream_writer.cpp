@@ -130,6 +130,7 @@ stream_writer::stream_writer(stream_writer&&) noexcept = default;
 stream_writer& stream_writer::operator=(stream_writer&&) noexcept = default;
 stream_writer::~stream_writer() = default;
 
+/// A digest list in the header is impossible, because the header is written first.
 result<stream_writer> stream_writer::open(byte_sink sink, message_options options,
                                           std::vector<cbor_map> header_base) {
   if (options.list == hash_list::header || options.list == hash_list::both) {

@@ -311,6 +311,8 @@ result<void> aec_decoder::skip(std::uint64_t bytes) {
   return decode(bytes / p_.sample_bytes, [](const std::uint32_t*, std::size_t) {});
 }
 
+/// Decodes a range of intervals at once. An offset of the file is checked here, because
+/// it selects the first byte that is read.
 result<std::uint64_t> aec_decode(bytes_view from, std::uint64_t start,
                                  const aec_parameters& p, mutable_bytes to) {
   if (to.empty()) {

@@ -444,6 +444,8 @@ result<aec_code> encode_groups(bytes_view from, const aec_parameters& p,
 
 }  // namespace
 
+/// Several threads are used only if each gets several intervals: each group costs one
+/// interval of additional encoding for the guess.
 result<aec_code> aec_encode(bytes_view from, const aec_parameters& p, unsigned threads) {
   threads = worth_threads(threads, from.size());
   if (threads > 1 && from.size() / p.sample_bytes > 8 * p.interval()) {

@@ -10,6 +10,7 @@ namespace weir::formats {
 
 namespace {
 
+/// Reads one sample of `Bytes` bytes.
 template <unsigned Bytes, bool Big>
 std::uint32_t load_sample(const std::byte* from) noexcept {
   std::uint32_t out = 0;
@@ -28,6 +29,7 @@ void load_all(const std::byte* from, std::size_t count, std::uint32_t mask,
   }
 }
 
+/// Writes the low bytes of each number.
 template <unsigned Bytes, bool Big>
 void store_all(const std::uint32_t* from, std::size_t count, std::byte* to) noexcept {
   for (std::size_t i = 0; i < count; ++i) {

@@ -34,6 +34,7 @@ struct float_form {
   std::uint64_t quiet = 0;     ///< the bit that makes it a quiet NaN
 };
 
+/// Returns the bit patterns of a type; of size 0 for types without non-finite values.
 float_form form_of(dtype type) noexcept {
   switch (type) {
     case dtype::fp16: return {2, 1, 0x7C00, 0x0200};
@@ -102,6 +103,8 @@ class mask_taker {
         width_(form_.size * form_.components),
         count_(width_ == 0 ? 0 : elements.size() / width_) {}
 
+  /// Walks in blocks of 4096 elements, which is large enough for the search to be
+  /// vectorised and small enough for the elements to stay in the cache.
   result<std::optional<masked_elements>> run() {
     constexpr std::size_t block = 4096;
     for (std::size_t at = 0; at < count_; at += block) {
@@ -257,6 +260,8 @@ result<std::optional<masked_elements>> take_masks(bytes_view elements,
   return mask_taker(elements, descriptor, options, keep_others).run();
 }
 
+/// Small bit lists are stored raw, whatever the method: no code would be shorter. The
+/// order of the masks in the file is that of the reference.
 result<stored_masks> store_masks(const value_masks& masks, std::uint64_t count,
                                  std::uint64_t payload_size,
                                  const mask_options& options) {
@@ -282,6 +287,7 @@ result<stored_masks> store_masks(const value_masks& masks, std::uint64_t count,
   return out;
 }
 
+/// Loads each kind of mask that the map has.
 result<value_masks> load_masks(const cbor_map& map, bytes_view region,
                                std::uint64_t count) {
   value_masks out;
@@ -314,6 +320,7 @@ result<value_masks> load_masks(const cbor_map& map, bytes_view region,
   return out;
 }
 
+/// Never holds the bits of two masks at once.
 result<void> check_masks(const cbor_map& map, bytes_view region, std::uint64_t count) {
   const std::uint64_t bytes = (count + 7) / 8;
   for (const std::string_view kind : mask_kinds) {
@@ -332,6 +339,9 @@ result<void> check_masks(const cbor_map& map, bytes_view region, std::uint64_t c
   return {};
 }
 
+/// Builds the bytes of each replacement value once, in the byte order of the elements. A
+/// complex element gets the value in both components, because a mask does not say which
+/// one was not finite.
 void restore_values(const value_masks& masks, dtype type, byte_order order,
                     std::uint64_t first, mutable_bytes elements) noexcept {
   const float_form form = form_of(type);

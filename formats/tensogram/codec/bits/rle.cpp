@@ -10,6 +10,7 @@
 
 namespace weir::formats {
 
+/// Compares whole bytes where the run covers one, and single bits at its ends.
 std::uint64_t run_end(bytes_view bits, std::uint64_t from, std::uint64_t count) noexcept {
   if (from >= count) {
     return count;
@@ -30,6 +31,7 @@ std::uint64_t run_end(bytes_view bits, std::uint64_t from, std::uint64_t count) 
   return std::min(at, count);
 }
 
+/// Sets single bits up to a byte boundary, then whole bytes, then the remaining bits.
 void set_bits(mutable_bytes bits, std::uint64_t first, std::uint64_t last) noexcept {
   while (first < last && first % 8 != 0) {
     set_bit(bits, first++);
@@ -42,6 +44,7 @@ void set_bits(mutable_bytes bits, std::uint64_t first, std::uint64_t last) noexc
   }
 }
 
+/// The first byte is the first bit; runs then alternate, so no run has length zero.
 byte_vector rle_encode(bytes_view bits, std::uint64_t count) {
   byte_vector out;
   if (count == 0) {
@@ -60,6 +63,8 @@ byte_vector rle_encode(bytes_view bits, std::uint64_t count) {
   return out;
 }
 
+/// A length has at most nine bytes of LEB128, so the shift cannot overflow. Each run is
+/// compared with the bits that are left before it is written.
 result<void> rle_decode(bytes_view from, std::uint64_t count, const decode_target& to) {
   const auto damaged = [] {
     return error(errc::corrupt,

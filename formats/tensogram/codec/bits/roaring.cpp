@@ -150,6 +150,8 @@ class roaring_reader {
   roaring_reader(bytes_view from, std::uint64_t count, const decode_target& to)
       : from_(from), count_(count), to_(to.bytes()), kept_(to.kept()) {}
 
+  /// Reads the head and then all containers. There are at most 65,536 containers, so the
+  /// head is bounded before it is taken.
   bool run() {
     const auto cookie = from_.take<std::uint32_t>();
     std::size_t containers = 0;
@@ -271,6 +273,8 @@ void put_heads(byte_vector& to, const std::vector<container>& all) {
 
 }  // namespace
 
+/// Containers are made first, because the cookie depends on whether one of them holds
+/// runs, and the offsets depend on their sizes.
 result<byte_vector> roaring_encode(bytes_view bits, std::uint64_t count) {
   if (count > std::numeric_limits<std::uint32_t>::max()) {
     return error(errc::invalid_argument,
@@ -313,6 +317,7 @@ result<byte_vector> roaring_encode(bytes_view bits, std::uint64_t count) {
   return out;
 }
 
+/// The reader only sets bits, so the target is cleared first.
 result<void> roaring_decode(bytes_view from, std::uint64_t count,
                             const decode_target& to) {
   const mutable_bytes bits = to.bytes();

@@ -302,6 +302,7 @@ result<void> decode_blocks(const blosc2_chunk& chunk, std::uint64_t first,
 
 }  // namespace
 
+/// Kinds 1 and 4 ("uninitialised") become zeros, so that decoding is deterministic.
 result<void> fill_blosc2_special(unsigned special, unsigned type_size, bytes_view value,
                                  std::uint64_t first, const decode_target& to) {
   std::array<std::byte, 8> nan{};
@@ -331,6 +332,8 @@ result<void> fill_blosc2_special(unsigned special, unsigned type_size, bytes_vie
   return {};
 }
 
+/// Field offsets: 0 version, 2 flags, 3 type size, 4 decoded size, 8 block size, 12
+/// stored size, 16 filters, 24 filter parameters, 31 further flags (Blosc2 chunk format).
 result<blosc2_chunk> read_blosc2_chunk(bytes_view from) {
   if (from.size() < blosc2_chunk_header) {
     return damaged_chunk("fewer bytes than its header has");
@@ -360,6 +363,7 @@ result<blosc2_chunk> read_blosc2_chunk(bytes_view from) {
   return out;
 }
 
+/// A chunk is special, stored plain, or made of blocks; the flags decide in this order.
 result<void> decode_blosc2_chunk(const blosc2_chunk& chunk, std::uint64_t first,
                                  const decode_target& to) {
   if (to.size() == 0) {

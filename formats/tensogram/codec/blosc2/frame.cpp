@@ -136,6 +136,7 @@ class frame_reader {
                const decode_target& to)
       : from_(from), head_(head), first_(first), to_(to) {}
 
+  /// Goes from chunk to chunk until the requested range is complete.
   result<void> run(offset_list& offsets) {
     const std::uint64_t end = first_ + to_.size();
     // Chunks of one size before the first requested byte are skipped. If the sizes

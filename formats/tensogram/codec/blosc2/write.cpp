@@ -154,6 +154,8 @@ void put_frame_head(byte_vector& to, std::size_t size, std::size_t chunk,
 
 }  // namespace
 
+/// Codecs that are only read are refused with `unsupported` and not as a wrong parameter,
+/// since the format allows them.
 result<blosc2_parameters> read_blosc2(const cbor_map& parameters, unsigned type_size) {
   constexpr errc kind = errc::invalid_argument;
   WEIR_TRY(const std::string codec,
@@ -184,6 +186,8 @@ result<blosc2_parameters> read_blosc2(const cbor_map& parameters, unsigned type_
   return out;
 }
 
+/// Writes header, chunks, list of offsets and trailer. The sizes at 0x10 and 0x27 of the
+/// header are known only at the end and are filled in then.
 result<code_buffer> blosc2_encode(bytes_view from, const blosc2_parameters& p) {
   const std::size_t most = align_down<std::size_t>(largest_chunk, p.type_size);
   const std::size_t chunk = std::min(from.size(), most);
