@@ -142,7 +142,7 @@ outcome<std::vector<bytes_view>> data_arguments(const std::uint8_t* const* point
   return out;
 }
 
-/// Without an argument no digests are written, as in the reference.
+/// Without an argument no digests are written.
 outcome<bool> hash_argument(const char* algorithm) {
   if (algorithm == nullptr) {
     return false;

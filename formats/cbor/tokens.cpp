@@ -109,8 +109,8 @@ result<cbor_token> next_tag(bytes_view rest) {
 
 }  // namespace
 
-/// Reads one token of any kind. Incomplete and malformed tokens are distinguished,
-/// because a caller may have more bytes.
+/// Reads one token of any kind. Errors say whether the input ends too early or is
+/// malformed.
 result<cbor_token> next_token(bytes_view rest) {
   if (rest.empty()) {
     return malformed("another item", "the end");
@@ -133,7 +133,8 @@ result<cbor_token> next_token(bytes_view rest) {
   return t;
 }
 
-/// Compares the size of the head, and for reals the width, with the shortest form.
+/// Names the deviation from the shortest form: an indefinite length, "undefined", or a
+/// head or a float that is wider than necessary.
 std::string_view excess_of(const cbor_token& t) noexcept {
   if (t.indefinite) {
     return "an item of indefinite length";

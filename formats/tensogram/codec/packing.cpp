@@ -249,7 +249,7 @@ result<packing> parse(const cbor_map& parameters, const packing_rules& rules,
 
 }  // namespace
 
-/// Packing of public callers: one thread, native values.
+/// Computes the parameters for public callers, on one thread.
 result<packing> compute_packing(std::span<const double> values, unsigned bits,
                                 std::int32_t decimal) {
   if (bits > 64) {

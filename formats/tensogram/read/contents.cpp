@@ -24,7 +24,7 @@ struct cbor_codes {
   const char* non_canonical;
 };
 
-/// Returns the codes for a frame type; the names are those of the reference.
+/// Returns the codes for a frame type.
 cbor_codes codes_of(std::uint16_t type) {
   switch (type) {
     case frame_type::header_metadata:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Validation reports as JSON. Keys and their order follow from the canonical order of
-/// maps. The names of levels and issues are those of the reference.
+/// maps.
 #include <array>
 
 #include "weir/formats/cbor.hpp"

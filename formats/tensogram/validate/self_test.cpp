@@ -173,7 +173,7 @@ cbor_array all_features() {
 
 }  // namespace
 
-/// Runs all tests and adds the facts of the build, in the form of the reference's report.
+/// Runs all tests and adds the facts of the build.
 self_test_report self_test() {
   self_test_report out;
   cbor_array rows;

@@ -31,7 +31,7 @@ std::string shown(bytes_view bytes) {
 
 }  // namespace
 
-/// The bits are those of the wire format, in no particular order of types.
+/// The bits do not follow the order of the types.
 std::uint16_t flag_of_frame(std::uint16_t type) noexcept {
   switch (type) {
     case frame_type::header_metadata: return preamble_flag::header_metadata;

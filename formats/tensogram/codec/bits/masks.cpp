@@ -260,8 +260,7 @@ result<std::optional<masked_elements>> take_masks(bytes_view elements,
   return mask_taker(elements, descriptor, options, keep_others).run();
 }
 
-/// Small bit lists are stored raw, whatever the method: no code would be shorter. The
-/// order of the masks in the file is that of the reference.
+/// Small bit lists are stored raw, whatever the method: no code would be shorter.
 result<stored_masks> store_masks(const value_masks& masks, std::uint64_t count,
                                  std::uint64_t payload_size,
                                  const mask_options& options) {
