@@ -11,6 +11,8 @@
 
 namespace weir::runtime {
 
+/// Collects the counters of all parts. Each counter is read by itself, so while tasks run
+/// the numbers belong to slightly different moments.
 engine_counters engine::counters() const noexcept {
   const impl& s = *impl_;
   const auto get = [](const auto& counter) {

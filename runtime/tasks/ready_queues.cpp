@@ -124,6 +124,10 @@ ready_queues::taken ready_queues::take_half(unsigned worker, unsigned victim,
   return {got[0], static_cast<unsigned>(count - 1)};
 }
 
+/// Takes the next task for a worker. The order is: urgent tasks, tasks that were sent to
+/// this worker, its own queue, half of another worker's queue, and, as the last resort, a
+/// task that was sent to another worker. `what` can end the search earlier. A single
+/// worker has only two plain rings.
 ready_queues::taken ready_queues::pop(unsigned worker, scope what) {
   if (queues_.empty()) {
     task* t = urgent_ring_.pop();

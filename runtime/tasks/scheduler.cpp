@@ -39,6 +39,11 @@ class raised {
 
 }  // namespace
 
+/// Starts the threads of the engine. Place 0 is that of the submitter, the next ones
+/// belong to the engine's own threads, and the rest is free for threads that serve. Every
+/// thread rounds to nearest, whatever the thread that creates it does, so that results do
+/// not depend on it. Signals stay blocked in the threads, except those that report a
+/// fault of the thread itself, so the threads of the program receive them.
 scheduler::scheduler(const engine_options& options, failure_log& failures, trace& tracer)
     : workers_(options.workers),
       places_(std::max(options.workers, options.max_workers)),

@@ -87,6 +87,9 @@ void merge(open_form& form, std::int64_t& run) {
 
 }  // namespace
 
+/// Makes the footprint of a strided view. Checks the arguments, since a view comes from a
+/// caller; sums and products that leave the range of 64 bits are refused too. An empty
+/// view gives an empty footprint.
 result<footprint> footprint::of_view(storage_id id, std::int64_t offset,
                                      std::span<const std::int64_t> shape,
                                      std::span<const std::int64_t> strides,

@@ -203,6 +203,9 @@ class search {
 
 }  // namespace
 
+/// Tries the cheap tests first: the spans, then two dense footprints, then footprints of
+/// at most one level, which have a closed test. Only the rest needs the search, whose
+/// steps are limited by `budget`.
 overlap decide_overlap(const footprint& a, const footprint& b, int budget) noexcept {
   // An empty footprint has lo == hi == 0, so no span has a byte in common with it.
   if (a.id != b.id || a.lo >= b.hi || b.lo >= a.hi) {

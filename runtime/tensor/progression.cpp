@@ -8,6 +8,9 @@
 
 namespace weir::runtime {
 
+/// Reduces the question for (s, m) to the same question for (m mod s, s), as Euclid's
+/// algorithm does with two numbers. It ends early when the answer can only be above
+/// `most`.
 std::int64_t first_landing(std::int64_t step, std::int64_t modulus, std::int64_t low,
                            std::int64_t high, std::int64_t most) noexcept {
   using number = std::uint64_t;  // sums below stay under twice the modulus
@@ -46,6 +49,8 @@ std::int64_t first_landing(std::int64_t step, std::int64_t modulus, std::int64_t
   return -1;
 }
 
+/// Cuts the range of p first. Then the interval modulo t is either as wide as t, or
+/// already hit by the first p, or the question is one of `first_landing`.
 bool difference_lands(std::int64_t s, std::int64_t n, std::int64_t t, std::int64_t m,
                       std::int64_t low, std::int64_t high) noexcept {
   // Only those p can succeed for which [p*s - high, p*s - low] meets [0, (m-1)*t]. For

@@ -200,6 +200,9 @@ trace_summary summarize(std::span<const task_record> records) {
   return out;
 }
 
+/// Prints the summary as text for a terminal: the critical path, a line per worker in
+/// which the darkness of a character is the busy share of a sixtieth of the time, and the
+/// reasons for which tasks waited. At most ten rows of each list are printed.
 std::string to_text(const trace_summary& s) {
   constexpr std::size_t most_rows = 10;
   const double whole = milliseconds(s.end - s.begin);
