@@ -113,6 +113,8 @@ std::uint64_t max_object_bytes() noexcept {
   return limit_of_process.load(std::memory_order_relaxed);
 }
 
+/// Copies a text of the caller. It must be UTF-8, because it may become a CBOR text,
+/// which has to be UTF-8 by RFC 8949, 3.1.
 outcome<std::string> text_argument(const char* text, const char* what) {
   std::string out(text);
   if (!is_utf8(out)) {
@@ -187,6 +189,9 @@ outcome<message_options> encode_arguments(const tgm_x_encode_options_t* options)
   return out;
 }
 
+/// Translates the plain arguments that most functions have. The limit of the process
+/// bounds the size of the objects. Digests that are present are always checked;
+/// `verify_hash` makes them required.
 read_options decode_arguments(bool native_byte_order, std::uint32_t threads,
                               bool verify_hash, bool restore_non_finite) {
   read_options out;
@@ -268,6 +273,7 @@ outcome<owned_bytes> owned_bytes::make(std::size_t size) {
   return out;
 }
 
+/// Copies bytes into memory that C code can own and free.
 outcome<owned_bytes> owned_bytes::copy_of(bytes_view bytes) {
   WEIR_TRY(owned_bytes out, make(bytes.size()));
   if (!bytes.empty()) {

@@ -180,6 +180,8 @@ open_message::open_message(message_place place, message_reader reader)
       metadata_(std::make_shared<const message_metadata>(reader_.metadata())),
       digests_(digests_of(reader_)) {}
 
+/// Opens the message with all its frames. An error gets the code of the C interface that
+/// fits the cause, for which the place of the message is needed.
 outcome<open_message> open_message::open(message_place place,
                                          const read_options& options) {
   auto reader = message_reader::open(place.source, place.span, options);
@@ -189,6 +191,8 @@ outcome<open_message> open_message::open(message_place place,
   return open_message(std::move(place), std::move(*reader));
 }
 
+/// Decodes one object into a handle, which shares the metadata of the message with the
+/// handles of the other objects.
 outcome<message_handle> open_message::decode(std::size_t object) const {
   auto elements = reader_.decode(object);
   if (!elements) {
@@ -239,6 +243,7 @@ outcome<std::vector<byte_vector>> decode_ranges(const message_place& message,
   return out;
 }
 
+/// Copies all parts behind each other into one buffer that C code can own.
 outcome<owned_bytes> joined_bytes(std::span<const byte_vector> parts) {
   std::size_t size = 0;
   for (const byte_vector& part : parts) {
@@ -266,6 +271,8 @@ outcome<std::unique_ptr<tgm_metadata_t>> metadata_of_outline(
 
 }  // namespace
 
+/// Reads the metadata of a message, and as little as possible beside them. A message in
+/// memory is parsed in place.
 outcome<std::unique_ptr<tgm_metadata_t>> decode_metadata(const message_place& message) {
   if (message.by_outline) {
     return metadata_of_outline(message);

@@ -40,6 +40,7 @@ outcome<std::shared_ptr<message_file>> message_file::open(const std::string& pat
   return std::make_shared<message_file>(path, std::move(source));
 }
 
+/// Creates an empty file, with its folders, or empties the file that is there.
 outcome<std::shared_ptr<message_file>> message_file::create(const std::string& path) {
   std::error_code failed;
   // If this fails, open() reports the reason.
@@ -62,6 +63,7 @@ outcome<std::shared_ptr<const message_file::contents>> message_file::scan() {
   return found_;
 }
 
+/// Reports an index that is too large. The C interface has a code of its own for it.
 failure no_such_message(std::size_t index, const std::string& file, std::size_t count) {
   return failure(TGM_ERROR_OBJECT,
                  fmt::format("cannot read message {} of {}: expected an index below {}, "
@@ -74,6 +76,8 @@ outcome<std::size_t> message_file::message_count() {
   return found->spans.size();
 }
 
+/// Returns the place of message `index`. The first call scans the file for its messages.
+/// A local scan cannot be stopped, so the stop token is unused.
 outcome<message_place> message_file::place(std::size_t index,
                                            const std::stop_token& /*stop*/) {
   WEIR_TRY(const auto found, scan());
@@ -109,6 +113,7 @@ outcome<void> message_file::append(bytes_view bytes) {
   return {};
 }
 
+/// Copies a whole message into memory that C code can own.
 outcome<owned_bytes> read_message(const message_place& message) {
   // The kernel provides memory when it is first written to. So no more of it is used than
   // bytes have arrived, even if a remote message has a false length.
@@ -123,6 +128,8 @@ outcome<owned_bytes> read_message(const message_place& message) {
   return out;
 }
 
+/// Reads a message and decodes all its objects. The copy of the message is freed on
+/// return, so the handle must not refer to it.
 outcome<message_handle> decode_message(const message_place& message,
                                        const read_options& options,
                                        const std::stop_token& stop) {

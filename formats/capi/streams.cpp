@@ -23,6 +23,8 @@ class stream_file final : public stream_target {
   /// reported.
   ~stream_file() override { (void)flush(); }
 
+  /// Appends bytes. What was collected is written first whenever the new bytes do not fit
+  /// behind it, so that the order of the bytes in the file is kept.
   result<void> put(bytes_view bytes) override {
     if (gathered_.size() + bytes.size() > gathered_limit) {
       WEIR_CHECK(flush());
@@ -35,6 +37,8 @@ class stream_file final : public stream_target {
     written_ += bytes.size();
     return {};
   }
+  /// Overwrites bytes that were put before. They may still be in memory, so all of them
+  /// are written first.
   result<void> patch(std::uint64_t offset, bytes_view bytes) override {
     WEIR_CHECK(flush());
     return write_all(*file_, offset, bytes);
@@ -49,6 +53,8 @@ class stream_file final : public stream_target {
  private:
   static constexpr std::size_t gathered_limit = 64 * 1024;
 
+  /// Writes what was collected. On failure the bytes stay collected, and the next call
+  /// tries again.
   result<void> flush() {
     if (file_ != nullptr && !gathered_.empty()) {
       WEIR_CHECK(write_all(*file_, written_, gathered_));
@@ -100,6 +106,7 @@ class stream_functions final : public stream_target {
 
 }  // namespace
 
+/// Opens a file for a stream of messages. An earlier content is discarded.
 outcome<std::shared_ptr<stream_target>> open_stream_file(const std::string& path) {
   auto file = posix_file_system().open(path, open_mode::create_or_open);
   if (!file) {

@@ -30,6 +30,7 @@ std::optional<double> widened(const cbor_value& value) noexcept {
   return value.integer()->negative ? -1.0 - bits : bits;
 }
 
+/// Returns the decimal digits of an integer, also of one that fits no 64-bit type.
 std::string digits_of(const cbor_integer& value) {
   if (!value.negative) {
     return std::to_string(value.bits);

@@ -56,6 +56,8 @@ std::optional<std::uint16_t> exact_half(float value) noexcept {
   return std::nullopt;
 }
 
+/// Writes the initial byte and the bits of a real in big-endian order, as RFC 8949, 3,
+/// demands.
 template <std::unsigned_integral T>
 void append_float(byte_vector& to, unsigned char initial, T bits) {
   std::array<std::byte, 1 + sizeof(T)> buffer{};
@@ -83,6 +85,7 @@ void encode_real(double value, byte_vector& to) {
 
 }  // namespace
 
+/// Returns the size that `encode_real` will write.
 std::size_t cbor_real_size(double value) noexcept {
   const auto single = static_cast<float>(value);
   if (!std::isnan(value) && static_cast<double>(single) != value) {

@@ -18,6 +18,8 @@ class json_writer {
  public:
   explicit json_writer(int indent) : indent_(indent) {}
 
+  /// Writes any value. The number of a tag has no form in JSON, so only the content is
+  /// written. The recursion is as deep as the value, which decoding limits.
   void write(const cbor_value& value) {
     switch (value.kind()) {
       case cbor_kind::null: out_ += "null"; break;
@@ -63,6 +65,7 @@ class json_writer {
     }
     out_ += text;
   }
+  /// Returns bytes as hexadecimal digits, two per byte, in lower case.
   static std::string hex(bytes_view bytes) {
     std::string out;
     for (const std::byte b : bytes) {
@@ -102,6 +105,7 @@ class json_writer {
     }
     close('}', map.empty());
   }
+  /// Begins an array or object. Its first item needs no comma.
   void open(char bracket) {
     out_ += bracket;
     ++level_;
@@ -114,6 +118,8 @@ class json_writer {
     first_ = false;
     new_line();
   }
+  /// Ends an array or object. The bracket stands on a line of its own unless there is
+  /// nothing in it.
   void close(char bracket, bool empty) {
     --level_;
     first_ = false;

@@ -124,6 +124,8 @@ const cbor_entry* cbor_map::end() const noexcept {
   return entries_.data() + entries_.size();
 }
 
+/// Finds a value by its key. The entries are sorted, so half of the rest is excluded in
+/// each step.
 const cbor_value* cbor_map::find(std::string_view key) const noexcept {
   const auto at = std::lower_bound(
       entries_.begin(), entries_.end(), key,
@@ -149,6 +151,7 @@ bool cbor_map::set(cbor_value key, cbor_value value) {
   return false;
 }
 
+/// Removes the entry with the key. Returns false if there is none.
 bool cbor_map::erase(std::string_view key) {
   const auto at = std::find_if(entries_.begin(), entries_.end(),
                                [&](const cbor_entry& e) { return is_text(e.key, key); });
@@ -167,6 +170,9 @@ bool operator==(const cbor_tag& a, const cbor_tag& b) {
   return a.number == b.number && a.content == b.content;
 }
 
+/// Compares two values. Two reals are equal if their bits are, with all NaN alike as
+/// `comparable_bits` defines it; so a value is always equal to its copy, also if it
+/// contains a NaN.
 bool operator==(const cbor_value& a, const cbor_value& b) {
   if (a.kind() == cbor_kind::real && b.kind() == cbor_kind::real) {
     return comparable_bits(*a.real()) == comparable_bits(*b.real());
@@ -230,6 +236,7 @@ std::string_view name_of(cbor_kind kind) noexcept {
   return names[static_cast<std::size_t>(kind)];
 }
 
+/// Returns how deep containers are nested; keys count as well as values.
 std::size_t depth_of(const cbor_map& map) noexcept {
   std::size_t inner = 0;
   for (const cbor_entry& entry : map) {

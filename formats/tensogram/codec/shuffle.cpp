@@ -69,6 +69,7 @@ struct direction {
   transposition of_4;
   transposition of_8;
 
+  /// Returns the function for items of `size` bytes.
   [[nodiscard]] transposition of(std::size_t size) const noexcept {
     switch (size) {
       case 2: return of_2;

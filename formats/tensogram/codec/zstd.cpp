@@ -28,6 +28,8 @@ result<int> zstd_level(const cbor_map& parameters) {
       std::clamp<std::int64_t>(*value->int64(), ZSTD_minCLevel(), ZSTD_maxCLevel()));
 }
 
+/// Compresses into a buffer of the largest possible size, in one call, so the frame says
+/// how large its content is.
 result<code_buffer> zstd_encode(bytes_view from, int level) {
   const std::size_t bound = ZSTD_compressBound(from.size());
   WEIR_TRY(code_buffer out, make_buffer(bound));
@@ -56,6 +58,9 @@ error bad_frames(std::uint64_t expected, std::size_t code) {
 
 }  // namespace
 
+/// Decompresses one or several frames. If the elements are not kept, `show_beginnings`
+/// asks for ever longer beginnings. Each is shorter than the whole, so the library has to
+/// report that the buffer is too small, and exactly that counts as success.
 result<void> zstd_decode(bytes_view from, const decode_target& to) {
   const auto decode = [&](std::byte* out, std::size_t size) {
     std::byte none{};  // the library needs an address even for no bytes

@@ -62,6 +62,8 @@ class content_reader {
                  const content_checks& checks, issue_list& issues)
       : pieces_(pieces), layout_(layout), checks_(checks), issues_(issues) {}
 
+  /// Takes the contents of all frames in two passes. A failure to read ends it; damage in
+  /// a frame only adds an issue, and the walk goes on with the next frame.
   result<message_contents> run() {
     // The objects come first, because the frames of the header refer to them.
     for (const frame_info& frame : layout_.frames) {

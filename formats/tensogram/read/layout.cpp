@@ -51,6 +51,7 @@ void issue_list::warn(std::string code, std::uint64_t offset, std::string text) 
                     errc::corrupt});
 }
 
+/// Returns the first error. Warnings do not prevent a message from being read.
 const found_issue* issue_list::first_error() const noexcept {
   for (const found_issue& found : found_) {
     if (found.issue.severity == issue_severity::error) {

@@ -172,6 +172,8 @@ result<void> finish_elements(const byte_source& source, std::uint64_t message,
 
 }  // namespace
 
+/// Computes the digest of the body of a frame, in memory at once and otherwise in pieces,
+/// so that a large frame is never in memory as a whole.
 result<std::uint64_t> digest_of(const byte_source& source, std::uint64_t message,
                                 const frame_info& frame) {
   const frame_body body = body_of(frame);
@@ -183,6 +185,8 @@ result<std::uint64_t> digest_of(const byte_source& source, std::uint64_t message
   return digest.digest();
 }
 
+/// Compares the digest of an object with the stored one, if there is one that the options
+/// tell it to check.
 result<void> verify_object(const byte_source& source, std::uint64_t message,
                            const preamble& head, const object_place& place,
                            const read_options& options) {
@@ -214,6 +218,7 @@ result<void> decode_object(const byte_source& source, std::uint64_t message,
   return finish_elements(source, message, place, plan, options, 0, to);
 }
 
+/// Checks that an object can be decoded, masks included, without keeping its elements.
 result<void> check_object(const byte_source& source, std::uint64_t message,
                           const object_place& place, const read_options& options) {
   WEIR_CHECK(check_elements(source, message, place, options));
@@ -254,6 +259,10 @@ result<void> decode_object_range(const byte_source& source, std::uint64_t messag
   return finish_elements(source, message, place, plan, options, first, to);
 }
 
+/// Reads the masks of an object as they are stored. The size of the masks follows from
+/// the number of elements, which is only a claim of the descriptor. If that claim is
+/// large compared with the stored bytes, it has to be shown by decoding the elements
+/// first.
 result<value_masks> read_masks(const byte_source& source, std::uint64_t message,
                                const object_place& place, const read_options& options) {
   if (place.descriptor.masks.empty()) {

@@ -267,6 +267,8 @@ class outline_reader {
 
 }  // namespace
 
+/// Opens a message by its header, footer and index alone. Payloads of objects are not
+/// read, which saves most of the requests to a remote server.
 result<message_outline> message_outline::open(std::shared_ptr<const byte_source> source,
                                               message_span span,
                                               const read_options& options) {
@@ -292,6 +294,7 @@ message_span message_outline::span() const noexcept {
   return state_->layout.span;
 }
 
+/// Returns the first object with this name in its metadata.
 std::optional<std::size_t> message_outline::find(std::string_view name) const {
   for (std::size_t i = 0; i < object_count(); ++i) {
     const cbor_value* value = state_->metadata.base[i].find("name");
@@ -302,6 +305,7 @@ std::optional<std::size_t> message_outline::find(std::string_view name) const {
   return std::nullopt;
 }
 
+/// Returns the range of an object's frame in the source.
 byte_range message_outline::frame(std::size_t i) const {
   WEIR_EXPECT(i < object_count());
   return {state_->layout.span.offset + state_->index.offsets[i],

@@ -37,6 +37,7 @@ element_memory memory_of(byte_vector& out) {
 
 }  // namespace
 
+/// Reads the stored bytes of an object.
 result<byte_vector> message_reader::state::stored(std::size_t i,
                                                   std::uint64_t bytes) const {
   WEIR_TRY(byte_vector out, allocate(bytes));
@@ -104,6 +105,7 @@ std::uint64_t message_reader::stored_bytes(std::size_t i) const {
   return state_->contents.objects[i].payload_length;
 }
 
+/// Returns the first object with this name in its metadata.
 std::optional<std::size_t> message_reader::find(std::string_view name) const {
   for (std::size_t i = 0; i < object_count(); ++i) {
     const cbor_value* value = metadata(i).find("name");
@@ -114,6 +116,7 @@ std::optional<std::size_t> message_reader::find(std::string_view name) const {
   return std::nullopt;
 }
 
+/// Decodes object `i` into new memory. Errors get the place of the object in the source.
 result<byte_vector> message_reader::decode(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
   byte_vector out;
@@ -126,6 +129,8 @@ result<byte_vector> message_reader::decode(std::size_t i) const {
   return out;
 }
 
+/// Decodes object `i` into memory of the caller, which must have exactly the decoded
+/// size.
 result<void> message_reader::decode_into(std::size_t i, mutable_bytes to) const {
   WEIR_CHECK(state_->check_index(i));
   const object_place& object = state_->contents.objects[i];
@@ -159,6 +164,9 @@ result<std::vector<byte_vector>> message_reader::decode_all() const {
   return out;
 }
 
+/// Decodes a range of elements. For uncompressed elements, and for codecs whose stream
+/// has an entry point near the range, only a part of the payload is read. The digest is
+/// not verified, because it covers the whole frame.
 result<byte_vector> message_reader::decode_range(std::size_t i, std::uint64_t first,
                                                  std::uint64_t count) const {
   WEIR_CHECK(state_->check_index(i));
@@ -233,6 +241,8 @@ result<bytes_view> message_reader::view(std::size_t i) const {
                          object.payload_length);
 }
 
+/// Verifies the digests of all objects, as far as the options ask for it. The first that
+/// is wrong ends it.
 result<void> message_reader::verify() const {
   for (std::size_t i = 0; i < object_count(); ++i) {
     auto good =

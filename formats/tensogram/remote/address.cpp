@@ -255,6 +255,9 @@ bool same_server(const std::string& one, const std::string& other) {
          equal(CURLUPART_PORT, CURLU_DEFAULT_PORT);
 }
 
+/// Encodes a key for a URL: everything but unreserved characters (RFC 3986, 2.3) and the
+/// slashes between the parts of the key. Letters beyond ASCII are bytes of UTF-8, each of
+/// which is encoded.
 std::string encode_key(std::string_view key) {
   std::string out;
   for (const char c : key) {

@@ -165,6 +165,10 @@ std::vector<byte_range> block_cache::steps_from(byte_range range) const {
   return out;
 }
 
+/// Guesses what a reader that has just missed `range` will read next. If it moves through
+/// neighbouring blocks, the guess is as long as the run that was read so far, in the same
+/// direction; so the guesses double while they come true. Otherwise it may move in equal
+/// steps.
 std::vector<byte_range> block_cache::likely_after(byte_range range) {
   const std::scoped_lock lock(mutex_);
   const std::uint64_t first = range.offset / block_size;

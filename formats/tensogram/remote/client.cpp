@@ -364,6 +364,8 @@ range_client::multi_handle range_client::take_handle() {
   idle_.pop_back();
   return out;
 }
+/// Takes a handle back for the next call, with its open connections. A limited number is
+/// kept; the others are closed.
 void range_client::give_handle(multi_handle multi) {
   const std::scoped_lock lock(mutex_);
   if (multi != nullptr && idle_.size() < max_idle_handles) {

@@ -25,6 +25,8 @@ class metered_source final : public byte_source {
   std::uint64_t size() const noexcept override { return source_.size(); }
   const std::string& name() const noexcept override { return source_.name(); }
   std::optional<bytes_view> view() const noexcept override { return source_.view(); }
+  /// Reads as long as the allowed number of bytes suffices. A file without index of its
+  /// messages could otherwise make the scan download all of it.
   result<void> read(std::uint64_t offset, mutable_bytes to) const override {
     if (to.size() > allowed_ - used_) {
       return error(errc::out_of_range,
@@ -71,6 +73,7 @@ result<std::shared_ptr<const remote_file>> remote_file::open(
       new remote_file(std::move(source), std::move(spans)));
 }
 
+/// Returns the place of message `m`, as the scan has found it.
 result<message_span> remote_file::span_of(std::size_t m) const {
   if (m >= spans_.size()) {
     return error(errc::not_found,
@@ -102,6 +105,8 @@ result<message_outline> remote_file::outline(std::size_t m, const read_options& 
   return message_outline::open(source_->limited(limits), span, options);
 }
 
+/// Opens a single object: the outline of the message gives its place, and nothing else of
+/// the message is read.
 result<message_reader> remote_file::object(std::size_t m, std::size_t i,
                                            const read_options& options,
                                            const call_limits& limits) const {

@@ -360,6 +360,7 @@ bool is_storage_option(std::string_view name) {
   return find_option(known) != nullptr || is_option_of_another_store(known);
 }
 
+/// Replaces secrets in a text that goes into an error or a log.
 std::string remote_settings::without_secrets(std::string text) const {
   for (const std::string* secret : {&secret_key, &session_token}) {
     for (std::size_t found = 0;

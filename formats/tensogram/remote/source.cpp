@@ -195,6 +195,8 @@ result<void> remote_source::read(std::uint64_t offset, mutable_bytes to) const {
                                  : shared_->read_large(offset, to, missing, end);
 }
 
+/// Fetches ranges that will be read soon, all in one call, so that their requests run
+/// side by side. If the whole file is in memory, the ranges are only checked.
 result<void> remote_source::prefetch(std::span<const byte_range> ranges) const {
   // The ranges must fit into the cache until they are read, so no more than half of its
   // capacity is fetched.

@@ -167,6 +167,8 @@ result<std::vector<std::uint64_t>> element_strides(const shape_vector& shape) {
   return strides;
 }
 
+/// Returns the size of the decoded elements. A shape comes from a file, so its product
+/// may overflow.
 result<std::uint64_t> decoded_size(const object_descriptor& descriptor) {
   const std::int64_t count = element_count(descriptor.shape);
   if (count < 0) {
@@ -243,6 +245,8 @@ result<cbor_map> make_reserved(const object_descriptor& from) {
   return out;
 }
 
+/// Returns the digest that marks trusted szip offsets, or 0 if there is no valid mark. A
+/// damaged mark is no error: the object can be decoded without it.
 std::uint64_t parse_szip_mark(const cbor_map& reserved) noexcept {
   const cbor_value* mark = reserved.find(szip_mark_key);
   std::uint64_t out = 0;

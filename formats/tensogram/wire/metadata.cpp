@@ -190,6 +190,8 @@ cbor_map make_metadata(const message_metadata& from) {
   return out;
 }
 
+/// Describes how a message was made. Time and UUID would make two equal messages differ,
+/// so a reproducible message has them only if they were given.
 cbor_map make_provenance(const provenance& from) {
   cbor_map out{
       {"encoder", cbor_map{{"name", from.name},
@@ -204,6 +206,8 @@ cbor_map make_provenance(const provenance& from) {
   return out;
 }
 
+/// Sets the entries of a preceder in the base entry of its object, where they replace
+/// equal keys. `_reserved_` is left out, because only the encoder fills it.
 void overlay(cbor_map& base, const cbor_map& preceder) {
   for (const cbor_entry& entry : preceder) {
     if (entry.key.text() == nullptr || *entry.key.text() != "_reserved_") {
@@ -212,6 +216,8 @@ void overlay(cbor_map& base, const cbor_map& preceder) {
   }
 }
 
+/// Reads an index: two lists of equal length, one entry per object. Whether the entries
+/// fit the message is checked where its frames are known.
 result<object_index> parse_index(const cbor_value& from) {
   if (from.map() == nullptr) {
     return bad_metadata("index", "a map", name_of(from.kind()));
@@ -242,6 +248,8 @@ std::uint64_t index_size(const object_index& index) noexcept {
   return size;
 }
 
+/// Reads a list of digests as it is. Whether the algorithm is known, and the digests fit,
+/// is decided where they are compared.
 result<digest_list> parse_digests(const cbor_value& from) {
   if (from.map() == nullptr) {
     return bad_metadata("digest list", "a map", name_of(from.kind()));

@@ -58,6 +58,9 @@ std::string_view frame_type_name(std::uint16_t type) noexcept {
   return type < names.size() ? names[type] : "unknown";
 }
 
+/// Reads the first bytes of a message. The magic is checked before the version, so that a
+/// file of another kind is not reported as an unknown version. A total length of 0 means
+/// that the message was streamed.
 result<preamble> parse_preamble(bytes_view from) {
   WEIR_EXPECT(from.size() >= preamble_size);
   if (!starts_with(from, start_magic)) {
@@ -75,6 +78,8 @@ result<preamble> parse_preamble(bytes_view from) {
                   load_be<std::uint64_t>(from.data() + 16)};
 }
 
+/// Reads the last bytes of a message, which repeat the total length so that files can be
+/// scanned from their end.
 result<postamble> parse_postamble(bytes_view from) {
   WEIR_EXPECT(from.size() >= postamble_size);
   if (!starts_with(from.subspan(16), end_magic)) {

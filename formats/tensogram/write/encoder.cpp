@@ -81,6 +81,8 @@ class message_encoder {
     return {};
   }
 
+  /// Checks the alignment. A mapped file begins at the start of a page, so 4096 is the
+  /// largest alignment that its bytes in memory are sure to have.
   result<void> check_alignment() const {
     const std::uint32_t a = options_.payload_alignment;
     if (a != 0 && (a < 16 || a > 4096 || (a & (a - 1)) != 0)) {

@@ -203,6 +203,7 @@ result<void> check_described(const object_to_write& object) {
   return object.stored ? result<void>() : check_size(object);
 }
 
+/// Prepares one object for the message, and says in an error which object it was.
 result<prepared_object> prepare(const object_to_write& object, std::size_t index,
                                 const message_options& options, unsigned threads) {
   auto prepared = preparation(object, options, threads).run();

@@ -298,6 +298,7 @@ result<void> aec_decoder::look_behind() {
                      "stream behind its last sample, found an impossible code");
 }
 
+/// Decodes as many samples as fit into `to`, which moves forward with every block.
 result<void> aec_decoder::read(mutable_bytes to) {
   return decode(to.size() / p_.sample_bytes,
                 [&](const std::uint32_t* numbers, std::size_t count) {

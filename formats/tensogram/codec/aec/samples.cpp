@@ -21,6 +21,8 @@ std::uint32_t load_sample(const std::byte* from) noexcept {
   return out;
 }
 
+/// Reads samples of a fixed number of bytes. The mask removes the bits above the width of
+/// a sample, which carry no data.
 template <unsigned Bytes, bool Big>
 void load_all(const std::byte* from, std::size_t count, std::uint32_t mask,
               std::uint32_t* to) noexcept {
@@ -40,6 +42,7 @@ void store_all(const std::uint32_t* from, std::size_t count, std::byte* to) noex
   }
 }
 
+/// Chooses the loop for the size of the samples, so that the compiler can unroll it.
 template <bool Big>
 void load_any(bytes_view from, unsigned bytes, std::uint32_t mask,
               std::uint32_t* to) noexcept {
@@ -52,6 +55,7 @@ void load_any(bytes_view from, unsigned bytes, std::uint32_t mask,
   }
 }
 
+/// Chooses the loop for the size of the samples, like `load_any`.
 template <bool Big>
 void store_any(const std::uint32_t* from, unsigned bytes, mutable_bytes to) noexcept {
   const std::size_t count = to.size() / bytes;

@@ -242,6 +242,7 @@ error non_finite_error(dtype type, bool nan, std::uint64_t index) {
       .hint("allow masks, or non_finite::store, which writes the bits as they are");
 }
 
+/// Returns the method of a mask by its name in the descriptor.
 result<mask_method> mask_method_named(std::string_view name) {
   const auto found = std::find(method_names.begin(), method_names.end(), name);
   if (found == method_names.end()) {

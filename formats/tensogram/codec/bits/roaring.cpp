@@ -116,6 +116,7 @@ container make_container(bytes_view bits, std::uint64_t from, std::uint64_t to) 
 class byte_reader {
  public:
   explicit byte_reader(bytes_view from) : rest_(from) {}
+  /// Takes a number in little-endian order.
   template <class T>
   [[nodiscard]] T take() noexcept {
     if (rest_.size() < sizeof(T)) {
@@ -126,6 +127,7 @@ class byte_reader {
     rest_ = rest_.subspan(sizeof(T));
     return out;
   }
+  /// Takes `count` bytes without copying them.
   [[nodiscard]] bytes_view take_bytes(std::size_t count) noexcept {
     if (rest_.size() < count) {
       good_ = false;
