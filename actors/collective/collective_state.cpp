@@ -51,6 +51,8 @@ std::uint64_t digest_of_call(collective::collective_call c) noexcept {
 
 }  // namespace
 
+/// Makes the group, with one stream for each of its ranks, so that the shares of
+/// different ranks run side by side.
 result<std::unique_ptr<collective_state>> collective_state::make(
     collective_spec spec, std::function<void()> ended) {
   if (spec.mesh == nullptr) {
@@ -92,6 +94,9 @@ error collective_state::refusal(errc code, std::string expected_found) const {
       .at(fmt::format("collective \"{}\"", spec_.name));
 }
 
+/// Lets a rank take part in the next collective. Its call and policy travel as digests,
+/// which all ranks of a meeting must have in common. Returns the number under which the
+/// answer will come.
 result<collective_state::ticket> collective_state::join(const join_order& order,
                                                         std::int64_t now_ns) {
   const auto found = std::find(ranks_.begin(), ranks_.end(), order.rank);
@@ -247,6 +252,9 @@ result<std::uint64_t> collective_state::outcome_of(const share& s) const {
       .because(cause);
 }
 
+/// Returns the answers that are ready. A meeting for which some ranks did not come in
+/// time fails for all of them. A share that runs for too long gets an error, but cannot
+/// be stopped, so the end of its operation is not reported any more.
 std::vector<collective_state::answer> collective_state::take_answers(
     std::int64_t now_ns) {
   for (const auto& expired : meetings_.expire(now_ns)) {

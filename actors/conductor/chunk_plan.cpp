@@ -149,6 +149,7 @@ bool chunk_plan::ready() {
                       [](const cell& c) { return c.state == cell_state::ordered; });
 }
 
+/// Returns the chunks of the next pulse once all of its lanes have been answered.
 std::optional<pulse_chunks> chunk_plan::take_pulse() {
   if (!ready()) {
     return std::nullopt;

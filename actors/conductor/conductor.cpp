@@ -29,6 +29,10 @@ void conductor_shell::start(self_pointer self, std::shared_ptr<conductor_config>
   });
 }
 
+/// Does everything that is possible now: orders chunks and issues pulses until neither
+/// goes on. When all pulses are committed and no checkpoint is being written, the last
+/// save begins. Every event that may make progress possible ends with a call of this
+/// function.
 void conductor_shell::pump() {
   if (ended_) {
     return;

@@ -138,6 +138,9 @@ std::optional<orchestrator_state::finished> orchestrator_state::work(
   return f;
 }
 
+/// Completes a job whose tasks have ended. For a pulse, the time is noted at which the
+/// engine ran out of work, although more pulses were expected: that is a stall of the
+/// input.
 orchestrator_state::finished orchestrator_state::finish(job j) {
   if (!j.order) {
     using snapshot_result = result<std::shared_ptr<const state_snapshot>>;

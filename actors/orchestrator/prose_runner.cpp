@@ -21,6 +21,8 @@ std::string section_name(const models::state_section& section) {
   return "UNKNOWN";
 }
 
+/// Restores every section of the model's state. A section of another size means that the
+/// checkpoint belongs to a model of another shape.
 result<void> restore_model(models::prose& model, const storage::checkpoint& from) {
   for (const models::state_section& section : model.sections()) {
     WEIR_TRY(const auto* stored, from.find(section_name(section)));

@@ -134,6 +134,8 @@ class pipe_file final : public file {
                  "one for writing")
         .at(path_);
   }
+  /// Writes as much as the pipe takes, and waits for its reader no longer than the
+  /// timeout. A write without a reader is an error and no signal.
   result<std::size_t> write_some(std::uint64_t offset, bytes_view from) override {
     if (offset != written_) {
       return error(errc::unsupported,
