@@ -29,6 +29,9 @@ result<void> engine::release(storage_id id) {
   return {};
 }
 
+/// Waits until nothing uses the storage any more, so that its memory can be freed and its
+/// entries in the map are gone. The submitter runs tasks while it waits. Failures of the
+/// users are not reported here.
 void engine::impl::wait_for_users(storage_id id) {
   footprint all;
   all.id = id;

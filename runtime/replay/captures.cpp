@@ -270,6 +270,9 @@ void captures::link_looked_up(live_replay& r) {
   }
 }
 
+/// Connects a new replay with what is in flight: with earlier replays by edges that were
+/// computed once for each pair of graphs, and with single tasks by looking the accesses
+/// up in the map.
 void captures::link(live_replay& r) {
   touched_.clear();
   if (edge_counts_.size() < r.graph->size()) {

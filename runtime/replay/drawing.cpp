@@ -161,6 +161,7 @@ const char* dashes_of(hazard why) {
 
 }  // namespace
 
+/// Writes the graph for Graphviz, with the reason of each edge as its label.
 std::string capture::to_dot() const {
   std::string out = "digraph tasks {\n  node [shape=box];\n";
   if (graph_ != nullptr) {
@@ -176,6 +177,8 @@ std::string capture::to_dot() const {
   return out + "}\n";
 }
 
+/// Draws the graph without a layout program. Edges are straight lines under the boxes, so
+/// an edge over several rows may pass behind a box.
 std::string capture::to_svg() const {
   std::string boxes;
   std::string lines;

@@ -5,6 +5,8 @@
 
 namespace weir::runtime {
 
+/// Adds a task to the group of its companion, or to a new group. Groups are used again,
+/// since their number is that of the groups alive at once.
 void exclusion_groups::join(task& t, const task* companion) {
   exclusion* group = nullptr;
   if (companion != nullptr) {
@@ -22,6 +24,7 @@ void exclusion_groups::join(task& t, const task* companion) {
   group_of(t) = group;
 }
 
+/// Takes a task out of its group when it is retired.
 void exclusion_groups::leave(task& t) noexcept {
   exclusion* const group = group_of(t);
   t.exclusive = false;

@@ -55,6 +55,8 @@ result<extents> row_major_strides(std::span<const std::int64_t> shape,
 
 }  // namespace
 
+/// Makes a view of a storage with any strides. Computing its footprint checks all sums
+/// for overflow, so the footprint alone tells whether the view stays inside the storage.
 result<tensor> tensor::strided(const storage& s, dtype type, std::int64_t offset,
                                std::span<const std::int64_t> shape,
                                std::span<const std::int64_t> strides) {
@@ -133,6 +135,8 @@ result<tensor> tensor::slice(int dim, std::int64_t start, std::int64_t stop,
                  std::span(strides.data(), dims_));
 }
 
+/// Removes a dimension by fixing its index. An empty tensor keeps its offset, because no
+/// element exists whose offset could be computed.
 result<tensor> tensor::select(int dim, std::int64_t index) const {
   if (dim < 0 || dim >= dims_) {
     return bad_dim("select", dim, dims_);
@@ -316,6 +320,8 @@ std::int64_t tensor::count() const noexcept {
   return element_count(shape());
 }
 
+/// Returns true if the elements lie behind each other in the order of their indices. The
+/// stride of a dimension with one element is never used, so it may have any value.
 bool tensor::row_major() const noexcept {
   if (count() == 0) {
     return true;

@@ -46,6 +46,8 @@ struct trace::impl {
   }
 };
 
+/// Reserves memory for the records of each worker, so that recording does not allocate:
+/// for the first ones, for those of marked pulses, and for the newest ones.
 trace::trace(const trace_options& options, unsigned workers)
     : impl_(std::make_unique<impl>()) {
   impl_->options = options;

@@ -183,6 +183,8 @@ double trace_summary::share_of(const wait& w) const noexcept {
   return all > 0 ? static_cast<double>(w.sum) / all : 0;
 }
 
+/// Summarises the records of a trace. The time begins with the first submission and ends
+/// with the last kernel.
 trace_summary summarize(std::span<const task_record> records) {
   trace_summary out;
   if (records.empty()) {
