@@ -105,6 +105,8 @@ size_t tgm_buffer_iter_count(const tgm_buffer_iter_t* iter) {
   return iter != nullptr ? iter->spans.size() : 0;
 }
 
+/// The message is a part of the caller's buffer and not a copy. The end is a code of its
+/// own and no error, so no text is kept for it.
 tgm_error tgm_buffer_iter_next(tgm_buffer_iter_t* iter, const uint8_t** out_buf,
                                size_t* out_len) {
   if (!given(iter, out_buf, out_len)) {

@@ -93,6 +93,8 @@ result<cbor_token> next_tag(bytes_view rest) {
   if (info > 27) {
     return malformed("a tag", first_byte(rest));
   }
+  // Values from 24 to 27 say that 1, 2, 4 or 8 bytes follow with the number (RFC 8949,
+  // 3).
   const std::size_t extra = info < 24 ? 0 : std::size_t{1} << (info - 24);
   if (rest.size() < 1 + extra) {
     return malformed("a whole tag", "the end");

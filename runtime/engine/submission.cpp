@@ -26,8 +26,8 @@ std::size_t blocks_of(const engine_options& o) {
 }  // namespace
 
 /// Builds the parts of the engine. The members refer to each other, so the order of their
-/// declaration counts: the workers come last, because their threads start at once and may
-/// use all the others.
+/// declaration counts. The workers come behind all parts that they use, because their
+/// threads start at once.
 engine::impl::impl(const engine_options& o)
     : options(o),
       tracer(o.trace, std::max(o.workers, o.max_workers)),

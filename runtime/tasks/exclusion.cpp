@@ -6,7 +6,7 @@
 namespace weir::runtime {
 
 /// Adds a task to the group of its companion, or to a new group. Groups are used again,
-/// since their number is that of the groups alive at once.
+/// so there are never more of them than were alive at once.
 void exclusion_groups::join(task& t, const task* companion) {
   exclusion* group = nullptr;
   if (companion != nullptr) {

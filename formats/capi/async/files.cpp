@@ -54,6 +54,8 @@ tgm_error tgm_async_file_open(const char* path, tgm_cancellation_token_t* cancel
   });
 }
 
+/// The options are copied before the launch, so the caller may free its strings when the
+/// call returns.
 tgm_error tgm_async_file_open_remote(const char* url, const char* const* storage_keys,
                                      const char* const* storage_values, size_t nopts,
                                      bool bidirectional, tgm_cancellation_token_t* cancel,
@@ -92,6 +94,8 @@ tgm_error tgm_async_file_message_count(tgm_async_file_t* file,
       });
 }
 
+/// A remote file may need several requests to find the message. Its place is therefore
+/// looked up in the task, and not in the call.
 tgm_error tgm_async_file_read_message(tgm_async_file_t* file, size_t index,
                                       tgm_cancellation_token_t* cancel,
                                       uint64_t timeout_ms, tgm_async_task_t** out_task) {
@@ -152,6 +156,8 @@ tgm_error tgm_async_file_decode_object(tgm_async_file_t* file, size_t msg_index,
       });
 }
 
+/// The ranges are copied before the launch. The task keeps the file alive even if its
+/// handle is closed meanwhile. Each range becomes a buffer that C code can own.
 tgm_error tgm_async_file_decode_range(tgm_async_file_t* file, size_t msg_index,
                                       size_t obj_index, const uint64_t* offsets,
                                       const uint64_t* counts, size_t n_ranges,

@@ -116,6 +116,8 @@ void tgm_async_streaming_encoder_free(tgm_async_streaming_encoder_t* enc) {
   delete enc;
 }
 
+/// The arguments are checked in the call, so mistakes in them are reported at once. Only
+/// the file is opened in the task.
 tgm_error tgm_async_streaming_encoder_create(const char* path, const char* metadata_json,
                                              const char* hash_algo, uint32_t threads,
                                              tgm_cancellation_token_t* cancel,
@@ -181,6 +183,8 @@ tgm_error tgm_async_streaming_encoder_finish(tgm_async_streaming_encoder_t* enc,
   });
 }
 
+/// The functions for the number of objects do not wait for writes in progress. While some
+/// are in the line, the number is about to change, and the status says so.
 TgmObjectCountStatus tgm_async_streaming_encoder_try_object_count(
     const tgm_async_streaming_encoder_t* enc, size_t* out_count) {
   if (!given(enc, out_count)) {

@@ -103,6 +103,9 @@ class content_reader {
                                   std::uint64_t offset,
                                   std::optional<std::size_t> object) {
     auto item = decode_cbor(bytes);
+    // In the check for canonical form, all bytes count that the decoder is given. The
+    // length of the descriptor is known now, so it is decoded once more without the
+    // payload.
     if (item && checks_.canonical && item->used < bytes.size() &&
         frame.type == frame_type::object && !descriptor_last(frame)) {
       item = decode_cbor(bytes.first(item->used));  // what follows is the payload
@@ -165,6 +168,8 @@ class content_reader {
            i);
       return {};
     }
+    // At first everything up to the end of the region counts as payload. The masks then
+    // cut their part off.
     auto descriptor =
         noted(parse_descriptor(item->value), descriptor_code(item->value), start, i);
     if (descriptor) {

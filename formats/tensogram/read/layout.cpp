@@ -130,6 +130,8 @@ class frame_walk {
     end_ = end;
     std::uint64_t at = preamble_size;
     while (at != 0 && left(at) >= frame_header_size) {
+      // A frame with a type of a later phase ends the header. Other bytes are left to
+      // step(), which notes what is wrong with them.
       WEIR_TRY(const bytes_view start, bytes_at(at, frame_header_size));
       if (starts_with(start, frame_magic) &&
           phase_of(load_be<std::uint16_t>(start.data() + 2)) > 0) {
@@ -196,6 +198,8 @@ class frame_walk {
                       frame.length));
       return false;
     }
+    // Both comparisons are written so that no sum can overflow: the length comes from the
+    // file and may be any number.
     if (frame.length > furthest - frame.offset) {
       issues_.fail("frame_length_overflow", errc::corrupt, frame.offset,
                    fmt::format("cannot read {} frame: expected an end that 64 bits can "
@@ -284,6 +288,8 @@ class frame_walk {
       return false;
     }
     WEIR_TRY(const bytes_view bytes, bytes_at(at, postamble_size));
+    // A stream has no other end than this. The magic alone could also occur in a payload,
+    // so the two numbers have to make sense at this place as well.
     const auto first_footer = load_be<std::uint64_t>(bytes.data());
     const auto total = load_be<std::uint64_t>(bytes.data() + 8);
     return starts_with(bytes.subspan(16), end_magic) && first_footer <= at &&
@@ -443,6 +449,7 @@ result<message_layout> read_layout(piece_reader& pieces, message_span within,
                             smallest_message, within.length));
     return layout;
   }
+  // The magic and the version decide whether the rest can be understood at all.
   WEIR_TRY(const bytes_view start, pieces.at(within.offset, preamble_size));
   const auto head = parse_preamble(start);
   if (!head) {
@@ -460,6 +467,8 @@ result<message_layout> read_layout(piece_reader& pieces, message_span within,
       return layout;
     }
   }
+  // The order is checked even if the walk has ended early; the postamble and the flags
+  // only when all frames are known.
   WEIR_CHECK(frame_walk(pieces, layout, issues).run(end, stream));
   check_order(layout, issues);
   if (layout.complete) {

@@ -83,6 +83,8 @@ std::string utc_now() {
 std::string random_uuid() {
   std::random_device device;
   const auto word = [&] { return std::uint64_t{device()} << 32 | device(); };
+  // The version is in bits 12 to 15 of the first half, and the variant in the two highest
+  // bits of the second.
   const std::uint64_t high = (word() & ~std::uint64_t{0xF000}) | 0x4000;
   const std::uint64_t low = (word() & ~(std::uint64_t{3} << 62)) | std::uint64_t{1} << 63;
   return fmt::format("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", high >> 32,
@@ -109,6 +111,7 @@ const cbor_value* walk_path(const cbor_map& map, std::string_view path) {
 
 }  // namespace
 
+/// Finds a value in one map. Keys that contain a dot themselves cannot be found this way.
 const cbor_value* find_path(const cbor_map& map, std::string_view path) {
   return walk_path(map, path);
 }
