@@ -288,8 +288,8 @@ class frame_walk {
       return false;
     }
     WEIR_TRY(const bytes_view bytes, bytes_at(at, postamble_size));
-    // A stream has no other end than this. The magic alone could also occur in a payload,
-    // so the two numbers have to make sense at this place as well.
+    // A stream has no other end than this. The magic alone could stand here by chance, so
+    // the two numbers have to make sense at this place as well.
     const auto first_footer = load_be<std::uint64_t>(bytes.data());
     const auto total = load_be<std::uint64_t>(bytes.data() + 8);
     return starts_with(bytes.subspan(16), end_magic) && first_footer <= at &&
