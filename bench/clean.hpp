@@ -52,6 +52,8 @@ class exchange {
   /// Runs on the thread that begins. Returns the shortest time of some rounds.
   double lead_ns() {
     double best = 1e30;
+    // The numbers go on over the rounds, so the other thread needs no signal that a new
+    // round has begun.
     int at = 0;
     for (int round = 0; round < rounds; ++round) {
       best = std::min(best, seconds_of([&] {

@@ -47,6 +47,8 @@ class working_graph {
   }
 
  private:
+  /// Submits all tasks of the graph. A task that finds a wrong stamp fails, so a wrong
+  /// order of the tasks ends the benchmark and cannot make it look fast.
   void submit() {
     bound_.submit_to(*engine_, [this](std::size_t i) {
       return [this, i](const task_context&) -> result<void> {

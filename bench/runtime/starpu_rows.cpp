@@ -23,6 +23,8 @@ class starpu_graph {
     ::setenv("STARPU_SILENT", "1", 0);
     ::setenv("STARPU_CALIBRATE", "0", 0);
     starpu_conf with;
+    // Only processors are used, with the scheduler that steals from neighbours. The
+    // environment is left alone where the user has set it.
     starpu_conf_init(&with);
     with.ncpus = static_cast<int>(workers);
     with.ncuda = 0;
@@ -59,6 +61,8 @@ class starpu_graph {
   starpu_graph& operator=(const starpu_graph&) = delete;
 
   [[nodiscard]] std::size_t size() const { return tasks_.size(); }
+  /// Submits all tasks and waits for them. StarPU finds the dependencies from the
+  /// handles, in the order of submission.
   void pass() {
     for (const cell_task& t : tasks_) {
       starpu_task* task = starpu_task_create();

@@ -33,6 +33,8 @@ std::vector<std::vector<std::size_t>> predecessors_in(
     for (const cell_access& a : graph[i]) {
       const auto index = static_cast<std::size_t>(a.cell);
       cells.resize(std::max(cells.size(), index + 1));
+      // A reader waits for the writer before it. A writer waits for that writer too, and
+      // for all readers since.
       users& of = cells[index];
       if (of.writer != SIZE_MAX) {
         out[i].push_back(of.writer);
@@ -51,6 +53,8 @@ std::vector<std::vector<std::size_t>> predecessors_in(
   return out;
 }
 
+/// A graph whose edges are made once, outside of the measurement. It is therefore
+/// compared with replays, and not with submissions.
 class flow_graph {
  public:
   flow_graph(const std::string& name, unsigned workers)
@@ -70,6 +74,8 @@ class flow_graph {
     });
   }
   [[nodiscard]] std::size_t size() const { return nodes_.size(); }
+  /// Lets the roots start, and waits for all tasks. Both happen inside the arena, so only
+  /// its threads run tasks.
   void pass() {
     arena_.execute([&] {
       for (flow_node* root : roots_) {

@@ -36,6 +36,8 @@ class reduction_bench : public tessera {
       : tessera(devices, 2), bytes_(bytes) {
     or_throw(tessMalloc(mesh, bytes, &from_));
     or_throw(tessMalloc(mesh, bytes, &to_));
+    // The numbers are the same in every run. With `spread`, their exponents differ
+    // widely, so that rounding depends on the order of the additions.
     std::mt19937_64 dice(7);
     std::normal_distribution<float> normal;
     std::uniform_int_distribution<int> exponent(-30, 30);
@@ -47,6 +49,8 @@ class reduction_bench : public tessera {
       void* at = nullptr;
       or_throw(tessMemGetRankPtr(mesh, from_, r, &at));
       for (std::size_t done = 0; done < bytes; done += 65536 * 4) {
+        // Every rank begins at another place of the same numbers, so that no two ranks
+        // add equal ones.
         std::memcpy(static_cast<char*>(at) + done, some.data() + 37 * r,
                     std::min<std::size_t>(65536 * 4, bytes - done));
       }
@@ -80,6 +84,8 @@ class reduction_bench : public tessera {
 };
 
 #ifdef WEIR_BENCH_MPIRUN
+/// Runs the peer, a program of OpenMPI, which measures nine times by itself and prints
+/// the seconds.
 std::vector<double> mpi_seconds(int ranks, std::size_t bytes) {
   const std::string line =
       std::string(WEIR_BENCH_MPIRUN " --allow-run-as-root --oversubscribe -n ") +
@@ -103,6 +109,8 @@ struct mpi_turn {
   [[nodiscard]] double ratio() const { return theirs / mine; }
 };
 
+/// Measures ours before and after the peer, so that a drift of the machine affects both.
+/// The first call of each part is not counted.
 mpi_turn take_turn(const reduction_bench& ours, int devices, const size_row& row) {
   std::vector<double> mine;
   const auto measure = [&] {
