@@ -53,8 +53,8 @@ std::vector<std::vector<std::size_t>> predecessors_in(
   return out;
 }
 
-/// A graph whose edges are made once, outside of the measurement. It is therefore
-/// compared with replays, and not with submissions.
+/// A graph of TBB, whose edges are made once, before the measurement. A pass therefore
+/// does not include the discovery of dependencies.
 class flow_graph {
  public:
   flow_graph(const std::string& name, unsigned workers)
