@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What every benchmark program is made of: measurements registered by id, printed as one
-/// JSON object per line.
+/// The parts of every benchmark program: measurements that are registered by id, and
+/// printed as one JSON object per line.
 ///
 /// ```
 /// int main(int argc, char** argv) {
@@ -32,7 +32,7 @@
 
 namespace weir::bench {
 
-/// What a value has to reach, e.g. `<= 150`.
+/// The limit that a value must keep, for example `<= 150`.
 struct bar {
   enum class side { at_most, at_least } sense;
   double limit;
@@ -47,10 +47,10 @@ struct bar {
 [[nodiscard]] inline bar at_least(double limit) noexcept {
   return {bar::side::at_least, limit};
 }
-/// A row that informs and cannot fail.
+/// A row without a limit, which informs and cannot fail.
 inline constexpr std::nullopt_t no_bar = std::nullopt;
 
-/// Outcome of one measurement; converts from a plain number.
+/// Result of one measurement; converts from a plain number.
 struct measured {
   measured(double v) : value(v) {}  // NOLINT: implicit on purpose
   measured(double v, std::optional<double> p, std::optional<bar> b = std::nullopt)
@@ -102,26 +102,27 @@ struct sampling {
   return current;
 }
 
-/// True if the slow peers join as well (`make bench PEERS=all`).
+/// Returns true if the slow peers are measured too (`make bench PEERS=all`).
 [[nodiscard]] inline bool all_peers() {
   const char* peers = std::getenv("WEIR_PEERS");
   return peers != nullptr && std::string_view(peers) == "all";
 }
 
-/// Keeps the optimizer from removing what computes `value`.
+/// Keeps the optimiser from removing the computation of `value`.
 template <class T>
 inline void keep(const T& value) {
   asm volatile("" : : "r,m"(value) : "memory");
 }
 
-/// Wall-clock seconds of one call.
+/// Returns the wall-clock seconds of one call.
 template <class F>
 [[nodiscard]] double seconds_of(F&& run) {
   const auto start = std::chrono::steady_clock::now();
   run();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
-/// Processor seconds that this thread spends in one call: steady beside busy neighbours.
+/// Returns the processor seconds that this thread spends in one call, which busy
+/// neighbours hardly change.
 template <class F>
 [[nodiscard]] double thread_seconds_of(F&& run) {
   const auto read = [] {
@@ -134,7 +135,7 @@ template <class F>
   return read() - start;
 }
 
-/// Median of an unsorted list; 0 if it is empty.
+/// Returns the median of an unsorted list; 0 if it is empty.
 [[nodiscard]] inline double median(std::vector<double> values) {
   if (values.empty()) {
     return 0;
@@ -143,7 +144,7 @@ template <class F>
   const std::size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
-/// Results of calling `measure` (which returns a double) `repeats` times.
+/// Returns the results of calling `measure` (which returns a double) `repeats` times.
 template <class F>
 [[nodiscard]] std::vector<double> repeat(int repeats, F&& measure) {
   std::vector<double> values;
@@ -152,20 +153,20 @@ template <class F>
   }
   return values;
 }
-/// Median of the wall-clock seconds of `repeats` calls.
+/// Returns the median of the wall-clock seconds of `repeats` calls.
 template <class F>
 [[nodiscard]] double median_seconds(int repeats, F&& run) {
   return median(repeat(repeats, [&] { return seconds_of(run); }));
 }
-/// Smallest of the wall-clock seconds of `repeats` calls.
+/// Returns the smallest of the wall-clock seconds of `repeats` calls.
 template <class F>
 [[nodiscard]] double min_seconds(int repeats, F&& run) {
   const std::vector<double> all =
       repeat(std::max(repeats, 1), [&] { return seconds_of(run); });
   return *std::min_element(all.begin(), all.end());
 }
-/// Median over `repeats` of seconds(run) / seconds(reference), each pair measured back to
-/// back.
+/// Returns the median over `repeats` of seconds(run) / seconds(reference). The two calls
+/// of a pair follow each other, so that a slow spell of the machine affects both.
 template <class F, class G>
 [[nodiscard]] double median_ratio(int repeats, F&& run, G&& reference) {
   return median(repeat(repeats, [&] {
@@ -176,7 +177,7 @@ template <class F, class G>
 
 namespace detail {
 
-/// A JSON number; null for what JSON cannot write.
+/// Returns a JSON number; null for a value that JSON cannot express.
 inline std::string number(double value) {
   if (!std::isfinite(value)) {
     return "null";
@@ -188,7 +189,7 @@ inline std::string number(double value) {
 inline std::string number(const std::optional<double>& value) {
   return value ? number(*value) : "null";
 }
-/// A JSON object, or null for a row that does not look for quiet samples.
+/// Returns a JSON object, or null for a row that does not look for quiet samples.
 inline std::string samples(const sampling& s) {
   return s.sets == 0 ? "null"
                      : "{\"quiet\": " + std::to_string(s.quiet) +
@@ -210,7 +211,8 @@ class program {
     entries_.push_back({std::move(id), std::move(unit), limit, std::move(measure)});
   }
 
-  /// Exit code 0 if everything asked for could be measured, whether or not its bar holds.
+  /// Measures the selected rows. Returns 0 if all of them could be measured, whether or
+  /// not their limits hold.
   int run(int argc, char** argv) const {
     std::vector<std::string> patterns;
     for (int i = 1; i < argc; ++i) {
@@ -248,6 +250,8 @@ class program {
              return ::fnmatch(p.c_str(), id.c_str(), 0) == 0;
            });
   }
+  /// Measures one row. Without enough quiet samples the row gets no verdict. A
+  /// measurement that throws is reported as a row without a value.
   static bool print(const entry& e) {
     sampling_of_row() = {};
     try {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Samples of a machine that is shared with others. Its host runs something else on the
-/// other half of a core, which takes a third or more of its speed, and moves virtual
-/// processors about: onto one core, or onto cores that share no cache. Such a spell lasts
-/// from milliseconds to seconds, so a clean sample is one with none before and none
-/// after.
+/// Measurement on a machine that is shared with others. The host may run something else
+/// on the other half of a core, which takes a third or more of its speed, and may move
+/// virtual processors onto one core or onto cores that share no cache. Such a spell lasts
+/// from milliseconds to seconds. A sample is therefore clean if there was no spell just
+/// before and just after it.
 #pragma once
 
 #include <dirent.h>
@@ -45,12 +45,15 @@ struct alignas(128) counter {
   std::atomic<int> value{0};
 };
 
-/// Nanoseconds that a counter takes from one thread to another and back, halved.
+/// Measures the nanoseconds in which a counter travels from one thread to another: half
+/// of a round trip.
 class exchange {
  public:
-  /// The thread that begins.
+  /// Runs on the thread that begins. Returns the shortest time of some rounds.
   double lead_ns() {
     double best = 1e30;
+    // The numbers go on over the rounds, so the other thread needs no signal that a new
+    // round has begun.
     int at = 0;
     for (int round = 0; round < rounds; ++round) {
       best = std::min(best, seconds_of([&] {
@@ -63,6 +66,7 @@ class exchange {
     }
     return best * 1e9 / (2 * trips);
   }
+  /// Runs on the other thread, which answers.
   void follow() {
     for (int at = 1; at <= rounds * trips; ++at) {
       while (there_.value.load(std::memory_order_acquire) != at) {
@@ -80,8 +84,9 @@ class exchange {
 
 }  // namespace detail
 
-/// Nanoseconds per iteration: of arithmetic, and of code of integers and memory, which a
-/// neighbour on the same core slows even where it leaves the former alone.
+/// Nanoseconds per iteration of arithmetic, and of code with integers and memory
+/// accesses. A neighbour on the same core slows the latter even where it leaves the
+/// former alone.
 struct pace {
   double work_ns = 1e30;
   double integer_ns = 1e30;
@@ -95,13 +100,14 @@ struct pace {
     work_ns = std::min(work_ns, other.work_ns);
     integer_ns = std::min(integer_ns, other.integer_ns);
   }
-  /// How many times as long as the other it takes, in what is worse.
+  /// Returns how many times as long as `other` this pace takes, for the worse of the two
+  /// kinds.
   [[nodiscard]] double over(const pace& other) const {
     return std::max(work_ns / other.work_ns, integer_ns / other.integer_ns);
   }
 };
 
-/// The best pace that this process has seen; looks for half a second when called first.
+/// The best pace that this process has seen. The first call measures for half a second.
 inline pace& best_pace() {
   static pace best = [] {
     pace least;
@@ -116,19 +122,20 @@ inline pace& best_pace() {
 
 /// How the host treats this process at a moment.
 struct machine_state {
-  double slowness = 1;    ///< time that work takes now over the least, on the slowest
-  double one_way_ns = 0;  ///< of a message between two processors; 0: not looked at
+  double slowness =
+      1;  ///< time of work now over the least time, on the slowest processor
+  double one_way_ns = 0;  ///< of a message between two processors; 0: not measured
 
   [[nodiscard]] bool one_core() const { return one_way_ns > 0 && one_way_ns < 32; }
   [[nodiscard]] bool far_apart() const { return one_way_ns > 120; }
-  /// 1: none; whatever else means more of it.
+  /// Returns 1 for no disturbance, and more the stronger it is.
   [[nodiscard]] double disturbance() const {
     return slowness + (one_core() || far_apart() ? 1 : 0);
   }
 };
 
-/// Runs two functions at once, the second on a thread of its own. A runtime whose threads
-/// poll between passes gives a pair of its own instead, which those threads run.
+/// Runs two functions at once, the second on a new thread. A runtime whose threads poll
+/// between passes supplies a pair of its own, which runs the functions on these threads.
 struct thread_pair {
   template <class First, class Second>
   void operator()(First&& first, Second&& second) const {
@@ -138,9 +145,10 @@ struct thread_pair {
   }
 };
 
-/// Looks at one processor, or at two by a pair of threads. Of none, or of two where there
-/// is one, all is as it should be: there is no looking beside threads that never stop to
-/// poll, and threads that take turns on a processor say nothing about another.
+/// Measures one processor, or two by a pair of threads. For 0 processors, or for 2 where
+/// only one is allowed, the result says that all is well: beside threads that never stop
+/// polling nothing can be measured, and threads that take turns on one processor say
+/// nothing about another.
 template <class Pair = thread_pair>
 machine_state look(unsigned processors, const Pair& both = {}) {
   detail::exchange between;
@@ -170,18 +178,17 @@ machine_state look(unsigned processors, const Pair& both = {}) {
   return out;
 }
 
-/// With so much, a sample is clean.
+/// Largest disturbance of a clean sample.
 inline constexpr double max_disturbance = 1.12;
 
-/// How long a process waits for clean moments, all together: eight minutes, or what
-/// WEIR_BENCH_PATIENCE says in seconds.
+/// Returns how long a process waits for clean moments in total: eight minutes, or the
+/// number of seconds in WEIR_BENCH_PATIENCE.
 inline std::chrono::seconds all_patience() {
   const char* const asked = std::getenv("WEIR_BENCH_PATIENCE");
   return std::chrono::seconds(asked != nullptr ? std::atol(asked) : 8 * 60);
 }
 
-/// Waits for a clean moment for at most four seconds; returns the disturbance that is
-/// left.
+/// Waits for a clean moment for at most four seconds. Returns the disturbance at the end.
 template <class Pair = thread_pair>
 double wait_until_clean(unsigned processors, const Pair& both = {}) {
   using clock = std::chrono::steady_clock;
@@ -202,7 +209,7 @@ double wait_until_clean(unsigned processors, const Pair& both = {}) {
   return left;
 }
 
-/// Nanoseconds that the threads of this process have waited for a processor.
+/// Returns the nanoseconds that the threads of this process have waited for a processor.
 inline double delay_ns() {
   double sum = 0;
   DIR* folder = ::opendir("/proc/self/task");
@@ -221,20 +228,22 @@ inline double delay_ns() {
   return sum;
 }
 
-/// How many threads a sample runs: as many as it has processors, none of which should
-/// wait for one, or more.
+/// The number of threads of a sample: as many as it has processors, none of which should
+/// have to wait, or more.
 enum class threads { as_processors, more };
 
-/// Values of `sample()` (a double): `wanted` quiet ones if the machine allows. A sample
-/// is quiet if the processors ran at full speed before and after it and no thread waited
-/// for one meanwhile. It ends after eight times as many attempts, or once it has waited
-/// for four seconds. If fewer than three samples are quiet, it returns the three that
-/// were disturbed least; the row then has no verdict (`sampling::decides`).
+/// Returns the values of `sample()` (a double): `wanted` quiet ones, if the machine
+/// allows. A sample is quiet if the processors ran at full speed before and after it and
+/// no thread waited for one meanwhile. Gives up after eight times as many attempts, or
+/// after having waited for four seconds. If fewer than three samples are quiet, returns
+/// the three with the least disturbance; the row then has no verdict
+/// (`sampling::decides`).
 template <class Sample, class Pair = thread_pair>
 [[nodiscard]] std::vector<double> clean_samples(unsigned processors, std::size_t wanted,
                                                 Sample&& sample, const Pair& both = {},
                                                 threads run = threads::as_processors) {
-  std::vector<std::pair<double, double>> all;  // with their disturbance
+  std::vector<std::pair<double, double>>
+      all;  // with their disturbance first, for sorting
   std::size_t clean = 0;
   double waits = 0;
   for (std::size_t i = 0; i < 8 * wanted && clean < wanted && (waits < 4 || i < wanted);
@@ -264,7 +273,7 @@ template <class Sample, class Pair = thread_pair>
   return values;
 }
 
-/// Median of `count` quiet values.
+/// Returns the median of `count` quiet values.
 template <class Sample>
 [[nodiscard]] double quiet_median(unsigned processors, std::size_t count,
                                   Sample&& sample) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Work that costs nothing but a processor's time: the kernel of METG's tasks, and the
-/// yardstick for how fast a processor is. @source{Task Bench}
+/// Work that uses nothing but a processor's time: the kernel of the METG rows, and the
+/// measure of a processor's speed. @source{Task Bench}
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace weir::bench {
 
-/// One iteration: 16 independent fused multiplications and additions of four doubles,
-/// which stay in registers. Nothing else costs time, so that all of it is work.
+/// One iteration is 16 independent fused multiplications and additions of four doubles,
+/// which stay in registers. Nothing else costs time, so all of it is work.
 #if defined(__x86_64__)
 __attribute__((noinline, target("avx2,fma"))) inline void fused_work(
     std::int64_t iterations) {
@@ -22,14 +22,15 @@ __attribute__((noinline, target("avx2,fma"))) inline void fused_work(
     one = lanes{-0.5, -0.5, -0.5, -0.5};
   }
   for (std::int64_t i = 0; i < iterations; ++i) {
-    for (lanes& one : a) {  // x * x + x: nears 0 so slowly that it stays a normal number
+    for (lanes& one :
+         a) {  // x * x + x approaches 0 so slowly that it stays a normal number
       asm volatile("vfmadd213pd %0, %0, %0" : "+x"(one));
     }
   }
 }
 #endif
 
-/// The same with whatever the processor has.
+/// Does the same work with the instructions that the processor has.
 inline void work(std::int64_t iterations) {
 #if defined(__x86_64__)
   static const bool fused =

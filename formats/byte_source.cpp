@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Byte sources over memory and over files.
+/// Byte sources over memory, over files that are read, and over files that are mapped.
+/// Every read is checked against the size of the source before any byte is copied.
 #include "weir/formats/byte_source.hpp"
 
 #include <fcntl.h>
@@ -17,6 +18,8 @@ namespace weir::formats {
 
 namespace {
 
+/// Returns an error of code `torn` if the range is not within the source. The comparison
+/// subtracts from the size, so that no sum of offset and length can overflow.
 result<void> check_range(const byte_source& source, std::uint64_t offset,
                          std::size_t bytes) {
   if (offset > source.size() || bytes > source.size() - offset) {
@@ -31,6 +34,8 @@ result<void> check_range(const byte_source& source, std::uint64_t offset,
 
 }  // namespace
 
+/// Distinguishes failures of the source from faults of the data: only the former may pass
+/// when the call is repeated.
 bool source_failed(const error& e) noexcept {
   switch (e.root().code()) {
     case errc::io:
@@ -59,6 +64,8 @@ result<void> file_source::read(std::uint64_t offset, mutable_bytes to) const {
   return read_exactly(*file_, offset, to);
 }
 
+/// The descriptor is closed as soon as the mapping exists; the mapping keeps the file. An
+/// empty file is not mapped, because mmap() refuses a length of zero.
 result<std::shared_ptr<mapped_source>> mapped_source::open(const std::string& path) {
   const auto failed = [&](const char* what) {
     return error(errno == ENOENT ? errc::not_found : errc::io,

@@ -9,6 +9,10 @@
 
 namespace weir::actors {
 
+/// Opens the folder for writing and loads the newest checkpoint that is sound. Damaged
+/// ones are skipped, which becomes a warning and no failure, because an older checkpoint
+/// is better than none. A new run refuses a folder that has checkpoints, so it cannot
+/// overwrite those of another run.
 result<store_info> checkpointer_state::open(const store_spec& spec) {
   WEIR_TRY(auto store, storage::checkpoint_store::open(
                            *fs_, spec.folder, storage::checkpoint_store::role::writer));
@@ -32,6 +36,8 @@ result<store_info> checkpointer_state::open(const store_spec& spec) {
   return info;
 }
 
+/// Writes a checkpoint. The sections refer to the order, which lives until the call
+/// returns, so a large snapshot is not copied.
 result<save_done> checkpointer_state::save(const save_order& order) {
   if (!store_) {
     return error(errc::stopping,

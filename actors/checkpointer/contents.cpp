@@ -18,6 +18,8 @@ std::uint64_t state_hash_of(bytes_view snapshot, const storage::stream_cursor& c
   return hash.digest();
 }
 
+/// Puts the sections of a checkpoint together. Most of them are views of the order; only
+/// what has to be encoded has memory of its own.
 checkpoint_contents::checkpoint_contents(const save_order& order)
     : stream(storage::sections_of(order.cursor)),
       conductor(storage::conductor_section(order.snapshot->pulses, order.conductor)),
@@ -38,6 +40,9 @@ checkpoint_contents::checkpoint_contents(const save_order& order)
   sections.push_back({"METRICS", order.metrics});
 }
 
+/// Reads from a checkpoint what a resumed run needs. BUILD_ID and METRICS may be absent;
+/// then the defaults count. The pulse of the CONDUCTOR section must be the one in the
+/// header of the file, since both describe the same state.
 result<stored_run> read_run(const storage::checkpoint& from) {
   stored_run run;
   WEIR_TRY(const auto* config, from.find(storage::section::config));

@@ -25,12 +25,14 @@ std::uint64_t digest_of_policy(const tessera::numerics_policy& p) noexcept {
          (p.stateless_rng ? 4U : 0U) | (p.fast_math ? 8U : 0U);
 }
 
+/// Describes a policy for error messages.
 std::string text_of(const tessera::numerics_policy& p) {
   return fmt::format("policy of level {}{}{}", p.level(),
                      p.stateless_rng ? "" : ", random numbers with a state",
                      p.fast_math ? ", fast math" : "");
 }
 
+/// Describes a call for error messages.
 std::string text_of(const collective::collective_call& c) {
   const std::string call = fmt::format("{} of {} {}", collective::name_of(c.kind),
                                        c.count, info_of(c.type).tessera);
@@ -49,6 +51,8 @@ std::uint64_t digest_of_call(collective::collective_call c) noexcept {
 
 }  // namespace
 
+/// Makes the group, with one stream for each of its ranks, so that the shares of
+/// different ranks run side by side.
 result<std::unique_ptr<collective_state>> collective_state::make(
     collective_spec spec, std::function<void()> ended) {
   if (spec.mesh == nullptr) {
@@ -90,6 +94,9 @@ error collective_state::refusal(errc code, std::string expected_found) const {
       .at(fmt::format("collective \"{}\"", spec_.name));
 }
 
+/// Lets a rank take part in the next collective. Its call and policy travel as digests,
+/// which all ranks of a meeting must have in common. Returns the number under which the
+/// answer will come.
 result<collective_state::ticket> collective_state::join(const join_order& order,
                                                         std::int64_t now_ns) {
   const auto found = std::find(ranks_.begin(), ranks_.end(), order.rank);
@@ -207,6 +214,7 @@ std::string collective_state::missing(const std::vector<ticket>& tickets) const 
   return out;
 }
 
+/// Returns the error for the ranks of a meeting that does not run, by its outcome.
 error collective_state::failure_of(const collective::meeting_outcome& outcome) const {
   switch (outcome.state) {
     case collective::meeting_state::collective_mismatch:
@@ -244,6 +252,9 @@ result<std::uint64_t> collective_state::outcome_of(const share& s) const {
       .because(cause);
 }
 
+/// Returns the answers that are ready. A meeting for which some ranks did not come in
+/// time fails for all of them. A share that runs for too long gets an error, but cannot
+/// be stopped, so the end of its operation is not reported any more.
 std::vector<collective_state::answer> collective_state::take_answers(
     std::int64_t now_ns) {
   for (const auto& expired : meetings_.expire(now_ns)) {
@@ -281,6 +292,7 @@ std::int64_t collective_state::next_deadline() const noexcept {
   return out;
 }
 
+/// Counts the shares for the status line.
 std::string collective_state::describe() const {
   const auto running = std::count_if(shares_.begin(), shares_.end(), [](const auto& s) {
     return static_cast<bool>(s.second.end);

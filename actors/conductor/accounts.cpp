@@ -11,7 +11,9 @@ namespace weir::actors {
 
 namespace {
 
+/// Natural logarithm of 2: nats per bit.
 constexpr double nats_per_bit = 0.693147180559945309417232121458;
+/// Version of both records; a reader refuses any other one.
 constexpr std::uint64_t record_version = 1;
 
 /// Writes a record of little-endian u64 that begins with its version.
@@ -79,6 +81,8 @@ class word_reader {
 
 }  // namespace
 
+/// Adds the two halves of the number separately and carries from the fraction, so the sum
+/// is exact and does not depend on the order of the additions.
 void nat_sum::add(std::uint64_t nats_q32, std::uint64_t more_bytes) noexcept {
   fraction += nats_q32 & 0xFFFF'FFFF;
   whole += (nats_q32 >> 32) + (fraction >> 32);

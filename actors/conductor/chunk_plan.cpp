@@ -23,6 +23,7 @@ chunk_plan::chunk_plan(settings s, const phase_uses& used)
   slots_ = used_[0].pulses;
 }
 
+/// Returns the tokens of the phase's budget that have not been received.
 std::uint64_t chunk_plan::left() const noexcept {
   const std::uint64_t budget =
       phase_ < phase_count ? settings_.budgets[phase_].tokens : 0;
@@ -33,6 +34,7 @@ bool chunk_plan::all_ended() const noexcept {
   return std::find(ended_.begin(), ended_.end(), false) == ended_.end();
 }
 
+/// Goes on to the next phase, with what it had used before a resume.
 void chunk_plan::close_phase() {
   ++phase_;
   tokens_ = phase_ < phase_count ? used_[phase_].tokens : 0;
@@ -98,6 +100,7 @@ chunk_orders chunk_plan::take_orders(std::size_t slots) {
   }
 }
 
+/// Gives back the whole ordered size, of which the chunk may use less.
 result<void> chunk_plan::resolve(chunk_reply reply) {
   const std::uint32_t lane = reply.order.lane;
   // Answers of a lane come in the order of its orders: this one belongs to the first slot
@@ -146,6 +149,7 @@ bool chunk_plan::ready() {
                       [](const cell& c) { return c.state == cell_state::ordered; });
 }
 
+/// Returns the chunks of the next pulse once all of its lanes have been answered.
 std::optional<pulse_chunks> chunk_plan::take_pulse() {
   if (!ready()) {
     return std::nullopt;

@@ -29,6 +29,10 @@ void conductor_shell::start(self_pointer self, std::shared_ptr<conductor_config>
   });
 }
 
+/// Does everything that is possible now: orders chunks and issues pulses until neither
+/// goes on. When all pulses are committed and no checkpoint is being written, the last
+/// save begins. Every event that may make progress possible ends with a call of this
+/// function.
 void conductor_shell::pump() {
   if (ended_) {
     return;
@@ -87,6 +91,9 @@ void conductor_shell::ask_without_timer(const char* action, const Handle& receiv
       std::move(as)...);
 }
 
+/// Fails the run if requests are open and no answer came within the deadline. One message
+/// per second to itself checks all requests together, which is cheaper than a timer for
+/// each of the many pulses.
 void conductor_shell::check_deadline() {
   if (ended_) {
     return;
@@ -101,6 +108,8 @@ void conductor_shell::check_deadline() {
   self_->delayed_send(self_, std::chrono::seconds(1), deadline_atom_v);
 }
 
+/// Sends the orders to the ranks that serve the lanes: lane `i` belongs to rank `i`
+/// modulo their number. The orders for one rank travel in one message.
 void conductor_shell::order_chunks(const chunk_orders& orders) {
   std::vector<chunk_orders> by_rank(config_->ranks.size());
   for (const chunk_order& order : orders) {
@@ -128,6 +137,8 @@ void conductor_shell::on_chunks(const result<local<chunk_replies>>& replies) {
   pump();
 }
 
+/// Sends pulses to the orchestrator. If a snapshot is due after them, it is requested
+/// right behind them, for the number of pulses that will then be complete.
 void conductor_shell::issue(issued_pulses p) {
   const std::uint64_t last = p.orders.back().pulse.id;
   ask_without_timer<pulses_done>(
@@ -146,6 +157,8 @@ void conductor_shell::issue(issued_pulses p) {
   }
 }
 
+/// Commits completed pulses in order. A commit may cross a boundary of a checkpoint; the
+/// boundary is kept until its snapshot is here.
 void conductor_shell::on_pulses_done(const pulses_done& done) {
   if (ended_) {
     return;
@@ -168,6 +181,8 @@ void conductor_shell::on_snapshot(std::shared_ptr<const state_snapshot> snapshot
   save_if_complete();
 }
 
+/// Begins to save if the boundary and the snapshot of the same pulse are both here. They
+/// come from different answers, so either may be the first.
 void conductor_shell::save_if_complete() {
   if (boundary_ && snapshot_ && boundary_->pulses == snapshot_->pulses) {
     save(std::move(*std::exchange(boundary_, std::nullopt)),
@@ -175,6 +190,8 @@ void conductor_shell::save_if_complete() {
   }
 }
 
+/// Begins to save a state: asks the hub for the cursor of the stream at the boundary, and
+/// lets `write` go on when it is here.
 void conductor_shell::save(boundary b, std::shared_ptr<const state_snapshot> snapshot,
                            bool last) {
   const cursor_order order{b.marks, b.pulses};
@@ -188,6 +205,9 @@ void conductor_shell::save(boundary b, std::shared_ptr<const state_snapshot> sna
       cursor_atom_v, by_reference(order));
 }
 
+/// Sends the complete state to the checkpointer. The last save is left out if the newest
+/// checkpoint already has the state of this pulse, for example after a boundary at the
+/// very end.
 void conductor_shell::write(boundary b, std::shared_ptr<const state_snapshot> snapshot,
                             storage::stream_cursor cursor, bool last) {
   if (last) {
@@ -215,6 +235,8 @@ void conductor_shell::write(boundary b, std::shared_ptr<const state_snapshot> sn
       save_atom_v, by_reference(std::move(order)));
 }
 
+/// Counts a checkpoint that is durable now, and goes on with the run, or ends it after
+/// the last save. Only the newest spans are kept for the trace.
 void conductor_shell::on_saved(const save_done& done, bool last) {
   has_durable_ = true;
   durable_pulses_ = done.pulse_id;
@@ -246,6 +268,8 @@ void conductor_shell::on_save_failed(const error& e, bool last) {
   pump();
 }
 
+/// Saves the final state, after the last pulse was committed. Nothing is in flight then,
+/// so the boundary is simply the present state.
 void conductor_shell::begin_last_save() {
   last_save_begun_ = true;
   core_->gate().begin();
@@ -258,6 +282,7 @@ void conductor_shell::begin_last_save() {
       snapshot_atom_v, b.pulses);
 }
 
+/// Ends the run with success. Only the first of `finish` and `fail` has an effect.
 void conductor_shell::finish() {
   if (std::exchange(ended_, true)) {
     return;
@@ -280,6 +305,8 @@ void conductor_shell::fail(error e) {
   config_->ended(std::move(end_));
 }
 
+/// Sends the observer a sample of the progress, at most once per interval unless `always`
+/// is set. The bits are those since the sample before.
 void conductor_shell::sample(bool always) {
   const std::int64_t now = config_->now();
   if (!always && now - sampled_ns_ < config_->sample_every_ns) {

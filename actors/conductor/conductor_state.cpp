@@ -50,6 +50,9 @@ conductor_state::conductor_state(settings s, conductor_record record,
   stall_base_ns_ = accounts_.stall_ns;
 }
 
+/// Returns the chunks to order now. With prefetching, a fixed number of pulses is
+/// prepared ahead. Without it, chunks are ordered only when their pulse can be issued at
+/// once.
 chunk_orders conductor_state::take_orders() {
   if (draining_) {
     return {};
@@ -87,6 +90,9 @@ void conductor_state::note_boundaries(const pulse_chunks& chunks, pulse_order& o
   }
 }
 
+/// Returns the pulses to issue now, if the window has room for a whole batch. A batch
+/// ends early at a pulse after which a snapshot is due, because the snapshot is requested
+/// behind the batch.
 std::optional<issued_pulses> conductor_state::take_pulses(std::int64_t now_ns) {
   issued_pulses out;
   if (draining_ || flights_.size() + settings_.batch > settings_.window) {
@@ -103,6 +109,10 @@ std::optional<issued_pulses> conductor_state::take_pulses(std::int64_t now_ns) {
   return out.orders.empty() ? std::nullopt : std::optional(std::move(out));
 }
 
+/// Makes the order of the next pulse from its chunks, and notes in a flight what `commit`
+/// will need. All counters here are those of issued pulses; the record has those of
+/// committed ones. The levels of the model that are updated follow from the positions of
+/// the tokens, in the Build phase only.
 std::optional<pulse_order> conductor_state::take_pulse(std::int64_t now_ns) {
   auto chunks = plan_.take_pulse();
   if (!chunks) {
@@ -143,6 +153,7 @@ std::optional<pulse_order> conductor_state::take_pulse(std::int64_t now_ns) {
   return order;
 }
 
+/// Ends a window of the learning curve at this number of Build tokens.
 void conductor_state::close_window(std::uint64_t build_tokens) {
   accounts_.curve.push_back({build_tokens, accounts_.window});
   accounts_.window = {};
@@ -182,6 +193,9 @@ void conductor_state::count_times(const flight& f, const pulse_done& done,
   }
 }
 
+/// Makes the effects of a completed pulse final. Pulses complete in the order of their
+/// issue; anything else is a fault of the program. Record, marks and accounts change
+/// together here, so a boundary always describes a state between two pulses.
 result<void> conductor_state::commit(const pulse_done& done, std::int64_t now_ns) {
   if (flights_.empty() || flights_.front().pulse.id != done.pulse_id) {
     return error(
@@ -212,6 +226,8 @@ result<void> conductor_state::commit(const pulse_done& done, std::int64_t now_ns
   return {};
 }
 
+/// Returns the state after the last committed pulse, encoded, so that later commits do
+/// not change it.
 boundary conductor_state::boundary_now() const {
   boundary b;
   b.pulses = record_.pulses;

@@ -7,6 +7,8 @@
 
 namespace weir::actors {
 
+/// Keeps the samples of the last few seconds, but at least two of them, so that a slow
+/// run has a rate too. The rate starts anew with each phase.
 run_progress observer_state::take(const run_sample& s) {
   if (!recent_.empty() && recent_.back().phase != s.phase) {
     recent_.clear();

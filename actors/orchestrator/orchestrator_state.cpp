@@ -18,6 +18,7 @@ void keep_newest(std::deque<std::int64_t>& values, std::size_t count) {
   }
 }
 
+/// Returns the median, the upper one of two middle values.
 std::int64_t median(const std::deque<std::int64_t>& values) {
   std::vector<std::int64_t> sorted(values.begin(), values.end());
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
@@ -27,6 +28,8 @@ std::int64_t median(const std::deque<std::int64_t>& values) {
 
 }  // namespace
 
+/// An interval ends with each pulse. Those without a snapshot give the usual length, from
+/// which the interval with a snapshot is measured.
 void pause_meter::ended(std::int64_t now_ns, bool behind_snapshot) {
   if (last_ns_ != 0) {
     const std::int64_t interval = now_ns - last_ns_;
@@ -85,6 +88,7 @@ void orchestrator_state::begin_some() {
   }
 }
 
+/// Gives one job to the engine, and measures the time for which the engine had none.
 void orchestrator_state::begin(job& j) {
   if (!j.order) {
     j.snapshot = spare_snapshot();
@@ -109,6 +113,7 @@ bool orchestrator_state::front_ended() {
   return !ticket || model_->ended(*ticket);
 }
 
+/// Runs single tasks, so that the actor can look at its mailbox in between.
 std::optional<orchestrator_state::finished> orchestrator_state::work(
     std::int64_t max_ns) {
   constexpr std::int64_t idle_ns = 200'000;
@@ -133,6 +138,9 @@ std::optional<orchestrator_state::finished> orchestrator_state::work(
   return f;
 }
 
+/// Completes a job whose tasks have ended. For a pulse, the time is noted at which the
+/// engine ran out of work, although more pulses were expected: that is a stall of the
+/// input.
 orchestrator_state::finished orchestrator_state::finish(job j) {
   if (!j.order) {
     using snapshot_result = result<std::shared_ptr<const state_snapshot>>;

@@ -21,6 +21,8 @@ std::string section_name(const models::state_section& section) {
   return "UNKNOWN";
 }
 
+/// Restores every section of the model's state. A section of another size means that the
+/// checkpoint belongs to a model of another shape.
 result<void> restore_model(models::prose& model, const storage::checkpoint& from) {
   for (const models::state_section& section : model.sections()) {
     WEIR_TRY(const auto* stored, from.find(section_name(section)));
@@ -51,6 +53,8 @@ model_info prose_runner::info() const {
           model_->sections()};
 }
 
+/// Begins a pulse: empties contexts first, because the pulse must see them empty. Every
+/// hundredth pulse is kept in a long trace.
 result<work_ticket> prose_runner::submit(const pulse_order& order) {
   constexpr std::uint64_t kept_in_trace = 100;
   engine_->tracer().begin_pulse(order.pulse.id, order.pulse.id % kept_in_trace == 0);
@@ -88,6 +92,7 @@ bool prose_runner::ended(work_ticket ticket) {
                     found->second);
 }
 
+/// Removes the ticket of work in flight and returns the model's own ticket.
 template <class Ticket>
 result<Ticket> prose_runner::take(work_ticket ticket) {
   const auto found = works_.find(ticket);
@@ -119,6 +124,8 @@ void prose_runner::span(const char* line, const char* name, std::int64_t start_n
   engine_->tracer().span(line, name, start_ns, end_ns);
 }
 
+/// Collects the report after all tasks have ended. Replicas must agree before their hash
+/// counts.
 result<engine_report> prose_runner::report(const trace_order& order) {
   WEIR_CHECK(engine_->wait_all());
   WEIR_CHECK(model_->check_replicas());

@@ -104,6 +104,8 @@ result<parameter_set> parameters_of_run(const std::string& folder) {
   return parameters_of(*stored.model, model_text(stored.model->config()));
 }
 
+/// Writes parameters as one Tensogram message: an object per parameter, with its name in
+/// the metadata, and the text that describes the model's shape.
 result<byte_vector> encode_parameters(const parameter_set& parameters) {
   std::vector<formats::object_to_write> objects;
   for (const parameter_set::entry& e : parameters.entries) {
@@ -119,6 +121,8 @@ result<byte_vector> encode_parameters(const parameter_set& parameters) {
   return formats::encode_message(objects, options);
 }
 
+/// Reads parameters from a message, and computes their digest anew, so that it describes
+/// what was read. All errors get the place the message came from.
 result<parameter_set> decode_parameters(bytes_view message, const std::string& origin) {
   auto decode = [&]() -> result<parameter_set> {
     WEIR_TRY(const auto reader, formats::message_reader::open(message));
@@ -147,6 +151,8 @@ result<parameter_set> decode_parameters(bytes_view message, const std::string& o
   return set;
 }
 
+/// Writes the parameters of a run under a tag of a volume, which is created if it does
+/// not exist. Returns the digest of the parameters.
 result<std::uint64_t> store_parameters(const std::string& run_folder,
                                        const std::string& volume,
                                        const std::string& tag) {

@@ -80,6 +80,8 @@ void runner::warn(const std::string& text) {
   }
 }
 
+/// Makes sure that the run folder exists. A new run creates it. A run that is resumed
+/// must find it, because otherwise it would silently begin again.
 result<void> runner::prepare_folder() const {
   std::error_code failure;
   const bool there = std::filesystem::is_directory(config_.folder, failure);
@@ -98,6 +100,10 @@ result<void> runner::prepare_folder() const {
   return {};
 }
 
+/// Opens the folder of checkpoints, which takes its lock, and reads what the newest
+/// checkpoint says about the run. The stored configuration must fit the given one. A
+/// budget of one pass is taken from the checkpoint first, so that it does not differ from
+/// the number that was resolved when the run began.
 result<void> runner::open_store() {
   checkpointer_ = system_->spawn_io("checkpointer_io", stop_group::sink, checkpointer_io,
                                     checkpointer_config{});
@@ -123,6 +129,9 @@ result<void> runner::open_store() {
   return {};
 }
 
+/// Opens the source of tokens, at the stored cursor if there is a checkpoint. A budget of
+/// one pass becomes the number of tokens of the source, which therefore has to know its
+/// length. A resumed run keeps the stored size of the vocabulary.
 result<void> runner::open_stream() {
   hub_ =
       system_->spawn_io("stream_hub_io", stop_group::source, stream_hub_io, hub_config{});
@@ -151,6 +160,9 @@ result<void> runner::open_stream() {
   return {};
 }
 
+/// Lets the orchestrator build the model, or restore it from the checkpoint. Other
+/// kernels than those of the checkpoint are allowed, but only with a warning: they may
+/// round differently, and then the run does not repeat bit for bit.
 result<void> runner::open_orchestrator() {
   orchestrator_ = system_->spawn_io("orchestrator", stop_group::engine, orchestrator,
                                     orchestrator_config{});
@@ -173,6 +185,10 @@ result<void> runner::open_orchestrator() {
   return {};
 }
 
+/// Starts the remaining actors and connects them: a reader for each rank, the observer,
+/// the writer of result files and, last, the conductor, which knows all the others. The
+/// callbacks run on threads of the actor system and only push to `events_`. The thread
+/// that called `execute` takes the events from there.
 result<conductor_actor> runner::start_conductor() {
   const std::chrono::seconds deadline(config_.deadline_s);
   conductor_config c;
@@ -209,6 +225,9 @@ result<conductor_actor> runner::start_conductor() {
   return system_->spawn("conductor", stop_group::conductor, conductor, std::move(c));
 }
 
+/// Lets the run begin, and passes on its events until it ends. A request to stop is
+/// passed on once, and the wait goes on until the conductor has drained. The first
+/// failure, of any actor, ends the wait.
 result<conductor_end> runner::wait_for_end(const conductor_actor& conductor) {
   bool drained = false;
   system_->tell(conductor, launch_atom_v);
@@ -236,6 +255,10 @@ result<conductor_end> runner::wait_for_end(const conductor_actor& conductor) {
   }
 }
 
+/// Fills the parts of the report that the conductor knows. With one worker, all time of
+/// the build phase that is not kernel time is overhead of the engine. With several, the
+/// difference counts as idle time instead, because overhead and waiting cannot be told
+/// apart.
 void runner::fill_from_end(run_report& r, const conductor_end& end) const {
   const run_accounts& a = end.accounts;
   r.ended = end.ended;
@@ -268,6 +291,8 @@ void runner::fill_from_end(run_report& r, const conductor_end& end) const {
   }
 }
 
+/// Asks the orchestrator for the report of the engine, which also writes the trace, and
+/// puts the report of the run together.
 result<run_report> runner::report(conductor_end end) {
   trace_order trace;
   trace.path = config_.trace == runtime::trace_mode::off ? "" : path_of("trace.json");
@@ -302,6 +327,9 @@ result<void> runner::write_results(const run_report& r) {
                                as_view(metrics_json(r)));
 }
 
+/// Runs from beginning to end, in the only order that works: the folder and the store
+/// first, because the checkpoint decides where the stream begins, then the stream,
+/// because it decides the vocabulary of the model, then the model and the conductor.
 result<run_report> runner::execute() {
   // These warnings go into the report only. A caller that wants to print them calls
   // `check_config` itself.

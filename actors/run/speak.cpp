@@ -42,6 +42,8 @@ class lane_feeder {
   }
 
  private:
+  /// Feeds tokens to lane 0 as one pulse of the Stream phase, which changes the context
+  /// but no parameters. The other lanes get no tokens and stay as they are.
   [[nodiscard]] result<void> pulse(std::span<const std::uint32_t> tokens,
                                    std::optional<std::uint32_t> next) {
     std::vector<models::prose::lane_input> lanes(model_.config().lanes);
@@ -86,6 +88,9 @@ std::string text_of(std::uint32_t token) {
 
 }  // namespace
 
+/// Continues a text. Each token is drawn from the pending prediction and fed back before
+/// the next one. The random numbers depend only on the seed and the number of the token,
+/// so what other requests do has no influence.
 result<speak_report> speak(const speak_request& request,
                            const std::function<bool(std::string_view)>& on_text) {
   if (!(request.temperature >= 0)) {

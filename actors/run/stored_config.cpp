@@ -147,6 +147,8 @@ std::string hint_of_changes() {
 
 }  // namespace
 
+/// Writes the settings that must be the same when the run is resumed, one per line. The
+/// line with the version of the equations stands before the settings of the model.
 std::string config_text(const run_config& config, std::uint32_t vocab) {
   std::string text;
   bool in_model = false;
@@ -163,6 +165,8 @@ std::string config_text(const run_config& config, std::uint32_t vocab) {
   return text + line_of("model.vocab", fmt::to_string(vocab));
 }
 
+/// Finds the value of a key in such a text. The texts are short and seldom read, so a
+/// search from the beginning is good enough.
 result<std::string> value_in(std::string_view text, std::string_view key) {
   while (!text.empty()) {
     const auto end = std::min(text.find('\n'), text.size());
@@ -190,6 +194,8 @@ result<std::uint64_t> number_in(std::string_view text, std::string_view key) {
   return number;
 }
 
+/// Compares the stored settings with those of a run that is to be resumed. Both are
+/// compared as text, which `config_text` writes in one way only.
 result<void> compare_config(std::string_view stored, const run_config& config) {
   WEIR_CHECK(check_equations(stored));
   for (const auto& s : run_settings().entries()) {
@@ -221,6 +227,8 @@ std::string model_text(const models::prose_config& model) {
   return text;
 }
 
+/// Reads the settings of a model from text. A value that the setting does not accept is
+/// damage of the file, not a mistake of the user.
 result<models::prose_config> model_in(std::string_view text) {
   WEIR_CHECK(check_equations(text));
   models::prose_config model;

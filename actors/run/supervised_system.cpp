@@ -45,6 +45,8 @@ void supervised_system::adopt(const char* name, stop_group group, caf::actor han
        by_reference(child_spec{name, group, std::move(handle)}));
 }
 
+/// Stops all actors, group by group, and returns the names of those that did not end in
+/// time. Only the first call does something.
 survivors supervised_system::stop() {
   if (std::exchange(stopped_, true)) {
     return {};

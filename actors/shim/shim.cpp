@@ -32,6 +32,9 @@ caf::error to_caf(const error& e) {
                     caf::make_message(by_reference(e)));
 }
 
+/// Translates an error of CAF. An error that an actor of this library sent is carried
+/// inside and comes out unchanged. The others are made by CAF: a timeout, or a receiver
+/// that has ended.
 error from_caf(const caf::error& e, const std::string& action) {
   if (e.category() == weir_category && e.context().size() == 1 &&
       e.context().match_element<local<error>>(0)) {
@@ -50,6 +53,8 @@ error from_caf(const caf::error& e, const std::string& action) {
   }
 }
 
+/// Turns the exception that is being handled into an error. Must be called inside a
+/// `catch` block.
 error error_of_exception(const std::string& where) {
   try {
     throw;
@@ -63,6 +68,8 @@ error error_of_exception(const std::string& where) {
   }
 }
 
+/// Makes the configuration of an actor system. One thread runs all actors that do not
+/// block; those that read, write or compute for long have threads of their own.
 result<std::unique_ptr<system_config>> system_config::make(const system_options& o) {
   auto config = std::make_unique<system_config>();
   config->add_message_types<caf::id_block::weir_actors>();

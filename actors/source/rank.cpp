@@ -7,6 +7,7 @@
 
 namespace weir::actors {
 
+/// Checks that all orders are for lanes of this rank.
 result<void> rank_state::check_orders(const chunk_orders& orders) const {
   for (const chunk_order& order : orders) {
     if (order.lane % ranks_ != rank_) {
@@ -21,6 +22,8 @@ result<void> rank_state::check_orders(const chunk_orders& orders) const {
   return {};
 }
 
+/// Checks that each chunk continues its lane without gap or repetition. The first chunk
+/// of a lane may begin anywhere, because a resumed run begins in the middle.
 result<void> rank_state::check_replies(const chunk_replies& replies) {
   for (const chunk_reply& reply : replies) {
     if (!reply.chunk) {

@@ -7,6 +7,8 @@
 
 namespace weir::actors {
 
+/// Opens the source of tokens: standard input, or files in the order that `expand_paths`
+/// gives them. Standard input cannot be combined with files.
 result<std::unique_ptr<storage::token_source>> open_corpus(
     file_system& fs, const std::vector<std::string>& paths, bool eot,
     std::vector<std::string>* files) {
@@ -27,6 +29,8 @@ result<std::unique_ptr<storage::token_source>> open_corpus(
   return storage::open_file_set(fs, *files, options);
 }
 
+/// Opens the stream, at the cursor if there is one. The stream replaces the old one only
+/// if everything has succeeded.
 result<stream_info> hub_state::open(const stream_spec& spec) {
   stream_info info;
   WEIR_TRY(auto source, open_corpus(*fs_, spec.paths, spec.eot, &info.corpus));
@@ -42,6 +46,8 @@ result<stream_info> hub_state::open(const stream_spec& spec) {
   return info;
 }
 
+/// Takes the next chunk for each order. The reply to a lane whose text has ended has no
+/// chunk.
 result<chunk_replies> hub_state::pull(const chunk_orders& orders) {
   if (!stream_) {
     return error(errc::stopping,

@@ -11,6 +11,8 @@
 
 namespace weir::actors {
 
+/// Opens the stream. With a handover, it begins where the stream before it, which has
+/// recorded that event, has ended.
 result<std::unique_ptr<stream_state>> stream_state::make(queue_spec spec,
                                                          std::function<void()> ended) {
   if (spec.mesh == nullptr || spec.window == 0) {
@@ -28,6 +30,8 @@ result<std::unique_ptr<stream_state>> stream_state::make(queue_spec spec,
   return out;
 }
 
+/// Closes the stream without waiting for its operations. With a handover, the end is
+/// recorded for the stream that follows.
 stream_state::~stream_state() {
   if (queue_ == nullptr) {
     return;
@@ -132,6 +136,9 @@ result<std::uint64_t> stream_state::outcome_of(const asked& a) {
       .because(*failed.what);
 }
 
+/// Returns the answers that are ready. The operations end in order, so only the front of
+/// the line has to be looked at. One that is late is answered with an error and stays in
+/// the line, because its operations still count when they end.
 std::vector<stream_state::answer> stream_state::take_answers(std::int64_t now_ns) {
   std::vector<answer> out;
   update_ended();

@@ -33,6 +33,9 @@ bool supervisor_state::group_ended() const {
   });
 }
 
+/// Chooses the next group to stop: the lowest one, above the group before, that has
+/// living actors. Marks them as asked to end, and returns them. Returns nothing when
+/// there is no such group.
 std::vector<supervisor_state::child> supervisor_state::next() {
   ++round_;
   std::optional<stop_group> next_group;

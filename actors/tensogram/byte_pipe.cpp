@@ -70,6 +70,8 @@ class posix_pipe final : public byte_pipe {
   posix_pipe(int number, bool own, std::string path, milliseconds timeout)
       : descriptor_(number, own), path_(std::move(path)), timeout_(timeout) {}
 
+  /// Reads what the pipe has, but waits no longer than the timeout. Returns no value
+  /// after a timeout or a signal, and 0 at the end of the stream.
   result<std::optional<std::size_t>> read_some(mutable_bytes to) override {
     WEIR_TRY(const int events, descriptor_.wait(POLLIN, timeout_, path_));
     if (events == 0) {
@@ -132,6 +134,8 @@ class pipe_file final : public file {
                  "one for writing")
         .at(path_);
   }
+  /// Writes as much as the pipe takes, and waits for its reader no longer than the
+  /// timeout. A write without a reader is an error and no signal.
   result<std::size_t> write_some(std::uint64_t offset, bytes_view from) override {
     if (offset != written_) {
       return error(errc::unsupported,
@@ -195,6 +199,8 @@ result<std::unique_ptr<byte_pipe>> open_pipe_to_read(const std::string& path,
       std::make_unique<posix_pipe>(number, own, own ? path : "stdin", timeout));
 }
 
+/// Opens a pipe, or the standard output for "-", and waits for a reader until the
+/// timeout.
 result<std::unique_ptr<file>> open_pipe_to_write(const std::string& path,
                                                  milliseconds timeout) {
   const bool own = path != "-";

@@ -48,6 +48,10 @@ result<local<message_target_info>> open_target(message_appender_shell& s,
   return by_reference(message_target_info(s.core->info()));
 }
 
+/// Appends a message, and promises an answer for when it is durable. Several appends
+/// share one sync: it runs when enough bytes have come together, or else when the actor
+/// reaches the message that it sends to itself, behind the appends that were in its
+/// mailbox already.
 caf::result<local<appended_message>> append(appender_pointer self,
                                             const message_order& order) {
   message_appender_shell& s = self->state;

@@ -95,6 +95,10 @@ class file_feed final : public feed_base {
     return {};
   }
 
+  /// Returns the next message of the files. A gap before it is reported first, as an
+  /// error, unless garbage is to be skipped; the next call goes on behind the gap. A file
+  /// that cannot be opened is an error too, and the next call goes on with the file after
+  /// it.
   result<std::optional<message_delivery>> next() override {
     for (;;) {
       if (!file_ && path_index_ == paths_.size()) {
@@ -236,6 +240,8 @@ class pipe_feed final : public feed_base {
     info_.origin = message_origin::pipe;
   }
 
+  /// Returns the next message of the pipe, or no value if no bytes have come in time.
+  /// Garbage is reported before the message behind it, which is kept for the next call.
   result<std::optional<message_delivery>> next() override {
     for (;;) {
       if (pending_piece_) {
@@ -314,6 +320,8 @@ class pipe_feed final : public feed_base {
 
 }  // namespace
 
+/// Opens the feed that fits the source. A pipe cannot be positioned, so a start position
+/// is refused there.
 result<std::unique_ptr<message_feed>> open_feed(const feed_environment& environment,
                                                 const message_source& source) {
   const bool pipe = source.origin == message_origin::pipe || environment.pipe ||

@@ -56,6 +56,8 @@ bool is_sound(const std::shared_ptr<const formats::byte_source>& source,
 
 }  // namespace
 
+/// Opens the target. A file is locked, if the environment asks for locks, and then
+/// recovered from an earlier crash. A pipe has nothing to recover.
 result<std::unique_ptr<message_file>> message_file::open(
     const target_environment& environment, const message_target& target) {
   file_system& fs = *environment.fs;
@@ -128,6 +130,10 @@ result<formats::message_span> message_file::append(const message_order& order) {
   return span;
 }
 
+/// Makes all appended messages durable, and returns the end of the last one. The entry of
+/// a new file in its folder must be durable too, which is done once. After a failure the
+/// target is broken for good: the kernel may have dropped the pages, so trying again
+/// could report success wrongly.
 result<std::uint64_t> message_file::sync() {
   if (broken_) {
     return *broken_;

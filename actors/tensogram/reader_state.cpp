@@ -29,6 +29,9 @@ bool reader_state::wants(std::size_t pulls) const noexcept {
   return held_.size() < pulls + prefetch_ && held_bytes_ < prefetch_bytes_;
 }
 
+/// Reads one delivery ahead. An error is held like a message, so that it is answered in
+/// its turn. The delivery that stands for the end is kept apart, because it answers every
+/// pull from then on.
 reader_state::step reader_state::read() {
   auto next = feed_->next();
   if (next && !*next) {

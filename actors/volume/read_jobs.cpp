@@ -45,6 +45,8 @@ read_plan::job read_plan::begin(std::size_t worker, running r, mutable_bytes mem
   return j;
 }
 
+/// Chooses the next job for an idle worker. Openings come first, then requests that
+/// somebody waits for, and reading ahead only if a worker would otherwise be idle.
 std::optional<read_plan::job> read_plan::next_job(std::int64_t now) {
   const auto idle = std::find_if(workers_.begin(), workers_.end(),
                                  [](const worker_state& r) { return !r.lost && !r.job; });
@@ -61,6 +63,7 @@ std::optional<read_plan::job> read_plan::next_job(std::int64_t now) {
   return next_ahead(index, now);
 }
 
+/// Takes the oldest opening that was not answered with a timeout in the meantime.
 std::optional<read_plan::job> read_plan::next_opening(std::size_t worker,
                                                       std::int64_t now) {
   while (!openings_.empty()) {
@@ -197,6 +200,10 @@ void read_plan::finish_request(const running& r, result<std::uint64_t> outcome) 
   }
 }
 
+/// Takes the outcome of a job and frees its worker. Fewer bytes than requested count as
+/// an error, `torn`, because sizes were checked against the volume when the request was
+/// made. The opening of a volume answers only on failure here; its success comes through
+/// `opened`.
 void read_plan::finished(std::uint64_t id, result<std::uint64_t> outcome) {
   const auto found = jobs_.find(id);
   if (found == jobs_.end()) {
@@ -223,6 +230,8 @@ void read_plan::finished(std::uint64_t id, result<std::uint64_t> outcome) {
   }
 }
 
+/// Takes the success of an opening. Returns false if its request is no longer open, so
+/// that the caller closes the volume again.
 bool read_plan::opened(std::uint64_t id) {
   const auto found = jobs_.find(id);
   if (found == jobs_.end()) {

@@ -34,6 +34,9 @@ read_plan::stream_id read_plan::add_stream(std::string name, std::uint64_t bytes
   return last_stream_;
 }
 
+/// Closes a stream. Every request that is unanswered gets an error, and the buffers of
+/// pieces that were read ahead are free again. A worker that still reads for the stream
+/// is not interrupted: its result is dropped when it comes.
 void read_plan::close(stream_id id) {
   const auto found = streams_.find(id);
   if (found == streams_.end()) {
@@ -74,6 +77,8 @@ result<void> read_plan::check_workers(std::int64_t now) const {
       .hint(describe(now));
 }
 
+/// Returns the stream if it may take one more request: it is open, it has fewer requests
+/// than the limit, and at least one worker answers.
 result<read_plan::stream*> read_plan::usable(stream_id id, std::int64_t now) {
   const auto found = streams_.find(id);
   if (found == streams_.end()) {
@@ -99,6 +104,9 @@ read_plan::ticket_id read_plan::add_ticket(stream& s, ticket t, std::int64_t now
   return last_ticket_;
 }
 
+/// Requests the next piece of the sequence. At the end of the stream the answer is a
+/// piece of 0 bytes, as often as it is asked for. After a failed pull, all later ones
+/// fail with the same error.
 result<read_plan::ticket_id> read_plan::pull(stream_id id, std::int64_t now) {
   WEIR_TRY(stream* const s, usable(id, now));
   if (s->failure) {
@@ -155,6 +163,7 @@ read_plan::ticket_id read_plan::queue(stream& s, ticket t, std::int64_t now) {
   return number;
 }
 
+/// Requests a range, which is cut to one piece and to the end of the stream.
 result<read_plan::ticket_id> read_plan::read(stream_id id, std::uint64_t offset,
                                              std::uint64_t bytes, std::int64_t now) {
   WEIR_TRY(stream* const s, usable(id, now));
@@ -170,6 +179,8 @@ result<read_plan::ticket_id> read_plan::read(stream_id id, std::uint64_t offset,
   return queue(*s, std::move(t), now);
 }
 
+/// Requests a range that is read straight into the memory of the caller. It has to lie
+/// inside the stream completely, since a part of it would be of no use.
 result<read_plan::ticket_id> read_plan::fill(stream_id id, std::uint64_t offset,
                                              fill_target target, std::int64_t now) {
   WEIR_TRY(stream* const s, usable(id, now));
@@ -207,6 +218,8 @@ void read_plan::end_sequence(stream& s, const error& reason) {
       s.slots, [](const auto& each) { return each.second.outcome.has_value(); });
 }
 
+/// Ends a request with its outcome. A pull that failed ends the sequence, because the
+/// pieces behind a gap must not be delivered as if they followed.
 void read_plan::answer_ticket(ticket_id id, result<volume_piece> outcome) {
   const auto found = tickets_.find(id);
   if (found == tickets_.end()) {
@@ -223,6 +236,8 @@ void read_plan::answer_ticket(ticket_id id, result<volume_piece> outcome) {
   answers_.push_back({id, std::move(outcome)});
 }
 
+/// Describes a request that was not answered in time. The hint says what each worker is
+/// doing.
 error read_plan::overdue(const ticket& t, std::int64_t now) const {
   const auto owner = streams_.find(t.stream);
   if (owner == streams_.end()) {

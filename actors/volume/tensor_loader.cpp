@@ -79,6 +79,10 @@ std::uint64_t tensor_loader::bytes_done() const noexcept {
   return shared_->done.load();
 }
 
+/// Submits tasks that fill a tensor, one per piece. Each writes its own part of the
+/// storage, so a task that reads a part of the tensor waits only for the pieces that it
+/// needs. The tensor must be row-major, because then a range of bytes in the tag is one
+/// range of bytes in memory.
 result<std::vector<runtime::task_id>> tensor_loader::load(std::uint64_t offset,
                                                           const runtime::tensor& tensor) {
   const storage::hn4_stream& stream = shared_->stream;
@@ -119,6 +123,7 @@ result<std::vector<runtime::task_id>> tensor_loader::load(std::uint64_t offset,
   return ids;
 }
 
+/// Loads a stored tensor into one of the same type and shape.
 result<std::vector<runtime::task_id>> tensor_loader::load(
     const storage::stored_tensor& stored, const runtime::tensor& tensor) {
   const auto shape = tensor.shape();
@@ -134,6 +139,8 @@ result<std::vector<runtime::task_id>> tensor_loader::load(
   return load(stored.offset, tensor);
 }
 
+/// Loads a stored tensor into new memory. What the directory of the tag says is checked
+/// before memory is allocated.
 result<loaded_tensor> tensor_loader::load(const storage::stored_tensor& stored,
                                           std::string_view owner) {
   if (stored.shape.size() > runtime::max_dims) {
@@ -160,6 +167,8 @@ result<loaded_tensor> tensor_loader::load(const storage::stored_tensor& stored,
   return out;
 }
 
+/// Loads all tensors of the tag, in the order of their offsets, so that the device is
+/// read forward.
 result<std::vector<loaded_tensor>> tensor_loader::load_all(std::string_view owner) {
   WEIR_TRY(const auto directory, storage::tensor_directory::from_stream(shared_->stream));
   std::vector<storage::stored_tensor> order(directory.tensors().begin(),

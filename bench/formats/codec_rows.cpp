@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The pipeline functions alone, against the codec libraries on the same buffers.
+/// Rows about the pipeline alone, compared with direct calls of the codec libraries on
+/// the same buffers.
 #include <libaec.h>
 #include <lz4.h>
 #include <zfp.h>
@@ -21,11 +22,11 @@ using namespace weir::formats;
 constexpr int repeats = 15;
 constexpr std::size_t count = 1'000'000;
 
-/// An object of the field, its plan, its payload.
+/// A test field with its descriptor, its plan and its encoded payload.
 struct work {
   byte_vector data = field();
   object_descriptor descriptor;
-  byte_vector packed;  ///< what the compression sees
+  byte_vector packed;  ///< input of the compression
   byte_vector out = byte_vector(8 * count);
   code_buffer payload;
 
@@ -50,7 +51,8 @@ struct work {
     }
   }
   void encode(unsigned threads) {
-    payload = {};  // as a direct call gives its memory back before it takes it again
+    payload =
+        {};  // freed first, as a direct call frees its memory before it allocates again
     object_descriptor d = descriptor;
     const pipeline p = or_throw(plan_writing(d, data, threads));
     payload = or_throw(encode_payload(p, d, data, threads));
@@ -63,6 +65,7 @@ struct work {
   object_descriptor stored;
 };
 
+/// Allocates memory without clearing it.
 std::unique_ptr<std::byte[]> room(std::size_t bytes) {
   return std::unique_ptr<std::byte[]>(new std::byte[bytes]);
 }
@@ -73,8 +76,9 @@ char* chars(std::byte* to) {
   return reinterpret_cast<char*>(to);
 }
 
-/// direct / ours: 1 means as fast as the library alone. Median of pairs, back to back and
-/// in turns, for about a second of each; `clock` gives the seconds of one call.
+/// Returns direct / ours, so 1 means as fast as the library alone. Takes the median of
+/// pairs that are measured back to back, in alternating order, for about a second;
+/// `clock` returns the seconds of one call.
 template <class Clock>
 double against(const std::function<void()>& ours, const std::function<void()>& direct,
                const Clock& clock) {
@@ -89,12 +93,13 @@ double against(const std::function<void()>& ours, const std::function<void()>& d
   }
   return median(std::move(ratios));
 }
-/// The same by the time of one processor.
+/// Compares the processor times of one thread.
 double against(const std::function<void()>& ours, const std::function<void()>& direct) {
   return against(ours, direct,
                  [](const std::function<void()>& run) { return thread_seconds_of(run); });
 }
 
+/// Rows of single codecs: each returns library / ours.
 double lz4_enc() {
   work w("lz4");
   return against(
@@ -137,6 +142,7 @@ cbor_map szip_keys() {
   return {{"szip_rsi", 128}, {"szip_block_size", 16}, {"szip_flags", 8}};
 }
 
+/// A stream of libaec with the parameters of the szip rows.
 struct libaec_work {
   ::aec_stream stream{};
   libaec_work() {
@@ -147,7 +153,7 @@ struct libaec_work {
   }
 };
 
-/// Bytes through the coder alone: what the library call does.
+/// Compares the coder alone with the library call, without the pipeline around it.
 double szip_enc() {
   work w("szip", 24, szip_keys());
   const pipeline p = or_throw(plan_reading(w.stored, w.payload.bytes.size(), {}));
@@ -184,7 +190,7 @@ cbor_map zfp_keys() {
   return {{"zfp_mode", "fixed_rate"}, {"zfp_rate", 16.0}};
 }
 
-/// One direct run of zfp at rate 16 from or to `data`.
+/// Runs zfp directly at rate 16, from or to `data`.
 void zfp_direct(byte_vector& data, std::byte* bits, std::size_t size, bool encode) {
   zfp_field* f = zfp_field_1d(data.data(), zfp_type_double, count);
   zfp_stream* z = zfp_stream_open(nullptr);
@@ -212,6 +218,7 @@ double zfp_dec() {
                  [&] { zfp_direct(w.out, bits.data(), bits.size(), false); });
 }
 
+/// Returns memcpy / unpacking for the same number of output bytes.
 double pack_dec_ratio(unsigned bits) {
   work w("none", bits);
   byte_vector copy(w.data.size());
@@ -222,13 +229,14 @@ double pack_dec_ratio(unsigned bits) {
                  });
 }
 
+/// Returns the shortest time of several runs in milliseconds, after one run to warm up.
 double best_ms(const std::function<void()>& run) {
   run();
   return 1e3 * min_seconds(repeats, run);
 }
 
-/// Milliseconds of ours; the bar is `times` as fast as the reference's package, if it is
-/// there.
+/// Returns our milliseconds. If the reference's package is there, the limit is `times`
+/// times its speed.
 measured beside_wheel(const std::string& compression, unsigned bits,
                       const std::string& name, bool encode, double times) {
   work w(compression, bits, compression == "szip" ? szip_keys() : cbor_map{});
@@ -237,6 +245,7 @@ measured beside_wheel(const std::string& compression, unsigned bits,
   return {ours, peer, peer ? std::optional(at_most(*peer / times)) : std::nullopt};
 }
 
+/// Returns the speed with two threads over the speed with one.
 double threads_ratio(const std::string& compression, bool encode) {
   work w(compression, 24, compression == "szip" ? szip_keys() : cbor_map{});
   const auto run = [&](unsigned threads) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the parts of this program share: the data, and who adds which rows.
+/// The data that the parts of this program share, and the functions that add rows.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,8 @@
 
 namespace weir::bench {
 
-/// The reference's test field: waves with a little noise from SplitMix64, doubles.
+/// Returns the test field of the reference: waves with a little noise from SplitMix64, as
+/// doubles.
 [[nodiscard]] inline byte_vector field(std::size_t n = 1'000'000) {
   const auto columns =
       static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(n))));
@@ -36,14 +37,16 @@ namespace weir::bench {
   return out;
 }
 
-/// Milliseconds that the reference's package takes for a case of wheel.py beyond those of
-/// its case "none", which is what copying and framing cost it; nothing if there is none.
+/// Returns the milliseconds that the reference's package takes for a case of wheel.py
+/// beyond those of its case "none", which is its cost of copying and framing. Returns
+/// nothing if the package is not there.
 /// @source{WEIR_TENSOGRAM_PYTHON, or the environment that tests/interop made}
 [[nodiscard]] std::optional<double> wheel_ms(const std::string& name, bool encode);
 
-/// Pipelines against the same library called directly, packing against memcpy, threads.
+/// Adds the rows that compare pipelines with their libraries, packing with memcpy, and
+/// two threads with one.
 void add_codec_rows(program& bench);
-/// Ranges, scan and metadata.
+/// Adds the rows about ranges, scans and metadata.
 void add_access_rows(program& bench);
 
 }  // namespace weir::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whole messages against memcpy and XXH3 in the same seconds.
+/// Rows about whole messages, compared with memcpy and XXH3 in the same seconds.
 #include <malloc.h>
 
 #include <cstring>
@@ -26,7 +26,8 @@ object_to_write object_of(const byte_vector& data, dtype type, const char* compr
   return out;
 }
 
-/// Speed relative to one copy and one digest of the same bytes, all buffers warm.
+/// Returns the speed relative to one copy and one digest of the same bytes. All buffers
+/// are warm.
 double against_floor(const byte_vector& data, const std::function<void()>& run) {
   byte_vector target(data.size());
   const auto floor = [&] {
@@ -59,7 +60,7 @@ double raw_decode() {
   });
 }
 
-/// Processor time of one call, from the best of some batches.
+/// Returns the processor time of one call in microseconds, from the best of some batches.
 double per_message_us(const std::function<void()>& run) {
   const auto batches = bench::repeat(21, [&] {
     return bench::thread_seconds_of([&] {
@@ -71,7 +72,8 @@ double per_message_us(const std::function<void()>& run) {
   return *std::min_element(batches.begin(), batches.end()) * 1e6 / 1000;
 }
 
-/// Microseconds per message: frames, metadata and digests of a small one.
+/// Returns the microseconds per small message, whose cost is frames, metadata and
+/// digests.
 double small_encode_us() {
   const byte_vector data(16);
   const object_to_write object = object_of(data, dtype::fp32, "none");
@@ -94,7 +96,7 @@ double small_decode_us() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Buffers are warm: memory that is given back stays with the program.
+  // Keeps freed memory in the process, so that buffers stay warm.
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
   weir::bench::program bench;

@@ -12,7 +12,8 @@ namespace weir::bench {
 
 namespace {
 
-/// A Python that has the package: named by the environment, or made by the tests.
+/// Returns a Python that has the package: the one that the environment names, or the one
+/// that the tests have installed.
 std::string wheel_python() {
   if (const char* given = std::getenv("WEIR_TENSOGRAM_PYTHON")) {
     return given;
@@ -21,13 +22,13 @@ std::string wheel_python() {
   return std::filesystem::exists(made) ? made : std::string();
 }
 
-/// What its script prints; null if it cannot be run.
+/// Returns the output of the script; null if it cannot be run.
 nlohmann::json run_wheel() {
   const std::string python = wheel_python();
   if (python.empty()) {
     return nullptr;
   }
-  // Memory is kept between calls, as it is on our side.
+  // Keeps memory between calls, as this program does.
   const std::string command =
       "MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824 '" + python +
       "' '" WEIR_SOURCE_DIR "/bench/formats/wheel.py' 2>/dev/null";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Verified reads of HN4 streams against memcpy and CRC-32 of the same bytes.
+/// Rows about verified reads of HN4 streams, compared with memcpy and CRC-32 of the same
+/// bytes.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -27,7 +28,8 @@ using namespace weir::storage;
 constexpr std::size_t shards = 8;
 constexpr std::size_t stream_bytes = std::size_t{192} << 20;
 constexpr std::uint64_t capacity = std::uint64_t{768} << 20;
-constexpr int repeats = 31;  // pairs of some 30 ms: bursts of others must not decide
+constexpr int repeats =
+    31;  // of about 30 ms each: bursts of other programs must not decide
 
 using crc_function = std::uint32_t (*)(std::uint32_t, const void*, std::size_t);
 
@@ -39,8 +41,8 @@ std::uint32_t through_isal(std::uint32_t crc, const void* from, std::size_t size
   return isal_crc(crc, static_cast<const unsigned char*>(from), size);
 }
 
-/// A function of a library that stays loaded; nullptr, with a remark, where it is not
-/// installed.
+/// Returns a function of a library, which stays loaded. Returns nullptr, with a remark on
+/// standard error, if it is not installed.
 void* symbol_of(const char* library, const char* name) {
   void* handle = ::dlopen(library, RTLD_NOW);
   void* symbol = handle != nullptr ? ::dlsym(handle, name) : nullptr;
@@ -51,7 +53,7 @@ void* symbol_of(const char* library, const char* name) {
   return symbol;
 }
 
-/// The fastest CRC-32 of those that are installed; they agree on a check value.
+/// Returns the fastest of the installed CRC-32 functions. Each must give the check value.
 crc_function fastest_crc() {
   std::vector<crc_function> all{&own_crc};
   if (void* f = symbol_of("libdeflate.so.0", "libdeflate_crc32")) {
@@ -78,11 +80,13 @@ crc_function fastest_crc() {
   return best;
 }
 
+/// Returns that function; it is chosen at the first call.
 crc_function reference_crc() {
   static const crc_function f = fastest_crc();
   return f;
 }
 
+/// Returns the random bytes that are stored.
 const byte_vector& source() {
   static const byte_vector bytes = [] {
     byte_vector b(stream_bytes);
@@ -95,7 +99,7 @@ const byte_vector& source() {
   return bytes;
 }
 
-/// One folder for all files of a run.
+/// Returns the folder for all files of a run. It is removed at the end.
 const std::string& folder() {
   struct owned {
     owned() {
@@ -116,7 +120,8 @@ const std::string& folder() {
   return o.path;
 }
 
-/// An image with the source in it: blocks of 4 KiB (GENERIC) or 64 KiB (USB).
+/// Returns an image that contains the source, with blocks of 4 KiB (GENERIC) or 64 KiB
+/// (USB). It is made at the first call.
 const std::string& image(hn4_profile profile) {
   static std::array<std::string, 8> paths;
   std::string& path = paths[static_cast<std::size_t>(profile)];
@@ -134,6 +139,7 @@ const std::string& image(hn4_profile profile) {
   return path;
 }
 
+/// Opens the stream of an image and checks once that it is the source.
 hn4_stream stream_of(hn4_profile profile, bool mapped) {
   const std::string& path = image(profile);
   auto device =
@@ -147,12 +153,13 @@ hn4_stream stream_of(hn4_profile profile, bool mapped) {
   return stream;
 }
 
-/// How a stream is walked through: about 1 MiB at a time, from shard to shard.
+/// A way to read through a stream: about 1 MiB at a time, from shard to shard.
 struct walk {
   std::size_t step;  ///< bytes per read
-  std::size_t skew;  ///< how far reads start behind a block's start
+  std::size_t skew;  ///< distance of reads from the start of a block
 };
 
+/// Reads some shards through the stream, which verifies them.
 void read_verified(const hn4_stream& stream, std::size_t first, std::size_t last,
                    const walk& w) {
   static thread_local byte_vector buffer;
@@ -168,6 +175,8 @@ void read_verified(const hn4_stream& stream, std::size_t first, std::size_t last
   bench::keep(buffer[0]);
 }
 
+/// Copies the same bytes and computes their CRC-32: the least that a verified read can
+/// cost.
 void copy_and_check(const hn4_stream& stream, std::size_t first, std::size_t last,
                     const walk& w) {
   static thread_local byte_vector buffer;
@@ -188,6 +197,7 @@ void copy_and_check(const hn4_stream& stream, std::size_t first, std::size_t las
 
 using work = void (*)(const hn4_stream&, std::size_t, std::size_t, const walk&);
 
+/// Distributes the shards to threads.
 void on_threads(std::size_t count, const hn4_stream& stream, const walk& w, work what) {
   if (count == 1) {
     what(stream, 0, shards, w);
@@ -203,7 +213,7 @@ void on_threads(std::size_t count, const hn4_stream& stream, const walk& w, work
   }
 }
 
-/// Speed of the stream over speed of the reference.
+/// Returns the speed of the stream over the speed of the reference.
 double ratio(hn4_profile profile, bool mapped, std::size_t threads, std::size_t skew) {
   const hn4_stream stream = stream_of(profile, mapped);
   const std::size_t cap = stream.payload();
@@ -215,13 +225,13 @@ double ratio(hn4_profile profile, bool mapped, std::size_t threads, std::size_t 
       [&] { on_threads(threads, stream, w, read_verified); });
 }
 
-/// The lower of the ratios with blocks of 4 KiB and of 64 KiB.
+/// Returns the lower one of the ratios with blocks of 4 KiB and of 64 KiB.
 double lower_ratio(std::size_t threads, std::size_t skew) {
   return std::min(ratio(hn4_profile::generic, true, threads, skew),
                   ratio(hn4_profile::usb, true, threads, skew));
 }
 
-/// Nanoseconds per verified read of 4 KiB at random places, and of a plain pread.
+/// Returns the nanoseconds per verified read of 4 KiB at random offsets, and per pread.
 bench::measured random_reads() {
   constexpr int count = 20000;
   const hn4_stream stream = stream_of(hn4_profile::generic, true);
@@ -241,7 +251,7 @@ bench::measured random_reads() {
   return {mine, peer};
 }
 
-/// A volume of 10^5 shards and one tag more, with an index beside it.
+/// Returns a volume with 10^5 shards and one more tag, and with an index file.
 const std::string& crowded() {
   static const std::string path = [] {
     std::string p = folder() + "/many";
@@ -262,7 +272,7 @@ const std::string& crowded() {
   return path;
 }
 
-/// Milliseconds to open it and the tag.
+/// Returns the milliseconds for opening the volume and the tag.
 double open_ms() {
   const std::string& path = crowded();
   return 1e3 * bench::median_seconds(9, [&] {
@@ -271,6 +281,7 @@ double open_ms() {
          });
 }
 
+/// Measures the same while the index file is away.
 double open_without_index_ms() {
   const std::string index = crowded() + ".index";
   std::filesystem::rename(index, index + ".away");

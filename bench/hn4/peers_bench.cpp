@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tensors of a stored safetensors file by name, against the package of that name;
-/// streams against a plain pread. All from the page cache.
+/// Rows about the tensors of a stored safetensors file, compared with the package of that
+/// name, and about streams, compared with plain pread. All bytes are in the page cache.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ constexpr std::size_t tensors = 48;
 constexpr std::size_t tensor_bytes = std::size_t{4} << 20;
 constexpr int repeats = 7;
 
-/// A file of 192 MiB in 48 tensors, and a volume that holds it.
+/// A file of 192 MiB with 48 tensors, and a volume that contains it.
 struct stored_model {
   stored_model() {
     folder = (std::filesystem::temp_directory_path() / "weir-bench-XXXXXX").string();
@@ -49,7 +49,8 @@ struct stored_model {
                 content.begin() + 8);
     const philox random(1, 1);
     for (std::size_t i = 8 + header.size(); i < content.size(); i += 8) {
-      // Numbers of ordinary size, so that no side meets a not-a-number.
+      // Clears the sign and the highest exponent bit, so that all numbers are of ordinary
+      // size and none is a NaN.
       store_le(content.data() + i, random.bits(i) & 0x3FFF'FFFF'3FFF'FFFFU);
     }
     file = folder + "/model.safetensors";
@@ -79,7 +80,8 @@ double gigabytes_per_second(double seconds) {
   return static_cast<double>(tensors * tensor_bytes) * 1e-9 / seconds;
 }
 
-/// Seconds of the package, `load` or `checked`; nothing where it cannot be had.
+/// Returns the seconds of the package for `load` or `checked`; nothing if it is not
+/// there.
 std::optional<double> package_seconds(const std::string& what) {
   static const std::string answer = [] {
     const std::string command = std::string("python3 '") + WEIR_BENCH_SCRIPT + "' '" +
@@ -101,7 +103,7 @@ std::optional<double> package_seconds(const std::string& what) {
 }
 
 /// Opens the volume and loads every tensor by name into memory of its own, as the package
-/// does; every block's checksums are verified.
+/// does. The checksums of all blocks are verified.
 double load_seconds() {
   const auto load = [] {
     const hn4_volume volume = or_throw(hn4_volume::open(model().image));
@@ -124,13 +126,14 @@ double load_seconds() {
   return bench::median_seconds(repeats, [&] { bench::keep(load().size()); });
 }
 
+/// Returns gigabytes per second of both.
 bench::measured against_package(const std::string& what) {
   const double mine = gigabytes_per_second(load_seconds());
   const auto peer = package_seconds(what);
   return {mine, peer ? std::optional(gigabytes_per_second(*peer)) : std::nullopt};
 }
 
-/// A verified stream through a file, and as many bytes of the image by plain pread.
+/// Compares a verified stream with reading as many bytes of the image by pread.
 bench::measured stream_against_pread() {
   const hn4_volume volume = or_throw(hn4_volume::open(model().image));
   const hn4_stream stream = or_throw(volume.stream("m"));

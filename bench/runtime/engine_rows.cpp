@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rows about submission and about empty tasks through the whole engine.
+/// Rows about submission, and about empty tasks that pass through the whole engine.
 #include <array>
 #include <memory>
 
@@ -12,8 +12,8 @@ namespace {
 
 using namespace weir::runtime;
 
-/// Two reads of what earlier tasks write and one write, each tensor a storage of its own:
-/// two edges per task.
+/// Each task reads what two earlier tasks write, and writes one tensor. Each tensor is a
+/// storage of its own, and each task gets two edges.
 double submit_distinct_ns() {
   constexpr std::size_t count = 2048;
   auto e = make_engine(1, 4096);
@@ -36,9 +36,9 @@ double submit_distinct_ns() {
   return seconds * 1e9 / static_cast<double>(count);
 }
 
-/// The same between 64 Ki live views of one tensor, which 1024 tasks have written: each
-/// task reads the tile before and the tile after the one that it writes. Its regions are
-/// put together just before, as a program does.
+/// Submits between 64 Ki live views of one tensor, which 1024 tasks have written: each
+/// task reads the tile before and the tile after the one that it writes. Its accesses are
+/// put together just before the submission, as a program does.
 double submit_hot_ns() {
   constexpr std::size_t live = 65536;
   constexpr std::size_t per_task = 64;
@@ -74,8 +74,8 @@ double submit_hot_ns() {
   return seconds * 1e9 / static_cast<double>(count);
 }
 
-/// Growth of the cost per task from 1e3 to 1e6 tasks, as a share of the former: medians
-/// of samples that take turns, so that a busy neighbour slows both.
+/// Returns the growth of the cost per task from 10^3 to 10^6 tasks, as a share of the
+/// former. Samples of both take turns, so that a busy neighbour slows both.
 double cost_slope() {
   auto e = make_engine(1, 256);
   const bound_graph graph(*e, graph_named("stencil_w8"));
@@ -94,14 +94,15 @@ double cost_slope() {
     for (int i = 0; i < 200; ++i) {
       few.push_back(per_task(1));
     }
-    many.push_back(per_task(245));  // a million tasks
+    many.push_back(per_task(245));  // about a million tasks
   }
   return median(many) / median(few) - 1;
 }
 
-/// Empty tasks of a graph, submitted one by one.
+/// Returns the cost of empty tasks of a graph that are submitted one by one.
 double empty_ns(const std::string& name, unsigned workers) {
-  // What is in flight stays near one processor; two need room to work apart.
+  // With one worker, a small window keeps the records in the near caches. Two workers
+  // need a larger one to work apart.
   auto e = make_engine(workers, workers == 1 ? 256 : 1024);
   const bound_graph graph(*e, graph_named(name));
   return pass_ns(workers, graph.size(), [&] {
@@ -121,7 +122,7 @@ void add_engine_rows(program& bench) {
     const std::string name = row.name;
     bench.add("empty_" + name + "_1_ns", "ns", at_most(120),
               [name] { return empty_ns(name, 1); });
-    // Its bar is that of `ratio_empty_*`.
+    // The limit of this row is that of `ratio_empty_*`.
     bench.add("empty_" + name + "_2_ns", "ns", no_bar, [name, peer = row.best_peer] {
       return measured::beside_record(empty_ns(name, 2), peer);
     });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rows about granularity: METG(50 %), the time per task and worker at which half of it
-/// is work. @source{Task Bench}
+/// Rows about granularity: METG(50 %), the time per task and worker at which half of the
+/// time is work. @source{Task Bench}
 #include <array>
 #include <memory>
 #include <optional>
@@ -16,6 +16,7 @@ namespace {
 
 using namespace weir::runtime;
 
+/// A graph of the engine whose tasks work and check their inputs.
 class working_graph {
  public:
   working_graph(const std::string& name, unsigned workers)
@@ -24,7 +25,8 @@ class working_graph {
         bound_(*engine_, graph_named(name)),
         bodies_(bound_.tasks, bound_.cells) {}
 
-  /// Nanoseconds per task, times workers, of passes with so many iterations per task.
+  /// Returns the nanoseconds per task, times workers, of passes with this many iterations
+  /// of work per task.
   double granularity_ns(std::int64_t iterations, bool replays) {
     bodies_.set_iterations(iterations);
     if (replays && !captured_.valid()) {
@@ -45,6 +47,8 @@ class working_graph {
   }
 
  private:
+  /// Submits all tasks of the graph. A task that finds a wrong stamp fails, so a wrong
+  /// order of the tasks ends the benchmark and cannot make it look fast.
   void submit() {
     bound_.submit_to(*engine_, [this](std::size_t i) {
       return [this, i](const task_context&) -> result<void> {
@@ -71,9 +75,10 @@ double engine_metg_ns(const std::string& name, unsigned workers, bool replays) {
       [&](std::int64_t iterations) { return graph.granularity_ns(iterations, replays); });
 }
 
-/// Figures of peers on a given number of workers in ns, measured on another machine: the
+/// Figures of peers in ns for some number of workers, measured on another machine: the
 /// best peer that discovers dependencies, and a static graph of Taskflow. The rows
-/// `ratio_metg_*` and `ratio_replay_metg_*` compare with peers of the same run.
+/// `ratio_metg_*` and `ratio_replay_metg_*` compare with peers that are measured in the
+/// same run.
 struct peers_of {
   const char* name;
   double discovering;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Task graphs as streams of accesses to cells of 64 bytes. @source{Task Bench patterns;
+/// Task graphs as lists of accesses to cells of 64 bytes. @source{Task Bench patterns;
 /// docs/tensormap.md}
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace weir::bench {
 
-/// One access of one task: a cell and what is done to it.
+/// One access of one task: a cell and the mode.
 struct cell_access {
   std::int64_t cell;
   runtime::access_mode mode;
 };
 using cell_task = std::vector<cell_access>;
 
-/// What lies in a cell.
+/// The contents of a cell.
 struct alignas(64) stamped_cell {
   std::uint64_t stamp = 0;  ///< of the last writer
   double column = 0;
@@ -32,6 +32,7 @@ namespace detail {
 
 using runtime::access_mode;
 
+/// SplitMix64, the hash behind the pattern "random_nearest".
 inline std::uint64_t splitmix(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15U;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
@@ -39,6 +40,7 @@ inline std::uint64_t splitmix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/// Returns whether task x of step t reads column i; a quarter of the pairs do.
 inline bool random_neighbour(std::int64_t t, std::int64_t i, std::int64_t x) {
   std::uint64_t s = splitmix(5) ^ static_cast<std::uint64_t>(t % 3);
   s = splitmix(splitmix(s) ^ static_cast<std::uint64_t>(i + 1000));
@@ -46,7 +48,8 @@ inline bool random_neighbour(std::int64_t t, std::int64_t i, std::int64_t x) {
   return static_cast<double>(s >> 11) * 0x1p-53 < 0.25;
 }
 
-/// Columns of the step before that task (t, x) reads.
+/// Returns the columns of the step before that task (t, x) reads. Columns outside of the
+/// graph are dropped by the caller.
 inline std::vector<std::int64_t> columns_read(const std::string& pattern, std::int64_t w,
                                               std::int64_t t, std::int64_t x) {
   if (pattern == "stencil") {
@@ -76,6 +79,8 @@ inline std::vector<std::int64_t> columns_read(const std::string& pattern, std::i
   return out;
 }
 
+/// Returns a graph of steps of `w` tasks. Steps alternate between two sets of cells, so
+/// each step also waits for the readers of the set that it overwrites.
 inline std::vector<cell_task> stepped(const std::string& pattern, std::int64_t w) {
   std::vector<cell_task> out;
   for (std::int64_t t = 0; t < graph_tasks / w; ++t) {
@@ -95,6 +100,7 @@ inline std::vector<cell_task> stepped(const std::string& pattern, std::int64_t w
   return out;
 }
 
+/// Returns the tasks of a Cholesky factorisation of n x n tiles.
 inline std::vector<cell_task> cholesky(std::int64_t n) {
   std::vector<cell_task> out;
   const auto at = [n](std::int64_t i, std::int64_t j) { return i * n + j; };
@@ -115,6 +121,7 @@ inline std::vector<cell_task> cholesky(std::int64_t n) {
   return out;
 }
 
+/// Returns the tasks of a multiplication of n x n tiles.
 inline std::vector<cell_task> gemm(std::int64_t n) {
   std::vector<cell_task> out;
   for (std::int64_t k = 0; k < n; ++k) {
@@ -131,7 +138,7 @@ inline std::vector<cell_task> gemm(std::int64_t n) {
 
 }  // namespace detail
 
-/// The graph of a name such as `stencil_w8` or `cholesky_n28`.
+/// Returns the graph with a name such as `stencil_w8` or `cholesky_n28`.
 inline std::vector<cell_task> graph_named(const std::string& name) {
   using runtime::access_mode;
   std::vector<cell_task> out;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The rows of OpenMP as clang++ and its own runtime run them: a program of its own, as
-/// one process cannot have both.
+/// The rows of OpenMP with clang++ and its own runtime. They are a separate program,
+/// because one process cannot contain both runtimes of OpenMP.
 #include "rows.hpp"
 
 int main(int argc, char** argv) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a task costs: look-ups, overlap decisions, submission, and empty tasks through
-/// the whole engine.
+/// Rows about the cost of a task: look-ups, overlap decisions, submission, and empty
+/// tasks that pass through the whole engine.
 #include "rows.hpp"
 
 int main(int argc, char** argv) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rows about the TensorMap and the exact overlap decision.
+/// Rows about the dependency map and the exact overlap decision.
 #include <vector>
 
 #include "clean.hpp"
@@ -22,15 +22,15 @@ footprint view(std::int64_t offset, const i64s& shape, const i64s& strides,
   return or_throw(footprint::of_view({0, 1}, offset, shape, strides, size));
 }
 
-/// Nanoseconds per operation of a run over `count` of them: median of the processor time
-/// of quiet samples.
+/// Returns the nanoseconds per operation of a run over `count` of them: the median of the
+/// processor time of quiet samples.
 template <class F>
 double median_ns(std::int64_t count, F&& run) {
   return quiet_median(1, repeats, [&] { return thread_seconds_of(run); }) * 1e9 /
          static_cast<double>(count);
 }
 
-/// A map with `live` written tiles of one tensor.
+/// A map that contains `live` written tiles of one tensor.
 struct live_tiles {
   explicit live_tiles(std::uint32_t live) : map(live * 2) {
     map.add_storage(0);
@@ -38,7 +38,8 @@ struct live_tiles {
       map.insert(at(i), true, i + 1);
     }
   }
-  /// Tile i, as a submitter has it at hand.
+  /// Returns tile i. Only two numbers change from tile to tile, as for a submitter that
+  /// has a footprint at hand.
   const footprint& at(std::uint32_t i) {
     now.lo = i * tile;
     now.hi = now.lo + tile;
@@ -48,7 +49,7 @@ struct live_tiles {
   footprint now = view(0, {tile}, {1}, 1);
 };
 
-/// One look-up with one hit, going through the tiles in steps.
+/// Returns the cost of one look-up with one hit, while going through the tiles in steps.
 double lookup_ns(std::uint32_t live, std::uint32_t step) {
   live_tiles t(live);
   constexpr std::int64_t count = 20'000;
@@ -65,7 +66,8 @@ double lookup_ns(std::uint32_t live, std::uint32_t step) {
   return ns;
 }
 
-/// Time to add, and to take back, 512 accesses of one task each beside 1024 live ones.
+/// Returns the times for adding, and for retiring, 512 accesses of one task each beside
+/// 1024 live ones.
 std::pair<double, double> insert_and_retire_ns() {
   constexpr std::uint32_t live = 1024;
   constexpr std::uint32_t batch = 512;
@@ -92,6 +94,7 @@ std::pair<double, double> insert_and_retire_ns() {
   return {insert * 1e9 / batch, retire * 1e9 / batch};
 }
 
+/// Returns the nanoseconds per overlap decision over all pairs of some views.
 double exact_ns(const std::vector<footprint>& views) {
   constexpr std::int64_t rounds = 200;
   std::uint64_t found = 0;
@@ -109,7 +112,7 @@ double exact_ns(const std::vector<footprint>& views) {
   return ns;
 }
 
-/// Column tiles of one matrix, all interleaved.
+/// Returns column tiles of one matrix, which all interleave.
 std::vector<footprint> same_pitch() {
   std::vector<footprint> out;
   for (std::int64_t i = 0; i < 16; ++i) {
@@ -118,7 +121,7 @@ std::vector<footprint> same_pitch() {
   return out;
 }
 
-/// Strided rows of pitches that have little in common.
+/// Returns strided rows whose pitches have little in common.
 std::vector<footprint> other_pitch() {
   std::vector<footprint> out;
   for (std::int64_t i = 0; i < 16; ++i) {
@@ -127,6 +130,8 @@ std::vector<footprint> other_pitch() {
   return out;
 }
 
+/// Counts wrong answers on random views, compared with sets of bytes. The answer "maybe"
+/// is not wrong.
 double false_answers() {
   test::dice d(20260130);
   std::int64_t wrong = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The same graphs through OpenMP's `depend`, where the compiler has it: empty tasks and
+/// The same graphs with OpenMP's `depend`, if the compiler has it: empty tasks and
 /// METG(50 %).
 #include <array>
 #include <atomic>
@@ -21,7 +21,7 @@ namespace weir::bench {
 #if defined(_OPENMP)
 namespace {
 
-/// Both by threads of a team, which poll between parallel regions.
+/// Runs both functions on threads of a team, which poll between parallel regions.
 struct team {
   template <class First, class Second>
   void operator()(const First& first, const Second& second) const {
@@ -41,13 +41,14 @@ struct team {
   }
 };
 
-/// Of the cells that a task accesses: no graph has more.
+/// Addresses of the cells that a task accesses. No graph has more reads than this.
 struct addresses {
   std::array<stamped_cell*, 5> reads{};
-  std::size_t count = 0;  ///< of reads
+  std::size_t count = 0;  ///< number of reads
   stamped_cell* write = nullptr;
 };
 
+/// A graph of cells, submitted through OpenMP.
 class openmp_graph {
  public:
   explicit openmp_graph(const std::string& name)
@@ -64,7 +65,7 @@ class openmp_graph {
   }
   [[nodiscard]] std::size_t size() const { return tasks_.size(); }
 
-  /// Empty tasks: one thread submits, all run.
+  /// Runs all tasks empty: one thread submits, and all threads run tasks.
   void pass(int workers) const {
     submit_all(workers, [](std::size_t) {});
   }
@@ -92,8 +93,8 @@ class openmp_graph {
       submit(tasks_[i], i, body);
     }
   }
-  /// Clauses that are written out: `depend(iterator(...))` makes an array at every task,
-  /// which costs clang's runtime a tenth.
+  /// The clauses are written out for each number of reads: `depend(iterator(...))` makes
+  /// an array for every task, which costs clang's runtime a tenth of its speed.
   template <class Body>
   static void submit(const addresses& t, std::size_t index, const Body& body) {
     const Body* const run = &body;
@@ -176,7 +177,7 @@ void add_openmp_rows(program& bench, const std::string& prefix) {
   for (const char* name : granularity_graphs) {
     add_metg(name, 2);
   }
-  if (prefix == "libomp") {  // the yardstick; a single worker of g++'s takes minutes
+  if (prefix == "libomp") {  // the reference; one worker of g++'s runtime takes minutes
     for (const graph_row& row : one_worker_rows) {
       add_empty(row.name, 1);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Passes over a graph of empty tasks, and what one costs.
+/// Passes over a graph of empty tasks, and the cost of one task.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline std::unique_ptr<runtime::engine> make_engine(unsigned workers,
   o.workers = workers;
   o.window = window;
   o.accesses = accesses;
-  o.kernel_time = false;  // as the peers
+  o.kernel_time = false;  // the peers do not measure it either
   return or_throw(runtime::engine::create(o));
 }
 
@@ -37,8 +37,8 @@ inline runtime::tensor cell_of(const runtime::storage& s, std::int64_t i) {
   return or_throw(runtime::tensor::over(s, dtype::uint8, shape, i * cell_bytes));
 }
 
-/// A graph bound to cells of one engine, each a storage of its own. They lie side by
-/// side, as those of the peers.
+/// A graph bound to cells of one engine, each of which is a storage. The cells lie side
+/// by side in memory, as those of the peers do.
 struct bound_graph {
   bound_graph(runtime::engine& e, std::vector<cell_task> graph)
       : tasks(std::move(graph)) {
@@ -58,8 +58,8 @@ struct bound_graph {
   void submit_to(runtime::engine& e) const {
     submit_to(e, [](std::size_t) { return nothing; });
   }
-  /// Task i runs `kernel_of(i)`. Accesses are put together as a program does: from
-  /// tensors that it has at hand.
+  /// Submits all tasks; task i runs `kernel_of(i)`. Accesses are put together from
+  /// existing footprints, as a program does.
   template <class KernelOf>
   void submit_to(runtime::engine& e, KernelOf&& kernel_of) const {
     std::array<runtime::access, 8> accesses;
@@ -79,9 +79,10 @@ struct bound_graph {
   std::vector<runtime::footprint> prints;  ///< by cell
 };
 
-/// Nanoseconds per task of passes over a graph, median of quiet samples: processor time
-/// with one worker, wall-clock time with more. With 0 workers all samples count, because
-/// the threads of that runtime never stop to poll and so hide what else is running.
+/// Returns the nanoseconds per task of passes over a graph, the median of quiet samples:
+/// processor time with one worker, wall-clock time with more. With 0 workers all samples
+/// count, because the threads of that runtime never stop polling and so hide what else is
+/// running.
 template <class Pass, class Pair = thread_pair>
 double pass_ns(unsigned workers, std::size_t tasks, Pass&& pass, const Pair& both = {}) {
   pass();
@@ -99,8 +100,8 @@ double pass_ns(unsigned workers, std::size_t tasks, Pass&& pass, const Pair& bot
          static_cast<double>(tasks) / passes;
 }
 
-/// A graph, and what an empty task of it costs with peers, in ns, measured on another
-/// machine of two cores; 0 if it was not measured.
+/// A graph, and the cost of an empty task of it with peers, in ns, measured on another
+/// machine with two cores; 0 if it was not measured.
 struct graph_row {
   const char* name;
   double best_peer;  ///< best peer that discovers dependencies, 2 workers
@@ -115,7 +116,7 @@ inline constexpr std::array graph_rows{
     graph_row{"nearest_w16", 349, 46, 66}, graph_row{"random_nearest_w16", 235, 35, 51},
     graph_row{"spread_w16", 335, 69, 126}, graph_row{"cholesky_n28", 395, 43, 56},
     graph_row{"gemm_n16", 413, 23, 27}};
-/// Graphs of four tasks per worker, or one, that are for one worker alone.
+/// Graphs with four tasks per worker, or one, which are meant for a single worker.
 inline constexpr std::array one_worker_rows{graph_row{"trivial_w4", 0, 23, 0},
                                             graph_row{"stencil_w1", 0, 23, 0},
                                             graph_row{"stencil_w4", 0, 36, 0}};

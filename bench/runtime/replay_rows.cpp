@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rows about captured graphs: what an empty task costs when its graph is replayed.
+/// Rows about captured graphs: the cost of an empty task when its graph is replayed.
 #include <array>
 #include <vector>
 
@@ -14,7 +14,7 @@ using namespace weir::runtime;
 
 constexpr double max_ns = 60;
 
-/// A replay and a wait for all of it, as often as it takes.
+/// Measures passes that consist of a replay and a wait for all of it.
 double replay_ns(const std::string& name, unsigned workers) {
   auto e = make_engine(workers, 8192);
   const bound_graph graph(*e, graph_named(name));
@@ -27,8 +27,8 @@ double replay_ns(const std::string& name, unsigned workers) {
   });
 }
 
-/// Submission alone of 100 tasks with the accesses of a stencil, behind work that has
-/// thrown everything out of the nearer caches.
+/// Measures the submission alone of 100 tasks with the accesses of a stencil, after work
+/// that has displaced everything from the near caches.
 double cold_submit_ns(bool replays) {
   auto e = make_engine(1, 4096);
   std::vector<cell_task> tasks = graph_named("stencil_w8");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Graphs whose tasks work for a while and notice when they run too early, and the search
+/// Graphs whose tasks work for a while and detect that they run too early, and the search
 /// for METG(50 %). @source{Task Bench}
 #pragma once
 
@@ -16,10 +16,12 @@
 
 namespace weir::bench {
 
-/// The bodies of a graph's tasks.
+/// The bodies of a graph's tasks. Each writes its number as a stamp into the cells that
+/// it writes, and compares the stamps of the cells that it reads with those of their last
+/// writers.
 class stamped_graph {
  public:
-  /// Cell i of the graph is `cells[i]`; it outlives this.
+  /// Cell i of the graph is `cells[i]`, which must outlive this object.
   stamped_graph(const std::vector<cell_task>& graph, std::span<stamped_cell> cells)
       : cells_(cells.data()) {
     std::vector<std::uint32_t> writer(cells.size(), 0);
@@ -41,8 +43,8 @@ class stamped_graph {
   [[nodiscard]] std::size_t size() const { return tasks_.size(); }
   void set_iterations(std::int64_t count) { iterations_ = count; }
 
-  /// Does the work of one task; false if a cell that it reads has another stamp than that
-  /// of its last writer.
+  /// Does the work of one task. Returns false if a cell that it reads has a stamp other
+  /// than that of its last writer.
   [[nodiscard]] bool run(std::size_t index) const {
     const ends first = index == 0 ? ends{} : tasks_[index - 1];
     const ends last = tasks_[index];
@@ -64,9 +66,10 @@ class stamped_graph {
  private:
   struct stamped_read {
     std::uint32_t cell = 0;
-    std::uint32_t stamp = 0;  ///< 0: whatever it is
+    std::uint32_t stamp = 0;  ///< 0: any stamp is right
   };
-  /// Where a task's own end; they begin where those of the task before end.
+  /// End of the reads and writes of a task; they begin where those of the task before
+  /// end.
   struct ends {
     std::uint32_t reads = 0;
     std::uint32_t writes = 0;
@@ -79,8 +82,8 @@ class stamped_graph {
   std::int64_t iterations_ = 0;
 };
 
-/// Lengthens the work until half of the time is work; interpolates between the last two.
-/// `granularity(iterations)` returns nanoseconds per task, times workers.
+/// Lengthens the work until half of the time is work, and interpolates between the last
+/// two points. `granularity(iterations)` returns nanoseconds per task, times workers.
 template <class Granularity>
 double metg_ns(Granularity&& granularity) {
   constexpr int most_points = 14;
@@ -103,14 +106,14 @@ double metg_ns(Granularity&& granularity) {
     last_share = share;
     iterations += std::max<std::int64_t>(1, iterations / 2);
   }
-  return std::nan("");  // never half busy
+  return std::nan("");  // half of the time was never work
 }
 
-/// Graphs whose granularity is measured.
+/// Graphs whose granularity is measured with two workers.
 inline constexpr std::array granularity_graphs{
     "trivial_w8",  "stencil_w2", "stencil_w4",         "stencil_w8",   "fft_w16",
     "nearest_w16", "spread_w16", "random_nearest_w16", "cholesky_n28", "gemm_n16"};
-/// Likewise with one worker.
+/// Graphs whose granularity is measured with one worker.
 inline constexpr std::array granularity_graphs_1{
     "trivial_w4",  "stencil_w1", "stencil_w2",         "stencil_w4",   "fft_w16",
     "nearest_w16", "spread_w16", "random_nearest_w16", "cholesky_n28", "gemm_n16"};

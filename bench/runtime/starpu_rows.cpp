@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The same graphs through StarPU: a handle per cell, dependencies from the order of
-/// submission. Empty where the library is not installed.
+/// The same graphs with StarPU: a handle per cell, and dependencies from the order of
+/// submission. Empty if the library is not installed.
 #include "rows.hpp"
 
 #if defined(WEIR_BENCH_STARPU)
@@ -16,13 +16,15 @@
 namespace weir::bench {
 namespace {
 
-/// A runtime with its workers, which poll as long as it lives.
+/// A runtime with its workers, which poll as long as this object lives.
 class starpu_graph {
  public:
   starpu_graph(const std::string& name, unsigned workers) : tasks_(graph_named(name)) {
     ::setenv("STARPU_SILENT", "1", 0);
     ::setenv("STARPU_CALIBRATE", "0", 0);
     starpu_conf with;
+    // Only processors are used, with the scheduler that steals from neighbours. The
+    // environment is left alone where the user has set it.
     starpu_conf_init(&with);
     with.ncpus = static_cast<int>(workers);
     with.ncuda = 0;
@@ -59,6 +61,8 @@ class starpu_graph {
   starpu_graph& operator=(const starpu_graph&) = delete;
 
   [[nodiscard]] std::size_t size() const { return tasks_.size(); }
+  /// Submits all tasks and waits for them. StarPU finds the dependencies from the
+  /// handles, in the order of submission.
   void pass() {
     for (const cell_task& t : tasks_) {
       starpu_task* task = starpu_task_create();
@@ -94,7 +98,7 @@ void add_starpu_rows(program& bench) {
                 [name, workers] {
                   wait_until_clean(2);
                   starpu_graph graph(name, workers);
-                  // Its workers, threads of their own beside the submitter, always poll.
+                  // Its workers are threads beside the submitter and always poll.
                   return pass_ns(0, graph.size(), [&] { graph.pass(); });
                 });
     }

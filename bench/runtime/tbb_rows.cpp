@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The same graphs as static ones of oneTBB, a node per task with its edges made before:
-/// what a replay is compared with. Empty where the library is not installed.
+/// The same graphs as static graphs of oneTBB, with a node per task and edges that are
+/// made in advance, for comparison with replays. Empty if the library is not installed.
 #include "rows.hpp"
 
 #if defined(WEIR_BENCH_TBB)
@@ -20,7 +20,7 @@ namespace {
 
 using flow_node = tbb::flow::continue_node<tbb::flow::continue_msg>;
 
-/// Who waits for whom in a graph of cells, each pair once.
+/// Returns for each task of a graph its predecessors, each once.
 std::vector<std::vector<std::size_t>> predecessors_in(
     const std::vector<cell_task>& graph) {
   struct users {
@@ -33,6 +33,8 @@ std::vector<std::vector<std::size_t>> predecessors_in(
     for (const cell_access& a : graph[i]) {
       const auto index = static_cast<std::size_t>(a.cell);
       cells.resize(std::max(cells.size(), index + 1));
+      // A reader waits for the writer before it. A writer waits for that writer too, and
+      // for all readers since.
       users& of = cells[index];
       if (of.writer != SIZE_MAX) {
         out[i].push_back(of.writer);
@@ -51,6 +53,8 @@ std::vector<std::vector<std::size_t>> predecessors_in(
   return out;
 }
 
+/// A graph of TBB, whose edges are made once, before the measurement. A pass therefore
+/// does not include the discovery of dependencies.
 class flow_graph {
  public:
   flow_graph(const std::string& name, unsigned workers)
@@ -70,6 +74,8 @@ class flow_graph {
     });
   }
   [[nodiscard]] std::size_t size() const { return nodes_.size(); }
+  /// Lets the roots start, and waits for all tasks. Both happen inside the arena, so only
+  /// its threads run tasks.
   void pass() {
     arena_.execute([&] {
       for (flow_node* root : roots_) {

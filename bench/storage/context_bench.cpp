@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tokens per second of the context stream from a file, and the time that a checkpoint of
-/// 6 MB takes.
+/// Rows about the context stream: tokens per second from a file, and the time for a
+/// checkpoint of 6 MB.
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using namespace weir::storage;
 constexpr std::size_t corpus_bytes = std::size_t{32} << 20;
 constexpr int repeats = 7;
 
-/// A folder with a corpus, made once and removed at the end.
+/// A folder with a corpus. The corpus is made once; the folder is removed at the end.
 struct workplace {
   workplace() {
     std::string name =
@@ -62,8 +62,8 @@ workplace& place() {
   return p;
 }
 
-/// Processor seconds of this thread, system calls included: the file is in the page
-/// cache.
+/// Counts processor seconds of this thread, with system calls: the file is in the page
+/// cache, so no device is waited for.
 double tokens_per_second(std::size_t n, std::uint32_t lanes) {
   stream_config config;
   config.chunk = n;
@@ -91,6 +91,7 @@ double tokens_per_second(std::size_t n, std::uint32_t lanes) {
   return best;
 }
 
+/// The contents of a checkpoint, with 60 parameters.
 struct model_state {
   model_state() {
     stream_config config;
@@ -117,6 +118,7 @@ struct model_state {
   byte_vector weights = byte_vector(100000, std::byte{7});
 };
 
+/// Returns the milliseconds for saving, or for loading the newest checkpoint.
 double save_ms(bool load) {
   const model_state model;
   const std::string folder = place().folder + "/ck";

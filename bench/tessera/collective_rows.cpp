@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rows about all-reduces of floats on two workers. Bandwidth is bytes of one buffer over
-/// time; traffic is what all devices read and write.
+/// Rows about all-reduces of floats on two workers. Bandwidth is the bytes of one buffer
+/// over the time; traffic is the number of bytes that all devices read and write.
 #include <emmintrin.h>
 
 #include <cmath>
@@ -19,23 +19,25 @@ namespace {
 struct size_row {
   const char* name;
   std::size_t bytes;
-  double bar;  ///< against OpenMPI
+  double bar;  ///< least ratio to OpenMPI
   int batch;
 };
 constexpr size_row sizes[] = {{"64KiB", std::size_t{64} << 10, 3, 40},
                               {"1MiB", std::size_t{1} << 20, 3.5, 6},
                               {"64MiB", std::size_t{64} << 20, 4, 1}};
 
-/// Calls at level 0 after which the runtime knows which schedule is the fastest.
+/// Number of calls at level 0 after which the runtime knows the fastest schedule.
 constexpr int measured_first = 12;
 
-/// Numbers of every device and room for their sum.
+/// Buffers of every device with numbers, and buffers for their sum.
 class reduction_bench : public tessera {
  public:
   reduction_bench(int devices, std::size_t bytes, bool spread = false)
       : tessera(devices, 2), bytes_(bytes) {
     or_throw(tessMalloc(mesh, bytes, &from_));
     or_throw(tessMalloc(mesh, bytes, &to_));
+    // The numbers are the same in every run. With `spread`, their exponents differ
+    // widely, so that rounding depends on the order of the additions.
     std::mt19937_64 dice(7);
     std::normal_distribution<float> normal;
     std::uniform_int_distribution<int> exponent(-30, 30);
@@ -47,13 +49,15 @@ class reduction_bench : public tessera {
       void* at = nullptr;
       or_throw(tessMemGetRankPtr(mesh, from_, r, &at));
       for (std::size_t done = 0; done < bytes; done += 65536 * 4) {
+        // Every rank begins at another place of the same numbers, so that no two ranks
+        // add equal ones.
         std::memcpy(static_cast<char*>(at) + done, some.data() + 37 * r,
                     std::min<std::size_t>(65536 * 4, bytes - done));
       }
     }
   }
 
-  /// Seconds of one all-reduce in a batch.
+  /// Returns the seconds of one all-reduce in a batch.
   [[nodiscard]] double seconds(int level, int batch) const {
     const tessNumericsPolicy policy{level == 2 ? 1 : 0, level > 0 ? 1 : 0, 1, 0};
     or_throw(tessSetNumericsPolicy(context, &policy));
@@ -80,6 +84,8 @@ class reduction_bench : public tessera {
 };
 
 #ifdef WEIR_BENCH_MPIRUN
+/// Runs the peer, a program of OpenMPI, which measures nine times by itself and prints
+/// the seconds.
 std::vector<double> mpi_seconds(int ranks, std::size_t bytes) {
   const std::string line =
       std::string(WEIR_BENCH_MPIRUN " --allow-run-as-root --oversubscribe -n ") +
@@ -96,13 +102,15 @@ std::vector<double> mpi_seconds(int ranks, std::size_t bytes) {
   return out;
 }
 
-/// Seconds of each in one turn.
+/// Seconds of both in one turn.
 struct mpi_turn {
   double mine = 0;
   double theirs = 0;
   [[nodiscard]] double ratio() const { return theirs / mine; }
 };
 
+/// Measures ours before and after the peer, so that a drift of the machine affects both.
+/// The first call of each part is not counted.
 mpi_turn take_turn(const reduction_bench& ours, int devices, const size_row& row) {
   std::vector<double> mine;
   const auto measure = [&] {
@@ -117,8 +125,8 @@ mpi_turn take_turn(const reduction_bench& ours, int devices, const size_row& row
   return {median(mine), theirs};
 }
 
-/// Bandwidth over OpenMPI's, turn by turn: of turns before and after which the processors
-/// were two cores, or of all if those are few.
+/// Returns the bandwidth over that of OpenMPI, turn by turn. Uses the turns before and
+/// after which the processors were two cores, or all turns if those are few.
 measured against_mpi(int devices, const size_row& row) {
   const reduction_bench ours(devices, row.bytes);
   std::vector<mpi_turn> all;
@@ -141,7 +149,7 @@ measured against_mpi(int devices, const size_row& row) {
 }
 #endif
 
-/// Time at one level over the time at level 0, sample by sample.
+/// Returns the time at a level over the time at level 0, sample by sample.
 double level_ratio(const size_row& row, int level, bool spread) {
   const reduction_bench ours(4, row.bytes, spread);
   static_cast<void>(ours.seconds(0, std::max(row.batch, measured_first)));
@@ -152,6 +160,7 @@ double level_ratio(const size_row& row, int level, bool spread) {
   }));
 }
 
+/// Copies with stores that bypass the caches.
 void stream_copy(char* to, const char* from, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; i += 16) {
     _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
@@ -160,7 +169,7 @@ void stream_copy(char* to, const char* from, std::size_t bytes) {
   _mm_sfence();
 }
 
-/// Bytes per second that two threads read and write in their best copy.
+/// Measures the bytes per second that two threads read and write in their best copy.
 class copy_bench {
  public:
   explicit copy_bench(std::size_t bytes)

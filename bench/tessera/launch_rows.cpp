@@ -18,14 +18,14 @@ int empty_kernel(const tessBlockContext*, const void*) {
 }
 
 constexpr tessLaunchConfig one_block{{1, 1, 1}, {1, 1, 1}, 0, 0};
-constexpr int batch = 1000;  // stays below what an engine takes without waiting
+constexpr int batch = 1000;  // fewer than an engine takes without waiting
 constexpr std::size_t samples = 25;
 
 /// A context with a kernel that does nothing.
 class launcher : public tessera {
  public:
   explicit launcher(int workers) : tessera(1, workers) {
-    tessUnregisterHostKernel("empty");  // of the row before
+    tessUnregisterHostKernel("empty");  // registered by an earlier row
     or_throw(tessRegisterHostKernel("empty", reinterpret_cast<void (*)()>(empty_kernel),
                                     nullptr, 0, TESS_KERNEL_DETERMINISTIC));
     weir::tessera::fatbin_builder builder;
@@ -47,7 +47,8 @@ class launcher : public tessera {
   tessKernel_t kernel = nullptr;
 };
 
-/// Median of what `sample` returns. The thread that enqueues comes beside the workers.
+/// Returns the median of `sample`. The thread that enqueues comes in addition to the
+/// workers.
 template <class Sample>
 double typical(unsigned processors, Sample&& sample) {
   return median(clean_samples(processors, samples, sample, thread_pair(), threads::more));
@@ -59,7 +60,7 @@ double process_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// Processor time of the thread that enqueues.
+/// Returns the processor time of the thread that enqueues, per launch.
 double launch_ns() {
   const launcher l(2);
   const double s = typical(2, [&] {
@@ -74,7 +75,7 @@ double launch_ns() {
   return s * 1e9 / batch;
 }
 
-/// Keeps this thread, and those that it makes, on the processor where it is.
+/// Keeps this thread, and the threads that it creates, on the present processor.
 class one_processor {
  public:
   one_processor() {
@@ -92,8 +93,9 @@ class one_processor {
   cpu_set_t before_{};
 };
 
-/// Launches over the processor time of all threads, from the first call to the end of the
-/// last kernel, on one processor: on two, a worker that waits for the next call counts.
+/// Returns the launches per second of processor time of all threads, from the first call
+/// to the end of the last kernel, on one processor. On two processors the time in which a
+/// worker waits for the next call would count.
 double launches_per_s() {
   const one_processor here;
   const launcher l(1);
@@ -107,8 +109,8 @@ double launches_per_s() {
   });
 }
 
-/// A record on one stream and a wait for it on another, both together; `behind_work`: of
-/// a stream whose work has not ended.
+/// Returns the cost of a record on one stream and a wait for it on another, both
+/// together. With `behind_work`, the work of the first stream has not ended.
 double event_ns(bool behind_work) {
   const launcher l(2);
   tessStream_t other = nullptr;
@@ -139,7 +141,8 @@ double event_ns(bool behind_work) {
   return s * 1e9 / batch;
 }
 
-/// A graph of empty launches, from the call to the end of its last node.
+/// Returns the cost per node of a graph of empty launches, from the call to the end of
+/// the last node.
 double replayed_node_ns(unsigned workers) {
   const launcher l(static_cast<int>(workers));
   tessGraph_t graph = nullptr;

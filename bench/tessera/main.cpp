@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What calls of the Tessera runtime cost, through its C interface.
+/// Rows about the cost of calls of the Tessera runtime, through its C interface.
 #include "rows.hpp"
 
 int main(int argc, char** argv) {

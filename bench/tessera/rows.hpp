@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The groups of rows about Tessera, and contexts for them.
+/// The groups of rows about Tessera, and a context for them.
 #pragma once
 
 #include <cstdlib>
@@ -14,11 +14,13 @@
 
 namespace weir::bench {
 
-/// Launches, events and replayed graphs.
+/// Adds the rows about launches, events and replayed graphs.
 void add_launch_rows(program& bench);
-/// All-reduces: against OpenMPI, against copies, and one level against another.
+/// Adds the rows about all-reduces: compared with OpenMPI, with copies, and between
+/// levels.
 void add_collective_rows(program& bench);
 
+/// Throws if a call has failed.
 inline void or_throw(tessStatus_t status) {
   if (status != TESS_OK) {
     throw std::runtime_error(std::string(tessGetErrorName(status)) + ": " +
@@ -26,7 +28,7 @@ inline void or_throw(tessStatus_t status) {
   }
 }
 
-/// A context with workers of its own and one mesh of all its devices.
+/// A context with workers of its own, and one mesh of all its devices.
 class tessera {
  public:
   tessera(int devices, int workers) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of arguments.
+/// Checks the arguments of C functions and converts them to options of the library.
+///
+/// A C caller can pass anything, so enumerations are read as plain integers, option
+/// structures are read for as many bytes as the caller says they have, and texts must be
+/// UTF-8 before they reach C++ code.
 #include "capi/arguments.hpp"
 
 #include <algorithm>
@@ -17,10 +21,15 @@ using namespace weir::formats;  // NOLINT: this file translates between the two
 namespace {
 
 constexpr std::uint64_t initial_limit = read_options().max_object_bytes;
+/// Largest object that is decoded, for the whole process, in bytes. Relaxed order
+/// suffices: the value guards no other memory, and a call that runs beside a change may
+/// use either limit.
 std::atomic<std::uint64_t> limit_of_process = initial_limit;
 
-/// Reads options that begin with their size: members that the caller does not have are
-/// zero, and what the caller has beyond them must be.
+/// Reads an option structure, whose first member is its size. The size is that of the
+/// header that the caller was compiled with. Members that an older caller does not have
+/// are zero, which requests the default. Members that only a newer caller has must be
+/// zero, because this version cannot honour them.
 template <class Options>
 outcome<Options> sized(const Options* from) {
   Options out{};
@@ -45,7 +54,8 @@ outcome<Options> sized(const Options* from) {
   return out;
 }
 
-/// The number in an enumeration of a caller, who may have put any number there.
+/// Returns the number in an enumeration. A C caller may have stored any number there;
+/// reading it as the enumeration would be undefined, so its bytes are copied.
 template <class Enumeration>
 outcome<int> checked_choice(const Enumeration& choice, int largest, const char* what) {
   int number = 0;
@@ -59,6 +69,7 @@ outcome<int> checked_choice(const Enumeration& choice, int largest, const char* 
   return number;
 }
 
+/// Sets `to` to the method of this name; a null pointer keeps the default.
 outcome<void> take_mask_method(const char* name, mask_method& to) {
   if (name == nullptr) {
     return {};
@@ -72,6 +83,7 @@ outcome<void> take_mask_method(const char* name, mask_method& to) {
   return {};
 }
 
+/// Converts the mask options; a negative threshold keeps the default.
 outcome<void> take_masks(const TgmEncodeMaskOptions* from, mask_options& to) {
   if (from == nullptr) {
     return {};
@@ -87,7 +99,8 @@ outcome<void> take_masks(const TgmEncodeMaskOptions* from, mask_options& to) {
   return {};
 }
 
-/// Messages of the C interface carry the time and an identifier, as the reference's.
+/// Messages written through the C interface carry the time and an identifier, as those of
+/// the reference implementation do, unless the caller asks for reproducible ones.
 message_options with_provenance() {
   message_options out;
   out.writer.reproducible = false;
@@ -100,6 +113,8 @@ std::uint64_t max_object_bytes() noexcept {
   return limit_of_process.load(std::memory_order_relaxed);
 }
 
+/// Copies a text of the caller. It must be UTF-8, because it may become a CBOR text,
+/// which has to be UTF-8 by RFC 8949, 3.1.
 outcome<std::string> text_argument(const char* text, const char* what) {
   std::string out(text);
   if (!is_utf8(out)) {
@@ -109,6 +124,8 @@ outcome<std::string> text_argument(const char* text, const char* what) {
   return out;
 }
 
+/// A null pointer is allowed for an object of 0 bytes, as an empty C array often has
+/// none.
 outcome<std::vector<bytes_view>> data_arguments(const std::uint8_t* const* pointers,
                                                 const std::size_t* lengths,
                                                 std::size_t count) {
@@ -127,6 +144,7 @@ outcome<std::vector<bytes_view>> data_arguments(const std::uint8_t* const* point
   return out;
 }
 
+/// Without an argument no digests are written.
 outcome<bool> hash_argument(const char* algorithm) {
   if (algorithm == nullptr) {
     return false;
@@ -140,6 +158,7 @@ outcome<bool> hash_argument(const char* algorithm) {
   return name == "xxh3";
 }
 
+/// Takes the separate arguments of a function of tensogram.h.
 outcome<message_options> encode_arguments(const char* hash_algorithm,
                                           std::uint32_t threads,
                                           const TgmEncodeMaskOptions* masks) {
@@ -150,6 +169,8 @@ outcome<message_options> encode_arguments(const char* hash_algorithm,
   return out;
 }
 
+/// Takes an option structure. The alignment is checked here as well, so that its error
+/// has the code of a wrong argument.
 outcome<message_options> encode_arguments(const tgm_x_encode_options_t* options) {
   WEIR_TRY(const tgm_x_encode_options_t o, sized(options));
   WEIR_TRY(message_options out, encode_arguments(o.hash_algo, o.threads, o.mask_options));
@@ -168,6 +189,9 @@ outcome<message_options> encode_arguments(const tgm_x_encode_options_t* options)
   return out;
 }
 
+/// Translates the plain arguments that most functions have. The limit of the process
+/// bounds the size of the objects. Digests that are present are always checked;
+/// `verify_hash` makes them required.
 read_options decode_arguments(bool native_byte_order, std::uint32_t threads,
                               bool verify_hash, bool restore_non_finite) {
   read_options out;
@@ -179,6 +203,8 @@ read_options decode_arguments(bool native_byte_order, std::uint32_t threads,
   return out;
 }
 
+/// An option structure adds to the usual arguments: digests that are not checked at all,
+/// old formats, and a limit of its own.
 outcome<read_options> decode_arguments(const tgm_x_decode_options_t* options) {
   WEIR_TRY(const tgm_x_decode_options_t o, sized(options));
   WEIR_TRY(const int check,
@@ -195,6 +221,8 @@ outcome<read_options> decode_arguments(const tgm_x_decode_options_t* options) {
   return out;
 }
 
+/// The levels have the names of the reference. "checksum" is the default level without
+/// trial decoding.
 outcome<validation_options> validate_arguments(const char* level, bool canonical,
                                                bool metadata) {
   std::string name = "default";
@@ -231,9 +259,10 @@ outcome<validation_options> validate_arguments(const char* level,
   return out;
 }
 
+/// malloc() does not throw; a size that would overflow is treated like lack of memory.
 outcome<owned_bytes> owned_bytes::make(std::size_t size) {
   owned_bytes out;
-  // One byte more, so that no bytes have an address too.
+  // Allocates one byte more, so that even zero bytes have an address that can be freed.
   out.data_.reset(static_cast<std::uint8_t*>(
       size == static_cast<std::size_t>(-1) ? nullptr : std::malloc(size + 1)));
   if (out.data_ == nullptr) {
@@ -244,6 +273,7 @@ outcome<owned_bytes> owned_bytes::make(std::size_t size) {
   return out;
 }
 
+/// Copies bytes into memory that C code can own and free.
 outcome<owned_bytes> owned_bytes::copy_of(bytes_view bytes) {
   WEIR_TRY(owned_bytes out, make(bytes.size()));
   if (!bytes.empty()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Arguments of C functions, checked; and bytes on their way to a C caller.
+/// Checked arguments of C functions, and memory that is handed to a C caller.
 #pragma once
 
 #include <tensogram/tensogram_x.h>
@@ -17,7 +17,7 @@
 
 namespace weir::capi {
 
-/// A text that must be UTF-8; `what` names it in the failure.
+/// Copies a text argument, which must be UTF-8; `what` names it in the error.
 [[nodiscard]] outcome<std::string> text_argument(const char* text, const char* what);
 
 [[nodiscard]] inline bytes_view view_of(const std::uint8_t* data,
@@ -25,21 +25,22 @@ namespace weir::capi {
   return {reinterpret_cast<const std::byte*>(data), data == nullptr ? 0 : length};
 }
 
-/// The data of `count` objects, each where the caller has it.
+/// Returns views of the data of `count` objects. No byte is copied: the memory stays the
+/// caller's. @error{TGM_ERROR_INVALID_ARG, a null pointer for an object that has bytes}
 [[nodiscard]] outcome<std::vector<bytes_view>> data_arguments(
     const std::uint8_t* const* pointers, const std::size_t* lengths, std::size_t count);
 
 /// Returns true if the argument `algorithm` requests digests.
 [[nodiscard]] outcome<bool> hash_argument(const char* algorithm);
 
-/// How to encode, as the functions of tensogram.h say it.
+/// Converts the arguments that the functions of tensogram.h have for encoding.
 [[nodiscard]] outcome<formats::message_options> encode_arguments(
     const char* hash_algorithm, std::uint32_t threads, const TgmEncodeMaskOptions* masks);
 /// Converts the option structure of tensogram_x.h; NULL requests the defaults.
 [[nodiscard]] outcome<formats::message_options> encode_arguments(
     const tgm_x_encode_options_t* options);
 
-/// How to decode, as the functions of tensogram.h say it.
+/// Converts the arguments that the functions of tensogram.h have for decoding.
 [[nodiscard]] formats::read_options decode_arguments(bool native_byte_order,
                                                      std::uint32_t threads,
                                                      bool verify_hash,
@@ -48,8 +49,8 @@ namespace weir::capi {
 [[nodiscard]] outcome<formats::read_options> decode_arguments(
     const tgm_x_decode_options_t* options);
 
-/// The level and the checks of a validation; `metadata` allows the level of that name,
-/// which tensogram.h does not have.
+/// Converts the level and the checks of a validation. The level "metadata" exists only in
+/// tensogram_x.h; `metadata` says whether the caller may name it.
 [[nodiscard]] outcome<formats::validation_options> validate_arguments(const char* level,
                                                                       bool canonical,
                                                                       bool metadata);
@@ -57,10 +58,11 @@ namespace weir::capi {
 [[nodiscard]] outcome<formats::validation_options> validate_arguments(
     const char* level, const tgm_x_validate_options_t* options);
 
-/// The limit of a decoded object that holds for the process.
+/// Returns the size of the largest object that this process decodes, in bytes.
 [[nodiscard]] std::uint64_t max_object_bytes() noexcept;
 
-/// Memory that a C caller may be given, and that is freed unless it is.
+/// Memory for a C caller. It comes from malloc(), because the caller frees it with
+/// tgm_bytes_free(), and is freed here if it was never handed out.
 class owned_bytes {
  public:
   /// @error{out_of_memory}

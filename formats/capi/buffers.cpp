@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions that find messages, and objects, in buffers.
+/// C functions that find the messages in a buffer and the objects in a message.
 #include <fmt/core.h>
 
 #include <tensogram/tensogram_x.h>
@@ -11,16 +11,19 @@
 using namespace weir::capi;  // NOLINT: the functions below are C
 using weir::formats::message_span;
 
+/// The messages of a buffer. Holds places only, so the buffer may be freed before it.
 struct tgm_scan_result_t {
   std::vector<message_span> spans;
 };
 
+/// Yields pointers into the caller's buffer, which must outlive the iterator.
 struct tgm_buffer_iter_t {
   const std::uint8_t* data;
   std::vector<message_span> spans;
   std::size_t next = 0;
 };
 
+/// Yields decoded objects. The message is a copy, so the buffer may be freed at once.
 struct tgm_object_iter_t {
   open_message message;
   std::size_t next = 0;
@@ -33,10 +36,11 @@ struct tgm_x_splitter_t {
 
 namespace {
 
+/// Scans a buffer. Finding no message is no error.
 outcome<std::vector<message_span>> scan_buffer(const std::uint8_t* buf,
                                                std::size_t length,
                                                tgm_x_scan_order order) {
-  int number = 0;  // a caller's number may lie outside of the enumeration
+  int number = 0;  // a C caller's number may lie outside
   std::memcpy(&number, &order, sizeof number);
   if (number < TGM_X_SCAN_FORWARD || number > TGM_X_SCAN_BOTH_ENDS) {
     return invalid_argument(
@@ -74,6 +78,7 @@ tgm_scan_entry_t tgm_scan_entry(const tgm_scan_result_t* result, size_t index) {
     const message_span& span = result->spans[index];
     return {span.offset, span.length};
   }
+  // The function returns no code, so the error is kept for tgm_last_error() only.
   (void)guarded(result != nullptr, [&]() -> outcome<void> {
     return invalid_argument(fmt::format(
         "cannot name the place of message {}: expected an index below {}, found it out "
@@ -100,6 +105,8 @@ size_t tgm_buffer_iter_count(const tgm_buffer_iter_t* iter) {
   return iter != nullptr ? iter->spans.size() : 0;
 }
 
+/// The message is a part of the caller's buffer and not a copy. The end is a code of its
+/// own and no error, so no text is kept for it.
 tgm_error tgm_buffer_iter_next(tgm_buffer_iter_t* iter, const uint8_t** out_buf,
                                size_t* out_len) {
   if (!given(iter, out_buf, out_len)) {
@@ -135,6 +142,7 @@ tgm_error tgm_object_iter_create(const uint8_t* buf, size_t buf_len,
 }
 
 tgm_error tgm_object_iter_next(tgm_object_iter_t* iter, tgm_message_t** out) {
+  // The end of an iteration is not an error: tgm_last_error() keeps its text.
   if (given(iter, out) && iter->next == iter->message.object_count()) {
     return TGM_ERROR_END_OF_ITER;
   }
@@ -181,6 +189,7 @@ tgm_error tgm_x_splitter_end(tgm_x_splitter_t* splitter) {
 
 tgm_error tgm_x_splitter_take(tgm_x_splitter_t* splitter, tgm_bytes_t* out,
                               uint64_t* out_offset, uint64_t* out_skipped) {
+  // No whole message yet is reported as the end of an iteration, which is not an error.
   bool found = true;
   const tgm_error code = guarded(given(splitter, out), [&]() -> outcome<void> {
     const auto piece = splitter->splitter.take();

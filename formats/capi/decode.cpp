@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions that decode a message in a buffer, and what they share with files.
+/// Decoding of a message in a buffer, and the functions on which decoding from files
+/// rests.
 #include "capi/decode.hpp"
 
 #include <fmt/core.h>
@@ -30,6 +31,7 @@ std::vector<std::uint64_t> digests_of(const message_reader& reader) {
   return out;
 }
 
+/// Returns the description of object `i`, without its elements.
 decoded_object described(const message_reader& reader, std::size_t i,
                          std::uint64_t digest) {
   const object_descriptor& d = reader.descriptor(i);
@@ -46,6 +48,9 @@ decoded_object described(const message_reader& reader, std::size_t i,
   return out;
 }
 
+/// Decodes all objects of a message. Objects are decoded together on several threads if
+/// the caller asked for threads or cannot stop the call. Otherwise they are decoded one
+/// after the other, so that a request to stop takes effect between two of them.
 result<message_handle> decode_objects(const message_reader& reader, unsigned threads,
                                       const std::stop_token& stop) {
   auto out = std::make_unique<tgm_message_t>();
@@ -72,17 +77,20 @@ result<message_handle> decode_objects(const message_reader& reader, unsigned thr
   return out;
 }
 
+/// Returns the failure of reading a message from its place.
 failure cannot_read(const error& e, const message_place& message) {
   return capi::cannot_read(e, message.source, message.span);
 }
 
-/// A reader of one object, in which the object has this number.
+/// A reader that can decode the wanted object, and the object's number in that reader. A
+/// reader made from an outline holds that object alone, so its number there is 0.
 struct object_reader {
   message_reader reader;
   std::size_t number;
   std::optional<message_outline> outline;  ///< of the message, if it was read
 
-  /// The metadata of the whole message, with the keys of the object's preceder.
+  /// Returns the metadata of the whole message. An outline does not read the preceder
+  /// frames of objects; the keys of this object's preceder come from its own reader.
   message_metadata metadata(std::size_t object) const {
     message_metadata out = outline ? outline->metadata() : reader.metadata();
     if (outline) {
@@ -92,7 +100,8 @@ struct object_reader {
   }
 };
 
-/// Opens object `object` of a message.
+/// Opens object `object` of a message. From a costly source only the frames of that
+/// object are read; otherwise all frames, without the payloads.
 result<object_reader> open_object(const message_place& message, std::size_t object,
                                   const read_options& options) {
   if (message.by_outline) {
@@ -112,7 +121,7 @@ result<object_reader> open_object(const message_place& message, std::size_t obje
   return object_reader{std::move(reader), object, std::nullopt};
 }
 
-/// The handle of a message with one decoded object.
+/// Makes the handle of a message that has one decoded object.
 message_handle handle_of(const message_reader& reader, std::size_t number,
                          std::uint64_t digest, byte_vector elements,
                          std::shared_ptr<const message_metadata> metadata) {
@@ -123,13 +132,15 @@ message_handle handle_of(const message_reader& reader, std::size_t number,
   return out;
 }
 
-/// Returns true for objects whose ranges the reference refuses with
+/// Returns whether an object is compressed with szip, unfiltered, and lacks the offsets
+/// of its blocks. The reference refuses ranges of such objects with
 /// TGM_ERROR_COMPRESSION.
 bool lacks_offsets(const object_descriptor& d) {
   return d.compression == "szip" && d.filter == "none" &&
          d.parameters.find("szip_block_offsets") == nullptr;
 }
 
+/// Checks that the elements are within the object, without a sum that could overflow.
 outcome<void> check_range(const object_descriptor& d, std::uint64_t first,
                           std::uint64_t count) {
   const auto all = static_cast<std::uint64_t>(element_count(d.shape));
@@ -149,6 +160,8 @@ message_place place_of(bytes_view bytes) {
   return {std::make_shared<memory_source>(bytes), {0, bytes.size()}};
 }
 
+/// Opens and decodes; both failures get their code by the same examination of the
+/// message.
 outcome<message_handle> decode_message(bytes_view bytes, const read_options& options,
                                        const std::stop_token& stop) {
   auto decoded = [&]() -> result<message_handle> {
@@ -167,6 +180,8 @@ open_message::open_message(message_place place, message_reader reader)
       metadata_(std::make_shared<const message_metadata>(reader_.metadata())),
       digests_(digests_of(reader_)) {}
 
+/// Opens the message with all its frames. An error gets the code of the C interface that
+/// fits the cause, for which the place of the message is needed.
 outcome<open_message> open_message::open(message_place place,
                                          const read_options& options) {
   auto reader = message_reader::open(place.source, place.span, options);
@@ -176,6 +191,8 @@ outcome<open_message> open_message::open(message_place place,
   return open_message(std::move(place), std::move(*reader));
 }
 
+/// Decodes one object into a handle, which shares the metadata of the message with the
+/// handles of the other objects.
 outcome<message_handle> open_message::decode(std::size_t object) const {
   auto elements = reader_.decode(object);
   if (!elements) {
@@ -184,6 +201,7 @@ outcome<message_handle> open_message::decode(std::size_t object) const {
   return handle_of(reader_, object, digests_[object], std::move(*elements), metadata_);
 }
 
+/// Opens only what the object needs, if the place is read by its outline.
 outcome<message_handle> decode_object(const message_place& message, std::size_t object,
                                       const read_options& options) {
   const auto opened = open_object(message, object, options);
@@ -199,6 +217,7 @@ outcome<message_handle> decode_object(const message_place& message, std::size_t 
                    std::make_shared<const message_metadata>(opened->metadata(object)));
 }
 
+/// Decodes the ranges one by one. All of them are decoded before any is handed out.
 outcome<std::vector<byte_vector>> decode_ranges(const message_place& message,
                                                 const element_ranges& ranges,
                                                 const read_options& options) {
@@ -224,6 +243,7 @@ outcome<std::vector<byte_vector>> decode_ranges(const message_place& message,
   return out;
 }
 
+/// Copies all parts behind each other into one buffer that C code can own.
 outcome<owned_bytes> joined_bytes(std::span<const byte_vector> parts) {
   std::size_t size = 0;
   for (const byte_vector& part : parts) {
@@ -239,6 +259,7 @@ outcome<owned_bytes> joined_bytes(std::span<const byte_vector> parts) {
 
 namespace {
 
+/// The metadata of an outline come from the header or the footer, whichever has them.
 outcome<std::unique_ptr<tgm_metadata_t>> metadata_of_outline(
     const message_place& message) {
   const auto outline = message_outline::open(message.source, message.span);
@@ -250,11 +271,17 @@ outcome<std::unique_ptr<tgm_metadata_t>> metadata_of_outline(
 
 }  // namespace
 
+/// Reads the metadata of a message, and as little as possible beside them. A message in
+/// memory is parsed in place.
 outcome<std::unique_ptr<tgm_metadata_t>> decode_metadata(const message_place& message) {
   if (message.by_outline) {
     return metadata_of_outline(message);
   }
   constexpr std::uint64_t first_piece = 64 * 1024;
+  // The metadata frame is near the start, and its size is not known before it has been
+  // read. So a growing first part of the message is parsed until it suffices. The size
+  // grows by a factor of four: all parts together are at most a third more than the last
+  // one.
   const std::uint64_t all = message.span.length;
   const auto view = message.source->view();
   byte_vector piece;
@@ -348,6 +375,8 @@ tgm_error tgm_decode_range(const uint8_t* buf, size_t buf_len, size_t object_ind
             place_of(view_of(buf, buf_len)),
             {object_index, {ranges_offsets, num_ranges}, {ranges_counts, num_ranges}},
             decode_arguments(native_order != 0, threads, false)));
+    // Owners first, then the caller's array: if memory runs out in between, the caller
+    // has received nothing that would leak.
     if (join != 0) {
       WEIR_TRY(owned_bytes joined, joined_bytes(parts));
       out[0] = joined.release();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Decoding into the handles of the C interface, from a buffer or from a file.
+/// Decoding into the handles of the C interface, for messages in buffers and in files.
 #pragma once
 
 #include <span>
@@ -13,8 +13,8 @@ namespace weir::capi {
 
 using message_handle = std::unique_ptr<tgm_message_t>;
 
-/// The message at the start of `bytes` with all its objects. If a stop is requested,
-/// decoding ends before the next object with TGM_ERROR_CANCELLED.
+/// Decodes the message at the start of `bytes` with all its objects. If a stop is
+/// requested, decoding ends before the next object with TGM_ERROR_CANCELLED.
 [[nodiscard]] outcome<message_handle> decode_message(bytes_view bytes,
                                                      const formats::read_options& options,
                                                      const std::stop_token& stop = {});
@@ -37,7 +37,8 @@ class open_message {
                                                   const formats::read_options& options);
 
   [[nodiscard]] std::size_t object_count() const noexcept { return digests_.size(); }
-  /// One object, with the metadata of the whole message; no other payload is read.
+  /// Decodes one object. The handle has the metadata of the whole message; the payloads
+  /// of other objects are not read.
   [[nodiscard]] outcome<message_handle> decode(std::size_t object) const;
 
  private:
@@ -49,13 +50,13 @@ class open_message {
   std::vector<std::uint64_t> digests_;  ///< one per object, 0 where there is none
 };
 
-/// One object of a message, with the metadata of the whole message.
+/// Decodes one object of a message, with the metadata of the whole message.
 /// @error{TGM_ERROR_OBJECT, the message has no such object}
 [[nodiscard]] outcome<message_handle> decode_object(const message_place& message,
                                                     std::size_t object,
                                                     const formats::read_options& options);
 
-/// Elements of several ranges of one object.
+/// Ranges of elements of one object: range r has counts[r] elements from offsets[r] on.
 struct element_ranges {
   std::size_t object;
   std::span<const std::uint64_t> offsets;
@@ -65,12 +66,12 @@ struct element_ranges {
     const message_place& message, const element_ranges& ranges,
     const formats::read_options& options);
 
-/// Several buffers as one.
+/// Returns the concatenation of several buffers.
 [[nodiscard]] outcome<owned_bytes> joined_bytes(std::span<const byte_vector> parts);
 
-/// The metadata of the first metadata frame; no more than the frames up to it is read. Of
-/// a message that is read by its outline: the final metadata, but for the keys that only
-/// a preceder has.
+/// Returns the metadata of the first metadata frame. Reads no frames behind it. For a
+/// message that is read by its outline, returns the final metadata instead, without the
+/// keys that exist only in preceder frames.
 [[nodiscard]] outcome<std::unique_ptr<tgm_metadata_t>> decode_metadata(
     const message_place& message);
 

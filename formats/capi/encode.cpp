@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions that encode whole messages, and what helps them.
+/// C functions that encode whole messages, and their common core.
 #include "capi/encode.hpp"
 
 #include <fmt/core.h>
@@ -13,6 +13,8 @@ namespace weir::capi {
 
 using namespace weir::formats;  // NOLINT: this file translates between the two
 
+/// Parses the JSON, pairs descriptors with data, and encodes. The errors come in this
+/// order: JSON, numbers of entries, pointers, options, objects.
 outcome<byte_vector> encode(const object_arguments& from,
                             outcome<message_options> options) {
   WEIR_TRY(json_message message, parse_message(from.json));
@@ -48,7 +50,8 @@ using namespace weir::capi;  // NOLINT: the functions below are C
 
 namespace {
 
-/// Writes an encoded message to where a caller wants it.
+/// Encodes a message and hands a copy to the caller. `options` is called inside the
+/// guard, so that its errors and exceptions become codes.
 tgm_error encode_to(const object_arguments& objects,
                     const auto& options,  // gives outcome<message_options>
                     tgm_bytes_t* out) {

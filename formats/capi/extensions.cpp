@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions on parts of a message that the reference's interface does not show: masks,
-/// and elements where they lie.
+/// C functions for parts of a message that the reference's interface does not give access
+/// to: masks of non-finite values, and elements without a copy.
 #include <tensogram/tensogram_x.h>
 
 #include "capi/decode.hpp"
@@ -10,7 +10,8 @@ using namespace weir::capi;  // NOLINT: the functions below are C
 
 namespace {
 
-/// Reads something of one object of the message at the start of a buffer.
+/// Opens the message at the start of a buffer and applies `read` to its reader. Errors of
+/// both become failures of reading.
 auto read_object(weir::bytes_view bytes, const weir::formats::read_options& options,
                  const auto& read)
     -> outcome<typename decltype(read(

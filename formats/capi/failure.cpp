@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Codes and texts of failures.
+///
+/// The library's error codes are finer than those of the C interface in some places and
+/// coarser in others, and callers of the reference depend on its codes. Where one kind of
+/// error stands for several codes, the input is examined once more, which costs nothing
+/// on success.
 #include "capi/failure.hpp"
 
 #include <algorithm>
@@ -18,13 +23,15 @@ using namespace weir::formats;  // NOLINT: this file translates between the two
 
 namespace {
 
-/// The last failure of a thread; `any` tells "none yet" from an empty text.
+/// The last failure of this thread. `any` distinguishes "no failure yet", for which
+/// tgm_last_error() returns NULL, from an empty text.
 struct last_failure {
   bool any = false;
   std::string text;
 };
 thread_local last_failure last;
 
+/// Returns the code that follows from the kind of an error alone.
 tgm_error code_of(errc kind) noexcept {
   switch (kind) {
     case errc::corrupt:
@@ -38,7 +45,8 @@ tgm_error code_of(errc kind) noexcept {
     case errc::out_of_range: return TGM_ERROR_OBJECT;
     case errc::hash_mismatch: return TGM_ERROR_HASH_MISMATCH;
     case errc::missing_hash: return TGM_ERROR_MISSING_HASH;
-    // A time limit of a request. That of a task ends the task before the source notices.
+    // This is the time limit of a request. The time limit of a task ends the task itself,
+    // before the source of the bytes notices.
     case errc::timeout:
     case errc::source_unavailable: return TGM_ERROR_REMOTE;
     case errc::interrupted: return TGM_ERROR_CANCELLED;
@@ -46,7 +54,8 @@ tgm_error code_of(errc kind) noexcept {
   }
 }
 
-/// Whether a stored payload would be taken if its size and its szip offsets were right.
+/// Returns whether the descriptor of a stored payload is acceptable apart from the
+/// payload's size and its szip offsets.
 bool only_sizes_are_wrong(const object_to_write& object) {
   object_descriptor d = object.descriptor;
   d.parameters.erase("szip_block_offsets");
@@ -56,7 +65,8 @@ bool only_sizes_are_wrong(const object_to_write& object) {
   return check_stored(d, object.data.size()).has_value();
 }
 
-/// Whether what is wrong with an object can be said without a codec.
+/// Returns whether an object is rejected for its description alone, before any codec has
+/// seen its data. The reference reports such errors as TGM_ERROR_METADATA.
 bool badly_described(const object_to_write& object) {
   return !check_described(object) ||
          (object.stored && !check_stored(object.descriptor, object.data.size()) &&
@@ -78,7 +88,7 @@ bool misses_parameters(const std::shared_ptr<const byte_source>& source,
   return false;
 }
 
-/// The code for an error of a validation of structure and metadata.
+/// Returns the code for an issue that a validation of structure and metadata found.
 tgm_error code_of(const validation_issue& issue) {
   const std::string_view code = issue.code;
   if (code == "decode_object_failed") {  // a mask: where it lies, or how it is stored
@@ -116,6 +126,8 @@ failure cannot_open(const error& e) {
   return {TGM_ERROR_IO, e.message()};
 }
 
+/// Examines the description of each object again. A description that is rejected without
+/// a codec gives TGM_ERROR_METADATA, whatever the error of the attempt was.
 failure cannot_write(const error& e, std::span<const object_to_write> objects,
                      const cbor_map& extra) {
   failure out(e);
@@ -134,6 +146,8 @@ failure cannot_open_remote(const error& e) {
   return out;
 }
 
+/// The first error of the validation decides. If the frames and their CBOR are sound, the
+/// fault lies in a payload, or in a parameter that the writer should have given.
 failure cannot_read(const error& e, const std::shared_ptr<const byte_source>& source,
                     message_span span) {
   failure out(e);

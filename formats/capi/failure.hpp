@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How a failure inside the library becomes a code and a text of the C interface.
+/// Translation of the library's errors into codes and texts of the C interface.
 #pragma once
 
 #include <tensogram/tensogram.h>
@@ -21,12 +21,13 @@ struct failure {
   std::string text;
 
   failure(tgm_error c, std::string t) : code(c), text(std::move(t)) {}
-  /// The code that follows from the kind alone. Where the same kind stands for several
-  /// codes, one of the functions below decides.
+  /// Takes the code that follows from the kind of the error alone. Where one kind stands
+  /// for several codes, one of the functions below decides.
   failure(const error& e);  // NOLINT: implicit, so that WEIR_TRY works
 };
 
-/// A value or a failure. Converts from what the library returns.
+/// A value or a failure. Converts from the library's `result`, so that WEIR_TRY and
+/// WEIR_CHECK work in functions of both kinds.
 template <class T>
 class [[nodiscard]] outcome : public tl::expected<T, failure> {
   using base = tl::expected<T, failure>;
@@ -60,25 +61,25 @@ class [[nodiscard]] outcome : public tl::expected<T, failure> {
 [[nodiscard]] failure missing_pointer();
 /// TGM_ERROR_IO: a file cannot be opened, whatever the reason.
 [[nodiscard]] failure cannot_open(const error& e);
-/// The failure of writing `objects` into a message with these message-level keys. What
-/// can be said without a codec is TGM_ERROR_METADATA, what a codec refuses
-/// TGM_ERROR_ENCODING.
+/// Returns the failure of writing `objects` into a message with the message-level keys
+/// `extra`. Faults that can be detected without a codec give TGM_ERROR_METADATA, faults
+/// that a codec reports TGM_ERROR_ENCODING.
 [[nodiscard]] failure cannot_write(const error& e,
                                    std::span<const formats::object_to_write> objects,
                                    const formats::cbor_map& extra);
 /// TGM_ERROR_REMOTE: the file behind an address cannot be opened, whatever the reason.
 [[nodiscard]] failure cannot_open_remote(const error& e);
-/// The failure of reading the message at `span` of a source. Validating its frames once
-/// more tells damaged frames (TGM_ERROR_FRAMING), damaged CBOR in sound frames
-/// (TGM_ERROR_METADATA), and a payload that does not decode in a sound message
-/// (TGM_ERROR_ENCODING) from each other. No payload is read for it.
+/// Returns the failure of reading the message at `span` of a source. For damage,
+/// validates the frames once more to distinguish damaged frames (TGM_ERROR_FRAMING),
+/// damaged CBOR in sound frames (TGM_ERROR_METADATA), and a payload that does not decode
+/// in a sound message (TGM_ERROR_ENCODING). Reads no payload for that.
 [[nodiscard]] failure cannot_read(
     const error& e, const std::shared_ptr<const formats::byte_source>& source,
     formats::message_span span);
-/// The failure of reading the message at the start of `message`.
+/// Returns the failure of reading the message at the start of `message`.
 [[nodiscard]] failure cannot_read(const error& e, bytes_view message);
 
-/// Keeps the text for tgm_last_error and returns the code.
+/// Keeps the text for tgm_last_error() on this thread and returns the code.
 tgm_error report(failure f);
 
 /// Returns true if none of the pointers that a function needs is NULL.
@@ -87,7 +88,8 @@ template <class... Pointers>
   return (... && (pointers != nullptr));
 }
 
-/// Runs what returns an outcome and lets no exception out.
+/// Calls `run`, which returns an outcome, and turns exceptions into failures: none may
+/// cross into C.
 template <class Run>
 auto without_exceptions(const Run& run) noexcept -> decltype(run()) {
   try {
@@ -99,8 +101,9 @@ auto without_exceptions(const Run& run) noexcept -> decltype(run()) {
   }
 }
 
-/// The frame of a function that returns a code: runs `run`, which returns outcome<void>,
-/// if all pointers that it needs are there.
+/// The body of each C function that returns a code. Calls `run`, which returns
+/// outcome<void>, if `complete`, that is, if all pointers that it needs are given.
+/// Returns the code and keeps the text of a failure.
 template <class Run>
 tgm_error guarded(bool complete, const Run& run) noexcept {
   if (!complete) {
@@ -110,7 +113,8 @@ tgm_error guarded(bool complete, const Run& run) noexcept {
   return done ? TGM_ERROR_OK : report(std::move(done).error());
 }
 
-/// The frame of an accessor, which cannot fail: `otherwise` if an exception occurs.
+/// The body of each accessor, which reports no errors: returns `otherwise` if an
+/// exception occurs.
 template <class T, class Run>
 T accessed(T otherwise, const Run& run) noexcept {
   try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions that read and append to files.
+/// C functions that read files of messages and append to them.
 #include "capi/files.hpp"
 
 #include <fmt/core.h>
@@ -15,9 +15,12 @@ namespace weir::capi {
 
 using namespace weir::formats;  // NOLINT: this file translates between the two
 
+/// A folder is refused with its own message, because reading it would fail later and less
+/// clearly.
 outcome<std::shared_ptr<const byte_source>> open_source(const std::string& path) {
   std::error_code none;
-  if (std::filesystem::is_directory(path, none)) {  // which can be opened, but not read
+  if (std::filesystem::is_directory(path,
+                                    none)) {  // a folder can be opened, but not read
     return failure(TGM_ERROR_IO,
                    fmt::format("cannot open {}: expected a file, found a folder", path));
   }
@@ -37,9 +40,11 @@ outcome<std::shared_ptr<message_file>> message_file::open(const std::string& pat
   return std::make_shared<message_file>(path, std::move(source));
 }
 
+/// Creates an empty file, with its folders, or empties the file that is there.
 outcome<std::shared_ptr<message_file>> message_file::create(const std::string& path) {
   std::error_code failed;
-  std::filesystem::create_directories(folder_of(path), failed);  // else open() says why
+  // If this fails, open() reports the reason.
+  std::filesystem::create_directories(folder_of(path), failed);
   auto file = posix_file_system().open(path, open_mode::create_or_open);
   if (!file) {
     return cannot_open(file.error());
@@ -48,6 +53,7 @@ outcome<std::shared_ptr<message_file>> message_file::create(const std::string& p
   return open(path);
 }
 
+/// The result is shared with iterators, so a later append does not change what they see.
 outcome<std::shared_ptr<const message_file::contents>> message_file::scan() {
   const std::lock_guard lock(mutex_);
   if (!found_) {
@@ -57,6 +63,7 @@ outcome<std::shared_ptr<const message_file::contents>> message_file::scan() {
   return found_;
 }
 
+/// Reports an index that is too large. The C interface has a code of its own for it.
 failure no_such_message(std::size_t index, const std::string& file, std::size_t count) {
   return failure(TGM_ERROR_OBJECT,
                  fmt::format("cannot read message {} of {}: expected an index below {}, "
@@ -69,6 +76,8 @@ outcome<std::size_t> message_file::message_count() {
   return found->spans.size();
 }
 
+/// Returns the place of message `index`. The first call scans the file for its messages.
+/// A local scan cannot be stopped, so the stop token is unused.
 outcome<message_place> message_file::place(std::size_t index,
                                            const std::stop_token& /*stop*/) {
   WEIR_TRY(const auto found, scan());
@@ -78,6 +87,8 @@ outcome<message_place> message_file::place(std::size_t index,
   return message_place{found->source, found->spans[index]};
 }
 
+/// Opens the file for each append, and finds its end anew, so that bytes which another
+/// process has appended are not overwritten.
 outcome<void> message_file::append(bytes_view bytes) {
   const std::lock_guard lock(mutex_);
   {
@@ -85,6 +96,8 @@ outcome<void> message_file::append(bytes_view bytes) {
     if (!to) {
       return cannot_open(to.error());
     }
+    // A failed write is undone, so that no part of a message stays at the end of the
+    // file.
     WEIR_TRY(const std::uint64_t end, (*to)->size());
     if (const auto done = write_all(**to, end, bytes); !done) {
       const auto undone = (*to)->resize(end);
@@ -93,14 +106,17 @@ outcome<void> message_file::append(bytes_view bytes) {
                                                 undone.error().message());
     }
   }
+  // Iterators keep the old source and the old places; both stay valid, because bytes that
+  // are in the file are never changed.
   found_ = nullptr;
   WEIR_TRY(source_, open_source(name_));
   return {};
 }
 
+/// Copies a whole message into memory that C code can own.
 outcome<owned_bytes> read_message(const message_place& message) {
-  // The kernel provides the memory when it is first written to: no more of it than has
-  // arrived, even if the length of a remote message is a lie.
+  // The kernel provides memory when it is first written to. So no more of it is used than
+  // bytes have arrived, even if a remote message has a false length.
   WEIR_TRY(owned_bytes out, owned_bytes::make(message.span.length));
   constexpr std::size_t largest_piece = std::size_t{32} << 20;
   const mutable_bytes all = out.view();
@@ -112,6 +128,8 @@ outcome<owned_bytes> read_message(const message_place& message) {
   return out;
 }
 
+/// Reads a message and decodes all its objects. The copy of the message is freed on
+/// return, so the handle must not refer to it.
 outcome<message_handle> decode_message(const message_place& message,
                                        const read_options& options,
                                        const std::stop_token& stop) {
@@ -123,11 +141,12 @@ outcome<message_handle> decode_message(const message_place& message,
 
 using namespace weir::capi;  // NOLINT: the functions below are C
 
-/// Iterators hold the file as well, so that it may be closed before them.
+/// The iterators share the file, so the handle may be closed before them.
 struct tgm_file_t {
   std::shared_ptr<message_file> file;
 };
 
+/// The messages that the file had when the iterator was made.
 struct tgm_file_iter_t {
   std::shared_ptr<const message_file::contents> contents;
   std::size_t next = 0;
@@ -135,6 +154,7 @@ struct tgm_file_iter_t {
 
 namespace {
 
+/// Opens or creates a file with one of the two functions of message_file.
 tgm_error open_with(const char* path, tgm_file_t** out,
                     outcome<std::shared_ptr<message_file>> (*open)(const std::string&)) {
   return guarded(given(path, out), [&]() -> outcome<void> {

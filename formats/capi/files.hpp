@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files of messages, as the functions with and without tasks share them.
+/// Files of messages, for the functions with and without tasks.
 #pragma once
 
 #include <mutex>
@@ -13,7 +13,7 @@
 
 namespace weir::capi {
 
-/// A file that can be read. @error{TGM_ERROR_IO}
+/// Opens a file for reading. @error{TGM_ERROR_IO}
 [[nodiscard]] outcome<std::shared_ptr<const formats::byte_source>> open_source(
     const std::string& path);
 
@@ -22,34 +22,36 @@ namespace weir::capi {
 class message_store {
  public:
   virtual ~message_store() = default;
-  /// The path or address, as the caller gave it.
+  /// Returns the path or address as the caller gave it.
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;
   [[nodiscard]] virtual outcome<std::size_t> message_count() = 0;
-  /// Reading from the place ends early if a stop is requested and the file is remote.
-  /// @error{TGM_ERROR_OBJECT, the file has no such message}
+  /// Returns the place of a message. If the file is remote, reading from the place ends
+  /// early when a stop is requested. @error{TGM_ERROR_OBJECT, the file has no such
+  /// message}
   [[nodiscard]] virtual outcome<message_place> place(std::size_t index,
                                                      const std::stop_token& stop) = 0;
 };
-/// The failure of place() for an index beyond the `count` messages of a file.
+/// Returns the failure of place() for an index that is not below `count`.
 [[nodiscard]] failure no_such_message(std::size_t index, const std::string& file,
                                       std::size_t count);
 
-/// A file of this machine. It is scanned when the places of its messages are first asked
-/// for.
+/// A file of this machine. It is scanned when the places of its messages are first
+/// requested, and again after each append.
 class message_file final : public message_store {
  public:
-  /// @error{TGM_ERROR_IO}
+  /// Opens an existing file. @error{TGM_ERROR_IO}
   [[nodiscard]] static outcome<std::shared_ptr<message_file>> open(
       const std::string& path);
-  /// Empties the file, or creates it with the folders above it. @error{TGM_ERROR_IO}
+  /// Empties the file, or creates it together with the folders above it.
+  /// @error{TGM_ERROR_IO}
   [[nodiscard]] static outcome<std::shared_ptr<message_file>> create(
       const std::string& path);
-  /// A file that is read from elsewhere; append() does not apply.
+  /// A file with a source of its own, which is only read; append() must not be called.
   message_file(std::string name, std::shared_ptr<const formats::byte_source> source)
       : name_(std::move(name)), source_(std::move(source)) {}
 
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
-  /// The places of all messages, in the source in which they lie.
+  /// The places of all messages, with the source that contains them.
   struct contents {
     std::shared_ptr<const formats::byte_source> source;
     std::vector<formats::message_span> spans;
@@ -58,7 +60,8 @@ class message_file final : public message_store {
   [[nodiscard]] outcome<std::size_t> message_count() override;
   [[nodiscard]] outcome<message_place> place(std::size_t index,
                                              const std::stop_token& stop = {}) override;
-  /// After a failure the file is as it was before. @error{TGM_ERROR_IO}
+  /// Appends a whole message. After a failure the file is as it was before.
+  /// @error{TGM_ERROR_IO}
   [[nodiscard]] outcome<void> append(bytes_view bytes);
 
  private:
@@ -68,9 +71,9 @@ class message_file final : public message_store {
   std::shared_ptr<const contents> found_;               ///< under `mutex_`
 };
 
-/// The bytes of a message.
+/// Reads the bytes of a message.
 [[nodiscard]] outcome<owned_bytes> read_message(const message_place& message);
-/// All objects of a message, from its bytes in memory.
+/// Decodes all objects of a message after reading its bytes into memory.
 [[nodiscard]] outcome<message_handle> decode_message(const message_place& message,
                                                      const formats::read_options& options,
                                                      const std::stop_token& stop = {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What stands behind the handles of messages and metadata.
+/// The types behind the handles of messages and metadata.
 #pragma once
 
 #include <tensogram/tensogram.h>
@@ -17,8 +17,8 @@ namespace weir::capi {
 
 /// A decoded object, in the types that the accessors hand out.
 struct decoded_object {
-  const char* dtype = nullptr;  ///< static
-  const char* order = nullptr;  ///< static
+  const char* dtype = nullptr;  ///< points to a literal
+  const char* order = nullptr;  ///< points to a literal
   std::string type;
   std::string encoding;
   std::string filter;
@@ -31,19 +31,21 @@ struct decoded_object {
 
 }  // namespace weir::capi
 
-/// Holds no reference to the bytes that it was decoded from.
+/// A decoded message. It does not refer to the bytes from which it was decoded.
 struct tgm_message_t {
   std::vector<weir::capi::decoded_object> objects;
   std::shared_ptr<const weir::formats::message_metadata> metadata;  ///< never null
 };
 
-/// The parts of the metadata as values, so that a tgm_value_t is the address of one.
+/// Decoded metadata. The parts are CBOR values, so that a tgm_value_t can be the address
+/// of one; they never move while the handle lives.
 struct tgm_metadata_t {
   explicit tgm_metadata_t(weir::formats::message_metadata from);
   tgm_metadata_t(const tgm_metadata_t&) = delete;
   tgm_metadata_t& operator=(const tgm_metadata_t&) = delete;
 
-  /// Keeps a text for as long as the handle lives. A text of a name is made once.
+  /// Keeps a text as long as the handle lives, because C callers get its address. The
+  /// first text that is kept under a name stays.
   const char* keep(const std::string& name, std::string text) const;
 
   std::vector<weir::formats::cbor_value> base;  ///< maps

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reading the JSON of messages, descriptors and preceders.
+/// Reads the JSON that describes messages, descriptors and preceders.
 #include "capi/json.hpp"
 
 #include <fmt/core.h>
@@ -18,13 +18,15 @@ namespace {
 
 using nlohmann::json;
 
+/// Returns the error for a part of the JSON.
 failure bad_json(std::string_view what, std::string_view expected,
                  std::string_view found) {
   return invalid_metadata(
       fmt::format("cannot read {}: expected {}, found {}", what, expected, found));
 }
 
-/// The depth is bounded: the parser has counted the levels.
+/// Converts a JSON value. The recursion is bounded, because the parser has limited the
+/// depth of nesting.
 cbor_value to_cbor(const json& from) {
   switch (from.type()) {
     case json::value_t::boolean: return from.get<bool>();
@@ -50,7 +52,8 @@ cbor_value to_cbor(const json& from) {
   }
 }
 
-/// An object with what it holds; `what` names it in failures.
+/// Parses a JSON object; `what` names it in errors. A callback of the parser counts the
+/// levels and stops it at the limit, so that hostile nesting cannot exhaust the stack.
 outcome<json> parse_object(const char* text, const char* what) {
   WEIR_TRY(const std::string checked, text_argument(text, what));
   bool too_deep = false;
@@ -73,6 +76,7 @@ outcome<json> parse_object(const char* text, const char* what) {
   }
 }
 
+/// Converts a JSON object to a map.
 outcome<cbor_map> map_of(const json& from, const std::string& what) {
   if (!from.is_object()) {
     return bad_json(what, "a JSON object", from.type_name());
@@ -81,7 +85,8 @@ outcome<cbor_map> map_of(const json& from, const std::string& what) {
   return std::move(*value.map());
 }
 
-/// A map in which a caller may not speak of what is the library's.
+/// Converts an object in which the key "_reserved_" is forbidden, because the library
+/// writes it.
 outcome<cbor_map> map_without_reserved(const json& from, const std::string& what) {
   WEIR_TRY(cbor_map out, map_of(from, what));
   if (out.find("_reserved_") != nullptr) {
@@ -90,6 +95,8 @@ outcome<cbor_map> map_without_reserved(const json& from, const std::string& what
   return out;
 }
 
+/// Reads a descriptor. Absent stages are "none". An absent "ndim" follows from the shape,
+/// and absent strides stay empty, so that the writer derives them.
 outcome<object_descriptor> descriptor_of(const json& from, const std::string& what) {
   WEIR_TRY(cbor_map map, map_of(from, what));
   const auto set_default = [&](const char* key, cbor_value with) {
@@ -117,6 +124,7 @@ outcome<object_descriptor> descriptor_of(const json& from, const std::string& wh
   return std::move(*out);
 }
 
+/// Reads the base entries of a message; an absent key gives an empty list.
 outcome<std::vector<cbor_map>> base_of(const json& message) {
   std::vector<cbor_map> out;
   const auto found = message.find("base");
@@ -134,8 +142,8 @@ outcome<std::vector<cbor_map>> base_of(const json& message) {
   return out;
 }
 
-/// "_extra_", or "extra", with the keys at the top that it does not have itself. `taken`
-/// are those that have a meaning of their own.
+/// Returns "_extra_", or "extra", together with the keys at the top of the message that
+/// it does not contain. `taken` are the keys that have a meaning of their own.
 outcome<cbor_map> extra_of(const json& message, std::span<const char* const> taken) {
   const auto underlined = message.find("_extra_");
   const auto plain = message.find("extra");
@@ -163,6 +171,7 @@ outcome<cbor_map> extra_of(const json& message, std::span<const char* const> tak
 
 }  // namespace
 
+/// Reads "descriptors", "base" and the remaining keys, which belong to the message.
 outcome<json_message> parse_message(const char* text) {
   WEIR_TRY(const json from, parse_object(text, "the JSON of the message"));
   json_message out;
@@ -183,6 +192,7 @@ outcome<json_message> parse_message(const char* text) {
   return out;
 }
 
+/// Reads "base" and the remaining keys.
 outcome<json_message> parse_stream(const char* text) {
   WEIR_TRY(const json from, parse_object(text, "the JSON of the stream"));
   json_message out;

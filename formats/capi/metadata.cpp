@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions that look metadata up.
+/// C functions that look up metadata by paths of keys with dots between them.
+///
+/// "extra.KEY" names a key of the message. Any other path is searched in the base entries
+/// in order, and then among the keys of the message. "_reserved_" is hidden from
+/// searches, because it belongs to the library; tgm_metadata_reserved() gives access to
+/// it.
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -37,17 +42,19 @@ std::string as_c_text(std::string text) {
   return text.find('\0') == std::string::npos ? std::move(text) : std::string();
 }
 
+/// Returns the first key of a path.
 std::string first_key(std::string_view path) {
   return std::string(path.substr(0, path.find('.')));
 }
 
-/// In one map; "_reserved_" is hidden, and so is a path that begins with nothing.
+/// Looks a path up in one map. Paths that begin with "_reserved_" or with an empty key
+/// are not found.
 const cbor_value* look_up(const cbor_value& map, std::string_view path) {
   const std::string first = first_key(path);
   return first.empty() || first == "_reserved_" ? nullptr : find_path(*map.map(), path);
 }
 
-/// In the whole message.
+/// Looks a path up in the whole message.
 const cbor_value* look_up(const tgm_metadata_t& meta, std::string_view path) {
   const std::string first = first_key(path);
   if (first == "extra" || first == "_extra_") {
@@ -62,24 +69,25 @@ const cbor_value* look_up(const tgm_metadata_t& meta, std::string_view path) {
   return look_up(meta.extra, path);
 }
 
-/// In base[index].
+/// Looks a path up in one base entry.
 const cbor_value* look_up(const tgm_metadata_t& meta, std::size_t index,
                           std::string_view path) {
   return index < meta.base.size() ? look_up(meta.base[index], path) : nullptr;
 }
 
-/// The shortest decimal text without an exponent that reads back as the same number.
+/// Returns the shortest decimal text without an exponent that reads back as the same
+/// number.
 std::string decimal_of(double value) {
   if (std::isnan(value)) {
     return "NaN";
   }
-  std::array<char, 400> digits{};  // the longest are those of the smallest numbers
+  std::array<char, 400> digits{};  // the smallest numbers have the longest texts
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
                                  std::chars_format::fixed);
   return {digits.data(), end.ptr};
 }
 
-/// A text, number or boolean as text.
+/// Returns a text, number or boolean as text; nothing for other values.
 std::optional<std::string> text_of(const cbor_value* found) {
   if (found == nullptr) {
     return std::nullopt;
@@ -100,15 +108,18 @@ std::optional<std::string> text_of(const cbor_value* found) {
   return std::nullopt;
 }
 
+/// Returns an integer, or `otherwise` if the value is none or does not fit.
 std::int64_t integer_of(const cbor_value* found, std::int64_t otherwise) {
   return found != nullptr ? without_tags(*found).int64().value_or(otherwise) : otherwise;
 }
 
+/// Returns a number as a float, or `otherwise` if the value is none.
 double number_of(const cbor_value* found, double otherwise) {
   return found != nullptr ? widened(without_tags(*found)).value_or(otherwise) : otherwise;
 }
 
-/// The pseudo-key of the shortcuts.
+/// Returns whether a key is "version", which the functions for single keys answer with
+/// the version of the format, although no such key is stored.
 bool asks_version(std::string_view key) {
   return key == "version";
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions that look at a decoded message and its objects.
+/// C functions that give access to a decoded message and its objects. They read a handle
+/// that does not change, so they may be called concurrently.
 #include "capi/failure.hpp"
 #include "capi/handles.hpp"
 
@@ -10,18 +11,20 @@ using weir::capi::decoded_object;
 using weir::capi::guarded;
 using weir::capi::outcome;
 
-/// NULL if there is no such object.
+/// Returns an object, or NULL if there is none with this index.
 const decoded_object* object_at(const tgm_message_t* msg, std::size_t index) noexcept {
   return msg != nullptr && index < msg->objects.size() ? &msg->objects[index] : nullptr;
 }
 
+/// Returns a text of an object, or NULL.
 const char* text_at(const tgm_message_t* msg, std::size_t index,
                     std::string decoded_object::*member) noexcept {
   const decoded_object* object = object_at(msg, index);
   return object != nullptr ? (object->*member).c_str() : nullptr;
 }
 
-/// An array that a caller may tell from an object that is not there also if it is empty.
+/// Returns the address of an array. It is not NULL for an empty array, so that callers
+/// can distinguish that from an absent object.
 template <class T>
 const T* address_of(const std::vector<T>& values) noexcept {
   static const T nothing{};

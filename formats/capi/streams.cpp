@@ -13,12 +13,18 @@ using namespace weir::formats;  // NOLINT: this file translates between the two
 
 namespace {
 
-/// Gathers small pieces, so that a small object does not take several system calls.
+/// Writes to a file. Small pieces are collected in memory, so that the several parts of a
+/// small object do not need a system call each. Pieces above the limit are written
+/// directly.
 class stream_file final : public stream_target {
  public:
   explicit stream_file(std::unique_ptr<file> f) : file_(std::move(f)) {}
+  /// Writes collected bytes even if the stream was not finished; errors cannot be
+  /// reported.
   ~stream_file() override { (void)flush(); }
 
+  /// Appends bytes. What was collected is written first whenever the new bytes do not fit
+  /// behind it, so that the order of the bytes in the file is kept.
   result<void> put(bytes_view bytes) override {
     if (gathered_.size() + bytes.size() > gathered_limit) {
       WEIR_CHECK(flush());
@@ -31,6 +37,8 @@ class stream_file final : public stream_target {
     written_ += bytes.size();
     return {};
   }
+  /// Overwrites bytes that were put before. They may still be in memory, so all of them
+  /// are written first.
   result<void> patch(std::uint64_t offset, bytes_view bytes) override {
     WEIR_CHECK(flush());
     return write_all(*file_, offset, bytes);
@@ -45,6 +53,8 @@ class stream_file final : public stream_target {
  private:
   static constexpr std::size_t gathered_limit = 64 * 1024;
 
+  /// Writes what was collected. On failure the bytes stay collected, and the next call
+  /// tries again.
   result<void> flush() {
     if (file_ != nullptr && !gathered_.empty()) {
       WEIR_CHECK(write_all(*file_, written_, gathered_));
@@ -59,7 +69,7 @@ class stream_file final : public stream_target {
   byte_vector gathered_;
 };
 
-/// The functions of a caller.
+/// Passes bytes to functions of the caller.
 class stream_functions final : public stream_target {
  public:
   stream_functions(tgm_x_sink sink, tgm_x_patch patcher, void* context)
@@ -78,6 +88,7 @@ class stream_functions final : public stream_target {
   static const std::uint8_t* address_of(bytes_view bytes) noexcept {
     return reinterpret_cast<const std::uint8_t*>(bytes.data());
   }
+  /// Returns an error unless the caller's function returned 0.
   static result<void> taken(int answer) {
     if (answer != 0) {
       return error(errc::io,
@@ -95,6 +106,7 @@ class stream_functions final : public stream_target {
 
 }  // namespace
 
+/// Opens a file for a stream of messages. An earlier content is discarded.
 outcome<std::shared_ptr<stream_target>> open_stream_file(const std::string& path) {
   auto file = posix_file_system().open(path, open_mode::create_or_open);
   if (!file) {
@@ -104,9 +116,11 @@ outcome<std::shared_ptr<stream_target>> open_stream_file(const std::string& path
   return std::make_shared<stream_file>(std::move(*file));
 }
 
+/// Keeps the target alive for as long as the writer may call it.
 outcome<message_stream> message_stream::open(std::shared_ptr<stream_target> target,
                                              json_message message,
                                              message_options options) {
+  // The writer takes the keys; a copy is needed to find the code of a failure.
   options.extra = std::move(message.extra);
   const cbor_map extra = options.extra;
   const std::size_t announced = message.base.size();
@@ -119,6 +133,7 @@ outcome<message_stream> message_stream::open(std::shared_ptr<stream_target> targ
   return message_stream(std::move(target), std::move(*writer), announced);
 }
 
+/// Only one preceder may wait, because a preceder belongs to the next object.
 outcome<void> message_stream::write_preceder(cbor_map metadata) {
   if (preceder_) {
     return failure(TGM_ERROR_FRAMING,
@@ -129,6 +144,7 @@ outcome<void> message_stream::write_preceder(cbor_map metadata) {
   return {};
 }
 
+/// The preceder is dropped only after success, so a failed write can be repeated.
 outcome<void> message_stream::write(const stream_object& object) {
   const object_to_write one{object.descriptor, preceder_.value_or(cbor_map()),
                             object.data, object.stored};
@@ -139,6 +155,7 @@ outcome<void> message_stream::write(const stream_object& object) {
   return {};
 }
 
+/// Faults of the caller are found before anything is written, so the stream stays usable.
 outcome<void> message_stream::finish(bool backfill) {
   if (preceder_) {
     return failure(TGM_ERROR_FRAMING,
@@ -175,7 +192,7 @@ failure already_finished() {
       "cannot write stream: expected one that is open, found it finished");
 }
 
-/// Runs `use` with the stream of an encoder that is not finished.
+/// Calls `use` with the stream of an encoder, unless it is finished.
 tgm_error with_stream(tgm_streaming_encoder_t* enc, bool complete, const auto& use) {
   return guarded(enc != nullptr && complete, [&]() -> outcome<void> {
     if (enc->stream.finished()) {
@@ -185,6 +202,7 @@ tgm_error with_stream(tgm_streaming_encoder_t* enc, bool complete, const auto& u
   });
 }
 
+/// Writes an object whose descriptor is JSON.
 tgm_error write_object(tgm_streaming_encoder_t* enc, const char* descriptor,
                        const std::uint8_t* data, std::size_t length, bool stored) {
   return with_stream(
@@ -194,7 +212,8 @@ tgm_error write_object(tgm_streaming_encoder_t* enc, const char* descriptor,
       });
 }
 
-/// A stream has no header to put all digests in, and its payloads lie as they come.
+/// Checks the options of a stream. It has no header for a digest list, because digests
+/// are not known yet, and its payloads are not aligned.
 outcome<void> check_stream_options(const weir::formats::message_options& options) {
   using weir::formats::hash_list;
   if (options.payload_alignment != 0 || options.list == hash_list::header ||

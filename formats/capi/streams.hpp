@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A message that is written object by object, as the encoders with and without tasks
-/// share it.
+/// A message that is written object by object, for encoders with and without tasks.
 #pragma once
 
 #include <memory>
@@ -17,26 +16,27 @@ namespace weir::capi {
 class stream_target {
  public:
   virtual ~stream_target() = default;
+  /// Writes the next bytes.
   [[nodiscard]] virtual result<void> put(bytes_view bytes) = 0;
-  /// Overwrites bytes that were put before, `offset` from the first one.
+  /// Overwrites bytes that were written before. `offset` counts from the first byte.
   [[nodiscard]] virtual result<void> patch(std::uint64_t offset, bytes_view bytes) = 0;
   [[nodiscard]] virtual bool can_patch() const noexcept = 0;
-  /// Everything that was put is where it belongs.
+  /// Completes all writes and closes the target.
   [[nodiscard]] virtual result<void> close() = 0;
 };
 
-/// A file, emptied or created. @error{TGM_ERROR_IO}
+/// Opens a file for a stream; empties or creates it. @error{TGM_ERROR_IO}
 [[nodiscard]] outcome<std::shared_ptr<stream_target>> open_stream_file(
     const std::string& path);
 
-/// What a caller gives for one object. `data` must stay until it is written.
+/// One object as a caller describes it. `data` must stay valid until it is written.
 struct stream_object {
   formats::object_descriptor descriptor;
   bytes_view data;
-  bool stored = false;  ///< the data went through their pipeline before
+  bool stored = false;  ///< the data are the output of their pipeline
 };
 
-/// The writer with the preceder that waits for its object.
+/// A writer together with the preceder that still lacks its object.
 /// @threads{thread-compatible}
 class message_stream {
  public:
@@ -45,12 +45,14 @@ class message_stream {
                                                     json_message message,
                                                     formats::message_options options);
 
-  /// @error{TGM_ERROR_FRAMING, the one before waits for its object}
+  /// Keeps the metadata for the next object. @error{TGM_ERROR_FRAMING, an earlier
+  /// preceder lacks its object}
   [[nodiscard]] outcome<void> write_preceder(formats::cbor_map metadata);
+  /// Writes an object, with the preceder that was given before it.
   [[nodiscard]] outcome<void> write(const stream_object& object);
-  /// @pre the target can patch, if `backfill`
-  /// @error{TGM_ERROR_FRAMING, a preceder waits for its object; TGM_ERROR_METADATA, the
-  /// beginning announced more objects}
+  /// Writes the end of the message; with `backfill`, also writes its length into the
+  /// preamble. @pre the target can patch, if `backfill` @error{TGM_ERROR_FRAMING, a
+  /// preceder lacks its object; TGM_ERROR_METADATA, the beginning announced more objects}
   [[nodiscard]] outcome<void> finish(bool backfill);
 
   [[nodiscard]] bool finished() const noexcept { return finished_; }

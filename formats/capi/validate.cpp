@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions that judge messages, files and this build.
+/// C functions that validate messages and files, and test this build.
 #include "capi/arguments.hpp"
 #include "capi/failure.hpp"
 #include "capi/files.hpp"
@@ -11,6 +11,7 @@ using namespace weir::formats;  // NOLINT
 
 namespace {
 
+/// Hands a copy of a text to the caller.
 outcome<void> hand_out(std::string_view text, tgm_bytes_t* out) {
   WEIR_TRY(owned_bytes copy, owned_bytes::copy_of(weir::as_view(text)));
   *out = copy.release();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions that look at values.
+/// C functions that read single values of metadata.
 #include "capi/values.hpp"
 
 #include <tensogram/tensogram_x.h>
@@ -18,6 +18,7 @@ const cbor_value& without_tags(const cbor_value& value) noexcept {
   return *out;
 }
 
+/// Integers beyond 64 bits are -1 - bits with bits of 2^63 or more.
 std::optional<double> widened(const cbor_value& value) noexcept {
   if (value.integer() == nullptr) {
     return value.real();
@@ -29,6 +30,7 @@ std::optional<double> widened(const cbor_value& value) noexcept {
   return value.integer()->negative ? -1.0 - bits : bits;
 }
 
+/// Returns the decimal digits of an integer, also of one that fits no 64-bit type.
 std::string digits_of(const cbor_integer& value) {
   if (!value.negative) {
     return std::to_string(value.bits);
@@ -47,13 +49,14 @@ using weir::capi::handle_of;
 
 namespace {
 
-/// The value behind a handle, without tags; null for NULL.
+/// Returns the value behind a handle, without tags; a null value for NULL.
 const cbor_value& value_of(const tgm_value_t* v) noexcept {
   static const cbor_value null;
   return v != nullptr ? weir::capi::without_tags(*reinterpret_cast<const cbor_value*>(v))
                       : null;
 }
 
+/// Stores a value for the caller. Returns false if there is none.
 template <class T>
 bool give(const std::optional<T>& value, T* out) noexcept {
   if (!value || out == nullptr) {
@@ -63,7 +66,8 @@ bool give(const std::optional<T>& value, T* out) noexcept {
   return true;
 }
 
-/// The address of a text or of bytes, and their length; NULL and 0 if there are none.
+/// Returns the address of a text or of bytes and stores their length; NULL and 0 if there
+/// are none.
 template <class Content>
 auto give_content(const Content* found, std::size_t* out_length) noexcept {
   if (out_length != nullptr) {
@@ -72,6 +76,7 @@ auto give_content(const Content* found, std::size_t* out_length) noexcept {
   return found != nullptr ? found->data() : nullptr;
 }
 
+/// Returns an entry of a map, or NULL.
 const cbor_entry* entry_at(const tgm_value_t* v, std::size_t index) noexcept {
   const cbor_map* map = value_of(v).map();
   return map != nullptr && index < map->size() ? map->begin() + index : nullptr;
@@ -115,6 +120,7 @@ const char* tgm_value_as_string(const tgm_value_t* v, size_t* len_out) {
 }
 
 const uint8_t* tgm_value_as_bytes(const tgm_value_t* v, size_t* len_out) {
+  // Empty bytes have an address too, so that they differ from a value of another type.
   static const std::uint8_t nothing = 0;
   const weir::byte_vector* found = value_of(v).bytes();
   const auto* data = reinterpret_cast<const std::uint8_t*>(give_content(found, len_out));

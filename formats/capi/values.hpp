@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A tgm_value_t is a CBOR value in a tgm_metadata_t.
+/// The handle tgm_value_t is the address of a CBOR value inside a tgm_metadata_t, so that
+/// values need no allocation and live as long as the metadata.
 #pragma once
 
 #include <tensogram/tensogram.h>
@@ -11,6 +12,7 @@
 
 namespace weir::capi {
 
+/// Returns the handle of a value; NULL for a null pointer.
 [[nodiscard]] inline const tgm_value_t* handle_of(
     const formats::cbor_value* value) noexcept {
   return reinterpret_cast<const tgm_value_t*>(value);
@@ -19,9 +21,9 @@ namespace weir::capi {
 /// Returns the value inside of all tags; the C interface has no type for a tag.
 [[nodiscard]] const formats::cbor_value& without_tags(
     const formats::cbor_value& value) noexcept;
-/// A float, or an integer as the nearest float.
+/// Returns a float, or an integer as the nearest float.
 [[nodiscard]] std::optional<double> widened(const formats::cbor_value& value) noexcept;
-/// Decimal digits, also of an integer of more than 64 bits.
+/// Returns the decimal digits of an integer, including those that exceed 64 bits.
 [[nodiscard]] std::string digits_of(const formats::cbor_integer& value);
 
 }  // namespace weir::capi

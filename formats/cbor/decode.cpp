@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Decoding of CBOR; every length is checked before it is trusted.
-// Nesting, order, duplicates and widths are judged here, on a stack of our own, so that
-// hostile nesting cannot exhaust the program's.
+/// Decoding of CBOR (RFC 8949) with an explicit stack.
+///
+/// The decoder is iterative: containers whose end has not come yet stand on a vector, so
+/// hostile nesting cannot exhaust the program's stack, and `cbor_depth_limit` bounds the
+/// vector. Lengths are compared with the bytes that remain before memory is taken for
+/// them. Malformed input is an error. Well-formed input that is not canonical (RFC 8949,
+/// 4.2.1) is decoded all the same; the first deviation is noted in the result and becomes
+/// an error only under `cbor_rules::canonical`.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -16,17 +21,20 @@ namespace weir::formats {
 
 namespace {
 
-/// Longer containers grow: what is announced need not come.
+/// Largest number of places that a container gets in advance. Longer containers grow as
+/// their values come, because an announced value may not exist in the input.
 constexpr std::uint64_t most_reserved = 16;
 
-/// Puts a `T` made of `from` where a null stands: there is nothing to destroy first.
+/// Constructs a `T` in a value that is null, which holds nothing to be destroyed.
 template <class T, class... From>
 void put(cbor_value& to, From&&... from) noexcept {
   std::construct_at(&to, std::in_place_type<T>, std::forward<From>(from)...);
 }
 
-/// Puts a text that lies in `room`. A short one is copied by a fixed size and cut: that
-/// takes no call.
+/// Constructs a text in a value that is null. `room` is the whole input, in which `text`
+/// lies. A short text is copied with the fixed size of a string's inline storage and then
+/// cut to its length: the compiler turns a copy of constant size into a few moves without
+/// a call. That reads up to 15 bytes, hence the check of the bytes behind `text`.
 void put_text(cbor_value& to, std::string_view text, bytes_view room) {
   constexpr std::size_t at_once = 15;
   const std::size_t behind =
@@ -39,7 +47,7 @@ void put_text(cbor_value& to, std::string_view text, bytes_view room) {
   const_cast<std::string*>(to.text())->resize(text.size());  // of `to`, just made
 }
 
-/// An item whose end has not come yet.
+/// A container, tag or string in chunks that has begun and not ended yet.
 struct open_item {
   open_item(cbor_value& to, const cbor_token& t, std::size_t at)
       : target(&to),
@@ -62,13 +70,14 @@ struct open_item {
         place / 2 < entries.size() ? entries[place / 2] : entries.emplace_back();
     return place % 2 == 0 ? entry.key : entry.value;
   }
-  /// How many of the next places are there, and will hold no container's end.
+  /// Returns how many of the next values have a place already and do not end the
+  /// container. The last place is left out, because filling it closes the container.
   std::size_t ready() const {
     const std::size_t places =
         kind == token_kind::map ? 2 * entries.size() : items.size();
     return places > taken + 1 ? places - taken - 1 : 0;
   }
-  /// The next of them.
+  /// Returns the next of the places that ready() has counted.
   cbor_value& next_ready() {
     --left;
     const std::size_t place = taken++;
@@ -78,7 +87,7 @@ struct open_item {
     cbor_entry& entry = entries[place / 2];
     return place % 2 == 0 ? entry.key : entry.value;
   }
-  /// Of a map: the last entry has no value yet.
+  /// Returns whether this is a map whose last entry has a key and no value yet.
   bool has_key() const { return kind == token_kind::map && taken % 2 != 0; }
 
   cbor_value* target;  ///< becomes its value; stays where it is until then
@@ -96,6 +105,10 @@ class decoder {
  public:
   decoder(bytes_view from, cbor_rules rules) : from_(from), rules_(rules) {}
 
+  /// Decodes one item. The loop takes one token per turn: by the fast path if it is an
+  /// integer, text, array or map in shortest form, and through libcbor otherwise. It ends
+  /// when no container is open. Bytes behind the item are a deviation, and an error if
+  /// the rules are strict.
   result<cbor_item> run() {
     stack_.reserve(8);
     do {
@@ -122,8 +135,11 @@ class decoder {
   }
 
  private:
-  /// Integers and texts in a row, but for the last value of a container: what
-  /// accept() would do with each.
+  /// Decodes integers and texts that follow each other directly into the places of `top`,
+  /// with the effect that accept() would have for each. Metadata consists mostly of such
+  /// values, and this loop saves them the handling of the stack. Stops before any other
+  /// token, before one that is malformed or not in its shortest form, and before the last
+  /// value of the container, so that accept() treats those.
   void take_scalars(open_item& top) {
     cbor_token t;
     for (std::size_t n = top.ready(); n > 0; --n) {
@@ -142,6 +158,7 @@ class decoder {
     }
   }
 
+  /// Reads any token through libcbor and notes if it is not in its shortest form.
   result<void> long_token(cbor_token& t) {
     auto read = next_token(from_.subspan(at_));
     if (!read) {
@@ -168,6 +185,8 @@ class decoder {
     }
   }
 
+  /// Takes one token: it ends an item, continues a string in chunks, opens a container or
+  /// is a value of its own.
   result<void> accept(const cbor_token& t) {
     if (t.kind == token_kind::stop) {
       return close_indefinite();
@@ -193,6 +212,7 @@ class decoder {
     return stack_.back().next();
   }
 
+  /// Stores a value that contains no others in a place that is null.
   void fill(cbor_value& to, const cbor_token& t) const {
     switch (t.kind) {
       case token_kind::boolean: put<bool>(to, t.boolean); break;
@@ -209,7 +229,7 @@ class decoder {
         put<byte_vector>(to, byte_vector(content.begin(), content.end()));
         break;
       }
-      default: break;  // null, and undefined, which becomes null
+      default: break;  // null stays as it is; undefined becomes null too
     }
   }
 
@@ -218,6 +238,8 @@ class decoder {
                                stack_.back().kind == token_kind::byte_chunks);
   }
 
+  /// Appends a piece to the open string. Only definite strings of the same kind may occur
+  /// in an indefinite one, and each piece of a text is UTF-8 by itself (RFC 8949, 3.2.3).
   result<void> add_chunk(const cbor_token& t) {
     const bool text = stack_.back().kind == token_kind::text_chunks;
     if (t.kind != (text ? token_kind::text : token_kind::bytes)) {
@@ -230,6 +252,9 @@ class decoder {
     return {};
   }
 
+  /// Opens an item. The number of values that it announces is compared with the bytes
+  /// that remain, of which each value takes one at least. An empty definite container is
+  /// closed at once.
   result<void> open(const cbor_token& t) {
     const bool container =
         t.kind != token_kind::text_chunks && t.kind != token_kind::byte_chunks;
@@ -252,7 +277,8 @@ class decoder {
     return container ? close_full() : result<void>();
   }
 
-  /// Closes the containers that are full now.
+  /// Closes the containers whose announced values have all come, from the innermost
+  /// outwards.
   result<void> close_full() {
     while (!stack_.empty() && !stack_.back().indefinite && stack_.back().left == 0) {
       close();
@@ -260,6 +286,7 @@ class decoder {
     return {};
   }
 
+  /// Ends the innermost item at a "break", which only an indefinite item may have.
   result<void> close_indefinite() {
     if (stack_.empty() || !stack_.back().indefinite) {
       return bad("an item", "the end of an indefinite one");
@@ -271,6 +298,7 @@ class decoder {
     return close_full();
   }
 
+  /// Moves the values of the innermost item to the place that was reserved for it.
   void close() {
     open_item& item = stack_.back();
     switch (item.kind) {
@@ -289,6 +317,8 @@ class decoder {
     stack_.pop_back();
   }
 
+  /// Puts a map in place. Sorted input, which canonical writers produce, needs no copy
+  /// and no sorting; of equal keys in other input the last one counts.
   void finish_map(open_item& item) {
     std::vector<cbor_entry>& entries = item.entries;
     std::size_t sorted = 1;
@@ -306,7 +336,8 @@ class decoder {
     *item.target = cbor_map::from_entries(std::move(entries));
   }
 
-  /// Bignums that fit become integers, as a writer would have to write them.
+  /// Bignums (tags 2 and 3) of at most 64 bits become integers, as canonical form would
+  /// have written them (RFC 8949, 3.4.3).
   void finish_tag(open_item& item) {
     const byte_vector* big = item.items.front().bytes();
     if ((item.tag == 2 || item.tag == 3) && big != nullptr) {

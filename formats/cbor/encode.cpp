@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Encoding of CBOR in its canonical form.
+/// Encoding of CBOR in its deterministic form (RFC 8949, 4.2.1): the shortest head, the
+/// shortest float that keeps the value, sorted keys. The maps of this library are sorted
+/// by construction, so the encoder only walks them.
 #include <cbor.h>
 
 #include <array>
@@ -25,7 +27,8 @@ void append_head(byte_vector& to, Write write) {
   append(to, std::as_bytes(std::span(buffer.data(), size)));
 }
 
-/// Bits of the half that equals `value`, if there is one.
+/// Returns the bits of the half-precision number that equals `value` exactly, or nothing
+/// if there is none.
 std::optional<std::uint16_t> exact_half(float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
@@ -53,6 +56,8 @@ std::optional<std::uint16_t> exact_half(float value) noexcept {
   return std::nullopt;
 }
 
+/// Writes the initial byte and the bits of a real in big-endian order, as RFC 8949, 3,
+/// demands.
 template <std::unsigned_integral T>
 void append_float(byte_vector& to, unsigned char initial, T bits) {
   std::array<std::byte, 1 + sizeof(T)> buffer{};
@@ -61,6 +66,8 @@ void append_float(byte_vector& to, unsigned char initial, T bits) {
   append(to, buffer);
 }
 
+/// Writes a real in the shortest of the three widths that keeps its value. Every NaN
+/// becomes the canonical one, 0xF97E00.
 void encode_real(double value, byte_vector& to) {
   if (std::isnan(value)) {
     append_float<std::uint16_t>(to, 0xF9, 0x7E00);
@@ -78,6 +85,7 @@ void encode_real(double value, byte_vector& to) {
 
 }  // namespace
 
+/// Returns the size that `encode_real` will write.
 std::size_t cbor_real_size(double value) noexcept {
   const auto single = static_cast<float>(value);
   if (!std::isnan(value) && static_cast<double>(single) != value) {
@@ -88,6 +96,7 @@ std::size_t cbor_real_size(double value) noexcept {
 
 namespace {
 
+/// Writes a value that contains no others.
 void encode_scalar(const cbor_value& value, byte_vector& to) {
   switch (value.kind()) {
     case cbor_kind::boolean:
@@ -120,6 +129,7 @@ void encode_scalar(const cbor_value& value, byte_vector& to) {
 
 }  // namespace
 
+/// The recursion is bounded for decoded values, whose depth decode_cbor() limits.
 void encode_cbor(const cbor_value& value, byte_vector& to) {
   if (const cbor_array* array = value.array()) {
     append_head(to, [&](auto* p, auto n) {
@@ -150,6 +160,8 @@ byte_vector encode_cbor(const cbor_value& value) {
   return out;
 }
 
+/// Mirrors the widths that libcbor's encoders choose, so that sizes can be computed
+/// without encoding.
 std::size_t cbor_head_size(std::uint64_t value) noexcept {
   if (value < 24) {
     return 1;

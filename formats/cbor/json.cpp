@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// CBOR values as JSON text, for people.
+/// CBOR values as JSON text, for people. The text is not meant to be read back: byte
+/// strings become hexadecimal text, tags vanish and non-finite numbers become null.
 #include <fmt/core.h>
 
 #include <cmath>
@@ -12,10 +13,13 @@ namespace weir::formats {
 
 namespace {
 
+/// Appends JSON to a string; indents by levels if `indent` is not 0.
 class json_writer {
  public:
   explicit json_writer(int indent) : indent_(indent) {}
 
+  /// Writes any value. The number of a tag has no form in JSON, so only the content is
+  /// written. The recursion is as deep as the value, which decoding limits.
   void write(const cbor_value& value) {
     switch (value.kind()) {
       case cbor_kind::null: out_ += "null"; break;
@@ -32,6 +36,8 @@ class json_writer {
   std::string take() { return std::move(out_); }
 
  private:
+  /// Integers that fit no 64-bit type, those below -2^63, become text, because readers of
+  /// JSON would round them.
   void write_integer(const cbor_value& value) {
     if (const auto u = value.uint64()) {
       out_ += fmt::format("{}", *u);
@@ -41,11 +47,13 @@ class json_writer {
       out_ += fmt::format("\"{}\"", decimal_below_int64(value.integer()->bits));
     }
   }
-  /// Text of -1 - bits, which is below -2^63.
+  /// Returns the decimal text of -1 - bits, where the result is below -2^63. Adding one
+  /// to the largest `bits` would wrap around.
   static std::string decimal_below_int64(std::uint64_t bits) {
     return bits == ~std::uint64_t{0} ? "-18446744073709551616"
                                      : fmt::format("-{}", bits + 1);
   }
+  /// A real keeps a sign of being one: 1 is written as 1.0.
   void write_real(double value) {
     if (!std::isfinite(value)) {
       out_ += "null";
@@ -57,6 +65,7 @@ class json_writer {
     }
     out_ += text;
   }
+  /// Returns bytes as hexadecimal digits, two per byte, in lower case.
   static std::string hex(bytes_view bytes) {
     std::string out;
     for (const std::byte b : bytes) {
@@ -65,8 +74,9 @@ class json_writer {
     return out;
   }
   void write_bytes(const byte_vector& bytes) { out_ += '"' + hex(bytes) + '"'; }
-  /// A container as JSON in a key would have its quotes quoted at each level above it, so
-  /// its text would double with every one of them.
+  /// Returns the text of a key. A container as a key becomes the hexadecimal form of its
+  /// encoding. As JSON it would have its quotes escaped once per level around it, so the
+  /// text would double with each level.
   static std::string key_text(const cbor_value& key) {
     switch (key.kind()) {
       case cbor_kind::text: return *key.text();
@@ -84,6 +94,7 @@ class json_writer {
     }
     close(']', array.empty());
   }
+  /// Two keys of a map may have the same text, such as 1 and "1"; both are written.
   void write_map(const cbor_map& map) {
     open('{');
     for (const cbor_entry& entry : map) {
@@ -94,6 +105,7 @@ class json_writer {
     }
     close('}', map.empty());
   }
+  /// Begins an array or object. Its first item needs no comma.
   void open(char bracket) {
     out_ += bracket;
     ++level_;
@@ -106,6 +118,8 @@ class json_writer {
     first_ = false;
     new_line();
   }
+  /// Ends an array or object. The bracket stands on a line of its own unless there is
+  /// nothing in it.
   void close(char bracket, bool empty) {
     --level_;
     first_ = false;

@@ -12,6 +12,7 @@ namespace weir::formats {
 
 namespace {
 
+/// Callbacks of libcbor get the token to be filled as their context.
 cbor_token& as_token(void* context) {
   return *static_cast<cbor_token*>(context);
 }
@@ -42,6 +43,7 @@ void take_indefinite(void* context, token_kind kind) {
   t.indefinite = true;
 }
 
+/// All callbacks. None of them keeps state, so one table serves all threads.
 cbor_callbacks make_callbacks() {
   cbor_callbacks c = cbor_empty_callbacks;
   c.uint8 = [](void* x, std::uint8_t v) { take_unsigned(x, v); };
@@ -85,11 +87,14 @@ std::string first_byte(bytes_view rest) {
   return fmt::format("byte 0x{:02x}", std::to_integer<unsigned>(rest[0]));
 }
 
+/// Reads the head of a tag.
 result<cbor_token> next_tag(bytes_view rest) {
   const unsigned info = std::to_integer<unsigned>(rest[0]) & 31u;
   if (info > 27) {
     return malformed("a tag", first_byte(rest));
   }
+  // Values from 24 to 27 say that 1, 2, 4 or 8 bytes follow with the number (RFC 8949,
+  // 3).
   const std::size_t extra = info < 24 ? 0 : std::size_t{1} << (info - 24);
   if (rest.size() < 1 + extra) {
     return malformed("a whole tag", "the end");
@@ -106,6 +111,8 @@ result<cbor_token> next_tag(bytes_view rest) {
 
 }  // namespace
 
+/// Reads one token of any kind. Errors say whether the input ends too early or is
+/// malformed.
 result<cbor_token> next_token(bytes_view rest) {
   if (rest.empty()) {
     return malformed("another item", "the end");
@@ -128,6 +135,8 @@ result<cbor_token> next_token(bytes_view rest) {
   return t;
 }
 
+/// Names the deviation from the shortest form: an indefinite length, "undefined", or a
+/// head or a float that is wider than necessary.
 std::string_view excess_of(const cbor_token& t) noexcept {
   if (t.indefinite) {
     return "an item of indefinite length";

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// CBOR token by token, without a copy of anything: heads as short as can be here, all
-/// others by libcbor.
+/// Reads CBOR one token at a time without copying. Heads in their shortest form, which
+/// are nearly all of them, are read by the inline functions here; libcbor reads the
+/// others.
 #pragma once
 
 #include <array>
@@ -30,7 +31,7 @@ enum class token_kind : std::uint8_t {
   stop,  ///< "break": ends an indefinite item
 };
 
-/// One token; a string lies in what it was read from.
+/// One token. The bytes of a string stay in the input, which must outlive the token.
 struct cbor_token {
   token_kind kind = token_kind::null;
   bool indefinite = false;
@@ -43,8 +44,9 @@ struct cbor_token {
   std::size_t size = 0;      ///< bytes of the token, those of a string included
 };
 
-/// The number of a head behind its first byte `first`, if it is there and as short as can
-/// be; `head` becomes the bytes of both.
+/// Reads the number that follows the initial byte `first` of a token. Sets `head` to the
+/// size of the initial byte and the number together. Returns false if the input is cut
+/// short or the number is wider than necessary (RFC 8949, 4.2.1).
 [[nodiscard]] inline bool short_number(bytes_view rest, unsigned first,
                                        std::uint64_t& number,
                                        std::size_t& head) noexcept {
@@ -66,8 +68,9 @@ struct cbor_token {
   return number >= least[info - 24];
 }
 
-/// Reads an integer, text, array or map: nearly every token of metadata is one. False for
-/// all others, and for one that is cut short or wider than need be.
+/// Reads an integer, text, array or map, the kinds that make up nearly all metadata.
+/// Returns false for all other tokens, for one that is cut short and for one whose head
+/// is not in its shortest form. `t` then is unchanged.
 [[nodiscard]] inline bool short_token(bytes_view rest, cbor_token& t) noexcept {
   constexpr auto none = token_kind::stop;
   constexpr std::array kinds{token_kind::unsigned_integer,
@@ -99,7 +102,8 @@ struct cbor_token {
 /// Reads the token at the start of `rest`. @error{corrupt, cut short or malformed}
 [[nodiscard]] result<cbor_token> next_token(bytes_view rest);
 
-/// What of a token is wider than need be; empty if it is as short as can be.
+/// Names the part of a token that is not encoded in the shortest form; empty if there is
+/// none.
 [[nodiscard]] std::string_view excess_of(const cbor_token& token) noexcept;
 
 }  // namespace weir::formats

@@ -46,6 +46,8 @@ std::uint64_t comparable_bits(double value) noexcept {
 
 }  // namespace
 
+/// Orders keys as canonical form does: by the bytes of their encoding (RFC 8949, 4.2.1).
+/// Integers and texts, the usual keys, are compared without encoding them.
 bool cbor_key_before(const cbor_value& a, const cbor_value& b) {
   const int major_a = major_type(a);
   const int major_b = major_type(b);
@@ -84,6 +86,8 @@ cbor_map cbor_map::from_sorted(std::vector<cbor_entry> entries) noexcept {
   return map;
 }
 
+/// Sorts only if need be. The sort is stable, so that the last of several equal keys in
+/// the input is the last of its run and is the one that stays.
 cbor_map cbor_map::from_entries(std::vector<cbor_entry> entries) {
   const auto before = [](const cbor_entry& a, const cbor_entry& b) {
     return cbor_key_before(a.key, b.key);
@@ -120,6 +124,8 @@ const cbor_entry* cbor_map::end() const noexcept {
   return entries_.data() + entries_.size();
 }
 
+/// Finds a value by its key. The entries are sorted, so half of the rest is excluded in
+/// each step.
 const cbor_value* cbor_map::find(std::string_view key) const noexcept {
   const auto at = std::lower_bound(
       entries_.begin(), entries_.end(), key,
@@ -131,6 +137,8 @@ cbor_value* cbor_map::find(std::string_view key) noexcept {
   return const_cast<cbor_value*>(std::as_const(*this).find(key));
 }
 
+/// Keeps the entries sorted; an existing key gets the new value. Returns whether it
+/// existed.
 bool cbor_map::set(cbor_value key, cbor_value value) {
   const auto at = std::lower_bound(
       entries_.begin(), entries_.end(), key,
@@ -143,6 +151,7 @@ bool cbor_map::set(cbor_value key, cbor_value value) {
   return false;
 }
 
+/// Removes the entry with the key. Returns false if there is none.
 bool cbor_map::erase(std::string_view key) {
   const auto at = std::find_if(entries_.begin(), entries_.end(),
                                [&](const cbor_entry& e) { return is_text(e.key, key); });
@@ -161,6 +170,9 @@ bool operator==(const cbor_tag& a, const cbor_tag& b) {
   return a.number == b.number && a.content == b.content;
 }
 
+/// Compares two values. Two reals are equal if their bits are, with all NaN alike as
+/// `comparable_bits` defines it; so a value is always equal to its copy, also if it
+/// contains a NaN.
 bool operator==(const cbor_value& a, const cbor_value& b) {
   if (a.kind() == cbor_kind::real && b.kind() == cbor_kind::real) {
     return comparable_bits(*a.real()) == comparable_bits(*b.real());
@@ -173,6 +185,7 @@ std::optional<bool> cbor_value::boolean() const noexcept {
   return value != nullptr ? std::optional(*value) : std::nullopt;
 }
 
+/// The value is bits, or -1 - bits if negative, so 2^63 - 1 is the limit of both.
 std::optional<std::int64_t> cbor_value::int64() const noexcept {
   const cbor_integer* value = integer();
   if (value == nullptr || value->bits > 0x7FFF'FFFF'FFFF'FFFFu) {
@@ -223,6 +236,7 @@ std::string_view name_of(cbor_kind kind) noexcept {
   return names[static_cast<std::size_t>(kind)];
 }
 
+/// Returns how deep containers are nested; keys count as well as values.
 std::size_t depth_of(const cbor_map& map) noexcept {
   std::size_t inner = 0;
   for (const cbor_entry& entry : map) {
@@ -231,6 +245,7 @@ std::size_t depth_of(const cbor_map& map) noexcept {
   return inner + 1;
 }
 
+/// Scalars have depth 0. The recursion is bounded by the depth that decoding allows.
 std::size_t depth_of(const cbor_value& value) noexcept {
   std::size_t inner = 0;
   if (const cbor_array* array = value.array()) {

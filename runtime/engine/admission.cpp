@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of accesses and named predecessors, with what is wrong in words.
+/// Checks of accesses and named predecessors. The fast checks in the header only say yes
+/// or no; the functions here find the reason of a refusal.
 #include "engine/admission.hpp"
 
 #include <fmt/format.h>
 
 namespace weir::runtime {
 
+/// Finds out why the fast check refused a task, and says it. The storages are looked at
+/// first; if all of them hold their bytes, the number of accesses was the reason.
 error admission::refusal(std::span<const access> accesses) const {
   for (const access& a : accesses) {
     const footprint& bytes = a.bytes;
@@ -31,6 +34,9 @@ error admission::refusal(std::span<const access> accesses) const {
                            max_accesses(), accesses.size()));
 }
 
+/// Checks the ids of tasks that the caller named as predecessors. Every id below `next`
+/// was given out at some time. A task that has ended and left the window is a valid
+/// predecessor; it just needs no edge.
 result<void> admission::check_predecessors(std::span<const task_id> after, task_id next) {
   for (const task_id id : after) {
     if (id == 0 || id >= next) {

@@ -40,8 +40,8 @@ class admission {
     }
     return !too_many(accesses);
   }
-  /// Says why they are not: not_found for a stale storage id; out_of_range for bytes
-  /// outside their storage, or for more accesses than a task may have.
+  /// Returns the reason of a refusal: not_found for a stale storage id; out_of_range for
+  /// bytes outside their storage, or for more accesses than a task may have.
   [[nodiscard]] error refusal(std::span<const access> accesses) const;
   /// Checks the predecessors that the program named.
   /// @error{invalid_argument, one is not in [1, next)}

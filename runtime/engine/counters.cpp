@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The state of an engine that is visible from outside: counters, and the report of the
-/// watchdog.
+/// watchdog. Counters are read one by one while tasks run, so they belong to slightly
+/// different moments.
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -10,6 +11,8 @@
 
 namespace weir::runtime {
 
+/// Collects the counters of all parts. Each counter is read by itself, so while tasks run
+/// the numbers belong to slightly different moments.
 engine_counters engine::counters() const noexcept {
   const impl& s = *impl_;
   const auto get = [](const auto& counter) {
@@ -47,6 +50,7 @@ engine_counters engine::counters() const noexcept {
   return out;
 }
 
+/// Sums over all workers; no shared counter is written when a task ends.
 std::uint64_t engine::impl::ended_tasks() const noexcept {
   std::uint64_t out = 0;
   for (unsigned w = 0; w < workers.workers(); ++w) {
@@ -55,10 +59,13 @@ std::uint64_t engine::impl::ended_tasks() const noexcept {
   return out;
 }
 
+/// Returns the number of tasks in flight. The two counters are read one after the other,
+/// so the result may lag.
 std::uint64_t engine::impl::in_flight() const noexcept {
   return window.submitted().load(std::memory_order_relaxed) - ended_tasks();
 }
 
+/// Starts the watchdog's thread. Its functions read atomics only.
 void engine::impl::start_watchdog() {
   watchdog::view view;
   view.ended = [this] { return ended_tasks(); };

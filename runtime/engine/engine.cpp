@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The engine's public face: creation, storages, scopes, captures, threads.
+/// The public interface of the engine: creation, storages, scopes, captures, threads. The
+/// work is done by the parts in engine_impl.hpp.
 #include "weir/runtime/engine.hpp"
 
 #include <bit>
@@ -19,6 +20,8 @@ constexpr std::uint32_t max_window = 1U << 24;
 
 }  // namespace
 
+/// Checks all options before any part is made. Lack of memory or threads becomes an
+/// error.
 result<std::unique_ptr<engine>> engine::create(const engine_options& options) {
   if (options.workers < 1 || options.workers > max_workers) {
     return error(errc::invalid_argument,
@@ -52,7 +55,7 @@ result<std::unique_ptr<engine>> engine::create(const engine_options& options) {
   }
   try {
     return std::unique_ptr<engine>(new engine(std::make_unique<impl>(options)));
-  } catch (const std::exception& e) {  // no memory for the window, no more threads
+  } catch (const std::exception& e) {  // no memory for the window, or no more threads
     return error(
         errc::out_of_memory,
         fmt::format("engine not created: expected room for a window of {} and {} "

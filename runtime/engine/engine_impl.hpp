@@ -61,16 +61,20 @@ struct engine::impl {
     }
   }
 
-  /// Tasks of all kinds that have ended. @threads{safe from any thread}
+  /// Returns the number of tasks of all kinds that have ended. @threads{safe from any
+  /// thread}
   [[nodiscard]] std::uint64_t ended_tasks() const noexcept;
-  /// Tasks that have not ended. @threads{safe from any thread; may lag}
+  /// Returns the number of tasks that have not ended. @threads{safe from any thread; may
+  /// lag}
   [[nodiscard]] std::uint64_t in_flight() const noexcept;
   void start_watchdog();
+  /// Runs tasks until the task has ended, and returns its failure if it has one.
   [[nodiscard]] result<void> wait_for(task_id id);
-  /// Ids of tasks in flight that write the bytes or, with `readers_too`, read them.
-  /// `failed` becomes the oldest failure that was left in the bytes, or 0.
+  /// Returns the ids of tasks in flight that write the bytes or, with `readers_too`, read
+  /// them. Sets `failed` to the oldest failure that was left in the bytes, or 0.
   [[nodiscard]] std::vector<task_id> users(const footprint& bytes, bool readers_too,
                                            task_id& failed);
+  /// Runs tasks until no task uses the storage any more.
   void wait_for_users(storage_id id);
 
   engine_options options;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One submission: a record in the window, predecessors, edges, publication.
+/// One submission: a record in the window, predecessors, edges, publication. Steps that
+/// can fail come first, so a refused submission changes nothing.
 #include <algorithm>
 
 #include "engine/engine_impl.hpp"
@@ -8,13 +9,15 @@
 namespace weir::runtime {
 namespace {
 
-constexpr std::uint32_t usual_accesses = 16;  // of a task
-constexpr std::uint32_t usual_edges = 16;     // of a task, beyond its first block
+constexpr std::uint32_t usual_accesses = 16;  // per task
+constexpr std::uint32_t usual_edges = 16;     // per task, beyond its first block
 
+/// Returns the capacity of the map: the option, or a usual number for each task.
 std::uint32_t accesses_of(const engine_options& o) {
   return o.accesses != 0 ? o.accesses : o.window * usual_accesses;
 }
 
+/// Returns the number of blocks for successors, computed in the same way.
 std::size_t blocks_of(const engine_options& o) {
   const std::size_t edges = o.edges != 0 ? o.edges : o.window * std::size_t{usual_edges};
   return (edges + successor_block::capacity - 1) / successor_block::capacity;
@@ -22,6 +25,9 @@ std::size_t blocks_of(const engine_options& o) {
 
 }  // namespace
 
+/// Builds the parts of the engine. The members refer to each other, so the order of their
+/// declaration counts. The workers come behind all parts that they use, because their
+/// threads start at once.
 engine::impl::impl(const engine_options& o)
     : options(o),
       tracer(o.trace, std::max(o.workers, o.max_workers)),
@@ -39,8 +45,9 @@ engine::impl::impl(const engine_options& o)
   }
 }
 
-/// The straight path. It is short because each step that a rare mode needs is in
-/// `submit_special`, which has the same steps in the same order.
+/// The straight path. It contains only the steps that every submission needs;
+/// submit_special() has these steps in the same order and those of rare modes between
+/// them.
 [[gnu::always_inline]] inline result<task_id> engine::impl::submit_usual(
     const char* name, std::span<const access> accesses, const erased_kernel& kernel,
     const submit_options& with) {
@@ -56,6 +63,7 @@ engine::impl::impl(const engine_options& o)
   return id;
 }
 
+/// The path with all steps of rare modes.
 [[gnu::always_inline]] inline result<task_id> engine::impl::submit_special(
     const char* name, std::span<const access> accesses, const erased_kernel& kernel,
     const submit_options& with) {
@@ -69,6 +77,7 @@ engine::impl::impl(const engine_options& o)
   if (!window.has_room(accesses.size())) {
     window.make_room(1, accesses.size());
   }
+  // The map must contain the accesses of replays before it is searched.
   if (window.has_batches()) {
     captured.show(accesses.size());
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Waiting for tasks, for the writers of a tensor, and for the users of a storage.
+/// Waiting for tasks, for the writers of a tensor, and for the users of a storage. The
+/// submitter runs tasks while it waits.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 
 namespace weir::runtime {
 
+/// Releases a storage after its users have ended.
 result<void> engine::release(storage_id id) {
   impl& s = *impl_;
   if (!s.storages.valid(id)) {
@@ -20,13 +22,16 @@ result<void> engine::release(storage_id id) {
   }
   s.wait_for_users(id);
   if (s.storages.fresh(id)) {
-    return give_up(id);  // its block goes back to the ring after older ones
+    return give_up(id);  // its block returns to the ring after older ones
   }
   s.search.map().remove_storage(id.index);
   s.storages.release(id);
   return {};
 }
 
+/// Waits until nothing uses the storage any more, so that its memory can be freed and its
+/// entries in the map are gone. The submitter runs tasks while it waits. Failures of the
+/// users are not reported here.
 void engine::impl::wait_for_users(storage_id id) {
   footprint all;
   all.id = id;
@@ -34,14 +39,14 @@ void engine::impl::wait_for_users(storage_id id) {
   task_id failed = 0;
   if (!all.empty()) {
     // A pruned access was ordered before the write that covers it, so waiting for the
-    // rest waits for all.
+    // others waits for it too.
     for (const task_id user : users(all, true, failed)) {
       static_cast<void>(wait_for(user));
     }
   }
   window.retire_ended();
-  // A user may have ended behind an older task that still runs: its entries must leave
-  // the map before the storage does.
+  // A user may have ended while an older task still runs. Its entries must leave the map
+  // before the storage does, and they leave in the order of ids.
   while (!all.empty() && !users(all, true, failed).empty()) {
     window.run_oldest();
   }
@@ -51,6 +56,8 @@ void engine::impl::wait_for_users(storage_id id) {
   }
 }
 
+/// Sorted ids make the order of waiting, and so the reported error, independent of the
+/// map.
 std::vector<task_id> engine::impl::users(const footprint& bytes, bool readers_too,
                                          task_id& failed) {
   captured.show(0);
@@ -66,6 +73,7 @@ std::vector<task_id> engine::impl::users(const footprint& bytes, bool readers_to
   return out;
 }
 
+/// Retired tasks have no record; their failures are in the log.
 result<void> engine::impl::wait_for(task_id id) {
   if (id == 0 || id >= window.next()) {
     return error(
@@ -91,6 +99,8 @@ result<void> engine::wait(task_id id) {
   return impl_->wait_for(id);
 }
 
+/// Waits for all writers, and returns the first of their failures. A failure that was
+/// left in the bytes by a retired task is reported too.
 result<void> engine::wait(const tensor& t) {
   if (t.bytes().empty()) {
     return {};
@@ -115,9 +125,10 @@ result<void> engine::wait(const tensor& t) {
   return out;
 }
 
+/// Waits for the newest task first, then for the rest, and takes the oldest failure.
 result<void> engine::wait_all() {
   impl& s = *impl_;
-  if (!s.window.empty()) {  // going from task to task would mean many starts and stops
+  if (!s.window.empty()) {  // one long wait instead of many short ones
     s.workers.help_until_ended(s.window.find(s.window.next() - 1));
   }
   while (!s.window.empty()) {

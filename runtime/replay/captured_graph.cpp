@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Recording, the graph inside a capture, and the edges between two replays.
+/// Recording of captures, the graph inside a capture, and the edges between two replays.
 #include "replay/captured_graph.hpp"
 
 #include <algorithm>
@@ -21,6 +21,7 @@ namespace {
 constexpr std::size_t max_remembered = 64;
 constexpr access_ref none = ~ref_mask;
 
+/// Returns the largest index of a storage in the graph; a map is sized by it.
 std::uint32_t storages_of(const captured_graph& g) {
   std::uint32_t most = 0;
   for (const storage_id id : g.storages) {
@@ -68,6 +69,7 @@ std::uint32_t window_for(std::size_t tasks) {
 
 }  // namespace
 
+/// Records one task. Its captured values are copied, because the program may change them.
 void captured_graph::add(node kernel, const void* values, std::span<const access> of,
                          const submit_options& with, bool manual) {
   kernel.first_access = static_cast<std::uint32_t>(accesses.size());
@@ -89,6 +91,8 @@ void captured_graph::add(node kernel, const void* values, std::span<const access
   }
 }
 
+/// Derives everything that a replay needs; see the class comment. The last node is a
+/// sentinel, so that the accesses of node i end where those of node i + 1 begin.
 void captured_graph::finish() {
   static std::atomic<std::uint64_t> last_serial{0};
   serial = ++last_serial;
@@ -137,6 +141,8 @@ void captured_graph::finish() {
   }
 }
 
+/// Replaces the captured values of a task. The version tells instances of the graph that
+/// their copies are out of date.
 result<void> captured_graph::rebind(std::size_t index, const void* values,
                                     std::size_t bytes, task::call_fn fn) {
   if (index >= size()) {
@@ -157,6 +163,7 @@ result<void> captured_graph::rebind(std::size_t index, const void* values,
   return {};
 }
 
+/// Repeats the walk without the reduction, for drawings.
 std::vector<outer_edge> captured_graph::all_edges() const {
   conflict_search search(static_cast<std::uint32_t>(accesses.size()), window_for(size()));
   search.map().add_storage(storages_of(*this));
@@ -171,6 +178,9 @@ std::vector<outer_edge> captured_graph::all_edges() const {
   return out;
 }
 
+/// Walks over both graphs with one map, as if the later one had been submitted after the
+/// earlier one, and keeps the edges that lead from one graph to the other. The reduction
+/// takes both graphs into account, so an edge that the inner edges imply is dropped.
 const std::vector<outer_edge>& captured_graph::edges_after(
     const captured_graph& earlier) {
   const auto known = after.find(earlier.serial);

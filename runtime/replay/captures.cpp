@@ -17,11 +17,13 @@ error capture_error(std::string text) {
   return error(errc::invalid_argument, std::move(text));
 }
 
+/// Returns a number that no other engine of the process has.
 std::uint64_t next_serial() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
 }
 
+/// Makes the records of one replay, filled with all that does not change between replays.
 std::unique_ptr<replay_instance> make_instance(const captured_graph& g) {
   auto out = std::make_unique<replay_instance>(g.size(), g.most_captured);
   out->batch.follower_begin = g.follower_begin.data();
@@ -51,10 +53,13 @@ captures::captures(task_window& window, conflict_search& search, wiring& edges,
   window_.set_batch_owner(*this);
 }
 
+/// Starts to record. Until end(), tasks run as usual and are recorded at the same time.
 result<void> captures::begin(const void* argument) {
   if (recording_ != nullptr) {
     return capture_error("capture not begun: expected none under way, found one");
   }
+  // Recordings are kept alive as long as their tasks may run, because those point into
+  // them.
   while (!recordings_.empty() && recordings_.front().end <= window_.oldest()) {
     recordings_.pop_front();
   }
@@ -67,6 +72,7 @@ result<void> captures::begin(const void* argument) {
   return {};
 }
 
+/// Ends the recording and derives its edges.
 result<std::shared_ptr<captured_graph>> captures::end(capture_use use) {
   if (recording_ == nullptr) {
     return capture_error("capture not ended: expected one under way, found none");
@@ -92,6 +98,7 @@ result<std::shared_ptr<captured_graph>> captures::end(capture_use use) {
   return graph;
 }
 
+/// Submits all tasks of a capture. Everything is checked before the first change.
 result<task_id> captures::replay(const std::shared_ptr<captured_graph>& graph,
                                  const void* argument) {
   if (graph == nullptr || graph->engine_serial != serial_) {
@@ -126,6 +133,8 @@ result<task_id> captures::replay(const std::shared_ptr<captured_graph>& graph,
   return first;
 }
 
+/// Checks that no storage was released since the last replay. The comparison of counters
+/// makes that one instruction in the usual case.
 result<void> captures::check_storages(captured_graph& g) const {
   if (g.releases_seen == storages_.releases()) {
     return {};
@@ -144,6 +153,8 @@ result<void> captures::check_storages(captured_graph& g) const {
   return {};
 }
 
+/// Takes records for the replay and resets them. The tasks are in the window afterwards
+/// but not linked or published yet.
 captures::live_replay& captures::start(const std::shared_ptr<captured_graph>& graph,
                                        const void* argument) {
   captured_graph& g = *graph;
@@ -188,6 +199,7 @@ captures::live_replay& captures::start(const std::shared_ptr<captured_graph>& gr
   return r;
 }
 
+/// Begins the histories of all tasks, for the trace.
 void captures::begin_histories(replay_instance& instance, std::size_t count) const {
   if (instance.histories == nullptr) {
     instance.histories = std::make_unique<task_history[]>(count);
@@ -210,6 +222,8 @@ void captures::show_waits(const replay_instance& instance, std::size_t count) co
   }
 }
 
+/// A task without outer edges never gets the guard, so starting a replay costs nothing
+/// for tasks inside the graph.
 std::uint32_t& captures::edges_of(live_replay& r, std::uint32_t index) {
   task& t = r.tasks[index];
   const std::int32_t waits_for = r.graph->waits_for[index];
@@ -223,6 +237,7 @@ std::uint32_t& captures::edges_of(live_replay& r, std::uint32_t index) {
   return edge_counts_[index];
 }
 
+/// Writes the remembered edges to one earlier replay, apart from those to retired tasks.
 void captures::link_after(live_replay& r, const live_replay& earlier) {
   for (const outer_edge& e : r.graph->edges_after(*earlier.graph)) {
     if (earlier.first + e.from < window_.oldest()) {
@@ -237,6 +252,7 @@ void captures::link_after(live_replay& r, const live_replay& earlier) {
   }
 }
 
+/// Looks up tasks that were submitted alone, one task after the other.
 void captures::link_looked_up(live_replay& r) {
   const captured_graph& g = *r.graph;
   for (std::uint32_t i = 0; i < g.size(); ++i) {
@@ -254,6 +270,9 @@ void captures::link_looked_up(live_replay& r) {
   }
 }
 
+/// Connects a new replay with what is in flight: with earlier replays by edges that were
+/// computed once for each pair of graphs, and with single tasks by looking the accesses
+/// up in the map.
 void captures::link(live_replay& r) {
   touched_.clear();
   if (edge_counts_.size() < r.graph->size()) {
@@ -275,6 +294,8 @@ void captures::link(live_replay& r) {
   }
 }
 
+/// Lets the replay start: roots without outer edges at once, the others when their guard
+/// has been taken away.
 void captures::publish(live_replay& r) {
   task* const first = r.tasks;
   unsigned started = 0;
@@ -291,6 +312,7 @@ void captures::publish(live_replay& r) {
   workers_.wake_for_tasks(started);
 }
 
+/// Returns how many accesses show() would register at most.
 std::size_t captures::unshown_accesses() const noexcept {
   std::size_t out = 0;
   for (const live_replay& r : replays_) {
@@ -303,6 +325,7 @@ std::size_t captures::unshown_accesses() const noexcept {
   return out;
 }
 
+/// Registers accesses of replays in flight. Tasks run first if the map lacks space.
 void captures::show(std::size_t accesses) {
   while (search_.map().room() < unshown_accesses() + accesses) {
     window_.run_oldest();
@@ -331,6 +354,8 @@ void captures::show_task(const live_replay& r, std::uint32_t index) {
   }
 }
 
+/// Keeps the failure of a replayed task for later readers of the bytes it should have
+/// written.
 void captures::retire_failed(live_batch& batch, std::uint32_t index, task_id root) {
   const auto& r = static_cast<const live_replay&>(batch);
   if (r.shown) {
@@ -345,6 +370,7 @@ void captures::retire_failed(live_batch& batch, std::uint32_t index, task_id roo
   }
 }
 
+/// Keeps the records for the next replay of the graph. Replays are retired in order.
 void captures::retire_batch(live_batch& batch) {
   auto& r = static_cast<live_replay&>(batch);
   r.graph->idle.push_back(std::move(r.instance));

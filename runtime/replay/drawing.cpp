@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A capture as a graph to look at: DOT and SVG, each edge with its reason.
+/// Drawings of a capture: a graph in DOT and in SVG, each edge with its reason.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -15,6 +15,7 @@
 namespace weir::runtime {
 namespace {
 
+/// Returns the name of a hazard; RAW, WAR and WAW are read after write and so on.
 const char* name_of(hazard why) {
   switch (why) {
     case hazard::raw: return "RAW";
@@ -26,6 +27,7 @@ const char* name_of(hazard why) {
   return "asked";
 }
 
+/// Returns a footprint as text: its span, and for strided ones its progressions.
 std::string describe(const footprint& f) {
   std::string out = fmt::format("[{}, {})", f.lo, f.hi);
   if (!f.dense()) {
@@ -38,6 +40,7 @@ std::string describe(const footprint& f) {
   return out;
 }
 
+/// Returns whether two access modes in this order cause a hazard.
 bool asks_for(hazard why, access_mode earlier, access_mode later) {
   if (earlier == access_mode::none || later == access_mode::none) {
     return false;
@@ -53,7 +56,7 @@ bool asks_for(hazard why, access_mode earlier, access_mode later) {
   return false;
 }
 
-/// The first pair of accesses that calls for the edge.
+/// Returns the text for the first pair of accesses that causes the edge.
 std::string reason_of(const captured_graph& g, const outer_edge& e) {
   const auto accesses_of = [&](std::uint32_t task) {
     const std::uint32_t first = g.nodes[task].first_access;
@@ -96,14 +99,16 @@ struct corner {
   std::size_t y = 0;
 };
 
-/// Upper left corners of the tasks' boxes, in rows: one below all that it waits for.
+/// Upper left corners of the boxes of tasks. Each task is in the row below the lowest of
+/// its predecessors.
 struct layout {
   std::vector<corner> at;
   corner end;
 };
 layout lay_out(const captured_graph& g, const std::vector<outer_edge>& edges) {
   std::vector<std::size_t> row(g.size());
-  for (const outer_edge& e : edges) {  // by `to`, so earlier tasks are settled
+  for (const outer_edge& e :
+       edges) {  // edges are ordered by `to`, so earlier tasks have their rows
     row[e.to] = std::max(row[e.to], row[e.from] + 1);
   }
   std::vector<std::size_t> count(g.size() + 1);
@@ -123,7 +128,7 @@ layout lay_out(const captured_graph& g, const std::vector<outer_edge>& edges) {
   return out;
 }
 
-/// One colour per kernel, in the order of appearance.
+/// Returns one colour for each kernel name, in the order in which the names appear.
 std::vector<const char*> colours_of(const captured_graph& g) {
   constexpr std::array<const char*, 8> palette = {"#dbe9fb", "#fde3c8", "#d8f0d8",
                                                   "#f7d9de", "#e6def5", "#d3eeee",
@@ -142,6 +147,7 @@ std::vector<const char*> colours_of(const captured_graph& g) {
   return out;
 }
 
+/// Returns the dash pattern of a hazard.
 const char* dashes_of(hazard why) {
   switch (why) {
     case hazard::raw: return "none";
@@ -155,6 +161,7 @@ const char* dashes_of(hazard why) {
 
 }  // namespace
 
+/// Writes the graph for Graphviz, with the reason of each edge as its label.
 std::string capture::to_dot() const {
   std::string out = "digraph tasks {\n  node [shape=box];\n";
   if (graph_ != nullptr) {
@@ -170,6 +177,8 @@ std::string capture::to_dot() const {
   return out + "}\n";
 }
 
+/// Draws the graph without a layout program. Edges are straight lines under the boxes, so
+/// an edge over several rows may pass behind a box.
 std::string capture::to_svg() const {
   std::string boxes;
   std::string lines;

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Transitive reduction by sets of reachable tasks.
+/// Transitive reduction with sets of reachable tasks, one bit per pair.
+///
+/// Tasks are handled from the last to the first. When task `from` is handled, the sets of
+/// all its successors are complete. An edge is implied if an earlier successor of `from`
+/// reaches its end. Edges that carry failures need such a path of edges that carry
+/// failures, hence two sets.
 #include "replay/reduction.hpp"
 
 namespace weir::runtime {
 namespace {
 
-/// Larger graphs keep all their edges. Two bits per pair of tasks would need more memory
+/// Larger graphs keep all their edges: two bits per pair of tasks would need more memory
 /// than the saved edges are worth.
 constexpr std::size_t max_reduced = 8192;
 
@@ -34,17 +39,22 @@ class bit_rows {
 
 }  // namespace
 
+/// Removes edges that others imply, with one bit row of reachable tasks per task. Tasks
+/// are visited from the last to the first, so the rows of all successors are complete. An
+/// edge that carries failures may only be implied by a path on which every edge does. The
+/// cost grows with the square of the number of tasks, so large graphs are left as they
+/// are.
 void graph_edges::reduce() {
   const std::size_t n = after_.size();
   if (n > max_reduced) {
     return;
   }
-  bit_rows ordered(n);  // reached by any path
-  bit_rows carried(n);  // reached by a path that carries failures
+  bit_rows ordered(n);  // reachable by any path
+  bit_rows carried(n);  // reachable by a path on which every edge carries failures
   std::vector<edge> kept;
   for (std::size_t from = n; from-- > 0;) {
     kept.clear();
-    // Successors are in the order of ids, so an edge comes after those that imply it.
+    // Successors are in ascending order, so an edge comes after those that may imply it.
     for (const edge& e : after_[from]) {
       const bool carries = carries_failure(e.why);
       if (!(carries ? carried : ordered).test(from, e.to)) {

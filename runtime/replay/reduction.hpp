@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The edges inside a capture, without those that others imply.
+/// The edges inside a capture, without those that other edges imply.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ class graph_edges {
   void add(std::uint32_t from, std::uint32_t to, hazard why) {
     after_[from].push_back({to, why});
   }
-  /// Drops every edge that other edges imply: they order the two tasks, and if the edge
-  /// carries failures, they carry them as well.
+  /// Drops every edge that other edges imply, that is, edges that order the two tasks
+  /// and, if this edge carries failures, carry failures too.
   void reduce();
   /// Returns the edges to the successors of a task, oldest successor first.
   [[nodiscard]] std::span<const edge> of(std::uint32_t from) const noexcept {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Groups of tasks that commute in any order.
+/// Groups of tasks that commute in any order: membership, kept by the submitter.
 #include "tasks/exclusion.hpp"
 
 namespace weir::runtime {
 
+/// Adds a task to the group of its companion, or to a new group. Groups are used again,
+/// so there are never more of them than were alive at once.
 void exclusion_groups::join(task& t, const task* companion) {
   exclusion* group = nullptr;
   if (companion != nullptr) {
@@ -14,7 +16,7 @@ void exclusion_groups::join(task& t, const task* companion) {
     free_.pop_back();
   } else {
     groups_.push_back(std::make_unique<exclusion>());
-    free_.reserve(groups_.size());  // `leave` must not need memory
+    free_.reserve(groups_.size());  // so that leave() needs no memory
     group = groups_.back().get();
   }
   ++group->members;
@@ -22,6 +24,7 @@ void exclusion_groups::join(task& t, const task* companion) {
   group_of(t) = group;
 }
 
+/// Takes a task out of its group when it is retired.
 void exclusion_groups::leave(task& t) noexcept {
   exclusion* const group = group_of(t);
   t.exclusive = false;

@@ -60,7 +60,7 @@ class exclusion {
 /// submitter wrote it before it published the task}
 class exclusion_groups {
  public:
-  /// Records of the window's tasks, each with a place for its group.
+  /// Makes places for the groups of `window` tasks.
   explicit exclusion_groups(std::uint32_t window) : group_of_slot_(window) {}
 
   /// One place for each slot of the window, for `task_batch::groups`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Failures of kernels and what waiters are told about them.
+/// Failures of kernels, and the errors that waits report for them.
 #include "tasks/failure_log.hpp"
 
 #include <fmt/format.h>
@@ -8,6 +8,7 @@
 namespace weir::runtime {
 namespace {
 
+/// Forgets the oldest entries beyond the number `kept`.
 template <class Value>
 void keep_newest(std::map<task_id, Value>& from, std::size_t kept) {
   while (from.size() > kept) {
@@ -32,6 +33,9 @@ error failure_log::answer(task_id id, const char* name, task_id root) const {
   return answer_locked(id, name, root);
 }
 
+/// Builds the error of a task that failed itself or was not run because task `root`
+/// failed. The log keeps only a limited number of failures, so the cause of an old one
+/// may be gone; the answer then only names it. The caller holds the lock.
 error failure_log::answer_locked(task_id id, const char* name, task_id root) const {
   const auto found = failures_.find(root);
   if (found == failures_.end()) {
@@ -83,6 +87,8 @@ task_id failure_log::retired_root(task_id id) const {
   return found == retired_.end() ? 0 : found->second.root;
 }
 
+/// Returns the oldest failure that was not reported yet. All failures so far count as
+/// reported afterwards, so a wait for everything reports only one of them.
 std::optional<error> failure_log::take_first() {
   const std::lock_guard lock(mutex_);
   const auto first = failures_.upper_bound(reported_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parking on Linux futexes: std::atomic::wait has no time-out.
+/// Parking on Linux futexes, because std::atomic::wait has no time limit.
 #include "tasks/parking.hpp"
 
 #include <linux/futex.h>
@@ -17,6 +17,8 @@ namespace {
 
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 
+/// Sleeps while `word` equals `expected`; a negative time means without limit. May return
+/// early for any reason, so the caller looks again.
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
                 std::int64_t timeout_ns) noexcept {
   timespec limit{};
@@ -43,6 +45,9 @@ void leave(int processor) noexcept {
 
 }  // namespace
 
+/// The acquire load makes the waker's writes visible. The loop tolerates wake-ups without
+/// a reason. A wake-up that comes between the last look and the store of 0 has done its
+/// work: this thread is awake.
 void parking_place::sleep(std::int64_t timeout_ns, bool moves) noexcept {
   woken_from_.store(-1, std::memory_order_relaxed);
   const std::int64_t end = timeout_ns < 0 ? 0 : now_ns() + timeout_ns;
@@ -63,6 +68,8 @@ void parking_place::sleep(std::int64_t timeout_ns, bool moves) noexcept {
   }
 }
 
+/// The exchange finds out whether the owner is parked and takes the flag away in one
+/// step, so that only one of several wakers makes the system call.
 bool parking_place::wake() noexcept {
   if (parked_.exchange(0, std::memory_order_seq_cst) == 0) {
     return false;

@@ -12,20 +12,24 @@
 namespace weir::runtime {
 namespace {
 
-/// Looking at the queue of another worker takes a cache line from it. One look should
-/// therefore bring several tasks.
+/// Largest number of tasks that are moved at once. Looking at the queue of another worker
+/// takes a cache line from it, so one look should bring several tasks.
 constexpr std::size_t max_moved = 16;
+/// Queues with up to `few` tasks are left to the submitter, if the scope says so; those
+/// with at least `many` are worth a look even for tiny kernels.
 constexpr std::size_t few = 15;
 constexpr std::size_t many = 64;
 
 }  // namespace
 
+/// The queue of one worker. Its producer token gives the owner a queue of its own inside.
 struct ready_queues::shared_queue {
   explicit shared_queue(std::uint32_t window) : items(window, 1, 0), owner(items) {}
   moodycamel::ConcurrentQueue<task*> items;
   moodycamel::ProducerToken owner;
 };
 
+/// The queues that any thread may push to.
 struct ready_queues::special_queues {
   /// A queue that any thread may push to. `count` goes up before the task can be taken,
   /// so that a queue with a task never looks empty.
@@ -78,6 +82,8 @@ ready_queues::ready_queues(unsigned workers, unsigned hinted, std::uint32_t wind
 
 ready_queues::~ready_queues() = default;
 
+/// The queue depends on the task: one for its wanted worker, the urgent ones, or the
+/// worker's own.
 void ready_queues::push(unsigned worker, task& t) {
   if (queues_.empty()) {
     (t.urgent ? urgent_ring_ : ring_).push(t, window_);
@@ -95,6 +101,8 @@ void ready_queues::send(unsigned worker, task& t) {
   (t.urgent ? special_->sent_urgent : special_->sent)[worker].push(t);
 }
 
+/// Takes up to half of a queue, so that tasks spread over idle workers in a few steps.
+/// The first task is returned and the others go to the taker's queue.
 ready_queues::taken ready_queues::take_half(unsigned worker, unsigned victim,
                                             std::size_t least) {
   shared_queue& from = *queues_[victim];
@@ -116,6 +124,10 @@ ready_queues::taken ready_queues::take_half(unsigned worker, unsigned victim,
   return {got[0], static_cast<unsigned>(count - 1)};
 }
 
+/// Takes the next task for a worker. The order is: urgent tasks, tasks that were sent to
+/// this worker, its own queue, half of another worker's queue, and, as the last resort, a
+/// task that was sent to another worker. `what` can end the search earlier. A single
+/// worker has only two plain rings.
 ready_queues::taken ready_queues::pop(unsigned worker, scope what) {
   if (queues_.empty()) {
     task* t = urgent_ring_.pop();
@@ -137,6 +149,7 @@ ready_queues::taken ready_queues::pop(unsigned worker, scope what) {
   }
   for (unsigned i = 1; i < workers_; ++i) {
     const unsigned victim = (worker + i) % workers_;
+    // Queue 0 is that of the submitter, who is about to run those few tasks itself.
     const std::size_t least = what == scope::surplus                     ? many
                               : what == scope::unless_few && victim == 0 ? few + 1
                                                                          : 1;
@@ -148,6 +161,8 @@ ready_queues::taken ready_queues::pop(unsigned worker, scope what) {
   if (what == scope::surplus) {
     return {};
   }
+  // Tasks that were sent to other workers come last: those workers are preferred for
+  // them.
   t = nullptr;
   for (unsigned i = 1; t == nullptr && i < workers_; ++i) {
     t = special_->sent[(worker + i) % workers_].pop();
@@ -159,6 +174,8 @@ bool ready_queues::empty(unsigned worker) const noexcept {
   return queues_[worker]->items.size_approx() == 0;
 }
 
+/// The counts of open queues are loaded with sequentially consistent order, because the
+/// last look of a worker before it sleeps relies on it (see scheduler).
 bool ready_queues::empty() const noexcept {
   if (queues_.empty()) {
     return ring_.empty() && urgent_ring_.empty();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The way of one task from ready to released, compiled for one worker and for several.
+/// The way of one task from ready to ended, compiled once for a single worker and once
+/// for several (see "Two compiled paths" in scheduler.hpp).
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -18,6 +19,8 @@ constexpr std::uint32_t successors_ahead = 4;
 
 }  // namespace
 
+/// Closes a task and returns its number of successors. With several workers, the exchange
+/// meets the compare-and-exchange of the submitter; see wiring.hpp.
 template <bool Alone>
 std::uint32_t scheduler::close(task& t) noexcept {
   if constexpr (Alone) {
@@ -26,6 +29,7 @@ std::uint32_t scheduler::close(task& t) noexcept {
   return t.successors.exchange(task::closed, std::memory_order_seq_cst);
 }
 
+/// Calls the kernel; an exception becomes a failure of the task.
 [[gnu::always_inline]] inline result<void> scheduler::call(task& t, unsigned w) {
   try {
     return t.fn(values_of(t), {t.id, w, t.batch->argument});
@@ -37,6 +41,7 @@ std::uint32_t scheduler::close(task& t) noexcept {
   }
 }
 
+/// Notes that a kernel failed. The root of the failure is the task itself.
 [[gnu::cold, gnu::noinline]] void scheduler::fail(task& t, unsigned w,
                                                   result<void>&& outcome) {
   tally<std::uint64_t>(state_[w]->done.failed);
@@ -44,6 +49,8 @@ std::uint32_t scheduler::close(task& t) noexcept {
   failures_.kernel_failed(t.id, t.name, std::move(outcome).error());
 }
 
+/// Runs a task with everything that costs time: times, trace, board, poison. Returns the
+/// time of its end if it is traced, and 0 otherwise. A poisoned task is not run.
 std::int64_t scheduler::execute_observed(task& t, unsigned w, bool samples) {
   worker& me = *state_[w];
   if (t.root.load(std::memory_order_relaxed) != 0) {
@@ -76,6 +83,7 @@ std::int64_t scheduler::execute_observed(task& t, unsigned w, bool samples) {
   return traced ? end : 0;
 }
 
+/// Runs a task, on the shortest path if nothing about it must be observed.
 template <bool Alone>
 [[gnu::always_inline]] inline std::int64_t scheduler::execute(task& t, unsigned w) {
   const bool samples = !Alone && state_[w]->lengths.sample();
@@ -91,6 +99,8 @@ template <bool Alone>
   return 0;
 }
 
+/// Takes one predecessor away from a successor, and passes the failure on. Returns true
+/// if the successor is ready now.
 template <bool Alone>
 [[gnu::always_inline]] inline bool scheduler::release_one(task& after, task_id failure,
                                                           const task& before,
@@ -109,6 +119,9 @@ template <bool Alone>
   return true;
 }
 
+/// Decides where a task that became ready goes: the worker keeps one in hand to run it
+/// next, preferably an urgent one, and the others are handed to a searching worker or
+/// queued.
 template <bool Alone>
 [[gnu::always_inline]] inline void scheduler::dispatch(task& t, unsigned w,
                                                        freed_tasks& freed) {
@@ -124,6 +137,7 @@ template <bool Alone>
   }
 }
 
+/// Releases the successors in the blocks of a task.
 template <bool Alone>
 [[gnu::noinline]] scheduler::freed_tasks scheduler::release_blocks(
     task& t, std::uint32_t count, unsigned w, std::int64_t ended_ns, freed_tasks freed) {
@@ -142,6 +156,10 @@ template <bool Alone>
   return freed;
 }
 
+/// Ends a task: closes it, releases followers and successors, and then declares it over.
+/// Returns the task to be run next, or null. The order matters: `finished` is counted
+/// before any successor can run, and the record is not touched after `task::over` has
+/// been stored.
 template <bool Alone>
 [[gnu::always_inline]] inline task* scheduler::release_successors(
     task& t, std::span<const follower> followers, unsigned w, std::int64_t ended_ns) {
@@ -175,6 +193,7 @@ template <bool Alone>
   return freed.in_hand;
 }
 
+/// Prefetches the records of the tasks that will probably run next, while this one runs.
 template <bool Alone>
 [[gnu::always_inline]] inline void scheduler::look_ahead(
     const task& t, std::span<const follower> followers) noexcept {
@@ -199,6 +218,8 @@ template <bool Alone>
   }
 }
 
+/// Runs a chain of tasks on the only worker until a task frees none or `until` has ended.
+/// Returns the task in hand, which has not been run.
 task* scheduler::run_alone(task& first, const task& until) {
   task* next = &first;
   do {
@@ -211,6 +232,8 @@ task* scheduler::run_alone(task& first, const task& until) {
   return next;
 }
 
+/// Runs one task and returns the one to be run next. A task whose group is occupied is
+/// kept by the group, and a worker that leaves the group queues it again.
 task* scheduler::run(task& t, unsigned w) {
   const std::span<const follower> followers = t.batch->followers_of(t);
   look_ahead<false>(t, followers);

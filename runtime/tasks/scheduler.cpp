@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How workers publish, take, wait and sleep.
+/// How workers take and wait for tasks, and how they sleep and are woken. The protocol is
+/// described in scheduler.hpp.
 #include "tasks/scheduler.hpp"
 
 #include <algorithm>
@@ -17,6 +18,7 @@ namespace {
 /// virtual machine needs to run again, and longer than most gaps between the stages of a
 /// graph.
 constexpr std::int64_t spin_ns = 100'000;
+/// Pause instructions between two looks at the queues.
 constexpr int pauses_per_look = 16;
 /// Time between two looks of a worker with tiny kernels at the others.
 constexpr std::int64_t watch_ns = 3'000;
@@ -37,6 +39,11 @@ class raised {
 
 }  // namespace
 
+/// Starts the threads of the engine. Place 0 is that of the submitter, the next ones
+/// belong to the engine's own threads, and the rest is free for threads that serve. Every
+/// thread rounds to nearest, whatever the thread that creates it does, so that results do
+/// not depend on it. Signals stay blocked in the threads, except those that report a
+/// fault of the thread itself, so the threads of the program receive them.
 scheduler::scheduler(const engine_options& options, failure_log& failures, trace& tracer)
     : workers_(options.workers),
       places_(std::max(options.workers, options.max_workers)),
@@ -76,6 +83,7 @@ scheduler::~scheduler() {
   stop();
 }
 
+/// Wakes and joins the threads of the engine, then waits until the last guest has left.
 void scheduler::stop() noexcept {
   stop_.store(true, std::memory_order_seq_cst);
   for (auto& w : state_) {
@@ -88,6 +96,8 @@ void scheduler::stop() noexcept {
   guest_left_.wait(lock, [this] { return free_places_.size() == places_ - workers_; });
 }
 
+/// A thread of the program serves as a worker until `leave` is requested. Returns false
+/// if all places are taken or the engine stops.
 bool scheduler::serve(const std::stop_token& leave) {
   unsigned w = 0;
   {
@@ -101,6 +111,8 @@ bool scheduler::serve(const std::stop_token& leave) {
   {
     const fp_scope scope;
     const std::stop_callback wake_up(leave, [this, w] {
+      // The fence pairs with the one in spin_or_park(): either the last look before
+      // sleeping sees the request, or the wake-up finds the worker parked.
       std::atomic_thread_fence(std::memory_order_seq_cst);
       state_[w]->place.wake();
     });
@@ -118,6 +130,7 @@ void scheduler::end_batch() {
   start_batch();
 }
 
+/// Publishes the tasks that were collected, with one wake-up for all.
 void scheduler::start_batch() {
   for (task* t : batch_) {
     queue(*t, 0);
@@ -130,6 +143,7 @@ const worker_tally& scheduler::tally_of(unsigned w) const noexcept {
   return state_[w]->done;
 }
 
+/// Takes a task for a worker.
 task* scheduler::take(unsigned w, ready_queues::scope what) {
   const ready_queues::taken some = ready_.pop(w, what);
   // A worker that went to sleep meanwhile may have seen neither queue with these tasks.
@@ -137,6 +151,7 @@ task* scheduler::take(unsigned w, ready_queues::scope what) {
   return some.first;
 }
 
+/// Returns the scope of a worker's first look; see "Tiny kernels" in scheduler.hpp.
 ready_queues::scope scheduler::at_first(unsigned w) const noexcept {
   using enum ready_queues::scope;
   if (state_[w]->lengths.tiny()) {
@@ -145,12 +160,14 @@ ready_queues::scope scheduler::at_first(unsigned w) const noexcept {
   return helping_.load(std::memory_order_relaxed) ? any : unless_few;
 }
 
+/// Returns whether the submitter has submitted since this worker asked last.
 bool scheduler::submits(unsigned w) noexcept {
   const std::uint64_t published =
       state_[0]->done.published.load(std::memory_order_relaxed);
   return published != std::exchange(state_[w]->seen_published, published);
 }
 
+/// Returns whether another worker is in a long kernel while tasks wait for it.
 bool scheduler::somebody_lags(unsigned w, std::int64_t passed_ns) noexcept {
   bool lags = false;
   bool all_slow = true;
@@ -169,6 +186,7 @@ bool scheduler::somebody_lags(unsigned w, std::int64_t passed_ns) noexcept {
   return lags || (all_slow && !ready_.empty());
 }
 
+/// Hands a task to a worker that searches, without a queue. Returns false if none does.
 bool scheduler::hand_over(task& t, unsigned w) noexcept {
   if (t.worker != submit_options::anywhere) {
     const unsigned wanted = t.worker % workers_;
@@ -182,6 +200,8 @@ bool scheduler::hand_over(task& t, unsigned w) noexcept {
   return false;
 }
 
+/// Removes `satisfied` predecessors (and the guard) from a task; starts it if it is
+/// ready.
 void scheduler::publish(task& t, std::int32_t satisfied) {
   if (alone_ ? satisfy<true>(t, satisfied) : satisfy<false>(t, satisfied)) {
     publish(t);
@@ -210,6 +230,7 @@ void scheduler::start(task& t) {
   queue(t, 0);
 }
 
+/// Wakes up to `count` sleeping workers.
 void scheduler::wake_for_tasks(unsigned count) noexcept {
   if (alone_ || count == 0) {
     return;
@@ -226,6 +247,7 @@ void scheduler::wake_for_tasks(unsigned count) noexcept {
   }
 }
 
+/// Wakes the submitter if it waits for this task, or for any.
 void scheduler::wake_waiter(task_id ended) noexcept {
   // The task was closed before this, and the waiter announces itself before it looks at
   // the task; both are sequentially consistent, so one of the two sees the other.
@@ -235,6 +257,8 @@ void scheduler::wake_waiter(task_id ended) noexcept {
   }
 }
 
+/// Spins until there is a task, `awake` returns true, or the time is over. Meanwhile
+/// other workers may put a task into this worker's inbox.
 template <class Reason>
 task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
   inbox& mine = state_[w]->from_others;
@@ -260,6 +284,8 @@ task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
   return mine.close();
 }
 
+/// Spins like look_until(), but for a worker with tiny kernels: looks at the others only
+/// from time to time and takes their tasks only if that pays.
 template <class Reason>
 task* scheduler::watch_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
   std::int64_t looked = now_ns();
@@ -282,6 +308,9 @@ task* scheduler::watch_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
   return nullptr;
 }
 
+/// Looks for a task for a while, then sleeps. Returns null after a sleep, so that the
+/// caller looks again. The announcement, the fence and the last look come in this order;
+/// see "Sleeping" in scheduler.hpp.
 template <class Reason>
 task* scheduler::spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awake) {
   const std::int64_t limit =
@@ -310,6 +339,7 @@ task* scheduler::spin_or_park(unsigned w, std::int64_t timeout_ns, Reason&& awak
   return nullptr;
 }
 
+/// The loop of a worker.
 template <class Stopping>
 void scheduler::work(unsigned w, Stopping&& stopping) {
   ensure_kernel_fp();
@@ -336,6 +366,7 @@ void scheduler::work(unsigned w, Stopping&& stopping) {
   }
 }
 
+/// Runs one task on the submitter's thread. Returns false if none is ready.
 bool scheduler::run_one() {
   start_batch();
   task* t = take(0, ready_queues::scope::any);
@@ -350,6 +381,8 @@ bool scheduler::run_one() {
   return true;
 }
 
+/// Runs tasks on the submitter's thread until `t` has ended, and sleeps if there are
+/// none.
 void scheduler::help_until_ended(const task& t) {
   start_batch();
   if (board_ != nullptr) {
@@ -384,6 +417,7 @@ void scheduler::help_until_ended(const task& t) {
   }
 }
 
+/// Sums a counter over all workers except the submitter.
 std::uint64_t scheduler::sum_of_others(
     std::atomic<std::uint64_t> worker_tally::*counter) const noexcept {
   std::uint64_t sum = 0;
@@ -393,6 +427,8 @@ std::uint64_t scheduler::sum_of_others(
   return sum;
 }
 
+/// Waits on the submitter's thread until a task of another worker ends, a task is ready,
+/// wake() is called, or the time is over.
 void scheduler::idle(std::int64_t timeout_ns) {
   start_batch();
   // A task that was about to end when the caller last looked is counted in `finished` and

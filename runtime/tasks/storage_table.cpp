@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 
+/// Returns the first aligned address in the block. Blocks have room for the alignment.
+/// Cache lines are 64 bytes, so two storages never share one.
 std::byte* aligned(void* block) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   return static_cast<std::byte*>(block) + (alignment - address % alignment) % alignment;
@@ -19,6 +21,8 @@ std::byte* aligned(void* block) noexcept {
 
 }  // namespace
 
+/// Allocates a storage of zeros. The block is larger than the storage, so that its
+/// beginning can be aligned and nothing else lies in its last cache line.
 result<storage> storage_table::allocate(std::int64_t bytes, std::string_view owner) {
   constexpr std::int64_t most = INT64_MAX - static_cast<std::int64_t>(2 * alignment);
   // calloc takes large blocks from fresh pages, which are zero without being touched.
@@ -41,6 +45,8 @@ storage storage_table::adopt(std::byte* base, std::int64_t bytes,
   return add(base, bytes, owner.empty() ? unowned : owner_index(owner));
 }
 
+/// Names memory that belongs to another storage and that a scope holds. It has an
+/// identity of its own, so it has no dependencies on earlier uses of the same bytes.
 storage storage_table::fresh_part(std::byte* base, std::int64_t bytes,
                                   std::uint64_t scope) {
   const storage s = add(base, bytes, unowned);
@@ -50,6 +56,8 @@ storage storage_table::fresh_part(std::byte* base, std::int64_t bytes,
   return s;
 }
 
+/// Takes a free slot, or a new one, and gives it the next generation. An old id with the
+/// same index is recognised as outdated by its generation.
 storage storage_table::add(std::byte* base, std::int64_t bytes, std::size_t owner) {
   std::uint32_t index = 0;
   if (free_.empty()) {
@@ -75,6 +83,7 @@ storage storage_table::add(std::byte* base, std::int64_t bytes, std::size_t owne
   return {{index, s.generation}, base, bytes};
 }
 
+/// Frees the memory and the slot. Bytes are no longer charged to the owner.
 void storage_table::release(storage_id id) {
   slot& s = slots_[id.index];
   rest_of_slot& rest = rest_[id.index];
@@ -88,6 +97,7 @@ void storage_table::release(storage_id id) {
   }
 }
 
+/// Returns the number of an owner. Owners are few, so they are searched one by one.
 std::size_t storage_table::owner_index(std::string_view owner) {
   const auto found = std::find_if(owners_.begin(), owners_.end(),
                                   [&](const auto& o) { return o.first == owner; });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Taking blocks of successors and giving them back.
+/// Takes and returns blocks of successors. Blocks are never freed before the engine.
 #include "tasks/successor_pool.hpp"
 
 #include <utility>

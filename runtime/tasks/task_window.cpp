@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Room for new tasks, and the retirement of those that have ended.
+/// Makes room for new tasks and retires those that have ended.
 #include "tasks/task_window.hpp"
 
 #include <algorithm>
@@ -40,6 +40,8 @@ task_window::task_window(const engine_options& options, dependency_map& map,
   }
 }
 
+/// Called before each submission. Asks from time to time whether tasks have ended, which
+/// keeps the window from filling up; runs tasks if room is needed now.
 void task_window::make_room(std::uint32_t tasks, std::size_t accesses) {
   if (tasks == 1 && next_ % submissions_per_look == 0 &&
       next_ - oldest_ >= newest_not_asked) {
@@ -53,6 +55,8 @@ void task_window::make_room(std::uint32_t tasks, std::size_t accesses) {
   }
 }
 
+/// Runs the oldest tasks until there is room. The oldest task never waits for a newer
+/// one, so this comes to an end.
 void task_window::wait_for_room(std::uint32_t tasks, std::size_t accesses) {
   if (is_full(tasks)) {
     run_until_not_full(tasks);
@@ -96,6 +100,7 @@ void task_window::begin_history(task& t, task_history& h, std::int64_t now) cons
   t.history = &h;
 }
 
+/// Retires in the order of ids, batches and single tasks alike.
 void task_window::retire(std::uint32_t max_tasks) {
   while (oldest_ < next_) {
     if (oldest_batch_ != nullptr && oldest_batch_->first <= oldest_) {
@@ -112,6 +117,7 @@ void task_window::retire(std::uint32_t max_tasks) {
   }
 }
 
+/// Gives back what a task held; see the class comment.
 void task_window::clean_up(task& t) {
   const task_id root = t.root.load(std::memory_order_relaxed);
   if (root != 0) {
@@ -129,6 +135,7 @@ void task_window::clean_up(task& t) {
   }
 }
 
+/// Skips over spent tasks of a batch in one scan, because nearly all of a replay are.
 bool task_window::retire_oldest_batch() {
   live_batch& batch = *oldest_batch_;
   while (true) {

@@ -198,6 +198,8 @@ class task_window {
   std::atomic<std::uint64_t> access_stalls_{0};
 };
 
+/// Fills the slot of the next task. A slot some tasks ahead is prefetched, because its
+/// cache lines may lie in the cache of the worker that ran the task before it.
 [[gnu::always_inline]] inline task& task_window::prepare(const char* name,
                                                          task::call_fn fn,
                                                          const void* captures,

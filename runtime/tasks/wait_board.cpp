@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Descriptions of what runs and what waits.
+/// Descriptions of running and waiting tasks. All fields are atomic, so the watchdog
+/// reads them while tasks run; the texts may mix two moments but never read freed memory.
 #include "tasks/wait_board.hpp"
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 namespace weir::runtime {
 namespace {
 
+/// Largest number of waiting tasks that a report describes.
 constexpr std::size_t max_described = 8;
 
 }  // namespace
@@ -41,6 +43,8 @@ std::string wait_board::named(task_id id) const {
   return fmt::format("task {} \"{}\"", id, name);
 }
 
+/// Says what the task at `p` waits for. Only the first predecessors are noted. If all of
+/// those have ended, but there were more, the others are called older tasks.
 std::string wait_board::reasons_of(const place& p) const {
   const std::uint32_t count = p.waits.load(std::memory_order_acquire);
   std::string out;
@@ -66,6 +70,8 @@ void wait_board::submitter_waits(const task* t) noexcept {
   awaited_.id.store(t == nullptr ? 0 : t->id, std::memory_order_relaxed);
 }
 
+/// Says what each worker does. The watchdog reads while the workers write, and an entry
+/// may mix two tasks; that is good enough for a message.
 std::string wait_board::describe_workers() const {
   std::string out;
   const std::int64_t now = now_ns();
@@ -89,6 +95,8 @@ std::string wait_board::describe_workers() const {
   return out;
 }
 
+/// Says which tasks wait, oldest first and at most a few. Names are read again at the
+/// end: a task that has ended in the meantime is left out.
 std::string wait_board::describe_waits() const {
   const auto runs = [this](task_id id) {
     return std::any_of(workers_.begin(), workers_.end(), [id](const current_task& one) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The watchdog's thread.
+/// The thread of the watchdog.
 #include "tasks/watchdog.hpp"
 
 #include <chrono>
@@ -28,6 +28,8 @@ watchdog::~watchdog() {
   thread_.join();
 }
 
+/// Compares the number of ended tasks several times per period. After a report, the next
+/// one needs another full period without progress.
 void watchdog::watch() {
   name_this_thread("weir-watchdog");
   constexpr int looks_per_period = 4;

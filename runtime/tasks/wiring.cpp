@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The rarer ways to enter a task, and edges beyond the first block of successors.
+/// The rarer ways of entering a task, and edges beyond the first block of successors.
 #include "tasks/wiring.hpp"
 
 namespace weir::runtime {
@@ -57,6 +57,10 @@ void wiring::inherit_failure(task& t, const task& ended, hazard why) noexcept {
   }
 }
 
+/// Returns the place for the next successor of `before`, of which there are `count`
+/// already. A full block gets a new one behind it. If no block is free, the submitter
+/// runs tasks until `before` has ended, and returns null: then no edge is needed any
+/// more.
 successor* wiring::add_place(task& before, std::uint32_t count) {
   successor_block& first = successors_of(before);
   if (count % successor_block::capacity != 0) {

@@ -145,6 +145,9 @@ class wiring {
   std::atomic<std::uint64_t> edge_stalls_{0};
 };
 
+/// Enters the accesses of an ordinary task in the map, which finds its predecessors at
+/// the same time. If a writer of its input has failed and left the window, the task is
+/// poisoned at once.
 [[gnu::always_inline]] inline void wiring::enter_plain(task& t,
                                                        std::span<const access> accesses) {
   search_.start(t.id);
@@ -165,6 +168,8 @@ inline void wiring::enter_manual(task& t, std::span<const access> accesses) {
   keep_storages(t, accesses, true);
 }
 
+/// Adds a predecessor that the caller named. One that has left the window needs no edge.
+/// In a manual scope its failure is passed on here, because no access does it.
 inline void wiring::add_asked(task& t, task_id before, bool manual) {
   if (before >= window_.oldest()) {
     search_.add(before, manual ? hazard::told : hazard::asked);
@@ -174,6 +179,10 @@ inline void wiring::add_asked(task& t, task_id before, bool manual) {
   }
 }
 
+/// Adds an edge from `before` to `t`. The submitter writes the place first and counts it
+/// afterwards, so a worker that sees the count finds the place written. If `before` has
+/// closed its list in between, the edge is not needed, and a block that was taken for it
+/// is given back. Returns whether there is an edge now.
 [[gnu::always_inline]] inline bool wiring::add_successor(task& t, task& before,
                                                          successor_block& successors,
                                                          hazard why) {

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Canonical form of the bytes of a strided view.
+///
+/// A footprint is a dense run of bytes that is repeated by nested progressions (stride
+/// and count). Equal sets of bytes should have equal footprints where that is cheap,
+/// because the decisions about overlap are exact and fast on few levels. So dimensions
+/// are sorted by stride, reversed ones are turned around, and whatever is dense is
+/// merged.
 #include <algorithm>
 #include <array>
 
@@ -13,19 +19,23 @@ namespace {
 
 using progression = footprint::progression;
 
+/// Returns the error for a view whose offsets leave 63 bits.
 error leaves_range(const char* what) {
   return error(
       errc::out_of_range,
       fmt::format("view is too large: expected bytes in [0, 2^63), found {}", what));
 }
 
-/// Dimensions that matter, with positive strides; `offset` moves to the lowest byte.
+/// The dimensions that matter, with positive strides. `offset` is that of the lowest
+/// byte.
 struct open_form {
   std::array<progression, max_dims> steps{};
   int depth = 0;
   std::int64_t offset = 0;
 };
 
+/// Drops dimensions of one element and repeated ones (stride 0), and turns dimensions
+/// with negative strides around.
 result<open_form> without_trivial(std::int64_t offset,
                                   std::span<const std::int64_t> shape,
                                   std::span<const std::int64_t> strides) {
@@ -51,18 +61,20 @@ result<open_form> without_trivial(std::int64_t offset,
   return form;
 }
 
-/// Absorbs progressions into the run and into each other; exact unions only. Strides
-/// ascend on entry and exit.
+/// Merges progressions into the run or into the progression inside them, where the union
+/// is exactly one progression again. Strides ascend before and after.
 void merge(open_form& form, std::int64_t& run) {
   int kept = 0;
   for (int i = 0; i < form.depth; ++i) {
     const progression p = form.steps[static_cast<std::size_t>(i)];
+    // The copies touch or overlap, so together they are a longer run.
     if (kept == 0 && p.stride <= run) {
       run += (p.count - 1) * p.stride;
       continue;
     }
     if (kept > 0) {
       progression& inner = form.steps[static_cast<std::size_t>(kept - 1)];
+      // The copies continue the inner progression without a gap.
       if (p.stride % inner.stride == 0 && p.stride / inner.stride <= inner.count) {
         inner.count += (p.count - 1) * (p.stride / inner.stride);
         continue;
@@ -75,6 +87,9 @@ void merge(open_form& form, std::int64_t& run) {
 
 }  // namespace
 
+/// Makes the footprint of a strided view. Checks the arguments, since a view comes from a
+/// caller; sums and products that leave the range of 64 bits are refused too. An empty
+/// view gives an empty footprint.
 result<footprint> footprint::of_view(storage_id id, std::int64_t offset,
                                      std::span<const std::int64_t> shape,
                                      std::span<const std::int64_t> strides,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The exact overlap decision and the containment test. @source{docs/tensormap.md,
-/// section 3.b}
+/// The exact decision whether two footprints overlap, and the containment test.
+/// @source{docs/tensormap.md, section 3.b}
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -14,8 +14,8 @@ namespace {
 
 using progression = footprint::progression;
 
-/// One side of the search: the levels of a footprint and the span of everything from each
-/// level inwards.
+/// One side of the search: the levels of a footprint, and for each level the span of
+/// everything from that level inwards.
 struct side {
   explicit side(const footprint& f) noexcept : bytes(f), depth(f.depth) {
     std::int64_t inside = f.run;
@@ -34,10 +34,10 @@ struct side {
   }
   const footprint& bytes;
   int depth;
-  std::array<std::int64_t, max_dims + 1> span;  ///< those up to `depth` count
+  std::array<std::int64_t, max_dims + 1> span;  ///< elements up to `depth` are set
 };
 
-/// Values of a counter that need a look, first to last with a step.
+/// Values of a counter that must be examined, from first to last in steps.
 struct choice {
   std::int64_t first = 0;
   std::int64_t last = -1;
@@ -66,27 +66,29 @@ bool blocks_meet(const progression& p, std::int64_t run_a, const progression& q,
   return difference_lands(p.stride, p.count, q.stride, q.count, low, high);
 }
 
-/// The outermost progression, or a single block.
+/// Returns the outermost progression, or one of a single block.
 const progression& outermost(const footprint& f) noexcept {
   static constexpr progression one{1, 1};
   return f.depth == 0 ? one : f.steps[0];
 }
 
-/// Depth-first search over blocks that may still meet.
+/// Depth-first search over pairs of blocks that may meet. Each level that is opened costs
+/// one unit of the budget, so the time is bounded; when the budget is spent, the answer
+/// is "maybe", which callers treat as "yes".
 class search {
  public:
   search(const footprint& a, const footprint& b, int budget) noexcept
       : a_(a), b_(b), budget_(budget) {}
 
-  /// Do the parts of A from level i and of B from level j meet, B starting `d` bytes
-  /// after A?
+  /// Returns whether the part of A from level i and the part of B from level j share a
+  /// byte, where B starts `d` bytes after A.
   [[nodiscard]] overlap meet(std::int64_t d, int i, int j) noexcept {
     if (d >= a_.from(i) || -d >= b_.from(j)) {
       return overlap::no;
     }
     const bool a_dense = i == a_.depth;
     const bool b_dense = j == b_.depth;
-    // The first and the last byte of a part belong to it.
+    // The first and the last byte of a part always belong to it.
     if (a_dense && (b_dense || d >= 0 || d + b_.from(j) <= a_.from(i))) {
       return overlap::yes;
     }
@@ -103,13 +105,15 @@ class search {
   }
 
  private:
-  /// At most one progression on each side.
+  /// Decides exactly where each side has at most one progression.
   [[nodiscard]] bool leaf(std::int64_t d, int i, int j) const noexcept {
     const progression one{1, 1};
     return blocks_meet(i < a_.depth ? a_.at(i) : one, a_.bytes.run,
                        j < b_.depth ? b_.at(j) : one, b_.bytes.run, d);
   }
 
+  /// Opens the level with the fewest candidates: the blocks of A, the blocks of B, or the
+  /// distances between blocks of both.
   [[nodiscard]] overlap branch(std::int64_t d, int i, int j) noexcept {
     const choice by_a = i < a_.depth ? blocks_of_a(d, i, j) : choice{};
     const choice by_b = j < b_.depth ? blocks_of_b(d, i, j) : choice{};
@@ -135,6 +139,8 @@ class search {
     return seen;
   }
 
+  /// Tries the distances between a block of A and a block of B, each once, although
+  /// several pairs of blocks may have the same one.
   [[nodiscard]] overlap try_differences(const choice& c, std::int64_t d, int i,
                                         int j) noexcept {
     const progression& p = a_.at(i);
@@ -157,8 +163,8 @@ class search {
     return seen;
   }
 
-  /// Records an answer; true if the search can end: yes is final, maybe means the budget
-  /// is gone.
+  /// Records an answer. Returns true if the search can end: "yes" is final, and "maybe"
+  /// means that the budget is spent.
   [[nodiscard]] static bool note(overlap o, overlap& seen) noexcept {
     if (o != overlap::no) {
       seen = o;
@@ -166,18 +172,20 @@ class search {
     return o != overlap::no;
   }
 
-  /// Blocks k of A's outer level whose span meets all of B.
+  /// Returns the blocks of A's outer level whose span meets that of B.
   [[nodiscard]] choice blocks_of_a(std::int64_t d, int i, int j) const noexcept {
     const progression& p = a_.at(i);
     return {std::max<std::int64_t>(0, ceil_div(d - a_.from(i + 1) + 1, p.stride)),
             std::min(p.count - 1, floor_div(d + b_.from(j) - 1, p.stride)), 1};
   }
+  /// Returns the blocks of B's outer level whose span meets that of A.
   [[nodiscard]] choice blocks_of_b(std::int64_t d, int i, int j) const noexcept {
     const progression& q = b_.at(j);
     return {std::max<std::int64_t>(0, ceil_div(-d - b_.from(j + 1) + 1, q.stride)),
             std::min(q.count - 1, floor_div(a_.from(i) - d - 1, q.stride)), 1};
   }
-  /// Distances between a block of A and one of B at which their insides can meet.
+  /// Returns the distances between a block of A and one of B at which their insides can
+  /// meet.
   [[nodiscard]] choice differences(std::int64_t d, int i, int j) const noexcept {
     const progression& p = a_.at(i);
     const progression& q = b_.at(j);
@@ -195,8 +203,11 @@ class search {
 
 }  // namespace
 
+/// Tries the cheap tests first: the spans, then two dense footprints, then footprints of
+/// at most one level, which have a closed test. Only the rest needs the search, whose
+/// steps are limited by `budget`.
 overlap decide_overlap(const footprint& a, const footprint& b, int budget) noexcept {
-  // An empty footprint has lo == hi == 0 and so no byte in common with any span.
+  // An empty footprint has lo == hi == 0, so no span has a byte in common with it.
   if (a.id != b.id || a.lo >= b.hi || b.lo >= a.hi) {
     return overlap::no;
   }
@@ -210,6 +221,8 @@ overlap decide_overlap(const footprint& a, const footprint& b, int budget) noexc
   return search(a, b, budget).meet(b.lo - a.lo, 0, 0);
 }
 
+/// A sufficient test: it may return false for footprints that are contained, but never
+/// true for others.
 bool covers(const footprint& outer, const footprint& inner) noexcept {
   if (inner.empty()) {
     return true;
@@ -220,9 +233,9 @@ bool covers(const footprint& outer, const footprint& inner) noexcept {
   if (outer.dense()) {
     return true;
   }
-  // Place every block of `inner` on the lattice of `outer`: levels of `inner` whose
-  // stride is a multiple of an outer stride move along it; what is finer must fit into
-  // the outer run.
+  // Places every block of `inner` on the lattice of `outer`. Levels of `inner` whose
+  // stride is a multiple of an outer stride move along that level; finer levels must fit
+  // into the outer run.
   std::int64_t rest = inner.lo - outer.lo;
   int next = 0;
   for (int i = 0; i < outer.depth; ++i) {

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Questions about integer progressions that the overlap decision rests on.
+/// Functions on integer progressions on which the overlap decision rests.
 #pragma once
 
 #include <cstdint>
 
 namespace weir::runtime {
 
-/// Quotient rounded towards minus infinity; `b` > 0.
+/// Returns the quotient rounded towards minus infinity. @pre `b` > 0
 [[nodiscard]] constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) noexcept {
   const std::int64_t q = a / b;
   return q - static_cast<std::int64_t>(a % b < 0);
 }
-/// Quotient rounded towards plus infinity; `b` > 0.
+/// Returns the quotient rounded towards plus infinity. @pre `b` > 0
 [[nodiscard]] constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept {
   const std::int64_t q = a / b;
   return q + static_cast<std::int64_t>(a % b > 0);
 }
 
-/// Smallest x >= 0 with `low <= (step * x) mod modulus <= high`, or -1 if there is none
-/// up to `most`. O(log modulus).
-/// @pre 0 <= step < modulus, 0 <= low <= high < modulus, most >= 0
+/// Returns the smallest x >= 0 with `low <= (step * x) mod modulus <= high`, or -1 if
+/// there is none up to `most`. Takes O(log modulus) steps. @pre 0 <= step < modulus, 0 <=
+/// low <= high < modulus, most >= 0
 [[nodiscard]] std::int64_t first_landing(std::int64_t step, std::int64_t modulus,
                                          std::int64_t low, std::int64_t high,
                                          std::int64_t most = INT64_MAX) noexcept;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Strided views and what can be derived from them without moving a byte.
+/// Strided views, and the views that can be derived from them without moving a byte. All
+/// of them are made by strided(), which checks that they stay inside their storage.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -15,6 +16,7 @@ namespace {
 
 using extents = std::array<std::int64_t, max_dims>;
 
+/// Returns the size of an element; types of less than a byte are refused.
 result<std::int64_t> element_bytes(dtype type) {
   const std::int64_t size = info_of(type).size;
   if (size == 0) {
@@ -26,14 +28,15 @@ result<std::int64_t> element_bytes(dtype type) {
   return size;
 }
 
+/// Returns the error for a dimension that does not exist.
 error bad_dim(const char* what, int dim, std::size_t dims) {
   return error(
       errc::out_of_range,
       fmt::format("{}: expected a dimension in [0, {}), found {}", what, dims, dim));
 }
 
-/// Row-major strides in bytes. Empty shapes get the strides of the same shape with
-/// extents of at least 1.
+/// Returns row-major strides in bytes. An extent of 0 counts as 1, so that an empty
+/// tensor has ordinary strides.
 result<extents> row_major_strides(std::span<const std::int64_t> shape,
                                   std::int64_t size) {
   extents out{};
@@ -52,6 +55,8 @@ result<extents> row_major_strides(std::span<const std::int64_t> shape,
 
 }  // namespace
 
+/// Makes a view of a storage with any strides. Computing its footprint checks all sums
+/// for overflow, so the footprint alone tells whether the view stays inside the storage.
 result<tensor> tensor::strided(const storage& s, dtype type, std::int64_t offset,
                                std::span<const std::int64_t> shape,
                                std::span<const std::int64_t> strides) {
@@ -94,6 +99,7 @@ result<tensor> tensor::over(const storage& s, dtype type,
   return strided(s, type, offset, shape, std::span(strides.data(), shape.size()));
 }
 
+/// As in Python, `stop` may be -1 for a negative step, so that element 0 can be included.
 result<tensor> tensor::slice(int dim, std::int64_t start, std::int64_t stop,
                              std::int64_t step) const {
   if (dim < 0 || dim >= dims_) {
@@ -119,7 +125,8 @@ result<tensor> tensor::slice(int dim, std::int64_t start, std::int64_t stop,
   auto shape = shape_;
   auto strides = strides_;
   shape[d] = count;
-  if (count > 1 && !bytes_.empty()) {  // the last element stays inside: no overflow
+  if (count > 1 &&
+      !bytes_.empty()) {  // the last element stays inside, so this cannot overflow
     strides[d] *= step;
   }
   const bool any = count > 0 && !bytes_.empty();
@@ -128,6 +135,8 @@ result<tensor> tensor::slice(int dim, std::int64_t start, std::int64_t stop,
                  std::span(strides.data(), dims_));
 }
 
+/// Removes a dimension by fixing its index. An empty tensor keeps its offset, because no
+/// element exists whose offset could be computed.
 result<tensor> tensor::select(int dim, std::int64_t index) const {
   if (dim < 0 || dim >= dims_) {
     return bad_dim("select", dim, dims_);
@@ -151,13 +160,14 @@ result<tensor> tensor::select(int dim, std::int64_t index) const {
 
 namespace {
 
+/// A dimension, with its stride in bytes.
 struct level {
   std::int64_t extent;
   std::int64_t stride;
 };
 
-/// Dimensions of a view that are steps through one progression, joined; extents of 1 left
-/// out.
+/// Returns the dimensions of a view with extents of 1 left out, and with neighbours
+/// joined that are steps of one progression.
 std::vector<level> joined(std::span<const std::int64_t> shape,
                           std::span<const std::int64_t> strides) {
   std::vector<level> out;
@@ -174,8 +184,9 @@ std::vector<level> joined(std::span<const std::int64_t> shape,
   return out;
 }
 
-/// Strides that give the elements of `levels` another shape, or false. Both are walked
-/// from the inside: each level must be used up exactly by some of the new dimensions.
+/// Finds strides that give the elements of `levels` another shape; returns false if there
+/// are none. Both are walked from the innermost dimension outwards: some of the new
+/// dimensions must use up each level exactly.
 bool split(std::span<const level> levels, std::span<const std::int64_t> shape,
            extents& out) {
   std::size_t l = levels.size();
@@ -206,6 +217,7 @@ bool split(std::span<const level> levels, std::span<const std::int64_t> shape,
 
 }  // namespace
 
+/// Row-major tensors can take any shape; others need strides that split() can find.
 result<tensor> tensor::reshape(std::span<const std::int64_t> shape) const {
   if (shape.size() > max_dims || element_count(shape) != count()) {
     return error(errc::invalid_argument,
@@ -228,6 +240,8 @@ result<tensor> tensor::reshape(std::span<const std::int64_t> shape) const {
   return strided(store_, type_, offset_, shape, std::span(strides.data(), shape.size()));
 }
 
+/// Without an order, reverses the dimensions. `seen` is a bit mask that detects
+/// repetitions.
 result<tensor> tensor::transpose(std::span<const int> order) const {
   std::array<int, max_dims> reversed{};
   if (order.empty()) {
@@ -257,6 +271,7 @@ result<tensor> tensor::transpose(std::span<const int> order) const {
                  std::span(strides.data(), dims_));
 }
 
+/// Repeated dimensions get stride 0. Missing dimensions are added in front.
 result<tensor> tensor::broadcast(std::span<const std::int64_t> shape) const {
   const std::size_t added = shape.size() - std::min<std::size_t>(shape.size(), dims_);
   bool fits = shape.size() >= dims_ && shape.size() <= max_dims;
@@ -276,6 +291,7 @@ result<tensor> tensor::broadcast(std::span<const std::int64_t> shape) const {
   return strided(store_, type_, offset_, shape, std::span(strides.data(), shape.size()));
 }
 
+/// A change of the element's size changes the last dimension, which must be dense.
 result<tensor> tensor::reinterpret(dtype type) const {
   WEIR_TRY(const std::int64_t to, element_bytes(type));
   WEIR_TRY(const std::int64_t from, element_bytes(type_));
@@ -304,6 +320,8 @@ std::int64_t tensor::count() const noexcept {
   return element_count(shape());
 }
 
+/// Returns true if the elements lie behind each other in the order of their indices. The
+/// stride of a dimension with one element is never used, so it may have any value.
 bool tensor::row_major() const noexcept {
   if (count() == 0) {
     return true;

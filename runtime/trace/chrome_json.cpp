@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The trace event format that chrome://tracing and Perfetto read.
-/// @source{Trace Event Format, complete and metadata events}
+/// The trace event format that chrome://tracing and Perfetto read. The file has a size
+/// limit; events from the middle of a run are left out first, because the start and the
+/// end of a run are what users look at. @source{Trace Event Format, complete and metadata
+/// events}
 #include "trace/chrome_json.hpp"
 
 #include <algorithm>
@@ -15,7 +17,9 @@
 namespace weir::runtime {
 namespace {
 
+/// Number of the first line for spans; workers have the lower ones.
 constexpr int first_span_line = 1000;
+/// Bytes that are collected before they are written.
 constexpr std::size_t chunk_bytes = 1U << 20;
 
 /// Returns what a task waited for longest: the data of a predecessor or a free worker.
@@ -28,11 +32,13 @@ std::string reason(const task_record& r) {
   return r.waited_for == 0 ? "ready at once" : "a free worker";
 }
 
+/// Returns a metadata event, which names the process or a line.
 std::string name_event(int line, std::string_view name, std::string_view kind) {
   return fmt::format(R"({{"name":"{}","ph":"M","pid":1,"tid":{},"args":{{"name":{}}}}})",
                      kind, line, json_quote(name));
 }
 
+/// Returns the complete event of a task; times count from `origin`.
 std::string task_event(const task_record& r, std::int64_t origin) {
   return fmt::format(
       R"({{"name":{},"ph":"X","cat":"task","pid":1,"tid":{},"ts":{},"dur":{},)"
@@ -44,6 +50,7 @@ std::string task_event(const task_record& r, std::int64_t origin) {
       json_quote(r.waited_for == 0 ? "" : r.waited_for_name), json_quote(reason(r)));
 }
 
+/// Returns the complete event of a span.
 std::string span_event(const trace_span& s, int line, std::int64_t origin) {
   return fmt::format(
       R"({{"name":{},"ph":"X","cat":"span","pid":1,"tid":{},"ts":{},"dur":{},)"
@@ -52,7 +59,8 @@ std::string span_event(const trace_span& s, int line, std::int64_t origin) {
       microseconds(s.end_ns - s.start_ns));
 }
 
-/// Names of lines and the spans: few, and never left out before any task is.
+/// Returns the events that are always written: the names of the lines, and the spans,
+/// which are few.
 std::vector<std::string> fixed_events(std::span<const trace_span> spans, unsigned workers,
                                       std::int64_t origin) {
   std::vector<std::string> out{name_event(0, "weir", "process_name")};
@@ -75,8 +83,8 @@ std::vector<std::string> fixed_events(std::span<const trace_span> spans, unsigne
   return out;
 }
 
-/// How many events of the start and of the end fit into `room` bytes; each costs a
-/// separator too.
+/// Returns how many events from the start and from the end fit into `room` bytes,
+/// separators included. Each side gets half of the space if not all fit.
 std::pair<std::size_t, std::size_t> fit(std::span<const std::uint32_t> sizes,
                                         std::uint64_t room) {
   std::uint64_t total = 0;
@@ -126,6 +134,8 @@ std::string microseconds(std::int64_t ns) {
   return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", whole / 1000, whole % 1000);
 }
 
+/// Formats each event twice, once for its size and once for the file: the formatted text
+/// of a long run may be larger than the memory.
 result<void> write_chrome_json(file_system& fs, const std::string& path,
                                std::span<const task_record> tasks,
                                std::span<const trace_span> spans, unsigned workers,

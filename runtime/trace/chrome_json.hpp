@@ -20,9 +20,9 @@ struct trace_span {
   std::int64_t end_ns = 0;
 };
 
-/// Writes records, oldest first, as complete events; one line per worker and one per span
-/// line. Records from the middle are left out until the file has at most `max_bytes`.
-/// @error{io, no_space, from the file system}
+/// Writes records, oldest first, as complete events, with one line per worker and one per
+/// name of spans. Leaves out records from the middle until the file has at most
+/// `max_bytes` bytes. @error{io, no_space, from the file system}
 [[nodiscard]] result<void> write_chrome_json(file_system& fs, const std::string& path,
                                              std::span<const task_record> tasks,
                                              std::span<const trace_span> spans,

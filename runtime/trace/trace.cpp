@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rings of task records: what is kept of a run, and in how much memory.
+/// Rings of task records, which bound the memory of a trace. Each worker writes to its
+/// own ring, so recording needs no synchronisation; reading happens when no task runs.
 #include "weir/runtime/trace.hpp"
 
 #include <algorithm>
@@ -13,26 +14,28 @@ namespace {
 /// Approximate size of an event in the file in bytes. The largest size of the file then
 /// limits the memory for records.
 constexpr std::uint64_t typical_event_bytes = 256;
+/// Smallest number of records per worker, whatever the size of the file.
 constexpr std::uint64_t fewest_records = 64;
 
 }  // namespace
 
 struct trace::impl {
-  /// Records of one worker: the start of the run, marked pulses, and a ring of the
-  /// latest.
+  /// Records of one worker: those of the start of the run, those of marked pulses, and
+  /// the latest ones in a ring.
   struct alignas(64) ring {
     std::vector<task_record> head;
     std::vector<task_record> kept;
     std::vector<task_record> tail;
-    std::size_t oldest = 0;  ///< of the tail, once it is full
+    std::size_t oldest = 0;  ///< index of the oldest record in the tail, once it is full
   };
 
   trace_options options;
-  std::size_t room = 0;  ///< records per worker in the head and in the tail
+  std::size_t room = 0;  ///< records per worker in the head, and in the tail
   std::vector<std::unique_ptr<ring>> rings;
   std::vector<trace_span> spans;
   std::atomic<std::int64_t> origin{0};
 
+  /// Returns the start of the run, which the first recorded task sets.
   [[nodiscard]] std::int64_t origin_of(const task_record& r) noexcept {
     std::int64_t known = origin.load(std::memory_order_relaxed);
     if (known == 0 &&
@@ -43,6 +46,8 @@ struct trace::impl {
   }
 };
 
+/// Reserves memory for the records of each worker, so that recording does not allocate:
+/// for the first ones, for those of marked pulses, and for the newest ones.
 trace::trace(const trace_options& options, unsigned workers)
     : impl_(std::make_unique<impl>()) {
   impl_->options = options;
@@ -55,7 +60,7 @@ trace::trace(const trace_options& options, unsigned workers)
   }
   impl_->room = static_cast<std::size_t>(
       std::max(options.max_bytes / typical_event_bytes / 2, fewest_records));
-  for (auto& r : impl_->rings) {  // pages are taken when they are written to
+  for (auto& r : impl_->rings) {  // the system provides pages when they are written to
     r->head.reserve(impl_->room);
     r->tail.reserve(impl_->room);
     r->kept.reserve(impl_->room / 2);
@@ -69,6 +74,8 @@ void trace::begin_pulse(std::uint64_t pulse, bool keep) {
   keep_ = keep;
 }
 
+/// Puts a record into the first part that takes it: head, marked pulses, tail. Allocates
+/// no memory, because all parts were reserved.
 void trace::record(unsigned worker, const task_record& r) noexcept {
   impl::ring& to = *impl_->rings[worker];
   const bool all = impl_->options.mode == trace_mode::all;
@@ -92,6 +99,7 @@ void trace::span(std::string_view line, std::string_view name, std::int64_t star
   }
 }
 
+/// Collects the records of all workers, sorted by start.
 std::vector<task_record> trace::records() const {
   std::vector<task_record> out;
   std::int64_t last = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Critical path, lines of the workers, shares of the reasons to wait.
+/// Summary of a trace: critical path, lines of the workers, and shares of the reasons to
+/// wait.
 #include "weir/runtime/trace_summary.hpp"
 
 #include <algorithm>
@@ -12,11 +13,12 @@
 namespace weir::runtime {
 namespace {
 
+/// Returns a name, or a question mark for none.
 const char* text_of(const char* name) {
   return name == nullptr ? "?" : name;
 }
 
-/// The tasks that each task had to wait for, whatever the reason.
+/// Finds the task for which a task waited last, whatever the reason.
 class history {
  public:
   explicit history(std::span<const task_record> records) {
@@ -29,9 +31,9 @@ class history {
                 [](const auto* a, const auto* b) { return a->started < b->started; });
     }
   }
-  /// The one that it waited for: a predecessor, or what ran last on the same worker.
-  /// Starts earlier, so that damaged data do not send anybody round in circles. Null if
-  /// there is none, or none that is known.
+  /// Returns the task that delayed the start of `r` last: a predecessor, or the task
+  /// before it on the same worker. The result starts earlier than `r`, so that damaged
+  /// data cannot lead in circles. Returns null if there is none, or none that is known.
   [[nodiscard]] const task_record* before(const task_record& r) const {
     const auto found = by_id_.find(r.waited_for);
     const task_record* data = found == by_id_.end() || found->second->started >= r.started
@@ -56,6 +58,8 @@ class history {
   std::unordered_map<std::uint32_t, std::vector<const task_record*>> by_worker_;
 };
 
+/// Follows the delays back from the task that ended last. Their sequence is the critical
+/// path.
 void find_path(std::span<const task_record> records, trace_summary& out) {
   const history all(records);
   const task_record* at = &records.front();
@@ -74,6 +78,7 @@ void find_path(std::span<const task_record> records, trace_summary& out) {
   std::reverse(out.critical_path.begin(), out.critical_path.end());
 }
 
+/// Adds the time of a task to its worker's line, spread over slices of the whole time.
 void add_to_line(trace_summary::worker_line& line, const task_record& r,
                  const trace_summary& whole) {
   ++line.tasks;
@@ -92,6 +97,7 @@ void add_to_line(trace_summary::worker_line& line, const task_record& r,
   }
 }
 
+/// Makes the line of each worker.
 void find_lines(std::span<const task_record> records, trace_summary& out) {
   std::map<std::uint32_t, trace_summary::worker_line> lines;
   for (const task_record& r : records) {
@@ -104,6 +110,7 @@ void find_lines(std::span<const task_record> records, trace_summary& out) {
   }
 }
 
+/// Sums the waiting times by reason.
 void find_waits(std::span<const task_record> records, trace_summary& out) {
   std::map<std::string, trace_summary::wait> waits;
   const auto add = [&](const std::string& reason, std::int64_t ns) {
@@ -131,7 +138,8 @@ double milliseconds(std::int64_t ns) {
   return static_cast<double>(ns) * 1e-6;
 }
 
-/// The names on the path and how long each of them ran there, longest first.
+/// Returns the names on the critical path with the time that each ran there, longest
+/// first.
 std::vector<trace_summary::wait> path_names(const trace_summary& s) {
   std::map<std::string, trace_summary::wait> names;
   for (const trace_summary::step& step : s.critical_path) {
@@ -175,6 +183,8 @@ double trace_summary::share_of(const wait& w) const noexcept {
   return all > 0 ? static_cast<double>(w.sum) / all : 0;
 }
 
+/// Summarises the records of a trace. The time begins with the first submission and ends
+/// with the last kernel.
 trace_summary summarize(std::span<const task_record> records) {
   trace_summary out;
   if (records.empty()) {
@@ -192,6 +202,9 @@ trace_summary summarize(std::span<const task_record> records) {
   return out;
 }
 
+/// Prints the summary as text for a terminal: the critical path, a line per worker in
+/// which the darkness of a character is the busy share of a sixtieth of the time, and the
+/// reasons for which tasks waited. At most ten rows of each list are printed.
 std::string to_text(const trace_summary& s) {
   constexpr std::size_t most_rows = 10;
   const double whole = milliseconds(s.end - s.begin);

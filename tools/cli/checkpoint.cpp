@@ -69,6 +69,8 @@ bool is_valid(const checkpoint_store::entry& e) {
 
 }  // namespace
 
+/// Lists the checkpoints of a run. The command succeeds if at least one is valid, because
+/// that is what a resume needs.
 command_result checkpoint_ls(const folder_options& options, output& out) {
   WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
   WEIR_TRY(auto store, checkpoint_store::open(posix_file_system(), folder));
@@ -97,6 +99,8 @@ command_result checkpoint_ls(const folder_options& options, output& out) {
                            folder, all.size()));
 }
 
+/// Verifies every byte of all checkpoints. In contrast to the list, it fails if any of
+/// them is damaged.
 command_result checkpoint_verify(const folder_options& options, output& out) {
   WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
   WEIR_TRY(auto store, checkpoint_store::open(posix_file_system(), folder));

@@ -21,6 +21,8 @@ void output::write(std::string_view text) {
   }
 }
 
+/// Writes what is pending. After the first failure everything later is dropped, and
+/// `close` reports the failure.
 void output::flush() {
   std::string_view rest = pending_;
   while (!rest.empty() && failed_ == 0) {
@@ -42,6 +44,7 @@ result<void> output::close() {
   return {};
 }
 
+/// Reads all of a descriptor, whose size is not known in advance, up to a limit.
 result<byte_vector> read_descriptor(int descriptor, const std::string& name,
                                     std::size_t limit) {
   byte_vector content;
@@ -71,6 +74,8 @@ result<byte_vector> read_input(const std::string& path) {
                      : read_file(posix_file_system(), path);
 }
 
+/// Reads a size with a binary unit. A product beyond 64 bits is refused like a wrong
+/// unit.
 result<std::uint64_t> parse_size(std::string_view text) {
   std::uint64_t number = 0;
   const auto [end, problem] =

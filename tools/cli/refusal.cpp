@@ -22,6 +22,8 @@ std::vector<CLI::App*> verbs_of(CLI::App& app) {
 
 }  // namespace
 
+/// Makes every option that takes a natural number refuse a minus sign, in this command
+/// and all below.
 void refuse_negative_numbers(CLI::App& app) {
   for (CLI::Option* option : app.get_options(
            [](const CLI::Option* o) { return o->get_type_name() == "UINT"; })) {
@@ -36,6 +38,8 @@ void refuse_negative_numbers(CLI::App& app) {
   }
 }
 
+/// Prints why the command line was refused, and returns the exit status. A misspelt verb
+/// gets the names that were possible, which the parser itself does not print.
 int refuse(CLI::App& app, const CLI::ParseError& why) {
   // The innermost command that the parser recognised. If it has verbs and none followed,
   // the first word that is left over was meant to be one.

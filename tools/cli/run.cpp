@@ -218,6 +218,8 @@ result<file_lock> lock_folder(const std::string& folder) {
 
 }  // namespace
 
+/// Begins a run. Nothing is written before the configuration has been checked, and
+/// nothing in the folder before its lock is held.
 command_result run_command(const run_options& options, output& out) {
   WEIR_TRY(run_config config, load_config(options.file, options.sets));
   // The check comes before any folder is made. It needs some folder name, and any will
@@ -244,6 +246,8 @@ command_result run_command(const run_options& options, output& out) {
   return perform(&actors::run, config, options.json, out);
 }
 
+/// Continues a run with the configuration in its folder, apart from settings that may
+/// change.
 command_result resume_command(const resume_options& options, output& out) {
   std::error_code ignored;
   if (!fs::is_directory(options.folder, ignored)) {

@@ -9,6 +9,8 @@
 
 namespace weir::tools {
 
+/// Continues a prompt and prints the text while it grows, or all of it at the end as
+/// JSON.
 command_result speak_command(const speak_options& options, output& out) {
   if (!(options.temperature >= 0) || options.temperature > 100) {
     return error(

@@ -60,6 +60,9 @@ result<run_config> read_config(const std::string& path) {
 
 }  // namespace
 
+/// Sets one key. Relative paths count from the folder of the file in which they stand, or
+/// from the working folder for those of the command line, and are stored as absolute
+/// ones, so that a resumed run finds them from anywhere.
 result<void> apply_entry(run_config& config, const config_entry& entry,
                          const std::string& base_folder) {
   if (auto set = actors::run_settings().assign(config, entry.key, entry.value); !set) {
@@ -81,6 +84,8 @@ result<run_config> load_config(const std::string& path,
   return config;
 }
 
+/// Reads the configuration of a run that has begun. A setting that is part of the run's
+/// identity may be given again, but only with the same value.
 result<run_config> load_resume_config(const std::string& folder,
                                       std::span<const std::string> sets) {
   WEIR_TRY(run_config config, read_config(join_path(folder, "config.toml")));
@@ -102,6 +107,7 @@ result<run_config> load_resume_config(const std::string& folder,
   return config;
 }
 
+/// Writes the configuration as TOML, with the documentation of each key as a comment.
 std::string to_toml(const run_config& config) {
   std::string out;
   std::string table;

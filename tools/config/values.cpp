@@ -127,6 +127,8 @@ struct toml_writer {
 
 }  // namespace
 
+/// Reads a TOML file as a flat list of keys, in the order of the file, which the parser
+/// does not keep. So the first mistake in the file is the one that is reported.
 result<std::vector<config_entry>> parse_toml(std::string_view text,
                                              const std::string& name) {
   const toml::parse_result parsed = toml::parse(text, name);
@@ -147,6 +149,8 @@ result<std::vector<config_entry>> parse_toml(std::string_view text,
   return out;
 }
 
+/// Reads key=value. The value is TOML if it can be read as such, and otherwise a string,
+/// so that simple texts need no quotes in a shell.
 result<config_entry> parse_assignment(std::string_view assignment) {
   const std::size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) {

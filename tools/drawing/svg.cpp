@@ -134,6 +134,9 @@ std::string svg::finish() && {
   return std::move(out_) + "</svg>\n";
 }
 
+/// Returns round numbers between `low` and `high`, about `count` of them: multiples of 1,
+/// 2 or 5 times a power of ten. Multiples are computed from whole numbers, so that
+/// rounding errors do not add up.
 std::vector<double> axis_ticks(double low, double high, int count) {
   std::vector<double> out;
   if (!(high > low) || count < 1) {
@@ -149,6 +152,8 @@ std::vector<double> axis_ticks(double low, double high, int count) {
   return out;
 }
 
+/// Draws curves with their names at the right ends. Labels that would overlap are moved
+/// apart.
 std::string draw_curves(const std::vector<curve_line>& lines, double tokens) {
   const frame f = frame_of(lines, tokens);
   svg s(page_width, f.bottom + 48, "Bits per byte over the tokens of the run");
@@ -171,6 +176,8 @@ std::string draw_curves(const std::vector<curve_line>& lines, double tokens) {
   return std::move(s).finish();
 }
 
+/// Draws horizontal bars, the longest first. Even a bar of value 0 has a width that can
+/// be seen.
 std::string draw_bars(std::vector<bar> bars, std::string_view title) {
   std::stable_sort(bars.begin(), bars.end(),
                    [](const bar& a, const bar& b) { return a.value > b.value; });

@@ -84,6 +84,8 @@ result<trace_data> read_trace(const std::string& path) {
   return std::move(builder).finish();
 }
 
+/// Returns the time of each kernel, the largest first, and by name if times are equal, so
+/// that the page of a run does not depend on the order of events.
 std::vector<kernel_share> kernel_shares(const trace_data& trace) {
   std::vector<kernel_share> by_name(trace.names.size());
   for (const trace_span& s : trace.spans) {

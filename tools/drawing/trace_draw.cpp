@@ -104,6 +104,8 @@ void draw_spans(svg& s, const trace_data& trace, double height) {
 
 }  // namespace
 
+/// Draws the busy share of each thread over the run. A bin in which nothing was recorded
+/// stays empty, since a thread that was not traced is not idle.
 std::string draw_load(const trace_data& trace) {
   constexpr std::size_t bins = 300;
   constexpr double height = 34;
@@ -132,6 +134,7 @@ std::string draw_load(const trace_data& trace) {
   return std::move(s).finish();
 }
 
+/// Draws single tasks of a short stretch of the trace, one row per thread.
 std::string draw_tasks(const trace_data& trace, double microseconds) {
   constexpr double height = 30;
   const std::size_t lanes = trace.lanes.size();
@@ -161,6 +164,8 @@ std::string draw_tasks(const trace_data& trace, double microseconds) {
   return std::move(s).finish();
 }
 
+/// Writes a table of the kernels with their share of all kernel time. Colours are those
+/// of the drawing of tasks; kernels beyond the number of colours share one.
 std::string kernel_table(const trace_data& trace) {
   double all = 0;
   const auto shares = kernel_shares(trace);

@@ -76,9 +76,9 @@ class event_parser {
  private:
   static constexpr int none = -1;
 
-  /// Whether the innermost open bracket is that of the list of events.
+  /// Returns whether the innermost open bracket is that of the list of events.
   [[nodiscard]] bool in_list() const { return depth_ == list_depth_; }
-  /// Whether the innermost open brace is that of an event.
+  /// Returns whether the innermost open brace is that of an event.
   [[nodiscard]] bool in_event() const {
     return list_depth_ != none && depth_ == list_depth_ + 1;
   }
@@ -146,6 +146,7 @@ bool event_parser::number(double value, std::uint64_t whole) {
 
 }  // namespace
 
+/// Reads a trace event by event, so the JSON text is never in memory as a whole.
 result<void> read_trace_events(const std::string& path,
                                const std::function<void(const trace_event&)>& visit) {
   std::ifstream file;

@@ -127,6 +127,8 @@ std::string picture_of(const hn4_check_report& r) {
 
 }  // namespace
 
+/// Checks a volume without changing it. Repairing means to copy every tag that can be
+/// read completely into another volume. The exit status is 1 if there are findings.
 command_result hn4_check_command(const hn4_options& options, output& out) {
   WEIR_TRY(auto device,
            storage::open_file_device(options.volume, storage::device_mode::read_only));

@@ -85,7 +85,8 @@ result<std::size_t> object_of(const std::vector<std::string>& parts,
   return i;
 }
 
-/// What KEY=VALUE of `-s` says, checked as far as it can be without a message.
+/// The contents of one KEY=VALUE of `-s`, checked as far as that is possible without a
+/// message.
 struct setting {
   std::string path;
   std::string value;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the arithmetic of collectives costs on one thread: its memory traffic against
-/// that of copies, and what levels 1 and 2 cost beside level 0. fp32 sums over 4 ranks of
-/// 64 MiB, in place.
+/// Rows about the arithmetic of collectives on one thread: its memory traffic compared
+/// with that of copies, and the cost of levels 1 and 2 compared with level 0. The rows
+/// sum fp32 values of 4 ranks with 64 MiB each, in place.
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -22,7 +22,8 @@ constexpr int ranks = 4;
 constexpr std::size_t elements = std::size_t{16} << 20;
 constexpr int repeats = 7;
 
-/// Inputs of all ranks, and buffers that they are copied to and reduced in.
+/// The inputs of all ranks, and the buffers to which they are copied and in which they
+/// are reduced.
 class buffers {
  public:
   explicit buffers(bool wide) {
@@ -44,7 +45,7 @@ class buffers {
       std::memcpy(work_[r].data(), inputs_[r].data(), elements * sizeof(float));
     }
   }
-  /// Seconds of one reduction in place of what was just copied there.
+  /// Returns the seconds of one reduction in place, after the inputs were copied there.
   double reduce(int level) {
     copy();
     const reducer arithmetic =
@@ -66,6 +67,7 @@ class buffers {
   std::vector<std::vector<float>> work_;
 };
 
+/// Returns the buffers, which are made once for each kind of inputs.
 buffers& shared(bool wide) {
   static std::map<bool, std::unique_ptr<buffers>> all;
   auto& place = all[wide];
@@ -76,6 +78,7 @@ buffers& shared(bool wide) {
   return *place;
 }
 
+/// Returns the time of the copies over that of the reduction.
 double against_copies(int level) {
   return bench::median(bench::repeat(repeats, [&] {
     buffers& b = shared(false);
@@ -84,6 +87,7 @@ double against_copies(int level) {
   }));
 }
 
+/// Returns the time at a level over the time at level 0.
 double against_level_0(int level, bool wide) {
   return bench::median(bench::repeat(repeats, [&] {
     buffers& b = shared(wide);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions that read files by tasks.
+/// C functions that read files in tasks. Arguments are checked and copied before a task
+/// is launched, because the caller may free them as soon as the function returns.
 #include <tensogram/tensogram_x.h>
 
 #include "capi/async/remote.hpp"
@@ -11,7 +12,7 @@ using namespace weir::capi;  // NOLINT: the functions below are C
 
 namespace {
 
-/// Launches work on the file of a handle.
+/// Launches work on the file of a handle. The task shares the file with the handle.
 template <class Work>
 tgm_error launch_on(tgm_async_file_t* file, const task_limits& limits,
                     tgm_async_task_t** out_task, Work work) {
@@ -24,6 +25,7 @@ tgm_error launch_on(tgm_async_file_t* file, const task_limits& limits,
   });
 }
 
+/// Wraps a file in a handle that becomes the result of a task.
 task_value handle_of_file(std::shared_ptr<message_store> file) {
   return std::make_unique<tgm_async_file_t>(tgm_async_file_t{std::move(file)});
 }
@@ -52,6 +54,8 @@ tgm_error tgm_async_file_open(const char* path, tgm_cancellation_token_t* cancel
   });
 }
 
+/// The options are copied before the launch, so the caller may free its strings when the
+/// call returns.
 tgm_error tgm_async_file_open_remote(const char* url, const char* const* storage_keys,
                                      const char* const* storage_values, size_t nopts,
                                      bool bidirectional, tgm_cancellation_token_t* cancel,
@@ -90,6 +94,8 @@ tgm_error tgm_async_file_message_count(tgm_async_file_t* file,
       });
 }
 
+/// A remote file may need several requests to find the message. Its place is therefore
+/// looked up in the task, and not in the call.
 tgm_error tgm_async_file_read_message(tgm_async_file_t* file, size_t index,
                                       tgm_cancellation_token_t* cancel,
                                       uint64_t timeout_ms, tgm_async_task_t** out_task) {
@@ -150,6 +156,8 @@ tgm_error tgm_async_file_decode_object(tgm_async_file_t* file, size_t msg_index,
       });
 }
 
+/// The ranges are copied before the launch. The task keeps the file alive even if its
+/// handle is closed meanwhile. Each range becomes a buffer that C code can own.
 tgm_error tgm_async_file_decode_range(tgm_async_file_t* file, size_t msg_index,
                                       size_t obj_index, const uint64_t* offsets,
                                       const uint64_t* counts, size_t n_ranges,
@@ -182,7 +190,7 @@ tgm_error tgm_x_async_decode(const uint8_t* buf, size_t buf_len,
                              tgm_async_task_t** out_task) {
   return guarded(given(buf, out_task), [&]() -> outcome<void> {
     WEIR_TRY(const auto how, decode_arguments(options));
-    // A task that is cancelled ends at once, while its work may still read the bytes.
+    // A copy, because a cancelled task ends at once while its work may still read bytes.
     WEIR_TRY(owned_bytes copy, owned_bytes::copy_of(view_of(buf, buf_len)));
     return launch_work({cancel, timeout_ms}, out_task,
                        [bytes = std::make_shared<owned_bytes>(std::move(copy)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What stands behind the handles that tasks make.
+/// The types behind the handles that tasks produce.
 #pragma once
 
 #include <tensogram/tensogram.h>
@@ -12,12 +12,12 @@ class message_store;
 class ordered_stream;
 }  // namespace weir::capi
 
-/// Tasks hold the file as well, so that the handle may be closed before they end.
+/// A file. Tasks share it, so the handle may be closed before they end.
 struct tgm_async_file_t {
   std::shared_ptr<weir::capi::message_store> file;
 };
 
-/// Tasks hold the stream as well, so that the handle may be freed before they end.
+/// A stream. Tasks share it, so the handle may be freed before they end.
 struct tgm_async_streaming_encoder_t {
   std::string path;
   std::shared_ptr<weir::capi::ordered_stream> stream;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Opening files behind addresses.
+/// Opens files behind addresses: http, https and S3 through the remote reader, file:// as
+/// files of this machine.
 #include "capi/async/remote.hpp"
 
 #include <fmt/core.h>
@@ -40,7 +41,8 @@ class remote_messages final : public message_store {
   std::shared_ptr<const remote_file> file_;
 };
 
-/// The text behind percent signs; nothing if one of them is not followed by two digits.
+/// Replaces %XX by the byte that it stands for. Returns nothing if two hexadecimal digits
+/// do not follow a percent sign.
 std::optional<std::string> percent_decoded(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -61,7 +63,7 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   return out;
 }
 
-/// Removes `prefix` from the start of `text`, whatever the case of its letters.
+/// Removes `prefix` from the start of `text`, without regard to the case of letters.
 bool take_prefix(std::string_view& text, std::string_view prefix) {
   const auto equal = [](unsigned char a, unsigned char b) {
     return std::tolower(a) == std::tolower(b);
@@ -72,13 +74,16 @@ bool take_prefix(std::string_view& text, std::string_view prefix) {
   return there;
 }
 
-/// The absolute path in what follows "file://", with or without the host "localhost".
+/// Returns the absolute path behind "file://", with or without the host "localhost". A
+/// path with a zero byte is refused, because the system would see only its beginning.
 std::optional<std::string> local_path(std::string_view rest) {
   take_prefix(rest, "localhost");
   auto path = rest.substr(0, 1) == "/" ? percent_decoded(rest) : std::nullopt;
   return path && path->find('\0') == std::string::npos ? path : std::nullopt;
 }
 
+/// Opens a file of this machine through its address. All failures have the code that
+/// failures of remote files have.
 outcome<std::shared_ptr<message_store>> open_local(const std::string& url,
                                                    std::string_view rest) {
   const auto path = local_path(rest);
@@ -95,8 +100,8 @@ outcome<std::shared_ptr<message_store>> open_local(const std::string& url,
   return std::make_shared<message_file>(url, std::move(*source));
 }
 
-/// Names the options of a request that no store knows. They have no effect, as in the
-/// reference, but one of them may be the reason why a file cannot be opened.
+/// Returns a note that names the options which no store knows. They have no effect, as in
+/// the reference, but one of them may be the reason why a file cannot be opened.
 std::string note_on(const std::vector<std::string>& unknown_options) {
   std::string out;
   for (const std::string& name : unknown_options) {
@@ -107,6 +112,8 @@ std::string note_on(const std::vector<std::string>& unknown_options) {
 
 }  // namespace
 
+/// Options that no store knows are collected and not refused: the reference ignores them,
+/// but they are named if opening fails.
 outcome<std::shared_ptr<message_store>> open_remote(const remote_request& request,
                                                     const std::stop_token& stop) {
   std::string_view rest = request.url;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files behind addresses, as tgm_async_file_open_remote opens them.
+/// Files behind addresses, for tgm_async_file_open_remote().
 #pragma once
 
 #include <memory>
@@ -22,8 +22,7 @@ struct remote_request {
 
 /// Opens the file at an address of http, https or S3 and finds its messages, or opens the
 /// file of this machine that a file:// address names. Blocks; ends early if a stop is
-/// requested.
-/// @error{TGM_ERROR_REMOTE, the file cannot be opened, whatever the reason}
+/// requested. @error{TGM_ERROR_REMOTE, the file cannot be opened for any reason}
 [[nodiscard]] outcome<std::shared_ptr<message_store>> open_remote(
     const remote_request& request, const std::stop_token& stop);
 

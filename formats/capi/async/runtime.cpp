@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Threads of the runtime, and the C functions that configure it and shut it down.
+/// The threads of the runtime, and the C functions that configure it and shut it down.
+///
+/// One mutex protects all state. It is never held while work, a callback or a method of a
+/// task runs, and tasks call the runtime without their own lock, so no lock order can be
+/// violated. The threads are detached: the process may end while they run, and a library
+/// cannot join threads at that time safely.
 #include "capi/async/runtime.hpp"
 
 #include <pthread.h>
@@ -14,11 +19,14 @@ namespace weir::capi {
 
 namespace {
 
+/// Returns the number of processors, limited to `at_most`, and at least 1.
 std::uint32_t processors(std::uint32_t at_most) noexcept {
   return std::clamp(std::thread::hardware_concurrency(), 1u, at_most);
 }
 
-/// A thread that nobody waits for. Signals are left to the threads of the program.
+/// Starts a detached thread. All signals are blocked in it, so that the threads of the
+/// program handle them. A thread inherits the mask of its creator, hence the change
+/// around the call.
 void start_thread(const std::string& name, std::function<void()> run) {
   sigset_t all;
   sigset_t before;
@@ -36,6 +44,7 @@ void start_thread(const std::string& name, std::function<void()> run) {
   thread.detach();
 }
 
+/// Returns the failure of a call after the runtime was shut down.
 failure shut_down_failure(const char* what) {
   return {TGM_ERROR_IO, std::string("cannot ") + what +
                             ": expected the runtime to run, found it shut down"};
@@ -48,6 +57,7 @@ runtime& runtime::instance() {
   return *one;
 }
 
+/// The numbers of threads cannot change once a call or a task has relied on them.
 bool runtime::configure(std::uint32_t workers, std::uint32_t dispatchers) {
   const std::lock_guard lock(mutex_);
   if (phase_ != phase::idle) {
@@ -59,7 +69,8 @@ bool runtime::configure(std::uint32_t workers, std::uint32_t dispatchers) {
   return true;
 }
 
-/// Fewer threads than asked for do, but not none.
+/// Starts the threads of a queue. If the system refuses some of them, fewer suffice; if
+/// it refuses the first one, the error is passed on.
 void runtime::start(queue& q, const char* name, std::uint32_t threads) {
   for (std::uint32_t i = 0; i < threads; ++i) {
     try {
@@ -74,6 +85,8 @@ void runtime::start(queue& q, const char* name, std::uint32_t threads) {
   }
 }
 
+/// Registers the task before its work is queued, so that leave() and the deadline find
+/// it. The first task starts the workers, and the first deadline its thread.
 outcome<void> runtime::launch(const std::shared_ptr<runtime_task>& task,
                               std::optional<deadline_clock::time_point> deadline,
                               std::function<void()> work) {
@@ -97,10 +110,12 @@ outcome<void> runtime::launch(const std::shared_ptr<runtime_task>& task,
     deadlines_changed_.notify_all();
   }
   work_.jobs.push_back(std::move(work));
+  // Only one job was added, so one worker is enough.
   work_.changed.notify_one();
   return {};
 }
 
+/// Also wakes shut_down(), which waits until no task is left.
 void runtime::leave(const runtime_task& task) {
   const std::lock_guard lock(mutex_);
   if (task.deadline_) {
@@ -111,6 +126,8 @@ void runtime::leave(const runtime_task& task) {
   }
 }
 
+/// The loop of a worker or dispatcher. Workers end at the shutdown. Dispatchers go on,
+/// because callbacks of ended tasks must still be called.
 void runtime::serve(queue& q) {
   const auto over = [&] { return &q == &work_ && phase_ == phase::shut_down; };
   for (;;) {
@@ -126,6 +143,8 @@ void runtime::serve(queue& q) {
   }
 }
 
+/// The loop of the thread that ends tasks at their deadlines. It sleeps until the first
+/// deadline, and is woken when a task with a deadline is launched.
 void runtime::watch_deadlines() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -141,6 +160,7 @@ void runtime::watch_deadlines() {
     }
     const std::shared_ptr<runtime_task> task = std::move(first->second);
     deadlines_.erase(first);
+    // Ending a task calls leave(), which takes the mutex.
     lock.unlock();
     task->fail({TGM_ERROR_TIMEOUT,
                 "cannot wait for the task any longer: expected it to end in time, found "
@@ -149,6 +169,8 @@ void runtime::watch_deadlines() {
   }
 }
 
+/// The first callback starts the dispatchers, which are separate from the workers: a
+/// callback that blocks does not hold up tasks.
 void runtime::dispatch(std::function<void()> callback) {
   const std::lock_guard lock(mutex_);
   if (!callbacks_.started) {
@@ -159,6 +181,9 @@ void runtime::dispatch(std::function<void()> callback) {
   callbacks_.changed.notify_one();
 }
 
+/// Stops accepting tasks, waits for those that run, and ends the others. Only the first
+/// call does anything. Dropped jobs are destroyed after the mutex is released, because
+/// they own tasks.
 std::uint64_t runtime::shut_down(std::chrono::milliseconds patience) {
   std::deque<std::function<void()>> dropped;
   std::map<std::uint64_t, std::shared_ptr<runtime_task>> unfinished;
@@ -200,7 +225,7 @@ tgm_error tgm_runtime_configure(uint32_t workers, uint32_t dispatcher_workers,
 }
 
 uint64_t tgm_runtime_shutdown_blocking(uint64_t timeout_ms) {
-  // So that no sum of times overflows.
+  // The limit prevents overflow when the time is added to a point in time.
   constexpr std::uint64_t longest = std::uint64_t{1000} * 60 * 60 * 24 * 365;
   return weir::capi::accessed(std::uint64_t{0}, [&] {
     return runtime::instance().shut_down(

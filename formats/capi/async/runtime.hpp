@@ -20,11 +20,11 @@ namespace weir::capi {
 
 using deadline_clock = std::chrono::steady_clock;
 
-/// What the runtime needs to know of a task.
+/// The part of a task that the runtime uses.
 class runtime_task {
  public:
   virtual ~runtime_task() = default;
-  /// Ends the task with this failure, unless it has ended.
+  /// Ends the task with a failure, unless it has ended already.
   virtual void fail(failure why) = 0;
 
  private:
@@ -33,34 +33,34 @@ class runtime_task {
   std::optional<deadline_clock::time_point> deadline_;
 };
 
-/// One for the process, made when it is first asked for and never destroyed: threads may
-/// still run in it when the process ends.
-/// @threads{safe to call concurrently}
+/// The runtime of the process. It is made at its first use and never destroyed, because
+/// its threads may still run when the process ends. @threads{safe to call concurrently}
 class runtime {
  public:
   [[nodiscard]] static runtime& instance();
   runtime(const runtime&) = delete;
   runtime& operator=(const runtime&) = delete;
 
-  /// 0 asks for a default. False if it comes too late.
+  /// Sets the numbers of threads; 0 requests the default. Returns false if the runtime
+  /// was configured or used before.
   [[nodiscard]] bool configure(std::uint32_t workers, std::uint32_t dispatchers);
-  /// Has `work` done on one of the workers. The task counts as unfinished until leave();
-  /// at the deadline it ends with TGM_ERROR_TIMEOUT.
-  /// @error{TGM_ERROR_IO, the runtime was shut down}
+  /// Queues `work` for one of the workers. The task counts as unfinished until leave().
+  /// At the deadline it ends with TGM_ERROR_TIMEOUT. @error{TGM_ERROR_IO, the runtime was
+  /// shut down}
   [[nodiscard]] outcome<void> launch(const std::shared_ptr<runtime_task>& task,
                                      std::optional<deadline_clock::time_point> deadline,
                                      std::function<void()> work);
-  /// The task has ended.
+  /// Notes that a task has ended.
   void leave(const runtime_task& task);
-  /// Has a callback called on one of the dispatchers.
+  /// Queues a callback for one of the dispatchers.
   void dispatch(std::function<void()> callback);
-  /// See tgm_runtime_shutdown_blocking.
+  /// Implements tgm_runtime_shutdown_blocking().
   [[nodiscard]] std::uint64_t shut_down(std::chrono::milliseconds patience);
 
  private:
-  /// In `closing` no task can be launched any more, and those that were go on.
+  /// In `closing`, no task can be launched any more, but launched ones go on.
   enum class phase : std::uint8_t { idle, configured, running, closing, shut_down };
-  /// Jobs in order, and the threads that wait for them.
+  /// Jobs in order, and the condition on which their threads wait.
   struct queue {
     std::deque<std::function<void()>> jobs;
     std::condition_variable changed;
@@ -72,7 +72,7 @@ class runtime {
   void serve(queue& q);
   void watch_deadlines();
 
-  std::mutex mutex_;  ///< of all that follows
+  std::mutex mutex_;  ///< protects everything below
   phase phase_ = phase::idle;
   std::uint32_t worker_count_ = 0;
   std::uint32_t dispatcher_count_ = 0;
@@ -82,7 +82,7 @@ class runtime {
   /// Tasks that have not ended, by number.
   std::map<std::uint64_t, std::shared_ptr<runtime_task>> unfinished_;
   std::condition_variable task_left_;
-  /// The unfinished tasks that have a deadline.
+  /// Unfinished tasks that have a deadline; the number distinguishes equal deadlines.
   std::map<std::pair<deadline_clock::time_point, std::uint64_t>,
            std::shared_ptr<runtime_task>>
       deadlines_;

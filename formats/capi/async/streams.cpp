@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions that write a message by tasks.
+/// C functions that write a message in tasks.
+///
+/// Writes of one stream must happen in the order of their launches, but any worker may
+/// execute a task. So each write is placed in the line of its stream first, and a worker
+/// that runs a task of the stream carries out whatever is in the line, in order.
 #include "capi/async/streams.hpp"
 
 #include <algorithm>
@@ -13,6 +17,10 @@ void ordered_stream::line_up(std::shared_ptr<task_state> task, write what) {
   line_.push_back({std::move(task), std::move(what)});
 }
 
+/// The mutex is released while a write runs and while its task ends, because the end may
+/// call code of the program. `busy_` keeps other threads out meanwhile. If the line is
+/// empty after a write, `busy_` is cleared before the task ends: a program that has
+/// waited for the task then finds the stream at rest.
 void ordered_stream::carry_out() {
   std::unique_lock lock(mutex_);
   if (busy_) {
@@ -22,14 +30,14 @@ void ordered_stream::carry_out() {
   while (!line_.empty()) {
     const entry next = std::move(line_.front());
     line_.pop_front();
-    if (next.task->ended()) {  // early, so that it leaves no trace
+    if (next.task->ended()) {  // it ended early and must leave no trace
       continue;
     }
     lock.unlock();
     outcome<void> done = without_exceptions([&] { return next.what(stream_); });
     lock.lock();
     const bool more = !line_.empty();
-    busy_ = more;  // before anybody learns that the write has ended
+    busy_ = more;  // set before a waiting thread learns that the write has ended
     lock.unlock();
     next.task->end(done ? outcome<task_value>(task_value())
                         : outcome<task_value>(std::move(done).error()));
@@ -41,6 +49,7 @@ void ordered_stream::carry_out() {
   busy_ = false;
 }
 
+/// Tasks that have ended early no longer count as waiting.
 ordered_stream::object_count ordered_stream::count() const {
   const std::lock_guard lock(mutex_);
   const bool waiting = std::any_of(line_.begin(), line_.end(),
@@ -59,7 +68,8 @@ using namespace weir::capi;  // NOLINT: the functions below are C
 
 namespace {
 
-/// Launches a write on the stream of a handle.
+/// Launches a write on the stream of a handle. The place in the line is taken before the
+/// launch, so that the order is that of the calls.
 outcome<void> launch_write(const tgm_async_streaming_encoder_t& enc,
                            const task_limits& limits, tgm_async_task_t** out_task,
                            ordered_stream::write what) {
@@ -74,11 +84,12 @@ outcome<void> launch_write(const tgm_async_streaming_encoder_t& enc,
   auto launched =
       launch(task, limits, out_task, [stream = enc.stream] { stream->carry_out(); });
   if (!launched) {
-    task->fail(launched.error());  // it stands in line, and is passed over
+    task->fail(launched.error());  // it stays in the line and is skipped
   }
   return launched;
 }
 
+/// Launches the write of an object, whose bytes are copied.
 tgm_error launch_object(tgm_async_streaming_encoder_t* enc, const char* descriptor_json,
                         const std::uint8_t* data, std::size_t length, bool stored,
                         const task_limits& limits, tgm_async_task_t** out_task) {
@@ -105,6 +116,8 @@ void tgm_async_streaming_encoder_free(tgm_async_streaming_encoder_t* enc) {
   delete enc;
 }
 
+/// The arguments are checked in the call, so mistakes in them are reported at once. Only
+/// the file is opened in the task.
 tgm_error tgm_async_streaming_encoder_create(const char* path, const char* metadata_json,
                                              const char* hash_algo, uint32_t threads,
                                              tgm_cancellation_token_t* cancel,
@@ -170,6 +183,8 @@ tgm_error tgm_async_streaming_encoder_finish(tgm_async_streaming_encoder_t* enc,
   });
 }
 
+/// The functions for the number of objects do not wait for writes in progress. While some
+/// are in the line, the number is about to change, and the status says so.
 TgmObjectCountStatus tgm_async_streaming_encoder_try_object_count(
     const tgm_async_streaming_encoder_t* enc, size_t* out_count) {
   if (!given(enc, out_count)) {

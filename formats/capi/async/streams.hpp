@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A stream that tasks write.
+/// A stream whose writes are tasks.
 #pragma once
 
 #include <deque>
@@ -15,26 +15,27 @@
 
 namespace weir::capi {
 
-/// A stream whose writes are carried out one after another, in the order of their
-/// launches.
-/// @threads{safe to call concurrently}
+/// A stream whose writes are carried out one after the other, in the order of their
+/// launches. @threads{safe to call concurrently}
 class ordered_stream {
  public:
   using write = std::function<outcome<void>(message_stream&)>;
 
   explicit ordered_stream(message_stream stream) : stream_(std::move(stream)) {}
 
-  /// Puts a write at the end of the line. Each one that is put there needs one
+  /// Places a write at the end of the line. Each write needs one later call of
   /// carry_out().
   void line_up(std::shared_ptr<task_state> task, write what);
-  /// Carries out all that stands in line, unless another thread is at it, which then
-  /// does.
+  /// Carries out all writes in the line. Returns at once if another thread is already
+  /// doing so, since that thread then carries them out.
   void carry_out();
 
+  /// Number of written objects, if it is known now.
   struct object_count {
     TgmObjectCountStatus status;
     std::size_t count;
   };
+  /// Returns the number of objects, or that writes are in progress.
   [[nodiscard]] object_count count() const;
 
  private:
@@ -44,9 +45,10 @@ class ordered_stream {
   };
 
   mutable std::mutex mutex_;
-  message_stream stream_;   ///< of the thread that is at it, else under `mutex_`
+  message_stream
+      stream_;  ///< used by the thread that sets busy_; otherwise under `mutex_`
   std::deque<entry> line_;  ///< under `mutex_`
-  bool busy_ = false;       ///< a thread is at it; under `mutex_`
+  bool busy_ = false;       ///< a thread carries out writes; under `mutex_`
 };
 
 }  // namespace weir::capi

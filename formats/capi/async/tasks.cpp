@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// C functions on tasks and tokens.
+/// C functions for tasks and cancellation tokens.
+///
+/// A task ends exactly once: with the result of its work, with a cancellation, at its
+/// deadline, or at the shutdown of the runtime. The first end wins, and later ones have
+/// no effect. Work that is no longer wanted is asked to stop but is never killed.
 #include "capi/async/tasks.hpp"
 
 #include <algorithm>
@@ -8,11 +12,14 @@
 
 namespace weir::capi {
 
+/// Returns the failure of a cancelled task.
 failure cancelled() {
   return {TGM_ERROR_CANCELLED,
           "cannot finish the task: expected it to be let finish, found it cancelled"};
 }
 
+/// The result is set once, under the lock. Waiting threads are woken and the callback is
+/// queued after the lock is released.
 void task_state::end(outcome<task_value> with) {
   std::function<void()> callback;
   {
@@ -23,6 +30,7 @@ void task_state::end(outcome<task_value> with) {
     result_.emplace(std::move(with));
     callback = std::exchange(callback_, nullptr);
   }
+  // The lock is released first: leave() takes the mutex of the runtime.
   runtime::instance().leave(*this);
   ended_.notify_all();
   if (callback) {
@@ -30,6 +38,8 @@ void task_state::end(outcome<task_value> with) {
   }
 }
 
+/// Ends the task before its work is asked to stop, so that the work cannot end it with an
+/// error of its own.
 void task_state::fail(failure why) {
   end(std::move(why));
   stop_.request_stop();
@@ -40,6 +50,7 @@ bool task_state::ended() const {
   return result_.has_value();
 }
 
+/// If the task has ended already, the callback is queued at once.
 outcome<void> task_state::set_completion(std::function<void()> callback) {
   {
     const std::lock_guard lock(mutex_);
@@ -60,6 +71,8 @@ outcome<void> task_state::set_completion(std::function<void()> callback) {
   return {};
 }
 
+/// Waits under the lock of the task. `take` is called under it as well, so a value goes
+/// to one caller only. A call for another kind of value leaves the result in place.
 outcome<void> task_state::join(const std::function<bool(task_value&)>& take) {
   std::unique_lock lock(mutex_);
   ended_.wait(lock, [&] { return result_.has_value(); });
@@ -80,6 +93,7 @@ outcome<void> task_state::join(const std::function<bool(task_value&)>& take) {
   return {};
 }
 
+/// Ends the tasks without the lock, because ending a task may run other code.
 void cancellation::cancel() {
   std::vector<std::weak_ptr<task_state>> tasks;
   {
@@ -99,11 +113,14 @@ bool cancellation::cancelled() const {
   return cancelled_;
 }
 
+/// Checks and adds under one lock, so no task is added behind a cancellation unnoticed.
 bool cancellation::attach(const std::shared_ptr<task_state>& task) {
   const std::lock_guard lock(mutex_);
   if (cancelled_) {
     return false;
   }
+  // Ended tasks are removed when the list has doubled, which costs constant time per
+  // task.
   if (tasks_.size() >= next_sweep_) {
     std::erase_if(tasks_, [](const auto& each) {
       const auto locked = each.lock();
@@ -115,22 +132,26 @@ bool cancellation::attach(const std::shared_ptr<task_state>& task) {
   return true;
 }
 
+/// Order: attach to the token, register with the runtime, hand out. A task that has ended
+/// before the registration is removed from the runtime again, since its own leave() came
+/// early.
 outcome<void> launch(const std::shared_ptr<task_state>& task, const task_limits& limits,
                      tgm_async_task_t** out, std::function<void()> run) {
   auto handle = std::make_unique<tgm_async_task_t>(tgm_async_task_t{task});
   std::optional<deadline_clock::time_point> deadline;
   if (limits.timeout_ms != 0) {
-    // So that no sum of times overflows.
+    // The limit prevents overflow when the time is added to a point in time.
     constexpr std::uint64_t longest = std::uint64_t{1000} * 60 * 60 * 24 * 365;
     deadline = deadline_clock::now() +
                std::chrono::milliseconds(std::min(limits.timeout_ms, longest));
   }
-  // Before the work can begin, so that a cancelled token keeps it from doing so.
+  // The task is attached before its work can begin, so that a cancelled token prevents
+  // that.
   if (limits.token != nullptr && !limits.token->shared->attach(task)) {
     task->fail(cancelled());
   }
   WEIR_CHECK(runtime::instance().launch(task, deadline, std::move(run)));
-  if (task->ended()) {  // perhaps before the runtime knew of it
+  if (task->ended()) {  // possibly before the runtime knew of the task
     runtime::instance().leave(*task);
   }
   *out = handle.release();
@@ -157,6 +178,7 @@ tgm_error join_as(tgm_async_task_t* task, bool complete, const Give& give) {
   });
 }
 
+/// Joins a task whose value is a handle.
 template <class Handle>
 tgm_error join_handle(tgm_async_task_t* task, Handle** out) {
   return join_as<std::unique_ptr<Handle>>(

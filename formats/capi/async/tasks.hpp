@@ -19,29 +19,30 @@
 
 namespace weir::capi {
 
-/// What a task may make. std::monostate is the result of a task that makes nothing.
+/// The possible results of a task; std::monostate stands for no result.
 using task_value =
     std::variant<std::monostate, std::uint64_t, owned_bytes, std::vector<owned_bytes>,
                  message_handle, std::unique_ptr<tgm_metadata_t>,
                  std::unique_ptr<tgm_async_file_t>,
                  std::unique_ptr<tgm_async_streaming_encoder_t>>;
 
-/// A task as those who carry it out, wait for it, and end it early share it.
+/// A task, shared by the threads that carry it out, wait for it, or end it early.
 /// @threads{safe to call concurrently}
 class task_state final : public runtime_task,
                          public std::enable_shared_from_this<task_state> {
  public:
-  /// Ends the task, unless it has ended.
+  /// Ends the task with a result, unless it has ended already.
   void end(outcome<task_value> with);
-  /// Ends the task early, unless it has ended, and asks its work to stop.
+  /// Ends the task early, unless it has ended already, and asks its work to stop.
   void fail(failure why) override;
-  /// The token by which the work of the task learns that the task has ended early.
+  /// Returns the token by which the work learns that the task has ended early.
   [[nodiscard]] std::stop_token stop_token() const { return stop_.get_token(); }
   [[nodiscard]] bool ended() const;
-  /// @error{TGM_ERROR_INVALID_ARG, there is one already, or the task was joined}
+  /// Sets the function to be called when the task has ended.
+  /// @error{TGM_ERROR_INVALID_ARG, a function was set before, or the task was joined}
   [[nodiscard]] outcome<void> set_completion(std::function<void()> callback);
-  /// Waits until the task has ended. `take` gets a value that it moves from, or returns
-  /// false and leaves it.
+  /// Waits until the task has ended and passes its value to `take`, which moves from it
+  /// and returns true, or leaves it and returns false.
   [[nodiscard]] outcome<void> join(const std::function<bool(task_value&)>& take);
 
  private:
@@ -54,37 +55,37 @@ class task_state final : public runtime_task,
   std::stop_source stop_;
 };
 
-/// What a token and the tasks that were launched with it share.
-/// @threads{safe to call concurrently}
+/// The state that a token shares with the tasks that were launched with it. @threads{safe
+/// to call concurrently}
 class cancellation {
  public:
-  /// Ends the tasks of the token, those that are attached later included.
+  /// Ends the tasks of the token, including those that are attached later.
   void cancel();
   [[nodiscard]] bool cancelled() const;
-  /// False if the token is cancelled.
+  /// Adds a task. Returns false if the token is cancelled.
   [[nodiscard]] bool attach(const std::shared_ptr<task_state>& task);
 
  private:
   mutable std::mutex mutex_;
   bool cancelled_ = false;
   std::vector<std::weak_ptr<task_state>> tasks_;
-  std::size_t next_sweep_ = 16;  ///< how many tasks it takes to look for ended ones
+  std::size_t next_sweep_ = 16;  ///< length of the list at which ended tasks are removed
 };
 [[nodiscard]] failure cancelled();
 
-/// Who may end a task early.
+/// The conditions under which a task ends early.
 struct task_limits {
   const tgm_cancellation_token_t* token;
   std::uint64_t timeout_ms;
 };
 
-/// Has the runtime carry out `run`, which ends the task unless somebody else did, and
-/// hands the task out.
+/// Queues `run`, which ends the task unless something else has ended it, and hands the
+/// task to the caller.
 [[nodiscard]] outcome<void> launch(const std::shared_ptr<task_state>& task,
                                    const task_limits& limits, tgm_async_task_t** out,
                                    std::function<void()> run);
-/// Has the runtime carry out work that gives the result of a task. The work gets a stop
-/// token; a stop is requested when the task ends early.
+/// Queues work whose result is that of a new task. The work gets a stop token; a stop is
+/// requested when the task ends early.
 template <class Work>
 outcome<void> launch_work(const task_limits& limits, tgm_async_task_t** out, Work work) {
   auto task = std::make_shared<task_state>();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory that codecs write into: not cleared first, taken without an exception, and only
-/// after the stream has shown that it can fill it.
+/// Memory into which codecs write. It is not cleared first, its lack is an error and no
+/// exception, and it is taken only after the stream has shown that it can fill it.
 #pragma once
 
 #include <fmt/core.h>
@@ -15,7 +15,7 @@
 
 namespace weir::formats {
 
-/// Bytes of a codec: a view of what it was given, or of `storage`.
+/// Bytes between two stages: a view of the input of a stage, or of `storage`.
 struct code_buffer {
   std::unique_ptr<std::byte[]> storage;
   bytes_view bytes;
@@ -25,6 +25,7 @@ struct code_buffer {
   }
 };
 
+/// Allocates `size` bytes.
 /// @error{out_of_memory}
 [[nodiscard]] inline result<code_buffer> make_buffer(std::size_t size) {
   code_buffer out;
@@ -39,9 +40,10 @@ struct code_buffer {
   return out;
 }
 
-/// Decoded bytes for which memory is taken on the word of a shape, and how many of them
-/// a stored byte may stand for beyond that. What is larger must be shown first: some
-/// hundred bytes can claim terabytes.
+/// Decoded bytes for which memory is taken because a shape says so, and the number of
+/// decoded bytes beyond that for which one stored byte is evidence enough. Larger claims
+/// must be shown by decoding first, because a few hundred stored bytes can claim
+/// terabytes.
 inline constexpr std::uint64_t trusted_bytes = std::uint64_t{4} << 20;
 inline constexpr std::uint64_t trusted_ratio = 16;
 
@@ -58,6 +60,7 @@ class decode_target {
  public:
   decode_target(mutable_bytes to) noexcept : data_(to.data()), size_(to.size()) {}
   decode_target(byte_vector& to) noexcept : decode_target(mutable_bytes(to)) {}
+  /// Returns a target of `size` bytes that keeps nothing.
   [[nodiscard]] static decode_target nowhere(std::uint64_t size) noexcept {
     decode_target out{mutable_bytes()};
     out.size_ = size;
@@ -67,7 +70,7 @@ class decode_target {
 
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   [[nodiscard]] bool kept() const noexcept { return kept_; }
-  /// The memory; empty if the bytes go nowhere.
+  /// Returns the memory; empty if nothing is kept.
   [[nodiscard]] mutable_bytes bytes() const noexcept {
     return kept_ ? mutable_bytes(data_, size_) : mutable_bytes();
   }
@@ -82,10 +85,11 @@ class decode_target {
   bool kept_ = true;
 };
 
-/// Decodes to nowhere with a library that writes to memory: beginnings of the stream,
-/// each `trusted_ratio` times as long as the one before, up to the last that is shorter
-/// than the whole. So memory stays a multiple of what has been shown. `decode(to)` fills
-/// `to` with the beginning or fails. @error{out_of_memory; what `decode` returns}
+/// Checks a stream with a library that can only write to memory. Decodes beginnings of
+/// the stream, each `trusted_ratio` times as long as the one before, up to the last that
+/// is shorter than the whole. So the memory stays a multiple of the size already shown.
+/// `decode(to)` fills `to` with the beginning or fails. @error{out_of_memory; those of
+/// `decode`}
 template <class Decode>
 [[nodiscard]] result<void> show_beginnings(std::uint64_t size, const Decode& decode) {
   for (std::uint64_t n = trusted_bytes; n < size; n *= trusted_ratio) {

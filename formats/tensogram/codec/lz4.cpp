@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compression with LZ4.
+/// Compression with LZ4 through the system's library, in the layout that lz4.hpp gives.
 #include "tensogram/codec/lz4.hpp"
 
 #include <lz4.h>
@@ -21,7 +21,7 @@ char* chars(std::byte* bytes) noexcept {
   return reinterpret_cast<char*>(bytes);
 }
 
-/// `size` is what the library returned: negative for damage.
+/// Returns the error for a block; `size` is the library's result, negative for damage.
 error bad_block(std::uint64_t expected, int size) {
   return error(
       errc::corrupt,
@@ -32,6 +32,7 @@ error bad_block(std::uint64_t expected, int size) {
 
 }  // namespace
 
+/// Allocates for the worst case, so that compression cannot fail for lack of space.
 result<code_buffer> lz4_encode(bytes_view from) {
   if (from.size() > LZ4_MAX_INPUT_SIZE) {
     return error(errc::invalid_argument,
@@ -54,6 +55,8 @@ result<code_buffer> lz4_encode(bytes_view from) {
   return out;
 }
 
+/// LZ4 counts in `int`, so larger sizes are refused before the call. The library needs an
+/// address even for an empty result.
 result<void> lz4_decode_block(bytes_view from, const decode_target& to) {
   constexpr std::uint64_t most = std::numeric_limits<int>::max();
   const auto stored = static_cast<int>(std::min<std::uint64_t>(from.size(), most));
@@ -77,6 +80,8 @@ result<void> lz4_decode_block(bytes_view from, const decode_target& to) {
              : result<void>(bad_block(to.size(), size));
 }
 
+/// The stored size must equal the size that the descriptor demands: the decoder never
+/// allocates by a number from the payload.
 result<void> lz4_decode(bytes_view from, const decode_target& to) {
   if (from.size() < prefix_size) {
     return error(errc::corrupt,
@@ -93,6 +98,8 @@ result<void> lz4_decode(bytes_view from, const decode_target& to) {
   return lz4_decode_block(from.subspan(prefix_size), to);
 }
 
+/// Gives the library no more space than the input has. It then fails if the block would
+/// be larger, and the caller stores the bytes plain.
 bool lz4_append_block(bytes_view from, byte_vector& to) {
   const std::size_t before = to.size();
   to.resize(before + from.size());

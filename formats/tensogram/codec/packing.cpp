@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Packing and unpacking of doubles, any width, and the choice of the parameters.
+/// Simple packing of doubles with 0 to 64 bits, and the choice of its parameters.
+///
+/// A value v becomes the integer round((v - R) * 10^D / 2^E), packed most significant bit
+/// first, so v is read as R + q * 2^E / 10^D (tensogram_internals.md, "simple_packing Bit
+/// Layout"). Results must equal those of the reference bit for bit. Hence the order of
+/// floating-point operations is fixed here and in packing_simd.cpp, and powers are
+/// computed by a fixed algorithm instead of the C library's.
 #include "tensogram/codec/packing.hpp"
 
 #include <array>
@@ -15,13 +21,15 @@ namespace weir::formats {
 
 namespace {
 
+/// Largest magnitude of the binary scale factor.
 constexpr std::int32_t largest_scale = 256;
-/// Elements that a thread takes at a time: a multiple of 8, so that pieces of any width
-/// start at a byte.
+/// Number of elements that a thread takes at a time: a multiple of 8, so that pieces
+/// begin at a byte for any number of bits.
 constexpr std::size_t piece = 64 * 1024;
 
-/// Repeated squaring, a negative exponent as one over the positive power: the last bit of
-/// a power decides the last bit of every value.
+/// Returns a power by repeated squaring; for a negative exponent, one over the positive
+/// power. The last bit of a power decides the last bit of every value, so the library
+/// function, whose rounding differs between systems, is not used.
 double power(double base, std::int64_t exponent) noexcept {
   double out = 1;
   auto n = static_cast<std::uint64_t>(exponent < 0 ? -exponent : exponent);
@@ -32,12 +40,15 @@ double power(double base, std::int64_t exponent) noexcept {
   return exponent < 0 ? 1 / out : out;
 }
 
+/// Returns 2^bits - 1 as a double, rounded to 2^64 for 64 bits.
 double largest_integer(unsigned bits) noexcept {
   return bits == 64
              ? 18446744073709551616.0
              : static_cast<double>((bits == 0 ? 0 : ~std::uint64_t{0} >> (64 - bits)));
 }
 
+/// Returns the integer for a value, with halves rounded up and the result limited to `[0,
+/// largest]`. NaN gives 0.
 std::uint64_t quantise(double value, double reference, double scale,
                        std::uint64_t largest) noexcept {
   const double x = (value - reference) * scale;
@@ -60,11 +71,13 @@ double value_at(bytes_view values, std::size_t i) noexcept {
   return out;
 }
 
-/// Appends integers of `bits` bits, the most significant first.
+/// Appends integers of `bits` bits, the most significant first. The last byte is filled
+/// with zeros.
 class bit_packer {
  public:
   bit_packer(std::byte* to, unsigned bits) : to_(to), bits_(bits) {}
 
+  /// Fills the current byte from its high end.
   void put(std::uint64_t value) noexcept {
     unsigned left = bits_;
     while (left > 0) {
@@ -93,7 +106,9 @@ class bit_packer {
   unsigned current_ = 0;
 };
 
-/// The integer of `bits` bits at bit `at` of `from`.
+/// Returns the integer of `bits` bits that starts at bit `at` of `from`. One load of
+/// eight bytes suffices except near the end and for wide integers that begin inside a
+/// byte.
 std::uint64_t bits_at(bytes_view from, std::uint64_t at, unsigned bits) noexcept {
   const std::size_t start = at / 8;
   const unsigned skip = at % 8;
@@ -112,6 +127,8 @@ std::uint64_t bits_at(bytes_view from, std::uint64_t at, unsigned bits) noexcept
   return out;
 }
 
+/// Packs one piece: whole-byte widths with SIMD as far as it goes, the rest one by one.
+/// Infinite scales are left to the scalar loop, which handles the NaN that they produce.
 void pack_piece(bytes_view values, const packing& p, double scale, std::byte* to) {
   const std::size_t count = values.size() / 8;
   std::size_t at = 0;
@@ -126,10 +143,12 @@ void pack_piece(bytes_view values, const packing& p, double scale, std::byte* to
   packer.flush();
 }
 
+/// Returns 2^E / 10^D, by which the integers are multiplied.
 double factor_of(const packing& p) noexcept {
   return power(2, p.binary) * power(10, -std::int64_t{p.decimal});
 }
 
+/// Unpacks elements `first` and the following ones into `to`.
 void unpack_piece(bytes_view from, const packing& p, double factor, std::uint64_t first,
                   mutable_bytes to) {
   const std::size_t count = to.size() / 8;
@@ -147,6 +166,7 @@ void unpack_piece(bytes_view from, const packing& p, double factor, std::uint64_
   }
 }
 
+/// Returns the error for values that are not finite; names the first of them.
 error not_finite(bytes_view values) {
   const auto found = find_non_finite(values, dtype::fp64, native_byte_order);
   return error(errc::invalid_argument,
@@ -157,6 +177,8 @@ error not_finite(bytes_view values) {
       .hint("give sp_reference_value and sp_binary_scale_factor, and allow masks");
 }
 
+/// Computes the reference value (the minimum) and the smallest binary scale with which
+/// the range of the values fits in `bits` bits. Constant values have scale 0.
 result<packing> compute(bytes_view values, unsigned bits, std::int32_t decimal,
                         unsigned threads) {
   packing out{0, 0, decimal, bits};
@@ -184,13 +206,14 @@ result<packing> compute(bytes_view values, unsigned bits, std::int32_t decimal,
   return out;
 }
 
-/// Value of `sp_NAME`, or with legacy rules of NAME.
+/// Returns the value of `sp_NAME`, or under legacy rules that of NAME.
 const cbor_value* find_key(const cbor_map& parameters, std::string_view name,
                            bool legacy) {
   const cbor_value* value = parameters.find(name);
   return value == nullptr && legacy ? parameters.find(name.substr(3)) : value;
 }
 
+/// Reads the four parameters and checks their ranges.
 result<packing> parse(const cbor_map& parameters, const packing_rules& rules,
                       bool decimal_needed) {
   cbor_map own;
@@ -226,6 +249,7 @@ result<packing> parse(const cbor_map& parameters, const packing_rules& rules,
 
 }  // namespace
 
+/// Computes the parameters for public callers, on one thread.
 result<packing> compute_packing(std::span<const double> values, unsigned bits,
                                 std::int32_t decimal) {
   if (bits > 64) {
@@ -236,6 +260,8 @@ result<packing> compute_packing(std::span<const double> values, unsigned bits,
   return compute(std::as_bytes(values), bits, decimal, 1);
 }
 
+/// Computes ceil(count * bits / 8) in two parts, so that the product of the bits cannot
+/// overflow.
 result<std::uint64_t> packed_size(std::uint64_t count, unsigned bits) {
   std::uint64_t total = 0;
   if (!checked_mul(count / 8, std::uint64_t{bits}, total) ||
@@ -260,6 +286,9 @@ result<packing> read_packing(const cbor_map& parameters, const packing_rules& ru
   return parse(parameters, rules, true);
 }
 
+/// Reference value and binary scale belong together: one of them without the other cannot
+/// be completed. Given parameters are used as they are; values outside of their range are
+/// limited to it.
 result<packing> settle_packing(cbor_map& parameters, bytes_view values,
                                unsigned threads) {
   constexpr errc kind = errc::invalid_argument;
@@ -276,7 +305,8 @@ result<packing> settle_packing(cbor_map& parameters, bytes_view values,
     if (!span_of_values(values, threads).finite) {
       return not_finite(values);
     }
-    // A reference value given as an integer stays one on the wire.
+    // Only the decimal factor is added: a reference value given as an integer must stay
+    // one in the file.
     parameters.set("sp_decimal_scale_factor", given.decimal);
     return given;
   }
@@ -292,6 +322,8 @@ result<packing> settle_packing(cbor_map& parameters, bytes_view values,
   return computed;
 }
 
+/// With 0 bits all values become the first one. Taking it here, before masks are taken
+/// out, keeps a masked zero from becoming the reference value.
 result<void> settle_constant(cbor_map& parameters, bytes_view values, byte_order order) {
   const cbor_value* bits = parameters.find("sp_bits_per_value");
   const bool constant = bits != nullptr && bits->int64() == 0 &&
@@ -316,6 +348,8 @@ result<void> settle_constant(cbor_map& parameters, bytes_view values, byte_order
   return {};
 }
 
+/// Pieces begin at multiples of eight elements, and so at whole bytes for any width.
+/// Threads therefore never write to the same byte.
 void pack_values(bytes_view values, const packing& p, mutable_bytes to,
                  unsigned threads) {
   if (p.bits == 0) {
@@ -332,6 +366,7 @@ void pack_values(bytes_view values, const packing& p, mutable_bytes to,
                  });
 }
 
+/// Reading at any element is possible, so pieces need no particular size here.
 void unpack_values(bytes_view from, const packing& p, std::uint64_t first,
                    mutable_bytes to, unsigned threads) {
   const double factor = factor_of(p);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Inner loops of packing with AVX2: the same operations in the same order as the plain
-/// ones, four values at a time, so the bits are the same.
+/// Inner loops of packing with AVX2, chosen at run time. They do the operations of the
+/// scalar loops in the same order, four values at a time, so results are equal bit for
+/// bit.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -31,6 +32,7 @@ double first_of_equals(bytes_view values, double found) noexcept {
   return found;
 }
 
+/// Extends a span by a value.
 void widen(value_span& span, double value) noexcept {
   span.lowest = value < span.lowest ? value : span.lowest;
   span.highest = value > span.highest ? value : span.highest;
@@ -39,8 +41,8 @@ void widen(value_span& span, double value) noexcept {
 
 #if defined(__x86_64__)
 
-/// Puts the low 2, 3 or 4 bytes of two 64-bit lanes, the highest first, to the front of
-/// each half.
+/// Returns the byte shuffle that moves the low `bytes` bytes of the two 64-bit integers
+/// in each half of a register to the front of the half, in big-endian order.
 __attribute__((target("avx2"))) __m256i packed_order(unsigned bytes) noexcept {
   alignas(32) std::array<char, 32> order{};
   for (std::size_t half = 0; half < 2; ++half) {
@@ -54,6 +56,9 @@ __attribute__((target("avx2"))) __m256i packed_order(unsigned bytes) noexcept {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(order.data()));
 }
 
+/// Quantises four values as quantise() in packing.cpp does, and returns the integers in
+/// the low bits of four 64-bit lanes. Limiting comes before rounding, which gives the
+/// same result and turns NaN into 0: MAXPD returns its second operand if one is NaN.
 __attribute__((target("avx2"))) inline __m256i quantise4(const std::byte* from,
                                                          __m256d reference, __m256d scale,
                                                          __m256d largest) noexcept {
@@ -64,10 +69,11 @@ __attribute__((target("avx2"))) inline __m256i quantise4(const std::byte* from,
   const __m256d up =
       _mm256_cmp_pd(_mm256_sub_pd(x, whole), _mm256_set1_pd(0.5), _CMP_GE_OQ);
   const __m256d rounded = _mm256_add_pd(whole, _mm256_and_pd(up, _mm256_set1_pd(1)));
-  // An integer below 2^32 stands in the low bits of its sum with 2^52.
+  // Adding 2^52 leaves an integer below 2^32 in the low bits of the double.
   return _mm256_castpd_si256(_mm256_add_pd(rounded, _mm256_set1_pd(0x1p52)));
 }
 
+/// Packs as many elements as possible and returns their number.
 template <unsigned Bytes>
 __attribute__((target("avx2"))) std::size_t pack_avx2(const std::byte* values,
                                                       std::size_t count, double reference,
@@ -78,7 +84,8 @@ __attribute__((target("avx2"))) std::size_t pack_avx2(const std::byte* values,
   const __m256d s = _mm256_set1_pd(scale);
   const __m256d top = _mm256_set1_pd(static_cast<double>((1ull << (8 * Bytes)) - 1));
   std::size_t at = 0;
-  // A store of 8 bytes may write beyond what it is for: 16 elements behind it are enough.
+  // Each store writes eight bytes, some of which belong to later elements. With at least
+  // 12 elements behind the current four, they are within the output.
   for (; at + 16 <= count; at += 4) {
     const __m256i q = quantise4(values + 8 * at, r, s, top);
     const __m256i packed = _mm256_shuffle_epi8(q, order);
@@ -91,8 +98,8 @@ __attribute__((target("avx2"))) std::size_t pack_avx2(const std::byte* values,
   return at;
 }
 
-/// Spreads four big-endian integers of `bytes` bytes, two from each half, to 64-bit
-/// lanes.
+/// Returns the byte shuffle that spreads four big-endian integers of `bytes` bytes to
+/// four 64-bit lanes. Each half of the register holds a copy of all of them.
 __attribute__((target("avx2"))) __m256i spread_order(unsigned bytes) noexcept {
   alignas(32) std::array<char, 32> order{};
   for (std::size_t lane = 0; lane < 4; ++lane) {
@@ -104,6 +111,8 @@ __attribute__((target("avx2"))) __m256i spread_order(unsigned bytes) noexcept {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(order.data()));
 }
 
+/// Unpacks as many elements as possible and returns their number. An integer below 2^32
+/// becomes a double by putting it into the low bits of 2^52 and subtracting 2^52.
 template <unsigned Bytes>
 __attribute__((target("avx2"))) std::size_t unpack_avx2(const std::byte* from,
                                                         std::size_t count,
@@ -115,7 +124,7 @@ __attribute__((target("avx2"))) std::size_t unpack_avx2(const std::byte* from,
   const __m256d magic = _mm256_set1_pd(0x1p52);
   std::size_t at = 0;
   for (; at + 16 <= count;
-       at += 4) {  // a load takes 16 bytes, of which some are for later
+       at += 4) {  // a load takes 16 bytes, some of which belong to later elements
     const __m128i raw =
         _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at * Bytes));
     const __m256i q = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(raw), order);
@@ -127,6 +136,9 @@ __attribute__((target("avx2"))) std::size_t unpack_avx2(const std::byte* from,
   return at;
 }
 
+/// Computes the span of the first elements with two independent pairs of accumulators,
+/// which hide the latency of the minimum and maximum. Returns how many elements it
+/// covered.
 __attribute__((target("avx2"))) std::size_t span_avx2(bytes_view values,
                                                       value_span& span) noexcept {
   const std::size_t count = values.size() / 8;
@@ -147,7 +159,7 @@ __attribute__((target("avx2"))) std::size_t span_avx2(bytes_view values,
     high = _mm256_max_pd(v, high);
     low2 = _mm256_min_pd(w, low2);
     high2 = _mm256_max_pd(w, high2);
-    // The difference is NaN unless the value is finite.
+    // The difference of a value to itself is 0 if the value is finite, and NaN otherwise.
     odd = _mm256_add_pd(odd, _mm256_add_pd(_mm256_sub_pd(v, v), _mm256_sub_pd(w, w)));
   }
   alignas(32) std::array<double, 12> lanes{};
@@ -213,6 +225,7 @@ simd_done unpack_simd(const std::byte*, std::size_t, double, double, unsigned,
 
 namespace {
 
+/// Computes the span of one piece.
 value_span span_of_piece(bytes_view values) noexcept {
   value_span out;
   if (values.size() < 8) {
@@ -236,6 +249,8 @@ value_span span_of_piece(bytes_view values) noexcept {
 
 }  // namespace
 
+/// With several threads, the spans of pieces are combined in order, so the result does
+/// not depend on the number of threads.
 value_span span_of_values(bytes_view values, unsigned threads) {
   constexpr std::size_t at_once = 512 * 1024;
   threads = worth_threads(threads, values.size());
@@ -252,6 +267,7 @@ value_span span_of_values(bytes_view values, unsigned threads) {
     out.highest = std::max(out.highest, part.highest);
     out.finite = out.finite && part.finite;
   }
+  // The reference value is the first of several equal minima; see first_of_equals().
   out.lowest = first_of_equals(values, out.lowest);
   return out;
 }

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Threads that stay between calls: to start one takes a tenth of a millisecond, which is
-/// a fifth of what packing a million values takes.
+/// A pool of threads for loops over pieces. The threads stay between calls, because
+/// starting one takes about a tenth of a millisecond, a fifth of the time of packing a
+/// million values.
+///
+/// A caller takes idle helpers out of the pool, so each helper has one caller at a time.
+/// The caller does the work itself too. When it is finished, it withdraws its request
+/// from helpers that have not begun, and waits for the others.
 #include "tensogram/codec/parallel.hpp"
 
 #include <sched.h>
@@ -15,11 +20,14 @@ namespace weir::formats {
 
 namespace {
 
-// A helper is asked by its caller, then either begins, or is no longer asked.
+// State of a helper. The caller sets `asked`. Then either the helper changes that to
+// `running`, or the caller takes it back to `idle`; both use compare-and-exchange, so one
+// of them wins.
 enum state : std::uint32_t { idle, asked, running };
 
-/// Returns once `from` is over: awake for some microseconds, as the next loop of one call
-/// comes soon, then asleep.
+/// Waits until `is` differs from `from`. Spins for some microseconds, because the next
+/// loop of a call usually comes soon, and then sleeps in the kernel. The acquire loads
+/// make the writes of the other thread visible.
 void wait_while(const std::atomic<std::uint32_t>& is, std::uint32_t from) noexcept {
   constexpr int looks = 500;
   for (int i = 0; i < looks; ++i) {
@@ -33,7 +41,8 @@ void wait_while(const std::atomic<std::uint32_t>& is, std::uint32_t from) noexce
   is.wait(from, std::memory_order_acquire);
 }
 
-/// One thread and what it is asked to do. Nobody but its taker asks it.
+/// One thread and the work that it is asked to do. Only the caller that took it out of
+/// the pool asks it.
 class helper {
  public:
   helper() {
@@ -45,12 +54,14 @@ class helper {
     thread.detach();
   }
 
+  /// Asks the helper to call `work`. The release store publishes work_ to the helper.
   void ask(const std::function<void()>& work) noexcept {
     work_ = &work;
     is_.store(asked, std::memory_order_release);
     is_.notify_one();
   }
-  /// Returns when it has ended, or will not begin.
+  /// Withdraws the request if the helper has not begun, and waits for its end otherwise.
+  /// Afterwards the helper does not refer to the caller's work any more.
   void finish() noexcept {
     std::uint32_t expected = asked;
     if (is_.compare_exchange_strong(expected, idle, std::memory_order_acq_rel)) {
@@ -66,8 +77,9 @@ class helper {
   }
 
  private:
-  /// A thread is often woken on the processor of who woke it, even where another idles,
-  /// and calls are too short for the system to notice: from now on it runs elsewhere.
+  /// Excludes `processor` from those on which the helper may run. The kernel often wakes
+  /// a thread on the processor of the waker even if another one idles, and calls are too
+  /// short for its balancing to notice.
   void leave(int processor) noexcept {
     cpu_set_t others = allowed_;
     if (processor >= 0 && processor < CPU_SETSIZE) {
@@ -78,6 +90,7 @@ class helper {
     }
   }
 
+  /// The loop of the helper's thread.
   [[noreturn]] void serve() noexcept {
     for (;;) {
       wait_while(is_, idle);
@@ -93,12 +106,13 @@ class helper {
 
   std::atomic<std::uint32_t> is_{idle};
   const std::function<void()>* work_ = nullptr;
-  int ran_on_ = -1;  ///< the processor, when it began last
+  int ran_on_ = -1;  ///< processor on which the helper began last
   cpu_set_t allowed_{};
   std::thread::native_handle_type thread_{};
 };
 
-/// Idle helper threads of one process. They end with the process.
+/// Idle helper threads of one process. Helpers and pool live as long as the process: they
+/// have no destructor that could run while a helper still waits.
 class helper_pool {
  public:
   /// Returns the pool of this process. A child gets a new pool, because the threads of
@@ -135,6 +149,7 @@ class helper_pool {
     }
     return taken;
   }
+  /// Returns helpers to the pool. Cannot fail: take() has reserved the memory.
   void give_back(const std::vector<helper*>& taken) noexcept {
     const std::lock_guard lock(guard_);
     free_.insert(free_.end(), taken.begin(), taken.end());
@@ -149,6 +164,8 @@ class helper_pool {
 
 }  // namespace
 
+/// Every helper that was asked is finished before the function returns: `work` lives on
+/// the stack of the caller.
 void run_with_others(std::size_t others, const std::function<void()>& work) {
   helper_pool& pool = helper_pool::own();
   const std::vector<helper*> taken = pool.take(others);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A loop over pieces of work on several threads; what a piece does must not depend on
-/// which thread does it.
+/// Runs a loop over pieces of work on several threads. The work of a piece must not
+/// depend on the thread that does it.
 #pragma once
 
 #include <algorithm>
@@ -18,19 +18,21 @@ namespace weir::formats {
 /// Work of fewer bytes is not worth a second thread.
 inline constexpr std::size_t parallel_threshold = 64 * 1024;
 
-/// Threads that `bytes` of work are worth; 0 and 1 stand for the caller's alone.
+/// Returns the number of threads to use for `bytes` bytes of work; 0 and 1 both stand for
+/// the calling thread alone.
 [[nodiscard]] inline unsigned worth_threads(unsigned threads,
                                             std::size_t bytes) noexcept {
   return bytes < parallel_threshold ? 1 : std::max(1u, threads);
 }
 
-/// Calls `work` here and, if they come in time, on up to `others` further threads;
-/// returns when all of them have ended.
-/// @pre `work` throws nothing, and does all there is to do even if nobody comes
+/// Calls `work` on this thread and, if they start in time, on up to `others` further
+/// threads. Returns when all calls have ended. @pre `work` does not throw, and does
+/// everything even if no other thread starts
 void run_with_others(std::size_t others, const std::function<void()>& work);
 
-/// Calls `work(i)` once for every i below `count`. The caller's thread takes part. An
-/// exception of any piece is thrown again after all threads have ended.
+/// Calls `work(i)` once for every i below `count`. The calling thread takes part. Pieces
+/// are handed out by a shared counter, so fast threads do more of them. An exception of a
+/// piece ends the calls of its thread and is thrown again when all threads have ended.
 template <class Work>
 void for_each_piece(unsigned threads, std::size_t count, const Work& work) {
   if (threads <= 1 || count <= 1) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Pipeline parameters out of a descriptor, each with a name in what can go wrong.
+/// Reads pipeline parameters from a descriptor. Errors name the parameter.
 #pragma once
 
 #include <fmt/core.h>
@@ -14,7 +14,8 @@
 
 namespace weir::formats {
 
-/// "cannot use parameter "zfp_rate": expected a number, found nothing".
+/// Returns an error such as: cannot use parameter "zfp_rate": expected a number, found
+/// nothing.
 [[nodiscard]] inline error bad_parameter(errc kind, std::string_view key,
                                          std::string_view expected,
                                          std::string_view found) {
@@ -22,18 +23,21 @@ namespace weir::formats {
                                  key, expected, found));
 }
 
-/// The kind of what is absent or of another type, where the value of a parameter would be
-/// of `kind`: the reference tells the two apart in what a caller gives.
+/// Returns the error code for a parameter that is absent or of the wrong type, where a
+/// wrong value would have the code `kind`. The reference distinguishes the two in
+/// descriptors that a caller passes.
 [[nodiscard]] constexpr errc kind_of_key(errc kind) noexcept {
   return kind == errc::invalid_argument ? errc::unknown_key : kind;
 }
 
+/// Returns a value as JSON for error messages.
 [[nodiscard]] inline std::string shown(const cbor_value* value) {
   return value == nullptr ? "nothing" : to_json(*value);
 }
 
-/// An integer between `low` and `high`. @error{kind; kind_of_key(kind), no integer, none
-///   of 32 bits, negative where none is}
+/// Reads an integer between `low` and `high`; `absent` is the value if the key is absent.
+/// @error{kind, an integer of 32 bits outside of the range; kind_of_key(kind), all other
+/// cases}
 [[nodiscard]] inline result<std::int64_t> integer_parameter(
     const cbor_map& map, std::string_view key, std::int64_t low, std::int64_t high,
     errc kind, std::optional<std::int64_t> absent = {}) {
@@ -53,7 +57,7 @@ namespace weir::formats {
   return *number;
 }
 
-/// A real, or an integer that a double holds. @error{kind_of_key(kind)}
+/// Reads a real, or an integer that a double holds exactly. @error{kind_of_key(kind)}
 [[nodiscard]] inline result<double> real_parameter(const cbor_map& map,
                                                    std::string_view key, errc kind) {
   const cbor_value* value = map.find(key);
@@ -68,7 +72,7 @@ namespace weir::formats {
   return static_cast<double>(*number);
 }
 
-/// A text, `absent` if the key is not there. @error{kind_of_key(kind)}
+/// Reads a text; `absent` is the value if the key is absent. @error{kind_of_key(kind)}
 [[nodiscard]] inline result<std::string> text_parameter(
     const cbor_map& map, std::string_view key, errc kind,
     std::optional<std::string> absent = {}) {

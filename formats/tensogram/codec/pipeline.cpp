@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The stages of an object, run one after the other.
+/// Runs the stages of an object one after the other: encoding, filter, compression.
+/// Memory passes between them as `code_buffer`, without copies where a stage does
+/// nothing.
 #include "tensogram/codec/pipeline.hpp"
 
 #include <algorithm>
@@ -16,8 +18,8 @@ namespace weir::formats {
 
 namespace {
 
-/// rle and roaring store how many bits follow, as a big-endian u32, those behind the last
-/// element included.
+/// rle and roaring store the number of bits in front, as a big-endian u32. The count
+/// includes the unused bits of the last byte.
 constexpr std::size_t bit_prefix = 4;
 
 result<code_buffer> with_prefix(bytes_view elements, bytes_view code) {
@@ -28,6 +30,7 @@ result<code_buffer> with_prefix(bytes_view elements, bytes_view code) {
   return out;
 }
 
+/// Compresses a bit list with rle or roaring.
 result<code_buffer> compress_bits(bytes_view elements, codec method) {
   const std::uint64_t count = 8 * std::uint64_t{elements.size()};
   if (count > std::numeric_limits<std::uint32_t>::max()) {
@@ -42,6 +45,7 @@ result<code_buffer> compress_bits(bytes_view elements, codec method) {
   return with_prefix(elements, code);
 }
 
+/// Decompresses a bit list with rle or roaring.
 result<void> decompress_bits(bytes_view stored, codec method, const decode_target& to) {
   const std::uint64_t count = 8 * std::uint64_t{to.size()};
   if (stored.size() < bit_prefix || load_be<std::uint32_t>(stored.data()) != count) {
@@ -55,6 +59,9 @@ result<void> decompress_bits(bytes_view stored, codec method, const decode_targe
                               : roaring_decode(code, count, to);
 }
 
+/// Compresses with szip and stores the offsets of the intervals as a parameter. The
+/// digest of the offsets marks them as made by a writer that vouches for them; see
+/// docs/decisions/703-szip-offsets-count-only-where-marked.md.
 result<code_buffer> compress_szip(const pipeline& plan, object_descriptor& descriptor,
                                   bytes_view from, unsigned threads) {
   aec_code coded;
@@ -69,6 +76,7 @@ result<code_buffer> compress_szip(const pipeline& plan, object_descriptor& descr
   return std::move(coded.code);
 }
 
+/// Runs the compression. Only szip changes the descriptor, to which it adds its offsets.
 result<code_buffer> compress(const pipeline& plan, object_descriptor& descriptor,
                              code_buffer from, unsigned threads) {
   switch (plan.compression) {
@@ -84,11 +92,12 @@ result<code_buffer> compress(const pipeline& plan, object_descriptor& descriptor
   return from;
 }
 
+/// Returns the stream that the szip decoder takes.
 szip_stream szip_of(const pipeline& plan, bytes_view stored) {
   return {stored, plan.aec, plan.offsets, plan.encoded};
 }
 
-/// The whole of what was compressed, which has plan.encoded bytes as `to` has.
+/// Decompresses everything; `to` has plan.encoded bytes.
 result<void> decompress(const pipeline& plan, bytes_view stored, const decode_target& to,
                         unsigned threads) {
   switch (plan.compression) {
@@ -108,26 +117,27 @@ result<void> decompress(const pipeline& plan, bytes_view stored, const decode_ta
   return {};
 }
 
-/// Decompresses to nowhere if memory for the result may not be taken at once.
+/// Decompresses without keeping the result if memory for it may not be taken at once.
 result<void> show_size(const pipeline& plan, bytes_view stored) {
   return must_be_shown(plan.encoded, stored.size())
              ? decompress(plan, stored, decode_target::nowhere(plan.encoded), 1)
              : result<void>();
 }
 
-/// Bytes of an element before it is packed. @pre there are elements
+/// Returns the bytes of an element before packing. @pre there are elements
 std::uint64_t element_bytes(const pipeline& plan) noexcept {
   return plan.decoded / plan.count;
 }
 
-/// Bytes of the encoded payload that hold a range, from an element on that starts at a
-/// byte.
+/// Part of the encoded bytes that holds a range of elements. It begins at an element that
+/// starts at a byte, which may be before the first requested one.
 struct encoded_range {
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
-  std::uint64_t skipped = 0;  ///< elements in front of the first one asked for
+  std::uint64_t skipped = 0;  ///< elements before the first requested one
 };
 
+/// Finds that part. Packed elements start at a byte in groups of eight.
 encoded_range encoded_part(const pipeline& plan, std::uint64_t first,
                            std::uint64_t count) {
   if (!plan.packed) {
@@ -137,13 +147,15 @@ encoded_range encoded_part(const pipeline& plan, std::uint64_t first,
   const unsigned bits = plan.packed->bits;
   const std::uint64_t start = align_down<std::uint64_t>(first, 8);
   const std::uint64_t from = start / 8 * bits;
-  // Below 2^63: the whole has been sized.
+  // This does not overflow: planning has checked that the whole is below 2^63.
   const std::uint64_t until =
       (first + count) / 8 * bits + ((first + count) % 8 * bits + 7) / 8;
   return {from, until - from, first - start};
 }
 
-/// Decodes a part of what szip or blosc2 compressed.
+/// Decodes a part of a payload that szip or blosc2 compressed. Marked szip offsets let
+/// the decoder begin at the interval of the part; `stored` then holds those intervals
+/// only.
 result<void> decompress_part(const pipeline& plan, const payload_range& range,
                              bytes_view stored, std::uint64_t first,
                              const decode_target& to) {
@@ -159,7 +171,7 @@ result<void> decompress_part(const pipeline& plan, const payload_range& range,
   return szip_decode_intervals(stored, plan.aec, intervals, first, to);
 }
 
-/// The encoded bytes `part` of a range whose stored bytes are `stored`.
+/// Returns the encoded bytes `part`, where `stored` are the stored bytes of the range.
 result<code_buffer> encoded_bytes(const pipeline& plan, const payload_range& range,
                                   bytes_view stored, const encoded_range& part) {
   if (plan.compression == codec::none || part.length == 0) {
@@ -174,7 +186,7 @@ result<code_buffer> encoded_bytes(const pipeline& plan, const payload_range& ran
     WEIR_CHECK(decompress_part(plan, range, stored, part.offset, out.writable()));
     return out;
   }
-  // No part of the others can be had without what is before it.
+  // The other codecs cannot decode a part without the bytes before it.
   WEIR_CHECK(show_size(plan, stored));
   WEIR_TRY(code_buffer out, make_buffer(plan.encoded));
   WEIR_CHECK(decompress(plan, stored, out.writable(), 1));
@@ -184,6 +196,7 @@ result<code_buffer> encoded_bytes(const pipeline& plan, const payload_range& ran
 
 }  // namespace
 
+/// Each stage makes a buffer of its own; a stage that is absent passes its input on.
 result<code_buffer> encode_payload(const pipeline& plan, object_descriptor& descriptor,
                                    bytes_view elements, unsigned threads) {
   code_buffer now{nullptr, elements};
@@ -200,6 +213,8 @@ result<code_buffer> encode_payload(const pipeline& plan, object_descriptor& desc
   return compress(plan, descriptor, std::move(now), threads);
 }
 
+/// Decodes compression, filter and encoding in that order. The last stage writes directly
+/// into the caller's memory, which is requested only after show_size().
 result<void> decode_payload(const pipeline& plan, bytes_view stored,
                             const element_memory& memory, unsigned threads) {
   WEIR_CHECK(show_size(plan, stored));
@@ -227,6 +242,7 @@ result<void> decode_payload(const pipeline& plan, bytes_view stored,
   return {};
 }
 
+/// lz4 and zstd check only a beginning if they keep nothing, so they get memory here.
 result<void> check_payload(const pipeline& plan, bytes_view stored) {
   if (plan.compression != codec::lz4 && plan.compression != codec::zstd) {
     return decompress(plan, stored, decode_target::nowhere(plan.encoded), 1);
@@ -236,6 +252,7 @@ result<void> check_payload(const pipeline& plan, bytes_view stored) {
   return decompress(plan, stored, encoded.writable(), 1);
 }
 
+/// Finds the stored bytes that are needed. A remote reader requests no others.
 payload_range range_of(const pipeline& plan, std::uint64_t stored, std::uint64_t first,
                        std::uint64_t count) {
   payload_range out{first, count, 0, stored};
@@ -255,6 +272,8 @@ payload_range range_of(const pipeline& plan, std::uint64_t stored, std::uint64_t
   return out;
 }
 
+/// Ranges need a pipeline in which parts can be located: no shuffle, and offsets for
+/// szip. Other codecs are decoded from the start.
 result<void> decode_payload_range(const pipeline& plan, const payload_range& range,
                                   bytes_view stored, const element_memory& memory) {
   if (plan.shuffle != 0) {

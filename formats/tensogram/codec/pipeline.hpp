@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The stages between the elements of an object and its stored payload: encoding, filter
-/// and compression.
+/// The stages between the elements of an object and its stored payload: encoding (simple
+/// packing), filter (shuffle) and compression. A pipeline is planned from a descriptor
+/// first, where all names, parameters and sizes are checked, and then run.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ enum class codec : std::uint8_t { none, lz4, zstd, szip, zfp, blosc2, rle, roari
 struct pipeline {
   std::uint64_t count = 0;    ///< elements
   std::uint64_t decoded = 0;  ///< bytes of the elements
-  std::uint64_t encoded = 0;  ///< bytes behind encoding and filter
+  std::uint64_t encoded = 0;  ///< bytes after encoding and filter
   std::optional<packing> packed;
   std::size_t shuffle = 0;  ///< bytes of an item of the filter, 0: none
   codec compression = codec::none;
@@ -45,15 +46,16 @@ struct pipeline {
   int zstd_level = 0;
   aec_parameters aec;
   std::vector<std::uint64_t> offsets;  ///< of szip
-  bool offsets_marked = false;         ///< their writer vouches for them
+  bool offsets_marked = false;         ///< their writer vouches for them (see szip.hpp)
   zfp_parameters zfp;
   blosc2_parameters blosc2;
 
-  /// The stored bytes are the elements.
+  /// Returns whether the stored bytes are the elements themselves.
   [[nodiscard]] bool raw() const noexcept {
     return !packed && shuffle == 0 && compression == codec::none;
   }
-  /// The stages yield native doubles whatever the byte order of the descriptor says.
+  /// Returns whether the stages produce native doubles. The byte order of the descriptor
+  /// then does not matter.
   [[nodiscard]] bool doubles() const noexcept {
     return packed.has_value() || compression == codec::zfp;
   }
@@ -84,10 +86,10 @@ struct pipeline {
                                                  object_descriptor& descriptor,
                                                  bytes_view elements, unsigned threads);
 
-/// Gives memory for elements, of exactly so many bytes. It is asked once the stored bytes
-/// have shown that they decode to that size. @error{out_of_memory}
+/// Provides memory of exactly the given size for elements. It is called after the stored
+/// bytes have shown that they decode to that size. @error{out_of_memory}
 using element_memory = std::function<result<mutable_bytes>(std::uint64_t bytes)>;
-/// Memory that the caller has already, of the size that will be asked for.
+/// Returns a provider for memory that the caller already has, of the requested size.
 [[nodiscard]] inline element_memory memory_at(mutable_bytes to) {
   return [to](std::uint64_t) -> result<mutable_bytes> { return to; };
 }
@@ -110,6 +112,7 @@ struct payload_range {
   std::uint64_t offset = 0;  ///< stored bytes before those that hold the range
   std::uint64_t length = 0;  ///< stored bytes that hold it
 };
+/// Finds the stored bytes that hold a range.
 /// @pre the range lies within the object and has an element
 [[nodiscard]] payload_range range_of(const pipeline& plan, std::uint64_t stored,
                                      std::uint64_t first, std::uint64_t count);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Names and parameters of the stages, and which of them may stand together.
+/// Checks the names and parameters of the stages, and which stages can be combined.
+///
+/// For writing, combinations are refused that the format allows but some reader gets
+/// wrong or crashes on; for reading, everything that can be decoded is accepted.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -14,6 +17,7 @@ namespace weir::formats {
 
 namespace {
 
+/// A name of the format, and whether this build has the stage.
 struct stage_name {
   std::string_view name;
   bool built;
@@ -22,7 +26,7 @@ struct stage_name {
 constexpr std::array encodings{stage_name{"none", true},
                                stage_name{"simple_packing", true}};
 constexpr std::array filters{stage_name{"none", true}, stage_name{"shuffle", true}};
-/// In the order of `codec`, then what is not built.
+/// In the order of the enumeration `codec`, followed by those that are not built.
 constexpr std::array compressions{
     stage_name{"none", true}, stage_name{"lz4", true},     stage_name{"zstd", true},
     stage_name{"szip", true}, stage_name{"zfp", true},     stage_name{"blosc2", true},
@@ -30,6 +34,7 @@ constexpr std::array compressions{
 
 using stage_names = std::span<const stage_name>;
 
+/// Returns the support of one name.
 pipeline_support support_of(stage_names names, std::string_view name) noexcept {
   for (const stage_name& row : names) {
     if (row.name == name) {
@@ -39,6 +44,7 @@ pipeline_support support_of(stage_names names, std::string_view name) noexcept {
   return pipeline_support::unknown;
 }
 
+/// Returns the names of the stages that this build has, for error messages.
 std::string built_names(stage_names names) {
   std::string out;
   for (const stage_name& row : names) {
@@ -49,6 +55,7 @@ std::string built_names(stage_names names) {
   return out;
 }
 
+/// Checks one stage; an unknown name has the error code `unknown_code`.
 result<void> check_stage(std::string_view stage, stage_names names, std::string_view name,
                          errc unknown_code) {
   const pipeline_support support = support_of(names, name);
@@ -67,12 +74,14 @@ result<void> check_stage(std::string_view stage, stage_names names, std::string_
                            stage, built_names(names), name));
 }
 
+/// Checks all three stages.
 result<void> check_stages(const object_descriptor& descriptor, errc unknown_code) {
   WEIR_CHECK(check_stage("encoding", encodings, descriptor.encoding, unknown_code));
   WEIR_CHECK(check_stage("filter", filters, descriptor.filter, unknown_code));
   return check_stage("compression", compressions, descriptor.compression, unknown_code);
 }
 
+/// Returns the codec with a name. @pre the name is one of a codec that is built
 codec codec_named(std::string_view name) noexcept {
   std::size_t i = 0;
   while (compressions[i].name != name) {
@@ -81,7 +90,7 @@ codec codec_named(std::string_view name) noexcept {
   return static_cast<codec>(i);
 }
 
-/// Two stages that do not go together, and why.
+/// Returns the error for stages that cannot be combined.
 error odd_pair(errc kind, std::string_view what, std::string_view why) {
   return error(kind,
                fmt::format("cannot run pipeline: expected {}, found {}", what, why));
@@ -93,12 +102,13 @@ struct plan_rules {
   bool writing = false;
 };
 
+/// Checks parameters and sizes for one descriptor and collects them in a pipeline.
 class planner {
  public:
   planner(const object_descriptor& descriptor, const plan_rules& rules)
       : d_(descriptor), rules_(rules) {}
 
-  /// Counts and codec; the encoding is `packed`, which the caller has.
+  /// Plans all stages. `packed` are the packing parameters, which the caller has read.
   result<pipeline> run(std::optional<packing> packed) {
     out_.packed = packed;
     out_.compression = codec_named(d_.compression);
@@ -120,6 +130,7 @@ class planner {
  private:
   bool bitmask() const noexcept { return d_.type == dtype::bitmask; }
 
+  /// Plans the shuffle. Its items must divide the encoded bytes.
   result<void> plan_filter() {
     if (d_.filter == "none") {
       return {};
@@ -136,6 +147,7 @@ class planner {
     return {};
   }
 
+  /// Plans the compression.
   result<void> plan_codec() {
     switch (out_.compression) {
       case codec::none:
@@ -160,6 +172,8 @@ class planner {
     return {};
   }
 
+  /// Plans szip. Its samples are the packed integers, single bytes behind a shuffle, or
+  /// the elements.
   result<void> plan_szip() {
     szip_samples samples;
     samples.packed = out_.packed.has_value();
@@ -187,6 +201,7 @@ class planner {
     return {};
   }
 
+  /// Plans zfp, which takes only plain float64 elements.
   result<void> plan_zfp() {
     WEIR_TRY(out_.zfp, read_zfp(d_.parameters, rules_.kind));
     if (d_.type != dtype::fp64 || out_.packed || out_.shuffle != 0) {
@@ -202,6 +217,7 @@ class planner {
     return {};
   }
 
+  /// Plans blosc2. A reader ignores the parameters: frames carry their own.
   result<void> plan_blosc2() {
     out_.item = out_.packed ? (out_.packed->bits + 7) / 8
                             : (out_.shuffle != 0 ? 1u : info_of(d_.type).size);
@@ -222,7 +238,7 @@ class planner {
   pipeline out_;
 };
 
-/// Bytes that a stored byte of a codec can stand for; 0: without limit.
+/// Returns the largest number of decoded bytes per stored byte; 0 means no known limit.
 std::uint64_t largest_ratio(const pipeline& plan) noexcept {
   switch (plan.compression) {
     case codec::zstd: return zstd_largest_ratio;
@@ -231,6 +247,9 @@ std::uint64_t largest_ratio(const pipeline& plan) noexcept {
   }
 }
 
+/// Compares the sizes that shape and parameters demand with the stored size, before
+/// anything is decoded, and with the caller's limit. Raw payloads are exempt from the
+/// limit, because their memory is no more than what is stored.
 result<void> check_sizes(const pipeline& plan, std::uint64_t stored,
                          std::uint64_t limit) {
   if (plan.compression == codec::none && stored != plan.encoded) {
@@ -259,6 +278,7 @@ result<void> check_sizes(const pipeline& plan, std::uint64_t stored,
   return {};
 }
 
+/// Returns the number of szip intervals, and so of offsets.
 std::uint64_t interval_count(const pipeline& plan) noexcept {
   const std::uint64_t samples = plan.encoded / plan.aec.sample_bytes;
   return (samples + plan.aec.interval() - 1) / plan.aec.interval();
@@ -276,6 +296,8 @@ result<void> check_readable(const object_descriptor& descriptor) {
   return check_stages(descriptor, errc::corrupt);
 }
 
+/// Sizes are compared before offsets are read, since the number of offsets follows from
+/// them.
 result<pipeline> plan_reading(const object_descriptor& descriptor, std::uint64_t stored,
                               const read_options& options) {
   constexpr errc kind = errc::corrupt;
@@ -289,6 +311,8 @@ result<pipeline> plan_reading(const object_descriptor& descriptor, std::uint64_t
   if (plan.compression == codec::szip) {
     WEIR_TRY(plan.offsets, read_szip_offsets(descriptor.parameters, interval_count(plan),
                                              stored, kind));
+    // Ranges use the offsets only if their digest shows that the writer vouches for them
+    // and for this size of the payload.
     plan.offsets_marked =
         !plan.aec.padded && !plan.offsets.empty() &&
         descriptor.szip_offsets == szip_offsets_digest(plan.offsets, stored);
@@ -296,6 +320,7 @@ result<pipeline> plan_reading(const object_descriptor& descriptor, std::uint64_t
   return plan;
 }
 
+/// Removes offsets that the caller may have left: they belong to another payload.
 result<pipeline> plan_writing(object_descriptor& descriptor, bytes_view elements,
                               unsigned threads) {
   constexpr errc kind = errc::invalid_argument;
@@ -313,6 +338,8 @@ result<pipeline> plan_writing(object_descriptor& descriptor, bytes_view elements
   return planner(descriptor, {kind, true}).run(packed);
 }
 
+/// A payload from elsewhere is checked like one that is read, but its faults are the
+/// caller's.
 result<void> check_stored(const object_descriptor& descriptor, std::uint64_t stored) {
   constexpr errc kind = errc::invalid_argument;
   if (support_of(descriptor) == pipeline_support::known) {

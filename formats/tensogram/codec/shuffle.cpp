@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Transposition of bytes and bits, in blocks that stay in the first-level cache.
+/// Transposition of the bytes and bits of items. Items are handled in groups whose bytes
+/// stay in the first-level cache while they are read once per byte of an item.
 #include "tensogram/codec/shuffle.hpp"
 
 #include <algorithm>
@@ -12,9 +13,11 @@ namespace weir::formats {
 
 namespace {
 
+/// Number of items in a group, which is also what one thread takes at a time.
 constexpr std::size_t block_items = 1024;
 
-/// `Size` 0: as `size` says; else a constant, so that the inner loop is unrolled.
+/// Copies byte k of each item in `[first, last)` to plane k. `Size` 0 means that `size`
+/// holds the size of an item; otherwise `Size` does, and the inner loop is unrolled.
 template <std::size_t Size>
 void spread(const std::byte* from, std::size_t size, std::size_t count, std::size_t first,
             std::size_t last, std::byte* to) noexcept {
@@ -27,6 +30,7 @@ void spread(const std::byte* from, std::size_t size, std::size_t count, std::siz
   }
 }
 
+/// Reverses spread().
 template <std::size_t Size>
 void gather(const std::byte* from, std::size_t size, std::size_t count, std::size_t first,
             std::size_t last, std::byte* to) noexcept {
@@ -42,6 +46,7 @@ void gather(const std::byte* from, std::size_t size, std::size_t count, std::siz
 using transposition = void (*)(const std::byte*, std::size_t, std::size_t, std::size_t,
                                std::size_t, std::byte*) noexcept;
 
+/// Runs one direction over all items and copies the bytes behind the last whole item.
 void run(transposition step, bytes_view from, std::size_t size, mutable_bytes to,
          unsigned threads) noexcept {
   const std::size_t count = from.size() / size;
@@ -55,7 +60,8 @@ void run(transposition step, bytes_view from, std::size_t size, mutable_bytes to
   }
 }
 
-/// The steps of one direction: of any size, and of those that are common.
+/// The functions of one direction: one for any size of items, and those that are
+/// specialised for common sizes.
 struct direction {
   transposition any;
   transposition of_2;
@@ -63,6 +69,7 @@ struct direction {
   transposition of_4;
   transposition of_8;
 
+  /// Returns the function for items of `size` bytes.
   [[nodiscard]] transposition of(std::size_t size) const noexcept {
     switch (size) {
       case 2: return of_2;
@@ -88,6 +95,8 @@ void unshuffle_bytes(bytes_view from, std::size_t size, mutable_bytes to,
   run(gathering.of(size), from, size, to, threads);
 }
 
+/// Only reading is needed: this build never writes bit-shuffled data. It goes over the
+/// input once per bit plane.
 void unshuffle_bits(bytes_view from, std::size_t size, mutable_bytes to) noexcept {
   const std::size_t count = from.size() / size / 8 * 8;
   const std::size_t row = count / 8;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parameters of szip, whole streams on several threads, ranges.
+/// Parameters of szip, decoding on several threads, and decoding of ranges.
+///
+/// Offsets of intervals come from the file, and some writers store wrong ones. Whole
+/// streams are therefore verified as they are decoded, and ranges use offsets only if the
+/// writer has marked them (see szip_offsets_digest()).
 #include "tensogram/codec/szip.hpp"
 
 #include <algorithm>
@@ -14,7 +18,7 @@ namespace weir::formats {
 
 namespace {
 
-// Flags as libaec numbers them.
+// Flags, with the numbers of libaec.
 constexpr std::int64_t flag_signed = 1;
 constexpr std::int64_t flag_big_endian = 4;
 constexpr std::int64_t flag_preprocess = 8;
@@ -22,13 +26,15 @@ constexpr std::int64_t flag_restricted = 16;
 constexpr std::int64_t flag_pad_rsi = 32;
 constexpr std::int64_t flag_not_enforce = 64;
 
+/// Returns the decoded size of an interval in bytes.
 std::uint64_t interval_bytes(const aec_parameters& p) noexcept {
   return std::uint64_t{p.interval()} * p.sample_bytes;
 }
 
-/// Decodes groups of intervals at once, each from where an offset says that it starts.
-/// False if the offsets are not those of the stream: the first group starts at bit 0, and
-/// every other one where the group before it ended, or it does not count.
+/// Decodes groups of intervals on several threads, each from the offset stored for it.
+/// Returns false if the offsets are not those of the stream. The check is complete: the
+/// first group starts at bit 0, and each group must end exactly where the next one
+/// starts, so by induction every group has started at the right bit.
 bool decode_groups(const szip_stream& stream, mutable_bytes to, unsigned threads) {
   const std::vector<std::uint64_t>& offsets = stream.offsets;
   const std::size_t step = interval_bytes(stream.parameters);
@@ -47,13 +53,15 @@ bool decode_groups(const szip_stream& stream, mutable_bytes to, unsigned threads
   return std::all_of(good.begin(), good.end(), [](char g) { return g != 0; });
 }
 
-/// How well a stream fits the assumption that its intervals are padded, or are not.
+/// Result of decoding a stream under the assumption that its intervals are padded, or
+/// that they are not.
 struct padding_fit {
-  bool good = false;           ///< it decodes, up to its last byte
-  std::size_t agreements = 0;  ///< offsets that are those of the stream
-  std::uint64_t digest = 0;    ///< of what it decodes to
+  bool good = false;           ///< the stream decodes and ends in its last byte
+  std::size_t agreements = 0;  ///< stored offsets that equal those found
+  std::uint64_t digest = 0;    ///< digest of the decoded samples
 };
 
+/// Decodes a whole stream, in small portions that are not kept.
 padding_fit fit_of(const szip_stream& stream, const aec_parameters& p) {
   padding_fit out;
   const std::uint64_t step = interval_bytes(p);
@@ -82,9 +90,10 @@ padding_fit fit_of(const szip_stream& stream, const aec_parameters& p) {
   return out;
 }
 
-/// The parameters with which a stream is decoded. libaec as it is usually built writes no
-/// padding when it is asked to, but expects it when it reads: the flag says nothing, so
-/// the stream is looked at.
+/// Returns the parameters with which a stream must be decoded. As it is usually built,
+/// libaec ignores the flag for padding when it writes but honours it when it reads, so
+/// the flag says nothing. The stream is decoded both ways, and the way that fits better
+/// wins.
 /// @error{unsupported, a stream that can be read both ways to different values}
 result<aec_parameters> settled(const szip_stream& stream) {
   const aec_parameters& padded = stream.parameters;
@@ -107,6 +116,7 @@ result<aec_parameters> settled(const szip_stream& stream) {
   return is_dense ? dense : padded;
 }
 
+/// Decodes bytes from `first` on. Everything before them is decoded and discarded.
 result<void> decode_from_start(const szip_stream& stream, std::uint64_t first,
                                const decode_target& to) {
   aec_decoder decoder(stream.bytes, 0, stream.parameters,
@@ -117,6 +127,8 @@ result<void> decode_from_start(const szip_stream& stream, std::uint64_t first,
 
 }  // namespace
 
+/// Reads the parameters and compares them with the samples. Widths and block sizes that
+/// the coder cannot handle are refused here, so that it need not check them.
 result<aec_parameters> read_szip(const cbor_map& parameters, const szip_samples& samples,
                                  errc kind) {
   WEIR_TRY(const std::int64_t flags,
@@ -157,6 +169,8 @@ result<aec_parameters> read_szip(const cbor_map& parameters, const szip_samples&
   return out;
 }
 
+/// Offsets must begin at 0, strictly increase, and lie within the payload. That makes
+/// them usable, but not right; see szip_offsets_digest().
 result<std::vector<std::uint64_t>> read_szip_offsets(const cbor_map& parameters,
                                                      std::uint64_t intervals,
                                                      std::uint64_t bytes, errc kind) {
@@ -186,6 +200,8 @@ result<std::vector<std::uint64_t>> read_szip_offsets(const cbor_map& parameters,
   return out;
 }
 
+/// The stored length is part of the digest, so the mark is void if the payload was
+/// replaced by one of another length. 0 means "no mark" and is mapped to 1.
 std::uint64_t szip_offsets_digest(std::span<const std::uint64_t> offsets,
                                   std::uint64_t stored) {
   byte_vector bytes(8 * (offsets.size() + 1));
@@ -198,6 +214,8 @@ std::uint64_t szip_offsets_digest(std::span<const std::uint64_t> offsets,
   return std::max<std::uint64_t>(1, xxh3_64(bytes));
 }
 
+/// Offsets only speed decoding up. If they turn out to be wrong, the stream is decoded
+/// again from its start.
 result<void> szip_decode(const szip_stream& stream, const decode_target& to,
                          unsigned threads) {
   WEIR_TRY(const aec_parameters p, settled(stream));
@@ -216,6 +234,8 @@ result<void> szip_decode_range(const szip_stream& stream, std::uint64_t first,
   return decode_from_start({stream.bytes, p, stream.offsets, stream.size}, first, to);
 }
 
+/// The range of bytes ends with the byte that holds the last bit of the last interval,
+/// which may also hold the first bits of the next one.
 szip_intervals intervals_of(const aec_parameters& p,
                             const std::vector<std::uint64_t>& offsets,
                             std::uint64_t stored, std::uint64_t size, std::uint64_t first,
@@ -234,6 +254,8 @@ szip_intervals intervals_of(const aec_parameters& p,
   return out;
 }
 
+/// Decodes the intervals to their end, even if the range ends before: only that shows
+/// that they end where the next one starts, and so that the offsets were right.
 result<void> szip_decode_intervals(bytes_view from, const aec_parameters& p,
                                    const szip_intervals& intervals, std::uint64_t first,
                                    const decode_target& to) {

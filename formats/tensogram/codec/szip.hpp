@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compression "szip": a bare stream of adaptive entropy coding, and the bits where its
-/// intervals start, which let a range be read alone.
+/// Compression "szip": a bare stream of adaptive entropy coding. The descriptor holds the
+/// bits at which its intervals start, which allows a range to be read alone.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace weir::formats {
 /// descriptor.
 struct szip_samples {
   unsigned bits = 8;
-  bool packed = false;  ///< big-endian bytes of simple_packing
+  bool packed = false;  ///< bytes of simple_packing, which are big-endian
 };
 
 /// Reads `szip_rsi`, `szip_block_size` and `szip_flags`. @error{kind}
@@ -57,11 +57,11 @@ struct szip_stream {
 
 /// Consecutive intervals of a stream whose offsets are known to be right.
 struct szip_intervals {
-  std::uint64_t first_byte = 0;  ///< of the stream, that holds their first bit
-  std::uint64_t bytes = 0;       ///< of the stream, that hold them all
-  std::uint64_t start = 0;       ///< their first bit, counted from there
-  std::uint64_t end = 0;         ///< the bit behind them; 0: the end of the stream
-  std::uint64_t decoded = 0;     ///< number of the first decoded byte
+  std::uint64_t first_byte = 0;  ///< first byte of the stream that is needed
+  std::uint64_t bytes = 0;       ///< number of bytes that are needed
+  std::uint64_t start = 0;       ///< first bit of the intervals, from first_byte
+  std::uint64_t end = 0;         ///< bit behind the intervals; 0: the end of the stream
+  std::uint64_t decoded = 0;     ///< number of the first decoded byte in the object
   std::uint64_t size = 0;        ///< decoded bytes
 };
 /// Returns the intervals that hold decoded bytes `[first, first + count)` of a stream of

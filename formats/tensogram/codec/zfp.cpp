@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compression with zfp.
+/// Compression with zfp, through the system's library.
+///
+/// The library trusts its input: it reads on behind the end of a damaged stream. The
+/// decoder here therefore runs it block by block on a window that is large enough for any
+/// block.
 #include "tensogram/codec/zfp.hpp"
 
 #include <zfp.h>
@@ -19,11 +23,12 @@ namespace {
 /// The reference's library reads and writes words of this many bytes.
 constexpr std::size_t word = 8;
 
-/// More bytes than a block of values takes in any mode.
+/// Upper limit of the bytes that a block of values takes in any mode.
 constexpr std::size_t largest_block = align_up<std::size_t>(ZFP_MAX_BITS / 8 + 1, word);
-/// Values of a block.
+/// Number of values in a block of one dimension.
 constexpr std::size_t block_values = 4;
 
+/// Frees what the library has allocated.
 struct zfp_closer {
   void operator()(zfp_stream* s) const noexcept { zfp_stream_close(s); }
   void operator()(zfp_field* f) const noexcept { zfp_field_free(f); }
@@ -33,6 +38,7 @@ struct zfp_closer {
 template <class T>
 using zfp_pointer = std::unique_ptr<T, zfp_closer>;
 
+/// Takes ownership of an object of the library. A null pointer means lack of memory.
 template <class T>
 zfp_pointer<T> owned(T* made) {
   if (made == nullptr) {
@@ -41,6 +47,7 @@ zfp_pointer<T> owned(T* made) {
   return zfp_pointer<T>(made);
 }
 
+/// Opens a stream with the parameters of its mode.
 zfp_pointer<zfp_stream> open_stream(const zfp_parameters& p) {
   auto out = owned(zfp_stream_open(nullptr));
   switch (p.mode) {
@@ -55,12 +62,12 @@ zfp_pointer<zfp_stream> open_stream(const zfp_parameters& p) {
   return out;
 }
 
-/// Decodes some blocks at a time. The library reads on behind the end of what it is
-/// given, so it is given a piece of the stream, followed by more bytes than those blocks
-/// can have.
+/// Decodes a few blocks at a time. The library reads beyond the end of its input, so it
+/// is given a window: a piece of the stream, followed by more bytes than these blocks can
+/// have. The window is refilled when a fixed number of bytes has been used.
 class block_decoder {
  public:
-  /// Values that are decoded at a time, at most.
+  /// Largest number of values that are decoded at a time.
   static constexpr std::size_t run_values = 32 * block_values;
 
   block_decoder(bytes_view from, const zfp_parameters& p)
@@ -70,8 +77,8 @@ class block_decoder {
     load(0);
   }
 
-  /// Decodes up to `run_values` values; only of the last ones there may be fewer than a
-  /// block has. False if the stream ends before.
+  /// Decodes up to `run_values` values. Only the last call may ask for a number that is
+  /// not a multiple of a block. Returns false if the stream ends before.
   bool next(double* to, std::size_t count) {
     std::size_t i = 0;
     for (; i + block_values <= count; i += block_values) {
@@ -89,7 +96,7 @@ class block_decoder {
     }
     return true;
   }
-  /// Bits read so far.
+  /// Returns the number of bits read so far.
   [[nodiscard]] std::uint64_t position() const {
     return 8 * begin_ + stream_rtell(bits_.get());
   }
@@ -99,7 +106,8 @@ class block_decoder {
   static constexpr std::size_t window_bytes =
       step_bytes + run_values / block_values * largest_block;
 
-  /// Puts the stream from bit `position` on into the window, from a whole word on.
+  /// Fills the window with the stream from bit `position` on, beginning at a whole word,
+  /// and with zeros behind its end.
   void load(std::uint64_t position) {
     begin_ = position / (8 * word) * word;
     const std::span<std::byte> to = std::as_writable_bytes(std::span(window_));
@@ -131,6 +139,7 @@ error no_memory() {
 
 }  // namespace
 
+/// A precision of 0 or above 64 means all bit planes, as in the library.
 result<zfp_parameters> read_zfp(const cbor_map& parameters, errc kind) {
   WEIR_TRY(const std::string mode, text_parameter(parameters, "zfp_mode", kind));
   zfp_parameters out;
@@ -159,6 +168,8 @@ result<zfp_parameters> read_zfp(const cbor_map& parameters, errc kind) {
   return out;
 }
 
+/// Allocates for the largest possible stream, so the library cannot write beyond the
+/// buffer.
 result<code_buffer> zfp_encode(bytes_view from, const zfp_parameters& p) {
   if (from.empty()) {
     return code_buffer{};
@@ -188,12 +199,15 @@ result<code_buffer> zfp_encode(bytes_view from, const zfp_parameters& p) {
   }
 }
 
+/// Decodes straight into the target if that is aligned. The length is checked at the end:
+/// only then is it known where the stream stops.
 result<void> zfp_decode(bytes_view from, const zfp_parameters& p,
                         const decode_target& to) {
   const std::uint64_t count = to.size() / sizeof(double);
   if (count == 0) {
     return {};
   }
+  // Memory that is not aligned for doubles is filled through a small array.
   try {
     const bool in_place =
         to.kept() &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compression with zstd.
+/// Compression with zstd, through the system's library.
 #include "tensogram/codec/zstd.hpp"
 
 #include <fmt/core.h>
@@ -12,6 +12,7 @@
 
 namespace weir::formats {
 
+/// An integer beyond the library's levels is clamped, as the reference does.
 result<int> zstd_level(const cbor_map& parameters) {
   const cbor_value* value = parameters.find("zstd_level");
   if (value == nullptr) {
@@ -27,6 +28,8 @@ result<int> zstd_level(const cbor_map& parameters) {
       std::clamp<std::int64_t>(*value->int64(), ZSTD_minCLevel(), ZSTD_maxCLevel()));
 }
 
+/// Compresses into a buffer of the largest possible size, in one call, so the frame says
+/// how large its content is.
 result<code_buffer> zstd_encode(bytes_view from, int level) {
   const std::size_t bound = ZSTD_compressBound(from.size());
   WEIR_TRY(code_buffer out, make_buffer(bound));
@@ -43,6 +46,7 @@ result<code_buffer> zstd_encode(bytes_view from, int level) {
 
 namespace {
 
+/// Returns the error for frames; `code` is the library's result, a size or an error.
 error bad_frames(std::uint64_t expected, std::size_t code) {
   return error(
       errc::corrupt,
@@ -54,14 +58,18 @@ error bad_frames(std::uint64_t expected, std::size_t code) {
 
 }  // namespace
 
+/// Decompresses one or several frames. If the elements are not kept, `show_beginnings`
+/// asks for ever longer beginnings. Each is shorter than the whole, so the library has to
+/// report that the buffer is too small, and exactly that counts as success.
 result<void> zstd_decode(bytes_view from, const decode_target& to) {
   const auto decode = [&](std::byte* out, std::size_t size) {
-    std::byte none{};  // the library wants an address even where nothing is written
+    std::byte none{};  // the library needs an address even for no bytes
     return ZSTD_decompress(size == 0 ? &none : out, size, from.data(), from.size());
   };
   if (!to.kept()) {
     return show_beginnings(to.size(), [&](mutable_bytes out) -> result<void> {
-      // The library decodes block by block and stops at the one that has no room.
+      // The library decodes block by block and stops at the first block that does not
+      // fit.
       const std::size_t code = decode(out.data(), out.size());
       return ZSTD_getErrorCode(code) == ZSTD_error_dstSize_tooSmall
                  ? result<void>()

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Metadata, index, digest lists and objects of a message, checked against each other.
+/// Reads metadata, index, digest lists and descriptors of a message, and checks them
+/// against each other. Faults are collected as issues, each with the code that validation
+/// reports for it; a reader takes the first error among them.
 #include "tensogram/read/contents.hpp"
 
 #include <fmt/core.h>
@@ -16,12 +18,13 @@ namespace weir::formats {
 
 namespace {
 
-/// Codes of the validation for what can go wrong with one kind of CBOR frame.
+/// Codes that validation uses for faults in one kind of CBOR frame.
 struct cbor_codes {
   const char* failed;
   const char* non_canonical;
 };
 
+/// Returns the codes for a frame type.
 cbor_codes codes_of(std::uint16_t type) {
   switch (type) {
     case frame_type::header_metadata:
@@ -38,7 +41,7 @@ cbor_codes codes_of(std::uint16_t type) {
   }
 }
 
-/// Text of an error with that of its causes.
+/// Returns the text of an error with its place and the texts of its causes.
 std::string whole_text(const error& e) {
   std::string text = e.text();
   if (!e.where().empty()) {
@@ -50,14 +53,19 @@ std::string whole_text(const error& e) {
   return text;
 }
 
+/// Reads the frames of a layout. The objects come first, because index, digest list and
+/// preceders refer to them. A frame with a fault is left out and the others are still
+/// read.
 class content_reader {
  public:
   content_reader(piece_reader& pieces, const message_layout& layout,
                  const content_checks& checks, issue_list& issues)
       : pieces_(pieces), layout_(layout), checks_(checks), issues_(issues) {}
 
+  /// Takes the contents of all frames in two passes. A failure to read ends it; damage in
+  /// a frame only adds an issue, and the walk goes on with the next frame.
   result<message_contents> run() {
-    // Objects first: the index and the digest list of the header speak of them.
+    // The objects come first, because the frames of the header refer to them.
     for (const frame_info& frame : layout_.frames) {
       if (frame.type == frame_type::object) {
         WEIR_CHECK(take_object(frame));
@@ -76,6 +84,7 @@ class content_reader {
   }
 
  private:
+  /// Notes an issue of any kind; fail() notes an error of the level of metadata.
   void add(const char* code, validation_level level, issue_severity severity, errc kind,
            std::uint64_t offset, std::string text,
            std::optional<std::size_t> object = {}) {
@@ -87,11 +96,16 @@ class content_reader {
         std::move(text), object);
   }
 
-  /// Decodes CBOR that somebody has found at `offset`. Nothing comes back after a fault.
+  /// Decodes the CBOR at `offset` of the message and notes its faults. Returns nothing
+  /// after a fault. In front of a payload the length of a descriptor is unknown, so
+  /// decoding then begins with all bytes up to the end of the frame.
   std::optional<cbor_item> decode(const frame_info& frame, bytes_view bytes,
                                   std::uint64_t offset,
                                   std::optional<std::size_t> object) {
     auto item = decode_cbor(bytes);
+    // In the check for canonical form, all bytes count that the decoder is given. The
+    // length of the descriptor is known now, so it is decoded once more without the
+    // payload.
     if (item && checks_.canonical && item->used < bytes.size() &&
         frame.type == frame_type::object && !descriptor_last(frame)) {
       item = decode_cbor(bytes.first(item->used));  // what follows is the payload
@@ -116,7 +130,7 @@ class content_reader {
     return std::move(*item);
   }
 
-  /// Passes on the value of a parser, or notes its error under `code`.
+  /// Returns the value of a parser, or notes its error under `code`.
   template <class T>
   std::optional<T> noted(result<T> parsed, const char* code, std::uint64_t offset,
                          std::optional<std::size_t> object = {}) {
@@ -127,6 +141,8 @@ class content_reader {
     return std::move(*parsed);
   }
 
+  /// Reads the descriptor of a data object and finds its payload. An object with a fault
+  /// stays in the list, not usable, so that the numbers of the others stay right.
   result<void> take_object(const frame_info& frame) {
     const std::size_t i = out_.objects.size();
     object_place& place = out_.objects.emplace_back();
@@ -134,7 +150,7 @@ class content_reader {
     const std::uint64_t offset = layout_.descriptor_offsets[i];
     const frame_body body = body_of(frame);
     if (offset < frame_header_size || offset >= frame.length - object_tail_size) {
-      return {};  // the layout has said so
+      return {};  // the walk over the frames has noted it
     }
     const bool after = descriptor_last(frame);
     const std::uint64_t start = frame.offset + offset;
@@ -152,6 +168,8 @@ class content_reader {
            i);
       return {};
     }
+    // At first everything up to the end of the region counts as payload. The masks then
+    // cut their part off.
     auto descriptor =
         noted(parse_descriptor(item->value), descriptor_code(item->value), start, i);
     if (descriptor) {
@@ -162,7 +180,8 @@ class content_reader {
     return {};
   }
 
-  /// The validation has names of their own for the commonest faults of a descriptor.
+  /// Returns the code of a descriptor that could not be parsed. The most common faults
+  /// have codes of their own.
   static const char* descriptor_code(const cbor_value& value) {
     const cbor_map* map = value.map();
     const auto count = [&](const char* key) -> std::optional<std::size_t> {
@@ -182,7 +201,7 @@ class content_reader {
     return "descriptor_cbor_parse_failed";
   }
 
-  /// Sizes of an object whose payload region ends at `region_end`.
+  /// Determines the sizes of an object whose payload and masks end at `region_end`.
   void finish_object(object_place& place, std::size_t i, std::uint64_t region_end) {
     place.region_length = region_end - place.payload_offset;
     place.payload_length = place.region_length;
@@ -199,6 +218,7 @@ class content_reader {
     check_names(place, i);
   }
 
+  /// Checks the type of the object, and the size of a payload that is stored raw.
   void check_names(const object_place& place, std::size_t i) {
     if (place.descriptor.object_type.empty()) {
       add("empty_obj_type", validation_level::metadata, issue_severity::error,
@@ -217,7 +237,8 @@ class content_reader {
     }
   }
 
-  /// Masks lie behind the payload; the smallest offset among them is where it ends.
+  /// Checks the masks and shortens the payload: the masks follow the payload, so the
+  /// smallest offset among them is its end. Returns false after a fault.
   bool check_masks(object_place& place, std::size_t i) {
     const std::uint64_t region = place.payload_length;
     for (const cbor_entry& entry : place.descriptor.masks) {
@@ -268,6 +289,8 @@ class content_reader {
     return false;
   }
 
+  /// Reads a frame other than a data object; `next_object` is the number of data objects
+  /// before it. A frame whose digest is wrong is not used.
   result<void> take_frame(const frame_info& frame, std::size_t next_object) {
     const frame_body body = body_of(frame);
     WEIR_TRY(const bytes_view bytes,
@@ -288,6 +311,7 @@ class content_reader {
     return {};
   }
 
+  /// Uses the content of a frame according to its type.
   void use_frame(const frame_info& frame, const cbor_value& value,
                  std::size_t next_object) {
     const char* failed = codes_of(frame.type).failed;
@@ -295,7 +319,8 @@ class content_reader {
       case frame_type::header_metadata:
       case frame_type::footer_metadata:
         if (auto metadata = noted(parse_metadata(value), failed, frame.offset)) {
-          out_.metadata = std::move(*metadata);  // the last one wins
+          // The frame of the footer replaces that of the header.
+          out_.metadata = std::move(*metadata);
           metadata_frame_ = frame.offset;
         }
         break;
@@ -317,6 +342,7 @@ class content_reader {
     }
   }
 
+  /// Keeps the keys of a preceder for the object that follows it.
   void take_preceder(const frame_info& frame, message_metadata metadata,
                      std::size_t object) {
     if (metadata.base.size() != 1) {
@@ -328,6 +354,7 @@ class content_reader {
     preceders_.emplace_back(object, std::move(metadata.base.front()));
   }
 
+  /// Compares an index with the places at which the objects were found.
   void check_index(const frame_info& frame, const object_index& index) {
     if (index.offsets.size() != out_.objects.size()) {
       fail("index_count_mismatch", frame.offset,
@@ -352,6 +379,8 @@ class content_reader {
     }
   }
 
+  /// Compares a digest list with the digests in the frames of the objects. Those are
+  /// compared with the bytes themselves when an object is decoded.
   void check_digests(const frame_info& frame, const digest_list& list) {
     if (list.algorithm != "xxh3") {
       add("unknown_hash_algorithm", validation_level::integrity, issue_severity::warning,
@@ -379,6 +408,8 @@ class content_reader {
     }
   }
 
+  /// Brings the metadata into its final form: one base entry per object, with the keys of
+  /// its preceder on top, and the mark of szip offsets in the descriptor.
   void resolve_metadata() {
     std::vector<cbor_map>& base = out_.metadata.base;
     if (base.size() > out_.objects.size()) {

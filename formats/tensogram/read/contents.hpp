@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Content of the frames of a message: metadata, descriptors and the places of payloads.
-/// Used by reader and validation, like the layout.
+/// Contents of the frames of a message: metadata, descriptors and the places of payloads.
+/// Reader and validation share this code, as they share the layout.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,16 @@ struct object_place {
   bool usable = false;               ///< the descriptor could be read
 };
 
+/// Metadata and objects of a message.
 struct message_contents {
   message_metadata metadata;
   std::vector<object_place> objects;
 };
 
+/// Options of reading the contents.
 struct content_checks {
-  bool digests = true;     ///< of frames other than data objects, and the digest lists
-  bool legacy = true;      ///< digests without the flag that announces them count
+  bool digests = true;     ///< verify frames other than data objects
+  bool legacy = true;      ///< accept digests without the flag that announces them
   bool canonical = false;  ///< warn of CBOR that is not canonical
 };
 
@@ -53,11 +55,11 @@ struct content_checks {
                                                      const content_checks& checks,
                                                      issue_list& issues);
 
-/// Verifies and decodes an object into memory of `place.decoded` bytes, which is asked
-/// for once the payload has shown that it can fill it. The elements are in the byte order
-/// of the machine if `options.native_order`.
-/// @error{unsupported; missing_hash; hash_mismatch; corrupt; out_of_range; out_of_memory;
-/// what the source returns}
+/// Verifies and decodes an object into memory of `place.decoded` bytes. The memory is
+/// requested after the payload has shown that it can fill it. The elements are in the
+/// byte order of the machine if `options.native_order` is set. @error{unsupported;
+/// missing_hash; hash_mismatch; corrupt; out_of_range; out_of_memory; those of the
+/// source}
 [[nodiscard]] result<void> decode_object(const byte_source& source, std::uint64_t message,
                                          const preamble& head, const object_place& place,
                                          const read_options& options,
@@ -77,7 +79,7 @@ struct content_checks {
                                                const element_memory& memory);
 /// Reads the masks of an object. A small mask may stand for any number of elements, so
 /// the payload must show that it has them before memory is taken for many.
-/// @error{corrupt; unsupported; out_of_range; out_of_memory; what the source returns}
+/// @error{corrupt; unsupported; out_of_range; out_of_memory; those of the source}
 [[nodiscard]] result<value_masks> read_masks(const byte_source& source,
                                              std::uint64_t message,
                                              const object_place& place,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The quick way to the metadata of a message: its first frames and no more.
+/// Reads the metadata of a message from its first frames, without the rest.
 #include <fmt/core.h>
 
 #include "tensogram/read/layout.hpp"
@@ -11,13 +11,15 @@ namespace weir::formats {
 
 namespace {
 
+/// Returns the error for a message that ends inside a frame. Its code, `torn`, tells the
+/// caller that more bytes may help.
 error cut_short(std::uint64_t at) {
   return error(errc::torn, fmt::format("cannot read metadata: expected a whole frame at "
                                        "{}, found the end of the message",
                                        at));
 }
 
-/// The frame at `at`, of which header and tail are there.
+/// Returns the frame at `at`, after checks of its header, length and end.
 result<frame_info> frame_at(bytes_view message, std::uint64_t at) {
   if (message.size() < at + frame_header_size) {
     return cut_short(at);
@@ -51,11 +53,14 @@ result<frame_info> frame_at(bytes_view message, std::uint64_t at) {
 
 }  // namespace
 
+/// Walks from frame to frame until it meets one with metadata. Metadata in the footer are
+/// found too, at the cost of walking over all objects before them.
 result<message_metadata> read_metadata(bytes_view message) {
   if (message.size() < smallest_message) {
     return cut_short(0);
   }
   WEIR_TRY(const preamble head, parse_preamble(message));
+  // A stream has no length in its preamble; its frames are followed as far as needed.
   if (head.total_length != 0 && head.total_length <= message.size()) {
     message = message.first(head.total_length);
   }
@@ -74,6 +79,7 @@ result<message_metadata> read_metadata(bytes_view message) {
       WEIR_TRY(cbor_item item, decode_cbor(bytes));
       return parse_metadata(std::move(item.value));
     }
+    // Writers pad frames to a multiple of 8 bytes, but need not.
     const std::uint64_t end = at + frame.length;
     const bool unpadded =
         message.size() - end >= 2 && starts_with(message.subspan(end), frame_magic);

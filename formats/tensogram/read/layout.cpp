@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Finds the frames of a message and checks that they may lie where they are.
+/// Finds the frames of a message and checks that each may stand where it stands:
+/// preamble, frames of header, data objects and footer in this order, postamble
+/// (tensogram_internals.md, "Frame-Based Wire Format" and "Frame Ordering Validation").
 #include "tensogram/read/layout.hpp"
 
 #include <fmt/core.h>
@@ -11,6 +13,7 @@
 
 namespace weir::formats {
 
+/// The range is checked against the source before memory is taken.
 result<bytes_view> piece_reader::at(std::uint64_t offset, std::uint64_t bytes) {
   if (offset > source_.size() || bytes > source_.size() - offset) {
     return error(errc::torn,
@@ -48,6 +51,7 @@ void issue_list::warn(std::string code, std::uint64_t offset, std::string text) 
                     errc::corrupt});
 }
 
+/// Returns the first error. Warnings do not prevent a message from being read.
 const found_issue* issue_list::first_error() const noexcept {
   for (const found_issue& found : found_) {
     if (found.issue.severity == issue_severity::error) {
@@ -66,6 +70,8 @@ std::string place(const byte_source& source, std::uint64_t offset) {
   return fmt::format("{}:{}", source.name(), offset);
 }
 
+/// The place of the error is that of the fault in the source, and its object if it has
+/// one.
 error as_error(const found_issue& found, const byte_source& source,
                std::uint64_t message) {
   std::string where = place(source, message + found.issue.byte_offset.value_or(0));
@@ -77,15 +83,20 @@ error as_error(const found_issue& found, const byte_source& source,
 
 namespace {
 
+/// Largest offset; adding a length to an offset must not pass it.
 constexpr std::uint64_t furthest = std::numeric_limits<std::uint64_t>::max();
 
-/// Follows frames from the preamble to the postamble.
+/// Walks from the preamble to the postamble, from frame to frame by their lengths. The
+/// end of a message is known from its preamble, except for a stream, which ends where a
+/// postamble stands in the place of a frame. A fault goes to the issues and ends the
+/// walk; errors of the source are returned.
 class frame_walk {
  public:
   frame_walk(piece_reader& pieces, message_layout& layout, issue_list& issues)
       : pieces_(pieces), layout_(layout), issues_(issues) {}
 
-  /// `end` is where the postamble starts, or for a stream the last byte that it may use.
+  /// Walks all frames. `end` is the start of the postamble, or for a stream the end of
+  /// the bytes that it may use.
   result<void> run(std::uint64_t end, bool stream) {
     stream_ = stream;
     WEIR_TRY(const std::uint64_t at, fill(preamble_size, end));
@@ -95,8 +106,8 @@ class frame_walk {
     return {};
   }
 
-  /// Takes frames from `at` on until they end at `end`, which comes back; 0 after a
-  /// fault.
+  /// Takes frames from `at` on until they reach `end`. Returns the offset at which they
+  /// end, or 0 after a fault.
   result<std::uint64_t> fill(std::uint64_t at, std::uint64_t end) {
     end_ = end;
     while (!layout_.complete) {
@@ -113,11 +124,14 @@ class frame_walk {
     return at;
   }
 
-  /// Takes the frames of the header. Returns where they end; 0 after a fault.
+  /// Takes the frames of the header. Returns the offset at which they end, or 0 after a
+  /// fault.
   result<std::uint64_t> header(std::uint64_t end) {
     end_ = end;
     std::uint64_t at = preamble_size;
     while (at != 0 && left(at) >= frame_header_size) {
+      // A frame with a type of a later phase ends the header. Other bytes are left to
+      // step(), which notes what is wrong with them.
       WEIR_TRY(const bytes_view start, bytes_at(at, frame_header_size));
       if (starts_with(start, frame_magic) &&
           phase_of(load_be<std::uint16_t>(start.data() + 2)) > 0) {
@@ -134,8 +148,8 @@ class frame_walk {
   }
   std::uint64_t left(std::uint64_t at) const { return end_ - at; }
 
-  /// Takes the frame at `at` and returns where the next one starts, 0 after a fault. At
-  /// the postamble of a stream the walk is complete and `at` comes back.
+  /// Takes the frame at `at` and returns the offset of the next one, or 0 after a fault.
+  /// At the postamble of a stream the walk is complete and the result is `at`.
   result<std::uint64_t> step(std::uint64_t at) {
     if (left(at) < frame_header_size) {
       issues_.fail("truncated_frame_header", errc::torn, at,
@@ -165,7 +179,8 @@ class frame_walk {
     return after(at + frame.length);
   }
 
-  /// Checks type, length and end of a frame and keeps it.
+  /// Checks type, length and end marker of a frame and adds it to the layout. The length
+  /// is checked before anything at the end of the frame is read.
   result<bool> take(frame_info& frame) {
     if (phase_of(frame.type) < 0) {
       issues_.fail(
@@ -183,6 +198,8 @@ class frame_walk {
                       frame.length));
       return false;
     }
+    // Both comparisons are written so that no sum can overflow: the length comes from the
+    // file and may be any number.
     if (frame.length > furthest - frame.offset) {
       issues_.fail("frame_length_overflow", errc::corrupt, frame.offset,
                    fmt::format("cannot read {} frame: expected an end that 64 bits can "
@@ -215,6 +232,8 @@ class frame_walk {
     return true;
   }
 
+  /// Keeps the offset of a descriptor, and notes one that cannot be right. The walk goes
+  /// on, because the frame itself is sound.
   void take_descriptor_offset(const frame_info& frame, std::uint64_t offset) {
     layout_.descriptor_offsets.push_back(offset);
     const bool after = descriptor_last(frame);
@@ -231,8 +250,8 @@ class frame_walk {
     }
   }
 
-  /// Skips padding: zeros up to the next multiple of 8, unless the next frame follows at
-  /// once.
+  /// Returns the offset of the next frame: behind zeros up to the next multiple of 8, or
+  /// at once if a frame or the postamble follows without padding.
   result<std::uint64_t> after(std::uint64_t at) {
     const std::uint64_t aligned = align_up(at, frame_alignment);
     if (at == aligned || (!stream_ && at == end_)) {
@@ -269,6 +288,8 @@ class frame_walk {
       return false;
     }
     WEIR_TRY(const bytes_view bytes, bytes_at(at, postamble_size));
+    // A stream has no other end than this. The magic alone could stand here by chance, so
+    // the two numbers have to make sense at this place as well.
     const auto first_footer = load_be<std::uint64_t>(bytes.data());
     const auto total = load_be<std::uint64_t>(bytes.data() + 8);
     return starts_with(bytes.subspan(16), end_magic) && first_footer <= at &&
@@ -282,7 +303,8 @@ class frame_walk {
   bool stream_ = false;
 };
 
-/// Order of phases, preceders and repeated frames.
+/// Checks the order of header, objects and footer, that a preceder stands before its
+/// object, and that no other frame occurs twice.
 void check_order(const message_layout& layout, issue_list& issues) {
   int phase = 0;
   std::array<bool, 10> seen{};
@@ -316,9 +338,9 @@ void check_order(const message_layout& layout, issue_list& issues) {
   }
 }
 
-/// Flags of the preamble against the frames. A stream sets flags before it knows, so a
-/// flag without a frame is a warning; a frame without its flag is damage: one flipped bit
-/// turns a digest list into metadata.
+/// Compares the flags of the preamble with the frames. A stream sets flags before its
+/// frames exist, so a flag without its frame is a warning. A frame without its flag is
+/// damage: one flipped bit in a type could turn a digest list into metadata.
 void check_flags(const message_layout& layout, issue_list& issues) {
   std::uint16_t found = 0;
   for (const frame_info& frame : layout.frames) {
@@ -340,6 +362,8 @@ void check_flags(const message_layout& layout, issue_list& issues) {
   }
 }
 
+/// Checks the offset in the postamble: it is that of the first footer frame, or of the
+/// postamble itself if there is none.
 void check_footer_offset(const message_layout& layout, issue_list& issues) {
   const std::uint64_t end = layout.span.length - postamble_size;
   std::uint64_t expected = end;
@@ -358,7 +382,8 @@ void check_footer_offset(const message_layout& layout, issue_list& issues) {
   }
 }
 
-/// End of the message as the preamble announces it; 0 after a fault.
+/// Returns the start of the postamble according to the length in the preamble, or 0 after
+/// a fault.
 result<std::uint64_t> announced_end(piece_reader& pieces, message_layout& layout,
                                     std::uint64_t limit, issue_list& issues) {
   const std::uint64_t total = layout.head.total_length;
@@ -393,6 +418,7 @@ result<std::uint64_t> announced_end(piece_reader& pieces, message_layout& layout
   return end;
 }
 
+/// Reads the postamble and compares it with the preamble and the frames.
 result<void> read_tail(piece_reader& pieces, message_layout& layout, issue_list& issues) {
   const std::uint64_t end = layout.span.length - postamble_size;
   WEIR_TRY(const bytes_view bytes, pieces.at(layout.span.offset + end, postamble_size));
@@ -411,6 +437,8 @@ result<void> read_tail(piece_reader& pieces, message_layout& layout, issue_list&
 
 }  // namespace
 
+/// Checks in the order in which later checks rely on earlier ones. Where a fault makes
+/// the rest meaningless, the layout is returned as it is so far.
 result<message_layout> read_layout(piece_reader& pieces, message_span within,
                                    issue_list& issues) {
   message_layout layout;
@@ -421,6 +449,7 @@ result<message_layout> read_layout(piece_reader& pieces, message_span within,
                             smallest_message, within.length));
     return layout;
   }
+  // The magic and the version decide whether the rest can be understood at all.
   WEIR_TRY(const bytes_view start, pieces.at(within.offset, preamble_size));
   const auto head = parse_preamble(start);
   if (!head) {
@@ -438,6 +467,8 @@ result<message_layout> read_layout(piece_reader& pieces, message_span within,
       return layout;
     }
   }
+  // The order is checked even if the walk has ended early; the postamble and the flags
+  // only when all frames are known.
   WEIR_CHECK(frame_walk(pieces, layout, issues).run(end, stream));
   check_order(layout, issues);
   if (layout.complete) {

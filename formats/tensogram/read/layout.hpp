@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The places of the frames of a message. One walk serves the reader, which stops at the
-/// first error, and the validation, which lists them all.
+/// first error, and validation, which lists all of them.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,14 @@
 
 namespace weir::formats {
 
-/// Small pieces of a source: views of memory, or copies that last until the next call.
+/// Reads small pieces of a source. They are views if the source is in memory, and copies
+/// that are valid until the next call otherwise. @threads{one thread at a time}
 /// @threads{one thread at a time}
 class piece_reader {
  public:
   explicit piece_reader(const byte_source& source)
       : source_(source), view_(source.view()) {}
-  /// @error{torn, the range exceeds the source}
+  /// Returns `bytes` bytes at `offset`. @error{torn, the range exceeds the source}
   [[nodiscard]] result<bytes_view> at(std::uint64_t offset, std::uint64_t bytes);
   [[nodiscard]] const byte_source& source() const noexcept { return source_; }
   [[nodiscard]] bool in_memory() const noexcept { return view_.has_value(); }
@@ -38,21 +39,22 @@ struct found_issue {
   errc code = errc::corrupt;
 };
 
-/// Issues of one message. Its members name the level and severity, so that call sites
-/// stay short.
+/// Issues of one message. fail() and warn() imply the level and the severity, so that the
+/// many calls stay short.
 class issue_list {
  public:
   void fail(std::string code, errc kind, std::uint64_t offset, std::string text);
   void warn(std::string code, std::uint64_t offset, std::string text);
   void add(found_issue issue) { found_.push_back(std::move(issue)); }
   [[nodiscard]] const std::vector<found_issue>& all() const noexcept { return found_; }
-  /// First issue that is an error, or nullptr.
+  /// Returns the first issue that is an error, or nullptr.
   [[nodiscard]] const found_issue* first_error() const noexcept;
 
  private:
   std::vector<found_issue> found_;
 };
 
+/// Places of the frames of a message.
 struct message_layout {
   message_span span;  ///< in the source; the length is that of the message once known
   preamble head;
@@ -69,23 +71,23 @@ struct message_layout {
 [[nodiscard]] result<message_layout> read_layout(piece_reader& pieces,
                                                  message_span within, issue_list& issues);
 
-/// Walks the frames in front of the data objects of a message whose preamble is in
-/// `layout`, up to the offset `end` at most. Returns where the first frame starts that is
-/// not one of them, or nothing after a fault, which goes to `issues`.
-/// @error{what the source returns}
+/// Walks the frames before the data objects of a message whose preamble is in `layout`,
+/// up to the offset `end` at most. Returns the offset of the first frame that does not
+/// belong to the header, or nothing after a fault, which goes to `issues`. @error{those
+/// of the source}
 [[nodiscard]] result<std::optional<std::uint64_t>> walk_header(piece_reader& pieces,
                                                                message_layout& layout,
                                                                std::uint64_t end,
                                                                issue_list& issues);
-/// Walks frames that fill a message from `begin` to `end` and appends them to `layout`.
-/// `layout.complete` says whether they do; if not, `issues` has the reason.
-/// @error{what the source returns}
+/// Walks frames that should fill a message exactly from `begin` to `end`, and appends
+/// them to `layout`. Sets `layout.complete` if they do; otherwise `issues` has the
+/// reason. @error{those of the source}
 [[nodiscard]] result<void> walk_frames(piece_reader& pieces, message_layout& layout,
                                        std::uint64_t begin, std::uint64_t end,
                                        issue_list& issues);
 
-/// Length of the stream that starts at `within.offset`, by walking its frames; 0 if they
-/// do not lead to a postamble. @error{what the source returns}
+/// Returns the length of the stream that starts at `within.offset`, by walking its
+/// frames; 0 if they do not lead to a postamble. @error{those of the source}
 [[nodiscard]] result<std::uint64_t> walk_stream(piece_reader& pieces,
                                                 message_span within);
 
@@ -102,7 +104,7 @@ struct frame_body {
   return (frame.flags & frame_flag::descriptor_after_payload) != 0;
 }
 
-/// "name:offset", for errors.
+/// Returns "name:offset" for errors.
 [[nodiscard]] std::string place(const byte_source& source, std::uint64_t offset);
 /// Returns the error of a reader for an issue of the message that starts at `message`.
 [[nodiscard]] error as_error(const found_issue& found, const byte_source& source,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Bytes of one object: read, verified, decoded.
+/// Reads, verifies and decodes the bytes of one object.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -16,9 +16,10 @@ namespace weir::formats {
 
 namespace {
 
+/// Bytes that are read at a time to compute a digest.
 constexpr std::uint64_t read_piece = 1 << 20;
 
-/// Feeds a range of a source to a digest, in pieces if it is not in memory.
+/// Feeds a range of a source to a digest; in pieces, if the source is not in memory.
 result<void> hash_range(const byte_source& source, std::uint64_t offset,
                         std::uint64_t length, xxh3_stream& digest) {
   piece_reader pieces(source);
@@ -55,6 +56,7 @@ result<bool> must_verify(const preamble& head, const object_place& place,
                   : std::move(e);
 }
 
+/// Compares a computed digest with that of the object's frame.
 result<void> compare(const object_place& place, std::uint64_t actual) {
   if (actual != place.frame.digest) {
     return error(errc::hash_mismatch,
@@ -64,7 +66,9 @@ result<void> compare(const object_place& place, std::uint64_t actual) {
   return {};
 }
 
-/// An uncompressed object: copies and hashes in one pass over memory.
+/// Reads an uncompressed object. Verification covers the whole body of the frame, so the
+/// bytes before and behind the payload are fed to the digest too. Small objects in memory
+/// are hashed at once; large ones are copied and hashed in one pass over memory.
 result<void> read_raw(const byte_source& source, std::uint64_t message,
                       const object_place& place, bool verify, mutable_bytes to) {
   const std::uint64_t at = message + place.payload_offset;
@@ -91,6 +95,7 @@ result<void> read_raw(const byte_source& source, std::uint64_t message,
   return compare(place, digest.digest());
 }
 
+/// Reads an object that is encoded: verifies the body of its frame, then decodes.
 result<void> read_encoded(const byte_source& source, std::uint64_t message,
                           const object_place& place, const pipeline& plan, bool verify,
                           unsigned threads, const element_memory& memory) {
@@ -105,7 +110,7 @@ result<void> read_encoded(const byte_source& source, std::uint64_t message,
       memory, threads);
 }
 
-/// Passes on memory that is asked for, and keeps where it is.
+/// Returns a provider that passes requests on and stores in `where` what it got.
 element_memory noting(const element_memory& memory, mutable_bytes& where) {
   return [&](std::uint64_t bytes) -> result<mutable_bytes> {
     WEIR_TRY(where, memory(bytes));
@@ -114,16 +119,18 @@ element_memory noting(const element_memory& memory, mutable_bytes& where) {
   };
 }
 
+/// Returns the payload and the masks of an object.
 result<bytes_view> region_of(piece_reader& pieces, std::uint64_t message,
                              const object_place& place) {
   return pieces.at(message + place.payload_offset, place.region_length);
 }
 
+/// Returns the number of elements of an object.
 std::uint64_t count_of(const object_place& place) {
   return static_cast<std::uint64_t>(element_count(place.descriptor.shape));
 }
 
-/// Masks of an object whose payload is known to have its elements.
+/// Reads the masks of an object whose payload is known to have its elements.
 result<value_masks> masks_of_elements(const byte_source& source, std::uint64_t message,
                                       const object_place& place) {
   piece_reader pieces(source);
@@ -165,6 +172,8 @@ result<void> finish_elements(const byte_source& source, std::uint64_t message,
 
 }  // namespace
 
+/// Computes the digest of the body of a frame, in memory at once and otherwise in pieces,
+/// so that a large frame is never in memory as a whole.
 result<std::uint64_t> digest_of(const byte_source& source, std::uint64_t message,
                                 const frame_info& frame) {
   const frame_body body = body_of(frame);
@@ -176,6 +185,8 @@ result<std::uint64_t> digest_of(const byte_source& source, std::uint64_t message
   return digest.digest();
 }
 
+/// Compares the digest of an object with the stored one, if there is one that the options
+/// tell it to check.
 result<void> verify_object(const byte_source& source, std::uint64_t message,
                            const preamble& head, const object_place& place,
                            const read_options& options) {
@@ -187,6 +198,8 @@ result<void> verify_object(const byte_source& source, std::uint64_t message,
   return compare(place, actual);
 }
 
+/// Plans first, so that an object which cannot be decoded is refused before any byte is
+/// read.
 result<void> decode_object(const byte_source& source, std::uint64_t message,
                            const preamble& head, const object_place& place,
                            const read_options& options, const element_memory& memory) {
@@ -194,7 +207,7 @@ result<void> decode_object(const byte_source& source, std::uint64_t message,
            plan_reading(place.descriptor, place.payload_length, options));
   WEIR_TRY(const bool verify, must_verify(head, place, options));
   mutable_bytes to;
-  if (plan.raw()) {  // as many bytes as are stored
+  if (plan.raw()) {  // there are as many elements as stored bytes show
     WEIR_TRY(to, memory(plan.decoded));
     WEIR_EXPECT(to.size() == plan.decoded);
     WEIR_CHECK(read_raw(source, message, place, verify, to));
@@ -205,6 +218,7 @@ result<void> decode_object(const byte_source& source, std::uint64_t message,
   return finish_elements(source, message, place, plan, options, 0, to);
 }
 
+/// Checks that an object can be decoded, masks included, without keeping its elements.
 result<void> check_object(const byte_source& source, std::uint64_t message,
                           const object_place& place, const read_options& options) {
   WEIR_CHECK(check_elements(source, message, place, options));
@@ -216,6 +230,7 @@ result<void> check_object(const byte_source& source, std::uint64_t message,
   return check_masks(place.descriptor.masks, region, count_of(place));
 }
 
+/// A range is not verified, because the digest covers the whole body of the frame.
 result<void> decode_object_range(const byte_source& source, std::uint64_t message,
                                  const object_place& place, const read_options& options,
                                  std::uint64_t first, std::uint64_t count,
@@ -244,6 +259,10 @@ result<void> decode_object_range(const byte_source& source, std::uint64_t messag
   return finish_elements(source, message, place, plan, options, first, to);
 }
 
+/// Reads the masks of an object as they are stored. The size of the masks follows from
+/// the number of elements, which is only a claim of the descriptor. If that claim is
+/// large compared with the stored bytes, it has to be shown by decoding the elements
+/// first.
 result<value_masks> read_masks(const byte_source& source, std::uint64_t message,
                                const object_place& place, const read_options& options) {
   if (place.descriptor.masks.empty()) {

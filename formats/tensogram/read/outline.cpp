@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The outline of a message, and readers of single objects.
+///
+/// An outline reads the two ends of a message: the frames of the header and of the
+/// footer, among which is the index. For a remote file that is two or three requests,
+/// however large the message is. An object is then opened by reading only its own frame,
+/// whose place the index gives.
 #include "tensogram/read/outline.hpp"
 
 #include <fmt/core.h>
@@ -15,11 +20,12 @@
 
 namespace weir::formats {
 
+/// State of an outline.
 struct message_outline::state {
   std::shared_ptr<const byte_source> source;
   read_options options;
-  message_layout layout;   ///< its frames are those of the header and of the footer
-  std::uint64_t body = 0;  ///< where the header ends
+  message_layout layout;   ///< frames of the header and of the footer only
+  std::uint64_t body = 0;  ///< offset at which the header ends
   message_metadata metadata;
   object_index index;
 
@@ -34,20 +40,23 @@ struct message_outline::state {
 
 namespace {
 
-/// Largest frame that is fetched whole, in bytes: about the amount that a server sends in
-/// one round trip.
+/// Largest frame that is fetched as a whole, in bytes: about the amount that a server
+/// sends in one round trip.
 constexpr std::uint64_t small_frame = 1 << 20;
 /// Bytes that are fetched first from the end of a larger frame. Most descriptors fit.
 constexpr std::uint64_t descriptor_guess = 4 << 10;
+/// Smallest frame that can be a preceder.
 constexpr std::uint64_t smallest_preceder = frame_header_size + frame_tail_size;
+/// Smallest frame of a data object.
 constexpr std::uint64_t smallest_object = frame_header_size + object_tail_size;
 
+/// Returns the checks of frames that the options of a reader imply.
 content_checks checks_of(const read_options& options) {
   return {options.hashes != hash_check::none,
           options.legacy_hashes || options.hashes == hash_check::present, false};
 }
 
-/// Reads header and footer of a message.
+/// Reads header and footer of a message and checks that its index is complete.
 class outline_reader {
  public:
   outline_reader(const byte_source& source, message_span span,
@@ -61,6 +70,8 @@ class outline_reader {
   message_metadata metadata;
   object_index index;
 
+  /// Reads the ends of the message, walks their frames, and takes metadata and index from
+  /// them. If a message has metadata in header and footer, those of the footer count.
   result<void> run() {
     WEIR_CHECK(read_ends());
     WEIR_CHECK(walk());
@@ -94,6 +105,7 @@ class outline_reader {
     return error(errc::corrupt, std::move(text))
         .at(place(source_, layout.span.offset + offset));
   }
+  /// Gives an error a place unless it has one.
   template <class T>
   result<T> located(result<T> value, std::uint64_t offset) const {
     if (!value && value.error().where().empty()) {
@@ -108,6 +120,8 @@ class outline_reader {
     return {};
   }
 
+  /// Reads preamble and postamble, whose ranges are requested together. A message may be
+  /// shorter than its span, so the postamble of a shorter one is read separately.
   result<void> read_ends() {
     if (layout.span.length < smallest_message) {
       return error(
@@ -141,7 +155,8 @@ class outline_reader {
     return {};
   }
 
-  /// Frames of the header and of the footer.
+  /// Walks the frames of the header and of the footer. The first footer offset of the
+  /// postamble says where the footer begins.
   result<void> walk() {
     const std::uint64_t footer = layout.tail.first_footer_offset;
     WEIR_TRY(const auto found, walk_header(pieces_, layout, footer, issues_));
@@ -168,6 +183,7 @@ class outline_reader {
     return {};
   }
 
+  /// Verifies and decodes the CBOR of a frame.
   result<cbor_value> read_cbor(const frame_info& frame) {
     const frame_body content = body_of(frame);
     WEIR_TRY(const bytes_view bytes,
@@ -184,7 +200,7 @@ class outline_reader {
     return std::move(item.value);
   }
 
-  /// The places of the objects where no frame lists them.
+  /// Finds the objects by walking over all frames if no frame lists them.
   result<void> index_by_walking() {
     message_layout whole;
     WEIR_TRY(whole, read_layout(pieces_, layout.span, issues_));
@@ -198,8 +214,8 @@ class outline_reader {
     return {};
   }
 
-  /// The objects fill the message between header and footer, with padding and preceders
-  /// between them and nothing else.
+  /// Checks that the objects fill the message between header and footer, apart from
+  /// padding and preceders. An index that omits an object would otherwise hide it.
   result<void> check_index() const {
     const std::uint64_t end = layout.tail.first_footer_offset;
     std::uint64_t end_of_last = body;
@@ -217,6 +233,7 @@ class outline_reader {
     }
     return check_gap(end - end_of_last, end_of_last, false);
   }
+  /// Checks a gap between two objects, or before the footer, where no preceder can be.
   result<void> check_gap(std::uint64_t gap, std::uint64_t end_of_last,
                          bool before_object) const {
     const bool preceder = before_object && gap >= smallest_preceder &&
@@ -230,6 +247,7 @@ class outline_reader {
                                gap));
   }
 
+  /// Extends the base entries to one per object.
   result<void> complete_base() {
     if (metadata.base.size() > index.offsets.size()) {
       return corrupt(preamble_size,
@@ -249,6 +267,8 @@ class outline_reader {
 
 }  // namespace
 
+/// Opens a message by its header, footer and index alone. Payloads of objects are not
+/// read, which saves most of the requests to a remote server.
 result<message_outline> message_outline::open(std::shared_ptr<const byte_source> source,
                                               message_span span,
                                               const read_options& options) {
@@ -274,6 +294,7 @@ message_span message_outline::span() const noexcept {
   return state_->layout.span;
 }
 
+/// Returns the first object with this name in its metadata.
 std::optional<std::size_t> message_outline::find(std::string_view name) const {
   for (std::size_t i = 0; i < object_count(); ++i) {
     const cbor_value* value = state_->metadata.base[i].find("name");
@@ -284,6 +305,7 @@ std::optional<std::size_t> message_outline::find(std::string_view name) const {
   return std::nullopt;
 }
 
+/// Returns the range of an object's frame in the source.
 byte_range message_outline::frame(std::size_t i) const {
   WEIR_EXPECT(i < object_count());
   return {state_->layout.span.offset + state_->index.offsets[i],
@@ -292,8 +314,8 @@ byte_range message_outline::frame(std::size_t i) const {
 
 namespace {
 
-/// Returns the ranges that are read to open an object: its frame and a preceder if they
-/// are small, and else their ends.
+/// Returns the ranges that are read to open an object: the whole frame with its preceder
+/// if they are small, and otherwise their two ends, without the payload.
 std::vector<byte_range> ends_of(byte_range frame, std::uint64_t before) {
   const byte_range whole{frame.offset - before, frame.length + before};
   if (whole.length <= small_frame) {
@@ -304,7 +326,7 @@ std::vector<byte_range> ends_of(byte_range frame, std::uint64_t before) {
           {frame.offset + frame.length - tail, tail}};
 }
 
-/// Keys of the preceder that fills `gap`.
+/// Reads the keys of the preceder that fills `gap`. Padding may precede it.
 result<cbor_map> read_preceder(piece_reader& pieces, const message_layout& message,
                                byte_range gap, const content_checks& checks) {
   message_layout layout;
@@ -354,6 +376,9 @@ result<message_reader> message_outline::object(std::size_t i) const {
   return object(i, state_->source);
 }
 
+/// Reads one object. Its frame, and the preceder in the gap before it, are requested
+/// together. The frame is checked like one of a whole message, and errors carry the
+/// object's number in the message.
 result<message_reader> message_outline::object(
     std::size_t i, std::shared_ptr<const byte_source> source) const {
   const message_span span = state_->layout.span;
@@ -395,6 +420,7 @@ result<message_reader> message_outline::object(
     return as_error(numbered, *s->source, span.offset);
   }
   const message_metadata& all = state_->metadata;
+  // Only the base entry of this object belongs to its reader.
   s->contents.metadata = {{all.base[i]}, all.extra, all.reserved};
   if (preceded) {
     WEIR_TRY(const cbor_map keys, read_preceder(pieces, state_->layout, gap, checks));
@@ -403,11 +429,13 @@ result<message_reader> message_outline::object(
   return message_reader(std::move(s));
 }
 
+/// Requests the two ends of every frame in one call, instead of one request per frame.
 result<void> prefetch_frames(const std::shared_ptr<const byte_source>& source,
                              message_span span) {
   const auto outline = message_outline::open(source, span);
   if (!outline) {
-    // The reader finds a fault of the message as well, and has the words for it.
+    // The reader finds a fault of the message itself and words it better. Only a failure
+    // of the source is returned.
     return source_failed(outline.error()) ? result<void>(outline.error())
                                           : result<void>();
   }

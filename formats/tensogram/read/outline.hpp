@@ -10,10 +10,9 @@
 
 namespace weir::formats {
 
-/// Fetches what message_reader::open() will read of a message: its frames without the
-/// payloads. The index of the message says where they are; without one nothing is
-/// fetched. Faults of the message are left for the reader to find.
-/// @error{what the source returns}
+/// Fetches the bytes of a message that message_reader::open() will read: its frames
+/// without the payloads. They are found by the index of the message. Faults of the
+/// message are left for the reader to find. @error{those of the source}
 [[nodiscard]] result<void> prefetch_frames(
     const std::shared_ptr<const byte_source>& source, message_span span);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The reader of one message.
+/// The reader of one message: opening, and access to metadata and objects. Decoding is in
+/// object_io.cpp.
 #include <fmt/core.h>
 
 #include <new>
@@ -15,6 +16,7 @@ namespace weir::formats {
 
 namespace {
 
+/// Allocates memory for elements.
 result<byte_vector> allocate(std::uint64_t bytes) {
   try {
     return byte_vector(bytes);
@@ -25,7 +27,7 @@ result<byte_vector> allocate(std::uint64_t bytes) {
   }
 }
 
-/// Memory in `out`, taken when it is asked for.
+/// Returns a provider that allocates `out` when the memory is requested.
 element_memory memory_of(byte_vector& out) {
   return [&](std::uint64_t bytes) -> result<mutable_bytes> {
     WEIR_TRY(out, allocate(bytes));
@@ -35,6 +37,7 @@ element_memory memory_of(byte_vector& out) {
 
 }  // namespace
 
+/// Reads the stored bytes of an object.
 result<byte_vector> message_reader::state::stored(std::size_t i,
                                                   std::uint64_t bytes) const {
   WEIR_TRY(byte_vector out, allocate(bytes));
@@ -52,10 +55,12 @@ result<message_reader> message_reader::open(bytes_view message,
   return open(std::make_shared<memory_source>(message), {0, message.size()}, options);
 }
 
+/// Reads all frames but no payload. The first error among the issues is returned.
 result<message_reader> message_reader::open(std::shared_ptr<const byte_source> source,
                                             message_span span,
                                             const read_options& options) {
   if (source->distant()) {
+    // Reading frames one by one would cost one request each.
     WEIR_CHECK(prefetch_frames(source, span));
   }
   auto s = std::make_unique<state>();
@@ -100,6 +105,7 @@ std::uint64_t message_reader::stored_bytes(std::size_t i) const {
   return state_->contents.objects[i].payload_length;
 }
 
+/// Returns the first object with this name in its metadata.
 std::optional<std::size_t> message_reader::find(std::string_view name) const {
   for (std::size_t i = 0; i < object_count(); ++i) {
     const cbor_value* value = metadata(i).find("name");
@@ -110,6 +116,7 @@ std::optional<std::size_t> message_reader::find(std::string_view name) const {
   return std::nullopt;
 }
 
+/// Decodes object `i` into new memory. Errors get the place of the object in the source.
 result<byte_vector> message_reader::decode(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
   byte_vector out;
@@ -122,6 +129,8 @@ result<byte_vector> message_reader::decode(std::size_t i) const {
   return out;
 }
 
+/// Decodes object `i` into memory of the caller, which must have exactly the decoded
+/// size.
 result<void> message_reader::decode_into(std::size_t i, mutable_bytes to) const {
   WEIR_CHECK(state_->check_index(i));
   const object_place& object = state_->contents.objects[i];
@@ -140,6 +149,8 @@ result<void> message_reader::decode_into(std::size_t i, mutable_bytes to) const 
   return {};
 }
 
+/// Several objects are decoded on several threads; each object then also uses up to
+/// `options.threads` threads for itself.
 result<std::vector<byte_vector>> message_reader::decode_all() const {
   const unsigned threads = state_->options.threads;
   std::vector<std::optional<result<byte_vector>>> parts(object_count());
@@ -153,6 +164,9 @@ result<std::vector<byte_vector>> message_reader::decode_all() const {
   return out;
 }
 
+/// Decodes a range of elements. For uncompressed elements, and for codecs whose stream
+/// has an entry point near the range, only a part of the payload is read. The digest is
+/// not verified, because it covers the whole frame.
 result<byte_vector> message_reader::decode_range(std::size_t i, std::uint64_t first,
                                                  std::uint64_t count) const {
   WEIR_CHECK(state_->check_index(i));
@@ -194,6 +208,8 @@ result<byte_vector> message_reader::stored_region(std::size_t i) const {
   return state_->stored(i, state_->contents.objects[i].region_length);
 }
 
+/// A view is possible only if the stored bytes are the elements and nothing must be
+/// restored. The digest is verified all the same.
 result<bytes_view> message_reader::view(std::size_t i) const {
   WEIR_CHECK(state_->check_index(i));
   const object_place& object = state_->contents.objects[i];
@@ -225,6 +241,8 @@ result<bytes_view> message_reader::view(std::size_t i) const {
                          object.payload_length);
 }
 
+/// Verifies the digests of all objects, as far as the options ask for it. The first that
+/// is wrong ends it.
 result<void> message_reader::verify() const {
   for (std::size_t i = 0; i < object_count(); ++i) {
     auto good =

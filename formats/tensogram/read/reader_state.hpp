@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// State of a message reader. The outline of a message also uses it, for one object.
+/// State of a message reader. The outline of a message uses it too, for a reader of one
+/// object.
 #pragma once
 
 #include <fmt/core.h>
@@ -31,6 +32,7 @@ struct message_reader::state {
         place(*source, layout.span.offset + contents.objects[i].frame.offset),
         first_object + i, named ? fmt::format(" \"{}\"", *name->text()) : "");
   }
+  /// Returns an error if there is no object `i`.
   result<void> check_index(std::size_t i) const {
     if (i >= contents.objects.size()) {
       return error(errc::not_found,

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Finding messages among other bytes.
+/// Finds messages among other bytes.
+///
+/// Forward, a message is found by its start magic and accepted if the end magic stands
+/// where its length says. Backward, the length in the postamble leads to its start
+/// (tensogram_internals.md, "Postamble"). If nothing is found, the search goes on at the
+/// next start magic, so damage costs one message and not the rest of the file.
 #include <algorithm>
 #include <optional>
 
@@ -11,13 +16,20 @@ namespace weir::formats {
 
 namespace {
 
+/// Bytes that are searched at a time in a source that is not in memory.
 constexpr std::uint64_t search_piece = 64 << 10;
+/// Longest message that the backward search accepts, in bytes.
 constexpr std::uint64_t largest_backward = std::uint64_t{1} << 32;
 
+/// Scans a source from the start, from the end, or from both ends in turn. Messages found
+/// from the end shrink the range that remains for the search from the start. When the
+/// search from the end meets anything but a message, the other one does the rest.
 class scanner {
  public:
   explicit scanner(const byte_source& source) : pieces_(source), size_(source.size()) {}
 
+  /// Alternates between the ends if both are searched, so a file that is sound at one end
+  /// is read quickly. Messages from the end are collected in reverse order.
   result<std::vector<message_span>> run(scan_order order) {
     std::vector<message_span> found;
     std::vector<message_span> from_end;
@@ -45,8 +57,8 @@ class scanner {
   }
 
  private:
-  /// Takes the message at `at`, or goes to where the next one may start. False at the
-  /// end.
+  /// Takes the message at `at`, or moves `at` to the next place where one may start.
+  /// Returns false at the end.
   result<bool> step(std::uint64_t& at, std::vector<message_span>& found) {
     if (at >= size_ || size_ - at < smallest_message) {
       return false;
@@ -62,8 +74,8 @@ class scanner {
     return next.has_value();
   }
 
-  /// Length of the message that ends at `end` and starts at `least` or later, 0 if none
-  /// says so at both of its ends.
+  /// Returns the length of the message that ends at `end` and starts at `least` or later;
+  /// 0 unless postamble and preamble agree on it.
   result<std::uint64_t> message_before(std::uint64_t end, std::uint64_t least) {
     WEIR_TRY(const bytes_view tail, pieces_.at(end - postamble_size, postamble_size));
     const auto total = load_be<std::uint64_t>(tail.data() + 8);
@@ -78,7 +90,7 @@ class scanner {
     return head && head->total_length == total ? total : 0;
   }
 
-  /// Length of the message at `at`, 0 if there is none.
+  /// Returns the length of the message at `at`, or 0 if there is none.
   result<std::uint64_t> message_at(std::uint64_t at) {
     WEIR_TRY(const bytes_view bytes, pieces_.at(at, preamble_size));
     const auto head = starts_with(bytes, start_magic)
@@ -99,7 +111,9 @@ class scanner {
     return starts_with(end, end_magic) ? total : 0;
   }
 
-  /// A stream ends where its frames do; if they lead nowhere, at the next end magic.
+  /// Returns the length of the stream at `at`. A stream ends where its frames lead; if
+  /// they are damaged, at the next end magic. That place is remembered, so that many
+  /// damaged starts before it cost one search.
   result<std::uint64_t> stream_at(std::uint64_t at) {
     WEIR_TRY(const std::uint64_t walked, walk_stream(pieces_, {at, size_ - at}));
     if (walked > 0) {
@@ -119,6 +133,7 @@ class scanner {
     return *known_end_ + end_magic.size() - at;
   }
 
+  /// Finds a text. Pieces overlap by its size less one, so that no place is missed.
   result<std::optional<std::uint64_t>> find(std::string_view text, std::uint64_t from) {
     const std::uint64_t step = pieces_.in_memory() ? size_ : search_piece;
     while (from < size_ && size_ - from >= text.size()) {
@@ -154,7 +169,7 @@ result<std::vector<message_span>> scan(const byte_source& source, scan_order ord
 }
 
 std::vector<message_span> scan(bytes_view bytes) {
-  // Memory does not fail.
+  // Reading memory does not fail.
   return std::move(scan(memory_source(bytes))).value_or(std::vector<message_span>());
 }
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Finding messages in bytes that come piece by piece.
+/// Finds messages in bytes that arrive piece by piece, for example from a pipe.
+///
+/// The splitter keeps bytes from the first possible start of a message on. It remembers
+/// how far it has walked over frames and how far it has searched, so every byte is looked
+/// at a bounded number of times, however small the pieces are.
 #include <algorithm>
 
 #include "tensogram/read/layout.hpp"
@@ -9,6 +13,7 @@ namespace weir::formats {
 
 namespace {
 
+/// Smallest frame, in bytes.
 constexpr std::uint64_t smallest_frame = frame_header_size + frame_tail_size;
 
 /// Returns true if a frame or the postamble begins at `at`. @pre `bytes` has at least the
@@ -20,6 +25,8 @@ bool frame_or_end_at(bytes_view bytes, std::uint64_t at) {
 
 }  // namespace
 
+/// Drops bytes that are done with only when they are more than half of the buffer, so
+/// that moving the rest costs constant time per byte.
 void message_splitter::put(bytes_view bytes) {
   if (start_ > bytes_.size() / 2) {
     bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(start_));
@@ -32,6 +39,7 @@ bytes_view message_splitter::rest() const noexcept {
   return bytes_view(bytes_).subspan(start_);
 }
 
+/// Drops bytes in front and forgets what was found out about them.
 void message_splitter::skip(std::uint64_t bytes) {
   start_ += bytes;
   passed_ += bytes;
@@ -40,7 +48,8 @@ void message_splitter::skip(std::uint64_t bytes) {
   searched_ = 0;
 }
 
-/// Skips what cannot begin a message. False if that needs more bytes.
+/// Skips bytes that cannot begin a message. Returns false if more bytes are needed. The
+/// last bytes are kept if they may be the beginning of a start magic.
 bool message_splitter::go_to_magic() {
   const bytes_view held = rest();
   const std::size_t at = as_text(held).find(start_magic);
@@ -53,6 +62,8 @@ bool message_splitter::go_to_magic() {
   return false;
 }
 
+/// Returns the next whole message. After the end of the input, bytes that are left are
+/// skipped and reported as cut short if they begin like a message.
 std::optional<message_splitter::piece> message_splitter::take() {
   while (go_to_magic()) {
     std::uint64_t length = 0;
@@ -121,7 +132,8 @@ message_splitter::found message_splitter::look_at_stream(std::uint64_t& length) 
   return search_end(length);
 }
 
-/// Goes from frame to frame by their lengths, as far as bytes are there.
+/// Walks from frame to frame by their lengths, as far as the bytes have arrived. Only a
+/// hint: the caller walks over a complete message again with all checks.
 message_splitter::found message_splitter::hop(std::uint64_t& length) {
   const bytes_view held = rest();
   walked_ = std::max(walked_, preamble_size);
@@ -135,6 +147,7 @@ message_splitter::found message_splitter::hop(std::uint64_t& length) {
       return found::nothing;
     }
     const std::uint64_t end = walked_ + frame;
+    // Whether padding follows a frame is known when the bytes behind it have arrived.
     const std::uint64_t padded =
         (end + frame_alignment - 1) / frame_alignment * frame_alignment;
     const auto there = [&](std::uint64_t at) {
@@ -154,6 +167,7 @@ message_splitter::found message_splitter::hop(std::uint64_t& length) {
   return found::unclear;
 }
 
+/// Searches for the end magic of a stream whose frames are damaged.
 message_splitter::found message_splitter::search_end(std::uint64_t& length) {
   const bytes_view held = rest();
   const std::size_t hit = as_text(held).find(end_magic, searched_);

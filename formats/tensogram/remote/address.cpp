@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Addresses of http, https and S3.
+/// Addresses of http, https and S3: parsing, the URL to request, and the form for
+/// messages, which contains no secrets. libcurl parses URLs, so that the address that is
+/// checked here is the one that it connects to.
 #include "tensogram/remote/address.hpp"
 
 #include <curl/curl.h>
@@ -25,7 +27,7 @@ char lower_letter(char c) {
   return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
 }
 
-/// The scheme in front of "://", in small letters; empty if there is none.
+/// Returns the scheme in front of "://" in lower case; empty if there is none.
 std::string scheme_of(std::string_view address) {
   const std::size_t end = address.find("://");
   if (end == std::string_view::npos || end > 8) {
@@ -46,7 +48,7 @@ struct url_closer {
 };
 using url_handle = std::unique_ptr<CURLU, url_closer>;
 
-/// A parsed http address, or nothing.
+/// Parses an http address. Returns a null pointer if it is malformed.
 url_handle parse_url(const std::string& text) {
   url_handle url(curl_url());
   if (url == nullptr || curl_url_set(url.get(), CURLUPART_URL, text.c_str(),
@@ -56,6 +58,7 @@ url_handle parse_url(const std::string& text) {
   return url;
 }
 
+/// Returns a part of a URL, or an empty string if it has none.
 std::string part_of(const url_handle& url, CURLUPart part, unsigned flags = 0) {
   char* text = nullptr;
   if (url == nullptr || curl_url_get(url.get(), part, &text, flags) != CURLUE_OK) {
@@ -66,6 +69,7 @@ std::string part_of(const url_handle& url, CURLUPart part, unsigned flags = 0) {
   return out;
 }
 
+/// Returns the error for an address of another form than `expected`.
 error malformed(std::string_view address, const std::string& expected) {
   return error(errc::invalid_argument,
                fmt::format("cannot use address \"{}\": expected {}, found another form",
@@ -88,6 +92,7 @@ bool has_control_characters(std::string_view text) {
                      [](unsigned char c) { return c < 0x20 || c == 0x7F; });
 }
 
+/// Parses an http or https address. User and password are taken out of the URL.
 result<remote_address> parse_http(std::string_view address,
                                   const remote_settings& settings) {
   const url_handle url = parse_url(std::string(address));
@@ -100,6 +105,7 @@ result<remote_address> parse_http(std::string_view address,
   out.name = public_part(address);
   out.user = part_of(url, CURLUPART_USER, CURLU_URLDECODE);
   out.password = part_of(url, CURLUPART_PASSWORD, CURLU_URLDECODE);
+  // User and password go into headers, and only to this server; a fragment is never sent.
   curl_url_set(url.get(), CURLUPART_USER, nullptr, 0);
   curl_url_set(url.get(), CURLUPART_PASSWORD, nullptr, 0);
   curl_url_set(url.get(), CURLUPART_FRAGMENT, nullptr, 0);
@@ -132,7 +138,8 @@ std::string decode_key(std::string_view text) {
   return out;
 }
 
-/// The address of a bucket, without a slash at its end.
+/// Returns the URL of a bucket, without a slash at its end: Amazon's for the region, or
+/// the endpoint of the options.
 result<std::string> bucket_url(const std::string& bucket, const std::string& name,
                                const remote_settings& settings) {
   if (settings.endpoint.empty()) {
@@ -167,6 +174,8 @@ result<std::string> bucket_url(const std::string& bucket, const std::string& nam
   return settings.virtual_hosted ? out : out + "/" + bucket;
 }
 
+/// Parses "s3://BUCKET/KEY". The bucket is restricted to plain characters, because it
+/// becomes part of a host name or a path.
 result<remote_address> parse_s3(std::string_view address,
                                 const remote_settings& settings) {
   const std::string_view rest = address.substr(address.find("://") + 3);
@@ -206,6 +215,7 @@ bool is_remote_address(std::string_view text) noexcept {
          among(google_schemes, scheme) || among(azure_schemes, scheme);
 }
 
+/// Works on malformed addresses too, because it makes the text for their errors.
 std::string public_part(std::string_view address) {
   const std::size_t scheme = address.find("://");
   const std::size_t start = scheme == std::string_view::npos ? 0 : scheme + 3;
@@ -230,6 +240,7 @@ bool is_https(std::string_view url) {
   return scheme_of(url) == "https";
 }
 
+/// Compares in lower case, and fills in the default port of the scheme.
 bool same_server(const std::string& one, const std::string& other) {
   const url_handle a = parse_url(one);
   const url_handle b = parse_url(other);
@@ -244,6 +255,9 @@ bool same_server(const std::string& one, const std::string& other) {
          equal(CURLUPART_PORT, CURLU_DEFAULT_PORT);
 }
 
+/// Encodes a key for a URL: everything but unreserved characters (RFC 3986, 2.3) and the
+/// slashes between the parts of the key. Letters beyond ASCII are bytes of UTF-8, each of
+/// which is encoded.
 std::string encode_key(std::string_view key) {
   std::string out;
   for (const char c : key) {
@@ -255,6 +269,7 @@ std::string encode_key(std::string_view key) {
   return out;
 }
 
+/// Stores that are not built get an error of their own, with a way out in its hint.
 result<remote_address> parse_address(std::string_view address,
                                      const remote_settings& settings) {
   const std::string scheme = scheme_of(address);

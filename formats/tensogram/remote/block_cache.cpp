@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A cache of blocks. The block that was not used for longest is dropped first.
+/// A cache of blocks with eviction of the least recently used one, and the prediction of
+/// reads. A remote read costs a round trip, so neighbouring and predicted blocks are
+/// requested together with the ones that are needed.
 #include "tensogram/remote/block_cache.hpp"
 
 #include <algorithm>
@@ -10,15 +12,17 @@ namespace weir::formats {
 
 namespace {
 
-/// The largest number of blocks that are read ahead.
+/// Largest number of blocks that are read ahead.
 constexpr std::uint64_t max_blocks_ahead = 32;
-/// The largest number of steps that are guessed. Each is a request of its own.
+/// Largest number of steps that are predicted. Each step is a separate request.
 constexpr std::uint64_t max_steps_ahead = 12;
-/// Ranges with up to so many blocks between them are joined.
+/// Ranges with up to this many blocks between them are joined to one request.
 constexpr std::uint64_t small_gap = 2;
 
 }  // namespace
 
+/// Copies under the lock, so no block is dropped meanwhile. Using a block moves it to the
+/// front of the list.
 std::vector<byte_range> block_cache::copy(std::uint64_t offset, mutable_bytes to) {
   const std::scoped_lock lock(mutex_);
   std::vector<byte_range> missing;
@@ -43,6 +47,8 @@ std::vector<byte_range> block_cache::copy(std::uint64_t offset, mutable_bytes to
   return missing;
 }
 
+/// Sorts the numbers of all blocks and joins neighbours to ranges. Requesting the few
+/// blocks in a small gap again costs less than another request.
 std::vector<byte_range> block_cache::to_request(std::span<const byte_range> needed,
                                                 std::span<const byte_range> guessed,
                                                 std::uint64_t longest) const {
@@ -83,6 +89,8 @@ std::vector<byte_range> block_cache::to_request(std::span<const byte_range> need
   return out;
 }
 
+/// Adds whole blocks and drops the oldest ones beyond the capacity, but never the last
+/// one.
 void block_cache::put(std::uint64_t offset, bytes_view bytes) {
   const std::scoped_lock lock(mutex_);
   for (std::uint64_t position = 0; position < bytes.size(); position += block_size) {
@@ -104,7 +112,8 @@ void block_cache::put(std::uint64_t offset, bytes_view bytes) {
   }
 }
 
-/// The number of cached blocks directly before a block, or behind it.
+/// Returns the number of cached blocks directly before a block, or directly behind it, up
+/// to the limit of reading ahead.
 std::uint64_t block_cache::neighbours(std::uint64_t number, bool before) const {
   std::uint64_t count = 0;
   while (count < max_blocks_ahead && (before ? number > count : true) &&
@@ -114,12 +123,15 @@ std::uint64_t block_cache::neighbours(std::uint64_t number, bool before) const {
   return count;
 }
 
+/// Stores an offset in the ring of recent offsets.
 void block_cache::remember(std::uint64_t offset) {
   asked_[asked_count_ % asked_.size()] = offset;
   ++asked_count_;
 }
 
-/// Continues the longest run of equal steps that ends position `range`.
+/// Continues the longest sequence of offsets in equal steps that ends at `range`. For
+/// each recent offset, its distance is tried as the step. Returns as many further steps
+/// as the sequence has, so a reader must prove its pattern before much is read ahead.
 std::vector<byte_range> block_cache::steps_from(byte_range range) const {
   const std::size_t known = std::min(asked_count_, asked_.size());
   const auto was_asked = [&](std::uint64_t offset) {
@@ -129,7 +141,9 @@ std::vector<byte_range> block_cache::steps_from(byte_range range) const {
   std::uint64_t best_step = 0;
   std::uint64_t best_run = 1;
   for (std::size_t i = 0; i < known; ++i) {
-    const std::uint64_t step = range.offset - asked_[i];  // may wrap: a step back
+    const std::uint64_t step =
+        range.offset -
+        asked_[i];  // wraps around for a step backward, as do the sums below
     std::uint64_t run = 1;
     while (step != 0 && run < max_steps_ahead &&
            was_asked(range.offset - (run + 1) * step)) {
@@ -151,11 +165,17 @@ std::vector<byte_range> block_cache::steps_from(byte_range range) const {
   return out;
 }
 
+/// Guesses what a reader that has just missed `range` will read next. If it moves through
+/// neighbouring blocks, the guess is as long as the run that was read so far, in the same
+/// direction; so the guesses double while they come true. Otherwise it may move in equal
+/// steps.
 std::vector<byte_range> block_cache::likely_after(byte_range range) {
   const std::scoped_lock lock(mutex_);
   const std::uint64_t first = range.offset / block_size;
   const std::uint64_t last = (range.offset + range.length - 1) / block_size;
   std::vector<byte_range> out;
+  // A reader that goes forward has read the blocks before this one, and a reader that
+  // goes backward those behind it. The larger number decides.
   const std::uint64_t before = neighbours(first, true);
   const std::uint64_t behind = neighbours(last, false);
   if (before > 0 && before >= behind) {
@@ -171,6 +191,8 @@ std::vector<byte_range> block_cache::likely_after(byte_range range) {
   } else {
     out = steps_from(range);
   }
+  // Predictions are remembered as if they had been read: reads that the cache serves do
+  // not come here, and the sequence would otherwise seem to have ended.
   remember(range.offset);
   for (const byte_range& guess : out) {
     remember(guess.offset);

@@ -40,15 +40,16 @@ class block_cache {
   /// Caches whole blocks from `offset` on, a multiple of the block size.
   void put(std::uint64_t offset, bytes_view bytes);
 
-  /// Ranges that are likely to be read after `range`, which is not cached: the next
-  /// blocks of a sequential reader, forward or backward, or the next steps of a reader
-  /// that goes through the file in equal steps. The more blocks or steps it has read, the
-  /// more are returned.
+  /// Returns ranges that are likely to be read after `range`, which is not cached: the
+  /// next blocks of a sequential reader, forward or backward, or the next steps of a
+  /// reader that goes through the file in equal steps. The more blocks or steps the
+  /// reader has read, the more are returned.
   [[nodiscard]] std::vector<byte_range> likely_after(byte_range range);
 
   [[nodiscard]] std::uint64_t capacity() const noexcept { return capacity_; }
 
  private:
+  /// A cached block and its place in the list of uses.
   struct block {
     byte_vector bytes;
     std::list<std::uint64_t>::iterator age;
@@ -64,9 +65,9 @@ class block_cache {
   std::uint64_t capacity_;
   mutable std::mutex mutex_;
   std::map<std::uint64_t, block> blocks_;
-  std::list<std::uint64_t> by_age_;  ///< numbers of blocks, last used first
+  std::list<std::uint64_t> by_age_;  ///< numbers of blocks, most recently used first
   std::uint64_t held_ = 0;
-  /// The last offsets that were asked for or guessed, as a ring.
+  /// The last offsets that were requested or predicted, as a ring.
   std::array<std::uint64_t, 64> asked_{};
   std::size_t asked_count_ = 0;
 };

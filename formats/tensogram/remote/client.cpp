@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Batches of range requests: which run at the same time, which are repeated or
+/// Batches of range requests: which of them run at the same time, which are repeated or
 /// redirected, and when the call must end.
+///
+/// Each call runs its own loop over a multi handle of libcurl on the calling thread.
+/// Handles are kept between calls, because they hold open connections.
 #include "tensogram/remote/client.hpp"
 
 #include <fmt/core.h>
@@ -15,16 +18,20 @@ namespace {
 
 using std::chrono::milliseconds;
 
+/// Largest number of requests of one batch that run at the same time.
 constexpr std::size_t max_in_flight = 6;
+/// Largest number of unused multi handles that are kept.
 constexpr std::size_t max_idle_handles = 4;
 constexpr unsigned max_redirects = 5;
+/// The pause between repetitions doubles up to this limit.
 constexpr milliseconds longest_pause{10000};
-/// A request is not repeated if the server asks to wait longer than this.
+/// A request is not repeated if the server asks for a longer wait than this.
 constexpr std::chrono::seconds longest_retry_after{60};
-/// A connection that breaks after so many bytes does not count as a failed attempt, so
-/// that a long range over a bad line comes to its end.
+/// A connection that breaks after this many bytes does not count as a failed attempt, so
+/// that a long range over an unreliable line arrives in the end.
 constexpr std::uint64_t good_progress = 64 << 10;
 
+/// Initialises libcurl once per process; the call is not safe on several threads.
 void start_libcurl() {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
@@ -38,7 +45,8 @@ bool no_longer_served(long status) {
 
 }  // namespace
 
-/// The ranges of one call and the state of each.
+/// The ranges of one call, each with the state of its requests. Runs on the thread of the
+/// caller. @threads{one thread at a time; a stop request may come from any thread}
 class range_batch {
  public:
   range_batch(range_client& client, const call_end& end)
@@ -52,6 +60,7 @@ class range_batch {
     client_.give_handle(std::move(multi_));
   }
 
+  /// Adds a range. @pre run() has not been called
   void add(const range_wanted& wanted) {
     job j;
     j.wanted = wanted;
@@ -61,6 +70,8 @@ class range_batch {
     jobs_.push_back(std::move(j));
   }
 
+  /// Runs all requests until every range has arrived, or until the first failure. A stop
+  /// request wakes the loop.
   result<void> run() {
     const std::stop_callback wake(end_.stop, [this] { curl_multi_wakeup(multi_.get()); });
     while (done_ < jobs_.size()) {
@@ -82,19 +93,20 @@ class range_batch {
     return {};
   }
 
-  /// The version of the file, and whether all of it was sent: known after the first
-  /// request of a file.
+  /// Returns the version of the file, and whether all of it was sent. Both are known
+  /// after the first request of a file.
   [[nodiscard]] const file_version& version() const noexcept { return version_; }
   [[nodiscard]] bool got_whole() const noexcept { return got_whole_; }
 
  private:
+  /// A range and the state of its requests.
   struct job {
-    range_wanted wanted;       ///< the part that has not arrived
-    std::uint64_t offset = 0;  ///< of the whole range, for errors
+    range_wanted wanted;       ///< the part that has not arrived yet
+    std::uint64_t offset = 0;  ///< offset of the whole range, for errors
     std::uint64_t size = 0;
     std::string url;
     unsigned requests = 0;
-    unsigned repeats = 0;  ///< since the last progress
+    unsigned repeats = 0;  ///< repetitions since the last progress
     unsigned redirects = 0;
     bool started_over = false;
     bool done = false;
@@ -102,6 +114,7 @@ class range_batch {
     std::unique_ptr<transfer> running;
   };
 
+  /// Returns the error for a range, without secrets and with the number of requests.
   error failure(const job& j, errc code, const std::string& reason,
                 const std::string& hint = {}) const {
     const std::string attempts =
@@ -114,12 +127,13 @@ class range_batch {
     return hint.empty() ? out : std::move(out).hint(hint);
   }
 
-  /// The first range that has not arrived; an error of the whole call names it.
+  /// Returns the first range that has not arrived; an error of the whole call names it.
   const job& unfinished() const {
     return *std::find_if(jobs_.begin(), jobs_.end(),
                          [](const job& j) { return !j.done; });
   }
 
+  /// Returns an error if the call was cancelled or its time is over.
   result<void> check_limits() const {
     if (end_.stop.stop_requested()) {
       return failure(unfinished(), errc::interrupted,
@@ -132,8 +146,8 @@ class range_batch {
     return {};
   }
 
-  /// The time that a request may take: its own limit, or the rest of the time of the
-  /// call.
+  /// Returns the time limit of a request: its own one, or the rest of the call's time if
+  /// that is shorter.
   milliseconds time_limit(steady_time now) const {
     const milliseconds own = client_.settings().timeout;
     if (end_.deadline == steady_time::max()) {
@@ -144,6 +158,7 @@ class range_batch {
     return own.count() == 0 ? left : std::min(own, left);
   }
 
+  /// Starts the next request of a range.
   result<void> start(job& j, steady_time now) {
     const request_target target{client_.address(), client_.settings(), j.url,
                                 same_server(client_.address().url, j.url)};
@@ -159,6 +174,7 @@ class range_batch {
     return {};
   }
 
+  /// Ends the request of a range and counts the bytes that it has received.
   void release(job& j) {
     if (j.running == nullptr) {
       return;
@@ -171,6 +187,7 @@ class range_batch {
     --in_flight_;
   }
 
+  /// Takes the finished requests from libcurl.
   result<void> take_answers() {
     int left = 0;
     while (CURLMsg* message = curl_multi_info_read(multi_.get(), &left)) {
@@ -189,6 +206,9 @@ class range_batch {
     return {};
   }
 
+  /// Decides what follows a finished request. If a redirect of an earlier call led to a
+  /// server that no longer has the file, the range starts over once at the original
+  /// address.
   result<void> finish(job& j, CURLcode code) {
     transfer& t = *j.running;
     switch (t.finish(code)) {
@@ -215,7 +235,7 @@ class range_batch {
     return failure(j, t.code(), t.reason(), t.hint());
   }
 
-  /// The first answer of a file says of which version all other answers must be.
+  /// The first answer of a file determines the version that all other answers must have.
   void keep_version(job& j, const transfer& t) {
     if (j.wanted.version == nullptr) {
       version_ = t.version();
@@ -223,6 +243,8 @@ class range_batch {
     }
   }
 
+  /// Keeps the bytes that have arrived, so that the next request asks for the others
+  /// only. The version is then fixed, even in the first request of a file.
   void keep_part(job& j, const transfer& t) {
     if (j.wanted.version == nullptr) {
       version_ = t.version();
@@ -236,6 +258,8 @@ class range_batch {
     j.wanted.to = j.wanted.to.subspan(t.received());
   }
 
+  /// Schedules another request after a pause that doubles with each repetition, and is at
+  /// least as long as the server asks for.
   result<void> repeat(job& j, const transfer& t) {
     if (j.repeats >= client_.repeats_) {
       return failure(j, t.timed_out() ? errc::timeout : errc::source_unavailable,
@@ -259,6 +283,8 @@ class range_batch {
     return {};
   }
 
+  /// Follows a redirect. One from https to http is refused, because the content would
+  /// then not be protected.
   result<void> redirect(job& j, const transfer& t) {
     if (++j.redirects > max_redirects) {
       return failure(
@@ -275,8 +301,8 @@ class range_batch {
     return {};
   }
 
-  /// Waits until something arrives, a pause ends, the time of the call is over, or the
-  /// call is cancelled.
+  /// Waits until bytes arrive, a pause ends, the time of the call is over, or the call is
+  /// cancelled, and for a second at most.
   void wait() {
     steady_time until = end_.deadline;
     for (const job& j : jobs_) {
@@ -328,6 +354,7 @@ void range_client::remember_url(std::string url) {
   url_ = std::move(url);
 }
 
+/// A handle is used by one call at a time.
 range_client::multi_handle range_client::take_handle() {
   const std::scoped_lock lock(mutex_);
   if (idle_.empty()) {
@@ -337,6 +364,8 @@ range_client::multi_handle range_client::take_handle() {
   idle_.pop_back();
   return out;
 }
+/// Takes a handle back for the next call, with its open connections. A limited number is
+/// kept; the others are closed.
 void range_client::give_handle(multi_handle multi) {
   const std::scoped_lock lock(mutex_);
   if (multi != nullptr && idle_.size() < max_idle_handles) {
@@ -344,6 +373,8 @@ void range_client::give_handle(multi_handle multi) {
   }
 }
 
+/// Asks for a range. A server that ignores ranges answers with the whole file, which is
+/// taken up to a limit.
 result<range_client::opened> range_client::open(std::uint64_t bytes,
                                                 const call_end& end) {
   opened out;
@@ -363,6 +394,7 @@ result<range_client::opened> range_client::open(std::uint64_t bytes,
   return out;
 }
 
+/// Runs one batch on the calling thread.
 result<void> range_client::fetch(std::span<const range_request> ranges,
                                  const call_end& end) {
   range_batch batch(*this, end);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Requests for ranges of one file: many at a time, and repeated where that may help.
+/// Requests for ranges of one file: several at the same time, and repeated where that may
+/// help.
 #pragma once
 
 #include <curl/curl.h>
@@ -22,7 +23,7 @@ namespace weir::formats {
 
 using steady_time = std::chrono::steady_clock::time_point;
 
-/// The limits of a call, with its time limit as a point in time.
+/// When a call must end: at a stop request, or at a point in time.
 struct call_end {
   std::stop_token stop;
   steady_time deadline = steady_time::max();
@@ -54,8 +55,8 @@ class range_client {
   };
   [[nodiscard]] result<opened> open(std::uint64_t bytes, const call_end& end);
 
-  /// Fills all ranges. After an error their memory holds anything.
-  /// @pre open() has succeeded @error{source_unavailable; timeout; interrupted}
+  /// Fetches all ranges. After an error the contents of their memory are undefined. @pre
+  /// open() has succeeded @error{source_unavailable; timeout; interrupted}
   [[nodiscard]] result<void> fetch(std::span<const range_request> ranges,
                                    const call_end& end);
 
@@ -72,7 +73,7 @@ class range_client {
   file_version version_;
 
   mutable std::mutex mutex_;
-  std::string url_;  ///< to request: the address, or the target of the last redirect
+  std::string url_;  ///< URL to request: the address, or the target of the last redirect
 
   struct multi_closer {
     void operator()(CURLM* multi) const noexcept { curl_multi_cleanup(multi); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The messages of a remote file.
+/// The messages of a remote file: a scan with a limit, outlines, readers.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,11 +12,11 @@ namespace weir::formats {
 
 namespace {
 
-/// A message is read in pieces of this size, so that no memory is taken for bytes that do
-/// not arrive.
+/// A message is read in pieces of this size, so that memory grows only as bytes arrive.
 constexpr std::uint64_t message_piece = 8 << 20;
 
-/// A source that fails once more bytes than allowed have been read from it.
+/// A source that fails when more bytes than allowed have been read from it. A scan of
+/// damaged bytes would otherwise download the whole file.
 class metered_source final : public byte_source {
  public:
   metered_source(const byte_source& source, std::uint64_t bytes)
@@ -25,6 +25,8 @@ class metered_source final : public byte_source {
   std::uint64_t size() const noexcept override { return source_.size(); }
   const std::string& name() const noexcept override { return source_.name(); }
   std::optional<bytes_view> view() const noexcept override { return source_.view(); }
+  /// Reads as long as the allowed number of bytes suffices. A file without index of its
+  /// messages could otherwise make the scan download all of it.
   result<void> read(std::uint64_t offset, mutable_bytes to) const override {
     if (to.size() > allowed_ - used_) {
       return error(errc::out_of_range,
@@ -53,11 +55,13 @@ result<std::vector<message_span>> scan_remote(const remote_source& source,
   return scan(metered_source(source, scan_bytes), order);
 }
 
+/// Opens the file and finds its messages. Both share the time limit of the call.
 result<std::shared_ptr<const remote_file>> remote_file::open(
     std::string_view address, const remote_options& options, scan_order order,
     const call_limits& limits) {
   const auto start = std::chrono::steady_clock::now();
   WEIR_TRY(auto source, remote_source::open(address, options, limits));
+  // The scan may take the time that opening has left over.
   call_limits rest = limits;
   if (limits.timeout.count() != 0) {
     const auto used = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -69,6 +73,7 @@ result<std::shared_ptr<const remote_file>> remote_file::open(
       new remote_file(std::move(source), std::move(spans)));
 }
 
+/// Returns the place of message `m`, as the scan has found it.
 result<message_span> remote_file::span_of(std::size_t m) const {
   if (m >= spans_.size()) {
     return error(errc::not_found,
@@ -80,6 +85,7 @@ result<message_span> remote_file::span_of(std::size_t m) const {
   return spans_[m];
 }
 
+/// Memory grows piece by piece, since the length of a message comes from the file.
 result<byte_vector> remote_file::read_message(std::size_t m,
                                               const call_limits& limits) const {
   WEIR_TRY(const message_span span, span_of(m));
@@ -99,6 +105,8 @@ result<message_outline> remote_file::outline(std::size_t m, const read_options& 
   return message_outline::open(source_->limited(limits), span, options);
 }
 
+/// Opens a single object: the outline of the message gives its place, and nothing else of
+/// the message is read.
 result<message_reader> remote_file::object(std::size_t m, std::size_t i,
                                            const read_options& options,
                                            const call_limits& limits) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Storage options and environment variables.
+/// Storage options and environment variables, with the names and the meaning that they
+/// have for the reference.
 #include "tensogram/remote/settings.hpp"
 
 #include <fmt/core.h>
@@ -19,7 +20,7 @@ namespace weir::formats {
 
 namespace {
 
-/// Settings, and values of which one may be preferred over another.
+/// Settings under construction, and values of which one takes precedence over another.
 struct given_settings {
   remote_settings to;
   std::string default_region;
@@ -30,8 +31,8 @@ struct given_settings {
 
 using setter = result<void> (*)(given_settings& s, const std::string& value);
 
-/// An option and its names, of which the first is the one for messages. A name that
-/// begins with "aws_" is also that of an environment variable, in capital letters.
+/// An option and its names. The first name is used in messages. A name that begins with
+/// "aws_" is also the name of an environment variable, in upper case.
 struct known_option {
   std::array<std::string_view, 4> names;
   setter set;
@@ -44,6 +45,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+/// Parses a switch; the words are those that object_store accepts.
 result<bool> parse_switch(const std::string& value) {
   const std::string text = lower(value);
   for (const std::string_view yes : {"1", "true", "on", "yes", "y"}) {
@@ -59,6 +61,7 @@ result<bool> parse_switch(const std::string& value) {
   return error(errc::invalid_argument, "expected true or false, found neither");
 }
 
+/// Setters, one for each kind of member.
 template <bool remote_settings::*Member>
 result<void> set_switch(given_settings& s, const std::string& value) {
   WEIR_TRY(s.to.*Member, parse_switch(value));
@@ -79,11 +82,11 @@ result<void> set_time(given_settings& s, const std::string& value) {
   WEIR_TRY(s.to.*Member, parse_duration(value));
   return {};
 }
-/// An option without effect: only writers or other clients use it.
+/// Accepts an option without effect: it matters only to writers or other clients.
 result<void> ignore(given_settings& /*s*/, const std::string& /*value*/) {
   return {};
 }
-/// An option that would need a service which is not built.
+/// Refuses an option that would need a service that is not built.
 result<void> refuse(given_settings& /*s*/, const std::string& /*value*/) {
   return error(errc::unsupported,
                "expected keys that are given, found an option for keys that another "
@@ -97,9 +100,9 @@ result<void> refuse_switch(given_settings& /*s*/, const std::string& value) {
   return {};
 }
 
-/// The reference passes its options to the Rust crate object_store, which has these
-/// names.
-/// @source{object_store 0.12, AmazonS3ConfigKey and ClientConfigKey}
+/// The options of the reference. It passes its options on to the Rust crate object_store,
+/// so the names are those of that crate. @source{object_store 0.12, AmazonS3ConfigKey and
+/// ClientConfigKey}
 constexpr known_option known_options[] = {
     {{"aws_access_key_id", "access_key_id"}, set_text<&remote_settings::access_key>},
     {{"aws_secret_access_key", "secret_access_key"},
@@ -163,6 +166,7 @@ constexpr known_option known_options[] = {
     {{"read_timeout"}, ignore},
 };
 
+/// Returns the option with a name in lower case, or a null pointer.
 const known_option* find_option(std::string_view name) {
   for (const known_option& option : known_options) {
     if (!name.empty() &&
@@ -173,6 +177,7 @@ const known_option* find_option(std::string_view name) {
   return nullptr;
 }
 
+/// Suggests the nearest known name.
 error unknown_option(const std::string& name) {
   std::vector<std::string> names;
   for (const known_option& option : known_options) {
@@ -184,11 +189,12 @@ error unknown_option(const std::string& name) {
                            name, did_you_mean(name, names)));
 }
 
-/// Options of other stores have no effect on S3 and http.
+/// Returns whether an option belongs to another store. It has no effect on S3 and http.
 bool is_option_of_another_store(std::string_view name) {
   return name.substr(0, 6) == "azure_" || name.substr(0, 7) == "google_";
 }
 
+/// Sets an option by name.
 result<void> set_option(given_settings& s, const std::string& given,
                         const std::string& value) {
   const std::string name = lower(given);
@@ -204,13 +210,14 @@ result<void> set_option(given_settings& s, const std::string& given,
   return {};
 }
 
+/// Returns the value of an environment variable; a null pointer if unset or empty.
 const char* variable(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
 /// Reads options from the environment. Variables for options that are not built are
-/// ignored there: they may be meant for another program.
+/// ignored, because they may be meant for another program.
 result<void> read_environment(given_settings& s) {
   for (const known_option& option : known_options) {
     if (option.set == &refuse || option.set == &ignore) {
@@ -265,8 +272,9 @@ bool plain_name(std::string_view text) {
   });
 }
 
-/// Takes the region over its default, and the endpoint of S3 over the general one, among
-/// the values that the environment has given, or the options.
+/// Resolves alternatives among the values of one origin, the environment or the options:
+/// the region takes precedence over the default region, and the endpoint of S3 over the
+/// general one.
 void resolve_alternatives(given_settings& s) {
   for (const std::string* region : {&s.default_region, &s.region}) {
     s.to.region = region->empty() ? s.to.region : *region;
@@ -279,7 +287,7 @@ void resolve_alternatives(given_settings& s) {
   }
 }
 
-/// Checks what belongs together.
+/// Checks values that depend on each other.
 result<remote_settings> checked(given_settings s) {
   remote_settings& out = s.to;
   if (!plain_name(out.region)) {
@@ -300,6 +308,8 @@ result<remote_settings> checked(given_settings s) {
 
 }  // namespace
 
+/// Accepts one or more numbers with units, such as "1m 30s". A number without a unit is
+/// refused because its meaning would be a guess.
 result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   constexpr std::array<std::pair<std::string_view, std::int64_t>, 12> units{{
       {"ms", 1},
@@ -350,6 +360,7 @@ bool is_storage_option(std::string_view name) {
   return find_option(known) != nullptr || is_option_of_another_store(known);
 }
 
+/// Replaces secrets in a text that goes into an error or a log.
 std::string remote_settings::without_secrets(std::string text) const {
   for (const std::string* secret : {&secret_key, &session_token}) {
     for (std::size_t found = 0;
@@ -360,6 +371,8 @@ std::string remote_settings::without_secrets(std::string text) const {
   return text;
 }
 
+/// Environment first, options second, each with its alternatives resolved, so that any
+/// option takes precedence over any variable.
 result<remote_settings> make_settings(const std::vector<storage_option>& options,
                                       bool environment) {
   given_settings s;

@@ -14,6 +14,7 @@
 
 namespace weir::formats {
 
+/// All settings of a store.
 struct remote_settings {
   std::string access_key;
   std::string secret_key;
@@ -30,7 +31,7 @@ struct remote_settings {
   bool http1_only = false;
   bool http2_only = false;
   std::chrono::milliseconds connect_timeout{5000};
-  std::chrono::milliseconds timeout{30000};  ///< of one request, its body included
+  std::chrono::milliseconds timeout{30000};  ///< of one request, including its body
   std::string proxy;
   std::string proxy_excludes;
   std::string user_agent;
@@ -41,18 +42,18 @@ struct remote_settings {
   [[nodiscard]] bool signs() const noexcept {
     return !skip_signature && !access_key.empty();
   }
-  /// `text` with every secret in it replaced by stars.
+  /// Returns `text` with every secret in it replaced by stars.
   [[nodiscard]] std::string without_secrets(std::string text) const;
 };
 
-/// Settings from storage options, and from the environment if `environment` is true.
-/// Options take precedence.
-/// @error{invalid_argument, an option or a value of no known form; unsupported, an option
-/// that asks for what is not built}
+/// Makes settings from storage options, and from the environment if `environment` is
+/// true. Options take precedence. @error{invalid_argument, an unknown option or a
+/// malformed value; unsupported, an option that requires a service that is not built}
 [[nodiscard]] result<remote_settings> make_settings(
     const std::vector<storage_option>& options, bool environment);
 
-/// Time from "30s", "500ms", "1m 30s". @error{invalid_argument, no number or unit}
+/// Parses a duration such as "30s", "500ms" or "1m 30s". @error{invalid_argument, no
+/// number or unit}
 [[nodiscard]] result<std::chrono::milliseconds> parse_duration(std::string_view text);
 
 }  // namespace weir::formats

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A file behind an address as a source of bytes.
+///
+/// All sources of one file share a client and a cache; each has its own limits. Small
+/// reads go through the cache in whole blocks, together with predicted blocks. Large
+/// reads go directly into the caller's memory and do not displace cached blocks.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -17,13 +21,14 @@ namespace weir::formats {
 
 namespace {
 
-/// The first request asks for so many bytes. They hold the header of most messages.
+/// Size of the first request in bytes. It covers the header of most messages.
 constexpr std::uint64_t first_bytes = 64 << 10;
-/// Reads up to this size fill the cache.
+/// Reads up to this size are stored in the cache.
 constexpr std::uint64_t small_read = 1 << 20;
-/// Longer ranges are requested in parts, several at a time.
+/// Longer ranges are requested in parts, several of them at the same time.
 constexpr std::uint64_t longest_part = 4 << 20;
 
+/// Returns the point in time at which a call must end.
 steady_time deadline_of(const call_limits& limits) {
   return limits.timeout.count() == 0 ? steady_time::max()
                                      : std::chrono::steady_clock::now() + limits.timeout;
@@ -31,20 +36,24 @@ steady_time deadline_of(const call_limits& limits) {
 
 }  // namespace
 
+/// State that all sources of one file share. The members that change after open() are
+/// safe to use on several threads.
 struct remote_source::shared {
   shared(remote_address address, remote_settings settings, const remote_options& options)
       : client(std::move(address), std::move(settings), options) {}
 
   range_client client;
   std::uint64_t size = 0;
-  std::optional<byte_vector> whole;  ///< of a server without ranges
+  std::optional<byte_vector>
+      whole;  ///< the whole file, if the server does not support ranges
   std::optional<block_cache> cache;
 
   result<void> fetch(std::span<const range_request> ranges, const call_end& end) {
     return client.fetch(ranges, end);
   }
 
-  /// Fetches ranges of whole blocks, gives each to `use`, and caches it.
+  /// Fetches ranges of whole blocks, passes each to `use`, and caches it. `use` comes
+  /// first, because the cache may drop a block at once.
   template <class Use>
   result<void> fetch_blocks(const std::vector<byte_range>& ranges, const call_end& end,
                             const Use& use) {
@@ -63,7 +72,8 @@ struct remote_source::shared {
     return {};
   }
 
-  /// Reads the blocks that contain `missing`, and those that will probably be read next.
+  /// Reads the blocks that contain `missing`, together with those that will probably be
+  /// read next.
   result<void> read_small(std::uint64_t offset, mutable_bytes to,
                           const std::vector<byte_range>& missing, const call_end& end) {
     const auto use = [&](std::uint64_t begin, bytes_view bytes) {
@@ -85,11 +95,13 @@ struct remote_source::shared {
           all.error().code() == errc::timeout) {
         return all;
       }
-      // The failure may be that of a guessed range.
+      // The failure may concern a predicted range only, so the needed ones are tried
+      // alone.
     }
     return fetch_blocks(cache->to_request(missing, {}, longest_part), end, use);
   }
 
+  /// Reads directly into the caller's memory.
   result<void> read_large(std::uint64_t offset, mutable_bytes to,
                           const std::vector<byte_range>& missing, const call_end& end) {
     std::vector<range_request> requests;
@@ -107,6 +119,8 @@ struct remote_source::shared {
 remote_source::remote_source(std::shared_ptr<shared> file, const call_limits& limits)
     : shared_(std::move(file)), stop_(limits.stop), deadline_(deadline_of(limits)) {}
 
+/// The first request fixes the version and the size of the file. Its bytes go into the
+/// cache.
 result<std::shared_ptr<remote_source>> remote_source::open(std::string_view address,
                                                            const remote_options& options,
                                                            const call_limits& limits) {
@@ -147,6 +161,7 @@ std::optional<bytes_view> remote_source::view() const noexcept {
 
 namespace {
 
+/// Returns an error if a range is not within the file.
 result<void> check_inside(const remote_source& source, std::uint64_t offset,
                           std::uint64_t bytes) {
   if (offset > source.size() || bytes > source.size() - offset) {
@@ -161,6 +176,7 @@ result<void> check_inside(const remote_source& source, std::uint64_t offset,
 
 }  // namespace
 
+/// Serves cached parts at once and requests the others.
 result<void> remote_source::read(std::uint64_t offset, mutable_bytes to) const {
   WEIR_CHECK(check_inside(*this, offset, to.size()));
   if (to.empty()) {
@@ -179,8 +195,11 @@ result<void> remote_source::read(std::uint64_t offset, mutable_bytes to) const {
                                  : shared_->read_large(offset, to, missing, end);
 }
 
+/// Fetches ranges that will be read soon, all in one call, so that their requests run
+/// side by side. If the whole file is in memory, the ranges are only checked.
 result<void> remote_source::prefetch(std::span<const byte_range> ranges) const {
-  // All of it must fit into the cache until it is read.
+  // The ranges must fit into the cache until they are read, so no more than half of its
+  // capacity is fetched.
   std::uint64_t unused = shared_->whole ? 0 : shared_->cache->capacity() / 2;
   std::vector<byte_range> wanted;
   for (const byte_range& range : ranges) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One request for a range, and the checks of its answer.
+/// One request for a range, and the checks of its answer. An answer is checked when its
+/// headers are known, before any byte of its body is stored.
 #include "tensogram/remote/transfer.hpp"
 
 #include <fmt/core.h>
@@ -15,12 +16,13 @@ namespace weir::formats {
 
 namespace {
 
+/// Bytes of an error's body that are kept.
 constexpr std::size_t longest_error_body = 4096;
 constexpr long body_buffer = 256 << 10;
-/// Value that libcurl reports for a chain of certificates that it has not verified,
+/// Value that libcurl reports for a chain of certificates that it has not verified
 /// because the name of the host did not match.
 constexpr long chain_not_checked = 1;
-/// SHA-256 of no bytes.
+/// SHA-256 of an empty body, which requests of S3 must state.
 constexpr std::string_view digest_of_nothing =
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
@@ -31,7 +33,7 @@ void set(CURL* easy, CURLoption option, T value) {
   static_cast<void>(curl_easy_setopt(easy, option, value));
 }
 
-/// Takes a number off the front of `text`.
+/// Parses a number at the start of `text` and removes it.
 std::optional<std::uint64_t> take_number(std::string_view& text) {
   std::uint64_t out = 0;
   const auto [end, problem] =
@@ -43,13 +45,15 @@ std::optional<std::uint64_t> take_number(std::string_view& text) {
   return out;
 }
 
+/// Removes `c` from the start of `text`; returns whether it was there.
 bool take_char(std::string_view& text, char c) {
   const bool there = !text.empty() && text.front() == c;
   text.remove_prefix(there ? 1 : 0);
   return there;
 }
 
-/// Returns the text between <tag> and </tag> if it is a word, and else an empty string.
+/// Returns the text between <tag> and </tag> if it is a single word, and an empty string
+/// otherwise. Words of a server appear in messages, so they are restricted.
 std::string xml_word(const std::string& text, const std::string& tag) {
   const std::size_t start = text.find("<" + tag + ">");
   const std::size_t from = start + tag.size() + 2;
@@ -79,6 +83,7 @@ bool is_transient(CURLcode code) {
   }
 }
 
+/// Returns whether a failure concerns certificates.
 bool of_certificates(CURLcode code) {
   return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
          code == CURLE_SSL_ISSUER_ERROR;
@@ -86,6 +91,7 @@ bool of_certificates(CURLcode code) {
 
 }  // namespace
 
+/// Accepts "bytes A-B/N", "bytes A-B/*" and "bytes */N", and checks A <= B < N.
 std::optional<content_range> parse_content_range(std::string_view text) {
   content_range out;
   constexpr std::string_view unit = "bytes ";
@@ -129,11 +135,13 @@ transfer::~transfer() {
   curl_slist_free_all(headers_);
 }
 
+/// Sets all options of the request. libcurl copies the strings.
 void transfer::set_up(std::chrono::milliseconds time_limit) {
   const remote_settings& s = target_.settings;
   set(easy_, CURLOPT_PRIVATE, this);
   set(easy_, CURLOPT_URL, target_.url.c_str());
   set(easy_, CURLOPT_PROTOCOLS_STR, "http,https");
+  // Redirects are followed by range_batch, which decides whether secrets go along.
   set(easy_, CURLOPT_FOLLOWLOCATION, 0L);
   set(easy_, CURLOPT_NOSIGNAL, 1L);
   set(easy_, CURLOPT_QUICK_EXIT, 1L);
@@ -169,13 +177,14 @@ void transfer::set_up(std::chrono::milliseconds time_limit) {
   set(easy_, CURLOPT_HTTPHEADER, headers_);
 }
 
+/// Adds a header; if memory is short, the header is omitted.
 void transfer::add_header(const std::string& line) {
   if (curl_slist* longer = curl_slist_append(headers_, line.c_str())) {
     headers_ = longer;
   }
 }
 
-/// Adds the identity of the caller. Only requests to the server of the address have it.
+/// Adds the identity of the caller. Only requests to the server of the address get it.
 void transfer::sign() {
   const remote_settings& s = target_.settings;
   const remote_address& a = target_.address;
@@ -205,6 +214,7 @@ void transfer::sign() {
   set(easy_, CURLOPT_AWS_SIGV4, ("aws:amz:" + s.region + ":s3").c_str());
 }
 
+/// Sets the certificates to trust.
 void transfer::trust() {
   const remote_settings& s = target_.settings;
   set(easy_, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
@@ -220,6 +230,7 @@ void transfer::trust() {
   }
 }
 
+/// Notes a failure for which another request would not help. Returns false.
 bool transfer::fail(errc code, std::string reason, std::string hint) {
   failed_ = true;
   code_ = code;
@@ -228,6 +239,7 @@ bool transfer::fail(errc code, std::string reason, std::string hint) {
   return false;
 }
 
+/// Returns a header of the final answer, or an empty string.
 std::string transfer::header(const char* name) const {
   curl_header* found = nullptr;
   const bool there =
@@ -235,6 +247,8 @@ std::string transfer::header(const char* name) const {
   return there ? std::string(found->value) : std::string();
 }
 
+/// Compares the version of the answer with the one that was opened. A property that one
+/// of the two answers lacks is not compared.
 bool transfer::same_version() const {
   const file_version& opened = *wanted_.version;
   const auto agree = [](const std::string& a, const std::string& b) {
@@ -244,8 +258,10 @@ bool transfer::same_version() const {
          agree(found_.modified, opened.modified);
 }
 
+/// Checks status and headers before the first byte of the body.
 bool transfer::accept_head() {
   curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &status_);
+  // The body of any other status is the text of an error; see finish_status().
   if (status_ != 200 && status_ != 206) {
     return true;
   }
@@ -260,6 +276,8 @@ bool transfer::accept_head() {
   return status_ == 206 ? accept_part() : accept_whole();
 }
 
+/// Checks an answer with status 206: the range must begin where it was requested and must
+/// not be longer, and the file must be the version that was opened.
 bool transfer::accept_part() {
   const std::string text = header("Content-Range");
   const auto range = parse_content_range(text);
@@ -285,6 +303,8 @@ bool transfer::accept_part() {
   return true;
 }
 
+/// Checks an answer with status 200, which is the whole file. It is accepted only for the
+/// first request of a file, up to a limit.
 bool transfer::accept_whole() {
   if (wanted_.whole == nullptr) {
     return fail(errc::source_unavailable,
@@ -305,6 +325,7 @@ bool transfer::accept_whole() {
   return true;
 }
 
+/// Takes the next bytes of the body.
 bool transfer::take(bytes_view bytes) {
   if (!head_seen_) {
     head_seen_ = true;
@@ -336,6 +357,8 @@ bool transfer::take(bytes_view bytes) {
   return true;
 }
 
+/// Callback of libcurl. Any result other than the number of bytes ends the transfer. No
+/// exception may pass through libcurl.
 std::size_t transfer::take_body(char* bytes, std::size_t one, std::size_t count,
                                 void* self) {
   const std::size_t size = one * count;
@@ -348,6 +371,8 @@ std::size_t transfer::take_body(char* bytes, std::size_t one, std::size_t count,
   }
 }
 
+/// Determines the outcome when libcurl has finished the request. A failure that was noted
+/// during the request takes precedence over libcurl's code, which it has caused.
 transfer::outcome transfer::finish(CURLcode code) {
   if (code == CURLE_OK && !head_seen_) {
     head_seen_ = true;
@@ -376,6 +401,7 @@ transfer::outcome transfer::finish(CURLcode code) {
   return received_ > 0 ? outcome::part : outcome::repeat;
 }
 
+/// Determines the outcome of a request that the network or TLS has broken.
 transfer::outcome transfer::finish_broken(CURLcode code) {
   const std::string text = text_[0] != '\0' ? text_ : curl_easy_strerror(code);
   if (of_certificates(code)) {
@@ -397,7 +423,8 @@ transfer::outcome transfer::finish_broken(CURLcode code) {
   return received_ > 0 && status_ == 206 ? outcome::part : outcome::repeat;
 }
 
-/// Puts a status, and the error code of S3 in the body, into words.
+/// Describes a status, with the error code of S3 from the body, in words, and gives a
+/// hint where the cause is known.
 void transfer::explain_status() {
   const std::string word = xml_word(error_body_, "Code");
   reason_ = fmt::format("expected status 206, found {}{}", status_,
@@ -414,8 +441,8 @@ void transfer::explain_status() {
   }
 }
 
-/// Explains a status that says that the version of the file which was opened is not there
-/// any more.
+/// Describes a status that means that the version of the file that was opened does not
+/// exist any more.
 void transfer::explain_lost_version() {
   const bool removed = status_ == 404 || status_ == 410;
   if (!removed && status_ != 412 && status_ != 416) {
@@ -427,6 +454,8 @@ void transfer::explain_lost_version() {
                : "it was changed while it was read: open it again");
 }
 
+/// Determines the outcome of an answer without the file: redirects, statuses after which
+/// a repetition may help, and failures.
 transfer::outcome transfer::finish_status() {
   explain_status();
   switch (status_) {

@@ -27,7 +27,7 @@ struct content_range {
 /// Parses the header Content-Range. Returns nothing if the text has another form.
 [[nodiscard]] std::optional<content_range> parse_content_range(std::string_view text);
 
-/// The facts by which two versions of a file are told apart.
+/// The properties by which versions of a file are distinguished.
 struct file_version {
   std::uint64_t size = 0;
   std::string etag;
@@ -40,12 +40,12 @@ struct file_version {
   }
 };
 
-/// The range that a request asks for.
+/// The range that a request is for, and the memory that its bytes fill.
 struct range_wanted {
   std::uint64_t offset = 0;
   mutable_bytes to;
-  /// The version of which the answer must be. nullptr in the first request of a file,
-  /// whose answer may also be shorter than `to`.
+  /// The version that the answer must have. A null pointer in the first request of a
+  /// file, whose answer may also be shorter than `to`.
   const file_version* version = nullptr;
   /// Receives the whole file, of up to `largest_whole` bytes, if the server does not
   /// support ranges. nullptr: such an answer is an error.
@@ -53,12 +53,12 @@ struct range_wanted {
   std::uint64_t largest_whole = 0;
 };
 
-/// The server of a request, and the identity of who sends it.
+/// The server of a request and the identity of the sender.
 struct request_target {
   const remote_address& address;
   const remote_settings& settings;
   std::string url;
-  bool own_server = true;  ///< false: another server, which gets no secret
+  bool own_server = true;  ///< false: another server, which must not receive secrets
 };
 
 /// One GET request, which a multi handle of libcurl executes.
@@ -75,25 +75,25 @@ class transfer {
 
   /// How the request ended.
   enum class outcome : std::uint8_t {
-    done,      ///< all bytes are there: in `to`, or the whole file in `whole`
-    part,      ///< the first received() bytes are there
-    repeat,    ///< nothing is there; another request may succeed
+    done,      ///< all bytes have arrived: in `to`, or the whole file in `whole`
+    part,      ///< the first received() bytes have arrived
+    repeat,    ///< nothing has arrived; another request may succeed
     redirect,  ///< to location()
     failed,    ///< for reason(); another request would fail as well
   };
-  /// To be called once, with the result that libcurl reports for the handle.
+  /// Determines the outcome. Called once, with the result that libcurl reports.
   [[nodiscard]] outcome finish(CURLcode code);
 
   [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
   [[nodiscard]] long status() const noexcept { return status_; }
   [[nodiscard]] bool timed_out() const noexcept { return timed_out_; }
-  /// The time that the server asks to wait before the next request; 0: none.
+  /// Returns the time that the server asks to wait before the next request; 0: none.
   [[nodiscard]] std::chrono::seconds retry_after() const noexcept { return retry_after_; }
   [[nodiscard]] const std::string& location() const noexcept { return location_; }
-  /// The version of the file that the answer is of.
+  /// Returns the version of the file in the answer.
   [[nodiscard]] const file_version& version() const noexcept { return found_; }
   [[nodiscard]] bool got_whole() const noexcept { return got_whole_; }
-  /// "expected X, found Y", of every outcome but done.
+  /// Returns "expected X, found Y" for every outcome other than `done`.
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
   [[nodiscard]] errc code() const noexcept { return code_; }
   [[nodiscard]] const std::string& hint() const noexcept { return hint_; }
@@ -105,7 +105,7 @@ class transfer {
   void add_header(const std::string& line);
   void sign();
   void trust();
-  /// Checks status and headers. False if the answer must be refused.
+  /// Checks status and headers. Returns false if the answer must be refused.
   [[nodiscard]] bool accept_head();
   [[nodiscard]] bool accept_part();
   [[nodiscard]] bool accept_whole();

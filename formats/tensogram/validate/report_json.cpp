@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A validation report as JSON.
+/// Validation reports as JSON. Keys and their order follow from the canonical order of
+/// maps.
 #include <array>
 
 #include "weir/formats/cbor.hpp"
@@ -20,6 +21,7 @@ std::string_view name_of(issue_severity severity) noexcept {
 
 namespace {
 
+/// Returns an issue as a map; absent properties have no key.
 cbor_map issue_entry(const validation_issue& issue) {
   cbor_map out{{"code", issue.code},
                {"level", name_of(issue.level)},
@@ -34,6 +36,7 @@ cbor_map issue_entry(const validation_issue& issue) {
   return out;
 }
 
+/// Returns the report of one message as a map.
 cbor_map message_entry(const message_report& message) {
   cbor_array issues;
   for (const validation_issue& issue : message.issues) {
@@ -44,6 +47,7 @@ cbor_map message_entry(const message_report& message) {
                   {"hash_verified", message.hash_verified}};
 }
 
+/// Returns the issues between messages as an array.
 cbor_array file_entries(const file_report& report) {
   cbor_array out;
   for (const file_issue& issue : report.file_issues) {

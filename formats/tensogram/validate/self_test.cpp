@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Features of this build, and a round trip through each codec.
+/// The self-test of a build: its features, and a round trip through each codec, the
+/// metadata and the scan. It needs no files.
 #include <curl/curlver.h>
 #include <fmt/core.h>
 #include <lz4.h>
@@ -18,13 +19,15 @@ namespace {
 
 constexpr std::size_t tested_elements = 1000;
 
+/// A pipeline to be tested, with the largest error that it may make.
 struct round_trip {
   std::string label;
   object_descriptor descriptor;
-  double bound = 0;  ///< largest error
+  double bound = 0;  ///< largest error of a value; 0 means that all bytes must be equal
 };
 
-/// A field in quarters, which every codec takes.
+/// Returns elements for a test. Floats are multiples of a quarter, which every codec
+/// accepts; other types get bytes with runs.
 byte_vector tested_field(const object_descriptor& d) {
   byte_vector out(or_throw(decoded_size(d)));
   for (std::size_t i = 0; d.type == dtype::fp64 && i < tested_elements; ++i) {
@@ -68,6 +71,7 @@ std::string try_round_trip(const round_trip& test) {
   return {};
 }
 
+/// Returns one test for each codec and for raw payloads.
 std::vector<round_trip> all_round_trips() {
   std::vector<round_trip> out;
   const auto add = [&](const char* label, dtype type, const char* encoding,
@@ -101,6 +105,7 @@ std::vector<round_trip> all_round_trips() {
   return out;
 }
 
+/// Writes and reads metadata. Returns the error, or an empty string.
 std::string try_metadata() {
   message_options options;
   options.extra = {{"text", "ä"}, {"deep", cbor_map{{"list", cbor_array{1, 2.5, true}}}}};
@@ -115,6 +120,8 @@ std::string try_metadata() {
   return back->extra == options.extra ? "" : "the keys came back as others";
 }
 
+/// Finds three messages with other bytes between them. Returns the error, or an empty
+/// string.
 std::string try_scan() {
   byte_vector file;
   for (int i = 0; i < 3; ++i) {
@@ -129,6 +136,7 @@ std::string try_scan() {
   return found == 3 ? "" : fmt::format("expected 3 messages, found {}", found);
 }
 
+/// Returns the entry of a feature in the report.
 cbor_map feature(const char* name, const char* kind, bool on, const char* backend = "",
                  const std::string& version = "") {
   cbor_map out{{"name", name}, {"kind", kind}, {"state", on ? "on" : "off"}};
@@ -142,8 +150,8 @@ cbor_map feature(const char* name, const char* kind, bool on, const char* backen
   return out;
 }
 
-/// The features of the whole build: "remote" is the library weir::remote, which is built
-/// with every weir::formats.
+/// Returns the features of the whole build. "remote" is the library weir::remote, which
+/// is built with every weir::formats.
 cbor_array all_features() {
   const std::string zfp =
       fmt::format("{}.{}.{}", ZFP_VERSION_MAJOR, ZFP_VERSION_MINOR, ZFP_VERSION_PATCH);
@@ -165,6 +173,7 @@ cbor_array all_features() {
 
 }  // namespace
 
+/// Runs all tests and adds the facts of the build.
 self_test_report self_test() {
   self_test_report out;
   cbor_array rows;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Validation of messages and of the bytes between them.
+///
+/// Validation uses the same walk and the same checks as the reader, so both agree on
+/// every message. It goes on after a fault where that makes sense, up to the level that
+/// the options choose: structure, metadata, integrity (digests and trial decoding),
+/// fidelity (values).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,6 +20,7 @@ namespace weir::formats {
 
 namespace {
 
+/// Validates one message.
 class message_validation {
  public:
   message_validation(const byte_source& source, message_span span,
@@ -23,9 +29,13 @@ class message_validation {
     report_.span = span;
   }
 
+  /// Runs the levels in order. Each level uses what the one below it has found: contents
+  /// need a complete layout, and payloads need their descriptors.
   result<message_report> run() {
     WEIR_TRY(layout_, read_layout(pieces_, report_.span, issues_));
     const bool beyond_structure = options_.level >= validation_level::metadata;
+    // A descriptor in front of its payload is needed even for the lowest level, because
+    // only its CBOR shows where the payload begins.
     if (layout_.complete && (beyond_structure || has_leading_descriptor())) {
       const content_checks checks{options_.level >= validation_level::integrity,
                                   options_.legacy_hashes, options_.canonical};
@@ -46,7 +56,7 @@ class message_validation {
   }
 
  private:
-  /// Only its CBOR says where such a descriptor ends and the payload begins.
+  /// Returns whether the descriptor of some object precedes its payload.
   bool has_leading_descriptor() const {
     return std::any_of(
         layout_.frames.begin(), layout_.frames.end(), [](const frame_info& frame) {
@@ -54,6 +64,7 @@ class message_validation {
         });
   }
 
+  /// Adds an issue of an object.
   void add(const char* code, validation_level level, issue_severity severity,
            std::size_t object, std::string text) {
     issues_.add({{code, level, severity, object, contents_.objects[object].frame.offset,
@@ -61,6 +72,7 @@ class message_validation {
                  errc::corrupt});
   }
 
+  /// Checks one object as far as the level demands.
   result<void> check_object(std::size_t i) {
     const object_place& place = contents_.objects[i];
     if (place.usable) {
@@ -76,6 +88,8 @@ class message_validation {
     return {};
   }
 
+  /// Checks the names of the stages one by one, so that each unknown one is an issue. A
+  /// stage that the format has but this build lacks is no fault of the message.
   void check_names(const object_descriptor& descriptor, std::size_t i) {
     const auto check = [&](std::string_view stage, const char* code,
                            object_descriptor probe) {
@@ -121,7 +135,9 @@ class message_validation {
     return true;
   }
 
-  /// Trial decode, and at the highest level a look at the values.
+  /// Decodes the payload as a trial, and at the highest level checks its values. A
+  /// failure of the source is an error of the call; a failure of decoding is an issue of
+  /// the message.
   result<void> check_payload(const object_place& place, std::size_t i) {
     const object_descriptor& descriptor = place.descriptor;
     const pipeline_support support = support_of(descriptor);
@@ -162,6 +178,8 @@ class message_validation {
     return {};
   }
 
+  /// Returns the options of trial decoding. Digests have been checked before, and masked
+  /// values stay zeros, so that they are not reported as non-finite.
   read_options trial() const {
     read_options out;
     out.hashes = hash_check::none;
@@ -172,6 +190,7 @@ class message_validation {
     return out;
   }
 
+  /// Decodes elements and masks into memory.
   result<void> decode(const object_place& place, byte_vector& elements) const {
     const auto memory = [&](std::uint64_t bytes) -> result<mutable_bytes> {
       try {
@@ -188,6 +207,7 @@ class message_validation {
     return {};
   }
 
+  /// Reports the first value that is not finite.
   void check_values(const object_descriptor& descriptor, bytes_view elements,
                     std::size_t i) {
     const auto found = find_non_finite(elements, descriptor.type, descriptor.order);
@@ -209,6 +229,7 @@ class message_validation {
   std::size_t verified_ = 0;
 };
 
+/// Adds an issue for bytes that belong to no message.
 void note_gap(file_report& report, std::uint64_t from, std::uint64_t to,
               std::string_view where) {
   if (to > from) {
@@ -235,7 +256,7 @@ bool file_report::ok() const noexcept {
 message_report validate_message(bytes_view message, const validation_options& options) {
   const memory_source source(message);
   auto report = message_validation(source, {0, message.size()}, options).run();
-  WEIR_EXPECT(report.has_value());  // memory does not fail
+  WEIR_EXPECT(report.has_value());  // reading memory cannot fail
   return std::move(*report);
 }
 
@@ -244,6 +265,7 @@ result<message_report> validate_message(const byte_source& source, message_span 
   return message_validation(source, span, options).run();
 }
 
+/// Scans, validates each message, and reports every byte that belongs to none.
 result<file_report> validate(const byte_source& source,
                              const validation_options& options) {
   WEIR_TRY(const std::vector<message_span> spans, scan(source));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Copying in one pass with hashing: each piece is hashed while the caches still hold it.
+/// Copying and hashing in one pass: each piece is hashed while the caches still hold it.
 #pragma once
 
 #if defined(__SSE2__)
@@ -16,13 +16,14 @@
 
 namespace weir::formats {
 
-/// Bytes at a time: source and target fit in a first-level cache, half of it each. A
-/// multiple of every element size.
+/// Size of a piece in bytes: source and target fit in a first-level cache of 32 KiB, half
+/// of it each. A multiple of every element size.
 inline constexpr std::size_t copy_piece = 16 * 1024;
 
-/// Copies `from` to `to`, which is as large, past the caches: the target is not read
-/// first, and what the caches hold stays there. For targets that nobody reads soon, in
-/// pieces of one pass; finish_copies() ends the pass.
+/// Copies `from` to `to`, which is as large, with stores that bypass the caches. The
+/// target is then not read first, and cached data stays cached. Useful for targets that
+/// are not read soon. The stores are weakly ordered: finish_copies() must follow the last
+/// piece before another thread reads the target.
 inline void copy_past_caches(bytes_view from, std::byte* to) noexcept {
 #if defined(__SSE2__)
   constexpr std::size_t line = 64;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Object descriptors from and to CBOR.
+/// Conversion of object descriptors from and to CBOR. Keys other than those of the
+/// descriptor itself are parameters of the pipeline and keep their values untouched.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
@@ -15,14 +16,17 @@ namespace weir::formats {
 
 namespace {
 
+/// Key of the mark that szip offsets are correct; see make_reserved().
 constexpr std::string_view szip_mark_key = "szip_offsets";
 
+/// Returns the error for a key of a descriptor.
 error bad_key(std::string_view key, std::string_view expected, std::string_view found) {
   return error(errc::corrupt,
                fmt::format("cannot read descriptor key \"{}\": expected {}, found {}",
                            key, expected, found));
 }
 
+/// Returns the text of a required key.
 result<std::string> text_at(const cbor_map& map, std::string_view key) {
   const cbor_value* value = map.find(key);
   if (value == nullptr || value->text() == nullptr) {
@@ -31,6 +35,7 @@ result<std::string> text_at(const cbor_map& map, std::string_view key) {
   return *value->text();
 }
 
+/// Returns the unsigned integers of a required key.
 result<std::vector<std::uint64_t>> unsigned_array_at(const cbor_map& map,
                                                      std::string_view key) {
   const cbor_value* value = map.find(key);
@@ -49,7 +54,8 @@ result<std::vector<std::uint64_t>> unsigned_array_at(const cbor_map& map,
   return out;
 }
 
-/// Tensogram knows neither Tessera's names nor its fp8 and bool types.
+/// Returns the type with a name of Tensogram, which has no names for the fp8 types and
+/// bool of Tessera.
 result<dtype> tensogram_dtype(std::string_view name) {
   for (const dtype_info& row : all_dtypes()) {
     if (!row.tensogram.empty() && row.tensogram == name) {
@@ -64,6 +70,7 @@ result<dtype> tensogram_dtype(std::string_view name) {
                  fmt::format("\"{}\"{}", name, did_you_mean(name, names)));
 }
 
+/// Reads the shape and compares its length with `ndim`.
 result<shape_vector> parse_shape(const cbor_map& map) {
   WEIR_TRY(const auto extents, unsigned_array_at(map, "shape"));
   shape_vector shape;
@@ -85,6 +92,7 @@ result<shape_vector> parse_shape(const cbor_map& map) {
   return shape;
 }
 
+/// Reads the byte order; that of the machine if the key is absent.
 result<byte_order> parse_order(const cbor_map& map) {
   if (map.find("byte_order") == nullptr) {
     return native_byte_order;
@@ -96,6 +104,7 @@ result<byte_order> parse_order(const cbor_map& map) {
   return name == "big" ? byte_order::big : byte_order::little;
 }
 
+/// Returns whether a key belongs to the descriptor and not to a stage.
 bool is_descriptor_key(std::string_view key) {
   for (const std::string_view own :
        {"type", "ndim", "shape", "strides", "dtype", "byte_order", "encoding", "filter",
@@ -107,6 +116,7 @@ bool is_descriptor_key(std::string_view key) {
   return false;
 }
 
+/// Moves the masks and the parameters of the stages into the descriptor.
 result<void> take_rest(const cbor_map& map, object_descriptor& out) {
   if (const cbor_value* masks = map.find("masks")) {
     if (masks->map() == nullptr) {
@@ -139,6 +149,8 @@ cbor_array as_array(const std::vector<std::uint64_t>& values) {
 
 }  // namespace
 
+/// An overflow beyond the first dimension is an error; the product with the first one is
+/// not needed for strides.
 result<std::vector<std::uint64_t>> element_strides(const shape_vector& shape) {
   std::vector<std::uint64_t> strides(shape.size());
   std::int64_t stride = 1;
@@ -155,6 +167,8 @@ result<std::vector<std::uint64_t>> element_strides(const shape_vector& shape) {
   return strides;
 }
 
+/// Returns the size of the decoded elements. A shape comes from a file, so its product
+/// may overflow.
 result<std::uint64_t> decoded_size(const object_descriptor& descriptor) {
   const std::int64_t count = element_count(descriptor.shape);
   if (count < 0) {
@@ -168,6 +182,8 @@ result<std::uint64_t> decoded_size(const object_descriptor& descriptor) {
   return static_cast<std::uint64_t>(bytes);
 }
 
+/// Reads the required keys in a fixed order, so that the first fault is always the same
+/// one.
 result<object_descriptor> parse_descriptor(const cbor_value& from) {
   const cbor_map* map = from.map();
   if (map == nullptr) {
@@ -193,6 +209,7 @@ result<object_descriptor> parse_descriptor(const cbor_value& from) {
   return out;
 }
 
+/// The four keys are part of both the descriptor and the metadata of the object.
 result<cbor_map> tensor_entry(const object_descriptor& from) {
   const dtype_info& info = info_of(from.type);
   if (info.tensogram.empty()) {
@@ -228,6 +245,8 @@ result<cbor_map> make_reserved(const object_descriptor& from) {
   return out;
 }
 
+/// Returns the digest that marks trusted szip offsets, or 0 if there is no valid mark. A
+/// damaged mark is no error: the object can be decoded without it.
 std::uint64_t parse_szip_mark(const cbor_map& reserved) noexcept {
   const cbor_value* mark = reserved.find(szip_mark_key);
   std::uint64_t out = 0;
@@ -239,6 +258,7 @@ std::uint64_t parse_szip_mark(const cbor_map& reserved) noexcept {
   return parsed.ec == std::errc() && parsed.ptr == end ? out : 0;
 }
 
+/// A parameter must not replace a key of the descriptor itself.
 result<cbor_map> make_descriptor(const object_descriptor& from) {
   WEIR_TRY(cbor_map out, tensor_entry(from));
   out.set("type", from.object_type);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Metadata, index and digest lists from and to CBOR.
+/// Conversion of metadata, index and digest lists from and to CBOR.
 #include "tensogram/wire/metadata.hpp"
 
 #include <fmt/chrono.h>
@@ -16,12 +16,14 @@ namespace weir::formats {
 
 namespace {
 
+/// Returns the error for a part of the metadata.
 error bad_metadata(std::string_view what, std::string_view expected,
                    std::string_view found) {
   return error(errc::corrupt, fmt::format("cannot read {}: expected {}, found {}", what,
                                           expected, found));
 }
 
+/// Reads the base entries: an array of one map per object.
 result<std::vector<cbor_map>> parse_base(cbor_value from) {
   if (from.array() == nullptr) {
     return bad_metadata("metadata key \"base\"", "an array of maps",
@@ -39,6 +41,7 @@ result<std::vector<cbor_map>> parse_base(cbor_value from) {
   return out;
 }
 
+/// Reads a map under a key of the metadata.
 result<cbor_map> parse_submap(std::string_view key, cbor_value value) {
   if (value.map() == nullptr) {
     return bad_metadata(fmt::format("metadata key {}", to_json(cbor_value(key))), "a map",
@@ -47,6 +50,7 @@ result<cbor_map> parse_submap(std::string_view key, cbor_value value) {
   return std::move(*value.map());
 }
 
+/// Reads a list of unsigned integers; an absent key is an empty list.
 result<std::vector<std::uint64_t>> unsigned_list(const cbor_map& map,
                                                  std::string_view key) {
   std::vector<std::uint64_t> out;
@@ -68,15 +72,19 @@ result<std::vector<std::uint64_t>> unsigned_list(const cbor_map& map,
   return out;
 }
 
+/// Returns the current time in UTC as ISO 8601.
 std::string utc_now() {
   const std::time_t now =
       std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", fmt::gmtime(now));
 }
 
+/// Returns a random UUID of version 4 (RFC 9562, 5.4).
 std::string random_uuid() {
   std::random_device device;
   const auto word = [&] { return std::uint64_t{device()} << 32 | device(); };
+  // The version is in bits 12 to 15 of the first half, and the variant in the two highest
+  // bits of the second.
   const std::uint64_t high = (word() & ~std::uint64_t{0xF000}) | 0x4000;
   const std::uint64_t low = (word() & ~(std::uint64_t{3} << 62)) | std::uint64_t{1} << 63;
   return fmt::format("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", high >> 32,
@@ -84,6 +92,7 @@ std::string random_uuid() {
                      low & 0xFFFF'FFFF'FFFF);
 }
 
+/// Finds a value by a path of keys with dots between them.
 const cbor_value* walk_path(const cbor_map& map, std::string_view path) {
   const cbor_map* level = &map;
   while (true) {
@@ -102,10 +111,13 @@ const cbor_value* walk_path(const cbor_map& map, std::string_view path) {
 
 }  // namespace
 
+/// Finds a value in one map. Keys that contain a dot themselves cannot be found this way.
 const cbor_value* find_path(const cbor_map& map, std::string_view path) {
   return walk_path(map, path);
 }
 
+/// Searches the base entries in order and then the keys of the message; "extra." limits
+/// the search to the latter.
 const cbor_value* find_path(const message_metadata& metadata, std::string_view path) {
   for (const std::string_view prefix : {"extra.", "_extra_."}) {
     if (path.substr(0, prefix.size()) == prefix) {
@@ -123,6 +135,8 @@ const cbor_value* find_path(const message_metadata& metadata, std::string_view p
   return nullptr;
 }
 
+/// Moves values out of the map, which is not used afterwards. Keys that are not known
+/// belong to the message.
 result<message_metadata> parse_metadata(cbor_value from) {
   if (from.map() == nullptr) {
     return bad_metadata("metadata", "a map", name_of(from.kind()));
@@ -134,7 +148,8 @@ result<message_metadata> parse_metadata(cbor_value from) {
       return bad_metadata("metadata", "text keys", to_json(entry.key));
     }
     const std::string& key = *entry.key.text();
-    auto& value = const_cast<cbor_value&>(entry.value);  // of `from`, which is ours
+    auto& value =
+        const_cast<cbor_value&>(entry.value);  // `from` is owned by this function
     if (key == "base") {
       WEIR_TRY(out.base, parse_base(std::move(value)));
     } else if (key == "_extra_") {
@@ -145,6 +160,7 @@ result<message_metadata> parse_metadata(cbor_value from) {
       free_keys.push_back(key);
     }
   }
+  // Other keys of the top belong to `extra`; one that is there too would be ambiguous.
   for (const std::string& key : free_keys) {
     if (out.extra.set(key, std::move(*from.map()->find(key)))) {
       return bad_metadata(fmt::format("metadata key {}", to_json(cbor_value(key))),
@@ -158,6 +174,7 @@ bool too_deep_for_extra(const cbor_value& value) noexcept {
   return depth_of(value) + 2 > cbor_depth_limit;
 }
 
+/// Inverts parse_metadata(): see the declaration for keys that are nested too deep.
 cbor_map make_metadata(const message_metadata& from) {
   cbor_map out;
   cbor_map extra;
@@ -176,6 +193,8 @@ cbor_map make_metadata(const message_metadata& from) {
   return out;
 }
 
+/// Describes how a message was made. Time and UUID would make two equal messages differ,
+/// so a reproducible message has them only if they were given.
 cbor_map make_provenance(const provenance& from) {
   cbor_map out{
       {"encoder", cbor_map{{"name", from.name},
@@ -190,6 +209,8 @@ cbor_map make_provenance(const provenance& from) {
   return out;
 }
 
+/// Sets the entries of a preceder in the base entry of its object, where they replace
+/// equal keys. `_reserved_` is left out, because only the encoder fills it.
 void overlay(cbor_map& base, const cbor_map& preceder) {
   for (const cbor_entry& entry : preceder) {
     if (entry.key.text() == nullptr || *entry.key.text() != "_reserved_") {
@@ -198,6 +219,8 @@ void overlay(cbor_map& base, const cbor_map& preceder) {
   }
 }
 
+/// Reads an index: two lists of equal length, one entry per object. Whether the entries
+/// fit the message is checked where its frames are known.
 result<object_index> parse_index(const cbor_value& from) {
   if (from.map() == nullptr) {
     return bad_metadata("index", "a map", name_of(from.kind()));
@@ -218,6 +241,7 @@ cbor_map make_index(const object_index& from) {
                   {"offsets", cbor_array(from.offsets.begin(), from.offsets.end())}};
 }
 
+/// Sums the sizes of the heads; the encoder of the message calls this several times.
 std::uint64_t index_size(const object_index& index) noexcept {
   constexpr std::uint64_t map_and_keys = 1 + 2 * 8;  // A2 67"lengths" 67"offsets"
   std::uint64_t size = map_and_keys + 2 * cbor_head_size(index.offsets.size());
@@ -227,6 +251,8 @@ std::uint64_t index_size(const object_index& index) noexcept {
   return size;
 }
 
+/// Reads a list of digests as it is. Whether the algorithm is known, and the digests fit,
+/// is decided where they are compared.
 result<digest_list> parse_digests(const cbor_value& from) {
   if (from.map() == nullptr) {
     return bad_metadata("digest list", "a map", name_of(from.kind()));

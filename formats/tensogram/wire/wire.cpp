@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Preamble, frame header, frame tail and postamble, byte by byte.
+/// Preamble, frame header, frame tail and postamble, byte by byte
+/// (tensogram_internals.md, "Frame-Based Wire Format").
 #include "tensogram/wire/wire.hpp"
 
 #include <fmt/core.h>
@@ -17,7 +18,7 @@ void put(std::byte* to, std::string_view text) noexcept {
   std::memcpy(to, text.data(), text.size());
 }
 
-/// Bytes for a message: printable ones as they are.
+/// Returns bytes for an error message, with escapes for those that do not print.
 std::string shown(bytes_view bytes) {
   std::string out;
   for (const std::byte b : bytes) {
@@ -30,6 +31,7 @@ std::string shown(bytes_view bytes) {
 
 }  // namespace
 
+/// The bits do not follow the order of the types.
 std::uint16_t flag_of_frame(std::uint16_t type) noexcept {
   switch (type) {
     case frame_type::header_metadata: return preamble_flag::header_metadata;
@@ -56,6 +58,9 @@ std::string_view frame_type_name(std::uint16_t type) noexcept {
   return type < names.size() ? names[type] : "unknown";
 }
 
+/// Reads the first bytes of a message. The magic is checked before the version, so that a
+/// file of another kind is not reported as an unknown version. A total length of 0 means
+/// that the message was streamed.
 result<preamble> parse_preamble(bytes_view from) {
   WEIR_EXPECT(from.size() >= preamble_size);
   if (!starts_with(from, start_magic)) {
@@ -73,6 +78,8 @@ result<preamble> parse_preamble(bytes_view from) {
                   load_be<std::uint64_t>(from.data() + 16)};
 }
 
+/// Reads the last bytes of a message, which repeat the total length so that files can be
+/// scanned from their end.
 result<postamble> parse_postamble(bytes_view from) {
   WEIR_EXPECT(from.size() >= postamble_size);
   if (!starts_with(from.subspan(16), end_magic)) {

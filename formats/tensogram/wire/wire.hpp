@@ -55,22 +55,26 @@ inline constexpr std::uint16_t descriptor_after_payload = 1;  ///< of a data obj
 inline constexpr std::uint16_t hash_present = 2;
 }  // namespace frame_flag
 
-/// Preamble flag that announces a frame type; 0 for a data object.
+/// Returns the flag of the preamble that announces a frame type; 0 for a data object.
 [[nodiscard]] std::uint16_t flag_of_frame(std::uint16_t type) noexcept;
-/// 0 header, 1 body, 2 footer; -1 for a type that does not exist in version 3.
+/// Returns the phase of a frame type: 0 header, 1 data objects, 2 footer, -1 for a type
+/// that does not exist in version 3.
 [[nodiscard]] int phase_of(std::uint16_t type) noexcept;
 [[nodiscard]] constexpr bool is_metadata_frame(std::uint16_t type) noexcept {
   return type == frame_type::header_metadata || type == frame_type::footer_metadata;
 }
+/// Returns the size of a frame's tail, which for data objects has a descriptor offset.
 [[nodiscard]] constexpr std::uint64_t tail_size(std::uint16_t type) noexcept {
   return type == frame_type::object ? object_tail_size : frame_tail_size;
 }
 
+/// Fields of the preamble that vary.
 struct preamble {
   std::uint16_t flags = 0;
-  std::uint64_t total_length = 0;  ///< 0: a stream
+  std::uint64_t total_length = 0;  ///< length of the message in bytes; 0: a stream
 };
 
+/// Fields of the postamble. A stream may have a length of 0 here too.
 struct postamble {
   std::uint64_t first_footer_offset = 0;
   std::uint64_t total_length = 0;

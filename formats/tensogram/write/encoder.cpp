@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Writing a whole message with known length.
+/// Writes a whole message whose length is known before the first byte is written.
+///
+/// All objects are encoded first. Then all sizes are known, the index is laid out, and
+/// the message is written front to back in one pass, in which payloads are also hashed. A
+/// digest list in the header precedes the payloads, so its frame is written twice: first
+/// with zeros, which take the same space, and at the end with the digests.
 #include <fmt/core.h>
 
 #include <new>
@@ -15,14 +20,16 @@ namespace weir::formats {
 
 namespace {
 
-/// A message written whole: header metadata, index, digest list, objects, digest list,
-/// postamble.
+/// Writes header metadata, index, digest list, objects, digest list and postamble in this
+/// order; each digest list is optional.
 class message_encoder {
  public:
   message_encoder(std::span<const object_to_write> objects,
                   const message_options& options)
       : objects_(objects), options_(options) {}
 
+  /// Checks, encodes and lays out everything before the first byte is written. The buffer
+  /// then has exactly the final size.
   result<void> run(byte_vector& to) {
     WEIR_CHECK(
         check_metadata(options_.extra, metadata_place::extra, "metadata of the message"));
@@ -40,6 +47,7 @@ class message_encoder {
   }
 
  private:
+  /// Whether and where digest lists are written.
   bool listed() const {
     return options_.hashes && !objects_.empty() && options_.list != hash_list::none;
   }
@@ -49,9 +57,10 @@ class message_encoder {
            (options_.list == hash_list::footer || options_.list == hash_list::both);
   }
 
+  /// Checks and encodes all objects and makes the metadata.
   result<void> prepare_objects() {
     std::vector<std::optional<result<prepared_object>>> parts(objects_.size());
-    // Either the objects are shared out among the threads, or each is by itself.
+    // Either the objects are distributed to the threads, or the single object uses them.
     const unsigned outer = objects_.size() > 1 ? options_.threads : 1;
     const unsigned inner = objects_.size() > 1 ? 1 : options_.threads;
     for_each_piece(outer, objects_.size(), [&](std::size_t i) {
@@ -72,6 +81,8 @@ class message_encoder {
     return {};
   }
 
+  /// Checks the alignment. A mapped file begins at the start of a page, so 4096 is the
+  /// largest alignment that its bytes in memory are sure to have.
   result<void> check_alignment() const {
     const std::uint32_t a = options_.payload_alignment;
     if (a != 0 && (a < 16 || a > 4096 || (a & (a - 1)) != 0)) {
@@ -84,16 +95,18 @@ class message_encoder {
     return {};
   }
   bool aligned() const { return options_.payload_alignment != 0 && !objects_.empty(); }
-  /// Bytes from a frame at `at` to the first place where its payload is aligned.
+  /// Returns the number of bytes by which a frame at `at` must move for its payload to be
+  /// aligned.
   std::uint64_t gap(std::uint64_t at) const {
     const std::uint64_t a = options_.payload_alignment;
     return align_up(at + frame_header_size, a) - (at + frame_header_size);
   }
-  /// A byte string that is long enough for the head of its length to stay as wide while
-  /// it grows by less than 4096.
+  /// Returns a byte string of at least 256 bytes. The head of its length then has three
+  /// bytes whatever `more` below 4096 is, so each byte added moves the rest by one byte.
   static cbor_value filler(std::uint64_t more) { return byte_vector(256 + more); }
 
-  /// Each descriptor grows until the next payload is aligned, if its own was.
+  /// Aligns payloads after the first one: pads each descriptor until the payload of the
+  /// next object is aligned, on the assumption that its own payload is.
   void align_descriptors() {
     for (std::size_t i = 0; aligned() && i + 1 < prepared_.size(); ++i) {
       prepared_object& object = prepared_[i];
@@ -106,7 +119,8 @@ class message_encoder {
     }
   }
 
-  /// The metadata grow until the first payload is aligned; a larger index may ask again.
+  /// Pads the metadata until the first payload is aligned. A larger index may move it
+  /// again, so this is repeated until nothing changes.
   void align_first() {
     plan();
     for (std::uint64_t more = 0; aligned() && gap(index_.offsets.front()) != 0;) {
@@ -118,8 +132,9 @@ class message_encoder {
     }
   }
 
-  /// Sizes and offsets. The index holds offsets that depend on its own size: starting
-  /// from offsets of zero the size can only grow, so a few rounds reach a fixed point.
+  /// Computes sizes and offsets. The index holds offsets that depend on its own size
+  /// (tensogram_internals.md, "Two-Pass Index Construction"). From offsets of zero on,
+  /// the size can only grow, and it is bounded, so a few rounds reach a fixed point.
   void plan() {
     std::uint64_t before = preamble_size + padded_frame_size(metadata_.size());
     digests_.assign(objects_.size(), 0);
@@ -143,8 +158,8 @@ class message_encoder {
     total_ = footer_ + (footer_list() ? list : 0) + postamble_size;
   }
 
-  /// Sets the offsets of all objects, the first at `at`, and returns where the last one
-  /// ends.
+  /// Sets the offsets of all objects, the first of which is at `at`. Returns the end of
+  /// the last one.
   std::uint64_t place_objects(std::uint64_t at) {
     for (std::size_t i = 0; i < prepared_.size(); ++i) {
       index_.offsets[i] = at;
@@ -153,6 +168,7 @@ class message_encoder {
     return at;
   }
 
+  /// Returns the flags of the preamble, which announce the frames that follow.
   std::uint16_t flags() const {
     unsigned flags = preamble_flag::header_metadata;
     flags |= objects_.empty() ? 0u : preamble_flag::header_index;
@@ -162,6 +178,7 @@ class message_encoder {
     return static_cast<std::uint16_t>(flags);
   }
 
+  /// Writes preamble, metadata, index and, with zeros, the digest list.
   void write_header(message_buffer& to) {
     to.put(make_preamble({flags(), total_}));
     to.put(make_frame(frame_type::header_metadata, metadata_, options_.hashes));
@@ -169,7 +186,7 @@ class message_encoder {
       to.put(make_frame(frame_type::header_index, encode_cbor(make_index(index_)),
                         options_.hashes));
     }
-    if (header_list()) {  // digests are known later and take the same room
+    if (header_list()) {  // the digests are known later; they take the same space
       list_at_ = to.size();
       to.put(digest_frame(frame_type::header_hashes));
     }
@@ -179,6 +196,7 @@ class message_encoder {
     return make_frame(type, encode_cbor(make_digests(digests_)), options_.hashes);
   }
 
+  /// Writes the frames of the objects. The payload is hashed as it is copied.
   result<void> write_objects(message_buffer& to) {
     for (std::size_t i = 0; i < prepared_.size(); ++i) {
       const prepared_object& object = prepared_[i];
@@ -194,6 +212,7 @@ class message_encoder {
     return {};
   }
 
+  /// Writes the final digest lists and the postamble.
   void write_end(message_buffer& to) {
     if (header_list()) {
       const byte_vector frame = digest_frame(frame_type::header_hashes);
@@ -213,13 +232,14 @@ class message_encoder {
   bool padded_ = false;
   object_index index_;
   std::vector<std::uint64_t> digests_;
-  std::uint64_t footer_ = 0;  ///< where the objects end
+  std::uint64_t footer_ = 0;  ///< offset at which the objects end
   std::uint64_t total_ = 0;
   std::size_t list_at_ = 0;
 };
 
 }  // namespace
 
+/// Memory is the only failure that is thrown; all others are results.
 result<void> encode_message_into(byte_vector& to,
                                  std::span<const object_to_write> objects,
                                  const message_options& options) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Finding NaN and infinity among floats.
+/// Search for NaN and infinities among floats, a block at a time in vector registers.
 #include "tensogram/write/finite.hpp"
 
 #include <algorithm>
@@ -10,9 +10,10 @@ namespace weir::formats {
 
 namespace {
 
-/// A component is not finite if all bits of its exponent are set: then the masked
-/// exponent plus one carries into the sign bit. This form has no branches, so that a
-/// whole block goes through vector registers.
+/// Returns whether a component is not finite, that is, whether all bits of its exponent
+/// are set. Only then does the masked exponent plus one carry into the sign bit. The
+/// carries are collected with "or", without a branch, so the compiler vectorises the
+/// loop.
 template <class T, bool Swap>
 [[nodiscard, gnu::always_inline]] inline bool any_set_of(const std::byte* from,
                                                          std::size_t count,
@@ -31,6 +32,7 @@ template <class T, bool Swap>
 }
 
 #if defined(__x86_64__)
+/// Compiles the loop once more for AVX2; any_set() chooses at run time.
 template <class T, bool Swap>
 [[nodiscard, gnu::target("avx2")]] bool any_set_avx2(const std::byte* from,
                                                      std::size_t count,
@@ -39,6 +41,7 @@ template <class T, bool Swap>
 }
 #endif
 
+/// Chooses AVX2 at run time.
 template <class T, bool Swap>
 [[nodiscard]] bool any_set(const std::byte* from, std::size_t count,
                            T exponent) noexcept {
@@ -51,7 +54,8 @@ template <class T, bool Swap>
   return any_set_of<T, Swap>(from, count, exponent);
 }
 
-/// Index of the first component that is not finite.
+/// Returns the first component that is not finite. Blocks without one are passed over by
+/// any_set(); only in the block that has one are the components examined one by one.
 template <class T, bool Swap>
 [[nodiscard]] std::optional<non_finite_element> search(bytes_view bytes,
                                                        T exponent) noexcept {
@@ -76,6 +80,7 @@ template <class T, bool Swap>
   return std::nullopt;
 }
 
+/// Chooses the byte order, and counts elements instead of components.
 template <class T>
 [[nodiscard]] std::optional<non_finite_element> search(bytes_view bytes, byte_order order,
                                                        T exponent,
@@ -90,6 +95,7 @@ template <class T>
 
 }  // namespace
 
+/// Types without non-finite values are not searched.
 std::optional<non_finite_element> find_non_finite(bytes_view elements, dtype type,
                                                   byte_order order) noexcept {
   switch (type) {

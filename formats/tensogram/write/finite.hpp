@@ -10,12 +10,14 @@
 
 namespace weir::formats {
 
+/// Place and kind of a value that is not finite.
 struct non_finite_element {
   std::size_t index = 0;  ///< of the element; a complex one counts as one
   bool nan = false;
 };
 
-/// First element that is not finite, nothing if there is none or the type has none.
+/// Returns the first element that is not finite; nothing if all are finite, or if the
+/// type has only finite values.
 [[nodiscard]] std::optional<non_finite_element> find_non_finite(
     bytes_view elements, dtype type, byte_order order) noexcept;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Writing frames with their digests and padding.
+/// Checks and encodes objects, and writes frames with their digests and padding. The
+/// writers of whole messages and of streams share this code.
 #include "tensogram/write/frame_writer.hpp"
 
 #include <fmt/core.h>
@@ -18,14 +19,14 @@ namespace weir::formats {
 
 namespace {
 
-/// Containers that may nest in a map at this place, the map counted. Keys of `_extra_`
-/// may stand at the top of the message's map instead.
+/// Returns how many containers may nest in a map at this place, including the map. A base
+/// entry is inside two others. Keys of `_extra_` may move to the top of the message.
 constexpr std::size_t deepest(metadata_place place) noexcept {
   return place == metadata_place::base_entry ? cbor_depth_limit - 2 : cbor_depth_limit;
 }
 
-/// Returns true if a key is too deep for `_extra_` and cannot stand at the top of the
-/// message's map either, where keys are text and some names are taken.
+/// Returns whether a key is nested too deep for `_extra_` and cannot move to the top of
+/// the message's map, where keys must be text and some names are taken.
 bool has_no_place(const cbor_map& extra) {
   return std::any_of(extra.begin(), extra.end(), [](const cbor_entry& entry) {
     const std::string* key = entry.key.text();
@@ -34,6 +35,7 @@ bool has_no_place(const cbor_map& extra) {
   });
 }
 
+/// Checks the type, the metadata and the parameters of an object.
 result<void> check_text(const object_to_write& object) {
   if (object.descriptor.object_type.empty()) {
     return error(
@@ -46,6 +48,7 @@ result<void> check_text(const object_to_write& object) {
                         "parameters of the object");
 }
 
+/// Checks that shape and dtype demand as many bytes as there are.
 result<void> check_size(const object_to_write& object) {
   WEIR_TRY(const std::uint64_t expected, decoded_size(object.descriptor));
   if (object.data.size() != expected) {
@@ -58,16 +61,18 @@ result<void> check_size(const object_to_write& object) {
   return {};
 }
 
-/// Bytes that are hashed and looked at: few enough to be read from the first-level cache
-/// the second time. A multiple of every element size.
+/// Size of the pieces that are hashed and checked, in bytes. They are small enough for
+/// the second pass to read them from the first-level cache. A multiple of every element
+/// size.
 constexpr std::size_t look_piece = 4 * 1024;
 
 /// Payloads from this size on are copied past the caches, piece by piece as they are
-/// hashed: nobody reads so much of a message again while the caches hold it. Into new
-/// memory they are copied at once, which the library does as well.
+/// hashed, because so much data would not stay in the caches until it is read again. That
+/// needs memory that was in use before; into new memory a payload is copied at once, and
+/// the C library bypasses the caches as well.
 constexpr std::size_t streamed_payload = std::size_t{2} << 20;
 
-/// `first` is the index of the first element of the piece.
+/// Checks that a piece is finite; `first` is the index of its first element.
 result<void> check_finite(bytes_view elements, const object_descriptor& descriptor,
                           std::size_t first) {
   const auto found = find_non_finite(elements, descriptor.type, descriptor.order);
@@ -77,8 +82,9 @@ result<void> check_finite(bytes_view elements, const object_descriptor& descript
   return {};
 }
 
-/// An object on its way through the writer: elements that became something else, and the
-/// descriptor that says so.
+/// Takes an object through the checks and the stages of its pipeline. The elements may be
+/// replaced by copies on the way, without non-finite values or in another byte order, and
+/// the descriptor changes accordingly.
 class preparation {
  public:
   preparation(const object_to_write& object, const message_options& options,
@@ -93,6 +99,7 @@ class preparation {
     }
   }
 
+  /// Stored payloads are checked and passed on; elements are checked and encoded.
   result<prepared_object> run() {
     WEIR_CHECK(check_described(object_));
     if (object_.stored) {
@@ -112,7 +119,7 @@ class preparation {
   }
 
  private:
-  /// Bytes in front of the first mask.
+  /// Returns the size of a stored payload, which ends at the first mask.
   std::uint64_t stored_size() const {
     std::uint64_t out = object_.data.size();
     for (const cbor_entry& mask : descriptor_.masks) {
@@ -124,8 +131,9 @@ class preparation {
   }
   bool packed() const { return descriptor_.encoding == "simple_packing"; }
 
-  /// Masks first; else a look for what is not finite, unless another pass over the
-  /// elements will look anyway.
+  /// Takes non-finite values out if masks are allowed. Otherwise checks for them, unless
+  /// a later pass over the elements checks them anyway: the copy of raw elements, or the
+  /// computation of packing parameters.
   result<void> look_at_values() {
     const bool masks_allowed = options_.masks.nan || options_.masks.infinity;
     if (packed() && masks_allowed && descriptor_.type == dtype::fp64) {
@@ -142,13 +150,14 @@ class preparation {
     const bool raw =
         !packed() && descriptor_.filter == "none" && descriptor_.compression == "none";
     if (options_.floats == non_finite::refuse && raw) {
-      out_.unchecked = &object_.descriptor;  // in the pass that copies and hashes
+      out_.unchecked = &object_.descriptor;  // checked in the pass that copies and hashes
     } else if (options_.floats == non_finite::refuse && !packed()) {
       return check_finite(elements_, descriptor_, 0);
     }
     return {};
   }
 
+  /// Runs the pipeline and stores the masks behind the payload.
   result<void> encode() {
     byte_vector swapped;
     if (packed() && descriptor_.order != native_byte_order) {
@@ -194,6 +203,7 @@ result<void> check_described(const object_to_write& object) {
   return object.stored ? result<void>() : check_size(object);
 }
 
+/// Prepares one object for the message, and says in an error which object it was.
 result<prepared_object> prepare(const object_to_write& object, std::size_t index,
                                 const message_options& options, unsigned threads) {
   auto prepared = preparation(object, options, threads).run();
@@ -203,6 +213,8 @@ result<prepared_object> prepare(const object_to_write& object, std::size_t index
   return prepared;
 }
 
+/// Depth is checked here, because a reader refuses deeper nesting, and a message that
+/// cannot be read must not be written.
 result<void> check_metadata(const cbor_map& metadata, metadata_place place,
                             const std::string& what) {
   if (metadata.find("_reserved_") != nullptr) {
@@ -225,6 +237,8 @@ void add_reserved(cbor_map& base, const cbor_map& reserved) {
   base.set("_reserved_", reserved);
 }
 
+/// The digest covers the body alone (tensogram_internals.md, "Frame Header"). Padding
+/// follows the frame and is not part of it.
 byte_vector make_frame(std::uint16_t type, bytes_view body, bool hashed) {
   const std::uint64_t length = frame_header_size + body.size() + frame_tail_size;
   byte_vector out;
@@ -237,6 +251,9 @@ byte_vector make_frame(std::uint16_t type, bytes_view body, bool hashed) {
   return out;
 }
 
+/// Three ways: a small payload is copied and hashed at the end in one call; a medium one
+/// is copied first, then hashed and checked in pieces; a large one is copied past the
+/// caches piece by piece while each piece is hashed and checked.
 result<std::uint64_t> pass_payload(const prepared_object& object, bool hashed,
                                    message_buffer* to) {
   const bytes_view payload = object.payload.bytes;
@@ -284,6 +301,8 @@ result<std::uint64_t> pass_payload(const prepared_object& object, bool hashed,
   return hashed ? xxh3_64(to->last(body)) : std::uint64_t{0};
 }
 
+/// The descriptor offset counts from the start of the frame (tensogram_internals.md,
+/// "Data Object Frame Layout").
 byte_vector make_object_end(const prepared_object& object, std::uint64_t digest) {
   byte_vector out;
   out.reserve(object_tail_size + frame_alignment);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The memory that a message is written to, front to back.
+/// The memory to which a message is written, front to back.
 #pragma once
 
 #include <algorithm>
@@ -10,24 +10,26 @@
 
 namespace weir::formats {
 
-/// Replaces the content of a vector: what it has is overwritten, the rest is appended. So
-/// a vector that is used again is neither cleared nor filled with zeros first.
+/// Replaces the contents of a vector: overwrites the bytes that it has and appends the
+/// others. A vector that is used again is therefore neither cleared nor filled with
+/// zeros.
 class message_buffer {
  public:
-  /// `to` gets memory for `size` bytes, which are all that will be written.
+  /// Reserves memory for `size` bytes, the number that will be written.
   message_buffer(byte_vector& to, std::size_t size) : to_(to) {
     if (to.capacity() < size) {
-      to.clear();  // nothing needs to move to the new memory
+      to.clear();  // so that no old bytes are moved to the new memory
       to.reserve(size);
     }
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// The last bytes that were written.
+  /// Returns the last `count` bytes that were written.
   [[nodiscard]] bytes_view last(std::size_t count) const noexcept {
     return bytes_view(to_).subspan(size_ - count, count);
   }
 
+  /// Writes bytes at the end.
   void put(bytes_view bytes) {
     const std::size_t inside = std::min(bytes.size(), to_.size() - size_);
     if (inside > 0) {
@@ -36,8 +38,8 @@ class message_buffer {
     append(to_, bytes.subspan(inside));
     size_ += bytes.size();
   }
-  /// The next `count` bytes for the caller to write, if memory for all of them was in use
-  /// before; else an empty span, and put() is the way.
+  /// Returns the next `count` bytes for the caller to write, if the vector already has
+  /// all of them; otherwise returns an empty span, and the caller uses put().
   [[nodiscard]] mutable_bytes take(std::size_t count) noexcept {
     if (count > to_.size() - size_) {
       return {};
@@ -45,12 +47,12 @@ class message_buffer {
     size_ += count;
     return mutable_bytes(to_).subspan(size_ - count, count);
   }
-  /// Writes over bytes that were put before.
+  /// Overwrites bytes that were written before.
   void replace(std::size_t offset, bytes_view bytes) noexcept {
     std::copy(bytes.begin(), bytes.end(),
               to_.begin() + static_cast<std::ptrdiff_t>(offset));
   }
-  /// Leaves the vector with what was written.
+  /// Cuts the vector to the bytes that were written.
   void finish() { to_.resize(size_); }
 
  private:

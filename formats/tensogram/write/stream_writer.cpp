@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Writing a message whose length nobody knows yet.
+/// Writes a message whose length is not known in advance: a stream.
+///
+/// Bytes go to a sink in order and are never read back. Everything that is known only at
+/// the end is in the footer: final metadata, digest list, index. The metadata of an
+/// object precede it in a preceder frame, so that a reader of the stream has them in
+/// time.
 #include <fmt/core.h>
 
 #include "tensogram/wire/metadata.hpp"
@@ -8,10 +13,12 @@
 
 namespace weir::formats {
 
+/// State of a writer. After a failure of the sink it is unknown which bytes the sink has,
+/// so every later call returns the same failure.
 struct stream_writer::state {
   byte_sink sink;
   message_options options;
-  std::vector<cbor_map> base;  ///< known beforehand, then one per object
+  std::vector<cbor_map> base;  ///< given in advance, then one per object
   object_index index;
   std::vector<std::uint64_t> digests;
   std::uint64_t written = 0;
@@ -20,7 +27,7 @@ struct stream_writer::state {
 
   bool listed() const { return options.hashes && options.list != hash_list::none; }
 
-  /// Passes bytes on. After a failure nobody knows what the sink holds, so it is kept.
+  /// Passes bytes to the sink and keeps its failure.
   result<void> put(bytes_view bytes) {
     if (bytes.empty()) {
       return {};
@@ -35,6 +42,7 @@ struct stream_writer::state {
   result<void> put_frame(std::uint16_t type, const cbor_map& body) {
     return put(make_frame(type, encode_cbor(body), options.hashes));
   }
+  /// Returns an error after a failure or after the end.
   result<void> usable() const {
     if (failure) {
       return *failure;
@@ -51,7 +59,8 @@ struct stream_writer::state {
   result<void> finish(bool with_length);
 };
 
-/// Flags go out before anything is known, so they announce all that may come.
+/// Writes the preamble and the header metadata. The flags are written before anything
+/// else is known, so they announce all frames that may follow.
 result<void> stream_writer::state::start() {
   unsigned flags = preamble_flag::header_metadata | preamble_flag::footer_metadata |
                    preamble_flag::footer_index | preamble_flag::preceder;
@@ -61,6 +70,9 @@ result<void> stream_writer::state::start() {
   return put_frame(frame_type::header_metadata, make_metadata({base, options.extra, {}}));
 }
 
+/// Writes the preceder of an object, if it has metadata, and its frame. The payload is
+/// hashed in a pass of its own before the first byte is written, so that a value which is
+/// not finite is found in time.
 result<void> stream_writer::state::put_object(const object_to_write& object,
                                               prepared_object prepared) {
   const std::size_t i = digests.size();
@@ -89,7 +101,8 @@ result<void> stream_writer::state::put_object(const object_to_write& object,
   return put(make_object_end(prepared, digest));
 }
 
-/// Footer frames go in the order 7, 5, 6, as the reference writes them.
+/// Writes the footer frames in the order 7, 5, 6, as the reference does, and the
+/// postamble, which has the length of the message if `with_length`.
 result<void> stream_writer::state::finish(bool with_length) {
   WEIR_CHECK(usable());
   if (base.size() > digests.size()) {
@@ -117,6 +130,7 @@ stream_writer::stream_writer(stream_writer&&) noexcept = default;
 stream_writer& stream_writer::operator=(stream_writer&&) noexcept = default;
 stream_writer::~stream_writer() = default;
 
+/// A digest list in the header is impossible, because the header is written first.
 result<stream_writer> stream_writer::open(byte_sink sink, message_options options,
                                           std::vector<cbor_map> header_base) {
   if (options.list == hash_list::header || options.list == hash_list::both) {

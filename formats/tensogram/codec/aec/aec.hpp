@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Adaptive entropy coding as of CCSDS 121.0-B, the coder beneath "szip": bytes equal to
-/// those of libaec, with the bit where each reference sample interval starts.
+/// Adaptive entropy coding according to CCSDS 121.0-B, the coder of "szip".
+///
+/// Samples are grouped into blocks, and blocks into reference sample intervals, which can
+/// be decoded independently. A preprocessor replaces each sample by its folded difference
+/// to the sample before it; the first sample of an interval, the reference, is stored as
+/// it is. Each block then begins with an identifier of the coding that is shortest for
+/// it: a run of blocks of zeros, pairs of numbers coded together ("second extension"),
+/// unary high parts with k low bits each ("split"), or plain numbers. The output equals
+/// that of libaec byte for byte, and the encoder also returns the bit at which each
+/// interval starts, which is what makes decoding of ranges possible.
 #pragma once
 
 #include <bit>
@@ -13,9 +21,11 @@
 
 namespace weir::formats {
 
-/// Blocks of a segment: a run of empty blocks does not cross its end.
+/// Number of blocks in a segment. A run of empty blocks ends with its segment at the
+/// latest (CCSDS 121.0-B, zero-block option).
 inline constexpr std::uint32_t aec_segment = 64;
 
+/// Parameters of a stream. They are not stored in it; the descriptor carries them.
 struct aec_parameters {
   unsigned bits = 8;    ///< per sample, 1..32
   unsigned block = 16;  ///< samples per block, even, 2..4096
@@ -23,29 +33,33 @@ struct aec_parameters {
   bool preprocess = true;
   bool is_signed = false;
   bool restricted = false;  ///< short identifiers, for at most 4 bits
-  bool big_endian = false;  ///< samples of more than one byte
-  bool padded = false;      ///< every interval ends at a byte; of streams that are read
+  bool big_endian = false;  ///< byte order of samples of more than one byte
+  bool padded = false;      ///< every interval ends at a byte; for streams that are read
   unsigned sample_bytes = 1;
 
+  /// Returns the width of a block's identifier, which depends on the width of samples.
   [[nodiscard]] unsigned id_bits() const noexcept {
     return restricted && bits <= 4 ? (bits <= 2 ? 1 : 2)
                                    : (bits > 16 ? 5 : (bits > 8 ? 4 : 3));
   }
+  /// Returns the number of samples in an interval.
   [[nodiscard]] std::size_t interval() const noexcept { return std::size_t{rsi} * block; }
 };
 
+/// An encoded stream.
 struct aec_code {
   code_buffer code;
   std::vector<std::uint64_t> offsets;  ///< bit where each interval starts
 };
 
-/// `from` is whole samples. The same bytes for any number of threads.
+/// Encodes whole samples. The bytes do not depend on the number of threads.
 /// @error{out_of_memory}
 [[nodiscard]] result<aec_code> aec_encode(bytes_view from, const aec_parameters& p,
                                           unsigned threads);
 
-/// Bits of a stream, the most significant first. Behind the end there are zeros, and
-/// `overrun` tells that some were asked for.
+/// Reads the bits of a stream, the most significant first. Behind the end it delivers
+/// zeros and sets `overrun`, so that the decoder checks once per block instead of once
+/// per bit.
 class aec_bits {
  public:
   /// @pre `start` is within `from`
@@ -57,7 +71,7 @@ class aec_bits {
     skip(start % 8);
   }
 
-  /// `count` <= 32 bits.
+  /// Returns the next `count` bits. @pre `count` <= 32
   std::uint32_t get(unsigned count) noexcept {
     if (count == 0) {
       return 0;
@@ -69,8 +83,8 @@ class aec_bits {
     skip(count);
     return out;
   }
-  /// Zeros before the next one, which is taken too; the one that never comes counts as
-  /// an overrun.
+  /// Returns the number of zeros before the next one, and consumes the one too. If no one
+  /// follows, sets overrun().
   std::uint32_t get_unary() noexcept {
     std::uint64_t zeros = 0;
     if (left_ < 32) {
@@ -93,13 +107,15 @@ class aec_bits {
     skip(more + 1);
     return static_cast<std::uint32_t>(zeros + more);
   }
-  /// Goes on at the next byte. Returns whether the bits passed over are zeros.
+  /// Moves to the next byte. Returns whether the bits that it passes over are zeros.
   bool align() noexcept { return get(left_ % 8) == 0; }
   [[nodiscard]] bool overrun() const noexcept { return overrun_; }
   [[nodiscard]] std::uint64_t position() const noexcept {
     return static_cast<std::uint64_t>(at_ - begin_) * 8 - left_;
   }
 
+  /// Fills bits_ to at least 56 bits, or with all bytes that are left. Far from the end
+  /// it loads eight bytes at once and counts only the whole bytes that fit.
  private:
   void refill() noexcept {
     if (end_ - at_ >= 8) {
@@ -107,7 +123,7 @@ class aec_bits {
       const unsigned bytes = (63 - left_) / 8;
       at_ += bytes;
       left_ += 8 * bytes;
-      // Bits beyond those that count come again with the next load.
+      // Clears the bits that are not counted, because the next load delivers them again.
       bits_ = left_ == 0 ? 0 : bits_ >> (64 - left_) << (64 - left_);
       return;
     }
@@ -115,6 +131,7 @@ class aec_bits {
       bits_ |= std::to_integer<std::uint64_t>(*at_) << (56 - left_);
     }
   }
+  /// Drops `count` bits, at most those that are left.
   void skip(unsigned count) noexcept {
     if (count > left_) {
       overrun_ = true;
@@ -134,8 +151,9 @@ class aec_bits {
   bool overrun_ = false;
 };
 
-/// Decodes a stream from one of its intervals on, in portions. What a damaged stream
-/// decodes to, and whether it does, is what libaec 1.1 gives.
+/// Decodes a stream in portions, from the start of any interval on. For damaged streams
+/// the result, or the refusal, is that of libaec 1.1, so that both readers accept the
+/// same files.
 /// @threads{thread-compatible}
 class aec_decoder {
  public:
@@ -185,14 +203,15 @@ class aec_decoder {
   bool padding_clear_ = true;
 };
 
-/// Decodes intervals from bit `start` on until `to` is full, which begins with an
-/// interval. Returns the bit behind the last one.
+/// Decodes from bit `start` of `from`, where an interval begins, until `to` is full.
+/// Returns the bit behind the last decoded sample.
 /// @error{corrupt, an offset beyond the stream; those of aec_decoder::read}
 [[nodiscard]] result<std::uint64_t> aec_decode(bytes_view from, std::uint64_t start,
                                                const aec_parameters& p, mutable_bytes to);
 
-/// Samples as numbers: the low `bits` of 1 to 4 bytes.
+/// Converts samples of 1 to 4 bytes to numbers. Only the low `bits` of each count.
 void load_samples(bytes_view from, const aec_parameters& p, std::uint32_t* to) noexcept;
+/// Converts numbers back to samples.
 void store_samples(const std::uint32_t* from, const aec_parameters& p,
                    mutable_bytes to) noexcept;
 

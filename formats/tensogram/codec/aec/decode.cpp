@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The decoder: blocks of numbers, then samples out of their differences.
+/// The decoder: decodes one segment of blocks to numbers, then reverses the prediction
+/// over the whole segment.
 #include <algorithm>
 
 #include "tensogram/codec/aec/aec.hpp"
@@ -9,7 +10,8 @@ namespace weir::formats {
 
 namespace {
 
-/// The last pair of sum 12: no writer uses pairs beyond.
+/// Code of the last pair whose sum is 12. No writer codes pairs with larger sums, and
+/// libaec refuses them.
 constexpr std::uint32_t largest_pair = 90;
 
 error ends_early() {
@@ -17,8 +19,9 @@ error ends_early() {
                "cannot decompress payload: expected more bits of szip, found the end");
 }
 
-/// Sums of differences, `last` being the sample before the first. Numbers that no valid
-/// stream holds wrap around at 32 bits, as they do in libaec.
+/// Replaces folded differences by samples, where `last` is the sample before the first,
+/// and returns the last sample; fold_unsigned() in encode.cpp describes the fold. Numbers
+/// that no valid stream holds wrap around at 32 bits, as they do in libaec.
 std::uint32_t unfold_unsigned(std::uint32_t* x, std::size_t count, unsigned bits,
                               std::uint32_t last) noexcept {
   const std::uint32_t top = ~std::uint32_t{0} >> (32 - bits);
@@ -33,8 +36,8 @@ std::uint32_t unfold_unsigned(std::uint32_t* x, std::size_t count, unsigned bits
   return last;
 }
 
-/// Reverses the prediction as unfold_unsigned does, for samples in two's complement of 32
-/// bits.
+/// Does what unfold_unsigned() does, for samples in two's complement. `last` is
+/// sign-extended to 32 bits.
 std::uint32_t unfold_signed(std::uint32_t* x, std::size_t count, unsigned bits,
                             std::uint32_t last) noexcept {
   const std::uint32_t top = ~std::uint32_t{0} >> (32 - bits);
@@ -65,6 +68,8 @@ aec_decoder::aec_decoder(bytes_view from, std::uint64_t start, const aec_paramet
                    {p.rsi, aec_segment, (samples + p.block - 1) / p.block}) *
                p.block) {}
 
+/// Reads the reference sample if this block begins an interval. Returns how many numbers
+/// of the block are known by that, 0 or 1.
 unsigned aec_decoder::take_reference(std::uint32_t* d) noexcept {
   const bool reference = p_.preprocess && block_ == 0;
   if (reference) {
@@ -73,7 +78,7 @@ unsigned aec_decoder::take_reference(std::uint32_t* d) noexcept {
   return reference ? 1 : 0;
 }
 
-/// Decodes the next segment, or what of it the stream has, into numbers_.
+/// Decodes the next segment, or the part of it that the stream still has, into numbers_.
 result<void> aec_decoder::fill() {
   const std::uint32_t first = block_;
   const std::uint64_t blocks =
@@ -103,7 +108,8 @@ result<void> aec_decoder::fill() {
   return {};
 }
 
-/// Turns differences into samples; the first `known` numbers are samples already.
+/// Replaces differences by samples. The first `known` (0 or 1) numbers are samples
+/// already; otherwise the prediction continues from last_.
 void aec_decoder::unfold(std::size_t known) noexcept {
   if (known != 0) {
     last_ = numbers_[0];
@@ -115,6 +121,7 @@ void aec_decoder::unfold(std::size_t known) noexcept {
                        : unfold_unsigned(from, end_ - known, p_.bits, last_);
 }
 
+/// Decodes a whole block.
 result<void> aec_decoder::decode_block(std::uint32_t* d) {
   const std::uint32_t id = bits_.get(p_.id_bits());
   if (id == 0) {
@@ -153,7 +160,9 @@ result<void> aec_decoder::decode_last_block(std::uint32_t* d, unsigned wanted) {
   return enough ? result<void>() : result<void>(ends_early());
 }
 
-/// A run of empty blocks, or a block of pairs.
+/// Decodes a block whose identifier is 0: the next bit distinguishes a run of empty
+/// blocks from a block of pairs. `wanted` is less than a block only at the end of a
+/// stream.
 result<void> aec_decoder::low_entropy(std::uint32_t* d, unsigned wanted) {
   const bool pairs = bits_.get(1) == 1;
   const unsigned first = take_reference(d);
@@ -161,7 +170,8 @@ result<void> aec_decoder::low_entropy(std::uint32_t* d, unsigned wanted) {
   if (pairs) {
     WEIR_CHECK(take_pairs(d, first, 0, wanted));
     enough = enough || !bits_.overrun();
-    // Behind half a pair nobody looks at the next one.
+    // If `wanted` is odd, the second half of a pair has been decoded with it, and libaec
+    // does not look at the pairs behind it.
     auto rest = take_pairs(d, 0, align_up(wanted, 2u), p_.block);
     if (!rest && wanted % 2 == 0) {
       return rest;
@@ -174,14 +184,15 @@ result<void> aec_decoder::low_entropy(std::uint32_t* d, unsigned wanted) {
   return enough ? result<void>() : result<void>(ends_early());
 }
 
-/// How many empty blocks a code stands for.
+/// Returns the number of empty blocks that a code stands for. Code 4 means "to the end of
+/// the segment or interval"; smaller codes stand for one block more than their value.
 std::uint32_t aec_decoder::blocks_of_run(std::uint32_t code) const noexcept {
   const std::uint32_t to_end =
       std::min(p_.rsi - block_, aec_segment - block_ % aec_segment);
   return code == 4 ? to_end : (code < 4 ? code + 1 : code);
 }
 
-/// This block and some that follow it hold zeros only.
+/// Begins a run of empty blocks, which includes this one.
 result<void> aec_decoder::take_empty_run() {
   const std::uint32_t run = blocks_of_run(bits_.get_unary());
   const std::uint32_t left = p_.rsi - block_;
@@ -195,8 +206,9 @@ result<void> aec_decoder::take_empty_run() {
   return {};
 }
 
-/// Numbers `first` to `end`, of which number 0 may be there already. Two numbers of sum s
-/// are one: s (s + 1) / 2 + the second.
+/// Decodes numbers `first` to `end`, two per code; the first `known` numbers exist
+/// already and keep their values. Two numbers with the sum s have the code s (s + 1) / 2
+/// + the second number.
 result<void> aec_decoder::take_pairs(std::uint32_t* d, unsigned known, unsigned first,
                                      unsigned end) {
   for (unsigned i = first; i < end; i += 2) {
@@ -222,6 +234,7 @@ result<void> aec_decoder::take_pairs(std::uint32_t* d, unsigned known, unsigned 
   return {};
 }
 
+/// Reads numbers that are stored without coding.
 void aec_decoder::take_plain(std::uint32_t* d, unsigned first, unsigned end) noexcept {
   for (unsigned i = first; i < end; ++i) {
     d[i] = bits_.get(p_.bits);
@@ -233,7 +246,7 @@ void aec_decoder::take_plain(std::uint32_t* d, unsigned first, unsigned end) noe
 void aec_decoder::take_split(std::uint32_t* d, unsigned k, unsigned first,
                              unsigned end) noexcept {
   const unsigned block = p_.block;
-  aec_bits from = bits_;  // in registers
+  aec_bits from = bits_;  // a local copy stays in registers
   for (unsigned i = first; i < block; ++i) {
     d[i] = from.get_unary();
   }
@@ -245,6 +258,8 @@ void aec_decoder::take_split(std::uint32_t* d, unsigned k, unsigned first,
   bits_ = from;
 }
 
+/// Calls `use` with portions of the next samples and refills numbers_ between them.
+/// Behind the last sample of the stream it checks the following code; see look_behind().
 template <class Use>
 result<void> aec_decoder::decode(std::uint64_t samples, const Use& use) {
   while (samples > 0) {
@@ -261,8 +276,9 @@ result<void> aec_decoder::decode(std::uint64_t samples, const Use& use) {
   return left_ == 0 && end_ > 0 && next_ == end_ ? look_behind() : result<void>();
 }
 
-/// libaec goes on behind the last sample as far as that needs no room, and refuses a
-/// stream that has an impossible code there. What it refuses no other reader opens.
+/// libaec continues behind the last sample until it needs space for output, and refuses a
+/// stream that has an impossible code there. This decoder refuses the same streams,
+/// because no other reader would open them. Bits that are missing there are no error.
 result<void> aec_decoder::look_behind() {
   const bool whole_block = end_ % p_.block == 0 && empty_ == 0;
   const bool reference = p_.preprocess && block_ == 0;
@@ -282,6 +298,7 @@ result<void> aec_decoder::look_behind() {
                      "stream behind its last sample, found an impossible code");
 }
 
+/// Decodes as many samples as fit into `to`, which moves forward with every block.
 result<void> aec_decoder::read(mutable_bytes to) {
   return decode(to.size() / p_.sample_bytes,
                 [&](const std::uint32_t* numbers, std::size_t count) {
@@ -295,6 +312,8 @@ result<void> aec_decoder::skip(std::uint64_t bytes) {
   return decode(bytes / p_.sample_bytes, [](const std::uint32_t*, std::size_t) {});
 }
 
+/// Decodes a range of intervals at once. An offset of the file is checked here, because
+/// it selects the first byte that is read.
 result<std::uint64_t> aec_decode(bytes_view from, std::uint64_t start,
                                  const aec_parameters& p, mutable_bytes to) {
   if (to.empty()) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The encoder: per block the shortest of the options, chosen as libaec chooses.
+/// The encoder. It writes each block with the shortest coding and chooses as libaec does,
+/// because equal input must give bytes equal to libaec's. Several threads encode groups
+/// of intervals, whose bits are joined afterwards.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -12,14 +14,17 @@ namespace weir::formats {
 
 namespace {
 
+/// Length of a coding that cannot represent a block.
 constexpr std::uint32_t impossible = std::numeric_limits<std::uint32_t>::max();
 
-/// Appends bits, the most significant first. The caller sees to the room.
+/// Appends bits, the most significant first. Up to 31 bits wait in a register; whole
+/// words of 32 bits are stored. The caller provides enough memory.
 class bit_writer {
  public:
   explicit bit_writer(std::byte* to) : to_(to) {}
 
-  /// The low `count` <= 32 bits of `value`, which has no others.
+  /// Appends the low `count` bits of `value`. @pre `count` <= 32, and all higher bits of
+  /// `value` are zero
   void put(std::uint64_t value, unsigned count) noexcept {
     pending_ = pending_ << count | value;
     used_ += count;
@@ -30,7 +35,7 @@ class bit_writer {
       bits_ += 32;
     }
   }
-  /// `zeros` zeros and a one.
+  /// Appends `zeros` zeros and a one.
   void put_unary(std::uint32_t zeros) noexcept {
     for (; zeros >= 32; zeros -= 32) {
       put(0, 32);
@@ -38,7 +43,7 @@ class bit_writer {
     put(1, zeros + 1);
   }
   [[nodiscard]] std::uint64_t bits() const noexcept { return bits_ + used_; }
-  /// Fills the last byte with zeros.
+  /// Stores the waiting bits and fills the last byte with zeros.
   void finish() noexcept {
     for (; used_ > 0; used_ -= std::min(used_, 8u)) {
       const unsigned shift = used_ >= 8 ? used_ - 8 : 0;
@@ -55,7 +60,12 @@ class bit_writer {
   std::uint64_t bits_ = 0;
 };
 
-/// Differences to the sample before, folded into unsigned numbers.
+/// Replaces each sample by its difference to the one before, folded into an unsigned
+/// number of the same width. Differences of both signs alternate as long as both are
+/// possible. A difference larger than the distance from the previous sample to the nearer
+/// end of the range has only one possible sign and is stored as that distance plus the
+/// difference (CCSDS 121.0-B, prediction error mapper). Element 0, the reference, is left
+/// alone.
 void fold_unsigned(const std::uint32_t* x, std::size_t count, std::uint32_t top,
                    std::uint32_t* d) noexcept {
   for (std::size_t i = 1; i < count; ++i) {
@@ -69,6 +79,7 @@ void fold_unsigned(const std::uint32_t* x, std::size_t count, std::uint32_t top,
   }
 }
 
+/// Does what fold_unsigned() does, for samples in two's complement of `bits` bits.
 void fold_signed(const std::uint32_t* x, std::size_t count, unsigned bits,
                  std::uint32_t* d) noexcept {
   const std::int64_t half = std::int64_t{1} << (bits - 1);
@@ -92,9 +103,12 @@ void fold_signed(const std::uint32_t* x, std::size_t count, unsigned bits,
   }
 }
 
+/// Encodes the intervals of one group in order. The only state that passes from one
+/// interval to the next is the split of the last block, from which the next search
+/// starts.
 class interval_encoder {
  public:
-  /// `blocks`: of the largest interval.
+  /// @param blocks number of blocks in the largest interval
   interval_encoder(const aec_parameters& p, bit_writer& to, unsigned split,
                    std::size_t blocks)
       : p_(p),
@@ -104,7 +118,8 @@ class interval_encoder {
         raw_(blocks * p.block),
         folded_(blocks * p.block) {}
 
-  /// One interval of whole samples; the last one may be shorter than the others.
+  /// Encodes one interval of whole samples. An incomplete last block is filled with
+  /// copies of the last sample, as libaec does.
   void encode(bytes_view samples) {
     const std::size_t count = samples.size() / p_.sample_bytes;
     load_samples(samples, p_, raw_.data());
@@ -129,6 +144,8 @@ class interval_encoder {
   [[nodiscard]] unsigned split() const noexcept { return split_; }
 
  private:
+  /// Encodes block `b` of `blocks`. Blocks of zeros are only counted; the run is written
+  /// when another block follows or its segment or interval ends.
   void encode_block(const std::uint32_t* d, std::uint32_t b, std::uint32_t blocks) {
     std::uint32_t any = 0;
     for (unsigned i = 0; i < p_.block; ++i) {
@@ -146,7 +163,9 @@ class interval_encoder {
     }
   }
 
-  /// Writes the run of empty blocks so far; `whole` if it reaches the end of its segment.
+  /// Writes the empty blocks counted so far. `whole` says that the run reaches the end of
+  /// its segment or interval, which the code 4 expresses if the run has five blocks or
+  /// more.
   void end_run(bool whole) {
     if (run_ == 0) {
       return;
@@ -159,6 +178,8 @@ class interval_encoder {
     run_ = 0;
   }
 
+  /// Writes a block with the shortest coding. The order of the comparisons decides among
+  /// equal lengths as libaec does.
   void encode_values(const std::uint32_t* d, std::uint32_t any) {
     const std::uint32_t plain = (p_.block - (reference_ ? 1 : 0)) * p_.bits;
     const std::uint32_t split = p_.id_bits() > 1 ? choose_split(d, any) : impossible;
@@ -172,10 +193,11 @@ class interval_encoder {
     }
   }
 
-  /// Bits of the unary parts without their ones.
+  /// Returns the length of the unary parts of a block for the split `k`, without the ones
+  /// that end them.
   std::uint64_t unary_length(const std::uint32_t* d, std::uint32_t any,
                              unsigned k) const noexcept {
-    if (any < (1u << 19)) {  // up to 4096 of them fit into 32 bits
+    if (any < (1u << 19)) {  // the sum of 4096 such numbers fits 32 bits
       std::uint32_t sum = 0;
       for (unsigned i = 0; i < p_.block; ++i) {
         sum += d[i] >> k;
@@ -189,8 +211,10 @@ class interval_encoder {
     return sum;
   }
 
-  /// Sets the split that is shortest, walking from that of the block before: among equals
-  /// the first one met stays.
+  /// Sets split_ to the shortest split of a block and returns its length in bits. The
+  /// search walks up from the split of the block before, and then down, as long as the
+  /// length falls. The direction and the limits are those of libaec: among splits of
+  /// equal length the first one that the walk meets wins.
   std::uint32_t choose_split(const std::uint32_t* d, std::uint32_t any) noexcept {
     const std::uint64_t count = p_.block - (reference_ ? 1 : 0);
     std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
@@ -226,7 +250,7 @@ class interval_encoder {
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(least, impossible));
   }
 
-  /// Length of the second extension: pairs of numbers as one.
+  /// Returns the length of a block coded as pairs ("second extension").
   std::uint32_t pairs_length(const std::uint32_t* d, std::uint32_t any,
                              std::uint32_t plain) const noexcept {
     std::uint64_t length = 1;
@@ -240,8 +264,9 @@ class interval_encoder {
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(length, impossible));
   }
 
+  /// Writes a block as split numbers: all unary parts, then all low parts.
   void put_split(const std::uint32_t* d) noexcept {
-    bit_writer to = to_;  // in registers: bytes may alias anything
+    bit_writer to = to_;  // in registers; bytes may alias any member
     const unsigned k = split_;
     to.put(k + 1, p_.id_bits());
     unsigned first = 0;
@@ -262,6 +287,7 @@ class interval_encoder {
     to_ = to;
   }
 
+  /// Writes a block without coding.
   void put_plain(const std::uint32_t* d) noexcept {
     to_.put((1u << p_.id_bits()) - 1, p_.id_bits());
     for (unsigned i = 0; i < p_.block; ++i) {
@@ -269,6 +295,7 @@ class interval_encoder {
     }
   }
 
+  /// Writes a block as pairs; see take_pairs() in decode.cpp.
   void put_pairs(const std::uint32_t* d) noexcept {
     to_.put(1, p_.id_bits() + 1);
     if (reference_) {
@@ -291,7 +318,8 @@ class interval_encoder {
   bool run_reference_ = false;
 };
 
-/// Consecutive intervals coded on their own.
+/// Consecutive intervals that one thread has encoded, with the split that was assumed
+/// before its first block and the split that was found after its last.
 struct coded_group {
   code_buffer code;
   std::uint64_t bits = 0;
@@ -300,13 +328,15 @@ struct coded_group {
   unsigned split_after = 0;
 };
 
-/// More bytes than `bytes` of samples can take: every block as it is, and what is around.
+/// Returns an upper limit of the encoded size: all blocks plain, with identifiers, runs
+/// and slack for the writer's last word.
 std::size_t largest_code(std::size_t bytes, const aec_parameters& p) noexcept {
   const std::size_t samples = bytes / p.sample_bytes;
   const std::size_t blocks = samples / p.block + 2;
   return blocks * (p.block * std::size_t{p.bits} + p.bits + p.id_bits() + 72) / 8 + 64;
 }
 
+/// Encodes whole intervals, where `split` is the split of the block before them.
 result<coded_group> encode_group(bytes_view from, const aec_parameters& p,
                                  unsigned split) {
   coded_group out;
@@ -328,9 +358,9 @@ result<coded_group> encode_group(bytes_view from, const aec_parameters& p,
   return out;
 }
 
-/// Writes the bits of a group from bit `at` of `to` on, but for what falls into the byte
-/// that it shares with the group before it. Byte k of the output holds bits of bytes k -
-/// 1 and k of the group.
+/// Writes the bits of a group to bit `at` of `to` and the following ones. Byte k of the
+/// output holds bits of bytes k - 1 and k of the group. The first byte of the output, if
+/// it is shared with the group before, is left to join(): two threads must not write it.
 void place_bits(std::byte* to, std::uint64_t at, const coded_group& group) noexcept {
   const bytes_view from = group.code.bytes;
   const unsigned shift = at % 8;
@@ -352,6 +382,8 @@ void place_bits(std::byte* to, std::uint64_t at, const coded_group& group) noexc
   }
 }
 
+/// Joins the bits of all groups. The groups are placed on several threads; the bytes that
+/// two groups share are completed afterwards on this one.
 result<aec_code> join(std::vector<coded_group>& groups, unsigned threads) {
   aec_code out;
   std::uint64_t bits = 0;
@@ -375,9 +407,10 @@ result<aec_code> join(std::vector<coded_group>& groups, unsigned threads) {
   return out;
 }
 
-/// The split that a block starts from is that of the block before it. For a group in the
-/// middle it is guessed by coding the interval before; where the guess was wrong, the
-/// group is coded again.
+/// Encodes groups of intervals on several threads. The first block of a group depends on
+/// one thing of the group before it, the split of its last block. That split is guessed
+/// by encoding the last interval of the group before. Where the guess was wrong, the
+/// group is encoded again in order, so the bytes equal those of one thread.
 result<aec_code> encode_groups(bytes_view from, const aec_parameters& p,
                                unsigned threads) {
   const std::size_t interval = p.interval() * p.sample_bytes;
@@ -411,6 +444,8 @@ result<aec_code> encode_groups(bytes_view from, const aec_parameters& p,
 
 }  // namespace
 
+/// Several threads are used only if each gets several intervals: each group costs one
+/// interval of additional encoding for the guess.
 result<aec_code> aec_encode(bytes_view from, const aec_parameters& p, unsigned threads) {
   threads = worth_threads(threads, from.size());
   if (threads > 1 && from.size() / p.sample_bytes > 8 * p.interval()) {

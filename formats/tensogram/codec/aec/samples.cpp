@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Samples of 1 to 4 bytes to numbers and back.
+/// Conversion of samples of 1 to 4 bytes to numbers and back. The width and the byte
+/// order are template parameters, so that the inner loops contain no branches.
 #include <bit>
 
 #include "tensogram/codec/aec/aec.hpp"
@@ -9,6 +10,7 @@ namespace weir::formats {
 
 namespace {
 
+/// Reads one sample of `Bytes` bytes.
 template <unsigned Bytes, bool Big>
 std::uint32_t load_sample(const std::byte* from) noexcept {
   std::uint32_t out = 0;
@@ -19,6 +21,8 @@ std::uint32_t load_sample(const std::byte* from) noexcept {
   return out;
 }
 
+/// Reads samples of a fixed number of bytes. The mask removes the bits above the width of
+/// a sample, which carry no data.
 template <unsigned Bytes, bool Big>
 void load_all(const std::byte* from, std::size_t count, std::uint32_t mask,
               std::uint32_t* to) noexcept {
@@ -27,6 +31,7 @@ void load_all(const std::byte* from, std::size_t count, std::uint32_t mask,
   }
 }
 
+/// Writes the low bytes of each number.
 template <unsigned Bytes, bool Big>
 void store_all(const std::uint32_t* from, std::size_t count, std::byte* to) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
@@ -37,6 +42,7 @@ void store_all(const std::uint32_t* from, std::size_t count, std::byte* to) noex
   }
 }
 
+/// Chooses the loop for the size of the samples, so that the compiler can unroll it.
 template <bool Big>
 void load_any(bytes_view from, unsigned bytes, std::uint32_t mask,
               std::uint32_t* to) noexcept {
@@ -49,6 +55,7 @@ void load_any(bytes_view from, unsigned bytes, std::uint32_t mask,
   }
 }
 
+/// Chooses the loop for the size of the samples, like `load_any`.
 template <bool Big>
 void store_any(const std::uint32_t* from, unsigned bytes, mutable_bytes to) noexcept {
   const std::size_t count = to.size() / bytes;

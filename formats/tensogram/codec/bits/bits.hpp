@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compact forms of bit lists: run lengths and Roaring. Bits are packed most significant
-/// first, ceil(n / 8) bytes, the rest of the last byte zero.
+/// Compact forms of bit lists: run lengths and Roaring bitmaps. A list of n bits is
+/// packed into ceil(n / 8) bytes, the most significant bit first; unused bits are zero.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,25 @@
 
 namespace weir::formats {
 
-/// Start bit, then run lengths as LEB128; empty for no bits.
+/// Encodes as a start bit followed by run lengths in LEB128. No bits give no bytes.
 [[nodiscard]] byte_vector rle_encode(bytes_view bits, std::uint64_t count);
-/// Fills `to`, ceil(count / 8) bytes. @error{corrupt, runs of zero, other than `count`
-/// bits in all, bytes behind the last run}
+/// Decodes run lengths into `to`, which has ceil(count / 8) bytes. @error{corrupt, a run
+/// of length zero, a total other than `count` bits, or bytes behind the last run}
 [[nodiscard]] result<void> rle_decode(bytes_view from, std::uint64_t count,
                                       const decode_target& to);
 
-/// Portable Roaring serialisation, runs where they are smaller.
+/// Encodes in the portable Roaring format, with run containers where they are smaller.
 /// @error{invalid_argument, more than 2^32 - 1 bits}
 [[nodiscard]] result<byte_vector> roaring_encode(bytes_view bits, std::uint64_t count);
-/// Fills `to`, ceil(count / 8) bytes. @error{corrupt}
+/// Decodes Roaring into `to`, which has ceil(count / 8) bytes. @error{corrupt}
 [[nodiscard]] result<void> roaring_decode(bytes_view from, std::uint64_t count,
                                           const decode_target& to);
 
+/// Returns bit `i`.
 [[nodiscard]] inline bool bit_at(bytes_view bits, std::uint64_t i) noexcept {
   return (std::to_integer<unsigned>(bits[i / 8]) >> (7 - i % 8) & 1u) != 0;
 }
+/// Sets bit `i`.
 inline void set_bit(mutable_bytes bits, std::uint64_t i) noexcept {
   bits[i / 8] |= static_cast<std::byte>(0x80u >> (i % 8));
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Taking non-finite values out of elements, storing where they were, putting them back.
+/// Masks: takes non-finite values out of elements, stores their positions as bit lists,
+/// and restores the values. A masked element is stored as zero, so codecs that need
+/// finite numbers can encode the rest. A NaN loses its payload bits: a mask records the
+/// kind only.
 #include "tensogram/codec/bits/masks.hpp"
 
 #include <fmt/core.h>
@@ -23,14 +26,15 @@ constexpr std::array<std::string_view, 6> method_names{"none", "rle",  "roaring"
                                                        "lz4",  "zstd", "blosc2"};
 constexpr int mask_zstd_level = 3;
 
-/// Bits of the values of a type that are not finite.
+/// Bit patterns of the non-finite values of a type.
 struct float_form {
-  unsigned size = 0;  ///< bytes of a component, 0: the type has no such values
+  unsigned size = 0;  ///< bytes of a component; 0: the type has only finite values
   unsigned components = 1;
-  std::uint64_t exponent = 0;  ///< all its bits set: an infinity
-  std::uint64_t quiet = 0;     ///< what makes it a NaN
+  std::uint64_t exponent = 0;  ///< all bits of the exponent; alone they are an infinity
+  std::uint64_t quiet = 0;     ///< the bit that makes it a quiet NaN
 };
 
+/// Returns the bit patterns of a type; of size 0 for types without non-finite values.
 float_form form_of(dtype type) noexcept {
   switch (type) {
     case dtype::fp16: return {2, 1, 0x7C00, 0x0200};
@@ -43,6 +47,7 @@ float_form form_of(dtype type) noexcept {
   }
 }
 
+/// Returns the bits of a component of `size` bytes.
 std::uint64_t component_at(const std::byte* from, unsigned size,
                            byte_order order) noexcept {
   std::uint64_t out = 0;
@@ -55,6 +60,8 @@ std::uint64_t component_at(const std::byte* from, unsigned size,
 
 enum class value_class : std::uint8_t { finite, nan, positive, negative };
 
+/// Returns the class of an element. A complex element is NaN if one component is;
+/// otherwise an infinity of one component decides, a positive one first.
 value_class class_of(const std::byte* element, const float_form& form,
                      byte_order order) noexcept {
   bool positive = false;
@@ -75,11 +82,15 @@ value_class class_of(const std::byte* element, const float_form& form,
                   : (negative ? value_class::negative : value_class::finite);
 }
 
+/// Sets bit `at` of a list of `count` bits, which gets its memory with the first bit.
 void mark(byte_vector& bits, std::uint64_t count, std::uint64_t at) {
   bits.resize((count + 7) / 8);
   set_bit(bits, at);
 }
 
+/// Walks over elements and takes the non-finite ones out. Blocks without such a value,
+/// which are nearly all, are passed over by a vectorised search. The elements are copied
+/// only when the first such value is found.
 class mask_taker {
  public:
   mask_taker(bytes_view elements, const object_descriptor& descriptor,
@@ -92,6 +103,8 @@ class mask_taker {
         width_(form_.size * form_.components),
         count_(width_ == 0 ? 0 : elements.size() / width_) {}
 
+  /// Walks in blocks of 4096 elements, which is large enough for the search to be
+  /// vectorised and small enough for the elements to stay in the cache.
   result<std::optional<masked_elements>> run() {
     constexpr std::size_t block = 4096;
     for (std::size_t at = 0; at < count_; at += block) {
@@ -105,6 +118,7 @@ class mask_taker {
   }
 
  private:
+  /// Takes the non-finite values out of elements `first` to `last`.
   result<void> take_block(std::size_t first, std::size_t last) {
     if (!out_) {
       out_.emplace();
@@ -144,6 +158,7 @@ class mask_taker {
   std::optional<masked_elements> out_;
 };
 
+/// Encodes one bit list. Refuses blosc2 for the reason that the hint gives.
 result<byte_vector> encode_mask(bytes_view bits, std::uint64_t count,
                                 mask_method method) {
   code_buffer code;
@@ -168,6 +183,7 @@ result<byte_vector> encode_mask(bytes_view bits, std::uint64_t count,
   return byte_vector(code.bytes.begin(), code.bytes.end());
 }
 
+/// Decodes one bit list of `count` bits.
 result<void> decode_mask(bytes_view from, std::uint64_t count, mask_method method,
                          const decode_target& to) {
   switch (method) {
@@ -190,12 +206,14 @@ result<void> decode_mask(bytes_view from, std::uint64_t count, mask_method metho
 
 constexpr std::array<std::string_view, 3> mask_kinds{"nan", "inf+", "inf-"};
 
+/// A mask as it is stored in a frame.
 struct stored_mask {
   mask_method method = mask_method::none;
   bytes_view blob;
 };
 
-/// The mask of a kind; nothing if there is none.
+/// Finds the mask of a kind in the `masks` map of a descriptor; an empty optional if
+/// there is none.
 /// @pre the contents of the message have been checked: its keys are there and in bounds
 result<std::optional<stored_mask>> find_mask(const cbor_map& map, std::string_view kind,
                                              bytes_view region) {
@@ -224,6 +242,7 @@ error non_finite_error(dtype type, bool nan, std::uint64_t index) {
       .hint("allow masks, or non_finite::store, which writes the bits as they are");
 }
 
+/// Returns the method of a mask by its name in the descriptor.
 result<mask_method> mask_method_named(std::string_view name) {
   const auto found = std::find(method_names.begin(), method_names.end(), name);
   if (found == method_names.end()) {
@@ -242,6 +261,7 @@ result<std::optional<masked_elements>> take_masks(bytes_view elements,
   return mask_taker(elements, descriptor, options, keep_others).run();
 }
 
+/// Small bit lists are stored raw, whatever the method: no code would be shorter.
 result<stored_masks> store_masks(const value_masks& masks, std::uint64_t count,
                                  std::uint64_t payload_size,
                                  const mask_options& options) {
@@ -267,11 +287,14 @@ result<stored_masks> store_masks(const value_masks& masks, std::uint64_t count,
   return out;
 }
 
+/// Loads each kind of mask that the map has.
 result<value_masks> load_masks(const cbor_map& map, bytes_view region,
                                std::uint64_t count) {
   value_masks out;
   const std::uint64_t bytes = (count + 7) / 8;
   const auto load = [&](const stored_mask& mask, byte_vector& bits) -> result<void> {
+    // A small mask may announce a huge bit list. It is decoded once without keeping the
+    // bits before memory is taken for them; must_be_shown() says when that is necessary.
     if (must_be_shown(bytes, mask.blob.size())) {
       WEIR_CHECK(
           decode_mask(mask.blob, count, mask.method, decode_target::nowhere(bytes)));
@@ -297,6 +320,7 @@ result<value_masks> load_masks(const cbor_map& map, bytes_view region,
   return out;
 }
 
+/// Never holds the bits of two masks at once.
 result<void> check_masks(const cbor_map& map, bytes_view region, std::uint64_t count) {
   const std::uint64_t bytes = (count + 7) / 8;
   for (const std::string_view kind : mask_kinds) {
@@ -306,6 +330,7 @@ result<void> check_masks(const cbor_map& map, bytes_view region, std::uint64_t c
     }
     WEIR_CHECK(
         decode_mask(mask->blob, count, mask->method, decode_target::nowhere(bytes)));
+    // Without memory these decoders may check only the beginning of a stream.
     if (mask->method == mask_method::lz4 || mask->method == mask_method::zstd) {
       WEIR_TRY(code_buffer bits, make_buffer(bytes));
       WEIR_CHECK(decode_mask(mask->blob, count, mask->method, bits.writable()));
@@ -314,6 +339,9 @@ result<void> check_masks(const cbor_map& map, bytes_view region, std::uint64_t c
   return {};
 }
 
+/// Builds the bytes of each replacement value once, in the byte order of the elements. A
+/// complex element gets the value in both components, because a mask does not say which
+/// one was not finite.
 void restore_values(const value_masks& masks, dtype type, byte_order order,
                     std::uint64_t first, mutable_bytes elements) noexcept {
   const float_form form = form_of(type);
@@ -329,7 +357,7 @@ void restore_values(const value_masks& masks, dtype type, byte_order order,
       const unsigned at = order == byte_order::little ? k : form.size - 1 - k;
       image[at] = static_cast<std::byte>(value >> (8 * k) & 0xFF);
     }
-    // Only the bytes of the mask that the range touches.
+    // Only these bytes of the mask can contain bits of the range.
     const std::uint64_t from = std::min<std::uint64_t>(first / 8, bits.size());
     const std::uint64_t to =
         std::min<std::uint64_t>((first + count + 7) / 8, bits.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Masks of non-finite values: elements that became zero, and bit lists that say what
-/// they were.
+/// Masks of non-finite values: such elements are stored as zeros, and bit lists say which
+/// value each of them had.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace weir::formats {
 
-/// Elements without their non-finite values, and where those stood.
+/// Elements whose non-finite values were replaced by zeros, and their positions.
 struct masked_elements {
   byte_vector elements;
   value_masks masks;

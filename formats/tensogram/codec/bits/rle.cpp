@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs of equal bits.
+/// Run lengths of bits, and functions on bit lists.
+///
+/// The code is one byte with the first bit (0 or 1), then the length of each run in
+/// LEB128, where runs of zeros and ones alternate. An empty list has an empty code.
 #include <algorithm>
 
 #include "tensogram/codec/bits/bits.hpp"
 
 namespace weir::formats {
 
+/// Compares whole bytes where the run covers one, and single bits at its ends.
 std::uint64_t run_end(bytes_view bits, std::uint64_t from, std::uint64_t count) noexcept {
   if (from >= count) {
     return count;
@@ -15,6 +19,7 @@ std::uint64_t run_end(bytes_view bits, std::uint64_t from, std::uint64_t count) 
   const std::byte whole = on ? std::byte{0xFF} : std::byte{0};
   std::uint64_t at = from;
   while (at < count) {
+    // A whole byte at a time where the run covers one.
     if (at % 8 == 0 && bits[at / 8] == whole) {
       at += 8;
     } else if (bit_at(bits, at) == on) {
@@ -26,6 +31,7 @@ std::uint64_t run_end(bytes_view bits, std::uint64_t from, std::uint64_t count) 
   return std::min(at, count);
 }
 
+/// Sets single bits up to a byte boundary, then whole bytes, then the remaining bits.
 void set_bits(mutable_bytes bits, std::uint64_t first, std::uint64_t last) noexcept {
   while (first < last && first % 8 != 0) {
     set_bit(bits, first++);
@@ -38,6 +44,7 @@ void set_bits(mutable_bytes bits, std::uint64_t first, std::uint64_t last) noexc
   }
 }
 
+/// The first byte is the first bit; runs then alternate, so no run has length zero.
 byte_vector rle_encode(bytes_view bits, std::uint64_t count) {
   byte_vector out;
   if (count == 0) {
@@ -56,6 +63,8 @@ byte_vector rle_encode(bytes_view bits, std::uint64_t count) {
   return out;
 }
 
+/// A length has at most nine bytes of LEB128, so the shift cannot overflow. Each run is
+/// compared with the bits that are left before it is written.
 result<void> rle_decode(bytes_view from, std::uint64_t count, const decode_target& to) {
   const auto damaged = [] {
     return error(errc::corrupt,

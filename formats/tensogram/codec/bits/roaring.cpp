@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Roaring in its portable form: sorted positions in containers of 65,536.
+/// Roaring bitmaps in the portable serialisation (RoaringFormatSpec): sorted positions in
+/// containers of 65,536, each a sorted array, a bitmap or a list of runs.
+///
+/// All integers are little-endian. The head is a cookie, flags of the containers that
+/// hold runs, then key and cardinality of each container. Offsets of the containers
+/// follow, except in files with runs and fewer than four containers. Bits in a Roaring
+/// bitmap count from the least significant one, those of a bit list from the most
+/// significant one.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -16,17 +23,20 @@ namespace {
 constexpr std::uint32_t cookie_runs = 12347;
 constexpr std::uint32_t cookie_plain = 12346;
 constexpr std::uint64_t container_bits = 65536;
+/// Largest cardinality of an array container; larger ones are bitmaps.
 constexpr std::uint32_t array_most = 4096;
 constexpr std::size_t bitmap_bytes = 8192;
-/// Fewer containers with runs among them go without offsets.
+/// Files that have run containers store offsets from this number of containers on.
 constexpr std::size_t offsets_from = 4;
 
+/// Appends a little-endian integer.
 template <class T>
 void put(byte_vector& to, T value) {
   to.resize(to.size() + sizeof(T));
   store_le(to.data() + to.size() - sizeof(T), value);
 }
 
+/// A container to be written.
 struct container {
   std::uint16_t key = 0;
   std::uint32_t cardinality = 0;
@@ -34,6 +44,7 @@ struct container {
   byte_vector body;
 };
 
+/// Returns the position within its container.
 std::uint16_t low(std::uint64_t position) noexcept {
   return static_cast<std::uint16_t>(position % container_bits);
 }
@@ -50,6 +61,8 @@ void for_each_run(bytes_view bits, std::uint64_t from, std::uint64_t to, const U
   }
 }
 
+/// Returns the body of a run container: the number of runs, then start and length - 1 of
+/// each.
 byte_vector run_body(bytes_view bits, std::uint64_t from, std::uint64_t to,
                      std::uint32_t runs) {
   byte_vector out;
@@ -61,6 +74,7 @@ byte_vector run_body(bytes_view bits, std::uint64_t from, std::uint64_t to,
   return out;
 }
 
+/// Returns the body of an array or a bitmap container, as the cardinality demands.
 byte_vector plain_body(bytes_view bits, std::uint64_t from, std::uint64_t to,
                        std::uint32_t cardinality) {
   byte_vector out;
@@ -78,6 +92,8 @@ byte_vector plain_body(bytes_view bits, std::uint64_t from, std::uint64_t to,
   return out;
 }
 
+/// Makes the container of bits `[from, to)` in the smallest of the three forms. A
+/// container without bits has no body and is not written.
 container make_container(bytes_view bits, std::uint64_t from, std::uint64_t to) {
   container out;
   out.key = static_cast<std::uint16_t>(from / container_bits);
@@ -96,10 +112,11 @@ container make_container(bytes_view bits, std::uint64_t from, std::uint64_t to) 
   return out;
 }
 
-/// Reads forward and says when there is nothing left.
+/// Reads forward. A read beyond the end returns zero and makes good() false for good.
 class byte_reader {
  public:
   explicit byte_reader(bytes_view from) : rest_(from) {}
+  /// Takes a number in little-endian order.
   template <class T>
   [[nodiscard]] T take() noexcept {
     if (rest_.size() < sizeof(T)) {
@@ -110,6 +127,7 @@ class byte_reader {
     rest_ = rest_.subspan(sizeof(T));
     return out;
   }
+  /// Takes `count` bytes without copying them.
   [[nodiscard]] bytes_view take_bytes(std::size_t count) noexcept {
     if (rest_.size() < count) {
       good_ = false;
@@ -127,11 +145,15 @@ class byte_reader {
   bool good_ = true;
 };
 
+/// Decodes a bitmap and checks it: increasing keys, positions below the number of bits,
+/// cardinalities that agree with the contents, and no bytes behind the last container.
 class roaring_reader {
  public:
   roaring_reader(bytes_view from, std::uint64_t count, const decode_target& to)
       : from_(from), count_(count), to_(to.bytes()), kept_(to.kept()) {}
 
+  /// Reads the head and then all containers. There are at most 65,536 containers, so the
+  /// head is bounded before it is taken.
   bool run() {
     const auto cookie = from_.take<std::uint32_t>();
     std::size_t containers = 0;
@@ -149,6 +171,7 @@ class roaring_reader {
       return false;
     }
     if (run_flags_.empty() || containers >= offsets_from) {
+      // The offsets are redundant, because the containers lie one after the other.
       (void)from_.take_bytes(4 * containers);  // containers follow each other anyway
     }
     for (std::size_t c = 0; c < containers; ++c) {
@@ -160,6 +183,7 @@ class roaring_reader {
   }
 
  private:
+  /// Decodes container `c`, whose key and cardinality are in `heads`.
   bool read_container(bytes_view heads, std::size_t c) {
     const auto key = load_le<std::uint16_t>(heads.data() + 4 * c);
     const auto cardinality =
@@ -177,6 +201,7 @@ class roaring_reader {
                                     : read_array(base, cardinality);
   }
 
+  /// Runs must be sorted and must not overlap; neighbours may touch.
   bool read_runs(std::uint64_t base, std::uint32_t cardinality) {
     const unsigned runs = from_.take<std::uint16_t>();
     std::uint64_t next = 0;
@@ -199,7 +224,7 @@ class roaring_reader {
 
   bool read_array(std::uint64_t base, std::uint32_t cardinality) {
     const bytes_view body = from_.take_bytes(2 * std::size_t{cardinality});
-    byte_vector own(kept_ ? 0 : bitmap_bytes);  // to find what is there twice
+    byte_vector own(kept_ ? 0 : bitmap_bytes);  // finds positions that occur twice
     const mutable_bytes bits = kept_ ? to_ : mutable_bytes(own);
     for (std::size_t i = 0; 2 * i < body.size(); ++i) {
       const std::uint64_t inside = load_le<std::uint16_t>(body.data() + 2 * i);
@@ -212,6 +237,7 @@ class roaring_reader {
     return from_.good();
   }
 
+  /// Copies a bitmap bit by bit, because the order of bits in a byte is reversed.
   bool read_bitmap(std::uint64_t base, std::uint32_t cardinality) {
     const bytes_view body = from_.take_bytes(bitmap_bytes);
     std::uint32_t total = 0;
@@ -239,6 +265,7 @@ class roaring_reader {
   bytes_view run_flags_;
 };
 
+/// Appends key and cardinality - 1 of each container.
 void put_heads(byte_vector& to, const std::vector<container>& all) {
   for (const container& c : all) {
     put(to, c.key);
@@ -248,6 +275,8 @@ void put_heads(byte_vector& to, const std::vector<container>& all) {
 
 }  // namespace
 
+/// Containers are made first, because the cookie depends on whether one of them holds
+/// runs, and the offsets depend on their sizes.
 result<byte_vector> roaring_encode(bytes_view bits, std::uint64_t count) {
   if (count > std::numeric_limits<std::uint32_t>::max()) {
     return error(errc::invalid_argument,
@@ -290,6 +319,7 @@ result<byte_vector> roaring_encode(bytes_view bits, std::uint64_t count) {
   return out;
 }
 
+/// The reader only sets bits, so the target is cleared first.
 result<void> roaring_decode(bytes_view from, std::uint64_t count,
                             const decode_target& to) {
   const mutable_bytes bits = to.bytes();

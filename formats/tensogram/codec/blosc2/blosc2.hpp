@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compression "blosc2": an own reader of contiguous frames and a writer of simple ones.
+/// Compression "blosc2": a reader of contiguous frames and a writer of simple ones.
+///
+/// A frame holds chunks, and a chunk holds blocks. Filters (shuffle and others) are
+/// applied to a block, whose result is one compressed stream, or one stream per byte of
+/// an item. The reader decodes single blocks, so ranges of an object can be read. The
+/// Blosc library of Debian, which knows only the first version, decodes blosclz streams.
 #pragma once
 
 #include <array>
@@ -12,13 +17,14 @@
 
 namespace weir::formats {
 
-/// Codecs as chunks number them.
+/// Codecs, with the numbers that chunks use for them.
 enum class blosc2_codec : std::uint8_t { blosclz = 0, lz4 = 1, zlib = 3, zstd = 4 };
 
+/// Parameters of the writer.
 struct blosc2_parameters {
   blosc2_codec codec = blosc2_codec::lz4;
   int level = 5;
-  unsigned type_size = 1;  ///< bytes that the filter takes as one item, 1..255
+  unsigned type_size = 1;  ///< bytes of an item for the shuffle filter, 1..255
 };
 
 /// Reads the parameters of a writer from `blosc2_codec` and `blosc2_clevel`.
@@ -26,17 +32,18 @@ struct blosc2_parameters {
 [[nodiscard]] result<blosc2_parameters> read_blosc2(const cbor_map& parameters,
                                                     unsigned type_size);
 
-/// Byte shuffle, one stream per block. `from` divides by the type size.
+/// Encodes `from` as a frame with shuffled bytes and one stream per block. @pre the type
+/// size divides `from.size()`
 /// @error{out_of_memory; internal}
 [[nodiscard]] result<code_buffer> blosc2_encode(bytes_view from,
                                                 const blosc2_parameters& p);
-/// Bytes `[first, first + to.size())` of a frame that holds `total` bytes.
-/// @error{corrupt; unsupported, a filter or codec of Blosc2 that is not built; both name
-/// it; out_of_memory}
+/// Decodes bytes `[first, first + to.size())` of a frame that holds `total` bytes.
+/// @error{corrupt; unsupported, a filter or codec that is not built, which the text
+/// names; out_of_memory}
 [[nodiscard]] result<void> blosc2_decode(bytes_view from, std::uint64_t total,
                                          std::uint64_t first, const decode_target& to);
 
-/// A chunk: header, where its blocks start, blocks.
+/// A chunk: header, offsets of its blocks, blocks.
 struct blosc2_chunk {
   bytes_view bytes;
   std::uint64_t size = 0;  ///< bytes that it decodes to
@@ -48,20 +55,26 @@ struct blosc2_chunk {
   std::array<unsigned, 6> filter_meta{};
   unsigned version = 0;
 };
+/// Reads the header of a chunk and checks its sizes.
 /// @error{corrupt; unsupported}
 [[nodiscard]] result<blosc2_chunk> read_blosc2_chunk(bytes_view from);
-/// Bytes `[first, first + to.size())` of a chunk. @error{corrupt; unsupported;
+/// Decodes bytes `[first, first + to.size())` of a chunk. @error{corrupt; unsupported;
 /// out_of_memory}
 [[nodiscard]] result<void> decode_blosc2_chunk(const blosc2_chunk& chunk,
                                                std::uint64_t first,
                                                const decode_target& to);
-/// Fills `to` with the value that the special chunk kind `special` stands for.
+/// Fills `to` with the value for which the special chunk kind `special` stands. `first`
+/// is the position of `to` in the chunk, so that a repeated value starts with the right
+/// byte.
 /// @error{corrupt; unsupported}
 [[nodiscard]] result<void> fill_blosc2_special(unsigned special, unsigned type_size,
                                                bytes_view value, std::uint64_t first,
                                                const decode_target& to);
 
 inline constexpr std::size_t blosc2_chunk_header = 32;
+/// Bits of a chunk's flags: both bits of `extended` mark the long header, `plain` means
+/// uncompressed, and `whole_blocks` means one stream per block instead of one per byte of
+/// an item.
 namespace blosc2_flag {
 inline constexpr unsigned extended = 0x05;
 inline constexpr unsigned plain = 0x02;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Chunks of Blosc2: streams of blocks, and the filters before them undone.
+/// Chunks of Blosc2: decodes the streams of blocks and reverses their filters.
 #include <blosc.h>
 #include <zlib.h>
 
@@ -27,18 +27,20 @@ unsigned byte_at(bytes_view bytes, std::size_t i) noexcept {
   return std::to_integer<unsigned>(bytes[i]);
 }
 
-/// No blosclz stream decodes to more than this many bytes per stored byte: a byte of a
-/// long match stands for 255.
+/// No blosclz stream decodes to more than this many bytes per stored byte, because one
+/// byte of a long match stands for at most 255.
 constexpr std::uint64_t blosclz_largest_ratio = 256;
 
-/// The library knows this codec inside a chunk of its first version only.
+/// Decodes a blosclz stream. Debian's library offers this codec only for whole chunks of
+/// its first version, so the stream gets the 16-byte header of such a chunk, the offset
+/// of its one block and the size of its one stream.
 result<void> decode_blosclz(bytes_view from, const decode_target& to) {
   constexpr std::size_t head = 24;
   if (to.size() / blosclz_largest_ratio > from.size()) {
     return damaged_chunk("a blosclz stream too short for its block");
   }
   if (!to.kept()) {
-    return {};  // the library has no way to decode a part
+    return {};  // the library cannot decode a part of a stream
   }
   WEIR_TRY(code_buffer framed, make_buffer(head + from.size()));
   std::byte* out = framed.storage.get();
@@ -57,6 +59,8 @@ result<void> decode_blosclz(bytes_view from, const decode_target& to) {
              : result<void>(damaged_chunk("a damaged blosclz stream"));
 }
 
+/// Decodes a zlib stream. Without memory for the result, only beginnings of the stream
+/// are decoded; then Z_BUF_ERROR, "the output is full", is the good outcome.
 result<void> decode_zlib(bytes_view from, const decode_target& to) {
   const auto decode = [&](mutable_bytes out, int good) -> result<void> {
     uLongf size = out.size();
@@ -73,6 +77,7 @@ result<void> decode_zlib(bytes_view from, const decode_target& to) {
                          [&](mutable_bytes out) { return decode(out, Z_BUF_ERROR); });
 }
 
+/// Decodes a stream with the codec that the flags of its chunk name.
 result<void> decode_stream(unsigned codec, bytes_view from, const decode_target& to) {
   switch (static_cast<blosc2_codec>(codec)) {
     case blosc2_codec::blosclz: return decode_blosclz(from, to);
@@ -86,11 +91,13 @@ result<void> decode_stream(unsigned codec, bytes_view from, const decode_target&
                            codec));
 }
 
-/// Streams of one block, before the filters are undone.
+/// Reads the streams of one block. Filters are still applied to the result.
 class block_reader {
  public:
   block_reader(const blosc2_chunk& chunk, std::size_t at) : chunk_(chunk), at_(at) {}
 
+  /// Reads all streams of the block. The last block of a chunk, if it is shorter than the
+  /// others, always has a single stream.
   result<void> read(const decode_target& to, bool last_and_short) {
     const bool whole = (chunk_.flags & blosc2_flag::whole_blocks) != 0 || last_and_short;
     const std::size_t streams = whole ? 1 : chunk_.type_size;
@@ -105,6 +112,7 @@ class block_reader {
   }
 
  private:
+  /// Returns the next `count` bytes of the chunk, if it has them.
   result<bytes_view> take(std::size_t count) {
     if (at_ > chunk_.bytes.size() || count > chunk_.bytes.size() - at_) {
       return damaged_chunk("streams beyond its end");
@@ -113,12 +121,14 @@ class block_reader {
     at_ += count;
     return out;
   }
+  /// Reads one stream: a 32-bit size and that many bytes. A size of zero or less is a run
+  /// of one byte; a stream as long as its result is stored without compression.
   result<void> read_stream(const decode_target& to) {
     WEIR_TRY(const bytes_view head, take(4));
     const auto size = static_cast<std::int32_t>(load_le<std::uint32_t>(head.data()));
     const mutable_bytes out = to.bytes();
     if (size <= 0) {
-      // A run of one byte; a marker follows unless it is zero.
+      // The value of the byte is minus the size. A marker byte follows unless it is zero.
       std::fill(
           out.begin(), out.end(),
           static_cast<std::byte>(static_cast<std::uint32_t>(-std::int64_t{size}) & 0xFF));
@@ -139,22 +149,22 @@ class block_reader {
   std::size_t at_;
 };
 
-/// The filters of Blosc2 by number.
+/// Filters of Blosc2, with their numbers.
 enum blosc2_filter : unsigned {
   no_filter = 0,
   shuffle = 1,
   bit_shuffle = 2,
   delta = 3,
-  truncate = 4  ///< lossy when written, nothing to undo
+  truncate = 4  ///< loses bits when written; there is nothing to reverse
 };
 
-/// Bytes that the delta filter takes as one number.
+/// Returns the width of the numbers that the delta filter combines.
 std::size_t delta_width(unsigned type_size) noexcept {
   const bool number = type_size == 1 || type_size == 2 || type_size == 4;
   return number ? type_size : (type_size % 8 == 0 ? 8 : 1);
 }
 
-/// Blocks of one chunk, decoded one after the other into the same memory.
+/// Decodes the blocks of one chunk, one after the other, into the same memory.
 class block_decoder {
  public:
   explicit block_decoder(const blosc2_chunk& chunk)
@@ -162,7 +172,8 @@ class block_decoder {
         uses_delta_(std::find(chunk.filters.begin(), chunk.filters.end(), delta) !=
                     chunk.filters.end()) {}
 
-  /// @error{corrupt; unsupported}
+  /// Checks the header of the chunk before any block is decoded. @error{corrupt;
+  /// unsupported}
   result<void> check() const {
     if (chunk_.block == 0 || chunk_.block > chunk_.size) {
       return damaged_chunk("blocks of an impossible size");
@@ -186,7 +197,8 @@ class block_decoder {
     return (std::uint64_t{chunk_.size} + chunk_.block - 1) / chunk_.block;
   }
 
-  /// Block `b`; the bytes last until the next call.
+  /// Decodes block `b`. The returned bytes are valid until the next call. The delta
+  /// filter refers to the first block, which is decoded and kept when it is first needed.
   result<bytes_view> decode(std::uint64_t b) {
     if (uses_delta_ && b > 0 && first_.bytes.empty()) {
       WEIR_CHECK(decode(0));
@@ -204,6 +216,8 @@ class block_decoder {
     WEIR_CHECK(take_memory(block_));
     block_.bytes = {block_.storage.get(), size};
     WEIR_CHECK(block_reader(chunk_, start).read(block_.writable(), is_short));
+    // Filters were applied in the order of their slots, so they are reversed from the
+    // end.
     for (std::size_t slot = chunk_.filters.size(); slot-- > 0;) {
       WEIR_CHECK(undo_filter(slot, b));
     }
@@ -215,7 +229,7 @@ class block_decoder {
   }
 
  private:
-  /// Memory of one block, once.
+  /// Allocates memory for one block unless `buffer` has it already.
   result<void> take_memory(code_buffer& buffer) const {
     if (buffer.storage == nullptr) {
       WEIR_TRY(buffer, make_buffer(chunk_.block));
@@ -223,6 +237,7 @@ class block_decoder {
     return {};
   }
 
+  /// Reverses the filter in a slot. A filter that needs a second buffer swaps the two.
   result<void> undo_filter(std::size_t slot, std::uint64_t b) {
     const unsigned filter = chunk_.filters[slot];
     if (filter == delta) {
@@ -233,6 +248,7 @@ class block_decoder {
     }
     const std::size_t size =
         chunk_.filter_meta[slot] == 0 ? chunk_.type_size : chunk_.filter_meta[slot];
+    // Before version 3, bitshuffle left blocks alone whose items it could not group by 8.
     const bool left_alone = filter == bit_shuffle && chunk_.version <= 2 &&
                             block_.bytes.size() / size % 8 != 0;
     if (left_alone) {
@@ -246,8 +262,9 @@ class block_decoder {
     return {};
   }
 
-  /// A number of the first block was stored as the xor with the number before it, one of
-  /// another block as the xor with that of the first block as it was before all filters.
+  /// Reverses the delta filter. In the first block each number was combined by xor with
+  /// the number before it, in other blocks with the number at the same position of the
+  /// first block as it was before all filters.
   void undo_delta(std::uint64_t b) noexcept {
     const std::size_t width = delta_width(chunk_.type_size);
     const std::size_t count = block_.bytes.size() / width * width;
@@ -264,6 +281,7 @@ class block_decoder {
   code_buffer first_;  ///< the first block, if the others refer to it
 };
 
+/// Decodes the blocks that overlap a range and copies their parts of it.
 result<void> decode_blocks(const blosc2_chunk& chunk, std::uint64_t first,
                            const decode_target& to) {
   block_decoder decoder(chunk);
@@ -284,6 +302,7 @@ result<void> decode_blocks(const blosc2_chunk& chunk, std::uint64_t first,
 
 }  // namespace
 
+/// Kinds 1 and 4 ("uninitialised") become zeros, so that decoding is deterministic.
 result<void> fill_blosc2_special(unsigned special, unsigned type_size, bytes_view value,
                                  std::uint64_t first, const decode_target& to) {
   std::array<std::byte, 8> nan{};
@@ -313,6 +332,8 @@ result<void> fill_blosc2_special(unsigned special, unsigned type_size, bytes_vie
   return {};
 }
 
+/// Field offsets: 0 version, 2 flags, 3 type size, 4 decoded size, 8 block size, 12
+/// stored size, 16 filters, 24 filter parameters, 31 further flags (Blosc2 chunk format).
 result<blosc2_chunk> read_blosc2_chunk(bytes_view from) {
   if (from.size() < blosc2_chunk_header) {
     return damaged_chunk("fewer bytes than its header has");
@@ -342,6 +363,7 @@ result<blosc2_chunk> read_blosc2_chunk(bytes_view from) {
   return out;
 }
 
+/// A chunk is special, stored plain, or made of blocks; the flags decide in this order.
 result<void> decode_blosc2_chunk(const blosc2_chunk& chunk, std::uint64_t first,
                                  const decode_target& to) {
   if (to.size() == 0) {

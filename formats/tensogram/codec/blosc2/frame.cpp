@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Contiguous frames of Blosc2: header, chunks, where the chunks are, trailer.
+/// Contiguous frames of Blosc2: header, chunks, list of chunk offsets, trailer. Numbers
+/// of the header are big-endian msgpack values at fixed offsets; numbers of chunks are
+/// little-endian.
 #include <algorithm>
 
 #include "tensogram/codec/blosc2/blosc2.hpp"
@@ -9,7 +11,9 @@ namespace weir::formats {
 
 namespace {
 
+/// Size of the header without its optional part.
 constexpr std::size_t least_header = 0x57;
+/// Lists of offsets up to this size, in bytes, are decoded as a whole.
 constexpr std::uint64_t small_list = 65536;
 constexpr std::string_view frame_start =
     "\x9e\xa8"
@@ -22,6 +26,7 @@ error damaged_frame(std::string_view what) {
                            what));
 }
 
+/// Fields of the header.
 struct frame_head {
   std::uint64_t header = 0;
   std::uint64_t size = 0;    ///< decoded
@@ -35,6 +40,8 @@ T number_at(bytes_view from, std::size_t at) noexcept {
   return load_be<T>(from.data() + at);
 }
 
+/// Reads the header and compares its sizes with the payload and with the size `total`
+/// that the descriptor demands. Byte 0x1A is 0 for frames that contain their chunks.
 result<frame_head> read_head(bytes_view from, std::uint64_t total) {
   if (from.size() < least_header || as_text(from).substr(0, 9) != frame_start) {
     return damaged_frame("other bytes");
@@ -60,12 +67,12 @@ result<frame_head> read_head(bytes_view from, std::uint64_t total) {
   return out;
 }
 
-/// The start of each chunk behind the header; negative for a chunk that is not stored.
-/// The list is compressed and may claim to be as long as the frame, so it is decoded
-/// block by block.
+/// The offset of each chunk behind the header; a negative one stands for a special chunk,
+/// which is not stored. The list itself is a chunk. Compressed, it may claim to be as
+/// long as the object, so it is decoded block by block and only one block is kept.
 class offset_list {
  public:
-  /// @error{corrupt; unsupported}
+  /// Reads the header of the list and checks its length. @error{corrupt; unsupported}
   static result<offset_list> open(bytes_view from, const frame_head& head) {
     offset_list out;
     if (head.size == 0) {
@@ -74,7 +81,8 @@ class offset_list {
     WEIR_TRY(out.list_, read_blosc2_chunk(from.subspan(head.header + head.cbytes)));
     out.count_ = head.chunk == 0 ? out.list_.size / width
                                  : (head.size + head.chunk - 1) / head.chunk;
-    // Chunks are larger than the eight bytes that say where they are.
+    // A chunk is larger than the eight bytes of its offset, so the list is shorter than
+    // the object; small lists are exempt.
     if (out.list_.size != width * out.count_ ||
         out.list_.size > std::max(head.size, small_list)) {
       return damaged_frame("a list of chunks of another length");
@@ -90,7 +98,7 @@ class offset_list {
 
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
 
-  /// The offset of chunk `i`. @error{corrupt; unsupported; out_of_memory}
+  /// Returns the offset of chunk `i`. @error{corrupt; unsupported; out_of_memory}
   result<std::int64_t> operator[](std::uint64_t i) {
     const std::uint64_t at = width * i;
     if (at < begin_ || at >= begin_ + part_.bytes.size()) {
@@ -103,6 +111,7 @@ class offset_list {
  private:
   static constexpr std::uint64_t width = 8;
 
+  /// Decodes the block of the list that starts at byte `begin`.
   result<void> load(std::uint64_t begin) {
     const std::uint64_t size = std::min(step_, list_.size - begin);
     if (must_be_shown(size, list_.bytes.size())) {
@@ -120,15 +129,18 @@ class offset_list {
   code_buffer part_;
 };
 
+/// Decodes a range of the object from the chunks that hold it.
 class frame_reader {
  public:
   frame_reader(bytes_view from, const frame_head& head, std::uint64_t first,
                const decode_target& to)
       : from_(from), head_(head), first_(first), to_(to) {}
 
+  /// Goes from chunk to chunk until the requested range is complete.
   result<void> run(offset_list& offsets) {
     const std::uint64_t end = first_ + to_.size();
-    // Chunks of one size need not be looked at before the first that is asked for.
+    // Chunks of one size before the first requested byte are skipped. If the sizes
+    // differ, each chunk's header must be read to find where it begins.
     std::uint64_t i = head_.chunk == 0 ? 0 : first_ / head_.chunk;
     std::uint64_t begin = i * head_.chunk;
     for (; i < offsets.count() && begin < end; ++i) {
@@ -168,6 +180,7 @@ class frame_reader {
     if (from < until) {
       const decode_target part = to_.part(from - first_, until - from);
       if (special) {
+        // The kind of a special chunk is in the highest byte of its offset.
         const auto kind = static_cast<unsigned>(static_cast<std::uint64_t>(offset) >> 56);
         WEIR_CHECK(
             fill_blosc2_special(kind & 7u, head_.type_size, {}, from - begin, part));

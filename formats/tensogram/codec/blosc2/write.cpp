@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Frames that every reader of Blosc2 opens: one kind of chunk, one stream per block.
+/// Writes frames that every reader of Blosc2 opens: chunks with one stream per block and
+/// the shuffle filter. If compression does not pay for a chunk, the chunk is stored
+/// plain.
 #include <zstd.h>
 
 #include <algorithm>
@@ -16,13 +18,17 @@ namespace weir::formats {
 
 namespace {
 
+/// Largest decoded chunk in bytes; a chunk's sizes are 32-bit numbers.
 constexpr std::size_t largest_chunk = std::size_t{256} << 20;
+/// Decoded size of a block in bytes; fits in a second-level cache.
 constexpr std::size_t usual_block = std::size_t{128} << 10;
-/// Number of a codec in a frame's header, which has one more than chunks have.
+/// Returns the number of a codec in a frame's header. That numbering has lz4hc as a codec
+/// of its own, the numbering of chunks does not.
 unsigned frame_number(blosc2_codec codec) noexcept {
   return codec == blosc2_codec::zstd ? 5 : 1;
 }
 
+/// Appends a msgpack marker and a big-endian value.
 template <class T>
 void put_be(byte_vector& to, int marker, T value) {
   to.push_back(static_cast<std::byte>(marker));
@@ -40,6 +46,7 @@ void put_bytes(byte_vector& to, std::initializer_list<unsigned> bytes) {
   }
 }
 
+/// Fields of a chunk's header that differ between chunks.
 struct chunk_head {
   unsigned flags = 0;
   unsigned type_size = 1;
@@ -49,6 +56,7 @@ struct chunk_head {
   unsigned codec = 0;
 };
 
+/// Appends the header of a chunk of format version 5 with one filter, shuffle.
 void put_head(byte_vector& to, const chunk_head& h) {
   put_bytes(to, {5, 1, blosc2_flag::extended | h.flags, h.type_size});
   put_le(to, h.size);
@@ -57,6 +65,8 @@ void put_head(byte_vector& to, const chunk_head& h) {
   put_bytes(to, {0, 0, 0, 0, 0, 1, h.codec, 0, 0, 0, 0, 0, 0, 0, 0, 0});
 }
 
+/// Appends a zstd stream, or nothing if it would not be smaller than `from`. Levels 1 to
+/// 9 are mapped to those of zstd as the Blosc library maps them.
 bool append_zstd(bytes_view from, int level, byte_vector& to) {
   const std::size_t before = to.size();
   to.resize(before + from.size());
@@ -68,6 +78,8 @@ bool append_zstd(bytes_view from, int level, byte_vector& to) {
   return smaller;
 }
 
+/// Appends a shuffled block as one stream: its size, then the compressed bytes, or the
+/// plain ones if they are not larger.
 void put_block(bytes_view block, const blosc2_parameters& p, byte_vector& to) {
   byte_vector shuffled(block.size());
   shuffle_bytes(block, p.type_size, shuffled);
@@ -81,7 +93,7 @@ void put_block(bytes_view block, const blosc2_parameters& p, byte_vector& to) {
   store_le(to.data() + head, static_cast<std::uint32_t>(to.size() - head - 4));
 }
 
-/// A chunk with what it holds as it is.
+/// Appends a chunk that holds its bytes uncompressed.
 void put_plain(bytes_view from, unsigned type_size, unsigned codec, byte_vector& to) {
   const auto size = static_cast<std::uint32_t>(from.size());
   put_head(to, {blosc2_flag::plain, type_size, size, size,
@@ -89,6 +101,8 @@ void put_plain(bytes_view from, unsigned type_size, unsigned codec, byte_vector&
   append(to, from);
 }
 
+/// Appends a chunk: header, offsets of the blocks, blocks. Falls back to a plain chunk if
+/// the compressed one is not smaller.
 void put_chunk(bytes_view from, const blosc2_parameters& p, byte_vector& to) {
   const std::size_t start = to.size();
   const std::size_t block = std::min(
@@ -114,13 +128,15 @@ void put_chunk(bytes_view from, const blosc2_parameters& p, byte_vector& to) {
   put_plain(from, p.type_size, frame_number(p.codec), to);
 }
 
+/// Appends the header of a frame: msgpack markers and big-endian numbers at fixed
+/// offsets. The number of compressed bytes and the size of the frame follow later.
 void put_frame_head(byte_vector& to, std::size_t size, std::size_t chunk,
                     const blosc2_parameters& p) {
   put_bytes(to, {0x9e, 0xa8});
   append(to, as_view("b2frame"));
   put_bytes(to, {0});
   put_be<std::uint32_t>(to, 0xd2, 97);
-  put_be<std::uint64_t>(to, 0xcf, 0);  // sizes are filled in later
+  put_be<std::uint64_t>(to, 0xcf, 0);  // sizes are filled in by blosc2_encode()
   const unsigned codec = frame_number(p.codec);
   put_bytes(to, {0xa4, 0x12, 0x00, static_cast<unsigned>(p.level) << 4 | codec, 0x03});
   put_be<std::uint64_t>(to, 0xd3, size);
@@ -138,6 +154,8 @@ void put_frame_head(byte_vector& to, std::size_t size, std::size_t chunk,
 
 }  // namespace
 
+/// Codecs that are only read are refused with `unsupported` and not as a wrong parameter,
+/// since the format allows them.
 result<blosc2_parameters> read_blosc2(const cbor_map& parameters, unsigned type_size) {
   constexpr errc kind = errc::invalid_argument;
   WEIR_TRY(const std::string codec,
@@ -168,6 +186,8 @@ result<blosc2_parameters> read_blosc2(const cbor_map& parameters, unsigned type_
   return out;
 }
 
+/// Writes header, chunks, list of offsets and trailer. The sizes at 0x10 and 0x27 of the
+/// header are known only at the end and are filled in then.
 result<code_buffer> blosc2_encode(bytes_view from, const blosc2_parameters& p) {
   const std::size_t most = align_down<std::size_t>(largest_chunk, p.type_size);
   const std::size_t chunk = std::min(from.size(), most);
