@@ -3,7 +3,7 @@
 /// Memory that a mesh keeps for later requests, and the choice of the block that serves a
 /// request.
 ///
-/// A block serves requests of exactly its size. Programs that train or infer repeat the
+/// A block serves requests of exactly its size. Programs repeat the
 /// same sizes in each step, so exact sizes are found again and nothing is lost to
 /// fragmentation. All members are guarded by `mutex_`. The memory itself is released
 /// without the lock.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A graph as tasks of the engine. Its nodes have their own lanes.
+/// A graph as tasks of the engine. Its nodes have lanes of their own.
 #pragma once
 
 #include <array>
@@ -67,8 +67,8 @@ class graph_body : public std::enable_shared_from_this<graph_body> {
 
 /// A task that holds all lanes of a stream and all lanes of a graph. The first of a run
 /// passes the stream's failures to the graph; the last passes the graph's failures to the
-/// stream, as failures of the run.
-/// -
+/// stream, as failures of the run. Only the task that enters is told of runs (`expect`).
+/// @threads{`expect`: the thread that holds the session; `step`: a worker}
 class graph_frame final : public operation {
  public:
   enum class side : std::uint8_t { enters, leaves };
@@ -99,6 +99,7 @@ class graph_frame final : public operation {
   lane_set& outside_;
   graph_body& inside_;
   std::mutex mutex_;
+  /// announced runs that have not entered, guarded by `mutex_`
   std::deque<graph_run_facts> runs_;
 };
 
@@ -133,8 +134,8 @@ class child_graph final : public operation {
 
  private:
   std::shared_ptr<const graph> what_;
-  std::shared_ptr<graph_body> body_;  ///< the tasks; null for a recorded node
-  std::vector<ref<operation>> frames_;
+  std::shared_ptr<graph_body> body_;    ///< the tasks; null for a recorded node
+  std::vector<ref<operation>> frames_;  ///< keeps the frames of recorded tasks alive
 };
 
 /// Returns a copy of an operation for a graph that runs. Other errors are those of
