@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Collectives.
+/// Calls of collectives, groups of calls, and the recovery of meshes.
+///
+/// Each function for one kind of collective fills in the general description
+/// (`tessCollectiveDesc`) and posts it, so that all checks exist once. Inside a group,
+/// calls are checked at once but only kept; the end of the group makes and enqueues all
+/// of them. A group of which a call failed is not enqueued at all.
 #include <optional>
 #include <utility>
 #include <vector>
@@ -15,15 +20,19 @@
 namespace weir::tessera::capi {
 namespace {
 
-/// Calls between the brackets of one thread.
+/// The open group of one thread.
 struct group {
+  /// Number of groups that are open, one inside the other.
   int depth = 0;
   std::vector<std::pair<tessStream_t, tessera::collective_request>> calls;
-  bool lost = false;            ///< a call failed,
-  std::optional<error> broken;  ///< the first with this, unless there was no memory
+  bool lost = false;  ///< true if a call of the group failed
+  /// the first error of a call; empty if it could not be kept
+  std::optional<error> broken;
 };
-thread_local group open_group;  // NOLINT: brackets belong to a thread
+thread_local group open_group;  // NOLINT: a group belongs to a thread
 
+/// Checks a call and enqueues it, or keeps it if a group is open. The operation is made
+/// in both cases, so that its errors are those of the call.
 result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
                       tessStream_t stream, std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
@@ -37,14 +46,17 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
   WEIR_TRY(const auto what, request_of(desc, call));
   WEIR_TRY(auto operation, tessera::make_collective(*s->what, what));
   if (open_group.depth > 0) {
-    open_group.calls.push_back({stream, what});  // whose buffers may go before its end
+    // made again at the end: memory may be freed before
+    open_group.calls.push_back({stream, what});
   } else if (operation) {
     return s->what->post(std::move(operation));
   }
   return {};
 }
 
-/// A call that spoils its group if it fails, by an error or by an exception.
+/// Posts a call. If it fails, by an error or by an exception, its group is lost. `lost`
+/// is set before the call and restored after its success, so that an exception leaves it
+/// set.
 result<void> post(tessMesh_t handle, const tessCollectiveDesc* d, tessStream_t stream,
                   std::string_view call) {
   const bool lost = std::exchange(open_group.lost, true);
@@ -57,6 +69,8 @@ result<void> post(tessMesh_t handle, const tessCollectiveDesc* d, tessStream_t s
   return posted;
 }
 
+/// Ends a group. Only the end of the outermost group enqueues calls. The group is closed
+/// even if this fails, so that the thread can open a new one.
 result<void> end_group() {
   constexpr std::string_view call = "tessGroupEnd";
   WEIR_CHECK(outside_tasks(call));
@@ -68,6 +82,7 @@ result<void> end_group() {
     --open_group.depth;
     return {};
   }
+  // From here on the thread has no open group, whatever happens.
   const group ended = std::exchange(open_group, {});
   if (ended.broken) {
     return error(ended.broken->code(), "group not posted: one of its calls failed")
@@ -89,6 +104,7 @@ result<void> end_group() {
   return {};
 }
 
+/// Returns the description of a call with the members that all kinds have.
 tessCollectiveDesc describe(tessCollectiveKind kind, const void* from, void* to,
                             std::size_t count, int type, int op, const char* axis) {
   tessCollectiveDesc out{};

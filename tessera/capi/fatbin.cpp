@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Making modules.
+/// Construction of modules. A module under construction has a lock of its own, so several
+/// threads may add parts to it.
 #include <limits>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 namespace weir::tessera::capi {
 namespace {
 
+/// Adds code. The bytes are copied, because the builder keeps references until the end.
 result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
                       const void* bytes, std::size_t size, int* index) {
   constexpr std::string_view call = "tessFatbinAddCode";
@@ -33,6 +35,7 @@ result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
   return {};
 }
 
+/// Adds a kernel. Members that are 0 keep the defaults of the record.
 result<void> add_kernel(tessFatbin_t handle, const tessFatbinKernel* kernel) {
   constexpr std::string_view call = "tessFatbinAddKernel";
   WEIR_TRY(const auto f, find(handle, call));
@@ -58,6 +61,7 @@ result<void> add_kernel(tessFatbin_t handle, const tessFatbinKernel* kernel) {
   return f->change().add_kernel(std::move(record));
 }
 
+/// Adds the plan of a collective. A largest size of 0 means no limit.
 result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
   constexpr std::string_view call = "tessFatbinAddPlan";
   WEIR_TRY(const auto f, find(handle, call));
@@ -79,6 +83,7 @@ result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
   return {};
 }
 
+/// Sets the policy that contexts take over from the module.
 result<void> set_policy(tessFatbin_t handle, const tessNumericsPolicy* policy, int wire,
                         std::uint64_t seed) {
   constexpr std::string_view call = "tessFatbinSetPolicy";
@@ -94,6 +99,10 @@ result<void> set_policy(tessFatbin_t handle, const tessNumericsPolicy* policy, i
   return {};
 }
 
+/// Builds the container. A program first asks for the size, with a null buffer. The
+/// container is kept from then on until it is fetched, so that both calls see the same
+/// bytes and the work is done once. Another key or a change builds it again. The key
+/// itself is not kept, only its digest.
 result<void> build(tessFatbin_t handle, const void* key, void* buffer,
                    std::size_t* size) {
   constexpr std::string_view call = "tessFatbinBuild";

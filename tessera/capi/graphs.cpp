@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Captures and graphs.
+/// Captures, graphs and executable graphs.
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"
@@ -9,6 +9,8 @@
 namespace weir::tessera::capi {
 namespace {
 
+/// Returns the recording that a synchronization of the stream has closed as a graph.
+/// @error{invalid_argument; there is none, or the capture was lost}
 result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view call) {
   auto in = from.what->of().port().enter();
   const auto recording = from.what->last_recording();
@@ -27,6 +29,9 @@ result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view 
   return {};
 }
 
+/// Begins a capture. Waits that the stream has collected are carried out first, because
+/// they are not part of the graph.
+/// @error{invalid_argument; the stream captures already}
 result<void> begin_capture(tessera::stream& on, tessera::capture_mode mode) {
   auto in = on.of().port().enter();
   WEIR_CHECK(on.check_caller());
@@ -41,7 +46,9 @@ result<void> begin_capture(tessera::stream& on, tessera::capture_mode mode) {
   return {};
 }
 
-/// Node `node` of the executable graph becomes what `make` makes for the stream.
+/// Replaces node `node` of an executable graph by the operation that `make` returns for
+/// the stream.
+/// @error{invalid_argument; the operation does nothing, or does not fit the node}
 template <class Make>
 result<void> update(tessGraphExec_t handle, std::size_t node, tessStream_t stream,
                     std::string_view call, Make&& make) {
@@ -90,6 +97,8 @@ tessStatus_t tessStreamBeginCaptureEx(tessStream_t handle, tessCaptureMode mode)
   });
 }
 
+// Waits at the end of the capture are part of the graph, so they become a node before the
+// recording is finished.
 tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamEndCapture"));
@@ -191,6 +200,8 @@ tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
   });
 }
 
+// The update of a launch does not take a number of the stream for random numbers: the
+// graph takes one in each run (`in_graph`).
 tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
                                        tessKernel_t kernel, tessLaunchConfig cfg,
                                        const void* argBuffer, size_t argSize,
@@ -245,6 +256,7 @@ tessStatus_t tessGraphExecUpdateCollective(tessGraphExec_t handle, size_t node,
   });
 }
 
+// Runs that are in flight go on; the graph is destroyed after them.
 tessStatus_t tessGraphExecDestroy(tessGraphExec_t handle) {
   return run([&]() -> result<void> {
     const auto e = all().execs.remove(number_of(handle));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory: allocations, copies, what is known of addresses.
+/// Memory: allocation, copies, fills, and queries about addresses.
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"
@@ -11,6 +11,7 @@ namespace {
 
 using tessera::memory_kind;
 
+/// Makes a copy and enqueues it. A copy of nothing makes no operation.
 result<void> copy(const tessera::copy_request& what, tessStream_t stream,
                   std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
@@ -19,11 +20,13 @@ result<void> copy(const tessera::copy_request& what, tessStream_t stream,
   return operation ? s->what->post(std::move(operation)) : result<void>();
 }
 
+/// Returns the context for calls about host memory, which name none.
 result<std::shared_ptr<context>> host_context(std::string_view call) {
   return any_context(call);
 }
 
-/// The context that knows host memory beginning at `at`.
+/// Removes host memory from whichever context knows the address as the beginning of
+/// memory of this kind. If none does, the last context's error is returned.
 result<void> remove_host(const void* at, memory_kind kind, std::string_view call) {
   WEIR_CHECK(any_context(call));
   result<void> out;
@@ -60,6 +63,7 @@ tessStatus_t tessMalloc(tessMesh_t handle, size_t bytes, void** devPtr) {
   });
 }
 
+// Null is accepted, as by `free` of C.
 tessStatus_t tessFree(tessMesh_t handle, void* devPtr) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessFree"));
@@ -232,6 +236,7 @@ tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes, tessStream_t
   });
 }
 
+// Only symmetric memory has an address for each rank.
 tessStatus_t tessMemGetRankPtr(tessMesh_t handle, void* devPtr, int rank,
                                void** rankPtr) {
   return run([&]() -> result<void> {
@@ -274,6 +279,7 @@ tessStatus_t tessMemGetInfo(tessMesh_t handle, int rank, size_t* freeBytes,
   });
 }
 
+// An unknown address is no error: its kind is 0 and its device -1.
 tessStatus_t tessPointerGetAttributes(tessContext_t ctx, const void* ptr,
                                       tessPointerAttributes* attributes) {
   return run([&]() -> result<void> {

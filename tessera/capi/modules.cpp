@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Modules and kernels.
+/// Modules, kernels, the cache, and determinism.
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"
@@ -10,6 +10,7 @@ namespace {
 
 using tessera::kernel_parameter;
 
+/// Loads a module into a context.
 result<void> load(tessContext_t ctx, const void* image, std::size_t size,
                   tessModule_t* out) {
   constexpr std::string_view call = "tessModuleLoad";
@@ -25,6 +26,8 @@ result<void> load(tessContext_t ctx, const void* image, std::size_t size,
   return {};
 }
 
+/// Removes the handles of a module and of its kernels. Operations that use its code keep
+/// the code itself until they end.
 result<void> unload(tessModule_t handle) {
   const auto m = all().modules.remove(number_of(handle));
   if (m == nullptr) {
@@ -39,6 +42,8 @@ result<void> unload(tessModule_t handle) {
   return {};
 }
 
+/// Returns the handle of a kernel. A module hands out one handle for each name. `gone` is
+/// checked under the lock, so that no handle is added after `unload` has removed all.
 result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out) {
   constexpr std::string_view call = "tessKernelGet";
   WEIR_TRY(const auto m, find(handle, call));
@@ -72,6 +77,7 @@ result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out
   return {};
 }
 
+/// Converts the description of a parameter whose numbers have been checked.
 kernel_parameter parameter_of(const tessParamInfo& info) {
   kernel_parameter out;
   out.name = info.name == nullptr ? "" : info.name;
@@ -83,6 +89,7 @@ kernel_parameter parameter_of(const tessParamInfo& info) {
   return out;
 }
 
+/// Registers a function of the program as a kernel.
 result<void> register_kernel(const char* name, void (*entry)(void),
                              const tessParamInfo* params, int count,
                              std::uint32_t flags) {
@@ -99,6 +106,8 @@ result<void> register_kernel(const char* name, void (*entry)(void),
   return tessera::register_host_kernel(std::move(made));
 }
 
+/// Packs arguments by the kernel's parameters. `*size` is set to the needed size in any
+/// case, and a null buffer asks for the size alone.
 result<void> pack(tessKernel_t kernel, const void* const* values, int count, void* buffer,
                   std::size_t* size) {
   constexpr std::string_view call = "tessPackArgs";
@@ -142,7 +151,8 @@ result<std::vector<kernel_parameter>> parameters_of(const tessParamInfo* params,
   std::vector<kernel_parameter> out;
   for (int i = 0; i < count; ++i) {
     WEIR_CHECK(check_reserved(call, params[i].reserved));
-    // With another size the next description would not be at the next element.
+    // The size must be exact: with another, the next description of the array would not
+    // be at the next element.
     if (params[i].structSize != sizeof(tessParamInfo) || params[i].kind > 2 ||
         params[i].direction > 2) {
       return error(errc::invalid_argument,
@@ -272,6 +282,7 @@ tessStatus_t tessUnregisterHostKernel(const char* name) {
   });
 }
 
+// Without a cache on disk, the calls about it succeed and do nothing.
 tessStatus_t tessCacheVerify(tessContext_t ctx) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, find(ctx, "tessCacheVerify"));

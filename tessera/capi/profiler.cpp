@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Profilers: start, and stop with a trace.
+/// Profilers: starting one, and stopping it with a trace.
 #include "capi/profiler.hpp"
 
 namespace weir::tessera::capi {
 namespace {
 
+/// Stops a profiler once. The policy in effect is noted at this moment, because the
+/// context may be gone when the trace is written.
 void stop_listening(profiler_object& p) {
   if (!p.listens.exchange(false)) {
     return;
@@ -29,6 +31,7 @@ void close_profilers(const context& of) {
 
 namespace {
 
+/// Starts a profiler with at most `most` records; 0 means the number of the settings.
 result<void> start(tessContext_t ctx, std::uint64_t most, tessProfiler_t* profiler,
                    std::string_view call) {
   WEIR_TRY(const auto of, find(ctx, call));

@@ -8,6 +8,7 @@
 
 namespace weir::tessera::capi {
 
+/// A profiler of a context, which it does not keep alive.
 struct profiler_object {
   std::weak_ptr<context> of;
   std::shared_ptr<tessera::recorder> what;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of arguments that need no object but those that they name.
+/// Conversion and checks of arguments that need no objects except those that they name.
 #include "capi/requests.hpp"
 
 #include <algorithm>
@@ -13,6 +13,7 @@ using collective::collective_kind;
 
 namespace {
 
+/// Return the runtime's value for a number of the C interface.
 result<tessera::copy_kind> copy_kind_of(int kind, std::string_view call) {
   switch (kind) {
     case TESS_COPY_H2D: return tessera::copy_kind::host_to_device;
@@ -125,6 +126,7 @@ result<tessera::copy_request> request_of(const tessCopyDesc* desc,
   return out;
 }
 
+// `tessMemsetAsync` fills bytes, as `memset` does.
 tessera::fill_request request_of(void* at, int value, std::size_t bytes) {
   tessera::fill_request out;
   out.to = at;
@@ -133,6 +135,7 @@ tessera::fill_request request_of(void* at, int value, std::size_t bytes) {
   return out;
 }
 
+// A barrier has neither type nor count. A call without an output buffer is in place.
 result<tessera::collective_request> request_of(const tessCollectiveDesc* desc,
                                                std::string_view call) {
   WEIR_TRY(const tessCollectiveDesc d,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Streams, events, launches, graphs.
+/// Streams, events and launches.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -12,10 +12,11 @@
 namespace weir::tessera::capi {
 namespace {
 
-// A stream is urgent or it is not.
+// There are two priorities: urgent streams and others.
 constexpr int least_priority = 0;
 constexpr int greatest_priority = -1;
 
+/// Makes a stream and its handle. If `object` is not null, it gets the stream's object.
 result<void> open_stream(tessMesh_t handle, const tessera::stream_options& options,
                          tessStream_t* out, std::string_view call,
                          std::shared_ptr<stream_object>* object = nullptr) {
@@ -32,6 +33,9 @@ result<void> open_stream(tessMesh_t handle, const tessera::stream_options& optio
   return {};
 }
 
+/// Checks that a launch names the stream's own mesh. Programs pass the same mesh again
+/// and again, so its handle is remembered, and the next check only asks whether it is
+/// live.
 result<void> check_mesh(stream_object& to, tessMesh_t handle, std::string_view call) {
   const std::uintptr_t number = number_of(handle);
   if (to.checked_mesh == number && all().meshes.live(number)) {
@@ -47,13 +51,20 @@ result<void> check_mesh(stream_object& to, tessMesh_t handle, std::string_view c
   return {};
 }
 
+/// Enqueues a launch. This is the call that programs make most often, so the common case
+/// avoids work: if the stream's last launch used the same kernel on equal terms,
+/// `make_launch` finds everything by the handle's number (`request.key`) and the kernel's
+/// object is not looked up. It returns null otherwise, and the launch is made again with
+/// the object. A launch with TESS_LAUNCH_CAPTURE begins a recording of the stream, which
+/// runs the operations that it records.
 result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConfig& cfg,
                     const void* args, std::size_t bytes, tessStream_t stream) {
   constexpr std::string_view call = "tessLaunch";
   WEIR_CHECK(outside_tasks(call));
   auto found = find(stream, call);
   if (!found) {
-    WEIR_CHECK(find(handle, call));  // a context that is gone is the better answer
+    // if the context is gone, the error says that instead
+    WEIR_CHECK(find(handle, call));
     return std::move(found).error();
   }
   stream_object& to = **found;
@@ -66,7 +77,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
                  "kernel not launched: expected no capture of a persistent kernel");
   }
   tessera::ref<tessera::operation> operation;
-  if (all().kernels.live(request.key)) {  // perhaps it was launched last
+  if (all().kernels.live(request.key)) {  // the same kernel was perhaps launched last
     WEIR_TRY(operation, tessera::make_launch(s, request));
   }
   if (!operation) {
@@ -85,6 +96,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
   return s.post(std::move(operation));
 }
 
+/// Waits for a point by the limit of the context. @error{timeout; it was not reached}
 result<void> wait_for(const tessera::ref<tessera::point>& p, context& of) {
   const std::int64_t limit = of.settings().wait_limit_ms;
   if (!of.bell().wait([&] { return p->reached(); },
@@ -155,6 +167,7 @@ tessStatus_t tessStreamSynchronize(tessStream_t handle) {
   });
 }
 
+// A stream whose operations have ended with a failure counts as done.
 tessStatus_t tessStreamQuery(tessStream_t handle, int* done) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamQuery"));
@@ -270,6 +283,7 @@ tessStatus_t tessEventDestroy(tessEvent_t handle) {
   });
 }
 
+// The event's lock makes binding and recording one step.
 tessStatus_t tessEventRecord(tessEvent_t handle, tessStream_t stream) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessEventRecord"));
@@ -281,6 +295,8 @@ tessStatus_t tessEventRecord(tessEvent_t handle, tessStream_t stream) {
   });
 }
 
+// An event that was never recorded, or is over, needs no wait. In a capture, also an
+// event that is over must be checked, because it may not belong to the capture.
 tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamWaitEvent"));
@@ -297,6 +313,7 @@ tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
   });
 }
 
+// An event that was never recorded counts as reached.
 tessStatus_t tessEventQuery(tessEvent_t handle, int* done) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto e, find(handle, "tessEventQuery"));
@@ -318,6 +335,8 @@ tessStatus_t tessEventQuery(tessEvent_t handle, int* done) {
   });
 }
 
+// Waiting for an event of a capture would never end, so it is refused, and the capture is
+// lost. The event's lock is not held while waiting.
 tessStatus_t tessEventSynchronize(tessEvent_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessEventSynchronize"));
