@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Blocks, their threads, and the services that kernels call.
+/// The blocks of a launch, their threads, and the services that kernels call.
+///
+/// A kernel is entered once for each block, or once for each thread of a block. Threads
+/// without barriers run one after another in a loop. Threads with barriers are fibers,
+/// which switch at each barrier. All of it happens on the calling thread, so the order of
+/// threads is fixed and results do not depend on timing. A service finds its block by the
+/// context that the kernel passes to it.
 #include "device/cpu/block_runner.hpp"
 
 #include <algorithm>
@@ -26,7 +32,7 @@ constexpr std::size_t shared_alignment = 64;
 constexpr const char* foreign_exception = "an object that is no std::exception";
 constexpr std::int64_t no_thread = std::numeric_limits<std::int64_t>::max();
 
-/// Control bits that a launch asks for.
+/// Returns the control bits of the floating point unit that a launch asks for.
 std::uint64_t control_of(const grid_launch& launch) noexcept {
   if (launch.flush_subnormals) {
     return kernel_fp_control;
@@ -40,7 +46,8 @@ std::uint64_t control_of(const grid_launch& launch) noexcept {
 #endif
 }
 
-/// The floating point environment of a launch, and the caller's when it ends.
+/// Sets the floating point environment of a launch, and restores the caller's at the end.
+/// Writing the control register is slow, so it is written only if it differs.
 class block_environment {
  public:
   explicit block_environment(const grid_launch& launch) noexcept
@@ -71,7 +78,7 @@ class block_environment {
   block_environment(const block_environment&) = delete;
   block_environment& operator=(const block_environment&) = delete;
 
-  /// Undoes what a block or a thread of it may have changed.
+  /// Undoes changes that a block or a thread of it may have made.
   void restore() const noexcept {
     if (fp_control() != wanted_) {
       set_fp_control(wanted_);
@@ -92,7 +99,7 @@ class block_environment {
     }
   }
 
-  bool differs_ = false;  ///< the launch's from the caller's
+  bool differs_ = false;  ///< the launch's control bits differ from the caller's
   unsigned vector_before_ = 0;
   std::uint16_t x87_before_ = 0;
 #else
@@ -100,12 +107,12 @@ class block_environment {
 #endif
 };
 
-/// Indices of the thread with this linear number, x fastest.
+/// Indices of the thread with a linear number; x is the fastest. Also used for blocks.
 struct thread_index {
   std::int32_t at[3];
 
   thread_index(std::int64_t linear, const std::array<std::int32_t, 3>& extents) noexcept {
-    if (linear < extents[0]) {  // spares the divisions
+    if (linear < extents[0]) {  // the common case needs no divisions
       at[0] = static_cast<std::int32_t>(linear);
       at[1] = at[2] = 0;
       return;
@@ -115,6 +122,7 @@ struct thread_index {
     at[1] = static_cast<std::int32_t>(linear % extents[1]);
     at[2] = static_cast<std::int32_t>(linear / extents[1]);
   }
+  /// Moves to the next thread.
   void advance(const std::int32_t* extents) noexcept {
     if (++at[0] < extents[0]) {
       return;
@@ -128,8 +136,8 @@ struct thread_index {
   }
 };
 
-/// One block after the other of a launch: the context that kernels see, and how the block
-/// at hand has failed, if it has.
+/// Runs blocks of a launch one after another. Has the context that kernels see, and the
+/// failure of the present block.
 class block_loop {
  public:
   explicit block_loop(const block_host& host) noexcept;
@@ -137,7 +145,7 @@ class block_loop {
   result<void> run(std::int64_t first, std::int64_t last, bool fibers);
 
   [[nodiscard]] const block_host& host() const noexcept { return host_; }
-  /// A service was called that the kernel may not call.
+  /// Notes that the kernel called a service that it may not call.
   void misuse(const char* what) noexcept { misuse_ = what; }
   [[nodiscard]] bool has_fibers() const noexcept { return fibers_; }
 
@@ -153,21 +161,25 @@ class block_loop {
 
   const block_host& host_;
   block_environment environment_;
-  tessBlockContext context_;  // every member is set: zeroing it all takes longer
+  // every member is set, which takes less time than zeroing all of it
+  tessBlockContext context_;
   bool fibers_ = false;
-  thread_index next_thread_{0, {1, 1, 1}};  ///< that starts as a fiber
+  thread_index next_thread_{0, {1, 1, 1}};  ///< the thread that starts as the next fiber
   // The failed thread with the lowest number in the present block, and its failure.
   std::int64_t failed_thread_ = no_thread;
   int status_ = 0;
   bool threw_ = false;
-  std::array<char, 160> thrown_;  ///< its text, or the beginning of it; set if it threw
+  std::array<char, 160> thrown_;  ///< beginning of the exception's text; set if it threw
   const char* misuse_ = nullptr;
 };
 
+/// Returns the loop that runs a block.
 block_loop& loop_of(const tessBlockContext* block) noexcept {
   return *static_cast<block_loop*>(block->runtime);
 }
 
+// The services of tessKernelServices. They are called by kernels, so they must not throw;
+// misuse is noted and reported when the block has ended.
 void barrier_service(const tessBlockContext* block) {
   block_loop& loop = loop_of(block);
   if (!loop.has_fibers()) {
@@ -199,7 +211,7 @@ void log_service(const tessBlockContext* block, const char* text) {
   }
   try {
     (*host.log)(host.launch->device, text);
-  } catch (...) {  // a log that fails is no reason for a kernel to fail
+  } catch (...) {  // a failure of the log must not become a failure of the kernel
   }
 }
 
@@ -236,6 +248,8 @@ block_loop::block_loop(const block_host& host) noexcept
   context_.runtime = this;
 }
 
+// Runs the blocks [first, last) and ends at the first failure. A stop request counts only
+// between blocks. In persistent kernels the kernel itself asks for it.
 result<void> block_loop::run(std::int64_t first, std::int64_t last, bool fibers) {
   fibers_ = fibers;
   thread_index index(first, host_.launch->grid);
@@ -271,6 +285,7 @@ void block_loop::run_block() noexcept {
   }
 }
 
+// An exception must not leave the loop, so it is kept as text.
 void block_loop::run_block_entry() noexcept {
   const auto entry = reinterpret_cast<tessBlockEntry>(host_.launch->code.entry);
   int status = 0;
@@ -309,6 +324,8 @@ void block_loop::run_threads() noexcept {
   }
 }
 
+// A fiber begins one thread after another; indices advance with each start, because
+// fibers start in ascending order.
 void block_loop::enter_thread(void* self, std::int64_t thread) noexcept {
   auto& loop = *static_cast<block_loop*>(self);
   loop.environment_.restore();
@@ -317,6 +334,8 @@ void block_loop::enter_thread(void* self, std::int64_t thread) noexcept {
   loop.call_thread(thread, own);
 }
 
+// Between two rounds of fibers, the block arrives at the barrier of the grid if one of
+// its threads has asked for that.
 void block_loop::run_fibers() noexcept {
   next_thread_ = {0, host_.launch->block};
   fiber_team::between rounds;
@@ -327,6 +346,8 @@ void block_loop::run_fibers() noexcept {
                             std::move(rounds));
 }
 
+// Keeps the failure of the lowest thread. Its text is copied to a fixed buffer, because
+// memory may be short.
 void block_loop::note(std::int64_t thread, int status, const char* text) noexcept {
   if (thread >= failed_thread_) {
     return;
@@ -340,6 +361,7 @@ void block_loop::note(std::int64_t thread, int status, const char* text) noexcep
   }
 }
 
+// Describes the failure of the present block.
 error block_loop::failure() const {
   std::string where =
       fmt::format("run block ({}, {}, {}) of kernel {} on device {}",
@@ -367,6 +389,8 @@ block_scratch::~block_scratch() {
   std::free(shared_);
 }
 
+// Shared memory is kept for later launches. The part that this launch did not ask for is
+// poisoned under AddressSanitizer.
 result<void> block_scratch::reserve(std::size_t shared_bytes, std::int64_t fibers) {
   if (fibers > 0) {
     WEIR_CHECK(team_.reserve(fibers));
@@ -411,10 +435,11 @@ void scratch_pool::give_back(std::unique_ptr<block_scratch> scratch) noexcept {
   const std::lock_guard lock(mutex_);
   try {
     idle_.push_back(std::move(scratch));
-  } catch (const std::bad_alloc&) {  // then the next launch makes its own
+  } catch (const std::bad_alloc&) {  // the next launch then makes its own
   }
 }
 
+// A persistent kernel may call the grid barrier, at which its threads must switch.
 bool needs_fibers(const grid_launch& launch, bool persistent) noexcept {
   return (launch.code.flags & TESS_KERNEL_PER_THREAD) != 0 &&
          ((launch.code.flags & TESS_KERNEL_USES_BARRIER) != 0 || persistent);

@@ -16,11 +16,11 @@
 
 namespace weir::tessera {
 
-/// Stacks. Below each lies a page that may not be touched, unless the process has very
-/// many of them.
+/// Memory for stacks. Below each stack lies a page that may not be accessed, unless the
+/// process has very many stacks.
 class stack_slab {
  public:
-  /// Makes sure that there are this many stacks.
+  /// Makes memory for `count` stacks of at least `bytes` bytes.
   /// @error{out_of_memory; the system has no memory for them}
   [[nodiscard]] static result<std::unique_ptr<stack_slab>> make(std::size_t count,
                                                                 std::size_t bytes);
@@ -28,8 +28,10 @@ class stack_slab {
   stack_slab(const stack_slab&) = delete;
   stack_slab& operator=(const stack_slab&) = delete;
 
+  /// Returns stack `i`, without its guard page.
   [[nodiscard]] std::span<std::byte> stack(std::size_t i) const noexcept;
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  /// Returns the number of stacks with a guard page.
   [[nodiscard]] std::size_t guarded() const noexcept { return guarded_; }
 
  private:

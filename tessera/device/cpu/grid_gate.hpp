@@ -28,6 +28,7 @@ class grid_gate {
     }
     return answer_;
   }
+  /// Takes a block that has ended out of the count.
   void leave() {
     const std::lock_guard lock(mutex_);
     --blocks_;
@@ -35,6 +36,8 @@ class grid_gate {
   }
 
  private:
+  /// Opens the barrier if all blocks that have not ended have arrived. The caller holds
+  /// the lock.
   bool open_if_complete() {
     if (arrived_ < blocks_ || arrived_ == 0) {
       return false;
