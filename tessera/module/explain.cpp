@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A description of a module as JSON.
+/// The description of a module as JSON. Members stand in a fixed order, so that equal
+/// modules have equal descriptions.
 #include "explain.hpp"
 
 #include <fmt/core.h>
@@ -56,7 +57,7 @@ std::string dtype_json(std::uint32_t id) {
   return id == 0 ? "null" : json_quote(name_of_dtype(id));
 }
 
-// Elements behind commas, each made by `one`.
+// Returns a JSON array whose elements are made by `one`.
 template <class Range, class One>
 std::string list(const Range& range, One one) {
   std::string out = "[";
@@ -100,6 +101,7 @@ std::string flags_json(std::uint32_t flags) {
   return list(set, [](std::string_view w) { return json_quote(w); });
 }
 
+/// Describes kernel `i`. `selected` is the section that it runs from, or -1.
 std::string kernel_json(const fatbin& module, std::size_t i, std::ptrdiff_t selected) {
   const kernel_record& k = module.kernels[i];
   const argument_extent extent = extent_of(k.parameters);

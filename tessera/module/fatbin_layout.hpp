@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Layout of the container: offsets of fields, sizes of records, and limits.
+/// Layout of the container: offsets of fields in their records, sizes of records, and
+/// limits. All numbers are little-endian.
 #pragma once
 
 #include <array>
@@ -24,12 +25,14 @@ inline constexpr std::size_t version = 8, flags = 10, abi_major = 12, abi_minor 
 inline constexpr std::size_t fixed = 16;
 }  // namespace header
 
+/// An entry of the table of sections.
 inline constexpr std::uint32_t entry_bytes = 64;
 namespace entry {
 inline constexpr std::size_t kind = 0, flags = 4, arch = 8, align = 12, offset = 16,
                              bytes = 24, plain_bytes = 32, hash = 40, reserved = 56;
 inline constexpr std::size_t hash_bytes = 16;
 }  // namespace entry
+/// Flags of an entry. An unknown section must be flagged as optional to be skipped.
 inline constexpr std::uint32_t flag_compressed = 1, flag_optional = 2;
 
 /// Tables begin with the size of a record and the number of records. Later versions may

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The second half of reading a container: strings, kernels, hints, signature, code.
+/// The second half of reading a container: strings, kernels, plans, signature and code.
+///
+/// The image may come from anywhere, so nothing in it is trusted: every offset and count
+/// is compared with the bytes that exist before it is used, and no memory is taken for a
+/// number that the image does not back with bytes. Structure is stricter than necessary
+/// (no unused parameters, no duplicate names), so that a container has one meaning.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -46,14 +51,18 @@ bool is_letter(char c) {
   return (lower >= 'a' && lower <= 'z') || c == '_';
 }
 
+/// Returns true for printable characters without spaces, at most 255.
 bool is_word(std::string_view text) {
   return text.size() <= lay::most_name_bytes &&
          std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 127; });
 }
 
-/// Fixed-size records behind their size and number.
+/// A table: the size and number of its records, then the records. Records may be larger
+/// than this version knows; the fields behind are skipped.
 class record_table {
  public:
+  /// Opens a table. Its records must fill the section exactly, so every index below
+  /// `size` is inside of it.
   static result<record_table> open(bytes_view section, std::string_view name,
                                    std::uint32_t least_bytes) {
     record_table out;
@@ -74,6 +83,7 @@ class record_table {
   }
 
   [[nodiscard]] std::uint32_t size() const { return count_; }
+  /// Returns a field of record `i`, which is below `size`.
   [[nodiscard]] std::uint32_t u32(std::uint32_t i, std::size_t field) const {
     return load_le<std::uint32_t>(at(i) + field);
   }
@@ -91,11 +101,13 @@ class record_table {
   std::uint32_t count_ = 0;
 };
 
+/// Reads the sections of one container into `out`.
 class fatbin_reader {
  public:
   fatbin_reader(const std::vector<section_entry>& sections, fatbin& out)
       : sections_(sections), out_(out) {}
 
+  /// The order matters: names need the strings, and targets of kernels the code.
   result<void> read() {
     WEIR_CHECK(check_kinds());
     WEIR_CHECK(read_strings());
@@ -108,6 +120,8 @@ class fatbin_reader {
   }
 
  private:
+  /// Refuses kinds that this version does not know, unless they are optional. Kinds other
+  /// than code may occur once.
   result<void> check_kinds() const {
     std::set<std::uint32_t> seen;
     for (const section_entry& s : sections_) {
@@ -128,6 +142,7 @@ class fatbin_reader {
     return {};
   }
 
+  /// Returns the first section of a kind, or null.
   [[nodiscard]] const section_entry* section(section_kind kind) const {
     const auto found =
         std::find_if(sections_.begin(), sections_.end(), [&](const section_entry& s) {
@@ -136,7 +151,8 @@ class fatbin_reader {
     return found == sections_.end() ? nullptr : &*found;
   }
 
-  // Without a section there is the empty string alone.
+  // Opens the strings. A container without this section has the empty string alone. The
+  // zero bytes at both ends make every offset inside a string that ends.
   result<void> read_strings() {
     const section_entry* s = section(section_kind::strings);
     strings_ = s == nullptr ? std::string_view("", 1) : as_text(s->bytes);
@@ -146,6 +162,8 @@ class fatbin_reader {
     return {};
   }
 
+  /// Returns the string at an offset. @error{corrupt; no such offset, or too long a
+  /// string}
   result<std::string> string_at(std::uint32_t offset) const {
     if (offset >= strings_.size()) {
       return damaged_fatbin("place of a string",
@@ -162,6 +180,8 @@ class fatbin_reader {
     return std::string(rest.substr(0, end));
   }
 
+  /// Reads the sections of code. Sections of one kind differ in their machines. Sections
+  /// of unknown kinds are kept, so that a container can be written again.
   result<void> read_code() {
     std::set<std::pair<std::uint32_t, std::string>> seen;
     for (const section_entry& s : sections_) {
@@ -213,8 +233,9 @@ class fatbin_reader {
     return p;
   }
 
-  // Parameters of a kernel follow those of the kernel before, so that a short table
-  // cannot stand for a long one.
+  // Reads the parameters of kernel `i`. They must follow those of the kernel before:
+  // otherwise many kernels could refer to the same few parameters, and a short table
+  // would cause a lot of work.
   result<void> read_parameters(const record_table& kernels, std::uint32_t i,
                                const record_table& table, std::uint32_t& next,
                                kernel_record& k) const {
@@ -249,6 +270,7 @@ class fatbin_reader {
     return {};
   }
 
+  /// Reads record `i` of the kernels, without its parameters.
   result<kernel_record> read_kernel(const record_table& table, std::uint32_t i) const {
     kernel_record k;
     WEIR_TRY(k.name, string_at(table.u32(i, lay::kernel::name)));
@@ -262,6 +284,7 @@ class fatbin_reader {
     for (std::size_t d = 0; d < k.default_block.size(); ++d) {
       k.default_block[d] = table.u32(i, lay::kernel::block + 4 * d);
       const std::uint64_t extent = std::max(k.default_block[d], 1U);
+      // Stops multiplying once the limit is exceeded, so the product cannot overflow.
       threads = threads > k.max_threads ? threads : threads * extent;
     }
     if (k.max_threads == 0 || threads > k.max_threads) {
@@ -287,6 +310,7 @@ class fatbin_reader {
     return k;
   }
 
+  /// Reads all kernels. Both tables must exist, and every parameter belongs to a kernel.
   result<void> read_kernels() {
     const section_entry* kernels = section(section_kind::kernels);
     const section_entry* parameters = section(section_kind::parameters);
@@ -314,6 +338,7 @@ class fatbin_reader {
     return {};
   }
 
+  /// Reads the policy. The sixth field is reserved.
   result<void> read_policy() {
     const section_entry* s = section(section_kind::policy);
     if (s == nullptr) {
@@ -379,6 +404,8 @@ class fatbin_reader {
     return {};
   }
 
+  /// Checks the signature against the key beside it. Whether this key is trusted is
+  /// decided by the loader.
   result<void> read_signature() {
     const section_entry* s = section(section_kind::signature);
     if (s == nullptr) {
@@ -425,10 +452,12 @@ std::string_view name_of(section_kind kind) noexcept {
   return "unknown";
 }
 
+// Kinds of code have the numbers from `cpu_so` on.
 bool holds_code(section_kind kind) noexcept {
   return kind >= section_kind::cpu_so && name_of(kind) != "unknown";
 }
 
+// Names are compared without regard to case.
 result<section_kind> code_kind_named(std::string_view name) {
   std::string upper(name);
   for (char& c : upper) {

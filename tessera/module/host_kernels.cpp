@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Functions of the program that modules may name.
+/// Functions of the program that modules may name as the code of kernels. The table
+/// belongs to the process.
 #include <fmt/core.h>
 
 #include <map>
@@ -17,12 +18,14 @@ namespace weir::tessera {
 
 namespace {
 
+/// The registered functions by name.
 struct host_kernel_table {
   std::mutex lock;
   std::map<std::string, host_kernel, std::less<>> kernels;
 };
 
-// Never destroyed: modules may be loaded while the program ends.
+// Returns the table. It is never destroyed, because modules may be loaded while the
+// program ends. Its lock is usable in children of `fork`.
 host_kernel_table& host_kernels() {
   static auto* const table = new host_kernel_table;
   static const bool watched = unlock_in_child_of_fork(table->lock);
@@ -68,6 +71,7 @@ result<void> unregister_host_kernel(std::string_view name) {
   return {};
 }
 
+// Returns a copy, so that the function may be taken back meanwhile.
 std::optional<host_kernel> find_host_kernel(std::string_view name) {
   host_kernel_table& table = host_kernels();
   const std::lock_guard guard(table.lock);
