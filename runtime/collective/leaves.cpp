@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The lower levels of the canonical tree, fed one leaf at a time, and sums in fixed
-/// point: one exponent per block, integers below it.
+/// The lower levels of the canonical tree, which get one leaf at a time, and sums in
+/// fixed point, which have one exponent for each block and integers below it. Both give
+/// the same result for every distribution of the leaves.
 #include "weir/collective/leaves.hpp"
 
 #include <algorithm>
@@ -20,9 +21,10 @@
 namespace weir::collective {
 namespace {
 
-/// Above every exponent of a double: the block holds an infinity or a NaN.
+/// An exponent above that of every double, for a block with an infinity or a NaN.
 constexpr std::int32_t not_finite = 4000;
 
+/// Load and store an element as a double.
 template <class S>
 double element(const std::byte* from, std::size_t i) noexcept {
   S x;
@@ -35,7 +37,7 @@ void put_element(double sum, std::byte* to, std::size_t i) noexcept {
   std::memcpy(to + i * sizeof(S), &x, sizeof x);
 }
 
-/// Calls `f` with a value of the type of the elements.
+/// Calls `f` with a value of the element's type.
 template <class F>
 void with_type(dtype type, F f) noexcept {
   switch (type) {
@@ -48,7 +50,7 @@ void with_type(dtype type, F f) noexcept {
   }
 }
 
-/// Bits of a limb below the sign and the room for carries.
+/// Returns the number of bits of a limb below its sign and the bits for carries.
 int limb_bits(std::uint64_t leaves) noexcept {
   int headroom = 0;
   while ((std::uint64_t{1} << headroom) < leaves) {
@@ -57,6 +59,7 @@ int limb_bits(std::uint64_t leaves) noexcept {
   return 62 - headroom;
 }
 
+/// Precision and range of a type, as `exact_number::rounded` takes them.
 struct float_limits {
   int precision;
   int least;  ///< exponent of the last bit of a subnormal
@@ -72,12 +75,13 @@ float_limits limits_of(dtype type) noexcept {
   }
 }
 
-/// A block's exponent, raised to where its last limb ends with the last bit of a double.
+/// Returns the exponent of a block, raised so that its last limb ends no lower than the
+/// last bit of a double.
 std::int32_t usable(std::int32_t exponent, int bits, std::size_t limbs) noexcept {
   return std::max(exponent, bits * static_cast<std::int32_t>(limbs) - 1074);
 }
 
-/// Exponent e with |x| < 2^e.
+/// Returns an exponent e with |x| < 2^e.
 std::int32_t exponent_of(double x) noexcept {
   if (!std::isfinite(x)) {
     return not_finite;
@@ -125,9 +129,12 @@ std::size_t leaf_tree::bytes() const noexcept {
   return count_ * arithmetic_.node_bytes();
 }
 
+// Works like binary addition: `waiting_[level]` is the sum of 2^level leaves that has no
+// right neighbour yet. A new pair moves up as long as there is one to join. If memory is
+// short, the leaf has not been added.
 result<void> leaf_tree::add(const std::byte* leaf) {
   try {
-    if (leaves_ % 2 == 0) {  // the first of a pair
+    if (leaves_ % 2 == 0) {  // the first leaf of a pair
       const std::size_t size = count_ * arithmetic_.element_bytes();
       first_.resize(size);
       if (size > 0) {
@@ -155,6 +162,7 @@ result<void> leaf_tree::add(const std::byte* leaf) {
   return {};
 }
 
+// With a power of two of leaves, only the top of the tree waits. One leaf is widened.
 result<void> leaf_tree::finish(std::byte* nodes) {
   if (leaves_ == 0 || (leaves_ & (leaves_ - 1)) != 0) {
     return error(errc::invalid_argument,
@@ -209,6 +217,8 @@ std::size_t fixed_point_sum::limbs() const noexcept {
   return type == dtype::fp64 ? 2 : 1;
 }
 
+// The first pass over the leaves: the exponent of each block is the largest of all
+// leaves. Ranks then agree on the maximum before the second pass.
 void fixed_point_sum::note_sizes(const std::byte* leaf,
                                  std::span<std::int32_t> exponents) const noexcept {
   const default_environment environment;
@@ -220,6 +230,9 @@ void fixed_point_sum::note_sizes(const std::byte* leaf,
   });
 }
 
+// The second pass: adds each element as an integer in units of its block, rounded to
+// nearest. The second limb of fp64 takes the rest. Integer additions can be done in any
+// order.
 void fixed_point_sum::add(const std::byte* leaf, std::span<const std::int32_t> exponents,
                           std::span<std::int64_t> sums) const noexcept {
   const default_environment environment;
@@ -242,6 +255,7 @@ void fixed_point_sum::add(const std::byte* leaf, std::span<const std::int32_t> e
   });
 }
 
+// Adds the limbs exactly and rounds once to the type of the elements.
 void fixed_point_sum::finish(std::span<const std::int32_t> exponents,
                              std::span<const std::int64_t> sums,
                              std::byte* elements) const noexcept {

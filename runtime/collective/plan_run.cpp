@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Running one step of a plan.
+/// The run of one step of a plan.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -14,12 +14,12 @@ namespace {
 using place = plan_operand::place;
 using form = plan_operand::form;
 
-/// Less than this stays in a processor's cache whole, and of more there is hardly
-/// anything left in it.
+/// Sizes between which running backwards helps: smaller data stay in the cache as a
+/// whole, and of larger data hardly anything is left in it.
 constexpr std::size_t least_turned = std::size_t{512} << 10;
 constexpr std::size_t most_turned = std::size_t{8} << 20;
 
-/// One step of one run: operands as pointers.
+/// One step of one run, with its operands as addresses.
 class step_runner {
  public:
   step_runner(const collective_plan& plan, const plan_step& step,
@@ -40,6 +40,7 @@ class step_runner {
   }
 
  private:
+  /// Returns the address of an operand; `i` counts the ranks of a range.
   [[nodiscard]] const std::byte* source(const plan_operand& o, int i) const noexcept {
     switch (o.buffer) {
       case place::input:
@@ -58,7 +59,7 @@ class step_runner {
   }
 
   using pointers = std::array<std::byte*, max_ranks>;
-  /// Every target, ranks of ranges one by one.
+  /// Lists the addresses of all targets, with one address for each rank of a range.
   std::span<std::byte* const> targets(pointers& all) const noexcept {
     std::size_t n = 0;
     for (const plan_operand& o : plan_.targets(step_)) {
@@ -92,6 +93,8 @@ class step_runner {
     return {};
   }
 
+  /// Reduces. A fold of whole inputs to elements uses the fast loops; others add two
+  /// partial results, of which each may be a node.
   void fold() const noexcept {
     const reducer& arithmetic = *plan_.arithmetic();
     pointers to;
@@ -118,7 +121,8 @@ class step_runner {
                     step_.finishes, plan_.ranks());
   }
 
-  /// Both blocks are read before either is written: the two ranks may work in place.
+  /// Exchanges two blocks tile by tile. Both are read before either is written, because
+  /// the ranks may work in place.
   void exchange() const noexcept {
     const auto from = plan_.sources(step_);
     const auto to = plan_.targets(step_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The transport of ranks that share their memory.
+/// The transport of ranks that share their memory: it copies.
 #include "weir/collective/transport.hpp"
 
 #include <cstring>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// bf16, and fp8 with one scale per block, block by block through fp32.
+/// The codec of wire formats: bf16, and fp8 with one scale for each block. Blocks go
+/// through fp32. A scale uses the whole range of fp8 for the largest number of its block.
 #include "collective/wire_codec.hpp"
 
 #include <algorithm>
@@ -17,6 +18,7 @@ namespace {
 
 using block = std::array<float, wire_block>;
 
+/// Convert a block of elements to fp32 and back.
 template <class T>
 void widen_block(const std::byte* from, std::size_t count, block& to) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
@@ -64,11 +66,13 @@ void store_elements(dtype type, const block& from, std::size_t count,
 std::size_t code_bytes(wire_format wire) noexcept {
   return wire == wire_format::bf16 ? 2 : 1;
 }
-/// Where the scales begin.
+/// Returns the offset of the scales behind the codes.
 std::size_t scales_at(wire_format wire, std::size_t count) noexcept {
   return (count * code_bytes(wire) + 63) / 64 * 64;
 }
 
+/// Returns the scale of a block: its largest finite size divided by the largest number of
+/// the format, and 1 for a block of zeros.
 float scale_of(wire_format wire, const block& values, std::size_t count) noexcept {
   float largest = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -82,7 +86,7 @@ float scale_of(wire_format wire, const block& values, std::size_t count) noexcep
   return std::max(scale, std::numeric_limits<float>::denorm_min());
 }
 
-/// Block number `index` of a region of `count` numbers.
+/// Writes block `index` of a region of `count` numbers. Changes `values`.
 void put_block(wire_format wire, block& values, std::size_t index, std::size_t count,
                std::byte* to) noexcept {
   const std::size_t first = index * wire_block;
@@ -101,6 +105,7 @@ void put_block(wire_format wire, block& values, std::size_t index, std::size_t c
   return narrow_block<e5m2_bits>(values, here, to + first);
 }
 
+/// Reads block `index` of a region of `count` numbers.
 void get_block(wire_format wire, const std::byte* from, std::size_t index,
                std::size_t count, block& values) noexcept {
   const std::size_t first = index * wire_block;
@@ -155,6 +160,7 @@ void decode_wire(dtype type, wire_format wire, const std::byte* from, std::size_
   }
 }
 
+// The sum is in fp32 and in the order of the ranks, so it does not depend on timing.
 void add_wire(dtype type, wire_format wire, std::span<const std::byte* const> inputs,
               std::size_t count, std::uint32_t divisor, bool as_elements,
               std::byte* to) noexcept {
