@@ -73,6 +73,7 @@ std::string_view name_of(wire_format wire) noexcept {
   return wire_names[static_cast<std::size_t>(wire)];
 }
 
+// Returns the algorithm of a name, as settings and programs write it.
 result<algorithm> algorithm_named(std::string_view name) {
   for (std::size_t i = 0; i < algorithm_names.size(); ++i) {
     if (algorithm_names[i] == name) {

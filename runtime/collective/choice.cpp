@@ -67,6 +67,9 @@ std::string_view name_of(decided_by level) noexcept {
   return names[static_cast<std::size_t>(level)];
 }
 
+// The direct algorithm can do every call. The others exist for calls whose data may be
+// passed on or added on the way; without several real domains, the hierarchical one is
+// the same as others and is not allowed.
 bool is_legal(algorithm how, const collective_call& call, int ranks,
               const topology& shape) noexcept {
   switch (how) {

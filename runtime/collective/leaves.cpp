@@ -64,6 +64,7 @@ struct float_limits {
   int precision;
   int least;  ///< exponent of the last bit of a subnormal
 };
+/// Returns precision and range of a type of elements.
 float_limits limits_of(dtype type) noexcept {
   switch (type) {
     case dtype::fp8_e4m3: return {4, -9};
@@ -105,6 +106,8 @@ dtype node_type(dtype type) noexcept {
   }
 }
 
+// Averages and exact sums have no tree: an average is divided at the end by the number of
+// leaves, which a part does not know, and level 2 has no partial results.
 result<leaf_tree> leaf_tree::make(const reduction& what, std::size_t count) {
   if (what.op == reduction_op::average || what.level > 1) {
     return error(errc::unsupported,
@@ -194,6 +197,7 @@ result<void> round_nodes(dtype type, const std::byte* nodes, std::size_t count,
   return {};
 }
 
+// The limit of leaves leaves enough bits below the carries.
 result<void> fixed_point_sum::check() const {
   const bool is_float = type >= dtype::fp8_e4m3 && type <= dtype::fp64;
   if (!is_float) {

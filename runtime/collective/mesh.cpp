@@ -111,6 +111,7 @@ result<mesh_shape> mesh_shape::make(std::span<const int> device_ids, int known,
   return make(static_cast<int>(sorted.size()), axes);
 }
 
+// The rank is a number with the axes as digits, the first axis being the lowest.
 result<std::array<int, axis_count>> mesh_shape::coordinates(int rank) const {
   if (rank < 0 || rank >= ranks_) {
     return no_such_rank(rank, ranks_);
@@ -123,6 +124,7 @@ result<std::array<int, axis_count>> mesh_shape::coordinates(int rank) const {
   return place;
 }
 
+// Inverse of `coordinates`.
 result<int> mesh_shape::rank_at(const std::array<int, axis_count>& place) const {
   int rank = 0;
   for (std::size_t a = axis_count; a-- > 0;) {

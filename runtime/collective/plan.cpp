@@ -160,6 +160,8 @@ class router {
       }
     }
   }
+  /// Spreads from the root in a binary tree: in each round, every rank that has the piece
+  /// passes it on to one that does not, the farthest first.
   void spread_tree(int root) {
     int span = 1;
     while (span < ranks_) {
@@ -194,6 +196,8 @@ class router {
       b_.hop(counterpart(home + i, owner), counterpart(home + i + 1, owner));
     }
   }
+  /// Passes the piece along the counterparts of the domains, then to all ranks in each
+  /// domain.
   void spread_domains(int owner) {
     const int in = domain_ranks();
     const int home = owner / in;

@@ -113,6 +113,9 @@ plan_operand plan_builder::scratch(int rank, form as) {
   return scratch(rank, as, piece_.count);
 }
 
+// Returned scratch of the piece is used first. It may still be read by earlier steps; the
+// accesses make the next step wait for these. Codes of the wire have sizes of their own
+// and always get new scratch unless the size agrees.
 plan_operand plan_builder::scratch(int rank, form as, std::size_t count) {
   const std::size_t bytes =
       as == form::wire ? aligned(wire_bytes(plan_.options_.wire, count)) : unit_;
@@ -187,6 +190,8 @@ void plan_builder::keep_direct(std::vector<std::uint32_t>& waits) {
   ancestors_.push_back(std::move(all));
 }
 
+// Operands and predecessors of all steps lie in two lists of the plan; a step has ranges
+// in them.
 void plan_builder::step(step_kind what, int lane, operand_list sources,
                         operand_list targets, std::size_t count, bool finishes) {
   plan_step s{what, lane, finishes, 0, 0, 0, 0, 0, count};

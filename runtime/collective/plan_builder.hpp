@@ -111,7 +111,7 @@ class plan_builder {
   /// accesses of the previous piece in each slot
   std::vector<std::vector<access>> slot_accesses_;
   std::uint32_t first_step_ = 0;
-  std::vector<ancestry> ancestors_;  ///< of the steps of the present piece
+  std::vector<ancestry> ancestors_;  ///< ancestors of each step of the present piece
 };
 
 }  // namespace weir::collective

@@ -80,6 +80,7 @@ class step_runner {
     return std::span(all).first(n);
   }
 
+  /// Copies through the transport, which may fail. Without one, ranks share memory.
   result<void> copy() const noexcept {
     transport& via = buffers_.via != nullptr ? *buffers_.via : in_process_transport();
     const plan_operand& from = plan_.sources(step_)[0];

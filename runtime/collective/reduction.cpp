@@ -158,6 +158,8 @@ int canonical_split(int first, int last) noexcept {
   return split_of(first, last);
 }
 
+// Refuses what has no meaning (an order of complex numbers, the average of booleans) and
+// products at level 2, because an exact product would need too many bits.
 result<void> check_reduction(const reduction& what) {
   if (!is_tessera_type(what.type)) {
     return error(errc::invalid_argument,
@@ -192,6 +194,7 @@ result<reducer> reducer::make(const reduction& what) {
   return made;
 }
 
+// Complex numbers that are handled by components have kernels of real numbers.
 result<reducer> reducer::make_portable(const reduction& what) {
   WEIR_CHECK(check_reduction(what));
   reducer made;

@@ -49,6 +49,8 @@ std::vector<meeting_outcome> rendezvous::drop_group(std::uint64_t group) {
   return ended;
 }
 
+// Ranks number their own calls, so the meeting of a call does not depend on when other
+// ranks call.
 result<std::uint64_t> rendezvous::next_sequence(std::uint64_t group, int rank) {
   const auto place = groups_.find(group);
   if (place == groups_.end()) {
@@ -150,6 +152,8 @@ result<meeting_outcome> rendezvous::join(const arrival& who, std::int64_t now_ns
   return outcome;
 }
 
+// The rank will not take part: the meeting fails for all others. The rank itself counts
+// as arrived, so that the meeting can be forgotten.
 result<meeting_outcome> rendezvous::withdraw(std::uint64_t group, int rank,
                                              std::uint64_t sequence,
                                              std::int64_t now_ns) {
@@ -162,6 +166,8 @@ result<meeting_outcome> rendezvous::withdraw(std::uint64_t group, int rank,
   return outcome;
 }
 
+// Ends the meetings whose deadline has passed. They stay known for the ranks that come
+// later.
 std::vector<meeting_outcome> rendezvous::expire(std::int64_t now_ns) {
   std::vector<meeting_outcome> ended;
   for (auto& [group, state] : groups_) {

@@ -32,6 +32,7 @@ void widen_block(const std::byte* from, std::size_t count, block& to) noexcept {
   }
 }
 
+/// Converts a block of fp32 to elements.
 template <class T>
 void narrow_block(const block& from, std::size_t count, std::byte* to) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
@@ -133,6 +134,8 @@ std::size_t wire_bytes(wire_format wire, std::size_t count) noexcept {
          (wire == wire_format::bf16 ? 0 : blocks * sizeof(float));
 }
 
+// Runs with the default floating point environment, so that the codes do not depend on
+// the caller's.
 void encode_wire(dtype type, wire_format wire, const std::byte* from, std::size_t count,
                  std::byte* to) noexcept {
   const default_environment environment;
@@ -145,6 +148,7 @@ void encode_wire(dtype type, wire_format wire, const std::byte* from, std::size_
   }
 }
 
+// A block is decoded once for all outputs.
 void decode_wire(dtype type, wire_format wire, const std::byte* from, std::size_t count,
                  std::span<std::byte* const> outputs) noexcept {
   const default_environment environment;

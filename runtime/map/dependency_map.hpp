@@ -256,11 +256,12 @@ class dependency_map {
 
   access_ring ring_;
   region_grid grid_{ring_};
-  std::vector<region_index> indexes_;  ///< by owner: storage * 2, + 1 for writers
+  std::vector<region_index> indexes_;  ///< index of owner: storage * 2, + 1 for writers
   /// Footprints of strided entries, by the number of the access modulo the size of this
   /// list. The size is that of the ring when an entry was last added.
   std::vector<footprint> strided_;
-  std::map<std::uint32_t, std::vector<failed_write>> failed_;  ///< by storage
+  /// failed writes to each storage
+  std::map<std::uint32_t, std::vector<failed_write>> failed_;
   /// registered accesses at which old heads must be cleaned
   std::uint64_t heads_until_ = region_grid::heads_last;
   /// registered accesses up to which `reserve` has nothing to do

@@ -48,6 +48,7 @@ void region_index::prune(access_ring& ring, region_grid& grid, access_ref ref) {
   filter([ref](const access_entry& e) { return e.ref() == ref; });
 }
 
+// Entries of the array may be of retired tasks, which do not count.
 const access_entry* region_index::find(const access_ring& ring,
                                        access_ref ref) const noexcept {
   if (ring.is_far(ref)) {

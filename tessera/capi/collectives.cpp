@@ -208,6 +208,7 @@ tessStatus_t tessAllToAll(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
   });
 }
 
+// Source and target are positions in the whole mesh, since no axis is given.
 tessStatus_t tessSendRecv(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
                           size_t count, int dtype, int source, int target,
                           tessStream_t stream) {
@@ -227,6 +228,7 @@ tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream)
   });
 }
 
+// Takes the session, because the state of recoveries belongs to the meeting point.
 tessStatus_t tessMeshRecover(tessMesh_t handle, int rank) {
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessMeshRecover";

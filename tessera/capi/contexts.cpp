@@ -196,6 +196,7 @@ tessStatus_t tessShutdown(tessContext_t ctx) {
   return run([&] { return close_context(ctx); });
 }
 
+// Needs no context and cannot fail.
 tessStatus_t tessGetVersion(int* major, int* minor, int* patch) {
   if (major != nullptr) {
     *major = TESS_ABI_MAJOR;
@@ -218,6 +219,7 @@ tessStatus_t tessSetLogCallback(tessLogFn fn, void* user) {
   });
 }
 
+// Contexts that exist keep the allocator that they were made with.
 tessStatus_t tessSetAllocator(tessAllocFn alloc, tessReleaseFn release, void* user) {
   return run([&]() -> result<void> {
     if ((alloc == nullptr) != (release == nullptr)) {
@@ -242,6 +244,8 @@ tessStatus_t tessDeviceGetCount(tessContext_t ctx, int* count) {
   });
 }
 
+// Texts are cut to the size of their member. The structure is zeroed before, so they end
+// with a zero.
 tessStatus_t tessDeviceGetProps(tessContext_t ctx, int device, tessDeviceProps* props) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, find(ctx, "tessDeviceGetProps"));
@@ -265,6 +269,7 @@ tessStatus_t tessDeviceGetProps(tessContext_t ctx, int device, tessDeviceProps* 
   });
 }
 
+// The order of the ids is the order of the ranks.
 tessStatus_t tessMeshCreate(tessContext_t ctx, const int* deviceIds, int nDevices,
                             tessMeshAxes axes, tessMesh_t* outMesh) {
   return run([&]() -> result<void> {
@@ -365,6 +370,7 @@ tessStatus_t tessSetNumericsPolicy(tessContext_t ctx, const tessNumericsPolicy* 
   });
 }
 
+// Returns the policy in effect, with locks and the floor of the environment applied.
 tessStatus_t tessGetNumericsPolicy(tessContext_t ctx, tessNumericsPolicy* policy) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, find(ctx, "tessGetNumericsPolicy"));

@@ -134,6 +134,7 @@ tessStatus_t tessMemExportDlpack(tessContext_t ctx, const void* ptr,
   });
 }
 
+// The flag says which of the two forms of DLPack's structure `managed` is.
 tessStatus_t tessMemImportDlpack(tessContext_t ctx, void* managed, unsigned flags,
                                  int device, tessTensorInfo* info) {
   return run([&]() -> result<void> {

@@ -208,6 +208,7 @@ tessStatus_t tessFatbinSetSourceHash(tessFatbin_t fatbin, const void* hash32) {
   });
 }
 
+// Lets a compiler make modules for an older ABI than its own.
 tessStatus_t tessFatbinSetAbi(tessFatbin_t fatbin, int major, int minor) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetAbi"));

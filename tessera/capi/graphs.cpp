@@ -81,6 +81,7 @@ tessStatus_t tessStreamBeginCapture(tessStream_t handle) {
   });
 }
 
+// A C program may pass any number as the mode, so it is checked as a number.
 tessStatus_t tessStreamBeginCaptureEx(tessStream_t handle, tessCaptureMode mode) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamBeginCaptureEx"));
@@ -174,6 +175,7 @@ tessStatus_t tessGraphDestroy(tessGraph_t handle) {
   });
 }
 
+// The executable graph copies the operations; the graph may be destroyed.
 tessStatus_t tessGraphInstantiate(tessGraph_t handle, tessGraphExec_t* exec) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto g, find(handle, "tessGraphInstantiate"));
@@ -188,6 +190,7 @@ tessStatus_t tessGraphInstantiate(tessGraph_t handle, tessGraphExec_t* exec) {
   });
 }
 
+// Enqueues a run, or records it as a node if the stream captures.
 tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessGraphLaunch"));

@@ -51,6 +51,8 @@ using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
+// Memory of the mesh: one instance on each of its devices. Only the address of rank 0 is
+// returned; it stands for all instances.
 tessStatus_t tessMalloc(tessMesh_t handle, size_t bytes, void** devPtr) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMalloc"));
@@ -72,6 +74,7 @@ tessStatus_t tessFree(tessMesh_t handle, void* devPtr) {
   });
 }
 
+// Memory in the order of the stream, charged to its limit.
 tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessMallocAsync"));
@@ -139,6 +142,7 @@ tessStatus_t tessStreamGetMemoryUse(tessStream_t stream, size_t* usedBytes,
   });
 }
 
+// The call names no context, so host memory belongs to any context that exists.
 tessStatus_t tessHostAlloc(size_t bytes, void** hostPtr, tessMemKind kind) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, host_context("tessHostAlloc"));
@@ -205,6 +209,7 @@ tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
   });
 }
 
+// Rows are `width` bytes; pitches are the distances between their beginnings.
 tessStatus_t tessMemcpy2DAsync(void* dst, size_t dstPitch, const void* src,
                                size_t srcPitch, size_t width, size_t height,
                                tessCopyKind kind, tessStream_t stream) {

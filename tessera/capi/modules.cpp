@@ -198,6 +198,7 @@ tessStatus_t tessModuleGetKernelCount(tessModule_t handle, int* count) {
   });
 }
 
+// The name belongs to the module and is valid until it is unloaded.
 tessStatus_t tessModuleGetKernelName(tessModule_t handle, int index, const char** name) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessModuleGetKernelName"));
@@ -232,6 +233,7 @@ tessStatus_t tessKernelGetInfo(tessKernel_t handle, tessKernelInfo* info) {
   });
 }
 
+// The name of the parameter belongs to the module.
 tessStatus_t tessKernelGetParam(tessKernel_t handle, int index, tessParamInfo* info) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto k, find(handle, "tessKernelGetParam"));
@@ -297,6 +299,7 @@ tessStatus_t tessCacheClear(tessContext_t ctx) {
   });
 }
 
+// Without a cache on disk, all members are 0.
 tessStatus_t tessCacheGetStats(tessContext_t ctx, tessCacheStats* stats) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, find(ctx, "tessCacheGetStats"));

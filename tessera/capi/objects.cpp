@@ -181,6 +181,7 @@ error stale(std::string_view call, std::string_view what) {
                                 call, what)});
 }
 
+// The limit in nanoseconds must fit into 64 bits.
 result<void> check_limit(std::string_view call, std::int64_t least,
                          std::int64_t milliseconds) {
   constexpr std::int64_t most = INT64_MAX / 1'000'000;

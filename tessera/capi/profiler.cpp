@@ -61,6 +61,7 @@ tessStatus_t tessProfilerStart(tessContext_t ctx, tessProfiler_t* profiler) {
   return run([&] { return start(ctx, 0, profiler, "tessProfilerStart"); });
 }
 
+// A description may end before `maxRecords`; the number of the settings counts then.
 tessStatus_t tessProfilerStartEx(tessContext_t ctx, const tessProfilerDesc* desc,
                                  tessProfiler_t* profiler) {
   return run([&]() -> result<void> {
@@ -72,6 +73,8 @@ tessStatus_t tessProfilerStartEx(tessContext_t ctx, const tessProfilerDesc* desc
   });
 }
 
+// The profiler may be stopped after its context has ended: its records are still there.
+// Without a path no trace is written.
 tessStatus_t tessProfilerStop(tessProfiler_t profiler, const char* outJsonPath) {
   return run([&]() -> result<void> {
     const auto p = all().profilers.remove(number_of(profiler));

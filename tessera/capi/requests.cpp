@@ -71,6 +71,7 @@ static_assert(static_cast<int>(collective_kind::send) == TESS_COLLECTIVE_SEND &&
 
 }  // namespace
 
+// Extents are checked later, by the device. TESS_LAUNCH_CAPTURE is handled by the caller.
 result<tessera::launch_request> request_of(tessKernel_t kernel,
                                            const tessLaunchConfig& cfg, const void* args,
                                            std::size_t bytes) {
@@ -114,6 +115,8 @@ result<tessera::copy_request> request_of(void* dst, const void* src, std::size_t
   return out;
 }
 
+// A description may end before the pitches, which a single row does not need.
+// A height of 0 means one row.
 result<tessera::copy_request> request_of(const tessCopyDesc* desc,
                                          std::string_view call) {
   WEIR_TRY(const tessCopyDesc d,

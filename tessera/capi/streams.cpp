@@ -124,6 +124,8 @@ tessStatus_t tessStreamCreate(tessMesh_t handle, int priority, tessStream_t* str
   });
 }
 
+// A description may be shorter than this library's. A missing limit of time means
+// the context's, which -1 stands for.
 tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
                                 tessStream_t* stream) {
   return run([&]() -> result<void> {
@@ -147,6 +149,8 @@ tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
   });
 }
 
+// Returns at once. Enqueued operations still run, and the stream's object lives until
+// then.
 tessStatus_t tessStreamDestroy(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamDestroy"));
@@ -203,6 +207,7 @@ tessStatus_t tessStreamGetPriorityRange(int* least, int* greatest) {
   return TESS_OK;
 }
 
+// Priorities outside of the range are shown as its nearest end.
 tessStatus_t tessStreamGetInfo(tessStream_t handle, tessStreamInfo* info) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamGetInfo"));
@@ -263,6 +268,8 @@ tessStatus_t tessLaunchHostFunc(tessStream_t handle, void (*fn)(void* user), voi
   });
 }
 
+// An event has no context until a stream records it. A context must exist, so that the
+// library is known to be initialized.
 tessStatus_t tessEventCreate(tessEvent_t* event) {
   return run([&]() -> result<void> {
     WEIR_CHECK(any_context("tessEventCreate"));
@@ -362,6 +369,7 @@ tessStatus_t tessEventSynchronize(tessEvent_t handle) {
   });
 }
 
+// The time is between the moments at which the last lanes reached the events.
 tessStatus_t tessEventElapsedTime(float* milliseconds, tessEvent_t start,
                                   tessEvent_t end) {
   return run([&]() -> result<void> {

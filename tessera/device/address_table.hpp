@@ -90,7 +90,7 @@ class address_table {
   std::vector<entry> entries_;  ///< one for each cell
   /// Memory that readers may use is kept until the table is destroyed.
   std::vector<std::unique_ptr<cells>> all_cells_;
-  std::map<std::size_t, rank_lists> ranks_;  ///< by length of the lists
+  std::map<std::size_t, rank_lists> ranks_;  ///< lists of each length
 };
 
 }  // namespace weir::tessera

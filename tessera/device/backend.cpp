@@ -166,6 +166,7 @@ result<void> check_copy(const copy_work& work) {
   return {};
 }
 
+// Patterns have the sizes of elements, so the fill consists of whole patterns.
 result<void> check_fill(const fill_work& work) {
   if (!std::has_single_bit(work.pattern_bytes) || work.pattern_bytes > 16) {
     return error(

@@ -285,6 +285,7 @@ result<managed_tensor_versioned*> make_versioned(allocation_ptr memory,
   return &made->managed;
 }
 
+// The older form has no flags.
 result<managed_tensor*> make_managed(allocation_ptr memory,
                                      const export_options& options) {
   if (options.read_only) {
@@ -296,6 +297,8 @@ result<managed_tensor*> make_managed(allocation_ptr memory,
   return &made->managed;
 }
 
+// Another major version may have other members, so nothing but the version and the
+// deleter is known to be where it is here.
 result<description> describe(const managed_tensor_versioned* foreign) {
   if (foreign == nullptr) {
     return null_tensor();

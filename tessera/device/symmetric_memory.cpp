@@ -180,6 +180,8 @@ result<allocation_ptr> symmetric_memory::allocate_host(std::size_t bytes,
   }
 }
 
+// The table comes first, since pinning overlapping ranges twice would end with one of
+// them unpinned too early. A failure to pin undoes the entry.
 result<allocation_ptr> symmetric_memory::register_host(std::byte* at, std::size_t bytes,
                                                        std::uint64_t owner) {
   WEIR_CHECK(check_range(at, bytes));

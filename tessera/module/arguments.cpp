@@ -188,6 +188,7 @@ result<byte_vector> copy_arguments(std::span<const kernel_parameter> parameters,
   return out;
 }
 
+// Bytes between arguments are zeros, so equal arguments give equal buffers.
 result<byte_vector> pack_arguments(std::span<const kernel_parameter> parameters,
                                    std::span<const bytes_view> values) {
   if (values.size() != parameters.size()) {

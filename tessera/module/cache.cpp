@@ -136,6 +136,8 @@ digest256 environment_digest(std::string_view arch, std::string_view driver) {
   return environment_digest(arch, driver, library_build());
 }
 
+// Everything that may change the meaning of an entry without changing its key: the
+// processor, the driver, the compiler, the ABI and the build of this library.
 digest256 environment_digest(std::string_view arch, std::string_view driver,
                              std::string_view build) {
   sha256_stream hash;
@@ -263,6 +265,8 @@ class module_cache::impl {
     return {};
   }
 
+  /// Returns the counters, and the number and size of the entries, which are found by
+  /// listing the folder because other processes may have changed it.
   [[nodiscard]] cache_stats stats() const {
     cache_stats out;
     out.hits = hits_;

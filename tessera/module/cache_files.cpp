@@ -236,6 +236,7 @@ void remove_abandoned(const std::string& folder) {
   }
 }
 
+// A folder that cannot be read has no entries: the cache is then empty.
 std::vector<std::string> names_in(const std::string& folder, std::string_view suffix) {
   std::vector<std::string> out;
   const auto all = posix_file_system().list(folder);

@@ -77,6 +77,7 @@ std::string to_hex(bytes_view bytes) {
   return out;
 }
 
+// Accepts digits of either case. `to` may have been written in part if there is an error.
 result<void> from_hex(std::string_view text, mutable_bytes to) {
   if (text.size() != 2 * to.size()) {
     return error(errc::invalid_argument,

@@ -79,6 +79,7 @@ std::string parameter_json(const kernel_parameter& p) {
   return out + "}";
 }
 
+/// Returns the names of the flags that are set.
 std::string flags_json(std::uint32_t flags) {
   struct flag_word {
     std::uint32_t flag;
@@ -157,6 +158,8 @@ std::vector<section_facts> facts_of(const fatbin& module) {
   return out;
 }
 
+// The explanation of the module itself is JSON already, which the parser has checked, so
+// it becomes a member as it is.
 std::string explain_json(const fatbin& module, const std::vector<section_facts>& sections,
                          const std::vector<std::ptrdiff_t>& selected_section,
                          signature_state signature) {

@@ -216,6 +216,7 @@ class fatbin_reader {
     return {};
   }
 
+  /// Reads parameter `i` of the table. Kind and sizes are checked with the layout.
   result<kernel_parameter> read_parameter(const record_table& table,
                                           std::uint32_t i) const {
     kernel_parameter p;
@@ -362,6 +363,8 @@ class fatbin_reader {
     return {};
   }
 
+  /// Reads the plans. Unknown collectives and algorithms are allowed: plans are
+  /// proposals, and those that cannot be used are skipped.
   result<void> read_plans() {
     const section_entry* s = section(section_kind::plans);
     if (s == nullptr) {
@@ -392,6 +395,7 @@ class fatbin_reader {
     return {};
   }
 
+  /// Reads the explanation, which must be JSON because it is embedded in descriptions.
   result<void> read_explain() {
     const section_entry* s = section(section_kind::explain);
     if (s == nullptr) {

@@ -35,6 +35,8 @@ host_kernel_table& host_kernels() {
 
 }  // namespace
 
+// The layout of the parameters is computed here, so that loading can compare it with that
+// of a module.
 result<void> register_host_kernel(host_kernel kernel) {
   if (kernel.entry == nullptr || !is_kernel_name(kernel.name) ||
       (kernel.flags & ~fatbin_layout::known_kernel_flags) != 0) {

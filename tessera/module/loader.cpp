@@ -250,6 +250,7 @@ class module_loader {
   }
 
  private:
+  /// Finds the entry of a kernel in its section, and adds the kernel.
   result<void> add_kernel(const kernel_record& kernel, std::size_t section) {
     kernel_entry entry = nullptr;
     if (module_.code[section].kind == section_kind::cpu_registered) {

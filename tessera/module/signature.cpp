@@ -156,6 +156,7 @@ result<std::vector<public_key>> read_trusted_keys(std::string_view text) {
   return keys;
 }
 
+// The same variables as a context reads, for tools that load modules without one.
 result<trust_policy> trust_from_environment() {
   trust_policy out;
   const char* required = std::getenv("TESS_REQUIRE_SIGNED");

@@ -220,6 +220,7 @@ std::string recorder::to_json() const {
                      metadata(), fmt::join(events, ",\n"));
 }
 
+// The file is replaced as a whole, so a viewer never reads half a trace.
 result<void> recorder::write(const std::string& path) const {
   const std::string text = to_json();
   auto written = write_file_atomically(

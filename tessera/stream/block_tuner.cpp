@@ -133,6 +133,7 @@ block_extents usual_block(const kernel_record& record) {
   return out;
 }
 
+// The policy takes the first 8 bytes of its member. The rest stays 0.
 cache_key cache_key_of(const block_key& key) {
   cache_key out;
   out.kind = cache_kind::tuning;

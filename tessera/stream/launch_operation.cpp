@@ -146,6 +146,7 @@ void launch_operation::step(lane_set& lanes, unsigned lane,
   }
 }
 
+// Arguments are little-endian, hence the loop from the last byte.
 std::string launch_operation::listed_arguments() const {
   std::string out;
   if (!args_) {

@@ -35,6 +35,8 @@ struct step_call {
   std::uint32_t lane;
   std::uint32_t index;
 
+  // `on_engine` is set while the reference is released, because the operation may be the
+  // last to hold a context, which must not be destroyed on a worker.
   void operator()(const runtime::task_context& c) const {
     if (c.argument == &graph_is_made) {
       return;

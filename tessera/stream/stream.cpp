@@ -440,6 +440,8 @@ result<bool> stream::idle() {
   return true;
 }
 
+// Needs no wait: the closing operation keeps the stream alive until the others have
+// ended.
 void stream::close() {
   auto in = of().port().enter();
   in.make_room(1);
@@ -496,6 +498,8 @@ void stream::note(const error& e) {
   last_message_ = e.message();
 }
 
+// The digest is computed when it is asked for, because launches are frequent and this is
+// not.
 tessDeterminism stream::last_determinism() const {
   tessDeterminism out{};
   {
@@ -508,6 +512,9 @@ tessDeterminism stream::last_determinism() const {
   return out;
 }
 
+// The descriptor contains what the results of the next operation depend on: level,
+// policy, seed, toggles and stream. Launches add their number, collectives their
+// schedule.
 tessDeterminism stream::describe(const numerics_policy& policy,
                                  std::uint64_t module_seed) const noexcept {
   tessDeterminism out{};
@@ -559,6 +566,8 @@ void stream::note_persistent(const std::shared_ptr<persistent_run>& run,
   }
 }
 
+// The session orders this with calls that enqueue: kernels up to `stopped_` are stopped,
+// also those that have not started yet (`note_persistent`).
 void stream::stop_persistent() {
   const auto in = of().port().enter();
   const std::lock_guard lock(small_mutex_);

@@ -155,10 +155,11 @@ struct region_collective::state {
   std::vector<std::byte*> output_bytes;
   /// At least one byte. Every task keeps it, so releasing it waits for all tasks.
   storage scratch;
-  std::vector<access> accesses;           ///< of all steps, one after another
-  std::vector<std::size_t> first_access;  ///< of each step, and their end
+  std::vector<access> accesses;           ///< accesses of all steps
+  std::vector<std::size_t> first_access;  ///< first access of each step, and the end
 };
 
+// Inputs and outputs are tensors, which may begin anywhere in their storage.
 result<footprint> region_collective::state::region_of(const plan_step& step,
                                                       const plan_operand& o,
                                                       int i) const {

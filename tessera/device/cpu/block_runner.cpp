@@ -204,6 +204,7 @@ int stop_service(const tessBlockContext* block) {
   return stop != nullptr && stop->load(std::memory_order_acquire) ? 1 : 0;
 }
 
+/// Passes a line to the log of the context. Logs are optional, so errors are ignored.
 void log_service(const tessBlockContext* block, const char* text) {
   const block_host& host = loop_of(block).host();
   if (host.log == nullptr || !*host.log || text == nullptr) {
@@ -222,6 +223,7 @@ constexpr tessKernelServices cpu_services{sizeof(tessKernelServices),
                                           &stop_service,
                                           &log_service};
 
+// Everything that is the same for all blocks is set here; only the index changes later.
 block_loop::block_loop(const block_host& host) noexcept
     : host_(host), environment_(*host.launch) {
   const grid_launch& launch = *host.launch;
@@ -301,6 +303,8 @@ void block_loop::run_block_entry() noexcept {
   }
 }
 
+// A thread that fails does not stop the others of its block if they are fibers, because
+// they may be in the middle of their work.
 void block_loop::call_thread(std::int64_t linear, const thread_index& thread) noexcept {
   const auto entry = reinterpret_cast<tessThreadEntry>(host_.launch->code.entry);
   try {
@@ -414,6 +418,7 @@ result<void> block_scratch::reserve(std::size_t shared_bytes, std::int64_t fiber
   return {};
 }
 
+// The list is short, and the last scratch is the most likely to be in the caches.
 result<std::unique_ptr<block_scratch>> scratch_pool::take() {
   {
     const std::lock_guard lock(mutex_);

@@ -44,6 +44,7 @@ void begin(transfer_t transfer) noexcept {
 
 }  // namespace
 
+// The stack grows down, so its top is passed.
 void prepare(fiber_context& made, std::byte* bottom, std::size_t bytes,
              void (*entry)(void*), void* argument) noexcept {
   made.handle = boost::context::detail::make_fcontext(bottom + bytes, bytes, &begin);

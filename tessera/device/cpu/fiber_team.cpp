@@ -106,7 +106,7 @@ struct fiber_team::fiber {
   fiber_context context;
   std::span<std::byte> stack;
   fiber_team* team = nullptr;
-  fiber* next = nullptr;  ///< in the ring of fibers that have started and not ended
+  fiber* next = nullptr;  ///< next in the ring of fibers that have started and not ended
   fiber* previous = nullptr;
   exception_state exceptions;
   bool made = false;

@@ -189,6 +189,7 @@ void cpu_persistent_run::end_block(std::int64_t block, result<void> outcome) {
   changed_.notify_all();
 }
 
+// The end is announced under the lock, so a waiting thread cannot miss it.
 result<void> cpu_persistent_run::wait(std::int64_t limit_ns) {
   std::unique_lock lock(mutex_);
   const auto over = [this] { return ended(); };

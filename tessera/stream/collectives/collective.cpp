@@ -261,6 +261,8 @@ ref<operation> collective_operation::clone() const {
   return out;
 }
 
+// Groups of a mesh stream get its lanes at the first submission; a group of shares has
+// its lanes already.
 void collective_operation::submit(submission& to) {
   lane_set& lanes = to.lanes();
   for (collective_group& g : groups_) {
@@ -335,6 +337,8 @@ void collective_operation::open(collective_group& g) noexcept {
   }
 }
 
+// Takes scratch when the collective begins and not when it is enqueued, so that enqueued
+// collectives need no memory.
 result<void> collective_operation::prepare(collective_group& g) {
   const std::size_t scratch = plan_->scratch_bytes();
   if (scratch > scratch_limit_) {

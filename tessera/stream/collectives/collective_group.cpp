@@ -68,6 +68,8 @@ result<void> enqueue_all(context& of, const std::vector<made_call>& calls) {
 
 }  // namespace
 
+// Calls may be on streams of several contexts; each context gets its calls under one
+// session.
 result<void> enqueue_group(std::span<const grouped_call> calls) {
   std::vector<made_call> made;
   for (const grouped_call& c : calls) {

@@ -32,7 +32,7 @@ struct rank_group {
     std::string what;     ///< the descriptions of two calls that differ
     std::size_t unheard;  ///< number of ranks that have not been told
   };
-  std::map<std::uint64_t, mismatch> mismatches;  ///< by sequence number
+  std::map<std::uint64_t, mismatch> mismatches;  ///< key: the sequence number
 };
 
 /// Lets shares of collectives meet, in the order in which each rank has called them.

@@ -97,6 +97,7 @@ std::string rank_share::details() const {
   return fmt::format("\"collective\":\"{}\",\"ranks\":{}", call_name(), ranks.size());
 }
 
+// Names everything that ranks must agree on, so that a mismatch can be seen.
 std::string rank_share::description() const {
   const collective::collective_call& c = request.call;
   std::string out = fmt::format("{} of {} {}", collective::name_of(c.kind), c.count,
@@ -234,6 +235,7 @@ result<void> meeting_point::check(const rank_share& share, const stream& on) {
       .hint(how_to_recover);
 }
 
+// Answers from the state of the group that the rank's next call would join.
 result<void> meeting_point::state(const mesh& m, int rank) const {
   const auto place = static_cast<std::size_t>(rank);
   const auto broken = [&](std::string_view group, const error& why) {

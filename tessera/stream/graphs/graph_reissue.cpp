@@ -73,6 +73,7 @@ std::uint32_t graph_reissue::tasks() const {
   return out;
 }
 
+// As for bodies: chains may run at the same time, operations of one chain may not.
 memory_need graph_reissue::needs() const {
   std::vector<std::size_t> scratch(streams_.size());
   memory_need out;

@@ -192,6 +192,7 @@ result<std::shared_ptr<const graph>> graph_recording::finish(stream* origin) {
   return std::shared_ptr<const graph>(std::make_shared<graph>(std::move(made_)));
 }
 
+// One line for each node and for each edge, in the order of the recording.
 std::string graph::to_dot() const {
   std::string out = "digraph graph_of_streams {\n";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
