@@ -2,6 +2,9 @@
 /// @file
 /// Checks and digests of collective calls, and the names of kinds, algorithms and
 /// formats.
+///
+/// A call is a value without buffers. Ranks of a group compare its digest to find out
+/// whether all of them have called the same.
 #include "weir/collective/call.hpp"
 
 #include <array>

@@ -2,6 +2,10 @@
 /// @file
 /// The choice of an algorithm: by the caller, a hint, the tuner or the fallback, in this
 /// order; and the schedules that the tuner measures.
+///
+/// Each level may only propose: a proposal that the call cannot use is passed over, so a
+/// module's hints for one mesh do no harm on another. Only a caller that forces an
+/// algorithm gets an error.
 #include "weir/collective/choice.hpp"
 
 #include <algorithm>

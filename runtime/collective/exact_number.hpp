@@ -29,9 +29,13 @@ class exact_number {
   static constexpr int lowest = -1074;  ///< exponent of bit 0 of digit 0
   static constexpr int digit_bits = 32;
 
+  /// Adds or subtracts `size` * 2^position, in units of the lowest bit.
   void add_at(std::uint64_t size, int position, bool negative) noexcept;
+  /// Carries between digits, so that all but the last are in [0, 2^32).
   void carry() noexcept;
+  /// Makes the digits those of the absolute value. Returns true if the sum is negative.
   bool settle() noexcept;
+  /// Rounds the absolute value. `top` is its highest digit that is not 0.
   [[nodiscard]] double size_rounded(int top, int precision, int least) const noexcept;
 
   // The range of doubles has 2098 bits; 2^20 summands need 20 more.

@@ -2,6 +2,9 @@
 /// @file
 /// Reductions of fp32, fp64 and complex numbers that round at every node of the tree.
 /// Sums of few ranks are held in registers; others go through tiles.
+///
+/// Both ways add in the order of the canonical tree, so they give the same bits; the
+/// faster one is used.
 #pragma GCC diagnostic ignored "-Wpsabi"
 #include "collective/kernels/tile_loops.hpp"
 #include "collective/kernels/vector_sum.hpp"

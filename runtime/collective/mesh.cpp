@@ -2,6 +2,9 @@
 /// @file
 /// Ranks of a mesh, their positions on four axes, and the groups along axes. Axis tp is
 /// the fastest: neighbouring ranks differ in it first.
+///
+/// A mesh has no state: groups are computed from the sizes of the axes whenever they are
+/// asked for.
 #include "weir/collective/mesh.hpp"
 
 #include <algorithm>

@@ -36,6 +36,7 @@ class plan_builder {
   plan_builder(const collective_call& call, int ranks, const topology& shape,
                const plan_options& options, std::optional<reducer> arithmetic);
 
+  /// Return the properties of the plan: ranks, memory, mesh, call and options.
   [[nodiscard]] int ranks() const noexcept { return plan_.ranks_; }
   [[nodiscard]] bool shares_memory() const noexcept { return shape_.shared_memory; }
   [[nodiscard]] const topology& shape() const noexcept { return shape_; }
@@ -45,10 +46,14 @@ class plan_builder {
   /// Sets how many pieces can be under way at the same time. Scratch is used again after
   /// so many pieces.
   void set_window(std::size_t pieces) noexcept { window_ = pieces; }
+  /// Begins a piece. Its steps may depend on each other in any way.
   void begin(const plan_piece& piece);
+  /// Ends the piece. Its scratch can be used again after `window_` further pieces.
   void end();
 
+  /// Returns the number of elements of the piece.
   [[nodiscard]] std::size_t piece_count() const noexcept { return piece_.count; }
+  /// Return the piece in a rank's input or output.
   [[nodiscard]] plan_operand input(int rank) const noexcept;
   [[nodiscard]] plan_operand output(int rank) const noexcept;
   /// Returns the piece in every rank's output.
@@ -73,6 +78,7 @@ class plan_builder {
   /// `target`.
   void deliver(int rank, int target);
 
+  /// Returns the finished plan. The builder must not be used afterwards.
   [[nodiscard]] collective_plan take() noexcept;
 
  private:
@@ -88,13 +94,20 @@ class plan_builder {
   /// bit for each step.
   using ancestry = std::vector<std::uint64_t>;
 
+  /// Adds earlier steps to `waits` that a new step with these operands must wait for.
   void note_accesses(const plan_step& s, operand_list list, bool writes,
                      std::vector<std::uint32_t>& waits);
+  /// Removes predecessors that are implied by others.
   void keep_direct(std::vector<std::uint32_t>& waits);
+  /// Returns true if the order of the sum allows adding a and b.
   [[nodiscard]] bool may_join(const partial_result& a, const partial_result& b) const;
+  /// Adds the first pair that may be added; returns false if there is none.
   bool join_one_pair(int rank, std::vector<partial_result>& held);
+  /// Adds a step that adds two partial results.
   partial_result join(int rank, const partial_result& a, const partial_result& b);
+  /// Adds a step that copies a partial result to scratch of `rank`.
   partial_result brought(int rank, const partial_result& from);
+  /// Returns scratch of the piece, which later steps may use again.
   void give_back(const plan_operand& at);
 
   collective_plan plan_;

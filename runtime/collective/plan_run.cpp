@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The run of one step of a plan.
+///
+/// A plan contains no addresses, so the same plan serves all calls of the same shape. A
+/// run supplies the addresses of inputs, outputs and scratch. Steps never allocate
+/// memory.
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -2,6 +2,10 @@
 /// @file
 /// Meetings: which ranks have come, whether their calls agree, and whose time is over. A
 /// meeting stays known until all ranks have come, so that late ranks get the same answer.
+///
+/// The rendezvous neither waits nor knows threads: a caller reports arrivals and the
+/// present time, and gets the tickets of the calls that are decided by them. The owner
+/// serializes the calls and wakes whoever has to be woken.
 #include "weir/collective/rendezvous.hpp"
 
 #include <algorithm>

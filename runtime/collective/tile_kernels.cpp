@@ -2,6 +2,9 @@
 /// @file
 /// Reductions of integers and booleans, and of fp8, fp16 and bf16. Nodes of the narrow
 /// floats are fp32, or fp64 where sums must be exact.
+///
+/// The loops themselves are in tile_loops.hpp; here they are instantiated for each type
+/// and operation.
 #include "collective/kernels/tile_loops.hpp"
 
 namespace weir::collective {

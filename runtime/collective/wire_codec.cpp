@@ -2,6 +2,9 @@
 /// @file
 /// The codec of wire formats: bf16, and fp8 with one scale for each block. Blocks go
 /// through fp32. A scale uses the whole range of fp8 for the largest number of its block.
+///
+/// All arithmetic on the way is in fp32, whatever the type of the elements, so a block
+/// has the same code on all ranks.
 #include "collective/wire_codec.hpp"
 
 #include <algorithm>

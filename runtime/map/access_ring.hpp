@@ -27,6 +27,7 @@ struct alignas(32) access_entry {
   task_id task = 0;
   std::uint64_t tag = 0;  ///< number in the order of registration times 4, plus two flags
 
+  /// Returns the number in the order of registration, or its short form.
   [[nodiscard]] std::uint64_t number() const noexcept { return tag >> 2; }
   [[nodiscard]] access_ref ref() const noexcept {
     return static_cast<access_ref>(tag >> 2) & ref_mask;
@@ -81,6 +82,7 @@ static_assert(sizeof(grid_entry) == 64);
 /// @threads{thread-compatible}
 class access_ring {
  public:
+  /// Makes an empty ring for at least `most` accesses, as far as that is possible.
   explicit access_ring(std::uint32_t most)
       : most_(std::bit_ceil(std::clamp(most, first_size, largest_size))) {
     resize(first_size);
@@ -164,6 +166,7 @@ class access_ring {
     out.what.tag = push(owner | far_bit, dense, any_order);
     return out;
   }
+  /// Returns the short form of the number in a tag.
   [[nodiscard]] static access_ref ref_of(std::uint64_t tag) noexcept {
     return static_cast<access_ref>(tag >> 2) & ref_mask;
   }

@@ -113,6 +113,7 @@ class conflict_search {
     }
   }
   void prefetch(std::span<const access> accesses) const noexcept;
+  /// Looks up one access of any kind.
   void look_up_one(const access& a, bool prune, bool any_order);
   void look_up_read(const access& a);
   /// Looks up a read of a dense region.
@@ -122,14 +123,17 @@ class conflict_search {
   void look_up_dense_write(const access& a, region_index& readers, region_index& writers);
   /// Looks up and registers a write of a dense region.
   void enter_dense_write(const access& a, task_id task);
+  /// Looks up and registers an access of a strided region.
   void enter_steps(const access& a, task_id task);
   /// Returns the newest writer of all the bytes, or 0.
   task_id find_writers(const access& a, const question& q);
   task_id find_near_writers(const access& a, const question& q);
   task_id find_far_writers(const access& a, const question& q);
+  /// Adds the readers of bytes that the access writes.
   void find_readers(const access& a, bool prune, task_id floor);
   /// Examines one reader, which may be strided. Returns true if it is to be removed.
   bool find_reader(const access& a, task_id floor, access_entry& e);
+  /// Keeps the oldest failure that these accesses inherit.
   void note_failures(std::span<const access> accesses);
   /// Returns true if the entry is a companion of the access, and notes its task.
   [[nodiscard]] bool is_companion(const access& a, const question& q,

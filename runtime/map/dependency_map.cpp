@@ -2,6 +2,9 @@
 /// @file
 /// The parts of the TensorMap that are not in the fast path: strided regions, retirement
 /// and failures.
+///
+/// Entries of strided accesses keep only their first and last byte; their footprints lie
+/// in a list of their own (`strided_`), because most programs have hardly any.
 #include "map/dependency_map.hpp"
 
 #include "map/remainder.hpp"

@@ -237,21 +237,31 @@ class dependency_map {
     footprint bytes;
     task_id root;
   };
+  /// Returns the number of the index for a storage and a kind.
   [[nodiscard]] static std::uint32_t owner_of(storage_id id, bool writer) noexcept {
     return id.index * 2 + static_cast<std::uint32_t>(writer);
   }
   [[nodiscard]] const region_index& index_of(storage_id id, bool writers) const noexcept {
     return indexes_[owner_of(id, writers)];
   }
+  /// Decides exactly, or with a doubt for sharing, whether two regions share a byte.
   [[nodiscard]] bool share_a_byte(const footprint& query, const entry& e) noexcept;
+  /// Returns the footprint of an entry of the storage `id`.
   [[nodiscard]] footprint bytes_of(const entry& e, storage_id id) const noexcept;
+  /// `take` for cases with a strided region or an access that commutes.
   bool take_steps(const footprint& write, entry& e) noexcept;
+  /// Removes the oldest accesses from the counts of the grid.
   void retire_far(std::uint32_t count) noexcept;
+  /// The slow part of `reserve`.
   void make_room(std::size_t count);
+  /// The general insertion of an access.
   void insert_any(region_index& index, const footprint& bytes, task_id task,
                   bool any_order);
+  /// Stores the footprint of a strided access.
   void keep_steps(access_ref ref, const footprint& bytes);
+  /// Remembers the writes of the oldest task, which has failed.
   void keep_failed(std::uint32_t count, task_id root);
+  /// Returns the oldest failure in bytes of the query, or 0.
   [[nodiscard]] task_id search_failed(const footprint& query) const noexcept;
 
   access_ring ring_;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The rare work of the grid: growing, and cleaning of lists that have become old.
+///
+/// Nothing here runs for each access: growing is amortized over the accesses that made it
+/// necessary, and heads are cleaned once in 2^29 registrations.
 #include "map/region_grid.hpp"
 
 namespace weir::runtime {

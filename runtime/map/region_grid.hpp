@@ -247,6 +247,7 @@ class region_grid {
     }
   }
 
+  /// Makes more cells and links all accesses again.
   void grow();
 
   access_ring& ring_;

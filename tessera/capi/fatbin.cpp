@@ -2,6 +2,10 @@
 /// @file
 /// Construction of modules. A module under construction has a lock of its own, so several
 /// threads may add parts to it.
+///
+/// The order of the calls is free, except that the targets of a kernel name sections by
+/// the indexes that `tessFatbinAddCode` has returned. Everything is checked when the
+/// container is built.
 #include <limits>
 
 #include <fmt/format.h>

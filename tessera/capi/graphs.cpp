@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Captures, graphs and executable graphs.
+///
+/// A stream records in one of two ways. A capture that was begun by a call only records.
+/// A launch with TESS_LAUNCH_CAPTURE begins a recording that also runs; a synchronization
+/// closes it, and `tessStreamTakeGraph` returns the graph.
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"

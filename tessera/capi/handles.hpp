@@ -196,6 +196,7 @@ class handle_table {
     }
     slots_ += per_chunk;
   }
+  /// Returns a slot that exists.
   [[nodiscard]] slot& at(std::uint32_t index) {
     return (
         *table_[index / per_chunk].load(std::memory_order_acquire))[index % per_chunk];
@@ -206,6 +207,7 @@ class handle_table {
     return ((std::uintptr_t{generation} << index_bits | index) << kind_bits) |
            static_cast<std::uintptr_t>(kind_);
   }
+  /// Returns the slot's number in a handle, which may name no slot.
   [[nodiscard]] static std::uint32_t index_of(std::uintptr_t handle) noexcept {
     return static_cast<std::uint32_t>(handle >> kind_bits) & ((1U << index_bits) - 1);
   }
@@ -219,6 +221,7 @@ class handle_table {
     chunk* const c = table_[index / per_chunk].load(std::memory_order_acquire);
     return c == nullptr ? nullptr : &(*c)[index % per_chunk];
   }
+  /// Returns true if the slot has the object of this handle. The caller holds the slot.
   [[nodiscard]] static bool matches(const slot& s, std::uintptr_t handle) noexcept {
     return s.names.load(std::memory_order_relaxed) == handle;
   }

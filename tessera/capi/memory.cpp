@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Memory: allocation, copies, fills, and queries about addresses.
+///
+/// Functions that end in Async take effect in the order of a stream. All others act at
+/// once; freeing, however, lets enqueued operations finish with the memory.
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"

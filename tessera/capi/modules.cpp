@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Modules, kernels, the cache, and determinism.
+///
+/// Handles of kernels belong to their module and disappear with it. Operations hold the
+/// loaded code itself, so a module may be unloaded while its kernels still run.
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"

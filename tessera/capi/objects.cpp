@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Tables of handles, statuses, and the texts of errors.
+///
+/// The text of an error belongs to the thread that made the call. It is kept until the
+/// next error of that thread.
 #include "capi/objects.hpp"
 
 #include <pthread.h>

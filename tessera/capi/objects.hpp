@@ -93,6 +93,7 @@ struct profiler_object;
 
 /// The tables of all handles of the process.
 struct tables {
+  /// Makes empty tables whose handles begin with this generation.
   explicit tables(std::uint32_t first_generation) : first(first_generation) {}
 
   std::uint32_t first;  ///< generation of all handles

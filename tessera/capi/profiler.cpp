@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Profilers: starting one, and stopping it with a trace.
+///
+/// A profiler is an observer of its context. While no profiler is open in the process,
+/// calls do not even read the clock (`call_watch::nobody_listens`).
 #include "capi/profiler.hpp"
 
 namespace weir::tessera::capi {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Conversion and checks of arguments that need no objects except those that they name.
+///
+/// Enumerations of C have any value that a program stores in them, so they are checked as
+/// numbers before they are converted.
 #include "capi/requests.hpp"
 
 #include <algorithm>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Streams, events and launches.
+///
+/// The functions find the objects of their handles, check what can be checked here, and
+/// leave the work to the stream. Errors of operations come later, from a synchronization.
 #include <algorithm>
 
 #include <fmt/format.h>

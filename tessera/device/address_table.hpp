@@ -73,13 +73,18 @@ class address_table {
     std::int32_t rank = 0;
   };
 
+  /// Returns the number of cells that begin at or before an address.
   [[nodiscard]] std::size_t first_behind(std::uintptr_t at) const noexcept;
+  /// Returns true if no interval shares an address with [begin, end).
   [[nodiscard]] bool is_free(std::uintptr_t begin, std::uintptr_t end) const noexcept;
+  /// Provides capacity for this many cells and entries. Throws std::bad_alloc.
   void grow(std::size_t wanted);
   /// Inserts all instances. The caller has begun a change and called `grow`.
   void insert(const allocation_ptr& memory,
               std::span<const std::int32_t> by_address) noexcept;
+  /// Returns an unused list for the addresses of `count` ranks. Throws std::bad_alloc.
   [[nodiscard]] std::atomic<std::uintptr_t>* take_ranks(std::size_t count);
+  /// Make the version odd at the beginning of a change, and even at its end.
   void begin_change() noexcept;
   void end_change() noexcept;
 

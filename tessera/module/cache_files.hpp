@@ -24,6 +24,7 @@ class private_file {
 
   /// Returns true if there is a descriptor.
   [[nodiscard]] bool is_open() const noexcept { return descriptor_ >= 0; }
+  /// Returns the descriptor, which stays with this object.
   [[nodiscard]] int get() const noexcept { return descriptor_; }
   /// Returns the descriptor, which the caller closes from now on.
   int release() noexcept;

@@ -3,6 +3,9 @@
 /// Levels of x86-64, from cpuid and from the registers that the operating system saves.
 /// An instruction set can be used only if the system saves its registers when it switches
 /// threads.
+///
+/// The levels are those of the x86-64 psABI. On other processors there is one level or
+/// none.
 #include "module/cpu_level.hpp"
 
 #include <algorithm>

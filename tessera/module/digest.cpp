@@ -2,6 +2,9 @@
 /// @file
 /// SHA-256 by libsodium, hexadecimal text, and the build id that the linker has put into
 /// the object that contains this code.
+///
+/// The build id tells builds of this library apart even if their version is the same,
+/// which makes entries of the cache stale after a rebuild.
 #include "weir/tessera/module/digest.hpp"
 
 #include <fmt/core.h>

@@ -2,6 +2,9 @@
 /// @file
 /// Functions of the program that modules may name as the code of kernels. The table
 /// belongs to the process.
+///
+/// A module names such a function by its symbol and contains no code for it. The function
+/// must have the arguments and flags that the module's record has.
 #include <fmt/core.h>
 
 #include <map>

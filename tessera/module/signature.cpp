@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Signatures with Ed25519 by libsodium, and lists of trusted keys.
+///
+/// A signature covers the hash of a container's content. A key is trusted only if the
+/// program or the environment lists it; that a signature is valid for the key beside it
+/// says nothing about who made it.
 #include "weir/tessera/module/signature.hpp"
 
 #include <fmt/core.h>

@@ -3,6 +3,9 @@
 /// The trace of streams and calls, in the JSON format that Chrome's trace viewer and
 /// Perfetto read. Recording copies a few values under a lock; all text is made when the
 /// trace is written.
+///
+/// The recorder keeps the earliest records and counts those beyond its limit, so a long
+/// run does not fill the memory.
 #include "profile/recorder.hpp"
 
 #include <algorithm>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The thread of the janitor: a list of calls ordered by time.
+///
+/// The thread sleeps until the time of the first call, or until a request comes. The name
+/// of the thread is visible in debuggers.
 #include "stream/janitor.hpp"
 
 #include <chrono>

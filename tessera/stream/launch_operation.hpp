@@ -116,6 +116,7 @@ class launch_operation : public operation {
     std::optional<error> why;
   };
 
+  /// Submits the tasks of one lane, in slices or as a whole.
   void submit_on(submission& to, unsigned d, std::span<const runtime::access> held,
                  bool last);
   /// Returns members of a JSON object: each argument by name, as a hexadecimal number
@@ -124,7 +125,9 @@ class launch_operation : public operation {
   /// Returns the fraction of the workers that its blocks on one device can use, at most
   /// 1.
   [[nodiscard]] double occupancy() const;
+  /// Runs one slice and keeps its failure.
   void run_slice(unsigned lane, std::uint32_t index) noexcept;
+  /// Runs blocks [first, last) of one lane.
   [[nodiscard]] result<void> run(unsigned lane, std::int64_t first,
                                  std::int64_t last) const;
 

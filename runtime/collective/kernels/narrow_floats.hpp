@@ -28,6 +28,7 @@ struct bfloat_bits {
   std::uint16_t bits;
 };
 
+/// Convert between a float and its bits.
 WEIR_INLINE std::uint32_t bits_of(float x) noexcept {
   return __builtin_bit_cast(std::uint32_t, x);
 }

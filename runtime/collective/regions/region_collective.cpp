@@ -2,6 +2,10 @@
 /// @file
 /// The steps of a plan as tasks of an engine. Their order comes from the regions that
 /// they touch, so the edges of the plan itself are not needed.
+///
+/// The regions of all tasks are computed once, when the collective is made. A run only
+/// submits tasks, and the engine orders them among each other and with all other tasks
+/// that touch the same tensors.
 #include "weir/collective/region_collective.hpp"
 
 #include <algorithm>

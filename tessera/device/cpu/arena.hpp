@@ -55,10 +55,13 @@ class cpu_arena {
 
   /// Counts `bytes` as used. @error{out_of_memory; the capacity leaves less}
   [[nodiscard]] result<void> charge(std::size_t bytes);
+  /// Counts `bytes` as free again.
   void discharge(std::size_t bytes);
   /// Takes memory with guards. @error{out_of_memory; the system has none}
   [[nodiscard]] result<block> take(std::size_t bytes) const;
+  /// Takes memory at a multiple of `unit` from the program or the system.
   [[nodiscard]] result<std::byte*> raw(std::size_t bytes, std::size_t unit) const;
+  /// Returns memory to where it was taken from.
   void release(const block& b) const;
   /// Frees memory. @error{corrupt; a guard was overwritten}
   [[nodiscard]] result<void> give_back(std::byte* at, const block& b) const;

@@ -3,6 +3,9 @@
 /// The processor as a backend: devices, copies and launches. Everything runs on the
 /// calling thread, which is a worker of the engine; only persistent kernels have threads
 /// of their own.
+///
+/// The devices differ only in their arenas, which count memory separately. A copy between
+/// devices is a copy of memory, and a kernel may be run for any device on any thread.
 #include <sys/mman.h>
 
 #include <algorithm>

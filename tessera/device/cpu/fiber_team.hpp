@@ -74,11 +74,17 @@ class fiber_team {
   struct fiber;
   struct exception_state;
 
+  /// The entry of a fiber: serves blocks until the team ends.
   static void enter(void* of_fiber) noexcept;
+  /// Runs threads of the present block until all have started.
   void serve(fiber& self) noexcept;
+  /// Takes a fiber out of the round and continues with another one.
   void retire(fiber& self) noexcept;
+  /// Returns the fiber whose turn is next.
   [[nodiscard]] fiber& next_of(fiber& self) noexcept;
+  /// Puts an idle fiber at the end of the round.
   fiber& add_to_ring() noexcept;
+  /// Switches from one fiber to another.
   void change(fiber& from, fiber& to) noexcept;
 
   std::size_t stack_bytes_;

@@ -77,6 +77,7 @@ class meeting_point {
     auto operator<=>(const group_key&) const = default;
   };
 
+  /// Returns the key of the group that a share on this stream belongs to.
   [[nodiscard]] static group_key key_of(const rank_share& share, const stream& on);
   /// Acts on the outcome of a meeting: runs it or ends its shares with errors, and lets
   /// their streams proceed.

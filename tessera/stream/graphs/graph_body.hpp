@@ -53,7 +53,9 @@ class graph_body : public std::enable_shared_from_this<graph_body> {
 
  private:
   explicit graph_body(context& of);
+  /// Gives an operation its number, stream and run in this graph.
   void adopt(operation& what, std::size_t chain, std::size_t node) const;
+  /// Computes the memory that a run needs.
   void sum_needs();
 
   std::shared_ptr<context> of_;
@@ -87,8 +89,11 @@ class graph_frame final : public operation {
   void step(lane_set&, unsigned, std::uint32_t) noexcept override;
 
  private:
+  /// Passes the failures of the stream to the lanes of the graph.
   void enter();
+  /// Passes the failures of the graph to the stream, and clears them.
   void leave();
+  /// Sets the facts of the run that enters.
   void take_next_run();
   /// Returns true if lane i of the graph has the same device as lane i of the stream.
   [[nodiscard]] bool corresponds(const lane_set& lanes) const noexcept {

@@ -46,7 +46,9 @@ class graph_reissue {
 
  private:
   explicit graph_reissue(context& of) : of_(of) {}
+  /// Orders a run behind the stream's operations and the last run.
   void begin(submission_port::session& in, stream& on);
+  /// Orders the stream's later operations behind the run, and clears its failures.
   void end(submission_port::session& in, stream& on);
 
   context& of_;
