@@ -111,6 +111,8 @@ result<void> check_call(const collective_call& call, int ranks) {
   if (call.kind == collective_kind::barrier) {
     return {};
   }
+  // For calls without arithmetic, only the type is checked: every type has a sum at level
+  // 1.
   if (reduces(call.kind)) {
     WEIR_CHECK(check_reduction({call.type, call.op, call.level, call.wide}));
   } else {

@@ -104,6 +104,7 @@ result<collective_choice> choose_algorithm(const collective_call& call, int rank
     }
     return collective_choice{*sources.forced, 0, wire_format::plain, decided_by::caller};
   }
+  // A proposal must be for this call, possible, and within the policy.
   const auto accepts = [&](const collective_hint& hint) {
     return fits(hint, call) && is_legal(hint.how, call, ranks, shape) &&
            wire_is_legal(hint.wire, call, sources);

@@ -136,6 +136,8 @@ double exact_number::size_rounded(int top, int precision, int least) const noexc
   while ((head >> head_bits) != 0) {
     ++head_bits;
   }
+  // `unit` is the exponent of the result's last bit; `drop` bits of the head are below
+  // it.
   const int unit = std::max(head_exponent + head_bits - precision, least);
   const int drop = std::min(unit - head_exponent, 127);
   if (drop <= 0) {  // all bits of the head fit

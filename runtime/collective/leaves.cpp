@@ -146,6 +146,7 @@ result<void> leaf_tree::add(const std::byte* leaf) {
       ++leaves_;
       return {};
     }
+    // The second leaf of a pair. Everything that can fail is done in `sum` and `parts`.
     std::vector<std::byte> sum(bytes());
     const std::array<std::byte*, 1> to = {sum.data()};
     std::array<reducer::part, 2> parts = {{{first_.data(), false}, {leaf, false}}};
@@ -248,6 +249,8 @@ void fixed_point_sum::add(const std::byte* leaf, std::span<const std::int32_t> e
       if (e == not_finite || x == 0) {
         continue;
       }
+      // Scaling by a power of two is exact. The first limb takes the part above its unit,
+      // the second the rest of a double.
       const double scaled = std::ldexp(x, bits - usable(e, bits, limbs()));
       const double whole = std::nearbyint(scaled);
       sums[i * limbs()] += static_cast<std::int64_t>(whole);

@@ -76,6 +76,7 @@ std::vector<plan_piece> pieces_of(const plan_builder& b) {
   const bool rooted = call.kind == collective_kind::broadcast ||
                       call.kind == collective_kind::reduce ||
                       call.kind == collective_kind::send;
+  // A span is a shard, or the whole buffer; pieces do not cross spans.
   const std::size_t spans = sharded ? ranks : 1;
   const std::size_t span = call.count / spans;
   const std::size_t step = piece_elements(b, span, spans);
@@ -90,6 +91,8 @@ std::vector<plan_piece> pieces_of(const plan_builder& b) {
       if (call.packed_shards) {
         const bool packs_input = call.kind == collective_kind::all_gather ||
                                  call.kind == collective_kind::gather;
+        // A packed buffer holds the rank's own shard only, so the offset counts from its
+        // beginning.
         (packs_input ? piece.first : piece.out_first) = at;
       }
       pieces.push_back(piece);
@@ -328,6 +331,7 @@ void exchange_blocks(plan_builder& b, int one, int other, std::size_t at,
   } else if (b.shares_memory()) {
     b.step(step_kind::exchange, one, source, target, count);
   } else {
+    // Both blocks are copied to the other rank's scratch before either output is written.
     const std::array held = {b.scratch(other, form::element),
                              b.scratch(one, form::element)};
     for (std::size_t i = 0; i < 2; ++i) {
@@ -371,6 +375,7 @@ void add_steps(plan_builder& b) {
   const collective_kind kind = b.call().kind;
   if (kind == collective_kind::barrier) {
     b.begin({});
+    // A barrier moves nothing. Its single step stands for the meeting of all ranks.
     b.step(step_kind::join, 0, {}, {}, 0);
     b.end();
     return;
@@ -443,6 +448,7 @@ result<collective_plan> plan_collective(const collective_call& call, int ranks,
   }
   try {
     collective_call usual = call;
+    // Without shards the flag has no meaning, and equal calls should have equal plans.
     usual.packed_shards = call.packed_shards && is_sharded(call.kind);
     plan_builder b(usual, ranks, shape, options, arithmetic);
     b.set_window(

@@ -167,6 +167,8 @@ void plan_builder::keep_direct(std::vector<std::uint32_t>& waits) {
   waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
   const std::size_t number = ancestors_.size();
   ancestry all(number / 64 + 1);
+  // `implied` are the ancestors of the predecessors; `all` will be those of the new step.
+  // Predecessors in earlier pieces have no ancestors here and are always kept.
   ancestry implied(number / 64 + 1);
   for (const std::uint32_t w : waits) {
     if (w >= first_step_) {

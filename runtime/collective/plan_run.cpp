@@ -118,6 +118,7 @@ class step_runner {
       }
       return;
     }
+    // The builder adds at most two partial results in one step.
     std::array<reducer::part, 2> parts;
     for (std::size_t i = 0; i < list.size(); ++i) {
       parts[i] = {source(list[i], 0), list[i].as == form::node};

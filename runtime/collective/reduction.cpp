@@ -223,6 +223,7 @@ void reducer::reduce(std::span<const std::byte* const> inputs,
   if (done == count) {
     return;
   }
+  // The elements that the loops in registers have left.
   std::array<part, max_ranks> parts;
   for (std::size_t r = 0; r < inputs.size(); ++r) {
     parts[r] = {inputs[r] + done * element_bytes_, false};

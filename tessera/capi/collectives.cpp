@@ -38,6 +38,7 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto m, find(handle, call));
   WEIR_TRY(const auto s, find(stream, call));
+  // The mesh is given again by each call, so that a wrong stream is noticed.
   if (s->what->on() != m) {
     return error(errc::invalid_argument,
                  "collective not posted: expected the stream's own mesh, found another")

@@ -144,6 +144,7 @@ result<void> close_context(tessContext_t ctx) {
   // Handles of one kind at a time: graphs refer to streams, and kernels to modules.
   const auto mine = [&](const auto& object) { return object.of == of; };
   close_profilers(*of);
+  // The objects themselves are released after the context has been shut down.
   auto execs = all().execs.remove_if(mine);
   auto graphs = all().graphs.remove_if(mine);
   auto streams =

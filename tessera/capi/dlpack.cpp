@@ -55,6 +55,7 @@ result<void*> export_tensor(tessContext_t ctx, const void* at,
   if (d.strides != nullptr) {
     options.strides = {d.strides, dims};
   }
+  // The address may lie inside an allocation, and on any rank of it.
   options.offset = place->offset;
   options.rank = place->rank == 0 ? d.rank : place->rank;
   options.read_only = (d.flags & TESS_TENSOR_READ_ONLY) != 0;

@@ -31,6 +31,7 @@ result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
   }
   const std::lock_guard lock(f->mutex);
   const auto* const first = static_cast<const std::byte*>(bytes);
+  // A list, because its elements do not move when others are added.
   f->code.emplace_back(first, first + size);
   const std::size_t at = f->change().add_code(*known, arch, f->code.back());
   if (index != nullptr) {

@@ -119,6 +119,7 @@ result<void> pack(tessKernel_t kernel, const void* const* values, int count, voi
   if (size == nullptr) {
     return null_argument(call, "a size");
   }
+  // The padded size, which is also the size of the kernel's structure of arguments.
   const std::size_t needed = k->what.kernel->arguments.padded;
   const std::size_t room = std::exchange(*size, needed);
   if (buffer == nullptr) {

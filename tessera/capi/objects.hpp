@@ -271,6 +271,7 @@ template <class Struct>
   if (size > most) {
     return refuse("a structSize of at most " + std::to_string(most));
   }
+  // A program may use a newer header, as long as it does not use what is new.
   for (std::size_t i = sizeof(Struct); i < size; ++i) {
     if (bytes[i] != 0) {
       return refuse("zeros behind the " + std::to_string(sizeof(Struct)) +

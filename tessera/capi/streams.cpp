@@ -89,6 +89,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
     request.kernel = what->what;
     WEIR_TRY(operation, tessera::make_launch(s, request));
   }
+  // Waits before the recording are carried out, since they are not part of the graph.
   if (captures) {
     auto in = s.of().port().enter();
     if (s.recording() == nullptr) {

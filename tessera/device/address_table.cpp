@@ -168,6 +168,7 @@ result<void> address_table::add(const allocation_ptr& memory) {
       return instances[static_cast<std::size_t>(a)] <
              instances[static_cast<std::size_t>(b)];
     });
+    // Nothing below can fail, so readers never see half an allocation.
     auto* numbers = memory->symmetric() ? take_ranks(ranks) : nullptr;
     begin_change();
     insert(memory, by_address);
@@ -199,6 +200,7 @@ bool address_table::remove(const allocation_ptr& memory) noexcept {
   }
   cell* const at = cells_.load(std::memory_order_relaxed)->at.get();
   if (auto* numbers = at[found - 1].ranks.load(std::memory_order_relaxed)) {
+    // A reader may still use the list. It will find that the version has changed.
     ranks_[memory->instances().size()].idle.push_back(numbers);
   }
   begin_change();

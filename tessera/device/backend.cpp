@@ -93,6 +93,8 @@ std::int64_t slice_plan::begin(std::int64_t slice) const noexcept {
 slice_plan cut_evenly(std::int64_t total, std::int64_t unit, std::int64_t least,
                       std::int64_t most) noexcept {
   slice_plan plan{std::max<std::int64_t>(total, 0), 0, std::max<std::int64_t>(unit, 1)};
+  // A slice of less than `least` would cost more than it saves, so there are fewer
+  // slices.
   if (plan.total > 0) {
     const std::int64_t fit = plan.total / std::max(least, plan.unit);
     plan.slices = std::clamp<std::int64_t>(fit, 1, std::max<std::int64_t>(most, 1));

@@ -191,6 +191,7 @@ result<exported<Managed>*> make_export(allocation_ptr memory,
       }
     }
     made->memory = std::move(memory);
+    // From here on, graphs and pools know that another library has the memory.
     made->memory->lend();
     made->managed.context = made.get();
     made->managed.deleter = &exported<Managed>::drop;
@@ -231,6 +232,7 @@ result<description> describe_tensor(const tensor& t) {
   d.device = t.device;
   const auto reach = extent_of(d.shape, t.strides, info_of(d.type).size);
   const auto base = reinterpret_cast<std::uintptr_t>(t.data);
+  // All sums are checked: offset, lowest and highest byte come from the other library.
   std::uintptr_t first = 0;
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;

@@ -66,6 +66,7 @@ allocation::~allocation() {
       break;
     case memory_kind::imported: break;
   }
+  // Imported memory is released by its owner's function.
   if (on_release_) {
     on_release_();
   }

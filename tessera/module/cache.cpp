@@ -191,6 +191,7 @@ class module_cache::impl {
     if (!file->is_open()) {
       return missed(key);
     }
+    // A file beyond the limit is damaged; one that cannot be read counts as missing.
     auto bytes = read_private(*file, most_entry_bytes);
     if (!bytes) {
       return bytes.error().code() == errc::out_of_range ? damaged(key, path)

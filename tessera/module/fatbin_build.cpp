@@ -268,6 +268,7 @@ result<void> seal(byte_vector& image, const pending_section* signature,
 // Places the sections one after another, then copies them into the image.
 result<byte_vector> write_image(const fatbin& f, const secret_key* key) {
   std::vector<pending_section> sections = sections_of(f, key != nullptr);
+  // Header and table come first; each section begins at a multiple of its alignment.
   std::uint64_t end = lay::header_bytes + sections.size() * lay::entry_bytes;
   const pending_section* signature = nullptr;
   for (pending_section& s : sections) {

@@ -197,6 +197,8 @@ class fatbin_reader {
         out_.others.push_back({kind, true, std::move(arch), s.bytes});
         continue;
       }
+      // A registered function has no bytes; all other code has bytes in pages and a
+      // machine.
       const bool registered = kind == section_kind::cpu_registered;
       if (registered != s.bytes.empty() || (!registered && arch.empty()) ||
           (!registered && s.align < lay::code_align)) {
@@ -322,6 +324,7 @@ class fatbin_reader {
              record_table::open(kernels->bytes, "kernels", lay::kernel_bytes));
     WEIR_TRY(const record_table all,
              record_table::open(parameters->bytes, "parameters", lay::parameter_bytes));
+    // Number of the first parameter that no kernel has taken yet.
     std::uint32_t next = 0;
     std::set<std::string> names;
     for (std::uint32_t i = 0; i < table.size(); ++i) {

@@ -180,6 +180,7 @@ result<void> check_overlaps(const std::vector<section_entry>& sections,
   for (const section_entry& s : sections) {
     taken.push_back({s.offset, s.offset + s.bytes.size()});
   }
+  // Empty sections take no bytes, so they may lie anywhere.
   std::erase_if(taken, [](const extent& e) { return e.from == e.to; });
   std::sort(taken.begin(), taken.end(),
             [](const extent& a, const extent& b) { return a.from < b.from; });

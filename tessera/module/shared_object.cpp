@@ -155,6 +155,7 @@ result<std::unique_ptr<shared_object>> shared_object::load(int descriptor) {
     }
     own = std::move(other);
   }
+  // RTLD_LOCAL keeps symbols of different modules apart.
   std::string name = path_of(own->get());
   void* const handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

@@ -191,6 +191,7 @@ std::string recorder::to_json() const {
            std::tie(b.started, b.stream, b.number, b.device);
   });
   std::vector<std::string> events;
+  // Devices, streams and threads that occur get their names at the end.
   std::set<std::pair<std::int32_t, std::uint64_t>> lanes;
   std::set<std::uint32_t> threads;
   for (const observed_call& c : calls) {

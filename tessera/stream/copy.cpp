@@ -72,6 +72,7 @@ result<end_of_copy> find_end(const stream& on, const void* at, std::size_t bytes
     return refused(what, "an address", "null");
   }
   out.at = static_cast<std::byte*>(const_cast<void*>(at));
+  // Memory of the host need not be known to the table.
   out.place = on.of().memory().find(at);
   if (out.place && bytes > out.place->bytes_left()) {
     return refused(what,
@@ -366,6 +367,7 @@ result<ref<operation>> make_copy(stream& on, const copy_request& what) {
     return ref<operation>();
   }
   const bool bound = on.options().rank >= 0;
+  // A stream of one rank has a single lane, which carries out everything.
   const int only = bound ? -1 : lane_that_copies(what, to, from);
   WEIR_CHECK(check_apart(on, shape, to, from, only));
   return ref<operation>(make_ref<copy_operation>(on.on(), on.options().rank, what.kind,

@@ -167,6 +167,8 @@ ref<operation> over_limit(const stream& on, const kernel_record& record,
 /// no kernel.
 result<ref<operation>> make_launch(stream& on, const launch_request& what,
                                    const numerics_policy& policy, block_trial* trial) {
+  // `make` runs if the terms differ from those of the last launch. `accept` runs under
+  // the stream's lock, so a launch takes a number only if its arguments are valid.
   const launch_terms terms{what.key,          what.grid,       what.block,
                            what.shared_bytes, what.persistent, on.describe(policy)};
   ref<launch_arguments> args;

@@ -141,6 +141,8 @@ void memory_pool::give_back(std::uint64_t stream, const allocation_ptr& memory,
       return;
     }
     graphs = what->graphs.lock();
+    // Memory that another library has may be in use for any time, so it is not kept
+    // either.
     if (memory->lent() || graphs != nullptr) {
       counts_.reserved -= memory->bytes();
     } else {

@@ -143,6 +143,7 @@ runtime::task_id submission::put(operation& what, unsigned lane, std::uint32_t i
   runtime::submit_options with;
   with.urgent = lanes_.urgent || what.urgent;
   with.worker = worker;
+  // Most operations wait for no points, and the list need not be copied.
   if (after.empty()) {
     with.after = others;
   } else {

@@ -101,6 +101,8 @@ class own_rooms {
     gone_ = true;
     for (auto* const all : {&now_, &spare_}) {
       for (std::size_t kind = 0; kind < kinds; ++kind) {
+        // Partial batches are freed: exchanging them would fill the exchange with small
+        // ones.
         if ((*all)[kind].full()) {
           between_threads().give(kind, (*all)[kind]);
         }

@@ -257,6 +257,7 @@ void stream::admit(submission_port::session& in, ref<operation> what) {
   operation& here = *what;
   submission to(in, *lanes_, std::move(what));
   here.submit(to);
+  // If the last task took over the reference, the operation may already be gone.
   if (operation* const left = to.pending(); left != nullptr) {
     left->admitted(in, *this);
   }
@@ -284,6 +285,7 @@ bool stream::rests(submission_port::session& in) {
   if (recording_ != nullptr || holds_ > 0 || !held_.empty() || !pending_waits_.empty()) {
     return false;
   }
+  // Operations have been enqueued since the last known end, so the engine is asked.
   if (ended_ != operations_) {
     if (!in.all_ended()) {
       return false;
@@ -397,6 +399,7 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
   const std::int64_t limit = limit_ns >= 0 ? limit_ns : limit_ns_.load();
   const auto done = [&] { return last->done(); };
   if (!of().bell().wait(done, doorbell::deadline_in(limit))) {
+    // Giving up fails if a worker has begun to take the failures.
     if (last->give_up()) {
       return error(errc::timeout,
                    fmt::format(

@@ -237,6 +237,8 @@ struct vector_exact {
     M lost[vectors];
     double_sums(inputs, ranks, at, high, low, lost);
     for (std::size_t v = 0; v < vectors; ++v) {
+      // With a divisor the sum is rounded to fp64 first, as the division needs. Otherwise
+      // it is rounded once, to the type of the elements.
       if (divisor > 1 || std::is_same_v<S, double>) {
         high[v] = low[v] == V{} ? high[v] : high[v] + low[v];
       } else {

@@ -259,6 +259,8 @@ result<region_collective> region_collective::create(engine& e,
     s->input_bytes.push_back(s->inputs[r].data());
     s->output_bytes.push_back(s->outputs[r].data());
   }
+  // Tensors that the plan does not touch were replaced by empty ones above, so that the
+  // collective does not keep them.
   WEIR_CHECK(check_apart(call, touched, inputs, outputs));
   const auto scratch = static_cast<std::int64_t>(s->plan.scratch_bytes());
   WEIR_TRY(s->scratch, e.allocate(std::max<std::int64_t>(scratch, 1), "collectives"));

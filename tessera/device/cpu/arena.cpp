@@ -128,6 +128,7 @@ result<cpu_arena::block> cpu_arena::take(std::size_t bytes) const {
                 : alignment + (bytes >= large_allocation ? options_.shift : 0);
   b.total = round_up_to(b.front + bytes + guard_bytes,
                         options_.pinned ? small_page : alignment);
+  // Large allocations begin at a large page, so that the system can use one.
   const std::size_t unit = b.total >= huge_page ? huge_page
                            : options_.pinned    ? small_page
                                                 : alignment;

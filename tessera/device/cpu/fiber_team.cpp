@@ -69,6 +69,7 @@ result<std::unique_ptr<stack_slab>> stack_slab::make(std::size_t count,
   if (!slab) {
     return failed();
   }
+  // One mapping holds all stacks: a guard page below each, then the stack.
   slab->guard_bytes_ = page_bytes();
   slab->stack_bytes_ = (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
   const std::size_t step = slab->guard_bytes_ + slab->stack_bytes_;
@@ -165,6 +166,7 @@ void fiber_team::run(std::int64_t threads, body what, void* argument,
   rounds_ = std::move(rounds);
   asked_ = false;
   auto* const state = reinterpret_cast<exception_state*>(abi::__cxa_get_globals());
+  // The first thread begins without exceptions, whatever the caller is handling.
   const exception_state before = std::exchange(*state, {});
   exceptions_ = state;
   prepare_own(outside_);

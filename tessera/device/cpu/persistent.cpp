@@ -303,6 +303,7 @@ result<std::shared_ptr<persistent_run>> persistent_kernels::start(
     std::shared_ptr<persistent_run> handle = std::make_shared<persistent_handle>(run);
     const std::lock_guard lock(mutex_);
     runs_.push_back(run);
+    // The lock is held meanwhile, so `pop_back` removes this run and no other.
     if (auto started = run->start(run, stack_bytes_); !started) {
       runs_.pop_back();
       return std::move(started).error();

@@ -332,6 +332,7 @@ void meeting_point::run(submission_port::session& in,
     g.lanes.push_back(&s->on->chain().of(0));
     g.streams.push_back(s->stream_number);
   }
+  // All shares have equal calls, so the plan of the first serves all.
   const auto all = make_ref<collective_operation>(first.plan, first.how,
                                                   std::move(groups), scratch_limit);
   all->verify_by(first.verify);

@@ -226,6 +226,7 @@ result<std::vector<ref<point>>> graph_exec::lend_memory(stream& to) {
     const auto ends = memory->ends();
     behind.insert(behind.end(), ends.begin(), ends.end());
     if (auto lent = memory->lend(to.budget()); !lent) {
+      // This run does not take place: memory that was lent for it is taken back.
       for (const auto& before : left_) {
         if (before == memory) {
           break;

@@ -73,6 +73,7 @@ result<void> graph_memory::lend(const std::shared_ptr<memory_budget>& pays) {
                              "for {} bytes that it leaves to the program, found {}",
                              bytes(), pays->room()));
   }
+  // The address may be taken by other memory now; then the table refuses it.
   if (state_ != state::shown) {
     if (auto known = mesh_->of->memory().restore(memory_); !known) {
       pays->discharge(bytes());

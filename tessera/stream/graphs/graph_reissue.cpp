@@ -140,6 +140,7 @@ void graph_reissue::run(submission_port::session& in, stream& on,
                         std::vector<ref<operation>> copies) {
   begin(in, on);
   std::map<const operation*, ref<point>> points;
+  // The launches of the run get consecutive numbers of the launching stream.
   std::uint64_t next = on.take_ordinals(std::accumulate(
       copies.begin(), copies.end(), 0U,
       [](std::uint32_t sum, const auto& c) { return sum + c->counted_launches(); }));

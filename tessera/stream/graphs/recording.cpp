@@ -56,12 +56,16 @@ void graph_recording::add(stream& by, const ref<operation>& what) {
     const auto found = points_.find(p.get());
     if (found != points_.end()) {
       node.after.push_back(found->second);
+      // A point without tasks that is not in this capture can only be in another one. The
+      // graph could never wait for it.
     } else if (!p->submitted()) {
       refuse("a stream waited for a point of another capture");
     }
   }
   if (auto* p = dynamic_cast<point*>(what.get()); p != nullptr) {
     points_.emplace(p, made_.nodes.size());
+    // The point will never be reached outside of graphs, so other streams must not wait
+    // for it.
     if (by.recording_only()) {
       p->capture = weak_from_this();
       p->captured = true;
