@@ -146,7 +146,7 @@ result<void> leaf_tree::add(const std::byte* leaf) {
       ++leaves_;
       return {};
     }
-    // The second leaf of a pair. Everything that can fail is done in `sum` and `parts`.
+    // The second leaf of a pair. If memory is short here, the tree is unchanged.
     std::vector<std::byte> sum(bytes());
     const std::array<std::byte*, 1> to = {sum.data()};
     std::array<reducer::part, 2> parts = {{{first_.data(), false}, {leaf, false}}};

@@ -208,8 +208,8 @@ void conflict_search::look_up(const access& a, bool prune, bool any_order) {
   map_.publish_counts();
 }
 
-// Prefetching pays only if accesses are in the grid: the array of an index is one or two
-// cache lines further.
+// Prefetching pays only if accesses are in the grid. Otherwise they lie in the index
+// itself.
 std::uint32_t conflict_search::look_up_all(std::span<const access> accesses, bool prune,
                                            const access* grouped) {
   if (map_.in_grid()) {

@@ -57,7 +57,7 @@ void point::submit(submission& to) {
 }
 
 // Copies the lane's failure, and keeps the latest time of all lanes. The last lane calls
-// the function that waits for the point and wakes waiting threads.
+// the function that `when_reached` has set, and wakes waiting threads.
 void point::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept {
   static_cast<void>(may_run(lanes, lane));
   if (!order_only) {

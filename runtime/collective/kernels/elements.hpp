@@ -46,9 +46,10 @@ WEIR_INLINE N widened(S x) noexcept {
   }
 }
 
-/// Converts a node to an element, after a division if there is a divisor. Each path
-/// rounds once: where two roundings are needed, the first one is to odd or keeps a sticky
-/// bit, so that the second gives the same result as a single rounding.
+/// Converts a node to an element, after a division if there is a divisor. Apart from the
+/// division, each path rounds once: where a double needs two steps to a narrow type, the
+/// first step is to odd or keeps a sticky bit, so that the second gives the same result
+/// as a single rounding.
 template <class S, class N>
 WEIR_INLINE S finished(N x, std::uint32_t divisor) noexcept {
   if constexpr (std::is_same_v<S, bool_byte>) {

@@ -213,7 +213,7 @@ std::string_view cpu_arch() noexcept {
   return levels.empty() ? "generic" : std::string_view(levels.front());
 }
 
-// Stacks of 16 KiB are the least in which a kernel and the runtime's own frames fit.
+// Stacks below 16 KiB are refused, because a kernel would soon overflow them.
 result<std::unique_ptr<device_backend>> make_cpu_backend(cpu_options options) {
   if (options.devices < 1 || options.memory == 0 || options.stack_bytes < least_stack ||
       options.persistent_blocks < 0) {

@@ -32,8 +32,9 @@ std::string words_of(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-/// Returns a digest of everything that the ranks of a group must agree on. The wire
-/// format is part of it, because the result depends on it.
+/// Returns a digest of everything that the ranks of a group must agree on, except the
+/// policy, which has a digest of its own. The wire format is part of it, because the
+/// result depends on it.
 std::uint64_t call_digest(const rank_share& share) {
   collective::collective_call same = share.request.call;
   same.level = 0;  // it follows from the policy, which has a digest of its own
