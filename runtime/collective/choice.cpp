@@ -167,6 +167,7 @@ std::vector<algorithm> schedules_of(const collective_call& call, int ranks,
 
 }  // namespace
 
+// Returns nothing as long as not all schedules have been measured.
 result<std::optional<algorithm>> collective_tuner::fastest(const collective_call& call,
                                                            int ranks,
                                                            const topology& shape) {

@@ -141,6 +141,7 @@ result<int> mesh_shape::rank_at(const std::array<int, axis_count>& place) const 
   return rank;
 }
 
+// Axes that are not in the set do not vary within a group.
 int mesh_shape::group_size(axis_set axes) const noexcept {
   int size = 1;
   for (std::size_t a = 0; a < axis_count; ++a) {

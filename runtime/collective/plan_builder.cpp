@@ -130,6 +130,7 @@ plan_operand plan_builder::scratch(int rank, form as, std::size_t count) {
   return {place::scratch, as, rank, 1, slot, offset};
 }
 
+// Inputs and outputs are not scratch and cannot be returned.
 void plan_builder::give_back(const plan_operand& at) {
   if (at.buffer == place::scratch) {
     free_.push_back(at.offset);
@@ -212,6 +213,7 @@ void plan_builder::step(step_kind what, int lane, operand_list sources,
   plan_.steps_.push_back(s);
 }
 
+// The step belongs to the lane of the rank that gets the data.
 void plan_builder::pass_on(int from, int to) {
   const std::array source = {output(from)};
   const std::array target = {output(to)};

@@ -139,6 +139,7 @@ class tree_driver {
 
 }  // namespace
 
+// The processor is asked once.
 instructions best_instructions() noexcept {
 #if defined(__x86_64__)
   static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;

@@ -184,6 +184,7 @@ std::vector<meeting_outcome> rendezvous::expire(std::int64_t now_ns) {
   return ended;
 }
 
+// Returns the largest number if no meeting waits. Meetings are few, so all are examined.
 std::int64_t rendezvous::next_deadline() const noexcept {
   std::int64_t first = std::numeric_limits<std::int64_t>::max();
   for (const auto& [group, state] : groups_) {

@@ -131,6 +131,7 @@ void get_block(wire_format wire, const std::byte* from, std::size_t index,
 
 }  // namespace
 
+// The layout: codes, padding to a multiple of 64 bytes, then the scales of fp8.
 std::size_t wire_bytes(wire_format wire, std::size_t count) noexcept {
   const std::size_t blocks = (count + wire_block - 1) / wire_block;
   return scales_at(wire, count) +

@@ -54,8 +54,9 @@ class region_grid {
   /// Returns the number of live accesses in the grid, of all indexes.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-  /// Grows the table for `count` more accesses if there are any yet, and returns for how
-  /// many it is large enough. With a table that is too small, look-ups only take longer.
+  /// Grows the table for `count` more accesses, unless the grid is empty, and returns for
+  /// how many more it is large enough. With a table that is too small, look-ups only take
+  /// longer.
   std::size_t reserve(std::size_t count) {
     while (size_ != 0 && size_ + count + most_ / 8 > most_) {
       grow();

@@ -249,6 +249,7 @@ tessStatus_t tessMeshRecover(tessMesh_t handle, int rank) {
   });
 }
 
+// Waiting collectives fail, and later ones fail until every rank has recovered.
 tessStatus_t tessMeshAbort(tessMesh_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessMeshAbort"));
@@ -275,6 +276,7 @@ tessStatus_t tessMeshQuery(tessMesh_t handle, int rank) {
   });
 }
 
+// Groups may be nested; only the outermost counts.
 tessStatus_t tessGroupStart(void) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessGroupStart"));

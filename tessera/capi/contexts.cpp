@@ -189,6 +189,7 @@ using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
+// Programs may make several contexts. Each has its own engine, devices and settings.
 tessStatus_t tessInit(tessContext_t* ctx) {
   return run([&] { return open_context(ctx); });
 }
@@ -321,6 +322,7 @@ tessStatus_t tessMeshGetInfo(tessMesh_t handle, tessMeshInfo* info) {
   });
 }
 
+// Coordinates are in the order tp, pp, dp, ep.
 tessStatus_t tessMeshRankCoords(tessMesh_t handle, int rank, int coords[4]) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMeshRankCoords"));

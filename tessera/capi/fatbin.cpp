@@ -160,6 +160,7 @@ tessStatus_t tessFatbinCreate(tessFatbin_t* fatbin) {
   });
 }
 
+// A call of another thread that uses it ends normally, since it holds the object.
 tessStatus_t tessFatbinDestroy(tessFatbin_t fatbin) {
   return run([&]() -> result<void> {
     if (all().fatbins.remove(number_of(fatbin)) == nullptr) {
@@ -199,6 +200,7 @@ tessStatus_t tessFatbinSetExplain(tessFatbin_t fatbin, const char* json) {
   });
 }
 
+// The hash is that of the sources; the library only stores it.
 tessStatus_t tessFatbinSetSourceHash(tessFatbin_t fatbin, const void* hash32) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetSourceHash"));

@@ -132,6 +132,7 @@ tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
   });
 }
 
+// Each recording can be taken once.
 tessStatus_t tessStreamTakeGraph(tessStream_t handle, tessGraph_t* graph) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamTakeGraph"));
@@ -170,6 +171,7 @@ tessStatus_t tessGraphExport(tessGraph_t handle, const char* format, char* buffe
   });
 }
 
+// Executable graphs made from it stay valid, because they share the recording.
 tessStatus_t tessGraphDestroy(tessGraph_t handle) {
   return run([&]() -> result<void> {
     if (all().graphs.remove(number_of(handle)) == nullptr) {

@@ -99,6 +99,7 @@ tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream) {
   });
 }
 
+// The counters are of one moment, since the pool copies them under its lock.
 tessStatus_t tessMemPoolGetStats(tessMesh_t handle, tessMemPoolStats* stats) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMemPoolGetStats"));
@@ -171,6 +172,7 @@ tessStatus_t tessHostFree(void* hostPtr) {
   });
 }
 
+// The memory stays the program's; the runtime only pins it and knows its address.
 tessStatus_t tessHostRegister(void* hostPtr, size_t bytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, host_context("tessHostRegister"));
@@ -266,6 +268,7 @@ tessStatus_t tessMemGetRankPtr(tessMesh_t handle, void* devPtr, int rank,
   });
 }
 
+// Memory that the pool keeps counts as used.
 tessStatus_t tessMemGetInfo(tessMesh_t handle, int rank, size_t* freeBytes,
                             size_t* totalBytes) {
   return run([&]() -> result<void> {

@@ -29,6 +29,7 @@ result<tessera::copy_kind> copy_kind_of(int kind, std::string_view call) {
                fmt::format("{} failed: expected a kind of copy, found {}", call, kind));
 }
 
+/// Returns the operation of a reduction.
 result<collective::reduction_op> operation_of(int op) {
   switch (op) {
     case TESS_COLL_SUM: return collective::reduction_op::sum;
@@ -45,6 +46,7 @@ result<collective::reduction_op> operation_of(int op) {
                            static_cast<int>(TESS_COLL_AVERAGE), op));
 }
 
+/// Returns the wire format for the type of numbers between ranks; 0 means plain numbers.
 result<collective::wire_format> wire_of(int type) {
   switch (type) {
     case 0: return collective::wire_format::plain;
@@ -59,6 +61,8 @@ result<collective::wire_format> wire_of(int type) {
                            type));
 }
 
+/// Returns the kind of a collective. Both enumerations have the same numbers, which the
+/// assertion below samples.
 result<collective_kind> kind_of(int kind) {
   if (kind < TESS_COLLECTIVE_ALL_REDUCE || kind > TESS_COLLECTIVE_BARRIER) {
     return error(errc::invalid_argument,

@@ -167,6 +167,7 @@ tessStatus_t tessStreamDestroy(tessStream_t handle) {
   });
 }
 
+// Refused inside kernels and callbacks: a worker would wait for itself.
 tessStatus_t tessStreamSynchronize(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamSynchronize"));
@@ -238,6 +239,7 @@ tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
   });
 }
 
+// A limit below the present use only refuses further memory.
 tessStatus_t tessStreamSetMemoryLimit(tessStream_t handle, size_t bytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamSetMemoryLimit"));
@@ -246,6 +248,7 @@ tessStatus_t tessStreamSetMemoryLimit(tessStream_t handle, size_t bytes) {
   });
 }
 
+// Returns at once; the kernels end when they next ask whether to stop.
 tessStatus_t tessStreamRequestStop(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamRequestStop"));

@@ -101,8 +101,8 @@ void address_table::grow(std::size_t wanted) {
 }
 
 // Returns a list for the addresses of `count` ranks. Lists are used again for later
-// allocations, and never freed, because a reader may still read one. The list of unused
-// ones always has capacity for all, so that `remove` cannot fail.
+// allocations, and are not freed while the table exists, because a reader may still read
+// one. The list of unused ones always has capacity for all, so that `remove` cannot fail.
 std::atomic<std::uintptr_t>* address_table::take_ranks(std::size_t count) {
   rank_lists& lists = ranks_[count];
   if (lists.idle.empty()) {

@@ -77,6 +77,7 @@ result<void> check_mode(const grid_launch& launch, const launch_limits& limits,
 
 }  // namespace
 
+// Slices differ by at most one unit, so workers end at about the same time.
 std::int64_t slice_plan::begin(std::int64_t slice) const noexcept {
   if (slice >= slices) {
     return total;

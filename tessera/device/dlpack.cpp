@@ -280,6 +280,7 @@ error null_tensor() {
 
 }  // namespace
 
+// The caller, or the library that it hands the tensor to, calls the deleter once.
 result<managed_tensor_versioned*> make_versioned(allocation_ptr memory,
                                                  const export_options& options) {
   WEIR_TRY(auto* made, make_export<managed_tensor_versioned>(std::move(memory), options));

@@ -124,6 +124,7 @@ symmetric_memory::symmetric_memory(std::shared_ptr<device_backend> backend,
 
 symmetric_memory::~symmetric_memory() = default;
 
+// The allocation has no memory yet. Its destructor frees whatever it has by then.
 std::shared_ptr<allocation> symmetric_memory::make(memory_kind kind, std::size_t bytes,
                                                    std::uint64_t owner) const {
   std::shared_ptr<allocation> made(new allocation);
@@ -292,6 +293,7 @@ std::vector<allocation_ptr> symmetric_memory::remove_all(std::uint64_t owner) {
   return removed;
 }
 
+// Aliases are not found: the allocation that contains them is.
 std::optional<memory_place> symmetric_memory::find(const void* at) const {
   memory_place place = table_->find(at);
   if (place.memory == nullptr) {

@@ -102,6 +102,8 @@ result<argument_extent> walk(std::span<const kernel_parameter> parameters, Place
 
 }  // namespace
 
+// These three make parameters that `check_kind` accepts, for programs and tests that
+// describe kernels themselves.
 kernel_parameter pointer_parameter(std::string name, std::uint32_t dtype,
                                    parameter_direction direction, address_space space) {
   return {std::move(name), parameter_kind::pointer, dtype, pointer_bytes, 0, space,

@@ -28,6 +28,7 @@ namespace weir::tessera {
 
 namespace {
 
+/// First bytes of the trailer.
 constexpr std::array<std::uint8_t, 8> trailer_magic{'T', 'E', 'S', 'S',
                                                     'K', 'E', 'P', 'T'};
 constexpr std::uint32_t trailer_version = 1;
@@ -168,6 +169,8 @@ int cached_file::release() noexcept {
   return std::exchange(descriptor_, -1);
 }
 
+/// The cache itself. It holds no entries in memory: each use reads the file, which other
+/// processes may write at the same time. Counters are atomic, so calls need no lock.
 class module_cache::impl {
  public:
   explicit impl(cache_options options) : options_(std::move(options)) {}

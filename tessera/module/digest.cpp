@@ -39,6 +39,7 @@ digest256 sha256(bytes_view bytes) {
   return out;
 }
 
+/// The state of libsodium, which is kept out of the header.
 struct sha256_stream::state {
   crypto_hash_sha256_state hash;
 };

@@ -13,6 +13,8 @@ namespace weir::tessera {
 
 namespace {
 
+/// Return the words of kinds, directions, algorithms and collectives. A number that this
+/// version does not know is "unknown" or "other", because a description must not fail.
 std::string_view word_of(parameter_kind kind) {
   switch (kind) {
     case parameter_kind::scalar: return "scalar";
@@ -53,6 +55,7 @@ std::string_view word_of_collective(std::uint32_t collective) {
   }
 }
 
+/// Returns the name of a type, or null for a parameter without one.
 std::string dtype_json(std::uint32_t id) {
   return id == 0 ? "null" : json_quote(name_of_dtype(id));
 }
@@ -138,6 +141,7 @@ std::string plan_json(const plan_record& p) {
       dtype_json(p.wire_dtype));
 }
 
+/// Returns the policy, or null if the module has none.
 std::string policy_json(const std::optional<policy_record>& p) {
   if (!p) {
     return "null";
@@ -150,6 +154,7 @@ std::string policy_json(const std::optional<policy_record>& p) {
 
 }  // namespace
 
+// Sections are those of code, in the order in which kernels name them.
 std::vector<section_facts> facts_of(const fatbin& module) {
   std::vector<section_facts> out;
   for (const code_section& s : module.code) {
@@ -180,6 +185,7 @@ std::string explain_json(const fatbin& module, const std::vector<section_facts>&
       list(module.plans, plan_json), module.explain.empty() ? "null" : module.explain);
 }
 
+// A container that has only been read: no section is selected, and no trust was checked.
 std::string explain(const fatbin& module) {
   return explain_json(
       module, facts_of(module), std::vector<std::ptrdiff_t>(module.kernels.size(), -1),

@@ -143,6 +143,8 @@ byte_vector parameters_of(const fatbin& f, string_table& strings) {
   return out.take();
 }
 
+/// Returns the section of the policy: five values of 0 or 1, a reserved one, and the
+/// seed.
 byte_vector policy_of(const policy_record& p) {
   byte_sink out;
   for (const bool bit : {p.stable_reductions, p.deterministic, p.rng_stateless,
@@ -153,6 +155,7 @@ byte_vector policy_of(const policy_record& p) {
   return out.take();
 }
 
+/// Returns the table of plans.
 byte_vector plans_of(const fatbin& f, string_table& strings) {
   byte_sink out;
   out.head(lay::plan_bytes, f.plans.size());

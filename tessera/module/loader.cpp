@@ -118,6 +118,7 @@ bool is_bitcode(section_kind kind) {
 }
 
 /// Returns the targets of a kernel as text for messages.
+/// Returns the machines for which a kernel has code, as text for messages.
 std::string targets_of(const fatbin& module, const kernel_record& kernel) {
   std::string out;
   for (std::size_t i = 0; i < module.code.size(); ++i) {

@@ -26,6 +26,7 @@ namespace weir::tessera {
 
 namespace {
 
+/// Limit of the number of entries in a table of kernels; more are taken for damage.
 constexpr std::uint32_t most_library_entries = 65536;
 
 /// A descriptor that is closed by the destructor unless it is released.

@@ -94,6 +94,7 @@ result<std::string> read_key_file(const std::string& path) {
 
 }  // namespace
 
+// The keys come from random numbers of the system.
 result<key_pair> make_key_pair() {
   WEIR_CHECK(ready());
   key_pair pair;
@@ -135,6 +136,7 @@ result<signature_bytes> sign_digest(const secret_key& secret, const digest256& d
   return out;
 }
 
+// Returns false also if libsodium cannot be used.
 bool verify_digest(const public_key& key, const digest256& digest,
                    const signature_bytes& signature) {
   return ready() &&

@@ -37,6 +37,7 @@ class janitor {
   std::mutex mutex_;
   /// notified when the first call may have changed, or at the end
   std::condition_variable changed_;
+  /// Calls that wait, by their times.
   std::multimap<std::int64_t, std::function<void()>> calls_;
   bool stop_ = false;
   std::thread thread_;

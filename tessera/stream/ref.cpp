@@ -164,6 +164,7 @@ constexpr std::size_t kind_of(std::size_t bytes) noexcept {
 
 }  // namespace
 
+// A thread whose blocks are released already, at its end, uses the general allocator.
 void* counted::operator new(std::size_t bytes) {
   const std::size_t kind = kind_of(bytes);
   if (!recycles || kind >= kinds) {

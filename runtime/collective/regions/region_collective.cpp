@@ -221,6 +221,7 @@ result<void> region_collective::state::find_regions() {
   return {};
 }
 
+// Called by workers, several steps at a time. Nothing here is changed by a run.
 result<void> region_collective::state::run(std::uint32_t step) const noexcept {
   collective_buffers buffers;
   buffers.inputs = input_bytes;

@@ -101,8 +101,8 @@ std::span<std::byte> stack_slab::stack(std::size_t i) const noexcept {
   return {base_ + i * (guard_bytes_ + stack_bytes_) + guard_bytes_, stack_bytes_};
 }
 
-/// The stack and state of one thread of a block. A fiber serves block after block and is
-/// never unwound in between.
+/// A stack on which threads of blocks run, one after another, and its state. It is never
+/// unwound between two threads or blocks.
 struct fiber_team::fiber {
   fiber_context context;
   std::span<std::byte> stack;
