@@ -18,6 +18,7 @@
 namespace weir::collective {
 namespace {
 
+/// Names in the order of the enumerations.
 constexpr std::array<std::string_view, 10> kind_names = {
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
     "gather",     "scatter",        "all_to_all", "send",      "barrier"};

@@ -167,7 +167,7 @@ std::vector<algorithm> schedules_of(const collective_call& call, int ranks,
 
 }  // namespace
 
-// Returns nothing as long as not all schedules have been measured.
+// Returns nothing while measurements are incomplete or if only one schedule exists.
 result<std::optional<algorithm>> collective_tuner::fastest(const collective_call& call,
                                                            int ranks,
                                                            const topology& shape) {

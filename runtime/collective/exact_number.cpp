@@ -17,6 +17,7 @@ namespace {
 
 __extension__ using wide_bits = unsigned __int128;
 
+/// The 52 bits of a double's fraction, and the bits of a digit.
 constexpr std::uint64_t fraction_mask = (std::uint64_t{1} << 52) - 1;
 constexpr std::uint64_t digit_mask = 0xFFFFFFFF;
 

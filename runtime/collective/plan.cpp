@@ -27,6 +27,8 @@ using form = plan_operand::form;
 
 /// Pieces are not smaller than this, since each step has a fixed cost.
 constexpr std::size_t least_slice = std::size_t{64} << 10;
+/// Pieces of ring and tree are not larger than this, so that several are under way at
+/// once.
 constexpr std::size_t most_chunk = std::size_t{1} << 20;
 /// Ring and tree divide a buffer into at most this many pieces, if those are not too
 /// large.

@@ -20,6 +20,7 @@ namespace {
 using place = plan_operand::place;
 using form = plan_operand::form;
 
+/// Scratch is aligned to cache lines, so that steps on different workers share none.
 constexpr std::size_t alignment = 64;
 
 constexpr std::size_t aligned(std::size_t bytes) noexcept {

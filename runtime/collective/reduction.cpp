@@ -21,6 +21,8 @@
 namespace weir::collective {
 namespace {
 
+/// Bytes of nodes in a tile. The tiles of a whole stack stay in the first level of the
+/// cache.
 constexpr std::size_t tile_bytes = 2048;
 /// Bytes of one input that are read forwards within a sum that goes backwards.
 constexpr std::size_t stretch_bytes = 4096;

@@ -180,6 +180,8 @@ class access_ring {
   }
 
  private:
+  /// Sizes of the ring, the bit of an owner that marks far accesses, and how far ahead
+  /// new entries are prefetched.
   static constexpr std::uint32_t first_size = 512;
   static constexpr std::uint32_t largest_size = 1U << 28;
   static constexpr std::uint32_t far_bit = 1U << 31;

@@ -28,6 +28,7 @@ inline constexpr std::size_t hazards = 5;
 /// The predecessors of one task at a time. @threads{thread-compatible}
 class predecessor_list {
  public:
+  /// A predecessor and the reason for it.
   struct item {
     task_id id;
     hazard why;
@@ -70,6 +71,7 @@ class predecessor_list {
   /// The predecessors that have been added; valid until the next is added.
   class view {
    public:
+    /// Unpacks the entries of the list.
     class iterator {
      public:
       explicit iterator(const std::uint64_t* at) noexcept : at_(at) {}

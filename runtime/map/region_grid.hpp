@@ -141,6 +141,7 @@ class region_grid {
   }
 
  private:
+  /// Number of buckets at first. There are twice as many buckets as accesses, at least.
   static constexpr std::size_t first_heads = 1024;
 
   /// One cell of a query.

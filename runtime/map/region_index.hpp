@@ -23,6 +23,7 @@ namespace weir::runtime {
 /// @threads{thread-compatible}
 class region_index {
  public:
+  /// Number of accesses in the array.
   static constexpr std::uint32_t room = 8;
   static_assert(room == 8, "they are compared four or eight at a time");
 

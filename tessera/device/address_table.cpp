@@ -21,6 +21,7 @@
 namespace weir::tessera {
 namespace {
 
+/// Number of intervals for which the table has capacity at first.
 constexpr std::size_t first_capacity = 64;
 
 std::uintptr_t address_number(const void* at) noexcept {

@@ -25,6 +25,7 @@ struct type_row {
   data_type theirs;
 };
 
+/// All types that both sides have.
 constexpr std::array<type_row, 17> types{{
     {dtype::fp8_e4m3, {type_float8_e4m3fn, 8, 1}},
     {dtype::fp8_e5m2, {type_float8_e5m2, 8, 1}},
@@ -44,6 +45,7 @@ constexpr std::array<type_row, 17> types{{
     {dtype::uint32, {type_uint, 32, 1}},
     {dtype::uint64, {type_uint, 64, 1}},
 }};
+/// Limit of dimensions, before any array of the other library is read.
 constexpr std::int32_t most_dims = 64;
 
 /// Returns the type in DLPack's terms. @error{unsupported; it has none}

@@ -89,6 +89,7 @@ void late_releases::add() noexcept {
   ++count_;
 }
 
+// Called when the memory has been returned to the device.
 void late_releases::remove() noexcept {
   const std::lock_guard lock(mutex_);
   if (--count_ == 0) {

@@ -18,6 +18,7 @@ namespace weir::tessera {
 
 namespace {
 
+/// Size of a pointer on every device, and the unit to which buffers are padded.
 constexpr std::uint32_t pointer_bytes = 8;
 constexpr std::uint32_t unit = 8;
 
@@ -141,6 +142,7 @@ result<argument_extent> lay_out(std::span<kernel_parameter> parameters) {
   });
 }
 
+// Offsets of a container must be those that the rule gives.
 result<argument_extent> check_layout(std::span<const kernel_parameter> parameters) {
   return walk(parameters, [&](std::size_t i, std::uint32_t offset) -> result<void> {
     if (parameters[i].offset != offset) {

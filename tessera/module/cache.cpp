@@ -38,6 +38,7 @@ constexpr std::size_t at_version = 8, at_kind = 12, at_bytes = 16, at_key = 24,
 constexpr std::size_t trailer_bytes = 152;
 /// Largest size of an entry file that is read, in bytes.
 constexpr std::uint64_t most_entry_bytes = std::uint64_t{1} << 32;
+/// Ends of file names: entries, and damaged entries that were set aside.
 constexpr std::string_view entry_suffix = ".entry";
 constexpr std::string_view bad_suffix = ".bad";
 
@@ -372,6 +373,7 @@ result<std::optional<byte_vector>> module_cache::get(const cache_key& key) try {
   return no_memory_for_cache();
 }
 
+// Hands out the descriptor of the file that was examined, and not its name.
 result<std::optional<cached_file>> module_cache::open_entry(const cache_key& key) try {
   WEIR_TRY(std::optional<impl::opened> entry, impl_->read(key));
   std::optional<cached_file> out;

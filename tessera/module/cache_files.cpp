@@ -29,6 +29,7 @@ namespace weir::tessera {
 
 namespace {
 
+/// End of the names of files that are being written.
 constexpr std::string_view temporary_suffix = ".tmp";
 constexpr mode_t writable_by_others = S_IWGRP | S_IWOTH;
 

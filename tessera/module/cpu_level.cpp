@@ -21,6 +21,7 @@ namespace {
 
 #ifdef __x86_64__
 
+/// The four registers that cpuid fills.
 struct cpuid_words {
   std::uint32_t a = 0, b = 0, c = 0, d = 0;
 };

@@ -313,6 +313,7 @@ fatbin_builder::fatbin_builder(const fatbin& from) : content_(from) {
   content_.signature.reset();
 }
 
+// Without a symbol, the function in the code has the name of the kernel.
 result<void> fatbin_builder::add_kernel(kernel_record kernel) {
   if (kernel.symbol.empty()) {
     kernel.symbol = kernel.name;

@@ -25,6 +25,7 @@ namespace lay = fatbin_layout;
 
 namespace {
 
+/// The kinds of sections that this version knows, with their names.
 struct kind_name {
   section_kind kind;
   std::string_view name;
@@ -491,6 +492,7 @@ const kernel_record* fatbin::find(std::string_view name) const noexcept {
   return found == kernels.end() ? nullptr : &*found;
 }
 
+// Code and explanation of the result refer to the image, which the caller keeps.
 result<fatbin> parse_fatbin(bytes_view image, abi_version runtime) try {
   fatbin out;
   WEIR_TRY(const std::vector<section_entry> sections, read_sections(image, runtime, out));

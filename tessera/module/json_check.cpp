@@ -9,6 +9,7 @@ namespace weir::tessera {
 
 namespace {
 
+/// Limit of nesting.
 constexpr unsigned max_depth = 64;
 
 /// Accepts every event of the parser until objects and arrays are nested too deeply. The

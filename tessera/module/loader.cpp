@@ -42,6 +42,7 @@ tessThreadEntry loaded_kernel::thread_entry() const noexcept {
   return per_thread() ? reinterpret_cast<tessThreadEntry>(entry) : nullptr;
 }
 
+// The words of descriptions.
 std::string_view name_of(signature_state state) noexcept {
   switch (state) {
     case signature_state::absent: return "absent";

@@ -128,6 +128,8 @@ error refused(std::string_view expected, std::string found) {
 
 }  // namespace
 
+// If the system lets no code run from anonymous memory, the error is `unsupported`, and
+// the loader tries a file.
 result<std::unique_ptr<shared_object>> shared_object::from_memory(bytes_view code) {
   owned_descriptor memory(::memfd_create("tessera-module", MFD_CLOEXEC));
   if (memory.get() < 0) {

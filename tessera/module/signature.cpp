@@ -20,6 +20,7 @@ namespace weir::tessera {
 
 namespace {
 
+/// Limit of the size of a key file, and the characters that separate keys.
 constexpr std::uint64_t most_key_file_bytes = std::uint64_t{1} << 20;
 constexpr std::string_view separators = ",: \t\r\n";
 

@@ -26,7 +26,9 @@
 namespace weir::tessera {
 namespace {
 
+/// Capacity of the engine in unfinished tasks.
 constexpr std::uint32_t window = 1U << 15;
+/// Longest wait of a shutdown for one mesh.
 constexpr std::int64_t stop_limit_ns = 5'000'000'000;
 
 /// Passes reports on to several observers.

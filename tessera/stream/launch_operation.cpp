@@ -227,6 +227,7 @@ grid_launch launch_operation::placed(unsigned lane, std::byte* args,
   return grid;
 }
 
+// The digest covers the number of the launch, so it is computed for each launch.
 tessDeterminism launch_operation::told() const noexcept {
   if (prepared_) {
     return prepared_->told;

@@ -104,6 +104,7 @@ class launch_operation : public operation {
   ref<launch_arguments> args_;  ///< null: the kernel has no arguments
 
  private:
+  /// Above the number of every slice: no slice has failed.
   static constexpr std::int64_t no_slice = INT64_MAX;
 
   /// A run in slices on one device. It keeps the failure of the lowest slice, so that the

@@ -31,6 +31,7 @@ class last_use : public counted {
       releases_->add();
     }
   }
+  // The memory goes first: a thread that waits for releases then finds it free.
   ~last_use() override {
     memory_ = nullptr;
     if (releases_ != nullptr) {

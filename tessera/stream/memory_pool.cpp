@@ -167,6 +167,8 @@ std::shared_ptr<graph_memory> memory_pool::forget(const allocation_ptr& memory) 
   return what->graphs.lock();
 }
 
+// Notes addresses that only a capture has, so that freeing them by other calls is
+// refused.
 void memory_pool::note_recorded(const void* at, bool recorded) {
   const std::lock_guard lock(mutex_);
   if (recorded) {

@@ -222,6 +222,7 @@ void operation::fail(lane& of, error why) const {
   of.poison.merge({std::make_shared<const error>(std::move(why)), number});
 }
 
+// Operations in a graph ask for the observer in each run, since it may have changed.
 void operation::observe(unsigned lane, std::int64_t start_ns) const noexcept {
   if (start_ns == 0) {
     return;
@@ -251,6 +252,7 @@ error operation::thrown() noexcept {
   }
 }
 
+// A copy that only one lane carries out has a task on that lane alone.
 void lane_operation::submit(submission& to) {
   const unsigned devices = to.lanes().devices();
   const bool one = only_lane >= 0 && devices > 1;

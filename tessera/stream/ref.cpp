@@ -174,6 +174,7 @@ void* counted::operator new(std::size_t bytes) {
   return found != nullptr ? found : ::operator new((kind + 1) * step, line);
 }
 
+// Often called on another thread than the one that made the object.
 void counted::operator delete(void* at, std::size_t bytes) noexcept {
   const std::size_t kind = kind_of(bytes);
   if (!recycles || kind >= kinds || own_rooms::gone()) {

@@ -61,6 +61,8 @@ class collector final : public joining_operation {
   }
 
  private:
+  /// The waiting thread and the worker both leave `waiting` by compare-and-exchange, so
+  /// exactly one of them decides.
   enum class state : std::uint8_t { waiting, given_up, takes, done };
 
   doorbell& bell_;
@@ -117,6 +119,7 @@ result<std::shared_ptr<stream>> stream::stand_in() const {
   return out;
 }
 
+// Lanes are taken without the session, because taking them may enter it.
 result<void> stream::open() {
   WEIR_TRY(lanes_, of().take_lanes(options_.rank < 0 ? mesh_->ranks() : 1));
   lanes_->urgent = options_.priority < 0;

@@ -23,6 +23,7 @@ struct complex_pair {
   T im;
 };
 
+/// The bits that every NaN of a result has.
 inline constexpr std::uint64_t double_quiet_nan = 0x7FF8000000000000;
 
 /// Return x, or the canonical NaN if it is one: the bits of a NaN depend on the
@@ -142,6 +143,7 @@ struct extreme_op {
 using max_op = extreme_op<true>;
 using min_op = extreme_op<false>;
 
+/// Bitwise operations, for booleans.
 struct or_op {
   template <class N>
   WEIR_INLINE static N apply(N a, N b) noexcept {

@@ -15,6 +15,8 @@
 
 namespace weir::collective {
 
+/// The narrow types, as their bits. They are types of their own, so that overloads and
+/// templates can tell them apart.
 struct e4m3_bits {
   std::uint8_t bits;
 };
@@ -35,6 +37,7 @@ WEIR_INLINE std::uint32_t bits_of(float x) noexcept {
 WEIR_INLINE float float_of(std::uint32_t bits) noexcept {
   return __builtin_bit_cast(float, bits);
 }
+/// Bits of fp32: sizes above that of infinity are NaN.
 inline constexpr std::uint32_t float_infinity = 0x7F800000;
 inline constexpr std::uint32_t float_quiet_nan = 0x7FC00000;
 

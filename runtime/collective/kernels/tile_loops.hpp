@@ -36,6 +36,7 @@ struct [[gnu::may_alias]] firm {
 /// that `run_avx2` can inline it.
 template <class S, class N, class Op>
 struct tile_loops {
+  /// Elements to nodes.
   struct widen {
     WEIR_INLINE static void run(const std::byte* from, std::byte* to,
                                 std::size_t count) noexcept {
@@ -46,6 +47,7 @@ struct tile_loops {
       }
     }
   };
+  /// Two lists of elements to nodes.
   struct pair {
     WEIR_INLINE static void run(const std::byte* left, const std::byte* right,
                                 std::byte* to, std::size_t count) noexcept {
@@ -58,6 +60,7 @@ struct tile_loops {
       }
     }
   };
+  /// Two lists of nodes to nodes.
   struct join {
     WEIR_INLINE static void run(const std::byte* left, const std::byte* right,
                                 std::byte* to, std::size_t count) noexcept {
@@ -75,6 +78,7 @@ struct tile_loops {
       }
     }
   };
+  /// Nodes to elements. The test of the divisor is outside of the loops.
   struct finish {
     WEIR_INLINE static void run(const std::byte* from, std::byte* to, std::size_t count,
                                 std::uint32_t divisor) noexcept {

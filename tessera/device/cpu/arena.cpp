@@ -24,6 +24,8 @@
 namespace weir::tessera {
 namespace {
 
+/// Guard bytes before and behind an allocation, at least, and their value, which is
+/// unlikely to be written by chance.
 constexpr std::size_t guard_bytes = 64;
 constexpr std::size_t small_page = 4096;
 constexpr std::size_t huge_page = std::size_t{2} << 20;

@@ -22,6 +22,7 @@ class cpu_arena {
   /// Alignment of allocations and of their counted sizes in bytes.
   static constexpr std::size_t alignment = 256;
 
+  /// Options of an arena.
   struct options {
     std::string name;  ///< name in error messages, such as "device 3" or "host"
     std::size_t capacity = 0;

@@ -28,6 +28,7 @@
 namespace weir::tessera {
 namespace {
 
+/// Alignment of shared memory: the size of the largest vector register.
 constexpr std::size_t shared_alignment = 64;
 constexpr const char* foreign_exception = "an object that is no std::exception";
 constexpr std::int64_t no_thread = std::numeric_limits<std::int64_t>::max();
@@ -189,6 +190,8 @@ void barrier_service(const tessBlockContext* block) {
   (void)loop.host().scratch->team().barrier();
 }
 
+// Returns other than 0 if the kernel has been asked to stop. If threads are fibers, the
+// whole team waits, and one of its members arrives at the grid's barrier.
 int grid_barrier_service(const tessBlockContext* block) {
   block_loop& loop = loop_of(block);
   if (loop.host().gate == nullptr) {
@@ -319,6 +322,7 @@ void block_loop::call_thread(std::int64_t linear, const thread_index& thread) no
   }
 }
 
+// Without barriers, a thread that fails ends the block at once.
 void block_loop::run_threads() noexcept {
   thread_index thread(0, host_.launch->block);
   const std::int64_t threads = host_.launch->threads();

@@ -30,6 +30,7 @@ namespace {
 constexpr std::size_t least_stack = std::size_t{16} << 10;
 /// A launch has more slices than workers, so that a late worker gets less to do.
 constexpr std::int64_t slices_per_worker = 4;
+/// Copies are divided at multiples of this, so that no two workers write one cache line.
 constexpr std::int64_t cache_line = 64;
 /// Copies of fewer bytes are not divided: a second worker costs more than it saves.
 constexpr std::int64_t least_copied_bytes = std::int64_t{256} << 10;
@@ -50,6 +51,8 @@ class scratch_lease {
   std::unique_ptr<block_scratch> taken_;
 };
 
+/// The backend. All members are made by the constructor; arenas, scratch and persistent
+/// kernels have locks of their own.
 class cpu_backend final : public device_backend {
  public:
   explicit cpu_backend(cpu_options options)

@@ -87,6 +87,8 @@ result<std::unique_ptr<stack_slab>> stack_slab::make(std::size_t count,
   return slab;
 }
 
+// AddressSanitizer may have poisoned parts of the stacks; the addresses may be used again
+// for other memory.
 stack_slab::~stack_slab() {
   if (base_ != nullptr) {
     for (std::size_t i = 0; i < count_; ++i) {
@@ -198,6 +200,8 @@ fiber_team::fiber& fiber_team::add_to_ring() noexcept {
   return added;
 }
 
+// Each turn of the loop is one block. `serve` returns when the fiber is resumed for
+// another block, or at the end of the team.
 void fiber_team::enter(void* of_fiber) noexcept {
   auto& self = *static_cast<fiber*>(of_fiber);
   arrive_first(self.context);

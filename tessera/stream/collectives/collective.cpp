@@ -23,6 +23,7 @@
 namespace weir::tessera {
 namespace {
 
+/// Plans expect scratch at a multiple of this.
 constexpr std::size_t scratch_alignment = 64;
 
 std::byte* aligned(std::byte* at) noexcept {

@@ -69,6 +69,7 @@ class meeting_point {
   void end_all(submission_port::session& in);
 
  private:
+  /// Identifies a group. Calls of ranks with different keys never meet.
   struct group_key {
     std::uint64_t mesh = 0;
     std::uint64_t era = 0;  ///< number of recoveries of the rank

@@ -23,6 +23,7 @@
 namespace weir::tessera {
 namespace {
 
+/// Position of the wire format in a digest of a call.
 constexpr unsigned wire_bits = 56;
 constexpr const char* how_to_recover =
     "tessMeshRecover, called by every rank, makes the mesh's groups usable again";
@@ -516,6 +517,7 @@ void meeting_point::look_later() {
       when);
 }
 
+// With the largest time, every meeting that waits counts as timed out.
 void meeting_point::end_all(submission_port::session& in) {
   over_ = true;
   for (const collective::meeting_outcome& over :

@@ -131,6 +131,7 @@ void graph_body::replace(std::size_t node, ref<operation> what) {
   sum_needs();
 }
 
+// Two tasks frame the nodes.
 std::uint32_t graph_body::tasks() const {
   std::uint32_t out = 2;
   for (const graph_node& node : nodes) {

@@ -73,6 +73,7 @@ class graph_body : public std::enable_shared_from_this<graph_body> {
 /// @threads{`expect`: the thread that holds the session; `step`: a worker}
 class graph_frame final : public operation {
  public:
+  /// Which of the two tasks of a run this is.
   enum class side : std::uint8_t { enters, leaves };
 
   graph_frame(side which, lane_set& outside, graph_body& inside)

@@ -25,6 +25,7 @@ result<std::shared_ptr<graph_memory>> graph_memory::take(const std::shared_ptr<m
   return out;
 }
 
+// A capture that was never finished leaves its memory shown.
 graph_memory::~graph_memory() {
   if (state_ == state::shown) {
     hide();

@@ -62,6 +62,7 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
   [[nodiscard]] std::vector<ref<point>> ends() const;
 
  private:
+  /// Who may use the address: a capture, only the graph, or the program.
   enum class state : std::uint8_t { shown, hidden, lent };
 
   graph_memory(std::shared_ptr<mesh> on, allocation_ptr memory)

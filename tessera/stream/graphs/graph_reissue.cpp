@@ -51,6 +51,7 @@ result<std::unique_ptr<graph_reissue>> graph_reissue::make(context& of,
   return out;
 }
 
+// Only collectives of ranks can be unable to run; their groups may be broken.
 result<void> graph_reissue::check() const {
   for (const graph_node& node : nodes) {
     if (node.what->waits_for_ranks()) {

@@ -136,6 +136,7 @@ std::shared_ptr<graph_memory> graph_recording::reusable(stream& by, std::size_t 
   return nullptr;
 }
 
+// Memory that the capture has given back is not found: its address is not the program's.
 std::shared_ptr<graph_memory> graph_recording::memory_at(const void* at) const {
   for (const taken_memory& m : memories_) {
     if (m.freed_by == 0 && m.what->data() == at) {
