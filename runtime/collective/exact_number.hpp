@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Sums of doubles without rounding, for elements whose sum needs more than two doubles.
+///
+/// It is slow and used rarely: for elements that vector_exact cannot decide, and for the
+/// last step of fixed-point sums.
 #pragma once
 
 #include <array>

@@ -2,6 +2,8 @@
 /// @file
 /// The builder of plans: it finds which steps wait for which, hands out scratch, and
 /// moves partial results between ranks.
+///
+/// plan.cpp decides the route of each piece; the builder turns it into steps.
 #pragma once
 
 #include <cstdint>

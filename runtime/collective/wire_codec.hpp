@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Encoding of numbers that may be rounded on their way between ranks.
+///
+/// Steps of a plan use it; the sizes are needed when a plan reserves scratch.
 #pragma once
 
 #include <cstddef>

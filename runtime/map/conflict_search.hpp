@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The search from the accesses of a new task to the tasks that it must wait for.
+///
+/// The engine has one search, which its submitting thread uses for each task before the
+/// task is registered.
 #pragma once
 
 #include <atomic>

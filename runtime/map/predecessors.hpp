@@ -4,6 +4,9 @@
 ///
 /// One array has an entry for each id modulo the window. It holds the search that found
 /// the task last, so a new search needs no clearing: older entries have smaller values.
+///
+/// Adding must be cheap, because a task may meet the same predecessor in many of its
+/// accesses.
 #pragma once
 
 #include <cstdint>

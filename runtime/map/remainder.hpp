@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The bytes that a write leaves to an older strided access.
+///
+/// Only strided accesses need this. For dense ones `access_entry::take` does the same
+/// with two comparisons.
 #pragma once
 
 #include "weir/runtime/tensor.hpp"

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Counters that one thread writes and any thread reads.
+///
+/// The writer is the submitting thread; readers are those that ask for the counters of an
+/// engine.
 #pragma once
 
 #include <atomic>

@@ -60,7 +60,7 @@ class handle_table {
     return out;
   }
 
-  /// Returns the object of a handle, or null if there is none or none any more.
+  /// Returns the object of a handle, or null if the handle is not valid (any more).
   [[nodiscard]] std::shared_ptr<T> get(std::uintptr_t handle) {
     slot* const s = find(handle);
     if (s == nullptr) {

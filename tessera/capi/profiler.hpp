@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Profilers of the C interface.
+///
+/// The functions of the interface are in the source file; contexts.cpp ends the profilers
+/// of a context.
 #pragma once
 
 #include "capi/objects.hpp"

@@ -2,6 +2,9 @@
 /// @file
 /// Converts the arguments of calls to requests for operations, for calls that enqueue
 /// operations and for calls that put them into graphs.
+///
+/// Requests are values of the stream layer. The functions check numbers and structures of
+/// C; whether addresses and kernels fit is checked by the stream layer.
 #pragma once
 
 #include <string_view>

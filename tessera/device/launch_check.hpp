@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Checks that all backends share, with equal error texts.
+///
+/// The stream calls them by way of the backend before it enqueues anything, so programs
+/// get these errors from the call itself.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,9 @@
 /// @file
 /// Files of the cache: checks of owner and mode, complete reads and writes, and temporary
 /// names.
+///
+/// The cache uses these functions for all its files. They trust neither the folder nor
+/// the files that they find there.
 #pragma once
 
 #include <cstdint>

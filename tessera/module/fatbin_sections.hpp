@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The first half of reading a container: the header, hashes and positions of sections.
+///
+/// The second half, in fatbin_parse.cpp, reads what the sections contain. It may rely on
+/// the checks here.
 #pragma once
 
 #include <cstdint>

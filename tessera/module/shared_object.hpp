@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Native code that is loaded from memory or from a file of the cache.
+///
+/// The loader keeps these objects as long as its module, because kernels are entries in
+/// them.
 #pragma once
 
 #include <memory>

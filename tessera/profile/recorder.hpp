@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Records the times of operations and calls of a context and writes a Chrome trace.
+///
+/// A recorder is one of the observers of a context. It is attached when a profiler starts
+/// and detached when the profiler stops.
 #pragma once
 
 #include <cstdint>

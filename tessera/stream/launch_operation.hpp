@@ -2,6 +2,9 @@
 /// @file
 /// A launch as an operation: what consecutive launches share, the arguments of one
 /// launch, and its tasks. The header of launch_operation.cpp describes the tasks.
+///
+/// Launches are the most frequent operations. Everything that consecutive launches have
+/// in common is therefore computed once and shared.
 #pragma once
 
 #include <atomic>

@@ -194,7 +194,7 @@ result<void> region_collective::state::find_regions() {
     const auto add = [&](std::span<const plan_operand> operands,
                          access_mode mode) -> result<void> {
       for (const plan_operand& o : operands) {
-        // Scratch has no copies for ranks.
+        // Scratch exists once, also where an operand stands for several ranks.
         const int ranks = o.buffer == place::scratch ? 1 : o.ranks;
         for (int i = 0; i < ranks; ++i) {
           WEIR_TRY(const footprint bytes, region_of(step, o, i));

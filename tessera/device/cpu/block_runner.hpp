@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Runs the blocks of a kernel on the calling thread.
+///
+/// The backend uses it for ordinary launches on workers, and persistent kernels use it
+/// for one block on each of their threads.
 #pragma once
 
 #include <atomic>

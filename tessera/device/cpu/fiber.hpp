@@ -3,6 +3,9 @@
 /// Contexts of execution on stacks of their own, and the switch between them.
 /// Boost.Context makes and switches them; this file adds what the sanitizers must be
 /// told.
+///
+/// A context is a stack and the registers that a call preserves. Only fiber_team uses it;
+/// nothing here knows of kernels or blocks.
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,10 @@
 /// @file
 /// The threads of one block as fibers of the calling thread: they run one after the
 /// other, each up to its next barrier.
+///
+/// Fibers were chosen over threads because a block may have a thousand threads that meet
+/// at a barrier every few instructions: a switch between fibers takes nanoseconds, and
+/// the order of the threads is fixed.
 #pragma once
 
 #include <cstddef>

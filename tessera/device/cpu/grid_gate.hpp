@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Barrier of all blocks of a persistent kernel. Each block has its own thread.
+///
+/// Blocks that wait here really sleep, unlike the threads of one block, because another
+/// block may need the processor.
 #pragma once
 
 #include <atomic>

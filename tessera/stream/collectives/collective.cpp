@@ -83,7 +83,7 @@ dtype accumulates_in(const collective::reducer& sums) noexcept {
   const dtype type = sums.operation().type;
   const bool complex = type == dtype::complex64 || type == dtype::complex128;
   if (sums.rule() ==
-      collective::partial_rule::none) {  // exactly, and then rounded to this
+      collective::partial_rule::none) {  // an exact sum is rounded to this type
     return complex ? dtype::complex128 : dtype::fp64;
   }
   if (sums.node_bytes() == sums.element_bytes()) {

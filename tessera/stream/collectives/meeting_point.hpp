@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Meetings of ranks that each call their share of a collective.
+///
+/// A meeting point connects the rendezvous of runtime/collective, which decides who
+/// meets, with streams, which wait without occupying workers.
 #pragma once
 
 #include <compare>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// One rank's share of a collective.
+///
+/// A share exists only for streams that are bound to one rank. A stream of the whole mesh
+/// enqueues a collective of all ranks directly.
 #pragma once
 
 #include <algorithm>

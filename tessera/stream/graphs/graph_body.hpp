@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A graph as tasks of the engine. Its nodes have lanes of their own.
+///
+/// A body is shared by all streams on which the graph is launched. Its runs follow one
+/// another, since they share its lanes.
 #pragma once
 
 #include <array>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Memory that a graph takes and returns.
+///
+/// A graph owns such memory as long as it exists, because the addresses are in its
+/// operations.
 #pragma once
 
 #include <cstddef>
