@@ -2,8 +2,9 @@
 /// @file
 /// Sums of doubles without rounding, for elements whose sum needs more than two doubles.
 ///
-/// It is slow and used rarely: for elements that vector_exact cannot decide, and for the
-/// last step of fixed-point sums.
+/// It is slow and used rarely: for elements whose sum needs more than two doubles, for
+/// the few elements behind the last whole block, and for the last step of fixed-point
+/// sums.
 #pragma once
 
 #include <array>

@@ -2,8 +2,8 @@
 /// @file
 /// The search from the accesses of a new task to the tasks that it must wait for.
 ///
-/// The engine has one search, which its submitting thread uses for each task before the
-/// task is registered.
+/// The submitting thread of the engine uses one search for each task before the task is
+/// registered. Captured graphs use searches of their own.
 #pragma once
 
 #include <atomic>

@@ -2,8 +2,7 @@
 /// @file
 /// Counters that one thread writes and any thread reads.
 ///
-/// The writer is the submitting thread; readers are those that ask for the counters of an
-/// engine.
+/// Each counter has one writer: the submitting thread, or the worker that it belongs to.
 #pragma once
 
 #include <atomic>

@@ -2,8 +2,8 @@
 /// @file
 /// Checks that all backends share, with equal error texts.
 ///
-/// The stream calls them by way of the backend before it enqueues anything, so programs
-/// get these errors from the call itself.
+/// Launches are checked before they are enqueued, so that programs get these errors from
+/// the call itself. Copies and fills are checked when they run.
 #pragma once
 
 #include <cstdint>
