@@ -96,6 +96,7 @@ std::int32_t exponent_of(double x) noexcept {
 
 }  // namespace
 
+// Narrow floats are added in fp32, all other types in themselves.
 dtype node_type(dtype type) noexcept {
   switch (type) {
     case dtype::fp8_e4m3:
@@ -189,6 +190,7 @@ result<void> leaf_tree::finish(std::byte* nodes) {
   return {};
 }
 
+// A fold of a single part only converts it.
 result<void> round_nodes(dtype type, const std::byte* nodes, std::size_t count,
                          std::byte* elements) {
   WEIR_TRY(const reducer arithmetic, reducer::make({type, reduction_op::sum, 1}));

@@ -418,6 +418,7 @@ std::size_t collective_plan::bytes(const plan_step& s,
   return s.count * info_of(call_.type).size;
 }
 
+// Counts each rank of a range, since each reads or writes its own copy.
 std::size_t collective_plan::traffic(const plan_step& s) const noexcept {
   std::size_t total = 0;
   for (const auto list : {sources(s), targets(s)}) {

@@ -128,11 +128,13 @@ using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
+// The general call. The functions below are short forms of it for each kind.
 tessStatus_t tessCollective(tessMesh_t mesh, const tessCollectiveDesc* desc,
                             tessStream_t stream) {
   return run([&] { return post(mesh, desc, stream, "tessCollective"); });
 }
 
+// In place: every rank's buffer is input and output.
 tessStatus_t tessAllReduce(tessMesh_t mesh, void* buffer, size_t count, int dtype,
                            tessCollOp op, const char* axis, tessStream_t stream) {
   return run([&] {
@@ -160,6 +162,7 @@ tessStatus_t tessAllGather(tessMesh_t mesh, void* inout, size_t count, int dtype
   });
 }
 
+// Over the whole mesh, since the function has no axis. The root's buffer is the input.
 tessStatus_t tessBroadcast(tessMesh_t mesh, void* buffer, size_t count, int dtype,
                            int root, tessStream_t stream) {
   return run([&] {
@@ -221,6 +224,7 @@ tessStatus_t tessSendRecv(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
   });
 }
 
+// Orders streams without data; type and count are not used.
 tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream) {
   return run([&] {
     const auto d =

@@ -212,6 +212,7 @@ tessStatus_t tessGetVersion(int* major, int* minor, int* patch) {
   return TESS_OK;
 }
 
+// Contexts that exist keep the function that they were made with.
 tessStatus_t tessSetLogCallback(tessLogFn fn, void* user) {
   return run([&]() -> result<void> {
     const std::lock_guard lock(logs().mutex);
@@ -361,6 +362,7 @@ tessStatus_t tessMeshAxisGroup(tessMesh_t handle, const char* axis, int rank, in
   });
 }
 
+// The policy counts for operations that are enqueued from now on.
 tessStatus_t tessSetNumericsPolicy(tessContext_t ctx, const tessNumericsPolicy* policy) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, find(ctx, "tessSetNumericsPolicy"));

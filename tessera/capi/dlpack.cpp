@@ -165,6 +165,7 @@ tessStatus_t tessMemRegisterExternal(tessContext_t ctx, void* ptr, size_t bytes,
   });
 }
 
+// Enqueued operations still hold the memory; its owner's function is called after them.
 tessStatus_t tessMemReleaseImported(tessContext_t ctx, void* begin) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, find(ctx, "tessMemReleaseImported"));

@@ -188,6 +188,7 @@ tessStatus_t tessFatbinSetPolicy(tessFatbin_t fatbin, const tessNumericsPolicy* 
   return run([&] { return set_policy(fatbin, policy, wireQuantisation, seed); });
 }
 
+// The text is checked when the container is built.
 tessStatus_t tessFatbinSetExplain(tessFatbin_t fatbin, const char* json) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetExplain"));

@@ -154,6 +154,7 @@ tessStatus_t tessGraphGetNodeCount(tessGraph_t handle, size_t* count) {
   });
 }
 
+// A null buffer asks for the size, as in all functions that return a text.
 tessStatus_t tessGraphExport(tessGraph_t handle, const char* format, char* buffer,
                              size_t* size) {
   return run([&]() -> result<void> {
@@ -229,6 +230,7 @@ tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
   });
 }
 
+// The stream says on which devices the node runs; nothing is enqueued on it.
 tessStatus_t tessGraphExecUpdateCopy(tessGraphExec_t handle, size_t node,
                                      const tessCopyDesc* desc, tessStream_t stream) {
   return run([&] {

@@ -115,6 +115,7 @@ tessStatus_t tessMemPoolGetStats(tessMesh_t handle, tessMemPoolStats* stats) {
   });
 }
 
+// Memory that the pool keeps beyond the new limit is released at once.
 tessStatus_t tessMemPoolSetKeep(tessMesh_t handle, size_t bytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMemPoolSetKeep"));
@@ -131,6 +132,7 @@ tessStatus_t tessMemPoolTrim(tessMesh_t handle, size_t bytes) {
   });
 }
 
+// Each result is optional.
 tessStatus_t tessStreamGetMemoryUse(tessStream_t stream, size_t* usedBytes,
                                     size_t* limitBytes) {
   return run([&]() -> result<void> {

@@ -220,6 +220,7 @@ tessStatus_t tessModuleGetKernelName(tessModule_t handle, int index, const char*
   });
 }
 
+// The two sizes of arguments are those without and with the padding at the end.
 tessStatus_t tessKernelGetInfo(tessKernel_t handle, tessKernelInfo* info) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto k, find(handle, "tessKernelGetInfo"));
@@ -331,6 +332,7 @@ tessStatus_t tessSetDeterminism(tessContext_t ctx, uint64_t seed,
   });
 }
 
+// The descriptor is that of the last launch or collective, and zeros if there was none.
 tessStatus_t tessStreamGetDeterminism(tessStream_t stream, tessDeterminism* out) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(stream, "tessStreamGetDeterminism"));

@@ -60,6 +60,7 @@ using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
+// Several profilers of one context may run at the same time.
 tessStatus_t tessProfilerStart(tessContext_t ctx, tessProfiler_t* profiler) {
   return run([&] { return start(ctx, 0, profiler, "tessProfilerStart"); });
 }

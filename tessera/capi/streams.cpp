@@ -122,6 +122,7 @@ using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
+// A stream of all ranks, with the settings of the context.
 tessStatus_t tessStreamCreate(tessMesh_t handle, int priority, tessStream_t* stream) {
   return run([&] {
     return open_stream(handle, {priority, -1}, stream, "tessStreamCreate");
@@ -190,6 +191,7 @@ tessStatus_t tessStreamQuery(tessStream_t handle, int* done) {
   });
 }
 
+// A recording that also runs is no capture in the sense of this function.
 tessStatus_t tessStreamIsCapturing(tessStream_t handle, int* capturing) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamIsCapturing"));
@@ -230,6 +232,7 @@ tessStatus_t tessStreamGetInfo(tessStream_t handle, tessStreamInfo* info) {
   });
 }
 
+// 0 means no limit. The limit counts for waits that begin from now on.
 tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamSetTimeout"));
@@ -264,6 +267,7 @@ tessStatus_t tessStreamGetLastMessage(tessStream_t handle, char* buffer, size_t*
   });
 }
 
+// The function runs on a worker and must not call functions that enqueue or wait.
 tessStatus_t tessLaunchHostFunc(tessStream_t handle, void (*fn)(void* user), void* user) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessLaunchHostFunc"));
@@ -288,6 +292,7 @@ tessStatus_t tessEventCreate(tessEvent_t* event) {
   });
 }
 
+// Streams that wait for the event hold its point, so they are not affected.
 tessStatus_t tessEventDestroy(tessEvent_t handle) {
   return run([&]() -> result<void> {
     if (all().events.remove(number_of(handle)) == nullptr) {

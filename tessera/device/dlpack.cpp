@@ -276,6 +276,7 @@ result<allocation_ptr> adopt_any(symmetric_memory& into, Managed* foreign,
   return into.adopt(d.begin, d.bytes, on_device, release, owner);
 }
 
+/// Returns the error of a missing tensor.
 error null_tensor() {
   return {errc::invalid_argument, "import a tensor: expected one, found a null address"};
 }

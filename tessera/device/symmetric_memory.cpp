@@ -307,6 +307,7 @@ std::byte* symmetric_memory::translate(void* at, std::int32_t rank) const noexce
   return table_->translate(static_cast<std::byte*>(at), rank);
 }
 
+// Lock order: the list of aliases, then the table.
 std::size_t symmetric_memory::size() const {
   const std::lock_guard lock(aliases_mutex_);
   return table_->all().size() + aliases_.size();

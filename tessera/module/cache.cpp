@@ -404,6 +404,7 @@ cache_stats module_cache::stats() const {
   return impl_->stats();
 }
 
+// An empty TESS_CACHE_DIR turns the cache off, even if XDG_CACHE_HOME is set.
 std::string cache_folder_from_environment() {
   if (const char* folder = std::getenv("TESS_CACHE_DIR")) {
     return folder;

@@ -126,11 +126,13 @@ std::string kernel_json(const fatbin& module, std::size_t i, std::ptrdiff_t sele
       selected < 0 ? std::string("null") : std::to_string(selected));
 }
 
+/// Describes a section of code. `selected` means that a kernel runs from it.
 std::string section_json(const section_facts& s) {
   return fmt::format(R"({{"kind":"{}","arch":{},"bytes":{},"selected":{}}})",
                      name_of(s.kind), json_quote(s.arch), s.bytes, s.selected);
 }
 
+/// Describes a plan. The names of members are part of the interface.
 std::string plan_json(const plan_record& p) {
   return fmt::format(
       R"({{"collective":"{}","dtype":{},"axis":{},"algorithm":"{}","least_bytes":{},)"

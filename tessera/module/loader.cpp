@@ -35,6 +35,8 @@ struct loaded_module::content {
   std::vector<std::unique_ptr<shared_object>> code;
 };
 
+// An entry is called once for each block or once for each thread. The flag of the kernel
+// says which type its function has.
 tessBlockEntry loaded_kernel::block_entry() const noexcept {
   return per_thread() ? nullptr : reinterpret_cast<tessBlockEntry>(entry);
 }
@@ -118,7 +120,6 @@ bool is_bitcode(section_kind kind) {
   return kind == section_kind::nvvm_bitcode || kind == section_kind::rocdl_bitcode;
 }
 
-/// Returns the targets of a kernel as text for messages.
 /// Returns the machines for which a kernel has code, as text for messages.
 std::string targets_of(const fatbin& module, const kernel_record& kernel) {
   std::string out;

@@ -2,7 +2,6 @@
 /// @file
 /// A notifier for threads of the program that wait for workers. It costs a worker one
 /// fence and one load while no thread waits.
-/// waits.
 #pragma once
 
 #include <atomic>
