@@ -32,7 +32,6 @@ int nibble_of(char c) {
 
 }  // namespace
 
-// These functions of libsodium need no initialization and cannot fail.
 digest256 sha256(bytes_view bytes) {
   digest256 out;
   crypto_hash_sha256(reinterpret_cast<unsigned char*>(out.data()), unsigned_bytes(bytes),
