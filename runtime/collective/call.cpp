@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks and digests of collective calls, and the names of their words.
+/// Checks and digests of collective calls, and the names of kinds, algorithms and
+/// formats.
+///
+/// A call is a value without buffers. Ranks of a group compare its digest to find out
+/// whether all of them have called the same.
 #include "weir/collective/call.hpp"
 
 #include <array>
@@ -14,6 +18,7 @@
 namespace weir::collective {
 namespace {
 
+/// Names in the order of the enumerations.
 constexpr std::array<std::string_view, 10> kind_names = {
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
     "gather",     "scatter",        "all_to_all", "send",      "barrier"};
@@ -22,18 +27,21 @@ constexpr std::array<std::string_view, 4> algorithm_names = {"direct", "ring", "
 constexpr std::array<std::string_view, 4> wire_names = {"plain", "bf16", "fp8_e4m3",
                                                         "fp8_e5m2"};
 
+/// Returns true if the buffers of the kind consist of one shard for each rank.
 bool has_shards(collective_kind kind) noexcept {
   return kind == collective_kind::reduce_scatter || kind == collective_kind::all_gather ||
          kind == collective_kind::gather || kind == collective_kind::scatter ||
          kind == collective_kind::all_to_all;
 }
 
+/// Returns true if a single rank has a special role.
 bool has_root(collective_kind kind) noexcept {
   return kind == collective_kind::broadcast || kind == collective_kind::reduce ||
          kind == collective_kind::gather || kind == collective_kind::scatter ||
          kind == collective_kind::send;
 }
 
+/// Checks a rank that has a role in the call.
 result<void> check_rank(const collective_call& call, std::string_view role, int rank,
                         int ranks) {
   if (rank < 0 || rank >= ranks) {
@@ -44,6 +52,7 @@ result<void> check_rank(const collective_call& call, std::string_view role, int 
   return {};
 }
 
+/// Reads a number from 1 on. `whole` is the text for messages.
 result<int> positive_number(std::string_view text, std::string_view whole) {
   int value = 0;
   const auto [end, problem] =
@@ -68,6 +77,7 @@ std::string_view name_of(wire_format wire) noexcept {
   return wire_names[static_cast<std::size_t>(wire)];
 }
 
+// Returns the algorithm of a name, as settings and programs write it.
 result<algorithm> algorithm_named(std::string_view name) {
   for (std::size_t i = 0; i < algorithm_names.size(); ++i) {
     if (algorithm_names[i] == name) {
@@ -80,6 +90,7 @@ result<algorithm> algorithm_named(std::string_view name) {
                            name));
 }
 
+// The number of ranks in a domain is checked but not kept: it follows from the mesh.
 result<topology> parse_topology(std::string_view text) {
   topology shape;
   const std::size_t cross = text.find('x');
@@ -90,6 +101,8 @@ result<topology> parse_topology(std::string_view text) {
   return shape;
 }
 
+// Checks everything that does not depend on buffers. The limit of the count keeps sizes
+// in bytes within half of the address space.
 result<void> check_call(const collective_call& call, int ranks) {
   if (ranks < 1 || ranks > max_ranks) {
     return error(errc::invalid_argument,
@@ -99,6 +112,8 @@ result<void> check_call(const collective_call& call, int ranks) {
   if (call.kind == collective_kind::barrier) {
     return {};
   }
+  // For calls without arithmetic, only the type is checked: every type has a sum at level
+  // 1.
   if (reduces(call.kind)) {
     WEIR_CHECK(check_reduction({call.type, call.op, call.level, call.wide}));
   } else {
@@ -125,6 +140,8 @@ result<void> check_call(const collective_call& call, int ranks) {
   return {};
 }
 
+// A wire format rounds numbers. It is allowed where they are only moved, or added at
+// level 0, and only if it is narrower than the type.
 result<void> check_wire(const collective_call& call, wire_format wire) {
   if (wire == wire_format::plain) {
     return {};
@@ -148,7 +165,8 @@ result<void> check_wire(const collective_call& call, wire_format wire) {
 }
 
 std::uint64_t digest_of(const collective_call& call) noexcept {
-  // Only what the kind looks at, so that a stale field of another kind does not count.
+  // Only fields that the kind uses are part of the digest, so that other fields may have
+  // any values.
   const bool reducing = reduces(call.kind);
   const std::array<std::uint64_t, 7> words = {
       static_cast<std::uint64_t>(call.kind),

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Hint, tuner, default; what the tuner tries and what comes of it.
+/// The choice of an algorithm: by the caller, a hint, the tuner or the fallback, in this
+/// order; and the schedules that the tuner measures.
+///
+/// Each level may only propose: a proposal that the call cannot use is passed over, so a
+/// module's hints for one mesh do no harm on another. Only a caller that forces an
+/// algorithm gets an error.
 #include "weir/collective/choice.hpp"
 
 #include <algorithm>
@@ -15,17 +20,21 @@
 namespace weir::collective {
 namespace {
 
-/// From here on the traffic of a link counts more than the number of hops.
+/// Calls of this size or more are limited by the traffic of the links; for smaller ones
+/// the number of hops counts more.
 constexpr std::size_t large_bytes = std::size_t{8} << 20;
 
+/// Returns the size of one rank's buffer.
 std::size_t bytes_of(const collective_call& call) noexcept {
   return call.kind == collective_kind::barrier ? 0 : call.count * info_of(call.type).size;
 }
 
+/// Returns true if hierarchical schedules differ from others.
 bool has_real_domains(int ranks, const topology& shape) noexcept {
   return shape.domains > 1 && ranks % shape.domains == 0 && ranks / shape.domains > 1;
 }
 
+/// Returns true if a hint is for calls like this one.
 bool fits(const collective_hint& hint, const collective_call& call) noexcept {
   const std::size_t bytes = bytes_of(call);
   return hint.kind == call.kind &&
@@ -39,6 +48,10 @@ bool wire_is_legal(wire_format wire, const collective_call& call,
          (sources.wire_allowed && check_wire(call, wire).has_value());
 }
 
+/// Returns the algorithm without hints and measurements. Sums in a fixed order, and ranks
+/// in shared memory, read all inputs directly. Otherwise small calls use the tree, which
+/// has few hops, and large calls the ring or domains, which have little traffic on each
+/// link.
 algorithm fallback_for(const collective_call& call, int ranks, const topology& shape) {
   const bool ordered = reduces(call.kind) && call.level >= 1;
   if (ordered || shape.shared_memory || !is_legal(algorithm::tree, call, ranks, shape)) {
@@ -58,6 +71,9 @@ std::string_view name_of(decided_by level) noexcept {
   return names[static_cast<std::size_t>(level)];
 }
 
+// The direct algorithm can do every call. The others exist for calls whose data may be
+// passed on or added on the way; without several real domains, the hierarchical one is
+// the same as others and is not allowed.
 bool is_legal(algorithm how, const collective_call& call, int ranks,
               const topology& shape) noexcept {
   switch (how) {
@@ -74,6 +90,7 @@ bool is_legal(algorithm how, const collective_call& call, int ranks,
          call.kind == collective_kind::broadcast;
 }
 
+// A hint or measurement that cannot do the call is skipped. A forced algorithm is not.
 result<collective_choice> choose_algorithm(const collective_call& call, int ranks,
                                            const topology& shape,
                                            const choice_sources& sources) {
@@ -87,6 +104,7 @@ result<collective_choice> choose_algorithm(const collective_call& call, int rank
     }
     return collective_choice{*sources.forced, 0, wire_format::plain, decided_by::caller};
   }
+  // A proposal must be for this call, possible, and within the policy.
   const auto accepts = [&](const collective_hint& hint) {
     return fits(hint, call) && is_legal(hint.how, call, ranks, shape) &&
            wire_is_legal(hint.wire, call, sources);
@@ -107,6 +125,8 @@ result<collective_choice> choose_algorithm(const collective_call& call, int rank
                            decided_by::fallback};
 }
 
+// Fields that do not influence a call's time are left at their defaults, so that calls
+// that differ only in these share their measurements.
 tuning_key tuning_key::of_call(const collective_call& call, int ranks,
                                const topology& shape) noexcept {
   tuning_key out;
@@ -127,7 +147,8 @@ tuning_key tuning_key::of_call(const collective_call& call, int ranks,
 
 namespace {
 
-/// The schedules that a call has; none where they would not differ.
+/// Returns the schedules that are worth comparing: none if all would be the same, as with
+/// a single rank or without elements.
 std::vector<algorithm> schedules_of(const collective_call& call, int ranks,
                                     const topology& shape) {
   std::vector<algorithm> out;
@@ -146,6 +167,7 @@ std::vector<algorithm> schedules_of(const collective_call& call, int ranks,
 
 }  // namespace
 
+// Returns nothing while measurements are incomplete or if only one schedule exists.
 result<std::optional<algorithm>> collective_tuner::fastest(const collective_call& call,
                                                            int ranks,
                                                            const topology& shape) {

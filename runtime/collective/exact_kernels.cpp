@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sums and averages of bf16, fp32, fp64 and complex numbers that round once.
+/// Sums and averages of bf16, fp32, fp64 and complex numbers that are rounded once.
+/// Complex numbers are added by their components.
 #pragma GCC diagnostic ignored "-Wpsabi"
 #include "collective/kernels/vector_exact.hpp"
 
@@ -22,7 +23,8 @@ WEIR_AVX2 std::size_t exact_avx2(const std::byte* const* inputs, std::size_t ran
   return count;
 }
 
-/// There are no partial results to widen, join or finish.
+/// Exact sums have no partial results, so all functions except the whole reduction are
+/// null.
 template <class S>
 const reduction_kernels* of_exact(instructions set) noexcept {
   static constexpr reduction_kernels portable = {

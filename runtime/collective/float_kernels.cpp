@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reductions of fp32, fp64 and complex numbers that round at every node of the tree.
+/// Sums of few ranks are held in registers; others go through tiles.
+///
+/// Both ways add in the order of the canonical tree, so they give the same bits; the
+/// faster one is used.
 #pragma GCC diagnostic ignored "-Wpsabi"
 #include "collective/kernels/tile_loops.hpp"
 #include "collective/kernels/vector_sum.hpp"
@@ -23,10 +27,12 @@ WEIR_AVX2 std::size_t sum_avx2(const std::byte* const* inputs, std::byte* const*
 
 using sum_function = std::size_t (*)(const std::byte* const*, std::byte* const*,
                                      std::size_t, std::size_t, std::uint32_t);
-/// Ranks that are added in registers: as many as there are loops for.
+/// Largest numbers of ranks that are added in registers, for which loops are compiled.
+/// The registers of the instruction set limit them.
 constexpr std::size_t most_avx2 = 8;
 constexpr std::size_t most_portable = 4;
 
+/// Return the loops for 1, 2, ... ranks.
 template <class T, std::size_t... Less>
 constexpr std::array<sum_function, sizeof...(Less)> portable_sums(
     std::index_sequence<Less...> /*0, 1, 2, ...*/) {
@@ -38,6 +44,8 @@ constexpr std::array<sum_function, sizeof...(Less)> avx2_sums(
   return {sum_avx2<T, 32, static_cast<int>(Less) + 1>...};
 }
 
+/// Runs the loop for this number of ranks. Returns 0 if there is none, and all elements
+/// then go through tiles.
 template <class T, instructions Set>
 std::size_t sum_in_registers(const std::byte* const* inputs, std::size_t ranks,
                              std::byte* const* outputs, std::size_t output_count,
@@ -55,6 +63,7 @@ std::size_t sum_in_registers(const std::byte* const* inputs, std::size_t ranks,
   return sums[ranks - 1](inputs, outputs, output_count, count, divisor);
 }
 
+/// Adds the sum in registers to a table of tile loops.
 template <class T, instructions Set>
 constexpr reduction_kernels with_registers(reduction_kernels tiles) {
   tiles.whole = sum_in_registers<T, Set>;
@@ -83,7 +92,7 @@ const reduction_kernels* of_float(reduction_op op, instructions set) noexcept {
   return nullptr;
 }
 
-/// fp32 in nodes of fp64.
+/// Returns the kernels of fp32 whose nodes are fp64.
 const reduction_kernels* of_wide(reduction_op op, instructions set) noexcept {
   return op == reduction_op::product ? tile_tables<float, double, multiply_op>::of(set)
                                      : tile_tables<float, double, add_op>::of(set);
@@ -98,7 +107,7 @@ const reduction_kernels* float_kernels(const reduction& what, instructions set) 
     case dtype::fp32:
       return what.wide && rounds ? of_wide(what.op, set) : of_float<float>(what.op, set);
     case dtype::fp64: return of_float<double>(what.op, set);
-    // Sums go by component: twice as many real numbers.
+    // Complex sums go by components, as twice as many real numbers.
     case dtype::complex64:
       if (adds) {
         return what.wide ? of_wide(what.op, set) : sums_of<float>(set);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The lower levels of the canonical tree, fed one leaf at a time, and sums in fixed
-/// point: one exponent per block, integers below it.
+/// The lower levels of the canonical tree, which get one leaf at a time, and sums in
+/// fixed point, which have one exponent for each block and integers below it. Both give
+/// the same result for every distribution of the leaves.
 #include "weir/collective/leaves.hpp"
 
 #include <algorithm>
@@ -20,9 +21,10 @@
 namespace weir::collective {
 namespace {
 
-/// Above every exponent of a double: the block holds an infinity or a NaN.
+/// An exponent above that of every double, for a block with an infinity or a NaN.
 constexpr std::int32_t not_finite = 4000;
 
+/// Load and store an element as a double.
 template <class S>
 double element(const std::byte* from, std::size_t i) noexcept {
   S x;
@@ -35,7 +37,7 @@ void put_element(double sum, std::byte* to, std::size_t i) noexcept {
   std::memcpy(to + i * sizeof(S), &x, sizeof x);
 }
 
-/// Calls `f` with a value of the type of the elements.
+/// Calls `f` with a value of the element's type.
 template <class F>
 void with_type(dtype type, F f) noexcept {
   switch (type) {
@@ -48,7 +50,7 @@ void with_type(dtype type, F f) noexcept {
   }
 }
 
-/// Bits of a limb below the sign and the room for carries.
+/// Returns the number of bits of a limb below its sign and the bits for carries.
 int limb_bits(std::uint64_t leaves) noexcept {
   int headroom = 0;
   while ((std::uint64_t{1} << headroom) < leaves) {
@@ -57,10 +59,12 @@ int limb_bits(std::uint64_t leaves) noexcept {
   return 62 - headroom;
 }
 
+/// Precision and range of a type, as `exact_number::rounded` takes them.
 struct float_limits {
   int precision;
   int least;  ///< exponent of the last bit of a subnormal
 };
+/// Returns precision and range of a type of elements.
 float_limits limits_of(dtype type) noexcept {
   switch (type) {
     case dtype::fp8_e4m3: return {4, -9};
@@ -72,12 +76,13 @@ float_limits limits_of(dtype type) noexcept {
   }
 }
 
-/// A block's exponent, raised to where its last limb ends with the last bit of a double.
+/// Returns the exponent of a block, raised so that its last limb ends no lower than the
+/// last bit of a double.
 std::int32_t usable(std::int32_t exponent, int bits, std::size_t limbs) noexcept {
   return std::max(exponent, bits * static_cast<std::int32_t>(limbs) - 1074);
 }
 
-/// Exponent e with |x| < 2^e.
+/// Returns an exponent e with |x| < 2^e.
 std::int32_t exponent_of(double x) noexcept {
   if (!std::isfinite(x)) {
     return not_finite;
@@ -91,6 +96,7 @@ std::int32_t exponent_of(double x) noexcept {
 
 }  // namespace
 
+// Narrow floats are added in fp32, all other types in themselves.
 dtype node_type(dtype type) noexcept {
   switch (type) {
     case dtype::fp8_e4m3:
@@ -101,6 +107,8 @@ dtype node_type(dtype type) noexcept {
   }
 }
 
+// Averages and exact sums have no tree: an average is divided at the end by the number of
+// leaves, which a part does not know, and level 2 has no partial results.
 result<leaf_tree> leaf_tree::make(const reduction& what, std::size_t count) {
   if (what.op == reduction_op::average || what.level > 1) {
     return error(errc::unsupported,
@@ -125,9 +133,12 @@ std::size_t leaf_tree::bytes() const noexcept {
   return count_ * arithmetic_.node_bytes();
 }
 
+// Works like binary addition: `waiting_[level]` is the sum of 2^level leaves that has no
+// right neighbour yet. A new pair moves up as long as there is one to join. If memory is
+// short, the leaf has not been added.
 result<void> leaf_tree::add(const std::byte* leaf) {
   try {
-    if (leaves_ % 2 == 0) {  // the first of a pair
+    if (leaves_ % 2 == 0) {  // the first leaf of a pair
       const std::size_t size = count_ * arithmetic_.element_bytes();
       first_.resize(size);
       if (size > 0) {
@@ -136,6 +147,7 @@ result<void> leaf_tree::add(const std::byte* leaf) {
       ++leaves_;
       return {};
     }
+    // The second leaf of a pair. If memory is short here, the tree is unchanged.
     std::vector<std::byte> sum(bytes());
     const std::array<std::byte*, 1> to = {sum.data()};
     std::array<reducer::part, 2> parts = {{{first_.data(), false}, {leaf, false}}};
@@ -155,6 +167,7 @@ result<void> leaf_tree::add(const std::byte* leaf) {
   return {};
 }
 
+// With a power of two of leaves, only the top of the tree waits. One leaf is widened.
 result<void> leaf_tree::finish(std::byte* nodes) {
   if (leaves_ == 0 || (leaves_ & (leaves_ - 1)) != 0) {
     return error(errc::invalid_argument,
@@ -177,6 +190,7 @@ result<void> leaf_tree::finish(std::byte* nodes) {
   return {};
 }
 
+// A fold of a single part only converts it.
 result<void> round_nodes(dtype type, const std::byte* nodes, std::size_t count,
                          std::byte* elements) {
   WEIR_TRY(const reducer arithmetic, reducer::make({type, reduction_op::sum, 1}));
@@ -186,6 +200,7 @@ result<void> round_nodes(dtype type, const std::byte* nodes, std::size_t count,
   return {};
 }
 
+// The limit of leaves leaves enough bits below the carries.
 result<void> fixed_point_sum::check() const {
   const bool is_float = type >= dtype::fp8_e4m3 && type <= dtype::fp64;
   if (!is_float) {
@@ -209,6 +224,8 @@ std::size_t fixed_point_sum::limbs() const noexcept {
   return type == dtype::fp64 ? 2 : 1;
 }
 
+// The first pass over the leaves: the exponent of each block is the largest of all
+// leaves. Ranks then agree on the maximum before the second pass.
 void fixed_point_sum::note_sizes(const std::byte* leaf,
                                  std::span<std::int32_t> exponents) const noexcept {
   const default_environment environment;
@@ -220,6 +237,9 @@ void fixed_point_sum::note_sizes(const std::byte* leaf,
   });
 }
 
+// The second pass: adds each element as an integer in units of its block, rounded to
+// nearest. The second limb of fp64 takes the rest. Integer additions can be done in any
+// order.
 void fixed_point_sum::add(const std::byte* leaf, std::span<const std::int32_t> exponents,
                           std::span<std::int64_t> sums) const noexcept {
   const default_environment environment;
@@ -231,6 +251,8 @@ void fixed_point_sum::add(const std::byte* leaf, std::span<const std::int32_t> e
       if (e == not_finite || x == 0) {
         continue;
       }
+      // Scaling by a power of two is exact. The first limb takes the part above its unit,
+      // the second the rest of a double.
       const double scaled = std::ldexp(x, bits - usable(e, bits, limbs()));
       const double whole = std::nearbyint(scaled);
       sums[i * limbs()] += static_cast<std::int64_t>(whole);
@@ -242,6 +264,7 @@ void fixed_point_sum::add(const std::byte* leaf, std::span<const std::int32_t> e
   });
 }
 
+// Adds the limbs exactly and rounds once to the type of the elements.
 void fixed_point_sum::finish(std::span<const std::int32_t> exponents,
                              std::span<const std::int64_t> sums,
                              std::byte* elements) const noexcept {

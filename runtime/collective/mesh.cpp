@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks, their places on four axes, and groups.
+/// Ranks of a mesh, their positions on four axes, and the groups along axes. Axis tp is
+/// the fastest: neighbouring ranks differ in it first.
+///
+/// A mesh has no state: groups are computed from the sizes of the axes whenever they are
+/// asked for.
 #include "weir/collective/mesh.hpp"
 
 #include <algorithm>
@@ -12,6 +16,7 @@ namespace {
 
 constexpr std::array<std::string_view, axis_count> axis_names = {"tp", "pp", "dp", "ep"};
 
+/// Returns the bit of an axis. `text` is the whole text for messages.
 result<axis_set> axis_bit(std::string_view name, std::string_view text) {
   for (std::size_t a = 0; a < axis_count; ++a) {
     if (axis_names[a] == name) {
@@ -32,6 +37,7 @@ error no_such_rank(int rank, int ranks) {
 
 }  // namespace
 
+// An empty text means the whole mesh, as "world" does.
 result<axis_set> parse_axes(std::string_view text) {
   if (text.empty() || text == "world") {
     return whole_mesh;
@@ -67,7 +73,8 @@ result<mesh_shape> mesh_shape::make(int devices, const mesh_axes& axes) {
                                axis_names[a], asked[a]));
     }
     shape.sizes_[a] = std::max(asked[a], 1);
-    // Saturates: a product above every int stays above it.
+    // Limits the product, so that it cannot overflow: a value above every int stays
+    // above.
     product = std::min(product * shape.sizes_[a], std::int64_t{1} << 31);
   }
   if (devices < 1 || product != devices) {
@@ -81,6 +88,7 @@ result<mesh_shape> mesh_shape::make(int devices, const mesh_axes& axes) {
   return shape;
 }
 
+// Checks the device ids, which must differ, and makes the shape from their number.
 result<mesh_shape> mesh_shape::make(std::span<const int> device_ids, int known,
                                     const mesh_axes& axes) {
   std::vector<int> sorted(device_ids.begin(), device_ids.end());
@@ -106,6 +114,7 @@ result<mesh_shape> mesh_shape::make(std::span<const int> device_ids, int known,
   return make(static_cast<int>(sorted.size()), axes);
 }
 
+// The rank is a number with the axes as digits, the first axis being the lowest.
 result<std::array<int, axis_count>> mesh_shape::coordinates(int rank) const {
   if (rank < 0 || rank >= ranks_) {
     return no_such_rank(rank, ranks_);
@@ -118,6 +127,7 @@ result<std::array<int, axis_count>> mesh_shape::coordinates(int rank) const {
   return place;
 }
 
+// Inverse of `coordinates`.
 result<int> mesh_shape::rank_at(const std::array<int, axis_count>& place) const {
   int rank = 0;
   for (std::size_t a = axis_count; a-- > 0;) {
@@ -131,6 +141,7 @@ result<int> mesh_shape::rank_at(const std::array<int, axis_count>& place) const 
   return rank;
 }
 
+// Axes that are not in the set do not vary within a group.
 int mesh_shape::group_size(axis_set axes) const noexcept {
   int size = 1;
   for (std::size_t a = 0; a < axis_count; ++a) {
@@ -143,7 +154,8 @@ result<std::vector<int>> mesh_shape::group_of(axis_set axes, int rank) const {
   if (rank < 0 || rank >= ranks_) {
     return no_such_rank(rank, ranks_);
   }
-  // The slower axes outside, so that ranks come out in ascending order.
+  // The group is widened axis by axis, with the slower axes outside, so that ranks come
+  // out in ascending order.
   std::vector<int> group = {rank};
   int stride = 1;
   for (std::size_t a = 0; a < axis_count; ++a) {
@@ -162,6 +174,7 @@ result<std::vector<int>> mesh_shape::group_of(axis_set axes, int rank) const {
   return group;
 }
 
+// Each rank belongs to one group. Groups are in the order of their first ranks.
 std::vector<std::vector<int>> mesh_shape::groups(axis_set axes) const {
   std::vector<std::vector<int>> all;
   std::vector<bool> seen(static_cast<std::size_t>(ranks_));

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How buffers are cut into pieces, and the way of a piece under each algorithm.
+/// Plans: how buffers are divided into pieces, and the route of each piece under each
+/// algorithm.
+///
+/// Each piece has an owner. In a reduction, inputs travel to the owner (`collect`) and
+/// the result travels from it to all ranks that need it (`spread`). The builder finds the
+/// dependencies between steps and adds partial results on the way as far as the order of
+/// the sum allows. With shared memory, the direct algorithm needs one step for each
+/// piece.
 #include "weir/collective/plan.hpp"
 
 #include <algorithm>
@@ -18,26 +25,33 @@ namespace {
 
 using form = plan_operand::form;
 
+/// Pieces are not smaller than this, since each step has a fixed cost.
 constexpr std::size_t least_slice = std::size_t{64} << 10;
+/// Pieces of ring and tree are not larger than this, so that several are under way at
+/// once.
 constexpr std::size_t most_chunk = std::size_t{1} << 20;
 /// Ring and tree divide a buffer into at most this many pieces, if those are not too
 /// large.
 constexpr int most_pieces = 16;
-/// From here on a worker that falls behind costs more than a few steps more.
+/// Buffers of this size or more are divided into more pieces: the extra steps cost less
+/// than waiting for a slow worker.
 constexpr std::size_t large_bytes = std::size_t{16} << 20;
-/// Cuts fall on whole blocks of the wire and on whole cache lines.
+/// Pieces are multiples of whole wire blocks, which are also whole cache lines.
 constexpr std::size_t cut_elements = wire_block;
 
 constexpr std::size_t divided_up(std::size_t a, std::size_t b) noexcept {
   return (a + b - 1) / b;
 }
 
+/// Returns true if input or output has a shard for each rank.
 bool is_sharded(collective_kind kind) noexcept {
   return kind == collective_kind::reduce_scatter || kind == collective_kind::all_gather ||
          kind == collective_kind::gather || kind == collective_kind::scatter;
 }
 
-/// Elements of a piece of `span` elements that belongs to one owner.
+/// Returns the number of elements of a piece, if each of `owners` ranks has `span`
+/// elements. Without a chunk size from the caller, the direct algorithm makes about one
+/// piece for each worker, or four if the buffers are large.
 std::size_t piece_elements(const plan_builder& b, std::size_t span,
                            std::size_t owners) noexcept {
   const std::size_t size = info_of(b.call().type).size;
@@ -55,7 +69,8 @@ std::size_t piece_elements(const plan_builder& b, std::size_t span,
   return std::max<std::size_t>(elements, 1) * cut_elements;
 }
 
-/// Pieces of the call, in the order of their elements.
+/// Returns the pieces of the call in the order of their elements. Without shards and
+/// root, owners alternate, which divides the work among the ranks.
 std::vector<plan_piece> pieces_of(const plan_builder& b) {
   const collective_call& call = b.call();
   const auto ranks = static_cast<std::size_t>(b.ranks());
@@ -63,6 +78,7 @@ std::vector<plan_piece> pieces_of(const plan_builder& b) {
   const bool rooted = call.kind == collective_kind::broadcast ||
                       call.kind == collective_kind::reduce ||
                       call.kind == collective_kind::send;
+  // A span is a shard, or the whole buffer; pieces do not cross spans.
   const std::size_t spans = sharded ? ranks : 1;
   const std::size_t span = call.count / spans;
   const std::size_t step = piece_elements(b, span, spans);
@@ -77,6 +93,8 @@ std::vector<plan_piece> pieces_of(const plan_builder& b) {
       if (call.packed_shards) {
         const bool packs_input = call.kind == collective_kind::all_gather ||
                                  call.kind == collective_kind::gather;
+        // A packed buffer holds the rank's own shard only, so the offset counts from its
+        // beginning.
         (packs_input ? piece.first : piece.out_first) = at;
       }
       pieces.push_back(piece);
@@ -85,12 +103,12 @@ std::vector<plan_piece> pieces_of(const plan_builder& b) {
   return pieces;
 }
 
-/// The ways of a piece to its owner and back.
+/// Adds the steps that bring a piece to its owner and back.
 class router {
  public:
   explicit router(plan_builder& b) : b_(b), ranks_(b.ranks()) {}
 
-  /// Where everything meets if it is on its way to `owner`.
+  /// Returns the rank at which all partial results arrive. A tree always ends at rank 0.
   [[nodiscard]] int meeting_place(int owner) const noexcept {
     return b_.options().how == algorithm::tree ? 0 : owner;
   }
@@ -103,7 +121,7 @@ class router {
       case algorithm::hierarchical: return collect_domains(owner);
     }
   }
-  /// From `owner`'s output to all others.
+  /// Copies the result from `owner`'s output to all others.
   void spread(int owner) {
     switch (b_.options().how) {
       case algorithm::direct: return spread_direct(owner);
@@ -138,6 +156,8 @@ class router {
       b_.pass_on(rank(owner, i), rank(owner, i + 1));
     }
   }
+  /// Halves the number of ranks that hold partial results in each round, so that sums are
+  /// those of the canonical tree.
   void collect_tree() {
     for (int span = 1; span < ranks_; span *= 2) {
       for (int r = 0; r + span < ranks_; r += 2 * span) {
@@ -145,6 +165,8 @@ class router {
       }
     }
   }
+  /// Spreads from the root in a binary tree: in each round, every rank that has the piece
+  /// passes it on to one that does not, the farthest first.
   void spread_tree(int root) {
     int span = 1;
     while (span < ranks_) {
@@ -158,11 +180,14 @@ class router {
   }
 
   [[nodiscard]] int domain_ranks() const noexcept { return ranks_ / b_.shape().domains; }
-  /// The rank of domain `d` that stands where `owner` stands in its own.
+  /// Returns the rank of domain `d` that has the same position there as `owner` in its
+  /// own.
   [[nodiscard]] int counterpart(int d, int owner) const noexcept {
     const int in = domain_ranks();
     return d % b_.shape().domains * in + owner % in;
   }
+  /// Collects within each domain, then in a ring over the counterparts of the domains, so
+  /// that a piece crosses each link between domains once.
   void collect_domains(int owner) {
     const int in = domain_ranks();
     for (int d = 0; d < b_.shape().domains; ++d) {
@@ -176,6 +201,8 @@ class router {
       b_.hop(counterpart(home + i, owner), counterpart(home + i + 1, owner));
     }
   }
+  /// Passes the piece along the counterparts of the domains, then to all ranks in each
+  /// domain.
   void spread_domains(int owner) {
     const int in = domain_ranks();
     const int home = owner / in;
@@ -194,7 +221,8 @@ class router {
   int ranks_;
 };
 
-/// Every rank's input, read where it is and written wherever it is wanted, in one step.
+/// Reads all inputs where they are and writes the result wherever it is needed, in one
+/// step. This is the schedule of shared memory.
 void fold_at_once(plan_builder& b, int lane, const plan_operand& target) {
   plan_operand all = b.input(0);
   all.ranks = b.ranks();
@@ -203,6 +231,7 @@ void fold_at_once(plan_builder& b, int lane, const plan_operand& target) {
   b.step(step_kind::fold, lane, source, to, b.piece_count());
 }
 
+/// Adds the steps that reduce one piece.
 void reduce_piece(plan_builder& b, const plan_piece& piece) {
   const bool everywhere = b.call().kind == collective_kind::all_reduce;
   if (b.options().how == algorithm::direct && b.shares_memory()) {
@@ -220,6 +249,7 @@ void reduce_piece(plan_builder& b, const plan_piece& piece) {
   }
 }
 
+/// Adds a step that copies the piece.
 void copy_piece(plan_builder& b, int lane, const plan_operand& from,
                 const plan_operand& to) {
   const std::array source = {from};
@@ -227,6 +257,7 @@ void copy_piece(plan_builder& b, int lane, const plan_operand& from,
   b.step(step_kind::copy, lane, source, target, b.piece_count());
 }
 
+/// Adds the steps that move one piece.
 void move_piece(plan_builder& b, const plan_piece& piece) {
   const int root = b.call().root;
   switch (b.call().kind) {
@@ -236,7 +267,7 @@ void move_piece(plan_builder& b, const plan_piece& piece) {
       return copy_piece(b, piece.owner, b.input(root), b.output(piece.owner));
     case collective_kind::send:
       return copy_piece(b, b.call().peer, b.input(root), b.output(b.call().peer));
-    default: break;  // all_gather and broadcast: from the owner to all
+    default: break;  // all_gather and broadcast go from the owner to all ranks
   }
   if (b.options().how == algorithm::direct && b.shares_memory()) {
     return copy_piece(b, piece.owner, b.input(piece.owner), b.outputs());
@@ -245,8 +276,8 @@ void move_piece(plan_builder& b, const plan_piece& piece) {
   router(b).spread(piece.owner);
 }
 
-/// Every input is rounded once, then read by the owner; the sum is rounded once, then
-/// read by everybody.
+/// Adds the steps of a reduction with a wire format: every input is rounded once and read
+/// by the owner, and the sum is rounded once and read by all ranks.
 void reduce_piece_on_wire(plan_builder& b, const plan_piece& piece) {
   const bool everywhere = b.call().kind == collective_kind::all_reduce;
   std::vector<plan_operand> codes;
@@ -265,6 +296,8 @@ void reduce_piece_on_wire(plan_builder& b, const plan_piece& piece) {
   }
 }
 
+/// Adds the steps of a move with a wire format. Every rank gets the decoded numbers, also
+/// the owner, so that all have the same.
 void move_piece_on_wire(plan_builder& b, const plan_piece& piece) {
   const std::array source = {b.input(piece.owner)};
   const std::array codes = {b.scratch(piece.owner, form::wire)};
@@ -273,15 +306,17 @@ void move_piece_on_wire(plan_builder& b, const plan_piece& piece) {
   b.step(step_kind::decode, piece.owner, codes, all, b.piece_count());
 }
 
-/// Block `column` of rank `row`, for inputs and outputs alike.
+/// Returns block `column` of rank `row`, in an input or output.
 plan_operand block_of(plan_operand buffer, int row, int column, std::size_t bytes) {
   buffer.rank = row;
   buffer.offset += static_cast<std::size_t>(column) * bytes;
   return buffer;
 }
 
-/// The two blocks that ranks a and b have for each other, or a's own; `at` within a
-/// block.
+/// Adds the exchange of the blocks that two ranks have for each other, or the copy of a
+/// rank's own block. Both directions form one step in shared memory, because ranks may
+/// work in place: a block must be read before it is overwritten. Otherwise both blocks go
+/// through scratch. `at` is the offset within a block.
 void exchange_blocks(plan_builder& b, int one, int other, std::size_t at,
                      std::size_t count) {
   const auto ranks = static_cast<std::size_t>(b.ranks());
@@ -298,6 +333,7 @@ void exchange_blocks(plan_builder& b, int one, int other, std::size_t at,
   } else if (b.shares_memory()) {
     b.step(step_kind::exchange, one, source, target, count);
   } else {
+    // Both blocks are copied to the other rank's scratch before either output is written.
     const std::array held = {b.scratch(other, form::element),
                              b.scratch(one, form::element)};
     for (std::size_t i = 0; i < 2; ++i) {
@@ -312,6 +348,7 @@ void exchange_blocks(plan_builder& b, int one, int other, std::size_t at,
   b.end();
 }
 
+/// Adds the exchanges of all pairs of ranks, piece by piece.
 void exchange_all(plan_builder& b) {
   const auto ranks = static_cast<std::size_t>(b.ranks());
   const std::size_t block = b.call().count / ranks;
@@ -325,7 +362,8 @@ void exchange_all(plan_builder& b) {
   }
 }
 
-/// One rank alone: its input is its output, as it is.
+/// Adds the steps of a single rank: it copies its input to its output as it is, without
+/// arithmetic.
 void copy_alone(plan_builder& b) {
   for (const plan_piece& piece : pieces_of(b)) {
     b.begin(piece);
@@ -334,10 +372,12 @@ void copy_alone(plan_builder& b) {
   }
 }
 
+/// Adds all steps of the plan.
 void add_steps(plan_builder& b) {
   const collective_kind kind = b.call().kind;
   if (kind == collective_kind::barrier) {
     b.begin({});
+    // A barrier moves nothing. Its single step stands for the meeting of all ranks.
     b.step(step_kind::join, 0, {}, {}, 0);
     b.end();
     return;
@@ -378,6 +418,7 @@ std::size_t collective_plan::bytes(const plan_step& s,
   return s.count * info_of(call_.type).size;
 }
 
+// Counts each rank of a range, since each reads or writes its own copy.
 std::size_t collective_plan::traffic(const plan_step& s) const noexcept {
   std::size_t total = 0;
   for (const auto list : {sources(s), targets(s)}) {
@@ -388,6 +429,8 @@ std::size_t collective_plan::traffic(const plan_step& s) const noexcept {
   return total;
 }
 
+// Scratch for a few pieces at a time suffices, since later pieces wait for its slots. The
+// window is large enough to keep all workers and ranks busy.
 result<collective_plan> plan_collective(const collective_call& call, int ranks,
                                         const topology& shape,
                                         const plan_options& options) {
@@ -408,6 +451,7 @@ result<collective_plan> plan_collective(const collective_call& call, int ranks,
   }
   try {
     collective_call usual = call;
+    // Without shards the flag has no meaning, and equal calls should have equal plans.
     usual.packed_shards = call.packed_shards && is_sharded(call.kind);
     plan_builder b(usual, ranks, shape, options, arithmetic);
     b.set_window(

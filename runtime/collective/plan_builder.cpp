@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Steps, what they wait for, and partial results on their way.
+/// The builder of plans: steps, their predecessors, scratch, and partial results on the
+/// way.
+///
+/// A step waits for each earlier step of its piece that touches the same bytes, if one of
+/// the two writes. Pieces share no bytes of buffers, so only scratch, which is used again
+/// after `window_` pieces, connects different pieces. Predecessors that are implied by
+/// others are left out.
 #include "collective/plan_builder.hpp"
 
 #include <algorithm>
@@ -14,18 +20,21 @@ namespace {
 using place = plan_operand::place;
 using form = plan_operand::form;
 
+/// Scratch is aligned to cache lines, so that steps on different workers share none.
 constexpr std::size_t alignment = 64;
 
 constexpr std::size_t aligned(std::size_t bytes) noexcept {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/// Where input and output shards stand at the same offsets, a rank's two buffers may be
-/// one.
+/// Returns true if input and output of a rank may be one buffer: then shards have the
+/// same offsets in both.
 bool may_be_in_place(const collective_call& call) noexcept {
   return !call.packed_shards;
 }
 
+/// Returns true if two operands may be in the same buffer. With operations in place,
+/// input and output of a rank count as one.
 bool same_buffer(const plan_operand& a, const plan_operand& b, bool in_place) noexcept {
   const bool a_scratch = a.buffer == place::scratch;
   if (a_scratch != (b.buffer == place::scratch)) {
@@ -50,6 +59,7 @@ plan_builder::plan_builder(const collective_call& call, int ranks, const topolog
   held_.resize(static_cast<std::size_t>(ranks));
 }
 
+// The list of accesses covers one piece; see the file comment.
 void plan_builder::begin(const plan_piece& piece) {
   piece_ = piece;
   const std::size_t node_bytes =
@@ -62,13 +72,14 @@ void plan_builder::begin(const plan_piece& piece) {
   first_step_ = static_cast<std::uint32_t>(plan_.steps_.size());
 }
 
+// Remembers the accesses to this slot of scratch for the piece that gets it next.
 void plan_builder::end() {
   if (used_ > 0) {
     const std::size_t slot = piece_number_ % window_;
     slot_accesses_.resize(std::max(slot_accesses_.size(), slot + 1));
     std::erase_if(accesses_,
                   [](const access& a) { return a.at.buffer != place::scratch; });
-    // Accesses of earlier pieces to bytes that this piece did not touch stay valid.
+    // Earlier accesses to bytes that this piece did not overwrite still matter.
     const std::size_t own = accesses_.size();
     for (const access& old : slot_accesses_[slot]) {
       const auto last = accesses_.begin() + static_cast<std::ptrdiff_t>(own);
@@ -103,12 +114,15 @@ plan_operand plan_builder::scratch(int rank, form as) {
   return scratch(rank, as, piece_.count);
 }
 
+// Returned scratch of the piece is used first. It may still be read by earlier steps; the
+// accesses make the next step wait for these. Codes of the wire have sizes of their own
+// and always get new scratch unless the size agrees.
 plan_operand plan_builder::scratch(int rank, form as, std::size_t count) {
   const std::size_t bytes =
       as == form::wire ? aligned(wire_bytes(plan_.options_.wire, count)) : unit_;
   std::size_t offset = used_;
   if (bytes == unit_ && !free_.empty()) {
-    offset = free_.front();  // the one that has rested longest
+    offset = free_.front();  // the one that has not been used for longest
     free_.erase(free_.begin());
   } else {
     used_ += bytes;
@@ -117,12 +131,14 @@ plan_operand plan_builder::scratch(int rank, form as, std::size_t count) {
   return {place::scratch, as, rank, 1, slot, offset};
 }
 
+// Inputs and outputs are not scratch and cannot be returned.
 void plan_builder::give_back(const plan_operand& at) {
   if (at.buffer == place::scratch) {
     free_.push_back(at.offset);
   }
 }
 
+// Adds the steps that the operands of a new step must wait for, and notes the operands.
 void plan_builder::note_accesses(const plan_step& s, operand_list list, bool writes,
                                  std::vector<std::uint32_t>& waits) {
   const auto index = static_cast<std::uint32_t>(plan_.steps_.size());
@@ -146,12 +162,15 @@ void plan_builder::note_accesses(const plan_step& s, operand_list list, bool wri
   }
 }
 
-/// Leaves out steps that others of the list wait for.
+/// Removes predecessors for which another predecessor already waits, directly or through
+/// others. Ancestors are kept as one bit for each step of the piece.
 void plan_builder::keep_direct(std::vector<std::uint32_t>& waits) {
   std::sort(waits.begin(), waits.end());
   waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
   const std::size_t number = ancestors_.size();
   ancestry all(number / 64 + 1);
+  // `implied` are the ancestors of the predecessors; `all` will be those of the new step.
+  // Predecessors in earlier pieces have no ancestors here and are always kept.
   ancestry implied(number / 64 + 1);
   for (const std::uint32_t w : waits) {
     if (w >= first_step_) {
@@ -175,6 +194,8 @@ void plan_builder::keep_direct(std::vector<std::uint32_t>& waits) {
   ancestors_.push_back(std::move(all));
 }
 
+// Operands and predecessors of all steps lie in two lists of the plan; a step has ranges
+// in them.
 void plan_builder::step(step_kind what, int lane, operand_list sources,
                         operand_list targets, std::size_t count, bool finishes) {
   plan_step s{what, lane, finishes, 0, 0, 0, 0, 0, count};
@@ -193,6 +214,7 @@ void plan_builder::step(step_kind what, int lane, operand_list sources,
   plan_.steps_.push_back(s);
 }
 
+// The step belongs to the lane of the rank that gets the data.
 void plan_builder::pass_on(int from, int to) {
   const std::array source = {output(from)};
   const std::array target = {output(to)};
@@ -205,6 +227,8 @@ void plan_builder::hold_inputs() {
   }
 }
 
+// Two partial results may be added if the rule allows any order, or if they are the two
+// halves of a node of the canonical tree.
 bool plan_builder::may_join(const partial_result& a, const partial_result& b) const {
   switch (plan_.arithmetic_->rule()) {
     case partial_rule::none: return false;
@@ -214,7 +238,7 @@ bool plan_builder::may_join(const partial_result& a, const partial_result& b) co
   if (a.last != b.first) {
     return false;
   }
-  // Down the canonical tree to the node that would hold both.
+  // Goes down the canonical tree to the node that would hold both.
   int first = 0;
   int last = ranks();
   while (first != a.first || last != b.last) {
@@ -230,7 +254,7 @@ bool plan_builder::may_join(const partial_result& a, const partial_result& b) co
   return canonical_split(first, last) == a.last;
 }
 
-/// Brings a partial result of another rank into memory that `rank` may read.
+/// Copies a partial result of another rank to scratch that `rank` may read.
 partial_result plan_builder::brought(int rank, const partial_result& from) {
   partial_result here = from;
   here.at = scratch(rank, from.at.as);
@@ -241,6 +265,7 @@ partial_result plan_builder::brought(int rank, const partial_result& from) {
   return here;
 }
 
+/// Adds two partial results to one, a node in scratch.
 partial_result plan_builder::join(int rank, const partial_result& a,
                                   const partial_result& b) {
   partial_result whole{std::min(a.first, b.first), std::max(a.last, b.last),
@@ -253,6 +278,7 @@ partial_result plan_builder::join(int rank, const partial_result& a,
   return whole;
 }
 
+// Adds the first pair that may be added. Returns false if there is none.
 bool plan_builder::join_one_pair(int rank, std::vector<partial_result>& held) {
   for (std::size_t i = 0; i < held.size(); ++i) {
     for (std::size_t j = 0; j < held.size(); ++j) {
@@ -276,7 +302,8 @@ void plan_builder::hop(int from, int to) {
   auto& held = held_[static_cast<std::size_t>(to)];
   held.insert(held.end(), source.begin(), source.end());
   source.clear();
-  // The last two are left for `deliver`, which puts their sum where it belongs.
+  // If only two partial results are left and they make up the whole, `deliver` adds them,
+  // directly into the output. So the last two are not added here.
   while (held.size() > 2 && join_one_pair(to, held)) {
   }
   const bool all = held.size() == 2 && held[0].ranks + held[1].ranks == ranks();
@@ -292,6 +319,8 @@ void plan_builder::hop(int from, int to) {
   }
 }
 
+// The last addition, which also finishes: it divides and rounds. If rank and target do
+// not share memory, the result goes through scratch.
 void plan_builder::deliver(int rank, int target) {
   auto& held = held_[static_cast<std::size_t>(rank)];
   std::sort(held.begin(), held.end(),

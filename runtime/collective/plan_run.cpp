@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Running one step of a plan.
+/// The run of one step of a plan.
+///
+/// A plan contains no addresses, so the same plan serves all calls of the same shape. A
+/// run supplies the addresses of inputs, outputs and scratch. Steps never allocate
+/// memory.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -14,12 +18,12 @@ namespace {
 using place = plan_operand::place;
 using form = plan_operand::form;
 
-/// Less than this stays in a processor's cache whole, and of more there is hardly
-/// anything left in it.
+/// Sizes between which running backwards helps: smaller data stay in the cache as a
+/// whole, and of larger data hardly anything is left in it.
 constexpr std::size_t least_turned = std::size_t{512} << 10;
 constexpr std::size_t most_turned = std::size_t{8} << 20;
 
-/// One step of one run: operands as pointers.
+/// One step of one run, with its operands as addresses.
 class step_runner {
  public:
   step_runner(const collective_plan& plan, const plan_step& step,
@@ -40,6 +44,7 @@ class step_runner {
   }
 
  private:
+  /// Returns the address of an operand; `i` counts the ranks of a range.
   [[nodiscard]] const std::byte* source(const plan_operand& o, int i) const noexcept {
     switch (o.buffer) {
       case place::input:
@@ -58,7 +63,7 @@ class step_runner {
   }
 
   using pointers = std::array<std::byte*, max_ranks>;
-  /// Every target, ranks of ranges one by one.
+  /// Lists the addresses of all targets, with one address for each rank of a range.
   std::span<std::byte* const> targets(pointers& all) const noexcept {
     std::size_t n = 0;
     for (const plan_operand& o : plan_.targets(step_)) {
@@ -79,6 +84,7 @@ class step_runner {
     return std::span(all).first(n);
   }
 
+  /// Copies through the transport, which may fail. Without one, ranks share memory.
   result<void> copy() const noexcept {
     transport& via = buffers_.via != nullptr ? *buffers_.via : in_process_transport();
     const plan_operand& from = plan_.sources(step_)[0];
@@ -92,6 +98,8 @@ class step_runner {
     return {};
   }
 
+  /// Reduces. A fold of whole inputs to elements uses the fast loops; others add two
+  /// partial results, of which each may be a node.
   void fold() const noexcept {
     const reducer& arithmetic = *plan_.arithmetic();
     pointers to;
@@ -110,6 +118,7 @@ class step_runner {
       }
       return;
     }
+    // The builder adds at most two partial results in one step.
     std::array<reducer::part, 2> parts;
     for (std::size_t i = 0; i < list.size(); ++i) {
       parts[i] = {source(list[i], 0), list[i].as == form::node};
@@ -118,7 +127,8 @@ class step_runner {
                     step_.finishes, plan_.ranks());
   }
 
-  /// Both blocks are read before either is written: the two ranks may work in place.
+  /// Exchanges two blocks tile by tile. Both are read before either is written, because
+  /// the ranks may work in place.
   void exchange() const noexcept {
     const auto from = plan_.sources(step_);
     const auto to = plan_.targets(step_);

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reductions: what exists, and the canonical tree over tiles that stay in the cache.
+/// Reductions: which exist, and the canonical tree, computed over tiles that stay in the
+/// cache.
+///
+/// The canonical tree over n ranks has as its left part the largest power of two below n.
+/// Rounding errors depend only on this tree, so every algorithm, number of workers and
+/// instruction set gives the same bits.
 #include "weir/collective/reduction.hpp"
 
 #include <algorithm>
@@ -16,11 +21,13 @@
 namespace weir::collective {
 namespace {
 
+/// Bytes of nodes in a tile. The tiles of a whole stack stay in the first level of the
+/// cache.
 constexpr std::size_t tile_bytes = 2048;
-/// Elements of one input that go forwards within a sum that goes backwards.
+/// Bytes of one input that are read forwards within a sum that goes backwards.
 constexpr std::size_t stretch_bytes = 4096;
-/// Subtrees that are complete and wait for their right neighbours: one per bit of a rank,
-/// and the one that comes.
+/// Capacity of the stack of complete subtrees: one for each bit of a rank, and the one
+/// that is added.
 constexpr std::size_t most_tiles = 12;
 static_assert((1 << (most_tiles - 2)) >= max_ranks);
 
@@ -38,6 +45,9 @@ bool is_tessera_type(dtype type) noexcept {
   return static_cast<int>(type) >= 1 && static_cast<int>(type) <= 13;
 }
 
+/// Returns which partial results may be added. Integers and extremes do not round, so
+/// their order does not matter. At level 1 only siblings of the tree may be added. At
+/// level 2 the sum is rounded once.
 partial_rule rule_of(const reduction& what) noexcept {
   const bool rounds =
       !is_integer(what.type) && (adds(what.op) || what.op == reduction_op::product);
@@ -47,12 +57,13 @@ partial_rule rule_of(const reduction& what) noexcept {
   if (what.level == 1) {
     return partial_rule::siblings;
   }
-  // fp64 holds any sum of these.
+  // fp64 holds every sum of these types exactly.
   const bool narrow = what.type == dtype::fp8_e4m3 || what.type == dtype::fp8_e5m2 ||
                       what.type == dtype::fp16;
   return narrow ? partial_rule::any : partial_rule::none;
 }
 
+/// Returns the kernels of a reduction that exists.
 const reduction_kernels* kernels_of(const reduction& what, instructions set) noexcept {
   if (rule_of(what) == partial_rule::none) {
     return exact_kernels(what, set);
@@ -64,13 +75,16 @@ const reduction_kernels* kernels_of(const reduction& what, instructions set) noe
   return narrow != nullptr ? narrow : float_kernels(what, set);
 }
 
-/// One call of `fold`: tiles of nodes, and the subtrees that they stand for.
+/// The tree of one call of `fold`: a stack of complete subtrees and the tiles that hold
+/// them. Two subtrees of equal size are joined at once, as in binary addition, which
+/// gives the canonical tree.
 class tree_driver {
  public:
   tree_driver(const reduction_kernels& k, std::span<const reducer::part> parts)
       : kernels_(k), parts_(parts) {}
 
-  /// The sum over elements [first, first + count); valid until the next call.
+  /// Returns the sum over elements [first, first + count) as nodes; valid until the next
+  /// call.
   const std::byte* sum(std::size_t first, std::size_t count) noexcept {
     depth_ = 0;
     for (std::size_t p = 0; p < parts_.size();) {
@@ -86,13 +100,14 @@ class tree_driver {
   }
 
  private:
-  /// Adds a subtree of one part or of two; returns how many.
+  /// Pushes a subtree of one part, or of two neighbouring elements. Returns the number of
+  /// parts.
   std::size_t push(std::size_t p, std::size_t first, std::size_t count) noexcept {
     const reducer::part& one = parts_[p];
     std::byte* const to = tiles_[depth_].data();
     tops_[depth_] = to;
     sizes_[depth_] = 1;
-    if (one.node) {  // read where it is
+    if (one.node) {  // nodes are read where they are
       tops_[depth_++] = one.data + first * kernels_.node_bytes;
       return 1;
     }
@@ -107,6 +122,7 @@ class tree_driver {
     return 1;
   }
 
+  /// Joins the two subtrees on top of the stack.
   void merge(std::size_t count) noexcept {
     --depth_;
     std::byte* const to = tiles_[depth_ - 1].data();
@@ -125,6 +141,7 @@ class tree_driver {
 
 }  // namespace
 
+// The processor is asked once.
 instructions best_instructions() noexcept {
 #if defined(__x86_64__)
   static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
@@ -144,6 +161,8 @@ int canonical_split(int first, int last) noexcept {
   return split_of(first, last);
 }
 
+// Refuses what has no meaning (an order of complex numbers, the average of booleans) and
+// products at level 2, because an exact product would need too many bits.
 result<void> check_reduction(const reduction& what) {
   if (!is_tessera_type(what.type)) {
     return error(errc::invalid_argument,
@@ -178,6 +197,7 @@ result<reducer> reducer::make(const reduction& what) {
   return made;
 }
 
+// Complex numbers that are handled by components have kernels of real numbers.
 result<reducer> reducer::make_portable(const reduction& what) {
   WEIR_CHECK(check_reduction(what));
   reducer made;
@@ -190,6 +210,7 @@ result<reducer> reducer::make_portable(const reduction& what) {
   return made;
 }
 
+// Reduces whole inputs. The loops in registers come first; the rest goes through tiles.
 void reducer::reduce(std::span<const std::byte* const> inputs,
                      std::span<std::byte* const> outputs,
                      std::size_t count) const noexcept {
@@ -205,6 +226,7 @@ void reducer::reduce(std::span<const std::byte* const> inputs,
   if (done == count) {
     return;
   }
+  // The elements that the loops in registers have left.
   std::array<part, max_ranks> parts;
   for (std::size_t r = 0; r < inputs.size(); ++r) {
     parts[r] = {inputs[r] + done * element_bytes_, false};
@@ -216,6 +238,8 @@ void reducer::reduce(std::span<const std::byte* const> inputs,
        count - done, true, static_cast<int>(inputs.size()));
 }
 
+// Reads the buffers from the end. The next collective then begins with data that this one
+// touched last. The result is the same, since elements are independent.
 void reducer::reduce_backwards(std::span<const std::byte* const> inputs,
                                std::span<std::byte* const> outputs,
                                std::size_t count) const noexcept {
@@ -236,6 +260,8 @@ void reducer::reduce_backwards(std::span<const std::byte* const> inputs,
   }
 }
 
+// Adds parts, which may be elements or nodes, tile by tile. The first output gets the
+// result, and others get copies of it.
 void reducer::fold(std::span<const part> parts, std::span<std::byte* const> outputs,
                    std::size_t count, bool finish, int ranks) const noexcept {
   const default_environment environment;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Meetings: who is there, who disagrees, whose time is up.
+/// Meetings: which ranks have come, whether their calls agree, and whose time is over. A
+/// meeting stays known until all ranks have come, so that late ranks get the same answer.
+///
+/// The rendezvous neither waits nor knows threads: a caller reports arrivals and the
+/// present time, and gets the tickets of the calls that are decided by them. The owner
+/// serializes the calls and wakes whoever has to be woken.
 #include "weir/collective/rendezvous.hpp"
 
 #include <algorithm>
@@ -32,6 +37,7 @@ result<void> rendezvous::add_group(std::uint64_t group, int ranks) {
   return {};
 }
 
+// Meetings that were decided before have told their ranks already.
 std::vector<meeting_outcome> rendezvous::drop_group(std::uint64_t group) {
   std::vector<meeting_outcome> ended;
   const auto place = groups_.find(group);
@@ -47,6 +53,8 @@ std::vector<meeting_outcome> rendezvous::drop_group(std::uint64_t group) {
   return ended;
 }
 
+// Ranks number their own calls, so the meeting of a call does not depend on when other
+// ranks call.
 result<std::uint64_t> rendezvous::next_sequence(std::uint64_t group, int rank) {
   const auto place = groups_.find(group);
   if (place == groups_.end()) {
@@ -60,6 +68,8 @@ result<std::uint64_t> rendezvous::next_sequence(std::uint64_t group, int rank) {
   return place->second.next[static_cast<std::size_t>(rank)]++;
 }
 
+// Notes the arrival of a rank at a meeting, which the first arrival makes. The earliest
+// deadline of all ranks counts.
 result<rendezvous::meeting*> rendezvous::enter(std::uint64_t group, int rank,
                                                std::uint64_t sequence,
                                                std::int64_t now_ns,
@@ -86,7 +96,8 @@ result<rendezvous::meeting*> rendezvous::enter(std::uint64_t group, int rank,
   }
   m.came[static_cast<std::size_t>(rank)] = true;
   ++m.arrived;
-  // A rank that arrives after the deadline does not extend it.
+  // A rank that arrives after the deadline does not extend it, and a sum that would
+  // overflow is no deadline.
   constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
   if (patience_ns >= 0 && now_ns <= never - patience_ns) {
     m.deadline_ns = std::min(m.deadline_ns, now_ns + patience_ns);
@@ -94,6 +105,7 @@ result<rendezvous::meeting*> rendezvous::enter(std::uint64_t group, int rank,
   return &m;
 }
 
+// Decides a meeting. Only the tickets of ranks that wait are in the outcome.
 meeting_outcome rendezvous::decide(std::uint64_t group, std::uint64_t sequence,
                                    meeting& m, meeting_state state) {
   m.state = state;
@@ -105,6 +117,7 @@ meeting_outcome rendezvous::decide(std::uint64_t group, std::uint64_t sequence,
   return outcome;
 }
 
+// Forgets a meeting that is decided once all ranks have come to it.
 void rendezvous::forget_if_over(std::uint64_t group, std::uint64_t sequence) {
   group_state& state = groups_.at(group);
   const auto at = state.meetings.find(sequence);
@@ -113,6 +126,8 @@ void rendezvous::forget_if_over(std::uint64_t group, std::uint64_t sequence) {
   }
 }
 
+// The first rank that waits sets what the others must agree on. A meeting may be decided
+// before all ranks have come, by the first that differs or by the deadline.
 result<meeting_outcome> rendezvous::join(const arrival& who, std::int64_t now_ns) {
   WEIR_TRY(meeting* const m,
            enter(who.group, who.rank, who.sequence, now_ns,
@@ -120,7 +135,8 @@ result<meeting_outcome> rendezvous::join(const arrival& who, std::int64_t now_ns
   m->waiting.emplace(who.rank, who.ticket);
   meeting_outcome outcome{meeting_state::waiting, who.group, who.sequence, {}};
   if (m->state != meeting_state::waiting) {
-    outcome = decide(who.group, who.sequence, *m, m->state);  // late: the same answer
+    // a late rank gets the same answer
+    outcome = decide(who.group, who.sequence, *m, m->state);
   } else if (m->deadline_ns <= now_ns && m->arrived > 1) {
     outcome = decide(who.group, who.sequence, *m, meeting_state::timeout);
   } else {
@@ -140,6 +156,8 @@ result<meeting_outcome> rendezvous::join(const arrival& who, std::int64_t now_ns
   return outcome;
 }
 
+// The rank will not take part: the meeting fails for all others. The rank itself counts
+// as arrived, so that the meeting can be forgotten.
 result<meeting_outcome> rendezvous::withdraw(std::uint64_t group, int rank,
                                              std::uint64_t sequence,
                                              std::int64_t now_ns) {
@@ -152,6 +170,8 @@ result<meeting_outcome> rendezvous::withdraw(std::uint64_t group, int rank,
   return outcome;
 }
 
+// Ends the meetings whose deadline has passed. They stay known for the ranks that come
+// later.
 std::vector<meeting_outcome> rendezvous::expire(std::int64_t now_ns) {
   std::vector<meeting_outcome> ended;
   for (auto& [group, state] : groups_) {
@@ -164,6 +184,7 @@ std::vector<meeting_outcome> rendezvous::expire(std::int64_t now_ns) {
   return ended;
 }
 
+// Returns the largest number if no meeting waits. Meetings are few, so all are examined.
 std::int64_t rendezvous::next_deadline() const noexcept {
   std::int64_t first = std::numeric_limits<std::int64_t>::max();
   for (const auto& [group, state] : groups_) {

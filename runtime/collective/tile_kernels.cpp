@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reductions of integers and booleans, and of fp8, fp16 and bf16, whose nodes are fp32,
-/// or fp64 where sums are to be exact.
+/// Reductions of integers and booleans, and of fp8, fp16 and bf16. Nodes of the narrow
+/// floats are fp32, or fp64 where sums must be exact.
+///
+/// The loops themselves are in tile_loops.hpp; here they are instantiated for each type
+/// and operation.
 #include "collective/kernels/tile_loops.hpp"
 
 namespace weir::collective {
@@ -19,6 +22,8 @@ const reduction_kernels* of_integer(reduction_op op, instructions set) noexcept 
   return nullptr;
 }
 
+/// Returns the kernels of booleans: sum and maximum are "or", product and minimum are
+/// "and".
 const reduction_kernels* of_bool(reduction_op op, instructions set) noexcept {
   const bool any = op == reduction_op::sum || op == reduction_op::max;
   return any ? tile_tables<bool_byte, std::uint8_t, or_op>::of(set)

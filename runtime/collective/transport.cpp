@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The transport of ranks that share their memory.
+/// The transport of ranks that share their memory: it copies.
+///
+/// Other transports (for ranks in other processes) implement the same interface.
 #include "weir/collective/transport.hpp"
 
 #include <cstring>

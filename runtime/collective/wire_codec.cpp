@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// bf16, and fp8 with one scale per block, block by block through fp32.
+/// The codec of wire formats: bf16, and fp8 with one scale for each block. Blocks go
+/// through fp32. A scale uses the whole range of fp8 for the largest number of its block.
+///
+/// All arithmetic on the way is in fp32, whatever the type of the elements, so a block
+/// has the same code on all ranks.
 #include "collective/wire_codec.hpp"
 
 #include <algorithm>
@@ -17,6 +21,7 @@ namespace {
 
 using block = std::array<float, wire_block>;
 
+/// Convert a block of elements to fp32 and back.
 template <class T>
 void widen_block(const std::byte* from, std::size_t count, block& to) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
@@ -30,6 +35,7 @@ void widen_block(const std::byte* from, std::size_t count, block& to) noexcept {
   }
 }
 
+/// Converts a block of fp32 to elements.
 template <class T>
 void narrow_block(const block& from, std::size_t count, std::byte* to) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
@@ -64,11 +70,13 @@ void store_elements(dtype type, const block& from, std::size_t count,
 std::size_t code_bytes(wire_format wire) noexcept {
   return wire == wire_format::bf16 ? 2 : 1;
 }
-/// Where the scales begin.
+/// Returns the offset of the scales behind the codes.
 std::size_t scales_at(wire_format wire, std::size_t count) noexcept {
   return (count * code_bytes(wire) + 63) / 64 * 64;
 }
 
+/// Returns the scale of a block: its largest finite size divided by the largest number of
+/// the format, and 1 for a block of zeros.
 float scale_of(wire_format wire, const block& values, std::size_t count) noexcept {
   float largest = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -82,7 +90,7 @@ float scale_of(wire_format wire, const block& values, std::size_t count) noexcep
   return std::max(scale, std::numeric_limits<float>::denorm_min());
 }
 
-/// Block number `index` of a region of `count` numbers.
+/// Writes block `index` of a region of `count` numbers. Changes `values`.
 void put_block(wire_format wire, block& values, std::size_t index, std::size_t count,
                std::byte* to) noexcept {
   const std::size_t first = index * wire_block;
@@ -101,6 +109,7 @@ void put_block(wire_format wire, block& values, std::size_t index, std::size_t c
   return narrow_block<e5m2_bits>(values, here, to + first);
 }
 
+/// Reads block `index` of a region of `count` numbers.
 void get_block(wire_format wire, const std::byte* from, std::size_t index,
                std::size_t count, block& values) noexcept {
   const std::size_t first = index * wire_block;
@@ -122,12 +131,15 @@ void get_block(wire_format wire, const std::byte* from, std::size_t index,
 
 }  // namespace
 
+// The layout: codes, padding to a multiple of 64 bytes, then the scales of fp8.
 std::size_t wire_bytes(wire_format wire, std::size_t count) noexcept {
   const std::size_t blocks = (count + wire_block - 1) / wire_block;
   return scales_at(wire, count) +
          (wire == wire_format::bf16 ? 0 : blocks * sizeof(float));
 }
 
+// Runs with the default floating point environment, so that the codes do not depend on
+// the caller's.
 void encode_wire(dtype type, wire_format wire, const std::byte* from, std::size_t count,
                  std::byte* to) noexcept {
   const default_environment environment;
@@ -140,6 +152,7 @@ void encode_wire(dtype type, wire_format wire, const std::byte* from, std::size_
   }
 }
 
+// A block is decoded once for all outputs.
 void decode_wire(dtype type, wire_format wire, const std::byte* from, std::size_t count,
                  std::span<std::byte* const> outputs) noexcept {
   const default_environment environment;
@@ -155,6 +168,7 @@ void decode_wire(dtype type, wire_format wire, const std::byte* from, std::size_
   }
 }
 
+// The sum is in fp32 and in the order of the ranks, so it does not depend on timing.
 void add_wire(dtype type, wire_format wire, std::span<const std::byte* const> inputs,
               std::size_t count, std::uint32_t divisor, bool as_elements,
               std::byte* to) noexcept {

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The tasks that must end before an access may start (RAW, WAW and WAR), without those
-/// that are ordered already.
+/// Finds the tasks that must end before an access may start (RAW, WAW and WAR), without
+/// those that are ordered before another of them.
+///
+/// Functions for rare cases are marked `noinline`, and those for the common case of dense
+/// regions `always_inline`, so that the code of a submission stays small and without
+/// calls.
 #include "map/conflict_search.hpp"
 
 #include <algorithm>
@@ -9,11 +13,14 @@
 
 namespace weir::runtime {
 
+// Chooses by where the writers lie: few in their index, or many in the grid.
 [[gnu::noinline]] task_id conflict_search::find_writers(const access& a,
                                                         const question& q) {
   return map_.near(a.bytes, true) ? find_near_writers(a, q) : find_far_writers(a, q);
 }
 
+// Visits the writers from old to new, so the last one that covers the bytes is the
+// newest. Edges are added after the visit, because only then the floor is known.
 task_id conflict_search::find_near_writers(const access& a, const question& q) {
   task_id floor = 0;
   std::array<task_id, region_index::room> found;
@@ -24,17 +31,18 @@ task_id conflict_search::find_near_writers(const access& a, const question& q) {
     }
     found[count++] = e.task;
     if (!e.any_order() && map_.covering(e, a.bytes)) {
-      floor = e.task;  // the newest so far
+      floor = e.task;  // the newest so far, since the visit goes from old to new
     }
     return q.prune && map_.take(a.bytes, e);
   });
-  // Tasks that are older than a writer of all these bytes are ordered before that writer.
+  // Tasks older than the floor are ordered before it, so they get no edge.
   for (std::size_t i = 0; i < count; ++i) {
     add_writer(found[i], q.why, floor);
   }
   return floor;
 }
 
+// The grid visits in no fixed order, so the floor is the newest covering writer found.
 task_id conflict_search::find_far_writers(const access& a, const question& q) {
   task_id floor = 0;
   found_.clear();
@@ -54,6 +62,8 @@ task_id conflict_search::find_far_writers(const access& a, const question& q) {
   return floor;
 }
 
+// Adds the readers that conflict with a write, and with `prune` removes the written bytes
+// from them.
 [[gnu::noinline]] void conflict_search::find_readers(const access& a, bool prune,
                                                      task_id floor) {
   map_.conflicts(a.bytes, false, [&](access_ref, access_entry& e) {
@@ -72,13 +82,16 @@ task_id conflict_search::find_far_writers(const access& a, const question& q) {
 
 namespace {
 
-/// Why a task waits for those that wrote what it writes.
+/// Returns why a task waits for earlier writers of bytes that it writes.
 hazard after_writers(const access& a) noexcept {
   return a.mode == access_mode::write ? hazard::waw : hazard::raw;
 }
 
 }  // namespace
 
+// A plain dense write. An index with a single entry needs one comparison. All others are
+// filtered: entries of retired tasks are dropped, and written bytes are taken from the
+// rest.
 [[gnu::always_inline]] inline void conflict_search::look_up_dense_write(
     const access& a, region_index& readers, region_index& writers) {
   const std::uint64_t oldest = map_.oldest_tag();
@@ -125,8 +138,8 @@ hazard after_writers(const access& a) noexcept {
 
 [[gnu::noinline]] void conflict_search::look_up_write(const access& a, bool prune,
                                                       bool any_order) {
-  // Companions do not follow each other: each must find what all of them follow, and
-  // none stands for the others.
+  // Companions commute with each other. Each must find what all of them follow, so a
+  // companion takes no bytes from older accesses.
   const bool prunes = prune && !any_order;
   if (prunes && a.bytes.dense()) {
     look_up_dense_write(a, map_.index_of(a.bytes.id, false),
@@ -137,6 +150,7 @@ hazard after_writers(const access& a) noexcept {
   find_readers(a, prunes, floor);
 }
 
+// A plain dense read conflicts with writers only, and takes no bytes from them.
 [[gnu::always_inline]] inline void conflict_search::look_up_dense_read(
     const access& a, region_index& writers, std::uint64_t oldest) {
   if (access_entry* const e = writers.only_plain(); e != nullptr) {
@@ -166,6 +180,8 @@ void conflict_search::look_up_one(const access& a, bool prune, bool any_order) {
   }
 }
 
+// Keeps the oldest failure behind all bytes that the task accesses, whether it reads or
+// writes them, so that the result does not depend on the order of the accesses.
 [[gnu::noinline]] void conflict_search::note_failures(std::span<const access> accesses) {
   for (const access& a : accesses) {
     const task_id failed = is_ordered(a) ? map_.failure_in(a.bytes) : 0;
@@ -192,6 +208,8 @@ void conflict_search::look_up(const access& a, bool prune, bool any_order) {
   map_.publish_counts();
 }
 
+// Prefetching pays only if accesses are in the grid. Otherwise they lie in the index
+// itself.
 std::uint32_t conflict_search::look_up_all(std::span<const access> accesses, bool prune,
                                            const access* grouped) {
   if (map_.in_grid()) {
@@ -211,6 +229,7 @@ std::uint32_t conflict_search::look_up_all(std::span<const access> accesses, boo
   return count;
 }
 
+// Looks up and registers one strided access.
 [[gnu::noinline]] void conflict_search::enter_steps(const access& a, task_id task) {
   look_up_one(a, true, false);
   map_.insert_next(a.bytes, a.mode != access_mode::read, task, false);
@@ -222,6 +241,7 @@ std::uint32_t conflict_search::look_up_all(std::span<const access> accesses, boo
   map_.insert_dense(both[1], a.bytes, task);
 }
 
+// Looks each access up and registers it at once, which saves a second pass.
 void conflict_search::enter_plain(std::span<const access> accesses, task_id task) {
   map_.reserve(accesses.size());
   if (map_.in_grid()) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// From the accesses of a new task to the tasks that it must wait for.
+/// The search from the accesses of a new task to the tasks that it must wait for.
+///
+/// The submitting thread of the engine uses one search for each task before the task is
+/// registered. Captured graphs use searches of their own.
 #pragma once
 
 #include <atomic>
@@ -37,27 +40,27 @@ namespace weir::runtime {
 /// @threads{thread-compatible}
 class conflict_search {
  public:
-  /// Ids of live tasks differ modulo `window`, a power of two.
+  /// Makes an empty map. Ids of live tasks differ modulo `window`, a power of two.
   conflict_search(std::uint32_t most_accesses, std::uint32_t window)
       : map_(most_accesses), predecessors_(window) {}
 
   [[nodiscard]] dependency_map& map() noexcept { return map_; }
   [[nodiscard]] const dependency_map& map() const noexcept { return map_; }
 
-  /// Starts with a new task, which has no predecessors yet.
+  /// Begins the search for a new task, which has no predecessors yet.
   void start(task_id by) {
     predecessors_.start(by);
     failure_ = 0;
     companion_ = 0;
   }
-  /// Adds a predecessor, which has not been retired.
+  /// Adds a predecessor that the program asks for. It has not been retired.
   void add(task_id before, hazard why) { predecessors_.add(before, why); }
-  /// Adds the predecessors that one access asks for. With `prune`, accesses that a write
-  /// covers are taken out of the map. With `any_order`, one that was registered so for
-  /// the same bytes is no predecessor but a companion. @pre is_ordered(a)
+  /// Adds the predecessors that one access needs. With `prune`, bytes that a write covers
+  /// are taken from older accesses. With `any_order`, an access that was registered so
+  /// for the same bytes is a companion and no predecessor. @pre is_ordered(a)
   void look_up(const access& a, bool prune, bool any_order = false);
-  /// Does so for all that take part in the order of tasks; returns how many those are.
-  /// `grouped` is the one of them that commutes in any order, or null.
+  /// Does so for all accesses that take part in the order of tasks, and returns how many
+  /// these are. `grouped` is the one of them that commutes in any order, or null.
   std::uint32_t look_up_all(std::span<const access> accesses, bool prune,
                             const access* grouped);
   /// Registers an access of the newest task.
@@ -65,25 +68,25 @@ class conflict_search {
     return map_.insert(a.bytes, a.mode != access_mode::read, task, any_order);
   }
 
-  /// Registers all that take part in the order of tasks, and returns how many. `grouped`
-  /// as for `look_up_all`. @pre as many have room in the map
+  /// Registers all accesses that take part in the order of tasks, and returns how many
+  /// these are. `grouped` is as in `look_up_all`. @pre the map has capacity for all
   std::uint32_t insert_all(std::span<const access> accesses, task_id task,
                            const access* grouped);
-  /// Looks up, with `prune`, and registers accesses all of which are `is_plain`, one
-  /// after another. @pre as `insert_all`; `task` is the one that it has started with
+  /// Looks up, with `prune`, and registers accesses one after another. @pre all are
+  /// `is_plain`; the map has capacity for them; `start` was called for `task`
   void enter_plain(std::span<const access> accesses, task_id task);
 
-  /// Predecessors of the task, each once.
+  /// Returns the predecessors of the task, each once.
   [[nodiscard]] predecessor_list::view found() const noexcept {
     return predecessor_list::view(predecessors_);
   }
-  /// Oldest failure that the task inherits from what failed tasks have written; 0 if
-  /// none.
+  /// Returns the oldest failure that the task inherits, because it accesses bytes that a
+  /// failed task should have written; 0 if there is none.
   [[nodiscard]] task_id failure() const noexcept { return failure_; }
-  /// A task that this one commutes with in any order; 0 if there is none.
+  /// Returns a task that commutes with this one in any order; 0 if there is none.
   [[nodiscard]] task_id companion() const noexcept { return companion_; }
-  /// Conflicts so far that got no edge: a later write of all the bytes stands for them.
-  /// @threads{safe from any thread}
+  /// Returns the number of conflicts so far that needed no edge, because a later write of
+  /// all the bytes is between both tasks. @threads{safe from any thread}
   [[nodiscard]] std::uint64_t implied() const noexcept {
     return implied_.load(std::memory_order_relaxed);
   }
@@ -95,6 +98,7 @@ class conflict_search {
     bool prune;
     bool any_order;
   };
+  /// Adds a writer, unless it is older than the floor. A smaller id is an older task.
   void add_writer(task_id id, hazard why, task_id floor) {
     if (id >= floor) {
       predecessors_.add(id, why);
@@ -102,6 +106,8 @@ class conflict_search {
       tally<std::uint64_t>(implied_);
     }
   }
+  /// Adds a reader, unless it is older than the floor. A reader that was found as a
+  /// writer before keeps that stronger reason.
   void add_reader(task_id id, task_id floor) {
     if (id >= floor) {
       predecessors_.add_new(id, hazard::war);
@@ -110,23 +116,29 @@ class conflict_search {
     }
   }
   void prefetch(std::span<const access> accesses) const noexcept;
+  /// Looks up one access of any kind.
   void look_up_one(const access& a, bool prune, bool any_order);
   void look_up_read(const access& a);
-  /// A read of a dense region.
+  /// Looks up a read of a dense region.
   void look_up_dense_read(const access& a, region_index& writers, std::uint64_t oldest);
   void look_up_write(const access& a, bool prune, bool any_order);
-  /// A write of a dense region.
+  /// Looks up a write of a dense region.
   void look_up_dense_write(const access& a, region_index& readers, region_index& writers);
+  /// Looks up and registers a write of a dense region.
   void enter_dense_write(const access& a, task_id task);
+  /// Looks up and registers an access of a strided region.
   void enter_steps(const access& a, task_id task);
   /// Returns the newest writer of all the bytes, or 0.
   task_id find_writers(const access& a, const question& q);
   task_id find_near_writers(const access& a, const question& q);
   task_id find_far_writers(const access& a, const question& q);
+  /// Adds the readers of bytes that the access writes.
   void find_readers(const access& a, bool prune, task_id floor);
-  /// One reader, maybe strided; true if it is to be taken out.
+  /// Examines one reader, which may be strided. Returns true if it is to be removed.
   bool find_reader(const access& a, task_id floor, access_entry& e);
+  /// Keeps the oldest failure that these accesses inherit.
   void note_failures(std::span<const access> accesses);
+  /// Returns true if the entry is a companion of the access, and notes its task.
   [[nodiscard]] bool is_companion(const access& a, const question& q,
                                   const access_entry& e) noexcept {
     if (!e.any_order() || !q.any_order || !map_.same_bytes(e, a.bytes)) {

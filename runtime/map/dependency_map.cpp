@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Strided regions, retirement and failures of the TensorMap.
+/// The parts of the TensorMap that are not in the fast path: strided regions, retirement
+/// and failures.
+///
+/// Entries of strided accesses keep only their first and last byte; their footprints lie
+/// in a list of their own (`strided_`), because most programs have hardly any.
 #include "map/dependency_map.hpp"
 
 #include "map/remainder.hpp"
@@ -8,8 +12,8 @@
 namespace weir::runtime {
 namespace {
 
-/// Failed writes that a new one is compared with, lest the same bytes be kept over and
-/// over.
+/// Number of the latest failed writes that a new one is compared with. Without the
+/// comparison, a loop that fails again and again would store the same bytes each time.
 constexpr std::size_t compared = 16;
 
 }  // namespace
@@ -20,6 +24,8 @@ void dependency_map::add_storage(std::uint32_t index) {
   }
 }
 
+// Tells the indexes of the grid that the oldest accesses retire, so that their counts of
+// live accesses are right. Entries outside of the grid need nothing.
 void dependency_map::retire_far(std::uint32_t count) noexcept {
   access_ref ref = ring_.oldest();
   do {
@@ -31,6 +37,9 @@ void dependency_map::retire_far(std::uint32_t count) noexcept {
   } while (--count != 0);
 }
 
+// Provides capacity for `count` accesses, and computes up to which number the next calls
+// of `reserve` need not come here: until the ring is full, the heads of lists must be
+// cleaned, or the grid must grow.
 void dependency_map::make_room(std::size_t count) {
   ring_.reserve(count);
   if (ring_.registered() >= heads_until_) {
@@ -41,6 +50,7 @@ void dependency_map::make_room(std::size_t count) {
       {ring_.full_at(), heads_until_, ring_.registered() + grid_.reserve(count)});
 }
 
+// Inserts any access. A strided one also keeps its footprint.
 void dependency_map::insert_any(region_index& index, const footprint& bytes, task_id task,
                                 bool any_order) {
   index.insert(ring_, grid_, bytes, task, any_order);
@@ -49,9 +59,11 @@ void dependency_map::insert_any(region_index& index, const footprint& bytes, tas
   }
 }
 
+// Stores the footprint of a strided access at the number of its entry.
 void dependency_map::keep_steps(access_ref ref, const footprint& bytes) {
   if (strided_.size() < ring_.capacity()) {
-    // The ring has grown: everything alive has moved.
+    // The ring has grown, so the positions of all live accesses have changed. The access
+    // at `ref`, the newest, has no footprint yet, hence n > 1.
     std::vector<footprint> larger(ring_.capacity());
     const auto before = static_cast<access_ref>(strided_.size());
     access_ref i = ring_.oldest();
@@ -64,6 +76,8 @@ void dependency_map::keep_steps(access_ref ref, const footprint& bytes) {
   strided_[ref & (strided_.size() - 1)] = bytes;
 }
 
+// Removes the bytes of a write from an entry of any kind. An entry that has become one
+// interval is marked as dense.
 bool dependency_map::take_steps(const footprint& write, entry& e) noexcept {
   if (write.lo <= e.lo && e.hi <= write.hi &&
       (write.dense() || covers(write, bytes_of(e, write.id)))) {
@@ -82,6 +96,7 @@ bool dependency_map::take_steps(const footprint& write, entry& e) noexcept {
   return false;
 }
 
+// Returns the footprint of an entry.
 footprint dependency_map::bytes_of(const entry& e, storage_id id) const noexcept {
   if (!e.dense()) {
     return strided_[e.ref() & (strided_.size() - 1)];
@@ -94,6 +109,8 @@ footprint dependency_map::bytes_of(const entry& e, storage_id id) const noexcept
   return out;
 }
 
+// Decides whether an entry shares a byte with the query, if at least one is strided. An
+// undecided answer (`maybe`) counts as shared, which is safe.
 bool dependency_map::share_a_byte(const footprint& query, const entry& e) noexcept {
   const overlap answer =
       e.dense() ? decide_overlap(query, bytes_of(e, query.id))
@@ -105,6 +122,8 @@ bool dependency_map::share_a_byte(const footprint& query, const entry& e) noexce
   return answer != overlap::no;
 }
 
+// Keeps what a failed task should have written, as far as its accesses have not been
+// pruned: bytes that a later write covers are that writer's.
 void dependency_map::keep_failed(std::uint32_t count, task_id root) {
   access_ref ref = ring_.oldest();
   for (std::uint32_t i = 0; i < count; ++i, ref = (ref + 1) & ref_mask) {
@@ -116,10 +135,12 @@ void dependency_map::keep_failed(std::uint32_t count, task_id root) {
   }
 }
 
+// Stores a failed write, unless one of the latest ones covers it with the same or an
+// older failure.
 void dependency_map::add_failed(const footprint& bytes, task_id root) {
   std::vector<failed_write>& all = failed_[bytes.id.index];
   footprint what = bytes;
-  what.id.generation = 0;  // the index is not used again before they are forgotten
+  what.id.generation = 0;  // an index is used again only after its failures are forgotten
   for (std::size_t i = all.size(); i-- > 0 && all.size() - i <= compared;) {
     if (all[i].root <= root && covers(all[i].bytes, what)) {
       return;
@@ -128,6 +149,7 @@ void dependency_map::add_failed(const footprint& bytes, task_id root) {
   all.push_back({what, root});
 }
 
+// Returns the oldest failure in bytes of the query, or 0.
 task_id dependency_map::search_failed(const footprint& query) const noexcept {
   const auto found = failed_.find(query.id.index);
   if (found == failed_.end()) {

@@ -44,51 +44,53 @@ class dependency_map {
  public:
   using entry = access_entry;
 
-  /// `most`: accesses that can be live at once.
+  /// Makes an empty map in which `most` accesses can be live at once.
   explicit dependency_map(std::uint32_t most) : ring_(most) {}
   dependency_map(const dependency_map&) = delete;
   dependency_map& operator=(const dependency_map&) = delete;
 
-  /// Makes room for storages up to this index.
+  /// Makes indexes for storages up to this index.
   void add_storage(std::uint32_t index);
-  /// Forgets what failed tasks wrote to a storage. @pre no live task accesses it
+  /// Forgets the failed writes to a storage. @pre no live task accesses it
   void remove_storage(std::uint32_t index) { failed_.erase(index); }
 
   /// Calls `visit(ref, entry)` for each live access of the kind that shares a byte with
-  /// the query. It may `take` from the entry; if it returns true, the access is pruned.
-  /// Counts are to be published.
+  /// the query. The visitor may `take` from the entry. If it returns true, the access is
+  /// pruned. The caller publishes the counts afterwards.
   template <class Visit>
   void conflicts(const footprint& query, bool writers, Visit&& visit) {
     index_of(query.id, writers).query(ring_, grid_, query.lo, query.hi, [&](entry& e) {
       return meets(query, e, visit);
     });
   }
-  /// Returns true if there are so few accesses of the kind that `near_conflicts` finds
-  /// all.
+  /// Returns true if the accesses of the kind are so few that `near_conflicts` finds all.
   [[nodiscard]] bool near(const footprint& query, bool writers) const noexcept {
     return !index_of(query.id, writers).in_grid();
   }
-  /// As `conflicts`, from old to new and at most `region_index::room` times; counts are
-  /// to be published. @pre near(query, writers)
+  /// Does the same as `conflicts`, in the order from old to new, and calls `visit` at
+  /// most `region_index::room` times. @pre near(query, writers)
   template <class Visit>
   void near_conflicts(const footprint& query, bool writers, Visit&& visit) {
     index_of(query.id, writers).scan(ring_, query.lo, query.hi, [&](entry& e) {
       return meets(query, e, visit);
     });
   }
-  /// Accesses of the kind to the query's storage. Who looks at them counts those that it
-  /// has to compare with and those that it prunes.
+  /// Returns the accesses of the kind to the storage. A caller that examines them itself
+  /// counts candidates and pruned ones.
   [[nodiscard]] region_index& index_of(storage_id id, bool writers) noexcept {
     return indexes_of(id)[static_cast<std::size_t>(writers)];
   }
-  /// Those of readers, and after them those of writers.
+  /// Returns the index of readers; the index of writers follows it.
   [[nodiscard]] region_index* indexes_of(storage_id id) noexcept {
     return &indexes_[std::size_t{id.index} * 2];
   }
+  /// Returns the smallest tag of a live access.
   [[nodiscard]] std::uint64_t oldest_tag() const noexcept { return ring_.oldest_tag(); }
+  /// Count an access that was compared, and one that was removed.
   void count_candidate() noexcept { ++candidates_; }
   void count_pruned() noexcept { ++pruned_; }
-  /// `visit` as for `conflicts` for one access, if it shares a byte with the query.
+  /// Calls `visit` as `conflicts` does, for one access, if it shares a byte with the
+  /// query.
   template <class Visit>
   [[nodiscard]] bool meets(const footprint& query, entry& e, Visit&& visit) {
     ++candidates_;
@@ -112,21 +114,21 @@ class dependency_map {
   /// Returns true if accesses lie in the grid, where a look-up may have to wait for
   /// memory.
   [[nodiscard]] bool in_grid() const noexcept { return grid_.size() != 0; }
-  /// Asks for the memory that look-ups of the footprint will need.
+  /// Prefetches the memory that look-ups of the footprint will need.
   void prefetch(const footprint& query) const noexcept {
     index_of(query.id, true).prefetch(grid_, query.lo);
     index_of(query.id, false).prefetch(grid_, query.lo);
   }
-  /// Oldest failure behind what failed tasks have written to bytes of the query; 0 if
-  /// none.
+  /// Returns the oldest failure behind bytes of the query that failed tasks should have
+  /// written; 0 if there is none.
   [[nodiscard]] task_id failure_in(const footprint& query) const noexcept {
     return failed_.empty() ? 0 : search_failed(query);
   }
   [[nodiscard]] bool has_failures() const noexcept { return !failed_.empty(); }
-  /// Takes the bytes of a write, which share one with the entry, from the entry, as far
-  /// as what is left is a footprint again. True if nothing is left. One that commutes in
-  /// any order goes as a whole or not at all: it must not come to look like one of other
-  /// bytes.
+  /// Removes the bytes of a write, which shares one with the entry, from the entry if the
+  /// rest is a footprint again. Returns true if nothing is left. An entry that commutes
+  /// in any order goes as a whole or not at all: a part of it would look like an access
+  /// of other bytes and would no longer find its companions.
   bool take(const footprint& write, entry& e) noexcept {
     return write.dense() && e.plain() ? e.take(write.lo, write.hi) : take_steps(write, e);
   }
@@ -136,31 +138,33 @@ class dependency_map {
     return e.lo <= query.lo && query.hi <= e.hi &&
            (e.dense() || covers(bytes_of(e, query.id), query));
   }
+  /// Returns true if entry and query have exactly the same bytes.
   [[nodiscard]] bool same_bytes(const entry& e, const footprint& query) const noexcept {
     return e.lo == query.lo && e.hi == query.hi && e.dense() == query.dense() &&
            (e.dense() || bytes_of(e, query.id) == query);
   }
 
-  /// Accesses that can still be registered before some must retire.
+  /// Returns the number of accesses that can be registered before some must retire.
   [[nodiscard]] std::uint32_t room() const noexcept {
     return ring_.most() - ring_.size();
   }
   [[nodiscard]] std::uint32_t most() const noexcept { return ring_.most(); }
-  /// Registers an access of the newest task, which may commute with others of the same
-  /// bytes in any order. @pre the footprint is not empty; room() > 0
+  /// Registers an access of the newest task. `any_order` says that it commutes with
+  /// others of the same bytes in any order. @pre the footprint is not empty; room() > 0
   access_ref insert(const footprint& bytes, bool writer, task_id task,
                     bool any_order = false) {
     reserve(1);
     insert_next(bytes, writer, task, any_order);
     return ring_.newest();
   }
-  /// Room for so many more accesses, without asking again. @pre room() >= count
+  /// Provides capacity for `count` accesses, which are then inserted by `insert_next`.
+  /// @pre room() >= count
   void reserve(std::size_t count) {
     if (ring_.registered() + count > reserved_) {
       make_room(count);
     }
   }
-  /// Inserts an access where room has been reserved.
+  /// Inserts an access for which capacity has been provided.
   [[gnu::always_inline]] void insert_next(const footprint& bytes, bool writer,
                                           task_id task, bool any_order) {
     region_index& index = index_of(bytes.id, writer);
@@ -170,7 +174,7 @@ class dependency_map {
       insert_dense(index, bytes, task);
     }
   }
-  /// Inserts a dense region, which commutes with no other access, into its index.
+  /// Inserts a plain dense region into its index.
   [[gnu::always_inline]] void insert_dense(region_index& index, const footprint& bytes,
                                            task_id task) {
     if (index.insert_near(ring_, bytes, task)) {
@@ -182,17 +186,17 @@ class dependency_map {
       insert_any(index, bytes, task, false);
     }
   }
-  /// As if so many accesses, at most 2^29, had come and gone: a test's way to large
-  /// numbers. @pre no access is live
+  /// Continues the numbers as if `count` accesses, at most 2^29, had been registered and
+  /// retired. Tests reach large numbers by it. @pre no access is live
   void skip(std::uint64_t count) {
     ring_.skip(count);
     reserve(0);
   }
-  /// Takes an entry out because a newer write covers it; it retires with its task all the
-  /// same. @pre linked(ref)
+  /// Removes an entry because a newer write covers it. It still counts until its task
+  /// retires. @pre linked(ref)
   void prune(access_ref ref) { indexes_[ring_.owner(ref)].prune(ring_, grid_, ref); }
-  /// The oldest task, which has registered `count` accesses, is gone. What it wrote is
-  /// remembered if it failed (`root` is not 0).
+  /// Retires the oldest task, which has registered `count` accesses. If it failed (`root`
+  /// is not 0), its writes are remembered.
   void retire(std::uint32_t count, task_id root) {
     if (root != 0) {
       keep_failed(count, root);
@@ -202,7 +206,7 @@ class dependency_map {
     }
     ring_.pop(count);
   }
-  /// Remembers what a failed task wrote.
+  /// Remembers a write of a failed task. `root` is the task where the failure began.
   void add_failed(const footprint& bytes, task_id root);
   void forget_failures() { failed_.clear(); }
 
@@ -210,57 +214,70 @@ class dependency_map {
   [[nodiscard]] bool linked(access_ref ref) const noexcept {
     return indexes_[ring_.owner(ref)].find(ring_, ref) != nullptr;
   }
-  /// Returns true if a look-up can find nothing.
+  /// Returns true if no look-up can find anything.
   [[nodiscard]] bool empty() const noexcept {
     return ring_.size() == 0 && failed_.empty();
   }
 
-  /// Counters; any thread may read them.
+  /// Counters. @threads{any thread may read them}
   struct counters {
-    /// Accesses whose first and last byte asked for a closer look.
+    /// Accesses whose first and last byte did not rule out a conflict.
     std::atomic<std::uint64_t> candidates{0};
-    /// Those of them that were not decided by that alone.
+    /// Candidates that needed the exact test.
     std::atomic<std::uint64_t> tests{0};
-    std::atomic<std::uint64_t> maybe{0};
-    /// Accesses taken out by look-ups.
+    std::atomic<std::uint64_t> maybe{0};  ///< exact tests without a decision
+    /// Accesses removed by look-ups.
     std::atomic<std::uint64_t> pruned{0};
   };
   [[nodiscard]] const counters& counted() const noexcept { return counters_; }
 
+  /// A write of a failed task, and the task where the failure began.
  private:
   struct failed_write {
     footprint bytes;
     task_id root;
   };
+  /// Returns the number of the index for a storage and a kind.
   [[nodiscard]] static std::uint32_t owner_of(storage_id id, bool writer) noexcept {
     return id.index * 2 + static_cast<std::uint32_t>(writer);
   }
   [[nodiscard]] const region_index& index_of(storage_id id, bool writers) const noexcept {
     return indexes_[owner_of(id, writers)];
   }
+  /// Decides exactly, or with a doubt for sharing, whether two regions share a byte.
   [[nodiscard]] bool share_a_byte(const footprint& query, const entry& e) noexcept;
+  /// Returns the footprint of an entry of the storage `id`.
   [[nodiscard]] footprint bytes_of(const entry& e, storage_id id) const noexcept;
+  /// `take` for cases with a strided region or an access that commutes.
   bool take_steps(const footprint& write, entry& e) noexcept;
+  /// Removes the oldest accesses from the counts of the grid.
   void retire_far(std::uint32_t count) noexcept;
+  /// The slow part of `reserve`.
   void make_room(std::size_t count);
+  /// The general insertion of an access.
   void insert_any(region_index& index, const footprint& bytes, task_id task,
                   bool any_order);
+  /// Stores the footprint of a strided access.
   void keep_steps(access_ref ref, const footprint& bytes);
+  /// Remembers the writes of the oldest task, which has failed.
   void keep_failed(std::uint32_t count, task_id root);
+  /// Returns the oldest failure in bytes of the query, or 0.
   [[nodiscard]] task_id search_failed(const footprint& query) const noexcept;
 
   access_ring ring_;
   region_grid grid_{ring_};
-  std::vector<region_index> indexes_;  ///< by owner: storage * 2, + 1 for writers
-  /// Footprints by the number of the access modulo the size of this list. The size is
-  /// that of the ring when an entry was last added. Only entries that are not dense have
-  /// one.
+  std::vector<region_index> indexes_;  ///< index of owner: storage * 2, + 1 for writers
+  /// Footprints of strided entries, by the number of the access modulo the size of this
+  /// list. The size is that of the ring when an entry was last added.
   std::vector<footprint> strided_;
-  std::map<std::uint32_t, std::vector<failed_write>> failed_;  ///< by storage
-  std::uint64_t heads_until_ = region_grid::heads_last;        ///< accesses
-  std::uint64_t reserved_ = 0;    ///< may have been registered before `make_room`
+  /// failed writes to each storage
+  std::map<std::uint32_t, std::vector<failed_write>> failed_;
+  /// registered accesses at which old heads must be cleaned
+  std::uint64_t heads_until_ = region_grid::heads_last;
+  /// registered accesses up to which `reserve` has nothing to do
+  std::uint64_t reserved_ = 0;
   std::uint64_t candidates_ = 0;  ///< not published yet
-  std::uint64_t pruned_ = 0;      ///< likewise
+  std::uint64_t pruned_ = 0;      ///< not published yet
   counters counters_;
 };
 

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The tasks that a new one must wait for, each once, with the strongest reason.
+///
+/// One array has an entry for each id modulo the window. It holds the search that found
+/// the task last, so a new search needs no clearing: older entries have smaller values.
+///
+/// Adding must be cheap, because a task may meet the same predecessor in many of its
+/// accesses.
 #pragma once
 
 #include <cstdint>
@@ -10,38 +16,42 @@
 
 namespace weir::runtime {
 
-/// Why one task waits for another, weakest first. `asked`: the program wants it so;
-/// `told`: likewise, in a manual scope, where that stands for data.
+/// Why one task waits for another, weakest first. `asked`: the program asks for the
+/// order; `told`: the program states it in a manual scope, where it stands for a
+/// dependency of data.
 enum class hazard : std::uint8_t { asked, war, waw, raw, told };
 inline constexpr std::size_t hazards = 5;
 
-/// The later task reads or extends what the earlier one wrote.
+/// Returns true if the later task inherits a failure of the earlier one, because it reads
+/// or overwrites what that one should have written.
 [[nodiscard]] constexpr bool carries_failure(hazard why) noexcept {
   return why >= hazard::waw;
 }
 
-/// @threads{thread-compatible}
+/// The predecessors of one task at a time. @threads{thread-compatible}
 class predecessor_list {
  public:
+  /// A predecessor and the reason for it.
   struct item {
     task_id id;
     hazard why;
   };
 
-  /// Ids of live tasks differ modulo `window`, a power of two.
+  /// Makes an empty list. Ids of live tasks differ modulo `window`, a power of two.
   explicit predecessor_list(std::uint32_t window)
       : mask_(window - 1),
         seen_(std::make_unique<std::uint64_t[]>(window)),
         found_(std::make_unique_for_overwrite<std::uint64_t[]>(window)),
         end_(found_.get()) {}
 
-  /// The task itself is none of its predecessors. @pre no task has been started with that
-  /// is newer
+  /// Begins the list of a new task. The task itself is marked as found, so that it never
+  /// becomes its own predecessor. @pre ids of started tasks grow
   void start(task_id by) noexcept {
     by_ = by << reasons;
     end_ = found_.get();
     seen_[by & mask_] = by_ + reason_mask;
   }
+  /// Adds a predecessor, or strengthens its reason if it has been added before.
   void add(task_id id, hazard why) noexcept {
     std::uint64_t& last = seen_[id & mask_];
     const std::uint64_t now = by_ + static_cast<std::uint64_t>(why);
@@ -53,7 +63,7 @@ class predecessor_list {
       last = now;
     }
   }
-  /// Adds a predecessor that has not been added for a weaker reason before.
+  /// Adds a predecessor. If it has been added before, that reason is at least as strong.
   void add_new(task_id id, hazard why) noexcept {
     std::uint64_t& last = seen_[id & mask_];
     if (last < by_) {
@@ -61,9 +71,10 @@ class predecessor_list {
       last = by_ + static_cast<std::uint64_t>(why);
     }
   }
-  /// Those that have been added; good until the next is.
+  /// The predecessors that have been added; valid until the next is added.
   class view {
    public:
+    /// Unpacks the entries of the list.
     class iterator {
      public:
       explicit iterator(const std::uint64_t* at) noexcept : at_(at) {}
@@ -98,7 +109,8 @@ class predecessor_list {
   void push(task_id id, hazard why) noexcept {
     *end_++ = (id << reasons) + static_cast<std::uint64_t>(why);
   }
-  /// @pre it has been added
+  /// Replaces the reason of a predecessor. Rare, so it searches the list. @pre it has
+  /// been added
   [[gnu::noinline]] void strengthen(task_id id, hazard why) noexcept {
     std::uint64_t* at = found_.get();
     while (*at >> reasons != id) {
@@ -109,11 +121,12 @@ class predecessor_list {
 
   std::uint64_t mask_;
   std::uint64_t by_ = 0;
-  /// For each id modulo the window: the search that found the task last, and the
-  /// strongest reason.
+  /// For each id modulo the window: the task that searched (times 8) plus the strongest
+  /// reason for which it found the id.
   std::unique_ptr<std::uint64_t[]> seen_;
-  std::unique_ptr<std::uint64_t[]> found_;  ///< one place for every live task
-  std::uint64_t* end_;                      ///< of those found
+  /// predecessors in the order of discovery, with capacity for all live tasks
+  std::unique_ptr<std::uint64_t[]> found_;
+  std::uint64_t* end_;  ///< end of the found predecessors
 };
 
 }  // namespace weir::runtime

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Many live accesses of one storage: a hierarchical grid in which an access costs O(1)
-/// to add, nothing to remove and O(1) per hit to find.
+/// The grid: many live accesses, found by position. An access costs O(1) to add, nothing
+/// to remove, and O(1) per hit to find.
 #pragma once
 
 #include <array>
@@ -13,19 +13,23 @@
 
 namespace weir::runtime {
 
-/// Cells shared by all indexes that have outgrown their own places: an access of span s
+/// Cells that all indexes share which have outgrown their own places. An access of span s
 /// is linked into the one or two cells of size 2^ceil(log2 s) that it touches, and into
-/// the list of its level.
+/// the list of its level. A query therefore looks, in each level, only into the cells
+/// that it touches, or at all accesses of the level if these are fewer.
 ///
-/// Every list runs from new to old. As accesses retire in the order of their
-/// registration, a list ends at the first that is gone, and nothing needs to be taken
-/// out. Pruned ones are taken out by who next walks past them.
+/// Every list runs from new to old. Since accesses retire in the order of their
+/// registration, a list ends at its first retired access, and nothing needs to be
+/// unlinked then. Pruned accesses are unlinked by the next walk that meets them. Cells
+/// are buckets of a hash table, so a list may also contain accesses of other indexes and
+/// levels.
 /// @source{TensorMap design, 3.g and 6.2}
 /// @threads{thread-compatible}
 class region_grid {
  public:
   static constexpr unsigned levels = 64;
 
+  /// The levels of one index.
   struct directory {
     explicit directory(std::uint32_t of) noexcept : owner(of) {
       for (std::uint64_t level = 0; level < levels; ++level) {
@@ -36,29 +40,30 @@ class region_grid {
     std::uint64_t mask = 0;  ///< levels with live accesses
     std::array<std::uint32_t, levels> count{};
     std::array<access_ref, levels> head{};
-    std::array<std::uint64_t, levels> place;  ///< of cell 0, among all cells
+    std::array<std::uint64_t, levels> place;  ///< hash input of cell 0 of each level
   };
 
   explicit region_grid(access_ring& ring) : ring_(ring), heads_(first_heads, 0) {}
 
-  /// How many accesses may be registered between two calls of `forget_old_heads`.
+  /// Number of accesses that may be registered between two calls of `forget_old_heads`.
   static constexpr std::uint64_t heads_last = std::uint64_t{1} << 29;
-  /// Lists that nothing was added to for long begin with a reference that another access
-  /// will have one day; here they become empty.
+  /// Empties lists whose newest access was retired long ago. Their heads would otherwise
+  /// become equal to the number of another access one day.
   void forget_old_heads() noexcept;
 
-  /// Live accesses in the grid, of all indexes.
+  /// Returns the number of live accesses in the grid, of all indexes.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-  /// Sees to it that there are enough cells for `count` more if there are any accesses
-  /// yet, and returns for how many there are. With fewer, look-ups take longer.
+  /// Grows the table for `count` more accesses, unless the grid is empty, and returns for
+  /// how many more it is large enough. With a table that is too small, look-ups only take
+  /// longer.
   std::size_t reserve(std::size_t count) {
     while (size_ != 0 && size_ + count + most_ / 8 > most_) {
       grow();
     }
     return most_ - size_;
   }
-  /// Adds the newest access, which goes into the ring as well. @pre that has room
+  /// Adds the newest access to the ring and the grid. @pre the ring has capacity
   [[gnu::always_inline]] void insert(directory& in, access_ring& ring,
                                      const footprint& bytes, task_id task, bool strided,
                                      bool any_order) noexcept {
@@ -78,8 +83,8 @@ class region_grid {
       second = ref * 2 + 1;
     }
   }
-  /// Adds one that others were registered after. @pre of its index, none of those is in
-  /// the grid
+  /// Adds an access although others were registered after it. @pre none of those that
+  /// belong to the same index is in the grid
   void insert_late(directory& in, const access_entry& what) {
     ring_.make_far(what.ref());
     grid_entry& e = ring_.far(what.ref());
@@ -92,12 +97,14 @@ class region_grid {
     }
   }
 
-  /// A later write covers the access. True if it was the last of its index.
+  /// Prunes an access that a later write covers. Returns true if it was the last of its
+  /// index.
   bool prune(directory& from, grid_entry& e) noexcept {
     e.cells = 0;
     return forget(from, e);
   }
-  /// The access is gone: it counts no more. Likewise.
+  /// Removes an access from the counts, because it retires or is pruned. Returns true if
+  /// it was the last of its index.
   bool forget(directory& from, const grid_entry& e) noexcept {
     --size_;
     if (--from.count[e.level] != 0) {
@@ -107,7 +114,7 @@ class region_grid {
     return from.mask == 0;
   }
 
-  /// Asks for the newest accesses of the cells of one byte.
+  /// Prefetches the newest accesses of the cells that contain one byte.
   void prefetch(const directory& in, std::int64_t lo) const noexcept {
     for (std::uint64_t mask = in.mask; mask != 0; mask &= mask - 1) {
       const auto level = static_cast<unsigned>(std::countr_zero(mask));
@@ -134,21 +141,25 @@ class region_grid {
   }
 
  private:
+  /// Number of buckets at first. There are twice as many buckets as accesses, at least.
   static constexpr std::size_t first_heads = 1024;
 
+  /// One cell of a query.
   struct cell_query {
     unsigned level;
     std::int64_t cell;
-    std::int64_t first;  ///< cell of the query
+    std::int64_t first;  ///< first cell of the query in this level
     std::int64_t lo;
     std::int64_t hi;
   };
 
-  /// Where cell 0 of a level lies among all cells.
+  /// Returns the number that stands for cell 0 of a level of an owner. Numbers of
+  /// different owners and levels are far apart.
   [[nodiscard]] static constexpr std::uint64_t place_of(std::uint32_t owner,
                                                         std::uint64_t level) noexcept {
     return (std::uint64_t{owner} << 6 | level) << 40;
   }
+  /// Returns the bucket of a cell, by multiplicative hashing.
   [[nodiscard]] std::size_t bucket(std::uint64_t place,
                                    std::int64_t cell) const noexcept {
     const std::uint64_t at = place + static_cast<std::uint64_t>(cell);
@@ -156,12 +167,13 @@ class region_grid {
   }
   [[nodiscard]] bool alive(access_ref ref) const noexcept { return ring_.alive(ref); }
 
-  /// All but task, tag, owner and the links into cells.
+  /// Fills in an entry except task, tag, owner and the links of cells, and links it into
+  /// its level.
   [[gnu::always_inline]] void place(grid_entry& e, directory& in, access_ref ref,
                                     std::int64_t lo, std::int64_t hi) noexcept {
     e.what.lo = lo;
     e.what.hi = hi;
-    // The width of span - 1 in bits, without asking whether that is zero.
+    // Computes ceil(log2(span)), also for a span of 1, without a branch.
     const std::uint64_t odd = static_cast<std::uint64_t>(hi - lo - 1) * 2 + 1;
     const auto level = static_cast<unsigned>(std::bit_width(odd) - 1);
     const std::int64_t first = lo >> level;
@@ -177,7 +189,7 @@ class region_grid {
     in.head[level] = ref;
     ++size_;
   }
-  /// Lists run from new to old.
+  /// Links an entry into one of its cells, behind all newer accesses.
   void link_in_order(grid_entry& e, std::uint32_t link) noexcept {
     std::uint32_t* at =
         &heads_[bucket(place_of(e.owner, e.level), e.first_cell + (link & 1))];
@@ -187,11 +199,12 @@ class region_grid {
     e.next[link & 1] = *at;
     *at = link;
   }
-  /// Accesses registered since.
+  /// Returns the number of accesses registered since this one.
   [[nodiscard]] std::uint32_t age(access_ref ref) const noexcept {
     return (ring_.oldest() + ring_.size() - ref) & ref_mask;
   }
 
+  /// Visits the accesses of one cell and unlinks the pruned ones on the way.
   template <class Visit>
   void visit_cell(directory& in, const cell_query& q, Visit&& visit) {
     std::uint32_t* at = &heads_[bucket(in.place[q.level], q.cell)];
@@ -217,6 +230,8 @@ class region_grid {
     }
   }
 
+  /// Visits all accesses of a level, where a query touches more cells than there are
+  /// accesses.
   template <class Visit>
   void visit_level(directory& in, unsigned level, std::int64_t lo, std::int64_t hi,
                    Visit&& visit) {
@@ -234,13 +249,14 @@ class region_grid {
     }
   }
 
+  /// Makes more cells and links all accesses again.
   void grow();
 
   access_ring& ring_;
   std::vector<std::uint32_t> heads_;
   unsigned shift_ = 64U - 10U;
   std::size_t size_ = 0;
-  std::size_t most_ = first_heads / 2;  ///< with so many cells
+  std::size_t most_ = first_heads / 2;  ///< accesses for which the table is large enough
 };
 
 }  // namespace weir::runtime

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The few places of an index when they run out, and single accesses of it.
+/// The rare work of an index: moving to the grid when its few places are in use, and
+/// operations on single accesses.
 #include "map/region_index.hpp"
 
 #include <algorithm>
 
 namespace weir::runtime {
 
+// Drops retired accesses first, which changes the positions of the others.
 unsigned region_index::meeting_alive(const access_ring& ring, std::int64_t lo,
                                      std::int64_t hi) noexcept {
   filter([&](const access_entry& e) { return !ring.alive(e); });
   return meeting(lo, hi);
 }
 
+// Drops retired accesses. If there are none, all accesses of the index move to the grid,
+// in the order from old to new, so that each level's list runs from new to old.
 bool region_index::make_place(access_ring& ring, region_grid& grid) {
   filter([&](const access_entry& e) { return !ring.alive(e); });
   if (count_ < room) {
@@ -21,7 +25,8 @@ bool region_index::make_place(access_ring& ring, region_grid& grid) {
   if (directory_ == nullptr) {
     directory_ = std::make_unique<region_grid::directory>(owner_);
   }
-  for (const access_entry& e : few_) {  // a level's list runs from new to old
+  // oldest first, because each access goes to the front of its level's list
+  for (const access_entry& e : few_) {
     grid.insert_late(*directory_, e);
   }
   count_ = room + 1;
@@ -43,6 +48,7 @@ void region_index::prune(access_ring& ring, region_grid& grid, access_ref ref) {
   filter([ref](const access_entry& e) { return e.ref() == ref; });
 }
 
+// Entries of the array may be of retired tasks, which do not count.
 const access_entry* region_index::find(const access_ring& ring,
                                        access_ref ref) const noexcept {
   if (ring.is_far(ref)) {

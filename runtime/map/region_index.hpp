@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which live accesses of one storage may meet a byte range: a few one beside the other,
-/// more in the grid.
+/// The live accesses of one kind to one storage: up to eight in an array, more of them in
+/// the grid.
 #pragma once
 
 #include <array>
@@ -17,16 +17,19 @@
 
 namespace weir::runtime {
 
-/// Accesses of one kind (readers or writers) to one storage.
+/// Accesses of one kind (readers or writers) to one storage. `count_` says where they
+/// are: up to `room` lie in `few_`, and `room + 1` means that all are in the grid. An
+/// index returns to the array when its last access in the grid has gone.
 /// @threads{thread-compatible}
 class region_index {
  public:
+  /// Number of accesses in the array.
   static constexpr std::uint32_t room = 8;
   static_assert(room == 8, "they are compared four or eight at a time");
 
   explicit region_index(std::uint32_t owner) : owner_(owner) {}
 
-  /// Adds the newest access, which goes into the ring as well. @pre that has room
+  /// Adds the newest access to the ring and the index. @pre the ring has capacity
   void insert(access_ring& ring, region_grid& grid, const footprint& bytes, task_id task,
               bool any_order) {
     if (!in_grid() && (count_ < room || make_place(ring, grid))) {
@@ -36,8 +39,8 @@ class region_index {
       grid.insert(*directory_, ring, bytes, task, !bytes.dense(), any_order);
     }
   }
-  /// Inserts a dense region, which commutes with no other access, among the few accesses.
-  /// Returns false and changes nothing if there is no place for it.
+  /// Inserts a plain dense region into the array. Returns false and changes nothing if
+  /// all places are in use.
   [[gnu::always_inline]] bool insert_near(access_ring& ring, const footprint& bytes,
                                           task_id task) noexcept {
     const std::uint32_t count = count_;
@@ -52,23 +55,22 @@ class region_index {
     count_ = count + 1;
     return true;
   }
-  /// Inserts a dense region, which commutes with no other access, into an index in the
-  /// grid.
+  /// Inserts a plain dense region into an index in the grid.
   void insert_far(access_ring& ring, region_grid& grid, const footprint& bytes,
                   task_id task) noexcept;
-  /// Takes out one that a later write covers. @pre it is alive and not pruned
+  /// Removes an access that a later write covers. @pre it is live and not pruned
   void prune(access_ring& ring, region_grid& grid, access_ref ref);
-  /// One of the grid is about to go.
+  /// Called before an access in the grid retires.
   void retire(region_grid& grid, const grid_entry& e) noexcept {
     if (grid.forget(*directory_, e)) {
-      count_ = 0;  // starts with a few again
+      count_ = 0;  // all places of the array are free again
     }
   }
-  /// The live access of a number, or null if it has been pruned.
+  /// Returns the live access of a number, or null if it has been pruned.
   [[nodiscard]] const access_entry* find(const access_ring& ring,
                                          access_ref ref) const noexcept;
 
-  /// Asks for the memory that a look-up will need.
+  /// Prefetches the memory that a look-up will need.
   void prefetch(const region_grid& grid, std::int64_t lo) const noexcept {
     if (in_grid()) {
       grid.prefetch(*directory_, lo);
@@ -76,15 +78,14 @@ class region_index {
   }
   [[nodiscard]] bool in_grid() const noexcept { return count_ > room; }
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
-  /// Its only access, which may be gone, if it is dense and commutes with none; else
-  /// null.
+  /// Returns the only access, which may be retired, if it is plain, and null otherwise.
   [[nodiscard]] access_entry* only_plain() noexcept {
     return count_ == 1 && few_[0].plain() ? &few_[0] : nullptr;
   }
-  /// Takes it out. @pre only_plain()
+  /// Removes the only access. @pre only_plain()
   void prune_only() noexcept { count_ = 0; }
-  /// Calls `gone(access)` for all, from old to new, and takes out those for which it
-  /// returns true. @pre !in_grid()
+  /// Calls `gone(access)` for all accesses from old to new, and removes those for which
+  /// it returns true. @pre !in_grid()
   template <class Gone>
   void filter(Gone&& gone) {
     access_entry* const end = few_.data() + count_;
@@ -123,7 +124,7 @@ class region_index {
       return;
     }
     access_entry* e = first_of(hits);
-    if (!ring.alive(*e)) [[unlikely]] {  // those that are gone come first
+    if (!ring.alive(*e)) [[unlikely]] {  // retired accesses come first
       hits = meeting_alive(ring, lo, hi);
       if (hits == 0) {
         return;
@@ -150,19 +151,23 @@ class region_index {
   [[nodiscard]] access_entry* first_of(unsigned hits) noexcept {
     return few_.data() + static_cast<unsigned>(std::countr_zero(hits)) / 2;
   }
-  /// As `meeting`, after accesses of ended tasks have been taken out.
+  /// Drops retired accesses, then does the same as `meeting`.
   [[nodiscard]] unsigned meeting_alive(const access_ring& ring, std::int64_t lo,
                                        std::int64_t hi) noexcept;
-  /// A bit for each of the few whose bytes meet [lo, hi), every second one.
+  /// Returns a mask with two bits for each place, of which the lower one is set if the
+  /// access meets [lo, hi).
   [[nodiscard]] unsigned meeting(std::int64_t lo, std::int64_t hi) const noexcept {
 #if defined(__SSE2__)
-    // The signs of (lo - the query's hi) and (hi - the query's lo - 1) decide.
+    // An access meets the query if lo - query.hi < 0 and hi - (query.lo + 1) >= 0. Both
+    // differences are computed at once, and their signs are collected: the first sign
+    // must be set and the second must not.
     const __m128i query = _mm_set_epi64x(lo + 1, hi);
-    const auto signs = [&](const access_entry& e) {  // in the upper halves
+    const auto signs = [&](const access_entry& e) {  // the signs are in the upper 32 bits
       const auto* at = reinterpret_cast<const __m128i*>(&e.lo);
       return _mm_castsi128_ps(_mm_sub_epi64(_mm_load_si128(at), query));
     };
-    const auto four = [&](const access_entry* e) {  // as words
+    // differences of four entries, as 16-bit words
+    const auto four = [&](const access_entry* e) {
       const __m128 a = _mm_shuffle_ps(signs(e[0]), signs(e[1]), _MM_SHUFFLE(3, 1, 3, 1));
       const __m128 b = _mm_shuffle_ps(signs(e[2]), signs(e[3]), _MM_SHUFFLE(3, 1, 3, 1));
       return _mm_packs_epi32(_mm_castps_si128(a), _mm_castps_si128(b));
@@ -180,7 +185,7 @@ class region_index {
     return out;
 #endif
   }
-  /// Takes out those of the bits.
+  /// Removes the accesses whose lower bit is set in the mask.
   void drop(unsigned gone) noexcept {
     const std::uint32_t count = count_;
     count_ = 0;
@@ -193,18 +198,19 @@ class region_index {
       }
     }
   }
-  /// Takes out accesses of ended tasks. If there are none, it moves all into the grid and
+  /// Drops retired accesses. If there are none, moves all accesses to the grid and
   /// returns false. @pre count_ == room
   [[gnu::noinline]] bool make_place(access_ring& ring, region_grid& grid);
 
-  /// The bits that `meeting` can return, by count.
+  /// Mask of all places in use, by their number.
   static constexpr std::array<std::uint16_t, room + 1> bits_in_use = {
       0, 0x1, 0x5, 0x15, 0x55, 0x155, 0x555, 0x1555, 0x5555};
 
-  // With the first access, one cache line.
+  // Directory, counts and the first access share a cache line.
   alignas(64) std::unique_ptr<region_grid::directory> directory_;
   std::uint32_t owner_;
-  std::uint32_t count_ = 0;  ///< of the few; more than `room`: all are in the grid
+  /// accesses in `few_`; more than `room`: all are in the grid
+  std::uint32_t count_ = 0;
   std::array<access_entry, room> few_;  ///< oldest first
 };
 

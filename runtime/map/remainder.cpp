@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Blocks that a write takes from an older access.
+/// Removal of the blocks that a write covers from an older strided access.
 #include "map/remainder.hpp"
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 namespace weir::runtime {
 namespace {
 
-/// First to last number of a block; none if the last is smaller.
+/// A range of block numbers, from first to last; empty if last < first.
 struct blocks {
   std::int64_t first = 0;
   std::int64_t last = -1;
 };
 
-/// One block of the outermost progression, `at` bytes from an origin.
+/// Returns one block of the outermost progression, at `at` bytes from an origin.
 footprint block_of(const footprint& f, std::int64_t at) noexcept {
   const footprint::progression& p = f.steps[0];
   footprint out = f;
@@ -27,6 +27,9 @@ footprint block_of(const footprint& f, std::int64_t at) noexcept {
   return out;
 }
 
+/// Returns the blocks of `of` that `by` covers. If `by` is dense, these are the blocks
+/// that lie inside of it. Otherwise both must have the same outermost stride; then one
+/// block of `by` either covers the block of `of` in the same period, or none does.
 blocks covered_blocks(const footprint& of, const footprint& by) noexcept {
   const footprint::progression& p = of.steps[0];
   const std::int64_t span = (of.hi - of.lo) - (p.count - 1) * p.stride;
@@ -46,6 +49,8 @@ blocks covered_blocks(const footprint& of, const footprint& by) noexcept {
 
 }  // namespace
 
+// Blocks in the middle are kept, because the rest would be two footprints. A progression
+// of one block is replaced by the block itself.
 bool cut(footprint& of, const footprint& by) noexcept {
   const blocks gone = covered_blocks(of, by);
   footprint::progression& p = of.steps[0];

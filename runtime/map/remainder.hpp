@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The bytes of an older access that a write leaves to it.
+/// The bytes that a write leaves to an older strided access.
+///
+/// Only strided accesses need this. For dense ones `access_entry::take` does the same
+/// with two comparisons.
 #pragma once
 
 #include "weir/runtime/tensor.hpp"
 
 namespace weir::runtime {
 
-/// Takes blocks of the outermost progression that `by` covers away from `of`, if they are
-/// its first or its last ones: what is left is a footprint again, and all bytes that go
-/// are bytes of `by`. True if nothing is left.
-/// @pre not empty, of one storage; `of` is not dense
+/// Removes the blocks of the outermost progression of `of` that `by` covers, if these are
+/// its first or its last blocks, so that the rest is a footprint again. Returns true if
+/// nothing is left. Every removed byte is a byte of `by`.
+/// @pre both are not empty and of one storage; `of` is not dense
 /// @threads{pure}
 [[nodiscard]] bool cut(footprint& of, const footprint& by) noexcept;
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Counters that one thread writes and any thread reads.
+///
+/// Each counter has one writer: the submitting thread, or the worker that it belongs to.
 #pragma once
 
 #include <atomic>
 
 namespace weir::runtime {
 
-/// Adds without a locked instruction; the writer is alone. Who loads the counter with
-/// acquire sees what the writer did before.
+/// Adds to a counter without a locked instruction, because only one thread writes it. A
+/// thread that loads the counter with acquire also sees the writer's earlier stores.
 template <class T>
 void tally(std::atomic<T>& counter, T amount = 1) noexcept {
   counter.store(counter.load(std::memory_order_relaxed) + amount,

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Collectives.
+/// Calls of collectives, groups of calls, and the recovery of meshes.
+///
+/// Each function for one kind of collective fills in the general description
+/// (`tessCollectiveDesc`) and posts it, so that all checks exist once. Inside a group,
+/// calls are checked at once but only kept; the end of the group makes and enqueues all
+/// of them. A group of which a call failed is not enqueued at all.
 #include <optional>
 #include <utility>
 #include <vector>
@@ -15,20 +20,25 @@
 namespace weir::tessera::capi {
 namespace {
 
-/// Calls between the brackets of one thread.
+/// The open group of one thread.
 struct group {
+  /// Number of groups that are open, one inside the other.
   int depth = 0;
   std::vector<std::pair<tessStream_t, tessera::collective_request>> calls;
-  bool lost = false;            ///< a call failed,
-  std::optional<error> broken;  ///< the first with this, unless there was no memory
+  bool lost = false;  ///< true if a call of the group failed
+  /// the first error of a call; empty if it could not be kept
+  std::optional<error> broken;
 };
-thread_local group open_group;  // NOLINT: brackets belong to a thread
+thread_local group open_group;  // NOLINT: a group belongs to a thread
 
+/// Checks a call and enqueues it, or keeps it if a group is open. The operation is made
+/// in both cases, so that its errors are those of the call.
 result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
                       tessStream_t stream, std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto m, find(handle, call));
   WEIR_TRY(const auto s, find(stream, call));
+  // The mesh is given again by each call, so that a wrong stream is noticed.
   if (s->what->on() != m) {
     return error(errc::invalid_argument,
                  "collective not posted: expected the stream's own mesh, found another")
@@ -37,14 +47,17 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
   WEIR_TRY(const auto what, request_of(desc, call));
   WEIR_TRY(auto operation, tessera::make_collective(*s->what, what));
   if (open_group.depth > 0) {
-    open_group.calls.push_back({stream, what});  // whose buffers may go before its end
+    // made again at the end: memory may be freed before
+    open_group.calls.push_back({stream, what});
   } else if (operation) {
     return s->what->post(std::move(operation));
   }
   return {};
 }
 
-/// A call that spoils its group if it fails, by an error or by an exception.
+/// Posts a call. If it fails, by an error or by an exception, its group is lost. `lost`
+/// is set before the call and restored after its success, so that an exception leaves it
+/// set.
 result<void> post(tessMesh_t handle, const tessCollectiveDesc* d, tessStream_t stream,
                   std::string_view call) {
   const bool lost = std::exchange(open_group.lost, true);
@@ -57,6 +70,8 @@ result<void> post(tessMesh_t handle, const tessCollectiveDesc* d, tessStream_t s
   return posted;
 }
 
+/// Ends a group. Only the end of the outermost group enqueues calls. The group is closed
+/// even if this fails, so that the thread can open a new one.
 result<void> end_group() {
   constexpr std::string_view call = "tessGroupEnd";
   WEIR_CHECK(outside_tasks(call));
@@ -68,6 +83,7 @@ result<void> end_group() {
     --open_group.depth;
     return {};
   }
+  // From here on the thread has no open group, whatever happens.
   const group ended = std::exchange(open_group, {});
   if (ended.broken) {
     return error(ended.broken->code(), "group not posted: one of its calls failed")
@@ -89,6 +105,7 @@ result<void> end_group() {
   return {};
 }
 
+/// Returns the description of a call with the members that all kinds have.
 tessCollectiveDesc describe(tessCollectiveKind kind, const void* from, void* to,
                             std::size_t count, int type, int op, const char* axis) {
   tessCollectiveDesc out{};
@@ -111,11 +128,13 @@ using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
+// The general call. The functions below are short forms of it for each kind.
 tessStatus_t tessCollective(tessMesh_t mesh, const tessCollectiveDesc* desc,
                             tessStream_t stream) {
   return run([&] { return post(mesh, desc, stream, "tessCollective"); });
 }
 
+// In place: every rank's buffer is input and output.
 tessStatus_t tessAllReduce(tessMesh_t mesh, void* buffer, size_t count, int dtype,
                            tessCollOp op, const char* axis, tessStream_t stream) {
   return run([&] {
@@ -143,6 +162,7 @@ tessStatus_t tessAllGather(tessMesh_t mesh, void* inout, size_t count, int dtype
   });
 }
 
+// Over the whole mesh, since the function has no axis. The root's buffer is the input.
 tessStatus_t tessBroadcast(tessMesh_t mesh, void* buffer, size_t count, int dtype,
                            int root, tessStream_t stream) {
   return run([&] {
@@ -192,6 +212,7 @@ tessStatus_t tessAllToAll(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
   });
 }
 
+// Source and target are positions in the whole mesh, since no axis is given.
 tessStatus_t tessSendRecv(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
                           size_t count, int dtype, int source, int target,
                           tessStream_t stream) {
@@ -203,6 +224,7 @@ tessStatus_t tessSendRecv(tessMesh_t mesh, const void* sendbuf, void* recvbuf,
   });
 }
 
+// Orders streams without data; type and count are not used.
 tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream) {
   return run([&] {
     const auto d =
@@ -211,6 +233,7 @@ tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream)
   });
 }
 
+// Takes the session, because the state of recoveries belongs to the meeting point.
 tessStatus_t tessMeshRecover(tessMesh_t handle, int rank) {
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessMeshRecover";
@@ -230,6 +253,7 @@ tessStatus_t tessMeshRecover(tessMesh_t handle, int rank) {
   });
 }
 
+// Waiting collectives fail, and later ones fail until every rank has recovered.
 tessStatus_t tessMeshAbort(tessMesh_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessMeshAbort"));
@@ -256,6 +280,7 @@ tessStatus_t tessMeshQuery(tessMesh_t handle, int rank) {
   });
 }
 
+// Groups may be nested; only the outermost counts.
 tessStatus_t tessGroupStart(void) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessGroupStart"));

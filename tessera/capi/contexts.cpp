@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Contexts, devices, meshes, policy.
+/// Contexts, devices, meshes and the numerics policy.
+///
+/// Log function and allocator are settings of the process. A context takes them over when
+/// it is made and keeps them until its end.
 #include <unistd.h>
 
 #include <cstdio>
@@ -17,13 +20,15 @@
 namespace weir::tessera::capi {
 namespace {
 
-/// Where logs of contexts go that are made from now on.
+/// The log function of contexts that are made from now on.
 struct log_target {
   std::mutex mutex;
   tessLogFn fn = nullptr;
-  void* user = nullptr;
-  std::set<std::string> said;  ///< warnings that went to standard error
+  void* user = nullptr;        ///< passed to `fn`
+  std::set<std::string> said;  ///< warnings that were written to standard error
 };
+/// Returns the log function of the process. It is never destroyed, because contexts may
+/// write to the log until the process ends, and its lock is usable in children of `fork`.
 log_target& logs() {
   static auto* const made = new log_target;
   static const bool watched = unlock_in_child_of_fork(made->mutex);
@@ -31,13 +36,15 @@ log_target& logs() {
   return *made;
 }
 
-/// Where contexts that are made from now on take memory from.
+/// The allocator of contexts that are made from now on. Null functions mean the runtime's
+/// own memory.
 struct allocator {
   std::mutex mutex;
   tessAllocFn alloc = nullptr;
   tessReleaseFn release = nullptr;
   void* user = nullptr;
 };
+/// Returns the allocator of the process. It is never destroyed.
 allocator& memory() {
   static auto* const made = new allocator;
   static const bool watched = unlock_in_child_of_fork(made->mutex);
@@ -45,6 +52,7 @@ allocator& memory() {
   return *made;
 }
 
+/// Sets the source of memory in the settings of a new context.
 void allocate_by(tessera::runtime_settings& s) {
   const std::lock_guard lock(memory().mutex);
   if (memory().alloc != nullptr) {
@@ -57,6 +65,7 @@ void allocate_by(tessera::runtime_settings& s) {
   }
 }
 
+/// Sets the log function in the settings of a new context.
 void listen(tessera::runtime_settings& s) {
   const std::lock_guard lock(logs().mutex);
   if (logs().fn != nullptr) {
@@ -67,7 +76,9 @@ void listen(tessera::runtime_settings& s) {
   }
 }
 
-/// Wrong variables are said at any level, but once: who mistypes the level hears it, too.
+/// Reports a variable with a wrong value. If no log is on, the warning is written to
+/// standard error, once in the process: a misspelt log level would otherwise hide its own
+/// warning.
 void warn(const context& of, const std::string& text) {
   if (of.settings().on_log || of.settings().log != tessera::log_level::silent) {
     of.log(tessera::log_level::info, text);
@@ -79,6 +90,8 @@ void warn(const context& of, const std::string& text) {
   }
 }
 
+/// Makes a context from the environment. The names of all variables are listed, so that
+/// unknown names that begin with TESS_ can be reported.
 result<void> open_context(tessContext_t* out) {
   if (out == nullptr) {
     return null_argument("tessInit", "a place for the context");
@@ -103,7 +116,7 @@ result<void> open_context(tessContext_t* out) {
   return {};
 }
 
-/// Takes the handles of everything that belongs to a context, or to one mesh of it.
+/// Logs how many objects of a kind were not destroyed before their context.
 template <class Objects>
 void say_leak(const context& of, const Objects& left, std::string_view what) {
   if (!left.empty()) {
@@ -112,6 +125,7 @@ void say_leak(const context& of, const Objects& left, std::string_view what) {
   }
 }
 
+/// Asks persistent kernels to stop and ends the streams. Operations still run.
 void close_streams(const std::vector<std::shared_ptr<stream_object>>& streams) {
   for (const auto& s : streams) {
     s->what->stop_persistent();
@@ -119,14 +133,18 @@ void close_streams(const std::vector<std::shared_ptr<stream_object>>& streams) {
   }
 }
 
+/// Ends a context. Handles disappear first, so that later calls with them fail instead of
+/// reaching a context that is ending. Then streams end and the context waits for them.
 result<void> close_context(tessContext_t ctx) {
   WEIR_CHECK(outside_tasks("tessShutdown"));
   auto of = all().contexts.remove(number_of(ctx));
   if (of == nullptr) {
     return no_context("tessShutdown", "context");
   }
+  // Handles of one kind at a time: graphs refer to streams, and kernels to modules.
   const auto mine = [&](const auto& object) { return object.of == of; };
   close_profilers(*of);
+  // The objects themselves are released after the context has been shut down.
   auto execs = all().execs.remove_if(mine);
   auto graphs = all().graphs.remove_if(mine);
   auto streams =
@@ -139,7 +157,7 @@ result<void> close_context(tessContext_t ctx) {
   say_leak(*of, streams, "streams");
   say_leak(*of, modules, "modules");
   say_leak(*of, meshes, "meshes");
-  for (const auto& e : execs) {
+  for (const auto& e : execs) {            // its runs may go on after this call
     tessera::graph_exec::retire(e->what);  // a run may outlast the call
   }
   close_streams(streams);
@@ -171,6 +189,7 @@ using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
+// Programs may make several contexts. Each has its own engine, devices and settings.
 tessStatus_t tessInit(tessContext_t* ctx) {
   return run([&] { return open_context(ctx); });
 }
@@ -179,6 +198,7 @@ tessStatus_t tessShutdown(tessContext_t ctx) {
   return run([&] { return close_context(ctx); });
 }
 
+// Needs no context and cannot fail.
 tessStatus_t tessGetVersion(int* major, int* minor, int* patch) {
   if (major != nullptr) {
     *major = TESS_ABI_MAJOR;
@@ -192,6 +212,7 @@ tessStatus_t tessGetVersion(int* major, int* minor, int* patch) {
   return TESS_OK;
 }
 
+// Contexts that exist keep the function that they were made with.
 tessStatus_t tessSetLogCallback(tessLogFn fn, void* user) {
   return run([&]() -> result<void> {
     const std::lock_guard lock(logs().mutex);
@@ -201,6 +222,7 @@ tessStatus_t tessSetLogCallback(tessLogFn fn, void* user) {
   });
 }
 
+// Contexts that exist keep the allocator that they were made with.
 tessStatus_t tessSetAllocator(tessAllocFn alloc, tessReleaseFn release, void* user) {
   return run([&]() -> result<void> {
     if ((alloc == nullptr) != (release == nullptr)) {
@@ -225,6 +247,8 @@ tessStatus_t tessDeviceGetCount(tessContext_t ctx, int* count) {
   });
 }
 
+// Texts are cut to the size of their member. The structure is zeroed before, so they end
+// with a zero.
 tessStatus_t tessDeviceGetProps(tessContext_t ctx, int device, tessDeviceProps* props) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, find(ctx, "tessDeviceGetProps"));
@@ -248,6 +272,7 @@ tessStatus_t tessDeviceGetProps(tessContext_t ctx, int device, tessDeviceProps* 
   });
 }
 
+// The order of the ids is the order of the ranks.
 tessStatus_t tessMeshCreate(tessContext_t ctx, const int* deviceIds, int nDevices,
                             tessMeshAxes axes, tessMesh_t* outMesh) {
   return run([&]() -> result<void> {
@@ -267,6 +292,8 @@ tessStatus_t tessMeshCreate(tessContext_t ctx, const int* deviceIds, int nDevice
   });
 }
 
+// Removes the handle and those of the mesh's streams first. Persistent kernels are asked
+// to stop before the mesh waits for its streams.
 tessStatus_t tessMeshDestroy(tessMesh_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessMeshDestroy"));
@@ -296,6 +323,7 @@ tessStatus_t tessMeshGetInfo(tessMesh_t handle, tessMeshInfo* info) {
   });
 }
 
+// Coordinates are in the order tp, pp, dp, ep.
 tessStatus_t tessMeshRankCoords(tessMesh_t handle, int rank, int coords[4]) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMeshRankCoords"));
@@ -308,6 +336,8 @@ tessStatus_t tessMeshRankCoords(tessMesh_t handle, int rank, int coords[4]) {
   });
 }
 
+// Follows the rule for arrays: `*count` is set to the needed number in any case, and null
+// asks for the number alone.
 tessStatus_t tessMeshAxisGroup(tessMesh_t handle, const char* axis, int rank, int* ranks,
                                int* count) {
   return run([&]() -> result<void> {
@@ -332,6 +362,7 @@ tessStatus_t tessMeshAxisGroup(tessMesh_t handle, const char* axis, int rank, in
   });
 }
 
+// The policy counts for operations that are enqueued from now on.
 tessStatus_t tessSetNumericsPolicy(tessContext_t ctx, const tessNumericsPolicy* policy) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, find(ctx, "tessSetNumericsPolicy"));
@@ -344,6 +375,7 @@ tessStatus_t tessSetNumericsPolicy(tessContext_t ctx, const tessNumericsPolicy* 
   });
 }
 
+// Returns the policy in effect, with locks and the floor of the environment applied.
 tessStatus_t tessGetNumericsPolicy(tessContext_t ctx, tessNumericsPolicy* policy) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, find(ctx, "tessGetNumericsPolicy"));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tensors from and for other libraries, by DLPack's structures.
+/// Exchange of tensors with other libraries by DLPack's structures, in both forms: with
+/// and without version.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -14,6 +15,11 @@ namespace {
 namespace dl = tessera::dlpack;
 using tessera::allocation;
 
+/// Exports memory as a tensor. The tensor keeps the memory until the other library
+/// releases it. The address of rank 0 with `rank` in the description means the instance
+/// of that rank.
+/// @error{invalid_argument; unknown flags, dimensions outside of [0, 64], or an address
+/// that the context does not know}
 result<void*> export_tensor(tessContext_t ctx, const void* at,
                             const tessTensorDesc* desc) {
   constexpr std::string_view call = "tessMemExportDlpack";
@@ -49,6 +55,7 @@ result<void*> export_tensor(tessContext_t ctx, const void* at,
   if (d.strides != nullptr) {
     options.strides = {d.strides, dims};
   }
+  // The address may lie inside an allocation, and on any rank of it.
   options.offset = place->offset;
   options.rank = place->rank == 0 ? d.rank : place->rank;
   options.read_only = (d.flags & TESS_TENSOR_READ_ONLY) != 0;
@@ -60,8 +67,8 @@ result<void*> export_tensor(tessContext_t ctx, const void* at,
   return static_cast<void*>(made);
 }
 
-/// Describes an imported tensor to the caller. The arrays in the description belong to
-/// the tensor.
+/// Describes an imported tensor to the caller. The arrays of the description belong to
+/// the tensor and live as long as it.
 tessTensorInfo info_of_import(const dl::description& d) {
   tessTensorInfo out{};
   out.dtype = static_cast<std::int32_t>(d.type);
@@ -75,6 +82,7 @@ tessTensorInfo info_of_import(const dl::description& d) {
   return out;
 }
 
+/// Checks a device ordinal; -1 stands for the host.
 result<void> check_ordinal(const context& of, int device, std::string_view what) {
   if (device < allocation::host_device || device >= of.backend().device_count()) {
     return error(errc::invalid_argument,
@@ -84,6 +92,7 @@ result<void> check_ordinal(const context& of, int device, std::string_view what)
   return {};
 }
 
+/// Checks that the CPU can read an imported tensor.
 result<void> check_device(const context& of, const dl::description& d, int device) {
   if (d.device.type != dl::device_cpu && d.device.type != dl::device_cuda_host) {
     return error(errc::unsupported,
@@ -94,12 +103,14 @@ result<void> check_device(const context& of, const dl::description& d, int devic
   return check_ordinal(of, device, "import a tensor");
 }
 
+/// Imports a tensor of either form. If this fails, the tensor still belongs to the
+/// caller.
 template <class Managed>
 result<void> import_tensor(context& into, Managed* foreign, int device,
                            tessTensorInfo* info) {
   WEIR_TRY(const dl::description d, dl::describe(foreign));
   WEIR_CHECK(check_device(into, d, device));
-  // Last that may fail before the tensor is ours.
+  // Everything that may fail comes before `adopt`, which takes the tensor over.
   WEIR_CHECK(copy_struct("tessMemImportDlpack", info_of_import(d), info));
   WEIR_CHECK(dl::adopt(into.memory(), foreign, device));
   return {};
@@ -124,6 +135,7 @@ tessStatus_t tessMemExportDlpack(tessContext_t ctx, const void* ptr,
   });
 }
 
+// The flag says which of the two forms of DLPack's structure `managed` is.
 tessStatus_t tessMemImportDlpack(tessContext_t ctx, void* managed, unsigned flags,
                                  int device, tessTensorInfo* info) {
   return run([&]() -> result<void> {
@@ -141,6 +153,7 @@ tessStatus_t tessMemImportDlpack(tessContext_t ctx, void* managed, unsigned flag
   });
 }
 
+// The program keeps this memory alive itself, so no function is given to release it.
 tessStatus_t tessMemRegisterExternal(tessContext_t ctx, void* ptr, size_t bytes,
                                      int device) {
   return run([&]() -> result<void> {
@@ -152,6 +165,7 @@ tessStatus_t tessMemRegisterExternal(tessContext_t ctx, void* ptr, size_t bytes,
   });
 }
 
+// Enqueued operations still hold the memory; its owner's function is called after them.
 tessStatus_t tessMemReleaseImported(tessContext_t ctx, void* begin) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, find(ctx, "tessMemReleaseImported"));

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Making modules.
+/// Construction of modules. A module under construction has a lock of its own, so several
+/// threads may add parts to it.
+///
+/// The order of the calls is free, except that the targets of a kernel name sections by
+/// the indexes that `tessFatbinAddCode` has returned. Everything is checked when the
+/// container is built.
 #include <limits>
 
 #include <fmt/format.h>
@@ -10,6 +15,7 @@
 namespace weir::tessera::capi {
 namespace {
 
+/// Adds code. The bytes are copied, because the builder keeps references until the end.
 result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
                       const void* bytes, std::size_t size, int* index) {
   constexpr std::string_view call = "tessFatbinAddCode";
@@ -25,6 +31,7 @@ result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
   }
   const std::lock_guard lock(f->mutex);
   const auto* const first = static_cast<const std::byte*>(bytes);
+  // A list, because its elements do not move when others are added.
   f->code.emplace_back(first, first + size);
   const std::size_t at = f->change().add_code(*known, arch, f->code.back());
   if (index != nullptr) {
@@ -33,6 +40,7 @@ result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
   return {};
 }
 
+/// Adds a kernel. Members that are 0 keep the defaults of the record.
 result<void> add_kernel(tessFatbin_t handle, const tessFatbinKernel* kernel) {
   constexpr std::string_view call = "tessFatbinAddKernel";
   WEIR_TRY(const auto f, find(handle, call));
@@ -58,6 +66,7 @@ result<void> add_kernel(tessFatbin_t handle, const tessFatbinKernel* kernel) {
   return f->change().add_kernel(std::move(record));
 }
 
+/// Adds the plan of a collective. A largest size of 0 means no limit.
 result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
   constexpr std::string_view call = "tessFatbinAddPlan";
   WEIR_TRY(const auto f, find(handle, call));
@@ -79,6 +88,7 @@ result<void> add_plan(tessFatbin_t handle, const tessFatbinPlan* plan) {
   return {};
 }
 
+/// Sets the policy that contexts take over from the module.
 result<void> set_policy(tessFatbin_t handle, const tessNumericsPolicy* policy, int wire,
                         std::uint64_t seed) {
   constexpr std::string_view call = "tessFatbinSetPolicy";
@@ -94,6 +104,10 @@ result<void> set_policy(tessFatbin_t handle, const tessNumericsPolicy* policy, i
   return {};
 }
 
+/// Builds the container. A program first asks for the size, with a null buffer. The
+/// container is kept from then on until it is fetched, so that both calls see the same
+/// bytes and the work is done once. Another key or a change builds it again. The key
+/// itself is not kept, only its digest.
 result<void> build(tessFatbin_t handle, const void* key, void* buffer,
                    std::size_t* size) {
   constexpr std::string_view call = "tessFatbinBuild";
@@ -146,6 +160,7 @@ tessStatus_t tessFatbinCreate(tessFatbin_t* fatbin) {
   });
 }
 
+// A call of another thread that uses it ends normally, since it holds the object.
 tessStatus_t tessFatbinDestroy(tessFatbin_t fatbin) {
   return run([&]() -> result<void> {
     if (all().fatbins.remove(number_of(fatbin)) == nullptr) {
@@ -173,6 +188,7 @@ tessStatus_t tessFatbinSetPolicy(tessFatbin_t fatbin, const tessNumericsPolicy* 
   return run([&] { return set_policy(fatbin, policy, wireQuantisation, seed); });
 }
 
+// The text is checked when the container is built.
 tessStatus_t tessFatbinSetExplain(tessFatbin_t fatbin, const char* json) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetExplain"));
@@ -185,6 +201,7 @@ tessStatus_t tessFatbinSetExplain(tessFatbin_t fatbin, const char* json) {
   });
 }
 
+// The hash is that of the sources; the library only stores it.
 tessStatus_t tessFatbinSetSourceHash(tessFatbin_t fatbin, const void* hash32) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetSourceHash"));
@@ -199,6 +216,7 @@ tessStatus_t tessFatbinSetSourceHash(tessFatbin_t fatbin, const void* hash32) {
   });
 }
 
+// Lets a compiler make modules for an older ABI than its own.
 tessStatus_t tessFatbinSetAbi(tessFatbin_t fatbin, int major, int minor) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetAbi"));

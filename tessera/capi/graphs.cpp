@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Captures and graphs.
+/// Captures, graphs and executable graphs.
+///
+/// A stream records in one of two ways. A capture that was begun by a call only records.
+/// A launch with TESS_LAUNCH_CAPTURE begins a recording that also runs; a synchronization
+/// closes it, and `tessStreamTakeGraph` returns the graph.
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"
@@ -9,6 +13,8 @@
 namespace weir::tessera::capi {
 namespace {
 
+/// Returns the recording that a synchronization of the stream has closed as a graph.
+/// @error{invalid_argument; there is none, or the capture was lost}
 result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view call) {
   auto in = from.what->of().port().enter();
   const auto recording = from.what->last_recording();
@@ -27,6 +33,9 @@ result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view 
   return {};
 }
 
+/// Begins a capture. Waits that the stream has collected are carried out first, because
+/// they are not part of the graph.
+/// @error{invalid_argument; the stream captures already}
 result<void> begin_capture(tessera::stream& on, tessera::capture_mode mode) {
   auto in = on.of().port().enter();
   WEIR_CHECK(on.check_caller());
@@ -41,7 +50,9 @@ result<void> begin_capture(tessera::stream& on, tessera::capture_mode mode) {
   return {};
 }
 
-/// Node `node` of the executable graph becomes what `make` makes for the stream.
+/// Replaces node `node` of an executable graph by the operation that `make` returns for
+/// the stream.
+/// @error{invalid_argument; the operation does nothing, or does not fit the node}
 template <class Make>
 result<void> update(tessGraphExec_t handle, std::size_t node, tessStream_t stream,
                     std::string_view call, Make&& make) {
@@ -74,6 +85,7 @@ tessStatus_t tessStreamBeginCapture(tessStream_t handle) {
   });
 }
 
+// A C program may pass any number as the mode, so it is checked as a number.
 tessStatus_t tessStreamBeginCaptureEx(tessStream_t handle, tessCaptureMode mode) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamBeginCaptureEx"));
@@ -90,6 +102,8 @@ tessStatus_t tessStreamBeginCaptureEx(tessStream_t handle, tessCaptureMode mode)
   });
 }
 
+// Waits at the end of the capture are part of the graph, so they become a node before the
+// recording is finished.
 tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamEndCapture"));
@@ -118,6 +132,7 @@ tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
   });
 }
 
+// Each recording can be taken once.
 tessStatus_t tessStreamTakeGraph(tessStream_t handle, tessGraph_t* graph) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamTakeGraph"));
@@ -139,6 +154,7 @@ tessStatus_t tessGraphGetNodeCount(tessGraph_t handle, size_t* count) {
   });
 }
 
+// A null buffer asks for the size, as in all functions that return a text.
 tessStatus_t tessGraphExport(tessGraph_t handle, const char* format, char* buffer,
                              size_t* size) {
   return run([&]() -> result<void> {
@@ -156,6 +172,7 @@ tessStatus_t tessGraphExport(tessGraph_t handle, const char* format, char* buffe
   });
 }
 
+// Executable graphs made from it stay valid, because they share the recording.
 tessStatus_t tessGraphDestroy(tessGraph_t handle) {
   return run([&]() -> result<void> {
     if (all().graphs.remove(number_of(handle)) == nullptr) {
@@ -165,6 +182,7 @@ tessStatus_t tessGraphDestroy(tessGraph_t handle) {
   });
 }
 
+// The executable graph copies the operations; the graph may be destroyed.
 tessStatus_t tessGraphInstantiate(tessGraph_t handle, tessGraphExec_t* exec) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto g, find(handle, "tessGraphInstantiate"));
@@ -179,6 +197,7 @@ tessStatus_t tessGraphInstantiate(tessGraph_t handle, tessGraphExec_t* exec) {
   });
 }
 
+// Enqueues a run, or records it as a node if the stream captures.
 tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessGraphLaunch"));
@@ -191,6 +210,8 @@ tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
   });
 }
 
+// The update of a launch does not take a number of the stream for random numbers: the
+// graph takes one in each run (`in_graph`).
 tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
                                        tessKernel_t kernel, tessLaunchConfig cfg,
                                        const void* argBuffer, size_t argSize,
@@ -209,6 +230,7 @@ tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
   });
 }
 
+// The stream says on which devices the node runs; nothing is enqueued on it.
 tessStatus_t tessGraphExecUpdateCopy(tessGraphExec_t handle, size_t node,
                                      const tessCopyDesc* desc, tessStream_t stream) {
   return run([&] {
@@ -245,6 +267,7 @@ tessStatus_t tessGraphExecUpdateCollective(tessGraphExec_t handle, size_t node,
   });
 }
 
+// Runs that are in flight go on; the graph is destroyed after them.
 tessStatus_t tessGraphExecDestroy(tessGraphExec_t handle) {
   return run([&]() -> result<void> {
     const auto e = all().execs.remove(number_of(handle));

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Handles that programs hold. A handle is a number that contains table, slot and
-/// generation, so that a stale handle causes an error and never an access.
+/// Handles that programs hold. A handle is a number that contains the kind of table, a
+/// slot and the slot's generation. A stale handle therefore causes an error and never an
+/// access to memory that is gone.
+///
+/// Looking up a handle takes no lock of the table: chunks of slots are only ever added,
+/// and a slot has a spin lock for the moment in which its pointer is copied. Only adding
+/// and removing take the mutex. Lock order: the mutex, then a slot.
 #pragma once
 
 #include <array>
@@ -38,6 +43,8 @@ class handle_table {
   explicit handle_table(handle_kind kind, std::uint32_t first_generation = 1)
       : kind_(kind), first_generation_(first_generation) {}
 
+  /// Adds an object and returns its handle. Throws `std::bad_alloc` if memory is short or
+  /// all 2^20 slots are in use.
   [[nodiscard]] std::uintptr_t add(std::shared_ptr<T> what) {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) {
@@ -53,7 +60,7 @@ class handle_table {
     return out;
   }
 
-  /// Returns the object of a handle, or null if there is none or none any more.
+  /// Returns the object of a handle, or null if the handle is not valid (any more).
   [[nodiscard]] std::shared_ptr<T> get(std::uintptr_t handle) {
     slot* const s = find(handle);
     if (s == nullptr) {
@@ -70,6 +77,8 @@ class handle_table {
     return s != nullptr && s->names.load(std::memory_order_acquire) == handle;
   }
 
+  /// Removes and returns the object of a handle. Returns null if there is none. Of
+  /// several threads that remove the same handle, one gets the object.
   [[nodiscard]] std::shared_ptr<T> remove(std::uintptr_t handle) {
     slot* const s = find(handle);
     if (s == nullptr) {
@@ -104,7 +113,8 @@ class handle_table {
     return out;
   }
 
-  /// Calls `visit` with each object. It must not call this table.
+  /// Calls `visit` with each object, without a lock. Objects that are added meanwhile are
+  /// not visited.
   template <class Visit>
   void for_each(Visit&& visit) {
     std::vector<std::shared_ptr<T>> there;
@@ -137,18 +147,22 @@ class handle_table {
   }
 
  private:
+  /// A handle has, from its lowest bit: 4 bits for the kind, 20 for the slot, and the
+  /// rest for the generation.
   static constexpr std::uint32_t per_chunk = 256;
   static constexpr std::uint32_t chunks = 4096;
   static constexpr unsigned kind_bits = 4;
   static constexpr unsigned index_bits = 20;
 
+  /// A place for one object. `names` may be read without the lock; all other members are
+  /// accessed by the holder of `busy`.
   struct slot {
     std::atomic_flag busy = ATOMIC_FLAG_INIT;
     std::uint32_t generation = 1;
     std::atomic<std::uintptr_t> names{0};  ///< the handle; 0: the slot is free
     std::shared_ptr<T> what;
   };
-  /// Holds the slot of a handle while a pointer is copied.
+  /// Holds a slot while a pointer is copied. A spin lock suffices for that.
   class hold {
    public:
     explicit hold(slot& s) : slot_(s) {
@@ -164,6 +178,8 @@ class handle_table {
   };
   using chunk = std::array<slot, per_chunk>;
 
+  /// Adds a chunk of free slots. The caller holds the mutex. Slots are handed out from
+  /// the lowest on, so the highest index is pushed first.
   void grow() {
     if (slots_ == per_chunk * chunks) {
       throw std::bad_alloc();
@@ -172,6 +188,7 @@ class handle_table {
     for (slot& s : *made) {
       s.generation = first_generation_;
     }
+    // Readers find the chunk without the mutex; release and acquire order its contents.
     table_[slots_ / per_chunk].store(made.get(), std::memory_order_release);
     owned_.push_back(std::move(made));
     for (std::uint32_t i = per_chunk; i-- > 0;) {
@@ -179,18 +196,23 @@ class handle_table {
     }
     slots_ += per_chunk;
   }
+  /// Returns a slot that exists.
   [[nodiscard]] slot& at(std::uint32_t index) {
     return (
         *table_[index / per_chunk].load(std::memory_order_acquire))[index % per_chunk];
   }
+  /// Returns the handle of a slot in a generation.
   [[nodiscard]] std::uintptr_t encode(std::uint32_t index,
                                       std::uint32_t generation) const {
     return ((std::uintptr_t{generation} << index_bits | index) << kind_bits) |
            static_cast<std::uintptr_t>(kind_);
   }
+  /// Returns the slot's number in a handle, which may name no slot.
   [[nodiscard]] static std::uint32_t index_of(std::uintptr_t handle) noexcept {
     return static_cast<std::uint32_t>(handle >> kind_bits) & ((1U << index_bits) - 1);
   }
+  /// Returns the slot that a handle names, or null if its kind is another or its chunk
+  /// does not exist. The generation is not compared yet.
   [[nodiscard]] slot* find(std::uintptr_t handle) {
     const std::uint32_t index = index_of(handle);
     if ((handle & ((1U << kind_bits) - 1)) != static_cast<std::uintptr_t>(kind_)) {
@@ -199,12 +221,14 @@ class handle_table {
     chunk* const c = table_[index / per_chunk].load(std::memory_order_acquire);
     return c == nullptr ? nullptr : &(*c)[index % per_chunk];
   }
+  /// Returns true if the slot has the object of this handle. The caller holds the slot.
   [[nodiscard]] static bool matches(const slot& s, std::uintptr_t handle) noexcept {
     return s.names.load(std::memory_order_relaxed) == handle;
   }
   [[nodiscard]] static bool used(const slot& s) noexcept {
     return s.names.load(std::memory_order_relaxed) != 0;
   }
+  /// Empties a slot and begins its next generation. The caller holds it.
   [[nodiscard]] static std::shared_ptr<T> take(slot& s) {
     s.names.store(0, std::memory_order_release);
     ++s.generation;
@@ -213,8 +237,8 @@ class handle_table {
 
   handle_kind kind_;
   std::uint32_t first_generation_;
-  std::array<std::atomic<chunk*>, chunks> table_{};
-  std::mutex mutex_;
+  std::array<std::atomic<chunk*>, chunks> table_{};  ///< null where no chunk exists yet
+  std::mutex mutex_;  ///< guards `owned_`, `free_` and `slots_`
   std::vector<std::unique_ptr<chunk>> owned_;
   std::vector<std::uint32_t> free_;
   std::uint32_t slots_ = 0;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory: allocations, copies, what is known of addresses.
+/// Memory: allocation, copies, fills, and queries about addresses.
+///
+/// Functions that end in Async take effect in the order of a stream. All others act at
+/// once; freeing, however, lets enqueued operations finish with the memory.
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"
@@ -11,6 +14,7 @@ namespace {
 
 using tessera::memory_kind;
 
+/// Makes a copy and enqueues it. A copy of nothing makes no operation.
 result<void> copy(const tessera::copy_request& what, tessStream_t stream,
                   std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
@@ -19,11 +23,13 @@ result<void> copy(const tessera::copy_request& what, tessStream_t stream,
   return operation ? s->what->post(std::move(operation)) : result<void>();
 }
 
+/// Returns the context for calls about host memory, which name none.
 result<std::shared_ptr<context>> host_context(std::string_view call) {
   return any_context(call);
 }
 
-/// The context that knows host memory beginning at `at`.
+/// Removes host memory from whichever context knows the address as the beginning of
+/// memory of this kind. If none does, the last context's error is returned.
 result<void> remove_host(const void* at, memory_kind kind, std::string_view call) {
   WEIR_CHECK(any_context(call));
   result<void> out;
@@ -48,6 +54,8 @@ using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
+// Memory of the mesh: one instance on each of its devices. Only the address of rank 0 is
+// returned; it stands for all instances.
 tessStatus_t tessMalloc(tessMesh_t handle, size_t bytes, void** devPtr) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMalloc"));
@@ -60,6 +68,7 @@ tessStatus_t tessMalloc(tessMesh_t handle, size_t bytes, void** devPtr) {
   });
 }
 
+// Null is accepted, as by `free` of C.
 tessStatus_t tessFree(tessMesh_t handle, void* devPtr) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessFree"));
@@ -68,6 +77,7 @@ tessStatus_t tessFree(tessMesh_t handle, void* devPtr) {
   });
 }
 
+// Memory in the order of the stream, charged to its limit.
 tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessMallocAsync"));
@@ -89,6 +99,7 @@ tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream) {
   });
 }
 
+// The counters are of one moment, since the pool copies them under its lock.
 tessStatus_t tessMemPoolGetStats(tessMesh_t handle, tessMemPoolStats* stats) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMemPoolGetStats"));
@@ -104,6 +115,7 @@ tessStatus_t tessMemPoolGetStats(tessMesh_t handle, tessMemPoolStats* stats) {
   });
 }
 
+// Memory that the pool keeps beyond the new limit is released at once.
 tessStatus_t tessMemPoolSetKeep(tessMesh_t handle, size_t bytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessMemPoolSetKeep"));
@@ -120,6 +132,7 @@ tessStatus_t tessMemPoolTrim(tessMesh_t handle, size_t bytes) {
   });
 }
 
+// Each result is optional.
 tessStatus_t tessStreamGetMemoryUse(tessStream_t stream, size_t* usedBytes,
                                     size_t* limitBytes) {
   return run([&]() -> result<void> {
@@ -135,6 +148,7 @@ tessStatus_t tessStreamGetMemoryUse(tessStream_t stream, size_t* usedBytes,
   });
 }
 
+// The call names no context, so host memory belongs to any context that exists.
 tessStatus_t tessHostAlloc(size_t bytes, void** hostPtr, tessMemKind kind) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, host_context("tessHostAlloc"));
@@ -160,6 +174,7 @@ tessStatus_t tessHostFree(void* hostPtr) {
   });
 }
 
+// The memory stays the program's; the runtime only pins it and knows its address.
 tessStatus_t tessHostRegister(void* hostPtr, size_t bytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, host_context("tessHostRegister"));
@@ -201,6 +216,7 @@ tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
   });
 }
 
+// Rows are `width` bytes; pitches are the distances between their beginnings.
 tessStatus_t tessMemcpy2DAsync(void* dst, size_t dstPitch, const void* src,
                                size_t srcPitch, size_t width, size_t height,
                                tessCopyKind kind, tessStream_t stream) {
@@ -232,6 +248,7 @@ tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes, tessStream_t
   });
 }
 
+// Only symmetric memory has an address for each rank.
 tessStatus_t tessMemGetRankPtr(tessMesh_t handle, void* devPtr, int rank,
                                void** rankPtr) {
   return run([&]() -> result<void> {
@@ -253,6 +270,7 @@ tessStatus_t tessMemGetRankPtr(tessMesh_t handle, void* devPtr, int rank,
   });
 }
 
+// Memory that the pool keeps counts as used.
 tessStatus_t tessMemGetInfo(tessMesh_t handle, int rank, size_t* freeBytes,
                             size_t* totalBytes) {
   return run([&]() -> result<void> {
@@ -274,6 +292,7 @@ tessStatus_t tessMemGetInfo(tessMesh_t handle, int rank, size_t* freeBytes,
   });
 }
 
+// An unknown address is no error: its kind is 0 and its device -1.
 tessStatus_t tessPointerGetAttributes(tessContext_t ctx, const void* ptr,
                                       tessPointerAttributes* attributes) {
   return run([&]() -> result<void> {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Modules and kernels.
+/// Modules, kernels, the cache, and determinism.
+///
+/// Handles of kernels belong to their module and disappear with it. Operations hold the
+/// loaded code itself, so a module may be unloaded while its kernels still run.
 #include <fmt/format.h>
 
 #include "capi/objects.hpp"
@@ -10,6 +13,7 @@ namespace {
 
 using tessera::kernel_parameter;
 
+/// Loads a module into a context.
 result<void> load(tessContext_t ctx, const void* image, std::size_t size,
                   tessModule_t* out) {
   constexpr std::string_view call = "tessModuleLoad";
@@ -25,6 +29,8 @@ result<void> load(tessContext_t ctx, const void* image, std::size_t size,
   return {};
 }
 
+/// Removes the handles of a module and of its kernels. Operations that use its code keep
+/// the code itself until they end.
 result<void> unload(tessModule_t handle) {
   const auto m = all().modules.remove(number_of(handle));
   if (m == nullptr) {
@@ -39,6 +45,8 @@ result<void> unload(tessModule_t handle) {
   return {};
 }
 
+/// Returns the handle of a kernel. A module hands out one handle for each name. `gone` is
+/// checked under the lock, so that no handle is added after `unload` has removed all.
 result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out) {
   constexpr std::string_view call = "tessKernelGet";
   WEIR_TRY(const auto m, find(handle, call));
@@ -72,6 +80,7 @@ result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out
   return {};
 }
 
+/// Converts the description of a parameter whose numbers have been checked.
 kernel_parameter parameter_of(const tessParamInfo& info) {
   kernel_parameter out;
   out.name = info.name == nullptr ? "" : info.name;
@@ -83,6 +92,7 @@ kernel_parameter parameter_of(const tessParamInfo& info) {
   return out;
 }
 
+/// Registers a function of the program as a kernel.
 result<void> register_kernel(const char* name, void (*entry)(void),
                              const tessParamInfo* params, int count,
                              std::uint32_t flags) {
@@ -99,6 +109,8 @@ result<void> register_kernel(const char* name, void (*entry)(void),
   return tessera::register_host_kernel(std::move(made));
 }
 
+/// Packs arguments by the kernel's parameters. `*size` is set to the needed size in any
+/// case, and a null buffer asks for the size alone.
 result<void> pack(tessKernel_t kernel, const void* const* values, int count, void* buffer,
                   std::size_t* size) {
   constexpr std::string_view call = "tessPackArgs";
@@ -107,6 +119,7 @@ result<void> pack(tessKernel_t kernel, const void* const* values, int count, voi
   if (size == nullptr) {
     return null_argument(call, "a size");
   }
+  // The padded size, which is also the size of the kernel's structure of arguments.
   const std::size_t needed = k->what.kernel->arguments.padded;
   const std::size_t room = std::exchange(*size, needed);
   if (buffer == nullptr) {
@@ -142,7 +155,8 @@ result<std::vector<kernel_parameter>> parameters_of(const tessParamInfo* params,
   std::vector<kernel_parameter> out;
   for (int i = 0; i < count; ++i) {
     WEIR_CHECK(check_reserved(call, params[i].reserved));
-    // With another size the next description would not be at the next element.
+    // The size must be exact: with another, the next description of the array would not
+    // be at the next element.
     if (params[i].structSize != sizeof(tessParamInfo) || params[i].kind > 2 ||
         params[i].direction > 2) {
       return error(errc::invalid_argument,
@@ -188,6 +202,7 @@ tessStatus_t tessModuleGetKernelCount(tessModule_t handle, int* count) {
   });
 }
 
+// The name belongs to the module and is valid until it is unloaded.
 tessStatus_t tessModuleGetKernelName(tessModule_t handle, int index, const char** name) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto m, find(handle, "tessModuleGetKernelName"));
@@ -205,6 +220,7 @@ tessStatus_t tessModuleGetKernelName(tessModule_t handle, int index, const char*
   });
 }
 
+// The two sizes of arguments are those without and with the padding at the end.
 tessStatus_t tessKernelGetInfo(tessKernel_t handle, tessKernelInfo* info) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto k, find(handle, "tessKernelGetInfo"));
@@ -222,6 +238,7 @@ tessStatus_t tessKernelGetInfo(tessKernel_t handle, tessKernelInfo* info) {
   });
 }
 
+// The name of the parameter belongs to the module.
 tessStatus_t tessKernelGetParam(tessKernel_t handle, int index, tessParamInfo* info) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto k, find(handle, "tessKernelGetParam"));
@@ -272,6 +289,7 @@ tessStatus_t tessUnregisterHostKernel(const char* name) {
   });
 }
 
+// Without a cache on disk, the calls about it succeed and do nothing.
 tessStatus_t tessCacheVerify(tessContext_t ctx) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, find(ctx, "tessCacheVerify"));
@@ -286,6 +304,7 @@ tessStatus_t tessCacheClear(tessContext_t ctx) {
   });
 }
 
+// Without a cache on disk, all members are 0.
 tessStatus_t tessCacheGetStats(tessContext_t ctx, tessCacheStats* stats) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto of, find(ctx, "tessCacheGetStats"));
@@ -313,6 +332,7 @@ tessStatus_t tessSetDeterminism(tessContext_t ctx, uint64_t seed,
   });
 }
 
+// The descriptor is that of the last launch or collective, and zeros if there was none.
 tessStatus_t tessStreamGetDeterminism(tessStream_t stream, tessDeterminism* out) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(stream, "tessStreamGetDeterminism"));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tables, statuses and texts of errors.
+/// Tables of handles, statuses, and the texts of errors.
+///
+/// The text of an error belongs to the thread that made the call. It is kept until the
+/// next error of that thread.
 #include "capi/objects.hpp"
 
 #include <pthread.h>
@@ -16,14 +19,14 @@
 namespace weir::tessera::capi {
 namespace {
 
-// One per thread is what they are for.
+// The last error of each thread, for tessGetLastErrorMessage.
 thread_local std::string last_message;            // NOLINT
-thread_local const char* last_literal = nullptr;  // NOLINT: instead, if it is set
+thread_local const char* last_literal = nullptr;  // NOLINT: used instead if it is set
 
-// Null until the first call.
+// Null until the first call. Replaced in children of `fork`.
 std::atomic<tables*> current{nullptr};  // NOLINT
 
-/// Adds a hint for callers whose handle names no object.
+/// Adds a hint to the error of a handle without an object, if this process was forked.
 error with_hint(error e) {
   if (!forked()) {
     return e;
@@ -33,10 +36,10 @@ error with_hint(error e) {
       "whose handles it cannot use: call tessInit here, too");
 }
 
-// The call of this thread that is watched, innermost.
+// The innermost watched call of this thread.
 thread_local call_watch* current_watch = nullptr;  // NOLINT
 
-// The contexts that objects belong to.
+// Return the context that an object belongs to, or null.
 std::shared_ptr<context> context_of(const std::shared_ptr<context>& c) {
   return c;
 }
@@ -55,6 +58,7 @@ std::shared_ptr<context> context_of(const std::shared_ptr<Object>& o) {
   return o->of;
 }
 
+/// Notes the context of an object for the profilers, if there is one.
 template <class Object>
 void watch(const std::shared_ptr<Object>& found) {
   if (!call_watch::nobody_listens()) {
@@ -62,6 +66,7 @@ void watch(const std::shared_ptr<Object>& found) {
   }
 }
 
+/// Returns the object of a handle. @error{invalid_argument; the handle is stale}
 template <class Table, class Handle>
 auto look_up(Table& table, Handle h, std::string_view call, std::string_view what)
     -> result<decltype(table.get(0))> {
@@ -75,11 +80,14 @@ auto look_up(Table& table, Handle h, std::string_view call, std::string_view wha
 
 }  // namespace
 
+// The child of a fork begins with empty tables of a much higher generation, so handles of
+// the parent name no object there. The parent's tables are not destroyed, because their
+// contexts would wait for threads that the child does not have.
 tables& all() {
   static const bool watches = [] {
     current = new tables(1);
     pthread_atfork(nullptr, nullptr, [] {
-      // A program that reuses a place 65,536 times before it forks is not to be expected.
+      // Handles of both could only agree if the parent had used one slot 65,536 times.
       constexpr std::uint32_t apart = 1U << 16;
       current = new tables(current.load()->first + apart);
     });
@@ -101,6 +109,7 @@ call_watch::~call_watch() {
   current_watch = before_;
 }
 
+// Only the first context counts, which is that of the object named first.
 void call_watch::concerns(const std::shared_ptr<context>& of) noexcept {
   if (current_watch != nullptr && current_watch->of_ == nullptr) {
     current_watch->of_ = of;
@@ -117,6 +126,7 @@ void call_watch::end(tessStatus_t status) noexcept {
   }
 }
 
+// Keeps a literal: this cannot fail, so it is used when memory is short.
 tessStatus_t fail(tessStatus_t status, const char* text) noexcept {
   last_literal = text;
   return status;
@@ -132,6 +142,7 @@ tessStatus_t fail(const error& e) noexcept {
   }
 }
 
+// Every error code has a status; codes without one of their own are invalid values.
 tessStatus_t status_of(errc code) noexcept {
   switch (code) {
     case errc::out_of_memory:
@@ -165,6 +176,7 @@ error no_context(std::string_view call, std::string_view what) {
                                 call, what)});
 }
 
+// In a forked child a stale handle means that the library is not initialized there.
 error stale(std::string_view call, std::string_view what) {
   return with_hint({forked() ? errc::not_initialized : errc::invalid_argument,
                     fmt::format("{} failed: expected a live {}, found null or one that "
@@ -172,6 +184,7 @@ error stale(std::string_view call, std::string_view what) {
                                 call, what)});
 }
 
+// The limit in nanoseconds must fit into 64 bits.
 result<void> check_limit(std::string_view call, std::int64_t least,
                          std::int64_t milliseconds) {
   constexpr std::int64_t most = INT64_MAX / 1'000'000;
@@ -239,6 +252,8 @@ result<std::shared_ptr<fatbin_object>> find(tessFatbin_t h, std::string_view cal
   return look_up(all().fatbins, h, call, "module in the making");
 }
 
+// An event belongs to the context of the stream that records it first, until that context
+// is gone. The raw pointer is compared only while the context is alive.
 result<void> bind_event(event_object& e, context& to, std::string_view call) {
   const bool there = !e.of.expired();
   if (there && e.bound == &to) {
@@ -264,6 +279,7 @@ result<std::shared_ptr<context>> any_context(std::string_view call) {
       .hint("tessInit makes one");
 }
 
+// `*size` is set to the needed size in any case, and a null buffer asks for it.
 result<void> copy_text(std::string_view call, std::string_view text, char* buffer,
                        std::size_t* size) {
   if (size == nullptr) {

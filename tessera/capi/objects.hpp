@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Objects of the C interface's handles, their tables, and the code around each call.
+/// The objects that handles of the C interface name, their tables, and the code around
+/// each call.
+///
+/// Every function of the interface has the form `run([&] { ... })`: the body returns a
+/// result, and `run` converts errors and exceptions to a status and keeps the text for
+/// the thread. Objects are shared pointers, so an object that another thread destroys
+/// stays alive until the call that uses it returns.
 #pragma once
 
 #include <algorithm>
@@ -28,17 +34,20 @@ namespace weir::tessera::capi {
 using tessera::context;
 using tessera::mesh;
 
+/// A loaded module and the handles of its kernels.
 struct module_object {
   std::shared_ptr<context> of;
   std::shared_ptr<const tessera::loaded_module> code;
-  std::mutex mutex;
+  std::mutex mutex;  ///< guards `kernels` and `gone`
   std::map<std::string, std::uintptr_t, std::less<>> kernels;  ///< handles by name
   bool gone = false;                                           ///< true: unloaded
 };
+/// A kernel of a module.
 struct kernel_object {
   std::shared_ptr<context> of;
   tessera::module_kernel what;
 };
+/// An event. `mutex` guards `of` and `bound`, and orders recording and waiting.
 struct event_object {
   std::mutex mutex;
   /// Context of the streams that record the event; empty: none has.
@@ -46,21 +55,26 @@ struct event_object {
   const context* bound = nullptr;  ///< the context of `of`, for comparisons only
   tessera::event point;
 };
+/// A stream.
 struct stream_object {
   std::shared_ptr<tessera::stream> what;
-  /// Handle of a mesh that launches may name.
+  /// Handle of the stream's mesh, once a launch has named it: later launches compare only
+  /// this number.
   std::atomic<std::uintptr_t> checked_mesh{0};
 };
+/// A recorded graph.
 struct graph_object {
   std::shared_ptr<context> of;
   std::shared_ptr<const tessera::graph> what;
 };
+/// An executable graph.
 struct exec_object {
   std::shared_ptr<context> of;
   std::shared_ptr<tessera::graph_exec> what;
 };
-/// A module under construction, with copies of the code that it was given.
+/// A module under construction.
 struct fatbin_object {
+  /// Returns the builder for a change, which makes the built container obsolete.
   [[nodiscard]] tessera::fatbin_builder& change() {
     made.reset();
     return what;
@@ -68,15 +82,18 @@ struct fatbin_object {
 
   std::mutex mutex;
   tessera::fatbin_builder what;
+  /// copies of the code that was added; the builder refers to them
   std::list<byte_vector> code;
-  /// The container, from the query of its size until it is fetched or code is added;
-  /// signed with the key of this digest.
+  /// The container, from the query of its size until it is fetched or anything is
+  /// changed.
   std::optional<byte_vector> made;
-  std::optional<tessera::digest256> made_with;
+  std::optional<tessera::digest256> made_with;  ///< digest of its key; empty: unsigned
 };
 struct profiler_object;
 
+/// The tables of all handles of the process.
 struct tables {
+  /// Makes empty tables whose handles begin with this generation.
   explicit tables(std::uint32_t first_generation) : first(first_generation) {}
 
   std::uint32_t first;  ///< generation of all handles
@@ -98,10 +115,11 @@ struct tables {
 /// Returns true if the library was used before this process was forked from its parent.
 [[nodiscard]] bool forked() noexcept;
 
-/// One call, for profilers of its context.
+/// Reports one call to the profilers of the context that it concerns.
 /// @threads{belongs to the thread that makes the call}
 class call_watch {
  public:
+  /// Begins the call `name`, whose text lives as long as the process.
   explicit call_watch(const char* name) noexcept;
   ~call_watch();
   call_watch(const call_watch&) = delete;
@@ -110,6 +128,7 @@ class call_watch {
   /// Notes the context of an object that this thread's call has found. The first one
   /// counts.
   static void concerns(const std::shared_ptr<context>& of) noexcept;
+  /// Reports the call to the observer of its context, if it has found one.
   void end(tessStatus_t status) noexcept;
 
   /// Returns true if no context of the process is profiled.
@@ -127,11 +146,16 @@ class call_watch {
 
 /// Keeps a text for `tessGetLastErrorMessage`. A literal needs no memory.
 tessStatus_t fail(tessStatus_t status, const char* text) noexcept;
+/// Keeps the text of an error and returns its status.
 tessStatus_t fail(const error& e) noexcept;
+/// Returns the status for an error code.
 [[nodiscard]] tessStatus_t status_of(errc code) noexcept;
 
+/// Returns the error for an argument that must not be null.
 [[nodiscard]] error null_argument(std::string_view call, std::string_view argument);
+/// Returns the error for a handle of a context or mesh that names no object.
 [[nodiscard]] error no_context(std::string_view call, std::string_view what);
+/// Returns the error for any other handle that names no object.
 [[nodiscard]] error stale(std::string_view call, std::string_view what);
 /// Refuses calls that enqueue or wait inside kernels, functions in streams and callbacks.
 [[nodiscard]] result<void> outside_tasks(std::string_view call);
@@ -154,8 +178,8 @@ tessStatus_t status_of_body(Body&& body) noexcept {
   }
 }
 
-/// Runs the body of the named call, and reports it to the profilers of its context.
-/// concerns, they hear of it.
+/// Runs the body of the named call, and reports it to the profilers of the context that
+/// it concerns. The default argument is the name of the calling function.
 template <class Body>
 tessStatus_t run(Body&& body, const char* name = __builtin_FUNCTION()) noexcept {
   if (call_watch::nobody_listens()) {
@@ -176,6 +200,7 @@ template <class Enum>
   return out;
 }
 
+/// Convert between handles, which programs see as pointers, and numbers.
 template <class Handle>
 [[nodiscard]] std::uintptr_t number_of(Handle h) noexcept {
   return reinterpret_cast<std::uintptr_t>(h);
@@ -185,6 +210,9 @@ template <class Handle>
   return reinterpret_cast<Handle>(number);  // NOLINT: handles are numbers
 }
 
+/// Return the object of a handle. `call` is the name of the function, for messages.
+/// @error{not_initialized; the handle of a context or mesh names no object}
+/// @error{invalid_argument; another handle names no object}
 [[nodiscard]] result<std::shared_ptr<context>> find(tessContext_t h,
                                                     std::string_view call);
 [[nodiscard]] result<std::shared_ptr<mesh>> find(tessMesh_t h, std::string_view call);
@@ -207,10 +235,11 @@ template <class Handle>
 /// direction}
 [[nodiscard]] result<std::vector<tessera::kernel_parameter>> parameters_of(
     const tessParamInfo* params, int count, std::string_view call);
+/// Binds an event to a context.
 /// @error{invalid_argument; the event belongs to streams of another context}
 [[nodiscard]] result<void> bind_event(event_object& e, context& to,
                                       std::string_view call);
-/// @error{invalid_argument; a field is neither 0 nor 1}
+/// Checks a policy. @error{invalid_argument; a field is neither 0 nor 1}
 [[nodiscard]] result<void> check_policy(const tessNumericsPolicy& policy);
 /// Returns the context of calls that name none. @error{not_initialized; there is none}
 [[nodiscard]] result<std::shared_ptr<context>> any_context(std::string_view call);
@@ -242,6 +271,7 @@ template <class Struct>
   if (size > most) {
     return refuse("a structSize of at most " + std::to_string(most));
   }
+  // A program may use a newer header, as long as it does not use what is new.
   for (std::size_t i = sizeof(Struct); i < size; ++i) {
     if (bytes[i] != 0) {
       return refuse("zeros behind the " + std::to_string(sizeof(Struct)) +
@@ -252,7 +282,7 @@ template <class Struct>
   std::memcpy(&out, from, std::min(size, sizeof(Struct)));
   return out;
 }
-/// @error{invalid_argument; a reserved member is not 0}
+/// Checks a reserved member. @error{invalid_argument; it is not 0}
 [[nodiscard]] result<void> check_reserved(std::string_view call, std::int64_t found);
 /// Returns true if the member lies wholly inside the caller's structure.
 #define WEIR_HAS_MEMBER(from, type, member) \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Functions by name, for programs that load the library.
+/// Addresses of functions by name, for programs that load the library at run time.
 #include <dlfcn.h>
 
 #include <cstring>
@@ -9,12 +9,14 @@
 
 extern "C" {
 
+// Looks only in this library, whose version script exports the interface alone. The
+// library is found by the address of this function and not by its file name, which the
+// program may have changed.
 void (*tessGetProcAddress(const char* name, int minAbiMinor))(void) {
   if (name == nullptr || std::strncmp(name, "tess", 4) != 0 ||
       minAbiMinor > TESS_ABI_MINOR) {
     return nullptr;
   }
-  // The functions that the version script exports are the ones to be found.
   static void* const self = [] {
     Dl_info info{};
     return dladdr(reinterpret_cast<void*>(&tessGetProcAddress), &info) == 0

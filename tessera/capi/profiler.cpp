@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Profilers: start, and stop with a trace.
+/// Profilers: starting one, and stopping it with a trace.
+///
+/// A profiler is an observer of its context. While no profiler is open in the process,
+/// calls do not even read the clock (`call_watch::nobody_listens`).
 #include "capi/profiler.hpp"
 
 namespace weir::tessera::capi {
 namespace {
 
+/// Stops a profiler once. The policy in effect is noted at this moment, because the
+/// context may be gone when the trace is written.
 void stop_listening(profiler_object& p) {
   if (!p.listens.exchange(false)) {
     return;
@@ -29,6 +34,7 @@ void close_profilers(const context& of) {
 
 namespace {
 
+/// Starts a profiler with at most `most` records; 0 means the number of the settings.
 result<void> start(tessContext_t ctx, std::uint64_t most, tessProfiler_t* profiler,
                    std::string_view call) {
   WEIR_TRY(const auto of, find(ctx, call));
@@ -54,10 +60,12 @@ using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
+// Several profilers of one context may run at the same time.
 tessStatus_t tessProfilerStart(tessContext_t ctx, tessProfiler_t* profiler) {
   return run([&] { return start(ctx, 0, profiler, "tessProfilerStart"); });
 }
 
+// A description may end before `maxRecords`; the number of the settings counts then.
 tessStatus_t tessProfilerStartEx(tessContext_t ctx, const tessProfilerDesc* desc,
                                  tessProfiler_t* profiler) {
   return run([&]() -> result<void> {
@@ -69,6 +77,8 @@ tessStatus_t tessProfilerStartEx(tessContext_t ctx, const tessProfilerDesc* desc
   });
 }
 
+// The profiler may be stopped after its context has ended: its records are still there.
+// Without a path no trace is written.
 tessStatus_t tessProfilerStop(tessProfiler_t profiler, const char* outJsonPath) {
   return run([&]() -> result<void> {
     const auto p = all().profilers.remove(number_of(profiler));

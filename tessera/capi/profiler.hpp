@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Profilers of the C interface.
+///
+/// The functions of the interface are in the source file; contexts.cpp ends the profilers
+/// of a context.
 #pragma once
 
 #include "capi/objects.hpp"
@@ -8,6 +11,7 @@
 
 namespace weir::tessera::capi {
 
+/// A profiler of a context, which it does not keep alive.
 struct profiler_object {
   std::weak_ptr<context> of;
   std::shared_ptr<tessera::recorder> what;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of arguments that need no object but those that they name.
+/// Conversion and checks of arguments that need no objects except those that they name.
+///
+/// Enumerations of C have any value that a program stores in them, so they are checked as
+/// numbers before they are converted.
 #include "capi/requests.hpp"
 
 #include <algorithm>
@@ -13,6 +16,7 @@ using collective::collective_kind;
 
 namespace {
 
+/// Return the runtime's value for a number of the C interface.
 result<tessera::copy_kind> copy_kind_of(int kind, std::string_view call) {
   switch (kind) {
     case TESS_COPY_H2D: return tessera::copy_kind::host_to_device;
@@ -25,6 +29,7 @@ result<tessera::copy_kind> copy_kind_of(int kind, std::string_view call) {
                fmt::format("{} failed: expected a kind of copy, found {}", call, kind));
 }
 
+/// Returns the operation of a reduction.
 result<collective::reduction_op> operation_of(int op) {
   switch (op) {
     case TESS_COLL_SUM: return collective::reduction_op::sum;
@@ -41,6 +46,7 @@ result<collective::reduction_op> operation_of(int op) {
                            static_cast<int>(TESS_COLL_AVERAGE), op));
 }
 
+/// Returns the wire format for the type of numbers between ranks; 0 means plain numbers.
 result<collective::wire_format> wire_of(int type) {
   switch (type) {
     case 0: return collective::wire_format::plain;
@@ -55,6 +61,8 @@ result<collective::wire_format> wire_of(int type) {
                            type));
 }
 
+/// Returns the kind of a collective. Both enumerations have the same numbers, which the
+/// assertion below samples.
 result<collective_kind> kind_of(int kind) {
   if (kind < TESS_COLLECTIVE_ALL_REDUCE || kind > TESS_COLLECTIVE_BARRIER) {
     return error(errc::invalid_argument,
@@ -70,6 +78,7 @@ static_assert(static_cast<int>(collective_kind::send) == TESS_COLLECTIVE_SEND &&
 
 }  // namespace
 
+// Extents are checked later, by the device. TESS_LAUNCH_CAPTURE is handled by the caller.
 result<tessera::launch_request> request_of(tessKernel_t kernel,
                                            const tessLaunchConfig& cfg, const void* args,
                                            std::size_t bytes) {
@@ -113,6 +122,8 @@ result<tessera::copy_request> request_of(void* dst, const void* src, std::size_t
   return out;
 }
 
+// A description may end before the pitches, which a single row does not need.
+// A height of 0 means one row.
 result<tessera::copy_request> request_of(const tessCopyDesc* desc,
                                          std::string_view call) {
   WEIR_TRY(const tessCopyDesc d,
@@ -125,6 +136,7 @@ result<tessera::copy_request> request_of(const tessCopyDesc* desc,
   return out;
 }
 
+// `tessMemsetAsync` fills bytes, as `memset` does.
 tessera::fill_request request_of(void* at, int value, std::size_t bytes) {
   tessera::fill_request out;
   out.to = at;
@@ -133,6 +145,7 @@ tessera::fill_request request_of(void* at, int value, std::size_t bytes) {
   return out;
 }
 
+// A barrier has neither type nor count. A call without an output buffer is in place.
 result<tessera::collective_request> request_of(const tessCollectiveDesc* desc,
                                                std::string_view call) {
   WEIR_TRY(const tessCollectiveDesc d,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Streams, events, launches, graphs.
+/// Streams, events and launches.
+///
+/// The functions find the objects of their handles, check what can be checked here, and
+/// leave the work to the stream. Errors of operations come later, from a synchronization.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -12,10 +15,11 @@
 namespace weir::tessera::capi {
 namespace {
 
-// A stream is urgent or it is not.
+// There are two priorities: urgent streams and others.
 constexpr int least_priority = 0;
 constexpr int greatest_priority = -1;
 
+/// Makes a stream and its handle. If `object` is not null, it gets the stream's object.
 result<void> open_stream(tessMesh_t handle, const tessera::stream_options& options,
                          tessStream_t* out, std::string_view call,
                          std::shared_ptr<stream_object>* object = nullptr) {
@@ -32,6 +36,9 @@ result<void> open_stream(tessMesh_t handle, const tessera::stream_options& optio
   return {};
 }
 
+/// Checks that a launch names the stream's own mesh. Programs pass the same mesh again
+/// and again, so its handle is remembered, and the next check only asks whether it is
+/// live.
 result<void> check_mesh(stream_object& to, tessMesh_t handle, std::string_view call) {
   const std::uintptr_t number = number_of(handle);
   if (to.checked_mesh == number && all().meshes.live(number)) {
@@ -47,13 +54,20 @@ result<void> check_mesh(stream_object& to, tessMesh_t handle, std::string_view c
   return {};
 }
 
+/// Enqueues a launch. This is the call that programs make most often, so the common case
+/// avoids work: if the stream's last launch used the same kernel on equal terms,
+/// `make_launch` finds everything by the handle's number (`request.key`) and the kernel's
+/// object is not looked up. It returns null otherwise, and the launch is made again with
+/// the object. A launch with TESS_LAUNCH_CAPTURE begins a recording of the stream, which
+/// runs the operations that it records.
 result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConfig& cfg,
                     const void* args, std::size_t bytes, tessStream_t stream) {
   constexpr std::string_view call = "tessLaunch";
   WEIR_CHECK(outside_tasks(call));
   auto found = find(stream, call);
   if (!found) {
-    WEIR_CHECK(find(handle, call));  // a context that is gone is the better answer
+    // if the context is gone, the error says that instead
+    WEIR_CHECK(find(handle, call));
     return std::move(found).error();
   }
   stream_object& to = **found;
@@ -66,7 +80,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
                  "kernel not launched: expected no capture of a persistent kernel");
   }
   tessera::ref<tessera::operation> operation;
-  if (all().kernels.live(request.key)) {  // perhaps it was launched last
+  if (all().kernels.live(request.key)) {  // the same kernel was perhaps launched last
     WEIR_TRY(operation, tessera::make_launch(s, request));
   }
   if (!operation) {
@@ -75,6 +89,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
     request.kernel = what->what;
     WEIR_TRY(operation, tessera::make_launch(s, request));
   }
+  // Waits before the recording are carried out, since they are not part of the graph.
   if (captures) {
     auto in = s.of().port().enter();
     if (s.recording() == nullptr) {
@@ -85,6 +100,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
   return s.post(std::move(operation));
 }
 
+/// Waits for a point by the limit of the context. @error{timeout; it was not reached}
 result<void> wait_for(const tessera::ref<tessera::point>& p, context& of) {
   const std::int64_t limit = of.settings().wait_limit_ms;
   if (!of.bell().wait([&] { return p->reached(); },
@@ -106,12 +122,15 @@ using namespace weir::tessera::capi;  // NOLINT
 
 extern "C" {
 
+// A stream of all ranks, with the settings of the context.
 tessStatus_t tessStreamCreate(tessMesh_t handle, int priority, tessStream_t* stream) {
   return run([&] {
     return open_stream(handle, {priority, -1}, stream, "tessStreamCreate");
   });
 }
 
+// A description may be shorter than this library's. A missing limit of time means
+// the context's, which -1 stands for.
 tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
                                 tessStream_t* stream) {
   return run([&]() -> result<void> {
@@ -135,6 +154,8 @@ tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
   });
 }
 
+// Returns at once. Enqueued operations still run, and the stream's object lives until
+// then.
 tessStatus_t tessStreamDestroy(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamDestroy"));
@@ -147,6 +168,7 @@ tessStatus_t tessStreamDestroy(tessStream_t handle) {
   });
 }
 
+// Refused inside kernels and callbacks: a worker would wait for itself.
 tessStatus_t tessStreamSynchronize(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamSynchronize"));
@@ -155,6 +177,7 @@ tessStatus_t tessStreamSynchronize(tessStream_t handle) {
   });
 }
 
+// A stream whose operations have ended with a failure counts as done.
 tessStatus_t tessStreamQuery(tessStream_t handle, int* done) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamQuery"));
@@ -168,6 +191,7 @@ tessStatus_t tessStreamQuery(tessStream_t handle, int* done) {
   });
 }
 
+// A recording that also runs is no capture in the sense of this function.
 tessStatus_t tessStreamIsCapturing(tessStream_t handle, int* capturing) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamIsCapturing"));
@@ -190,6 +214,7 @@ tessStatus_t tessStreamGetPriorityRange(int* least, int* greatest) {
   return TESS_OK;
 }
 
+// Priorities outside of the range are shown as its nearest end.
 tessStatus_t tessStreamGetInfo(tessStream_t handle, tessStreamInfo* info) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamGetInfo"));
@@ -207,6 +232,7 @@ tessStatus_t tessStreamGetInfo(tessStream_t handle, tessStreamInfo* info) {
   });
 }
 
+// 0 means no limit. The limit counts for waits that begin from now on.
 tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamSetTimeout"));
@@ -216,6 +242,7 @@ tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
   });
 }
 
+// A limit below the present use only refuses further memory.
 tessStatus_t tessStreamSetMemoryLimit(tessStream_t handle, size_t bytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamSetMemoryLimit"));
@@ -224,6 +251,7 @@ tessStatus_t tessStreamSetMemoryLimit(tessStream_t handle, size_t bytes) {
   });
 }
 
+// Returns at once; the kernels end when they next ask whether to stop.
 tessStatus_t tessStreamRequestStop(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamRequestStop"));
@@ -239,6 +267,7 @@ tessStatus_t tessStreamGetLastMessage(tessStream_t handle, char* buffer, size_t*
   });
 }
 
+// The function runs on a worker and must not call functions that enqueue or wait.
 tessStatus_t tessLaunchHostFunc(tessStream_t handle, void (*fn)(void* user), void* user) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessLaunchHostFunc"));
@@ -250,6 +279,8 @@ tessStatus_t tessLaunchHostFunc(tessStream_t handle, void (*fn)(void* user), voi
   });
 }
 
+// An event has no context until a stream records it. A context must exist, so that the
+// library is known to be initialized.
 tessStatus_t tessEventCreate(tessEvent_t* event) {
   return run([&]() -> result<void> {
     WEIR_CHECK(any_context("tessEventCreate"));
@@ -261,6 +292,7 @@ tessStatus_t tessEventCreate(tessEvent_t* event) {
   });
 }
 
+// Streams that wait for the event hold its point, so they are not affected.
 tessStatus_t tessEventDestroy(tessEvent_t handle) {
   return run([&]() -> result<void> {
     if (all().events.remove(number_of(handle)) == nullptr) {
@@ -270,6 +302,7 @@ tessStatus_t tessEventDestroy(tessEvent_t handle) {
   });
 }
 
+// The event's lock makes binding and recording one step.
 tessStatus_t tessEventRecord(tessEvent_t handle, tessStream_t stream) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessEventRecord"));
@@ -281,6 +314,8 @@ tessStatus_t tessEventRecord(tessEvent_t handle, tessStream_t stream) {
   });
 }
 
+// An event that was never recorded, or is over, needs no wait. In a capture, also an
+// event that is over must be checked, because it may not belong to the capture.
 tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamWaitEvent"));
@@ -297,6 +332,7 @@ tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
   });
 }
 
+// An event that was never recorded counts as reached.
 tessStatus_t tessEventQuery(tessEvent_t handle, int* done) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto e, find(handle, "tessEventQuery"));
@@ -318,6 +354,8 @@ tessStatus_t tessEventQuery(tessEvent_t handle, int* done) {
   });
 }
 
+// Waiting for an event of a capture would never end, so it is refused, and the capture is
+// lost. The event's lock is not held while waiting.
 tessStatus_t tessEventSynchronize(tessEvent_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessEventSynchronize"));
@@ -343,6 +381,7 @@ tessStatus_t tessEventSynchronize(tessEvent_t handle) {
   });
 }
 
+// The time is between the moments at which the last lanes reached the events.
 tessStatus_t tessEventElapsedTime(float* milliseconds, tessEvent_t start,
                                   tessEvent_t end) {
   return run([&]() -> result<void> {

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ordered intervals under a version number.
+/// The table of known addresses: intervals in ascending order, read under a version
+/// number (a sequence lock).
+///
+/// Writers hold the mutex. Readers of `translate` run in kernels and must not wait for a
+/// mutex that a preempted writer holds, so they read the version, search, and read the
+/// version again; if it was odd or has changed, they repeat. Everything that a reader may
+/// touch is atomic and is never freed while the table exists, so a search in the middle
+/// of a change may give a wrong result, which is dropped, but never reads invalid memory.
 #include "device/address_table.hpp"
 
 #include <algorithm>
@@ -14,6 +21,7 @@
 namespace weir::tessera {
 namespace {
 
+/// Number of intervals for which the table has capacity at first.
 constexpr std::size_t first_capacity = 64;
 
 std::uintptr_t address_number(const void* at) noexcept {
@@ -22,6 +30,7 @@ std::uintptr_t address_number(const void* at) noexcept {
 
 }  // namespace
 
+// Copies a cell that readers may read at the same time.
 void address_table::cell::copy(const cell& from) noexcept {
   begin.store(from.begin.load(std::memory_order_relaxed), std::memory_order_release);
   end.store(from.end.load(std::memory_order_relaxed), std::memory_order_release);
@@ -35,8 +44,9 @@ address_table::address_table() {
   cells_.store(all_cells_.back().get(), std::memory_order_release);
 }
 
-// All stores between the two are releases and all loads of readers are acquires: who has
-// seen one of them then sees the odd number, or a later one.
+// The stores between the two calls are releases and the loads of readers are acquires. A
+// reader that has seen a store of the change therefore also sees the odd number or a
+// later one when it reads the version again.
 void address_table::begin_change() noexcept {
   version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
@@ -44,7 +54,9 @@ void address_table::end_change() noexcept {
   version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
-/// Number of cells that begin at or before `at`.
+/// Returns the number of cells that begin at or before `at`, by binary search. A reader
+/// may see a count that belongs to a newer list of cells, so the count is limited by the
+/// capacity of the list at hand.
 std::size_t address_table::first_behind(std::uintptr_t at) const noexcept {
   const cells& table = *cells_.load(std::memory_order_acquire);
   std::size_t low = 0;
@@ -61,14 +73,16 @@ std::size_t address_table::first_behind(std::uintptr_t at) const noexcept {
 }
 
 bool address_table::is_free(std::uintptr_t begin, std::uintptr_t end) const noexcept {
-  // Intervals do not overlap, so the last that begins before our end decides.
+  // Intervals do not overlap, so the last one that begins before `end` decides.
   const std::size_t behind = first_behind(end - 1);
   return behind == 0 || cells_.load(std::memory_order_relaxed)
                                 ->at[behind - 1]
                                 .end.load(std::memory_order_relaxed) <= begin;
 }
 
-/// Room for `wanted` cells and entries, so that nothing can fail after it.
+/// Provides capacity for `wanted` cells and entries, so that the insertion cannot fail in
+/// the middle of a change. Old lists of cells stay alive for readers; since each is twice
+/// as large as the one before, they take no more memory than the newest.
 void address_table::grow(std::size_t wanted) {
   const cells& old = *cells_.load(std::memory_order_relaxed);
   entries_.reserve(old.capacity);
@@ -87,6 +101,9 @@ void address_table::grow(std::size_t wanted) {
   end_change();
 }
 
+// Returns a list for the addresses of `count` ranks. Lists are used again for later
+// allocations, and are not freed while the table exists, because a reader may still read
+// one. The list of unused ones always has capacity for all, so that `remove` cannot fail.
 std::atomic<std::uintptr_t>* address_table::take_ranks(std::size_t count) {
   rank_lists& lists = ranks_[count];
   if (lists.idle.empty()) {
@@ -99,7 +116,9 @@ std::atomic<std::uintptr_t>* address_table::take_ranks(std::size_t count) {
   return taken;
 }
 
-/// Merges all instances into the order, from the last cell down. There is room.
+/// Merges all instances into the order, from the last cell down, so that each cell moves
+/// at most once. `by_address` has the ranks in ascending order of their addresses. `grow`
+/// has provided the capacity.
 void address_table::insert(const allocation_ptr& memory,
                            std::span<const std::int32_t> by_address) noexcept {
   const auto instances = memory->instances();
@@ -129,6 +148,7 @@ void address_table::insert(const allocation_ptr& memory,
   }
 }
 
+// The check of all instances comes first, so the table has all or none.
 result<void> address_table::add(const allocation_ptr& memory) {
   const std::lock_guard lock(mutex_);
   for (const std::byte* instance : memory->instances()) {
@@ -149,6 +169,7 @@ result<void> address_table::add(const allocation_ptr& memory) {
       return instances[static_cast<std::size_t>(a)] <
              instances[static_cast<std::size_t>(b)];
     });
+    // Nothing below can fail, so readers never see half an allocation.
     auto* numbers = memory->symmetric() ? take_ranks(ranks) : nullptr;
     begin_change();
     insert(memory, by_address);
@@ -170,6 +191,8 @@ result<void> address_table::add(const allocation_ptr& memory) {
   return {};
 }
 
+// Removes the cells of all instances in one pass. Only the address on rank 0 identifies
+// the allocation.
 bool address_table::remove(const allocation_ptr& memory) noexcept {
   const std::lock_guard lock(mutex_);
   const std::size_t found = first_behind(address_number(memory->data()));
@@ -178,6 +201,7 @@ bool address_table::remove(const allocation_ptr& memory) noexcept {
   }
   cell* const at = cells_.load(std::memory_order_relaxed)->at.get();
   if (auto* numbers = at[found - 1].ranks.load(std::memory_order_relaxed)) {
+    // A reader may still use the list. It will find that the version has changed.
     ranks_[memory->instances().size()].idle.push_back(numbers);
   }
   begin_change();
@@ -199,6 +223,7 @@ bool address_table::remove(const allocation_ptr& memory) noexcept {
   return true;
 }
 
+// Takes the mutex, because the result keeps the allocation alive.
 memory_place address_table::find(const void* at) const {
   const std::lock_guard lock(mutex_);
   const std::size_t behind = first_behind(address_number(at));
@@ -219,11 +244,14 @@ bool address_table::contains(const std::byte* at, std::size_t bytes) const {
   return place.memory != nullptr && bytes <= place.bytes_left();
 }
 
+// Takes no lock. Returns the address on another rank if `at` lies in instance 0 of a
+// symmetric allocation, and `at` itself otherwise.
 std::byte* address_table::translate(std::byte* at, std::int32_t rank) const noexcept {
   const std::uintptr_t address = address_number(at);
   for (;;) {
     const std::uint64_t before = version_.load(std::memory_order_acquire);
     if (before % 2 != 0) {
+      // A writer changes few cells, so it is done soon.
       std::this_thread::yield();
       continue;
     }
@@ -245,6 +273,7 @@ std::byte* address_table::translate(std::byte* at, std::int32_t rank) const noex
   }
 }
 
+// Each allocation has exactly one entry for rank 0.
 std::vector<allocation_ptr> address_table::all() const {
   const std::lock_guard lock(mutex_);
   std::vector<allocation_ptr> found;

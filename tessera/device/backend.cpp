@@ -14,7 +14,7 @@
 namespace weir::tessera {
 namespace {
 
-/// Does one kind of work after the other.
+/// Does a piece of work on the calling thread.
 struct inline_doer {
   device_backend& backend;
 
@@ -25,6 +25,7 @@ struct inline_doer {
   }
 };
 
+/// Returns the error of a launch with a number outside of [1, most].
 error wrong_launch(const grid_launch& launch, std::string_view what, std::int64_t most,
                    std::int64_t found) {
   return {errc::invalid_argument,
@@ -32,6 +33,7 @@ error wrong_launch(const grid_launch& launch, std::string_view what, std::int64_
                       launch.code.name, what, most, found)};
 }
 
+/// Checks that grid and block are within the limits of the device.
 result<void> check_extents(const grid_launch& launch, const launch_limits& limits) {
   for (std::size_t i = 0; i < 3; ++i) {
     if (launch.grid[i] < 1 || launch.grid[i] > limits.grid[i]) {
@@ -49,6 +51,8 @@ result<void> check_extents(const grid_launch& launch, const launch_limits& limit
   return {};
 }
 
+/// Checks that the kernel may run in this mode, and that a persistent launch has few
+/// enough blocks to run all of them at the same time.
 result<void> check_mode(const grid_launch& launch, const launch_limits& limits,
                         bool persistent) {
   constexpr std::uint32_t able =
@@ -73,6 +77,7 @@ result<void> check_mode(const grid_launch& launch, const launch_limits& limits,
 
 }  // namespace
 
+// Slices differ by at most one unit, so workers end at about the same time.
 std::int64_t slice_plan::begin(std::int64_t slice) const noexcept {
   if (slice >= slices) {
     return total;
@@ -84,9 +89,13 @@ std::int64_t slice_plan::begin(std::int64_t slice) const noexcept {
   return (slice * each + std::min(slice, rest)) * unit;
 }
 
+// Cuts `total` into at most `most` slices of whole units, with at least `least` in each
+// as far as possible. A total of 0 has no slices.
 slice_plan cut_evenly(std::int64_t total, std::int64_t unit, std::int64_t least,
                       std::int64_t most) noexcept {
   slice_plan plan{std::max<std::int64_t>(total, 0), 0, std::max<std::int64_t>(unit, 1)};
+  // A slice of less than `least` would cost more than it saves, so there are fewer
+  // slices.
   if (plan.total > 0) {
     const std::int64_t fit = plan.total / std::max(least, plan.unit);
     plan.slices = std::clamp<std::int64_t>(fit, 1, std::max<std::int64_t>(most, 1));
@@ -94,6 +103,8 @@ slice_plan cut_evenly(std::int64_t total, std::int64_t unit, std::int64_t least,
   return plan;
 }
 
+// Backends whose work is done at once need no queue: the work has ended when this
+// returns, and the completion is called before.
 void device_backend::submit(const device_work& work, completion done) {
   result<void> outcome = std::visit(inline_doer{*this}, work);
   if (done) {
@@ -110,6 +121,7 @@ result<void> check_device(std::int32_t device, std::int32_t count) {
   return {};
 }
 
+// Arguments are read by kernels as 64-bit values, hence the alignment.
 result<void> check_launch(const grid_launch& launch, const launch_limits& limits,
                           bool persistent) {
   if (launch.code.entry == nullptr) {
@@ -146,6 +158,7 @@ result<void> check_copy(const copy_work& work) {
   }
   const auto to = reinterpret_cast<std::uintptr_t>(work.to);
   const auto from = reinterpret_cast<std::uintptr_t>(work.from);
+  // Equal addresses are allowed: such a copy does nothing.
   const std::uintptr_t apart = to > from ? to - from : from - to;
   if (apart != 0 && apart < work.bytes) {
     return error(errc::invalid_argument,
@@ -156,6 +169,7 @@ result<void> check_copy(const copy_work& work) {
   return {};
 }
 
+// Patterns have the sizes of elements, so the fill consists of whole patterns.
 result<void> check_fill(const fill_work& work) {
   if (!std::has_single_bit(work.pattern_bytes) || work.pattern_bytes > 16) {
     return error(

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Processors as devices: any number of virtual devices that share the memory of the host
-/// and run kernels on the calling thread.
+/// and run kernels on the calling thread. Several devices on one machine let programs for
+/// many devices run and be tested without them.
 #pragma once
 
 #include <cstddef>

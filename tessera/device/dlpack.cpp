@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Exports that keep their memory, and checks of what comes from elsewhere.
+/// Exports that keep their memory alive, and checks of tensors from other libraries.
+/// Every number of a foreign tensor is checked, with overflow, before it is used.
 #include "weir/tessera/device/dlpack.hpp"
 
 #include <unistd.h>
@@ -18,11 +19,13 @@
 namespace weir::tessera::dlpack {
 namespace {
 
+/// A type of this library and the same type in DLPack's terms.
 struct type_row {
   dtype ours;
   data_type theirs;
 };
 
+/// All types that both sides have.
 constexpr std::array<type_row, 17> types{{
     {dtype::fp8_e4m3, {type_float8_e4m3fn, 8, 1}},
     {dtype::fp8_e5m2, {type_float8_e5m2, 8, 1}},
@@ -42,8 +45,10 @@ constexpr std::array<type_row, 17> types{{
     {dtype::uint32, {type_uint, 32, 1}},
     {dtype::uint64, {type_uint, 64, 1}},
 }};
+/// Limit of dimensions, before any array of the other library is read.
 constexpr std::int32_t most_dims = 64;
 
+/// Returns the type in DLPack's terms. @error{unsupported; it has none}
 result<data_type> their_type(dtype type) {
   for (const auto& row : types) {
     if (row.ours == type) {
@@ -55,6 +60,7 @@ result<data_type> their_type(dtype type) {
                            info_of(type).tensogram));
 }
 
+/// Returns the type in this library's terms. @error{unsupported; it has none}
 result<dtype> our_type(data_type type) {
   for (const auto& row : types) {
     if (row.theirs.code == type.code && row.theirs.bits == type.bits && type.lanes == 1) {
@@ -67,14 +73,16 @@ result<dtype> our_type(data_type type) {
                            type.code, type.bits, type.lanes));
 }
 
-/// Distance in bytes from element 0 to the lowest and behind the highest byte.
+/// The bytes that a tensor covers, relative to element 0: from the lowest byte to behind
+/// the highest.
 struct extent {
   std::int64_t low = 0;
   std::int64_t high = 0;
   bool empty = false;
 };
 
-/// Null strides mean row-major. Nothing if a number leaves 64 bits.
+/// Returns the extent of a tensor, or nothing if a number does not fit into 64 bits. Null
+/// strides mean row-major order. Strides may be negative.
 std::optional<extent> extent_of(std::span<const std::int64_t> shape,
                                 const std::int64_t* strides, std::int64_t element) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
@@ -107,13 +115,15 @@ struct exported {
 
   static void drop(Managed* self) {
     auto* const what = static_cast<exported*>(self->context);
-    // In the child of a fork, threads of the parent may hold locks for ever.
+    // In the child of a fork, threads that no longer exist may have held locks that the
+    // destructor needs. The memory is then leaked.
     if (what->process == ::getpid()) {
       delete what;
     }
   }
 };
 
+/// Checks extents and the number of strides.
 result<void> check_shape(std::span<const std::int64_t> shape, std::size_t strides) {
   for (const std::int64_t n : shape) {
     if (n < 0) {
@@ -132,7 +142,8 @@ result<void> check_shape(std::span<const std::int64_t> shape, std::size_t stride
   return {};
 }
 
-/// Address of element 0 of an export.
+/// Checks an export and returns the address of element 0.
+/// @error{out_of_range; no such rank, or elements outside of the allocation}
 result<std::byte*> check_export(const allocation& memory, const export_options& options) {
   WEIR_CHECK(check_shape(options.shape, options.strides.size()));
   const auto instances = memory.instances();
@@ -144,7 +155,7 @@ result<std::byte*> check_export(const allocation& memory, const export_options& 
   const auto reach =
       extent_of(options.shape, options.strides.empty() ? nullptr : options.strides.data(),
                 info_of(options.type).size);
-  // Allocations are far smaller than 2^63 bytes.
+  // Allocations are far smaller than 2^63 bytes, so the conversions below are exact.
   const auto bytes = static_cast<std::int64_t>(memory.bytes());
   const bool fits = options.offset <= memory.bytes() && reach.has_value() &&
                     reach->low >= -static_cast<std::int64_t>(options.offset) &&
@@ -159,6 +170,8 @@ result<std::byte*> check_export(const allocation& memory, const export_options& 
   return instances[static_cast<std::size_t>(options.rank)] + options.offset;
 }
 
+/// Makes an export of either form. The object that holds the memory is also the manager's
+/// context, and its deleter destroys it. An empty tensor has a null address.
 template <class Managed>
 result<exported<Managed>*> make_export(allocation_ptr memory,
                                        const export_options& options) {
@@ -172,7 +185,7 @@ result<exported<Managed>*> make_export(allocation_ptr memory,
     auto made = std::make_unique<exported<Managed>>();
     made->shape.assign(options.shape.begin(), options.shape.end());
     made->strides.assign(options.strides.begin(), options.strides.end());
-    if (made->strides.empty()) {  // some consumers take null strides for an error
+    if (made->strides.empty()) {  // some consumers treat null strides as an error
       made->strides.assign(made->shape.size(), 1);
       for (std::size_t i = made->shape.size(); i-- > 1;) {
         made->strides[i - 1] =
@@ -180,6 +193,7 @@ result<exported<Managed>*> make_export(allocation_ptr memory,
       }
     }
     made->memory = std::move(memory);
+    // From here on, graphs and pools know that another library has the memory.
     made->memory->lend();
     made->managed.context = made.get();
     made->managed.deleter = &exported<Managed>::drop;
@@ -199,6 +213,9 @@ result<exported<Managed>*> make_export(allocation_ptr memory,
   }
 }
 
+/// Checks a foreign tensor and describes it.
+/// @error{invalid_argument; a shape or an address that cannot be}
+/// @error{out_of_range; bytes outside of the address space}
 result<description> describe_tensor(const tensor& t) {
   if (t.ndim < 0 || t.ndim > most_dims || (t.ndim > 0 && t.shape == nullptr)) {
     return error(errc::invalid_argument,
@@ -217,6 +234,7 @@ result<description> describe_tensor(const tensor& t) {
   d.device = t.device;
   const auto reach = extent_of(d.shape, t.strides, info_of(d.type).size);
   const auto base = reinterpret_cast<std::uintptr_t>(t.data);
+  // All sums are checked: offset, lowest and highest byte come from the other library.
   std::uintptr_t first = 0;
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
@@ -240,6 +258,8 @@ result<description> describe_tensor(const tensor& t) {
   return d;
 }
 
+/// Takes over a foreign tensor, whose deleter runs when its last user has released it. If
+/// this fails, the deleter is not called, and the tensor still is the caller's.
 template <class Managed>
 result<allocation_ptr> adopt_any(symmetric_memory& into, Managed* foreign,
                                  std::int32_t on_device, std::uint64_t owner) {
@@ -256,12 +276,14 @@ result<allocation_ptr> adopt_any(symmetric_memory& into, Managed* foreign,
   return into.adopt(d.begin, d.bytes, on_device, release, owner);
 }
 
+/// Returns the error of a missing tensor.
 error null_tensor() {
   return {errc::invalid_argument, "import a tensor: expected one, found a null address"};
 }
 
 }  // namespace
 
+// The caller, or the library that it hands the tensor to, calls the deleter once.
 result<managed_tensor_versioned*> make_versioned(allocation_ptr memory,
                                                  const export_options& options) {
   WEIR_TRY(auto* made, make_export<managed_tensor_versioned>(std::move(memory), options));
@@ -269,6 +291,7 @@ result<managed_tensor_versioned*> make_versioned(allocation_ptr memory,
   return &made->managed;
 }
 
+// The older form has no flags.
 result<managed_tensor*> make_managed(allocation_ptr memory,
                                      const export_options& options) {
   if (options.read_only) {
@@ -280,6 +303,8 @@ result<managed_tensor*> make_managed(allocation_ptr memory,
   return &made->managed;
 }
 
+// Another major version may have other members, so nothing but the version and the
+// deleter is known to be where it is here.
 result<description> describe(const managed_tensor_versioned* foreign) {
   if (foreign == nullptr) {
     return null_tensor();

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Checks that all backends share, with equal error texts.
+///
+/// Launches are checked before they are enqueued, so that programs get these errors from
+/// the call itself. Copies and fills are checked when they run.
 #pragma once
 
 #include <cstdint>

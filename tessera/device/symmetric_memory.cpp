@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Allocations and who keeps them.
+/// Allocations, their lifetime, and the table that finds them by address.
+///
+/// An allocation is known as long as it is in the table, and its memory exists as long as
+/// someone holds it. Freeing removes it from the table at once; operations in flight
+/// still hold it.
 #include "weir/tessera/device/symmetric_memory.hpp"
 
 #include <limits>
@@ -14,11 +18,13 @@
 namespace weir::tessera {
 namespace {
 
+/// Returns the error of a missing entry.
 error no_memory(const char* what) {
   return {errc::out_of_memory,
           fmt::format("{}: expected room for its entry, found none", what)};
 }
 
+/// Checks that a range is not empty and lies within the address space.
 result<void> check_range(const std::byte* at, std::size_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(at);
   if (at == nullptr || bytes == 0 ||
@@ -34,6 +40,8 @@ result<void> check_range(const std::byte* at, std::size_t bytes) {
 
 }  // namespace
 
+// Runs on the thread that released the last reference, perhaps a worker. Damaged guards
+// cannot be returned to anyone here, so they are reported to `on_damage`.
 allocation::~allocation() {
   const auto report = [this](result<void> freed) {
     if (!freed && on_damage_ && *on_damage_) {
@@ -58,6 +66,7 @@ allocation::~allocation() {
       break;
     case memory_kind::imported: break;
   }
+  // Imported memory is released by its owner's function.
   if (on_release_) {
     on_release_();
   }
@@ -66,6 +75,8 @@ allocation::~allocation() {
   }
 }
 
+// Counts the release of this allocation, unless another library has it: its end may then
+// be arbitrarily late, and an allocation that waits for it would wait in vain.
 void allocation::release_late(std::shared_ptr<late_releases> releases) const {
   if (!lent()) {
     late_ = std::move(releases);
@@ -78,6 +89,7 @@ void late_releases::add() noexcept {
   ++count_;
 }
 
+// Called when the memory has been returned to the device.
 void late_releases::remove() noexcept {
   const std::lock_guard lock(mutex_);
   if (--count_ == 0) {
@@ -96,6 +108,7 @@ bool late_releases::wait_for_none(std::int64_t limit_ns) const {
                         [&] { return count_ == 0; });
 }
 
+// Only the address on rank 0 stands for all ranks; other addresses stay as they are.
 std::byte* memory_place::on_rank(std::int32_t other) const noexcept {
   const auto instances = memory->instances();
   const bool translated = memory->symmetric() && rank == 0 && other >= 0 &&
@@ -112,6 +125,7 @@ symmetric_memory::symmetric_memory(std::shared_ptr<device_backend> backend,
 
 symmetric_memory::~symmetric_memory() = default;
 
+// The allocation has no memory yet. Its destructor frees whatever it has by then.
 std::shared_ptr<allocation> symmetric_memory::make(memory_kind kind, std::size_t bytes,
                                                    std::uint64_t owner) const {
   std::shared_ptr<allocation> made(new allocation);
@@ -122,6 +136,8 @@ std::shared_ptr<allocation> symmetric_memory::make(memory_kind kind, std::size_t
   return made;
 }
 
+// Takes memory on all devices or on none: if one device has too little, the destructor of
+// the incomplete allocation frees the rest.
 result<allocation_ptr> symmetric_memory::allocate(std::span<const std::int32_t> devices,
                                                   std::size_t bytes,
                                                   std::uint64_t owner) {
@@ -167,6 +183,8 @@ result<allocation_ptr> symmetric_memory::allocate_host(std::size_t bytes,
   }
 }
 
+// The table comes first, since pinning overlapping ranges twice would end with one of
+// them unpinned too early. A failure to pin undoes the entry.
 result<allocation_ptr> symmetric_memory::register_host(std::byte* at, std::size_t bytes,
                                                        std::uint64_t owner) {
   WEIR_CHECK(check_range(at, bytes));
@@ -179,13 +197,15 @@ result<allocation_ptr> symmetric_memory::register_host(std::byte* at, std::size_
       table_->remove(made);
       return std::move(pinned).error();
     }
-    made->backend_ = backend_;  // from here on it is unpinned in the end
+    made->backend_ = backend_;  // from here on, the destructor unpins it
     return allocation_ptr(std::move(made));
   } catch (const std::bad_alloc&) {
     return no_memory("register host memory");
   }
 }
 
+// Memory that lies inside of a known allocation cannot be in the table twice. It is kept
+// in the list of aliases, only so that it can be removed again.
 result<allocation_ptr> symmetric_memory::adopt(std::byte* at, std::size_t bytes,
                                                std::int32_t device,
                                                std::function<void()> on_release,
@@ -201,13 +221,14 @@ result<allocation_ptr> symmetric_memory::adopt(std::byte* at, std::size_t bytes,
     } else {
       WEIR_CHECK(table_->add(made));
     }
-    made->on_release_ = std::move(on_release);  // until here it is the caller's
+    made->on_release_ = std::move(on_release);  // from here on, the destructor calls it
     return allocation_ptr(std::move(made));
   } catch (const std::bad_alloc&) {
     return no_memory("adopt memory of another library");
   }
 }
 
+// Removes and returns an alias that begins at `at`.
 allocation_ptr symmetric_memory::take_alias(const void* at, std::uint64_t owner) {
   const std::lock_guard lock(aliases_mutex_);
   for (auto i = aliases_.begin(); i != aliases_.end(); ++i) {
@@ -220,18 +241,20 @@ allocation_ptr symmetric_memory::take_alias(const void* at, std::uint64_t owner)
   return nullptr;
 }
 
+// Removes an allocation from the table. Its memory is freed when the last user releases
+// it, which the caller may be.
 result<allocation_ptr> symmetric_memory::remove(const void* at, memory_kind kind,
                                                 std::uint64_t owner) {
   const memory_place place = table_->find(at);
   const bool fits = place.memory != nullptr && place.rank == 0 && place.offset == 0 &&
                     place.memory->kind() == kind && place.memory->owner() == owner;
-  // Imported twice, memory stays known until both have been removed.
+  // Memory that was imported twice stays known until both imports have been removed.
   if (kind == memory_kind::imported) {
     if (auto alias = take_alias(at, owner); alias != nullptr) {
       return alias;
     }
   }
-  // If two threads remove the same allocation, only one of them finds it.
+  // Of two threads that remove the same allocation, only one succeeds.
   if (fits && table_->remove(place.memory)) {
     return place.memory;
   }
@@ -252,6 +275,7 @@ result<void> symmetric_memory::restore(const allocation_ptr& memory) try {
   return no_memory("restore memory on devices");
 }
 
+// Returns the removed allocations, so that the caller decides when they are released.
 std::vector<allocation_ptr> symmetric_memory::remove_all(std::uint64_t owner) {
   std::vector<allocation_ptr> removed;
   for (auto& memory : table_->all()) {
@@ -270,6 +294,7 @@ std::vector<allocation_ptr> symmetric_memory::remove_all(std::uint64_t owner) {
   return removed;
 }
 
+// Aliases are not found: the allocation that contains them is.
 std::optional<memory_place> symmetric_memory::find(const void* at) const {
   memory_place place = table_->find(at);
   if (place.memory == nullptr) {
@@ -282,6 +307,7 @@ std::byte* symmetric_memory::translate(void* at, std::int32_t rank) const noexce
   return table_->translate(static_cast<std::byte*>(at), rank);
 }
 
+// Lock order: the list of aliases, then the table.
 std::size_t symmetric_memory::size() const {
   const std::lock_guard lock(aliases_mutex_);
   return table_->all().size() + aliases_.size();

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The layout rule of parameter buffers.
+/// The layout of parameter buffers, and the checks of arguments against it.
+///
+/// Parameters follow each other in order, each at a multiple of its alignment. Host,
+/// kernels and containers of all versions compute the same offsets from the parameters
+/// alone; a container stores them as well, so that a disagreement is found when it is
+/// read.
 #include "weir/tessera/module/arguments.hpp"
 
 #include <fmt/core.h>
@@ -13,10 +18,12 @@ namespace weir::tessera {
 
 namespace {
 
+/// Size of a pointer on every device, and the unit to which buffers are padded.
 constexpr std::uint32_t pointer_bytes = 8;
 constexpr std::uint32_t unit = 8;
 
-// The ABI's types have the ids below the first that formats add.
+// Returns the facts of a type that the ABI has, or null. Types that only the storage
+// formats have are not allowed in kernels.
 const dtype_info* abi_dtype(std::uint32_t id) noexcept {
   for (const dtype_info& info : all_dtypes()) {
     if (static_cast<std::uint32_t>(info.id) == id && !info.tessera.empty()) {
@@ -26,12 +33,14 @@ const dtype_info* abi_dtype(std::uint32_t id) noexcept {
   return nullptr;
 }
 
+/// Returns the error of a parameter that cannot be laid out.
 error misfit(const kernel_parameter& p, std::string_view expected, std::string found) {
   return error(errc::invalid_argument,
                fmt::format("cannot lay out parameter \"{}\": expected {}, found {}",
                            p.name, expected, found));
 }
 
+/// Checks that kind, type, size, direction and address space of a parameter agree.
 result<void> check_kind(const kernel_parameter& p) {
   if (p.dtype != 0 && abi_dtype(p.dtype) == nullptr) {
     return misfit(p, "a dtype of the ABI", fmt::format("{}", p.dtype));
@@ -71,7 +80,9 @@ result<void> check_kind(const kernel_parameter& p) {
   return {};
 }
 
-// Calls `place(parameter index, offset)` for each parameter.
+// Computes the layout: calls `place(index, offset)` for each parameter and returns the
+// size of the buffer. The cursor has 64 bits, so the sum of 32-bit sizes does not
+// overflow before it is compared with the limit.
 template <class Place>
 result<argument_extent> walk(std::span<const kernel_parameter> parameters, Place place) {
   std::uint64_t cursor = 0;
@@ -92,6 +103,8 @@ result<argument_extent> walk(std::span<const kernel_parameter> parameters, Place
 
 }  // namespace
 
+// These three make parameters that `check_kind` accepts, for programs and tests that
+// describe kernels themselves.
 kernel_parameter pointer_parameter(std::string name, std::uint32_t dtype,
                                    parameter_direction direction, address_space space) {
   return {std::move(name), parameter_kind::pointer, dtype, pointer_bytes, 0, space,
@@ -116,6 +129,7 @@ std::string_view name_of_dtype(std::uint32_t id) noexcept {
   return info == nullptr ? std::string_view() : info->tessera;
 }
 
+// Opaque bytes may have any type inside, so they get the largest alignment.
 std::uint32_t alignment_of(const kernel_parameter& p) noexcept {
   return p.kind == parameter_kind::opaque || p.size >= unit || p.size == 0 ? unit
                                                                            : p.size;
@@ -128,6 +142,7 @@ result<argument_extent> lay_out(std::span<kernel_parameter> parameters) {
   });
 }
 
+// Offsets of a container must be those that the rule gives.
 result<argument_extent> check_layout(std::span<const kernel_parameter> parameters) {
   return walk(parameters, [&](std::size_t i, std::uint32_t offset) -> result<void> {
     if (parameters[i].offset != offset) {
@@ -138,6 +153,7 @@ result<argument_extent> check_layout(std::span<const kernel_parameter> parameter
   });
 }
 
+// Requires offsets that `lay_out` or `check_layout` has accepted.
 argument_extent extent_of(std::span<const kernel_parameter> parameters) noexcept {
   if (parameters.empty()) {
     return {};
@@ -146,6 +162,8 @@ argument_extent extent_of(std::span<const kernel_parameter> parameters) noexcept
   return {used, align_up(used, unit)};
 }
 
+// A buffer may end behind the last argument or behind the padding: C structures have the
+// padding, packed buffers need not.
 result<void> check_arguments(std::span<const kernel_parameter> parameters,
                              const void* buffer, std::size_t bytes) {
   const argument_extent extent = extent_of(parameters);
@@ -162,6 +180,8 @@ result<void> check_arguments(std::span<const kernel_parameter> parameters,
   return {};
 }
 
+// The copy always has the padding, with zeros in it, so that equal arguments are equal
+// bytes.
 result<byte_vector> copy_arguments(std::span<const kernel_parameter> parameters,
                                    const void* buffer, std::size_t bytes) {
   WEIR_CHECK(check_arguments(parameters, buffer, bytes));
@@ -172,6 +192,7 @@ result<byte_vector> copy_arguments(std::span<const kernel_parameter> parameters,
   return out;
 }
 
+// Bytes between arguments are zeros, so equal arguments give equal buffers.
 result<byte_vector> pack_arguments(std::span<const kernel_parameter> parameters,
                                    std::span<const bytes_view> values) {
   if (values.size() != parameters.size()) {

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Entries of the cache. A file is the content, then a trailer that says what it is, so
-/// that code can be loaded from the file as it stands.
+/// Entries of the cache. A file is the content, then a trailer of 152 bytes with its
+/// size, key, environment and hashes. The content comes first, so that code can be loaded
+/// from the file as it is.
+///
+/// A key names a file by its digest. An entry is used only if every field of the trailer
+/// and the hash of the content agree. An entry of another environment (compiler, runtime,
+/// processor) is stale and is removed. A damaged entry is renamed, so that it can be
+/// examined, and is made anew; in strict mode it is an error.
 #include "weir/tessera/module/cache.hpp"
 
 #include <fmt/core.h>
@@ -22,14 +28,17 @@ namespace weir::tessera {
 
 namespace {
 
+/// First bytes of the trailer.
 constexpr std::array<std::uint8_t, 8> trailer_magic{'T', 'E', 'S', 'S',
                                                     'K', 'E', 'P', 'T'};
 constexpr std::uint32_t trailer_version = 1;
-/// Offsets in the trailer.
+/// Offsets of fields in the trailer. `at_self` is the hash of all bytes before it.
 constexpr std::size_t at_version = 8, at_kind = 12, at_bytes = 16, at_key = 24,
                       at_environment = 56, at_content = 88, at_self = 120;
 constexpr std::size_t trailer_bytes = 152;
+/// Largest size of an entry file that is read, in bytes.
 constexpr std::uint64_t most_entry_bytes = std::uint64_t{1} << 32;
+/// Ends of file names: entries, and damaged entries that were set aside.
 constexpr std::string_view entry_suffix = ".entry";
 constexpr std::string_view bad_suffix = ".bad";
 
@@ -40,10 +49,12 @@ void put_bytes(trailer& to, std::size_t at, const std::array<std::byte, N>& from
   std::copy(from.begin(), from.end(), to.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
+/// Returns true if the stored bytes are this digest.
 bool same(bytes_view stored, const digest256& expected) {
   return std::equal(stored.begin(), stored.end(), expected.begin(), expected.end());
 }
 
+/// Returns the trailer of an entry.
 trailer make_trailer(cache_kind kind, const digest256& key, const digest256& environment,
                      bytes_view content) {
   trailer out{};
@@ -58,8 +69,11 @@ trailer make_trailer(cache_kind kind, const digest256& key, const digest256& env
   return out;
 }
 
+/// The result of examining an entry.
 enum class entry_state : std::uint8_t { good, stale, damaged };
 
+/// Examines a file. The trailer's own hash comes first: fields of a damaged trailer say
+/// nothing about age. An unknown version and another environment are no damage.
 entry_state judge(bytes_view file, const std::string& name,
                   const digest256& environment) {
   if (file.size() < trailer_bytes) {
@@ -89,6 +103,7 @@ entry_state judge(bytes_view file, const std::string& name,
              : entry_state::damaged;
 }
 
+/// Returns the error of a damaged entry in a strict cache.
 error corrupt_entry(const std::string& path) {
   return error(errc::cache_corrupt,
                fmt::format("cannot use cache entry {}: expected it as it was written, "
@@ -98,6 +113,8 @@ error corrupt_entry(const std::string& path) {
 
 }  // namespace
 
+// Lengths are hashed before lists and texts, so that different keys cannot have the same
+// bytes.
 digest256 cache_key::digest() const {
   sha256_stream hash;
   hash.text("tessera cache key 1");
@@ -121,6 +138,8 @@ digest256 environment_digest(std::string_view arch, std::string_view driver) {
   return environment_digest(arch, driver, library_build());
 }
 
+// Everything that may change the meaning of an entry without changing its key: the
+// processor, the driver, the compiler, the ABI and the build of this library.
 digest256 environment_digest(std::string_view arch, std::string_view driver,
                              std::string_view build) {
   sha256_stream hash;
@@ -151,16 +170,21 @@ int cached_file::release() noexcept {
   return std::exchange(descriptor_, -1);
 }
 
+/// The cache itself. It holds no entries in memory: each use reads the file, which other
+/// processes may write at the same time. Counters are atomic, so calls need no lock.
 class module_cache::impl {
  public:
   explicit impl(cache_options options) : options_(std::move(options)) {}
 
+  /// An entry that has been examined, without its trailer, and its open file.
   struct opened {
     private_file file;
     byte_vector content;
   };
 
-  // The entry, checked, or nothing.
+  // Returns the entry, or nothing if it is missing, stale or damaged. The file is opened
+  // once, and both its content and its descriptor are handed out, so that no other
+  // process can exchange it between check and use.
   result<std::optional<opened>> read(const cache_key& key) {
     const std::string name = name_of(key);
     const std::string path = join_path(options_.folder, name);
@@ -171,6 +195,7 @@ class module_cache::impl {
     if (!file->is_open()) {
       return missed(key);
     }
+    // A file beyond the limit is damaged; one that cannot be read counts as missing.
     auto bytes = read_private(*file, most_entry_bytes);
     if (!bytes) {
       return bytes.error().code() == errc::out_of_range ? damaged(key, path)
@@ -195,7 +220,8 @@ class module_cache::impl {
     const digest256 digest = key.digest();
     const trailer end = make_trailer(key.kind, digest, options_.environment, content);
     auto written = write_private(options_.folder, name_of(key), content, end);
-    // Whoever opened the folder at this moment may have removed our file as abandoned.
+    // A process that opened the cache at this moment may have removed the temporary file
+    // as abandoned, before it was locked. Writing is therefore tried twice.
     if (!written && written.error().code() == errc::io) {
       written = write_private(options_.folder, name_of(key), content, end);
     }
@@ -204,6 +230,7 @@ class module_cache::impl {
     return written;
   }
 
+  /// Checks all entries without changing any. Stale entries are no damage.
   result<void> verify() {
     std::uint64_t bad = 0;
     std::string first;
@@ -228,6 +255,7 @@ class module_cache::impl {
     return {};
   }
 
+  /// Removes all entries and the damaged ones that were set aside.
   result<void> clear() {
     for (const std::string_view suffix : {entry_suffix, bad_suffix}) {
       for (const std::string& name : names_in(options_.folder, suffix)) {
@@ -242,6 +270,8 @@ class module_cache::impl {
     return {};
   }
 
+  /// Returns the counters, and the number and size of the entries, which are found by
+  /// listing the folder because other processes may have changed it.
   [[nodiscard]] cache_stats stats() const {
     cache_stats out;
     out.hits = hits_;
@@ -272,6 +302,7 @@ class module_cache::impl {
     return to_hex(key.digest()) + std::string(entry_suffix);
   }
 
+  /// Reports what was done with an entry.
   void tell(const cache_key& key, std::string_view what) const {
     if (options_.on_decision) {
       options_.on_decision(fmt::format("cache entry {} of {} {}",
@@ -286,7 +317,7 @@ class module_cache::impl {
     return std::nullopt;
   }
 
-  // Out of the way, so that it is made again, but kept for who wants to know why.
+  // Sets a damaged entry aside, so that it is made anew but can still be examined.
   result<std::optional<opened>> damaged(const cache_key& key, const std::string& path) {
     if (options_.strict) {
       return corrupt_entry(path);
@@ -325,6 +356,7 @@ error no_memory_for_cache() {
 
 }  // namespace
 
+// Temporary files whose writers have ended are removed here.
 result<std::unique_ptr<module_cache>> module_cache::open(cache_options options) try {
   WEIR_CHECK(prepare_private_folder(options.folder));
   remove_abandoned(options.folder);
@@ -341,6 +373,7 @@ result<std::optional<byte_vector>> module_cache::get(const cache_key& key) try {
   return no_memory_for_cache();
 }
 
+// Hands out the descriptor of the file that was examined, and not its name.
 result<std::optional<cached_file>> module_cache::open_entry(const cache_key& key) try {
   WEIR_TRY(std::optional<impl::opened> entry, impl_->read(key));
   std::optional<cached_file> out;
@@ -371,6 +404,7 @@ cache_stats module_cache::stats() const {
   return impl_->stats();
 }
 
+// An empty TESS_CACHE_DIR turns the cache off, even if XDG_CACHE_HOME is set.
 std::string cache_folder_from_environment() {
   if (const char* folder = std::getenv("TESS_CACHE_DIR")) {
     return folder;

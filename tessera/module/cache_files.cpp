@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// POSIX beneath the cache: the file system of base/file knows neither owners nor modes.
+/// Files of the cache, by POSIX calls: the file system of base/file knows neither owners
+/// nor modes.
+///
+/// Code is loaded from these files, so nobody else may be able to change them: the folder
+/// and the files must belong to this user (the folder perhaps to root) and not be
+/// writable for others, and links are not followed. A new file is written under a
+/// temporary name, locked meanwhile, synced and renamed, so a reader sees either nothing
+/// or a complete entry.
 #include "cache_files.hpp"
 
 #include <dirent.h>
@@ -22,15 +29,18 @@ namespace weir::tessera {
 
 namespace {
 
+/// End of the names of files that are being written.
 constexpr std::string_view temporary_suffix = ".tmp";
 constexpr mode_t writable_by_others = S_IWGRP | S_IWOTH;
 
+/// Returns the error of a system call.
 error failed(std::string_view what, const std::string& path, int code) {
   return error(code == ENOSPC || code == EDQUOT ? errc::no_space : errc::io,
                fmt::format("cannot {} {}: expected success, found \"{}\"", what, path,
                            std::strerror(code)));
 }
 
+/// Returns the error of a folder that must not be used.
 error refused_folder(const std::string& path, std::string_view expected,
                      std::string found) {
   return error(errc::invalid_argument,
@@ -38,6 +48,7 @@ error refused_folder(const std::string& path, std::string_view expected,
                            expected, found));
 }
 
+/// Writes all bytes, since a call may write fewer or be interrupted.
 result<void> write_fully(int descriptor, const std::string& path, bytes_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(descriptor, bytes.data(), bytes.size());
@@ -52,8 +63,9 @@ result<void> write_fully(int descriptor, const std::string& path, bytes_view byt
   return {};
 }
 
-// Unique among the threads of all living processes of this machine; a name that a dead
-// one has left is taken over by the next number.
+// Creates a temporary file and locks it. The name is unique among the threads of all
+// living processes of this machine. If an ended process with the same number has left
+// such a file, the next serial number is tried.
 result<private_file> create_temporary(const std::string& folder, std::string& path) {
   static std::atomic<std::uint64_t> serial{0};
   for (int attempt = 0; attempt < 1000; ++attempt) {
@@ -73,6 +85,8 @@ result<private_file> create_temporary(const std::string& folder, std::string& pa
   return failed("create", path, errno);
 }
 
+/// Makes a folder and those above it. Only the failure of the last one counts: folders
+/// above may exist although this process could not make them.
 result<void> make_folders(const std::string& path) {
   for (std::size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
     const std::string part = path.substr(0, at);
@@ -103,6 +117,8 @@ int private_file::release() noexcept {
   return std::exchange(descriptor_, -1);
 }
 
+// A folder that others can write to is accepted if it has the sticky bit, as /tmp has:
+// nobody can then replace files of this user.
 result<void> prepare_private_folder(const std::string& path) {
   if (path.empty()) {
     return refused_folder("\"\"", "a name", "none");
@@ -126,6 +142,7 @@ result<void> prepare_private_folder(const std::string& path) {
   return {};
 }
 
+// O_NONBLOCK keeps a named pipe in place of the file from blocking the call.
 result<private_file> open_private(const std::string& path) {
   private_file file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.is_open()) {
@@ -152,6 +169,8 @@ result<private_file> open_private(const std::string& path) {
   return file;
 }
 
+// Reads at most the size that the file had at first. A file that has become shorter gives
+// fewer bytes, which the check of its trailer finds.
 result<byte_vector> read_private(const private_file& file, std::uint64_t most) {
   struct stat facts {};
   if (::fstat(file.get(), &facts) != 0) {
@@ -183,6 +202,7 @@ result<byte_vector> read_private(const private_file& file, std::uint64_t most) {
   return out;
 }
 
+// After the rename, the folder is synced too, so that the entry survives a crash.
 result<void> write_private(const std::string& folder, const std::string& name,
                            bytes_view head, bytes_view tail) {
   std::string temporary;
@@ -206,17 +226,18 @@ result<void> write_private(const std::string& folder, const std::string& name,
   return posix_file_system().sync_folder(folder);
 }
 
+// A file that is locked has a living writer and stays.
 void remove_abandoned(const std::string& folder) {
   for (const std::string& name : names_in(folder, temporary_suffix)) {
     const std::string path = join_path(folder, name);
     const auto file = open_private(path);
-    // A living writer holds the lock.
     if (file && file->is_open() && ::flock(file->get(), LOCK_EX | LOCK_NB) == 0) {
       ::unlink(path.c_str());
     }
   }
 }
 
+// A folder that cannot be read has no entries: the cache is then empty.
 std::vector<std::string> names_in(const std::string& folder, std::string_view suffix) {
   std::vector<std::string> out;
   const auto all = posix_file_system().list(folder);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files of the cache: owner and mode, complete reads and writes, temporary names.
+/// Files of the cache: checks of owner and mode, complete reads and writes, and temporary
+/// names.
+///
+/// The cache uses these functions for all its files. They trust neither the folder nor
+/// the files that they find there.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +25,11 @@ class private_file {
   private_file& operator=(private_file&& other) noexcept;
   ~private_file();
 
+  /// Returns true if there is a descriptor.
   [[nodiscard]] bool is_open() const noexcept { return descriptor_ >= 0; }
+  /// Returns the descriptor, which stays with this object.
   [[nodiscard]] int get() const noexcept { return descriptor_; }
+  /// Returns the descriptor, which the caller closes from now on.
   int release() noexcept;
 
  private:

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Levels of x86-64, from cpuid and the registers that the system saves.
+/// Levels of x86-64, from cpuid and from the registers that the operating system saves.
+/// An instruction set can be used only if the system saves its registers when it switches
+/// threads.
+///
+/// The levels are those of the x86-64 psABI. On other processors there is one level or
+/// none.
 #include "module/cpu_level.hpp"
 
 #include <algorithm>
@@ -16,11 +21,12 @@ namespace {
 
 #ifdef __x86_64__
 
+/// The four registers that cpuid fills.
 struct cpuid_words {
   std::uint32_t a = 0, b = 0, c = 0, d = 0;
 };
 
-// All zero for a leaf that the processor does not have.
+// Returns the words of a leaf, or zeros if the processor does not have it.
 cpuid_words cpuid(std::uint32_t leaf) {
   cpuid_words out;
   if (__get_cpuid_count(leaf, 0, &out.a, &out.b, &out.c, &out.d) == 0) {
@@ -29,6 +35,7 @@ cpuid_words cpuid(std::uint32_t leaf) {
   return out;
 }
 
+/// Returns a mask of bits.
 constexpr std::uint32_t bits(std::initializer_list<int> places) {
   std::uint32_t out = 0;
   for (const int place : places) {
@@ -41,7 +48,8 @@ bool has(std::uint32_t word, std::uint32_t mask) {
   return (word & mask) == mask;
 }
 
-// Which registers the system saves; may be read only where OSXSAVE is set.
+// Returns the mask of register sets that the system saves (XCR0). May be called only if
+// OSXSAVE is set.
 std::uint32_t saved_registers() {
   std::uint32_t low = 0;
   std::uint32_t high = 0;
@@ -49,6 +57,7 @@ std::uint32_t saved_registers() {
   return low;
 }
 
+/// Returns the levels that are supported, best first. A level includes those below it.
 std::vector<std::string> find_levels() {
   constexpr std::uint32_t osxsave = bits({27});
   // SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// SHA-256 by libsodium, hexadecimal text, and the linker's note of the object that this
-/// code lies in.
+/// SHA-256 by libsodium, hexadecimal text, and the build id that the linker has put into
+/// the object that contains this code.
+///
+/// The build id tells builds of this library apart even if their version is the same,
+/// which makes entries of the cache stale after a rebuild.
 #include "weir/tessera/module/digest.hpp"
 
 #include <fmt/core.h>
@@ -18,7 +21,7 @@ const unsigned char* unsigned_bytes(bytes_view bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
 
-// -1 for what is no digit.
+// Returns the value of a digit, or -1 for another character.
 int nibble_of(char c) {
   if (c >= '0' && c <= '9') {
     return c - '0';
@@ -36,6 +39,7 @@ digest256 sha256(bytes_view bytes) {
   return out;
 }
 
+/// The state of libsodium, which is kept out of the header.
 struct sha256_stream::state {
   crypto_hash_sha256_state hash;
 };
@@ -49,12 +53,14 @@ void sha256_stream::update(bytes_view bytes) {
   crypto_hash_sha256_update(&state_->hash, unsigned_bytes(bytes), bytes.size());
 }
 
+// Numbers are hashed as 8 bytes, little-endian, on every machine.
 void sha256_stream::number(std::uint64_t value) {
   std::array<std::byte, 8> bytes;
   store_le(bytes.data(), value);
   update(bytes);
 }
 
+// The length comes first, so that two texts cannot be confused with one.
 void sha256_stream::text(std::string_view value) {
   number(value.size());
   update(as_view(value));
@@ -75,6 +81,7 @@ std::string to_hex(bytes_view bytes) {
   return out;
 }
 
+// Accepts digits of either case. `to` may have been written in part if there is an error.
 result<void> from_hex(std::string_view text, mutable_bytes to) {
   if (text.size() != 2 * to.size()) {
     return error(errc::invalid_argument,
@@ -99,12 +106,14 @@ namespace {
 
 constexpr std::string_view gnu_owner("GNU", 4);  // with its terminating zero
 
+/// Notes are padded to words of 4 bytes.
 std::size_t aligned(std::size_t size) {
   constexpr std::size_t word = 4;
   return (size + word - 1) / word * word;
 }
 
-/// The id in a segment of notes; empty if it has none.
+/// Returns the build id in a segment of notes as text; empty if it has none. Every size
+/// is checked, although the notes come from a loaded object.
 std::string id_in(bytes_view notes) {
   ElfW(Nhdr) head{};
   while (notes.size() >= sizeof head) {
@@ -125,12 +134,13 @@ std::string id_in(bytes_view notes) {
   return {};
 }
 
+/// The object that is searched for, and its build id.
 struct search {
-  std::uintptr_t address = 0;  ///< of code in the object that is looked for
+  std::uintptr_t address = 0;  ///< address of code in the object
   std::string found;
 };
 
-/// True if the object's segments contain the address.
+/// Returns true if a loaded segment of the object contains the address.
 bool contains(const dl_phdr_info& object, std::uintptr_t address) {
   for (std::size_t i = 0; i < object.dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object.dlpi_phdr[i];
@@ -143,7 +153,8 @@ bool contains(const dl_phdr_info& object, std::uintptr_t address) {
   return false;
 }
 
-/// Called for each object of the process; returns 1 to end the search.
+/// Called for each object of the process. Returns 1 to end the search, once the object
+/// with the address has been examined.
 int look_into(dl_phdr_info* object, std::size_t, void* user) {
   auto& wanted = *static_cast<search*>(user);
   if (!contains(*object, wanted.address)) {
@@ -163,7 +174,7 @@ int look_into(dl_phdr_info* object, std::size_t, void* user) {
 }  // namespace
 
 const std::string& library_build() {
-  // Threads of the library may run while the process ends, so this is never destroyed.
+  // Never destroyed, because threads of the library may run while the process ends.
   static const auto* const id = [] {
     search wanted;
     wanted.address = reinterpret_cast<std::uintptr_t>(&look_into);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A description of a module as JSON.
+/// The description of a module as JSON. Members stand in a fixed order, so that equal
+/// modules have equal descriptions.
 #include "explain.hpp"
 
 #include <fmt/core.h>
@@ -12,6 +13,8 @@ namespace weir::tessera {
 
 namespace {
 
+/// Return the words of kinds, directions, algorithms and collectives. A number that this
+/// version does not know is "unknown" or "other", because a description must not fail.
 std::string_view word_of(parameter_kind kind) {
   switch (kind) {
     case parameter_kind::scalar: return "scalar";
@@ -52,11 +55,12 @@ std::string_view word_of_collective(std::uint32_t collective) {
   }
 }
 
+/// Returns the name of a type, or null for a parameter without one.
 std::string dtype_json(std::uint32_t id) {
   return id == 0 ? "null" : json_quote(name_of_dtype(id));
 }
 
-// Elements behind commas, each made by `one`.
+// Returns a JSON array whose elements are made by `one`.
 template <class Range, class One>
 std::string list(const Range& range, One one) {
   std::string out = "[";
@@ -78,6 +82,7 @@ std::string parameter_json(const kernel_parameter& p) {
   return out + "}";
 }
 
+/// Returns the names of the flags that are set.
 std::string flags_json(std::uint32_t flags) {
   struct flag_word {
     std::uint32_t flag;
@@ -100,6 +105,7 @@ std::string flags_json(std::uint32_t flags) {
   return list(set, [](std::string_view w) { return json_quote(w); });
 }
 
+/// Describes kernel `i`. `selected` is the section that it runs from, or -1.
 std::string kernel_json(const fatbin& module, std::size_t i, std::ptrdiff_t selected) {
   const kernel_record& k = module.kernels[i];
   const argument_extent extent = extent_of(k.parameters);
@@ -120,11 +126,13 @@ std::string kernel_json(const fatbin& module, std::size_t i, std::ptrdiff_t sele
       selected < 0 ? std::string("null") : std::to_string(selected));
 }
 
+/// Describes a section of code. `selected` means that a kernel runs from it.
 std::string section_json(const section_facts& s) {
   return fmt::format(R"({{"kind":"{}","arch":{},"bytes":{},"selected":{}}})",
                      name_of(s.kind), json_quote(s.arch), s.bytes, s.selected);
 }
 
+/// Describes a plan. The names of members are part of the interface.
 std::string plan_json(const plan_record& p) {
   return fmt::format(
       R"({{"collective":"{}","dtype":{},"axis":{},"algorithm":"{}","least_bytes":{},)"
@@ -135,6 +143,7 @@ std::string plan_json(const plan_record& p) {
       dtype_json(p.wire_dtype));
 }
 
+/// Returns the policy, or null if the module has none.
 std::string policy_json(const std::optional<policy_record>& p) {
   if (!p) {
     return "null";
@@ -147,6 +156,7 @@ std::string policy_json(const std::optional<policy_record>& p) {
 
 }  // namespace
 
+// Sections are those of code, in the order in which kernels name them.
 std::vector<section_facts> facts_of(const fatbin& module) {
   std::vector<section_facts> out;
   for (const code_section& s : module.code) {
@@ -155,6 +165,8 @@ std::vector<section_facts> facts_of(const fatbin& module) {
   return out;
 }
 
+// The explanation of the module itself is JSON already, which the parser has checked, so
+// it becomes a member as it is.
 std::string explain_json(const fatbin& module, const std::vector<section_facts>& sections,
                          const std::vector<std::ptrdiff_t>& selected_section,
                          signature_state signature) {
@@ -175,6 +187,7 @@ std::string explain_json(const fatbin& module, const std::vector<section_facts>&
       list(module.plans, plan_json), module.explain.empty() ? "null" : module.explain);
 }
 
+// A container that has only been read: no section is selected, and no trust was checked.
 std::string explain(const fatbin& module) {
   return explain_json(
       module, facts_of(module), std::vector<std::ptrdiff_t>(module.kernels.size(), -1),

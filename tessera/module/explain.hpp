@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Description of a module as JSON.
+///
+/// The C interface returns this text for a loaded module, and tools print it for a
+/// container.
 #pragma once
 
 #include <cstddef>

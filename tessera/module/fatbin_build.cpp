@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Writing of containers.
+///
+/// The image consists of the header, the table of sections, the sections of tables, and
+/// the sections of code, each at the beginning of a page. Equal contents give
+/// equal images. What was written is read again by the parser, which therefore is the
+/// only place that knows the rules of a valid container.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -17,12 +22,13 @@ namespace lay = fatbin_layout;
 
 namespace {
 
-/// Bytes that grow at their end.
+/// Appends numbers, little-endian, and bytes.
 class byte_sink {
  public:
   void u32(std::uint32_t value) { number(value); }
   void u64(std::uint64_t value) { number(value); }
   void bytes(bytes_view b) { append(out_, b); }
+  /// Begins a table of records.
   void head(std::uint32_t record_bytes, std::size_t count) {
     u32(record_bytes);
     u32(static_cast<std::uint32_t>(count));
@@ -40,7 +46,8 @@ class byte_sink {
   byte_vector out_;
 };
 
-/// Every string once, in the order of first use; the empty one first.
+/// The strings of a container, each stored once, in the order of first use. Offset 0 is
+/// the empty string.
 class string_table {
  public:
   std::uint32_t offset_of(const std::string& text) {
@@ -59,7 +66,8 @@ class string_table {
   byte_vector bytes_{std::byte(0)};
 };
 
-/// A section on its way into the image.
+/// A section before it has a place in the image. `bytes` refers to `own` or to bytes of
+/// the caller.
 struct pending_section {
   std::uint32_t kind = 0;
   std::uint32_t flags = 0;
@@ -74,6 +82,7 @@ std::uint32_t number_of(section_kind kind) {
   return static_cast<std::uint32_t>(kind);
 }
 
+/// Returns a section that has its bytes itself. Moving it does not move the bytes.
 pending_section owned(section_kind kind, byte_vector bytes) {
   pending_section s;
   s.kind = number_of(kind);
@@ -82,6 +91,8 @@ pending_section owned(section_kind kind, byte_vector bytes) {
   return s;
 }
 
+/// Returns the table of kernels. Targets of all ones mean all sections that exist, so
+/// they are limited to these.
 byte_vector kernels_of(const fatbin& f, string_table& strings) {
   byte_sink out;
   out.head(lay::kernel_bytes, f.kernels.size());
@@ -109,6 +120,7 @@ byte_vector kernels_of(const fatbin& f, string_table& strings) {
   return out.take();
 }
 
+/// Returns the table of the parameters of all kernels, in the order of the kernels.
 byte_vector parameters_of(const fatbin& f, string_table& strings) {
   byte_sink out;
   std::size_t count = 0;
@@ -131,6 +143,8 @@ byte_vector parameters_of(const fatbin& f, string_table& strings) {
   return out.take();
 }
 
+/// Returns the section of the policy: five values of 0 or 1, a reserved one, and the
+/// seed.
 byte_vector policy_of(const policy_record& p) {
   byte_sink out;
   for (const bool bit : {p.stable_reductions, p.deterministic, p.rng_stateless,
@@ -141,6 +155,7 @@ byte_vector policy_of(const policy_record& p) {
   return out.take();
 }
 
+/// Returns the table of plans.
 byte_vector plans_of(const fatbin& f, string_table& strings) {
   byte_sink out;
   out.head(lay::plan_bytes, f.plans.size());
@@ -158,7 +173,8 @@ byte_vector plans_of(const fatbin& f, string_table& strings) {
   return out.take();
 }
 
-// Strings stand first and are complete last.
+// The section of strings is the first, but its content is known only when all other
+// sections are made. Its place is kept free until then.
 std::vector<pending_section> sections_of(const fatbin& f, bool is_signed) {
   string_table strings;
   std::vector<pending_section> out;
@@ -198,6 +214,7 @@ std::vector<pending_section> sections_of(const fatbin& f, bool is_signed) {
   return out;
 }
 
+// The content hash is filled in later, by `seal`.
 void write_header(byte_vector& image, const fatbin& f, std::size_t sections) {
   std::byte* to = image.data();
   std::memcpy(to, lay::magic.data(), lay::magic.size());
@@ -211,6 +228,8 @@ void write_header(byte_vector& image, const fatbin& f, std::size_t sections) {
   std::copy(f.source_hash.begin(), f.source_hash.end(), to + lay::header::source_hash);
 }
 
+// The entry of the signature has no hash, because the signature is made over the finished
+// image.
 void write_section(byte_vector& image, std::size_t number, const pending_section& s) {
   std::byte* to = image.data() + lay::header_bytes + number * lay::entry_bytes;
   const std::uint64_t bytes = s.bytes.size();
@@ -229,7 +248,7 @@ void write_section(byte_vector& image, std::size_t number, const pending_section
             image.begin() + static_cast<std::ptrdiff_t>(s.offset));
 }
 
-// Fills the content hash and, if there is a key, the signature.
+// Fills in the content hash and, if there is a key, the signature of it.
 result<void> seal(byte_vector& image, const pending_section* signature,
                   const secret_key* key) {
   const digest256 hash =
@@ -249,8 +268,10 @@ result<void> seal(byte_vector& image, const pending_section* signature,
   return {};
 }
 
+// Places the sections one after another, then copies them into the image.
 result<byte_vector> write_image(const fatbin& f, const secret_key* key) {
   std::vector<pending_section> sections = sections_of(f, key != nullptr);
+  // Header and table come first; each section begins at a multiple of its alignment.
   std::uint64_t end = lay::header_bytes + sections.size() * lay::entry_bytes;
   const pending_section* signature = nullptr;
   for (pending_section& s : sections) {
@@ -267,7 +288,9 @@ result<byte_vector> write_image(const fatbin& f, const secret_key* key) {
   return image;
 }
 
-// False where a string ends before its length says.
+// Returns false if a name was cut off, because it contains a zero byte. The parser cannot
+// see that: what it reads is a valid, shorter name. Targets may differ, since the image
+// has only sections that exist.
 bool same_content(const fatbin& read, const fatbin& written) {
   const auto same_kernel = [](const kernel_record& a, kernel_record b) {
     b.targets = a.targets;
@@ -285,10 +308,12 @@ bool same_content(const fatbin& read, const fatbin& written) {
 
 }  // namespace
 
+// A changed module needs a new signature.
 fatbin_builder::fatbin_builder(const fatbin& from) : content_(from) {
   content_.signature.reset();
 }
 
+// Without a symbol, the function in the code has the name of the kernel.
 result<void> fatbin_builder::add_kernel(kernel_record kernel) {
   if (kernel.symbol.empty()) {
     kernel.symbol = kernel.name;
@@ -308,6 +333,7 @@ void fatbin_builder::add_optional(std::uint32_t kind, bytes_view bytes) {
   content_.others.push_back({static_cast<section_kind>(kind), true, "", bytes});
 }
 
+// Every rule of the format is checked by reading the image again.
 result<byte_vector> fatbin_builder::build(const secret_key* sign_with) const try {
   WEIR_TRY(byte_vector image, write_image(content_, sign_with));
   const auto read = parse_fatbin(image, content_.abi);

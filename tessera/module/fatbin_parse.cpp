@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The second half of reading a container: strings, kernels, hints, signature, code.
+/// The second half of reading a container: strings, kernels, plans, signature and code.
+///
+/// The image may come from anywhere, so nothing in it is trusted: every offset and count
+/// is compared with the bytes that exist before it is used, and no memory is taken for a
+/// number that the image does not back with bytes. Structure is stricter than necessary
+/// (no unused parameters, no duplicate names), so that a container has one meaning.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -20,6 +25,7 @@ namespace lay = fatbin_layout;
 
 namespace {
 
+/// The kinds of sections that this version knows, with their names.
 struct kind_name {
   section_kind kind;
   std::string_view name;
@@ -46,14 +52,18 @@ bool is_letter(char c) {
   return (lower >= 'a' && lower <= 'z') || c == '_';
 }
 
+/// Returns true for printable characters without spaces, at most 255.
 bool is_word(std::string_view text) {
   return text.size() <= lay::most_name_bytes &&
          std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 127; });
 }
 
-/// Fixed-size records behind their size and number.
+/// A table: the size and number of its records, then the records. Records may be larger
+/// than this version knows; the fields behind are skipped.
 class record_table {
  public:
+  /// Opens a table. Its records must fill the section exactly, so every index below
+  /// `size` is inside of it.
   static result<record_table> open(bytes_view section, std::string_view name,
                                    std::uint32_t least_bytes) {
     record_table out;
@@ -74,6 +84,7 @@ class record_table {
   }
 
   [[nodiscard]] std::uint32_t size() const { return count_; }
+  /// Returns a field of record `i`, which is below `size`.
   [[nodiscard]] std::uint32_t u32(std::uint32_t i, std::size_t field) const {
     return load_le<std::uint32_t>(at(i) + field);
   }
@@ -91,11 +102,13 @@ class record_table {
   std::uint32_t count_ = 0;
 };
 
+/// Reads the sections of one container into `out`.
 class fatbin_reader {
  public:
   fatbin_reader(const std::vector<section_entry>& sections, fatbin& out)
       : sections_(sections), out_(out) {}
 
+  /// The order matters: names need the strings, and targets of kernels the code.
   result<void> read() {
     WEIR_CHECK(check_kinds());
     WEIR_CHECK(read_strings());
@@ -108,6 +121,8 @@ class fatbin_reader {
   }
 
  private:
+  /// Refuses kinds that this version does not know, unless they are optional. Kinds other
+  /// than code may occur once.
   result<void> check_kinds() const {
     std::set<std::uint32_t> seen;
     for (const section_entry& s : sections_) {
@@ -128,6 +143,7 @@ class fatbin_reader {
     return {};
   }
 
+  /// Returns the first section of a kind, or null.
   [[nodiscard]] const section_entry* section(section_kind kind) const {
     const auto found =
         std::find_if(sections_.begin(), sections_.end(), [&](const section_entry& s) {
@@ -136,7 +152,8 @@ class fatbin_reader {
     return found == sections_.end() ? nullptr : &*found;
   }
 
-  // Without a section there is the empty string alone.
+  // Opens the strings. A container without this section has the empty string alone. The
+  // zero bytes at both ends make every offset inside a string that ends.
   result<void> read_strings() {
     const section_entry* s = section(section_kind::strings);
     strings_ = s == nullptr ? std::string_view("", 1) : as_text(s->bytes);
@@ -146,6 +163,8 @@ class fatbin_reader {
     return {};
   }
 
+  /// Returns the string at an offset. @error{corrupt; no such offset, or too long a
+  /// string}
   result<std::string> string_at(std::uint32_t offset) const {
     if (offset >= strings_.size()) {
       return damaged_fatbin("place of a string",
@@ -162,6 +181,8 @@ class fatbin_reader {
     return std::string(rest.substr(0, end));
   }
 
+  /// Reads the sections of code. Sections of one kind differ in their machines. Sections
+  /// of unknown kinds are kept, so that a container can be written again.
   result<void> read_code() {
     std::set<std::pair<std::uint32_t, std::string>> seen;
     for (const section_entry& s : sections_) {
@@ -177,6 +198,8 @@ class fatbin_reader {
         out_.others.push_back({kind, true, std::move(arch), s.bytes});
         continue;
       }
+      // A registered function has no bytes; all other code has bytes in pages and a
+      // machine.
       const bool registered = kind == section_kind::cpu_registered;
       if (registered != s.bytes.empty() || (!registered && arch.empty()) ||
           (!registered && s.align < lay::code_align)) {
@@ -196,6 +219,7 @@ class fatbin_reader {
     return {};
   }
 
+  /// Reads parameter `i` of the table. Kind and sizes are checked with the layout.
   result<kernel_parameter> read_parameter(const record_table& table,
                                           std::uint32_t i) const {
     kernel_parameter p;
@@ -213,8 +237,9 @@ class fatbin_reader {
     return p;
   }
 
-  // Parameters of a kernel follow those of the kernel before, so that a short table
-  // cannot stand for a long one.
+  // Reads the parameters of kernel `i`. They must follow those of the kernel before:
+  // otherwise many kernels could refer to the same few parameters, and a short table
+  // would cause a lot of work.
   result<void> read_parameters(const record_table& kernels, std::uint32_t i,
                                const record_table& table, std::uint32_t& next,
                                kernel_record& k) const {
@@ -249,6 +274,7 @@ class fatbin_reader {
     return {};
   }
 
+  /// Reads record `i` of the kernels, without its parameters.
   result<kernel_record> read_kernel(const record_table& table, std::uint32_t i) const {
     kernel_record k;
     WEIR_TRY(k.name, string_at(table.u32(i, lay::kernel::name)));
@@ -262,6 +288,7 @@ class fatbin_reader {
     for (std::size_t d = 0; d < k.default_block.size(); ++d) {
       k.default_block[d] = table.u32(i, lay::kernel::block + 4 * d);
       const std::uint64_t extent = std::max(k.default_block[d], 1U);
+      // Stops multiplying once the limit is exceeded, so the product cannot overflow.
       threads = threads > k.max_threads ? threads : threads * extent;
     }
     if (k.max_threads == 0 || threads > k.max_threads) {
@@ -287,6 +314,7 @@ class fatbin_reader {
     return k;
   }
 
+  /// Reads all kernels. Both tables must exist, and every parameter belongs to a kernel.
   result<void> read_kernels() {
     const section_entry* kernels = section(section_kind::kernels);
     const section_entry* parameters = section(section_kind::parameters);
@@ -297,6 +325,7 @@ class fatbin_reader {
              record_table::open(kernels->bytes, "kernels", lay::kernel_bytes));
     WEIR_TRY(const record_table all,
              record_table::open(parameters->bytes, "parameters", lay::parameter_bytes));
+    // Number of the first parameter that no kernel has taken yet.
     std::uint32_t next = 0;
     std::set<std::string> names;
     for (std::uint32_t i = 0; i < table.size(); ++i) {
@@ -314,6 +343,7 @@ class fatbin_reader {
     return {};
   }
 
+  /// Reads the policy. The sixth field is reserved.
   result<void> read_policy() {
     const section_entry* s = section(section_kind::policy);
     if (s == nullptr) {
@@ -337,6 +367,8 @@ class fatbin_reader {
     return {};
   }
 
+  /// Reads the plans. Unknown collectives and algorithms are allowed: plans are
+  /// proposals, and those that cannot be used are skipped.
   result<void> read_plans() {
     const section_entry* s = section(section_kind::plans);
     if (s == nullptr) {
@@ -367,6 +399,7 @@ class fatbin_reader {
     return {};
   }
 
+  /// Reads the explanation, which must be JSON because it is embedded in descriptions.
   result<void> read_explain() {
     const section_entry* s = section(section_kind::explain);
     if (s == nullptr) {
@@ -379,6 +412,8 @@ class fatbin_reader {
     return {};
   }
 
+  /// Checks the signature against the key beside it. Whether this key is trusted is
+  /// decided by the loader.
   result<void> read_signature() {
     const section_entry* s = section(section_kind::signature);
     if (s == nullptr) {
@@ -425,10 +460,12 @@ std::string_view name_of(section_kind kind) noexcept {
   return "unknown";
 }
 
+// Kinds of code have the numbers from `cpu_so` on.
 bool holds_code(section_kind kind) noexcept {
   return kind >= section_kind::cpu_so && name_of(kind) != "unknown";
 }
 
+// Names are compared without regard to case.
 result<section_kind> code_kind_named(std::string_view name) {
   std::string upper(name);
   for (char& c : upper) {
@@ -455,6 +492,7 @@ const kernel_record* fatbin::find(std::string_view name) const noexcept {
   return found == kernels.end() ? nullptr : &*found;
 }
 
+// Code and explanation of the result refer to the image, which the caller keeps.
 result<fatbin> parse_fatbin(bytes_view image, abi_version runtime) try {
   fatbin out;
   WEIR_TRY(const std::vector<section_entry> sections, read_sections(image, runtime, out));

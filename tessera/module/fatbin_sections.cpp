@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Header and table of sections of a container.
+/// The first half of reading a container: the header, the table of sections, and the
+/// hashes. Afterwards every section lies inside the image and overlaps nothing, and the
+/// content is the one that was hashed.
 #include "fatbin_sections.hpp"
 
 #include <fmt/core.h>
@@ -32,6 +34,7 @@ bool looks_like_fatbin(bytes_view image) noexcept {
 
 namespace {
 
+/// Read numbers at offsets that have been checked.
 std::uint16_t u16_at(bytes_view bytes, std::size_t at) {
   return load_le<std::uint16_t>(bytes.data() + at);
 }
@@ -47,10 +50,15 @@ bool all_zero(bytes_view bytes) {
                      [](std::byte b) { return b == std::byte(0); });
 }
 
+/// Returns true if `bytes` bytes at `offset` lie inside of `whole`, without overflow.
 bool inside(std::uint64_t offset, std::uint64_t bytes, std::uint64_t whole) {
   return offset <= whole && bytes <= whole - offset;
 }
 
+/// Checks magic, ABI and version. Only the first 16 bytes have the same meaning in all
+/// versions, so this comes before every other check.
+/// @error{unsupported_version; a module of another ABI}
+/// @error{unsupported; another version of the container}
 result<void> check_version(bytes_view image, abi_version runtime, fatbin& out) {
   if (!looks_like_fatbin(image)) {
     return damaged_fatbin("magic", "TESSFAT", "other bytes");
@@ -80,7 +88,7 @@ result<void> check_version(bytes_view image, abi_version runtime, fatbin& out) {
   return {};
 }
 
-// Sizes in the header; afterwards the table of sections is inside the image.
+// Checks the sizes in the header. Afterwards the table of sections is inside the image.
 result<void> check_header(bytes_view image) {
   if (image.size() < lay::header_bytes) {
     return damaged_fatbin("header", fmt::format("{} bytes", lay::header_bytes),
@@ -112,6 +120,7 @@ result<void> check_header(bytes_view image) {
   return {};
 }
 
+/// Reads an entry of the table and checks the place of its section.
 result<section_entry> read_entry(bytes_view image, bytes_view record) {
   section_entry out;
   out.kind = u32_at(record, lay::entry::kind);
@@ -142,7 +151,8 @@ result<section_entry> read_entry(bytes_view image, bytes_view record) {
   return out;
 }
 
-// The signature is what the hash cannot cover.
+// Returns the hash of the content. It covers everything but its own field and the section
+// of the signature, which is made from this hash.
 result<digest256> hash_of(bytes_view image, const std::vector<section_entry>& sections) {
   const section_entry* found = nullptr;
   for (const section_entry& s : sections) {
@@ -158,6 +168,8 @@ result<digest256> hash_of(bytes_view image, const std::vector<section_entry>& se
              : lay::content_hash_of(image, found->offset, found->bytes.size());
 }
 
+/// Checks that no sections share bytes with each other, the header or the table. Sorting
+/// them by their beginnings leaves only neighbours to compare.
 result<void> check_overlaps(const std::vector<section_entry>& sections,
                             std::uint64_t table) {
   struct extent {
@@ -168,6 +180,7 @@ result<void> check_overlaps(const std::vector<section_entry>& sections,
   for (const section_entry& s : sections) {
     taken.push_back({s.offset, s.offset + s.bytes.size()});
   }
+  // Empty sections take no bytes, so they may lie anywhere.
   std::erase_if(taken, [](const extent& e) { return e.from == e.to; });
   std::sort(taken.begin(), taken.end(),
             [](const extent& a, const extent& b) { return a.from < b.from; });
@@ -180,6 +193,7 @@ result<void> check_overlaps(const std::vector<section_entry>& sections,
   return {};
 }
 
+/// Checks the hash of each section. The signature's entry has zeros instead.
 result<void> check_section_hashes(bytes_view image, std::uint64_t table,
                                   const std::vector<section_entry>& sections) {
   for (std::size_t i = 0; i < sections.size(); ++i) {
@@ -198,6 +212,7 @@ result<void> check_section_hashes(bytes_view image, std::uint64_t table,
 
 }  // namespace
 
+// The ABI is checked before the hashes, so that a module of another ABI gets that error.
 result<std::vector<section_entry>> read_sections(bytes_view image, abi_version runtime,
                                                  fatbin& out) {
   WEIR_CHECK(check_version(image, runtime, out));

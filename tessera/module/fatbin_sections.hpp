@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// First half of reading a container: the header, hashes and positions of sections.
+/// The first half of reading a container: the header, hashes and positions of sections.
+///
+/// The second half, in fatbin_parse.cpp, reads what the sections contain. It may rely on
+/// the checks here.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +26,7 @@ struct section_entry {
   std::uint64_t offset = 0;
   bytes_view bytes;
 
+  /// Returns true if a reader that does not know the kind may skip the section.
   [[nodiscard]] bool optional() const noexcept;
 };
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Functions of the program that modules may name.
+/// Functions of the program that modules may name as the code of kernels. The table
+/// belongs to the process.
+///
+/// A module names such a function by its symbol and contains no code for it. The function
+/// must have the arguments and flags that the module's record has.
 #include <fmt/core.h>
 
 #include <map>
@@ -17,12 +21,14 @@ namespace weir::tessera {
 
 namespace {
 
+/// The registered functions by name.
 struct host_kernel_table {
   std::mutex lock;
   std::map<std::string, host_kernel, std::less<>> kernels;
 };
 
-// Never destroyed: modules may be loaded while the program ends.
+// Returns the table. It is never destroyed, because modules may be loaded while the
+// program ends. Its lock is usable in children of `fork`.
 host_kernel_table& host_kernels() {
   static auto* const table = new host_kernel_table;
   static const bool watched = unlock_in_child_of_fork(table->lock);
@@ -32,6 +38,8 @@ host_kernel_table& host_kernels() {
 
 }  // namespace
 
+// The layout of the parameters is computed here, so that loading can compare it with that
+// of a module.
 result<void> register_host_kernel(host_kernel kernel) {
   if (kernel.entry == nullptr || !is_kernel_name(kernel.name) ||
       (kernel.flags & ~fatbin_layout::known_kernel_flags) != 0) {
@@ -68,6 +76,7 @@ result<void> unregister_host_kernel(std::string_view name) {
   return {};
 }
 
+// Returns a copy, so that the function may be taken back meanwhile.
 std::optional<host_kernel> find_host_kernel(std::string_view name) {
   host_kernel_table& table = host_kernels();
   const std::lock_guard guard(table.lock);

@@ -9,10 +9,11 @@ namespace weir::tessera {
 
 namespace {
 
+/// Limit of nesting.
 constexpr unsigned max_depth = 64;
 
 /// Accepts every event of the parser until objects and arrays are nested too deeply. The
-/// parser itself keeps one bit for each open object or array, so the depth also limits
+/// parser keeps one bit for each open object or array, so the limit of depth also limits
 /// its memory.
 class depth_check {
  public:
@@ -46,7 +47,7 @@ class depth_check {
 }  // namespace
 
 bool is_json(std::string_view text) {
-  // The parser would skip a byte order mark, which RFC 8259 does not allow.
+  // The parser skips a byte order mark, which RFC 8259 does not allow.
   depth_check check;
   return !text.starts_with("\xEF\xBB\xBF") && nlohmann::json::sax_parse(text, &check);
 }

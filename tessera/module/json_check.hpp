@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Check that a text is a single JSON value.
+///
+/// The explanation of a module is embedded in other JSON, which a faulty one would break.
 #pragma once
 
 #include <string_view>

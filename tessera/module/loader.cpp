@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Choice of targets, and the way from sections to entries.
+/// Loading of modules: trust, the choice of code for each kernel, and the entries in that
+/// code.
+///
+/// Nothing of a module runs before its container has been read, its hashes agree and its
+/// signature satisfies the trust policy. Then a section is chosen for each kernel, and
+/// code is loaded only from chosen sections.
 #include "weir/tessera/module/loader.hpp"
 
 #include <fmt/core.h>
@@ -15,6 +20,8 @@
 
 namespace weir::tessera {
 
+/// Everything that a loaded module has. It owns the loaded code, so entries of kernels
+/// are valid as long as it exists.
 struct loaded_module::content {
   abi_version abi;
   digest256 source_hash{};
@@ -28,6 +35,8 @@ struct loaded_module::content {
   std::vector<std::unique_ptr<shared_object>> code;
 };
 
+// An entry is called once for each block or once for each thread. The flag of the kernel
+// says which type its function has.
 tessBlockEntry loaded_kernel::block_entry() const noexcept {
   return per_thread() ? nullptr : reinterpret_cast<tessBlockEntry>(entry);
 }
@@ -35,6 +44,7 @@ tessThreadEntry loaded_kernel::thread_entry() const noexcept {
   return per_thread() ? reinterpret_cast<tessThreadEntry>(entry) : nullptr;
 }
 
+// The words of descriptions.
 std::string_view name_of(signature_state state) noexcept {
   switch (state) {
     case signature_state::absent: return "absent";
@@ -83,6 +93,8 @@ const std::string& loaded_module::explain() const noexcept {
 
 namespace {
 
+/// Returns the state of the signature, which the parser has verified against its key.
+/// @error{invalid_argument; the policy requires a trusted key, and there is none}
 result<signature_state> check_trust(const fatbin& module, const trust_policy& trust) {
   if (module.signature && trust.trusts(module.signature->key)) {
     return signature_state::trusted;
@@ -99,6 +111,7 @@ result<signature_state> check_trust(const fatbin& module, const trust_policy& tr
   return module.signature ? signature_state::valid : signature_state::absent;
 }
 
+/// Returns true if the kernel has code in this section.
 bool has(const kernel_record& kernel, std::size_t section) {
   return (kernel.targets >> section & 1) != 0;
 }
@@ -107,6 +120,7 @@ bool is_bitcode(section_kind kind) {
   return kind == section_kind::nvvm_bitcode || kind == section_kind::rocdl_bitcode;
 }
 
+/// Returns the machines for which a kernel has code, as text for messages.
 std::string targets_of(const fatbin& module, const kernel_record& kernel) {
   std::string out;
   for (std::size_t i = 0; i < module.code.size(); ++i) {
@@ -119,8 +133,9 @@ std::string targets_of(const fatbin& module, const kernel_record& kernel) {
   return out.empty() ? "none" : out;
 }
 
-// The section that a kernel runs from: the first of `levels` that it has, or else the
-// registered function.
+// Returns the section that a kernel runs from: the one for the best level of this
+// processor, or else the registered function. If there is neither, bitcode makes the
+// error `unsupported`, since a compiler could use it.
 result<std::size_t> choose_section(const fatbin& module, const kernel_record& kernel,
                                    const std::vector<std::string>& levels) {
   for (const std::string& level : levels) {
@@ -151,6 +166,7 @@ result<std::size_t> choose_section(const fatbin& module, const kernel_record& ke
                            kernel.name, here, found));
 }
 
+/// Returns the error of a kernel whose code differs from its record.
 error disagrees(const kernel_record& kernel, std::string_view expected,
                 std::string found) {
   return error(errc::invalid_argument,
@@ -158,6 +174,9 @@ error disagrees(const kernel_record& kernel, std::string_view expected,
                            expected, found));
 }
 
+/// Finds a kernel in the table of its code. Entries may be larger than this version
+/// knows, so the next one is `entrySize` bytes further. Size of arguments and flags must
+/// agree, since a wrong one would let the kernel read beyond its arguments.
 result<kernel_entry> entry_in(const tessKernelLibrary& table,
                               const kernel_record& kernel) {
   const auto* at = reinterpret_cast<const std::byte*>(table.entries);
@@ -179,6 +198,7 @@ result<kernel_entry> entry_in(const tessKernelLibrary& table,
                    "none");
 }
 
+/// Finds the registered function of a kernel, by the same rules.
 result<kernel_entry> registered_entry(const kernel_record& kernel) {
   const std::optional<host_kernel> there = find_host_kernel(kernel.symbol);
   if (!there) {
@@ -199,7 +219,7 @@ result<kernel_entry> registered_entry(const kernel_record& kernel) {
 
 }  // namespace
 
-/// One load; the sections' code is loaded when the first kernel needs it.
+/// One load of a module. The code of a section is loaded when the first kernel needs it.
 class module_loader {
  public:
   module_loader(const fatbin& module, const load_options& options)
@@ -208,6 +228,8 @@ class module_loader {
         content_(std::make_unique<loaded_module::content>()),
         tables_(module.code.size(), nullptr) {}
 
+  /// Chooses all sections before any code is loaded, so that a module that cannot run
+  /// here runs none of its initializers.
   result<std::shared_ptr<const loaded_module>> load() {
     WEIR_TRY(content_->signature, check_trust(module_, options_.trust));
     std::vector<std::ptrdiff_t> chosen;
@@ -231,6 +253,7 @@ class module_loader {
   }
 
  private:
+  /// Finds the entry of a kernel in its section, and adds the kernel.
   result<void> add_kernel(const kernel_record& kernel, std::size_t section) {
     kernel_entry entry = nullptr;
     if (module_.code[section].kind == section_kind::cpu_registered) {
@@ -244,6 +267,7 @@ class module_loader {
     return {};
   }
 
+  /// Returns the table of kernels in a section's code, loading it at the first call.
   result<const tessKernelLibrary*> table_of(std::size_t section) {
     if (tables_[section] == nullptr) {
       WEIR_TRY(std::unique_ptr<shared_object> code, load_code(module_.code[section]));
@@ -253,6 +277,7 @@ class module_loader {
     return tables_[section];
   }
 
+  /// Loads code from memory if the system allows that, or else from a file of the cache.
   result<std::unique_ptr<shared_object>> load_code(const code_section& section) {
     if (!options_.from_files) {
       auto loaded = shared_object::from_memory(section.bytes);
@@ -268,6 +293,8 @@ class module_loader {
     return load_from_cache(section);
   }
 
+  /// Loads code by way of the cache: writes it if it is not there, and opens the entry
+  /// again, so that what is loaded has been checked like every other entry.
   result<std::unique_ptr<shared_object>> load_from_cache(const code_section& section) {
     cache_key key;
     key.kind = cache_kind::code;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Loading by the dynamic linker, from memory that has a descriptor.
+/// Loading of code by the dynamic linker, from memory that has a descriptor.
+///
+/// The linker takes file names only. An anonymous file has one in /proc/self/fd, from the
+/// number of its descriptor. The linker takes a known name for the object that it has
+/// already loaded under it, so a name must not be used again as long as an object has it.
 #include "shared_object.hpp"
 
 #include <dlfcn.h>
@@ -22,9 +26,10 @@ namespace weir::tessera {
 
 namespace {
 
+/// Limit of the number of entries in a table of kernels; more are taken for damage.
 constexpr std::uint32_t most_library_entries = 65536;
 
-/// A descriptor that is closed unless it is released.
+/// A descriptor that is closed by the destructor unless it is released.
 class owned_descriptor {
  public:
   explicit owned_descriptor(int descriptor) : descriptor_(descriptor) {}
@@ -42,6 +47,8 @@ class owned_descriptor {
   int descriptor_;
 };
 
+/// Returns the error of anonymous memory: out_of_memory if resources are short, and
+/// unsupported if the system does not allow it, in which case files are tried.
 error no_memory_file(int code) {
   const bool short_of =
       code == ENOMEM || code == EMFILE || code == ENFILE || code == ENOSPC;
@@ -52,6 +59,7 @@ error no_memory_file(int code) {
                   std::strerror(code)));
 }
 
+/// Writes all bytes.
 result<void> write_whole(int descriptor, bytes_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(descriptor, bytes.data(), bytes.size());
@@ -66,13 +74,14 @@ result<void> write_whole(int descriptor, bytes_view bytes) {
   return {};
 }
 
+/// Returns the name under which the linker can open a descriptor.
 std::string path_of(int descriptor) {
   return fmt::format("/proc/self/fd/{}", descriptor);
 }
 
-// One at a time looks for names, loads and unloads. Recursive, since code may load
-// modules while it is loaded; never destroyed, since modules may live as long as the
-// program.
+// The lock of everything that concerns names: comparing, loading and unloading. It is
+// recursive, because code may load modules while it is loaded, and is never destroyed,
+// because modules may exist until the program ends.
 std::recursive_mutex& linker() {
   static auto* const lock = new std::recursive_mutex;
   static const bool watched = unlock_in_child_of_fork(*lock);
@@ -100,7 +109,7 @@ bool is_taken(const std::string& name) {
   return ::dl_iterate_phdr(compare, &wanted) != 0;
 }
 
-// Some systems give memory that cannot be run.
+// Checks that the system lets code run from this file; some configurations do not.
 result<void> check_executable(int descriptor) {
   void* const page =
       ::mmap(nullptr, 1, PROT_READ | PROT_EXEC, MAP_PRIVATE, descriptor, 0);
@@ -119,6 +128,8 @@ error refused(std::string_view expected, std::string found) {
 
 }  // namespace
 
+// If the system lets no code run from anonymous memory, the error is `unsupported`, and
+// the loader tries a file.
 result<std::unique_ptr<shared_object>> shared_object::from_memory(bytes_view code) {
   owned_descriptor memory(::memfd_create("tessera-module", MFD_CLOEXEC));
   if (memory.get() < 0) {
@@ -133,11 +144,12 @@ result<std::unique_ptr<shared_object>> shared_object::from_file(cached_file file
   return load(file.release());
 }
 
-// Takes the descriptor.
+// Loads from a descriptor and takes it over.
 result<std::unique_ptr<shared_object>> shared_object::load(int descriptor) {
   auto own = std::make_unique<owned_descriptor>(descriptor);
   const std::lock_guard guard(linker());
-  // Somebody else may have loaded under this name and closed the descriptor.
+  // Another part of the program may have loaded an object under this name and closed its
+  // descriptor. The descriptor is duplicated until its number gives a free name.
   while (is_taken(path_of(own->get()))) {
     auto other = std::make_unique<owned_descriptor>(
         ::fcntl(own->get(), F_DUPFD_CLOEXEC, own->get() + 1));
@@ -146,6 +158,7 @@ result<std::unique_ptr<shared_object>> shared_object::load(int descriptor) {
     }
     own = std::move(other);
   }
+  // RTLD_LOCAL keeps symbols of different modules apart.
   std::string name = path_of(own->get());
   void* const handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -160,12 +173,14 @@ result<std::unique_ptr<shared_object>> shared_object::load(int descriptor) {
 shared_object::~shared_object() {
   const std::lock_guard guard(linker());
   ::dlclose(handle_);
-  // Code that cannot be unloaded keeps its name, so it keeps its descriptor.
+  // Some code cannot be unloaded. It keeps its name, so its descriptor must stay open.
   if (!is_loaded(name_)) {
     ::close(descriptor_);
   }
 }
 
+// The table is in the loaded code, which may be of any version: sizes and ABI are checked
+// before an entry is read.
 result<const tessKernelLibrary*> shared_object::library(abi_version abi) const {
   const auto query =
       reinterpret_cast<tessKernelLibraryFn>(::dlsym(handle_, TESS_KERNEL_LIBRARY_SYMBOL));

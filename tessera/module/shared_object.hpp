@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Loads native code from bytes in memory.
+/// Native code that is loaded from memory or from a file of the cache.
+///
+/// The loader keeps these objects as long as its module, because kernels are entries in
+/// them.
 #pragma once
 
 #include <memory>
@@ -21,11 +24,12 @@ namespace weir::tessera {
 /// @threads{immutable}
 class shared_object {
  public:
-  /// Loads from anonymous memory, or from an open file.
+  /// Loads from anonymous memory.
   /// @error{invalid_argument; the dynamic linker refuses the bytes}
-  /// @error{unsupported; the system has no anonymous files}
+  /// @error{unsupported; the system has no anonymous files, or does not run code in them}
   /// @error{out_of_memory; no memory for the bytes}
   static result<std::unique_ptr<shared_object>> from_memory(bytes_view code);
+  /// Loads from an open file of the cache. Errors are those of `from_memory`.
   static result<std::unique_ptr<shared_object>> from_file(cached_file file);
   ~shared_object();
   shared_object(const shared_object&) = delete;
@@ -39,9 +43,10 @@ class shared_object {
  private:
   shared_object(int descriptor, void* handle, std::string name)
       : descriptor_(descriptor), handle_(handle), name_(std::move(name)) {}
+  /// Loads from a descriptor, which the object keeps.
   static result<std::unique_ptr<shared_object>> load(int descriptor);
 
-  int descriptor_;
+  int descriptor_;  ///< stays open while the linker has the name
   void* handle_;
   std::string name_;
 };

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ed25519 by libsodium, and lists of trusted keys.
+/// Signatures with Ed25519 by libsodium, and lists of trusted keys.
+///
+/// A signature covers the hash of a container's content. A key is trusted only if the
+/// program or the environment lists it; that a signature is valid for the key beside it
+/// says nothing about who made it.
 #include "weir/tessera/module/signature.hpp"
 
 #include <fmt/core.h>
@@ -16,6 +20,7 @@ namespace weir::tessera {
 
 namespace {
 
+/// Limit of the size of a key file, and the characters that separate keys.
 constexpr std::uint64_t most_key_file_bytes = std::uint64_t{1} << 20;
 constexpr std::string_view separators = ",: \t\r\n";
 
@@ -26,7 +31,7 @@ const unsigned char* raw(const std::byte* bytes) {
   return reinterpret_cast<const unsigned char*>(bytes);
 }
 
-// Safe to call from several threads at once, and again.
+// Prepares libsodium. May be called by several threads at once, and again.
 result<void> ready() {
   if (sodium_init() < 0) {
     return error(errc::unsupported,
@@ -35,6 +40,7 @@ result<void> ready() {
   return {};
 }
 
+/// Replaces comments, from # to the end of the line, by spaces.
 std::string without_comments(std::string_view text) {
   std::string out;
   bool comment = false;
@@ -45,6 +51,7 @@ std::string without_comments(std::string_view text) {
   return out;
 }
 
+/// Reads keys of 64 hexadecimal digits, separated by commas, colons or white space.
 result<std::vector<public_key>> parse_keys(std::string_view text) {
   std::vector<public_key> keys;
   std::size_t at = text.find_first_not_of(separators);
@@ -58,6 +65,7 @@ result<std::vector<public_key>> parse_keys(std::string_view text) {
   return keys;
 }
 
+/// Reads a file of keys. @error{invalid_argument; it cannot be read or is too large}
 result<std::string> read_key_file(const std::string& path) {
   const auto refused = [&](error e) {
     return error(errc::invalid_argument,
@@ -87,6 +95,7 @@ result<std::string> read_key_file(const std::string& path) {
 
 }  // namespace
 
+// The keys come from random numbers of the system.
 result<key_pair> make_key_pair() {
   WEIR_CHECK(ready());
   key_pair pair;
@@ -102,6 +111,7 @@ result<key_pair> key_pair_from_seed(const std::array<std::byte, 32>& seed) {
   return pair;
 }
 
+// The second half of a secret key is the public key.
 public_key public_half(const secret_key& secret) {
   public_key out;
   std::copy_n(secret.begin() + 32, out.size(), out.begin());
@@ -110,8 +120,9 @@ public_key public_half(const secret_key& secret) {
 
 result<signature_bytes> sign_digest(const secret_key& secret, const digest256& digest) {
   WEIR_CHECK(ready());
-  // The second half goes into the signature unchecked; a wrong one would give the key
-  // away.
+  // Libsodium copies the public half into the signature's hash without checking it. Two
+  // signatures with different halves would reveal the secret, so it is derived again and
+  // compared.
   std::array<std::byte, 32> seed;
   std::copy_n(secret.begin(), seed.size(), seed.begin());
   WEIR_TRY(const key_pair own, key_pair_from_seed(seed));
@@ -126,6 +137,7 @@ result<signature_bytes> sign_digest(const secret_key& secret, const digest256& d
   return out;
 }
 
+// Returns false also if libsodium cannot be used.
 bool verify_digest(const public_key& key, const digest256& digest,
                    const signature_bytes& signature) {
   return ready() &&
@@ -137,6 +149,7 @@ bool trust_policy::trusts(const public_key& key) const noexcept {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
+// The text is a list of keys, or else the name of a file with such a list.
 result<std::vector<public_key>> read_trusted_keys(std::string_view text) {
   if (auto keys = parse_keys(text)) {
     return keys;
@@ -150,6 +163,7 @@ result<std::vector<public_key>> read_trusted_keys(std::string_view text) {
   return keys;
 }
 
+// The same variables as a context reads, for tools that load modules without one.
 result<trust_policy> trust_from_environment() {
   trust_policy out;
   const char* required = std::getenv("TESS_REQUIRE_SIGNED");

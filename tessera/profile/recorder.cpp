@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Chrome trace JSON of what streams did.
+/// The trace of streams and calls, in the JSON format that Chrome's trace viewer and
+/// Perfetto read. Recording copies a few values under a lock; all text is made when the
+/// trace is written.
+///
+/// The recorder keeps the earliest records and counts those beyond its limit, so a long
+/// run does not fill the memory.
 #include "profile/recorder.hpp"
 
 #include <algorithm>
@@ -20,6 +25,7 @@ namespace weir::tessera {
 using runtime::microseconds;
 namespace {
 
+/// Returns a policy as text.
 std::string words_of(const numerics_policy& p) {
   return fmt::format(
       "stableReductions={:d},deterministic={:d},rngStateless={:d},allowFastMath={:d}",
@@ -42,6 +48,8 @@ bool recorder::has_room() noexcept {
   return false;
 }
 
+// Called by workers. Names and details are copied, because the operation may end before
+// the trace is written. A record that finds no memory is counted as dropped.
 void recorder::ended(const operation& what, unsigned lane, std::int64_t start_ns,
                      std::int64_t end_ns) noexcept {
   try {
@@ -67,6 +75,7 @@ void recorder::ended(const operation& what, unsigned lane, std::int64_t start_ns
   }
 }
 
+// Calls that began before the recording are shown from its beginning on.
 void recorder::called(const observed_call& what) noexcept {
   const std::lock_guard lock(mutex_);
   try {
@@ -84,7 +93,8 @@ void recorder::note_policy(const numerics_policy& policy) {
   last_policy_ = policy;
 }
 
-/// The time of running, and the arrow to it from the call that enqueued it.
+/// Adds an operation: its time on the device, and the arrow to it from the thread that
+/// enqueued it. Bytes per nanosecond are gigabytes per second.
 void recorder::add_events(const record& r, std::uint64_t flow,
                           std::vector<std::string>& events) const {
   const std::int64_t enqueued = std::min(r.enqueued, r.started) - since_;
@@ -111,6 +121,7 @@ void recorder::add_events(const record& r, std::uint64_t flow,
                                r.device + 1, r.stream, microseconds(started), flow));
 }
 
+/// Adds a call of the program.
 void recorder::add_call(const observed_call& c, std::vector<std::string>& events) const {
   events.push_back(
       fmt::format(R"({{"ph":"X","pid":0,"tid":{},"ts":{},"dur":{},"cat":"call",)"
@@ -119,9 +130,12 @@ void recorder::add_call(const observed_call& c, std::vector<std::string>& events
                   microseconds(c.end_ns - c.start_ns), json_quote(c.name), c.status));
 }
 
+/// Adds the counter of bytes in flight of each device, from the beginnings and ends of
+/// copies and collectives.
 void recorder::add_counters(const std::vector<record>& all,
                             std::vector<std::string>& events) const {
-  // At one moment what ends goes before what begins.
+  // Changes are sorted by device, then time, then bytes. So at the same time, ends (which
+  // are negative) come before beginnings, and the counter does not show a false peak.
   std::vector<std::tuple<std::int32_t, std::int64_t, std::int64_t>> changes;
   for (const record& r : all) {
     if ((r.kind == operation::kind::copy || r.kind == operation::kind::collective) &&
@@ -134,7 +148,7 @@ void recorder::add_counters(const std::vector<record>& all,
   std::sort(changes.begin(), changes.end());
   std::int64_t in_flight = 0;
   for (const auto& [device, when, bytes] : changes) {
-    in_flight += bytes;  // 0 again with the last of a device
+    in_flight += bytes;  // each device's changes add up to 0
     events.push_back(
         fmt::format(R"({{"ph":"C","pid":{},"tid":0,"ts":{},"name":"bytes in flight",)"
                     R"("args":{{"bytes":{}}}}})",
@@ -142,6 +156,7 @@ void recorder::add_counters(const std::vector<record>& all,
   }
 }
 
+// Returns the settings of the context and of the recording, as members of an object.
 std::string recorder::metadata() const {
   std::string out;
   const auto add = [&](std::string_view name, std::string_view value) {
@@ -161,6 +176,8 @@ std::string recorder::metadata() const {
   return out;
 }
 
+// Copies the records under the lock and makes the text without it. Operations are sorted,
+// so the trace does not depend on the order in which workers reported them.
 std::string recorder::to_json() const {
   std::vector<record> all;
   std::vector<observed_call> calls;
@@ -174,6 +191,7 @@ std::string recorder::to_json() const {
            std::tie(b.started, b.stream, b.number, b.device);
   });
   std::vector<std::string> events;
+  // Devices, streams and threads that occur get their names at the end.
   std::set<std::pair<std::int32_t, std::uint64_t>> lanes;
   std::set<std::uint32_t> threads;
   for (const observed_call& c : calls) {
@@ -206,6 +224,7 @@ std::string recorder::to_json() const {
                      metadata(), fmt::join(events, ",\n"));
 }
 
+// The file is replaced as a whole, so a viewer never reads half a trace.
 result<void> recorder::write(const std::string& path) const {
   const std::string text = to_json();
   auto written = write_file_atomically(

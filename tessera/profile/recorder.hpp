@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Records the times of operations and calls of a context and writes a Chrome trace.
+///
+/// A recorder is one of the observers of a context. It is attached when a profiler starts
+/// and detached when the profiler stops.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +24,23 @@ class recorder final : public operation_observer {
   /// Keeps the first `most` operations and calls, and counts the rest.
   recorder(const context& of, std::uint64_t most);
 
+  /// Records one lane of an operation. Called by a worker.
   void ended(const operation& what, unsigned lane, std::int64_t start_ns,
              std::int64_t end_ns) noexcept override;
   void called(const observed_call& what) noexcept override;
-  /// The context's policy now, at the end.
+  /// Notes the context's policy at the end of the recording.
   void note_policy(const numerics_policy& policy);
-  /// Writes the trace. Process ordinal + 1 is a device, its threads are streams. Threads
-  /// of process 0, the host, are those of the program: each of their calls, with a flow
-  /// from the call that enqueued an operation to the start of the operation. A counter of
-  /// each device is the bytes of its copies and collectives that are under way.
+  /// Writes the trace. Process n + 1 is device n, and its threads are streams. Process 0
+  /// is the host, and its threads are those of the program: they show each call, with an
+  /// arrow from the call that enqueued an operation to the start of the operation. Each
+  /// device has a counter of the bytes of its copies and collectives in flight.
   /// @error{invalid_argument; the file cannot be written}
   [[nodiscard]] result<void> write(const std::string& path) const;
+  /// Returns the trace as text.
   [[nodiscard]] std::string to_json() const;
 
  private:
+  /// One lane of an operation. Times are monotonic, in nanoseconds.
   struct record {
     std::string name;
     std::string details;
@@ -50,8 +56,8 @@ class recorder final : public operation_observer {
     std::int64_t ended;
   };
 
-  /// Returns true if one more fits, and counts it as dropped otherwise. The caller holds
-  /// the mutex.
+  /// Returns true if one more record fits. Otherwise counts it as dropped. The caller
+  /// holds the mutex.
   [[nodiscard]] bool has_room() noexcept;
   void add_events(const record& r, std::uint64_t flow,
                   std::vector<std::string>& events) const;
@@ -62,8 +68,8 @@ class recorder final : public operation_observer {
 
   std::vector<std::pair<std::string, std::string>> settings_;
   numerics_policy policy_;  ///< policy when recording began
-  std::int64_t since_;
-  std::uint64_t most_;
+  std::int64_t since_;      ///< beginning of the recording, in nanoseconds
+  std::uint64_t most_;      ///< largest number of records
   mutable std::mutex mutex_;
   std::vector<record> records_;
   std::vector<observed_call> calls_;

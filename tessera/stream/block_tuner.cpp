@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which launches may have another block, which blocks there are, what they are kept as.
+/// Candidate blocks of a launch, the key under which their times are kept, and the
+/// choice.
+///
+/// A kernel marked `TESS_KERNEL_ANY_BLOCK` computes the same values with any block, but
+/// not at the same speed. The tuner measures each candidate on real launches. Launches
+/// with the same key share their measurements, and the fastest block is kept in the cache
+/// on disk.
 #include "stream/block_tuner.hpp"
 
 #include <algorithm>
@@ -18,10 +24,13 @@
 namespace weir::tessera {
 namespace {
 
-/// Threads along x that are tried beside the module's own extents. Each is four times the
-/// one before, since neighbours hardly differ.
+/// Block sizes along x that are tried in addition to the module's own. Each is four times
+/// the one before, because neighbouring sizes hardly differ in speed.
 constexpr std::array<std::int32_t, 4> tried_extents = {16, 64, 256, 1024};
 
+/// Returns the blocks that are measured. The first is the usual block; the others are
+/// those of `tried_extents` that the kernel and the device allow. If the device has no
+/// properties, only the usual block is returned.
 std::vector<block_extents> blocks_of(const stream& on, const kernel_record& record) {
   const block_extents usual = usual_block(record);
   std::vector<block_extents> out{usual};
@@ -41,6 +50,8 @@ std::vector<block_extents> blocks_of(const stream& on, const kernel_record& reco
   return out;
 }
 
+/// Returns the number of binary digits. Keys hold digits instead of numbers, so that
+/// launches of similar size share their measurements.
 std::uint64_t digits(std::uint64_t number) {
   return static_cast<std::uint64_t>(std::bit_width(number));
 }
@@ -51,6 +62,9 @@ bool is_whole_number(const kernel_parameter& p) {
          p.dtype <= static_cast<std::uint32_t>(dtype::int64);
 }
 
+/// Returns the key of a launch. It holds everything that may change which block is
+/// fastest: the kernel, the sizes, the number of devices and workers, and the policy.
+/// `args` has passed `check_arguments`.
 block_key key_of(const stream& on, const launch_request& what,
                  const numerics_policy& policy) {
   const loaded_kernel& kernel = *what.kernel.kernel;
@@ -66,7 +80,7 @@ block_key key_of(const stream& on, const launch_request& what,
   for (const kernel_parameter& p : kernel.record.parameters) {
     out.dtypes.push_back(p.dtype);
     if (is_whole_number(p)) {
-      std::uint64_t value = 0;  // little-endian, and no wider than this
+      std::uint64_t value = 0;  // little-endian; scalars have at most 8 bytes
       std::memcpy(&value, static_cast<const std::byte*>(what.args) + p.offset,
                   std::min<std::size_t>(p.size, sizeof value));
       out.shape.push_back(digits(value));
@@ -79,7 +93,8 @@ block_key key_of(const stream& on, const launch_request& what,
   return out;
 }
 
-/// Extents as text in the cache: "64,1,1". Nothing for other text.
+/// Parses extents from the text of the cache, such as "64,1,1". Returns nothing for other
+/// text, so a damaged entry is measured anew.
 std::optional<block_extents> block_from(std::string_view text) {
   block_extents out{};
   const char* at = text.data();
@@ -103,6 +118,7 @@ bool is_zero(const block_extents& block) noexcept {
 }
 
 block_extents usual_block(const kernel_record& record) {
+  // Threads of a block if the module does not name a default.
   constexpr std::int32_t unsaid = 128;
   block_extents out{};
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -117,6 +133,7 @@ block_extents usual_block(const kernel_record& record) {
   return out;
 }
 
+// The policy takes the first 8 bytes of its member. The rest stays 0.
 cache_key cache_key_of(const block_key& key) {
   cache_key out;
   out.kind = cache_kind::tuning;
@@ -135,6 +152,7 @@ block_tuner::store block_store_in(module_cache& cache) {
     WEIR_TRY(const auto found, cache.get(cache_key_of(key)));
     return found ? block_from(as_text(*found)) : std::nullopt;
   };
+  // A failure to write the cache is ignored: the next process measures again.
   out.keep = [&cache](const block_key& key, const block_extents& block) {
     const std::string text = fmt::format("{},{},{}", block[0], block[1], block[2]);
     static_cast<void>(cache.put(cache_key_of(key), as_view(text)));
@@ -142,6 +160,9 @@ block_tuner::store block_store_in(module_cache& cache) {
   return out;
 }
 
+// Chooses in this order: the usual block if the choice may not change results or the
+// arguments are invalid, the fastest block if all candidates are measured, the usual
+// block if this launch cannot be measured, and else the next candidate.
 result<block_choice> choose_block(stream& on, const launch_request& what,
                                   const numerics_policy& policy) {
   const kernel_record& record = what.kernel.kernel->record;
@@ -149,7 +170,7 @@ result<block_choice> choose_block(stream& on, const launch_request& what,
   const bool fixed = (record.flags & TESS_KERNEL_DETERMINISTIC) != 0;
   if ((policy.deterministic && !fixed) ||
       !check_arguments(record.parameters, what.args, what.args_bytes)) {
-    return usual;  // why it cannot run, the launch says
+    return usual;  // the launch itself reports invalid arguments
   }
   const block_key key = key_of(on, what, policy);
   const auto candidates = [&] { return blocks_of(on, record); };
@@ -158,7 +179,7 @@ result<block_choice> choose_block(stream& on, const launch_request& what,
   if (fastest) {
     return block_choice{*fastest, {}};
   }
-  // A launch that is recorded keeps its block.
+  // Graphs keep the block of the recorded launch, so it is not measured.
   if (!on.of().measures(policy) || what.in_graph || on.records()) {
     return usual;
   }

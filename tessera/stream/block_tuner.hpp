@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Choice of the block for launches that let the runtime choose.
+///
+/// The measuring itself is that of runtime/tuning.hpp; here are the keys, candidates and
+/// the store for blocks of kernels.
 #pragma once
 
 #include <array>

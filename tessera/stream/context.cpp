@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Contexts: their members, and the order in which these are made and destroyed.
+/// Contexts: how their members are made and destroyed, and the state that all streams of
+/// a context share (policy, module wishes, tuners, observers).
+///
+/// Locks: `mutex_` guards lists and policy, and is held for moments only. The session of
+/// `port_` is the submission lock.
 #include "weir/tessera/stream/context.hpp"
 
 #include <algorithm>
@@ -22,7 +26,9 @@
 namespace weir::tessera {
 namespace {
 
+/// Capacity of the engine in unfinished tasks.
 constexpr std::uint32_t window = 1U << 15;
+/// Longest wait of a shutdown for one mesh.
 constexpr std::int64_t stop_limit_ns = 5'000'000'000;
 
 /// Passes reports on to several observers.
@@ -99,6 +105,7 @@ std::vector<collective::collective_hint> hints_of(const plan_record& plan) {
   return out;
 }
 
+/// Returns the key of a measurement of collectives in the cache.
 cache_key cache_key_of(const collective::tuning_key& key) {
   cache_key out;
   out.kind = cache_kind::collective_tuning;
@@ -190,17 +197,18 @@ context::context(runtime_settings settings)
 
 context::~context() = default;
 
+// Called when the last reference has gone, on whichever thread released it.
 void context::destroy(context* what) noexcept {
   if (!on_worker()) {
     delete what;
     return;
   }
-  // After a shutdown that has timed out, the last operation that ends releases the
-  // context, and its worker cannot wait for itself.
+  // After a shutdown that timed out, the last operation to end may release the context on
+  // a worker. The worker cannot wait for itself in the engine's destructor.
   try {
     std::thread([what] { delete what; }).detach();
   } catch (...) {
-    // Without a thread the context is never destroyed. That is better than to end the
+    // Without a thread the context is never destroyed, which is better than ending the
     // process.
   }
 }
@@ -337,6 +345,8 @@ std::vector<std::shared_ptr<stream>> context::streams_of(const mesh& m) {
   return out;
 }
 
+// Enqueues a point behind all operations of each stream of the mesh and waits for these
+// points. Returns false if one is not reached by the deadline.
 bool context::drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns) {
   const std::int64_t deadline = limit_ns < 0 ? -1 : now_ns() + limit_ns;
   std::vector<ref<point>> ends;
@@ -349,6 +359,8 @@ bool context::drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns) {
   });
 }
 
+// Ends the meetings first: a rank that waits for others would otherwise keep `drain` from
+// returning.
 void context::drop_mesh(const std::shared_ptr<mesh>& m) {
   {
     auto in = port_->enter();
@@ -378,7 +390,8 @@ result<void> context::shut_down() {
     static_cast<void>(memory_->remove_all(m->number));
     m->pool.set_keep(0);
   }
-  // Steps that have done their work still release the objects that they used.
+  // An operation that has reached its end may still hold objects until its task has
+  // ended.
   const std::int64_t deadline = now_ns() + stop_limit_ns;
   const auto busy = [this] {
     const runtime::engine_counters c = port_->of().counters();
@@ -437,6 +450,8 @@ void context::tell(tessDeterminism& d) const noexcept {
   }
 }
 
+// The caller holds `mutex_`. The policy of the module loaded last counts, until the
+// program sets one itself.
 void context::suggest_policy() {
   if (policy_set_) {
     return;
@@ -512,9 +527,9 @@ std::vector<collective::collective_hint> context::hints(collective::axis_set axe
   return out;
 }
 
+// Called on a worker, which must not wait for files: the janitor writes the cache.
 void context::took(const collective::tuning_trial& trial, std::int64_t ns) {
   if (tuner_->took(trial, ns) && cache_ != nullptr) {
-    // A worker does not wait for files.
     cleaner_->later([self = weak_from_this(), key = trial.key] {
       if (const auto alive = self.lock()) {
         alive->tuner_->keep(key);
@@ -527,7 +542,6 @@ void context::took(const block_trial& trial, std::int64_t ns) {
   if (!blocks_->took(trial.key, trial.block, ns)) {
     return;
   }
-  // A worker neither writes lines of the log nor waits for files.
   cleaner_->later([self = weak_from_this(), key = trial.key] {
     if (const auto alive = self.lock()) {
       alive->log(log_level::debug, "kernel \"{}\": its fastest block is known",
@@ -559,6 +573,7 @@ void context::return_lanes(std::unique_ptr<lane_set> lanes) {
   spare_lanes_.push_back(std::move(lanes));
 }
 
+// Publishes a new immutable list, so that `observer` needs only a reference to it.
 void context::observe(std::shared_ptr<operation_observer> by) {
   const std::lock_guard lock(mutex_);
   observers_.push_back(std::move(by));

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Copies, fills, functions of the host, and operations that only fail.
+/// Copies, fills, host functions, and operations that only report an error.
+///
+/// An address has one of three owners. The address of a symmetric allocation on rank 0
+/// stands for the instance of each rank. Memory of a device in the mesh belongs to the
+/// lane of this device. All other memory (of the host, or of other meshes) belongs to no
+/// lane. The owner decides which lane carries a copy out and which tokens its task must
+/// hold.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -14,11 +20,12 @@
 namespace weir::tessera {
 namespace {
 
-/// One side of a copy.
+/// One side of a copy: the source or the target.
 struct end_of_copy {
-  std::optional<memory_place> place;  ///< if the table knows it
+  std::optional<memory_place> place;  ///< set if the address table knows the address
   std::byte* at = nullptr;
-  /// Which lane's memory it is; nothing: each lane has an instance of its own.
+  /// The lane whose memory it is, or no lane. Without a value, each lane uses an instance
+  /// of its own.
   std::optional<touched_memory> owner;
 
   [[nodiscard]] bool on_device() const noexcept {
@@ -27,17 +34,19 @@ struct end_of_copy {
   [[nodiscard]] std::byte* on_rank(int rank) const noexcept {
     return place ? place->on_rank(rank) : at;
   }
+  /// Returns true if each lane uses an instance of its own.
   [[nodiscard]] bool everywhere() const noexcept { return !owner; }
-  /// The lane that it belongs to; -1: to none, or to each.
+  /// Returns the lane that owns the memory, or `no_lane` if no lane or each lane does.
   [[nodiscard]] int lane() const noexcept {
     return owner ? owner->owner : touched_memory::no_lane;
   }
-  /// The device that a copy is told where rank `rank` carries it out.
+  /// Returns the device that the backend is given for this side when the lane of rank
+  /// `rank` copies.
   [[nodiscard]] std::int32_t device(const mesh& m, int rank) const noexcept {
     return on_device() && !everywhere() ? place->device()
                                         : m.devices[static_cast<std::size_t>(rank)];
   }
-  /// Adds it unless it is the lane's own.
+  /// Adds the memory to `all` unless the lane's own token already protects it.
   void touch(unsigned lane, std::vector<touched_memory>& all) const {
     if (owner && owner->owner != static_cast<int>(lane)) {
       all.push_back(*owner);
@@ -45,11 +54,17 @@ struct end_of_copy {
   }
 };
 
+/// Returns the error for a request that is refused.
 error refused(std::string_view what, std::string_view expected, std::string_view found) {
   return {errc::invalid_argument,
           fmt::format("{}: expected {}, found {}", what, expected, found)};
 }
 
+/// Looks an address up and checks that it may be one side of an operation of this stream.
+/// `device` says whether memory of a device is expected. `what` names the side in
+/// messages.
+/// @error{invalid_argument; null, too few bytes in the allocation, memory of another
+/// mesh, or host instead of device memory and the reverse}
 result<end_of_copy> find_end(const stream& on, const void* at, std::size_t bytes,
                              bool device, bool writes, std::string_view what) {
   end_of_copy out;
@@ -57,6 +72,7 @@ result<end_of_copy> find_end(const stream& on, const void* at, std::size_t bytes
     return refused(what, "an address", "null");
   }
   out.at = static_cast<std::byte*>(const_cast<void*>(at));
+  // Memory of the host need not be known to the table.
   out.place = on.of().memory().find(at);
   if (out.place && bytes > out.place->bytes_left()) {
     return refused(what,
@@ -77,9 +93,9 @@ result<end_of_copy> find_end(const stream& on, const void* at, std::size_t bytes
   return out;
 }
 
-/// Rows of bytes, and where they begin on both sides.
+/// The rows of a copy and the distances between them on both sides.
 struct copy_shape {
-  std::size_t bytes = 0;  ///< of a row
+  std::size_t bytes = 0;  ///< bytes of one row
   std::size_t rows = 1;
   std::size_t to_pitch = 0;
   std::size_t from_pitch = 0;
@@ -90,10 +106,11 @@ struct copy_shape {
   }
 };
 
+/// A copy on each lane or on a single one.
 class copy_operation final : public lane_operation {
  public:
-  /// `only`: the lane that copies, -1: all of them. `bound`: the rank of a stream that is
-  /// bound to one, or -1.
+  /// `only` is the lane that copies, or -1 for all lanes. `bound` is the rank of a stream
+  /// that has a single rank, or -1.
   copy_operation(std::shared_ptr<mesh> on, int bound, copy_kind direction, end_of_copy to,
                  end_of_copy from, const copy_shape& shape, int only)
       : lane_operation(kind::copy),
@@ -133,6 +150,7 @@ class copy_operation final : public lane_operation {
     const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
     copy_work work{direction_,   to_.on_rank(rank),        from_.on_rank(rank),
                    shape_.bytes, to_.device(*mesh_, rank), from_.device(*mesh_, rank)};
+    // Copies of an instance onto itself have nothing to do. `check_apart` lets them pass.
     if (work.to == work.from) {
       return {};
     }
@@ -153,6 +171,7 @@ class copy_operation final : public lane_operation {
   copy_shape shape_;
 };
 
+/// A fill on each lane, or on the lane that owns the target.
 class fill_operation final : public lane_operation {
  public:
   fill_operation(std::shared_ptr<mesh> on, int bound, end_of_copy to,
@@ -163,6 +182,7 @@ class fill_operation final : public lane_operation {
         to_(std::move(to)),
         what_(what) {
     touches_more = !to_.everywhere();
+    // A target that belongs to no lane is filled by lane 0.
     only_lane = to_.everywhere() ? -1 : std::max(to_.lane(), 0);
   }
 
@@ -190,6 +210,8 @@ class fill_operation final : public lane_operation {
   fill_request what_;
 };
 
+/// A call of a function of the program, when all lanes have reached it. It is not called
+/// if a lane has a failure. An exception from it becomes a failure of lane 0.
 class host_function final : public joining_operation {
  public:
   explicit host_function(std::function<void()> call)
@@ -219,6 +241,9 @@ class host_function final : public joining_operation {
   std::function<void()> call_;
 };
 
+/// An operation that fails when the stream reaches it. Errors that a later
+/// synchronization should return, in the order of the stream, are enqueued as such
+/// operations.
 class failing final : public lane_operation {
  public:
   explicit failing(error why) : lane_operation(kind::other), why_(std::move(why)) {}
@@ -231,7 +256,8 @@ class failing final : public lane_operation {
   error why_;
 };
 
-/// The lane of a mesh stream that carries the copy out; -1: each of them its own.
+/// Returns the lane of a mesh stream that carries the copy out, or -1 if each lane copies
+/// its own instance.
 int lane_that_copies(const copy_request& what, const end_of_copy& to,
                      const end_of_copy& from) noexcept {
   if (what.rank >= 0) {
@@ -240,11 +266,12 @@ int lane_that_copies(const copy_request& what, const end_of_copy& to,
   if (to.everywhere()) {
     return -1;
   }
-  // To read a symmetric place means to read instance 0, unless the target has a rank.
+  // The lane that owns the target copies; if none does, the lane that owns the source. A
+  // symmetric source means its instance 0, unless the target names a rank.
   return std::max(to.lane() >= 0 ? to.lane() : from.lane(), 0);
 }
 
-/// The bytes of one side of a copy, as offsets from `base`.
+/// Returns the bytes that one side of a copy covers, as offsets from `base`.
 result<runtime::footprint> bytes_of(const copy_shape& shape, std::size_t pitch,
                                     const std::byte* at, const std::byte* base) {
   const std::array<std::int64_t, 2> counts = {static_cast<std::int64_t>(shape.rows),
@@ -253,7 +280,10 @@ result<runtime::footprint> bytes_of(const copy_shape& shape, std::size_t pitch,
   return runtime::footprint::of_view({1, 1}, at - base, counts, strides, 1);
 }
 
-/// @error{invalid_argument, a rank would read bytes that it writes}
+/// Checks for each rank that the copy writes no bytes that it reads. A quick test of the
+/// enclosing ranges comes first. Only if they overlap are the rows compared exactly,
+/// because interleaved rows of one matrix need not overlap.
+/// @error{invalid_argument; a rank would read bytes that it writes}
 result<void> check_apart(const stream& on, const copy_shape& shape, const end_of_copy& to,
                          const end_of_copy& from, int only) {
   const int first = only >= 0 ? only : on.rank_of(0);
@@ -278,7 +308,8 @@ result<void> check_apart(const stream& on, const copy_shape& shape, const end_of
   return {};
 }
 
-/// @error{invalid_argument, rows that overlap, or more than can be addressed}
+/// Returns the rows of a request. The span of all rows fits into a signed 64-bit integer.
+/// @error{invalid_argument; rows that overlap, or more bytes than can be addressed}
 result<copy_shape> shape_of(const copy_request& what) {
   if (what.rows == 1) {
     return copy_shape{what.bytes, 1, 0, 0};
@@ -299,6 +330,7 @@ result<copy_shape> shape_of(const copy_request& what) {
   return copy_shape{what.bytes, what.rows, what.to_pitch, what.from_pitch};
 }
 
+/// Return true if the target, or the source, must be memory of a device.
 bool has_device_target(copy_kind kind) noexcept {
   return kind == copy_kind::host_to_device || kind == copy_kind::device_to_device;
 }
@@ -308,6 +340,9 @@ bool has_device_source(copy_kind kind) noexcept {
 
 }  // namespace
 
+// Checks a copy and makes its operation. Returns null for a copy of no bytes or onto
+// itself. All addresses are resolved here, so later changes of the allocations do not
+// matter.
 result<ref<operation>> make_copy(stream& on, const copy_request& what) {
   if (what.bytes == 0 || what.rows == 0) {
     return ref<operation>();
@@ -332,6 +367,7 @@ result<ref<operation>> make_copy(stream& on, const copy_request& what) {
     return ref<operation>();
   }
   const bool bound = on.options().rank >= 0;
+  // A stream of one rank has a single lane, which carries out everything.
   const int only = bound ? -1 : lane_that_copies(what, to, from);
   WEIR_CHECK(check_apart(on, shape, to, from, only));
   return ref<operation>(make_ref<copy_operation>(on.on(), on.options().rank, what.kind,
@@ -339,6 +375,7 @@ result<ref<operation>> make_copy(stream& on, const copy_request& what) {
                                                  only));
 }
 
+// Checks a fill and makes its operation. Returns null for a fill of no bytes.
 result<ref<operation>> make_fill(stream& on, const fill_request& what) {
   if (what.bytes == 0) {
     return ref<operation>();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Notifies threads of the program that wait for workers, at little cost while none
-/// waits.
+/// A notifier for threads of the program that wait for workers. It costs a worker one
+/// fence and one load while no thread waits.
 #pragma once
 
 #include <atomic>
@@ -15,15 +15,23 @@
 
 namespace weir::tessera {
 
-/// Wakes threads that wait for a condition. @threads{safe from any thread}
+/// Wakes threads that wait for a condition.
+///
+/// The notifier knows nothing of the conditions: each waiting thread checks its own
+/// whenever any has changed. This suits a context, where few threads wait and each waits
+/// for a counter or a flag that a worker sets.
+/// @threads{safe from any thread}
 class doorbell {
  public:
   /// Wakes the waiting threads, because a condition that they wait for may have changed.
   void ring() noexcept {
-    // The fences make sure that the waiter sees the change in its last check, or that
-    // this thread sees the waiter.
+    // A waiter counts itself and then checks its condition. This thread has changed the
+    // condition and then reads the count. With a fence between the two steps on both
+    // sides, either the waiter sees the change or this thread sees the waiter.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_relaxed) != 0) {
+      // Passing through the lock makes sure that a counted waiter is not between its
+      // check and its sleep, where it would miss the notification.
       { const std::lock_guard lock(mutex_); }
       changed_.notify_all();
     }
@@ -64,7 +72,7 @@ class doorbell {
   }
 
  private:
-  /// Number of checks before sleeping: a few microseconds, less than a sleep costs.
+  /// Number of checks before sleeping. They take a few microseconds, less than a sleep.
   static constexpr int looks = 200;
 
   std::atomic<unsigned> sleepers_{0};

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The janitor's thread.
+/// The thread of the janitor: a list of calls ordered by time.
+///
+/// The thread sleeps until the time of the first call, or until a request comes. The name
+/// of the thread is visible in debuggers.
 #include "stream/janitor.hpp"
 
 #include <chrono>
@@ -12,11 +15,15 @@
 namespace weir::tessera {
 namespace {
 
-/// A call on this thread let go of the last that kept its janitor.
-thread_local bool janitor_is_gone = false;  // NOLINT: of the thread is what is asked for
+/// Set when a call on this thread destroyed the janitor that runs it.
+thread_local bool janitor_is_gone = false;  // NOLINT: one for each thread
 
 }  // namespace
 
+// Drops the calls that have not begun. A call may release the last reference to the
+// object that owns the janitor. Then this destructor runs on the janitor's own thread,
+// which cannot join itself: it is detached and told by the flag not to touch members
+// again.
 janitor::~janitor() {
   {
     const std::lock_guard lock(mutex_);
@@ -35,6 +42,8 @@ janitor::~janitor() {
   }
 }
 
+// Starts the thread at the first request. The thread blocks signals, so that the handlers
+// of the program run on the program's threads.
 void janitor::later(std::function<void()> what, std::int64_t when_ns) {
   {
     const std::lock_guard lock(mutex_);
@@ -64,10 +73,12 @@ void janitor::work() {
     std::function<void()> call = std::move(first->second);
     calls_.erase(first);
     lock.unlock();
+    // The call and the objects that it holds are released without the lock: either may
+    // request another call or destroy the janitor.
     call();
     call = nullptr;
     if (janitor_is_gone) {
-      return;  // and so is the mutex
+      return;  // the mutex has been destroyed as well
     }
     lock.lock();
   }

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Makes launches from requests: arguments, shapes and checks.
+/// Makes launches from requests.
+///
+/// Everything that can be checked is checked when the program calls: the request's errors
+/// are then returned by the call itself. Only errors of the policy and of the memory
+/// limit become operations that fail in the order of the stream. The properties that
+/// consecutive launches have in common are computed once (`launch_shape`).
 #include <algorithm>
 #include <cstring>
 
@@ -14,11 +19,15 @@
 namespace weir::tessera {
 namespace {
 
+/// Returns the rank of a place as an index.
 std::size_t rank_in(const memory_place& place) noexcept {
   return static_cast<std::size_t>(place.rank);
 }
 
-/// Copies and checks the arguments. Returns null if the kernel has none.
+/// Copies the arguments, checks them, and finds the memory that their pointers reach.
+/// Returns null if the kernel has no arguments.
+/// @error{invalid_argument; arguments that do not fit the kernel's parameters, or
+/// symmetric memory of another mesh}
 result<ref<launch_arguments>> arguments_of(stream& on, const kernel_record& record,
                                            const launch_request& what) {
   auto fits = check_arguments(record.parameters, what.args, what.args_bytes);
@@ -46,15 +55,17 @@ result<ref<launch_arguments>> arguments_of(stream& on, const kernel_record& reco
                                "stream's mesh as {}, found another mesh's",
                                record.name, p.name));
     }
-    // A kernel may touch every byte of an allocation that it is given. If no table knows
-    // the address, it may touch any byte of the host.
+    // A kernel may touch every byte of an allocation that it gets a pointer into. If the
+    // address table does not know the address, the kernel may touch any byte of the host.
     const auto reached =
         place ? on.owner_of(place, place->memory->instances()[rank_in(*place)],
                             place->memory->bytes(), true)
               : on.owner_of(place, nullptr, 0, true);
+    // With a single lane all operations are in order anyway.
     if (reached && on.lanes() > 1) {
       out->reached.push_back(*reached);
     }
+    // Only symmetric addresses differ between ranks; others are passed as they are.
     if (place && place->memory->symmetric()) {
       out->pointers.push_back({p.offset, std::move(*place)});
     }
@@ -62,6 +73,10 @@ result<ref<launch_arguments>> arguments_of(stream& on, const kernel_record& reco
   return out;
 }
 
+/// Returns the grid of a launch on the first lane: fills in defaults for extents of 0 and
+/// adds the shared memory that the kernel itself declares.
+/// @error{invalid_argument; more threads in a block or more shared memory than allowed,
+/// or a grid that the backend refuses}
 result<grid_launch> grid_of(stream& on, const launch_request& what) {
   const kernel_record& record = what.kernel.kernel->record;
   grid_launch grid;
@@ -78,6 +93,7 @@ result<grid_launch> grid_of(stream& on, const launch_request& what) {
     if (grid.block[i] == 0) {
       grid.block[i] = std::max(static_cast<std::int32_t>(record.default_block[i]), 1);
     }
+    // The product cannot overflow: it is limited before each multiplication.
     threads = std::min(threads, too_many) * std::max(grid.block[i], 1);
   }
   if (threads > record.max_threads) {
@@ -97,6 +113,7 @@ result<grid_launch> grid_of(stream& on, const launch_request& what) {
   return grid;
 }
 
+/// Computes everything that launches with these terms share, for each lane.
 result<ref<launch_shape>> shape_of(stream& on, const launch_request& what,
                                    const numerics_policy& policy) {
   auto out = make_ref<launch_shape>();
@@ -112,7 +129,8 @@ result<ref<launch_shape>> shape_of(stream& on, const launch_request& what,
     grid.facts = on.on()->places[static_cast<std::size_t>(on.rank_of(lane))];
     out->grids.push_back(grid);
   }
-  // Each device gets enough slices to keep its part of the workers busy.
+  // The workers are divided among the devices of the mesh. A device gets enough slices to
+  // keep its part of the workers busy.
   const unsigned workers = (on.of().workers() + on.lanes() - 1) / on.lanes();
   const std::int64_t blocks = grid.blocks();
   out->slices =
@@ -120,17 +138,20 @@ result<ref<launch_shape>> shape_of(stream& on, const launch_request& what,
   return out;
 }
 
+/// Returns true if the shared memory of this many blocks fits into the stream's limit.
 bool fits_shared(const stream& on, const launch_request& what, std::int64_t blocks) {
   return what.shared_bytes == 0 ||
          on.budget()->room() / what.shared_bytes >= static_cast<std::size_t>(blocks);
 }
 
-/// Returns true if the stream only records. Its memory is then checked at each run.
+/// Returns true if operations of the stream are recorded and do not run. The memory limit
+/// is then checked at each run of the graph.
 bool only_records(stream& on) {
   const auto in = on.of().port().enter();
   return on.recording_only();
 }
 
+/// Returns an operation that fails because shared memory exceeds the stream's limit.
 ref<operation> over_limit(const stream& on, const kernel_record& record,
                           std::size_t bytes) {
   return make_failing(
@@ -141,9 +162,13 @@ ref<operation> over_limit(const stream& on, const kernel_record& record,
                         record.name, on.budget()->room(), bytes)));
 }
 
-/// Makes a launch. `trial` is set if the launch is to be measured, and null otherwise.
+/// Makes a launch, or an operation that fails when the stream reaches it. `trial` is set
+/// if the launch is to be measured, and null otherwise. Returns null if the request has
+/// no kernel.
 result<ref<operation>> make_launch(stream& on, const launch_request& what,
                                    const numerics_policy& policy, block_trial* trial) {
+  // `make` runs if the terms differ from those of the last launch. `accept` runs under
+  // the stream's lock, so a launch takes a number only if its arguments are valid.
   const launch_terms terms{what.key,          what.grid,       what.block,
                            what.shared_bytes, what.persistent, on.describe(policy)};
   ref<launch_arguments> args;
@@ -157,8 +182,8 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what,
     ordinal = number;
     return {};
   };
-  // If random numbers depend on the counter, only runs take numbers. A recorded launch
-  // takes one in each run of its graph.
+  // If random numbers depend on the number of the launch, only launches that run take a
+  // number. A recorded launch takes one in each run of its graph.
   const bool counts =
       policy.stateless_rng || (!what.in_graph && !(on.records() && only_records(on)));
   WEIR_TRY(auto shape, on.shared_by_launches<launch_shape>(terms, counts, make, accept));
@@ -195,6 +220,7 @@ result<ref<operation>> make_launch(stream& on, const launch_request& what,
   return out;
 }
 
+/// Makes a launch with the block that the tuner chooses.
 result<ref<operation>> make_launch_in_any_block(stream& on, const launch_request& what,
                                                 const numerics_policy& policy) {
   WEIR_TRY(auto choice, choose_block(on, what, policy));

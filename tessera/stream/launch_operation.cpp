@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Launches as tasks, and what each of them does.
+/// Launches as tasks.
+///
+/// On each device, a launch of few blocks is one task (`whole`). A larger launch is cut
+/// into slices: the task `opening` waits for the lane's token and decides whether the
+/// launch may run, the slices run in parallel behind it without accesses of their own,
+/// and the task `closing` runs behind all slices and passes the failure on. Opening and
+/// closing both hold the token, so later operations of the lane wait for the closing
+/// task.
 #include "stream/launch_operation.hpp"
 
 #include <algorithm>
@@ -14,7 +21,7 @@
 namespace weir::tessera {
 namespace {
 
-/// Random numbers depend on how many launches the stream has run before.
+/// Returns true if random numbers depend on the number of the launch in its stream.
 bool draws_by_counter(const tessDeterminism& told) noexcept {
   constexpr std::uint32_t stateless = 1U << 2;
   return (told.policy & stateless) == 0;
@@ -33,6 +40,8 @@ void launch_operation::touched(unsigned lane, std::vector<touched_memory>& all) 
   }
 }
 
+// Each block that runs at a time needs the requested shared memory. The memory that the
+// kernel itself declares is not counted.
 memory_need launch_operation::needs() const noexcept {
   const std::size_t own = shape_->kernel.kernel->record.shared_bytes;
   return {(shape_->grid().shared_bytes - own) * static_cast<std::size_t>(resident()),
@@ -52,6 +61,8 @@ std::uint32_t launch_operation::counted_launches() const noexcept {
   return draws_by_counter(shape_->told) ? 1 : 0;
 }
 
+// Called by the task that enters a graph, before the run's other tasks. The launch takes
+// the next number of the stream that the graph was launched on.
 void launch_operation::count_from(std::uint64_t stream, std::uint64_t& next) noexcept {
   if (!draws_by_counter(shape_->told)) {
     return;
@@ -62,6 +73,8 @@ void launch_operation::count_from(std::uint64_t stream, std::uint64_t& next) noe
   stream::seal(prepared_->told);
 }
 
+// A launch in a graph gets descriptor and grids of its own, because `count_from` changes
+// them in each run. The grids point to the descriptor next to them, which does not move.
 ref<operation> launch_operation::clone() const {
   auto out = make_ref<launch_operation>(shape_, args_, ordinal_);
   out->prepared_ =
@@ -78,11 +91,15 @@ void launch_operation::submit(submission& to) {
   if (shape_->slices.slices > 1 && cut_ == nullptr) {
     cut_ = std::make_unique<cut[]>(devices);
   }
+  // In the last iteration `add_last` may hand over the operation, so nothing is read from
+  // it after that.
   for (unsigned d = 0; d < devices; ++d) {
     submit_on(to, d, to.held(*this, d), d + 1 == devices);
   }
 }
 
+// Submits the tasks on device `d`. The accesses `held` are those of the lane's token and
+// of other memory that the launch touches.
 void launch_operation::submit_on(submission& to, unsigned d,
                                  std::span<const runtime::access> held, bool last) {
   const std::int64_t slices = shape_->slices.slices;
@@ -102,6 +119,8 @@ void launch_operation::submit_on(submission& to, unsigned d,
   to.add(*this, d, closing, held, all);
 }
 
+// Runs one of the tasks. The fields of `cut` are set by the opening task before the
+// slices and read by the closing task after them. The order of tasks synchronizes them.
 void launch_operation::step(lane_set& lanes, unsigned lane,
                             std::uint32_t index) noexcept {
   if (index == whole) {
@@ -113,6 +132,7 @@ void launch_operation::step(lane_set& lanes, unsigned lane,
     of.started = begin();
   } else if (index == closing) {
     cut& of = cut_[lane];
+    // A slice that failed has set `why` before.
     if (of.failed.load(std::memory_order_relaxed) != no_slice) {
       fail(lanes.of(lane), std::move(*of.why));
       of.why.reset();
@@ -126,6 +146,7 @@ void launch_operation::step(lane_set& lanes, unsigned lane,
   }
 }
 
+// Arguments are little-endian, hence the loop from the last byte.
 std::string launch_operation::listed_arguments() const {
   std::string out;
   if (!args_) {
@@ -146,6 +167,8 @@ double launch_operation::occupancy() const {
   return std::min(1.0, static_cast<double>(resident()) / workers);
 }
 
+// Runs one slice. Later slices run even if an earlier one has failed, because otherwise
+// the reported failure would depend on timing.
 void launch_operation::run_slice(unsigned lane, std::uint32_t index) noexcept {
   cut& of = cut_[lane];
   if (of.skip) {
@@ -155,6 +178,7 @@ void launch_operation::run_slice(unsigned lane, std::uint32_t index) noexcept {
   auto outcome =
       guarded([&] { return run(lane, slices.begin(index), slices.end(index)); });
   if (!outcome) {
+    // The failure of the lowest slice is kept.
     const std::lock_guard lock(of.mutex);
     if (index < of.failed.load(std::memory_order_relaxed)) {
       of.failed.store(index, std::memory_order_relaxed);
@@ -163,6 +187,9 @@ void launch_operation::run_slice(unsigned lane, std::uint32_t index) noexcept {
   }
 }
 
+// Runs blocks [first, last) of one device. Without arguments a graph's launch needs no
+// copy of its grid. The buffer for arguments is on the stack unless they are large,
+// because each rank needs other addresses in it.
 result<void> launch_operation::run(unsigned lane, std::int64_t first,
                                    std::int64_t last) const {
   if (prepared_ && !args_) {
@@ -182,6 +209,8 @@ result<void> launch_operation::run(unsigned lane, std::int64_t first,
   return shape_->backend->run_blocks(placed(lane, args, of_numbers), first, last);
 }
 
+// Writes the arguments for one lane to `args`: a copy in which each symmetric pointer is
+// replaced by the address of the lane's own instance.
 grid_launch launch_operation::placed(unsigned lane, std::byte* args,
                                      const tessDeterminism& of_numbers) const {
   grid_launch grid = shape_->grids[lane];
@@ -198,6 +227,7 @@ grid_launch launch_operation::placed(unsigned lane, std::byte* args,
   return grid;
 }
 
+// The digest covers the number of the launch, so it is computed for each launch.
 tessDeterminism launch_operation::told() const noexcept {
   if (prepared_) {
     return prepared_->told;
@@ -210,7 +240,7 @@ tessDeterminism launch_operation::told() const noexcept {
 
 void measured_launch::step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept {
   if (index == whole || index == opening) {
-    std::int64_t none = 0;  // the first of the lanes
+    std::int64_t none = 0;  // only the first lane to begin sets the time
     began_.compare_exchange_strong(none, now_ns());
   }
   launch_operation::step(lanes, lane, index);
@@ -220,6 +250,8 @@ void measured_launch::step(lane_set& lanes, unsigned lane, std::uint32_t index) 
   if (lanes.of(lane).poison) {
     failed_ = true;
   }
+  // The last lane to end reports the time from the first beginning to now. A launch that
+  // failed is not reported: it may have ended early.
   if (left_.fetch_sub(1) == 1 && !failed_) {
     static_cast<void>(guarded([&]() -> result<void> {
       shape_->mesh->of->took(trial_, now_ns() - began_);

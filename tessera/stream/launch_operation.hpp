@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A launch as an operation: the arguments of each device, and slices of blocks.
+/// A launch as an operation: what consecutive launches share, the arguments of one
+/// launch, and its tasks. The header of launch_operation.cpp describes the tasks.
+///
+/// Launches are the most frequent operations. Everything that consecutive launches have
+/// in common is therefore computed once and shared.
 #pragma once
 
 #include <atomic>
@@ -16,16 +20,17 @@
 
 namespace weir::tessera {
 
-/// A pointer argument in device memory. Each rank gets the address of its own instance if
-/// the pointer is the address on rank 0.
+/// A pointer argument in symmetric memory. If it is the address on rank 0, each rank gets
+/// the address of its own instance.
 struct translated {
   std::size_t offset = 0;  ///< offset in the argument buffer in bytes
   memory_place place;
 };
 
-/// Properties that consecutive launches on equal terms share.
+/// Properties that consecutive launches on equal terms share. Immutable once made.
 struct launch_shape : counted {
-  alignas(64) module_kernel kernel;  // on another cache line than the count
+  // not on the cache line of the count, which all launches write
+  alignas(64) module_kernel kernel;
   std::shared_ptr<tessera::mesh> mesh;
   device_backend* backend = nullptr;
   /// The launch on each lane, without arguments and descriptor.
@@ -87,7 +92,7 @@ class launch_operation : public operation {
   void step(lane_set& lanes, unsigned lane, std::uint32_t index) noexcept override;
 
  protected:
-  /// Values of a step's index. Other values are numbers of slices.
+  /// Values of the index of a task. Other values are numbers of slices.
   static constexpr std::uint32_t whole = 0xFFFFFFF0;
   static constexpr std::uint32_t opening = 0xFFFFFFF1;
   static constexpr std::uint32_t closing = 0xFFFFFFF2;
@@ -102,6 +107,7 @@ class launch_operation : public operation {
   ref<launch_arguments> args_;  ///< null: the kernel has no arguments
 
  private:
+  /// Above the number of every slice: no slice has failed.
   static constexpr std::int64_t no_slice = INT64_MAX;
 
   /// A run in slices on one device. It keeps the failure of the lowest slice, so that the
@@ -114,23 +120,28 @@ class launch_operation : public operation {
     std::optional<error> why;
   };
 
+  /// Submits the tasks of one lane, in slices or as a whole.
   void submit_on(submission& to, unsigned d, std::span<const runtime::access> held,
                  bool last);
   /// Returns members of a JSON object: each argument by name, as a hexadecimal number
   /// with the most significant byte first.
   [[nodiscard]] std::string listed_arguments() const;
-  /// Returns the part of the workers that its blocks on one device can use.
+  /// Returns the fraction of the workers that its blocks on one device can use, at most
+  /// 1.
   [[nodiscard]] double occupancy() const;
+  /// Runs one slice and keeps its failure.
   void run_slice(unsigned lane, std::uint32_t index) noexcept;
+  /// Runs blocks [first, last) of one lane.
   [[nodiscard]] result<void> run(unsigned lane, std::int64_t first,
                                  std::int64_t last) const;
 
   std::uint64_t ordinal_;
+  /// Number of the launch in its stream.
   std::unique_ptr<cut[]> cut_;  ///< slices of each lane; null: a single slice
   std::unique_ptr<prepared_launch> prepared_;  ///< set for launches in a graph
 };
 
-/// A launch whose time influences the choice of blocks for later launches.
+/// A launch whose duration influences the choice of blocks for later launches.
 class measured_launch final : public launch_operation {
  public:
   measured_launch(ref<launch_shape> shape, ref<launch_arguments> args,
@@ -143,9 +154,10 @@ class measured_launch final : public launch_operation {
 
  private:
   block_trial trial_;
+  /// Monotonic time at which the first lane began, or 0 before. Nanoseconds.
   std::atomic<std::int64_t> began_{0};
-  std::atomic<unsigned> left_;
-  std::atomic<bool> failed_{false};
+  std::atomic<unsigned> left_;       ///< lanes that have not ended
+  std::atomic<bool> failed_{false};  ///< a lane had a failure: the time does not count
 };
 
 }  // namespace weir::tessera

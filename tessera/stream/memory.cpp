@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory of meshes and streams: where it is taken from and when it is returned.
+/// Memory that meshes and streams allocate and free in the order of streams.
+///
+/// Freeing never waits. The address disappears from the table at once, so that later
+/// calls with it fail, and the memory itself is held by a point behind the operations
+/// that may use it (`last_use`). Memory of a stream returns to the pool of its mesh, from
+/// which the same stream may take it again immediately and other streams once the point
+/// is reached. In a capture, an allocation and its release are nodes of the graph, and
+/// the graph owns the memory between its runs.
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,14 +23,15 @@ namespace {
 /// Holds memory until the last point that refers to this object has been reached.
 class last_use : public counted {
  public:
-  /// Makes a holder. If `releases` is not null, the memory counts as freed late until its
-  /// end.
+  /// Makes a holder. If `releases` is not null, the holder is counted there until its
+  /// end, so that an allocation which finds no memory knows that waiting may help.
   last_use(allocation_ptr memory, std::shared_ptr<late_releases> releases)
       : memory_(std::move(memory)), releases_(std::move(releases)) {
     if (releases_ != nullptr) {
       releases_->add();
     }
   }
+  // The memory goes first: a thread that waits for releases then finds it free.
   ~last_use() override {
     memory_ = nullptr;
     if (releases_ != nullptr) {
@@ -36,15 +44,15 @@ class last_use : public counted {
   std::shared_ptr<late_releases> releases_;
 };
 
-/// Longest wait of an allocation for memory whose streams have ended. Workers release
-/// their last references a moment after that.
+/// Longest time that an allocation waits for memory whose streams have ended, in
+/// nanoseconds. Workers release their last references a moment after the end.
 constexpr std::int64_t release_limit_ns = 1'000'000'000;
 
-/// Enqueues a point after all operations of a stream. It keeps `user` until it is
-/// reached.
+/// Enqueues a point behind all operations of a stream. The point keeps `user` alive until
+/// it is reached.
 ref<point> end_of(stream& s, const ref<last_use>& user) {
   auto end = make_ref<point>(s.lanes(), s.of().bell());
-  end->order_only = true;  // the next user of the memory takes over no failure
+  end->order_only = true;  // failures do not pass to the next user of the memory
   end->when_reached([user] {});
   s.enqueue_beside(end);
   return end;
@@ -57,7 +65,8 @@ struct seen_capture {
 };
 
 /// Returns the capture of a stream.
-/// @error{invalid_argument; the stream has none any more, or one of another thread}
+/// @error{invalid_argument; the capture has ended meanwhile, or belongs to another
+/// thread}
 result<seen_capture> capture_of(stream& by) {
   const auto in = by.of().port().enter();
   WEIR_CHECK(by.check_caller());
@@ -69,7 +78,9 @@ result<seen_capture> capture_of(stream& by) {
   return seen_capture{by.recording(), by.recording_only()};
 }
 
-/// Adds a node to the capture. @error{invalid_argument; the capture has ended meanwhile}
+/// Adds a node to the capture. It is checked again that the capture goes on, because the
+/// session was released since `capture_of`.
+/// @error{invalid_argument; the capture has ended meanwhile}
 result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> node) {
   auto in = by.of().port().enter();
   in.make_room(node->tasks(by.lanes()));
@@ -82,8 +93,9 @@ result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> 
   return {};
 }
 
-/// Calls `take`. If devices are full, it empties the pools, waits for memory that was
-/// freed while streams use it, and calls `take` once more.
+/// Calls `take`. If the devices are out of memory, empties the pools, waits for memory
+/// that was freed while streams still use it, and calls `take` once more. An allocation
+/// therefore rarely fails only because the streams have not come far enough.
 template <class Take>
 auto insist(context& of, const std::shared_ptr<mesh>& m, Take&& take)
     -> decltype(take()) {
@@ -115,6 +127,7 @@ void context::trim_pools() {
   }
 }
 
+// Memory of a mesh is not charged to any stream and does not come from the pool.
 result<void*> context::allocate(const std::shared_ptr<mesh>& m, std::size_t bytes) {
   return insist(*this, m, [&]() -> result<void*> {
     WEIR_TRY(const auto made, memory_->allocate(m->devices, bytes, m->number));
@@ -122,6 +135,8 @@ result<void*> context::allocate(const std::shared_ptr<mesh>& m, std::size_t byte
   });
 }
 
+// The bytes are charged to the stream before memory is taken, and the charge is undone if
+// no memory is found.
 result<void*> context::allocate(stream& by, std::size_t bytes) {
   if (bytes == 0) {
     return nullptr;
@@ -145,6 +160,9 @@ result<void*> context::allocate(stream& by, std::size_t bytes) {
   return made;
 }
 
+// Allocates in a capture. Memory that the same capture has given back before is used
+// again if it fits (`reusable`). If the stream also runs what it records, the memory is
+// lent to the program for this first run.
 result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
   WEIR_TRY(const seen_capture seen, capture_of(by));
   std::shared_ptr<graph_memory> memory = [&] {
@@ -159,7 +177,7 @@ result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
     WEIR_CHECK(memory->show());
   }
   void* const at = memory->data();
-  if (!seen.only) {  // what the stream records, it also runs
+  if (!seen.only) {  // the stream also runs what it records
     WEIR_CHECK(memory->lend(by.budget()));
   }
   auto recorded = record_memory(
@@ -174,6 +192,7 @@ result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
   return at;
 }
 
+// Refuses memory that only a capture has: freeing it would break the graph.
 result<void> context::check_free(const mesh& m, const void* at) const {
   if (!m.pool.recorded(at)) {
     return {};
@@ -186,6 +205,7 @@ result<void> context::check_free(const mesh& m, const void* at) const {
       .hint("give it back by tessFreeAsync on a stream of the capture");
 }
 
+// Frees memory of a mesh behind all streams of the mesh, since any of them may use it.
 result<void> context::free_later(const std::shared_ptr<mesh>& m, void* at) {
   WEIR_CHECK(check_free(*m, at));
   WEIR_TRY(allocation_ptr memory, memory_->remove(at, memory_kind::device, m->number));
@@ -202,6 +222,7 @@ result<void> context::free_later(const std::shared_ptr<mesh>& m, void* at) {
   return {};
 }
 
+// Frees memory in the order of one stream.
 result<void> context::free_later(stream& by, void* at) {
   if (by.records()) {
     return free_in_capture(by, at);
@@ -211,6 +232,8 @@ result<void> context::free_later(stream& by, void* at) {
   return free_behind(by, at);
 }
 
+// The memory is kept by the point at the stream's end, and by the pool if that has
+// capacity for it.
 result<void> context::free_behind(stream& by, void* at) {
   const std::shared_ptr<mesh>& m = by.on();
   WEIR_TRY(allocation_ptr memory, memory_->remove(at, memory_kind::device, m->number));
@@ -219,16 +242,18 @@ result<void> context::free_behind(stream& by, void* at) {
   return {};
 }
 
+// Records that the memory is given back. If the stream does not run what it records, the
+// address only disappears from the table until the next allocation shows it again.
 result<void> context::free_in_capture(stream& by, void* at) {
   WEIR_TRY(const seen_capture seen, capture_of(by));
   std::shared_ptr<graph_memory> memory = [&] {
     const auto in = port_->enter();
     return seen.what->memory_at(at);
   }();
-  if (!seen.only) {  // what the stream records, it also runs
+  if (!seen.only) {  // the stream also runs what it records
     WEIR_CHECK(free_behind(by, at));
     if (memory == nullptr) {
-      return {};  // the graph does not have it
+      return {};  // the memory is not the graph's, so nothing is recorded
     }
   } else if (memory == nullptr) {
     return error(errc::invalid_argument,

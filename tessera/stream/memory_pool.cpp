@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Kept blocks, and the choice of the block that serves a request.
+/// Memory that a mesh keeps for later requests, and the choice of the block that serves a
+/// request.
+///
+/// A block serves requests of exactly its size. Programs repeat the
+/// same sizes in each step, so exact sizes are found again and nothing is lost to
+/// fragmentation. All members are guarded by `mutex_`. The memory itself is released
+/// without the lock.
 #include "weir/tessera/stream/memory_pool.hpp"
 
 #include <algorithm>
@@ -11,6 +17,8 @@
 
 namespace weir::tessera {
 
+// Returns the bytes that may still be charged. The limit may be below the use if the
+// program lowers it.
 std::size_t memory_budget::room() const noexcept {
   const std::size_t most = limit_;
   const std::size_t used = used_;
@@ -19,6 +27,8 @@ std::size_t memory_budget::room() const noexcept {
                        : 0;
 }
 
+// Charges bytes unless that exceeds the limit. The loop makes check and addition one
+// step, because several threads may allocate on the same stream.
 bool memory_budget::charge(std::size_t bytes) noexcept {
   std::size_t used = used_;
   for (;;) {
@@ -39,13 +49,15 @@ memory_pool::memory_pool(symmetric_memory& memory, std::span<const std::int32_t>
   counts_.keeps = usual_keep;
 }
 
+// Finds a kept block. A block that the same stream returned serves at once: its earlier
+// users come before the new ones in the stream's order. A block of another stream serves
+// once the point at its end is reached.
 allocation_ptr memory_pool::find_kept(std::uint64_t stream, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto fits = [&](const kept& k) {
     return k.memory->bytes() == bytes && (k.stream == stream || k.end->reached());
   };
-  // The last block that the stream itself returned is the most likely to be in the
-  // caches.
+  // The latest block is the most likely to be in the caches.
   const auto found = std::find_if(kept_.rbegin(), kept_.rend(), fits);
   if (found == kept_.rend()) {
     return nullptr;
@@ -57,6 +69,7 @@ allocation_ptr memory_pool::find_kept(std::uint64_t stream, std::size_t bytes) {
   return out;
 }
 
+// Counts memory as used and returns its address.
 result<void*> memory_pool::hand_out(allocation_ptr memory,
                                     const std::shared_ptr<memory_budget>& pays) {
   void* const at = memory->data();
@@ -72,6 +85,7 @@ result<void*> memory_pool::take(std::uint64_t stream, std::size_t bytes,
                                 const std::shared_ptr<memory_budget>& pays) {
   allocation_ptr memory = find_kept(stream, bytes);
   if (memory != nullptr) {
+    // A kept block had left the table of addresses when it was freed.
     if (auto known = memory_.restore(memory); !known) {
       const std::lock_guard lock(mutex_);
       counts_.reserved -= bytes;
@@ -87,6 +101,7 @@ result<void*> memory_pool::take(std::uint64_t stream, std::size_t bytes,
   return hand_out(std::move(memory), pays);
 }
 
+// Counts memory of a graph as handed out to the program. The pool does not keep it later.
 void memory_pool::lend(const allocation_ptr& memory,
                        const std::shared_ptr<memory_budget>& pays,
                        std::weak_ptr<graph_memory> graphs) {
@@ -98,6 +113,8 @@ void memory_pool::lend(const allocation_ptr& memory,
   counts_.reserved_peak = std::max(counts_.reserved_peak, counts_.reserved);
 }
 
+// Ends the accounting of handed-out memory. Returns nothing if the pool did not hand it
+// out. The caller holds `mutex_`.
 std::optional<memory_pool::handed_out> memory_pool::settle(const allocation_ptr& memory) {
   const auto found = out_.find(memory->data());
   if (found == out_.end()) {
@@ -110,9 +127,12 @@ std::optional<memory_pool::handed_out> memory_pool::settle(const allocation_ptr&
   return what;
 }
 
+// Takes memory back after the operations in front of `end`. Memory of a graph returns to
+// the graph and is not kept.
 void memory_pool::give_back(std::uint64_t stream, const allocation_ptr& memory,
                             ref<point> end) {
   std::shared_ptr<graph_memory> graphs;
+  // Declared before the lock, so that the blocks are released after it is unlocked.
   std::vector<kept> gone;
   {
     const std::lock_guard lock(mutex_);
@@ -121,6 +141,8 @@ void memory_pool::give_back(std::uint64_t stream, const allocation_ptr& memory,
       return;
     }
     graphs = what->graphs.lock();
+    // Memory that another library has may be in use for any time, so it is not kept
+    // either.
     if (memory->lent() || graphs != nullptr) {
       counts_.reserved -= memory->bytes();
     } else {
@@ -134,6 +156,7 @@ void memory_pool::give_back(std::uint64_t stream, const allocation_ptr& memory,
   }
 }
 
+// Ends the accounting without keeping the memory. Returns the graph that has it, or null.
 std::shared_ptr<graph_memory> memory_pool::forget(const allocation_ptr& memory) {
   const std::lock_guard lock(mutex_);
   const auto what = settle(memory);
@@ -144,6 +167,8 @@ std::shared_ptr<graph_memory> memory_pool::forget(const allocation_ptr& memory) 
   return what->graphs.lock();
 }
 
+// Notes addresses that only a capture has, so that freeing them by other calls is
+// refused.
 void memory_pool::note_recorded(const void* at, bool recorded) {
   const std::lock_guard lock(mutex_);
   if (recorded) {
@@ -158,6 +183,8 @@ bool memory_pool::recorded(const void* at) const {
   return recorded_.count(at) != 0;
 }
 
+// Removes the oldest blocks until at most `bytes` are kept, and returns them. The caller
+// holds `mutex_` and releases the blocks after it.
 std::vector<memory_pool::kept> memory_pool::over(std::size_t bytes) {
   auto last = kept_.begin();
   for (; kept_bytes_ > bytes; ++last) {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Operations as tasks of the engine.
+/// Operations as tasks of the engine: submission, the run of a step, and how failures
+/// spread.
+///
+/// A failed operation never fails its task. The failure stays in the lane (`poison`),
+/// later operations of the lane do not run, and a synchronization returns it. Tasks of a
+/// lane are ordered by the lane's token, so a lane's failure needs no lock.
 #include "weir/tessera/stream/operation.hpp"
 
 #include <exception>
@@ -17,15 +22,21 @@ const char graph_runs = 0;
 
 namespace {
 
-thread_local bool in_step = false;    // NOLINT: of the thread is what is asked for
-thread_local bool on_engine = false;  // NOLINT: the same
+thread_local bool in_step = false;    // NOLINT: one for each thread
+thread_local bool on_engine = false;  // NOLINT: one for each thread
 
+/// The callable of a task: a step of an operation. In a graph the engine calls it with
+/// the argument `graph_is_made` while the graph is recorded, which does nothing, and with
+/// `graph_runs` in each run. Outside of graphs the argument is null, and the task then
+/// owns a reference to the operation, which it releases.
 struct step_call {
   operation* what;
   lane_set* lanes;
   std::uint32_t lane;
   std::uint32_t index;
 
+  // `on_engine` is set while the reference is released, because the operation may be the
+  // last to hold a context, which must not be destroyed on a worker.
   void operator()(const runtime::task_context& c) const {
     if (c.argument == &graph_is_made) {
       return;
@@ -41,7 +52,8 @@ struct step_call {
   }
 };
 
-/// Names of tasks outlive the engine; what a kernel is called is in the profiler's trace.
+/// Returns the name of the engine's tasks. These names must outlive the engine, so they
+/// are constants. The names of kernels are in the profiler's trace.
 const char* task_name(operation::kind k) noexcept {
   switch (k) {
     case operation::kind::launch: return "launch";
@@ -62,7 +74,7 @@ const char* task_name(operation::kind k) noexcept {
 std::uint32_t number_of_this_thread() noexcept {
   static std::atomic<std::uint32_t> last{0};
   thread_local const std::uint32_t own =
-      last.fetch_add(1, std::memory_order_relaxed) + 1;  // NOLINT: of the thread
+      last.fetch_add(1, std::memory_order_relaxed) + 1;  // NOLINT: one for each thread
   return own;
 }
 
@@ -79,6 +91,7 @@ bool on_worker() noexcept {
   return in_step || on_engine;
 }
 
+// Each task holds a reference to its operation unless a graph does. The task releases it.
 runtime::task_id submission::add(operation& what, unsigned lane, std::uint32_t index,
                                  std::span<const runtime::access> accesses,
                                  std::span<const runtime::task_id> others,
@@ -89,6 +102,8 @@ runtime::task_id submission::add(operation& what, unsigned lane, std::uint32_t i
   return put(what, lane, index, accesses, others, worker);
 }
 
+// The last task takes over the reference of the submission itself, which saves two atomic
+// changes of the count for the common operation with one task.
 runtime::task_id submission::add_last(operation& what, unsigned lane, std::uint32_t index,
                                       std::span<const runtime::access> accesses) {
   if (what_.get() == &what) {
@@ -98,6 +113,8 @@ runtime::task_id submission::add_last(operation& what, unsigned lane, std::uint3
   return add(what, lane, index, accesses);
 }
 
+// Adds the tokens and memory of other lanes only if the operation needs them: most
+// operations have their own lane's token alone.
 std::span<const runtime::access> submission::held(const operation& what, unsigned lane) {
   const runtime::access& own = lanes_.of(lane).held;
   if (!what.touches_more || lanes_.devices() == 1) {
@@ -112,6 +129,8 @@ std::span<const runtime::access> submission::held(const operation& what, unsigne
   return held_;
 }
 
+// Submits one task. It runs after the points that the operation waits for and after
+// `others`.
 runtime::task_id submission::put(operation& what, unsigned lane, std::uint32_t index,
                                  std::span<const runtime::access> accesses,
                                  std::span<const runtime::task_id> others,
@@ -124,6 +143,7 @@ runtime::task_id submission::put(operation& what, unsigned lane, std::uint32_t i
   runtime::submit_options with;
   with.urgent = lanes_.urgent || what.urgent;
   with.worker = worker;
+  // Most operations wait for no points, and the list need not be copied.
   if (after.empty()) {
     with.after = others;
   } else {
@@ -132,7 +152,8 @@ runtime::task_id submission::put(operation& what, unsigned lane, std::uint32_t i
   }
   auto id = in_.to().submit(task_name(what.what()), accesses,
                             step_call{&what, &lanes_, lane, index}, with);
-  WEIR_EXPECT(id.has_value());  // tokens live as long as their lanes
+  // tokens, which the accesses name, live as long as their lanes
+  WEIR_EXPECT(id.has_value());
   return *id;
 }
 
@@ -154,6 +175,8 @@ std::string_view operation::kind_name(kind k) noexcept {
 operation::operation(kind k) : kind_(k) {}
 operation::~operation() = default;
 
+// Called at the beginning of a lane's first task. Collects the failures of everything
+// that the operation depends on.
 bool operation::may_run(lane_set& lanes, unsigned lane) const {
   failure& poison = lanes.of(lane).poison;
   for (const ref<point>& p : waits) {
@@ -174,6 +197,8 @@ bool operation::may_run(lane_set& lanes, unsigned lane) const {
   return !poison;
 }
 
+// Memory that the operation should have written is as good as failed: readers on other
+// lanes and of the host's memory must not use old contents.
 void operation::pass_failure_on(lane_set& lanes, unsigned lane) const {
   const failure& poison = lanes.of(lane).poison;
   if (!poison || !touches_more || lanes.devices() == 1) {
@@ -197,6 +222,7 @@ void operation::fail(lane& of, error why) const {
   of.poison.merge({std::make_shared<const error>(std::move(why)), number});
 }
 
+// Operations in a graph ask for the observer in each run, since it may have changed.
 void operation::observe(unsigned lane, std::int64_t start_ns) const noexcept {
   if (start_ns == 0) {
     return;
@@ -212,6 +238,8 @@ std::int64_t operation::begin() const noexcept {
   return heard ? now_ns() : 0;
 }
 
+// Turns the exception that is being handled into an error: an operation fails, but never
+// the task that runs it.
 error operation::thrown() noexcept {
   try {
     throw;
@@ -224,6 +252,7 @@ error operation::thrown() noexcept {
   }
 }
 
+// A copy that only one lane carries out has a task on that lane alone.
 void lane_operation::submit(submission& to) {
   const unsigned devices = to.lanes().devices();
   const bool one = only_lane >= 0 && devices > 1;
@@ -238,6 +267,7 @@ void lane_operation::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcep
   run_on(lanes, lane, [&] { return run(lane); });
 }
 
+// The task writes the tokens of all lanes, so it runs when all of them have reached it.
 void joining_operation::submit(submission& to) {
   lane_set& lanes = to.lanes();
   std::vector<runtime::access> accesses;
@@ -247,6 +277,7 @@ void joining_operation::submit(submission& to) {
   to.add(*this, 0, 0, accesses);
 }
 
+// Failures are collected but do not prevent the run: derived classes decide.
 void joining_operation::step(lane_set& lanes, unsigned, std::uint32_t) noexcept {
   for (unsigned i = 0; i < lanes.devices(); ++i) {
     static_cast<void>(may_run(lanes, i));

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs that outlast their tasks.
+/// Launches of kernels that run until they are asked to stop.
+///
+/// The blocks run on threads of their own, because a worker that is occupied for ever
+/// would be lost to all streams. The task only starts the threads. The stream holds back
+/// its later operations until the last device's threads have ended. Then the janitor,
+/// which may wait for the session, reports the outcomes and lets the stream proceed.
 #include "stream/persistent_launch.hpp"
 
 #include <memory>
@@ -13,7 +18,7 @@
 namespace weir::tessera {
 namespace {
 
-/// Ends when its threads have; holds its stream until then.
+/// A persistent launch. It keeps its stream alive until its threads have ended.
 class persistent_operation final : public launch_operation {
  public:
   persistent_operation(ref<launch_shape> shape, ref<launch_arguments> args,
@@ -21,12 +26,14 @@ class persistent_operation final : public launch_operation {
       : launch_operation(std::move(shape), std::move(args), ordinal),
         stream_(on.shared_from_this()) {}
 
+  // A persistent launch cannot be in a graph.
   [[nodiscard]] ref<operation> clone() const override { return {}; }
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override { return devices; }
   [[nodiscard]] std::int64_t resident() const noexcept override {
-    return shape_->grid().blocks();  // each has a thread of its own
+    return shape_->grid().blocks();  // each block has a thread of its own
   }
 
+  // One task for each lane, which starts the blocks of the lane's device.
   void submit(submission& to) override {
     lane_set& lanes = to.lanes();
     left_ = lanes.devices();
@@ -36,8 +43,12 @@ class persistent_operation final : public launch_operation {
     }
   }
 
+  // Later operations wait in the stream instead of in the engine's window.
   void admitted(submission_port::session&, stream& on) override { on.hold(); }
 
+  // The arguments live on this stack only until `start_persistent` returns, which copies
+  // them. `self` and `on` keep operation and stream alive even if the run ends before
+  // this step does.
   void step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept override {
     if (!may_run(lanes, lane)) {
       ended(lane, {}, 0);
@@ -65,7 +76,8 @@ class persistent_operation final : public launch_operation {
   }
 
  private:
-  /// The last device's end lets the stream go on, with what went wrong.
+  /// Notes the outcome of one device, on the thread that ended the run or on a worker if
+  /// nothing was started. After the last device, the stream is released.
   void ended(unsigned lane, result<void> outcome, std::int64_t start) {
     observe(lane, start);
     {
@@ -75,10 +87,11 @@ class persistent_operation final : public launch_operation {
         return;
       }
     }
-    // A worker must not wait for the session.
+    // A worker must not wait for the session, so the janitor takes it.
     shape_->mesh->of->cleaner().later(
         [self = ref<persistent_operation>(this)] { self->release_stream(); });
   }
+  /// Reports the outcomes and lets the stream proceed. @threads{the janitor}
   void release_stream();
 
   std::shared_ptr<stream> stream_;
@@ -88,8 +101,9 @@ class persistent_operation final : public launch_operation {
   std::vector<std::shared_ptr<persistent_run>> runs_;
 };
 
-/// Puts outcomes of a persistent kernel into the lanes, and into the memory that it
-/// should have written.
+/// Reports the outcomes of a persistent kernel as failures of the lanes, and of the
+/// memory that the kernel should have written. It is not held back by the stream, because
+/// it goes ahead of all operations that are.
 class outcome_operation final : public lane_operation {
  public:
   outcome_operation(ref<persistent_operation> of, std::vector<result<void>> outcomes)
@@ -109,6 +123,7 @@ class outcome_operation final : public lane_operation {
   std::vector<result<void>> outcomes_;
 };
 
+// The operation drops its reference to the stream, which would otherwise be a cycle.
 void persistent_operation::release_stream() {
   const std::shared_ptr<stream> on = std::move(stream_);
   auto in = on->of().port().enter();

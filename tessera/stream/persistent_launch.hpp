@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Launches of persistent kernels.
+///
+/// The class itself is private to the source file; everything else sees an operation.
 #pragma once
 
 #include "stream/launch_operation.hpp"

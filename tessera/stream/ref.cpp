@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory of counted objects. A thread keeps freed blocks for its own use and exchanges
-/// them with other threads in batches, so that threads rarely need the shared lock.
+/// The memory of counted objects.
+///
+/// An operation is made by a thread of the program and destroyed by a worker, so a
+/// general allocator would move each block back from thread to thread under a lock. Here
+/// a thread keeps freed blocks for its own use and exchanges them with other threads in
+/// batches of 32, so that the shared lock is rarely taken. Blocks are multiples of a
+/// cache line and are aligned to one. A thread that ends gives its full batches to the
+/// exchange and frees the rest.
 #include "weir/tessera/stream/ref.hpp"
 
 #include <array>
@@ -17,7 +23,8 @@ namespace weir::tessera {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool recycles = false;  // so that a late use is found
+// every use after the release is then found by the sanitizer
+constexpr bool recycles = false;
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 constexpr bool recycles = false;
@@ -42,10 +49,11 @@ struct handful {
   [[nodiscard]] bool full() const noexcept { return count == most; }
 };
 
-/// Full batches on their way from thread to thread.
+/// Batches on their way from thread to thread, by size. @threads{safe from any thread}
 class exchange {
  public:
-  /// Takes over a batch and leaves `all` empty.
+  /// Takes over a batch and leaves `all` empty. If the list cannot grow, the blocks are
+  /// freed.
   void give(std::size_t kind, handful& all) noexcept {
     try {
       const std::lock_guard lock(mutex_);
@@ -63,7 +71,9 @@ class exchange {
       handfuls_[kind].pop_back();
     }
   }
+  /// Makes the lock usable in children of `fork`.
   bool open_in_children() { return unlock_in_child_of_fork(mutex_); }
+  /// Frees the blocks of a batch.
   static void drop(handful& all) noexcept {
     while (all.count != 0) {
       ::operator delete(all.rooms[--all.count], line);
@@ -91,6 +101,8 @@ class own_rooms {
     gone_ = true;
     for (auto* const all : {&now_, &spare_}) {
       for (std::size_t kind = 0; kind < kinds; ++kind) {
+        // Partial batches are freed: exchanging them would fill the exchange with small
+        // ones.
         if ((*all)[kind].full()) {
           between_threads().give(kind, (*all)[kind]);
         }
@@ -99,7 +111,8 @@ class own_rooms {
     }
   }
 
-  /// Returns a block, or null if there is none.
+  /// Returns a block, or null if the thread and the exchange have none. Takes from the
+  /// current batch, then the spare one, then the exchange.
   [[nodiscard]] void* get(std::size_t kind) noexcept {
     handful& now = now_[kind];
     if (now.count == 0) {
@@ -112,7 +125,7 @@ class own_rooms {
       return nullptr;
     }
     void* const out = now.rooms[--now.count];
-    if (now.count != 0) {  // another processor may have its cache line
+    if (now.count != 0) {  // the next block may be in another processor's cache
       const auto* const next = static_cast<const std::byte*>(now.rooms[now.count - 1]);
       for (std::size_t i = 0; i <= kind; ++i) {
         prefetch_to_write(next + i * step);
@@ -120,6 +133,7 @@ class own_rooms {
     }
     return out;
   }
+  /// Keeps a block. If both batches are full, one goes to the exchange.
   void keep(std::size_t kind, void* at) noexcept {
     handful& now = now_[kind];
     if (now.full()) {
@@ -141,14 +155,16 @@ class own_rooms {
   static thread_local bool gone_;
 };
 thread_local bool own_rooms::gone_ = false;
-thread_local own_rooms rooms_here;  // NOLINT: of the thread is what is asked for
+thread_local own_rooms rooms_here;  // NOLINT: one for each thread
 
+/// Returns the index of a size: blocks of index k have (k + 1) * `step` bytes.
 constexpr std::size_t kind_of(std::size_t bytes) noexcept {
   return (bytes - 1) / step;
 }
 
 }  // namespace
 
+// A thread whose blocks are released already, at its end, uses the general allocator.
 void* counted::operator new(std::size_t bytes) {
   const std::size_t kind = kind_of(bytes);
   if (!recycles || kind >= kinds) {
@@ -158,6 +174,7 @@ void* counted::operator new(std::size_t bytes) {
   return found != nullptr ? found : ::operator new((kind + 1) * step, line);
 }
 
+// Often called on another thread than the one that made the object.
 void counted::operator delete(void* at, std::size_t bytes) noexcept {
   const std::size_t kind = kind_of(bytes);
   if (!recycles || kind >= kinds || own_rooms::gone()) {

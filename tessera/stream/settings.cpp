@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reading the environment.
+/// Reads the settings of a context from environment variables.
+///
+/// A variable with an unusable value is ignored with a warning, because a program that
+/// runs elsewhere should not stop for a misspelt tuning option. Only a backend that does
+/// not exist is an error. Unknown variables that begin with TESS_ get a warning with the
+/// nearest known name.
 #include "weir/tessera/stream/settings.hpp"
 
 #include <charconv>
@@ -16,24 +21,27 @@
 namespace weir::tessera {
 namespace {
 
+/// Reads variables one by one and remembers which were asked for.
 class reader {
  public:
   reader(const std::function<const char*(const char*)>& variable,
          std::vector<std::string>& warnings)
       : variable_(variable), warnings_(warnings) {}
 
+  /// Returns the value of a variable, or nothing if it is not set.
   [[nodiscard]] std::optional<std::string_view> text(const char* name) const {
     asked_.insert(name);
     const char* value = variable_(name);
     return value == nullptr ? std::nullopt : std::optional<std::string_view>(value);
   }
+  /// Sets `into` to the value if the variable is set.
   void take(const char* name, std::string& into) const {
     if (const auto value = text(name)) {
       into = *value;
     }
   }
-  /// A number in [least, most], if it is set and is one; sizes may end in k, m, g or t
-  /// for powers of 1024.
+  /// Sets `into` to the value and returns true, if the value is a number in [least,
+  /// most]. Sizes may end in k, m, g or t for powers of 1024. Warns of other values.
   template <class T>
   bool take(const char* name, T& into, std::uint64_t least, std::uint64_t most) const {
     const auto value = text(name);
@@ -53,6 +61,7 @@ class reader {
         ++at;
       }
     }
+    // Comparing with `most >> shift` avoids the overflow of the shifted number.
     if (problem != std::errc() || at != end || number > (most >> shift) ||
         (number << shift) < least) {
       warn(name, fmt::format("a number in [{}, {}]", least, most), *value);
@@ -61,6 +70,8 @@ class reader {
     into = static_cast<T>(number << shift);
     return true;
   }
+  /// Returns true for 1, false for 0, and `otherwise` if the variable is not set, is
+  /// empty or has another value, which gets a warning.
   [[nodiscard]] bool flag(const char* name, bool otherwise) const {
     const auto value = text(name);
     if (!value || value->empty()) {
@@ -72,7 +83,8 @@ class reader {
     }
     return *value == "1";
   }
-  /// Warns of names that no setting has, once all settings have been asked for.
+  /// Warns of variables in `set` that begin with TESS_ and belong to no setting. Must
+  /// come after all settings have been read.
   void warn_of_unknown(std::span<const std::string> set) const {
     const std::vector<std::string> known(asked_.begin(), asked_.end());
     for (const std::string& name : set) {
@@ -83,6 +95,7 @@ class reader {
       }
     }
   }
+  /// Adds a warning that the value of a variable is ignored.
   void warn(const char* name, std::string_view expected, std::string_view found) const {
     warnings_.push_back(
         fmt::format("environment variable {} ignored: expected {}, found \"{}\"", name,
@@ -95,6 +108,7 @@ class reader {
   std::vector<std::string>& warnings_;
 };
 
+/// Sets `into` to the value that belongs to the variable's text. Warns of other texts.
 template <class T, std::size_t N>
 void take_name(const reader& from, const char* name,
                const std::pair<std::string_view, T> (&names)[N], T& into) {
@@ -114,6 +128,7 @@ void take_name(const reader& from, const char* name,
   from.warn(name, expected, *value);
 }
 
+/// Reads the list of locked policies, which is separated by commas.
 void take_lock(const reader& from, runtime_settings& s) {
   std::string_view rest = from.text("TESS_POLICY_LOCK").value_or("");
   while (!rest.empty()) {
@@ -132,6 +147,8 @@ void take_lock(const reader& from, runtime_settings& s) {
   }
 }
 
+/// Reads topology and algorithm of collectives. The texts are checked here and parsed
+/// again where they are used.
 void take_collectives(const reader& from, runtime_settings& s) {
   from.take("TESS_TOPOLOGY", s.topology);
   if (!s.topology.empty() && !collective::parse_topology(s.topology)) {
@@ -145,6 +162,8 @@ void take_collectives(const reader& from, runtime_settings& s) {
   }
 }
 
+/// Reads where the cache is. Without TESS_CACHE_DIR it is `tessera` in XDG_CACHE_HOME;
+/// without either there is no cache.
 void take_cache(const reader& from, runtime_settings& s) {
   if (const auto folder = from.text("TESS_CACHE_DIR")) {
     s.cache_folder = *folder;
@@ -170,6 +189,7 @@ std::string locks_of(const runtime_settings& s) {
   return out;
 }
 
+/// Returns the name of a mode, as the variable has it.
 std::string_view name_of(numerics_mode mode) {
   switch (mode) {
     case numerics_mode::strict: return "strict";
@@ -204,8 +224,8 @@ result<runtime_settings> read_settings(
   take_collectives(from, s);
   if (from.text("TESS_TIMEOUT_MS")) {
     from.take("TESS_TIMEOUT_MS", s.wait_limit_ms, 0, any / 1'000'000);
-    // Ranks give up before whoever waits for their stream, so that the status says which
-    // rank is missing.
+    // A rank gives up before the thread that waits for its stream, so that the status
+    // says which rank is missing.
     s.rendezvous_limit_ms = s.wait_limit_ms - s.wait_limit_ms / 10;
   }
   from.take("TESS_COLL_TIMEOUT_MS", s.rendezvous_limit_ms, 0, any / 1'000'000);
@@ -238,6 +258,7 @@ result<runtime_settings> read_settings(
   return s;
 }
 
+// Returns the settings in effect, in the form in which they could be set.
 std::vector<std::pair<std::string, std::string>> runtime_settings::listed() const {
   const auto yes = [](bool b) { return std::string(b ? "1" : "0"); };
   return {

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Streams: the order of enqueued operations, waits, and operations that are held back.
+///
+/// An enqueued operation gets a number and the pending waits, is recorded if there is a
+/// capture, and is then submitted to the engine at once (`admit`) or held back. It is
+/// held back while the stream is on hold (a persistent kernel or a collective that waits
+/// for ranks), while operations before it are held back, or while a point that it waits
+/// for has no tasks yet. All of this happens under the session, so calls of several
+/// threads take effect one after another. Lock order: the session, then `small_mutex_`.
 #include "weir/tessera/stream/stream.hpp"
 
 #include <algorithm>
@@ -20,11 +27,11 @@
 namespace weir::tessera {
 namespace {
 
-/// Number of collected waits at which those for reached points are removed. The check is
-/// repeated each time the number has doubled.
+/// Number of pending waits at which those for reached points are removed. This is
+/// repeated each time the number has doubled, so its cost per wait is constant.
 constexpr std::size_t many_waits = 16;
 
-/// Takes and clears the failures of all lanes, for a thread that waits.
+/// Takes and clears the failures of all lanes for a thread that waits in `synchronize`.
 class collector final : public joining_operation {
  public:
   explicit collector(doorbell& bell) : joining_operation(kind::other), bell_(bell) {}
@@ -32,8 +39,8 @@ class collector final : public joining_operation {
   [[nodiscard]] bool done() const noexcept {
     return state_.load(std::memory_order_seq_cst) == state::done;
   }
-  /// Ends the wait, so that failures stay for the next one. Returns false if they are
-  /// already being taken.
+  /// Ends the wait of the thread, so that failures stay for the next synchronization.
+  /// Returns false if a worker is already taking them.
   [[nodiscard]] bool give_up() noexcept {
     state expected = state::waiting;
     return state_.compare_exchange_strong(expected, state::given_up);
@@ -43,6 +50,7 @@ class collector final : public joining_operation {
 
  protected:
   void run(lane_set& lanes) override {
+    // If the thread has given up, the failures stay in the lanes.
     state expected = state::waiting;
     if (!state_.compare_exchange_strong(expected, state::takes)) {
       return;
@@ -53,6 +61,8 @@ class collector final : public joining_operation {
   }
 
  private:
+  /// The waiting thread and the worker both leave `waiting` by compare-and-exchange, so
+  /// exactly one of them decides.
   enum class state : std::uint8_t { waiting, given_up, takes, done };
 
   doorbell& bell_;
@@ -60,7 +70,8 @@ class collector final : public joining_operation {
   std::atomic<state> state_{state::waiting};
 };
 
-/// The last operation of a stream, which it keeps alive until all others have ended.
+/// The last operation of a stream. It keeps the stream alive until all others have ended,
+/// and logs a failure that was never returned.
 class closing final : public joining_operation {
  public:
   explicit closing(std::shared_ptr<stream> of)
@@ -99,6 +110,8 @@ result<std::shared_ptr<stream>> stream::make(std::shared_ptr<mesh> on,
   return out;
 }
 
+// Has the same number as this stream, so that errors and traces name the stream that the
+// program knows. It is used for runs of graphs that enqueue their nodes.
 result<std::shared_ptr<stream>> stream::stand_in() const {
   std::shared_ptr<stream> out(new stream(mesh_, options_));
   WEIR_CHECK(out->open());
@@ -106,6 +119,7 @@ result<std::shared_ptr<stream>> stream::stand_in() const {
   return out;
 }
 
+// Lanes are taken without the session, because taking them may enter it.
 result<void> stream::open() {
   WEIR_TRY(lanes_, of().take_lanes(options_.rank < 0 ? mesh_->ranks() : 1));
   lanes_->urgent = options_.priority < 0;
@@ -121,6 +135,8 @@ stream::~stream() {
   }
 }
 
+// A call from a thread that does not belong to the capture also loses the capture: the
+// graph could otherwise depend on the order of two threads.
 result<void> stream::check_caller() {
   if (recording_ == nullptr || !recording_only_ ||
       recording_->takes_calls_of_this_thread()) {
@@ -134,6 +150,9 @@ result<void> stream::check_caller() {
       .hint("tessStreamBeginCaptureEx begins a capture that takes calls of all threads");
 }
 
+// Only here, `check_caller` is applied: operations of the runtime itself are enqueued by
+// any thread. The operation is traced after the session, because a log function may be
+// slow.
 result<void> stream::post(ref<operation> what) {
   const auto traced = of().logs(log_level::trace) ? what : ref<operation>();
   {
@@ -155,19 +174,23 @@ void stream::enqueue(ref<operation> what) {
   enqueue(in, std::move(what));
 }
 
+// Gives an operation its number and the stream's identity. The caller holds the session.
 void stream::number(operation& what) {
   operations_ += what.numbers();
   what.number = operations_;
   what.stream_number = number_;
   what.on_devices = devices();
   if (closed_) {
-    what.keeps = shared_from_this();  // the closing operation may have ended
+    // the closing operation may have ended and no longer keeps the stream
+    what.keeps = shared_from_this();
   }
 }
 
+// The order of the steps matters: waits first become part of the operation, then it is
+// recorded with them, then it runs.
 void stream::enqueue(submission_port::session& in, ref<operation> what) {
   if (!what->on_all_lanes(lanes())) {
-    flush_waits(in);  // all lanes have to carry them out
+    flush_waits(in);  // the waits concern all lanes, the operation only one
   }
   number(*what);
   if (!pending_waits_.empty()) {
@@ -199,10 +222,11 @@ void stream::enqueue_beside(submission_port::session& in, ref<operation> what) {
     enqueue(in, std::move(what));
     return;
   }
-  number(*what);  // the pending waits belong to the recording
+  number(*what);  // without the pending waits, which belong to the recording
   pass(in, std::move(what));
 }
 
+// Preserves the order: nothing passes operations that are held back.
 void stream::pass(submission_port::session& in, ref<operation> what) {
   if (holds_ > 0 || !held_.empty()) {
     held_.push_back(std::move(what));
@@ -220,6 +244,10 @@ point* stream::held_point(const operation& what) {
   return nullptr;
 }
 
+// Submits an operation to the engine. If a point that it waits for belongs to a held
+// operation of another stream, the point has no tasks that could be predecessors. The
+// operation then goes back to the front, and the stream holds until the point is
+// submitted.
 void stream::admit(submission_port::session& in, ref<operation> what) {
   if (point* const first = held_point(*what); first != nullptr) {
     held_.push_front(std::move(what));
@@ -232,15 +260,19 @@ void stream::admit(submission_port::session& in, ref<operation> what) {
   operation& here = *what;
   submission to(in, *lanes_, std::move(what));
   here.submit(to);
+  // If the last task took over the reference, the operation may already be gone.
   if (operation* const left = to.pending(); left != nullptr) {
     left->admitted(in, *this);
   }
 }
 
+// `admit` may hold the stream again, which ends the loop. It may also call `proceed`
+// again at once; the inner call then only lowers `holds_` and returns, so that the depth
+// of recursion does not grow with the number of held operations.
 void stream::proceed(submission_port::session& in) {
   --holds_;
   if (std::exchange(proceeds_, true)) {
-    return;  // an operation let go at once: the loop below goes on, however many do
+    return;  // the loop of the outer call goes on
   }
   while (holds_ == 0 && !held_.empty()) {
     ref<operation> next = std::move(held_.front());
@@ -250,10 +282,13 @@ void stream::proceed(submission_port::session& in) {
   proceeds_ = false;
 }
 
+// `ended_` saves the question whether the engine has ended all tasks if nothing was
+// enqueued since the last synchronization.
 bool stream::rests(submission_port::session& in) {
   if (recording_ != nullptr || holds_ > 0 || !held_.empty() || !pending_waits_.empty()) {
     return false;
   }
+  // Operations have been enqueued since the last known end, so the engine is asked.
   if (ended_ != operations_) {
     if (!in.all_ended()) {
       return false;
@@ -273,6 +308,8 @@ void stream::record(event& into) {
   static_cast<void>(mark(into, false));
 }
 
+// Records an event. On an idle stream no point is enqueued, because the event has
+// happened.
 result<void> stream::mark(event& into, bool posted) {
   ref<point> here;
   {
@@ -286,7 +323,7 @@ result<void> stream::mark(event& into, bool posted) {
       enqueue(in, here);
     }
   }
-  // The previous point is released without the session.
+  // The previous point is released without the session: its destructor may take time.
   if (here) {
     into.set(std::move(here));
   } else {
@@ -295,6 +332,10 @@ result<void> stream::mark(event& into, bool posted) {
   return {};
 }
 
+// The checks keep a graph complete: inside a capture an event must belong to it, and
+// outside of captures an event must be one that is reached without a launch of a graph.
+// If the stream has no capture and the event was recorded in one, the stream joins that
+// capture.
 result<void> stream::wait(ref<point> p) {
   if (!p) {
     return {};
@@ -306,7 +347,8 @@ result<void> stream::wait(ref<point> p) {
   WEIR_CHECK(check_caller());
   if (recording_ != nullptr && !p->captured && !recording_->has(*p)) {
     if (recording_only_) {
-      // The graph would lack the wait, which a program may rely on.
+      // The graph would lack the wait, and its program may rely on it: the capture is
+      // lost.
       recording_->refuse("an event from outside of it was waited for");
     }
     return error(errc::invalid_argument,
@@ -335,11 +377,14 @@ void stream::wait(submission_port::session&, ref<point> p) {
   pending_waits_.push_back(std::move(p));
 }
 
+// Enqueues an operation that collects the failures, and waits for it. If the time runs
+// out while a worker takes the failures, this thread waits for the worker, because the
+// failures would otherwise be lost.
 result<void> stream::synchronize(std::int64_t limit_ns) {
   auto last = make_ref<collector>(of().bell());
   {
     auto in = of().port().enter();
-    in.make_room(1);  // may release the session, so before the checks
+    in.make_room(1);  // may release the session, so it comes before the checks
     if (recording_ != nullptr && recording_only_) {
       WEIR_CHECK(check_caller());
       recording_->refuse("a stream was synchronized");
@@ -357,6 +402,7 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
   const std::int64_t limit = limit_ns >= 0 ? limit_ns : limit_ns_.load();
   const auto done = [&] { return last->done(); };
   if (!of().bell().wait(done, doorbell::deadline_in(limit))) {
+    // Giving up fails if a worker has begun to take the failures.
     if (last->give_up()) {
       return error(errc::timeout,
                    fmt::format(
@@ -378,6 +424,8 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
   return {};
 }
 
+// Asks a point at the end of the stream. The point is enqueued once for each number of
+// operations, so repeated calls cost no tasks.
 result<bool> stream::idle() {
   auto in = of().port().enter();
   if (operations_ == ended_) {
@@ -398,12 +446,14 @@ result<bool> stream::idle() {
   return true;
 }
 
+// Needs no wait: the closing operation keeps the stream alive until the others have
+// ended.
 void stream::close() {
   auto in = of().port().enter();
   in.make_room(1);
   if (!std::exchange(closed_, true)) {
     record_into(nullptr, false);
-    forget_recording();  // it keeps its streams alive
+    forget_recording();  // a recording keeps its streams alive
     forget_launches();
     enqueue(in, make_ref<closing>(shared_from_this()));
   }
@@ -414,7 +464,7 @@ void stream::record_into(std::shared_ptr<graph_recording> recording, bool only) 
   recording_only_ = only;
   captures_.store(recording_ != nullptr, std::memory_order_release);
   if (recording_ == nullptr) {
-    // Points that are only in a capture are never reached outside of it.
+    // A point that exists only in a capture is never reached outside of it.
     std::erase_if(pending_waits_, [](const ref<point>& w) { return w->captured; });
   }
 }
@@ -425,6 +475,9 @@ void stream::flush_waits(submission_port::session& in) {
   }
 }
 
+// Only rank 0's address of a symmetric allocation stands for the instances of all ranks.
+// Memory of a device of the mesh belongs to its lane, unless the stream has a single
+// rank.
 std::optional<touched_memory> stream::owner_of(const std::optional<memory_place>& place,
                                                const void* at, std::size_t bytes,
                                                bool writes) const {
@@ -451,6 +504,8 @@ void stream::note(const error& e) {
   last_message_ = e.message();
 }
 
+// The digest is computed when it is asked for, because launches are frequent and this is
+// not.
 tessDeterminism stream::last_determinism() const {
   tessDeterminism out{};
   {
@@ -463,6 +518,9 @@ tessDeterminism stream::last_determinism() const {
   return out;
 }
 
+// The descriptor contains what the results of the next operation depend on: level,
+// policy, seed, toggles and stream. Launches add their number, collectives their
+// schedule.
 tessDeterminism stream::describe(const numerics_policy& policy,
                                  std::uint64_t module_seed) const noexcept {
   tessDeterminism out{};
@@ -480,6 +538,7 @@ tessDeterminism stream::describe(const numerics_policy& policy,
   return out;
 }
 
+// The digest covers all members behind `structSize`, with the digest itself as 0.
 void stream::seal(tessDeterminism& d) noexcept {
   d.digest = 0;
   std::array<std::byte, sizeof d> bytes{};
@@ -494,6 +553,7 @@ void stream::note(tessDeterminism& d) {
   determinism_ = d;
 }
 
+// The shared launch object is released after the lock, since `before` is destroyed last.
 void stream::forget_launches() {
   prepaid_refs before;
   const std::lock_guard lock(small_mutex_);
@@ -501,6 +561,7 @@ void stream::forget_launches() {
   launched_ = {};
 }
 
+// A kernel whose stop was requested before it started is stopped here.
 void stream::note_persistent(const std::shared_ptr<persistent_run>& run,
                              std::uint64_t number) {
   const std::lock_guard lock(small_mutex_);
@@ -511,6 +572,8 @@ void stream::note_persistent(const std::shared_ptr<persistent_run>& run,
   }
 }
 
+// The session orders this with calls that enqueue: kernels up to `stopped_` are stopped,
+// also those that have not started yet (`note_persistent`).
 void stream::stop_persistent() {
   const auto in = of().port().enter();
   const std::lock_guard lock(small_mutex_);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// IEEE 754 arithmetic as it is by default, for the life of an object.
+/// The default arithmetic of IEEE 754, set for the life of an object.
 #pragma once
 
 #include "weir/base/system/fp_environment.hpp"
 
 namespace weir::collective {
 
-/// Round to nearest and keep subnormals: kernels of the engine run with subnormals
-/// flushed, and a sum that flushed them would not be the exact one, nor that of another
-/// machine.
+/// Sets rounding to nearest, and keeps subnormals. Kernels of the engine run with
+/// subnormals flushed to zero; a sum that flushed them would not be the exact one, and
+/// would differ from that of another machine. The destructor restores the caller's
+/// settings.
 class default_environment {
  public:
   default_environment() noexcept : before_(fp_control()) {

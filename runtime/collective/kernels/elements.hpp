@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Elements as they are stored, the nodes that they are added in, and the operations.
+/// Elements as they are stored, the nodes in which they are added, and the operations. A
+/// node is the type of a partial result; it may be wider than the element.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +12,22 @@
 
 namespace weir::collective {
 
+/// A boolean in one byte; every value but 0 is true.
 struct bool_byte {
   std::uint8_t bits;
 };
+/// A complex number.
 template <class T>
 struct complex_pair {
   T re;
   T im;
 };
 
+/// The bits that every NaN of a result has.
 inline constexpr std::uint64_t double_quiet_nan = 0x7FF8000000000000;
 
+/// Return x, or the canonical NaN if it is one: the bits of a NaN depend on the
+/// processor.
 WEIR_INLINE float canonical(float x) noexcept {
   return x == x ? x : float_of(float_quiet_nan);
 }
@@ -29,7 +35,7 @@ WEIR_INLINE double canonical(double x) noexcept {
   return x == x ? x : __builtin_bit_cast(double, double_quiet_nan);
 }
 
-/// An element as a node.
+/// Converts an element to a node.
 template <class N, class S>
 WEIR_INLINE N widened(S x) noexcept {
   if constexpr (std::is_same_v<S, bool_byte>) {
@@ -41,7 +47,10 @@ WEIR_INLINE N widened(S x) noexcept {
   }
 }
 
-/// A node, divided if there is a divisor, as an element: rounded once.
+/// Converts a node to an element, after a division if there is a divisor. Apart from the
+/// division, each path rounds once: where a double needs two steps to a narrow type, the
+/// first step is to odd or keeps a sticky bit, so that the second gives the same result
+/// as a single rounding.
 template <class S, class N>
 WEIR_INLINE S finished(N x, std::uint32_t divisor) noexcept {
   if constexpr (std::is_same_v<S, bool_byte>) {
@@ -50,7 +59,7 @@ WEIR_INLINE S finished(N x, std::uint32_t divisor) noexcept {
                        std::is_same_v<S, complex_pair<double>>) {
     return {canonical(x.re), canonical(x.im)};
   } else if constexpr (std::is_integral_v<S>) {
-    // Divided as a signed number of 64 bits, whatever the type of the node.
+    // The division is one of signed numbers of 64 bits for all types of nodes.
     const auto value = static_cast<std::int64_t>(static_cast<std::make_signed_t<S>>(x));
     return static_cast<S>(divisor > 1 ? value / static_cast<std::int64_t>(divisor)
                                       : value);
@@ -72,6 +81,8 @@ WEIR_INLINE S finished(N x, std::uint32_t divisor) noexcept {
   }
 }
 
+/// Adds. Integers are added as unsigned numbers, which wrap around without undefined
+/// behaviour.
 struct add_op {
   template <class N>
   WEIR_INLINE static N apply(N a, N b) noexcept {
@@ -84,6 +95,7 @@ struct add_op {
   }
 };
 
+/// Multiplies. Integers wrap around.
 struct multiply_op {
   template <class N>
   WEIR_INLINE static N apply(N a, N b) noexcept {
@@ -98,7 +110,7 @@ struct multiply_op {
   }
 };
 
-/// Floats in their order, -0 below +0, as integers in theirs.
+/// Returns an integer that compares as the number does, with -0 below +0.
 template <class N>
 WEIR_INLINE auto order_key(N x) noexcept {
   if constexpr (std::is_same_v<N, float>) {
@@ -112,6 +124,8 @@ WEIR_INLINE auto order_key(N x) noexcept {
   }
 }
 
+/// Returns the larger or smaller number. If one is a NaN, the result is the canonical
+/// NaN.
 template <bool Largest>
 struct extreme_op {
   template <class N>
@@ -129,6 +143,7 @@ struct extreme_op {
 using max_op = extreme_op<true>;
 using min_op = extreme_op<false>;
 
+/// Bitwise operations, for booleans.
 struct or_op {
   template <class N>
   WEIR_INLINE static N apply(N a, N b) noexcept {

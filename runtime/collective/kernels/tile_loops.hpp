@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The loops of `reduction_kernels`, compiled for each instruction set from one text.
+/// The loops of `reduction_kernels`. They are written once and compiled for each
+/// instruction set, with the attribute `target` instead of separate files, so that the
+/// portable build needs no special flags.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +21,22 @@
 
 namespace weir::collective {
 
-/// An element at any address.
+/// An element at an address of any alignment.
 template <class T>
 struct [[gnu::packed, gnu::may_alias]] loose {
   T value;
 };
-/// A node where it belongs, in memory that has no type.
+/// A node at an aligned address, in memory without a type of its own.
 template <class T>
 struct [[gnu::may_alias]] firm {
   T value;
 };
 
+/// The loops for elements S, nodes N and an operation. Each is a type with a function, so
+/// that `run_avx2` can inline it.
 template <class S, class N, class Op>
 struct tile_loops {
+  /// Elements to nodes.
   struct widen {
     WEIR_INLINE static void run(const std::byte* from, std::byte* to,
                                 std::size_t count) noexcept {
@@ -42,6 +47,7 @@ struct tile_loops {
       }
     }
   };
+  /// Two lists of elements to nodes.
   struct pair {
     WEIR_INLINE static void run(const std::byte* left, const std::byte* right,
                                 std::byte* to, std::size_t count) noexcept {
@@ -54,12 +60,13 @@ struct tile_loops {
       }
     }
   };
+  /// Two lists of nodes to nodes.
   struct join {
     WEIR_INLINE static void run(const std::byte* left, const std::byte* right,
                                 std::byte* to, std::size_t count) noexcept {
       const auto* const __restrict b = reinterpret_cast<const firm<N>*>(right);
       auto* const __restrict y = reinterpret_cast<firm<N>*>(to);
-      if (left == to) {  // said apart, since a compiler would take it for an overlap
+      if (left == to) {  // a separate loop: __restrict would be wrong for equal addresses
         for (std::size_t i = 0; i < count; ++i) {
           y[i].value = Op::template apply<N>(y[i].value, b[i].value);
         }
@@ -71,6 +78,7 @@ struct tile_loops {
       }
     }
   };
+  /// Nodes to elements. The test of the divisor is outside of the loops.
   struct finish {
     WEIR_INLINE static void run(const std::byte* from, std::byte* to, std::size_t count,
                                 std::uint32_t divisor) noexcept {
@@ -89,6 +97,7 @@ struct tile_loops {
   };
 };
 
+/// Compile a loop for the common instruction set, or for AVX2.
 template <class Body, class... Args>
 void run_portable(Args... args) {
   Body::run(args...);
@@ -98,6 +107,7 @@ WEIR_AVX2 void run_avx2(Args... args) {
   Body::run(args...);
 }
 
+/// The tables of loops for both instruction sets.
 template <class S, class N, class Op>
 struct tile_tables {
   using loops = tile_loops<S, N, Op>;

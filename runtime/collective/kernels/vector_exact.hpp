@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sums that are rounded once. Blocks of elements go through fp64 with a check that
-/// nothing was lost; blocks where something was, through two doubles; elements that need
-/// more, through the long accumulator.
+/// Sums that are rounded once, by three methods of rising cost. A block of elements is
+/// first added in fp64, with a check that the exponents are close enough for every
+/// addition to be exact. Blocks that fail the check are added in pairs of doubles, which
+/// keep the rounding errors. Elements that need more than that go through the long
+/// accumulator.
 #pragma once
 
 #include "collective/exact_number.hpp"
@@ -22,7 +24,8 @@ struct exact_target {
                                                            : -133;
 };
 
-/// Four floats as doubles. g++ 12 takes the vector apart for that, so it is told how.
+/// Converts four floats to doubles. g++ 12 would convert them one by one, so the
+/// instruction is given.
 template <bool Avx2>
 WEIR_INLINE void widen_lanes(const lanes_t<float, 16>& from,
                              lanes_t<double, 32>& to) noexcept {
@@ -35,6 +38,7 @@ WEIR_INLINE void widen_lanes(const lanes_t<float, 16>& from,
   to = __builtin_convertvector(from, lanes_t<double, 32>);
 }
 
+/// Exact sums of elements of type S. A block has 16 elements, as 4 vectors of 4 doubles.
 template <class S, bool Avx2>
 struct vector_exact {
   using V = lanes_t<double, 32>;
@@ -44,6 +48,7 @@ struct vector_exact {
   static constexpr std::size_t vectors = 4;
   static constexpr std::size_t block_elements = width * vectors;
 
+  /// Loads four elements as doubles, which is exact for all types here.
   WEIR_INLINE static void load(const std::byte* from, V& to) noexcept {
     if constexpr (std::is_same_v<S, double>) {
       load_lanes(from, to);
@@ -61,7 +66,8 @@ struct vector_exact {
     }
   }
 
-  /// sum + lost == sum + x, where the right hand sum is rounded.
+  /// Adds x to sum, and returns the rounding error in `lost`: the exact total is sum +
+  /// lost (Knuth's two-sum, which needs no order of sizes).
   WEIR_INLINE static void two_sum(V& sum, const V& x, V& lost) noexcept {
     const V total = sum + x;
     const V part = total - sum;
@@ -69,8 +75,9 @@ struct vector_exact {
     sum = total;
   }
 
-  /// Adds, and keeps bits in `lost` if the sum was rounded: one of the two differences is
-  /// exact, and is not the operand then. A sign alone is not a bit: it is that of a zero.
+  /// Adds x to sum and sets bits in `lost` if the sum was rounded: if total - sum is not
+  /// x, or total - x is not sum, something was lost. Differences in the sign of a zero do
+  /// not count (`any` ignores signs).
   WEIR_INLINE static void checked_sum(V& sum, const V& x, M& lost) noexcept {
     const V total = sum + x;
     const V as_x = total - sum;
@@ -79,12 +86,13 @@ struct vector_exact {
     sum = total;
   }
 
+  /// Returns true if a lane has a bit besides the sign.
   WEIR_INLINE static bool any(const M& bits) noexcept {
     const M sizes = bits << 1;
     return ((sizes[0] | sizes[1]) | (sizes[2] | sizes[3])) != 0;
   }
 
-  /// Bits of the next eight elements as fp32.
+  /// Loads eight elements as the bits of fp32.
   WEIR_INLINE static void load_bits(const std::byte* from, U& to) noexcept {
     if constexpr (std::is_same_v<S, float>) {
       load_lanes(from, to);
@@ -95,9 +103,9 @@ struct vector_exact {
     }
   }
 
-  /// Sums of one block in fp64; true if all of them are exact for certain: the exponents
-  /// of an element's inputs, zeros apart, lie within `spread` of each other. Infinities
-  /// and NaN add up to what they should.
+  /// Adds one block in fp64. Returns true if all sums are certainly exact: for each
+  /// element, the exponents of its inputs, apart from zeros, lie within `spread` of each
+  /// other. Infinities and NaN give the right sums in any case.
   WEIR_INLINE static bool quick_sums(const std::byte* const* inputs, std::size_t ranks,
                                      std::size_t at, std::int32_t spread,
                                      V* sums) noexcept {
@@ -108,7 +116,7 @@ struct vector_exact {
       smallest[h] = ~U{};
     }
     for (std::size_t v = 0; v < vectors; ++v) {
-      sums[v] = -V{};  // the sum of nothing, which leaves -0 as it is
+      sums[v] = -V{};  // -0 is the neutral element: it leaves a sum of -0 as it is
     }
     for (std::size_t r = 0; r < ranks; ++r) {
       const std::byte* const from = inputs[r] + at;
@@ -116,7 +124,8 @@ struct vector_exact {
         U bits;
         load_bits(from + h * 8 * sizeof(S), bits);
         const U size = bits & 0x7FFFFFFFU;
-        const U above_zero = size - 1;  // zero becomes the largest
+        // zero becomes the largest number and does not count
+        const U above_zero = size - 1;
         largest[h] = size > largest[h] ? size : largest[h];
         smallest[h] = above_zero < smallest[h] ? above_zero : smallest[h];
       }
@@ -136,7 +145,8 @@ struct vector_exact {
     return !any(mask);
   }
 
-  /// The most that exponents may differ for `ranks` inputs to add up exactly in fp64.
+  /// Returns the largest difference of exponents with which `ranks` inputs add up exactly
+  /// in fp64: 52 bits, less those of a fraction and of the carries.
   WEIR_INLINE static std::int32_t exact_spread(std::size_t ranks) noexcept {
     constexpr std::int32_t fraction = exact_target<S>::precision - 1;
     std::int32_t carries = 0;
@@ -146,8 +156,8 @@ struct vector_exact {
     return 52 - fraction - carries;
   }
 
-  /// Sums of one block as high + low. Lanes of `lost` are not zero where a sum needs
-  /// more; infinities and NaN count as that.
+  /// Adds one block in pairs of doubles, high + low. A lane of `lost` is not zero if its
+  /// sum needs more bits, or if an input is infinite or a NaN.
   WEIR_INLINE static void double_sums(const std::byte* const* inputs, std::size_t ranks,
                                       std::size_t at, V* high, V* low, M* lost) noexcept {
     for (std::size_t v = 0; v < vectors; ++v) {
@@ -166,7 +176,8 @@ struct vector_exact {
     }
   }
 
-  /// high + low rounded to odd, so that rounding it again is rounding the sum.
+  /// Rounds high + low to odd, so that rounding the result again is the same as rounding
+  /// the sum once.
   WEIR_INLINE static void to_odd(V& high, const V& low) noexcept {
     V sum = high;
     V rest;
@@ -176,14 +187,14 @@ struct vector_exact {
     __builtin_memcpy(&bits, &sum, sizeof bits);
     __builtin_memcpy(&rest_bits, &rest, sizeof rest_bits);
     const M adjust = M(rest != V{}) & M((bits & 1) == 0);
-    // One step away from zero, or towards it where the rest has the other sign.
+    // Moves one step away from zero, or towards it if the rest has the other sign.
     bits += adjust & (((bits ^ rest_bits) >> 63) | 1);
     V odd;
     __builtin_memcpy(&odd, &bits, sizeof odd);
-    high = low == V{} ? high : odd;  // keeps the sign of a zero
+    high = low == V{} ? high : odd;  // an exact sum keeps its bits, and a zero its sign
   }
 
-  /// Elements of one block of sums.
+  /// Converts one vector of sums to elements, after a division if there is a divisor.
   WEIR_INLINE static void finish(const V& sum, std::uint32_t divisor, S* to) noexcept {
     V value = sum;
     if (divisor > 1) {
@@ -202,6 +213,7 @@ struct vector_exact {
     }
   }
 
+  /// Adds the inputs of one element in the long accumulator.
   WEIR_INLINE static S slow_element(const std::byte* const* inputs, std::size_t ranks,
                                     std::size_t at, std::uint32_t divisor) noexcept {
     exact_number sum;
@@ -216,6 +228,7 @@ struct vector_exact {
     return finished<S>(value, 0);
   }
 
+  /// Adds one block in pairs of doubles, and single elements in the long accumulator.
   WEIR_INLINE static void slow_block(const std::byte* const* inputs, std::size_t ranks,
                                      std::size_t at, std::uint32_t divisor,
                                      S* to) noexcept {
@@ -224,6 +237,8 @@ struct vector_exact {
     M lost[vectors];
     double_sums(inputs, ranks, at, high, low, lost);
     for (std::size_t v = 0; v < vectors; ++v) {
+      // With a divisor the sum is rounded to fp64 first, as the division needs. Otherwise
+      // it is rounded once, to the type of the elements.
       if (divisor > 1 || std::is_same_v<S, double>) {
         high[v] = low[v] == V{} ? high[v] : high[v] + low[v];
       } else {
@@ -242,12 +257,14 @@ struct vector_exact {
     }
   }
 
+  /// Adds one block by the cheapest method that is exact.
   WEIR_INLINE static void block(const std::byte* const* inputs, std::size_t ranks,
                                 std::size_t at, std::uint32_t divisor,
                                 std::int32_t spread, S* to) noexcept {
     V sums[vectors];
     bool exact = false;
-    if constexpr (!std::is_same_v<S, double>) {  // which are hardly ever exact in fp64
+    // sums of doubles are hardly ever exact in fp64
+    if constexpr (!std::is_same_v<S, double>) {
       exact = quick_sums(inputs, ranks, at, spread, sums);
     }
     if (!exact) {
@@ -259,6 +276,8 @@ struct vector_exact {
     }
   }
 
+  /// Adds all elements: whole blocks, then the rest one by one. Results are stored in a
+  /// buffer first, because an output may be one of the inputs.
   WEIR_INLINE static void run(const std::byte* const* inputs, std::size_t ranks,
                               std::byte* const* outputs, std::size_t output_count,
                               std::size_t count, std::uint32_t divisor) noexcept {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sums of fp32 and fp64 by the canonical tree, held in registers from the first input to
-/// the last output.
+/// Sums of fp32 and fp64 by the canonical tree, which are held in registers from the
+/// first input to the last output. The shape of the tree is fixed at compile time for
+/// each number of ranks.
 #pragma once
 
 #include <array>
@@ -14,8 +15,9 @@
 
 namespace weir::collective {
 
-/// `Bytes / sizeof(T)` elements side by side. Passed by reference only: by value they
-/// would cross between instruction sets that disagree on how.
+/// A vector of `Bytes / sizeof(T)` elements. It is passed by reference only, because
+/// functions compiled for different instruction sets pass vectors by value in different
+/// ways.
 template <class T, std::size_t Bytes>
 struct lanes {
   using type __attribute__((vector_size(Bytes))) = T;
@@ -33,7 +35,7 @@ WEIR_INLINE void store_lanes(const V& from, std::byte* to) noexcept {
 }
 
 #if defined(__x86_64__)
-/// Past the caches. `to` is aligned to the vector's size, which is 32.
+/// Stores a vector of 32 bytes at an aligned address, past the caches.
 template <class V>
 WEIR_INLINE void stream_lanes(const V& from, std::byte* to) noexcept {
 #if defined(__clang__)
@@ -44,7 +46,8 @@ WEIR_INLINE void stream_lanes(const V& from, std::byte* to) noexcept {
 }
 #endif
 
-/// Where the canonical tree over [first, last) is cut.
+/// Returns where the canonical tree over [first, last) is split: the left part has the
+/// largest power of two of leaves that is less than all.
 constexpr int split_of(int first, int last) noexcept {
   int left = 1;
   while (left * 2 < last - first) {
@@ -53,14 +56,18 @@ constexpr int split_of(int first, int last) noexcept {
   return first + left;
 }
 
+/// The sum of a fixed number of ranks, in vectors of `Bytes` bytes.
 template <class T, std::size_t Bytes, int Ranks>
 struct vector_sum {
   using V = lanes_t<T, Bytes>;
-  /// From here on, outputs of one call together push each other out of the caches.
+  /// With outputs of this size or more in one call, the outputs push each other out of
+  /// the caches.
   static constexpr std::size_t streamed_bytes = std::size_t{4} << 20;
-  /// The processor's own prefetchers begin anew at each page of each buffer.
+  /// Distance of explicit prefetches in bytes. The processor's own prefetchers begin anew
+  /// at each page of each buffer.
   static constexpr std::uintptr_t fetched_ahead = 1024;
 
+  /// Adds the inputs [First, Last) of one vector by the tree.
   template <int First, int Last>
   WEIR_INLINE static void node(const std::byte* const* inputs, std::size_t at,
                                V& sum) noexcept {
@@ -75,6 +82,7 @@ struct vector_sum {
     }
   }
 
+  /// Adds all inputs of one vector, divides, and makes every NaN canonical.
   WEIR_INLINE static void block(const std::byte* const* inputs, std::size_t at,
                                 std::uint32_t divisor, V& sum) noexcept {
     node<0, Ranks>(inputs, at, sum);
@@ -85,21 +93,24 @@ struct vector_sum {
     sum = sum == sum ? sum : nan;
   }
 
-  /// `Writes`: 1 for what will be written. May be asked for beyond the end of a buffer.
+  /// Prefetches for reading (`Writes` is 0) or writing (1). The address may lie behind
+  /// the end of the buffer.
   template <int Writes>
   WEIR_INLINE static void fetch(const std::byte* buffer, std::size_t at) noexcept {
     const auto there = reinterpret_cast<std::uintptr_t>(buffer) + at + fetched_ahead;
     __builtin_prefetch(reinterpret_cast<const void*>(there), Writes);  // NOLINT
   }
 
-  /// `Outputs` is the number of outputs, or 0 where it is known only when it runs.
-  /// `Streams`: outputs go past the caches, and are aligned for that.
+  /// Adds two vectors at a time and stores them in every output. `Outputs` is the number
+  /// of outputs, or 0 if it is known at run time only. With `Streams`, stores go past the
+  /// caches, and outputs are aligned for that. Returns the number of elements that are
+  /// done.
   template <int Outputs, bool Streams>
   WEIR_INLINE static std::size_t loop(const std::byte* const* given_inputs,
                                       std::byte* const* given_outputs,
                                       std::size_t output_count, std::size_t bytes,
                                       std::uint32_t divisor) noexcept {
-    // Copies, since an output might be the list itself for all that is known.
+    // Local copies: the compiler must assume that a store to an output changes the lists.
     std::array<const std::byte*, Ranks> inputs;
     for (std::size_t r = 0; r < Ranks; ++r) {
       inputs[r] = given_inputs[r];
@@ -138,7 +149,8 @@ struct vector_sum {
     }
   }
 
-  /// Outputs that leave the caches anyway, without being read into them first.
+  /// Returns true if the outputs would leave the caches anyway and are aligned, so that
+  /// they need not be read into the caches first.
   WEIR_INLINE static bool can_stream(std::byte* const* outputs, std::size_t output_count,
                                      std::size_t bytes) noexcept {
     if (bytes * output_count < streamed_bytes) {
@@ -151,7 +163,7 @@ struct vector_sum {
     return aligned;
   }
 
-  /// Elements that it did: all but less than a step's.
+  /// Adds all elements but the last few that fill no step. Returns their number.
   WEIR_INLINE static std::size_t run(const std::byte* const* inputs,
                                      std::byte* const* outputs, std::size_t output_count,
                                      std::size_t count, std::uint32_t divisor) noexcept {
@@ -164,6 +176,8 @@ struct vector_sum {
       if (can_stream(outputs, output_count, bytes)) {
         const std::size_t done =
             loop<Ranks, true>(inputs, outputs, output_count, bytes, divisor);
+        // Streaming stores are not ordered with other stores; the fence makes them
+        // visible before the task ends.
         __builtin_ia32_sfence();
         return done;
       }

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The steps of a plan as tasks of an engine, with the regions that each of them touches.
+/// The steps of a plan as tasks of an engine. Their order comes from the regions that
+/// they touch, so the edges of the plan itself are not needed.
+///
+/// The regions of all tasks are computed once, when the collective is made. A run only
+/// submits tasks, and the engine orders them among each other and with all other tasks
+/// that touch the same tensors.
 #include "weir/collective/region_collective.hpp"
 
 #include <algorithm>
@@ -27,9 +32,10 @@ using runtime::tensor;
 
 using place = plan_operand::place;
 
-/// A task can ask for one of the first so many workers.
+/// Number of workers that a task can name as its preferred one.
 constexpr unsigned max_chosen_worker = 128;
 
+/// Returns the error of a collective that cannot be planned.
 error refuse(const collective_call& call, std::string_view expected,
              std::string_view found) {
   return error(errc::invalid_argument,
@@ -43,6 +49,8 @@ struct touched_bytes {
   std::vector<std::size_t> outputs;
 };
 
+/// Finds how much of each tensor the plan touches. Tensors that it does not touch may be
+/// missing.
 touched_bytes touched_by(const collective_plan& plan) {
   touched_bytes out;
   out.inputs.resize(static_cast<std::size_t>(plan.ranks()));
@@ -64,6 +72,7 @@ touched_bytes touched_by(const collective_plan& plan) {
   return out;
 }
 
+/// Checks the type, strides and size of a tensor that the plan touches.
 result<void> check_tensor(const collective_call& call, const tensor& t, std::size_t bytes,
                           std::string_view role, std::size_t rank) {
   if (bytes == 0) {
@@ -87,7 +96,8 @@ result<void> check_tensor(const collective_call& call, const tensor& t, std::siz
   return {};
 }
 
-/// Checks that no rank writes what another operand of the collective needs.
+/// Checks that no rank's output overlaps another operand that the collective uses. Input
+/// and output of one rank may be the same region.
 result<void> check_apart(const collective_call& call, const touched_bytes& touched,
                          std::span<const tensor> inputs,
                          std::span<const tensor> outputs) {
@@ -116,8 +126,8 @@ result<void> check_apart(const collective_call& call, const touched_bytes& touch
   return {};
 }
 
-/// Adds a region to a task. A region that the task reads already becomes one that it
-/// reads and writes.
+/// Adds a region to the accesses of a task, from `first` on. A region that the task both
+/// reads and writes gets one access for both.
 void add_region(std::vector<access>& to, std::size_t first, const access& a) {
   const auto known =
       std::find_if(to.begin() + static_cast<std::ptrdiff_t>(first), to.end(),
@@ -131,11 +141,13 @@ void add_region(std::vector<access>& to, std::size_t first, const access& a) {
 
 }  // namespace
 
+/// The plan, its tensors and the accesses of its tasks. Computed once for all runs.
 struct region_collective::state {
   state(engine& e, collective_plan p) : owner(e), plan(std::move(p)) {}
 
-  /// Fills `accesses` and `first_access`.
+  /// Fills in `accesses` and `first_access`.
   result<void> find_regions();
+  /// Returns the region of an operand; `i` counts the ranks of a range.
   result<footprint> region_of(const plan_step& step, const plan_operand& o, int i) const;
   result<void> run(std::uint32_t step) const noexcept;
 
@@ -145,12 +157,13 @@ struct region_collective::state {
   std::vector<tensor> outputs;
   std::vector<const std::byte*> input_bytes;
   std::vector<std::byte*> output_bytes;
-  /// Never empty: every task keeps it, so releasing it waits for all of them.
+  /// At least one byte. Every task keeps it, so releasing it waits for all tasks.
   storage scratch;
-  std::vector<access> accesses;           ///< of all steps, one after another
-  std::vector<std::size_t> first_access;  ///< of each step, and their end
+  std::vector<access> accesses;           ///< accesses of all steps
+  std::vector<std::size_t> first_access;  ///< first access of each step, and the end
 };
 
+// Inputs and outputs are tensors, which may begin anywhere in their storage.
 result<footprint> region_collective::state::region_of(const plan_step& step,
                                                       const plan_operand& o,
                                                       int i) const {
@@ -181,7 +194,7 @@ result<void> region_collective::state::find_regions() {
     const auto add = [&](std::span<const plan_operand> operands,
                          access_mode mode) -> result<void> {
       for (const plan_operand& o : operands) {
-        // Scratch has no copies for ranks.
+        // Scratch exists once, also where an operand stands for several ranks.
         const int ranks = o.buffer == place::scratch ? 1 : o.ranks;
         for (int i = 0; i < ranks; ++i) {
           WEIR_TRY(const footprint bytes, region_of(step, o, i));
@@ -195,8 +208,8 @@ result<void> region_collective::state::find_regions() {
     WEIR_TRY(const tensor all, tensor::over(scratch, dtype::uint8, {&scratch.size, 1}));
     accesses.push_back(keeps(all));
     if (first_access.size() == 1) {
-      // The first task keeps all tensors: if one has been released, the engine refuses
-      // this task, and no step has run.
+      // The first task keeps all tensors. If one has been released, the engine refuses
+      // this task, so no step has run.
       for (const std::vector<tensor>* tensors : {&inputs, &outputs}) {
         for (const tensor& t : *tensors) {
           accesses.push_back(keeps(t));
@@ -208,6 +221,7 @@ result<void> region_collective::state::find_regions() {
   return {};
 }
 
+// Called by workers, several steps at a time. Nothing here is changed by a run.
 result<void> region_collective::state::run(std::uint32_t step) const noexcept {
   collective_buffers buffers;
   buffers.inputs = input_bytes;
@@ -246,10 +260,13 @@ result<region_collective> region_collective::create(engine& e,
     s->input_bytes.push_back(s->inputs[r].data());
     s->output_bytes.push_back(s->outputs[r].data());
   }
+  // Tensors that the plan does not touch were replaced by empty ones above, so that the
+  // collective does not keep them.
   WEIR_CHECK(check_apart(call, touched, inputs, outputs));
   const auto scratch = static_cast<std::int64_t>(s->plan.scratch_bytes());
   WEIR_TRY(s->scratch, e.allocate(std::max<std::int64_t>(scratch, 1), "collectives"));
-  region_collective out(std::move(s));  // releases the scratch if the rest fails
+  // its destructor releases the scratch if the rest fails
+  region_collective out(std::move(s));
   WEIR_CHECK(out.state_->find_regions());
   return out;
 }
@@ -275,9 +292,10 @@ std::size_t region_collective::tasks() const noexcept {
 
 result<void> region_collective::submit() {
   const state& s = *state_;
-  const char* const name = name_of(s.plan.call().kind).data();  // a literal
-  // In the next collective the same worker gets the same piece, which is in its cache.
-  // Worker 0 is the submitter.
+  // ends with a zero, because it is a literal
+  const char* const name = name_of(s.plan.call().kind).data();
+  // A step goes to the same worker in each run, because its piece is in that worker's
+  // cache. Worker 0 is the submitter.
   const unsigned own = std::min(s.owner.workers() - 1, max_chosen_worker);
   const bool chooses = own > 1 && s.plan.options().how == algorithm::direct;
   for (std::uint32_t i = 0; i < tasks(); ++i) {

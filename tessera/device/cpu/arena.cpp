@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Guarded allocations, and the count of what a device has left.
+/// Allocations of a virtual device: a capacity that is counted, and guard bytes that show
+/// writes outside of an allocation when it is freed.
+///
+/// Layout of an allocation: bytes in front, of which the last 64 are guard bytes, then
+/// the requested bytes, then guard bytes to the end. Under AddressSanitizer the guards
+/// are poisoned, so that an access to them is reported where it happens.
 #include "device/cpu/arena.hpp"
 
 #include <sys/mman.h>
@@ -19,21 +24,25 @@
 namespace weir::tessera {
 namespace {
 
+/// Guard bytes before and behind an allocation, at least, and their value, which is
+/// unlikely to be written by chance.
 constexpr std::size_t guard_bytes = 64;
 constexpr std::size_t small_page = 4096;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
-/// From here on, where allocations of several devices begin in their pages matters: at
-/// the same offset, a loop over all of them fights for few sets of the cache.
+/// Allocations of this size or more begin at another offset in their page on each device.
+/// If all began at the same offset, a loop over the devices would use few sets of the
+/// cache.
 constexpr std::size_t large_allocation = std::size_t{64} << 10;
 constexpr std::byte guard_byte{0xA7};
-/// Well below the end of the address space, so that sums with what we add cannot wrap.
+/// Largest request. It is far below the end of the address space, so that sums with the
+/// guard bytes cannot overflow.
 constexpr std::size_t most_arena_bytes = std::numeric_limits<std::size_t>::max() / 4;
 
 constexpr std::size_t round_up_to(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-/// Number of the first byte that is not the guard's, or `bytes`.
+/// Returns the index of the first byte that differs from the guard's value, or `bytes`.
 std::size_t first_damage(const std::byte* guard, std::size_t bytes) {
   const auto* found =
       std::find_if(guard, guard + bytes, [](std::byte b) { return b != guard_byte; });
@@ -52,6 +61,8 @@ cpu_arena::~cpu_arena() {
   }
 }
 
+// Counts a request before memory is taken, so that two threads cannot exceed the capacity
+// together. Counts are of rounded sizes.
 result<void> cpu_arena::charge(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const std::size_t left = use_.capacity - use_.in_use;
@@ -67,10 +78,13 @@ result<void> cpu_arena::charge(std::size_t bytes) {
   return {};
 }
 
+// The caller holds the lock.
 void cpu_arena::discharge(std::size_t bytes) {
   use_.in_use -= round_up_to(bytes, alignment);
 }
 
+// Takes memory from the program's allocator or the system. Large pages are requested for
+// large allocations, which saves misses of the address translation.
 result<std::byte*> cpu_arena::raw(std::size_t bytes, std::size_t unit) const {
   void* out = nullptr;
   const bool own = !options_.source.take;
@@ -105,15 +119,18 @@ void cpu_arena::release(const block& b) const {
   }
 }
 
+// Takes memory and fills its guards.
 result<cpu_arena::block> cpu_arena::take(std::size_t bytes) const {
   block b;
   b.bytes = bytes;
-  // Locked pages are ours alone, so that unlocking them takes nobody else's lock away.
+  // Pinned memory has pages of its own: unlocking a page would otherwise unlock other
+  // allocations in it.
   b.front = options_.pinned
                 ? small_page
                 : alignment + (bytes >= large_allocation ? options_.shift : 0);
   b.total = round_up_to(b.front + bytes + guard_bytes,
                         options_.pinned ? small_page : alignment);
+  // Large allocations begin at a large page, so that the system can use one.
   const std::size_t unit = b.total >= huge_page ? huge_page
                            : options_.pinned    ? small_page
                                                 : alignment;
@@ -130,6 +147,8 @@ result<cpu_arena::block> cpu_arena::take(std::size_t bytes) const {
   return b;
 }
 
+// Checks the guards and frees the memory. Damage is reported after the memory is free,
+// because keeping it would help nobody.
 result<void> cpu_arena::give_back(std::byte* at, const block& b) const {
   const std::size_t behind = b.total - b.front - b.bytes;
   permit(b.raw, b.total);
@@ -154,6 +173,7 @@ result<void> cpu_arena::give_back(std::byte* at, const block& b) const {
   return {};
 }
 
+// Memory is taken without the lock, since the system may need long for it.
 result<std::byte*> cpu_arena::allocate(std::size_t bytes) {
   if (bytes == 0) {
     return nullptr;
@@ -181,6 +201,8 @@ result<std::byte*> cpu_arena::allocate(std::size_t bytes) {
   return at;
 }
 
+// The allocation leaves the table first, so of two threads that free the same address one
+// gets an error.
 result<void> cpu_arena::free(std::byte* at) {
   if (at == nullptr) {
     return {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory of one virtual device or of the host. Allocations end at the requested byte and
-/// count against a capacity.
+/// Memory of one virtual device or of the host. An access behind the last requested byte
+/// meets a guard, and allocations count against a capacity.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,13 @@
 
 namespace weir::tessera {
 
-/// @threads{safe from any thread}
+/// An allocator with a capacity and guarded allocations. @threads{safe from any thread}
 class cpu_arena {
  public:
+  /// Alignment of allocations and of their counted sizes in bytes.
   static constexpr std::size_t alignment = 256;
 
+  /// Options of an arena.
   struct options {
     std::string name;  ///< name in error messages, such as "device 3" or "host"
     std::size_t capacity = 0;
@@ -40,6 +42,7 @@ class cpu_arena {
   [[nodiscard]] result<std::byte*> allocate(std::size_t bytes);
   /// Frees memory. See device_backend::free.
   [[nodiscard]] result<void> free(std::byte* at);
+  /// Returns the counters.
   [[nodiscard]] memory_use use() const;
 
  private:
@@ -51,11 +54,17 @@ class cpu_arena {
     std::size_t total = 0;
   };
 
+  /// Counts `bytes` as used. @error{out_of_memory; the capacity leaves less}
   [[nodiscard]] result<void> charge(std::size_t bytes);
+  /// Counts `bytes` as free again.
   void discharge(std::size_t bytes);
+  /// Takes memory with guards. @error{out_of_memory; the system has none}
   [[nodiscard]] result<block> take(std::size_t bytes) const;
+  /// Takes memory at a multiple of `unit` from the program or the system.
   [[nodiscard]] result<std::byte*> raw(std::size_t bytes, std::size_t unit) const;
+  /// Returns memory to where it was taken from.
   void release(const block& b) const;
+  /// Frees memory. @error{corrupt; a guard was overwritten}
   [[nodiscard]] result<void> give_back(std::byte* at, const block& b) const;
 
   options options_;

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Blocks, their threads, and the services that kernels call.
+/// The blocks of a launch, their threads, and the services that kernels call.
+///
+/// A kernel is entered once for each block, or once for each thread of a block. Threads
+/// without barriers run one after another in a loop. Threads with barriers are fibers,
+/// which switch at each barrier. All of it happens on the calling thread, so the order of
+/// threads is fixed and results do not depend on timing. A service finds its block by the
+/// context that the kernel passes to it.
 #include "device/cpu/block_runner.hpp"
 
 #include <algorithm>
@@ -22,11 +28,12 @@
 namespace weir::tessera {
 namespace {
 
+/// Alignment of shared memory: the size of the largest vector register.
 constexpr std::size_t shared_alignment = 64;
 constexpr const char* foreign_exception = "an object that is no std::exception";
 constexpr std::int64_t no_thread = std::numeric_limits<std::int64_t>::max();
 
-/// Control bits that a launch asks for.
+/// Returns the control bits of the floating point unit that a launch asks for.
 std::uint64_t control_of(const grid_launch& launch) noexcept {
   if (launch.flush_subnormals) {
     return kernel_fp_control;
@@ -40,7 +47,8 @@ std::uint64_t control_of(const grid_launch& launch) noexcept {
 #endif
 }
 
-/// The floating point environment of a launch, and the caller's when it ends.
+/// Sets the floating point environment of a launch, and restores the caller's at the end.
+/// Writing the control register is slow, so it is written only if it differs.
 class block_environment {
  public:
   explicit block_environment(const grid_launch& launch) noexcept
@@ -71,7 +79,7 @@ class block_environment {
   block_environment(const block_environment&) = delete;
   block_environment& operator=(const block_environment&) = delete;
 
-  /// Undoes what a block or a thread of it may have changed.
+  /// Undoes changes that a block or a thread of it may have made.
   void restore() const noexcept {
     if (fp_control() != wanted_) {
       set_fp_control(wanted_);
@@ -92,7 +100,7 @@ class block_environment {
     }
   }
 
-  bool differs_ = false;  ///< the launch's from the caller's
+  bool differs_ = false;  ///< the launch's control bits differ from the caller's
   unsigned vector_before_ = 0;
   std::uint16_t x87_before_ = 0;
 #else
@@ -100,12 +108,12 @@ class block_environment {
 #endif
 };
 
-/// Indices of the thread with this linear number, x fastest.
+/// Indices of the thread with a linear number; x is the fastest. Also used for blocks.
 struct thread_index {
   std::int32_t at[3];
 
   thread_index(std::int64_t linear, const std::array<std::int32_t, 3>& extents) noexcept {
-    if (linear < extents[0]) {  // spares the divisions
+    if (linear < extents[0]) {  // the common case needs no divisions
       at[0] = static_cast<std::int32_t>(linear);
       at[1] = at[2] = 0;
       return;
@@ -115,6 +123,7 @@ struct thread_index {
     at[1] = static_cast<std::int32_t>(linear % extents[1]);
     at[2] = static_cast<std::int32_t>(linear / extents[1]);
   }
+  /// Moves to the next thread.
   void advance(const std::int32_t* extents) noexcept {
     if (++at[0] < extents[0]) {
       return;
@@ -128,8 +137,8 @@ struct thread_index {
   }
 };
 
-/// One block after the other of a launch: the context that kernels see, and how the block
-/// at hand has failed, if it has.
+/// Runs blocks of a launch one after another. Has the context that kernels see, and the
+/// failure of the present block.
 class block_loop {
  public:
   explicit block_loop(const block_host& host) noexcept;
@@ -137,7 +146,7 @@ class block_loop {
   result<void> run(std::int64_t first, std::int64_t last, bool fibers);
 
   [[nodiscard]] const block_host& host() const noexcept { return host_; }
-  /// A service was called that the kernel may not call.
+  /// Notes that the kernel called a service that it may not call.
   void misuse(const char* what) noexcept { misuse_ = what; }
   [[nodiscard]] bool has_fibers() const noexcept { return fibers_; }
 
@@ -153,21 +162,25 @@ class block_loop {
 
   const block_host& host_;
   block_environment environment_;
-  tessBlockContext context_;  // every member is set: zeroing it all takes longer
+  // every member is set, which takes less time than zeroing all of it
+  tessBlockContext context_;
   bool fibers_ = false;
-  thread_index next_thread_{0, {1, 1, 1}};  ///< that starts as a fiber
+  thread_index next_thread_{0, {1, 1, 1}};  ///< the thread that starts as the next fiber
   // The failed thread with the lowest number in the present block, and its failure.
   std::int64_t failed_thread_ = no_thread;
   int status_ = 0;
   bool threw_ = false;
-  std::array<char, 160> thrown_;  ///< its text, or the beginning of it; set if it threw
+  std::array<char, 160> thrown_;  ///< beginning of the exception's text; set if it threw
   const char* misuse_ = nullptr;
 };
 
+/// Returns the loop that runs a block.
 block_loop& loop_of(const tessBlockContext* block) noexcept {
   return *static_cast<block_loop*>(block->runtime);
 }
 
+// The services of tessKernelServices. They are called by kernels, so they must not throw;
+// misuse is noted and reported when the block has ended.
 void barrier_service(const tessBlockContext* block) {
   block_loop& loop = loop_of(block);
   if (!loop.has_fibers()) {
@@ -177,6 +190,8 @@ void barrier_service(const tessBlockContext* block) {
   (void)loop.host().scratch->team().barrier();
 }
 
+// Returns other than 0 if the kernel has been asked to stop. If threads are fibers, the
+// whole team waits, and one of its members arrives at the grid's barrier.
 int grid_barrier_service(const tessBlockContext* block) {
   block_loop& loop = loop_of(block);
   if (loop.host().gate == nullptr) {
@@ -192,6 +207,7 @@ int stop_service(const tessBlockContext* block) {
   return stop != nullptr && stop->load(std::memory_order_acquire) ? 1 : 0;
 }
 
+/// Passes a line to the log of the context. Logs are optional, so errors are ignored.
 void log_service(const tessBlockContext* block, const char* text) {
   const block_host& host = loop_of(block).host();
   if (host.log == nullptr || !*host.log || text == nullptr) {
@@ -199,7 +215,7 @@ void log_service(const tessBlockContext* block, const char* text) {
   }
   try {
     (*host.log)(host.launch->device, text);
-  } catch (...) {  // a log that fails is no reason for a kernel to fail
+  } catch (...) {  // a failure of the log must not become a failure of the kernel
   }
 }
 
@@ -210,6 +226,7 @@ constexpr tessKernelServices cpu_services{sizeof(tessKernelServices),
                                           &stop_service,
                                           &log_service};
 
+// Everything that is the same for all blocks is set here; only the index changes later.
 block_loop::block_loop(const block_host& host) noexcept
     : host_(host), environment_(*host.launch) {
   const grid_launch& launch = *host.launch;
@@ -236,6 +253,8 @@ block_loop::block_loop(const block_host& host) noexcept
   context_.runtime = this;
 }
 
+// Runs the blocks [first, last) and ends at the first failure. A stop request counts only
+// between blocks. In persistent kernels the kernel itself asks for it.
 result<void> block_loop::run(std::int64_t first, std::int64_t last, bool fibers) {
   fibers_ = fibers;
   thread_index index(first, host_.launch->grid);
@@ -271,6 +290,7 @@ void block_loop::run_block() noexcept {
   }
 }
 
+// An exception must not leave the loop, so it is kept as text.
 void block_loop::run_block_entry() noexcept {
   const auto entry = reinterpret_cast<tessBlockEntry>(host_.launch->code.entry);
   int status = 0;
@@ -286,6 +306,8 @@ void block_loop::run_block_entry() noexcept {
   }
 }
 
+// A thread that fails does not stop the others of its block if they are fibers, because
+// they may be in the middle of their work.
 void block_loop::call_thread(std::int64_t linear, const thread_index& thread) noexcept {
   const auto entry = reinterpret_cast<tessThreadEntry>(host_.launch->code.entry);
   try {
@@ -300,6 +322,7 @@ void block_loop::call_thread(std::int64_t linear, const thread_index& thread) no
   }
 }
 
+// Without barriers, a thread that fails ends the block at once.
 void block_loop::run_threads() noexcept {
   thread_index thread(0, host_.launch->block);
   const std::int64_t threads = host_.launch->threads();
@@ -309,6 +332,8 @@ void block_loop::run_threads() noexcept {
   }
 }
 
+// A fiber begins one thread after another; indices advance with each start, because
+// fibers start in ascending order.
 void block_loop::enter_thread(void* self, std::int64_t thread) noexcept {
   auto& loop = *static_cast<block_loop*>(self);
   loop.environment_.restore();
@@ -317,6 +342,8 @@ void block_loop::enter_thread(void* self, std::int64_t thread) noexcept {
   loop.call_thread(thread, own);
 }
 
+// Between two rounds of fibers, the block arrives at the barrier of the grid if one of
+// its threads has asked for that.
 void block_loop::run_fibers() noexcept {
   next_thread_ = {0, host_.launch->block};
   fiber_team::between rounds;
@@ -327,6 +354,8 @@ void block_loop::run_fibers() noexcept {
                             std::move(rounds));
 }
 
+// Keeps the failure of the lowest thread. Its text is copied to a fixed buffer, because
+// memory may be short.
 void block_loop::note(std::int64_t thread, int status, const char* text) noexcept {
   if (thread >= failed_thread_) {
     return;
@@ -340,6 +369,7 @@ void block_loop::note(std::int64_t thread, int status, const char* text) noexcep
   }
 }
 
+// Describes the failure of the present block.
 error block_loop::failure() const {
   std::string where =
       fmt::format("run block ({}, {}, {}) of kernel {} on device {}",
@@ -367,6 +397,8 @@ block_scratch::~block_scratch() {
   std::free(shared_);
 }
 
+// Shared memory is kept for later launches. The part that this launch did not ask for is
+// poisoned under AddressSanitizer.
 result<void> block_scratch::reserve(std::size_t shared_bytes, std::int64_t fibers) {
   if (fibers > 0) {
     WEIR_CHECK(team_.reserve(fibers));
@@ -390,6 +422,7 @@ result<void> block_scratch::reserve(std::size_t shared_bytes, std::int64_t fiber
   return {};
 }
 
+// The list is short, and the last scratch is the most likely to be in the caches.
 result<std::unique_ptr<block_scratch>> scratch_pool::take() {
   {
     const std::lock_guard lock(mutex_);
@@ -411,10 +444,11 @@ void scratch_pool::give_back(std::unique_ptr<block_scratch> scratch) noexcept {
   const std::lock_guard lock(mutex_);
   try {
     idle_.push_back(std::move(scratch));
-  } catch (const std::bad_alloc&) {  // then the next launch makes its own
+  } catch (const std::bad_alloc&) {  // the next launch then makes its own
   }
 }
 
+// A persistent kernel may call the grid barrier, at which its threads must switch.
 bool needs_fibers(const grid_launch& launch, bool persistent) noexcept {
   return (launch.code.flags & TESS_KERNEL_PER_THREAD) != 0 &&
          ((launch.code.flags & TESS_KERNEL_USES_BARRIER) != 0 || persistent);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Runs the blocks of a kernel on the calling thread.
+///
+/// The backend uses it for ordinary launches on workers, and persistent kernels use it
+/// for one block on each of their threads.
 #pragma once
 
 #include <atomic>
@@ -20,6 +23,7 @@ namespace weir::tessera {
 
 class grid_gate;
 
+/// Receives the log lines of kernels.
 using kernel_log = std::function<void(std::int32_t device, std::string_view text)>;
 
 /// Memory that blocks need besides their arguments: shared memory, and fibers for threads
@@ -44,7 +48,8 @@ class block_scratch {
   fiber_team team_;
 };
 
-/// Scratch that no block uses. There is as much as blocks ever ran at the same time.
+/// Scratch that no block uses at the moment. There is as much as blocks have ever run at
+/// the same time.
 /// @threads{safe from any thread}
 class scratch_pool {
  public:
@@ -60,7 +65,7 @@ class scratch_pool {
   std::vector<std::unique_ptr<block_scratch>> idle_;
 };
 
-/// The launch of a block, which services find behind the block context.
+/// The launch of a block and the facilities for it; services find it by the context.
 struct block_host {
   const grid_launch* launch = nullptr;
   block_scratch* scratch =

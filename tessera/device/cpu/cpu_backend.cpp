@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The processor as a backend: devices, copies, launches.
+/// The processor as a backend: devices, copies and launches. Everything runs on the
+/// calling thread, which is a worker of the engine; only persistent kernels have threads
+/// of their own.
+///
+/// The devices differ only in their arenas, which count memory separately. A copy between
+/// devices is a copy of memory, and a kernel may be run for any device on any thread.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -23,13 +28,14 @@ namespace weir::tessera {
 namespace {
 
 constexpr std::size_t least_stack = std::size_t{16} << 10;
-/// More slices than workers, so that one that was late finds less to do.
+/// A launch has more slices than workers, so that a late worker gets less to do.
 constexpr std::int64_t slices_per_worker = 4;
+/// Copies are divided at multiples of this, so that no two workers write one cache line.
 constexpr std::int64_t cache_line = 64;
-/// Below this, a second worker costs more than it copies.
+/// Copies of fewer bytes are not divided: a second worker costs more than it saves.
 constexpr std::int64_t least_copied_bytes = std::int64_t{256} << 10;
 
-/// Scratch for the time of one call.
+/// Holds scratch during one call.
 class scratch_lease {
  public:
   scratch_lease(scratch_pool& pool, std::unique_ptr<block_scratch> taken) noexcept
@@ -45,6 +51,8 @@ class scratch_lease {
   std::unique_ptr<block_scratch> taken_;
 };
 
+/// The backend. All members are made by the constructor; arenas, scratch and persistent
+/// kernels have locks of their own.
 class cpu_backend final : public device_backend {
  public:
   explicit cpu_backend(cpu_options options)
@@ -55,6 +63,7 @@ class cpu_backend final : public device_backend {
         scratch_(options_.stack_bytes),
         persistent_(options_.stack_bytes, options_.stop_limit_ns, options_.log) {
     for (std::int32_t d = 0; d < options_.devices; ++d) {
+      // Large allocations of 8 neighbouring devices begin at different offsets.
       const auto shift = static_cast<std::size_t>(d % 8) * 512;
       arenas_.push_back(std::make_unique<cpu_arena>(cpu_arena::options{
           fmt::format("device {}", d), options_.memory, false, shift, options_.source}));
@@ -84,7 +93,8 @@ class cpu_backend final : public device_backend {
   }
   [[nodiscard]] result<void> free_host(std::byte* at) override { return host_.free(at); }
   [[nodiscard]] result<void> pin_host(std::byte* at, std::size_t bytes) override {
-    (void)::mlock(at, bytes);  // a favour: the limit for locked memory is often small
+    // pages stay unlocked if the limit for locked memory is small
+    (void)::mlock(at, bytes);
     return {};
   }
   void unpin_host(std::byte* at, std::size_t bytes) noexcept override {
@@ -168,7 +178,7 @@ result<void> cpu_backend::fill(const fill_work& work) {
     std::memset(work.to, static_cast<int>(work.pattern[0]), work.bytes);
     return {};
   }
-  // Doubles what is already filled, in pieces that stay in the cache.
+  // Copies the filled part behind itself again and again, in pieces that fit the cache.
   constexpr std::size_t most = std::size_t{16} << 10;
   std::size_t filled = work.pattern_bytes;
   std::memcpy(work.to, work.pattern.data(), filled);
@@ -182,6 +192,7 @@ result<void> cpu_backend::fill(const fill_work& work) {
 
 result<void> cpu_backend::run_blocks(const grid_launch& launch, std::int64_t first,
                                      std::int64_t last) {
+  // Launches without shared memory and barriers, the common case, need no scratch.
   block_host host{&launch, nullptr, &log_, nullptr, launch.stop};
   const bool fibers = needs_fibers(launch, false);
   try {
@@ -205,6 +216,7 @@ std::string_view cpu_arch() noexcept {
   return levels.empty() ? "generic" : std::string_view(levels.front());
 }
 
+// Stacks below 16 KiB are refused, because a kernel would soon overflow them.
 result<std::unique_ptr<device_backend>> make_cpu_backend(cpu_options options) {
   if (options.devices < 1 || options.memory == 0 || options.stack_bytes < least_stack ||
       options.persistent_blocks < 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Switches contexts by Boost.Context, and tells the sanitizers of each switch.
+/// Switches contexts by Boost.Context, and reports each switch to the sanitizers, which
+/// would otherwise take the change of stacks for an error.
 #include "device/cpu/fiber.hpp"
 
 #include <boost/context/detail/fcontext.hpp>
@@ -13,12 +14,13 @@ namespace {
 using boost::context::detail::fcontext_t;
 using boost::context::detail::transfer_t;
 
-/// Boost hands the context that was left to the one that begins or goes on. It is stored
-/// in the fiber_context whose address travels with the switch.
+/// Stores Boost's handle of the context that was left. Boost passes it to the context
+/// that continues, together with the address of its fiber_context.
 void store_left(const transfer_t& transfer) noexcept {
   static_cast<fiber_context*>(transfer.data)->handle = transfer.fctx;
 }
 
+/// Suspends `from` and continues `to`. Returns when another context resumes `from`.
 void jump(fiber_context& from, fiber_context& to) noexcept {
   from.resumes = &to;
 #if defined(__x86_64__)
@@ -31,8 +33,8 @@ void jump(fiber_context& from, fiber_context& to) noexcept {
 #endif
 }
 
-/// The first function on a new stack. The context that was left says which one it
-/// resumes.
+/// The first function on a new stack. It finds its own context by the context that was
+/// left, which names the one that it resumes.
 void begin(transfer_t transfer) noexcept {
   auto* left = static_cast<fiber_context*>(transfer.data);
   fiber_context* self = left->resumes;
@@ -42,6 +44,7 @@ void begin(transfer_t transfer) noexcept {
 
 }  // namespace
 
+// The stack grows down, so its top is passed.
 void prepare(fiber_context& made, std::byte* bottom, std::size_t bytes,
              void (*entry)(void*), void* argument) noexcept {
   made.handle = boost::context::detail::make_fcontext(bottom + bytes, bytes, &begin);
@@ -71,7 +74,8 @@ void prepare_own([[maybe_unused]] fiber_context& own) noexcept {
 
 namespace {
 
-/// Tells sanitizers of a switch that is about to happen.
+/// Announces a switch to the sanitizers. A null `fake_stack` means that `from` never runs
+/// again.
 void announce([[maybe_unused]] void** fake_stack, fiber_context& from,
               fiber_context& to) noexcept {
   to.resumer = &from;
@@ -98,7 +102,7 @@ void leave_context(fiber_context& from, fiber_context& to) noexcept {
 
 void arrive_first([[maybe_unused]] fiber_context& self) noexcept {
 #if defined(WEIR_ASAN)
-  // The stack of a thread is known only once it has been left.
+  // AddressSanitizer tells the stack of a thread only once that stack has been left.
   __sanitizer_finish_switch_fiber(self.fake_stack, &self.resumer->bottom,
                                   &self.resumer->bytes);
 #endif

@@ -3,6 +3,9 @@
 /// Contexts of execution on stacks of their own, and the switch between them.
 /// Boost.Context makes and switches them; this file adds what the sanitizers must be
 /// told.
+///
+/// A context is a stack and the registers that a call preserves. Only fiber_team uses it;
+/// nothing here knows of kernels or blocks.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +14,9 @@
 
 namespace weir::tessera {
 
-/// A context that is suspended, or that of the calling thread while it is away from its
-/// own stack. Keeps the control bits of the floating point units, as calls do.
+/// A suspended context, or the context of the calling thread while it runs on another
+/// stack. A switch keeps the control bits of the floating point units, as a function call
+/// does.
 struct fiber_context {
   /// Boost's handle while the context is suspended. A switch gives it a new value.
   void* handle = nullptr;
@@ -31,16 +35,16 @@ struct fiber_context {
 /// Makes a context that will call entry(argument) on the stack; entry must never return.
 void prepare(fiber_context& made, std::byte* bottom, std::size_t bytes,
              void (*entry)(void*), void* argument) noexcept;
-/// Frees what sanitizers keep about a context that will never run again.
+/// Frees the data that sanitizers keep about a context that will never run again.
 void dismiss(fiber_context& context) noexcept;
 
-/// Fills in the calling thread's own context before its first switch.
+/// Prepares the context of the calling thread itself, before its first switch.
 void prepare_own(fiber_context& own) noexcept;
 /// Suspends `from`, which is the context that runs, and resumes `to`.
 void switch_context(fiber_context& from, fiber_context& to) noexcept;
 /// As switch_context, for a context that is never resumed.
 void leave_context(fiber_context& from, fiber_context& to) noexcept;
-/// To be called first by an entry, with its own context.
+/// Ends the switch to a new context. Called first by its entry, with its own context.
 void arrive_first(fiber_context& self) noexcept;
 
 }  // namespace weir::tessera

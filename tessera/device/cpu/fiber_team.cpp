@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rounds of fibers between barriers.
+/// The threads of a block as fibers.
+///
+/// The fibers that have started and not ended form a ring in the order of their threads.
+/// A barrier switches to the next fiber of the ring, or starts the next thread in another
+/// fiber. When the last fiber of the ring arrives, the round is complete and the first
+/// continues. A fiber whose thread has ended starts the next thread; if none is left, it
+/// leaves the ring and waits for the next block on its own stack, so that stacks are
+/// prepared once.
 #include "device/cpu/fiber_team.hpp"
 
 #include <sys/mman.h>
@@ -16,8 +23,8 @@
 namespace weir::tessera {
 namespace {
 
-/// A guard page takes two of the 65530 mappings that a process may have by default, so
-/// that only this many stacks of the whole process get one.
+/// Limit of guard pages in the whole process. Each takes two of the 65530 mappings that a
+/// process may have by default.
 constexpr std::size_t most_guards = 8192;
 std::atomic<std::size_t> guards{0};
 
@@ -38,14 +45,17 @@ std::size_t page_bytes() {
 
 }  // namespace
 
-/// The state of exceptions that the C++ runtime keeps for each thread: the exceptions
-/// that are being handled, and the number in flight. Each fiber has its own.
+/// The state that the C++ runtime keeps for each thread: the exceptions that are being
+/// handled, and the number in flight. Each fiber has its own, which is exchanged at each
+/// switch: a thread may meet a barrier inside of a `catch` block.
 /// @source{Itanium C++ ABI, exception handling, section 2.2.2}
 struct fiber_team::exception_state {
   void* caught = nullptr;
   unsigned uncaught = 0;
 };
 
+// Memory is reserved without being committed (MAP_NORESERVE), because most threads use
+// little of their stacks. Stacks without a guard page work as well.
 result<std::unique_ptr<stack_slab>> stack_slab::make(std::size_t count,
                                                      std::size_t bytes) {
   const auto failed = [&] {
@@ -59,6 +69,7 @@ result<std::unique_ptr<stack_slab>> stack_slab::make(std::size_t count,
   if (!slab) {
     return failed();
   }
+  // One mapping holds all stacks: a guard page below each, then the stack.
   slab->guard_bytes_ = page_bytes();
   slab->stack_bytes_ = (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
   const std::size_t step = slab->guard_bytes_ + slab->stack_bytes_;
@@ -76,6 +87,8 @@ result<std::unique_ptr<stack_slab>> stack_slab::make(std::size_t count,
   return slab;
 }
 
+// AddressSanitizer may have poisoned parts of the stacks; the addresses may be used again
+// for other memory.
 stack_slab::~stack_slab() {
   if (base_ != nullptr) {
     for (std::size_t i = 0; i < count_; ++i) {
@@ -90,12 +103,13 @@ std::span<std::byte> stack_slab::stack(std::size_t i) const noexcept {
   return {base_ + i * (guard_bytes_ + stack_bytes_) + guard_bytes_, stack_bytes_};
 }
 
-/// A fiber serves threads of block after block and is never unwound in between.
+/// A stack on which threads of blocks run, one after another, and its state. It is never
+/// unwound between two threads or blocks.
 struct fiber_team::fiber {
   fiber_context context;
   std::span<std::byte> stack;
   fiber_team* team = nullptr;
-  fiber* next = nullptr;  ///< in the ring of those that have started and not ended
+  fiber* next = nullptr;  ///< next in the ring of fibers that have started and not ended
   fiber* previous = nullptr;
   exception_state exceptions;
   bool made = false;
@@ -103,6 +117,8 @@ struct fiber_team::fiber {
 
 fiber_team::fiber_team(std::size_t stack_bytes) : stack_bytes_(stack_bytes) {}
 
+// Each fiber that was made is resumed once more. It sees `quit_` and leaves its stack for
+// good; then the sanitizers drop their data about it.
 fiber_team::~fiber_team() {
   quit_ = true;
   for (auto& f : fibers_) {
@@ -127,7 +143,8 @@ result<void> fiber_team::reserve(std::int64_t threads) {
     for (std::size_t i = 0; i < slabs_.back()->count(); ++i) {
       auto made = std::make_unique<fiber>();
       made->team = this;
-      // Stacks that begin at the same offset in their pages would share few cache lines.
+      // Stacks that begin at the same offset in their pages would use few sets of the
+      // cache. A failure below leaves fewer fibers than wanted, which is consistent.
       const std::span<std::byte> stack = slabs_.back()->stack(i);
       made->stack = stack.first(stack.size() - (fibers_.size() % 16) * 256);
       idle_.push_back(made.get());
@@ -140,6 +157,8 @@ result<void> fiber_team::reserve(std::int64_t threads) {
   return {};
 }
 
+// Runs on the thread that called it: the first fiber starts, and the last one that ends
+// switches back to this function.
 void fiber_team::run(std::int64_t threads, body what, void* argument,
                      between rounds) noexcept {
   threads_ = threads;
@@ -149,6 +168,7 @@ void fiber_team::run(std::int64_t threads, body what, void* argument,
   rounds_ = std::move(rounds);
   asked_ = false;
   auto* const state = reinterpret_cast<exception_state*>(abi::__cxa_get_globals());
+  // The first thread begins without exceptions, whatever the caller is handling.
   const exception_state before = std::exchange(*state, {});
   exceptions_ = state;
   prepare_own(outside_);
@@ -158,6 +178,7 @@ void fiber_team::run(std::int64_t threads, body what, void* argument,
   *state = before;
 }
 
+// Takes an idle fiber and puts it at the end of the ring. `reserve` made enough of them.
 fiber_team::fiber& fiber_team::add_to_ring() noexcept {
   fiber& added = *idle_.back();
   idle_.pop_back();
@@ -179,6 +200,8 @@ fiber_team::fiber& fiber_team::add_to_ring() noexcept {
   return added;
 }
 
+// Each turn of the loop is one block. `serve` returns when the fiber is resumed for
+// another block, or at the end of the team.
 void fiber_team::enter(void* of_fiber) noexcept {
   auto& self = *static_cast<fiber*>(of_fiber);
   arrive_first(self.context);
@@ -188,7 +211,7 @@ void fiber_team::enter(void* of_fiber) noexcept {
   leave_context(self.context, self.team->outside_);
 }
 
-/// Runs threads until none is left to start, then makes way until the next block.
+/// Runs threads until all have started, then suspends the fiber until the next block.
 void fiber_team::serve(fiber& self) noexcept {
   while (started_ < threads_) {
     body_(argument_, started_++);
@@ -196,7 +219,8 @@ void fiber_team::serve(fiber& self) noexcept {
   retire(self);
 }
 
-/// The fiber whose turn is next; between two rounds, makes the call that was asked for.
+/// Returns the fiber whose turn is next. At the end of a round, makes the call between
+/// rounds if a thread has asked for it.
 fiber_team::fiber& fiber_team::next_of(fiber& self) noexcept {
   if (&self == tail_ && asked_) {
     asked_ = false;
@@ -205,8 +229,10 @@ fiber_team::fiber& fiber_team::next_of(fiber& self) noexcept {
   return *self.next;
 }
 
+// Takes the fiber out of the ring and continues with the next one, or with `run` if it
+// was the last. The fiber resumes here when it is needed for another block.
 void fiber_team::retire(fiber& self) noexcept {
-  idle_.push_back(&self);  // has room for all
+  idle_.push_back(&self);  // `reserve` has provided the capacity
   if (self.next == &self) {
     tail_ = nullptr;
     switch_context(self.context, outside_);
@@ -223,6 +249,8 @@ void fiber_team::retire(fiber& self) noexcept {
   switch_context(self.context, next.context);
 }
 
+// While threads remain to be started, the next one starts instead of the ring's first
+// fiber continuing. So every thread arrives at the barrier before any passes it.
 int fiber_team::barrier(bool outside) noexcept {
   fiber& self = *running_;
   asked_ = asked_ || outside;
@@ -237,6 +265,7 @@ int fiber_team::barrier(bool outside) noexcept {
   return outside ? answer_ : 0;
 }
 
+// Switches between two fibers together with their states of exceptions.
 void fiber_team::change(fiber& from, fiber& to) noexcept {
   auto& state = *static_cast<exception_state*>(exceptions_);
   from.exceptions = std::exchange(state, to.exceptions);

@@ -2,6 +2,10 @@
 /// @file
 /// The threads of one block as fibers of the calling thread: they run one after the
 /// other, each up to its next barrier.
+///
+/// Fibers were chosen over threads because a block may have a thousand threads that meet
+/// at a barrier every few instructions: a switch between fibers takes nanoseconds, and
+/// the order of the threads is fixed.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +20,11 @@
 
 namespace weir::tessera {
 
-/// Stacks. Below each lies a page that may not be touched, unless the process has very
-/// many of them.
+/// Memory for stacks. Below each stack lies a page that may not be accessed, unless the
+/// process has very many stacks.
 class stack_slab {
  public:
-  /// Makes sure that there are this many stacks.
+  /// Makes memory for `count` stacks of at least `bytes` bytes.
   /// @error{out_of_memory; the system has no memory for them}
   [[nodiscard]] static result<std::unique_ptr<stack_slab>> make(std::size_t count,
                                                                 std::size_t bytes);
@@ -28,8 +32,10 @@ class stack_slab {
   stack_slab(const stack_slab&) = delete;
   stack_slab& operator=(const stack_slab&) = delete;
 
+  /// Returns stack `i`, without its guard page.
   [[nodiscard]] std::span<std::byte> stack(std::size_t i) const noexcept;
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  /// Returns the number of stacks with a guard page.
   [[nodiscard]] std::size_t guarded() const noexcept { return guarded_; }
 
  private:
@@ -72,11 +78,17 @@ class fiber_team {
   struct fiber;
   struct exception_state;
 
+  /// The entry of a fiber: serves blocks until the team ends.
   static void enter(void* of_fiber) noexcept;
+  /// Runs threads of the present block until all have started.
   void serve(fiber& self) noexcept;
+  /// Takes a fiber out of the round and continues with another one.
   void retire(fiber& self) noexcept;
+  /// Returns the fiber whose turn is next.
   [[nodiscard]] fiber& next_of(fiber& self) noexcept;
+  /// Puts an idle fiber at the end of the round.
   fiber& add_to_ring() noexcept;
+  /// Switches from one fiber to another.
   void change(fiber& from, fiber& to) noexcept;
 
   std::size_t stack_bytes_;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Barrier of all blocks of a persistent kernel. Each block has its own thread.
+///
+/// Blocks that wait here really sleep, unlike the threads of one block, because another
+/// block may need the processor.
 #pragma once
 
 #include <atomic>
@@ -28,6 +31,7 @@ class grid_gate {
     }
     return answer_;
   }
+  /// Takes a block that has ended out of the count.
   void leave() {
     const std::lock_guard lock(mutex_);
     --blocks_;
@@ -35,6 +39,8 @@ class grid_gate {
   }
 
  private:
+  /// Opens the barrier if all blocks that have not ended have arrived. The caller holds
+  /// the lock.
   bool open_if_complete() {
     if (arrived_ < blocks_ || arrived_ == 0) {
       return false;

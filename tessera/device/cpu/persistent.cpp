@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Threads of persistent kernels: start together or not at all, end one by one.
+/// The threads of persistent kernels. They start together or not at all, because blocks
+/// may wait for each other at the grid barrier, and end one by one.
+///
+/// Ownership: threads share the run, which therefore may outlive the backend. The
+/// program's handle is another object, whose end asks the kernel to stop.
 #include "device/cpu/persistent.hpp"
 
 #include <algorithm>
@@ -29,7 +33,8 @@ std::chrono::nanoseconds to_duration(std::int64_t ns) {
 
 }  // namespace
 
-/// Everything its threads touch, so that it may outlive the backend.
+/// One persistent kernel. It owns copies of everything that its threads read, so that it
+/// may outlive the caller's arguments and the backend.
 class cpu_persistent_run final : public persistent_run {
  public:
   cpu_persistent_run(const grid_launch& launch, std::shared_ptr<const kernel_log> log,
@@ -58,11 +63,14 @@ class cpu_persistent_run final : public persistent_run {
   }
   [[nodiscard]] result<void> wait(std::int64_t limit_ns) override;
 
-  /// Makes scratch and threads. @error{out_of_memory, then nothing has run}
+  /// Makes scratch and threads. @error{out_of_memory; nothing has run}
   [[nodiscard]] result<void> start(const std::shared_ptr<cpu_persistent_run>& self,
                                    std::size_t stack_bytes);
+  /// Waits for the threads to return.
   void join();
+  /// Leaves the threads running without this object waiting for them.
   void detach();
+  /// Returns true if this is one of its threads.
   [[nodiscard]] bool has_thread(std::thread::id id) const;
 
  private:
@@ -82,13 +90,17 @@ class cpu_persistent_run final : public persistent_run {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<bool> go_;    ///< whether the threads that were made are to run
-  std::int64_t left_;         ///< blocks
-  std::int64_t failed_ = -1;  ///< the block with the lowest number whose error is kept
+  /// true: the threads shall run; false: they shall return at once
+  std::optional<bool> go_;
+  std::int64_t left_;         ///< blocks that have not ended
+  std::int64_t failed_ = -1;  ///< lowest block that has failed; -1: none
   result<void> outcome_;
   std::vector<std::thread> threads_;
 };
 
+// Threads wait until all have been made (`open`). If one cannot be made, those that exist
+// are told to return without running. Threads block signals, so that the program's
+// handlers run on the program's threads.
 result<void> cpu_persistent_run::start(const std::shared_ptr<cpu_persistent_run>& self,
                                        std::size_t stack_bytes) {
   const std::int64_t blocks = launch_.blocks();
@@ -129,6 +141,8 @@ void cpu_persistent_run::open(bool go) {
   changed_.notify_all();
 }
 
+// The body of a thread. `leave` comes before `end_block`, so that other blocks do not
+// wait at the grid barrier for this one.
 void cpu_persistent_run::run_block(std::int64_t block, block_scratch& scratch) {
   {
     std::unique_lock lock(mutex_);
@@ -149,6 +163,8 @@ void cpu_persistent_run::run_block(std::int64_t block, block_scratch& scratch) {
   end_block(block, std::move(outcome));
 }
 
+// The last block calls the completion, without the lock, before `ended` becomes true: a
+// thread that sees the end may rely on the completion's effects.
 void cpu_persistent_run::end_block(std::int64_t block, result<void> outcome) {
   completion done;
   result<void> of_all;
@@ -166,13 +182,14 @@ void cpu_persistent_run::end_block(std::int64_t block, result<void> outcome) {
   }
   if (done) {
     done(std::move(of_all));
-    done = nullptr;  // what it holds goes before anyone hears of the end
+    done = nullptr;  // objects that it holds are released before the end is announced
   }
   const std::lock_guard lock(mutex_);
   ended_.store(true, std::memory_order_release);
   changed_.notify_all();
 }
 
+// The end is announced under the lock, so a waiting thread cannot miss it.
 result<void> cpu_persistent_run::wait(std::int64_t limit_ns) {
   std::unique_lock lock(mutex_);
   const auto over = [this] { return ended(); };
@@ -213,7 +230,7 @@ bool cpu_persistent_run::has_thread(std::thread::id id) const {
 
 namespace {
 
-/// The handle that users hold. It asks the kernel to stop when it is destroyed.
+/// The handle of the program. It asks the kernel to stop when it is destroyed.
 class persistent_handle final : public persistent_run {
  public:
   explicit persistent_handle(std::shared_ptr<cpu_persistent_run> run)
@@ -240,6 +257,7 @@ persistent_kernels::persistent_kernels(std::size_t stack_bytes,
       stop_limit_ns_(stop_limit_ns),
       log_(std::make_shared<const kernel_log>(std::move(log))) {}
 
+// A kernel that does not stop in time keeps its threads and its run; only the wait ends.
 persistent_kernels::~persistent_kernels() {
   for (auto& run : runs_) {
     run->request_stop();
@@ -248,7 +266,8 @@ persistent_kernels::~persistent_kernels() {
   for (auto& run : runs_) {
     const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(
         limit - std::chrono::steady_clock::now());
-    // A kernel's own completion cannot wait for itself.
+    // A completion may destroy the backend. Its thread belongs to the kernel and cannot
+    // wait for itself.
     const bool own = run->has_thread(std::this_thread::get_id());
     if (!own && (run->ended() || run->wait(std::max<std::int64_t>(left.count(), 0)) ||
                  run->ended())) {
@@ -259,6 +278,7 @@ persistent_kernels::~persistent_kernels() {
   }
 }
 
+// Joins outside of the lock. Such threads have nothing left to do but to return.
 void persistent_kernels::reap() {
   std::vector<std::shared_ptr<cpu_persistent_run>> over;
   {
@@ -274,6 +294,7 @@ void persistent_kernels::reap() {
   }
 }
 
+// Earlier kernels are joined here, so that threads do not collect without a limit.
 result<std::shared_ptr<persistent_run>> persistent_kernels::start(
     const grid_launch& launch, completion done) {
   reap();
@@ -282,6 +303,7 @@ result<std::shared_ptr<persistent_run>> persistent_kernels::start(
     std::shared_ptr<persistent_run> handle = std::make_shared<persistent_handle>(run);
     const std::lock_guard lock(mutex_);
     runs_.push_back(run);
+    // The lock is held meanwhile, so `pop_back` removes this run and no other.
     if (auto started = run->start(run, stack_bytes_); !started) {
       runs_.pop_back();
       return std::move(started).error();

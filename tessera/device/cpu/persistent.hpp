@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Persistent kernels. All blocks run at the same time, each on its own thread.
+///
+/// Such a kernel runs until it is asked to stop, so its blocks cannot take turns on
+/// workers as those of other kernels do.
 #pragma once
 
 #include <cstddef>

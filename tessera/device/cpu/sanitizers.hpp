@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sanitizer of this build, and how it learns where memory ends.
+/// The sanitizer of this build, and functions that mark memory as inaccessible for it.
 #pragma once
 
 #include <cstddef>
@@ -30,6 +30,7 @@
 
 namespace weir::tessera {
 
+/// True if the build has a sanitizer that slows the code down and needs larger stacks.
 inline constexpr bool sanitized =
 #if defined(WEIR_ASAN) || defined(WEIR_TSAN)
     true;
@@ -37,13 +38,15 @@ inline constexpr bool sanitized =
     false;
 #endif
 
-/// Makes every access to these bytes an error under a sanitizer from now on.
+/// Marks bytes as inaccessible. Under AddressSanitizer every access is reported until
+/// `permit`; other builds do nothing.
 inline void forbid([[maybe_unused]] const void* from,
                    [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(WEIR_ASAN)
   __asan_poison_memory_region(from, bytes);
 #endif
 }
+/// Marks bytes as accessible again.
 inline void permit([[maybe_unused]] const void* from,
                    [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(WEIR_ASAN)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where buffers of collectives may lie.
+/// Sizes of the buffers of collectives, and the checks of the memory that they may use. A
+/// buffer is symmetric memory, so the address on one rank gives the addresses on all
+/// ranks.
 #include "stream/collectives/buffers.hpp"
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 
 namespace weir::tessera {
 
+// The count of a call covers the shards of all ranks.
 std::size_t extent(const collective::collective_call& call, int ranks, bool packed) {
   const auto size = static_cast<std::size_t>(info_of(call.type).size);
   return call.count * size / (packed ? static_cast<std::size_t>(ranks) : 1);
@@ -28,6 +31,7 @@ bool output_is_packed(const collective::collective_call& call) noexcept {
 
 namespace {
 
+/// Looks a buffer up and checks it. `what` names it in messages.
 result<memory_place> place_of(const stream& on, const void* at, std::size_t bytes,
                               std::size_t element_bytes, std::string_view what) {
   const auto refuse = [&](std::string_view expected, std::string_view found) {
@@ -36,7 +40,7 @@ result<memory_place> place_of(const stream& on, const void* at, std::size_t byte
         fmt::format("collective not posted: expected {}, found {}", expected, found));
   };
   const auto place = at == nullptr ? std::nullopt : on.of().memory().find(at);
-  // The address of a rank's own instance says the same on a stream of that rank.
+  // On a stream of one rank, the address of that rank's own instance is accepted too.
   const bool own = place && place->memory->symmetric() && on.options().rank >= 0 &&
                    place->device() == on.device_of(0);
   if (!place || !place->memory->symmetric() || (place->rank != 0 && !own)) {
@@ -60,7 +64,9 @@ result<memory_place> place_of(const stream& on, const void* at, std::size_t byte
   return *place;
 }
 
-/// In place is one thing, to overlap another: a rank would write what others still read.
+/// Checks that input and output are the same buffer or do not overlap. If they overlapped
+/// otherwise, a rank would write bytes that other ranks still read. Packed shards cannot
+/// be in place, because input and output have different sizes.
 result<void> check_apart(const collective_request& what, const std::byte* from,
                          const std::byte* to, int ranks) {
   const bool packs = input_is_packed(what.call) || output_is_packed(what.call);
@@ -93,7 +99,7 @@ result<buffer_places> places_of(const stream& on, const collective_request& what
   WEIR_TRY(out.output, place_of(on, what.output,
                                 extent(what.call, ranks, output_is_packed(what.call)),
                                 element, "output"));
-  // Both as the same rank sees them.
+  // Compares both addresses on one rank. The result is the same on all ranks.
   const int rank = std::max(on.options().rank, 0);
   WEIR_CHECK(
       check_apart(what, out.input->on_rank(rank), out.output->on_rank(rank), ranks));

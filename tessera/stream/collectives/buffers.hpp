@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Buffers of a collective: their sizes and their memory.
+///
+/// The checks are made when the program calls, before a plan is made or any rank waits.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Collectives as tasks: a single task of a group, or steps between a first and a last
-/// task.
+/// Collectives as tasks. A plan of one step is a single task of a group. Other plans have
+/// the task `opening`, the steps with their predecessors, and the task `closing`. Opening
+/// and closing hold the lanes of all ranks of the group; the steps run between them
+/// without accesses.
 #include "weir/tessera/stream/collective.hpp"
 
 #include <algorithm>
@@ -21,6 +23,7 @@
 namespace weir::tessera {
 namespace {
 
+/// Plans expect scratch at a multiple of this.
 constexpr std::size_t scratch_alignment = 64;
 
 std::byte* aligned(std::byte* at) noexcept {
@@ -28,6 +31,7 @@ std::byte* aligned(std::byte* at) noexcept {
   return at + (scratch_alignment - number % scratch_alignment) % scratch_alignment;
 }
 
+/// A plan, how it was chosen, and the measurement if this call is one.
 struct planned {
   std::shared_ptr<const collective::collective_plan> plan;
   collective::collective_choice how;
@@ -79,7 +83,7 @@ dtype accumulates_in(const collective::reducer& sums) noexcept {
   const dtype type = sums.operation().type;
   const bool complex = type == dtype::complex64 || type == dtype::complex128;
   if (sums.rule() ==
-      collective::partial_rule::none) {  // exactly, and then rounded to this
+      collective::partial_rule::none) {  // an exact sum is rounded to this type
     return complex ? dtype::complex128 : dtype::fp64;
   }
   if (sums.node_bytes() == sums.element_bytes()) {
@@ -90,8 +94,9 @@ dtype accumulates_in(const collective::reducer& sums) noexcept {
                                                           : dtype::fp64;
 }
 
+/// Return the numbers of the C interface for a descriptor.
 std::uint32_t number_of(collective::algorithm how) noexcept {
-  constexpr std::array<std::uint32_t, 4> numbers = {4, 1, 2, 3};  // as of tessFatbinPlan
+  constexpr std::array<std::uint32_t, 4> numbers = {4, 1, 2, 3};  // as in tessFatbinPlan
   return numbers[static_cast<std::size_t>(how)];
 }
 
@@ -123,6 +128,10 @@ void note_numbers(stream& on, const numerics_policy& policy,
   on.note(told);
 }
 
+/// Chooses schedule, chunk size and wire format of a call and returns its plan. A wire
+/// format that the policy forbids is an error, and a forced algorithm that cannot do the
+/// call is ignored if it comes from the environment.
+/// @error{determinism_violation; a wire format that the policy forbids}
 result<planned> plan_for(stream& on, const collective_request& what, int ranks) {
   context& of = on.of();
   const auto& settings = of.settings();
@@ -153,9 +162,9 @@ result<planned> plan_for(stream& on, const collective_request& what, int ranks) 
     }
   }
   planned out;
-  // Measures only calls whose schedule the plan has chosen, because others have a
-  // different cost. A share waits for other ranks, and a recorded call keeps its
-  // schedule.
+  // Only calls whose schedule the tuner may choose are measured; a chunk size or wire
+  // format that the program sets has another cost. A share's time includes the wait for
+  // other ranks, and a recorded call keeps its schedule.
   const bool measures =
       of.measures(policy) && on.options().rank < 0 && what.chunk_bytes == 0 &&
       what.wire == collective::wire_format::plain && !what.in_graph && !on.records();
@@ -201,7 +210,8 @@ std::uint64_t collective_operation::bytes() const noexcept {
   return extent(plan_->call(), 1, false);
 }
 memory_need collective_operation::needs() const noexcept {
-  return {plan_->scratch_bytes(), 0};  // each device is in one of the groups
+  // scratch of one group; a device is in one group only
+  return {plan_->scratch_bytes(), 0};
 }
 std::string collective_operation::details() const {
   return fmt::format(
@@ -245,13 +255,15 @@ ref<operation> collective_operation::clone() const {
     copy.outputs = g.outputs;
     groups.push_back(std::move(copy));
   }
-  // The memory of a graph is compared with the limit of the stream that launches it.
+  // The memory of a graph is checked against the limit of the stream that launches it.
   const auto out = make_ref<collective_operation>(plan_, how_, std::move(groups),
                                                   static_cast<std::size_t>(-1));
   out->verify_by(verify_);
   return out;
 }
 
+// Groups of a mesh stream get its lanes at the first submission; a group of shares has
+// its lanes already.
 void collective_operation::submit(submission& to) {
   lane_set& lanes = to.lanes();
   for (collective_group& g : groups_) {
@@ -267,12 +279,12 @@ void collective_operation::submit(submission& to) {
 
 void collective_operation::submit_groups(submission& to) {
   const auto steps = plan_->steps();
-  // Each worker gets the same piece in the next collective, because the piece is in its
-  // cache. The engine's first slot is the submitter's.
+  // A step goes to the same worker in each collective, because its piece of the buffers
+  // is in that worker's cache. Slot 0 of the engine belongs to the submitter.
   const unsigned own = std::min(to.session().to().workers() - 1, 128U);
   const bool in_place = own > 1 && plan_->options().how == collective::algorithm::direct;
-  // If there is nothing to wait for, the submitter runs the first task itself. It then
-  // wakes a worker for each step; a worker would start the steps on its own processor.
+  // On an idle engine the submitter runs the first task itself. It then wakes a worker
+  // for each step; a worker would start the steps on its own processor first.
   const bool at_once = steps.size() > 1 && verify_ == nullptr && to.runs_once() &&
                        to.session().all_ended();
   std::vector<runtime::access> held;
@@ -306,6 +318,9 @@ void collective_operation::submit_groups(submission& to) {
   }
 }
 
+// Runs in the first task of a group. The direction alternates, so that a collective
+// begins with the data that the last one touched at its end and that is still in the
+// caches.
 void collective_operation::open(collective_group& g) noexcept {
   failure poison;
   for (lane* of : g.lanes) {
@@ -323,6 +338,8 @@ void collective_operation::open(collective_group& g) noexcept {
   }
 }
 
+// Takes scratch when the collective begins and not when it is enqueued, so that enqueued
+// collectives need no memory.
 result<void> collective_operation::prepare(collective_group& g) {
   const std::size_t scratch = plan_->scratch_bytes();
   if (scratch > scratch_limit_) {
@@ -346,6 +363,7 @@ result<void> collective_operation::prepare(collective_group& g) {
   return {};
 }
 
+// Copies all inputs for the verification, before an operation in place overwrites them.
 void collective_operation::keep_inputs(collective_group& g) {
   const std::size_t bytes = extent(plan_->call(), 1, false);
   g.before.resize(bytes * g.inputs.size());
@@ -354,6 +372,7 @@ void collective_operation::keep_inputs(collective_group& g) {
   }
 }
 
+// Computes the call again by another schedule on the copies and compares the bits.
 result<void> collective_operation::verify(collective_group& g) const {
   const collective::collective_call& call = plan_->call();
   const std::size_t bytes = extent(call, 1, false);
@@ -393,6 +412,8 @@ result<void> collective_operation::verify(collective_group& g) const {
   return {};
 }
 
+// Runs in the last task of a group. A failure of one rank becomes a failure of all ranks
+// of the group, because they have no complete result either.
 void collective_operation::close(collective_group& g) {
   if (verify_ != nullptr && !g.skip && !g.broken) {
     if (auto same = guarded([&] { return verify(g); }); !same) {
@@ -475,6 +496,7 @@ result<std::vector<int>> pair_of(const stream& on, const collective_request& wha
   return source == target ? std::vector<int>{source} : std::vector<int>{source, target};
 }
 
+/// Returns the groups of a mesh along the axes, with each rank's buffers.
 room_list<collective_group> groups_of(const mesh& m, collective::axis_set axes,
                                       const std::optional<memory_place>& from,
                                       const std::optional<memory_place>& to) {
@@ -513,6 +535,8 @@ result<ref<operation>> ready(stream& on, const ref<rank_share>& share,
 
 }  // namespace
 
+// Checks a request, plans it, and makes the operation of a mesh stream, or the share of a
+// rank for the stream of one rank. Returns null if a mesh stream has nothing to do.
 result<ref<operation>> make_collective(stream& on, const collective_request& asked) {
   collective_request what = asked;
   const numerics_policy policy = on.of().policy();
@@ -532,7 +556,8 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
       what.call.count > 0 && what.call.kind != collective::collective_kind::barrier;
   if (!needs_memory && what.call.kind != collective::collective_kind::barrier &&
       on.options().rank < 0) {
-    return ref<operation>();  // but a rank's share of nothing is one that others expect
+    // a rank's share of no elements is enqueued, because the other ranks expect it
+    return ref<operation>();
   }
   buffer_places buffers;
   if (needs_memory) {

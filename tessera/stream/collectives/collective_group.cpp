@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Several collectives that begin together.
+/// Calls of collectives that begin together. All calls are made and checked before the
+/// first is enqueued, and calls in one context are enqueued under a single session, so
+/// that no other thread comes between them.
 #include <algorithm>
 #include <utility>
 
@@ -10,12 +12,14 @@
 namespace weir::tessera {
 namespace {
 
+/// A call that has been checked and is ready to be enqueued.
 struct made_call {
   std::shared_ptr<stream> on;
   ref<operation> what;
 };
 
-/// Shares of one rank as one operation each, in the place of the first.
+/// Combines the shares of each stream of one rank into one operation, in the place of the
+/// first. Calls without work are removed.
 std::vector<made_call> gather_shares(std::vector<made_call> calls) {
   std::vector<made_call> out;
   for (std::size_t i = 0; i < calls.size(); ++i) {
@@ -29,7 +33,7 @@ std::vector<made_call> gather_shares(std::vector<made_call> calls) {
     std::vector<ref<rank_share>> shares;
     for (std::size_t j = i; j < calls.size(); ++j) {
       if (calls[j].on == calls[i].on && calls[j].what) {
-        // A stream of one rank gets nothing else from `make_collective`.
+        // For a stream of one rank, `make_collective` returns nothing but shares.
         shares.emplace_back(static_cast<rank_share*>(calls[j].what.get()));
         calls[j].what = {};
       }
@@ -39,6 +43,9 @@ std::vector<made_call> gather_shares(std::vector<made_call> calls) {
   return out;
 }
 
+/// Enqueues the calls that belong to one context.
+/// @error{invalid_argument; a stream is in a capture of another thread; nothing is
+/// enqueued}
 result<void> enqueue_all(context& of, const std::vector<made_call>& calls) {
   std::uint32_t tasks = 0;
   for (const made_call& c : calls) {
@@ -61,6 +68,8 @@ result<void> enqueue_all(context& of, const std::vector<made_call>& calls) {
 
 }  // namespace
 
+// Calls may be on streams of several contexts; each context gets its calls under one
+// session.
 result<void> enqueue_group(std::span<const grouped_call> calls) {
   std::vector<made_call> made;
   for (const grouped_call& c : calls) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Meetings of ranks that each call their share of a collective.
+///
+/// A meeting point connects the rendezvous of runtime/collective, which decides who
+/// meets, with streams, which wait without occupying workers.
 #pragma once
 
 #include <compare>
@@ -32,7 +35,7 @@ struct rank_group {
     std::string what;     ///< the descriptions of two calls that differ
     std::size_t unheard;  ///< number of ranks that have not been told
   };
-  std::map<std::uint64_t, mismatch> mismatches;  ///< by sequence number
+  std::map<std::uint64_t, mismatch> mismatches;  ///< key: the sequence number
 };
 
 /// Lets shares of collectives meet, in the order in which each rank has called them.
@@ -69,31 +72,36 @@ class meeting_point {
   void end_all(submission_port::session& in);
 
  private:
+  /// Identifies a group. Calls of ranks with different keys never meet.
   struct group_key {
     std::uint64_t mesh = 0;
-    std::uint64_t era = 0;  ///< how often the rank has recovered
-    bool pair = false;      ///< of a send
+    std::uint64_t era = 0;  ///< number of recoveries of the rank
+    bool pair = false;      ///< true for the two ranks of a send
     std::vector<int> ranks;
     auto operator<=>(const group_key&) const = default;
   };
 
+  /// Returns the key of the group that a share on this stream belongs to.
   [[nodiscard]] static group_key key_of(const rank_share& share, const stream& on);
+  /// Acts on the outcome of a meeting: runs it or ends its shares with errors, and lets
+  /// their streams proceed.
   void tell(submission_port::session& in, const collective::meeting_outcome& what);
-  /// All shares of a meeting are there and ask for the same.
+  /// Runs the collective, once the shares of all ranks are there and ask for the same.
   void run(submission_port::session& in, const std::vector<ref<rank_share>>& shares);
-  /// Ends the group, and tells everybody who waits in it.
+  /// Ends the group and the shares that wait in it.
   void end(submission_port::session& in, const std::shared_ptr<rank_group>& group,
            const error& why);
   /// Ends the groups of a mesh whose ranks have recovered less often than `era` times.
   void end_before(submission_port::session& in, const mesh& m, std::uint64_t era,
                   const char* why);
+  /// Asks the janitor to end meetings whose time is over, at the next deadline.
   void look_later();
 
   context& of_;
   collective::rendezvous meetings_;
   std::map<group_key, std::shared_ptr<rank_group>> groups_;
-  std::uint64_t numbers_ = 0;
-  bool over_ = false;
+  std::uint64_t numbers_ = 0;  ///< number of the last group
+  bool over_ = false;          ///< the context shuts down: nothing meets any more
 };
 
 }  // namespace weir::tessera

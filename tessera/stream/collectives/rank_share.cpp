@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Meetings of ranks: who comes, who is told what.
+/// Meetings of ranks, each of which calls its share of a collective on its own stream.
+///
+/// A share gets its number in the group when it is called, and joins the meeting of that
+/// number when its stream comes to it. The stream is held meanwhile. The share that
+/// arrives last submits the tasks of the whole collective, on the lanes of all streams.
+/// The rendezvous knows shares as tickets: the address of a share, with a reference that
+/// is returned in `tell`. Everything runs under the session.
 #include "stream/collectives/rank_share.hpp"
 
 #include <algorithm>
@@ -17,23 +23,27 @@
 namespace weir::tessera {
 namespace {
 
+/// Position of the wire format in a digest of a call.
 constexpr unsigned wire_bits = 56;
 constexpr const char* how_to_recover =
     "tessMeshRecover, called by every rank, makes the mesh's groups usable again";
 
+/// Returns ranks as text for messages.
 std::string words_of(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-/// Digest of what the ranks of a group have to agree on. The type that numbers travel in
-/// is part of it, because the result depends on it.
+/// Returns a digest of everything that the ranks of a group must agree on, except the
+/// policy, which has a digest of its own. The wire format is part of it, because the
+/// result depends on it.
 std::uint64_t call_digest(const rank_share& share) {
   collective::collective_call same = share.request.call;
-  same.level = 0;  // a matter of the policy, which has a digest of its own
+  same.level = 0;  // it follows from the policy, which has a digest of its own
   return collective::digest_of(same) ^
          static_cast<std::uint64_t>(share.plan->options().wire) << wire_bits;
 }
 
+/// Returns the error of a share that does not run.
 error not_run(errc code, const rank_share& share, std::string_view expected,
               std::string_view found) {
   return {code, fmt::format("collective not run \"{}\": expected {}, found {}",
@@ -44,7 +54,7 @@ error aborted() {
   return {errc::timeout, "that the collectives of the mesh were aborted"};
 }
 
-/// The error of a share whose group does not meet any more.
+/// Returns the error of a share whose group does not meet any more.
 error out_of_step(const rank_share& share, const error& why) {
   return not_run(why.code(), share,
                  fmt::format("{} to meet", words_of(share.group->ranks)), why.text());
@@ -89,6 +99,7 @@ std::string rank_share::details() const {
   return fmt::format("\"collective\":\"{}\",\"ranks\":{}", call_name(), ranks.size());
 }
 
+// Names everything that ranks must agree on, so that a mismatch can be seen.
 std::string rank_share::description() const {
   const collective::collective_call& c = request.call;
   std::string out = fmt::format("{} of {} {}", collective::name_of(c.kind), c.count,
@@ -106,6 +117,7 @@ std::string rank_share::description() const {
   return out;
 }
 
+// The error is submitted as an operation, which the stream does not hold back.
 void rank_share::end(submission_port::session& in, const error& why) {
   const auto report = make_failing(why);
   report->number = number;
@@ -113,6 +125,7 @@ void rank_share::end(submission_port::session& in, const error& why) {
   report->submit(to);
 }
 
+// Releases the reference to the stream, which exists only while the share waits.
 void rank_share::proceed(submission_port::session& in) {
   std::exchange(on, nullptr)->proceed(in);
 }
@@ -140,15 +153,17 @@ result<void> share_group::check(const stream& of) const {
 }
 
 memory_need share_group::needs() const noexcept {
-  memory_need out;  // its collectives may run at the same time
+  memory_need out;  // its collectives may run at the same time, so their needs add up
   for (const ref<rank_share>& share : shares_) {
     out.scratch += share->needs().scratch;
   }
   return out;
 }
 
+// The shares join one after another while the group holds the stream, so that nothing of
+// the stream runs between them. The operation has taken one number for each share.
 void share_group::admitted(submission_port::session& in, stream& of) {
-  of.hold();  // nothing passes between two of them
+  of.hold();  // no operation passes between two of them
   std::uint64_t next = number - shares_.size();
   for (const ref<rank_share>& share : shares_) {
     share->number = ++next;
@@ -168,6 +183,7 @@ meeting_point::meeting_point(context& of)
                     ? of.settings().rendezvous_limit_ms * 1'000'000
                     : std::numeric_limits<std::int64_t>::max() / 2) {}
 
+// A recovery of a rank changes its key, so its later calls meet in a new group.
 meeting_point::group_key meeting_point::key_of(const rank_share& share,
                                                const stream& on) {
   const mesh& m = *on.on();
@@ -175,9 +191,10 @@ meeting_point::group_key meeting_point::key_of(const rank_share& share,
           share.request.call.kind == collective::collective_kind::send, share.ranks};
 }
 
+// Gives a share its group and its number there. The group is made by the first call.
 void meeting_point::number(rank_share& share, stream& on) {
   if (on.on()->gone) {
-    return;  // `join` tells it so
+    return;  // `join` reports the error
   }
   auto& group = groups_[key_of(share, on)];
   if (group == nullptr) {
@@ -201,6 +218,8 @@ void meeting_point::number(rank_share& share, stream& on) {
   }
 }
 
+// A call is refused at once if its group no longer meets, so that the program learns it
+// from the call.
 result<void> meeting_point::check(const rank_share& share, const stream& on) {
   const auto found = groups_.find(key_of(share, on));
   std::optional<error> why;
@@ -218,6 +237,7 @@ result<void> meeting_point::check(const rank_share& share, const stream& on) {
       .hint(how_to_recover);
 }
 
+// Answers from the state of the group that the rank's next call would join.
 result<void> meeting_point::state(const mesh& m, int rank) const {
   const auto place = static_cast<std::size_t>(rank);
   const auto broken = [&](std::string_view group, const error& why) {
@@ -239,6 +259,8 @@ result<void> meeting_point::state(const mesh& m, int rank) const {
   return {};
 }
 
+// Ends all meetings of the mesh. `aborted` keeps, for each rank, its recoveries plus 1,
+// so the mark loses its effect by the rank's next recovery.
 void meeting_point::abort(submission_port::session& in, mesh& m) {
   for (std::size_t r = 0; r < m.recoveries.size(); ++r) {
     m.aborted[r] = m.recoveries[r] + 1;
@@ -254,6 +276,8 @@ void meeting_point::abort(submission_port::session& in, mesh& m) {
   }
 }
 
+// Reports the arrival of a share. The reference that goes with the ticket is returned
+// when the meeting has an outcome.
 void meeting_point::join(submission_port::session& in, const ref<rank_share>& share) {
   if (over_ || share->on->on()->gone) {
     share->end(in, not_run(errc::timeout, *share, "all ranks of the group",
@@ -288,6 +312,8 @@ void meeting_point::join(submission_port::session& in, const ref<rank_share>& sh
   }
 }
 
+// Submits one operation on the lanes of all ranks' streams. The smallest of the ranks'
+// memory limits counts. Number and observer are those of the first share.
 void meeting_point::run(submission_port::session& in,
                         const std::vector<ref<rank_share>>& shares) {
   room_list<collective_group> groups(1);
@@ -308,6 +334,7 @@ void meeting_point::run(submission_port::session& in,
     g.lanes.push_back(&s->on->chain().of(0));
     g.streams.push_back(s->stream_number);
   }
+  // All shares have equal calls, so the plan of the first serves all.
   const auto all = make_ref<collective_operation>(first.plan, first.how,
                                                   std::move(groups), scratch_limit);
   all->verify_by(first.verify);
@@ -323,7 +350,8 @@ void meeting_point::run(submission_port::session& in,
 
 namespace {
 
-/// The two first shares that differ, in words. @pre there are two
+/// Describes the first share and the first one that differs from it. @pre at least two
+/// shares
 std::string differing(const std::vector<ref<rank_share>>& shares) {
   const auto words = [](const rank_share& s) {
     return fmt::format("\"{}\" by rank {}", s.description(), s.on->options().rank);
@@ -352,6 +380,7 @@ std::string mismatch_told(rank_group& group, std::uint64_t sequence,
   return out;
 }
 
+/// Returns the ranks of a group that have not come.
 std::vector<int> missing_of(const rank_group& group,
                             const std::vector<ref<rank_share>>& shares) {
   std::vector<int> out = group.ranks;
@@ -363,11 +392,14 @@ std::vector<int> missing_of(const rank_group& group,
 
 }  // namespace
 
+// Takes the references of the tickets back first. Streams proceed at the end, after the
+// collective is submitted, because their next operations must come behind it.
 void meeting_point::tell(submission_port::session& in,
                          const collective::meeting_outcome& what) {
   std::vector<ref<rank_share>> shares;
   for (const std::uint64_t ticket : what.tickets) {
-    auto* const share = reinterpret_cast<rank_share*>(ticket);  // NOLINT: as put in
+    // NOLINT: `join` made it from this pointer
+    auto* const share = reinterpret_cast<rank_share*>(ticket);
     shares.emplace_back(share);
     share->release();
   }
@@ -417,6 +449,7 @@ void meeting_point::tell(submission_port::session& in,
   }
 }
 
+// `over` is set first, so that shares which are told of the end report this reason.
 void meeting_point::end(submission_port::session& in,
                         const std::shared_ptr<rank_group>& group, const error& why) {
   group->over = why;
@@ -425,6 +458,7 @@ void meeting_point::end(submission_port::session& in,
   }
 }
 
+// Groups from before the recovery of all ranks cannot meet any more and are ended.
 void meeting_point::recover(submission_port::session& in, mesh& m, int rank) {
   for (std::size_t r = 0; r < m.recoveries.size(); ++r) {
     if (rank < 0 || r == static_cast<std::size_t>(rank)) {
@@ -442,6 +476,8 @@ void meeting_point::forget(submission_port::session& in, mesh& m) {
              "that they will not come: the mesh is gone");
 }
 
+// Collects the groups before it ends them, because ending a group may let streams proceed
+// that call `number` and change the map.
 void meeting_point::end_before(submission_port::session& in, const mesh& m,
                                std::uint64_t era, const char* why) {
   std::vector<std::shared_ptr<rank_group>> past;
@@ -460,6 +496,8 @@ void meeting_point::end_before(submission_port::session& in, const mesh& m,
   }
 }
 
+// Does nothing without a limit of time. The janitor enters the session, which a worker
+// must not wait for.
 void meeting_point::look_later() {
   const std::int64_t when = meetings_.next_deadline();
   if (when >= std::numeric_limits<std::int64_t>::max() / 2) {
@@ -479,6 +517,7 @@ void meeting_point::look_later() {
       when);
 }
 
+// With the largest time, every meeting that waits counts as timed out.
 void meeting_point::end_all(submission_port::session& in) {
   over_ = true;
   for (const collective::meeting_outcome& over :

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// One rank's share of a collective.
+///
+/// A share exists only for streams that are bound to one rank. A stream of the whole mesh
+/// enqueues a collective of all ranks directly.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +18,8 @@
 
 namespace weir::tessera {
 
-/// Base of operations in which ranks meet, each on its own stream.
+/// Base of operations in which ranks meet, each on its own stream. Graphs with such
+/// operations are enqueued node by node.
 class meeting_operation : public lane_operation {
  public:
   using lane_operation::lane_operation;
@@ -54,7 +58,8 @@ class rank_share final : public meeting_operation {
   }
   /// Returns the request of the rank in words, for errors.
   [[nodiscard]] std::string description() const;
-  /// Ends the meeting with an error, which its stream gets, and lets the stream go on.
+  /// Ends the share with an error, which its stream gets. `proceed` then lets the stream
+  /// go on.
   void end(submission_port::session& in, const error& why);
   /// Lets its stream go on.
   void proceed(submission_port::session& in);
@@ -63,8 +68,8 @@ class rank_share final : public meeting_operation {
   std::shared_ptr<const collective::collective_plan> verify;  ///< may be null
   collective::collective_choice how;
   collective_request request;
-  std::optional<memory_place>
-      source;  ///< of its buffers, as they were when it was posted
+  /// Places of its buffers when it was posted; nothing if it has none.
+  std::optional<memory_place> source;
   std::optional<memory_place> target;
   std::vector<int> ranks;             ///< ranks of the group, as positions in the mesh
   std::shared_ptr<rank_group> group;  ///< the group, once its stream has taken the share

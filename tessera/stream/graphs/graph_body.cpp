@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Nodes as tasks: what runs before, between and behind them.
+/// Graphs that run by the engine's replay.
+///
+/// A body copies the recorded operations into lanes of its own, one set for each recorded
+/// stream, so that a run does not occupy the lanes of the streams that were recorded. Two
+/// tasks frame a run. They hold all lanes of the launching stream and of the body, so
+/// runs of the same body follow one another. The first passes the stream's failures in,
+/// the last passes the body's failures out.
 #include "stream/graphs/graph_body.hpp"
 
 #include <algorithm>
@@ -16,7 +22,7 @@
 
 namespace weir::tessera {
 
-// The nodes.
+// The nodes of a graph.
 
 graph_body::graph_body(context& of) : of_(of.shared_from_this()) {}
 
@@ -30,6 +36,9 @@ result<std::shared_ptr<graph_body>> graph_body::make(context& of, const graph& f
     made->urgent = s->options().priority < 0;
     out->lanes.push_back(std::move(made));
   }
+  // Waits name the recorded points. Each is replaced by the copy of the point in this
+  // body. Points from outside of the recording have no copy; the run waits for those as a
+  // whole.
   std::map<const operation*, ref<point>> points;
   const auto take_waits = [&](operation& to, const operation& recorded) {
     for (const ref<point>& p : recorded.waits) {
@@ -71,6 +80,8 @@ graph_body::~graph_body() {
   }
 }
 
+// Gives a node its identity in the graph. Inside a graph, the number of an operation is
+// its position, which orders failures like the recording.
 void graph_body::adopt(operation& what, std::size_t chain, std::size_t node) const {
   what.number = node + 1;
   what.graph_of = of_.get();
@@ -79,6 +90,8 @@ void graph_body::adopt(operation& what, std::size_t chain, std::size_t node) con
   what.on_devices = streams[chain]->devices();
 }
 
+// A graph that is recorded by the engine keeps its operations alive itself. If the graph
+// is a node of one that is enqueued anew for each run, its tasks own references as usual.
 void graph_body::submit(submission& to, std::span<const ref<operation>> frame) {
   const auto put = [&](const ref<operation>& what, lane_set& into) {
     if (to.runs_once()) {
@@ -99,6 +112,9 @@ void graph_body::submit(submission& to, std::span<const ref<operation>> frame) {
   put(frame[1], to.lanes());
 }
 
+// The new operation takes over the waits. If it does not run on all lanes but waits, a
+// point on all lanes takes the waits over instead, because later operations of the other
+// lanes must wait as well.
 void graph_body::replace(std::size_t node, ref<operation> what) {
   graph_node& here = nodes[node];
   std::vector<ref<point>>& waits = here.before ? here.before->waits : here.what->waits;
@@ -115,6 +131,7 @@ void graph_body::replace(std::size_t node, ref<operation> what) {
   sum_needs();
 }
 
+// Two tasks frame the nodes.
 std::uint32_t graph_body::tasks() const {
   std::uint32_t out = 2;
   for (const graph_node& node : nodes) {
@@ -124,8 +141,9 @@ std::uint32_t graph_body::tasks() const {
   return out;
 }
 
+// Operations of one chain run one after another, so the largest need counts; chains may
+// run at the same time, so their needs add up.
 void graph_body::sum_needs() {
-  // Operations of different chains may run at the same time.
   std::vector<std::size_t> scratch(lanes.size());
   needs_ = {};
   for (const graph_node& node : nodes) {
@@ -150,6 +168,7 @@ void graph_body::count_from(std::uint64_t stream, std::uint64_t& next) noexcept 
   }
 }
 
+// The last node of each memory decides whether the graph leaves it to the program.
 std::vector<std::shared_ptr<graph_memory>> memory_left_by(
     std::span<const graph_node> nodes) {
   std::vector<std::shared_ptr<graph_memory>> out;
@@ -165,6 +184,7 @@ std::vector<std::shared_ptr<graph_memory>> memory_left_by(
   return out;
 }
 
+// Copies an operation. A graph in a graph gets a body of its own for each copy.
 result<ref<operation>> copy_for_graph(const operation& what, context& of,
                                       const graph_run_facts* top) {
   ref<operation> copy = what.clone();
@@ -180,13 +200,15 @@ result<ref<operation>> copy_for_graph(const operation& what, context& of,
   return copy;
 }
 
-// The tasks around them.
+// The tasks that enter and leave a graph.
 
 std::array<ref<operation>, 2> graph_frame::pair(lane_set& outside, graph_body& inside) {
   return {make_ref<graph_frame>(side::enters, outside, inside),
           make_ref<graph_frame>(side::leaves, outside, inside)};
 }
 
+// Besides the lanes, the tasks hold the order token of each memory of the graph. Runs of
+// different graphs that use the same memory therefore follow one another.
 void graph_frame::submit(submission& to) {
   std::vector<runtime::access> accesses;
   for (unsigned i = 0; i < outside_.devices(); ++i) {
@@ -217,22 +239,26 @@ void graph_frame::step(lane_set&, unsigned, std::uint32_t) noexcept {
   }
 }
 
+// Takes the facts of the run that was announced first. Runs enter in the order of their
+// announcements, because both happen in the order of the stream.
 void graph_frame::take_next_run() {
   {
     const std::lock_guard lock(mutex_);
     if (runs_.empty()) {
-      return;  // the graph is a node: the facts are those of the graph that has it
+      return;  // the graph is a node and uses the facts of the outer graph
     }
     inside_.run = runs_.front();
     runs_.pop_front();
   }
   if (inside_.run.called_ns == 0) {
-    inside_.run.called_ns = now_ns();  // nobody observed when it was launched
+    inside_.run.called_ns = now_ns();  // no observer noted the time of the launch
   }
   std::uint64_t next = inside_.run.ordinal;
   inside_.count_from(inside_.run.stream, next);
 }
 
+// A stream's failure keeps the nodes from running, lane by lane if the recorded stream
+// has the same number of lanes, and all of them otherwise.
 void graph_frame::enter() {
   const failure any = outside_.first_failure();
   for (const auto& lanes : inside_.lanes) {
@@ -245,6 +271,8 @@ void graph_frame::enter() {
   }
 }
 
+// Collects the failures of the run and clears the body's lanes for the next one. The
+// failures count as those of the operation that launched the graph.
 void graph_frame::leave() {
   // For a graph that is a node this is the number of the node in the outer graph.
   const std::uint64_t run = number != 0 ? number : inside_.run.number;
@@ -261,7 +289,7 @@ void graph_frame::leave() {
   }
 }
 
-// A graph as a node.
+// A graph that is a node of another.
 
 result<ref<operation>> child_graph::instance(context& of,
                                              const graph_run_facts* top) const {
@@ -278,6 +306,8 @@ std::string child_graph::details() const {
   return fmt::format("\"nodes\":{}", what_->nodes.size());
 }
 
+// Waits are the concern of a task on each outer lane before the frame. In a recorded
+// graph the node keeps the frames alive, which the engine's tasks point to.
 void child_graph::submit(submission& to) {
   if (!waits.empty()) {
     for (unsigned d = 0; d < to.lanes().devices(); ++d) {

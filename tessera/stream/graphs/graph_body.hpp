@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A graph as tasks of the engine. Its nodes have their own lanes.
+/// A graph as tasks of the engine. Its nodes have lanes of their own.
+///
+/// A body is shared by all streams on which the graph is launched. Its runs follow one
+/// another, since they share its lanes.
 #pragma once
 
 #include <array>
@@ -53,7 +56,9 @@ class graph_body : public std::enable_shared_from_this<graph_body> {
 
  private:
   explicit graph_body(context& of);
+  /// Gives an operation its number, stream and run in this graph.
   void adopt(operation& what, std::size_t chain, std::size_t node) const;
+  /// Computes the memory that a run needs.
   void sum_needs();
 
   std::shared_ptr<context> of_;
@@ -67,10 +72,11 @@ class graph_body : public std::enable_shared_from_this<graph_body> {
 
 /// A task that holds all lanes of a stream and all lanes of a graph. The first of a run
 /// passes the stream's failures to the graph; the last passes the graph's failures to the
-/// stream, as failures of the run.
-/// -
+/// stream, as failures of the run. Only the task that enters is told of runs (`expect`).
+/// @threads{`expect`: the thread that holds the session; `step`: a worker}
 class graph_frame final : public operation {
  public:
+  /// Which of the two tasks of a run this is.
   enum class side : std::uint8_t { enters, leaves };
 
   graph_frame(side which, lane_set& outside, graph_body& inside)
@@ -87,8 +93,11 @@ class graph_frame final : public operation {
   void step(lane_set&, unsigned, std::uint32_t) noexcept override;
 
  private:
+  /// Passes the failures of the stream to the lanes of the graph.
   void enter();
+  /// Passes the failures of the graph to the stream, and clears them.
   void leave();
+  /// Sets the facts of the run that enters.
   void take_next_run();
   /// Returns true if lane i of the graph has the same device as lane i of the stream.
   [[nodiscard]] bool corresponds(const lane_set& lanes) const noexcept {
@@ -99,6 +108,7 @@ class graph_frame final : public operation {
   lane_set& outside_;
   graph_body& inside_;
   std::mutex mutex_;
+  /// announced runs that have not entered, guarded by `mutex_`
   std::deque<graph_run_facts> runs_;
 };
 
@@ -133,8 +143,8 @@ class child_graph final : public operation {
 
  private:
   std::shared_ptr<const graph> what_;
-  std::shared_ptr<graph_body> body_;  ///< the tasks; null for a recorded node
-  std::vector<ref<operation>> frames_;
+  std::shared_ptr<graph_body> body_;    ///< the tasks; null for a recorded node
+  std::vector<ref<operation>> frames_;  ///< keeps the frames of recorded tasks alive
 };
 
 /// Returns a copy of an operation for a graph that runs. Other errors are those of

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Executable graphs: launching and changing them.
+///
+/// Most graphs run by the engine's replay (`graph_body`). The tasks are captured once for
+/// each stream on which the graph is launched, because they name the lanes of that
+/// stream. Graphs in which ranks meet are enqueued node by node for each run
+/// (`graph_reissue`), because a task of the engine must not wait for other ranks. Members
+/// are guarded by the session.
 #include <algorithm>
 #include <utility>
 
@@ -16,17 +22,20 @@
 namespace weir::tessera {
 namespace {
 
+/// Returns the error of a graph that cannot be launched.
 error not_launched(errc code, std::string_view expected, std::string_view found) {
   return {code,
           fmt::format("graph not launched: expected {}, found {}", expected, found)};
 }
 
+/// Returns the error of a node that cannot be replaced.
 error not_updated(std::string_view expected, std::string_view found) {
   return {
       errc::invalid_argument,
       fmt::format("node of a graph not updated: expected {}, found {}", expected, found)};
 }
 
+/// Returns true if an operation waits for other ranks.
 bool has_ranks_that_meet(const graph& what) {
   return std::any_of(what.nodes.begin(), what.nodes.end(),
                      [](const graph_node& n) { return n.what->waits_for_ranks(); });
@@ -37,7 +46,7 @@ bool has_ranks_that_meet(const graph& what) {
 /// One run of a graph, as an operation of the stream that it is launched on.
 class graph_run final : public operation {
  public:
-  /// `recorded`: what a recording of the stream gets; may be null.
+  /// `recorded` is the operation that a recording of the stream gets, or null.
   graph_run(std::shared_ptr<graph_exec> what, ref<operation> recorded)
       : operation(kind::graph), what_(std::move(what)), recorded_(std::move(recorded)) {}
 
@@ -48,6 +57,8 @@ class graph_run final : public operation {
   [[nodiscard]] ref<operation> clone() const override {
     return recorded_ ? recorded_->clone() : ref<operation>();
   }
+  // The waits of the run are carried out on each lane before the replay, whose first task
+  // holds these lanes.
   void submit(submission& to) override {
     if (!waits.empty()) {
       for (unsigned d = 0; d < to.lanes().devices(); ++d) {
@@ -61,17 +72,20 @@ class graph_run final : public operation {
     auto first = to.session().to().replay(found->second.tasks, &graph_runs);
     WEIR_EXPECT(first.has_value());
   }
+  // Only takes over the failures of points that the run waits for.
   void step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept override {
     static_cast<void>(may_run(lanes, lane));
   }
 
-  std::uint64_t first_ordinal = 0;  ///< of its launches that take numbers of the stream
+  /// number of the first launch that takes numbers from the stream
+  std::uint64_t first_ordinal = 0;
 
  private:
   std::shared_ptr<graph_exec> what_;
   ref<operation> recorded_;
 };
 
+// Chooses the kind of runs once, by whether ranks meet in the graph.
 result<std::shared_ptr<graph_exec>> graph_exec::make(std::shared_ptr<const graph> from) {
   if (from->streams.empty()) {
     return error(errc::invalid_argument,
@@ -99,6 +113,9 @@ memory_need graph_exec::needs() const {
   return reissue_ != nullptr ? reissue_->needs() : body_->needs();
 }
 
+// Returns the tasks for launches on a stream and captures them at the first launch. The
+// steps run during the capture with the argument `graph_is_made` and do nothing. Captures
+// of streams that are gone are removed.
 result<const runtime::capture*> graph_exec::capture_for(submission_port::session& in,
                                                         stream& on) {
   std::erase_if(captures_, [](const auto& c) { return c.second.on.expired(); });
@@ -121,6 +138,9 @@ result<const runtime::capture*> graph_exec::capture_for(submission_port::session
   return &made.tasks;
 }
 
+// Everything that may fail is checked before memory is lent, because a failure after that
+// would leave the program with memory of a run that does not take place. A run that
+// exceeds the stream's memory limit fails in the order of the stream.
 result<void> graph_exec::launch(const std::shared_ptr<stream>& on) {
   if (&on->of() != of_.get()) {
     return not_launched(errc::invalid_argument, "a stream of its context", "another's");
@@ -130,7 +150,8 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& on) {
     WEIR_TRY(copies, reissue_->copies());
   }
   auto in = of_->port().enter();
-  // First: others may update it or begin a capture meanwhile.
+  // May release the session, so it comes before all checks of state: other threads may
+  // update the graph or begin a capture meanwhile.
   in.make_room((reissue_ != nullptr ? reissue_->tasks() : body_->tasks()) + on->lanes());
   WEIR_CHECK(on->check_caller());
   ref<operation> recorded;
@@ -173,6 +194,7 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& on) {
   return {};
 }
 
+// Returns the graph as a node for another graph's recording.
 result<ref<operation>> graph_exec::as_node() const {
   if (reissue_ != nullptr) {
     return not_launched(errc::unsupported, "a graph that can be a node of another",
@@ -188,6 +210,9 @@ result<ref<operation>> graph_exec::as_node() const {
   return ref<operation>(make_ref<child_graph>(std::move(now)));
 }
 
+// Lends the memory that the graph leaves to the program. Returns the points that the run
+// must wait for, at which the program's last use of this memory ends. If one piece cannot
+// be lent, those that were lent before are taken back.
 result<std::vector<ref<point>>> graph_exec::lend_memory(stream& to) {
   for (const auto& memory : left_) {
     if (memory->lent()) {
@@ -201,6 +226,7 @@ result<std::vector<ref<point>>> graph_exec::lend_memory(stream& to) {
     const auto ends = memory->ends();
     behind.insert(behind.end(), ends.begin(), ends.end());
     if (auto lent = memory->lend(to.budget()); !lent) {
+      // This run does not take place: memory that was lent for it is taken back.
       for (const auto& before : left_) {
         if (before == memory) {
           break;
@@ -213,6 +239,8 @@ result<std::vector<ref<point>>> graph_exec::lend_memory(stream& to) {
   return behind;
 }
 
+// Called when the program destroys the graph. Runs in flight still use it, so a point at
+// the end of each stream keeps it alive.
 void graph_exec::retire(const std::shared_ptr<graph_exec>& what) {
   if (what->reissue_ != nullptr) {
     what->reissue_->close();
@@ -228,6 +256,8 @@ void graph_exec::retire(const std::shared_ptr<graph_exec>& what) {
   }
 }
 
+// Checks that an operation may replace a node: it has the same kind and was made for a
+// stream on the same devices.
 result<void> graph_exec::check_update(std::size_t node, const operation& what,
                                       const stream& made_on) const {
   const auto in = of_->port().enter();
@@ -260,7 +290,8 @@ result<void> graph_exec::check_update(std::size_t node, const operation& what,
 result<void> graph_exec::update(std::size_t node, const operation& what,
                                 const stream& made_on) {
   WEIR_CHECK(check_update(node, what, made_on));
-  // Runs in flight have the old operation: let them end, then make the captures anew.
+  // Runs in flight use the old operation. They end first. If another run was launched
+  // while this thread waited without the session, it waits again.
   for (;;) {
     const std::uint64_t seen = wait_for_runs();
     const auto in = of_->port().enter();
@@ -270,6 +301,8 @@ result<void> graph_exec::update(std::size_t node, const operation& what,
   }
 }
 
+// Waits for the runs on all streams that have launched the graph. Returns the number of
+// runs when the wait began.
 std::uint64_t graph_exec::wait_for_runs() {
   std::vector<std::shared_ptr<stream>> used;
   std::uint64_t seen = 0;
@@ -290,6 +323,9 @@ std::uint64_t graph_exec::wait_for_runs() {
   return seen;
 }
 
+// Replaces the operation of a node. The captured tasks name the old one, so all are
+// dropped and made again at the next launch. The caller holds the session, and no run is
+// unfinished.
 result<void> graph_exec::replace(std::size_t node, const operation& what) {
   if (reissue_ != nullptr) {
     graph_node& here = reissue_->nodes[node];

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// When the address of a graph's memory is known, and to whom.
+/// Memory of graphs: when the program may use its address.
+///
+/// The memory is in one of three states. It is shown while a capture has it between the
+/// nodes that take and return it, hidden while only the graph uses it, and lent while a
+/// run has left it to the program. The table of addresses knows it in the first and last
+/// state, so that calls with a stale address fail.
 #include "stream/graphs/graph_memory.hpp"
 
 #include <utility>
@@ -9,6 +14,7 @@
 
 namespace weir::tessera {
 
+// The memory comes from the devices and not from the pool, because the graph keeps it.
 result<std::shared_ptr<graph_memory>> graph_memory::take(const std::shared_ptr<mesh>& on,
                                                          std::size_t bytes) {
   WEIR_TRY(allocation_ptr memory,
@@ -19,6 +25,7 @@ result<std::shared_ptr<graph_memory>> graph_memory::take(const std::shared_ptr<m
   return out;
 }
 
+// A capture that was never finished leaves its memory shown.
 graph_memory::~graph_memory() {
   if (state_ == state::shown) {
     hide();
@@ -30,7 +37,7 @@ graph_memory::~graph_memory() {
 
 void graph_memory::hide() {
   const std::lock_guard lock(mutex_);
-  // Nothing is known at its address any more if the mesh has gone.
+  // If the mesh is gone, the address is not in the table, and the error does not matter.
   static_cast<void>(
       mesh_->of->memory().remove(data(), memory_kind::device, mesh_->number));
   mesh_->pool.note_recorded(data(), false);
@@ -50,6 +57,8 @@ bool graph_memory::lent() const {
   return state_ == state::lent;
 }
 
+// Refuses memory that another library still has: a run would write what that library
+// reads. Everything is undone if the address cannot be restored.
 result<void> graph_memory::lend(const std::shared_ptr<memory_budget>& pays) {
   const std::lock_guard lock(mutex_);
   if (memory_->lent()) {
@@ -65,6 +74,7 @@ result<void> graph_memory::lend(const std::shared_ptr<memory_budget>& pays) {
                              "for {} bytes that it leaves to the program, found {}",
                              bytes(), pays->room()));
   }
+  // The address may be taken by other memory now; then the table refuses it.
   if (state_ != state::shown) {
     if (auto known = mesh_->of->memory().restore(memory_); !known) {
       pays->discharge(bytes());
@@ -77,6 +87,7 @@ result<void> graph_memory::lend(const std::shared_ptr<memory_budget>& pays) {
   return {};
 }
 
+// Undoes `lend`. The budget is discharged by `forget`.
 void graph_memory::take_back() {
   const std::lock_guard lock(mutex_);
   static_cast<void>(

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Memory that a graph takes and returns.
+///
+/// A graph owns such memory as long as it exists, because the addresses are in its
+/// operations.
 #pragma once
 
 #include <cstddef>
@@ -62,6 +65,7 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
   [[nodiscard]] std::vector<ref<point>> ends() const;
 
  private:
+  /// Who may use the address: a capture, only the graph, or the program.
   enum class state : std::uint8_t { shown, hidden, lent };
 
   graph_memory(std::shared_ptr<mesh> on, allocation_ptr memory)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs whose nodes are enqueued one by one.
+/// Graphs whose nodes are enqueued one by one for each run, in streams of the graph
+/// (stand-ins for the recorded streams).
 #include "stream/graphs/graph_reissue.hpp"
 
 #include <algorithm>
@@ -17,8 +18,9 @@
 namespace weir::tessera {
 namespace {
 
-/// The end of a run in one of its streams: failures have gone to the stream that the
-/// graph was launched on, and are none of the next run's.
+/// The end of a run in one of the graph's streams. It clears the failures, which have
+/// gone to the stream that the graph was launched on, so that the next run begins without
+/// them.
 class sweeping final : public joining_operation {
  public:
   sweeping() : joining_operation(kind::other) {}
@@ -29,6 +31,7 @@ class sweeping final : public joining_operation {
 
 }  // namespace
 
+// Checks that all operations can be copied, so that a launch does not fail later.
 result<std::unique_ptr<graph_reissue>> graph_reissue::make(context& of,
                                                            const graph& from) {
   std::unique_ptr<graph_reissue> out(new graph_reissue(of));
@@ -48,6 +51,7 @@ result<std::unique_ptr<graph_reissue>> graph_reissue::make(context& of,
   return out;
 }
 
+// Only collectives of ranks can be unable to run; their groups may be broken.
 result<void> graph_reissue::check() const {
   for (const graph_node& node : nodes) {
     if (node.what->waits_for_ranks()) {
@@ -60,6 +64,7 @@ result<void> graph_reissue::check() const {
 
 std::uint32_t graph_reissue::tasks() const {
   std::uint32_t out = 0;
+  // Allows for the markers at the end of a run.
   for (const auto& s : streams_) {
     out += 4 * s->lanes();
   }
@@ -69,6 +74,7 @@ std::uint32_t graph_reissue::tasks() const {
   return out;
 }
 
+// As for bodies: chains may run at the same time, operations of one chain may not.
 memory_need graph_reissue::needs() const {
   std::vector<std::size_t> scratch(streams_.size());
   memory_need out;
@@ -81,17 +87,21 @@ memory_need graph_reissue::needs() const {
   return out;
 }
 
+// Lets the graph's streams wait for the launching stream and for the end of the last run,
+// because runs share the operations' memory.
 void graph_reissue::begin(submission_port::session& in, stream& on) {
   const auto here = make_ref<point>(on.lanes(), of_.bell());
   on.enqueue(in, here);
   for (const auto& s : streams_) {
     s->wait(in, here);
     for (const ref<point>& end : ends_) {
-      s->wait(in, end);  // runs go one after another
+      s->wait(in, end);  // runs follow one another
     }
   }
 }
 
+// Lets the launching stream wait for the ends of the graph's streams, from which it takes
+// their failures. Then the failures are cleared in the graph's streams.
 void graph_reissue::end(submission_port::session& in, stream& on) {
   ends_.clear();
   for (const auto& s : streams_) {
@@ -100,13 +110,15 @@ void graph_reissue::end(submission_port::session& in, stream& on) {
     on.wait(in, std::move(done));
     s->enqueue(in, make_ref<sweeping>());
     auto clean = make_ref<point>(s->lanes(), of_.bell());
-    clean->order_only = true;  // a run is none of the failures of the one before
+    clean->order_only = true;  // failures do not pass to the next run
     s->enqueue(in, clean);
     ends_.push_back(std::move(clean));
   }
   on.flush_waits(in);
 }
 
+// Nodes are listed under the session and copied without it, because copying a node that
+// is a graph takes lanes, which enters the session.
 result<std::vector<ref<operation>>> graph_reissue::copies() const {
   std::vector<ref<operation>> recorded;
   {
@@ -123,10 +135,13 @@ result<std::vector<ref<operation>>> graph_reissue::copies() const {
   return out;
 }
 
+// Enqueues the copies with their waits, in the order of the recording. Points from
+// outside of the recording are not waited for here, since `begin` orders the whole run.
 void graph_reissue::run(submission_port::session& in, stream& on,
                         std::vector<ref<operation>> copies) {
   begin(in, on);
   std::map<const operation*, ref<point>> points;
+  // The launches of the run get consecutive numbers of the launching stream.
   std::uint64_t next = on.take_ordinals(std::accumulate(
       copies.begin(), copies.end(), 0U,
       [](std::uint32_t sum, const auto& c) { return sum + c->counted_launches(); }));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Graphs with collectives of streams that are bound to ranks.
+///
+/// Runs cost more than those of graph_body, because each enqueues all operations again.
 #pragma once
 
 #include <memory>
@@ -46,7 +48,9 @@ class graph_reissue {
 
  private:
   explicit graph_reissue(context& of) : of_(of) {}
+  /// Orders a run behind the stream's operations and the last run.
   void begin(submission_port::session& in, stream& on);
+  /// Orders the stream's later operations behind the run, and clears its failures.
   void end(submission_port::session& in, stream& on);
 
   context& of_;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The operations that captures record, and the text that describes a recording.
+/// Recordings of captures: nodes, their predecessors, memory, and descriptions of a
+/// recorded graph as text.
+///
+/// A node follows the last node of its stream and the nodes of the points that it waits
+/// for. A capture is lost (`refuse`) when a call would make the graph incomplete or
+/// dependent on the order of threads. All members are guarded by the session.
 #include <algorithm>
 #include <utility>
 
@@ -13,6 +18,7 @@
 namespace weir::tessera {
 namespace {
 
+/// Returns the error of a capture that was lost.
 error lost(std::string_view why) {
   return {
       errc::invalid_argument,
@@ -21,6 +27,8 @@ error lost(std::string_view why) {
 
 }  // namespace
 
+// Returns the index of a stream in the recording, and adds the stream at its first use.
+// `last_` has, for each stream, the index of its last node plus 1, or 0.
 std::size_t graph_recording::chain_of(stream& by) {
   for (std::size_t i = 0; i < made_.streams.size(); ++i) {
     if (made_.streams[i].get() == &by) {
@@ -32,6 +40,8 @@ std::size_t graph_recording::chain_of(stream& by) {
   return made_.streams.size() - 1;
 }
 
+// Adds a node. A point that only exists in the capture is marked, so that calls outside
+// of the capture do not wait for it.
 void graph_recording::add(stream& by, const ref<operation>& what) {
   if (closed_) {
     return;
@@ -46,12 +56,16 @@ void graph_recording::add(stream& by, const ref<operation>& what) {
     const auto found = points_.find(p.get());
     if (found != points_.end()) {
       node.after.push_back(found->second);
+      // A point without tasks that is not in this capture can only be in another one. The
+      // graph could never wait for it.
     } else if (!p->submitted()) {
       refuse("a stream waited for a point of another capture");
     }
   }
   if (auto* p = dynamic_cast<point*>(what.get()); p != nullptr) {
     points_.emplace(p, made_.nodes.size());
+    // The point will never be reached outside of graphs, so other streams must not wait
+    // for it.
     if (by.recording_only()) {
       p->capture = weak_from_this();
       p->captured = true;
@@ -64,6 +78,9 @@ void graph_recording::add(stream& by, const ref<operation>& what) {
   last_[made_.nodes.back().chain] = made_.nodes.size();
 }
 
+// Makes a stream a part of the capture in which the event at `at` was recorded. Waits
+// that the stream has collected before are carried out now, since they are not part of
+// the graph.
 result<void> graph_recording::join(submission_port::session& in, const point& at,
                                    stream& waits) {
   const auto recording = at.capture.lock();
@@ -85,6 +102,8 @@ result<void> graph_recording::join(submission_port::session& in, const point& at
   return {};
 }
 
+// Only the first reason is kept. A capture that concerns one thread ignores calls of
+// other threads.
 void graph_recording::refuse(std::string why) {
   const bool concerned =
       mode_ != capture_mode::per_thread || takes_calls_of_this_thread();
@@ -93,6 +112,7 @@ void graph_recording::refuse(std::string why) {
   }
 }
 
+// Notes whether the memory is taken, or which stream has given it back.
 void graph_recording::note_memory(const memory_node& node, std::size_t chain) {
   const auto found =
       std::find_if(memories_.begin(), memories_.end(),
@@ -103,6 +123,8 @@ void graph_recording::note_memory(const memory_node& node, std::size_t chain) {
   of.freed_by = node.takes() ? 0 : chain + 1;
 }
 
+// Returns memory that the same stream has given back in this capture, of exactly this
+// size. For another stream the graph would need a new order between both streams.
 std::shared_ptr<graph_memory> graph_recording::reusable(stream& by, std::size_t bytes) {
   const std::size_t chain = chain_of(by);
   for (taken_memory& m : memories_) {
@@ -114,6 +136,7 @@ std::shared_ptr<graph_memory> graph_recording::reusable(stream& by, std::size_t 
   return nullptr;
 }
 
+// Memory that the capture has given back is not found: its address is not the program's.
 std::shared_ptr<graph_memory> graph_recording::memory_at(const void* at) const {
   for (const taken_memory& m : memories_) {
     if (m.freed_by == 0 && m.what->data() == at) {
@@ -123,6 +146,8 @@ std::shared_ptr<graph_memory> graph_recording::memory_at(const void* at) const {
   return nullptr;
 }
 
+// Returns true if every operation is before node `last`, by a search from there
+// backwards. Otherwise a stream that joined the capture was not waited for at its end.
 bool graph_recording::all_reach(std::size_t last) const {
   std::vector<bool> reached(made_.nodes.size(), false);
   std::vector<std::size_t> open{last};
@@ -135,7 +160,7 @@ bool graph_recording::all_reach(std::size_t last) const {
     }
   }
   for (std::size_t i = 0; i < made_.nodes.size(); ++i) {
-    // Operations that only mark a point need not be waited for.
+    // A point alone does nothing that would have to be waited for.
     if (!reached[i] && made_.nodes[i].what->what() != operation::kind::marker) {
       return false;
     }
@@ -143,6 +168,9 @@ bool graph_recording::all_reach(std::size_t last) const {
   return true;
 }
 
+// Ends the capture: its streams leave it, memory that the program must not use any more
+// is hidden, and the recording is checked. `origin` is the stream that ends the capture,
+// or null if the recording ended without one.
 result<std::shared_ptr<const graph>> graph_recording::finish(stream* origin) {
   closed_ = true;
   for (const auto& s : made_.streams) {
@@ -152,7 +180,7 @@ result<std::shared_ptr<const graph>> graph_recording::finish(stream* origin) {
   }
   for (const taken_memory& m : memories_) {
     if (m.freed_by == 0 && !m.what->lent()) {
-      m.what->hide();  // the program has it once the graph is launched
+      m.what->hide();  // a launch of the graph shows it to the program again
     }
   }
   if (!spoilt_.empty()) {
@@ -169,6 +197,7 @@ result<std::shared_ptr<const graph>> graph_recording::finish(stream* origin) {
   return std::shared_ptr<const graph>(std::make_shared<graph>(std::move(made_)));
 }
 
+// One line for each node and for each edge, in the order of the recording.
 std::string graph::to_dot() const {
   std::string out = "digraph graph_of_streams {\n";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
