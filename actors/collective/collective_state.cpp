@@ -77,8 +77,8 @@ collective_state::~collective_state() {
     try {
       queue->close();
     } catch (const std::bad_alloc&) {
-      queue->of().log(tessera::log_level::info,
-                      "stream not closed: expected memory for its end");
+      queue->context().log(tessera::log_level::info,
+                           "stream not closed: expected memory for its end");
     }
   }
 }
@@ -132,7 +132,7 @@ void collective_state::decide(const collective::meeting_outcome& outcome,
   }
   if (outcome.state == collective::meeting_state::complete) {
     const auto& policy = shares_.at(outcome.tickets.front()).order.descriptor;
-    if (policy == spec_.mesh->of->policy()) {
+    if (policy == spec_.mesh->context->policy()) {
       for (const ticket t : outcome.tickets) {
         begin(shares_.at(t), now_ns);
       }
@@ -221,7 +221,7 @@ error collective_state::failure_of(const collective::meeting_outcome& outcome) c
       return refusal(
           errc::determinism_violation,
           fmt::format("the {} of the context, found a {}",
-                      text_of(spec_.mesh->of->policy()),
+                      text_of(spec_.mesh->context->policy()),
                       text_of(shares_.at(outcome.tickets.front()).order.descriptor)));
     default:
       return refusal(
@@ -237,7 +237,7 @@ result<std::uint64_t> collective_state::outcome_of(const share& s) const {
   if (!s.end->failures()) {
     return s.sequence;
   }
-  const error& cause = *s.end->failures().what;
+  const error& cause = *s.end->failures().error;
   return refusal(cause.code(), fmt::format("the share of rank {} to succeed, found that "
                                            "it or what it waited for failed",
                                            s.order.rank))

@@ -29,21 +29,21 @@ using tessera::context;
 using tessera::mesh;
 
 struct module_object {
-  std::shared_ptr<context> of;
+  std::shared_ptr<tessera::context> context;
   std::shared_ptr<const tessera::loaded_module> code;
   std::mutex mutex;
   std::map<std::string, std::uintptr_t, std::less<>> kernels;  ///< handles by name
   bool gone = false;                                           ///< true: unloaded
 };
 struct kernel_object {
-  std::shared_ptr<context> of;
+  std::shared_ptr<tessera::context> context;
   tessera::module_kernel what;
 };
 struct event_object {
   std::mutex mutex;
   /// Context of the streams that record the event; empty: none has.
-  std::weak_ptr<context> of;
-  const context* bound = nullptr;  ///< the context of `of`, for comparisons only
+  std::weak_ptr<tessera::context> context;
+  const tessera::context* bound = nullptr;  ///< value of `context`, for comparisons only
   tessera::event point;
 };
 struct stream_object {
@@ -52,11 +52,11 @@ struct stream_object {
   std::atomic<std::uintptr_t> checked_mesh{0};
 };
 struct graph_object {
-  std::shared_ptr<context> of;
+  std::shared_ptr<tessera::context> context;
   std::shared_ptr<const tessera::graph> what;
 };
 struct exec_object {
-  std::shared_ptr<context> of;
+  std::shared_ptr<tessera::context> context;
   std::shared_ptr<tessera::graph_exec> what;
 };
 /// A module under construction, with copies of the code that it was given.

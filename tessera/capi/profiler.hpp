@@ -9,7 +9,7 @@
 namespace weir::tessera::capi {
 
 struct profiler_object {
-  std::weak_ptr<context> of;
+  std::weak_ptr<tessera::context> context;
   std::shared_ptr<tessera::recorder> what;
   std::atomic<bool> listens{false};
 };

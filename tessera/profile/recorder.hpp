@@ -21,7 +21,7 @@ class recorder final : public operation_observer {
   /// Keeps the first `most` operations and calls, and counts the rest.
   recorder(const context& of, std::uint64_t most);
 
-  void ended(const operation& what, unsigned lane, std::int64_t start_ns,
+  void ended(const operation& operation, unsigned lane, std::int64_t start_ns,
              std::int64_t end_ns) noexcept override;
   void called(const observed_call& what) noexcept override;
   /// The context's policy now, at the end.
@@ -38,7 +38,7 @@ class recorder final : public operation_observer {
   struct record {
     std::string name;
     std::string details;
-    operation::kind kind;
+    operation_kind kind;
     std::uint32_t thread;  ///< number of the thread that enqueued it
     std::uint64_t stream;
     std::uint64_t number;

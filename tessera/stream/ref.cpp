@@ -120,7 +120,7 @@ class own_rooms {
     }
     return out;
   }
-  void keep(std::size_t kind, void* at) noexcept {
+  void keep(std::size_t kind, void* address) noexcept {
     handful& now = now_[kind];
     if (now.full()) {
       if (spare_[kind].count != 0) {
@@ -128,7 +128,7 @@ class own_rooms {
       }
       std::swap(now, spare_[kind]);
     }
-    now.rooms[now.count++] = at;
+    now.rooms[now.count++] = address;
   }
 
   /// Returns true once the thread's blocks are released. Other thread-local variables may
@@ -158,12 +158,12 @@ void* counted::operator new(std::size_t bytes) {
   return found != nullptr ? found : ::operator new((kind + 1) * step, line);
 }
 
-void counted::operator delete(void* at, std::size_t bytes) noexcept {
+void counted::operator delete(void* memory, std::size_t bytes) noexcept {
   const std::size_t kind = kind_of(bytes);
   if (!recycles || kind >= kinds || own_rooms::gone()) {
-    ::operator delete(at, line);
+    ::operator delete(memory, line);
   } else {
-    rooms_here.keep(kind, at);
+    rooms_here.keep(kind, memory);
   }
 }
 

@@ -54,23 +54,23 @@ error out_of_step(const rank_share& share, const error& why) {
 
 rank_share::rank_share(std::shared_ptr<const collective::collective_plan> plan_of,
                        collective::collective_choice how_to,
-                       const collective_request& what, std::vector<int> ranks_of,
+                       const collective_request& request, std::vector<int> ranks_of,
                        std::uint64_t descriptor_of)
-    : meeting_operation(kind::collective),
+    : meeting_operation(operation_kind::collective),
       plan(std::move(plan_of)),
       how(how_to),
-      request(what),
+      request(request),
       ranks(std::move(ranks_of)),
       descriptor(descriptor_of) {}
 
-void rank_share::taken(submission_port::session&, stream& of) {
-  of.of().meetings().number(*this, of);
+void rank_share::taken(submission_lock::session&, stream& of) {
+  of.context().meetings().number(*this, of);
 }
 
-void rank_share::admitted(submission_port::session& in, stream& of) {
+void rank_share::admitted(submission_lock::session& in, stream& of) {
   on = of.shared_from_this();
   of.hold();
-  of.of().meetings().join(in, ref<rank_share>(this));
+  of.context().meetings().join(in, ref<rank_share>(this));
 }
 
 ref<operation> rank_share::clone() const {
@@ -82,7 +82,7 @@ ref<operation> rank_share::clone() const {
 }
 
 result<void> rank_share::check(const stream& of) const {
-  return of.of().meetings().check(*this, of);
+  return of.context().meetings().check(*this, of);
 }
 
 std::string rank_share::details() const {
@@ -106,18 +106,18 @@ std::string rank_share::description() const {
   return out;
 }
 
-void rank_share::end(submission_port::session& in, const error& why) {
+void rank_share::end(submission_lock::session& in, const error& why) {
   const auto report = make_failing(why);
   report->number = number;
   submission to(in, on->chain(), report);
   report->submit(to);
 }
 
-void rank_share::proceed(submission_port::session& in) {
+void rank_share::proceed(submission_lock::session& in) {
   std::exchange(on, nullptr)->proceed(in);
 }
 
-void share_group::taken(submission_port::session& in, stream& of) {
+void share_group::taken(submission_lock::session& in, stream& of) {
   for (const ref<rank_share>& share : shares_) {
     share->taken(in, of);
   }
@@ -147,7 +147,7 @@ memory_need share_group::needs() const noexcept {
   return out;
 }
 
-void share_group::admitted(submission_port::session& in, stream& of) {
+void share_group::admitted(submission_lock::session& in, stream& of) {
   of.hold();  // nothing passes between two of them
   std::uint64_t next = number - shares_.size();
   for (const ref<rank_share>& share : shares_) {
@@ -169,22 +169,22 @@ meeting_point::meeting_point(context& of)
                     : std::numeric_limits<std::int64_t>::max() / 2) {}
 
 meeting_point::group_key meeting_point::key_of(const rank_share& share,
-                                               const stream& on) {
-  const mesh& m = *on.on();
-  return {m.number, m.recoveries[static_cast<std::size_t>(on.options().rank)],
+                                               const stream& target) {
+  const mesh& m = *target.mesh();
+  return {m.number, m.recoveries[static_cast<std::size_t>(target.options().rank)],
           share.request.call.kind == collective::collective_kind::send, share.ranks};
 }
 
-void meeting_point::number(rank_share& share, stream& on) {
-  if (on.on()->gone) {
+void meeting_point::number(rank_share& share, stream& target) {
+  if (target.mesh()->gone) {
     return;  // `join` tells it so
   }
-  auto& group = groups_[key_of(share, on)];
+  auto& group = groups_[key_of(share, target)];
   if (group == nullptr) {
     group = std::make_shared<rank_group>();
     group->number = ++numbers_;
     group->ranks = share.ranks;
-    if (on.on()->is_aborted(static_cast<std::size_t>(on.options().rank))) {
+    if (target.mesh()->is_aborted(static_cast<std::size_t>(target.options().rank))) {
       group->over = aborted();
     } else {
       const auto made =
@@ -194,19 +194,19 @@ void meeting_point::number(rank_share& share, stream& on) {
   }
   share.group = group;
   if (!group->over) {
-    const int place = share.place_in_group(on.options().rank);
+    const int place = share.place_in_group(target.options().rank);
     const auto next = meetings_.next_sequence(group->number, place);
     WEIR_EXPECT(next.has_value());  // the group is known as long as it is not over
     share.sequence = *next;
   }
 }
 
-result<void> meeting_point::check(const rank_share& share, const stream& on) {
-  const auto found = groups_.find(key_of(share, on));
+result<void> meeting_point::check(const rank_share& share, const stream& target) {
+  const auto found = groups_.find(key_of(share, target));
   std::optional<error> why;
   if (found != groups_.end()) {
     why = found->second->over;
-  } else if (on.on()->is_aborted(static_cast<std::size_t>(on.options().rank))) {
+  } else if (target.mesh()->is_aborted(static_cast<std::size_t>(target.options().rank))) {
     why = aborted();
   }
   if (!why) {
@@ -239,7 +239,7 @@ result<void> meeting_point::state(const mesh& m, int rank) const {
   return {};
 }
 
-void meeting_point::abort(submission_port::session& in, mesh& m) {
+void meeting_point::abort(submission_lock::session& in, mesh& m) {
   for (std::size_t r = 0; r < m.recoveries.size(); ++r) {
     m.aborted[r] = m.recoveries[r] + 1;
   }
@@ -254,8 +254,8 @@ void meeting_point::abort(submission_port::session& in, mesh& m) {
   }
 }
 
-void meeting_point::join(submission_port::session& in, const ref<rank_share>& share) {
-  if (over_ || share->on->on()->gone) {
+void meeting_point::join(submission_lock::session& in, const ref<rank_share>& share) {
+  if (over_ || share->on->mesh()->gone) {
     share->end(in, not_run(errc::timeout, *share, "all ranks of the group",
                            "that they will not come: the mesh is gone"));
     share->proceed(in);
@@ -288,9 +288,9 @@ void meeting_point::join(submission_port::session& in, const ref<rank_share>& sh
   }
 }
 
-void meeting_point::run(submission_port::session& in,
+void meeting_point::run(submission_lock::session& in,
                         const std::vector<ref<rank_share>>& shares) {
-  room_list<collective_group> groups(1);
+  pooled_list<collective_group> groups(1);
   collective_group& g = groups.front();
   const rank_share& first = *shares.front();
   std::size_t scratch_limit = first.scratch_limit;
@@ -305,7 +305,7 @@ void meeting_point::run(submission_port::session& in,
     }
     g.inputs.push_back(s->source ? s->source->on_rank(rank) : nullptr);
     g.outputs.push_back(s->target ? s->target->on_rank(rank) : nullptr);
-    g.lanes.push_back(&s->on->chain().of(0));
+    g.lanes.push_back(&s->on->chain().lane_of(0));
     g.streams.push_back(s->stream_number);
   }
   const auto all = make_ref<collective_operation>(first.plan, first.how,
@@ -313,7 +313,7 @@ void meeting_point::run(submission_port::session& in,
   all->verify_by(first.verify);
   all->number = first.number;
   all->stream_number = first.stream_number;
-  all->on_devices = first.on->on()->devices.data();
+  all->on_devices = first.on->mesh()->devices.data();
   all->observer = first.observer;
   all->enqueued_ns = first.enqueued_ns;
   all->enqueued_by = first.enqueued_by;
@@ -363,7 +363,7 @@ std::vector<int> missing_of(const rank_group& group,
 
 }  // namespace
 
-void meeting_point::tell(submission_port::session& in,
+void meeting_point::tell(submission_lock::session& in,
                          const collective::meeting_outcome& what) {
   std::vector<ref<rank_share>> shares;
   for (const std::uint64_t ticket : what.tickets) {
@@ -417,7 +417,7 @@ void meeting_point::tell(submission_port::session& in,
   }
 }
 
-void meeting_point::end(submission_port::session& in,
+void meeting_point::end(submission_lock::session& in,
                         const std::shared_ptr<rank_group>& group, const error& why) {
   group->over = why;
   for (const collective::meeting_outcome& over : meetings_.drop_group(group->number)) {
@@ -425,7 +425,7 @@ void meeting_point::end(submission_port::session& in,
   }
 }
 
-void meeting_point::recover(submission_port::session& in, mesh& m, int rank) {
+void meeting_point::recover(submission_lock::session& in, mesh& m, int rank) {
   for (std::size_t r = 0; r < m.recoveries.size(); ++r) {
     if (rank < 0 || r == static_cast<std::size_t>(rank)) {
       ++m.recoveries[r];
@@ -436,13 +436,13 @@ void meeting_point::recover(submission_port::session& in, mesh& m, int rank) {
   end_before(in, m, oldest, "that all ranks of the mesh have recovered since");
 }
 
-void meeting_point::forget(submission_port::session& in, mesh& m) {
+void meeting_point::forget(submission_lock::session& in, mesh& m) {
   m.gone = true;
   end_before(in, m, std::numeric_limits<std::uint64_t>::max(),
              "that they will not come: the mesh is gone");
 }
 
-void meeting_point::end_before(submission_port::session& in, const mesh& m,
+void meeting_point::end_before(submission_lock::session& in, const mesh& m,
                                std::uint64_t era, const char* why) {
   std::vector<std::shared_ptr<rank_group>> past;
   for (auto at = groups_.begin(); at != groups_.end();) {
@@ -468,7 +468,7 @@ void meeting_point::look_later() {
   of_.cleaner().later(
       [self = of_.weak_from_this()] {
         if (const auto alive = self.lock()) {
-          auto in = alive->port().enter();
+          auto in = alive->submission_lock().enter();
           meeting_point& here = alive->meetings();
           for (const collective::meeting_outcome& over :
                here.meetings_.expire(now_ns())) {
@@ -479,7 +479,7 @@ void meeting_point::look_later() {
       when);
 }
 
-void meeting_point::end_all(submission_port::session& in) {
+void meeting_point::end_all(submission_lock::session& in) {
   over_ = true;
   for (const collective::meeting_outcome& over :
        meetings_.expire(std::numeric_limits<std::int64_t>::max())) {

@@ -16,7 +16,7 @@
 namespace weir::tessera {
 
 /// Wakes threads that wait for a condition. @threads{safe from any thread}
-class doorbell {
+class notifier {
  public:
   /// Wakes the waiting threads, because a condition that they wait for may have changed.
   void ring() noexcept {
