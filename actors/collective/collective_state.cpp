@@ -87,7 +87,7 @@ collective_state::~collective_state() {
 error collective_state::refusal(errc code, std::string expected_found) const {
   return error(code, fmt::format("collective not run in group \"{}\": expected {}",
                                  spec_.name, expected_found))
-      .at(fmt::format("collective \"{}\"", spec_.name));
+      .located(fmt::format("collective \"{}\"", spec_.name));
 }
 
 result<collective_state::ticket> collective_state::join(const join_order& order,

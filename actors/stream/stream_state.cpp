@@ -129,7 +129,7 @@ result<std::uint64_t> stream_state::outcome_of(const asked& a) {
                fmt::format("stream \"{}\" not synchronized: expected its operations to "
                            "succeed, found that operation {} failed",
                            spec_.name, failed.operation))
-      .at(fmt::format("stream \"{}\"", spec_.name))
+      .located(fmt::format("stream \"{}\"", spec_.name))
       .because(*failed.error);
 }
 
@@ -155,7 +155,7 @@ std::vector<stream_state::answer> stream_state::take_answers(std::int64_t now_ns
                              "end within {} ms, found {} ended",
                              spec_.name, a.operations, spec_.deadline_ns / 1'000'000,
                              ended_))
-               .at(fmt::format("stream \"{}\"", spec_.name))
+               .located(fmt::format("stream \"{}\"", spec_.name))
                .hint("the operations still run; only the answer is late")});
     }
   }

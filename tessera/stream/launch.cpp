@@ -23,7 +23,7 @@ result<ref<launch_arguments>> arguments_of(stream& target, const kernel_record& 
                                            const launch_request& request) {
   auto fits = check_arguments(record.parameters, request.args, request.args_bytes);
   if (!fits) {
-    return std::move(fits.error()).at(fmt::format("kernel \"{}\"", record.name));
+    return std::move(fits.error()).located(fmt::format("kernel \"{}\"", record.name));
   }
   if (record.parameters.empty()) {
     return ref<launch_arguments>();

@@ -41,8 +41,8 @@ cbor_codes codes_of(std::uint16_t type) {
 /// Text of an error with that of its causes.
 std::string whole_text(const error& e) {
   std::string text = e.text();
-  if (!e.where().empty()) {
-    text += " (" + e.where() + ")";
+  if (!e.location().empty()) {
+    text += " (" + e.location() + ")";
   }
   for (const error* cause = e.cause(); cause != nullptr; cause = cause->cause()) {
     text += ": " + cause->text();
