@@ -27,7 +27,7 @@ result<void> check_range(const byte_source& source, std::uint64_t offset,
                  fmt::format("cannot read {} bytes: expected at most {} there, found "
                              "the end",
                              bytes, source.size() - std::min(offset, source.size())))
-        .at(fmt::format("{}:{}", source.name(), offset));
+        .located(fmt::format("{}:{}", source.name(), offset));
   }
   return {};
 }

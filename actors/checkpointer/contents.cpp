@@ -53,20 +53,20 @@ result<stored_run> read_run(const storage::checkpoint& from) {
   }
   auto record = decode_conductor(from.conductor());
   if (!record) {
-    return error(record.error()).at(from.path());
+    return error(record.error()).located(from.path());
   }
   run.record = std::move(*record);
   if (run.record.pulses != from.header().pulse_id) {
     return error(errc::corrupt,
                  "reading section CONDUCTOR failed: expected the pulse of the file, "
                  "found another one")
-        .at(from.path());
+        .located(from.path());
   }
   if (from.has("METRICS")) {
     WEIR_TRY(const auto* metrics, from.find("METRICS"));
     auto accounts = decode_accounts(metrics->data);
     if (!accounts) {
-      return error(accounts.error()).at(from.path());
+      return error(accounts.error()).located(from.path());
     }
     run.accounts = std::move(*accounts);
   }

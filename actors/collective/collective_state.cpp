@@ -81,8 +81,8 @@ collective_state::~collective_state() {
     try {
       queue->close();
     } catch (const std::bad_alloc&) {
-      queue->of().log(tessera::log_level::info,
-                      "stream not closed: expected memory for its end");
+      queue->context().log(tessera::log_level::info,
+                           "stream not closed: expected memory for its end");
     }
   }
 }
@@ -91,7 +91,7 @@ collective_state::~collective_state() {
 error collective_state::refusal(errc code, std::string expected_found) const {
   return error(code, fmt::format("collective not run in group \"{}\": expected {}",
                                  spec_.name, expected_found))
-      .at(fmt::format("collective \"{}\"", spec_.name));
+      .located(fmt::format("collective \"{}\"", spec_.name));
 }
 
 /// Lets a rank take part in the next collective. Its call and policy travel as digests,
@@ -139,7 +139,7 @@ void collective_state::decide(const collective::meeting_outcome& outcome,
   }
   if (outcome.state == collective::meeting_state::complete) {
     const auto& policy = shares_.at(outcome.tickets.front()).order.descriptor;
-    if (policy == spec_.mesh->of->policy()) {
+    if (policy == spec_.mesh->context->policy()) {
       for (const ticket t : outcome.tickets) {
         begin(shares_.at(t), now_ns);
       }
@@ -229,7 +229,7 @@ error collective_state::failure_of(const collective::meeting_outcome& outcome) c
       return refusal(
           errc::determinism_violation,
           fmt::format("the {} of the context, found a {}",
-                      text_of(spec_.mesh->of->policy()),
+                      text_of(spec_.mesh->context->policy()),
                       text_of(shares_.at(outcome.tickets.front()).order.descriptor)));
     default:
       return refusal(
@@ -245,7 +245,7 @@ result<std::uint64_t> collective_state::outcome_of(const share& s) const {
   if (!s.end->failures()) {
     return s.sequence;
   }
-  const error& cause = *s.end->failures().what;
+  const error& cause = *s.end->failures().error;
   return refusal(cause.code(), fmt::format("the share of rank {} to succeed, found that "
                                            "it or what it waited for failed",
                                            s.order.rank))

@@ -30,7 +30,7 @@ result<void> restore_model(models::prose& model, const storage::checkpoint& from
       return error(errc::config_mismatch,
                    fmt::format("restoring section {} failed: expected {} bytes, found {}",
                                stored->name, section.bytes, stored->data.size()))
-          .at(from.path());
+          .located(from.path());
     }
     WEIR_CHECK(model.restore(section.kind, section.lane, stored->data));
   }

@@ -145,7 +145,7 @@ result<parameter_set> decode_parameters(bytes_view message, const std::string& o
   auto set = decode();
   if (!set) {
     return error(set.error().code(), "reading the parameters failed")
-        .at(origin)
+        .located(origin)
         .because(set.error());
   }
   return set;

@@ -59,12 +59,12 @@ error error_of_exception(const std::string& where) {
   try {
     throw;
   } catch (const std::bad_alloc&) {
-    return error(errc::out_of_memory, "memory ran out").at(where);
+    return error(errc::out_of_memory, "memory ran out").located(where);
   } catch (const std::exception& e) {
     return error(errc::internal, fmt::format("unexpected exception: {}", e.what()))
-        .at(where);
+        .located(where);
   } catch (...) {
-    return error(errc::internal, "unexpected exception of unknown type").at(where);
+    return error(errc::internal, "unexpected exception of unknown type").located(where);
   }
 }
 

@@ -19,7 +19,7 @@ class synchronize_operation final : public tessera::joining_operation {
  public:
   /// `call` runs on a worker: it must neither block nor throw. It may be empty.
   explicit synchronize_operation(std::function<void()> call = {})
-      : joining_operation(kind::other), call_(std::move(call)) {}
+      : joining_operation(tessera::operation_kind::other), call_(std::move(call)) {}
 
   /// Returns whether it has run.
   [[nodiscard]] bool done() const noexcept {
@@ -50,7 +50,7 @@ class keep_alive_operation final : public tessera::lane_operation {
  public:
   /// Keeps what `holder` owns.
   explicit keep_alive_operation(std::shared_ptr<const void> holder)
-      : lane_operation(kind::other), holder_(std::move(holder)) {}
+      : lane_operation(tessera::operation_kind::other), holder_(std::move(holder)) {}
 
  protected:
   result<void> run(unsigned) override { return {}; }

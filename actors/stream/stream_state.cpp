@@ -44,8 +44,8 @@ stream_state::~stream_state() {
     }
     queue_->close();
   } catch (const std::bad_alloc&) {
-    queue_->of().log(tessera::log_level::info,
-                     "stream not closed: expected memory for its end");
+    queue_->context().log(tessera::log_level::info,
+                          "stream not closed: expected memory for its end");
   }
 }
 
@@ -72,7 +72,8 @@ std::uint64_t stream_state::enqueue(tessera::ref<tessera::operation> operation,
   }
   ++operations_;
   if (operations_ % std::max(1U, spec_.window / 4) == 0) {
-    auto point = tessera::make_ref<tessera::point>(queue_->lanes(), queue_->of().bell());
+    auto point =
+        tessera::make_ref<tessera::point>(queue_->lanes(), queue_->context().notifier());
     point->when_reached(ended_call_);
     queue_->enqueue(point);
     marks_.push_back({std::move(point), operations_});
@@ -128,12 +129,12 @@ result<std::uint64_t> stream_state::outcome_of(const asked& a) {
   if (!failed) {
     return a.operations;
   }
-  return error(failed.what->code(),
+  return error(failed.error->code(),
                fmt::format("stream \"{}\" not synchronized: expected its operations to "
                            "succeed, found that operation {} failed",
                            spec_.name, failed.operation))
-      .at(fmt::format("stream \"{}\"", spec_.name))
-      .because(*failed.what);
+      .located(fmt::format("stream \"{}\"", spec_.name))
+      .because(*failed.error);
 }
 
 /// Returns the answers that are ready. The operations end in order, so only the front of
@@ -161,7 +162,7 @@ std::vector<stream_state::answer> stream_state::take_answers(std::int64_t now_ns
                              "end within {} ms, found {} ended",
                              spec_.name, a.operations, spec_.deadline_ns / 1'000'000,
                              ended_))
-               .at(fmt::format("stream \"{}\"", spec_.name))
+               .located(fmt::format("stream \"{}\"", spec_.name))
                .hint("the operations still run; only the answer is late")});
     }
   }

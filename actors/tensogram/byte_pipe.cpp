@@ -132,7 +132,7 @@ class pipe_file final : public file {
     return error(errc::unsupported,
                  "cannot read from pipe: expected one that was opened for reading, found "
                  "one for writing")
-        .at(path_);
+        .located(path_);
   }
   /// Writes as much as the pipe takes, and waits for its reader no longer than the
   /// timeout. A write without a reader is an error and no signal.
@@ -142,7 +142,7 @@ class pipe_file final : public file {
                    fmt::format("cannot write to pipe: expected offset {}, because a pipe "
                                "only grows, found {}",
                                written_, offset))
-          .at(path_);
+          .located(path_);
     }
     const sigpipe_block guard;
     // A write to a blocking descriptor could block for ever if it were larger than the
@@ -155,7 +155,7 @@ class pipe_file final : public file {
                      fmt::format("cannot write to pipe: expected its reader to read "
                                  "within {} ms, found the pipe full",
                                  timeout_.count()))
-            .at(fmt::format("{}:{}", path_, written_));
+            .located(fmt::format("{}:{}", path_, written_));
       }
       const ::ssize_t done =
           ::write(descriptor_.number(), from.data(), std::min(max_bytes, from.size()));
@@ -172,7 +172,7 @@ class pipe_file final : public file {
   result<void> resize(std::uint64_t) override {
     return error(errc::unsupported,
                  "cannot change the size of a pipe: expected a file, found a pipe")
-        .at(path_);
+        .located(path_);
   }
   result<void> sync() override { return {}; }
   [[nodiscard]] const std::string& path() const noexcept override { return path_; }

@@ -22,7 +22,7 @@ error garbage(const std::string& name, std::uint64_t offset, std::uint64_t bytes
              cut_short ? errc::torn : errc::corrupt,
              fmt::format("cannot read message: expected one, found {} bytes {}", bytes,
                          cut_short ? "of one that is cut short" : "that belong to none"))
-      .at(fmt::format("{}:{}", name, offset))
+      .located(fmt::format("{}:{}", name, offset))
       .hint("set skip_garbage to skip such bytes");
 }
 
@@ -43,7 +43,7 @@ class feed_base : public message_feed {
       formats::message_span span, const std::string& name) const {
     const auto failed = [&](error cause) {
       return error(cause.code(), "cannot read message")
-          .at(fmt::format("{}:{}", name, delivery.place.offset))
+          .located(fmt::format("{}:{}", name, delivery.place.offset))
           .because(std::move(cause));
     };
     auto reader = formats::message_reader::open(std::move(bytes), span, source_.read);
@@ -274,7 +274,7 @@ class pipe_feed final : public feed_base {
     if (!got) {
       ended_ = true;
       return error(got.error().code(), "cannot read messages from pipe")
-          .at(fmt::format("{}:{}", source_.path, received_))
+          .located(fmt::format("{}:{}", source_.path, received_))
           .because(std::move(got).error());
     }
     if (!*got) {

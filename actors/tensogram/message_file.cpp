@@ -96,7 +96,7 @@ result<void> message_file::recover(const message_target& target) {
                    fmt::format("cannot append to \"{}\": expected a sound message at its "
                                "end, found {} bytes behind the last one",
                                path_, info_.cut_bytes))
-          .at(fmt::format("{}:{}", path_, end_))
+          .located(fmt::format("{}:{}", path_, end_))
           .hint("repair cuts them off");
     }
     WEIR_CHECK(file_->resize(end_));

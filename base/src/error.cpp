@@ -99,8 +99,8 @@ std::string error::message() const {
   if (!hint_.empty()) {
     out += fmt::format("; {}", hint_);
   }
-  if (!where_.empty()) {
-    out += fmt::format("\n  at {}", where_);
+  if (!location_.empty()) {
+    out += fmt::format("\n  at {}", location_);
   }
   if (cause_) {
     out += fmt::format("\n  caused by: {}", cause_->message());

@@ -224,7 +224,7 @@ result<void> read_exactly(file& f, std::uint64_t offset, mutable_bytes buffer) {
       return error(errc::torn,
                    fmt::format("cannot read {} bytes: the file ends after {} of them",
                                buffer.size(), done))
-          .at(fmt::format("{}:{}", f.path(), offset));
+          .located(fmt::format("{}:{}", f.path(), offset));
     }
     done += n;
   }
@@ -239,7 +239,7 @@ result<void> write_all(file& f, std::uint64_t offset, bytes_view bytes) {
       return error(errc::io,
                    fmt::format("cannot write {} bytes: the file took {} of them",
                                bytes.size(), done))
-          .at(fmt::format("{}:{}", f.path(), offset));
+          .located(fmt::format("{}:{}", f.path(), offset));
     }
     done += n;
   }

@@ -162,7 +162,7 @@ class decoder {
   result<void> long_token(cbor_token& t) {
     auto read = next_token(from_.subspan(at_));
     if (!read) {
-      return std::move(read).error().at(place());
+      return std::move(read).error().located(place());
     }
     t = *read;
     if (const std::string_view excess = excess_of(t); !excess.empty()) {
@@ -175,7 +175,7 @@ class decoder {
   error bad(std::string_view expected, std::string_view found) const {
     return error(errc::corrupt, fmt::format("cannot decode CBOR: expected {}, found {}",
                                             expected, found))
-        .at(place());
+        .located(place());
   }
 
   /// Only the first departure is kept.

@@ -61,7 +61,7 @@ class file_device final : public block_device {
  private:
   /// Adds file and offset to an error.
   error place(error e, std::uint64_t offset) const {
-    return std::move(e).at(fmt::format("{}:{}", path_, offset));
+    return std::move(e).located(fmt::format("{}:{}", path_, offset));
   }
   /// Makes the error for a read beyond the end of the file.
   error beyond_end(std::uint64_t offset, std::uint64_t count) const {

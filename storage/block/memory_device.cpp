@@ -19,7 +19,7 @@ error outside(const std::string& name, std::uint64_t offset, std::uint64_t count
               std::uint64_t size, errc code) {
   return error(code, fmt::format("cannot reach {} bytes at {}: expected a range below {}",
                                  count, offset, size))
-      .at(fmt::format("{}:{}", name, offset));
+      .located(fmt::format("{}:{}", name, offset));
 }
 
 }  // namespace

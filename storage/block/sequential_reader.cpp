@@ -28,7 +28,7 @@ error direct_file::failed(std::uint64_t offset, std::size_t bytes, int number) c
                fmt::format("cannot read \"{}\" directly: expected {} bytes, found {}",
                            name, bytes,
                            number != 0 ? std::strerror(number) : "the end of the file"))
-      .at(fmt::format("{}:{}", name, offset));
+      .located(fmt::format("{}:{}", name, offset));
 }
 
 // A direct read must begin at a multiple of the unit, so each attempt begins at the last

@@ -18,7 +18,7 @@ error damaged(const std::string& path, std::uint64_t offset, std::string_view se
               std::string text) {
   return error(errc::corrupt,
                fmt::format("cannot read checkpoint section {}: {}", section, text))
-      .at(fmt::format("{}:{} (section {})", path, offset, section));
+      .located(fmt::format("{}:{} (section {})", path, offset, section));
 }
 
 byte_vector encode_preamble(const preamble& p) {
@@ -52,7 +52,7 @@ result<preamble> decode_preamble(bytes_view bytes, const std::string& path) {
                      "cannot read checkpoint section PREAMBLE: expected version {}, "
                      "found {}",
                      layout_version, version))
-        .at(fmt::format("{}:8 (section PREAMBLE)", path));
+        .located(fmt::format("{}:8 (section PREAMBLE)", path));
   }
   preamble p;
   p.sections = from.get<std::uint32_t>();

@@ -29,7 +29,7 @@ result<const checkpoint::loaded_section*> checkpoint::find(std::string_view name
     }
   }
   return error(errc::not_found, fmt::format("cannot find section {} in checkpoint", name))
-      .at(path_);
+      .located(path_);
 }
 
 // Compares the lengths in the preamble with the size of the file before anything is
@@ -41,7 +41,7 @@ result<preamble> read_preamble(file& f) {
                  fmt::format("cannot read checkpoint section PREAMBLE: expected at "
                              "least {} bytes, found {}",
                              preamble_bytes + footer_bytes, size))
-        .at(fmt::format("{}:0 (section PREAMBLE)", f.path()));
+        .located(fmt::format("{}:0 (section PREAMBLE)", f.path()));
   }
   std::array<std::byte, preamble_bytes> bytes{};
   WEIR_CHECK(read_exactly(f, 0, bytes));
@@ -50,8 +50,8 @@ result<preamble> read_preamble(file& f) {
     return error(size < p.file_bytes ? errc::torn : errc::corrupt,
                  fmt::format("cannot read checkpoint: expected {} bytes, found {}",
                              p.file_bytes, size))
-        .at(fmt::format("{}:{} (section FOOTER)", f.path(),
-                        std::min(size, p.file_bytes)));
+        .located(fmt::format("{}:{} (section FOOTER)", f.path(),
+                             std::min(size, p.file_bytes)));
   }
   if (p.table_bytes > size - preamble_bytes - footer_bytes) {
     return damaged(f.path(), 40, "PREAMBLE", "the table is longer than the file");

@@ -55,14 +55,14 @@ const loaded* find_in(std::span<const loaded> sections, std::string_view name) {
 error absent(const std::string& path, std::string_view name) {
   return error(errc::corrupt,
                fmt::format("cannot read checkpoint: section {} is missing", name))
-      .at(fmt::format("{} (section {})", path, name));
+      .located(fmt::format("{} (section {})", path, name));
 }
 
 /// Wraps the error of a section that cannot be decoded.
 error in_section(const std::string& path, std::string_view name, error cause) {
   const errc code = cause.code();
   return error(code, fmt::format("cannot read checkpoint section {}", name))
-      .at(fmt::format("{} (section {})", path, name))
+      .located(fmt::format("{} (section {})", path, name))
       .because(std::move(cause));
 }
 
@@ -78,7 +78,7 @@ result<void> pass_gate(std::uint64_t stream, std::uint64_t model, std::uint64_t 
                    "model and stream are out of sync, cannot resume: expected one "
                    "pulse, found {} of the stream, {} of the model and {} of the file",
                    stream, model, file))
-      .at(fmt::format("{} (section {})", path, section::cursor))
+      .located(fmt::format("{} (section {})", path, section::cursor))
       .hint("use another generation");
 }
 
@@ -92,7 +92,7 @@ result<resume_state> check_sections(std::span<const loaded> sections,
   if (cursor == nullptr) {
     return error(errc::missing_cursor,
                  "there is no valid checkpoint without a StreamCursor")
-        .at(fmt::format("{} (section {})", path, section::cursor));
+        .located(fmt::format("{} (section {})", path, section::cursor));
   }
   for (const std::string_view name :
        {section::config, section::conductor, section::source_state, section::rng}) {
@@ -126,7 +126,7 @@ result<resume_state> check_sections(std::span<const loaded> sections,
                      "cannot read checkpoint section {}: expected at least 8 bytes, "
                      "found {}",
                      section::conductor, conductor.size()))
-        .at(fmt::format("{} (section {})", path, section::conductor));
+        .located(fmt::format("{} (section {})", path, section::conductor));
   }
   WEIR_CHECK(pass_gate(out.cursor.pulse_id, load_le<std::uint64_t>(conductor.data()),
                        pulse_id, path));

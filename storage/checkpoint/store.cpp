@@ -200,7 +200,7 @@ result<checkpoint> checkpoint_store::load_newest() {
                  fmt::format("cannot find a checkpoint in \"{}\": expected files "
                              "ck-GENERATION.weir, found none",
                              state_->folder))
-        .at(state_->folder);
+        .located(state_->folder);
   }
   error newest = std::move(skipped.front());
   return std::move(newest).hint(fmt::format(

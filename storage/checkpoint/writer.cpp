@@ -69,7 +69,7 @@ result<void> check_for_save(std::span<const checkpoint_section> sections,
     const errc code = checked.error().code() == errc::corrupt ? errc::invalid_argument
                                                               : checked.error().code();
     return error(code, "cannot save checkpoint: " + checked.error().text())
-        .at(checked.error().where())
+        .located(checked.error().location())
         .because(std::move(checked).error());
   }
   return {};

@@ -63,7 +63,7 @@ class chained_tokens final : public token_source {
         return error(errc::source_unavailable,
                      fmt::format("cannot read source: expected {} tokens, found {}",
                                  parts_[part]->size(), inside))
-            .at(parts_[part]->place_text(inside));
+            .located(parts_[part]->place_text(inside));
       }
       done += got;
     }

@@ -22,7 +22,7 @@ constexpr std::size_t open_files = 16;
 /// Wraps the error of a file that could not be opened.
 error unavailable(const std::string& path, error cause) {
   return error(errc::source_unavailable, fmt::format("cannot attach source \"{}\"", path))
-      .at(path)
+      .located(path)
       .because(std::move(cause));
 }
 
@@ -43,7 +43,7 @@ class file_tokens final : public token_source {
         return error(errc::source_unavailable,
                      fmt::format("cannot attach source \"{}\": the set is too large",
                                  paths_[i]))
-            .at(paths_[i]);
+            .located(paths_[i]);
       }
       starts_.push_back(size_);
       sizes_.push_back(size);
@@ -126,7 +126,7 @@ class file_tokens final : public token_source {
                    fmt::format(
                        "cannot attach source \"{}\": expected at least 1 byte, found 0",
                        path))
-          .at(path)
+          .located(path)
           .hint("leave the empty file out");
     }
     return *size;
@@ -169,7 +169,7 @@ class file_tokens final : public token_source {
                        "cannot read source \"{}\": expected {} bytes as when it was "
                        "attached",
                        paths_[leaf], sizes_[leaf]))
-          .at(fmt::format("{}:{}", paths_[leaf], byte))
+          .located(fmt::format("{}:{}", paths_[leaf], byte))
           .because(std::move(read).error());
     }
     for (std::size_t i = 0; i < to.size(); ++i) {

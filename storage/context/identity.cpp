@@ -24,7 +24,7 @@ error other_corpus(std::string expected, std::string found, std::string where) {
   return error(errc::history_mismatch,
                fmt::format("cannot resume on another corpus: expected {}, found {}",
                            expected, found))
-      .at(std::move(where))
+      .located(std::move(where))
       .hint("restore the files that the run began with, or start another run");
 }
 
@@ -105,7 +105,7 @@ result<void> digest_content(token_source& source, source_identity& identity) {
         return error(errc::source_unavailable,
                      fmt::format("cannot digest source: expected {} tokens, found {}",
                                  source.size(), at))
-            .at(source.place_text(at));
+            .located(source.place_text(at));
       }
       record_writer bytes;
       bytes.put_all(std::span<const std::uint32_t>(piece).first(got));

@@ -114,7 +114,7 @@ result<std::size_t> token_pages::fill(std::uint64_t offset, std::span<std::uint3
     if (got < want) {
       return error(errc::source_unavailable,
                    "cannot read source: it is shorter than when it was attached")
-          .at(source_.place_text(index + got));
+          .located(source_.place_text(index + got));
     }
     done += got;
   }

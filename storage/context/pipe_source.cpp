@@ -41,7 +41,7 @@ class pipe_tokens final : public token_source {
                    fmt::format(
                        "cannot read {} again: expected a position from {} on, found {}",
                        name_, first_, index))
-          .at(place_text(index));
+          .located(place_text(index));
     }
     WEIR_CHECK(fill(index - first_ + to.size()));
     const std::uint64_t start = index - first_;
@@ -75,7 +75,7 @@ class pipe_tokens final : public token_source {
         return error(errc::history_mismatch,
                      fmt::format("cannot continue {}: expected bytes, found token {}",
                                  name_, token))
-            .at(place_text(index));
+            .located(place_text(index));
       }
       bytes.push_back(static_cast<std::byte>(token));
     }
@@ -100,7 +100,7 @@ class pipe_tokens final : public token_source {
       if (got < 0) {
         return error(errc::source_unavailable,
                      fmt::format("cannot read {}: {}", name_, std::strerror(errno)))
-            .at(place_text(first_ + kept_.size()));
+            .located(place_text(first_ + kept_.size()));
       }
       ended_ = got == 0;
       append(kept_, bytes_view(piece).first(static_cast<std::size_t>(got)));

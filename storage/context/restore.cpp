@@ -122,7 +122,7 @@ result<void> check_rng(const stream_cursor& c, const token_source& source) {
     return error(errc::rng_mismatch,
                  fmt::format("cannot restore the stream: expected generator {}, found {}",
                              text_of(c.rng), text_of(found)))
-        .at(source.place_text(0));
+        .located(source.place_text(0));
   }
   return {};
 }
@@ -143,7 +143,7 @@ result<void> check_bounds(const stream_cursor& c, const context_stream::state& s
                          "cannot restore lane {}: expected at least {} tokens in the "
                          "source, found {}",
                          l, last, s.pages.end()))
-            .at(s.source->place_text(s.source->size()));
+            .located(s.source->place_text(s.source->size()));
       }
     }
   }
@@ -185,7 +185,7 @@ result<void> check_content(context_stream::state& s, const stream_cursor& c,
         return error(errc::history_mismatch,
                      fmt::format("cannot resume: expected {} as consumed, found {}",
                                  text_of(c.ring[before + i]), text_of(tokens[i])))
-            .at(where_in_lane(s, c.eras, l, start + i))
+            .located(where_in_lane(s, c.eras, l, start + i))
             .hint("the data has changed; restore it, or start another run");
       }
     }
@@ -193,7 +193,7 @@ result<void> check_content(context_stream::state& s, const stream_cursor& c,
       return error(errc::position_out_of_bounds,
                    fmt::format("cannot resume lane {}: expected {} tokens, found {}", l,
                                window, got))
-          .at(where_in_lane(s, c.eras, l, start + got));
+          .located(where_in_lane(s, c.eras, l, start + got));
     }
   }
   if (hash_tokens(found) != c.content_hash) {
@@ -203,7 +203,7 @@ result<void> check_content(context_stream::state& s, const stream_cursor& c,
                  fmt::format(
                      "cannot resume: expected hash {} of the last {} tokens, found {}",
                      hex64(c.content_hash), c.content_count, hex64(hash_tokens(found))))
-        .at(where_in_lane(s, c.eras, 0, start))
+        .located(where_in_lane(s, c.eras, 0, start))
         .hint("the data has changed; restore it, or start another run");
   }
   return {};
@@ -216,7 +216,7 @@ result<void> check_history(context_stream::state& s, const stream_cursor& c) {
     return error(errc::history_mismatch,
                  fmt::format("cannot resume: expected history {}, found {}",
                              hex64(c.history_hash), hex64(found)))
-        .at(s.source->place_text(0));
+        .located(s.source->place_text(0));
   }
   return {};
 }
@@ -230,7 +230,7 @@ result<void> prepare_pipe(context_stream::state& s, const stream_cursor& c) {
   if (c.ring.size() != c.content_count || hash_tokens(c.ring) != c.content_hash) {
     return error(errc::history_mismatch,
                  "cannot continue a pipe: the cursor does not hold the last tokens")
-        .at(s.source->place_text(c.dataset_index));
+        .located(s.source->place_text(c.dataset_index));
   }
   const era& e = c.eras.back();
   const std::uint64_t offset =

@@ -36,7 +36,7 @@ result<void> check_geometry(core& c) {
   const std::string at = fmt::format("{}:0 (superblock)", c.device->name());
   auto geometry = geometry_of(c.sb);
   if (!geometry) {
-    return std::move(geometry).error().at(at);
+    return std::move(geometry).error().located(at);
   }
   c.geometry = *geometry;
   c.space = space_of(c.sb, c.geometry);
@@ -46,7 +46,7 @@ result<void> check_geometry(core& c) {
                      fmt::format("cannot open \"{}\": expected {} bytes, found {}",
                                  c.device->name(), c.sb.capacity, c.device->size()),
                      errc::torn)
-        .at(at)
+        .located(at)
         .hint("the file was cut; copy it again");
   }
   return {};
@@ -68,7 +68,7 @@ result<void> refuse(core& c, hn4_code code, std::string text, std::uint64_t offs
   if (c.examine) {
     return {};
   }
-  return hn4_error(code, std::move(text)).at(c.place(offset, thing));
+  return hn4_error(code, std::move(text)).located(c.place(offset, thing));
 }
 
 /// Reads the current entry of the ring of epochs. Its number must be that of the
@@ -204,7 +204,7 @@ result<void> read_bits(core& c) {
                    fmt::format("cannot open the volume: expected a bitmap of at "
                                "most {} bytes, found {}",
                                largest_bitmap, bytes))
-          .at(c.place(c.geometry.bitmap, "bitmap"));
+          .located(c.place(c.geometry.bitmap, "bitmap"));
     }
     bits->bits.resize(static_cast<std::size_t>(bytes));
     WEIR_CHECK(scan(*c.device, c.geometry.bitmap, c.geometry.bitmap + bytes, 1,
@@ -322,7 +322,7 @@ result<std::shared_ptr<core>> mount(std::shared_ptr<block_device> device,
                      fmt::format("cannot open \"{}\" for writing: {}", c->device->name(),
                                  c->read_only_reason),
                      errc::unsupported)
-        .at(c->place(0, "superblock"))
+        .located(c->place(0, "superblock"))
         .hint("open it for reading, and put its tags into a new volume");
   }
   WEIR_CHECK(read_bits(*c));

@@ -159,7 +159,7 @@ result<const found_copy*> elect(const core& c, const ballot& votes) {
       continue;
     }
     if (!better) {
-      return std::move(better).error().at(
+      return std::move(better).error().located(
           fmt::format("{}:{} (superblock)", c.device->name(), copy.offset));
     }
     best = *better ? &copy : best;
@@ -233,7 +233,7 @@ result<void> refuse_wormholes(const core& c, const ballot& votes,
       return hn4_error(hn4_code::hw_io,
                        "cannot open the volume: expected a device with strict flushes, "
                        "which the mount intent of this superblock copy asks for")
-          .at(c.place(copy.offset, "superblock"));
+          .located(c.place(copy.offset, "superblock"));
     }
   }
   return {};
@@ -261,11 +261,11 @@ result<void> vote(core& c) {
   const std::string at = fmt::format("{}:0 (superblock)", c.device->name());
   if (is_wiped(*c.device)) {
     return hn4_error(hn4_code::wipe_pending, "cannot open the volume: it was wiped")
-        .at(at);
+        .located(at);
   }
   WEIR_TRY(const ballot votes, collect(c));
   if (votes.copies.empty()) {
-    return nothing_valid(c, votes).at(at);
+    return nothing_valid(c, votes).located(at);
   }
   WEIR_TRY(const found_copy* best, elect(c, votes));
   c.sb = best->sb;

@@ -39,7 +39,7 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
   WEIR_TRY(const auto m, find(handle, call));
   WEIR_TRY(const auto s, find(stream, call));
   // The mesh is given again by each call, so that a wrong stream is noticed.
-  if (s->what->on() != m) {
+  if (s->what->mesh() != m) {
     return error(errc::invalid_argument,
                  "collective not posted: expected the stream's own mesh, found another")
         .hint("axes are those of the mesh that the stream was created on");
@@ -99,8 +99,9 @@ result<void> end_group() {
   }
   WEIR_CHECK(tessera::enqueue_group(calls));
   for (const tessera::grouped_call& c : calls) {
-    c.on->of().log(tessera::log_level::trace, "stream {}: {} of a group enqueued",
-                   c.on->number(), name_of(c.what.call.kind));
+    c.target->context().log(tessera::log_level::trace,
+                            "stream {}: {} of a group enqueued", c.target->number(),
+                            name_of(c.request.call.kind));
   }
   return {};
 }
@@ -247,8 +248,8 @@ tessStatus_t tessMeshRecover(tessMesh_t handle, int rank) {
                       "all of them, found {}",
                       ranks, rank));
     }
-    auto in = m->of->port().enter();
-    m->of->meetings().recover(in, *m, rank);
+    auto in = m->context->submission_lock().enter();
+    m->context->meetings().recover(in, *m, rank);
     return {};
   });
 }
@@ -258,8 +259,8 @@ tessStatus_t tessMeshAbort(tessMesh_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessMeshAbort"));
     WEIR_TRY(const auto m, find(handle, "tessMeshAbort"));
-    auto in = m->of->port().enter();
-    m->of->meetings().abort(in, *m);
+    auto in = m->context->submission_lock().enter();
+    m->context->meetings().abort(in, *m);
     return {};
   });
 }
@@ -275,8 +276,8 @@ tessStatus_t tessMeshQuery(tessMesh_t handle, int rank) {
                    fmt::format("mesh not asked: expected a rank in [0, {}), found {}",
                                ranks, rank));
     }
-    const auto in = m->of->port().enter();
-    return m->of->meetings().state(*m, rank);
+    const auto in = m->context->submission_lock().enter();
+    return m->context->meetings().state(*m, rank);
   });
 }
 

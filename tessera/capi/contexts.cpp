@@ -142,13 +142,13 @@ result<void> close_context(tessContext_t ctx) {
     return no_context("tessShutdown", "context");
   }
   // Handles of one kind at a time: graphs refer to streams, and kernels to modules.
-  const auto mine = [&](const auto& object) { return object.of == of; };
+  const auto mine = [&](const auto& object) { return object.context == of; };
   close_profilers(*of);
   // The objects themselves are released after the context has been shut down.
   auto execs = all().execs.remove_if(mine);
   auto graphs = all().graphs.remove_if(mine);
-  auto streams =
-      all().streams.remove_if([&](const auto& s) { return &s.what->of() == of.get(); });
+  auto streams = all().streams.remove_if(
+      [&](const auto& s) { return &s.what->context() == of.get(); });
   auto kernels = all().kernels.remove_if(mine);
   auto modules = all().modules.remove_if(mine);
   auto meshes = all().meshes.remove_if(mine);
@@ -302,11 +302,11 @@ tessStatus_t tessMeshDestroy(tessMesh_t handle) {
       return no_context("tessMeshDestroy", "mesh");
     }
     const auto streams =
-        all().streams.remove_if([&](const auto& s) { return s.what->on() == m; });
+        all().streams.remove_if([&](const auto& s) { return s.what->mesh() == m; });
     for (const auto& s : streams) {
       s->what->stop_persistent();
     }
-    m->of->drop_mesh(m);
+    m->context->drop_mesh(m);
     close_streams(streams);
     return {};
   });

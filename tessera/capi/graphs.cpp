@@ -16,7 +16,7 @@ namespace {
 /// Returns the recording that a synchronization of the stream has closed as a graph.
 /// @error{invalid_argument; there is none, or the capture was lost}
 result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view call) {
-  auto in = from.what->of().port().enter();
+  auto in = from.what->context().submission_lock().enter();
   const auto recording = from.what->last_recording();
   if (recording == nullptr) {
     return error(errc::invalid_argument,
@@ -27,7 +27,7 @@ result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view 
   WEIR_TRY(auto made, recording->finish(nullptr));
   from.what->forget_recording();
   auto object = std::make_shared<graph_object>();
-  object->of = from.what->of().shared_from_this();
+  object->context = from.what->context().shared_from_this();
   object->what = std::move(made);
   *out = handle_of<tessGraph_t>(all().graphs.add(std::move(object)));
   return {};
@@ -37,7 +37,7 @@ result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view 
 /// they are not part of the graph.
 /// @error{invalid_argument; the stream captures already}
 result<void> begin_capture(tessera::stream& on, tessera::capture_mode mode) {
-  auto in = on.of().port().enter();
+  auto in = on.context().submission_lock().enter();
   WEIR_CHECK(on.check_caller());
   if (on.recording() != nullptr) {
     return error(errc::invalid_argument,
@@ -111,7 +111,7 @@ tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
     if (graph == nullptr) {
       return null_argument("tessStreamEndCapture", "a place for the graph");
     }
-    auto in = s->what->of().port().enter();
+    auto in = s->what->context().submission_lock().enter();
     const auto recording = s->what->recording();
     if (recording == nullptr || !s->what->recording_only()) {
       return error(errc::invalid_argument,
@@ -125,7 +125,7 @@ tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
     s->what->flush_waits(in);
     WEIR_TRY(auto made, recording->finish(s->what.get()));
     auto object = std::make_shared<graph_object>();
-    object->of = s->what->of().shared_from_this();
+    object->context = s->what->context().shared_from_this();
     object->what = std::move(made);
     *graph = handle_of<tessGraph_t>(all().graphs.add(std::move(object)));
     return {};
@@ -190,7 +190,7 @@ tessStatus_t tessGraphInstantiate(tessGraph_t handle, tessGraphExec_t* exec) {
       return null_argument("tessGraphInstantiate", "a place for the executable graph");
     }
     auto object = std::make_shared<exec_object>();
-    object->of = g->of;
+    object->context = g->context;
     WEIR_TRY(object->what, tessera::graph_exec::make(g->what));
     *exec = handle_of<tessGraphExec_t>(all().execs.add(std::move(object)));
     return {};
@@ -204,8 +204,8 @@ tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
     WEIR_TRY(const auto e, find(handle, "tessGraphLaunch"));
     WEIR_TRY(const auto s, find(stream, "tessGraphLaunch"));
     WEIR_CHECK(e->what->launch(s->what));
-    s->what->of().log(tessera::log_level::trace, "stream {}: graph enqueued",
-                      s->what->number());
+    s->what->context().log(tessera::log_level::trace, "stream {}: graph enqueued",
+                           s->what->number());
     return {};
   });
 }

@@ -63,7 +63,7 @@ tessStatus_t tessMalloc(tessMesh_t handle, size_t bytes, void** devPtr) {
       return null_argument("tessMalloc", "a place for the pointer");
     }
     WEIR_CHECK(outside_tasks("tessMalloc"));
-    WEIR_TRY(*devPtr, m->of->allocate(m, bytes));
+    WEIR_TRY(*devPtr, m->context->allocate(m, bytes));
     return {};
   });
 }
@@ -73,7 +73,7 @@ tessStatus_t tessFree(tessMesh_t handle, void* devPtr) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessFree"));
     WEIR_TRY(const auto m, find(handle, "tessFree"));
-    return devPtr == nullptr ? result<void>() : m->of->free_later(m, devPtr);
+    return devPtr == nullptr ? result<void>() : m->context->free_later(m, devPtr);
   });
 }
 
@@ -85,7 +85,7 @@ tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream) {
     if (devPtr == nullptr) {
       return null_argument("tessMallocAsync", "a place for the pointer");
     }
-    WEIR_TRY(*devPtr, s->what->of().allocate(*s->what, bytes));
+    WEIR_TRY(*devPtr, s->what->context().allocate(*s->what, bytes));
     return {};
   });
 }
@@ -95,7 +95,7 @@ tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream) {
     WEIR_CHECK(outside_tasks("tessFreeAsync"));
     WEIR_TRY(const auto s, find(stream, "tessFreeAsync"));
     return devPtr == nullptr ? result<void>()
-                             : s->what->of().free_later(*s->what, devPtr);
+                             : s->what->context().free_later(*s->what, devPtr);
   });
 }
 
@@ -256,7 +256,7 @@ tessStatus_t tessMemGetRankPtr(tessMesh_t handle, void* devPtr, int rank,
     if (rankPtr == nullptr) {
       return null_argument("tessMemGetRankPtr", "a place for the pointer");
     }
-    const auto place = m->of->memory().find(devPtr);
+    const auto place = m->context->memory().find(devPtr);
     if (!place || !place->memory->symmetric() || rank < 0 ||
         rank >= static_cast<int>(m->ranks())) {
       return error(
@@ -281,7 +281,8 @@ tessStatus_t tessMemGetInfo(tessMesh_t handle, int rank, size_t* freeBytes,
                                "{}",
                                m->ranks(), rank));
     }
-    const auto use = m->of->backend().memory(m->devices[static_cast<std::size_t>(rank)]);
+    const auto use =
+        m->context->backend().memory(m->devices[static_cast<std::size_t>(rank)]);
     if (freeBytes != nullptr) {
       *freeBytes = use.capacity - use.in_use;
     }

@@ -23,7 +23,7 @@ result<void> load(tessContext_t ctx, const void* image, std::size_t size,
   }
   WEIR_TRY(auto code, of->load_module({static_cast<const std::byte*>(image), size}));
   auto made = std::make_shared<module_object>();
-  made->of = of;
+  made->context = of;
   made->code = std::move(code);
   *out = handle_of<tessModule_t>(all().modules.add(std::move(made)));
   return {};
@@ -38,7 +38,7 @@ result<void> unload(tessModule_t handle) {
   }
   const std::lock_guard lock(m->mutex);
   m->gone = true;
-  m->of->forget_module(*m->code);
+  m->context->forget_module(*m->code);
   for (const auto& [name, kernel] : m->kernels) {
     static_cast<void>(all().kernels.remove(kernel));
   }
@@ -72,7 +72,7 @@ result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out
                  fmt::format("kernel not found \"{}\": expected one of {}", name, known));
   }
   auto made = std::make_shared<kernel_object>();
-  made->of = m->of;
+  made->context = m->context;
   made->what = {m->code, found};
   const std::uintptr_t number = all().kernels.add(std::move(made));
   m->kernels.emplace(name, number);

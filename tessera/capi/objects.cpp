@@ -44,18 +44,18 @@ std::shared_ptr<context> context_of(const std::shared_ptr<context>& c) {
   return c;
 }
 std::shared_ptr<context> context_of(const std::shared_ptr<stream_object>& s) {
-  return s->what->on()->of;
+  return s->what->mesh()->context;
 }
 std::shared_ptr<context> context_of(const std::shared_ptr<event_object>& e) {
   const std::lock_guard lock(e->mutex);
-  return e->of.lock();
+  return e->context.lock();
 }
 std::shared_ptr<context> context_of(const std::shared_ptr<fatbin_object>&) {
   return nullptr;
 }
 template <class Object>
 std::shared_ptr<context> context_of(const std::shared_ptr<Object>& o) {
-  return o->of;
+  return o->context;
 }
 
 /// Notes the context of an object for the profilers, if there is one.
@@ -255,7 +255,7 @@ result<std::shared_ptr<fatbin_object>> find(tessFatbin_t h, std::string_view cal
 // An event belongs to the context of the stream that records it first, until that context
 // is gone. The raw pointer is compared only while the context is alive.
 result<void> bind_event(event_object& e, context& to, std::string_view call) {
-  const bool there = !e.of.expired();
+  const bool there = !e.context.expired();
   if (there && e.bound == &to) {
     return {};
   }
@@ -265,7 +265,7 @@ result<void> bind_event(event_object& e, context& to, std::string_view call) {
                              "found two",
                              call));
   }
-  e.of = to.weak_from_this();
+  e.context = to.weak_from_this();
   e.bound = &to;
   return {};
 }

@@ -36,7 +36,7 @@ using tessera::mesh;
 
 /// A loaded module and the handles of its kernels.
 struct module_object {
-  std::shared_ptr<context> of;
+  std::shared_ptr<tessera::context> context;
   std::shared_ptr<const tessera::loaded_module> code;
   std::mutex mutex;  ///< guards `kernels` and `gone`
   std::map<std::string, std::uintptr_t, std::less<>> kernels;  ///< handles by name
@@ -44,15 +44,15 @@ struct module_object {
 };
 /// A kernel of a module.
 struct kernel_object {
-  std::shared_ptr<context> of;
+  std::shared_ptr<tessera::context> context;
   tessera::module_kernel what;
 };
 /// An event. `mutex` guards `of` and `bound`, and orders recording and waiting.
 struct event_object {
   std::mutex mutex;
   /// Context of the streams that record the event; empty: none has.
-  std::weak_ptr<context> of;
-  const context* bound = nullptr;  ///< the context of `of`, for comparisons only
+  std::weak_ptr<tessera::context> context;
+  const tessera::context* bound = nullptr;  ///< value of `context`, for comparisons only
   tessera::event point;
 };
 /// A stream.
@@ -64,12 +64,12 @@ struct stream_object {
 };
 /// A recorded graph.
 struct graph_object {
-  std::shared_ptr<context> of;
+  std::shared_ptr<tessera::context> context;
   std::shared_ptr<const tessera::graph> what;
 };
 /// An executable graph.
 struct exec_object {
-  std::shared_ptr<context> of;
+  std::shared_ptr<tessera::context> context;
   std::shared_ptr<tessera::graph_exec> what;
 };
 /// A module under construction.

@@ -16,7 +16,7 @@ void stop_listening(profiler_object& p) {
     return;
   }
   --call_watch::listeners;
-  if (const auto of = p.of.lock()) {
+  if (const auto of = p.context.lock()) {
     p.what->note_policy(of->policy());
     of->unobserve(p.what.get());
   }
@@ -26,7 +26,7 @@ void stop_listening(profiler_object& p) {
 
 void close_profilers(const context& of) {
   all().profilers.for_each([&](profiler_object& one) {
-    if (const auto whose = one.of.lock(); whose.get() == &of) {
+    if (const auto whose = one.context.lock(); whose.get() == &of) {
       stop_listening(one);
     }
   });
@@ -42,7 +42,7 @@ result<void> start(tessContext_t ctx, std::uint64_t most, tessProfiler_t* profil
     return null_argument(call, "a place for the profiler");
   }
   auto made = std::make_shared<profiler_object>();
-  made->of = of;
+  made->context = of;
   made->what = std::make_shared<tessera::recorder>(
       *of, most == 0 ? of->settings().profiler_records : most);
   of->observe(made->what);

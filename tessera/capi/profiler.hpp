@@ -13,7 +13,7 @@ namespace weir::tessera::capi {
 
 /// A profiler of a context, which it does not keep alive.
 struct profiler_object {
-  std::weak_ptr<context> of;
+  std::weak_ptr<tessera::context> context;
   std::shared_ptr<tessera::recorder> what;
   std::atomic<bool> listens{false};
 };

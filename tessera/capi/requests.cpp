@@ -103,7 +103,7 @@ result<tessera::launch_request> request_of(tessKernel_t kernel,
 }
 
 result<void> check_context(const kernel_object& kernel, const tessera::stream& stream) {
-  if (kernel.of.get() != &stream.of()) {
+  if (kernel.context.get() != &stream.context()) {
     return error(errc::invalid_argument,
                  "kernel not launched: expected a kernel of the stream's context, found "
                  "another's");

@@ -10,7 +10,7 @@
 
 #include "capi/objects.hpp"
 #include "capi/requests.hpp"
-#include "stream/doorbell.hpp"
+#include "stream/notifier.hpp"
 
 namespace weir::tessera::capi {
 namespace {
@@ -45,7 +45,7 @@ result<void> check_mesh(stream_object& to, tessMesh_t handle, std::string_view c
     return {};
   }
   WEIR_TRY(const auto on, find(handle, call));
-  if (to.what->on() != on) {
+  if (to.what->mesh() != on) {
     return error(errc::invalid_argument,
                  "kernel not launched: expected the stream's own mesh, found another")
         .hint("two meshes are two meshes even where they have the same devices");
@@ -91,7 +91,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
   }
   // Waits before the recording are carried out, since they are not part of the graph.
   if (captures) {
-    auto in = s.of().port().enter();
+    auto in = s.context().submission_lock().enter();
     if (s.recording() == nullptr) {
       s.flush_waits(in);
       s.record_into(std::make_shared<tessera::graph_recording>(), false);
@@ -103,13 +103,13 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
 /// Waits for a point by the limit of the context. @error{timeout; it was not reached}
 result<void> wait_for(const tessera::ref<tessera::point>& p, context& of) {
   const std::int64_t limit = of.settings().wait_limit_ms;
-  if (!of.bell().wait([&] { return p->reached(); },
-                      tessera::doorbell::deadline_in(limit * 1'000'000))) {
+  if (!of.notifier().wait([&] { return p->reached(); },
+                          tessera::notifier::deadline_in(limit * 1'000'000))) {
     return error(errc::timeout,
                  fmt::format("event not reached: expected it within {} ms", limit));
   }
   if (const auto failed = p->first_failure()) {
-    return error(*failed.what);
+    return error(*failed.error);
   }
   return {};
 }
@@ -198,7 +198,7 @@ tessStatus_t tessStreamIsCapturing(tessStream_t handle, int* capturing) {
     if (capturing == nullptr) {
       return null_argument("tessStreamIsCapturing", "a place for the answer");
     }
-    const auto in = s->what->of().port().enter();
+    const auto in = s->what->context().submission_lock().enter();
     *capturing = s->what->recording() != nullptr && s->what->recording_only() ? 1 : 0;
     return {};
   });
@@ -225,7 +225,7 @@ tessStatus_t tessStreamGetInfo(tessStream_t handle, tessStreamInfo* info) {
     out.nLanes = static_cast<int>(s->what->lanes());
     out.id = s->what->number();
     {
-      const auto in = s->what->of().port().enter();
+      const auto in = s->what->context().submission_lock().enter();
       out.capturing = s->what->recording() != nullptr && s->what->recording_only();
     }
     return copy_struct("tessStreamGetInfo", out, info);
@@ -309,7 +309,7 @@ tessStatus_t tessEventRecord(tessEvent_t handle, tessStream_t stream) {
     WEIR_TRY(const auto e, find(handle, "tessEventRecord"));
     WEIR_TRY(const auto s, find(stream, "tessEventRecord"));
     const std::lock_guard lock(e->mutex);
-    WEIR_CHECK(bind_event(*e, s->what->of(), "tessEventRecord"));
+    WEIR_CHECK(bind_event(*e, s->what->context(), "tessEventRecord"));
     return s->what->post(e->point);
   });
 }
@@ -326,7 +326,7 @@ tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
     if (now == tessera::event::state::never_recorded) {
       return {};
     }
-    WEIR_CHECK(bind_event(*e, s->what->of(), "tessStreamWaitEvent"));
+    WEIR_CHECK(bind_event(*e, s->what->context(), "tessStreamWaitEvent"));
     const bool over = now == tessera::event::state::over && !s->what->records();
     return over ? result<void>() : s->what->wait(e->point);
   });
@@ -347,7 +347,7 @@ tessStatus_t tessEventQuery(tessEvent_t handle, int* done) {
     *done = !p || p->reached() ? 1 : 0;
     if (p && p->reached()) {
       if (const auto failed = p->first_failure()) {
-        return error(*failed.what);
+        return error(*failed.error);
       }
     }
     return {};
@@ -363,13 +363,13 @@ tessStatus_t tessEventSynchronize(tessEvent_t handle) {
     const auto p = e->point.latest();
     const auto of = [&] {
       const std::lock_guard lock(e->mutex);
-      return e->of.lock();
+      return e->context.lock();
     }();
     if (!p || of == nullptr) {
       return {};
     }
     if (p->captured) {
-      auto in = of->port().enter();
+      auto in = of->submission_lock().enter();
       if (const auto recording = p->capture.lock()) {
         recording->refuse("an event of it was waited for");
       }

@@ -158,7 +158,7 @@ result<std::vector<public_key>> read_trusted_keys(std::string_view text) {
   WEIR_TRY(const std::string content, read_key_file(path));
   auto keys = parse_keys(without_comments(content));
   if (!keys) {
-    return std::move(keys.error()).at(path);
+    return std::move(keys.error()).located(path);
   }
   return keys;
 }

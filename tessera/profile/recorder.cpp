@@ -50,19 +50,19 @@ bool recorder::has_room() noexcept {
 
 // Called by workers. Names and details are copied, because the operation may end before
 // the trace is written. A record that finds no memory is counted as dropped.
-void recorder::ended(const operation& what, unsigned lane, std::int64_t start_ns,
+void recorder::ended(const operation& operation, unsigned lane, std::int64_t start_ns,
                      std::int64_t end_ns) noexcept {
   try {
-    record r{std::string(what.name()),
-             what.details(),
-             what.what(),
-             what.enqueuer(),
-             what.stream_of(lane),
-             what.number,
-             what.bytes(),
-             what.bus_factor(),
-             what.on_devices == nullptr ? 0 : what.on_devices[lane],
-             what.enqueued(),
+    record r{std::string(operation.name()),
+             operation.details(),
+             operation.kind(),
+             operation.enqueuer(),
+             operation.stream_of(lane),
+             operation.number,
+             operation.bytes(),
+             operation.bus_factor(),
+             operation.on_devices == nullptr ? 0 : operation.on_devices[lane],
+             operation.enqueued(),
              start_ns,
              end_ns};
     const std::lock_guard lock(mutex_);
@@ -138,7 +138,7 @@ void recorder::add_counters(const std::vector<record>& all,
   // are negative) come before beginnings, and the counter does not show a false peak.
   std::vector<std::tuple<std::int32_t, std::int64_t, std::int64_t>> changes;
   for (const record& r : all) {
-    if ((r.kind == operation::kind::copy || r.kind == operation::kind::collective) &&
+    if ((r.kind == operation_kind::copy || r.kind == operation_kind::collective) &&
         r.bytes != 0 && r.ended > r.started) {
       const auto bytes = static_cast<std::int64_t>(r.bytes);
       changes.emplace_back(r.device, r.started, bytes);

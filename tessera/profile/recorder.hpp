@@ -25,7 +25,7 @@ class recorder final : public operation_observer {
   recorder(const context& of, std::uint64_t most);
 
   /// Records one lane of an operation. Called by a worker.
-  void ended(const operation& what, unsigned lane, std::int64_t start_ns,
+  void ended(const operation& operation, unsigned lane, std::int64_t start_ns,
              std::int64_t end_ns) noexcept override;
   void called(const observed_call& what) noexcept override;
   /// Notes the context's policy at the end of the recording.
@@ -44,7 +44,7 @@ class recorder final : public operation_observer {
   struct record {
     std::string name;
     std::string details;
-    operation::kind kind;
+    operation_kind kind;
     std::uint32_t thread;  ///< number of the thread that enqueued it
     std::uint64_t stream;
     std::uint64_t number;

@@ -31,10 +31,10 @@ constexpr std::array<std::int32_t, 4> tried_extents = {16, 64, 256, 1024};
 /// Returns the blocks that are measured. The first is the usual block; the others are
 /// those of `tried_extents` that the kernel and the device allow. If the device has no
 /// properties, only the usual block is returned.
-std::vector<block_extents> blocks_of(const stream& on, const kernel_record& record) {
+std::vector<block_extents> blocks_of(const stream& target, const kernel_record& record) {
   const block_extents usual = usual_block(record);
   std::vector<block_extents> out{usual};
-  const auto device = on.of().backend().properties(on.device_of(0));
+  const auto device = target.context().backend().properties(target.device_of(0));
   if (!device) {
     return out;
   }
@@ -65,30 +65,30 @@ bool is_whole_number(const kernel_parameter& p) {
 /// Returns the key of a launch. It holds everything that may change which block is
 /// fastest: the kernel, the sizes, the number of devices and workers, and the policy.
 /// `args` has passed `check_arguments`.
-block_key key_of(const stream& on, const launch_request& what,
+block_key key_of(const stream& target, const launch_request& request,
                  const numerics_policy& policy) {
-  const loaded_kernel& kernel = *what.kernel.kernel;
+  const loaded_kernel& kernel = *request.kernel.kernel;
   block_key out;
-  out.module = what.kernel.module->content_hash();
+  out.module = request.kernel.module->content_hash();
   out.kernel = kernel.record.name;
-  for (const std::int32_t extent : what.grid) {
+  for (const std::int32_t extent : request.grid) {
     out.shape.push_back(digits(static_cast<std::uint64_t>(extent)));
   }
-  out.shape.push_back(digits(what.shared_bytes));
-  out.shape.push_back(on.lanes());
-  out.shape.push_back(on.of().workers());
+  out.shape.push_back(digits(request.shared_bytes));
+  out.shape.push_back(target.lanes());
+  out.shape.push_back(target.context().workers());
   for (const kernel_parameter& p : kernel.record.parameters) {
     out.dtypes.push_back(p.dtype);
     if (is_whole_number(p)) {
       std::uint64_t value = 0;  // little-endian; scalars have at most 8 bytes
-      std::memcpy(&value, static_cast<const std::byte*>(what.args) + p.offset,
+      std::memcpy(&value, static_cast<const std::byte*>(request.args) + p.offset,
                   std::min<std::size_t>(p.size, sizeof value));
       out.shape.push_back(digits(value));
     }
   }
-  const tessDeterminism told = on.describe(policy);
-  const std::array<std::uint32_t, 3> words = {told.policy, told.level,
-                                              told.stableToggles};
+  const tessDeterminism determinism = target.describe(policy);
+  const std::array<std::uint32_t, 3> words = {determinism.policy, determinism.level,
+                                              determinism.stableToggles};
   out.policy = xxh3_64(std::as_bytes(std::span(words)));
   return out;
 }
@@ -163,24 +163,24 @@ block_tuner::store block_store_in(module_cache& cache) {
 // Chooses in this order: the usual block if the choice may not change results or the
 // arguments are invalid, the fastest block if all candidates are measured, the usual
 // block if this launch cannot be measured, and else the next candidate.
-result<block_choice> choose_block(stream& on, const launch_request& what,
+result<block_choice> choose_block(stream& target, const launch_request& request,
                                   const numerics_policy& policy) {
-  const kernel_record& record = what.kernel.kernel->record;
+  const kernel_record& record = request.kernel.kernel->record;
   const block_choice usual{usual_block(record), {}};
   const bool fixed = (record.flags & TESS_KERNEL_DETERMINISTIC) != 0;
   if ((policy.deterministic && !fixed) ||
-      !check_arguments(record.parameters, what.args, what.args_bytes)) {
+      !check_arguments(record.parameters, request.args, request.args_bytes)) {
     return usual;  // the launch itself reports invalid arguments
   }
-  const block_key key = key_of(on, what, policy);
-  const auto candidates = [&] { return blocks_of(on, record); };
-  block_tuner& known = on.of().blocks();
+  const block_key key = key_of(target, request, policy);
+  const auto candidates = [&] { return blocks_of(target, record); };
+  block_tuner& known = target.context().blocks();
   WEIR_TRY(const auto fastest, known.fastest(key, candidates));
   if (fastest) {
     return block_choice{*fastest, {}};
   }
   // Graphs keep the block of the recorded launch, so it is not measured.
-  if (!on.of().measures(policy) || what.in_graph || on.records()) {
+  if (!target.context().measures(policy) || request.in_graph || target.records()) {
     return usual;
   }
   const auto next = known.next(key, candidates);

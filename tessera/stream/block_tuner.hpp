@@ -62,15 +62,17 @@ using block_tuner = runtime::measured_choice<block_key, block_extents>;
 [[nodiscard]] block_tuner::store block_store_in(module_cache& cache);
 
 /// Returns true if the runtime may choose the block and the kernel works with any.
-[[nodiscard]] inline bool leaves_block(const launch_request& what) noexcept {
-  return what.kernel.kernel != nullptr && is_zero(what.block) && !what.persistent &&
-         (what.kernel.kernel->record.flags & TESS_KERNEL_ANY_BLOCK) != 0;
+[[nodiscard]] inline bool leaves_block(const launch_request& request) noexcept {
+  return request.kernel.kernel != nullptr && is_zero(request.block) &&
+         !request.persistent &&
+         (request.kernel.kernel->record.flags & TESS_KERNEL_ANY_BLOCK) != 0;
 }
 
 /// Returns the block for such a launch: the fastest that was measured, the next one to be
 /// measured, or the usual one.
 /// @error{cache_corrupt; a damaged entry of a strict cache}
-[[nodiscard]] result<block_choice> choose_block(stream& on, const launch_request& what,
+[[nodiscard]] result<block_choice> choose_block(stream& target,
+                                                const launch_request& request,
                                                 const numerics_policy& policy);
 
 }  // namespace weir::tessera

@@ -18,8 +18,8 @@
 #include "device/cpu.hpp"
 #include "stream/block_tuner.hpp"
 #include "stream/collectives/meeting_point.hpp"
-#include "stream/doorbell.hpp"
 #include "stream/janitor.hpp"
+#include "stream/notifier.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/tessera/stream/stream.hpp"
 
@@ -36,10 +36,10 @@ class observers final : public operation_observer {
  public:
   explicit observers(std::vector<std::shared_ptr<operation_observer>> all)
       : all_(std::move(all)) {}
-  void ended(const operation& what, unsigned lane, std::int64_t start_ns,
+  void ended(const operation& operation, unsigned lane, std::int64_t start_ns,
              std::int64_t end_ns) noexcept override {
     for (const auto& one : all_) {
-      one->ended(what, lane, start_ns, end_ns);
+      one->ended(operation, lane, start_ns, end_ns);
     }
   }
   void called(const observed_call& what) noexcept override {
@@ -139,23 +139,23 @@ collective::tuning_store store_in(module_cache& cache) {
 
 }  // namespace
 
-mesh::mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
+mesh::mesh(std::shared_ptr<tessera::context> context_of, std::uint64_t number_of,
            std::span<const std::int32_t> ids, const collective::mesh_shape& s)
-    : of(std::move(context_of)),
+    : context(std::move(context_of)),
       number(number_of),
       devices(ids.begin(), ids.end()),
       shape(s),
-      pool(of->memory(), devices, number),
+      pool(context->memory(), devices, number),
       recoveries(devices.size()),
       aborted(devices.size()) {
   for (int rank = 0; rank < shape.ranks(); ++rank) {
-    block_facts& told = places.emplace_back();
-    told.rank = rank;
-    told.ranks = shape.ranks();
+    block_facts& facts = places.emplace_back();
+    facts.rank = rank;
+    facts.ranks = shape.ranks();
     const auto sizes = shape.sizes();
-    std::copy(sizes.begin(), sizes.end(), told.axis_size.begin());
+    std::copy(sizes.begin(), sizes.end(), facts.axis_size.begin());
     if (const auto at = shape.coordinates(rank)) {
-      std::copy(at->begin(), at->end(), told.axis_index.begin());
+      std::copy(at->begin(), at->end(), facts.axis_index.begin());
     }
   }
 }
@@ -191,7 +191,7 @@ result<std::shared_ptr<const collective::collective_plan>> plan_cache::get(
 
 context::context(runtime_settings settings)
     : settings_(std::move(settings)),
-      bell_(std::make_unique<doorbell>()),
+      notifier_(std::make_unique<tessera::notifier>()),
       policy_(settings_.policy),
       cleaner_(std::make_unique<janitor>()) {}
 
@@ -248,7 +248,7 @@ std::function<void(std::string_view)> context::log_at(log_level level) {
 }
 
 result<void> context::open(runtime::engine& workers) {
-  port_ = std::make_unique<submission_port>(workers);
+  submission_lock_ = std::make_unique<tessera::submission_lock>(workers);
   cpu_options options;
   options.devices = settings_.devices;
   options.memory = settings_.device_memory;
@@ -335,7 +335,7 @@ std::vector<std::shared_ptr<mesh>> context::open_meshes() {
 }
 
 std::vector<std::shared_ptr<stream>> context::streams_of(const mesh& m) {
-  const auto in = port_->enter();
+  const auto in = submission_lock_->enter();
   std::vector<std::shared_ptr<stream>> out;
   for (const auto& weak : m.streams) {
     if (auto s = weak.lock()) {
@@ -351,11 +351,11 @@ bool context::drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns) {
   const std::int64_t deadline = limit_ns < 0 ? -1 : now_ns() + limit_ns;
   std::vector<ref<point>> ends;
   for (const auto& s : streams_of(*m)) {
-    ends.push_back(make_ref<point>(s->lanes(), *bell_));
+    ends.push_back(make_ref<point>(s->lanes(), *notifier_));
     s->enqueue_beside(ends.back());
   }
   return std::all_of(ends.begin(), ends.end(), [&](const ref<point>& p) {
-    return bell_->wait([&] { return p->reached(); }, deadline);
+    return notifier_->wait([&] { return p->reached(); }, deadline);
   });
 }
 
@@ -363,7 +363,7 @@ bool context::drain(const std::shared_ptr<mesh>& m, std::int64_t limit_ns) {
 // returning.
 void context::drop_mesh(const std::shared_ptr<mesh>& m) {
   {
-    auto in = port_->enter();
+    auto in = submission_lock_->enter();
     meetings_->forget(in, *m);
   }
   static_cast<void>(drain(m, -1));
@@ -374,7 +374,7 @@ void context::drop_mesh(const std::shared_ptr<mesh>& m) {
 result<void> context::shut_down() {
   const std::vector<std::shared_ptr<mesh>> open = open_meshes();
   {
-    auto in = port_->enter();
+    auto in = submission_lock_->enter();
     meetings_->end_all(in);
   }
   result<void> out;
@@ -394,7 +394,7 @@ result<void> context::shut_down() {
   // ended.
   const std::int64_t deadline = now_ns() + stop_limit_ns;
   const auto busy = [this] {
-    const runtime::engine_counters c = port_->of().counters();
+    const runtime::engine_counters c = submission_lock_->engine().counters();
     return c.submitted != c.finished;
   };
   while (out && busy() && now_ns() < deadline) {
@@ -443,7 +443,7 @@ result<void> context::set_determinism(std::uint64_t seed, std::uint32_t toggles)
   return {};
 }
 
-void context::tell(tessDeterminism& d) const noexcept {
+void context::write_determinism(tessDeterminism& d) const noexcept {
   if (const std::uint32_t toggles = toggles_; toggles != not_set) {
     d.stableToggles = toggles;
     d.seed = seed_;
@@ -479,7 +479,7 @@ result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view ima
   options.from_files = settings_.code_from_cache;
   WEIR_TRY(auto out, tessera::load_module(image, options));
   module_wishes wishes;
-  wishes.of = out.get();
+  wishes.module = out.get();
   if (const auto& p = out->policy()) {
     wishes.policy = {p->stable_reductions, p->deterministic, p->rng_stateless,
                      p->fast_math};
@@ -506,11 +506,11 @@ result<std::shared_ptr<const loaded_module>> context::load_module(bytes_view ima
   return out;
 }
 
-void context::forget_module(const loaded_module& what) {
-  log(log_level::debug, "module unloaded: {} kernels, {} plans", what.kernels().size(),
-      what.plans().size());
+void context::forget_module(const loaded_module& module) {
+  log(log_level::debug, "module unloaded: {} kernels, {} plans", module.kernels().size(),
+      module.plans().size());
   const std::lock_guard lock(mutex_);
-  std::erase_if(wishes_, [&](const module_wishes& m) { return m.of == &what; });
+  std::erase_if(wishes_, [&](const module_wishes& m) { return m.module == &module; });
   suggest_policy();
 }
 
@@ -563,7 +563,7 @@ result<std::unique_ptr<lane_set>> context::take_lanes(unsigned devices) {
       return out;
     }
   }
-  auto in = port_->enter();
+  auto in = submission_lock_->enter();
   return lane_set::make(in.to(), devices);
 }
 

@@ -65,25 +65,25 @@ error refused(std::string_view what, std::string_view expected, std::string_view
 /// messages.
 /// @error{invalid_argument; null, too few bytes in the allocation, memory of another
 /// mesh, or host instead of device memory and the reverse}
-result<end_of_copy> find_end(const stream& on, const void* at, std::size_t bytes,
+result<end_of_copy> find_end(const stream& target, const void* address, std::size_t bytes,
                              bool device, bool writes, std::string_view what) {
   end_of_copy out;
-  if (at == nullptr) {
+  if (address == nullptr) {
     return refused(what, "an address", "null");
   }
-  out.at = static_cast<std::byte*>(const_cast<void*>(at));
+  out.at = static_cast<std::byte*>(const_cast<void*>(address));
   // Memory of the host need not be known to the table.
-  out.place = on.of().memory().find(at);
+  out.place = target.context().memory().find(address);
   if (out.place && bytes > out.place->bytes_left()) {
     return refused(what,
                    fmt::format("at most {} bytes to the end of the allocation",
                                out.place->bytes_left()),
                    fmt::format("{}", bytes));
   }
-  if (out.place && out.place->memory->symmetric() && !on.fits(*out.place)) {
+  if (out.place && out.place->memory->symmetric() && !target.fits(*out.place)) {
     return refused(what, "memory of the stream's mesh", "another mesh's");
   }
-  out.owner = on.owner_of(out.place, at, bytes, writes);
+  out.owner = target.owner_of(out.place, address, bytes, writes);
   if (device && !out.on_device()) {
     return refused(what, "memory of a device", "memory of the host");
   }
@@ -111,10 +111,10 @@ class copy_operation final : public lane_operation {
  public:
   /// `only` is the lane that copies, or -1 for all lanes. `bound` is the rank of a stream
   /// that has a single rank, or -1.
-  copy_operation(std::shared_ptr<mesh> on, int bound, copy_kind direction, end_of_copy to,
-                 end_of_copy from, const copy_shape& shape, int only)
-      : lane_operation(kind::copy),
-        mesh_(std::move(on)),
+  copy_operation(std::shared_ptr<mesh> mesh, int bound, copy_kind direction,
+                 end_of_copy to, end_of_copy from, const copy_shape& shape, int only)
+      : lane_operation(operation_kind::copy),
+        mesh_(std::move(mesh)),
         bound_(bound),
         direction_(direction),
         to_(std::move(to)),
@@ -155,7 +155,7 @@ class copy_operation final : public lane_operation {
       return {};
     }
     for (std::size_t row = 0; row < shape_.rows; ++row) {
-      WEIR_CHECK(mesh_->of->backend().copy(work));
+      WEIR_CHECK(mesh_->context->backend().copy(work));
       work.to += shape_.to_pitch;
       work.from += shape_.from_pitch;
     }
@@ -174,13 +174,13 @@ class copy_operation final : public lane_operation {
 /// A fill on each lane, or on the lane that owns the target.
 class fill_operation final : public lane_operation {
  public:
-  fill_operation(std::shared_ptr<mesh> on, int bound, end_of_copy to,
-                 const fill_request& what)
-      : lane_operation(kind::fill),
-        mesh_(std::move(on)),
+  fill_operation(std::shared_ptr<mesh> mesh, int bound, end_of_copy to,
+                 const fill_request& request)
+      : lane_operation(operation_kind::fill),
+        mesh_(std::move(mesh)),
         bound_(bound),
         to_(std::move(to)),
-        what_(what) {
+        what_(request) {
     touches_more = !to_.everywhere();
     // A target that belongs to no lane is filled by lane 0.
     only_lane = to_.everywhere() ? -1 : std::max(to_.lane(), 0);
@@ -198,9 +198,9 @@ class fill_operation final : public lane_operation {
  protected:
   result<void> run(unsigned lane) override {
     const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
-    return mesh_->of->backend().fill({to_.on_rank(rank), what_.bytes,
-                                      to_.device(*mesh_, rank), what_.pattern_bytes,
-                                      what_.pattern});
+    return mesh_->context->backend().fill({to_.on_rank(rank), what_.bytes,
+                                           to_.device(*mesh_, rank), what_.pattern_bytes,
+                                           what_.pattern});
   }
 
  private:
@@ -215,7 +215,7 @@ class fill_operation final : public lane_operation {
 class host_function final : public joining_operation {
  public:
   explicit host_function(std::function<void()> call)
-      : joining_operation(kind::host_function), call_(std::move(call)) {}
+      : joining_operation(operation_kind::host_function), call_(std::move(call)) {}
   [[nodiscard]] std::string_view name() const noexcept override {
     return "host function";
   }
@@ -233,7 +233,7 @@ class host_function final : public joining_operation {
       return {};
     });
     if (!outcome) {
-      fail(lanes.of(0), std::move(outcome).error());
+      fail(lanes.lane_of(0), std::move(outcome).error());
     }
   }
 
@@ -246,7 +246,8 @@ class host_function final : public joining_operation {
 /// operations.
 class failing final : public lane_operation {
  public:
-  explicit failing(error why) : lane_operation(kind::other), why_(std::move(why)) {}
+  explicit failing(error why)
+      : lane_operation(operation_kind::other), why_(std::move(why)) {}
   [[nodiscard]] ref<operation> clone() const override { return make_ref<failing>(why_); }
 
  protected:
@@ -258,10 +259,10 @@ class failing final : public lane_operation {
 
 /// Returns the lane of a mesh stream that carries the copy out, or -1 if each lane copies
 /// its own instance.
-int lane_that_copies(const copy_request& what, const end_of_copy& to,
+int lane_that_copies(const copy_request& request, const end_of_copy& to,
                      const end_of_copy& from) noexcept {
-  if (what.rank >= 0) {
-    return what.rank;
+  if (request.rank >= 0) {
+    return request.rank;
   }
   if (to.everywhere()) {
     return -1;
@@ -284,10 +285,10 @@ result<runtime::footprint> bytes_of(const copy_shape& shape, std::size_t pitch,
 /// enclosing ranges comes first. Only if they overlap are the rows compared exactly,
 /// because interleaved rows of one matrix need not overlap.
 /// @error{invalid_argument; a rank would read bytes that it writes}
-result<void> check_apart(const stream& on, const copy_shape& shape, const end_of_copy& to,
-                         const end_of_copy& from, int only) {
-  const int first = only >= 0 ? only : on.rank_of(0);
-  const int end = only >= 0 ? only + 1 : first + static_cast<int>(on.lanes());
+result<void> check_apart(const stream& target, const copy_shape& shape,
+                         const end_of_copy& to, const end_of_copy& from, int only) {
+  const int first = only >= 0 ? only : target.rank_of(0);
+  const int end = only >= 0 ? only + 1 : first + static_cast<int>(target.lanes());
   for (int rank = first; rank < end; ++rank) {
     const std::byte* const a = to.on_rank(rank);
     const std::byte* const b = from.on_rank(rank);
@@ -310,24 +311,24 @@ result<void> check_apart(const stream& on, const copy_shape& shape, const end_of
 
 /// Returns the rows of a request. The span of all rows fits into a signed 64-bit integer.
 /// @error{invalid_argument; rows that overlap, or more bytes than can be addressed}
-result<copy_shape> shape_of(const copy_request& what) {
-  if (what.rows == 1) {
-    return copy_shape{what.bytes, 1, 0, 0};
+result<copy_shape> shape_of(const copy_request& request) {
+  if (request.rows == 1) {
+    return copy_shape{request.bytes, 1, 0, 0};
   }
-  for (const std::size_t pitch : {what.to_pitch, what.from_pitch}) {
-    if (pitch < what.bytes) {
+  for (const std::size_t pitch : {request.to_pitch, request.from_pitch}) {
+    if (pitch < request.bytes) {
       return refused(
           "copy of rows",
-          fmt::format("rows of {} bytes to begin at least as far apart", what.bytes),
+          fmt::format("rows of {} bytes to begin at least as far apart", request.bytes),
           fmt::format("{}", pitch));
     }
     constexpr std::size_t most = std::numeric_limits<std::int64_t>::max();
-    if (what.bytes > most || pitch > (most - what.bytes) / (what.rows - 1)) {
+    if (request.bytes > most || pitch > (most - request.bytes) / (request.rows - 1)) {
       return refused("copy of rows", "rows that fit into memory",
-                     fmt::format("{} at a distance of {} bytes", what.rows, pitch));
+                     fmt::format("{} at a distance of {} bytes", request.rows, pitch));
     }
   }
-  return copy_shape{what.bytes, what.rows, what.to_pitch, what.from_pitch};
+  return copy_shape{request.bytes, request.rows, request.to_pitch, request.from_pitch};
 }
 
 /// Return true if the target, or the source, must be memory of a device.
@@ -343,51 +344,54 @@ bool has_device_source(copy_kind kind) noexcept {
 // Checks a copy and makes its operation. Returns null for a copy of no bytes or onto
 // itself. All addresses are resolved here, so later changes of the allocations do not
 // matter.
-result<ref<operation>> make_copy(stream& on, const copy_request& what) {
-  if (what.bytes == 0 || what.rows == 0) {
+result<ref<operation>> make_copy(stream& target, const copy_request& request) {
+  if (request.bytes == 0 || request.rows == 0) {
     return ref<operation>();
   }
-  if (what.rank < -1 || what.rank >= static_cast<int>(on.on()->ranks())) {
-    return refused("copy to a rank", fmt::format("one in [0, {})", on.on()->ranks()),
-                   fmt::format("{}", what.rank));
-  }
-  if (what.rank >= 0 && on.options().rank >= 0 && what.rank != on.options().rank) {
+  if (request.rank < -1 || request.rank >= static_cast<int>(target.mesh()->ranks())) {
     return refused("copy to a rank",
-                   fmt::format("{}, whose stream this is", on.options().rank),
-                   fmt::format("{}", what.rank));
+                   fmt::format("one in [0, {})", target.mesh()->ranks()),
+                   fmt::format("{}", request.rank));
   }
-  WEIR_TRY(const copy_shape shape, shape_of(what));
+  if (request.rank >= 0 && target.options().rank >= 0 &&
+      request.rank != target.options().rank) {
+    return refused("copy to a rank",
+                   fmt::format("{}, whose stream this is", target.options().rank),
+                   fmt::format("{}", request.rank));
+  }
+  WEIR_TRY(const copy_shape shape, shape_of(request));
   WEIR_TRY(end_of_copy to,
-           find_end(on, what.to, shape.span(shape.to_pitch), has_device_target(what.kind),
-                    true, "copy to its target"));
+           find_end(target, request.to, shape.span(shape.to_pitch),
+                    has_device_target(request.kind), true, "copy to its target"));
   WEIR_TRY(end_of_copy from,
-           find_end(on, what.from, shape.span(shape.from_pitch),
-                    has_device_source(what.kind), false, "copy from its source"));
+           find_end(target, request.from, shape.span(shape.from_pitch),
+                    has_device_source(request.kind), false, "copy from its source"));
   if (to.at == from.at && (shape.rows == 1 || shape.to_pitch == shape.from_pitch)) {
     return ref<operation>();
   }
-  const bool bound = on.options().rank >= 0;
+  const bool bound = target.options().rank >= 0;
   // A stream of one rank has a single lane, which carries out everything.
-  const int only = bound ? -1 : lane_that_copies(what, to, from);
-  WEIR_CHECK(check_apart(on, shape, to, from, only));
-  return ref<operation>(make_ref<copy_operation>(on.on(), on.options().rank, what.kind,
-                                                 std::move(to), std::move(from), shape,
-                                                 only));
+  const int only = bound ? -1 : lane_that_copies(request, to, from);
+  WEIR_CHECK(check_apart(target, shape, to, from, only));
+  return ref<operation>(make_ref<copy_operation>(target.mesh(), target.options().rank,
+                                                 request.kind, std::move(to),
+                                                 std::move(from), shape, only));
 }
 
 // Checks a fill and makes its operation. Returns null for a fill of no bytes.
-result<ref<operation>> make_fill(stream& on, const fill_request& what) {
-  if (what.bytes == 0) {
+result<ref<operation>> make_fill(stream& target, const fill_request& request) {
+  if (request.bytes == 0) {
     return ref<operation>();
   }
-  if (what.pattern_bytes == 0 || what.bytes % what.pattern_bytes != 0) {
+  if (request.pattern_bytes == 0 || request.bytes % request.pattern_bytes != 0) {
     return refused(
         "fill", "a multiple of the pattern's size",
-        fmt::format("{} bytes of patterns of {}", what.bytes, what.pattern_bytes));
+        fmt::format("{} bytes of patterns of {}", request.bytes, request.pattern_bytes));
   }
-  WEIR_TRY(end_of_copy to, find_end(on, what.to, what.bytes, true, true, "fill"));
-  return ref<operation>(
-      make_ref<fill_operation>(on.on(), on.options().rank, std::move(to), what));
+  WEIR_TRY(end_of_copy to,
+           find_end(target, request.to, request.bytes, true, true, "fill"));
+  return ref<operation>(make_ref<fill_operation>(target.mesh(), target.options().rank,
+                                                 std::move(to), request));
 }
 
 ref<operation> make_host_function(std::function<void()> function) {

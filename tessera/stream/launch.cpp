@@ -28,17 +28,18 @@ std::size_t rank_in(const memory_place& place) noexcept {
 /// Returns null if the kernel has no arguments.
 /// @error{invalid_argument; arguments that do not fit the kernel's parameters, or
 /// symmetric memory of another mesh}
-result<ref<launch_arguments>> arguments_of(stream& on, const kernel_record& record,
-                                           const launch_request& what) {
-  auto fits = check_arguments(record.parameters, what.args, what.args_bytes);
+result<ref<launch_arguments>> arguments_of(stream& target, const kernel_record& record,
+                                           const launch_request& request) {
+  auto fits = check_arguments(record.parameters, request.args, request.args_bytes);
   if (!fits) {
-    return std::move(fits.error()).at(fmt::format("kernel \"{}\"", record.name));
+    return std::move(fits.error()).located(fmt::format("kernel \"{}\"", record.name));
   }
   if (record.parameters.empty()) {
     return ref<launch_arguments>();
   }
   auto out = make_ref<launch_arguments>();
-  WEIR_TRY(out->bytes, copy_arguments(record.parameters, what.args, what.args_bytes));
+  WEIR_TRY(out->bytes,
+           copy_arguments(record.parameters, request.args, request.args_bytes));
   for (const kernel_parameter& p : record.parameters) {
     if (p.kind != parameter_kind::pointer) {
       continue;
@@ -48,8 +49,8 @@ result<ref<launch_arguments>> arguments_of(stream& on, const kernel_record& reco
     if (pointer == nullptr) {
       continue;
     }
-    auto place = on.of().memory().find(pointer);
-    if (place && place->memory->symmetric() && !on.fits(*place)) {
+    auto place = target.context().memory().find(pointer);
+    if (place && place->memory->symmetric() && !target.fits(*place)) {
       return error(errc::invalid_argument,
                    fmt::format("kernel not launched \"{}\": expected memory of the "
                                "stream's mesh as {}, found another mesh's",
@@ -58,11 +59,11 @@ result<ref<launch_arguments>> arguments_of(stream& on, const kernel_record& reco
     // A kernel may touch every byte of an allocation that it gets a pointer into. If the
     // address table does not know the address, the kernel may touch any byte of the host.
     const auto reached =
-        place ? on.owner_of(place, place->memory->instances()[rank_in(*place)],
-                            place->memory->bytes(), true)
-              : on.owner_of(place, nullptr, 0, true);
+        place ? target.owner_of(place, place->memory->instances()[rank_in(*place)],
+                                place->memory->bytes(), true)
+              : target.owner_of(place, nullptr, 0, true);
     // With a single lane all operations are in order anyway.
-    if (reached && on.lanes() > 1) {
+    if (reached && target.lanes() > 1) {
       out->reached.push_back(*reached);
     }
     // Only symmetric addresses differ between ranks; others are passed as they are.
@@ -77,14 +78,14 @@ result<ref<launch_arguments>> arguments_of(stream& on, const kernel_record& reco
 /// adds the shared memory that the kernel itself declares.
 /// @error{invalid_argument; more threads in a block or more shared memory than allowed,
 /// or a grid that the backend refuses}
-result<grid_launch> grid_of(stream& on, const launch_request& what) {
-  const kernel_record& record = what.kernel.kernel->record;
+result<grid_launch> grid_of(stream& target, const launch_request& request) {
+  const kernel_record& record = request.kernel.kernel->record;
   grid_launch grid;
-  grid.code = what.kernel.code();
-  grid.device = on.device_of(0);
-  grid.grid = what.grid;
-  grid.block = what.block;
-  if (is_zero(what.block)) {
+  grid.code = request.kernel.code();
+  grid.device = target.device_of(0);
+  grid.grid = request.grid;
+  grid.block = request.block;
+  if (is_zero(request.block)) {
     grid.block = usual_block(record);
   }
   constexpr std::int64_t too_many = std::int64_t{1} << 31;
@@ -102,36 +103,37 @@ result<grid_launch> grid_of(stream& on, const launch_request& what) {
                              "a block, found {}",
                              record.name, record.max_threads, threads));
   }
-  if (what.shared_bytes > SIZE_MAX - record.shared_bytes) {
+  if (request.shared_bytes > SIZE_MAX - record.shared_bytes) {
     return error(errc::invalid_argument,
                  fmt::format("kernel not launched \"{}\": expected shared memory that "
                              "can be counted, found {} bytes",
-                             record.name, what.shared_bytes));
+                             record.name, request.shared_bytes));
   }
-  grid.shared_bytes = what.shared_bytes + record.shared_bytes;
-  WEIR_CHECK(on.of().backend().check(grid, what.persistent));
+  grid.shared_bytes = request.shared_bytes + record.shared_bytes;
+  WEIR_CHECK(target.context().backend().check(grid, request.persistent));
   return grid;
 }
 
 /// Computes everything that launches with these terms share, for each lane.
-result<ref<launch_shape>> shape_of(stream& on, const launch_request& what,
+result<ref<launch_shape>> shape_of(stream& target, const launch_request& request,
                                    const numerics_policy& policy) {
   auto out = make_ref<launch_shape>();
-  WEIR_TRY(grid_launch grid, grid_of(on, what));
-  out->kernel = what.kernel;
-  out->mesh = on.on();
-  out->backend = &on.of().backend();
-  out->rank = on.options().rank;
-  const auto& of_module = what.kernel.module->policy();
-  out->told = on.describe(policy, of_module ? of_module->seed : 0);
-  for (unsigned lane = 0; lane < on.lanes(); ++lane) {
-    grid.device = on.device_of(lane);
-    grid.facts = on.on()->places[static_cast<std::size_t>(on.rank_of(lane))];
+  WEIR_TRY(grid_launch grid, grid_of(target, request));
+  out->kernel = request.kernel;
+  out->mesh = target.mesh();
+  out->backend = &target.context().backend();
+  out->rank = target.options().rank;
+  const auto& of_module = request.kernel.module->policy();
+  out->determinism = target.describe(policy, of_module ? of_module->seed : 0);
+  for (unsigned lane = 0; lane < target.lanes(); ++lane) {
+    grid.device = target.device_of(lane);
+    grid.facts = target.mesh()->places[static_cast<std::size_t>(target.rank_of(lane))];
     out->grids.push_back(grid);
   }
   // The workers are divided among the devices of the mesh. A device gets enough slices to
   // keep its part of the workers busy.
-  const unsigned workers = (on.of().workers() + on.lanes() - 1) / on.lanes();
+  const unsigned workers =
+      (target.context().workers() + target.lanes() - 1) / target.lanes();
   const std::int64_t blocks = grid.blocks();
   out->slices =
       blocks <= 1 ? slice_plan{blocks, 1, 1} : out->backend->plan(grid, workers);
@@ -139,105 +141,111 @@ result<ref<launch_shape>> shape_of(stream& on, const launch_request& what,
 }
 
 /// Returns true if the shared memory of this many blocks fits into the stream's limit.
-bool fits_shared(const stream& on, const launch_request& what, std::int64_t blocks) {
-  return what.shared_bytes == 0 ||
-         on.budget()->room() / what.shared_bytes >= static_cast<std::size_t>(blocks);
+bool fits_shared(const stream& target, const launch_request& request,
+                 std::int64_t blocks) {
+  return request.shared_bytes == 0 ||
+         target.budget()->free_bytes() / request.shared_bytes >=
+             static_cast<std::size_t>(blocks);
 }
 
 /// Returns true if operations of the stream are recorded and do not run. The memory limit
 /// is then checked at each run of the graph.
-bool only_records(stream& on) {
-  const auto in = on.of().port().enter();
-  return on.recording_only();
+bool only_records(stream& target) {
+  const auto in = target.context().submission_lock().enter();
+  return target.recording_only();
 }
 
 /// Returns an operation that fails because shared memory exceeds the stream's limit.
-ref<operation> over_limit(const stream& on, const kernel_record& record,
+ref<operation> over_limit(const stream& target, const kernel_record& record,
                           std::size_t bytes) {
   return make_failing(
       error(errc::out_of_memory,
             fmt::format("kernel not run \"{}\": expected shared memory of all blocks at "
                         "work within the {} bytes that the stream's limit leaves, found "
                         "{} bytes for each",
-                        record.name, on.budget()->room(), bytes)));
+                        record.name, target.budget()->free_bytes(), bytes)));
 }
 
 /// Makes a launch, or an operation that fails when the stream reaches it. `trial` is set
 /// if the launch is to be measured, and null otherwise. Returns null if the request has
 /// no kernel.
-result<ref<operation>> make_launch(stream& on, const launch_request& what,
+result<ref<operation>> make_launch(stream& target, const launch_request& request,
                                    const numerics_policy& policy, block_trial* trial) {
   // `make` runs if the terms differ from those of the last launch. `accept` runs under
   // the stream's lock, so a launch takes a number only if its arguments are valid.
-  const launch_terms terms{what.key,          what.grid,       what.block,
-                           what.shared_bytes, what.persistent, on.describe(policy)};
+  const launch_terms terms{request.key,        request.grid,
+                           request.block,      request.shared_bytes,
+                           request.persistent, target.describe(policy)};
   ref<launch_arguments> args;
   std::uint64_t ordinal = 0;
   const auto make = [&]() -> result<ref<launch_shape>> {
-    return what.kernel.kernel == nullptr ? result<ref<launch_shape>>()
-                                         : shape_of(on, what, policy);
+    return request.kernel.kernel == nullptr ? result<ref<launch_shape>>()
+                                            : shape_of(target, request, policy);
   };
   const auto accept = [&](const launch_shape& of, std::uint64_t number) -> result<void> {
-    WEIR_TRY(args, arguments_of(on, of.kernel.kernel->record, what));
+    WEIR_TRY(args, arguments_of(target, of.kernel.kernel->record, request));
     ordinal = number;
     return {};
   };
   // If random numbers depend on the number of the launch, only launches that run take a
   // number. A recorded launch takes one in each run of its graph.
-  const bool counts =
-      policy.stateless_rng || (!what.in_graph && !(on.records() && only_records(on)));
-  WEIR_TRY(auto shape, on.shared_by_launches<launch_shape>(terms, counts, make, accept));
+  const bool counts = policy.stateless_rng ||
+                      (!request.in_graph && !(target.records() && only_records(target)));
+  WEIR_TRY(auto shape,
+           target.shared_by_launches<launch_shape>(terms, counts, make, accept));
   if (!shape) {
     return ref<operation>();
   }
   const kernel_record& record = shape->kernel.kernel->record;
-  if (what.persistent && on.records()) {
+  if (request.persistent && target.records()) {
     return error(errc::unsupported,
                  fmt::format("kernel not launched \"{}\": expected a launch that can be "
                              "captured, found a persistent one on a stream that captures",
                              record.name));
   }
   ref<operation> out;
-  if (what.persistent && !fits_shared(on, what, shape->grid().blocks())) {
-    out = over_limit(on, record, what.shared_bytes);
-  } else if (what.persistent) {
-    out = make_persistent_launch(std::move(shape), std::move(args), ordinal, on);
+  if (request.persistent && !fits_shared(target, request, shape->grid().blocks())) {
+    out = over_limit(target, record, request.shared_bytes);
+  } else if (request.persistent) {
+    out = make_persistent_launch(std::move(shape), std::move(args), ordinal, target);
   } else if (policy.deterministic && (record.flags & TESS_KERNEL_DETERMINISTIC) == 0) {
     out = make_failing(
         error(errc::determinism_violation,
               fmt::format("kernel not run \"{}\": expected one that is marked "
                           "deterministic, as the policy asks, found one that is not",
                           record.name)));
-  } else if (!fits_shared(on, what, shape->slices.slices) && !only_records(on)) {
-    out = over_limit(on, record, what.shared_bytes);
+  } else if (!fits_shared(target, request, shape->slices.slices) &&
+             !only_records(target)) {
+    out = over_limit(target, record, request.shared_bytes);
   } else if (trial) {
     out = make_ref<measured_launch>(std::move(shape), std::move(args), ordinal,
-                                    std::move(*trial), on.lanes());
+                                    std::move(*trial), target.lanes());
   } else {
     out = make_ref<launch_operation>(std::move(shape), std::move(args), ordinal);
   }
-  out->urgent = what.urgent;
+  out->urgent = request.urgent;
   return out;
 }
 
 /// Makes a launch with the block that the tuner chooses.
-result<ref<operation>> make_launch_in_any_block(stream& on, const launch_request& what,
+result<ref<operation>> make_launch_in_any_block(stream& target,
+                                                const launch_request& request,
                                                 const numerics_policy& policy) {
-  WEIR_TRY(auto choice, choose_block(on, what, policy));
-  launch_request chosen = what;
+  WEIR_TRY(auto choice, choose_block(target, request, policy));
+  launch_request chosen = request;
   chosen.block = choice.block;
-  return make_launch(on, chosen, policy, choice.trial ? &*choice.trial : nullptr);
+  return make_launch(target, chosen, policy, choice.trial ? &*choice.trial : nullptr);
 }
 
 }  // namespace
 
-result<ref<operation>> make_launch(stream& on, const launch_request& what) {
-  numerics_policy policy = on.of().policy();
-  policy.deterministic |= what.deterministic;
-  if (leaves_block(what)) {
-    return make_launch_in_any_block(on, what, policy);
+result<ref<operation>> make_launch(stream& target, const launch_request& request) {
+  numerics_policy policy = target.context().policy();
+  policy.deterministic |= request.deterministic;
+  if (leaves_block(request)) {
+    return make_launch_in_any_block(target, request, policy);
   }
-  return make_launch(on, what, policy, nullptr);
+  return make_launch(target, request, policy, nullptr);
 }
 
 }  // namespace weir::tessera

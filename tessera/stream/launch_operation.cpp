@@ -22,9 +22,9 @@ namespace weir::tessera {
 namespace {
 
 /// Returns true if random numbers depend on the number of the launch in its stream.
-bool draws_by_counter(const tessDeterminism& told) noexcept {
+bool draws_by_counter(const tessDeterminism& determinism) noexcept {
   constexpr std::uint32_t stateless = 1U << 2;
-  return (told.policy & stateless) == 0;
+  return (determinism.policy & stateless) == 0;
 }
 
 }  // namespace
@@ -54,23 +54,23 @@ std::string launch_operation::details() const {
       "\"grid\":[{},{},{}],\"block\":[{},{},{}],\"resident_blocks\":{},"
       "\"occupancy\":{:.3f},\"policy\":\"{:016x}\",\"arguments\":{{{}}}",
       g.grid[0], g.grid[1], g.grid[2], g.block[0], g.block[1], g.block[2], resident(),
-      occupancy(), told().digest, listed_arguments());
+      occupancy(), determinism().digest, listed_arguments());
 }
 
 std::uint32_t launch_operation::counted_launches() const noexcept {
-  return draws_by_counter(shape_->told) ? 1 : 0;
+  return draws_by_counter(shape_->determinism) ? 1 : 0;
 }
 
 // Called by the task that enters a graph, before the run's other tasks. The launch takes
 // the next number of the stream that the graph was launched on.
 void launch_operation::count_from(std::uint64_t stream, std::uint64_t& next) noexcept {
-  if (!draws_by_counter(shape_->told)) {
+  if (!draws_by_counter(shape_->determinism)) {
     return;
   }
   ordinal_ = next++;
-  prepared_->told.stream = stream;
-  prepared_->told.ordinal = ordinal_;
-  stream::seal(prepared_->told);
+  prepared_->determinism.stream = stream;
+  prepared_->determinism.ordinal = ordinal_;
+  stream::seal(prepared_->determinism);
 }
 
 // A launch in a graph gets descriptor and grids of its own, because `count_from` changes
@@ -78,9 +78,9 @@ void launch_operation::count_from(std::uint64_t stream, std::uint64_t& next) noe
 ref<operation> launch_operation::clone() const {
   auto out = make_ref<launch_operation>(shape_, args_, ordinal_);
   out->prepared_ =
-      std::make_unique<prepared_launch>(prepared_launch{told(), shape_->grids});
+      std::make_unique<prepared_launch>(prepared_launch{determinism(), shape_->grids});
   for (grid_launch& grid : out->prepared_->grids) {
-    grid.facts.determinism = &out->prepared_->told;
+    grid.facts.determinism = &out->prepared_->determinism;
   }
   return out;
 }
@@ -134,7 +134,7 @@ void launch_operation::step(lane_set& lanes, unsigned lane,
     cut& of = cut_[lane];
     // A slice that failed has set `why` before.
     if (of.failed.load(std::memory_order_relaxed) != no_slice) {
-      fail(lanes.of(lane), std::move(*of.why));
+      fail(lanes.lane_of(lane), std::move(*of.why));
       of.why.reset();
     }
     if (!of.skip) {
@@ -163,7 +163,7 @@ std::string launch_operation::listed_arguments() const {
 }
 
 double launch_operation::occupancy() const {
-  const auto workers = static_cast<double>(shape_->mesh->of->workers());
+  const auto workers = static_cast<double>(shape_->mesh->context->workers());
   return std::min(1.0, static_cast<double>(resident()) / workers);
 }
 
@@ -205,7 +205,7 @@ result<void> launch_operation::run(unsigned lane, std::int64_t first,
   } else {
     args = small.data();
   }
-  const tessDeterminism of_numbers = told();
+  const tessDeterminism of_numbers = determinism();
   return shape_->backend->run_blocks(placed(lane, args, of_numbers), first, last);
 }
 
@@ -228,11 +228,11 @@ grid_launch launch_operation::placed(unsigned lane, std::byte* args,
 }
 
 // The digest covers the number of the launch, so it is computed for each launch.
-tessDeterminism launch_operation::told() const noexcept {
+tessDeterminism launch_operation::determinism() const noexcept {
   if (prepared_) {
-    return prepared_->told;
+    return prepared_->determinism;
   }
-  tessDeterminism out = shape_->told;
+  tessDeterminism out = shape_->determinism;
   out.ordinal = ordinal_;
   stream::seal(out);
   return out;
@@ -247,14 +247,14 @@ void measured_launch::step(lane_set& lanes, unsigned lane, std::uint32_t index) 
   if (index != whole && index != closing) {
     return;
   }
-  if (lanes.of(lane).poison) {
+  if (lanes.lane_of(lane).poison) {
     failed_ = true;
   }
   // The last lane to end reports the time from the first beginning to now. A launch that
   // failed is not reported: it may have ended early.
   if (left_.fetch_sub(1) == 1 && !failed_) {
     static_cast<void>(guarded([&]() -> result<void> {
-      shape_->mesh->of->took(trial_, now_ns() - began_);
+      shape_->mesh->context->took(trial_, now_ns() - began_);
       return {};
     }));
   }

@@ -36,8 +36,8 @@ struct launch_shape : counted {
   /// The launch on each lane, without arguments and descriptor.
   std::vector<grid_launch> grids;
   slice_plan slices;
-  int rank = -1;           ///< rank of the stream; -1: it has all ranks of the mesh
-  tessDeterminism told{};  ///< descriptor without launch number and digest
+  int rank = -1;  ///< rank of the stream; -1: it has all ranks of the mesh
+  tessDeterminism determinism{};  ///< descriptor without launch number and digest
 
   /// Returns the launch on the first lane; others differ in device and position only.
   [[nodiscard]] const grid_launch& grid() const noexcept { return grids.front(); }
@@ -45,7 +45,7 @@ struct launch_shape : counted {
 
 /// Parts of a launch that are computed once for all runs of a graph.
 struct prepared_launch {
-  tessDeterminism told;
+  tessDeterminism determinism;
   std::vector<grid_launch> grids;  ///< the launch on each lane, without arguments
 };
 
@@ -63,7 +63,7 @@ class launch_operation : public operation {
  public:
   launch_operation(ref<launch_shape> shape, ref<launch_arguments> args,
                    std::uint64_t ordinal)
-      : operation(kind::launch),
+      : operation(operation_kind::launch),
         shape_(std::move(shape)),
         args_(std::move(args)),
         ordinal_(ordinal) {
@@ -101,7 +101,7 @@ class launch_operation : public operation {
   [[nodiscard]] grid_launch placed(unsigned lane, std::byte* args,
                                    const tessDeterminism& of_numbers) const;
   /// Returns the numerics descriptor for its blocks.
-  [[nodiscard]] tessDeterminism told() const noexcept;
+  [[nodiscard]] tessDeterminism determinism() const noexcept;
 
   ref<launch_shape> shape_;
   ref<launch_arguments> args_;  ///< null: the kernel has no arguments

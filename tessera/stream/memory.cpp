@@ -51,7 +51,7 @@ constexpr std::int64_t release_limit_ns = 1'000'000'000;
 /// Enqueues a point behind all operations of a stream. The point keeps `user` alive until
 /// it is reached.
 ref<point> end_of(stream& s, const ref<last_use>& user) {
-  auto end = make_ref<point>(s.lanes(), s.of().bell());
+  auto end = make_ref<point>(s.lanes(), s.context().notifier());
   end->order_only = true;  // failures do not pass to the next user of the memory
   end->when_reached([user] {});
   s.enqueue_beside(end);
@@ -68,7 +68,7 @@ struct seen_capture {
 /// @error{invalid_argument; the capture has ended meanwhile, or belongs to another
 /// thread}
 result<seen_capture> capture_of(stream& by) {
-  const auto in = by.of().port().enter();
+  const auto in = by.context().submission_lock().enter();
   WEIR_CHECK(by.check_caller());
   if (by.recording() == nullptr) {
     return error(errc::invalid_argument,
@@ -82,8 +82,8 @@ result<seen_capture> capture_of(stream& by) {
 /// session was released since `capture_of`.
 /// @error{invalid_argument; the capture has ended meanwhile}
 result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> node) {
-  auto in = by.of().port().enter();
-  in.make_room(node->tasks(by.lanes()));
+  auto in = by.context().submission_lock().enter();
+  in.reserve(node->tasks(by.lanes()));
   if (by.recording() != seen.what) {
     return error(errc::invalid_argument,
                  "memory not taken or given back: expected the capture of the stream to "
@@ -149,11 +149,11 @@ result<void*> context::allocate(stream& by, std::size_t bytes) {
     return error(errc::out_of_memory,
                  fmt::format("memory not allocated: expected at most {} bytes beside the "
                              "{} that stream {} has, found {}",
-                             budget->room(), budget->used(), by.number(), bytes))
+                             budget->free_bytes(), budget->used(), by.number(), bytes))
         .hint("the stream's limit is " + std::to_string(budget->limit()) + " bytes");
   }
-  auto made = insist(*this, by.on(),
-                     [&] { return by.on()->pool.take(by.number(), bytes, budget); });
+  auto made = insist(*this, by.mesh(),
+                     [&] { return by.mesh()->pool.take(by.number(), bytes, budget); });
   if (!made) {
     budget->discharge(bytes);
   }
@@ -166,13 +166,13 @@ result<void*> context::allocate(stream& by, std::size_t bytes) {
 result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
   WEIR_TRY(const seen_capture seen, capture_of(by));
   std::shared_ptr<graph_memory> memory = [&] {
-    const auto in = port_->enter();
+    const auto in = submission_lock_->enter();
     return seen.what->reusable(by, bytes);
   }();
   const bool first = memory == nullptr;
   if (first) {
-    WEIR_TRY(memory,
-             insist(*this, by.on(), [&] { return graph_memory::take(by.on(), bytes); }));
+    WEIR_TRY(memory, insist(*this, by.mesh(),
+                            [&] { return graph_memory::take(by.mesh(), bytes); }));
   } else {
     WEIR_CHECK(memory->show());
   }
@@ -193,22 +193,23 @@ result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
 }
 
 // Refuses memory that only a capture has: freeing it would break the graph.
-result<void> context::check_free(const mesh& m, const void* at) const {
-  if (!m.pool.recorded(at)) {
+result<void> context::check_free(const mesh& m, const void* address) const {
+  if (!m.pool.recorded(address)) {
     return {};
   }
   return error(
              errc::invalid_argument,
              fmt::format("memory not freed: expected memory that the program has, found "
                          "that a capture took it at {}",
-                         at))
+                         address))
       .hint("give it back by tessFreeAsync on a stream of the capture");
 }
 
 // Frees memory of a mesh behind all streams of the mesh, since any of them may use it.
-result<void> context::free_later(const std::shared_ptr<mesh>& m, void* at) {
-  WEIR_CHECK(check_free(*m, at));
-  WEIR_TRY(allocation_ptr memory, memory_->remove(at, memory_kind::device, m->number));
+result<void> context::free_later(const std::shared_ptr<mesh>& m, void* address) {
+  WEIR_CHECK(check_free(*m, address));
+  WEIR_TRY(allocation_ptr memory,
+           memory_->remove(address, memory_kind::device, m->number));
   const std::shared_ptr<graph_memory> of_graph = m->pool.forget(memory);
   memory->release_late(frees_);
   const auto user = make_ref<last_use>(std::move(memory), nullptr);
@@ -223,20 +224,21 @@ result<void> context::free_later(const std::shared_ptr<mesh>& m, void* at) {
 }
 
 // Frees memory in the order of one stream.
-result<void> context::free_later(stream& by, void* at) {
+result<void> context::free_later(stream& by, void* address) {
   if (by.records()) {
-    return free_in_capture(by, at);
+    return free_in_capture(by, address);
   }
-  const std::shared_ptr<mesh>& m = by.on();
-  WEIR_CHECK(check_free(*m, at));
-  return free_behind(by, at);
+  const std::shared_ptr<mesh>& m = by.mesh();
+  WEIR_CHECK(check_free(*m, address));
+  return free_behind(by, address);
 }
 
 // The memory is kept by the point at the stream's end, and by the pool if that has
 // capacity for it.
-result<void> context::free_behind(stream& by, void* at) {
-  const std::shared_ptr<mesh>& m = by.on();
-  WEIR_TRY(allocation_ptr memory, memory_->remove(at, memory_kind::device, m->number));
+result<void> context::free_behind(stream& by, void* address) {
+  const std::shared_ptr<mesh>& m = by.mesh();
+  WEIR_TRY(allocation_ptr memory,
+           memory_->remove(address, memory_kind::device, m->number));
   ref<point> end = end_of(by, make_ref<last_use>(memory, frees_));
   m->pool.give_back(by.number(), memory, std::move(end));
   return {};
@@ -244,14 +246,14 @@ result<void> context::free_behind(stream& by, void* at) {
 
 // Records that the memory is given back. If the stream does not run what it records, the
 // address only disappears from the table until the next allocation shows it again.
-result<void> context::free_in_capture(stream& by, void* at) {
+result<void> context::free_in_capture(stream& by, void* address) {
   WEIR_TRY(const seen_capture seen, capture_of(by));
   std::shared_ptr<graph_memory> memory = [&] {
-    const auto in = port_->enter();
-    return seen.what->memory_at(at);
+    const auto in = submission_lock_->enter();
+    return seen.what->memory_at(address);
   }();
   if (!seen.only) {  // the stream also runs what it records
-    WEIR_CHECK(free_behind(by, at));
+    WEIR_CHECK(free_behind(by, address));
     if (memory == nullptr) {
       return {};  // the memory is not the graph's, so nothing is recorded
     }
@@ -259,7 +261,7 @@ result<void> context::free_in_capture(stream& by, void* at) {
     return error(errc::invalid_argument,
                  fmt::format("memory not freed: expected memory that was taken in the "
                              "capture of the stream, found none at {}",
-                             at));
+                             address));
   } else {
     memory->hide();
   }

@@ -19,7 +19,7 @@ namespace weir::tessera {
 
 // Returns the bytes that may still be charged. The limit may be below the use if the
 // program lowers it.
-std::size_t memory_budget::room() const noexcept {
+std::size_t memory_budget::free_bytes() const noexcept {
   const std::size_t most = limit_;
   const std::size_t used = used_;
   return most == 0     ? std::numeric_limits<std::size_t>::max()
@@ -169,18 +169,18 @@ std::shared_ptr<graph_memory> memory_pool::forget(const allocation_ptr& memory) 
 
 // Notes addresses that only a capture has, so that freeing them by other calls is
 // refused.
-void memory_pool::note_recorded(const void* at, bool recorded) {
+void memory_pool::note_recorded(const void* address, bool recorded) {
   const std::lock_guard lock(mutex_);
   if (recorded) {
-    recorded_.insert(at);
+    recorded_.insert(address);
   } else {
-    recorded_.erase(at);
+    recorded_.erase(address);
   }
 }
 
-bool memory_pool::recorded(const void* at) const {
+bool memory_pool::recorded(const void* address) const {
   const std::lock_guard lock(mutex_);
-  return recorded_.count(at) != 0;
+  return recorded_.count(address) != 0;
 }
 
 // Removes the oldest blocks until at most `bytes` are kept, and returns them. The caller

@@ -54,17 +54,17 @@ struct step_call {
 
 /// Returns the name of the engine's tasks. These names must outlive the engine, so they
 /// are constants. The names of kernels are in the profiler's trace.
-const char* task_name(operation::kind k) noexcept {
+const char* task_name(operation_kind k) noexcept {
   switch (k) {
-    case operation::kind::launch: return "launch";
-    case operation::kind::copy: return "copy";
-    case operation::kind::fill: return "fill";
-    case operation::kind::collective: return "collective";
-    case operation::kind::host_function: return "host function";
-    case operation::kind::marker: return "event";
-    case operation::kind::memory: return "memory";
-    case operation::kind::graph: return "graph";
-    case operation::kind::other: break;
+    case operation_kind::launch: return "launch";
+    case operation_kind::copy: return "copy";
+    case operation_kind::fill: return "fill";
+    case operation_kind::collective: return "collective";
+    case operation_kind::host_function: return "host function";
+    case operation_kind::marker: return "event";
+    case operation_kind::memory: return "memory";
+    case operation_kind::graph: return "graph";
+    case operation_kind::other: break;
   }
   return "stream operation";
 }
@@ -92,36 +92,38 @@ bool on_worker() noexcept {
 }
 
 // Each task holds a reference to its operation unless a graph does. The task releases it.
-runtime::task_id submission::add(operation& what, unsigned lane, std::uint32_t index,
+runtime::task_id submission::add(operation& operation, unsigned lane, std::uint32_t index,
                                  std::span<const runtime::access> accesses,
                                  std::span<const runtime::task_id> others,
                                  std::uint8_t worker) {
   if (owners_) {
-    what.retain();
+    operation.retain();
   }
-  return put(what, lane, index, accesses, others, worker);
+  return put(operation, lane, index, accesses, others, worker);
 }
 
 // The last task takes over the reference of the submission itself, which saves two atomic
 // changes of the count for the common operation with one task.
-runtime::task_id submission::add_last(operation& what, unsigned lane, std::uint32_t index,
+runtime::task_id submission::add_last(operation& operation, unsigned lane,
+                                      std::uint32_t index,
                                       std::span<const runtime::access> accesses) {
-  if (what_.get() == &what) {
+  if (what_.get() == &operation) {
     static_cast<void>(what_.detach());
-    return put(what, lane, index, accesses, {}, runtime::submit_options::anywhere);
+    return put(operation, lane, index, accesses, {}, runtime::submit_options::anywhere);
   }
-  return add(what, lane, index, accesses);
+  return add(operation, lane, index, accesses);
 }
 
 // Adds the tokens and memory of other lanes only if the operation needs them: most
 // operations have their own lane's token alone.
-std::span<const runtime::access> submission::held(const operation& what, unsigned lane) {
-  const runtime::access& own = lanes_.of(lane).held;
-  if (!what.touches_more || lanes_.devices() == 1) {
+std::span<const runtime::access> submission::held(const operation& operation,
+                                                  unsigned lane) {
+  const runtime::access& own = lanes_.lane_of(lane).held;
+  if (!operation.touches_more || lanes_.devices() == 1) {
     return {&own, 1};
   }
   std::vector<touched_memory> all;
-  what.touched(lane, all);
+  operation.touched(lane, all);
   held_.assign(1, own);
   for (const touched_memory& one : all) {
     held_.push_back(lanes_.access_to(one));
@@ -131,17 +133,17 @@ std::span<const runtime::access> submission::held(const operation& what, unsigne
 
 // Submits one task. It runs after the points that the operation waits for and after
 // `others`.
-runtime::task_id submission::put(operation& what, unsigned lane, std::uint32_t index,
+runtime::task_id submission::put(operation& operation, unsigned lane, std::uint32_t index,
                                  std::span<const runtime::access> accesses,
                                  std::span<const runtime::task_id> others,
                                  std::uint8_t worker) {
   std::vector<runtime::task_id> after;
-  for (const ref<point>& p : what.waits) {
+  for (const ref<point>& p : operation.waits) {
     const auto ids = p->tasks_to_wait_for();
     after.insert(after.end(), ids.begin(), ids.end());
   }
   runtime::submit_options with;
-  with.urgent = lanes_.urgent || what.urgent;
+  with.urgent = lanes_.urgent || operation.urgent;
   with.worker = worker;
   // Most operations wait for no points, and the list need not be copied.
   if (after.empty()) {
@@ -150,35 +152,35 @@ runtime::task_id submission::put(operation& what, unsigned lane, std::uint32_t i
     after.insert(after.end(), others.begin(), others.end());
     with.after = after;
   }
-  auto id = in_.to().submit(task_name(what.what()), accesses,
-                            step_call{&what, &lanes_, lane, index}, with);
+  auto id = in_.to().submit(task_name(operation.kind()), accesses,
+                            step_call{&operation, &lanes_, lane, index}, with);
   // tokens, which the accesses name, live as long as their lanes
   WEIR_EXPECT(id.has_value());
   return *id;
 }
 
-std::string_view operation::kind_name(kind k) noexcept {
+std::string_view operation::kind_name(operation_kind k) noexcept {
   switch (k) {
-    case kind::launch: return "kernel";
-    case kind::copy: return "copy";
-    case kind::fill: return "fill";
-    case kind::collective: return "collective";
-    case kind::host_function: return "host";
-    case kind::marker: return "event";
-    case kind::memory: return "memory";
-    case kind::graph: return "graph";
-    case kind::other: break;
+    case operation_kind::launch: return "kernel";
+    case operation_kind::copy: return "copy";
+    case operation_kind::fill: return "fill";
+    case operation_kind::collective: return "collective";
+    case operation_kind::host_function: return "host";
+    case operation_kind::marker: return "event";
+    case operation_kind::memory: return "memory";
+    case operation_kind::graph: return "graph";
+    case operation_kind::other: break;
   }
   return "other";
 }
 
-operation::operation(kind k) : kind_(k) {}
+operation::operation(operation_kind k) : kind_(k) {}
 operation::~operation() = default;
 
 // Called at the beginning of a lane's first task. Collects the failures of everything
 // that the operation depends on.
 bool operation::may_run(lane_set& lanes, unsigned lane) const {
-  failure& poison = lanes.of(lane).poison;
+  failure& poison = lanes.lane_of(lane).poison;
   for (const ref<point>& p : waits) {
     if (failure inherited = p->first_failure()) {
       inherited.operation = number;
@@ -190,8 +192,8 @@ bool operation::may_run(lane_set& lanes, unsigned lane) const {
     touched(lane, all);
     for (const touched_memory& one : all) {
       poison.merge(one.owner == touched_memory::no_lane
-                       ? lanes.outside().of(one)
-                       : lanes.of(static_cast<std::size_t>(one.owner)).poison);
+                       ? lanes.outside().failure_in(one)
+                       : lanes.lane_of(static_cast<std::size_t>(one.owner)).poison);
     }
   }
   return !poison;
@@ -200,7 +202,7 @@ bool operation::may_run(lane_set& lanes, unsigned lane) const {
 // Memory that the operation should have written is as good as failed: readers on other
 // lanes and of the host's memory must not use old contents.
 void operation::pass_failure_on(lane_set& lanes, unsigned lane) const {
-  const failure& poison = lanes.of(lane).poison;
+  const failure& poison = lanes.lane_of(lane).poison;
   if (!poison || !touches_more || lanes.devices() == 1) {
     return;
   }
@@ -213,13 +215,13 @@ void operation::pass_failure_on(lane_set& lanes, unsigned lane) const {
     if (one.owner == touched_memory::no_lane) {
       lanes.outside().add(one, poison);
     } else {
-      lanes.of(static_cast<std::size_t>(one.owner)).poison.merge(poison);
+      lanes.lane_of(static_cast<std::size_t>(one.owner)).poison.merge(poison);
     }
   }
 }
 
-void operation::fail(lane& of, error why) const {
-  of.poison.merge({std::make_shared<const error>(std::move(why)), number});
+void operation::fail(lane& lane, error why) const {
+  lane.poison.merge({std::make_shared<const error>(std::move(why)), number});
 }
 
 // Operations in a graph ask for the observer in each run, since it may have changed.
@@ -272,7 +274,7 @@ void joining_operation::submit(submission& to) {
   lane_set& lanes = to.lanes();
   std::vector<runtime::access> accesses;
   for (unsigned i = 0; i < lanes.devices(); ++i) {
-    accesses.push_back(holds(lanes.of(i)));
+    accesses.push_back(holds(lanes.lane_of(i)));
   }
   to.add(*this, 0, 0, accesses);
 }

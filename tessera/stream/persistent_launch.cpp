@@ -22,9 +22,9 @@ namespace {
 class persistent_operation final : public launch_operation {
  public:
   persistent_operation(ref<launch_shape> shape, ref<launch_arguments> args,
-                       std::uint64_t ordinal, stream& on)
+                       std::uint64_t ordinal, stream& target)
       : launch_operation(std::move(shape), std::move(args), ordinal),
-        stream_(on.shared_from_this()) {}
+        stream_(target.shared_from_this()) {}
 
   // A persistent launch cannot be in a graph.
   [[nodiscard]] ref<operation> clone() const override { return {}; }
@@ -44,7 +44,7 @@ class persistent_operation final : public launch_operation {
   }
 
   // Later operations wait in the stream instead of in the engine's window.
-  void admitted(submission_port::session&, stream& on) override { on.hold(); }
+  void admitted(submission_lock::session&, stream& target) override { target.hold(); }
 
   // The arguments live on this stack only until `start_persistent` returns, which copies
   // them. `self` and `on` keep operation and stream alive even if the run ends before
@@ -57,11 +57,11 @@ class persistent_operation final : public launch_operation {
     const std::int64_t start = begin();
     auto begun = guarded([&]() -> result<void> {
       std::vector<std::byte> args(args_ ? args_->bytes.size() : 0);
-      const tessDeterminism of_numbers = told();
+      const tessDeterminism of_numbers = determinism();
       const grid_launch grid = placed(lane, args.data(), of_numbers);
       const ref<persistent_operation> self(this);
       const std::shared_ptr<stream> on = stream_;  // until the run has ended
-      WEIR_TRY(const auto run, shape_->mesh->of->backend().start_persistent(
+      WEIR_TRY(const auto run, shape_->mesh->context->backend().start_persistent(
                                    grid, [self, lane, start](result<void> outcome) {
                                      self->ended(lane, std::move(outcome), start);
                                    }));
@@ -88,7 +88,7 @@ class persistent_operation final : public launch_operation {
       }
     }
     // A worker must not wait for the session, so the janitor takes it.
-    shape_->mesh->of->cleaner().later(
+    shape_->mesh->context->cleaner().later(
         [self = ref<persistent_operation>(this)] { self->release_stream(); });
   }
   /// Reports the outcomes and lets the stream proceed. @threads{the janitor}
@@ -107,7 +107,9 @@ class persistent_operation final : public launch_operation {
 class outcome_operation final : public lane_operation {
  public:
   outcome_operation(ref<persistent_operation> of, std::vector<result<void>> outcomes)
-      : lane_operation(kind::other), of_(std::move(of)), outcomes_(std::move(outcomes)) {
+      : lane_operation(operation_kind::other),
+        of_(std::move(of)),
+        outcomes_(std::move(outcomes)) {
     touches_more = of_->touches_more;
   }
 
@@ -126,7 +128,7 @@ class outcome_operation final : public lane_operation {
 // The operation drops its reference to the stream, which would otherwise be a cycle.
 void persistent_operation::release_stream() {
   const std::shared_ptr<stream> on = std::move(stream_);
-  auto in = on->of().port().enter();
+  auto in = on->context().submission_lock().enter();
   const auto report =
       make_ref<outcome_operation>(ref<persistent_operation>(this), std::move(outcomes_));
   report->number = number;
@@ -138,8 +140,9 @@ void persistent_operation::release_stream() {
 }  // namespace
 
 ref<operation> make_persistent_launch(ref<launch_shape> shape, ref<launch_arguments> args,
-                                      std::uint64_t ordinal, stream& on) {
-  return make_ref<persistent_operation>(std::move(shape), std::move(args), ordinal, on);
+                                      std::uint64_t ordinal, stream& target) {
+  return make_ref<persistent_operation>(std::move(shape), std::move(args), ordinal,
+                                        target);
 }
 
 }  // namespace weir::tessera

@@ -13,6 +13,7 @@ namespace weir::tessera {
 /// end, and holds its stream until then.
 [[nodiscard]] ref<operation> make_persistent_launch(ref<launch_shape> shape,
                                                     ref<launch_arguments> args,
-                                                    std::uint64_t ordinal, stream& on);
+                                                    std::uint64_t ordinal,
+                                                    stream& target);
 
 }  // namespace weir::tessera

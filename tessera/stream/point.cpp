@@ -9,21 +9,21 @@
 
 #include <utility>
 
-#include "stream/doorbell.hpp"
+#include "stream/notifier.hpp"
 #include "weir/base/clock.hpp"
 
 namespace weir::tessera {
 
-point::point(unsigned lanes, doorbell& bell)
-    : operation(kind::marker),
-      bell_(bell),
+point::point(unsigned lanes, notifier& notifier)
+    : operation(operation_kind::marker),
+      notifier_(notifier),
       left_(lanes),
       ids_(lanes, 0),
       failures_(lanes) {}
 
 // Makes a point that is reached already, for a stream without unfinished operations.
-ref<point> point::over_now(doorbell& bell) {
-  auto out = make_ref<point>(0U, bell);
+ref<point> point::over_now(notifier& notifier) {
+  auto out = make_ref<point>(0U, notifier);
   out->submitted_ = true;
   out->when_.store(now_ns(), std::memory_order_relaxed);
   return out;
@@ -31,8 +31,8 @@ ref<point> point::over_now(doorbell& bell) {
 
 // Uses a reached point again with a new time, which saves an allocation for each record
 // of an event on an idle stream. Fails for points that have lanes.
-bool point::over_again(const doorbell& bell) noexcept {
-  if (!ids_.empty() || &bell_ != &bell) {
+bool point::over_again(const notifier& notifier) noexcept {
+  if (!ids_.empty() || &notifier_ != &notifier) {
     return false;
   }
   when_.store(now_ns(), std::memory_order_relaxed);
@@ -40,7 +40,7 @@ bool point::over_again(const doorbell& bell) noexcept {
 }
 
 ref<operation> point::clone() const {
-  return make_ref<point>(static_cast<unsigned>(ids_.size()), bell_);
+  return make_ref<point>(static_cast<unsigned>(ids_.size()), notifier_);
 }
 
 // Streams that hold operations back for this point are told once its tasks exist, because
@@ -48,7 +48,7 @@ ref<operation> point::clone() const {
 void point::submit(submission& to) {
   lane_set& lanes = to.lanes();
   for (unsigned d = 0; d < lanes.devices(); ++d) {
-    ids_[d] = to.add(*this, d, 0, {&holds(lanes.of(d)), 1});
+    ids_[d] = to.add(*this, d, 0, {&holds(lanes.lane_of(d)), 1});
   }
   submitted_ = true;
   for (const auto& call : std::exchange(waiting_, {})) {
@@ -61,7 +61,7 @@ void point::submit(submission& to) {
 void point::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept {
   static_cast<void>(may_run(lanes, lane));
   if (!order_only) {
-    failures_[lane] = lanes.of(lane).poison;
+    failures_[lane] = lanes.lane_of(lane).poison;
   }
   const std::int64_t now = now_ns();
   std::int64_t last = when_.load(std::memory_order_relaxed);
@@ -72,7 +72,7 @@ void point::step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept {
     if (reached_call_) {
       std::exchange(reached_call_, {})();
     }
-    bell_.ring();
+    notifier_.ring();
   }
 }
 

@@ -134,7 +134,7 @@ class own_rooms {
     return out;
   }
   /// Keeps a block. If both batches are full, one goes to the exchange.
-  void keep(std::size_t kind, void* at) noexcept {
+  void keep(std::size_t kind, void* address) noexcept {
     handful& now = now_[kind];
     if (now.full()) {
       if (spare_[kind].count != 0) {
@@ -142,7 +142,7 @@ class own_rooms {
       }
       std::swap(now, spare_[kind]);
     }
-    now.rooms[now.count++] = at;
+    now.rooms[now.count++] = address;
   }
 
   /// Returns true once the thread's blocks are released. Other thread-local variables may
@@ -175,12 +175,12 @@ void* counted::operator new(std::size_t bytes) {
 }
 
 // Often called on another thread than the one that made the object.
-void counted::operator delete(void* at, std::size_t bytes) noexcept {
+void counted::operator delete(void* memory, std::size_t bytes) noexcept {
   const std::size_t kind = kind_of(bytes);
   if (!recycles || kind >= kinds || own_rooms::gone()) {
-    ::operator delete(at, line);
+    ::operator delete(memory, line);
   } else {
-    rooms_here.keep(kind, at);
+    rooms_here.keep(kind, memory);
   }
 }
 

@@ -19,7 +19,7 @@
 #include <fmt/format.h>
 
 #include "stream/collectives/meeting_point.hpp"
-#include "stream/doorbell.hpp"
+#include "stream/notifier.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/tessera/stream/graph.hpp"
@@ -34,7 +34,8 @@ constexpr std::size_t many_waits = 16;
 /// Takes and clears the failures of all lanes for a thread that waits in `synchronize`.
 class collector final : public joining_operation {
  public:
-  explicit collector(doorbell& bell) : joining_operation(kind::other), bell_(bell) {}
+  explicit collector(notifier& notifier)
+      : joining_operation(operation_kind::other), bell_(notifier) {}
 
   [[nodiscard]] bool done() const noexcept {
     return state_.load(std::memory_order_seq_cst) == state::done;
@@ -65,7 +66,7 @@ class collector final : public joining_operation {
   /// exactly one of them decides.
   enum class state : std::uint8_t { waiting, given_up, takes, done };
 
-  doorbell& bell_;
+  notifier& bell_;
   failure found_;
   std::atomic<state> state_{state::waiting};
 };
@@ -75,15 +76,16 @@ class collector final : public joining_operation {
 class closing final : public joining_operation {
  public:
   explicit closing(std::shared_ptr<stream> of)
-      : joining_operation(kind::other), of_(std::move(of)) {}
+      : joining_operation(operation_kind::other), of_(std::move(of)) {}
 
  protected:
   void run(lane_set& lanes) override {
     if (const failure left = lanes.first_failure()) {
-      of_->of().log(log_level::info,
-                    fmt::format("stream {} destroyed with a failure that nobody asked "
-                                "for: {}",
-                                of_->number(), left.what->message()));
+      of_->context().log(
+          log_level::info,
+          fmt::format("stream {} destroyed with a failure that nobody asked "
+                      "for: {}",
+                      of_->number(), left.error->message()));
     }
   }
 
@@ -93,20 +95,20 @@ class closing final : public joining_operation {
 
 }  // namespace
 
-result<std::shared_ptr<stream>> stream::make(std::shared_ptr<mesh> on,
+result<std::shared_ptr<stream>> stream::make(std::shared_ptr<tessera::mesh> mesh,
                                              const stream_options& options) {
-  if (options.rank < -1 || options.rank >= static_cast<int>(on->ranks())) {
+  if (options.rank < -1 || options.rank >= static_cast<int>(mesh->ranks())) {
     return error(errc::invalid_argument,
                  fmt::format("stream not created: expected a rank in [0, {}), found {}",
-                             on->ranks(), options.rank));
+                             mesh->ranks(), options.rank));
   }
-  std::shared_ptr<stream> out(new stream(std::move(on), options));
+  std::shared_ptr<stream> out(new stream(std::move(mesh), options));
   WEIR_CHECK(out->open());
-  out->number_ = out->of().next_stream();
-  out->budget_->set_limit(out->of().settings().stream_memory);
-  out->limit_ns_ = out->of().settings().wait_limit_ms * 1'000'000;
-  out->of().log(log_level::debug, "stream {} created with {} lanes on mesh {}",
-                out->number_, out->lanes(), out->mesh_->number);
+  out->number_ = out->context().next_stream();
+  out->budget_->set_limit(out->context().settings().stream_memory);
+  out->limit_ns_ = out->context().settings().wait_limit_ms * 1'000'000;
+  out->context().log(log_level::debug, "stream {} created with {} lanes on mesh {}",
+                     out->number_, out->lanes(), out->mesh_->number);
   return out;
 }
 
@@ -121,9 +123,9 @@ result<std::shared_ptr<stream>> stream::stand_in() const {
 
 // Lanes are taken without the session, because taking them may enter it.
 result<void> stream::open() {
-  WEIR_TRY(lanes_, of().take_lanes(options_.rank < 0 ? mesh_->ranks() : 1));
+  WEIR_TRY(lanes_, context().take_lanes(options_.rank < 0 ? mesh_->ranks() : 1));
   lanes_->urgent = options_.priority < 0;
-  const auto in = of().port().enter();
+  const auto in = context().submission_lock().enter();
   std::erase_if(mesh_->streams, [](const auto& s) { return s.expired(); });
   mesh_->streams.push_back(weak_from_this());
   return {};
@@ -131,7 +133,7 @@ result<void> stream::open() {
 
 stream::~stream() {
   if (lanes_ != nullptr) {
-    of().return_lanes(std::move(lanes_));
+    context().return_lanes(std::move(lanes_));
   }
 }
 
@@ -153,90 +155,91 @@ result<void> stream::check_caller() {
 // Only here, `check_caller` is applied: operations of the runtime itself are enqueued by
 // any thread. The operation is traced after the session, because a log function may be
 // slow.
-result<void> stream::post(ref<operation> what) {
-  const auto traced = of().logs(log_level::trace) ? what : ref<operation>();
+result<void> stream::post(ref<operation> operation) {
+  const auto traced =
+      context().logs(log_level::trace) ? operation : ref<tessera::operation>();
   {
-    auto in = of().port().enter();
-    in.make_room(what->tasks(lanes()));
+    auto in = context().submission_lock().enter();
+    in.reserve(operation->tasks(lanes()));
     WEIR_CHECK(check_caller());
-    enqueue(in, std::move(what));
+    enqueue(in, std::move(operation));
   }
   if (traced) {
-    of().log(log_level::trace, "stream {}: operation {}, \"{}\"", number_, traced->number,
-             traced->name());
+    context().log(log_level::trace, "stream {}: operation {}, \"{}\"", number_,
+                  traced->number, traced->name());
   }
   return {};
 }
 
-void stream::enqueue(ref<operation> what) {
-  auto in = of().port().enter();
-  in.make_room(what->tasks(lanes()));
-  enqueue(in, std::move(what));
+void stream::enqueue(ref<operation> operation) {
+  auto in = context().submission_lock().enter();
+  in.reserve(operation->tasks(lanes()));
+  enqueue(in, std::move(operation));
 }
 
 // Gives an operation its number and the stream's identity. The caller holds the session.
-void stream::number(operation& what) {
-  operations_ += what.numbers();
-  what.number = operations_;
-  what.stream_number = number_;
-  what.on_devices = devices();
+void stream::number(operation& operation) {
+  operations_ += operation.numbers();
+  operation.number = operations_;
+  operation.stream_number = number_;
+  operation.on_devices = devices();
   if (closed_) {
     // the closing operation may have ended and no longer keeps the stream
-    what.keeps = shared_from_this();
+    operation.keeps = shared_from_this();
   }
 }
 
 // The order of the steps matters: waits first become part of the operation, then it is
 // recorded with them, then it runs.
-void stream::enqueue(submission_port::session& in, ref<operation> what) {
-  if (!what->on_all_lanes(lanes())) {
+void stream::enqueue(submission_lock::session& in, ref<operation> operation) {
+  if (!operation->on_all_lanes(lanes())) {
     flush_waits(in);  // the waits concern all lanes, the operation only one
   }
-  number(*what);
+  number(*operation);
   if (!pending_waits_.empty()) {
-    what->waits = std::exchange(pending_waits_, {});
+    operation->waits = std::exchange(pending_waits_, {});
   }
-  if (auto by = of().observer()) {
-    what->observer = std::move(by);
-    what->enqueued_ns = now_ns();
-    what->enqueued_by = number_of_this_thread();
+  if (auto by = context().observer()) {
+    operation->observer = std::move(by);
+    operation->enqueued_ns = now_ns();
+    operation->enqueued_by = number_of_this_thread();
   }
   if (recording_ != nullptr) {
-    recording_->add(*this, what);
+    recording_->add(*this, operation);
     if (recording_only_) {
       return;
     }
   }
-  what->taken(in, *this);
-  pass(in, std::move(what));
+  operation->taken(in, *this);
+  pass(in, std::move(operation));
 }
 
-void stream::enqueue_beside(ref<operation> what) {
-  auto in = of().port().enter();
-  in.make_room(what->tasks(lanes()));
-  enqueue_beside(in, std::move(what));
+void stream::enqueue_beside(ref<operation> operation) {
+  auto in = context().submission_lock().enter();
+  in.reserve(operation->tasks(lanes()));
+  enqueue_beside(in, std::move(operation));
 }
 
-void stream::enqueue_beside(submission_port::session& in, ref<operation> what) {
+void stream::enqueue_beside(submission_lock::session& in, ref<operation> operation) {
   if (recording_ == nullptr) {
-    enqueue(in, std::move(what));
+    enqueue(in, std::move(operation));
     return;
   }
-  number(*what);  // without the pending waits, which belong to the recording
-  pass(in, std::move(what));
+  number(*operation);  // without the pending waits, which belong to the recording
+  pass(in, std::move(operation));
 }
 
 // Preserves the order: nothing passes operations that are held back.
-void stream::pass(submission_port::session& in, ref<operation> what) {
+void stream::pass(submission_lock::session& in, ref<operation> operation) {
   if (holds_ > 0 || !held_.empty()) {
-    held_.push_back(std::move(what));
+    held_.push_back(std::move(operation));
   } else {
-    admit(in, std::move(what));
+    admit(in, std::move(operation));
   }
 }
 
-point* stream::held_point(const operation& what) {
-  for (const ref<point>& p : what.waits) {
+point* stream::held_point(const operation& operation) {
+  for (const ref<point>& p : operation.waits) {
     if (!p->submitted()) {
       return p.get();
     }
@@ -248,20 +251,20 @@ point* stream::held_point(const operation& what) {
 // operation of another stream, the point has no tasks that could be predecessors. The
 // operation then goes back to the front, and the stream holds until the point is
 // submitted.
-void stream::admit(submission_port::session& in, ref<operation> what) {
-  if (point* const first = held_point(*what); first != nullptr) {
-    held_.push_front(std::move(what));
+void stream::admit(submission_lock::session& in, ref<operation> operation) {
+  if (point* const first = held_point(*operation); first != nullptr) {
+    held_.push_front(std::move(operation));
     hold();
-    first->when_submitted([self = shared_from_this()](submission_port::session& then) {
+    first->when_submitted([self = shared_from_this()](submission_lock::session& then) {
       self->proceed(then);
     });
     return;
   }
-  operation& here = *what;
-  submission to(in, *lanes_, std::move(what));
+  tessera::operation& here = *operation;
+  submission to(in, *lanes_, std::move(operation));
   here.submit(to);
   // If the last task took over the reference, the operation may already be gone.
-  if (operation* const left = to.pending(); left != nullptr) {
+  if (tessera::operation* const left = to.pending(); left != nullptr) {
     left->admitted(in, *this);
   }
 }
@@ -269,7 +272,7 @@ void stream::admit(submission_port::session& in, ref<operation> what) {
 // `admit` may hold the stream again, which ends the loop. It may also call `proceed`
 // again at once; the inner call then only lowers `holds_` and returns, so that the depth
 // of recursion does not grow with the number of held operations.
-void stream::proceed(submission_port::session& in) {
+void stream::proceed(submission_lock::session& in) {
   --holds_;
   if (std::exchange(proceeds_, true)) {
     return;  // the loop of the outer call goes on
@@ -284,7 +287,7 @@ void stream::proceed(submission_port::session& in) {
 
 // `ended_` saves the question whether the engine has ended all tasks if nothing was
 // enqueued since the last synchronization.
-bool stream::rests(submission_port::session& in) {
+bool stream::rests(submission_lock::session& in) {
   if (recording_ != nullptr || holds_ > 0 || !held_.empty() || !pending_waits_.empty()) {
     return false;
   }
@@ -300,7 +303,7 @@ bool stream::rests(submission_port::session& in) {
 
 result<void> stream::post(event& into) {
   WEIR_CHECK(mark(into, true));
-  of().log(log_level::trace, "stream {}: event recorded", number_);
+  context().log(log_level::trace, "stream {}: event recorded", number_);
   return {};
 }
 
@@ -313,13 +316,13 @@ void stream::record(event& into) {
 result<void> stream::mark(event& into, bool posted) {
   ref<point> here;
   {
-    auto in = of().port().enter();
+    auto in = context().submission_lock().enter();
     if (!rests(in)) {
       if (posted) {
         WEIR_CHECK(check_caller());
       }
-      here = make_ref<point>(lanes(), of().bell());
-      in.make_room(lanes());
+      here = make_ref<point>(lanes(), context().notifier());
+      in.reserve(lanes());
       enqueue(in, here);
     }
   }
@@ -327,7 +330,7 @@ result<void> stream::mark(event& into, bool posted) {
   if (here) {
     into.set(std::move(here));
   } else {
-    into.set_over(of().bell());
+    into.set_over(context().notifier());
   }
   return {};
 }
@@ -340,7 +343,7 @@ result<void> stream::wait(ref<point> p) {
   if (!p) {
     return {};
   }
-  auto in = of().port().enter();
+  auto in = context().submission_lock().enter();
   if (recording_ == nullptr) {
     WEIR_CHECK(graph_recording::join(in, *p, *this));
   }
@@ -373,7 +376,7 @@ result<void> stream::wait(ref<point> p) {
   return {};
 }
 
-void stream::wait(submission_port::session&, ref<point> p) {
+void stream::wait(submission_lock::session&, ref<point> p) {
   pending_waits_.push_back(std::move(p));
 }
 
@@ -381,10 +384,10 @@ void stream::wait(submission_port::session&, ref<point> p) {
 // out while a worker takes the failures, this thread waits for the worker, because the
 // failures would otherwise be lost.
 result<void> stream::synchronize(std::int64_t limit_ns) {
-  auto last = make_ref<collector>(of().bell());
+  auto last = make_ref<collector>(context().notifier());
   {
-    auto in = of().port().enter();
-    in.make_room(1);  // may release the session, so it comes before the checks
+    auto in = context().submission_lock().enter();
+    in.reserve(1);  // may release the session, so it comes before the checks
     if (recording_ != nullptr && recording_only_) {
       WEIR_CHECK(check_caller());
       recording_->refuse("a stream was synchronized");
@@ -401,7 +404,7 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
   }
   const std::int64_t limit = limit_ns >= 0 ? limit_ns : limit_ns_.load();
   const auto done = [&] { return last->done(); };
-  if (!of().bell().wait(done, doorbell::deadline_in(limit))) {
+  if (!context().notifier().wait(done, notifier::deadline_in(limit))) {
     // Giving up fails if a worker has begun to take the failures.
     if (last->give_up()) {
       return error(errc::timeout,
@@ -410,16 +413,16 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
                        number_, limit / 1'000'000))
           .hint("its work goes on");
     }
-    of().bell().wait(done, -1);
+    context().notifier().wait(done, -1);
   }
   {
-    const auto in = of().port().enter();
+    const auto in = context().submission_lock().enter();
     ended_ = std::max(ended_, last->number);
   }
   forget_launches();
   if (last->found()) {
-    note(*last->found().what);
-    return error(*last->found().what);
+    note(*last->found().error);
+    return error(*last->found().error);
   }
   return {};
 }
@@ -427,13 +430,13 @@ result<void> stream::synchronize(std::int64_t limit_ns) {
 // Asks a point at the end of the stream. The point is enqueued once for each number of
 // operations, so repeated calls cost no tasks.
 result<bool> stream::idle() {
-  auto in = of().port().enter();
+  auto in = context().submission_lock().enter();
   if (operations_ == ended_) {
     return true;
   }
   if (!looked_for_ || looked_at_ != operations_) {
-    looked_for_ = make_ref<point>(lanes(), of().bell());
-    in.make_room(lanes());
+    looked_for_ = make_ref<point>(lanes(), context().notifier());
+    in.reserve(lanes());
     enqueue_beside(in, looked_for_);
     looked_at_ = operations_;
   }
@@ -441,7 +444,7 @@ result<bool> stream::idle() {
     return false;
   }
   if (const failure found = looked_for_->first_failure()) {
-    return error(*found.what);
+    return error(*found.error);
   }
   return true;
 }
@@ -449,8 +452,8 @@ result<bool> stream::idle() {
 // Needs no wait: the closing operation keeps the stream alive until the others have
 // ended.
 void stream::close() {
-  auto in = of().port().enter();
-  in.make_room(1);
+  auto in = context().submission_lock().enter();
+  in.reserve(1);
   if (!std::exchange(closed_, true)) {
     record_into(nullptr, false);
     forget_recording();  // a recording keeps its streams alive
@@ -469,9 +472,9 @@ void stream::record_into(std::shared_ptr<graph_recording> recording, bool only) 
   }
 }
 
-void stream::flush_waits(submission_port::session& in) {
+void stream::flush_waits(submission_lock::session& in) {
   if (!pending_waits_.empty()) {
-    enqueue(in, make_ref<point>(lanes(), of().bell()));
+    enqueue(in, make_ref<point>(lanes(), context().notifier()));
   }
 }
 
@@ -479,7 +482,7 @@ void stream::flush_waits(submission_port::session& in) {
 // Memory of a device of the mesh belongs to its lane, unless the stream has a single
 // rank.
 std::optional<touched_memory> stream::owner_of(const std::optional<memory_place>& place,
-                                               const void* at, std::size_t bytes,
+                                               const void* address, std::size_t bytes,
                                                bool writes) const {
   if (place && place->memory->symmetric() && place->rank == 0 && fits(*place)) {
     return std::nullopt;
@@ -491,7 +494,7 @@ std::optional<touched_memory> stream::owner_of(const std::optional<memory_place>
       return touched_memory{static_cast<int>(found - ids.begin()), 0, 0, writes};
     }
   }
-  return touched_memory::outside(at, bytes, writes);
+  return touched_memory::outside(address, bytes, writes);
 }
 
 std::string stream::last_message() const {
@@ -530,8 +533,8 @@ tessDeterminism stream::describe(const numerics_policy& policy,
   out.tree = 1;
   out.stableToggles = policy.stable_reductions ? 7 : 0;
   out.fastMath = policy.fast_math ? 1 : 0;
-  out.seed = of().settings().seed.value_or(module_seed);
-  of().tell(out);
+  out.seed = context().settings().seed.value_or(module_seed);
+  context().write_determinism(out);
   out.stream = number_;
   out.policy = (policy.stable_reductions ? 1U : 0U) | (policy.deterministic ? 2U : 0U) |
                (policy.stateless_rng ? 4U : 0U) | (policy.fast_math ? 8U : 0U);
@@ -575,7 +578,7 @@ void stream::note_persistent(const std::shared_ptr<persistent_run>& run,
 // The session orders this with calls that enqueue: kernels up to `stopped_` are stopped,
 // also those that have not started yet (`note_persistent`).
 void stream::stop_persistent() {
-  const auto in = of().port().enter();
+  const auto in = context().submission_lock().enter();
   const std::lock_guard lock(small_mutex_);
   stopped_ = operations_;
   for (const auto& weak : persistent_) {

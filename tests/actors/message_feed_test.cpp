@@ -112,11 +112,11 @@ void expect_damage(const fed& all, const std::string& name) {
   EXPECT_EQ(all.numbers, (numbers{0, 2}));
   ASSERT_EQ(all.errors.size(), 3u);
   EXPECT_EQ(all.errors[0].code(), errc::corrupt);
-  EXPECT_EQ(all.errors[0].where(), name + ":" + std::to_string(size));
+  EXPECT_EQ(all.errors[0].location(), name + ":" + std::to_string(size));
   EXPECT_EQ(all.errors[1].code(), errc::hash_mismatch);
-  EXPECT_EQ(all.errors[1].where(), name + ":" + std::to_string(size + 7));
+  EXPECT_EQ(all.errors[1].location(), name + ":" + std::to_string(size + 7));
   EXPECT_EQ(all.errors[2].code(), errc::torn);
-  EXPECT_EQ(all.errors[2].where(), name + ":" + std::to_string(3 * size + 7));
+  EXPECT_EQ(all.errors[2].location(), name + ":" + std::to_string(3 * size + 7));
 }
 
 TEST(message_feed, damage_is_one_error_each_and_the_rest_is_read) {
@@ -155,7 +155,7 @@ TEST(message_feed, a_pipe_that_fails_has_ended_and_says_where) {
   const fed all = read_all(*feed);
   EXPECT_EQ(all.numbers, (numbers{7}));
   ASSERT_EQ(all.errors.size(), 1u);
-  EXPECT_EQ(all.errors[0].where(), "pipe:" + std::to_string(one.size()));
+  EXPECT_EQ(all.errors[0].location(), "pipe:" + std::to_string(one.size()));
   EXPECT_EQ(all.errors[0].root().text(), "the cable is out");
   EXPECT_TRUE(feed->ended());
 }

@@ -68,7 +68,7 @@ TEST(message_file, bytes_behind_the_last_sound_message_are_cut_only_on_request) 
   const auto refused = open_log(fs);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), errc::torn);
-  EXPECT_EQ(refused.error().where(), "out/log.tgm:" + std::to_string(sound.size()));
+  EXPECT_EQ(refused.error().location(), "out/log.tgm:" + std::to_string(sound.size()));
   const auto log = or_throw(open_log(fs, true));
   EXPECT_EQ(log->info().cut_bytes, flipped.size() + 60);
   EXPECT_EQ(log->info().messages, 2u);

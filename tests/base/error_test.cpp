@@ -35,9 +35,9 @@ TEST(Result, TryReturnsTheFirstErrorOrTheValue) {
 
 TEST(Error, MessageHoldsHintPlaceAndTheWholeChainOfCauses) {
   const error e = error(errc::kernel_failed, "task \"mlp\" failed")
-                      .at("pulse 3")
+                      .located("pulse 3")
                       .hint("see the log")
-                      .because(error(errc::io, "cannot read \"x\"").at("x:12"));
+                      .because(error(errc::io, "cannot read \"x\"").located("x:12"));
   EXPECT_EQ(e.message(),
             "task \"mlp\" failed; see the log\n  at pulse 3\n  caused by: cannot read "
             "\"x\"\n  at x:12");

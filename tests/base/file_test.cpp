@@ -81,7 +81,7 @@ TEST(File, MissingFileIsNotFoundAndShortFileIsTorn) {
   const auto r = read_exactly(*f, 0, four);
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code(), errc::torn);
-  EXPECT_NE(r.error().where().find("x:0"), std::string::npos);
+  EXPECT_NE(r.error().location().find("x:0"), std::string::npos);
 }
 
 TEST(FileLock, SecondHolderIsRefusedUntilTheFirstIsGone) {

@@ -143,7 +143,7 @@ TEST(cbor, refuses_malformed_items_wherever_they_stand) {
     const auto item = decode_cbor(from_hex(hex));
     ASSERT_FALSE(item.has_value());
     EXPECT_EQ(item.error().code(), errc::corrupt);
-    EXPECT_FALSE(item.error().where().empty());
+    EXPECT_FALSE(item.error().location().empty());
     EXPECT_FALSE(decode_cbor(from_hex("81" + std::string(hex))).has_value());
   }
 }

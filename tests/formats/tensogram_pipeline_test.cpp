@@ -46,7 +46,7 @@ TEST(tensogram_pipeline, pairs_that_readers_fail_on_are_refused_with_the_reason)
     ASSERT_FALSE(message.has_value()) << reason;
     EXPECT_NE(message.error().text().find(reason), std::string::npos)
         << message.error().text();
-    EXPECT_EQ(message.error().where(), "object 0");
+    EXPECT_EQ(message.error().location(), "object 0");
   };
   sample_object szip = smooth_field(100);
   szip.descriptor.compression = "szip";

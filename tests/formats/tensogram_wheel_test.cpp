@@ -193,7 +193,7 @@ TEST(tensogram_wheel, every_object_decodes_to_its_digest_or_names_what_is_not_bu
         if (!is_built(object)) {
           ASSERT_FALSE(elements.has_value());
           EXPECT_EQ(elements.error().code(), errc::unsupported);
-          EXPECT_FALSE(elements.error().where().empty());
+          EXPECT_FALSE(elements.error().location().empty());
           ++unsupported;
           continue;
         }
@@ -264,7 +264,7 @@ TEST(tensogram_wheel, damaged_and_malformed_files_are_refused_with_a_named_error
       EXPECT_TRUE(scan(bytes).empty());
       const auto whole = message_reader::open(bytes);
       ASSERT_FALSE(whole.has_value());
-      EXPECT_FALSE(whole.error().where().empty());
+      EXPECT_FALSE(whole.error().location().empty());
       continue;
     }
     EXPECT_TRUE(refusal_of(bytes).has_value());

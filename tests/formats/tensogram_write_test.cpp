@@ -161,7 +161,7 @@ TEST(tensogram_write, an_object_that_cannot_be_written_is_refused_by_name) {
   const auto refusal = [](const sample_object& object) {
     const auto message = encode_message(to_write({object}));
     EXPECT_FALSE(message.has_value());
-    EXPECT_EQ(message.error().where(), "object 0");
+    EXPECT_EQ(message.error().location(), "object 0");
     return message.error();
   };
   sample_object good = sample(1, dtype::fp32, {4});
@@ -248,7 +248,7 @@ TEST(tensogram_write, memory_is_reused_and_a_refusal_names_the_object) {
   objects[1].data.clear();
   const auto refused = encode_message(to_write(objects));
   ASSERT_FALSE(refused.has_value());
-  EXPECT_EQ(refused.error().where(), "object 1");
+  EXPECT_EQ(refused.error().location(), "object 1");
 }
 
 TEST(tensogram_write, unknown_parameters_of_a_descriptor_are_kept) {
@@ -425,7 +425,7 @@ TEST(tensogram_source, errors_name_file_offset_and_object) {
   const auto refused = reader.decode(0);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code(), errc::hash_mismatch);
-  EXPECT_EQ(refused.error().where(),
+  EXPECT_EQ(refused.error().location(),
             (folder / "a.tgm") + ":" + std::to_string(at) + " (object 0 \"weights\")");
   EXPECT_EQ(reader.verify().error().code(), errc::hash_mismatch);
   read_options blind;

@@ -101,7 +101,7 @@ TEST(Checkpoint, AnyFlippedByteIsAnErrorThatNamesFileAndSection) {
     or_throw(write_all(*f, at, std::span(&flipped, 1)));
     const auto r = load_checkpoint(posix_file_system(), flipped_path);
     ASSERT_FALSE(r) << at;
-    const std::string& where = r.error().where();
+    const std::string& where = r.error().location();
     ASSERT_EQ(where.rfind(flipped_path, 0), 0U) << at << ": " << r.error().message();
     const auto section = where.find("(section ");
     ASSERT_NE(section, std::string::npos) << at << ": " << r.error().message();
@@ -282,8 +282,8 @@ TEST(CheckpointStore, AnInvalidNewestFallsBackAndSaysSo) {
   const auto ck = or_throw(reader_in(folder).load_newest());
   EXPECT_EQ(ck.header().generation, 1U);
   ASSERT_EQ(ck.skipped().size(), 1U);
-  EXPECT_NE(ck.skipped()[0].where().find("ck-2.weir"), std::string::npos);
-  EXPECT_NE(ck.skipped()[0].where().find("CONFIG"), std::string::npos);
+  EXPECT_NE(ck.skipped()[0].location().find("ck-2.weir"), std::string::npos);
+  EXPECT_NE(ck.skipped()[0].location().find("CONFIG"), std::string::npos);
   const auto entries = or_throw(reader_in(folder).verify());
   EXPECT_TRUE(entries[0].problem);
   EXPECT_FALSE(entries[1].problem);
@@ -337,7 +337,7 @@ TEST(CheckpointStore, WithoutAnyFileThereIsNothingAndWithBadOnesTheNewestIsNamed
   const auto r = store.load_newest();
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code(), errc::torn);
-  EXPECT_NE(r.error().where().find("ck-7.weir"), std::string::npos);
+  EXPECT_NE(r.error().location().find("ck-7.weir"), std::string::npos);
   EXPECT_EQ(or_throw(store.save(small_model(1).sections(), 1)), 8U);
 }
 

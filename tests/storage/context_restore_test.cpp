@@ -308,7 +308,7 @@ TEST_F(RestoreError, HistoryMismatchNamesTheFirstTokenThatDiffers) {
     const auto r = open_stream(config_, changed)->restore(cursor_);
     ASSERT_FALSE(r);
     EXPECT_EQ(r.error().code(), errc::history_mismatch);
-    EXPECT_EQ(r.error().where(), "memory:" + std::to_string(at));
+    EXPECT_EQ(r.error().location(), "memory:" + std::to_string(at));
     // Without the remembered tokens only their hash can show the difference.
     stream_cursor bare = cursor_;
     bare.ring.clear();
@@ -324,7 +324,7 @@ TEST_F(RestoreError, HistoryMismatchOutsideTheWindowNamesTheStretch) {
     const auto r = open_stream(config_, changed)->restore(cursor_);
     ASSERT_FALSE(r) << at;
     EXPECT_EQ(r.error().code(), errc::history_mismatch);
-    EXPECT_EQ(r.error().where(), "memory:" + std::to_string(at / 4096 * 4096));
+    EXPECT_EQ(r.error().location(), "memory:" + std::to_string(at / 4096 * 4096));
   }
 }
 
@@ -346,12 +346,12 @@ TEST_F(RestoreError, HistoryMismatchForFilesNamesFileAndOffset) {
   const auto changed = open()->restore(cursor);
   ASSERT_FALSE(changed);
   EXPECT_EQ(changed.error().code(), errc::history_mismatch);
-  EXPECT_EQ(changed.error().where(), folder / "b" + ":500");
+  EXPECT_EQ(changed.error().location(), folder / "b" + ":500");
   write_text(folder / "b", std::string(3001, 'b'));
   const auto longer = open()->restore(cursor);
   ASSERT_FALSE(longer);
   EXPECT_EQ(longer.error().code(), errc::history_mismatch);
-  EXPECT_EQ(longer.error().where(), folder / "b" + ":0");
+  EXPECT_EQ(longer.error().location(), folder / "b" + ":0");
   write_text(folder / "b", std::string(3000, 'b'));
   EXPECT_TRUE(open()->restore(cursor));
   std::filesystem::rename(folder / "b", folder / "c");

@@ -99,7 +99,7 @@ TEST(FileSet, MissingEmptyAndDoubledFilesAreErrorsWhenItIsAttached) {
   EXPECT_EQ(missing.error().root().code(), errc::not_found);
   const auto empty = open_file_set(fs, {folder / "a", folder / "empty"});
   EXPECT_EQ(code_of(empty), errc::source_unavailable);
-  EXPECT_NE(empty.error().where().find("empty"), std::string::npos);
+  EXPECT_NE(empty.error().location().find("empty"), std::string::npos);
   EXPECT_EQ(code_of(open_file_set(fs, {folder / "a", folder / "a"})),
             errc::invalid_argument);
   EXPECT_EQ(code_of(open_file_set(fs, {})), errc::invalid_argument);
@@ -117,7 +117,7 @@ TEST(FileSet, AGrowingFileKeepsTheSizeItHadAndAShrinkingOneIsAnError) {
   const auto r = source->read(0, all);
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code(), errc::source_unavailable);
-  EXPECT_NE(r.error().where().find("a:0"), std::string::npos);
+  EXPECT_NE(r.error().location().find("a:0"), std::string::npos);
 }
 
 TEST(ExpandPaths, FoldersPatternsAndLinksGiveASortedListWithoutDoubles) {

@@ -128,14 +128,14 @@ TEST(Config, UnknownKeyNamesTheNearestWithItsPlace) {
             "cannot set key \"stream.chnk\": expected a known key, found none of that "
             "name; did you mean "
             "\"stream.chunk\"?");
-  EXPECT_EQ(e.where().substr(e.where().rfind('/') + 1), "run.toml:3:8");
+  EXPECT_EQ(e.location().substr(e.location().rfind('/') + 1), "run.toml:3:8");
 }
 
 TEST(Config, UnknownKeyThatEndsAKnownOneNamesThat) {
   const error e = failure_of("", {"workers=2"});
   EXPECT_NE(e.text().find("did you mean \"run.workers\"?"), std::string::npos)
       << e.text();
-  EXPECT_EQ(e.where(), "--set workers");
+  EXPECT_EQ(e.location(), "--set workers");
 }
 
 TEST(Config, WrongTypeSaysWhatWasExpected) {
@@ -158,7 +158,7 @@ TEST(Config, ValuesOutOfRangeAreRefused) {
 TEST(Config, BrokenTomlNamesLineAndColumn) {
   const error e = failure_of("seed = 1\nseed 2\n");
   EXPECT_EQ(e.code(), errc::invalid_argument);
-  EXPECT_NE(e.where().find("run.toml:2:"), std::string::npos) << e.where();
+  EXPECT_NE(e.location().find("run.toml:2:"), std::string::npos) << e.location();
 }
 
 TEST(Config, MissingFileIsNotFound) {

@@ -66,7 +66,7 @@ result<run_config> read_config(const std::string& path) {
 result<void> apply_entry(run_config& config, const config_entry& entry,
                          const std::string& base_folder) {
   if (auto set = actors::run_settings().assign(config, entry.key, entry.value); !set) {
-    return std::move(set).error().at(entry.where);
+    return std::move(set).error().located(entry.where);
   }
   if (entry.key == "stream.path") {
     for (std::string& path : config.paths) {
@@ -100,7 +100,7 @@ result<run_config> load_resume_config(const std::string& folder,
                    fmt::format("cannot change key \"{}\" of a run that has begun: "
                                "expected {}, found {}",
                                key->name, toml_text(was), toml_text(now)))
-          .at(entry.where)
+          .located(entry.where)
           .hint("begin another run with `weir run`");
     }
   }

@@ -138,7 +138,7 @@ result<std::vector<config_entry>> parse_toml(std::string_view text,
                  fmt::format(
                      "cannot read configuration \"{}\": expected TOML, found \"{}\"",
                      name, std::string(problem.description())))
-        .at(place(name, problem.source()));
+        .located(place(name, problem.source()));
   }
   std::vector<config_entry> out;
   flatten(parsed.table(), "", name, out);

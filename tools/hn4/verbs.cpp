@@ -22,7 +22,8 @@ error numbered(error e) {
     return e;
   }
   const storage::hn4_code code = storage::code_of(e);
-  error with = storage::hn4_error(code, e.text(), e.code()).at(e.where()).hint(e.hint());
+  error with =
+      storage::hn4_error(code, e.text(), e.code()).located(e.location()).hint(e.hint());
   return e.cause() != nullptr ? std::move(with).because(*e.cause()) : std::move(with);
 }
 

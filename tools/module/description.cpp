@@ -165,7 +165,7 @@ class table_reader {
     if (value) {
       to = std::move(*value);
     } else if (!problem_) {
-      problem_ = std::move(value.error()).at(place(key, *table_.get(key)));
+      problem_ = std::move(value.error()).located(place(key, *table_.get(key)));
     }
   }
 
@@ -178,7 +178,7 @@ class table_reader {
                          fmt::format("cannot read the description of a module: expected "
                                      "a known key, found \"{}\"{}",
                                      name, did_you_mean(name, asked_)))
-                       .at(place(name, node));
+                       .located(place(name, node));
       }
     }
     return problem_ ? result<void>(*problem_) : result<void>();
@@ -224,7 +224,7 @@ class table_reader {
                      fmt::format("cannot read \"{}\" of a module: expected {}, found "
                                  "something else",
                                  key, expected))
-                   .at(place(key, node)));
+                   .located(place(key, node)));
   }
   void keep_error(result<void> r) {
     if (!r && !problem_) {
@@ -317,8 +317,8 @@ result<module_description> read_description(std::string_view text,
                  fmt::format("cannot read the description of a module: expected TOML, "
                              "found \"{}\"",
                              std::string(problem.description())))
-        .at(fmt::format("{}:{}:{}", name, problem.source().begin.line,
-                        problem.source().begin.column));
+        .located(fmt::format("{}:{}:{}", name, problem.source().begin.line,
+                             problem.source().begin.column));
   }
   module_description out;
   table_reader top(parsed.table(), "");

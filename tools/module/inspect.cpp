@@ -25,7 +25,7 @@ result<read_module> read_fatbin(const module_options& options) {
   WEIR_TRY(out.image, read_input(options.file));
   auto parsed = tessera::parse_fatbin(out.image);
   if (!parsed) {
-    return std::move(parsed.error()).at(options.file);
+    return std::move(parsed.error()).located(options.file);
   }
   out.module = std::move(*parsed);
   return out;

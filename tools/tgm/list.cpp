@@ -78,7 +78,7 @@ class key_columns {
                          "cannot find key \"{}\" in message {} of \"{}\": expected it "
                          "in base or _extra_, found it in neither",
                          key, message, file.name))
-            .at(file.place(file.spans[message].offset));
+            .located(file.place(file.spans[message].offset));
       }
       row += value ? *value : *absent_;
     }

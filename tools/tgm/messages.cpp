@@ -49,7 +49,7 @@ result<bytes_view> message_file::bytes(message_span range, byte_vector& buffer) 
                  fmt::format("cannot read {} bytes: expected enough memory for them, "
                              "found too little",
                              range.length))
-        .at(place(range.offset));
+        .located(place(range.offset));
   }
   WEIR_CHECK(source->read(range.offset, buffer));
   return bytes_view(buffer);
@@ -71,7 +71,7 @@ result<message_reader> message_file::open(std::size_t message,
                fmt::format("cannot read message {} of \"{}\": expected a whole message, "
                            "found a damaged or foreign one",
                            message, name))
-        .at(place(spans[message].offset))
+        .located(place(spans[message].offset))
         .because(reader.error());
   }
   return reader;

@@ -44,8 +44,8 @@ cbor_codes codes_of(std::uint16_t type) {
 /// Returns the text of an error with its place and the texts of its causes.
 std::string whole_text(const error& e) {
   std::string text = e.text();
-  if (!e.where().empty()) {
-    text += " (" + e.where() + ")";
+  if (!e.location().empty()) {
+    text += " (" + e.location() + ")";
   }
   for (const error* cause = e.cause(); cause != nullptr; cause = cause->cause()) {
     text += ": " + cause->text();

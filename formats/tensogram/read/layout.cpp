@@ -20,7 +20,7 @@ result<bytes_view> piece_reader::at(std::uint64_t offset, std::uint64_t bytes) {
                  fmt::format("cannot read {} bytes: expected them there, found the end "
                              "at {}",
                              bytes, source_.size()))
-        .at(place(source_, offset));
+        .located(place(source_, offset));
   }
   if (view_) {
     return view_->subspan(offset, bytes);
@@ -32,7 +32,7 @@ result<bytes_view> piece_reader::at(std::uint64_t offset, std::uint64_t bytes) {
                  fmt::format("cannot read {} bytes: expected memory for them, found too "
                              "little",
                              bytes))
-        .at(place(source_, offset));
+        .located(place(source_, offset));
   }
   WEIR_CHECK(source_.read(offset, buffer_));
   return bytes_view(buffer_);
@@ -78,7 +78,7 @@ error as_error(const found_issue& found, const byte_source& source,
   if (found.issue.object) {
     where += fmt::format(" (object {})", *found.issue.object);
   }
-  return error(found.code, found.issue.description).at(std::move(where));
+  return error(found.code, found.issue.description).located(std::move(where));
 }
 
 namespace {

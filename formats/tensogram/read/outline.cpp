@@ -103,13 +103,14 @@ class outline_reader {
  private:
   error corrupt(std::uint64_t offset, std::string text) const {
     return error(errc::corrupt, std::move(text))
-        .at(place(source_, layout.span.offset + offset));
+        .located(place(source_, layout.span.offset + offset));
   }
   /// Gives an error a place unless it has one.
   template <class T>
   result<T> located(result<T> value, std::uint64_t offset) const {
-    if (!value && value.error().where().empty()) {
-      return std::move(value).error().at(place(source_, layout.span.offset + offset));
+    if (!value && value.error().location().empty()) {
+      return std::move(value).error().located(
+          place(source_, layout.span.offset + offset));
     }
     return value;
   }
@@ -128,7 +129,7 @@ class outline_reader {
                  errc::torn,
                  fmt::format("cannot read message: expected at least {} bytes, found {}",
                              smallest_message, layout.span.length))
-          .at(place(source_, layout.span.offset));
+          .located(place(source_, layout.span.offset));
     }
     const std::uint64_t start = layout.span.offset;
     WEIR_CHECK(source_.prefetch(std::vector<byte_range>{
@@ -194,7 +195,7 @@ class outline_reader {
                    fmt::format("cannot trust {}: expected digest {}, found {}",
                                frame_type_name(frame.type), hex64(frame.digest),
                                hex64(xxh3_64(bytes))))
-          .at(place(source_, layout.span.offset + frame.offset));
+          .located(place(source_, layout.span.offset + frame.offset));
     }
     WEIR_TRY(cbor_item item, located(decode_cbor(bytes), content.offset));
     return std::move(item.value);
@@ -347,7 +348,7 @@ result<cbor_map> read_preceder(piece_reader& pieces, const message_layout& messa
     return error(errc::corrupt,
                  "cannot trust index: expected a preceder in front of the object, found "
                  "other frames")
-        .at(where);
+        .located(where);
   }
   const frame_body body = body_of(layout.frames[0]);
   WEIR_TRY(const bytes_view bytes,
@@ -357,7 +358,7 @@ result<cbor_map> read_preceder(piece_reader& pieces, const message_layout& messa
     return error(errc::hash_mismatch,
                  fmt::format("cannot trust preceder: expected digest {}, found {}",
                              hex64(layout.frames[0].digest), hex64(xxh3_64(bytes))))
-        .at(where);
+        .located(where);
   }
   WEIR_TRY(cbor_item item, decode_cbor(bytes));
   WEIR_TRY(message_metadata metadata, parse_metadata(std::move(item.value)));
@@ -365,7 +366,7 @@ result<cbor_map> read_preceder(piece_reader& pieces, const message_layout& messa
     return error(errc::corrupt,
                  fmt::format("cannot use preceder: expected one base entry, found {}",
                              metadata.base.size()))
-        .at(where);
+        .located(where);
   }
   return std::move(metadata.base.front());
 }
@@ -387,7 +388,7 @@ result<message_reader> message_outline::object(
                  fmt::format("cannot find object {}: expected a number below {}, found "
                              "it beyond",
                              i, object_count()))
-        .at(place(*source, span.offset));
+        .located(place(*source, span.offset));
   }
   const byte_range gap = state_->gap(i);
   const bool preceded = gap.length >= smallest_preceder;

@@ -139,7 +139,7 @@ result<void> message_reader::decode_into(std::size_t i, mutable_bytes to) const 
                  fmt::format(
                      "cannot decode object {}: expected room for {} bytes, found {}", i,
                      object.decoded, to.size()))
-        .at(state_->place_of(i));
+        .located(state_->place_of(i));
   }
   auto done = decode_object(*state_->source, state_->layout.span.offset,
                             state_->layout.head, object, state_->options, memory_at(to));
@@ -177,7 +177,7 @@ result<byte_vector> message_reader::decode_range(std::size_t i, std::uint64_t fi
                  fmt::format("cannot decode range: expected elements below {}, found {} "
                              "from {} on",
                              all, count, first))
-        .at(state_->place_of(i));
+        .located(state_->place_of(i));
   }
   byte_vector out;
   auto done = decode_object_range(*state_->source, state_->layout.span.offset, object,
@@ -229,7 +229,7 @@ result<bytes_view> message_reader::view(std::size_t i) const {
                  "cannot view object: expected uncompressed elements in memory and "
                  "native order, "
                  "found others")
-        .at(state_->place_of(i))
+        .located(state_->place_of(i))
         .hint("decode it");
   }
   auto good = verify_object(*state_->source, state_->layout.span.offset,

@@ -40,13 +40,13 @@ struct message_reader::state {
                        "cannot decode object {}: expected an index below {}, found it "
                        "beyond",
                        i, contents.objects.size()))
-          .at(place(*source, layout.span.offset));
+          .located(place(*source, layout.span.offset));
     }
     return {};
   }
   /// Returns the error with the place of object `i`, unless it already has a place.
   error located(error e, std::size_t i) const {
-    return e.where().empty() ? std::move(e).at(place_of(i)) : std::move(e);
+    return e.location().empty() ? std::move(e).located(place_of(i)) : std::move(e);
   }
   /// Reads the first `bytes` bytes of the payload of object `i` and its masks.
   result<byte_vector> stored(std::size_t i, std::uint64_t bytes) const;

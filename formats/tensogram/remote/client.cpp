@@ -123,7 +123,7 @@ class range_batch {
     error out = error(code, c.settings().without_secrets(
                                 fmt::format("cannot read {} bytes of \"{}\": {}{}",
                                             j.size, c.address().name, reason, attempts)))
-                    .at(fmt::format("{}:{}", c.address().name, j.offset));
+                    .located(fmt::format("{}:{}", c.address().name, j.offset));
     return hint.empty() ? out : std::move(out).hint(hint);
   }
 

@@ -34,7 +34,7 @@ class metered_source final : public byte_source {
                                "bytes of reading, found other bytes or a message in many "
                                "pieces",
                                name(), allowed_))
-          .at(fmt::format("{}:{}", name(), offset))
+          .located(fmt::format("{}:{}", name(), offset))
           .hint("copy the file");
     }
     used_ += to.size();
@@ -80,7 +80,7 @@ result<message_span> remote_file::span_of(std::size_t m) const {
                  fmt::format("cannot find message {} of \"{}\": expected a number below "
                              "{}, found it beyond",
                              m, name(), spans_.size()))
-        .at(name());
+        .located(name());
   }
   return spans_[m];
 }

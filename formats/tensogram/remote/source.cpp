@@ -169,7 +169,7 @@ result<void> check_inside(const remote_source& source, std::uint64_t offset,
                  fmt::format("cannot read {} bytes: expected them there, found the end "
                              "at {}",
                              bytes, source.size()))
-        .at(fmt::format("{}:{}", source.name(), offset));
+        .located(fmt::format("{}:{}", source.name(), offset));
   }
   return {};
 }

@@ -204,7 +204,7 @@ class message_encoder {
                                object.frame_length()));
       auto digest = pass_payload(object, options_.hashes, &to);
       if (!digest) {
-        return std::move(digest).error().at(object_name(i));
+        return std::move(digest).error().located(object_name(i));
       }
       digests_[i] = *digest;
       to.put(make_object_end(object, digests_[i]));

@@ -208,7 +208,7 @@ result<prepared_object> prepare(const object_to_write& object, std::size_t index
                                 const message_options& options, unsigned threads) {
   auto prepared = preparation(object, options, threads).run();
   if (!prepared) {
-    return std::move(prepared).error().at(object_name(index));
+    return std::move(prepared).error().located(object_name(index));
   }
   return prepared;
 }

@@ -78,7 +78,7 @@ result<void> stream_writer::state::put_object(const object_to_write& object,
   const std::size_t i = digests.size();
   auto passed = pass_payload(prepared, options.hashes, nullptr);
   if (!passed) {
-    return std::move(passed).error().at(object_name(i));
+    return std::move(passed).error().located(object_name(i));
   }
   const std::uint64_t digest = *passed;
   if (!object.metadata.empty()) {

@@ -53,8 +53,8 @@ result<entries> without_duplicates(const core& c, std::string_view tag, entries 
                        fmt::format("cannot open tag \"{}\": two different directory "
                                    "entries claim one shard",
                                    tag))
-          .at(c.place(c.slot_offset(e.slot),
-                      fmt::format("directory slots {} and {}", before.slot, e.slot)));
+          .located(c.place(c.slot_offset(e.slot), fmt::format("directory slots {} and {}",
+                                                              before.slot, e.slot)));
     }
     warnings.push_back(fmt::format(
         "tag \"{}\": one shard stands in directory slots {} and {}; the newer is used",
@@ -483,7 +483,8 @@ std::vector<entry> entries_of_tag(const named_entries& named, const resolved_tag
 error refusal_of(const core& c, std::string_view tag, const lost_shard& lost) {
   return hn4_error(hn4_code::data_rot,
                    fmt::format("cannot open tag \"{}\": {}", tag, lost.text), lost.kind)
-      .at(lost.name_at != 0
+      .located(
+          lost.name_at != 0
               ? c.place(lost.name_at, fmt::format("name of directory slot {}", lost.slot))
               : c.place(c.slot_offset(lost.slot),
                         fmt::format("directory slot {}", lost.slot)))

@@ -36,7 +36,7 @@ error not_found(const core& c, std::string_view tag,
                        "cannot find tag \"{}\" in \"{}\": expected a tag of the volume, "
                        "found {} tags with other names{}",
                        tag, c.device->name(), known.size(), did_you_mean(tag, known)))
-      .at(c.place(c.geometry.cortex, "directory"));
+      .located(c.place(c.geometry.cortex, "directory"));
 }
 
 /// Refuses a tag that no entry names if traces show that entries are lost: they may have
@@ -54,7 +54,7 @@ result<void> refuse_a_lost_tag(const core& c, std::string_view tag) {
       return hn4_error(hn4_code::data_rot,
                        fmt::format("cannot open tag \"{}\": {}", tag, lost.text),
                        lost.kind)
-          .at(c.place(name.byte, "long name"));
+          .located(c.place(name.byte, "long name"));
     }
   }
   if (!traces->shards.empty()) {
@@ -225,14 +225,14 @@ result<selection> select_strictly(const core& c, std::string_view tag) {
                                  "expected a tag of the volume, found "
                                  "no entry with that name",
                                  tag, c.device->name()))
-        .at(at);
+        .located(at);
   }
   if (found.shards.size() == max_candidates) {
     return hn4_error(hn4_code::tag_overflow,
                      fmt::format("cannot open tag \"{}\": expected at most {} shards, "
                                  "found more",
                                  tag, max_candidates - 1))
-        .at(at);
+        .located(at);
   }
   warn_of_repeats(tag, found);
   return found;

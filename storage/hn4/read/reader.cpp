@@ -37,8 +37,9 @@ error reader::named(error cause, std::uint64_t n,
   const std::string text =
       fmt::format("cannot read tag \"{}\" at byte {}: {}", map_.tag, at, cause.text());
   return error(code, text)
-      .at(fmt::format("{}:{} (tag \"{}\", shard {}, block {})", map_.device->name(),
-                      byte ? std::to_string(*byte) : "outside", map_.tag, shard_, n));
+      .located(fmt::format("{}:{} (tag \"{}\", shard {}, block {})", map_.device->name(),
+                           byte ? std::to_string(*byte) : "outside", map_.tag, shard_,
+                           n));
 }
 
 // Returns the place that the hint gives for block n.

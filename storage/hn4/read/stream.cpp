@@ -43,7 +43,7 @@ void put_in_order(std::vector<entry>& shards, hn4_order order) {
 error bad_shard(const core& c, std::string_view tag, std::size_t index, const entry& e,
                 hn4_code code, std::string_view text) {
   return hn4_error(code, fmt::format("cannot open tag \"{}\": {}", tag, text))
-      .at(c.place(
+      .located(c.place(
           c.slot_offset(e.slot),
           fmt::format("tag \"{}\", shard {}, directory slot {}", tag, index, e.slot)));
 }
@@ -237,7 +237,7 @@ hn4_partial hn4_stream::read_partial(std::uint64_t offset, mutable_bytes to) con
                               "found {}",
                               map_->tag, map_->size, offset),
                   errc::out_of_range)
-            .at(map_->device->name());
+            .located(map_->device->name());
     return part;
   }
   const auto count =
@@ -270,7 +270,7 @@ result<void> hn4_stream::read_scattered(std::span<const hn4_piece> pieces) const
                                    "found {} before the end",
                                    map_->tag, piece.to.size(), piece.offset, got),
                        errc::out_of_range)
-          .at(map_->device->name());
+          .located(map_->device->name());
     }
   }
   return {};
@@ -310,8 +310,8 @@ result<void> hn4_stream::verify_snapshot() const {
                        fmt::format("cannot verify tag \"{}\": expected the directory "
                                    "entry of shard {} as it was at open, found another",
                                    map_->tag, i))
-          .at(fmt::format("{}:{} (directory slot {})", map_->device->name(), offset,
-                          s.slot))
+          .located(fmt::format("{}:{} (directory slot {})", map_->device->name(), offset,
+                               s.slot))
           .hint("the volume was written while it was read; open the tag again");
     }
   }

@@ -61,7 +61,7 @@ error planner::exists(const resolved_tag& found) const {
              fmt::format(
                  "cannot store tag \"{}\": expected no tag of that name, found one{}",
                  tag_, found.lost.empty() ? "" : " that has lost shards"))
-      .at(c_.place(c_.slot_offset(slot), fmt::format("directory slot {}", slot)))
+      .located(c_.place(c_.slot_offset(slot), fmt::format("directory slot {}", slot)))
       .hint("replace it (--replace) or append to it (--append)");
 }
 
@@ -127,7 +127,7 @@ error planner::full(std::uint64_t bytes, bool whole) {
                          "bytes, found {}",
                          tag_, blocks, whole ? " in a row" : "", bytes,
                          run_for(blocks).blocks))
-      .at(c_.place(c_.geometry.bitmap, "bitmap"))
+      .located(c_.place(c_.geometry.bitmap, "bitmap"))
       .hint(whole ? "use more shards, compact the volume, or make a larger one"
                   : "remove tags, or make a larger volume");
 }
@@ -140,7 +140,7 @@ result<void> planner::add(std::uint64_t bytes, bool whole) {
                      fmt::format("cannot store tag \"{}\": expected at most {} shards, "
                                  "found {} bytes behind them",
                                  tag_, max_shards, bytes))
-        .at(c_.device->name())
+        .located(c_.device->name())
         .hint("compact the volume, and replace the tag by all of its bytes");
   }
   const std::uint64_t wanted = blocks_for(c_.geometry, bytes);
@@ -238,7 +238,7 @@ result<void> planner::find_slots() {
                        fmt::format("cannot store tag \"{}\": expected a free directory "
                                    "slot, found {} taken in a row",
                                    tag_, max_probes))
-          .at(c_.place(c_.geometry.cortex, "directory"));
+          .located(c_.place(c_.geometry.cortex, "directory"));
     }
     taken[static_cast<std::size_t>(slot)] = true;
     s.slot = slot;

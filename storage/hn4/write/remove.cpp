@@ -78,7 +78,7 @@ result<void> remove_tag(core& c, std::string_view tag) {
                fmt::format("cannot remove tag \"{}\" from \"{}\": expected a tag of "
                            "the volume, found none of that name",
                            tag, c.device->name()))
-        .at(c.place(c.geometry.cortex, "directory"));
+        .located(c.place(c.geometry.cortex, "directory"));
   }
   for (const entry& e : tombstones_of(c, found, {})) {
     discarded.push_back(e);

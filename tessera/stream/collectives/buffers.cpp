@@ -32,24 +32,26 @@ bool output_is_packed(const collective::collective_call& call) noexcept {
 namespace {
 
 /// Looks a buffer up and checks it. `what` names it in messages.
-result<memory_place> place_of(const stream& on, const void* at, std::size_t bytes,
-                              std::size_t element_bytes, std::string_view what) {
+result<memory_place> place_of(const stream& target, const void* address,
+                              std::size_t bytes, std::size_t element_bytes,
+                              std::string_view what) {
   const auto refuse = [&](std::string_view expected, std::string_view found) {
     return error(
         errc::invalid_argument,
         fmt::format("collective not posted: expected {}, found {}", expected, found));
   };
-  const auto place = at == nullptr ? std::nullopt : on.of().memory().find(at);
+  const auto place =
+      address == nullptr ? std::nullopt : target.context().memory().find(address);
   // On a stream of one rank, the address of that rank's own instance is accepted too.
-  const bool own = place && place->memory->symmetric() && on.options().rank >= 0 &&
-                   place->device() == on.device_of(0);
+  const bool own = place && place->memory->symmetric() && target.options().rank >= 0 &&
+                   place->device() == target.device_of(0);
   if (!place || !place->memory->symmetric() || (place->rank != 0 && !own)) {
     return refuse(fmt::format("memory of the mesh as {}", what),
-                  at == nullptr ? "null" : "another address");
+                  address == nullptr ? "null" : "another address");
   }
-  if (!on.fits(*place)) {
+  if (!target.fits(*place)) {
     return refuse(fmt::format("an instance of the {} on each of {} devices", what,
-                              on.on()->ranks()),
+                              target.mesh()->ranks()),
                   fmt::format("{}", place->memory->devices().size()));
   }
   if (place->offset % element_bytes != 0) {
@@ -67,16 +69,17 @@ result<memory_place> place_of(const stream& on, const void* at, std::size_t byte
 /// Checks that input and output are the same buffer or do not overlap. If they overlapped
 /// otherwise, a rank would write bytes that other ranks still read. Packed shards cannot
 /// be in place, because input and output have different sizes.
-result<void> check_apart(const collective_request& what, const std::byte* from,
+result<void> check_apart(const collective_request& request, const std::byte* from,
                          const std::byte* to, int ranks) {
-  const bool packs = input_is_packed(what.call) || output_is_packed(what.call);
+  const bool packs = input_is_packed(request.call) || output_is_packed(request.call);
   if (from == to && (!packs || ranks == 1)) {
     return {};
   }
   const auto input = reinterpret_cast<std::uintptr_t>(from);
   const auto output = reinterpret_cast<std::uintptr_t>(to);
-  const std::size_t in_bytes = extent(what.call, ranks, input_is_packed(what.call));
-  const std::size_t out_bytes = extent(what.call, ranks, output_is_packed(what.call));
+  const std::size_t in_bytes = extent(request.call, ranks, input_is_packed(request.call));
+  const std::size_t out_bytes =
+      extent(request.call, ranks, output_is_packed(request.call));
   if (input < output + out_bytes && output < input + in_bytes) {
     return error(errc::invalid_argument,
                  fmt::format("collective not posted: expected an output {}beside the "
@@ -89,20 +92,21 @@ result<void> check_apart(const collective_request& what, const std::byte* from,
 
 }  // namespace
 
-result<buffer_places> places_of(const stream& on, const collective_request& what,
+result<buffer_places> places_of(const stream& target, const collective_request& request,
                                 int ranks) {
   buffer_places out;
-  const auto element = static_cast<std::size_t>(info_of(what.call.type).size);
-  WEIR_TRY(out.input,
-           place_of(on, what.input, extent(what.call, ranks, input_is_packed(what.call)),
-                    element, "input"));
-  WEIR_TRY(out.output, place_of(on, what.output,
-                                extent(what.call, ranks, output_is_packed(what.call)),
-                                element, "output"));
+  const auto element = static_cast<std::size_t>(info_of(request.call.type).size);
+  WEIR_TRY(out.input, place_of(target, request.input,
+                               extent(request.call, ranks, input_is_packed(request.call)),
+                               element, "input"));
+  WEIR_TRY(out.output,
+           place_of(target, request.output,
+                    extent(request.call, ranks, output_is_packed(request.call)), element,
+                    "output"));
   // Compares both addresses on one rank. The result is the same on all ranks.
-  const int rank = std::max(on.options().rank, 0);
+  const int rank = std::max(target.options().rank, 0);
   WEIR_CHECK(
-      check_apart(what, out.input->on_rank(rank), out.output->on_rank(rank), ranks));
+      check_apart(request, out.input->on_rank(rank), out.output->on_rank(rank), ranks));
   return out;
 }
 

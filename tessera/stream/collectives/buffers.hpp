@@ -31,7 +31,8 @@ struct buffer_places {
 /// @error{invalid_argument; a buffer that is not memory of the mesh or, on a stream of
 /// one rank, of that rank; that is too short or not aligned to its elements; or an output
 /// that overlaps its input without being in place}
-[[nodiscard]] result<buffer_places> places_of(const stream& on,
-                                              const collective_request& what, int ranks);
+[[nodiscard]] result<buffer_places> places_of(const stream& target,
+                                              const collective_request& request,
+                                              int ranks);
 
 }  // namespace weir::tessera

@@ -63,7 +63,7 @@ collective::tuner_lookup tuner_of(context& of, bool measures,
 
 /// Returns another schedule of the call, in place, to compare results with.
 result<std::shared_ptr<const collective::collective_plan>> plan_to_verify(
-    stream& on, const collective::collective_plan& plan, int ranks) {
+    stream& target, const collective::collective_plan& plan, int ranks) {
   collective::topology shape;
   shape.workers = 3;
   collective::collective_call call = plan.call();
@@ -75,7 +75,7 @@ result<std::shared_ptr<const collective::collective_plan>> plan_to_verify(
   if (!collective::is_legal(other.how, call, ranks, shape)) {
     other.how = collective::algorithm::direct;
   }
-  return on.of().plans().get(call, ranks, shape, other);
+  return target.context().plans().get(call, ranks, shape, other);
 }
 
 /// Returns the type in which a reduction adds its numbers.
@@ -108,32 +108,35 @@ std::uint32_t number_of(collective::wire_format wire) noexcept {
 
 /// Returns a digest of the settings that must be equal on all ranks: the policy, seed and
 /// toggles.
-std::uint64_t digest_of_descriptor(const stream& on, const numerics_policy& p) noexcept {
-  const tessDeterminism told = on.describe(p);
-  const std::array<std::uint64_t, 3> words = {told.policy, told.stableToggles, told.seed};
+std::uint64_t digest_of_descriptor(const stream& target,
+                                   const numerics_policy& p) noexcept {
+  const tessDeterminism determinism = target.describe(p);
+  const std::array<std::uint64_t, 3> words = {
+      determinism.policy, determinism.stableToggles, determinism.seed};
   return xxh3_64(std::as_bytes(std::span(words)));
 }
 
 /// Keeps the stream's descriptor of this collective.
-void note_numbers(stream& on, const numerics_policy& policy,
+void note_numbers(stream& target, const numerics_policy& policy,
                   const collective::collective_plan& plan) noexcept {
-  tessDeterminism told = on.describe(policy);
+  tessDeterminism determinism = target.describe(policy);
   const collective::plan_options& how = plan.options();
-  told.algorithm = number_of(how.how);
-  told.wire = number_of(how.wire);
-  told.chunkBytes = how.chunk_bytes;
+  determinism.algorithm = number_of(how.how);
+  determinism.wire = number_of(how.wire);
+  determinism.chunkBytes = how.chunk_bytes;
   if (plan.arithmetic()) {
-    told.accumulate = static_cast<std::uint32_t>(accumulates_in(*plan.arithmetic()));
+    determinism.accumulate =
+        static_cast<std::uint32_t>(accumulates_in(*plan.arithmetic()));
   }
-  on.note(told);
+  target.note(determinism);
 }
 
 /// Chooses schedule, chunk size and wire format of a call and returns its plan. A wire
 /// format that the policy forbids is an error, and a forced algorithm that cannot do the
 /// call is ignored if it comes from the environment.
 /// @error{determinism_violation; a wire format that the policy forbids}
-result<planned> plan_for(stream& on, const collective_request& what, int ranks) {
-  context& of = on.of();
+result<planned> plan_for(stream& target, const collective_request& request, int ranks) {
+  context& of = target.context();
   const auto& settings = of.settings();
   collective::topology shape;
   if (!settings.topology.empty()) {
@@ -141,23 +144,23 @@ result<planned> plan_for(stream& on, const collective_request& what, int ranks) 
   }
   shape.workers = static_cast<int>(of.workers());
   const numerics_policy policy = of.policy();
-  const std::vector<collective::collective_hint> hints = of.hints(what.axes);
+  const std::vector<collective::collective_hint> hints = of.hints(request.axes);
   collective::choice_sources sources;
   sources.hints = hints;
-  sources.forced = what.how;
+  sources.forced = request.how;
   sources.wire_allowed = policy.fast_math && !policy.stable_reductions &&
                          settings.numerics != numerics_mode::strict;
-  if (what.wire != collective::wire_format::plain && !sources.wire_allowed) {
+  if (request.wire != collective::wire_format::plain && !sources.wire_allowed) {
     return error(errc::determinism_violation,
                  fmt::format("collective not posted: expected plain numbers between "
                              "ranks, as the policy asks, found {}",
-                             collective::name_of(what.wire)))
+                             collective::name_of(request.wire)))
         .hint("allowFastMath=1 and stableReductions=0 permit it");
   }
   if (!sources.forced && !settings.algorithm.empty()) {
     WEIR_TRY(const collective::algorithm forced,
              collective::algorithm_named(settings.algorithm));
-    if (collective::is_legal(forced, what.call, ranks, shape)) {
+    if (collective::is_legal(forced, request.call, ranks, shape)) {
       sources.forced = forced;
     }
   }
@@ -165,24 +168,25 @@ result<planned> plan_for(stream& on, const collective_request& what, int ranks) 
   // Only calls whose schedule the tuner may choose are measured; a chunk size or wire
   // format that the program sets has another cost. A share's time includes the wait for
   // other ranks, and a recorded call keeps its schedule.
-  const bool measures =
-      of.measures(policy) && on.options().rank < 0 && what.chunk_bytes == 0 &&
-      what.wire == collective::wire_format::plain && !what.in_graph && !on.records();
+  const bool measures = of.measures(policy) && target.options().rank < 0 &&
+                        request.chunk_bytes == 0 &&
+                        request.wire == collective::wire_format::plain &&
+                        !request.in_graph && !target.records();
   sources.tuner = tuner_of(of, measures, out.trial);
-  WEIR_TRY(out.how, collective::choose_algorithm(what.call, ranks, shape, sources));
-  if (what.chunk_bytes != 0) {
-    out.how.chunk_bytes = what.chunk_bytes;
+  WEIR_TRY(out.how, collective::choose_algorithm(request.call, ranks, shape, sources));
+  if (request.chunk_bytes != 0) {
+    out.how.chunk_bytes = request.chunk_bytes;
   }
-  if (what.wire != collective::wire_format::plain) {
-    out.how.wire = what.wire;
+  if (request.wire != collective::wire_format::plain) {
+    out.how.wire = request.wire;
     out.how.how = collective::algorithm::direct;
   }
-  WEIR_TRY(out.plan, of.plans().get(what.call, ranks, shape,
+  WEIR_TRY(out.plan, of.plans().get(request.call, ranks, shape,
                                     {out.how.how, out.how.chunk_bytes, out.how.wire}));
-  note_numbers(on, policy, *out.plan);
+  note_numbers(target, policy, *out.plan);
   of.log(log_level::debug, "{} of {} {} over {} ranks: {}, chosen by {}",
-         collective::name_of(what.call.kind), what.call.count,
-         info_of(what.call.type).tessera, ranks, collective::name_of(out.how.how),
+         collective::name_of(request.call.kind), request.call.count,
+         info_of(request.call.type).tessera, ranks, collective::name_of(out.how.how),
          collective::name_of(out.how.level));
   return out;
 }
@@ -191,9 +195,9 @@ result<planned> plan_for(stream& on, const collective_request& what, int ranks) 
 
 collective_operation::collective_operation(
     std::shared_ptr<const collective::collective_plan> plan,
-    collective::collective_choice how, room_list<collective_group> groups,
+    collective::collective_choice how, pooled_list<collective_group> groups,
     std::size_t scratch_limit)
-    : operation(kind::collective),
+    : operation(operation_kind::collective),
       plan_(std::move(plan)),
       how_(how),
       groups_(std::move(groups)),
@@ -245,7 +249,7 @@ std::uint64_t collective_operation::stream_of(unsigned lane) const noexcept {
   return stream_number;
 }
 ref<operation> collective_operation::clone() const {
-  room_list<collective_group> groups;
+  pooled_list<collective_group> groups;
   groups.reserve(groups_.size());
   for (const collective_group& g : groups_) {
     collective_group copy;
@@ -270,7 +274,7 @@ void collective_operation::submit(submission& to) {
     if (g.lanes.empty()) {
       g.lanes.reserve(g.ranks.size());
       for (const int rank : g.ranks) {
-        g.lanes.push_back(&lanes.of(static_cast<unsigned>(rank)));
+        g.lanes.push_back(&lanes.lane_of(static_cast<unsigned>(rank)));
       }
     }
   }
@@ -482,26 +486,29 @@ void collective_operation::step(lane_set& lanes, unsigned group,
 namespace {
 
 /// Returns the ranks of the mesh that take part in a send on the stream of one of them.
-result<std::vector<int>> pair_of(const stream& on, const collective_request& what) {
-  const int own = on.options().rank;
-  WEIR_TRY(const std::vector<int> group, on.on()->shape.group_of(what.axes, own));
-  const int source = group[static_cast<std::size_t>(what.call.root)];
-  const int target = group[static_cast<std::size_t>(what.call.peer)];
-  if (own != source && own != target) {
+result<std::vector<int>> pair_of(const stream& target,
+                                 const collective_request& request) {
+  const int own = target.options().rank;
+  WEIR_TRY(const std::vector<int> group,
+           target.mesh()->shape.group_of(request.axes, own));
+  const int source = group[static_cast<std::size_t>(request.call.root)];
+  const int receiver = group[static_cast<std::size_t>(request.call.peer)];
+  if (own != source && own != receiver) {
     return error(errc::invalid_argument,
                  fmt::format("send not posted: expected the stream of rank {} or {}, "
                              "found one of rank {}",
-                             source, target, own));
+                             source, receiver, own));
   }
-  return source == target ? std::vector<int>{source} : std::vector<int>{source, target};
+  return source == receiver ? std::vector<int>{source}
+                            : std::vector<int>{source, receiver};
 }
 
 /// Returns the groups of a mesh along the axes, with each rank's buffers.
-room_list<collective_group> groups_of(const mesh& m, collective::axis_set axes,
-                                      const std::optional<memory_place>& from,
-                                      const std::optional<memory_place>& to) {
+pooled_list<collective_group> groups_of(const mesh& m, collective::axis_set axes,
+                                        const std::optional<memory_place>& from,
+                                        const std::optional<memory_place>& to) {
   const auto all = m.shape.groups(axes);
-  room_list<collective_group> groups;
+  pooled_list<collective_group> groups;
   groups.reserve(all.size());
   for (const auto& ranks : all) {
     collective_group& g = groups.emplace_back();
@@ -523,13 +530,13 @@ room_list<collective_group> groups_of(const mesh& m, collective::axis_set axes,
 }
 
 /// Sets the buffers of a share and returns it, unless its group is broken.
-result<ref<operation>> ready(stream& on, const ref<rank_share>& share,
+result<ref<operation>> ready(stream& target, const ref<rank_share>& share,
                              buffer_places buffers) {
   share->source = std::move(buffers.input);
   share->target = std::move(buffers.output);
-  share->scratch_limit = on.budget()->room();
-  const auto in = on.of().port().enter();
-  WEIR_CHECK(on.of().meetings().check(*share, on));
+  share->scratch_limit = target.budget()->free_bytes();
+  const auto in = target.context().submission_lock().enter();
+  WEIR_CHECK(target.context().meetings().check(*share, target));
   return ref<operation>(share);
 }
 
@@ -537,17 +544,17 @@ result<ref<operation>> ready(stream& on, const ref<rank_share>& share,
 
 // Checks a request, plans it, and makes the operation of a mesh stream, or the share of a
 // rank for the stream of one rank. Returns null if a mesh stream has nothing to do.
-result<ref<operation>> make_collective(stream& on, const collective_request& asked) {
+result<ref<operation>> make_collective(stream& target, const collective_request& asked) {
   collective_request what = asked;
-  const numerics_policy policy = on.of().policy();
+  const numerics_policy policy = target.context().policy();
   what.call.level = policy.level();
-  what.call.wide = on.of().settings().numerics == numerics_mode::promote;
-  const mesh& m = *on.on();
+  what.call.wide = target.context().settings().numerics == numerics_mode::promote;
+  const mesh& m = *target.mesh();
   int ranks = m.shape.group_size(what.axes);
   WEIR_CHECK(collective::check_call(what.call, ranks));
   std::vector<int> pair;
-  if (what.call.kind == collective::collective_kind::send && on.options().rank >= 0) {
-    WEIR_TRY(pair, pair_of(on, what));
+  if (what.call.kind == collective::collective_kind::send && target.options().rank >= 0) {
+    WEIR_TRY(pair, pair_of(target, what));
     ranks = static_cast<int>(pair.size());
     what.call.root = 0;
     what.call.peer = ranks - 1;
@@ -555,37 +562,37 @@ result<ref<operation>> make_collective(stream& on, const collective_request& ask
   const bool needs_memory =
       what.call.count > 0 && what.call.kind != collective::collective_kind::barrier;
   if (!needs_memory && what.call.kind != collective::collective_kind::barrier &&
-      on.options().rank < 0) {
+      target.options().rank < 0) {
     // a rank's share of no elements is enqueued, because the other ranks expect it
     return ref<operation>();
   }
   buffer_places buffers;
   if (needs_memory) {
-    WEIR_TRY(buffers, places_of(on, what, ranks));
+    WEIR_TRY(buffers, places_of(target, what, ranks));
   }
-  WEIR_TRY(planned p, plan_for(on, what, ranks));
+  WEIR_TRY(planned p, plan_for(target, what, ranks));
   std::shared_ptr<const collective::collective_plan> verify;
-  if (on.of().settings().verify_determinism && needs_memory &&
+  if (target.context().settings().verify_determinism && needs_memory &&
       collective::reduces(what.call.kind) && what.call.level > 0) {
-    WEIR_TRY(verify, plan_to_verify(on, *p.plan, ranks));
+    WEIR_TRY(verify, plan_to_verify(target, *p.plan, ranks));
   }
-  if (on.options().rank >= 0) {
+  if (target.options().rank >= 0) {
     std::vector<int> group = std::move(pair);
     if (group.empty()) {
-      WEIR_TRY(group, m.shape.group_of(what.axes, on.options().rank));
+      WEIR_TRY(group, m.shape.group_of(what.axes, target.options().rank));
     }
     const auto share =
         make_ref<rank_share>(std::move(p.plan), p.how, what, std::move(group),
-                             digest_of_descriptor(on, policy));
+                             digest_of_descriptor(target, policy));
     share->verify = std::move(verify);
-    return ready(on, share, std::move(buffers));
+    return ready(target, share, std::move(buffers));
   }
   const auto out = make_ref<collective_operation>(
       std::move(p.plan), p.how, groups_of(m, what.axes, buffers.input, buffers.output),
-      on.budget()->room());
+      target.budget()->free_bytes());
   out->verify_by(std::move(verify));
   if (p.trial) {
-    out->measure(*p.trial, on.of());
+    out->measure(*p.trial, target.context());
   }
   return ref<operation>(out);
 }

@@ -49,17 +49,17 @@ std::vector<made_call> gather_shares(std::vector<made_call> calls) {
 result<void> enqueue_all(context& of, const std::vector<made_call>& calls) {
   std::uint32_t tasks = 0;
   for (const made_call& c : calls) {
-    tasks += &c.on->of() == &of ? c.what->tasks(c.on->lanes()) : 0;
+    tasks += &c.on->context() == &of ? c.what->tasks(c.on->lanes()) : 0;
   }
-  auto in = of.port().enter();
-  in.make_room(tasks);
+  auto in = of.submission_lock().enter();
+  in.reserve(tasks);
   for (const made_call& c : calls) {
-    if (&c.on->of() == &of) {
+    if (&c.on->context() == &of) {
       WEIR_CHECK(c.on->check_caller());
     }
   }
   for (const made_call& c : calls) {
-    if (&c.on->of() == &of) {
+    if (&c.on->context() == &of) {
       c.on->enqueue(in, c.what);
     }
   }
@@ -73,13 +73,13 @@ result<void> enqueue_all(context& of, const std::vector<made_call>& calls) {
 result<void> enqueue_group(std::span<const grouped_call> calls) {
   std::vector<made_call> made;
   for (const grouped_call& c : calls) {
-    WEIR_TRY(auto what, make_collective(*c.on, c.what));
-    made.push_back({c.on, std::move(what)});
+    WEIR_TRY(auto what, make_collective(*c.target, c.request));
+    made.push_back({c.target, std::move(what)});
   }
   made = gather_shares(std::move(made));
   std::vector<context*> seen;
   for (const made_call& c : made) {
-    context& of = c.on->of();
+    context& of = c.on->context();
     if (std::find(seen.begin(), seen.end(), &of) == seen.end()) {
       seen.push_back(&of);
       WEIR_CHECK(enqueue_all(of, made));

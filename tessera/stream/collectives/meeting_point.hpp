@@ -50,26 +50,26 @@ class meeting_point {
   explicit meeting_point(context& of);
 
   /// Gives a rank's share the next number of its group.
-  void number(rank_share& share, stream& on);
+  void number(rank_share& share, stream& target);
   /// Checks the group of a share. @error{timeout; the group is broken}
-  [[nodiscard]] result<void> check(const rank_share& share, const stream& on);
+  [[nodiscard]] result<void> check(const rank_share& share, const stream& target);
   /// Adds the share of a rank. Its stream is held until all ranks have come or the
   /// meeting ends otherwise.
-  void join(submission_port::session& in, const ref<rank_share>& share);
+  void join(submission_lock::session& in, const ref<rank_share>& share);
   /// Begins anew for a rank of the mesh; -1: for each of them. Its later calls meet calls
   /// of other ranks after their recovery. When every rank has recovered, the waiting
   /// calls from before fail.
-  void recover(submission_port::session& in, mesh& m, int rank);
+  void recover(submission_lock::session& in, mesh& m, int rank);
   /// Ends every waiting collective of the mesh. Its ranks do not meet until each has
   /// recovered.
-  void abort(submission_port::session& in, mesh& m);
+  void abort(submission_lock::session& in, mesh& m);
   /// Checks the groups of a rank. @error{timeout; one of the groups does not meet any
   /// more}
   [[nodiscard]] result<void> state(const mesh& m, int rank) const;
   /// Ends the groups of a mesh that is dropped. Waiting and later calls fail.
-  void forget(submission_port::session& in, mesh& m);
+  void forget(submission_lock::session& in, mesh& m);
   /// Ends all groups with an error that the time is over. Later calls fail too.
-  void end_all(submission_port::session& in);
+  void end_all(submission_lock::session& in);
 
  private:
   /// Identifies a group. Calls of ranks with different keys never meet.
@@ -82,17 +82,17 @@ class meeting_point {
   };
 
   /// Returns the key of the group that a share on this stream belongs to.
-  [[nodiscard]] static group_key key_of(const rank_share& share, const stream& on);
+  [[nodiscard]] static group_key key_of(const rank_share& share, const stream& target);
   /// Acts on the outcome of a meeting: runs it or ends its shares with errors, and lets
   /// their streams proceed.
-  void tell(submission_port::session& in, const collective::meeting_outcome& what);
+  void tell(submission_lock::session& in, const collective::meeting_outcome& what);
   /// Runs the collective, once the shares of all ranks are there and ask for the same.
-  void run(submission_port::session& in, const std::vector<ref<rank_share>>& shares);
+  void run(submission_lock::session& in, const std::vector<ref<rank_share>>& shares);
   /// Ends the group and the shares that wait in it.
-  void end(submission_port::session& in, const std::shared_ptr<rank_group>& group,
+  void end(submission_lock::session& in, const std::shared_ptr<rank_group>& group,
            const error& why);
   /// Ends the groups of a mesh whose ranks have recovered less often than `era` times.
-  void end_before(submission_port::session& in, const mesh& m, std::uint64_t era,
+  void end_before(submission_lock::session& in, const mesh& m, std::uint64_t era,
                   const char* why);
   /// Asks the janitor to end meetings whose time is over, at the next deadline.
   void look_later();

@@ -64,23 +64,23 @@ error out_of_step(const rank_share& share, const error& why) {
 
 rank_share::rank_share(std::shared_ptr<const collective::collective_plan> plan_of,
                        collective::collective_choice how_to,
-                       const collective_request& what, std::vector<int> ranks_of,
+                       const collective_request& request, std::vector<int> ranks_of,
                        std::uint64_t descriptor_of)
-    : meeting_operation(kind::collective),
+    : meeting_operation(operation_kind::collective),
       plan(std::move(plan_of)),
       how(how_to),
-      request(what),
+      request(request),
       ranks(std::move(ranks_of)),
       descriptor(descriptor_of) {}
 
-void rank_share::taken(submission_port::session&, stream& of) {
-  of.of().meetings().number(*this, of);
+void rank_share::taken(submission_lock::session&, stream& of) {
+  of.context().meetings().number(*this, of);
 }
 
-void rank_share::admitted(submission_port::session& in, stream& of) {
+void rank_share::admitted(submission_lock::session& in, stream& of) {
   on = of.shared_from_this();
   of.hold();
-  of.of().meetings().join(in, ref<rank_share>(this));
+  of.context().meetings().join(in, ref<rank_share>(this));
 }
 
 ref<operation> rank_share::clone() const {
@@ -92,7 +92,7 @@ ref<operation> rank_share::clone() const {
 }
 
 result<void> rank_share::check(const stream& of) const {
-  return of.of().meetings().check(*this, of);
+  return of.context().meetings().check(*this, of);
 }
 
 std::string rank_share::details() const {
@@ -118,7 +118,7 @@ std::string rank_share::description() const {
 }
 
 // The error is submitted as an operation, which the stream does not hold back.
-void rank_share::end(submission_port::session& in, const error& why) {
+void rank_share::end(submission_lock::session& in, const error& why) {
   const auto report = make_failing(why);
   report->number = number;
   submission to(in, on->chain(), report);
@@ -126,11 +126,11 @@ void rank_share::end(submission_port::session& in, const error& why) {
 }
 
 // Releases the reference to the stream, which exists only while the share waits.
-void rank_share::proceed(submission_port::session& in) {
+void rank_share::proceed(submission_lock::session& in) {
   std::exchange(on, nullptr)->proceed(in);
 }
 
-void share_group::taken(submission_port::session& in, stream& of) {
+void share_group::taken(submission_lock::session& in, stream& of) {
   for (const ref<rank_share>& share : shares_) {
     share->taken(in, of);
   }
@@ -162,7 +162,7 @@ memory_need share_group::needs() const noexcept {
 
 // The shares join one after another while the group holds the stream, so that nothing of
 // the stream runs between them. The operation has taken one number for each share.
-void share_group::admitted(submission_port::session& in, stream& of) {
+void share_group::admitted(submission_lock::session& in, stream& of) {
   of.hold();  // no operation passes between two of them
   std::uint64_t next = number - shares_.size();
   for (const ref<rank_share>& share : shares_) {
@@ -185,23 +185,23 @@ meeting_point::meeting_point(context& of)
 
 // A recovery of a rank changes its key, so its later calls meet in a new group.
 meeting_point::group_key meeting_point::key_of(const rank_share& share,
-                                               const stream& on) {
-  const mesh& m = *on.on();
-  return {m.number, m.recoveries[static_cast<std::size_t>(on.options().rank)],
+                                               const stream& target) {
+  const mesh& m = *target.mesh();
+  return {m.number, m.recoveries[static_cast<std::size_t>(target.options().rank)],
           share.request.call.kind == collective::collective_kind::send, share.ranks};
 }
 
 // Gives a share its group and its number there. The group is made by the first call.
-void meeting_point::number(rank_share& share, stream& on) {
-  if (on.on()->gone) {
+void meeting_point::number(rank_share& share, stream& target) {
+  if (target.mesh()->gone) {
     return;  // `join` reports the error
   }
-  auto& group = groups_[key_of(share, on)];
+  auto& group = groups_[key_of(share, target)];
   if (group == nullptr) {
     group = std::make_shared<rank_group>();
     group->number = ++numbers_;
     group->ranks = share.ranks;
-    if (on.on()->is_aborted(static_cast<std::size_t>(on.options().rank))) {
+    if (target.mesh()->is_aborted(static_cast<std::size_t>(target.options().rank))) {
       group->over = aborted();
     } else {
       const auto made =
@@ -211,7 +211,7 @@ void meeting_point::number(rank_share& share, stream& on) {
   }
   share.group = group;
   if (!group->over) {
-    const int place = share.place_in_group(on.options().rank);
+    const int place = share.place_in_group(target.options().rank);
     const auto next = meetings_.next_sequence(group->number, place);
     WEIR_EXPECT(next.has_value());  // the group is known as long as it is not over
     share.sequence = *next;
@@ -220,12 +220,12 @@ void meeting_point::number(rank_share& share, stream& on) {
 
 // A call is refused at once if its group no longer meets, so that the program learns it
 // from the call.
-result<void> meeting_point::check(const rank_share& share, const stream& on) {
-  const auto found = groups_.find(key_of(share, on));
+result<void> meeting_point::check(const rank_share& share, const stream& target) {
+  const auto found = groups_.find(key_of(share, target));
   std::optional<error> why;
   if (found != groups_.end()) {
     why = found->second->over;
-  } else if (on.on()->is_aborted(static_cast<std::size_t>(on.options().rank))) {
+  } else if (target.mesh()->is_aborted(static_cast<std::size_t>(target.options().rank))) {
     why = aborted();
   }
   if (!why) {
@@ -261,7 +261,7 @@ result<void> meeting_point::state(const mesh& m, int rank) const {
 
 // Ends all meetings of the mesh. `aborted` keeps, for each rank, its recoveries plus 1,
 // so the mark loses its effect by the rank's next recovery.
-void meeting_point::abort(submission_port::session& in, mesh& m) {
+void meeting_point::abort(submission_lock::session& in, mesh& m) {
   for (std::size_t r = 0; r < m.recoveries.size(); ++r) {
     m.aborted[r] = m.recoveries[r] + 1;
   }
@@ -278,8 +278,8 @@ void meeting_point::abort(submission_port::session& in, mesh& m) {
 
 // Reports the arrival of a share. The reference that goes with the ticket is returned
 // when the meeting has an outcome.
-void meeting_point::join(submission_port::session& in, const ref<rank_share>& share) {
-  if (over_ || share->on->on()->gone) {
+void meeting_point::join(submission_lock::session& in, const ref<rank_share>& share) {
+  if (over_ || share->on->mesh()->gone) {
     share->end(in, not_run(errc::timeout, *share, "all ranks of the group",
                            "that they will not come: the mesh is gone"));
     share->proceed(in);
@@ -314,9 +314,9 @@ void meeting_point::join(submission_port::session& in, const ref<rank_share>& sh
 
 // Submits one operation on the lanes of all ranks' streams. The smallest of the ranks'
 // memory limits counts. Number and observer are those of the first share.
-void meeting_point::run(submission_port::session& in,
+void meeting_point::run(submission_lock::session& in,
                         const std::vector<ref<rank_share>>& shares) {
-  room_list<collective_group> groups(1);
+  pooled_list<collective_group> groups(1);
   collective_group& g = groups.front();
   const rank_share& first = *shares.front();
   std::size_t scratch_limit = first.scratch_limit;
@@ -331,7 +331,7 @@ void meeting_point::run(submission_port::session& in,
     }
     g.inputs.push_back(s->source ? s->source->on_rank(rank) : nullptr);
     g.outputs.push_back(s->target ? s->target->on_rank(rank) : nullptr);
-    g.lanes.push_back(&s->on->chain().of(0));
+    g.lanes.push_back(&s->on->chain().lane_of(0));
     g.streams.push_back(s->stream_number);
   }
   // All shares have equal calls, so the plan of the first serves all.
@@ -340,7 +340,7 @@ void meeting_point::run(submission_port::session& in,
   all->verify_by(first.verify);
   all->number = first.number;
   all->stream_number = first.stream_number;
-  all->on_devices = first.on->on()->devices.data();
+  all->on_devices = first.on->mesh()->devices.data();
   all->observer = first.observer;
   all->enqueued_ns = first.enqueued_ns;
   all->enqueued_by = first.enqueued_by;
@@ -394,7 +394,7 @@ std::vector<int> missing_of(const rank_group& group,
 
 // Takes the references of the tickets back first. Streams proceed at the end, after the
 // collective is submitted, because their next operations must come behind it.
-void meeting_point::tell(submission_port::session& in,
+void meeting_point::tell(submission_lock::session& in,
                          const collective::meeting_outcome& what) {
   std::vector<ref<rank_share>> shares;
   for (const std::uint64_t ticket : what.tickets) {
@@ -450,7 +450,7 @@ void meeting_point::tell(submission_port::session& in,
 }
 
 // `over` is set first, so that shares which are told of the end report this reason.
-void meeting_point::end(submission_port::session& in,
+void meeting_point::end(submission_lock::session& in,
                         const std::shared_ptr<rank_group>& group, const error& why) {
   group->over = why;
   for (const collective::meeting_outcome& over : meetings_.drop_group(group->number)) {
@@ -459,7 +459,7 @@ void meeting_point::end(submission_port::session& in,
 }
 
 // Groups from before the recovery of all ranks cannot meet any more and are ended.
-void meeting_point::recover(submission_port::session& in, mesh& m, int rank) {
+void meeting_point::recover(submission_lock::session& in, mesh& m, int rank) {
   for (std::size_t r = 0; r < m.recoveries.size(); ++r) {
     if (rank < 0 || r == static_cast<std::size_t>(rank)) {
       ++m.recoveries[r];
@@ -470,7 +470,7 @@ void meeting_point::recover(submission_port::session& in, mesh& m, int rank) {
   end_before(in, m, oldest, "that all ranks of the mesh have recovered since");
 }
 
-void meeting_point::forget(submission_port::session& in, mesh& m) {
+void meeting_point::forget(submission_lock::session& in, mesh& m) {
   m.gone = true;
   end_before(in, m, std::numeric_limits<std::uint64_t>::max(),
              "that they will not come: the mesh is gone");
@@ -478,7 +478,7 @@ void meeting_point::forget(submission_port::session& in, mesh& m) {
 
 // Collects the groups before it ends them, because ending a group may let streams proceed
 // that call `number` and change the map.
-void meeting_point::end_before(submission_port::session& in, const mesh& m,
+void meeting_point::end_before(submission_lock::session& in, const mesh& m,
                                std::uint64_t era, const char* why) {
   std::vector<std::shared_ptr<rank_group>> past;
   for (auto at = groups_.begin(); at != groups_.end();) {
@@ -506,7 +506,7 @@ void meeting_point::look_later() {
   of_.cleaner().later(
       [self = of_.weak_from_this()] {
         if (const auto alive = self.lock()) {
-          auto in = alive->port().enter();
+          auto in = alive->submission_lock().enter();
           meeting_point& here = alive->meetings();
           for (const collective::meeting_outcome& over :
                here.meetings_.expire(now_ns())) {
@@ -518,7 +518,7 @@ void meeting_point::look_later() {
 }
 
 // With the largest time, every meeting that waits counts as timed out.
-void meeting_point::end_all(submission_port::session& in) {
+void meeting_point::end_all(submission_lock::session& in) {
   over_ = true;
   for (const collective::meeting_outcome& over :
        meetings_.expire(std::numeric_limits<std::int64_t>::max())) {

@@ -27,7 +27,7 @@ class meeting_operation : public lane_operation {
   /// Checks that its ranks meet if it is called on this stream. The caller holds the
   /// session.
   /// @error{timeout; they do not meet any more}
-  [[nodiscard]] virtual result<void> check(const stream& on) const = 0;
+  [[nodiscard]] virtual result<void> check(const stream& target) const = 0;
 };
 
 /// A share of a collective. It joins the meeting in its turn and holds its stream until
@@ -35,7 +35,7 @@ class meeting_operation : public lane_operation {
 class rank_share final : public meeting_operation {
  public:
   rank_share(std::shared_ptr<const collective::collective_plan> plan,
-             collective::collective_choice how, const collective_request& what,
+             collective::collective_choice how, const collective_request& request,
              std::vector<int> ranks, std::uint64_t descriptor);
 
   [[nodiscard]] std::string_view name() const noexcept override { return "join"; }
@@ -43,10 +43,10 @@ class rank_share final : public meeting_operation {
   [[nodiscard]] std::string_view call_name() const noexcept {
     return collective::name_of(request.call.kind);
   }
-  void taken(submission_port::session& in, stream& on) override;
-  void admitted(submission_port::session& in, stream& on) override;
+  void taken(submission_lock::session& in, stream& target) override;
+  void admitted(submission_lock::session& in, stream& target) override;
   [[nodiscard]] ref<operation> clone() const override;
-  [[nodiscard]] result<void> check(const stream& on) const override;
+  [[nodiscard]] result<void> check(const stream& target) const override;
   [[nodiscard]] memory_need needs() const noexcept override {
     return {plan->scratch_bytes(), 0};
   }
@@ -60,9 +60,9 @@ class rank_share final : public meeting_operation {
   [[nodiscard]] std::string description() const;
   /// Ends the share with an error, which its stream gets. `proceed` then lets the stream
   /// go on.
-  void end(submission_port::session& in, const error& why);
+  void end(submission_lock::session& in, const error& why);
   /// Lets its stream go on.
-  void proceed(submission_port::session& in);
+  void proceed(submission_lock::session& in);
 
   std::shared_ptr<const collective::collective_plan> plan;
   std::shared_ptr<const collective::collective_plan> verify;  ///< may be null
@@ -87,16 +87,16 @@ class rank_share final : public meeting_operation {
 class share_group final : public meeting_operation {
  public:
   explicit share_group(std::vector<ref<rank_share>> shares)
-      : meeting_operation(kind::other), shares_(std::move(shares)) {}
+      : meeting_operation(operation_kind::other), shares_(std::move(shares)) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "join"; }
   [[nodiscard]] std::uint32_t numbers() const noexcept override {
     return static_cast<std::uint32_t>(shares_.size());
   }
-  void taken(submission_port::session& in, stream& on) override;
-  void admitted(submission_port::session& in, stream& on) override;
+  void taken(submission_lock::session& in, stream& target) override;
+  void admitted(submission_lock::session& in, stream& target) override;
   [[nodiscard]] ref<operation> clone() const override;
-  [[nodiscard]] result<void> check(const stream& on) const override;
+  [[nodiscard]] result<void> check(const stream& target) const override;
   [[nodiscard]] memory_need needs() const noexcept override;
 
  protected:

@@ -50,19 +50,20 @@ result<std::shared_ptr<graph_body>> graph_body::make(context& of, const graph& f
   for (const graph_node& node : from.nodes) {
     graph_node copy{{}, {}, node.chain, node.after};
     if (node.before) {
-      copy.before = make_ref<point>(out->lanes[node.chain]->devices(), of.bell());
+      copy.before = make_ref<point>(out->lanes[node.chain]->devices(), of.notifier());
       take_waits(*copy.before, *node.before);
       out->adopt(*copy.before, node.chain, out->nodes.size());
     }
-    WEIR_TRY(copy.what, copy_for_graph(*node.what, of, out->top_));
-    take_waits(*copy.what, *node.what);
-    out->adopt(*copy.what, node.chain, out->nodes.size());
-    copy.what->urgent = node.what->urgent;
-    if (node.what->what() == operation::kind::marker) {
-      points.emplace(node.what.get(), ref<point>(static_cast<point*>(copy.what.get())));
+    WEIR_TRY(copy.operation, copy_for_graph(*node.operation, of, out->top_));
+    take_waits(*copy.operation, *node.operation);
+    out->adopt(*copy.operation, node.chain, out->nodes.size());
+    copy.operation->urgent = node.operation->urgent;
+    if (node.operation->kind() == operation_kind::marker) {
+      points.emplace(node.operation.get(),
+                     ref<point>(static_cast<point*>(copy.operation.get())));
     }
-    if (node.what->what() == operation::kind::memory) {
-      const auto& memory = static_cast<const memory_node&>(*node.what).memory();
+    if (node.operation->kind() == operation_kind::memory) {
+      const auto& memory = static_cast<const memory_node&>(*node.operation).memory();
       if (std::find(out->memories.begin(), out->memories.end(), memory) ==
           out->memories.end()) {
         out->memories.push_back(memory);
@@ -82,24 +83,24 @@ graph_body::~graph_body() {
 
 // Gives a node its identity in the graph. Inside a graph, the number of an operation is
 // its position, which orders failures like the recording.
-void graph_body::adopt(operation& what, std::size_t chain, std::size_t node) const {
-  what.number = node + 1;
-  what.graph_of = of_.get();
-  what.run_of_graph = top_;
-  what.stream_number = streams[chain]->number();
-  what.on_devices = streams[chain]->devices();
+void graph_body::adopt(operation& operation, std::size_t chain, std::size_t node) const {
+  operation.number = node + 1;
+  operation.graph_of = of_.get();
+  operation.run_of_graph = top_;
+  operation.stream_number = streams[chain]->number();
+  operation.on_devices = streams[chain]->devices();
 }
 
 // A graph that is recorded by the engine keeps its operations alive itself. If the graph
 // is a node of one that is enqueued anew for each run, its tasks own references as usual.
 void graph_body::submit(submission& to, std::span<const ref<operation>> frame) {
-  const auto put = [&](const ref<operation>& what, lane_set& into) {
+  const auto put = [&](const ref<operation>& operation, lane_set& into) {
     if (to.runs_once()) {
-      submission inside(to.session(), into, what);
-      what->submit(inside);
+      submission inside(to.session(), into, operation);
+      operation->submit(inside);
     } else {
       submission inside(to.session(), into);
-      what->submit(inside);
+      operation->submit(inside);
     }
   };
   put(frame[0], to.lanes());
@@ -107,7 +108,7 @@ void graph_body::submit(submission& to, std::span<const ref<operation>> frame) {
     if (node.before) {
       put(node.before, *lanes[node.chain]);
     }
-    put(node.what, *lanes[node.chain]);
+    put(node.operation, *lanes[node.chain]);
   }
   put(frame[1], to.lanes());
 }
@@ -115,19 +116,20 @@ void graph_body::submit(submission& to, std::span<const ref<operation>> frame) {
 // The new operation takes over the waits. If it does not run on all lanes but waits, a
 // point on all lanes takes the waits over instead, because later operations of the other
 // lanes must wait as well.
-void graph_body::replace(std::size_t node, ref<operation> what) {
+void graph_body::replace(std::size_t node, ref<operation> operation) {
   graph_node& here = nodes[node];
-  std::vector<ref<point>>& waits = here.before ? here.before->waits : here.what->waits;
+  std::vector<ref<point>>& waits =
+      here.before ? here.before->waits : here.operation->waits;
   if (!here.before && !waits.empty() &&
-      !what->on_all_lanes(lanes[here.chain]->devices())) {
-    here.before = make_ref<point>(lanes[here.chain]->devices(), of_->bell());
+      !operation->on_all_lanes(lanes[here.chain]->devices())) {
+    here.before = make_ref<point>(lanes[here.chain]->devices(), of_->notifier());
     here.before->waits = waits;
     adopt(*here.before, here.chain, node);
   } else if (!here.before) {
-    what->waits = waits;
+    operation->waits = waits;
   }
-  adopt(*what, here.chain, node);
-  here.what = std::move(what);
+  adopt(*operation, here.chain, node);
+  here.operation = std::move(operation);
   sum_needs();
 }
 
@@ -136,7 +138,7 @@ std::uint32_t graph_body::tasks() const {
   std::uint32_t out = 2;
   for (const graph_node& node : nodes) {
     const unsigned devices = lanes[node.chain]->devices();
-    out += node.what->tasks(devices) + (node.before ? devices : 0);
+    out += node.operation->tasks(devices) + (node.before ? devices : 0);
   }
   return out;
 }
@@ -147,7 +149,7 @@ void graph_body::sum_needs() {
   std::vector<std::size_t> scratch(lanes.size());
   needs_ = {};
   for (const graph_node& node : nodes) {
-    const memory_need need = node.what->needs();
+    const memory_need need = node.operation->needs();
     scratch[node.chain] = std::max(scratch[node.chain], need.scratch);
     needs_.in_graph += need.in_graph;
   }
@@ -157,14 +159,14 @@ void graph_body::sum_needs() {
 std::uint32_t graph_body::counted_launches() const noexcept {
   std::uint32_t out = 0;
   for (const graph_node& node : nodes) {
-    out += node.what->counted_launches();
+    out += node.operation->counted_launches();
   }
   return out;
 }
 
 void graph_body::count_from(std::uint64_t stream, std::uint64_t& next) noexcept {
   for (const graph_node& node : nodes) {
-    node.what->count_from(stream, next);
+    node.operation->count_from(stream, next);
   }
 }
 
@@ -173,8 +175,8 @@ std::vector<std::shared_ptr<graph_memory>> memory_left_by(
     std::span<const graph_node> nodes) {
   std::vector<std::shared_ptr<graph_memory>> out;
   for (const graph_node& node : nodes) {
-    if (node.what->what() == operation::kind::memory) {
-      const auto& what = static_cast<const memory_node&>(*node.what);
+    if (node.operation->kind() == operation_kind::memory) {
+      const auto& what = static_cast<const memory_node&>(*node.operation);
       std::erase(out, what.memory());
       if (what.takes()) {
         out.push_back(what.memory());
@@ -185,16 +187,16 @@ std::vector<std::shared_ptr<graph_memory>> memory_left_by(
 }
 
 // Copies an operation. A graph in a graph gets a body of its own for each copy.
-result<ref<operation>> copy_for_graph(const operation& what, context& of,
+result<ref<operation>> copy_for_graph(const operation& operation, context& of,
                                       const graph_run_facts* top) {
-  ref<operation> copy = what.clone();
+  ref<tessera::operation> copy = operation.clone();
   if (!copy) {
     return error(errc::unsupported,
                  fmt::format("graph not instantiated: expected operations that can be "
                              "in a graph, found \"{}\"",
-                             what.name()));
+                             operation.name()));
   }
-  if (copy->what() == operation::kind::graph) {
+  if (copy->kind() == operation_kind::graph) {
     return static_cast<const child_graph&>(*copy).instance(of, top);
   }
   return copy;
@@ -212,11 +214,11 @@ std::array<ref<operation>, 2> graph_frame::pair(lane_set& outside, graph_body& i
 void graph_frame::submit(submission& to) {
   std::vector<runtime::access> accesses;
   for (unsigned i = 0; i < outside_.devices(); ++i) {
-    accesses.push_back(holds(outside_.of(i)));
+    accesses.push_back(holds(outside_.lane_of(i)));
   }
   for (const auto& lanes : inside_.lanes) {
     for (unsigned i = 0; i < lanes->devices(); ++i) {
-      accesses.push_back(holds(lanes->of(i)));
+      accesses.push_back(holds(lanes->lane_of(i)));
     }
   }
   for (const auto& memory : inside_.memories) {
@@ -263,7 +265,7 @@ void graph_frame::enter() {
   const failure any = outside_.first_failure();
   for (const auto& lanes : inside_.lanes) {
     for (unsigned i = 0; i < lanes->devices(); ++i) {
-      lanes->of(i).poison = corresponds(*lanes) ? outside_.of(i).poison : any;
+      lanes->lane_of(i).poison = corresponds(*lanes) ? outside_.lane_of(i).poison : any;
     }
     if (corresponds(*lanes)) {
       lanes->outside().add_all(outside_.outside(), 0);
@@ -281,9 +283,9 @@ void graph_frame::leave() {
       outside_.outside().add_all(lanes->outside(), run);
     }
     for (unsigned i = 0; i < lanes->devices(); ++i) {
-      failure left = std::exchange(lanes->of(i).poison, {});
+      failure left = std::exchange(lanes->lane_of(i).poison, {});
       left.operation = run;  // inside, numbers are those of nodes
-      outside_.of(corresponds(*lanes) ? i : 0).poison.merge(left);
+      outside_.lane_of(corresponds(*lanes) ? i : 0).poison.merge(left);
     }
     static_cast<void>(lanes->take_failures());
   }
@@ -311,7 +313,7 @@ std::string child_graph::details() const {
 void child_graph::submit(submission& to) {
   if (!waits.empty()) {
     for (unsigned d = 0; d < to.lanes().devices(); ++d) {
-      to.add(*this, d, 0, {&holds(to.lanes().of(d)), 1});
+      to.add(*this, d, 0, {&holds(to.lanes().lane_of(d)), 1});
     }
   }
   auto frame = graph_frame::pair(to.lanes(), *body_);

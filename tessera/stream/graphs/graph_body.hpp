@@ -33,7 +33,7 @@ class graph_body : public std::enable_shared_from_this<graph_body> {
   /// Submits the tasks of the nodes between those of the two operations of `frame`.
   void submit(submission& to, std::span<const ref<operation>> frame);
   /// Replaces the operation of a node. Nobody else refers to the new operation.
-  void replace(std::size_t node, ref<operation> what);
+  void replace(std::size_t node, ref<operation> operation);
 
   /// Returns the approximate number of tasks of a run.
   [[nodiscard]] std::uint32_t tasks() const;
@@ -57,7 +57,7 @@ class graph_body : public std::enable_shared_from_this<graph_body> {
  private:
   explicit graph_body(context& of);
   /// Gives an operation its number, stream and run in this graph.
-  void adopt(operation& what, std::size_t chain, std::size_t node) const;
+  void adopt(operation& operation, std::size_t chain, std::size_t node) const;
   /// Computes the memory that a run needs.
   void sum_needs();
 
@@ -80,7 +80,10 @@ class graph_frame final : public operation {
   enum class side : std::uint8_t { enters, leaves };
 
   graph_frame(side which, lane_set& outside, graph_body& inside)
-      : operation(kind::other), side_(which), outside_(outside), inside_(inside) {}
+      : operation(operation_kind::other),
+        side_(which),
+        outside_(outside),
+        inside_(inside) {}
 
   /// Makes the first and the last task of runs that are launched from these lanes.
   [[nodiscard]] static std::array<ref<operation>, 2> pair(lane_set& outside,
@@ -117,7 +120,7 @@ class child_graph final : public operation {
  public:
   /// Makes a recorded node, which cannot run.
   explicit child_graph(std::shared_ptr<const graph> what)
-      : operation(kind::graph), what_(std::move(what)) {}
+      : operation(operation_kind::graph), what_(std::move(what)) {}
 
   /// Returns a node that can run, in the graph whose run is `top`; null: in no graph.
   /// Errors are those of graph_body::make.
@@ -150,7 +153,8 @@ class child_graph final : public operation {
 /// Returns a copy of an operation for a graph that runs. Other errors are those of
 /// graph_body::make.
 /// @error{unsupported; the operation cannot be in a graph}
-[[nodiscard]] result<ref<operation>> copy_for_graph(const operation& what, context& of,
+[[nodiscard]] result<ref<operation>> copy_for_graph(const operation& operation,
+                                                    context& of,
                                                     const graph_run_facts* top);
 
 }  // namespace weir::tessera

@@ -12,10 +12,10 @@
 
 #include <fmt/format.h>
 
-#include "stream/doorbell.hpp"
 #include "stream/graphs/graph_body.hpp"
 #include "stream/graphs/graph_memory.hpp"
 #include "stream/graphs/graph_reissue.hpp"
+#include "stream/notifier.hpp"
 #include "weir/tessera/stream/stream.hpp"
 #include "weir/tessera/stream/work.hpp"
 
@@ -38,7 +38,7 @@ error not_updated(std::string_view expected, std::string_view found) {
 /// Returns true if an operation waits for other ranks.
 bool has_ranks_that_meet(const graph& what) {
   return std::any_of(what.nodes.begin(), what.nodes.end(),
-                     [](const graph_node& n) { return n.what->waits_for_ranks(); });
+                     [](const graph_node& n) { return n.operation->waits_for_ranks(); });
 }
 
 }  // namespace
@@ -47,8 +47,10 @@ bool has_ranks_that_meet(const graph& what) {
 class graph_run final : public operation {
  public:
   /// `recorded` is the operation that a recording of the stream gets, or null.
-  graph_run(std::shared_ptr<graph_exec> what, ref<operation> recorded)
-      : operation(kind::graph), what_(std::move(what)), recorded_(std::move(recorded)) {}
+  graph_run(std::shared_ptr<graph_exec> exec, ref<operation> recorded)
+      : operation(operation_kind::graph),
+        what_(std::move(exec)),
+        recorded_(std::move(recorded)) {}
 
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
     return what_->body_->tasks() + devices;
@@ -62,7 +64,7 @@ class graph_run final : public operation {
   void submit(submission& to) override {
     if (!waits.empty()) {
       for (unsigned d = 0; d < to.lanes().devices(); ++d) {
-        to.add(*this, d, 0, {&holds(to.lanes().of(d)), 1});
+        to.add(*this, d, 0, {&holds(to.lanes().lane_of(d)), 1});
       }
     }
     const auto found = what_->captures_.find(stream_number);
@@ -92,7 +94,7 @@ result<std::shared_ptr<graph_exec>> graph_exec::make(std::shared_ptr<const graph
                  "graph not instantiated: expected at least one operation, found none");
   }
   std::shared_ptr<graph_exec> out(new graph_exec);
-  out->of_ = from->streams.front()->of().shared_from_this();
+  out->of_ = from->streams.front()->context().shared_from_this();
   if (has_ranks_that_meet(*from)) {
     WEIR_TRY(out->reissue_, graph_reissue::make(*out->of_, *from));
   } else {
@@ -116,22 +118,22 @@ memory_need graph_exec::needs() const {
 // Returns the tasks for launches on a stream and captures them at the first launch. The
 // steps run during the capture with the argument `graph_is_made` and do nothing. Captures
 // of streams that are gone are removed.
-result<const runtime::capture*> graph_exec::capture_for(submission_port::session& in,
-                                                        stream& on) {
-  std::erase_if(captures_, [](const auto& c) { return c.second.on.expired(); });
-  made_capture& made = captures_[on.number()];
+result<const runtime::capture*> graph_exec::capture_for(submission_lock::session& in,
+                                                        stream& target) {
+  std::erase_if(captures_, [](const auto& c) { return c.second.target.expired(); });
+  made_capture& made = captures_[target.number()];
   if (made.tasks.valid()) {
     return &made.tasks;
   }
-  made.on = on.weak_from_this();
-  const auto frame = graph_frame::pair(on.chain(), *body_);
+  made.target = target.weak_from_this();
+  const auto frame = graph_frame::pair(target.chain(), *body_);
   made.frame.assign(frame.begin(), frame.end());
   WEIR_CHECK(in.to().begin_capture(&graph_is_made));
-  submission to(in, on.chain());
+  submission to(in, target.chain());
   body_->submit(to, made.frame);
   auto tasks = in.to().end_capture();
   if (!tasks) {
-    captures_.erase(on.number());
+    captures_.erase(target.number());
     return std::move(tasks).error();
   }
   made.tasks = std::move(*tasks);
@@ -141,56 +143,58 @@ result<const runtime::capture*> graph_exec::capture_for(submission_port::session
 // Everything that may fail is checked before memory is lent, because a failure after that
 // would leave the program with memory of a run that does not take place. A run that
 // exceeds the stream's memory limit fails in the order of the stream.
-result<void> graph_exec::launch(const std::shared_ptr<stream>& on) {
-  if (&on->of() != of_.get()) {
+result<void> graph_exec::launch(const std::shared_ptr<stream>& target) {
+  if (&target->context() != of_.get()) {
     return not_launched(errc::invalid_argument, "a stream of its context", "another's");
   }
   std::vector<ref<operation>> copies;
   if (reissue_ != nullptr) {
     WEIR_TRY(copies, reissue_->copies());
   }
-  auto in = of_->port().enter();
+  auto in = of_->submission_lock().enter();
   // May release the session, so it comes before all checks of state: other threads may
   // update the graph or begin a capture meanwhile.
-  in.make_room((reissue_ != nullptr ? reissue_->tasks() : body_->tasks()) + on->lanes());
-  WEIR_CHECK(on->check_caller());
+  in.reserve((reissue_ != nullptr ? reissue_->tasks() : body_->tasks()) +
+             target->lanes());
+  WEIR_CHECK(target->check_caller());
   ref<operation> recorded;
-  if (on->recording() != nullptr) {
+  if (target->recording() != nullptr) {
     WEIR_TRY(recorded, as_node());
-    if (on->recording_only()) {
-      on->enqueue(in, std::move(recorded));
+    if (target->recording_only()) {
+      target->enqueue(in, std::move(recorded));
       return {};
     }
   }
   if (reissue_ != nullptr) {
     WEIR_CHECK(reissue_->check());
   } else {
-    WEIR_TRY(const runtime::capture* const tasks, capture_for(in, *on));
+    WEIR_TRY(const runtime::capture* const tasks, capture_for(in, *target));
     static_cast<void>(tasks);
   }
   const memory_need need = needs();
-  const std::size_t room = on->budget()->room();
+  const std::size_t room = target->budget()->free_bytes();
   if (need.in_graph > room || need.scratch > room - need.in_graph) {
-    on->enqueue(in, make_failing(error(
-                        errc::out_of_memory,
-                        fmt::format("graph not run: expected scratch, shared memory and "
-                                    "arguments within the {} bytes that the stream's "
-                                    "limit leaves, found {} and {}",
-                                    room, need.scratch, need.in_graph))));
+    target->enqueue(
+        in, make_failing(
+                error(errc::out_of_memory,
+                      fmt::format("graph not run: expected scratch, shared memory and "
+                                  "arguments within the {} bytes that the stream's "
+                                  "limit leaves, found {} and {}",
+                                  room, need.scratch, need.in_graph))));
     return {};
   }
-  WEIR_TRY(auto first, lend_memory(*on));
+  WEIR_TRY(auto first, lend_memory(*target));
   ++runs_;
   for (ref<point>& p : first) {
-    on->wait(in, std::move(p));
+    target->wait(in, std::move(p));
   }
   if (reissue_ != nullptr) {
-    reissue_->run(in, *on, std::move(copies));
+    reissue_->run(in, *target, std::move(copies));
     return {};
   }
   auto run = make_ref<graph_run>(shared_from_this(), std::move(recorded));
-  run->first_ordinal = on->take_ordinals(body_->counted_launches());
-  on->enqueue(in, std::move(run));
+  run->first_ordinal = target->take_ordinals(body_->counted_launches());
+  target->enqueue(in, std::move(run));
   return {};
 }
 
@@ -241,16 +245,16 @@ result<std::vector<ref<point>>> graph_exec::lend_memory(stream& to) {
 
 // Called when the program destroys the graph. Runs in flight still use it, so a point at
 // the end of each stream keeps it alive.
-void graph_exec::retire(const std::shared_ptr<graph_exec>& what) {
-  if (what->reissue_ != nullptr) {
-    what->reissue_->close();
+void graph_exec::retire(const std::shared_ptr<graph_exec>& exec) {
+  if (exec->reissue_ != nullptr) {
+    exec->reissue_->close();
     return;
   }
-  auto in = what->of_->port().enter();
-  for (const auto& [number, made] : what->captures_) {
-    if (const auto s = made.on.lock()) {
-      auto end = make_ref<point>(s->lanes(), what->of_->bell());
-      end->when_reached([what] {});
+  auto in = exec->of_->submission_lock().enter();
+  for (const auto& [number, made] : exec->captures_) {
+    if (const auto s = made.target.lock()) {
+      auto end = make_ref<point>(s->lanes(), exec->of_->notifier());
+      end->when_reached([exec] {});
       s->enqueue_beside(in, std::move(end));
     }
   }
@@ -258,45 +262,45 @@ void graph_exec::retire(const std::shared_ptr<graph_exec>& what) {
 
 // Checks that an operation may replace a node: it has the same kind and was made for a
 // stream on the same devices.
-result<void> graph_exec::check_update(std::size_t node, const operation& what,
+result<void> graph_exec::check_update(std::size_t node, const operation& operation,
                                       const stream& made_on) const {
-  const auto in = of_->port().enter();
+  const auto in = of_->submission_lock().enter();
   if (node >= nodes().size()) {
     return not_updated(fmt::format("one in [0, {})", nodes().size()),
                        fmt::format("{}", node));
   }
-  const operation& recorded = *nodes()[node].what;
-  if (what.what() != recorded.what()) {
+  const tessera::operation& recorded = *nodes()[node].operation;
+  if (operation.kind() != recorded.kind()) {
     return error(errc::invalid_argument,
                  fmt::format("node {} of a graph not updated: expected an operation like "
                              "its \"{}\", found \"{}\"",
-                             node, recorded.name(), what.name()));
+                             node, recorded.name(), operation.name()));
   }
   const stream& recorded_on = *from_->streams[nodes()[node].chain];
-  if (&made_on.of() != of_.get() ||
+  if (&made_on.context() != of_.get() ||
       made_on.options().rank != recorded_on.options().rank ||
-      made_on.on()->devices != recorded_on.on()->devices) {
+      made_on.mesh()->devices != recorded_on.mesh()->devices) {
     return not_updated("a stream on the devices that it was recorded on", "another");
   }
-  if (!what.clone()) {
+  if (!operation.clone()) {
     return error(errc::unsupported,
                  fmt::format("node of a graph not updated: expected an operation that "
                              "can be in a graph, found \"{}\"",
-                             what.name()));
+                             operation.name()));
   }
   return {};
 }
 
-result<void> graph_exec::update(std::size_t node, const operation& what,
+result<void> graph_exec::update(std::size_t node, const operation& operation,
                                 const stream& made_on) {
-  WEIR_CHECK(check_update(node, what, made_on));
+  WEIR_CHECK(check_update(node, operation, made_on));
   // Runs in flight use the old operation. They end first. If another run was launched
   // while this thread waited without the session, it waits again.
   for (;;) {
     const std::uint64_t seen = wait_for_runs();
-    const auto in = of_->port().enter();
+    const auto in = of_->submission_lock().enter();
     if (seen == runs_) {
-      return replace(node, what);
+      return replace(node, operation);
     }
   }
 }
@@ -307,18 +311,18 @@ std::uint64_t graph_exec::wait_for_runs() {
   std::vector<std::shared_ptr<stream>> used;
   std::uint64_t seen = 0;
   {
-    const auto in = of_->port().enter();
+    const auto in = of_->submission_lock().enter();
     seen = runs_;
     for (const auto& [number, made] : captures_) {
-      if (auto s = made.on.lock()) {
+      if (auto s = made.target.lock()) {
         used.push_back(std::move(s));
       }
     }
   }
   for (const auto& s : used) {
-    auto end = make_ref<point>(s->lanes(), of_->bell());
+    auto end = make_ref<point>(s->lanes(), of_->notifier());
     s->enqueue_beside(end);
-    of_->bell().wait([&] { return end->reached(); }, -1);
+    of_->notifier().wait([&] { return end->reached(); }, -1);
   }
   return seen;
 }
@@ -326,17 +330,17 @@ std::uint64_t graph_exec::wait_for_runs() {
 // Replaces the operation of a node. The captured tasks name the old one, so all are
 // dropped and made again at the next launch. The caller holds the session, and no run is
 // unfinished.
-result<void> graph_exec::replace(std::size_t node, const operation& what) {
+result<void> graph_exec::replace(std::size_t node, const operation& operation) {
   if (reissue_ != nullptr) {
     graph_node& here = reissue_->nodes[node];
-    ref<operation> copy = what.clone();
-    copy->waits = here.what->waits;
-    copy->urgent = what.urgent;
-    here.what = std::move(copy);
+    ref<tessera::operation> copy = operation.clone();
+    copy->waits = here.operation->waits;
+    copy->urgent = operation.urgent;
+    here.operation = std::move(copy);
     return {};
   }
-  WEIR_TRY(ref<operation> copy, copy_for_graph(what, *of_, &body_->run));
-  copy->urgent = what.urgent;
+  WEIR_TRY(ref<tessera::operation> copy, copy_for_graph(operation, *of_, &body_->run));
+  copy->urgent = operation.urgent;
   body_->replace(node, std::move(copy));
   captures_.clear();
   return {};

@@ -15,13 +15,13 @@
 namespace weir::tessera {
 
 // The memory comes from the devices and not from the pool, because the graph keeps it.
-result<std::shared_ptr<graph_memory>> graph_memory::take(const std::shared_ptr<mesh>& on,
-                                                         std::size_t bytes) {
+result<std::shared_ptr<graph_memory>> graph_memory::take(
+    const std::shared_ptr<mesh>& mesh, std::size_t bytes) {
   WEIR_TRY(allocation_ptr memory,
-           on->of->memory().allocate(on->devices, bytes, on->number));
-  std::shared_ptr<graph_memory> out(new graph_memory(on, std::move(memory)));
-  on->pool.note_recorded(out->data(), true);
-  WEIR_TRY(out->token_, on->of->take_lanes(1));
+           mesh->context->memory().allocate(mesh->devices, bytes, mesh->number));
+  std::shared_ptr<graph_memory> out(new graph_memory(mesh, std::move(memory)));
+  mesh->pool.note_recorded(out->data(), true);
+  WEIR_TRY(out->token_, mesh->context->take_lanes(1));
   return out;
 }
 
@@ -31,7 +31,7 @@ graph_memory::~graph_memory() {
     hide();
   }
   if (token_ != nullptr) {
-    mesh_->of->return_lanes(std::move(token_));
+    mesh_->context->return_lanes(std::move(token_));
   }
 }
 
@@ -39,14 +39,14 @@ void graph_memory::hide() {
   const std::lock_guard lock(mutex_);
   // If the mesh is gone, the address is not in the table, and the error does not matter.
   static_cast<void>(
-      mesh_->of->memory().remove(data(), memory_kind::device, mesh_->number));
+      mesh_->context->memory().remove(data(), memory_kind::device, mesh_->number));
   mesh_->pool.note_recorded(data(), false);
   state_ = state::hidden;
 }
 
 result<void> graph_memory::show() {
   const std::lock_guard lock(mutex_);
-  WEIR_CHECK(mesh_->of->memory().restore(memory_));
+  WEIR_CHECK(mesh_->context->memory().restore(memory_));
   mesh_->pool.note_recorded(data(), true);
   state_ = state::shown;
   return {};
@@ -72,11 +72,11 @@ result<void> graph_memory::lend(const std::shared_ptr<memory_budget>& pays) {
     return error(errc::out_of_memory,
                  fmt::format("graph not launched: expected room in the stream's limit "
                              "for {} bytes that it leaves to the program, found {}",
-                             bytes(), pays->room()));
+                             bytes(), pays->free_bytes()));
   }
   // The address may be taken by other memory now; then the table refuses it.
   if (state_ != state::shown) {
-    if (auto known = mesh_->of->memory().restore(memory_); !known) {
+    if (auto known = mesh_->context->memory().restore(memory_); !known) {
       pays->discharge(bytes());
       return known;
     }
@@ -91,7 +91,7 @@ result<void> graph_memory::lend(const std::shared_ptr<memory_budget>& pays) {
 void graph_memory::take_back() {
   const std::lock_guard lock(mutex_);
   static_cast<void>(
-      mesh_->of->memory().remove(data(), memory_kind::device, mesh_->number));
+      mesh_->context->memory().remove(data(), memory_kind::device, mesh_->number));
   static_cast<void>(mesh_->pool.forget(memory_));
   state_ = state::hidden;
 }

@@ -30,7 +30,7 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
   /// Takes memory for a capture on this mesh. @error{out_of_memory; a device has not
   /// enough}
   [[nodiscard]] static result<std::shared_ptr<graph_memory>> take(
-      const std::shared_ptr<mesh>& on, std::size_t bytes);
+      const std::shared_ptr<mesh>& mesh, std::size_t bytes);
   ~graph_memory();
   graph_memory(const graph_memory&) = delete;
   graph_memory& operator=(const graph_memory&) = delete;
@@ -41,7 +41,7 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
   [[nodiscard]] std::size_t bytes() const noexcept { return memory_->bytes(); }
   /// Returns the access of the tasks that enter and leave a graph with this memory.
   [[nodiscard]] const runtime::access& held() const noexcept {
-    return token_->of(0).held;
+    return token_->lane_of(0).held;
   }
 
   /// Removes the address from the table, because the capture has returned the memory.
@@ -68,8 +68,8 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
   /// Who may use the address: a capture, only the graph, or the program.
   enum class state : std::uint8_t { shown, hidden, lent };
 
-  graph_memory(std::shared_ptr<mesh> on, allocation_ptr memory)
-      : mesh_(std::move(on)), memory_(std::move(memory)) {}
+  graph_memory(std::shared_ptr<mesh> mesh, allocation_ptr memory)
+      : mesh_(std::move(mesh)), memory_(std::move(memory)) {}
 
   std::shared_ptr<mesh> mesh_;
   allocation_ptr memory_;
@@ -87,7 +87,7 @@ class memory_node final : public joining_operation {
 
   /// Makes a node. `first` is true if no earlier node takes this memory.
   memory_node(direction which, std::shared_ptr<graph_memory> what, bool first)
-      : joining_operation(kind::memory),
+      : joining_operation(operation_kind::memory),
         direction_(which),
         what_(std::move(what)),
         first_(first) {}

@@ -23,7 +23,7 @@ namespace {
 /// them.
 class sweeping final : public joining_operation {
  public:
-  sweeping() : joining_operation(kind::other) {}
+  sweeping() : joining_operation(operation_kind::other) {}
 
  protected:
   void run(lane_set& lanes) override { static_cast<void>(lanes.take_failures()); }
@@ -41,11 +41,11 @@ result<std::unique_ptr<graph_reissue>> graph_reissue::make(context& of,
   }
   out->nodes = from.nodes;
   for (const graph_node& node : from.nodes) {
-    if (!node.what->clone()) {
+    if (!node.operation->clone()) {
       return error(errc::unsupported,
                    fmt::format("graph not instantiated: expected operations that can be "
                                "in a graph, found \"{}\"",
-                               node.what->name()));
+                               node.operation->name()));
     }
   }
   return out;
@@ -54,8 +54,8 @@ result<std::unique_ptr<graph_reissue>> graph_reissue::make(context& of,
 // Only collectives of ranks can be unable to run; their groups may be broken.
 result<void> graph_reissue::check() const {
   for (const graph_node& node : nodes) {
-    if (node.what->waits_for_ranks()) {
-      const auto& meets = static_cast<const meeting_operation&>(*node.what);
+    if (node.operation->waits_for_ranks()) {
+      const auto& meets = static_cast<const meeting_operation&>(*node.operation);
       WEIR_CHECK(meets.check(*streams_[node.chain]));
     }
   }
@@ -69,7 +69,7 @@ std::uint32_t graph_reissue::tasks() const {
     out += 4 * s->lanes();
   }
   for (const graph_node& node : nodes) {
-    out += node.what->tasks(streams_[node.chain]->lanes());
+    out += node.operation->tasks(streams_[node.chain]->lanes());
   }
   return out;
 }
@@ -79,7 +79,7 @@ memory_need graph_reissue::needs() const {
   std::vector<std::size_t> scratch(streams_.size());
   memory_need out;
   for (const graph_node& node : nodes) {
-    const memory_need need = node.what->needs();
+    const memory_need need = node.operation->needs();
     scratch[node.chain] = std::max(scratch[node.chain], need.scratch);
     out.in_graph += need.in_graph;
   }
@@ -89,9 +89,9 @@ memory_need graph_reissue::needs() const {
 
 // Lets the graph's streams wait for the launching stream and for the end of the last run,
 // because runs share the operations' memory.
-void graph_reissue::begin(submission_port::session& in, stream& on) {
-  const auto here = make_ref<point>(on.lanes(), of_.bell());
-  on.enqueue(in, here);
+void graph_reissue::begin(submission_lock::session& in, stream& target) {
+  const auto here = make_ref<point>(target.lanes(), of_.notifier());
+  target.enqueue(in, here);
   for (const auto& s : streams_) {
     s->wait(in, here);
     for (const ref<point>& end : ends_) {
@@ -102,19 +102,19 @@ void graph_reissue::begin(submission_port::session& in, stream& on) {
 
 // Lets the launching stream wait for the ends of the graph's streams, from which it takes
 // their failures. Then the failures are cleared in the graph's streams.
-void graph_reissue::end(submission_port::session& in, stream& on) {
+void graph_reissue::end(submission_lock::session& in, stream& target) {
   ends_.clear();
   for (const auto& s : streams_) {
-    auto done = make_ref<point>(s->lanes(), of_.bell());
+    auto done = make_ref<point>(s->lanes(), of_.notifier());
     s->enqueue(in, done);
-    on.wait(in, std::move(done));
+    target.wait(in, std::move(done));
     s->enqueue(in, make_ref<sweeping>());
-    auto clean = make_ref<point>(s->lanes(), of_.bell());
+    auto clean = make_ref<point>(s->lanes(), of_.notifier());
     clean->order_only = true;  // failures do not pass to the next run
     s->enqueue(in, clean);
     ends_.push_back(std::move(clean));
   }
-  on.flush_waits(in);
+  target.flush_waits(in);
 }
 
 // Nodes are listed under the session and copied without it, because copying a node that
@@ -122,9 +122,9 @@ void graph_reissue::end(submission_port::session& in, stream& on) {
 result<std::vector<ref<operation>>> graph_reissue::copies() const {
   std::vector<ref<operation>> recorded;
   {
-    const auto in = of_.port().enter();
+    const auto in = of_.submission_lock().enter();
     for (const graph_node& node : nodes) {
-      recorded.push_back(node.what);
+      recorded.push_back(node.operation);
     }
   }
   std::vector<ref<operation>> out;
@@ -137,31 +137,31 @@ result<std::vector<ref<operation>>> graph_reissue::copies() const {
 
 // Enqueues the copies with their waits, in the order of the recording. Points from
 // outside of the recording are not waited for here, since `begin` orders the whole run.
-void graph_reissue::run(submission_port::session& in, stream& on,
+void graph_reissue::run(submission_lock::session& in, stream& target,
                         std::vector<ref<operation>> copies) {
-  begin(in, on);
+  begin(in, target);
   std::map<const operation*, ref<point>> points;
   // The launches of the run get consecutive numbers of the launching stream.
-  std::uint64_t next = on.take_ordinals(std::accumulate(
+  std::uint64_t next = target.take_ordinals(std::accumulate(
       copies.begin(), copies.end(), 0U,
       [](std::uint32_t sum, const auto& c) { return sum + c->counted_launches(); }));
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     ref<operation>& copy = copies[i];
-    const operation& recorded = *nodes[i].what;
+    const operation& recorded = *nodes[i].operation;
     stream& s = *streams_[nodes[i].chain];
     for (const ref<point>& p : recorded.waits) {
       if (const auto found = points.find(p.get()); found != points.end()) {
         s.wait(in, found->second);
       }
     }
-    if (recorded.what() == operation::kind::marker) {
+    if (recorded.kind() == operation_kind::marker) {
       points.emplace(&recorded, ref<point>(static_cast<point*>(copy.get())));
     }
     copy->urgent = recorded.urgent;
-    copy->count_from(on.number(), next);
+    copy->count_from(target.number(), next);
     s.enqueue(in, std::move(copy));
   }
-  end(in, on);
+  end(in, target);
 }
 
 void graph_reissue::close() {

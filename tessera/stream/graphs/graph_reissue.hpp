@@ -34,7 +34,8 @@ class graph_reissue {
   [[nodiscard]] result<std::vector<ref<operation>>> copies() const;
   /// Runs `copies` after all operations of the stream, whose later operations wait for
   /// them.
-  void run(submission_port::session& in, stream& on, std::vector<ref<operation>> copies);
+  void run(submission_lock::session& in, stream& target,
+           std::vector<ref<operation>> copies);
   /// Ends the streams; enqueued operations still run. The caller does not hold the
   /// session.
   void close();
@@ -49,9 +50,9 @@ class graph_reissue {
  private:
   explicit graph_reissue(context& of) : of_(of) {}
   /// Orders a run behind the stream's operations and the last run.
-  void begin(submission_port::session& in, stream& on);
+  void begin(submission_lock::session& in, stream& target);
   /// Orders the stream's later operations behind the run, and clears its failures.
-  void end(submission_port::session& in, stream& on);
+  void end(submission_lock::session& in, stream& target);
 
   context& of_;
   /// The graph's stream for each recorded stream.

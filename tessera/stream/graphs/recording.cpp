@@ -42,17 +42,17 @@ std::size_t graph_recording::chain_of(stream& by) {
 
 // Adds a node. A point that only exists in the capture is marked, so that calls outside
 // of the capture do not wait for it.
-void graph_recording::add(stream& by, const ref<operation>& what) {
+void graph_recording::add(stream& by, const ref<operation>& operation) {
   if (closed_) {
     return;
   }
   graph_node node;
   node.chain = chain_of(by);
-  node.what = what;
+  node.operation = operation;
   if (last_[node.chain] != 0) {
     node.after.push_back(last_[node.chain] - 1);
   }
-  for (const ref<point>& p : what->waits) {
+  for (const ref<point>& p : operation->waits) {
     const auto found = points_.find(p.get());
     if (found != points_.end()) {
       node.after.push_back(found->second);
@@ -62,7 +62,7 @@ void graph_recording::add(stream& by, const ref<operation>& what) {
       refuse("a stream waited for a point of another capture");
     }
   }
-  if (auto* p = dynamic_cast<point*>(what.get()); p != nullptr) {
+  if (auto* p = dynamic_cast<point*>(operation.get()); p != nullptr) {
     points_.emplace(p, made_.nodes.size());
     // The point will never be reached outside of graphs, so other streams must not wait
     // for it.
@@ -71,8 +71,8 @@ void graph_recording::add(stream& by, const ref<operation>& what) {
       p->captured = true;
     }
   }
-  if (what->what() == operation::kind::memory) {
-    note_memory(static_cast<const memory_node&>(*what), node.chain);
+  if (operation->kind() == operation_kind::memory) {
+    note_memory(static_cast<const memory_node&>(*operation), node.chain);
   }
   made_.nodes.push_back(std::move(node));
   last_[made_.nodes.back().chain] = made_.nodes.size();
@@ -81,9 +81,9 @@ void graph_recording::add(stream& by, const ref<operation>& what) {
 // Makes a stream a part of the capture in which the event at `at` was recorded. Waits
 // that the stream has collected before are carried out now, since they are not part of
 // the graph.
-result<void> graph_recording::join(submission_port::session& in, const point& at,
+result<void> graph_recording::join(submission_lock::session& in, const point& recorded,
                                    stream& waits) {
-  const auto recording = at.capture.lock();
+  const auto recording = recorded.capture.lock();
   if (recording == nullptr || recording->closed_) {
     return {};
   }
@@ -116,7 +116,7 @@ void graph_recording::refuse(std::string why) {
 void graph_recording::note_memory(const memory_node& node, std::size_t chain) {
   const auto found =
       std::find_if(memories_.begin(), memories_.end(),
-                   [&](const taken_memory& m) { return m.what == node.memory(); });
+                   [&](const taken_memory& m) { return m.memory == node.memory(); });
   taken_memory& of = found != memories_.end()
                          ? *found
                          : memories_.emplace_back(taken_memory{node.memory(), 0});
@@ -128,19 +128,19 @@ void graph_recording::note_memory(const memory_node& node, std::size_t chain) {
 std::shared_ptr<graph_memory> graph_recording::reusable(stream& by, std::size_t bytes) {
   const std::size_t chain = chain_of(by);
   for (taken_memory& m : memories_) {
-    if (m.freed_by == chain + 1 && m.what->bytes() == bytes) {
+    if (m.freed_by == chain + 1 && m.memory->bytes() == bytes) {
       m.freed_by = 0;
-      return m.what;
+      return m.memory;
     }
   }
   return nullptr;
 }
 
 // Memory that the capture has given back is not found: its address is not the program's.
-std::shared_ptr<graph_memory> graph_recording::memory_at(const void* at) const {
+std::shared_ptr<graph_memory> graph_recording::memory_at(const void* address) const {
   for (const taken_memory& m : memories_) {
-    if (m.freed_by == 0 && m.what->data() == at) {
-      return m.what;
+    if (m.freed_by == 0 && m.memory->data() == address) {
+      return m.memory;
     }
   }
   return nullptr;
@@ -161,7 +161,7 @@ bool graph_recording::all_reach(std::size_t last) const {
   }
   for (std::size_t i = 0; i < made_.nodes.size(); ++i) {
     // A point alone does nothing that would have to be waited for.
-    if (!reached[i] && made_.nodes[i].what->what() != operation::kind::marker) {
+    if (!reached[i] && made_.nodes[i].operation->kind() != operation_kind::marker) {
       return false;
     }
   }
@@ -179,8 +179,8 @@ result<std::shared_ptr<const graph>> graph_recording::finish(stream* origin) {
     }
   }
   for (const taken_memory& m : memories_) {
-    if (m.freed_by == 0 && !m.what->lent()) {
-      m.what->hide();  // a launch of the graph shows it to the program again
+    if (m.freed_by == 0 && !m.memory->lent()) {
+      m.memory->hide();  // a launch of the graph shows it to the program again
     }
   }
   if (!spoilt_.empty()) {
@@ -202,7 +202,7 @@ std::string graph::to_dot() const {
   std::string out = "digraph graph_of_streams {\n";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     out += fmt::format("  n{} [label=\"{}: {}\\nstream {}\"];\n", i, i,
-                       nodes[i].what->name(), streams[nodes[i].chain]->number());
+                       nodes[i].operation->name(), streams[nodes[i].chain]->number());
     for (const std::size_t before : nodes[i].after) {
       out += fmt::format("  n{} -> n{};\n", before, i);
     }
@@ -213,12 +213,12 @@ std::string graph::to_dot() const {
 std::string graph::to_json() const {
   std::string out = "{\"nodes\":[";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const operation& what = *nodes[i].what;
+    const operation& what = *nodes[i].operation;
     const std::string details = what.details();
     out += fmt::format(
         "{}{{\"index\":{},\"kind\":\"{}\",\"name\":\"{}\",\"stream\":{},\"bytes\":{},"
         "\"after\":[{}]{}{}}}",
-        i == 0 ? "" : ",", i, operation::kind_name(what.what()), what.name(),
+        i == 0 ? "" : ",", i, operation::kind_name(what.kind()), what.name(),
         streams[nodes[i].chain]->number(), what.bytes(), fmt::join(nodes[i].after, ","),
         details.empty() ? "" : ",", details);
   }

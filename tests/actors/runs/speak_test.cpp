@@ -55,7 +55,7 @@ TEST_F(speak_tests, a_flipped_byte_of_the_message_is_an_error) {
   message[message.size() / 2] ^= std::byte{4};
   const auto set = decode_parameters(message, "here");
   ASSERT_FALSE(set);
-  EXPECT_EQ(set.error().where(), "here");
+  EXPECT_EQ(set.error().location(), "here");
 }
 
 TEST_F(speak_tests, the_same_seed_gives_the_same_text) {

@@ -43,7 +43,7 @@ probe_actor::behavior_type probe(probe_actor::stateful_pointer<probe_shell> self
                     }
                     if (what == 2) {
                       return to_caf(error(errc::torn, "outer")
-                                        .at("here")
+                                        .located("here")
                                         .hint("try again")
                                         .because(error(errc::io, "inner")));
                     }
@@ -80,7 +80,7 @@ TEST_F(shim, an_exception_becomes_an_answer_with_its_text_and_the_actor_lives) {
   const auto r = ask_for(1);
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().text(), "unexpected exception: out of luck");
-  EXPECT_EQ(r.error().where(), "probe, read");
+  EXPECT_EQ(r.error().location(), "probe, read");
   EXPECT_EQ(ask_for(7).value(), 7);
 }
 
@@ -89,7 +89,7 @@ TEST_F(shim, an_error_arrives_whole) {
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code(), errc::torn);
   EXPECT_EQ(r.error().text(), "outer");
-  EXPECT_EQ(r.error().where(), "here");
+  EXPECT_EQ(r.error().location(), "here");
   EXPECT_EQ(r.error().hint(), "try again");
   ASSERT_NE(r.error().cause(), nullptr);
   EXPECT_EQ(r.error().cause()->code(), errc::io);

@@ -49,7 +49,7 @@ class range_fault final : public storage::test::borrowed_device {
       : borrowed_device(to), bad_(bad) {}
   result<void> read(std::uint64_t offset, mutable_bytes to) override {
     if (offset < bad_.end() && offset + to.size() > bad_.offset) {
-      return error(errc::io, "injected failure of a transfer").at("image");
+      return error(errc::io, "injected failure of a transfer").located("image");
     }
     return borrowed_device::read(offset, to);
   }

@@ -99,7 +99,7 @@ TEST_F(stream_state_test, tells_the_first_failure_once_with_its_cause) {
   EXPECT_NE(failed.error().text().find("operation " + std::to_string(number)),
             std::string::npos)
       << failed.error().text();
-  EXPECT_EQ(failed.error().where(), "stream \"scale\"");
+  EXPECT_EQ(failed.error().location(), "stream \"scale\"");
   ASSERT_NE(failed.error().cause(), nullptr);
   EXPECT_NE(failed.error().message().find("broken"), std::string::npos);
   EXPECT_EQ(engine->at(x, 0)[0], 1.0F) << "what came behind was not run";

@@ -189,7 +189,7 @@ TEST_F(tessera_actors, a_stream_tells_failures_with_origin_text_and_causes) {
   const auto failed = system.ask<std::uint64_t>(stream, sync_atom_v);
   ASSERT_FALSE(failed.has_value());
   EXPECT_EQ(failed.error().code(), errc::kernel_failed);
-  EXPECT_EQ(failed.error().where(), "stream \"decode\"");
+  EXPECT_EQ(failed.error().location(), "stream \"decode\"");
   ASSERT_NE(failed.error().cause(), nullptr);
   EXPECT_NE(failed.error().root().text().find("broken"), std::string::npos)
       << failed.error().message();
@@ -271,7 +271,7 @@ TEST_F(tessera_actors, every_rank_hears_the_text_of_a_mismatch) {
   for (const auto& a : answers()) {
     ASSERT_FALSE(a.has_value());
     EXPECT_EQ(a.error().code(), errc::collective_mismatch);
-    EXPECT_EQ(a.error().where(), "collective \"sums\"");
+    EXPECT_EQ(a.error().location(), "collective \"sums\"");
     EXPECT_NE(a.error().text().find("rank 2 with all_reduce of 2"), std::string::npos)
         << a.error().text();
   }

@@ -54,7 +54,7 @@ class threaded_system {
 void wait_for_tasks(tessera::context& c) {
   const auto end = std::chrono::steady_clock::now() + 60s;
   const auto busy = [&] {
-    const auto counts = c.port().of().counters();
+    const auto counts = c.submission_lock().engine().counters();
     return counts.submitted != counts.finished;
   };
   while (busy() && std::chrono::steady_clock::now() < end) {

@@ -68,7 +68,7 @@ class faulty_device final : public borrowed_device {
   }
   error injected(errc code, std::uint64_t offset) const {
     return error(code, "injected failure of a transfer")
-        .at(name() + ":" + std::to_string(offset));
+        .located(name() + ":" + std::to_string(offset));
   }
 
   fault_plan plan_;

@@ -46,7 +46,7 @@ std::unique_ptr<block_device> device_of(const json& image, const std::string& fo
 }
 
 void expect_place(const error& e, const json& tag) {
-  EXPECT_FALSE(e.where().empty()) << tag["tag"] << ": " << e.message();
+  EXPECT_FALSE(e.location().empty()) << tag["tag"] << ": " << e.message();
   EXPECT_NE(e.text().find(tag["tag"].get<std::string>()), std::string::npos)
       << e.message();
 }
@@ -121,7 +121,7 @@ void expect_strict(const hn4_volume& volume, const json& tag) {
             tag["open_result"].get<int>())
       << tag["tag"];
   if (!stream) {
-    EXPECT_FALSE(stream.error().where().empty());
+    EXPECT_FALSE(stream.error().location().empty());
     return;
   }
   expect_shards(*stream, tag);
@@ -185,7 +185,7 @@ hn4_stream_options recovering() {
 void expect_refused_for_a_lost_shard(const hn4_volume& volume, const json& tag,
                                      const error& refused) {
   EXPECT_EQ(refused.code(), hn4_error(hn4_code::data_rot, "").code());
-  EXPECT_NE(refused.where().find("directory slot"), std::string::npos);
+  EXPECT_NE(refused.location().find("directory slot"), std::string::npos);
   EXPECT_NE(refused.hint().find("--recover"), std::string::npos);
   const auto left = volume.stream(tag["tag"].get<std::string>(), recovering());
   ASSERT_TRUE(left) << left.error().message();
@@ -318,8 +318,8 @@ TEST(Hn4Fixtures, DamageHasItsOwnName) {
     EXPECT_EQ(bytes.error().code(), c.code) << bytes.error().message();
     EXPECT_NE(bytes.error().text().find(c.text), std::string::npos)
         << bytes.error().message();
-    EXPECT_NE(bytes.error().where().find("rot.img.zst:"), std::string::npos);
-    EXPECT_NE(bytes.error().where().find("shard 0, block"), std::string::npos);
+    EXPECT_NE(bytes.error().location().find("rot.img.zst:"), std::string::npos);
+    EXPECT_NE(bytes.error().location().find("shard 0, block"), std::string::npos);
   }
 }
 

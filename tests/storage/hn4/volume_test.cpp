@@ -245,7 +245,7 @@ TEST(Hn4Volume, ThingsThatAreNoVolumeAreNamed) {
     const auto volume = hn4_volume::open(scratch / "noise");
     ASSERT_FALSE(volume);
     EXPECT_EQ(volume.error().code(), errc::corrupt);
-    EXPECT_NE(volume.error().where().find("noise:0"), std::string::npos);
+    EXPECT_NE(volume.error().location().find("noise:0"), std::string::npos);
   }
 }
 

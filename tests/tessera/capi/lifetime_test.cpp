@@ -73,7 +73,7 @@ TEST(TesseraLifetime, ARecordingThatNobodyTookGoesWithItsStream) {
     auto s = or_throw(stream::make(m, {}));
     auto recording = std::make_shared<graph_recording>();
     {
-      const auto in = of->port().enter();
+      const auto in = of->submission_lock().enter();
       recording->take_part(*s);
       s->record_into(recording, false);
     }
@@ -191,7 +191,7 @@ TEST(TesseraLifetime, AResultThatASecondScheduleDoesNotGiveIsAViolation) {
       g.inputs.push_back(place->on_rank(rank));
       g.outputs.push_back(place->on_rank(rank));
     }
-    tessera::room_list<tessera::collective_group> groups;
+    tessera::pooled_list<tessera::collective_group> groups;
     groups.push_back(std::move(g));
     const auto checked = tessera::make_ref<tessera::collective_operation>(
         plan_of(collective::reduction_op::sum), collective::collective_choice(),
@@ -217,7 +217,7 @@ TEST(TesseraLifetime, ReplaysOfGraphsLookNothingUp) {
   sum.input = sum.output = x;
   auto recording = std::make_shared<graph_recording>();
   {
-    const auto in = of->port().enter();
+    const auto in = of->submission_lock().enter();
     recording->take_part(*s);
     s->record_into(recording, true);
   }
@@ -226,17 +226,17 @@ TEST(TesseraLifetime, ReplaysOfGraphsLookNothingUp) {
   }
   std::shared_ptr<const tessera::graph> made;
   {
-    const auto in = of->port().enter();
+    const auto in = of->submission_lock().enter();
     made = or_throw(recording->finish(s.get()));
   }
   const auto exec = or_throw(graph_exec::make(made));
   const auto lookups_of = [&](int launches) {
     // Behind tasks that were submitted one by one, a replay has to look for them.
     or_throw(s->synchronize());
-    while (!of->port().enter().all_ended()) {
+    while (!of->submission_lock().enter().all_ended()) {
       std::this_thread::yield();
     }
-    const auto now = [&] { return of->port().of().counters().lookups; };
+    const auto now = [&] { return of->submission_lock().engine().counters().lookups; };
     const std::uint64_t before = now();
     for (int i = 0; i < launches; ++i) {
       or_throw(exec->launch(s));
@@ -260,7 +260,7 @@ TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
   };
   auto recording = std::make_shared<graph_recording>();
   {
-    const auto in = of->port().enter();
+    const auto in = of->submission_lock().enter();
     recording->take_part(*recorded_on);
     recorded_on->record_into(recording, true);
   }
@@ -268,7 +268,7 @@ TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
   recorded_on->enqueue(adds(1));
   std::shared_ptr<const tessera::graph> made;
   {
-    const auto in = of->port().enter();
+    const auto in = of->submission_lock().enter();
     made = or_throw(recording->finish(recorded_on.get()));
   }
   const auto exec = or_throw(graph_exec::make(made));

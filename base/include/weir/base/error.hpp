@@ -85,10 +85,10 @@ enum class errc : std::uint16_t {
 /// the failure that caused it.
 ///
 /// The text has the form `<what failed> <which thing>: expected <X>, found <Y>`, in lower
-/// case and without a full stop. Place, hint and cause are added to a new error:
+/// case and without a full stop. Location, hint and cause are added to a new error:
 ///
 ///     return error(errc::torn, "cannot read the header: expected 64 bytes, found 12")
-///         .at("data.tgm:4096")
+///         .located("data.tgm:4096")
 ///         .hint("copy the file again")
 ///         .because(std::move(cause));
 ///
@@ -98,10 +98,10 @@ class error {
   /// @param text  What failed; one line.
   error(errc code, std::string text) : code_(code), text_(std::move(text)) {}
 
-  /// Sets the place of the failure: `file:byte offset (object 1 "t2m")`, or the name of
-  /// an actor or of a task.
-  error&& at(std::string where) && {
-    where_ = std::move(where);
+  /// Sets the location of the failure: `file:byte offset (object 1 "t2m")`, or the name
+  /// of an actor or of a task.
+  error&& located(std::string location) && {
+    location_ = std::move(location);
     return std::move(*this);
   }
   /// Sets the advice: what the reader can do about the failure.
@@ -117,10 +117,10 @@ class error {
 
   /// Returns the kind of the failure.
   [[nodiscard]] errc code() const noexcept { return code_; }
-  /// Returns what failed, without place, hint and causes.
+  /// Returns what failed, without location, hint and causes.
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
-  /// Returns the place of the failure; empty if none was given.
-  [[nodiscard]] const std::string& where() const noexcept { return where_; }
+  /// Returns the location of the failure; empty if none was given.
+  [[nodiscard]] const std::string& location() const noexcept { return location_; }
   /// Returns the advice; empty if none was given.
   [[nodiscard]] const std::string& hint() const noexcept { return hint_; }
   /// Returns the failure that led to this one, or a null pointer. It lives as long as
@@ -129,14 +129,14 @@ class error {
   /// Returns the innermost cause; this error itself if it has no cause.
   [[nodiscard]] const error& root() const noexcept;
 
-  /// Returns the whole message: text and hint in the first line, then the place, then
+  /// Returns the whole message: text and hint in the first line, then the location, then
   /// each cause in the same form.
   [[nodiscard]] std::string message() const;
 
  private:
   errc code_;
   std::string text_;
-  std::string where_;
+  std::string location_;
   std::string hint_;
   std::shared_ptr<const error> cause_;
 };

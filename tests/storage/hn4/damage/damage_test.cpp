@@ -51,7 +51,7 @@ outcome look(stored& s, std::size_t i) {
     EXPECT_TRUE(*bytes == s.bytes[i]) << "WRONG BYTES of " << s.tags[i];
     return outcome::same;
   }
-  EXPECT_NE(bytes.error().where().find("vol.img:"), std::string::npos)
+  EXPECT_NE(bytes.error().location().find("vol.img:"), std::string::npos)
       << bytes.error().message();
   return outcome::failed;
 }
@@ -72,7 +72,7 @@ TEST(Hn4Damage, AnEntryOfATagBreaksThatTagAloneAndSaysWhere) {
             << s.tags[i] << ", slot " << e.slot << ", byte " << byte;
         if (mine) {
           const error failure = read_tag(*s.device, s.tags[i]).error();
-          EXPECT_NE(failure.where().find(std::to_string(s.core->slot_offset(e.slot))),
+          EXPECT_NE(failure.location().find(std::to_string(s.core->slot_offset(e.slot))),
                     std::string::npos)
               << failure.message();
         }
@@ -96,8 +96,9 @@ TEST(Hn4Damage, EveryHeaderByteAndAnyPayloadByteOfABlockIsNoticed) {
           const flipped_byte flip(*s.device, start + byte, 0x10);
           const auto bytes = read_tag(*s.device, s.tags[i]);
           ASSERT_FALSE(bytes) << s.tags[i] << " block " << n << " byte " << byte;
-          EXPECT_NE(bytes.error().where().find("vol.img:" + std::to_string(start) + " "),
-                    std::string::npos)
+          EXPECT_NE(
+              bytes.error().location().find("vol.img:" + std::to_string(start) + " "),
+              std::string::npos)
               << bytes.error().message();
           ASSERT_EQ(look(s, (i + 1) % s.tags.size()), outcome::same);
         }
@@ -121,8 +122,9 @@ TEST(Hn4Damage, LongNamesAreNoticed) {
       const flipped_byte flip(*s.device, start + byte, 0x04);
       ASSERT_EQ(look(s, 2), outcome::failed) << byte;
       ASSERT_EQ(look(s, 0), outcome::same);
-      EXPECT_NE(read_tag(*s.device, long_tag).error().where().find(std::to_string(start)),
-                std::string::npos);
+      EXPECT_NE(
+          read_tag(*s.device, long_tag).error().location().find(std::to_string(start)),
+          std::string::npos);
       // Neither the tag nor the damaged name is whole; both errors say what is wrong.
       const hn4_volume volume = or_throw(open_on(*s.device));
       ASSERT_EQ(or_throw(volume.tags()).size(), 2U) << byte;
@@ -241,7 +243,8 @@ TEST(Hn4Damage, CopiesThatDisagreeAboutTheMountIntentAreNamed) {
         hn4_volume::open_strictly(std::make_unique<borrowed_device>(*device));
     ASSERT_FALSE(strict) << start;
     EXPECT_EQ(code_of(strict.error()), hn4_code::hw_io);
-    EXPECT_NE(strict.error().where().find(fmt::format(":{} (", start)), std::string::npos)
+    EXPECT_NE(strict.error().location().find(fmt::format(":{} (", start)),
+              std::string::npos)
         << strict.error().message();
   }
 }

@@ -175,7 +175,7 @@ bool expect_same_or_error(const subject& s, const hn4_volume& volume,
         << " instead of " << s.tags.at(tag).size();
     return true;
   }
-  EXPECT_NE(bytes.error().where().find(s.device->name() + ":"), std::string::npos)
+  EXPECT_NE(bytes.error().location().find(s.device->name() + ":"), std::string::npos)
       << s.name << ", " << f.text << ": " << bytes.error().message();
   EXPECT_TRUE(bytes.error().code() != errc::not_found || !s.closed_cleanly)
       << s.name << ", " << f.text << ": " << bytes.error().message();

@@ -96,7 +96,7 @@ TEST(Hn4Loss, OfAnEntryIsAnErrorThatNamesTagSlotAndShard) {
         const error refused = failure_of(read_tag(*v.device, tag));
         EXPECT_EQ(code_of(refused), hn4_code::data_rot);
         EXPECT_NE(refused.text().find("\"" + tag + "\""), std::string::npos);
-        EXPECT_NE(refused.where().find("directory slot "), std::string::npos);
+        EXPECT_NE(refused.location().find("directory slot "), std::string::npos);
         EXPECT_NE(refused.text().find("directory slot "), std::string::npos)
             << refused.text();
         EXPECT_NE(refused.hint().find("--recover"), std::string::npos);
@@ -115,7 +115,7 @@ TEST(Hn4Loss, NamesTheSlotWhereTheEntryWas) {
     const auto copy = v.device->clone();
     or_throw(copy->write(core->slot_offset(e.slot), byte_vector(hn4::anchor_bytes)));
     const error refused = failure_of(read_tag(*copy, "t"));
-    EXPECT_NE(refused.where().find(fmt::format("directory slot {})", e.slot)),
+    EXPECT_NE(refused.location().find(fmt::format("directory slot {})", e.slot)),
               std::string::npos)
         << refused.message();
   }

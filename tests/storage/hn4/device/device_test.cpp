@@ -106,7 +106,7 @@ TEST_P(Devices, RefuseRangesThatLeaveThem) {
     const auto read = w.device->read(at, to);
     ASSERT_FALSE(read) << at;
     EXPECT_EQ(read.error().code(), errc::torn) << at;
-    EXPECT_FALSE(read.error().where().empty());
+    EXPECT_FALSE(read.error().location().empty());
     EXPECT_FALSE(w.device->write(at, to)) << at;
     EXPECT_TRUE(w.device->view(at, 100).empty());
   }
@@ -188,7 +188,7 @@ TEST(FaultyDevices, AFailedOrShortReadIsAnErrorWithAPlaceOrDoesNoHarm) {
       if (read) {
         ASSERT_TRUE(*read == bytes) << n;
       } else {
-        EXPECT_FALSE(read.error().where().empty()) << read.error().message();
+        EXPECT_FALSE(read.error().location().empty()) << read.error().message();
         ++failures;
       }
     }

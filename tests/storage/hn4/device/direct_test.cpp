@@ -146,7 +146,7 @@ TEST_P(DirectReads, AFileThatShrankIsTorn) {
     const auto read = device->read(499'500, to);
     ASSERT_FALSE(read);
     EXPECT_EQ(read.error().code(), errc::torn) << read.error().message();
-    EXPECT_NE(read.error().where().find(w.path), std::string::npos);
+    EXPECT_NE(read.error().location().find(w.path), std::string::npos);
   }
 }
 

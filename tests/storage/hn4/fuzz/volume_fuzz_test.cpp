@@ -60,7 +60,7 @@ void survive(block_device& device, const victim& v) {
   (void)hn4_check(std::make_unique<borrowed_device>(device));
   const auto volume = open_on(device);
   if (!volume) {
-    EXPECT_FALSE(volume.error().where().empty()) << volume.error().message();
+    EXPECT_FALSE(volume.error().location().empty()) << volume.error().message();
     return;
   }
   (void)volume->tags();

@@ -41,13 +41,13 @@ struct collective_request {
 /// are too short}
 /// @error{unsupported; see check_call}
 /// @error{determinism_violation; a wire format that the policy forbids}
-[[nodiscard]] result<ref<operation>> make_collective(stream& on,
-                                                     const collective_request& what);
+[[nodiscard]] result<ref<operation>> make_collective(stream& target,
+                                                     const collective_request& request);
 
 /// One call of a group of collectives that begin together.
 struct grouped_call {
-  std::shared_ptr<stream> on;  ///< the stream
-  collective_request what;     ///< the collective
+  std::shared_ptr<stream> target;  ///< the stream
+  collective_request request;      ///< the collective
 };
 /// Makes all collectives and, if all can be made, enqueues them at once.
 /// No operation of another thread comes between those of one context. Collectives on mesh
@@ -61,12 +61,12 @@ struct grouped_call {
 
 /// The buffers and lanes of one group of ranks.
 struct collective_group {
-  room_list<int> ranks;  ///< the ranks, as positions in the mesh
+  pooled_list<int> ranks;  ///< the ranks, as positions in the mesh
   /// Allocations of the buffers, which are held while operations use them.
-  room_list<allocation_ptr> memory;
-  room_list<const std::byte*> inputs;  ///< input of each rank
-  room_list<std::byte*> outputs;       ///< output of each rank
-  room_list<lane*> lanes;              ///< lane of each rank, set at submission
+  pooled_list<allocation_ptr> memory;
+  pooled_list<const std::byte*> inputs;  ///< input of each rank
+  pooled_list<std::byte*> outputs;       ///< output of each rank
+  pooled_list<lane*> lanes;              ///< lane of each rank, set at submission
   /// Number of each rank's own stream; empty if ranks have none.
   std::vector<std::uint64_t> streams;
   std::int64_t started = 0;              ///< monotonic time of the start in nanoseconds
@@ -86,7 +86,7 @@ class collective_operation final : public operation {
   /// fails with out_of_memory if it needs more than `scratch_limit` bytes of scratch.
   collective_operation(std::shared_ptr<const collective::collective_plan> plan,
                        collective::collective_choice how,
-                       room_list<collective_group> groups, std::size_t scratch_limit);
+                       pooled_list<collective_group> groups, std::size_t scratch_limit);
 
   /// Submits all groups. Sets the lanes of groups that have none.
   void submit(submission& to) override;
@@ -129,7 +129,7 @@ class collective_operation final : public operation {
 
   std::shared_ptr<const collective::collective_plan> plan_;
   collective::collective_choice how_;
-  room_list<collective_group> groups_;
+  pooled_list<collective_group> groups_;
   std::size_t scratch_limit_;
   std::shared_ptr<const collective::collective_plan> verify_;
   std::optional<collective::tuning_trial> trial_;

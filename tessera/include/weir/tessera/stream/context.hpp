@@ -28,12 +28,12 @@
 #include "weir/tessera/stream/memory_pool.hpp"
 #include "weir/tessera/stream/operation.hpp"
 #include "weir/tessera/stream/settings.hpp"
-#include "weir/tessera/stream/submission_port.hpp"
+#include "weir/tessera/stream/submission_lock.hpp"
 
 namespace weir::tessera {
 
 class context;
-class doorbell;
+class notifier;
 class janitor;
 class meeting_point;
 class stream;
@@ -45,10 +45,10 @@ struct block_trial;
 /// `gone`, `recoveries` and `aborted`}
 struct mesh {
   /// Makes a mesh of these devices. `number_of` is its number in the context.
-  mesh(std::shared_ptr<context> context_of, std::uint64_t number_of,
+  mesh(std::shared_ptr<tessera::context> context_of, std::uint64_t number_of,
        std::span<const std::int32_t> ids, const collective::mesh_shape& s);
 
-  std::shared_ptr<context> of;        ///< the context
+  std::shared_ptr<tessera::context> context;  ///< the context
   std::uint64_t number;               ///< number in its context; owner of its memory
   std::vector<std::int32_t> devices;  ///< device ordinal of each rank
   collective::mesh_shape shape;       ///< names and sizes of the axes
@@ -105,7 +105,8 @@ class context : public std::enable_shared_from_this<context> {
   /// cannot be read, or in strict mode a cache folder that cannot be used}
   [[nodiscard]] static result<std::shared_ptr<context>> make(runtime_settings settings);
   /// Makes a context over an engine of the program, which outlives it. Others that submit
-  /// to the engine hold a session of `port()` while they do. Errors are those of `make`.
+  /// to the engine hold a session of `submission_lock()` while they do. Errors are those
+  /// of `make`.
   [[nodiscard]] static result<std::shared_ptr<context>> over(runtime::engine& workers,
                                                              runtime_settings settings);
   ~context();
@@ -140,7 +141,7 @@ class context : public std::enable_shared_from_this<context> {
   /// @error{determinism_violation; not all toggles while stable reductions are locked}
   [[nodiscard]] result<void> set_determinism(std::uint64_t seed, std::uint32_t toggles);
   /// Writes the seed and toggles into `d` if the program has set them.
-  void tell(tessDeterminism& d) const noexcept;
+  void write_determinism(tessDeterminism& d) const noexcept;
 
   /// Allocates an instance on each device of the mesh. Returns null for 0 bytes.
   /// If devices are out of memory, frees the memory that pools keep, waits for memory
@@ -155,13 +156,13 @@ class context : public std::enable_shared_from_this<context> {
   [[nodiscard]] result<void*> allocate(stream& by, std::size_t bytes);
   /// Frees memory after all operations that the mesh's streams have now.
   /// @error{invalid_argument; no memory of this mesh begins there, or a capture took it}
-  [[nodiscard]] result<void> free_later(const std::shared_ptr<mesh>& m, void* at);
+  [[nodiscard]] result<void> free_later(const std::shared_ptr<mesh>& m, void* address);
   /// Frees memory after all operations that one stream has now. The memory goes to the
   /// pool. In a capture the graph returns it.
   /// @error{invalid_argument; no memory of this mesh begins there, a capture took it, or
   /// in a capture: memory that was not taken in it, or a capture of another thread}
   /// a capture of another thread}
-  [[nodiscard]] result<void> free_later(stream& by, void* at);
+  [[nodiscard]] result<void> free_later(stream& by, void* address);
 
   /// Returns the settings.
   [[nodiscard]] const runtime_settings& settings() const noexcept { return settings_; }
@@ -170,9 +171,11 @@ class context : public std::enable_shared_from_this<context> {
   /// Returns the table of memory.
   [[nodiscard]] symmetric_memory& memory() const noexcept { return *memory_; }
   /// Returns the lock of the engine.
-  [[nodiscard]] submission_port& port() noexcept { return *port_; }
+  [[nodiscard]] tessera::submission_lock& submission_lock() noexcept {
+    return *submission_lock_;
+  }
   /// Returns the notifier for threads that wait for streams.
-  [[nodiscard]] doorbell& bell() noexcept { return *bell_; }
+  [[nodiscard]] tessera::notifier& notifier() noexcept { return *notifier_; }
   /// Returns the number of workers.
   [[nodiscard]] unsigned workers() const noexcept { return workers_; }
   /// Returns the object in which shares of ranks meet.
@@ -214,7 +217,7 @@ class context : public std::enable_shared_from_this<context> {
       bytes_view image);
   /// Removes a module's plans and policy, because the program has unloaded it. Graphs and
   /// launches may still hold its code.
-  void forget_module(const loaded_module& what);
+  void forget_module(const loaded_module& module);
   /// Returns the proposals of loaded modules for collectives along these axes.
   [[nodiscard]] std::vector<collective::collective_hint> hints(
       collective::axis_set axes) const;
@@ -264,7 +267,7 @@ class context : public std::enable_shared_from_this<context> {
   static constexpr std::uint32_t not_set = ~std::uint32_t{0};
   /// Policy and proposals of a loaded module.
   struct module_wishes {
-    const loaded_module* of = nullptr;  ///< the module, for comparisons only
+    const loaded_module* module = nullptr;  ///< the module, for comparisons only
     std::optional<numerics_policy> policy;
     /// Proposals, each with the axes that it is for; unset: any axes.
     std::vector<
@@ -272,11 +275,11 @@ class context : public std::enable_shared_from_this<context> {
         hints;
   };
   [[nodiscard]] result<void*> allocate_in_capture(stream& by, std::size_t bytes);
-  [[nodiscard]] result<void> free_in_capture(stream& by, void* at);
-  [[nodiscard]] result<void> free_behind(stream& by, void* at);
+  [[nodiscard]] result<void> free_in_capture(stream& by, void* address);
+  [[nodiscard]] result<void> free_behind(stream& by, void* address);
   /// Checks that the program may free the memory.
   /// @error{invalid_argument; an unfinished capture took the memory}
-  [[nodiscard]] result<void> check_free(const mesh& m, const void* at) const;
+  [[nodiscard]] result<void> check_free(const mesh& m, const void* address) const;
   /// Sets the policy that modules ask for, unless the program has set one. The caller
   /// holds the mutex.
   void suggest_policy();
@@ -284,14 +287,14 @@ class context : public std::enable_shared_from_this<context> {
   /// Returns a function that logs at this level while the context exists.
   [[nodiscard]] std::function<void(std::string_view)> log_at(log_level level);
   /// Destroys a context with an engine of its own. On a worker it uses another thread.
-  static void destroy(context* what) noexcept;
+  static void destroy(context* dropped) noexcept;
   [[nodiscard]] result<void> open(runtime::engine& workers);
 
   runtime_settings settings_;
-  std::unique_ptr<doorbell> bell_;
+  std::unique_ptr<tessera::notifier> notifier_;
   std::shared_ptr<device_backend> backend_;
   std::unique_ptr<symmetric_memory> memory_;
-  std::unique_ptr<submission_port> port_;
+  std::unique_ptr<tessera::submission_lock> submission_lock_;
   std::unique_ptr<meeting_point> meetings_;
   plan_cache plans_;
   unsigned workers_ = 1;

@@ -26,7 +26,7 @@ struct mesh;
 /// One recorded operation. It runs after the nodes that `after` lists.
 struct graph_node {
   /// The operation.
-  ref<operation> what;
+  ref<tessera::operation> operation;
   /// Carries out the node's waits on all lanes. Set only where an update replaced an
   /// operation that had waits by one that runs on a single lane.
   ref<point> before;
@@ -66,14 +66,14 @@ class graph_recording : public std::enable_shared_from_this<graph_recording> {
   /// Makes a stream take part in the recording, even if nothing is enqueued in it.
   void take_part(stream& by) { static_cast<void>(chain_of(by)); }
   /// Adds an operation of a stream as a node. Does nothing after `close`.
-  void add(stream& by, const ref<operation>& what);
+  void add(stream& by, const ref<operation>& operation);
   /// Returns true if the point is a node of the recording.
   [[nodiscard]] bool has(const point& p) const { return points_.count(&p) != 0; }
-  /// Makes the stream `waits` take part in the capture that has the point `at`, if it has
-  /// one that has not ended.
+  /// Makes the stream `waits` take part in the capture that has the point `recorded`, if
+  /// it has one that has not ended.
   /// @error{invalid_argument; the capture takes no calls of this thread}
-  [[nodiscard]] static result<void> join(submission_port::session& in, const point& at,
-                                         stream& waits);
+  [[nodiscard]] static result<void> join(submission_lock::session& in,
+                                         const point& recorded, stream& waits);
   /// Returns true if the calling thread may record.
   [[nodiscard]] bool takes_calls_of_this_thread() const noexcept {
     return mode_ == capture_mode::relaxed || thread_ == std::this_thread::get_id();
@@ -94,12 +94,13 @@ class graph_recording : public std::enable_shared_from_this<graph_recording> {
   /// Returns memory of this size that the stream has returned in this capture, or null.
   /// The memory counts as taken again. @units{bytes}
   [[nodiscard]] std::shared_ptr<graph_memory> reusable(stream& by, std::size_t bytes);
-  /// Returns the memory that begins at `at` and that this capture has taken, or null.
-  [[nodiscard]] std::shared_ptr<graph_memory> memory_at(const void* at) const;
+  /// Returns the memory that begins at `address` and that this capture has taken, or
+  /// null.
+  [[nodiscard]] std::shared_ptr<graph_memory> memory_at(const void* address) const;
 
  private:
   struct taken_memory {
-    std::shared_ptr<graph_memory> what;
+    std::shared_ptr<graph_memory> memory;
     std::size_t freed_by = 0;  ///< 1 + stream that has returned it; 0: taken
   };
 
@@ -138,21 +139,21 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   /// @error{out_of_range; the graph is larger than the engine's window}
   /// @error{timeout; ranks that meet in it do not meet any more}
   /// @error{unsupported; a graph that cannot be a node of another}
-  [[nodiscard]] result<void> launch(const std::shared_ptr<stream>& on);
+  [[nodiscard]] result<void> launch(const std::shared_ptr<stream>& target);
   /// Releases a graph once all its runs have ended.
-  static void retire(const std::shared_ptr<graph_exec>& what);
+  static void retire(const std::shared_ptr<graph_exec>& exec);
   /// Replaces the operation of a node in later launches, after waiting for unfinished
   /// runs. The operation was made for the stream `made_on`.
   /// @error{invalid_argument; no such node, another kind of operation, or a stream on
   /// other devices than the recorded one}
   /// @error{unsupported; an operation that cannot be in a graph}
-  [[nodiscard]] result<void> update(std::size_t node, const operation& what,
+  [[nodiscard]] result<void> update(std::size_t node, const operation& operation,
                                     const stream& made_on);
 
  private:
   friend class graph_run;
   struct made_capture {
-    std::weak_ptr<stream> on;
+    std::weak_ptr<stream> target;
     runtime::capture tasks;
     /// The first operation enters the graph, the last one leaves it.
     std::vector<ref<operation>> frame;
@@ -160,19 +161,19 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
 
   graph_exec() = default;
   [[nodiscard]] std::vector<graph_node>& nodes() const noexcept;
-  [[nodiscard]] result<const runtime::capture*> capture_for(submission_port::session& in,
-                                                            stream& on);
+  [[nodiscard]] result<const runtime::capture*> capture_for(submission_lock::session& in,
+                                                            stream& target);
   [[nodiscard]] memory_need needs() const;
   /// Returns the present graph as a node for the recording of another graph.
   [[nodiscard]] result<ref<operation>> as_node() const;
   /// Hands the graph's memory to the program for a run on this stream. Returns the points
   /// that the run waits for.
   [[nodiscard]] result<std::vector<ref<point>>> lend_memory(stream& to);
-  [[nodiscard]] result<void> check_update(std::size_t node, const operation& what,
+  [[nodiscard]] result<void> check_update(std::size_t node, const operation& operation,
                                           const stream& made_on) const;
   /// Waits for all launched runs and returns their number.
   [[nodiscard]] std::uint64_t wait_for_runs();
-  [[nodiscard]] result<void> replace(std::size_t node, const operation& what);
+  [[nodiscard]] result<void> replace(std::size_t node, const operation& operation);
 
   std::shared_ptr<const graph> from_;
   std::shared_ptr<context> of_;

@@ -18,11 +18,11 @@ namespace weir::tessera {
 /// The first error in a stream and the operation that failed; empty if there is none.
 /// @threads{a value; the error is shared and immutable}
 struct failure {
-  std::shared_ptr<const error> what;  ///< the error, or null
-  std::uint64_t operation = 0;        ///< number of the operation in its stream
+  std::shared_ptr<const weir::error> error;  ///< the error, or null
+  std::uint64_t operation = 0;               ///< number of the operation in its stream
 
   /// Returns true if there is an error.
-  explicit operator bool() const noexcept { return what != nullptr; }
+  explicit operator bool() const noexcept { return error != nullptr; }
   /// Keeps the failure of the earlier operation.
   void merge(const failure& other) {
     if (other && (!*this || other.operation < operation)) {
@@ -52,14 +52,15 @@ struct touched_memory {
   std::int64_t end = 0;    ///< address behind the last byte
   bool writes = false;     ///< true if the operation writes the memory
 
-  /// Returns memory of no lane: `bytes` bytes from `at` on. Null means all addresses.
-  [[nodiscard]] static touched_memory outside(const void* at, std::size_t bytes,
+  /// Returns memory of no lane: `bytes` bytes from `address` on. Null means all
+  /// addresses.
+  [[nodiscard]] static touched_memory outside(const void* address, std::size_t bytes,
                                               bool writes) noexcept {
     constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
     const std::uint64_t begin =
-        std::min<std::uint64_t>(reinterpret_cast<std::uintptr_t>(at), most - 1);
+        std::min<std::uint64_t>(reinterpret_cast<std::uintptr_t>(address), most - 1);
     const std::uint64_t end =
-        at == nullptr ? most : begin + std::min<std::uint64_t>(bytes, most - begin);
+        address == nullptr ? most : begin + std::min<std::uint64_t>(bytes, most - begin);
     return {no_lane, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end),
             writes};
   }
@@ -71,23 +72,23 @@ struct touched_memory {
 class outside_failures {
  public:
   /// Marks memory as failed, unless an entry covers all of it.
-  void add(const touched_memory& what, const failure& why) {
+  void add(const touched_memory& memory, const failure& why) {
     const std::lock_guard lock(mutex_);
     for (const entry& e : entries_) {
-      if (e.begin <= what.begin && what.end <= e.end) {
+      if (e.begin <= memory.begin && memory.end <= e.end) {
         return;
       }
     }
-    entries_.push_back({what.begin, what.end, why});
+    entries_.push_back({memory.begin, memory.end, why});
     any_.store(true, std::memory_order_release);
   }
-  /// Returns the first failure in memory that overlaps `what`, or none.
-  [[nodiscard]] failure of(const touched_memory& what) const {
+  /// Returns the first failure in memory that overlaps `memory`, or none.
+  [[nodiscard]] failure failure_in(const touched_memory& memory) const {
     failure out;
     if (any()) {
       const std::lock_guard lock(mutex_);
       for (const entry& e : entries_) {
-        if (e.begin < what.end && what.begin < e.end) {
+        if (e.begin < memory.end && memory.begin < e.end) {
           out.merge(e.why);
         }
       }
@@ -161,15 +162,15 @@ class lane_set {
     return static_cast<unsigned>(lanes_.size());
   }
   /// Returns the lane of a device.
-  [[nodiscard]] lane& of(std::size_t device) noexcept { return lanes_[device]; }
+  [[nodiscard]] lane& lane_of(std::size_t device) noexcept { return lanes_[device]; }
   /// Returns the access that a task needs to touch this memory. @pre devices() > 1
-  [[nodiscard]] runtime::access access_to(const touched_memory& what) const {
+  [[nodiscard]] runtime::access access_to(const touched_memory& memory) const {
     const runtime::access_mode mode =
-        what.writes ? runtime::access_mode::read_write : runtime::access_mode::read;
-    if (what.owner != touched_memory::no_lane) {
-      return {lanes_[static_cast<std::size_t>(what.owner)].token, mode};
+        memory.writes ? runtime::access_mode::read_write : runtime::access_mode::read;
+    if (memory.owner != touched_memory::no_lane) {
+      return {lanes_[static_cast<std::size_t>(memory.owner)].token, mode};
     }
-    const auto bytes = bytes_of(outside_.id, what.begin, what.end - what.begin);
+    const auto bytes = bytes_of(outside_.id, memory.begin, memory.end - memory.begin);
     WEIR_EXPECT(bytes.has_value());  // addresses are below 2^63
     return {*bytes, mode};
   }

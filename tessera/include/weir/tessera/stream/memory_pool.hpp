@@ -36,7 +36,7 @@ class memory_budget {
   /// Returns the counted memory. @units{bytes}
   [[nodiscard]] std::size_t used() const noexcept { return used_; }
   /// Returns how much more fits; the largest number without a limit. @units{bytes}
-  [[nodiscard]] std::size_t room() const noexcept;
+  [[nodiscard]] std::size_t free_bytes() const noexcept;
   /// Counts memory. Returns false and changes nothing if it does not fit. @units{bytes}
   [[nodiscard]] bool charge(std::size_t bytes) noexcept;
   /// Counts memory as returned. @units{bytes}
@@ -86,9 +86,9 @@ class memory_pool {
   /// Counts memory as returned without keeping it. Returns its graph's memory, or null.
   [[nodiscard]] std::shared_ptr<graph_memory> forget(const allocation_ptr& memory);
   /// Notes that an unfinished capture took the memory at an address, or no longer has it.
-  void note_recorded(const void* at, bool recorded);
+  void note_recorded(const void* address, bool recorded);
   /// Returns true if an unfinished capture took the memory at this address.
-  [[nodiscard]] bool recorded(const void* at) const;
+  [[nodiscard]] bool recorded(const void* address) const;
   /// Sets the largest size of kept memory and frees the oldest above it. @units{bytes}
   void set_keep(std::size_t bytes);
   /// Frees the oldest kept memory until at most `bytes` bytes are kept.

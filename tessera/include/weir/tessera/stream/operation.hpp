@@ -13,7 +13,7 @@
 
 #include "weir/tessera/stream/lane_set.hpp"
 #include "weir/tessera/stream/ref.hpp"
-#include "weir/tessera/stream/submission_port.hpp"
+#include "weir/tessera/stream/submission_lock.hpp"
 
 namespace weir::tessera {
 
@@ -26,43 +26,43 @@ class stream;
 /// @threads{the thread that holds the session}
 class submission {
  public:
-  /// Begins the submission of `what`, which lives until its last step has ended.
-  submission(submission_port::session& in, lane_set& lanes, ref<operation> what)
-      : in_(in), lanes_(lanes), what_(std::move(what)), owners_(true) {}
+  /// Begins the submission of `operation`, which lives until its last step has ended.
+  submission(submission_lock::session& in, lane_set& lanes, ref<operation> operation)
+      : in_(in), lanes_(lanes), what_(std::move(operation)), owners_(true) {}
   /// Begins the submission of a graph, which keeps its operations alive itself.
-  submission(submission_port::session& in, lane_set& lanes)
+  submission(submission_lock::session& in, lane_set& lanes)
       : in_(in), lanes_(lanes), owners_(false) {}
 
   /// Returns the right to submit.
-  [[nodiscard]] submission_port::session& session() const noexcept { return in_; }
+  [[nodiscard]] submission_lock::session& session() const noexcept { return in_; }
   /// Returns the lanes that the tasks run on.
   [[nodiscard]] lane_set& lanes() const noexcept { return lanes_; }
   /// Returns true if the tasks run once, and false if they are recorded in a graph.
   [[nodiscard]] bool runs_once() const noexcept { return owners_; }
-  /// Submits a task that runs step (`lane`, `index`) of `what`.
-  /// The task runs after the points that `what` waits for, after `others`, and when
+  /// Submits a task that runs step (`lane`, `index`) of `operation`.
+  /// The task runs after the points that `operation` waits for, after `others`, and when
   /// `accesses` permit. `worker` is the preferred worker, as in `submit_options`.
-  runtime::task_id add(operation& what, unsigned lane, std::uint32_t index,
+  runtime::task_id add(operation& operation, unsigned lane, std::uint32_t index,
                        std::span<const runtime::access> accesses,
                        std::span<const runtime::task_id> others = {},
                        std::uint8_t worker = runtime::submit_options::anywhere);
-  /// Returns the accesses of the task of one lane of `what`: the lane's token and the
-  /// other memory that it touches. Valid until the next call.
-  [[nodiscard]] std::span<const runtime::access> held(const operation& what,
+  /// Returns the accesses of the task of one lane of `operation`: the lane's token and
+  /// the other memory that it touches. Valid until the next call.
+  [[nodiscard]] std::span<const runtime::access> held(const operation& operation,
                                                       unsigned lane);
   /// Submits the last task of the operation, as `add`. The operation may have ended and
   /// been destroyed when this returns, so the caller must not use it afterwards.
-  runtime::task_id add_last(operation& what, unsigned lane, std::uint32_t index,
+  runtime::task_id add_last(operation& operation, unsigned lane, std::uint32_t index,
                             std::span<const runtime::access> accesses);
   /// Returns the operation, or null if its last task was submitted by `add_last`.
   [[nodiscard]] operation* pending() const noexcept { return what_.get(); }
 
  private:
-  runtime::task_id put(operation& what, unsigned lane, std::uint32_t index,
+  runtime::task_id put(operation& operation, unsigned lane, std::uint32_t index,
                        std::span<const runtime::access> accesses,
                        std::span<const runtime::task_id> others, std::uint8_t worker);
 
-  submission_port::session& in_;
+  submission_lock::session& in_;
   lane_set& lanes_;
   ref<operation> what_;
   bool owners_;
@@ -84,7 +84,7 @@ class operation_observer {
  public:
   virtual ~operation_observer() = default;
   /// Reports that a lane has run an operation, with monotonic times in nanoseconds.
-  virtual void ended(const operation& what, unsigned lane, std::int64_t start_ns,
+  virtual void ended(const operation& operation, unsigned lane, std::int64_t start_ns,
                      std::int64_t end_ns) noexcept = 0;
   /// Reports that a call has returned.
   virtual void called(const observed_call&) noexcept {}
@@ -111,26 +111,26 @@ struct graph_run_facts {
   std::uint64_t ordinal = 0;  ///< number of the run's first launch in that stream
 };
 
+/// Kinds of operations.
+enum class operation_kind : std::uint8_t {
+  launch,         ///< a kernel on a grid
+  copy,           ///< a copy of memory
+  fill,           ///< a fill of memory with a pattern
+  collective,     ///< a collective between ranks
+  host_function,  ///< a call of a function of the program
+  marker,         ///< a point, which an event may refer to
+  memory,         ///< a graph takes memory or returns it
+  graph,          ///< a run of a graph
+  other           ///< an operation of the runtime, such as the end of a stream
+};
+
 /// Base of all operations. A derived class says which tasks it has and what they do.
 /// @threads{built by one thread; `step` is called by workers, one at a time for each
 /// lane}
 class operation : public counted {
  public:
-  /// Kinds of operations.
-  enum class kind : std::uint8_t {
-    launch,         ///< a kernel on a grid
-    copy,           ///< a copy of memory
-    fill,           ///< a fill of memory with a pattern
-    collective,     ///< a collective between ranks
-    host_function,  ///< a call of a function of the program
-    marker,         ///< a point, which an event may refer to
-    memory,         ///< a graph takes memory or returns it
-    graph,          ///< a run of a graph
-    other           ///< an operation of the runtime, such as the end of a stream
-  };
-
   /// Makes an operation of this kind, without a stream.
-  explicit operation(kind k);
+  explicit operation(operation_kind k);
   ~operation() override;
 
   /// Submits the tasks of the operation.
@@ -144,7 +144,7 @@ class operation : public counted {
   [[nodiscard]] virtual std::uint32_t numbers() const noexcept { return 1; }
   /// Called when the stream accepts it, in the order of calls on that stream, with the
   /// session held. Operations that are only recorded do not run and get no call.
-  virtual void taken(submission_port::session&, stream&) {}
+  virtual void taken(submission_lock::session&, stream&) {}
   /// Returns true if it has a task on each of this many lanes.
   [[nodiscard]] virtual bool on_all_lanes(unsigned) const noexcept { return true; }
   /// Adds the memory that its task of one lane touches besides the memory of that lane's
@@ -152,7 +152,7 @@ class operation : public counted {
   /// because all operations of a single lane are in order anyway.
   virtual void touched(unsigned, std::vector<touched_memory>&) const {}
   /// Called when its tasks have been submitted, with the session held.
-  virtual void admitted(submission_port::session&, stream&) {}
+  virtual void admitted(submission_lock::session&, stream&) {}
   /// Returns a copy for a graph, or null if it cannot be in one.
   [[nodiscard]] virtual ref<operation> clone() const { return {}; }
   /// Returns true if it may wait for other ranks. A graph with such an operation enqueues
@@ -184,10 +184,10 @@ class operation : public counted {
     return stream_number;
   }
   /// Returns the kind.
-  [[nodiscard]] kind what() const noexcept { return kind_; }
+  [[nodiscard]] operation_kind kind() const noexcept { return kind_; }
   /// Returns the name of a kind in traces and exported graphs, such as "kernel" or
   /// "copy".
-  [[nodiscard]] static std::string_view kind_name(kind k) noexcept;
+  [[nodiscard]] static std::string_view kind_name(operation_kind k) noexcept;
 
   std::vector<ref<point>> waits;  ///< points of other streams that it waits for
   std::uint64_t number = 0;       ///< number in its stream, from 1 on
@@ -224,14 +224,14 @@ class operation : public counted {
   /// The last task of a lane calls this.
   void pass_failure_on(lane_set& lanes, unsigned lane) const;
   /// Records a failure of this operation in a lane.
-  void fail(lane& of, error why) const;
+  void fail(lane& lane, error why) const;
   /// Runs `body` on a lane that has no failure. An exception from it becomes a failure.
   template <class Body>
   void run_on(lane_set& lanes, unsigned lane, Body&& body) noexcept {
     if (may_run(lanes, lane)) {
       const std::int64_t start = begin();
       if (result<void> outcome = guarded(body); !outcome) {
-        fail(lanes.of(lane), std::move(outcome).error());
+        fail(lanes.lane_of(lane), std::move(outcome).error());
       }
       observe(lane, start);
     }
@@ -252,15 +252,15 @@ class operation : public counted {
   /// Reports the time since `start_ns` to the observer, unless `start_ns` is 0.
   void observe(unsigned lane, std::int64_t start_ns) const noexcept;
   /// Returns the access to the lane's token for writing.
-  [[nodiscard]] static const runtime::access& holds(const lane& of) noexcept {
-    return of.held;
+  [[nodiscard]] static const runtime::access& holds(const lane& lane) noexcept {
+    return lane.held;
   }
 
  private:
   /// Returns the exception that is being handled as an error.
   [[nodiscard]] static error thrown() noexcept;
 
-  kind kind_;
+  operation_kind kind_;
 };
 
 /// Base of operations that do the same work on each lane, or on a single one.

@@ -13,7 +13,7 @@
 
 namespace weir::tessera {
 
-class doorbell;
+class notifier;
 class graph_recording;
 
 /// A marker on every lane of one stream. It is reached when all lanes have run it;
@@ -22,13 +22,14 @@ class graph_recording;
 /// thread that holds the session}
 class point final : public operation {
  public:
-  /// Makes a marker for this many lanes. `bell` wakes waiting threads when it is reached.
-  point(unsigned lanes, doorbell& bell);
+  /// Makes a marker for this many lanes. `notifier` wakes waiting threads when it is
+  /// reached.
+  point(unsigned lanes, notifier& notifier);
   /// Returns a point that is already reached, for a stream without unfinished operations.
-  [[nodiscard]] static ref<point> over_now(doorbell& bell);
+  [[nodiscard]] static ref<point> over_now(notifier& notifier);
   /// Makes a point of `over_now` reached at the present time, if the caller has its only
   /// reference. Returns false and changes nothing for other points.
-  [[nodiscard]] bool over_again(const doorbell& bell) noexcept;
+  [[nodiscard]] bool over_again(const notifier& notifier) noexcept;
 
   /// Submits a task on each lane, then calls the callbacks of `when_submitted`.
   void submit(submission& to) override;
@@ -56,7 +57,7 @@ class point final : public operation {
   /// Returns true if its tasks have been submitted.
   [[nodiscard]] bool submitted() const noexcept { return submitted_; }
   /// Adds a callback that is called after submission, with the session held.
-  void when_submitted(std::function<void(submission_port::session&)> call) {
+  void when_submitted(std::function<void(submission_lock::session&)> call) {
     waiting_.push_back(std::move(call));
   }
   /// Sets a callback for the worker that reaches it last. Set before submission only.
@@ -76,13 +77,13 @@ class point final : public operation {
   bool captured = false;  ///< true: recorded in a capture, which may have ended since
 
  private:
-  doorbell& bell_;
+  notifier& notifier_;
   std::atomic<unsigned> left_;
   std::atomic<std::int64_t> when_{std::numeric_limits<std::int64_t>::min()};
   bool submitted_ = false;
   std::vector<runtime::task_id> ids_;  ///< the task of each lane
   std::vector<failure> failures_;      ///< the failure of each lane
-  std::vector<std::function<void(submission_port::session&)>> waiting_;
+  std::vector<std::function<void(submission_lock::session&)>> waiting_;
   std::function<void()> reached_call_;
 };
 

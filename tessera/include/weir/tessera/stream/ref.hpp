@@ -20,7 +20,7 @@ class counted {
   /// on one thread and destroyed on another, which general allocators handle slowly.
   [[nodiscard]] static void* operator new(std::size_t bytes);
   /// Frees an object. Small ones are kept for later objects.
-  static void operator delete(void* at, std::size_t bytes) noexcept;
+  static void operator delete(void* memory, std::size_t bytes) noexcept;
 
   counted() = default;
   /// Makes a copy, whose count begins at zero.
@@ -53,25 +53,25 @@ class counted {
 /// Allocator of lists that are made on one thread and destroyed on another. It uses the
 /// memory of counted objects.
 template <class T>
-struct room_allocator {
+struct pooled_allocator {
   using value_type = T;  ///< type of the elements
-  room_allocator() = default;
+  pooled_allocator() = default;
   /// Converts from the allocator of another type. Allocators have no state.
   template <class U>
-  room_allocator(const room_allocator<U>&) noexcept {}  // NOLINT: as allocators do
+  pooled_allocator(const pooled_allocator<U>&) noexcept {}  // NOLINT: as allocators do
   /// Allocates memory for `count` elements. Throws `std::bad_alloc` if there is none.
   [[nodiscard]] T* allocate(std::size_t count) {
     return static_cast<T*>(counted::operator new(count * sizeof(T)));
   }
   /// Frees memory for `count` elements.
-  void deallocate(T* at, std::size_t count) noexcept {
-    counted::operator delete(at, count * sizeof(T));
+  void deallocate(T* memory, std::size_t count) noexcept {
+    counted::operator delete(memory, count * sizeof(T));
   }
-  bool operator==(const room_allocator&) const = default;
+  bool operator==(const pooled_allocator&) const = default;
 };
 /// List that is made on one thread and destroyed on another.
 template <class T>
-using room_list = std::vector<T, room_allocator<T>>;
+using pooled_list = std::vector<T, pooled_allocator<T>>;
 
 /// Counted reference to an object that derives from `counted`, or null.
 /// @threads{a value}

@@ -39,13 +39,13 @@ struct launch_terms {
   std::size_t shared_bytes = 0;  ///< requested shared memory in bytes
   bool persistent = false;       ///< true: the kernel runs until it is asked to stop
   /// Numerics descriptor without the module's part, the launch number and the digest.
-  tessDeterminism told{};
+  tessDeterminism determinism{};
 
   /// Compares all members.
   [[nodiscard]] bool operator==(const launch_terms& other) const noexcept {
     return kernel == other.kernel && grid == other.grid && block == other.block &&
            shared_bytes == other.shared_bytes && persistent == other.persistent &&
-           std::memcmp(&told, &other.told, sizeof told) == 0;
+           std::memcmp(&determinism, &other.determinism, sizeof determinism) == 0;
   }
 };
 
@@ -59,10 +59,10 @@ class event {
     latest_ = std::move(to);
   }
   /// Records a point that is already reached, for a stream without unfinished operations.
-  void set_over(doorbell& bell) {
+  void set_over(notifier& notifier) {
     const std::lock_guard lock(mutex_);
-    if (!latest_ || !latest_->sole() || !latest_->over_again(bell)) {
-      latest_ = point::over_now(bell);
+    if (!latest_ || !latest_->sole() || !latest_->over_again(notifier)) {
+      latest_ = point::over_now(notifier);
     }
   }
   /// States of an event.
@@ -93,7 +93,7 @@ class stream : public std::enable_shared_from_this<stream> {
   /// @error{invalid_argument; the mesh has no such rank}
   /// @error{out_of_memory; no memory for its lanes}
   [[nodiscard]] static result<std::shared_ptr<stream>> make(
-      std::shared_ptr<mesh> on, const stream_options& options);
+      std::shared_ptr<tessera::mesh> mesh, const stream_options& options);
   ~stream();
 
   /// Makes a stream of the same mesh, options and number, for runs of a graph that this
@@ -103,7 +103,7 @@ class stream : public std::enable_shared_from_this<stream> {
 
   /// Enqueues an operation of the program.
   /// @error{invalid_argument; the stream is in a capture of another thread}
-  [[nodiscard]] result<void> post(ref<operation> what);
+  [[nodiscard]] result<void> post(ref<operation> operation);
   /// Records an event after all enqueued operations.
   /// @error{invalid_argument; the stream is in a capture of another thread}
   [[nodiscard]] result<void> post(event& into);
@@ -112,14 +112,14 @@ class stream : public std::enable_shared_from_this<stream> {
   /// thread}
   [[nodiscard]] result<void> check_caller();
   /// Enqueues an operation without checking the calling thread.
-  void enqueue(ref<operation> what);
-  /// Enqueues an operation. The caller holds the session and has called `make_room`.
-  void enqueue(submission_port::session& in, ref<operation> what);
+  void enqueue(ref<operation> operation);
+  /// Enqueues an operation. The caller holds the session and has called `reserve`.
+  void enqueue(submission_lock::session& in, ref<operation> operation);
   /// Enqueues a point of the runtime, which no recording gets.
-  void enqueue_beside(ref<operation> what);
+  void enqueue_beside(ref<operation> operation);
   /// Enqueues a point of the runtime. The caller holds the session and has called
-  /// `make_room`.
-  void enqueue_beside(submission_port::session& in, ref<operation> what);
+  /// `reserve`.
+  void enqueue_beside(submission_lock::session& in, ref<operation> operation);
 
   /// Records an event without checking the calling thread.
   void record(event& into);
@@ -132,7 +132,7 @@ class stream : public std::enable_shared_from_this<stream> {
   [[nodiscard]] result<void> wait(ref<point> p);
   /// Makes the next operation wait for a point of the runtime. The caller holds the
   /// session.
-  void wait(submission_port::session& in, ref<point> p);
+  void wait(submission_lock::session& in, ref<point> p);
   /// Waits for all enqueued operations, returns the first failure and clears all
   /// failures.
   /// Any operation's error may be returned. `limit_ns` < 0 means the stream's own limit,
@@ -152,7 +152,7 @@ class stream : public std::enable_shared_from_this<stream> {
   void hold() noexcept { ++holds_; }
   /// Undoes one `hold`, and submits the operations that were held back if it was the
   /// last.
-  void proceed(submission_port::session& in);
+  void proceed(submission_lock::session& in);
 
   /// Asks the persistent kernels that were enqueued so far to stop, including those that
   /// have not started.
@@ -161,9 +161,11 @@ class stream : public std::enable_shared_from_this<stream> {
   void note_persistent(const std::shared_ptr<persistent_run>& run, std::uint64_t number);
 
   /// Returns the mesh.
-  [[nodiscard]] const std::shared_ptr<mesh>& on() const noexcept { return mesh_; }
+  [[nodiscard]] const std::shared_ptr<tessera::mesh>& mesh() const noexcept {
+    return mesh_;
+  }
   /// Returns the context.
-  [[nodiscard]] context& of() const noexcept { return *mesh_->of; }
+  [[nodiscard]] tessera::context& context() const noexcept { return *mesh_->context; }
   /// Returns the number of the stream in its context, from 1 on.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   /// Returns the options.
@@ -178,11 +180,11 @@ class stream : public std::enable_shared_from_this<stream> {
     return place.rank != 0 || std::equal(devices.begin(), devices.end(),
                                          mesh_->devices.begin(), mesh_->devices.end());
   }
-  /// Returns the owner of `bytes` bytes from `at` on: the lane whose device has them, or
-  /// no lane. Returns nothing for an address that stands for each lane's own instance.
-  /// `place` is the place of `at`.
+  /// Returns the owner of `bytes` bytes from `address` on: the lane whose device has
+  /// them, or no lane. Returns nothing for an address that stands for each lane's own
+  /// instance. `place` is the place of `address`.
   [[nodiscard]] std::optional<touched_memory> owner_of(
-      const std::optional<memory_place>& place, const void* at, std::size_t bytes,
+      const std::optional<memory_place>& place, const void* address, std::size_t bytes,
       bool writes) const;
   /// Returns the rank in the mesh of a lane.
   [[nodiscard]] int rank_of(unsigned lane) const noexcept {
@@ -228,7 +230,7 @@ class stream : public std::enable_shared_from_this<stream> {
     }
     ref<T> out = launches_.take<T>();
     WEIR_CHECK(accept(*out, ordinals_));
-    determinism_ = out->told;
+    determinism_ = out->determinism;
     determinism_.ordinal = ordinals_;
     ordinals_ += counts ? 1 : 0;
     return out;
@@ -275,25 +277,25 @@ class stream : public std::enable_shared_from_this<stream> {
   /// This is done before a capture begins, because operations after the capture have to
   /// wait for these events although the graph does not; and before a capture ends,
   /// because waits at its end are part of the graph.
-  void flush_waits(submission_port::session& in);
+  void flush_waits(submission_lock::session& in);
 
  private:
-  stream(std::shared_ptr<mesh> on, const stream_options& options)
-      : mesh_(std::move(on)), options_(options) {}
+  stream(std::shared_ptr<tessera::mesh> mesh, const stream_options& options)
+      : mesh_(std::move(mesh)), options_(options) {}
   /// Takes lanes and adds the stream to its mesh. @error{out_of_memory; no memory for
   /// lanes}
   [[nodiscard]] result<void> open();
   [[nodiscard]] result<void> mark(event& into, bool posted);
-  void number(operation& what);
-  void pass(submission_port::session& in, ref<operation> what);
-  void admit(submission_port::session& in, ref<operation> what);
+  void number(operation& operation);
+  void pass(submission_lock::session& in, ref<operation> operation);
+  void admit(submission_lock::session& in, ref<operation> operation);
   /// Returns true if no operation is unfinished or held back, and there is no failure.
-  [[nodiscard]] bool rests(submission_port::session& in);
+  [[nodiscard]] bool rests(submission_lock::session& in);
   void forget_launches();
-  /// Returns the first point in `what.waits` that has not been submitted, or null.
-  [[nodiscard]] static point* held_point(const operation& what);
+  /// Returns the first point in `operation.waits` that has not been submitted, or null.
+  [[nodiscard]] static point* held_point(const operation& operation);
 
-  std::shared_ptr<mesh> mesh_;
+  std::shared_ptr<tessera::mesh> mesh_;
   stream_options options_;
   std::uint64_t number_ = 0;
   std::unique_ptr<lane_set> lanes_;

@@ -54,7 +54,8 @@ struct launch_request {
 /// another mesh, or a kernel that only runs persistently}
 /// @error{unsupported; a persistent launch of a kernel that cannot run persistently, or
 /// on a stream that captures}
-[[nodiscard]] result<ref<operation>> make_launch(stream& on, const launch_request& what);
+[[nodiscard]] result<ref<operation>> make_launch(stream& target,
+                                                 const launch_request& request);
 
 /// Request for a copy of bytes, or of rows of bytes.
 struct copy_request {
@@ -75,7 +76,8 @@ struct copy_request {
 /// stream's, memory of another kind than `kind` says, ranges that leave their allocation
 /// or overlap, or rows that overlap}
 /// leave their allocation or overlap, or rows that overlap}
-[[nodiscard]] result<ref<operation>> make_copy(stream& on, const copy_request& what);
+[[nodiscard]] result<ref<operation>> make_copy(stream& target,
+                                               const copy_request& request);
 
 /// Request to fill memory with a repeated pattern.
 struct fill_request {
@@ -88,7 +90,8 @@ struct fill_request {
 /// Makes a fill. Returns null if there is nothing to fill.
 /// @error{invalid_argument; see make_copy; or a size that is not a multiple of the
 /// pattern's}
-[[nodiscard]] result<ref<operation>> make_fill(stream& on, const fill_request& what);
+[[nodiscard]] result<ref<operation>> make_fill(stream& target,
+                                               const fill_request& request);
 
 /// Makes an operation that calls `function` once, when all lanes have reached it.
 [[nodiscard]] ref<operation> make_host_function(std::function<void()> function);

@@ -21,7 +21,7 @@ namespace weir::tessera {
 /// whenever any has changed. This suits a context, where few threads wait and each waits
 /// for a counter or a flag that a worker sets.
 /// @threads{safe from any thread}
-class doorbell {
+class notifier {
  public:
   /// Wakes the waiting threads, because a condition that they wait for may have changed.
   void ring() noexcept {

@@ -13,48 +13,48 @@
 namespace weir::tessera {
 
 /// Lets one thread at a time submit to an engine. @threads{safe from any thread}
-class submission_port {
+class submission_lock {
  public:
   /// Shares an engine, which outlives this object.
-  explicit submission_port(runtime::engine& to) : engine_(to) {}
+  explicit submission_lock(runtime::engine& to) : engine_(to) {}
 
   /// The right to submit. Other threads cannot submit while it exists.
   class session {
    public:
     /// Returns the engine.
-    [[nodiscard]] runtime::engine& to() const noexcept { return port_->engine_; }
+    [[nodiscard]] runtime::engine& to() const noexcept { return owner_->engine_; }
     /// Waits until the engine takes this many tasks, so that submitting does not run a
     /// kernel on a thread of the program. Releases the lock while it waits.
-    void make_room(std::uint32_t tasks) {
-      tasks = std::min({tasks, enough, port_->engine_.window() / 2});
-      while (port_->credits_ < tasks) {
-        port_->credits_ = port_->engine_.free_slots();
-        if (port_->credits_ >= tasks) {
+    void reserve(std::uint32_t tasks) {
+      tasks = std::min({tasks, enough, owner_->engine_.window() / 2});
+      while (owner_->credits_ < tasks) {
+        owner_->credits_ = owner_->engine_.free_slots();
+        if (owner_->credits_ >= tasks) {
           break;
         }
         lock_.unlock();
         std::this_thread::sleep_for(std::chrono::microseconds(50));
         lock_.lock();
       }
-      port_->credits_ -= std::min(port_->credits_, tasks);
+      owner_->credits_ -= std::min(owner_->credits_, tasks);
     }
 
     /// Returns true if every task that the engine was given has ended.
     [[nodiscard]] bool all_ended() {
-      return port_->engine_.free_slots() == port_->engine_.window();
+      return owner_->engine_.free_slots() == owner_->engine_.window();
     }
 
    private:
-    friend class submission_port;
-    explicit session(submission_port& port) : port_(&port), lock_(port.mutex_) {}
+    friend class submission_lock;
+    explicit session(submission_lock& port) : owner_(&port), lock_(port.mutex_) {}
     /// Number of tasks beyond which the engine itself waits for free slots.
     static constexpr std::uint32_t enough = 256;
-    submission_port* port_;
+    submission_lock* owner_;
     std::unique_lock<std::mutex> lock_;
   };
 
   /// Returns the engine, without the right to submit to it.
-  [[nodiscard]] runtime::engine& of() const noexcept { return engine_; }
+  [[nodiscard]] runtime::engine& engine() const noexcept { return engine_; }
   /// Waits for the right to submit and returns it.
   [[nodiscard]] session enter() { return session(*this); }
 
