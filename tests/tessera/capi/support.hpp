@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A context with meshes and kernels for tests of the C interface.
+/// Helpers of the tests of the C interface: checks of a status, a context with a mesh and
+/// a stream, a host function that blocks a stream, and modules whose kernels are
+/// functions of the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +24,8 @@
 
 namespace weir::test {
 
-/// Fails with the runtime's own text.
+/// Expects that a call of the C interface returns TESS_OK; a failure prints the name of
+/// the status and the runtime's message. ASSERT_TESS also ends the test.
 #define EXPECT_TESS(call)                                      \
   do {                                                         \
     const tessStatus_t got_ = (call);                          \
@@ -36,7 +39,7 @@ namespace weir::test {
                              << tessGetLastErrorMessage();     \
   } while (false)
 
-/// Environment variables for the length of a scope.
+/// Sets environment variables and restores their former values at the end of the scope.
 class environment {
  public:
   environment(std::initializer_list<std::pair<const char*, const char*>> set) {
@@ -58,7 +61,8 @@ class environment {
   std::vector<std::pair<std::string, std::string>> before_;
 };
 
-/// `n` devices along the axes.
+/// A context with a mesh of `n` devices and one stream on it. If the product of the axes
+/// is not `n`, all devices are placed along dp.
 class session {
  public:
   explicit session(int n = 1, tessMeshAxes axes = {1, 1, 1, 1}) {
@@ -79,7 +83,7 @@ class session {
   session(const session&) = delete;
   session& operator=(const session&) = delete;
 
-  /// Zeroed memory on all devices.
+  /// Allocates `count` elements on every device of the mesh and fills them with zeros.
   template <class T>
   T* memory(std::size_t count) {
     void* out = nullptr;
@@ -87,7 +91,8 @@ class session {
     EXPECT_TESS(tessMemsetAsync(out, 0, count * sizeof(T), stream));
     return static_cast<T*>(out);
   }
-  /// What one rank has there, once the stream has ended.
+  /// Returns the values of one rank's instance. Waits for the stream first, so all
+  /// operations submitted to it before have ended.
   template <class T>
   std::vector<T> read(T* at, std::size_t count, int rank = 0) {
     std::vector<T> out(count);
@@ -102,7 +107,9 @@ class session {
   tessStream_t stream = nullptr;
 };
 
-/// Keeps a stream where it is put until it opens. Made before its session.
+/// Blocks a stream with a host function that waits until `open` is called. Create it
+/// before the session: the session's destructor waits for the stream, and the gate must
+/// still exist then.
 class gate {
  public:
   gate() = default;
@@ -110,6 +117,7 @@ class gate {
   gate(const gate&) = delete;
   gate& operator=(const gate&) = delete;
 
+  /// Submits the waiting host function to `stream`.
   void put_into(tessStream_t stream) {
     EXPECT_TESS(tessLaunchHostFunc(
         stream, [](void* open) { static_cast<std::atomic<bool>*>(open)->wait(false); },
@@ -124,8 +132,9 @@ class gate {
   std::atomic<bool> open_{false};
 };
 
-/// Until this thread of the program sleeps: what it waits for is yet to come. Or until it
-/// has ended, because nothing was in its way.
+/// Waits until `thread` sleeps in the kernel, which means that the call it made is
+/// blocked. Also returns when the thread has ended, because its call then did not block.
+/// `thread` holds 0 until the thread has stored its id.
 inline void until_asleep(const std::atomic<pid_t>& thread) {
   for (bool asleep = false; !asleep; std::this_thread::yield()) {
     const pid_t id = thread;
@@ -139,7 +148,7 @@ inline void until_asleep(const std::atomic<pid_t>& thread) {
   }
 }
 
-/// Parameters as the C interface wants them.
+/// Returns the description of a pointer parameter (device memory, read and written).
 inline tessParamInfo pointer_to(const char* name, uint32_t dtype) {
   tessParamInfo out{};
   out.structSize = sizeof out;
@@ -151,6 +160,7 @@ inline tessParamInfo pointer_to(const char* name, uint32_t dtype) {
   out.name = name;
   return out;
 }
+/// Returns the description of a scalar parameter of `size` bytes.
 inline tessParamInfo value(const char* name, uint32_t dtype, uint32_t size) {
   tessParamInfo out{};
   out.structSize = sizeof out;
@@ -160,9 +170,11 @@ inline tessParamInfo value(const char* name, uint32_t dtype, uint32_t size) {
   return out;
 }
 
-/// A module whose kernels are functions of the test.
+/// Registers functions of the test as host kernels and loads a module that refers to
+/// them. The destructor unloads the module and removes the registrations.
 class registered_module {
  public:
+  /// Name, function and parameters of one kernel.
   struct entry {
     const char* name;
     tessBlockEntry code;

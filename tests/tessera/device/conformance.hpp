@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// On what every backend is tried (by conformance_*_test.cpp): its own tests instantiate
-// `Backend` with a factory that makes it and hands out its versions of the kernels below.
+/// @file
+/// Tests that every backend must pass (conformance_*_test.cpp). A backend's own test
+/// instantiates the suite `Backend` with a factory of `subject`, which creates the
+/// backend and supplies its versions of the kernels below.
 #pragma once
 
 #include <cstddef>
@@ -21,53 +23,59 @@
 
 namespace weir::tessera::conformance {
 
-// Arguments of the kernels, as they are packed.
+// Arguments of the kernels, with the layout in which they are passed to the backend.
 
-/// Per thread: out[number of the thread in the grid, x fastest] += 1 + that number.
+/// Each thread adds 1 + its number in the grid (x fastest) to `out` at that number.
 struct write_indices_args {
   std::int32_t* out;
 };
-/// One block: the first 17 of grid, block, rank, ranks, device, axis sizes and indices,
-/// and then bytes of constants.
+/// A single block writes 17 values (grid, block, rank, ranks, device, axis sizes and axis
+/// indices), followed by the sum of the bytes of the launch's constants.
 struct write_facts_args {
   std::int32_t* out;
 };
-/// Per thread, with barriers and shared memory: each block reverses its part of `in`.
+/// Each block reverses its part of `in` through shared memory; its threads meet at a
+/// barrier between writing and reading.
 struct reverse_args {
   const std::int32_t* in;
   std::int32_t* out;
 };
-/// The block with this linear index returns `status`; all others add 1 to their place.
+/// The block with the linear index `block` returns `status`; every other block adds 1 to
+/// its own element of `out`.
 struct fail_block_args {
   std::int32_t* out;
   std::int32_t block;
   std::int32_t status;
 };
-/// Persistent: `rounds` times, each block adds 1 to its slot, waits for the grid, and
-/// adds up all slots into its sum, waits again.
+/// Persistent kernel. In each of `rounds` rounds, a block adds 1 to its slot, waits at
+/// the grid barrier, adds all slots to its sum, and waits at the grid barrier again.
 struct grid_sum_args {
   std::int32_t* slots;
   std::int64_t* sums;
   std::int32_t rounds;
   std::int32_t reserved;
 };
-/// Persistent only: waits until it is asked to stop, then out[block] = 7.
+/// Persistent kernel that runs until it is asked to stop and then sets out[block] to 7.
 struct until_stop_args {
   std::int32_t* out;
 };
 
-/// A backend under test.
+/// A backend under test and its versions of the kernels.
 class subject {
  public:
   virtual ~subject() = default;
-  /// Makes it with so many devices of so many bytes each, or skips the test.
+  /// Creates the backend with `devices` devices of `memory` bytes each, or skips the
+  /// test.
   virtual std::shared_ptr<device_backend> make(std::int32_t devices,
                                                std::size_t memory) = 0;
-  /// Code of one of the kernels above, named as their arguments are.
+  /// Returns the code of a kernel; its name is that of the argument structure without
+  /// `_args`.
   virtual kernel_code kernel(std::string_view name) = 0;
 };
 using make_subject = std::shared_ptr<subject> (*)();
 
+/// The test suite: a fresh backend with three devices for each test, and helpers that
+/// copy, fill and run and wait for the result.
 class Backend : public testing::TestWithParam<make_subject> {
  protected:
   static constexpr std::size_t memory_bytes = std::size_t{4} << 20;
@@ -79,23 +87,27 @@ class Backend : public testing::TestWithParam<make_subject> {
   }
 
   device_backend& backend() { return *backend_; }
+  /// Returns the subject that made the backend.
   subject& of() { return *subject_; }
 
+  /// Allocates device memory; a failure fails the test and returns a null pointer.
   std::byte* allocate(std::int32_t device, std::size_t bytes) {
     auto at = backend_->allocate(device, bytes);
     EXPECT_TRUE(at.has_value()) << at.error().message();
     return at ? *at : nullptr;
   }
+  /// Frees device memory; a failure fails the test.
   void free(std::int32_t device, std::byte* at) {
     auto freed = backend_->free(device, at);
     EXPECT_TRUE(freed.has_value()) << freed.error().message();
   }
-  /// Submits work and waits for its completion.
+  /// Submits work, waits for its completion, and returns its result.
   result<void> perform(const device_work& work) {
     std::promise<result<void>> outcome;
     backend_->submit(work, [&](result<void> r) { outcome.set_value(std::move(r)); });
     return outcome.get_future().get();
   }
+  /// Copies values from the host to a device.
   template <class T>
   void put(std::int32_t device, T* to, const std::vector<T>& values) {
     copy_work w{copy_kind::host_to_device,
@@ -106,6 +118,7 @@ class Backend : public testing::TestWithParam<make_subject> {
                 device};
     EXPECT_TRUE(perform(w).has_value());
   }
+  /// Copies `count` values from a device to the host.
   template <class T>
   std::vector<T> get(std::int32_t device, const T* from, std::size_t count) {
     std::vector<T> values(count);
@@ -118,7 +131,7 @@ class Backend : public testing::TestWithParam<make_subject> {
     EXPECT_TRUE(perform(w).has_value());
     return values;
   }
-  /// `count` values of the device, all zero.
+  /// Allocates `count` values on the device and fills them with zeros.
   template <class T>
   T* zeros(std::int32_t device, std::size_t count) {
     std::byte* at = allocate(device, count * sizeof(T));
@@ -129,6 +142,7 @@ class Backend : public testing::TestWithParam<make_subject> {
     EXPECT_TRUE(perform(w).has_value());
     return reinterpret_cast<T*>(at);
   }
+  /// Returns a launch of `kernel`. It refers to `args`, which must outlive it.
   template <class Args>
   grid_launch launch_of(std::string_view kernel, const Args& args) {
     static_assert(sizeof(Args) % 8 == 0);
@@ -137,7 +151,8 @@ class Backend : public testing::TestWithParam<make_subject> {
     l.args = std::as_bytes(std::span(&args, 1));
     return l;
   }
-  /// Checks and runs a launch in slices for so many workers; the first failure.
+  /// Checks a launch and runs its slices one after another, cut for `workers` workers.
+  /// Returns the first failure; later slices run all the same.
   result<void> run(const grid_launch& launch, unsigned workers = 1) {
     WEIR_CHECK(backend_->check(launch, false));
     const slice_plan plan = backend_->plan(launch, workers);
@@ -156,7 +171,7 @@ class Backend : public testing::TestWithParam<make_subject> {
   std::shared_ptr<device_backend> backend_;
 };
 
-/// Code of a failure, or 0 for success.
+/// Returns the code of a failure as a number, or 0 for success.
 template <class T>
 int code_of(const result<T>& r) {
   return r ? 0 : static_cast<int>(r.error().code());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of backends: launches, barriers, failures, persistent kernels.
+/// @file
+/// Conformance of backends: launches, barriers, failures and persistent kernels.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -194,7 +195,7 @@ TEST_P(Backend, PersistentKernelsRunUntilTheyAreAskedToStop) {
     ASSERT_TRUE(started.has_value());
     running = *started;
     std::int32_t* const out = args.out;
-    args.out = nullptr;  // arguments were copied
+    args.out = nullptr;  // the backend has copied the arguments at the start
     EXPECT_EQ(code_of(running->wait(2'000'000)), code_of(errc::timeout));
     EXPECT_FALSE(running->ended());
     EXPECT_EQ(calls, 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of backends: devices, memory, copies.
+/// @file
+/// Conformance of backends: devices, memory, copies and fills.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -74,7 +75,7 @@ TEST_P(Backend, MemoryEndsAtTheCapacity) {
   }
   std::byte* other_half = allocate(0, memory_bytes / 2);
   EXPECT_EQ(code_of(backend().allocate(0, 1)), code_of(errc::out_of_memory));
-  std::byte* elsewhere = allocate(1, memory_bytes);  // each device has its own
+  std::byte* elsewhere = allocate(1, memory_bytes);  // each device has its own capacity
   const memory_use use = backend().memory(0);
   EXPECT_EQ(use.capacity, memory_bytes);
   EXPECT_EQ(use.in_use, memory_bytes);
@@ -147,7 +148,8 @@ TEST_P(Backend, CopiesThatOverlapAreRefused) {
   EXPECT_EQ(copy(4, 0, 5), code_of(errc::invalid_argument));
   EXPECT_EQ(copy(0, 4, 5), code_of(errc::invalid_argument));
   EXPECT_EQ(get(0, at, 8), values);
-  EXPECT_EQ(copy(0, 0, 32), 0);  // the same range is nothing to do
+  EXPECT_EQ(copy(0, 0, 32),
+            0);  // copying a range onto itself is allowed and changes nothing
   EXPECT_EQ(copy(1, 0, 0), 0);
   EXPECT_EQ(copy(16, 0, 16), 0);
   EXPECT_EQ(get(0, at, 8), (std::vector<std::int32_t>{1, 2, 3, 4, 1, 2, 3, 4}));

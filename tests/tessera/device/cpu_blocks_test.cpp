@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks on a processor: shared memory, services, failures, the floating point
-// environment, and the stop flag.
+/// @file
+/// Tests how the processor runs blocks: shared memory, services, failures, the floating
+/// point environment and the stop flag.
 #include <atomic>
 #include <cfenv>
 #include <cmath>
@@ -20,6 +21,8 @@ namespace weir::tessera {
 namespace {
 
 using body_function = std::function<int(const tessBlockContext*)>;
+// // Entry points of the kernels. Their only argument is the address of a function object
+// of the test, which they call.
 using thread_function = std::function<int(const tessBlockContext*, std::int64_t)>;
 
 extern "C" int call_body(const tessBlockContext* block, const void* args) {
@@ -31,14 +34,16 @@ extern "C" int call_thread_body(const tessBlockContext* block,
       block, cpu_kernels::linear_thread(block, thread));
 }
 
-/// No byte from here on may be used, where a sanitizer can tell.
+/// Expects that the byte at `end` is out of bounds. Only AddressSanitizer can tell; other
+/// builds check nothing.
 void expect_end([[maybe_unused]] const std::byte* end) {
 #if defined(WEIR_ASAN)
   EXPECT_TRUE(__asan_address_is_poisoned(end));
 #endif
 }
 
-/// A backend and a launch whose blocks call a function of the test.
+/// A backend that records the lines of its log, and a launch whose blocks or threads call
+/// a function of the test. A log line "throw" makes the log throw.
 class CpuBlocks : public testing::Test {
  protected:
   result<void> run(body_function body, std::int32_t blocks = 1) {
@@ -208,7 +213,8 @@ TEST_F(CpuBlocks, ServicesThatAKernelMayNotCallFailIt) {
   EXPECT_TRUE(run([](const tessBlockContext*) { return 0; }).has_value());
 }
 
-/// Whether adding to this number may give a subnormal one, and how 1/3 is rounded.
+/// What a kernel can see of its floating point environment: whether an addition may
+/// return a subnormal number, and how 1/3 is rounded.
 struct arithmetic {
   bool subnormals = false;
   int rounding = 0;
@@ -220,7 +226,7 @@ arithmetic probe_arithmetic() {
 }
 
 TEST_F(CpuBlocks, KernelsSeeOneFloatingPointEnvironment) {
-  const fp_scope callers;  // subnormals are zero here
+  const fp_scope callers;  // sets subnormals to zero in the calling thread
   ASSERT_FALSE(probe_arithmetic().subnormals);
   for (const bool flush : {false, true}) {
     launch_.flush_subnormals = flush;
@@ -335,7 +341,7 @@ TEST_F(CpuBlocksDeathTest, AKernelThatWritesBeyondItsMemoryIsCaught) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   std::byte* const memory = or_throw(backend_->allocate(0, 100));
   launch_.shared_bytes = 40;
-  // Threads that wait at barriers, so that this happens on the stack of a fiber.
+  // The threads wait at a barrier first, so the write happens on the stack of a fiber.
   const auto write = [&](std::size_t in_memory, std::size_t in_shared) {
     return run_threads(
         [=](const tessBlockContext* b, std::int64_t t) {

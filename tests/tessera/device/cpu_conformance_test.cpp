@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processor passes what every backend must, at once and later.
+/// @file
+/// Runs the conformance suite on the processor backend, once directly and once behind
+/// later_backend, where all work completes asynchronously.
 #include "conformance.hpp"
 #include "cpu_kernels.hpp"
 #include "later_backend.hpp"
@@ -7,6 +9,7 @@
 namespace weir::tessera::conformance {
 namespace {
 
+/// Makes processor backends; if `later` is set, behind a later_backend.
 class cpu_subject final : public subject {
  public:
   explicit cpu_subject(bool later) : later_(later) {}

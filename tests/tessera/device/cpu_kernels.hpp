@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of the conformance suite for processors.
+/// @file
+/// The kernels of the conformance suite, written for the processor backend. The argument
+/// structures in conformance.hpp say what each kernel does.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +14,22 @@
 
 namespace weir::tessera::cpu_kernels {
 
+/// Returns the packed arguments as their structure.
 template <class Args>
 const Args& as(const void* args) {
   return *static_cast<const Args*>(args);
 }
 
+/// Returns the linear index of the block in its grid, x fastest.
 inline std::int64_t linear_block(const tessBlockContext* b) {
   return (std::int64_t{b->blockIndex[2]} * b->grid[1] + b->blockIndex[1]) * b->grid[0] +
          b->blockIndex[0];
 }
+/// Returns the linear index of a thread in its block, x fastest.
 inline std::int64_t linear_thread(const tessBlockContext* b, const std::int32_t* t) {
   return (std::int64_t{t[2]} * b->block[1] + t[1]) * b->block[0] + t[0];
 }
+/// Returns the number of threads of a block.
 inline std::int64_t threads_of(const tessBlockContext* b) {
   return std::int64_t{b->block[0]} * b->block[1] * b->block[2];
 }
@@ -96,11 +102,13 @@ inline int until_stop(const tessBlockContext* b, const void* args) {
 
 }  // extern "C"
 
+/// Returns the code of a kernel that is called once per block.
 inline kernel_code code_of(std::string_view name,
                            int (*entry)(const tessBlockContext*, const void*),
                            std::uint32_t flags = 0) {
   return {name, reinterpret_cast<void (*)()>(entry), flags};
 }
+/// Returns the code of a kernel that is called once per thread.
 inline kernel_code code_of(std::string_view name,
                            int (*entry)(const tessBlockContext*, const std::int32_t*,
                                         const void*),
@@ -108,6 +116,7 @@ inline kernel_code code_of(std::string_view name,
   return {name, reinterpret_cast<void (*)()>(entry), flags | TESS_KERNEL_PER_THREAD};
 }
 
+/// Returns the kernel with this name and the flags that it needs.
 inline kernel_code conformance_kernel(std::string_view name) {
   if (name == "write_indices") {
     return code_of(name, &write_indices);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the processor's devices: it ends at the byte asked for.
+/// @file
+/// Tests the memory of the processor's devices: exact bounds, the detection of writes out
+/// of bounds, and the accounting against a capacity.
 #include <cstring>
 #include <random>
 #include <vector>
@@ -123,7 +125,7 @@ TEST(CpuArena, CountsAddUpWhateverTheOrder) {
     ASSERT_EQ(use.allocated, allocated);
     ASSERT_EQ(use.refused, refused);
   }
-  EXPECT_GT(refused, 0U);  // what is still live goes with the arena
+  EXPECT_GT(refused, 0U);  // the arena's destructor frees the allocations still live
 }
 
 TEST(CpuArena, ARefusalSaysWhatIsLeft) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Persistent kernels on a processor: grid barriers with blocks that leave, threads of
-// blocks as fibers, kernels that do not listen, and what outlives what.
+/// @file
+/// Tests persistent kernels on a processor: grid barriers that some blocks leave early,
+/// threads of blocks as fibers, kernels that ignore a stop request, and lifetimes of runs
+/// and backends.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -23,6 +25,8 @@ namespace weir::tessera {
 namespace {
 
 using grid_function = std::function<int(const tessBlockContext*, std::int64_t)>;
+// // Entry points of the kernels, called per block and per thread. Their argument is the
+// address of a function object of the test, which also gets the linear index in the grid.
 
 extern "C" int call_grid_body(const tessBlockContext* block, const void* args) {
   return (**static_cast<const grid_function* const*>(args))(
@@ -35,6 +39,8 @@ extern "C" int call_grid_thread(const tessBlockContext* block,
                  cpu_kernels::linear_thread(block, thread));
 }
 
+/// A backend with one device, and launches whose blocks or threads call a function of the
+/// test.
 class CpuPersistent : public testing::Test {
  protected:
   grid_launch launch_of(grid_function body, std::int32_t blocks,
@@ -57,7 +63,7 @@ class CpuPersistent : public testing::Test {
     options.stop_limit_ns = stop_limit_ns;
     return or_throw(make_cpu_backend(options));
   }
-  /// Runs it to its end.
+  /// Starts the kernel and waits until it has ended.
   result<void> run(const grid_launch& launch) {
     auto started = backend_->start_persistent(launch, {});
     return started ? (*started)->wait(-1) : result<void>(std::move(started).error());
@@ -176,19 +182,19 @@ TEST_F(CpuPersistent, TheLastBlockCallsTheCompletionBeforeAnyoneHearsOfTheEnd) {
 TEST_F(CpuPersistent, ACompletionMayDropTheBackend) {
   std::promise<void> dropped;
   std::atomic<bool> let_go{false};
-  auto started =
-      backend_->start_persistent(launch_of(
-                                     [&](const tessBlockContext*, std::int64_t) {
-                                       while (!let_go) {
-                                         std::this_thread::yield();
-                                       }
-                                       return 0;
-                                     },
-                                     2),
-                                 [&, backend = backend_](const result<void>&) mutable {
-                                   backend.reset();  // the last one
-                                   dropped.set_value();
-                                 });
+  auto started = backend_->start_persistent(
+      launch_of(
+          [&](const tessBlockContext*, std::int64_t) {
+            while (!let_go) {
+              std::this_thread::yield();
+            }
+            return 0;
+          },
+          2),
+      [&, backend = backend_](const result<void>&) mutable {
+        backend.reset();  // releases the last reference to the backend
+        dropped.set_value();
+      });
   ASSERT_TRUE(started.has_value());
   backend_.reset();
   let_go = true;
@@ -214,6 +220,8 @@ TEST_F(CpuPersistent, GoingAwayStopsWhatRuns) {
   EXPECT_TRUE(done.get_future().get().has_value());
 }
 
+// // The kernel ignores the stop request. Destroying the backend must return after the
+// stop limit (20 ms) and leave the run alive until its kernel does end.
 TEST_F(CpuPersistent, AKernelThatDoesNotListenIsLeftBehindInTime) {
   backend_ = make(20'000'000);
   std::atomic<bool> let_go{false};
@@ -253,12 +261,14 @@ TEST_F(CpuPersistent, ManyShortOnesLeaveNothingBehind) {
 }
 
 #if !defined(WEIR_ASAN) && !defined(WEIR_TSAN)
-/// Exits with 0 if a start without room for all threads is refused and leaves nothing.
+/// Limits the address space so that 64 threads cannot start, and exits with 0 if the
+/// start is refused, no block has run, and the same start succeeds once the limit is
+/// raised.
 [[noreturn]] void start_without_room(device_backend& backend, const grid_launch& launch,
                                      const std::atomic<int>& ran) {
   rlimit limit{};
   ::getrlimit(RLIMIT_AS, &limit);
-  limit.rlim_cur = rlim_t{1} << 28;  // 64 stacks of 8 MiB do not fit
+  limit.rlim_cur = rlim_t{1} << 28;  // less than 64 stacks of 8 MiB
   int status = ::setrlimit(RLIMIT_AS, &limit);
   auto refused = backend.start_persistent(launch, {});
   status += !refused && refused.error().code() == errc::out_of_memory ? 0 : 2;

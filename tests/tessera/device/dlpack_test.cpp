@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors that leave keep their memory; tensors that come are checked before they are
-// believed.
+/// @file
+/// Tests the exchange of tensors with other libraries by DLPack: exported tensors keep
+/// their memory alive, and imported tensors are checked before they are used.
 #include "weir/tessera/device/dlpack.hpp"
 
 #include <algorithm>
@@ -18,6 +19,7 @@ namespace {
 
 using shape_of = std::vector<std::int64_t>;
 
+/// A backend with two devices and symmetric memory on both.
 class Dlpack : public testing::Test {
  protected:
   std::shared_ptr<device_backend> backend_ = [] {
@@ -38,7 +40,7 @@ class Dlpack : public testing::Test {
   }
 };
 
-/// A tensor of another library that counts how often it was let go.
+/// A tensor of another library. Counts the calls of its deleter in `dropped`.
 template <class Managed>
 struct foreign_tensor {
   Managed managed;
@@ -238,7 +240,8 @@ TEST_F(Dlpack, WhatIsRefusedStaysTheCallers) {
 }
 
 TEST_F(Dlpack, OfAnotherMajorVersionOnlyTheNumberIsRead) {
-  // All but the version lies outside of what exists.
+  // Only the eight bytes of the version exist. AddressSanitizer reports any read of the
+  // fields behind it.
   alignas(managed_tensor_versioned) std::byte head[8] = {};
   const std::uint32_t version[2] = {7, 0};
   std::memcpy(head, version, sizeof version);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fibers: rounds in the promised order, threads that end early, exceptions and floating
-// point control of each thread, and stacks that end.
+/// @file
+/// Tests fiber teams: the order of rounds, threads that end early, exceptions and
+/// floating point control of each thread, and guard pages below stacks.
 #include "device/cpu/fiber_team.hpp"
 
 #include <algorithm>
@@ -22,7 +23,8 @@ namespace {
 
 constexpr std::size_t test_stack = (sanitized ? 256 : 64) << 10;
 
-/// Runs a block whose threads are calls of a function.
+/// Runs a block whose threads each call `what` with their number. `rounds` is called
+/// between rounds whose threads asked for it.
 void run_team(fiber_team& team, std::int64_t threads,
               const std::function<void(std::int64_t)>& what,
               fiber_team::between rounds = {}) {
@@ -35,7 +37,8 @@ void run_team(fiber_team& team, std::int64_t threads,
       const_cast<std::function<void(std::int64_t)>*>(&what), std::move(rounds));
 }
 
-/// What a thread does, as (thread, step) pairs, if thread t waits `waits[t]` times.
+/// Returns the (thread, step) pairs in the order in which they must run if thread t waits
+/// `waits[t]` times: round by round, and by thread number within a round.
 std::vector<std::pair<std::int64_t, int>> expected_order(const std::vector<int>& waits) {
   std::vector<std::pair<std::int64_t, int>> order;
   const int most = *std::max_element(waits.begin(), waits.end());
@@ -79,7 +82,8 @@ TEST(FiberTeam, AThousandThreadsMeetManyTimes) {
   run_team(team, threads, [&](std::int64_t t) {
     const auto i = static_cast<std::size_t>(t);
     for (int r = 0; r < rounds; ++r) {
-      // Neighbours of the last round; wrong if anyone ran ahead.
+      // Each thread reads the values of its neighbour from the last round. The sum is
+      // wrong if any thread ran ahead of the barrier.
       next[i] = (now[i] + now[(i + 1) % threads] + r) % 1'000'003;
       (void)team.barrier();
       now[i] = next[i];
@@ -106,7 +110,7 @@ TEST(FiberTeam, ThreadsThatNeverWaitShareOneStack) {
     volatile int here = 0;
     pages.insert(reinterpret_cast<std::uintptr_t>(&here) / test_stack);
   });
-  if (!sanitized) {  // locals may lie elsewhere then
+  if (!sanitized) {  // sanitizers may keep locals on another stack
     EXPECT_LE(pages.size(), 2U);
   }
   EXPECT_GE(pages.size(), 1U);
@@ -122,7 +126,7 @@ TEST(FiberTeam, OneCallIsMadeBetweenRoundsThatAskedForIt) {
         [&](std::int64_t t) {
           (void)team.barrier();
           if (t == 4) {
-            return;  // counts as arrived
+            return;  // a thread that has ended counts as arrived
           }
           answers.push_back(team.barrier(true));
           (void)team.barrier();
@@ -161,10 +165,10 @@ TEST(FiberTeam, ExceptionsOfAThreadStayItsOwn) {
     try {
       throw std::runtime_error("thread " + std::to_string(t));
     } catch (const std::exception&) {
-      (void)team.barrier();  // all eight are handling one now
+      (void)team.barrier();  // all eight threads handle their own exception here
       try {
         (void)team.barrier();
-        throw;  // the one that this thread handles
+        throw;  // rethrows the exception that this thread handles
       } catch (const std::exception& again) {
         seen[i] = again.what();
         (void)team.barrier();
@@ -345,6 +349,8 @@ TEST(FiberTeam, StacksThatTheSystemDoesNotHaveAreAnError) {
   return descend(&here[0], depth - 1) + here[0];
 }
 
+// // A depth of 100 fits into the 64 KiB of a stack and shows that the recursion itself
+// works; 300 does not fit and must hit the guard page.
 TEST(FiberTeamDeathTest, BelowAStackIsNothing) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   fiber_team team(test_stack);

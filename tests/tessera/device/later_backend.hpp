@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend whose work completes later, on a thread of its own: what accelerators look
-// like to the layers above.
+/// @file
+/// A backend whose work completes later, on its own thread. To the layers above it looks
+/// like an accelerator, so tests reach their asynchronous paths without one.
 #pragma once
 
 #include <condition_variable>
@@ -15,7 +16,8 @@
 
 namespace weir::tessera {
 
-/// Hands everything to another backend; only `submit` runs work, in the order of calls.
+/// Forwards every call to another backend, but runs no work inline: `submit` queues it,
+/// and the thread of this class runs it in the order of the calls.
 class later_backend final : public device_backend {
  public:
   explicit later_backend(std::shared_ptr<device_backend> real)
@@ -67,7 +69,7 @@ class later_backend final : public device_backend {
                                    bool persistent) const override {
     return real_->check(launch, persistent);
   }
-  /// One slice: an accelerator takes a grid as a whole.
+  /// Always plans one slice, because an accelerator takes a grid as a whole.
   [[nodiscard]] slice_plan plan(const grid_launch& launch,
                                 unsigned /*workers*/) const noexcept override {
     return cut_evenly(launch.blocks(), 1, 1, 1);
@@ -89,6 +91,7 @@ class later_backend final : public device_backend {
                                         std::int64_t /*last*/) override {
     return not_inline();
   }
+  /// Queues the work for the thread. `done` is called by that thread.
   void submit(const device_work& work, completion done) override {
     {
       const std::lock_guard lock(mutex_);
@@ -102,10 +105,12 @@ class later_backend final : public device_backend {
   }
 
  private:
+  /// Returns the error of calls that would run work inline.
   static error not_inline() {
     return {errc::unsupported,
             "run work of a device at once: expected a call of submit, found another"};
   }
+  /// Runs queued work until the destructor asks for the end and the queue is empty.
   void serve() {
     std::unique_lock lock(mutex_);
     for (;;) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of addresses against a list that is searched from end to end, what keeps
-// memory, and readers that look while writers change it.
+/// @file
+/// Tests symmetric memory: its table of addresses against a linear search, the lifetime
+/// of allocations, and lookups that run while other threads change the table.
 #include "weir/tessera/device/symmetric_memory.hpp"
 
 #include <atomic>
@@ -17,6 +18,7 @@
 namespace weir::tessera {
 namespace {
 
+/// A backend with eight devices, and symmetric memory that records reports of damage.
 class SymmetricMemory : public testing::Test {
  protected:
   static std::shared_ptr<device_backend> make_backend(std::int32_t devices,
@@ -40,6 +42,7 @@ class SymmetricMemory : public testing::Test {
                            [this](const error& e) { damage_.push_back(e.text()); }};
 };
 
+/// Returns the code of a failure, or a zero code for success.
 template <class T>
 errc code_of_failure(const result<T>& r) {
   return r ? errc{} : r.error().code();
@@ -254,9 +257,13 @@ TEST_F(SymmetricMemory, WritesBeyondTheEndAreReported) {
 }
 #endif
 
+// // Allocates, registers and removes memory at random. After each step, lookups of
+// random addresses (often near the ends of an allocation) must agree with a linear
+// search.
 TEST_F(SymmetricMemory, TheTableAgreesWithASearchOfAllThereIs) {
   std::mt19937 random(4242);
-  std::vector<std::byte> ground(40'000);  // registrations come from here
+  std::vector<std::byte> ground(
+      40'000);  // the part of host memory that is registered piece by piece
   std::vector<allocation_ptr> model;
   std::vector<std::int32_t> devices{0, 1, 2, 3, 4, 5, 6, 7};
   const auto place_of = [&](const std::byte* at) {
@@ -324,6 +331,8 @@ TEST_F(SymmetricMemory, TheTableAgreesWithASearchOfAllThereIs) {
   }
 }
 
+// // Two threads look up an allocation that stays while the main thread adds and removes
+// others, which moves entries of the table. Each lookup must find the same allocation.
 TEST_F(SymmetricMemory, ReadersSeeWholeEntriesWhileOthersChangeThem) {
   const std::vector<std::int32_t> devices{0, 1, 2, 3};
   auto kept = or_throw(memory_.allocate(devices, 256));

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of modules share: files as bytes, damage that keeps the hashes right.
+/// @file
+/// Helpers of the module tests: reading fat binaries, locating their fields, and damaging
+/// them with or without correct hashes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,14 +19,16 @@
 
 namespace weir::tessera::test {
 
+/// Returns the bytes of a file; throws if it cannot be read.
 inline byte_vector bytes_of_file(const std::string& path) {
   return or_throw(read_file(posix_file_system(), path));
 }
+/// Returns the fat binary of the demo kernels, which the build makes.
 inline byte_vector demo_fatbin() {
   return bytes_of_file(WEIR_KERNELS_FATBIN);
 }
 
-/// One line of golden.hex.
+/// Returns the image with the name `wanted` in golden.hex.
 inline byte_vector golden_fatbin(const std::string& wanted) {
   std::ifstream in(WEIR_SOURCE_DIR "/tests/tessera/module/golden.hex");
   std::string name;
@@ -39,18 +43,21 @@ inline byte_vector golden_fatbin(const std::string& wanted) {
   throw std::runtime_error("golden.hex has no line " + wanted);
 }
 
+/// Returns the little-endian 32-bit number at an offset.
 inline std::uint32_t u32_of(const byte_vector& image, std::size_t at) {
   return load_le<std::uint32_t>(image.data() + at);
 }
+/// Returns the little-endian 64-bit number at an offset.
 inline std::uint64_t u64_of(const byte_vector& image, std::size_t at) {
   return load_le<std::uint64_t>(image.data() + at);
 }
 
-/// Offset of the entry of a section; the sections of the builder come behind the header.
+/// Returns the offset of a section's entry. Holds for images of fatbin_builder, which
+/// puts the table directly behind the header.
 inline std::size_t entry_of(std::size_t section) {
   return fatbin_layout::header_bytes + section * fatbin_layout::entry_bytes;
 }
-/// Offset of the first section of a kind, or of its entry.
+/// Returns the offset of the entry of the first section of a kind.
 inline std::size_t find_entry(const byte_vector& image, section_kind kind) {
   for (std::size_t i = 0; i < u32_of(image, fatbin_layout::header::sections); ++i) {
     if (u32_of(image, entry_of(i)) == static_cast<std::uint32_t>(kind)) {
@@ -59,12 +66,14 @@ inline std::size_t find_entry(const byte_vector& image, section_kind kind) {
   }
   throw std::runtime_error("no such section");
 }
+/// Returns the offset of the first section of a kind.
 inline std::size_t find_section(const byte_vector& image, section_kind kind) {
   return u64_of(image, find_entry(image, kind) + fatbin_layout::entry::offset);
 }
 
-/// Makes the hashes of a damaged container right again, as far as they can be found, so
-/// that what is behind them gets tested. Drops no signature.
+/// Recomputes the hashes of a damaged container, so that reading it reaches the damaged
+/// field instead of stopping at a wrong hash. Stops early if the section table itself
+/// points outside of the image. Keeps a signature section, which then no longer matches.
 inline void reseal(byte_vector& image) {
   namespace lay = fatbin_layout;
   std::uint64_t hole = image.size();
@@ -93,7 +102,8 @@ inline void reseal(byte_vector& image) {
   std::copy(hash.begin(), hash.end(), image.data() + lay::header::content_hash);
 }
 
-/// Stores a number, reseals, and says how reading ends.
+/// Overwrites a number, recomputes the hashes, and returns the code with which reading
+/// ends (a zero code on success).
 template <class T>
 errc code_after(byte_vector image, std::size_t at, T value) {
   store_le(image.data() + at, value);
@@ -102,6 +112,7 @@ errc code_after(byte_vector image, std::size_t at, T value) {
   return read ? errc{} : read.error().code();
 }
 
+/// Returns a key pair that depends on `first` alone.
 inline key_pair test_keys(std::uint8_t first = 100) {
   std::array<std::byte, 32> seed;
   for (std::size_t i = 0; i < seed.size(); ++i) {

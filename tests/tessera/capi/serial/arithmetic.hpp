@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What kernels and functions of the host compute: bits that tell who came first.
+/// The arithmetic of kernels and host functions in random programs. Results depend on the
+/// order of the operations, so a wrong order changes memory.
 #pragma once
 
 #include "serial/program.hpp"
@@ -12,8 +13,8 @@ inline word mixed(word a, word b) {
   return a ^ (a >> 15);
 }
 
-/// Words first, first + step, ... of `to` become what `how` makes of them and of `from`,
-/// which may be null. `rotate` takes all words whatever `first` and `step` are.
+/// Applies `how` to the words first, first + step, ... of `to`. Combines them with the
+/// words of `from` where it is not null. `rotate` always covers all words.
 inline void compute(arithmetic how, word* to, const word* from, int words, word salt,
                     int first = 0, int step = 1) {
   if (how == arithmetic::rotate) {
@@ -34,7 +35,7 @@ inline void compute(arithmetic how, word* to, const word* from, int words, word 
   }
 }
 
-/// Salt of one rank: what ranks do differs.
+/// Returns the salt of one rank, so that ranks compute different values.
 inline word salt_of(word salt, int rank) {
   return salt + static_cast<word>(rank) * 0x01000193U;
 }

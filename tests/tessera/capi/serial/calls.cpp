@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Orders of calls: one after another, or as ranks would make them that do not wait for
-/// each other.
+/// The order of a program's calls: one after another, or interleaved as ranks would make
+/// them that do not wait for each other.
 #include <algorithm>
 #include <array>
 
@@ -10,8 +10,8 @@
 namespace weir::test::serial {
 namespace {
 
-/// Who makes a call: a rank of a mesh, or a stream of all ranks; none: the program's
-/// thread, which nothing passes.
+/// Returns a number for the caller: a rank of a mesh, or a stream of all ranks. Returns
+/// `none` for calls of the program's thread, which no other call may pass.
 int caller_of(const program& p, const call& c) {
   const operation& o = at(p.operations, c.operation);
   const bool passes = o.what == verb::launch || o.what == verb::copy ||
@@ -29,6 +29,8 @@ int caller_of(const program& p, const call& c) {
 
 bool may_pass(const program& p, const call& later, const call& earlier) {
   const int a = caller_of(p, later);
+  /// Returns whether `later` may be called before `earlier`: both have different callers
+  /// and do not name the same event.
   const int b = caller_of(p, earlier);
   const int event = at(p.operations, later.operation).event;
   return a != none && b != none && a != b &&
@@ -57,7 +59,8 @@ std::vector<call> merged_calls(const program& p, dice& d) {
   std::vector<call> left = calls_in_order(p);
   std::vector<call> out;
   int last = none;
-  constexpr std::array<std::int64_t, 3> in_a_row = {2, 5, 30};  // calls of one caller
+  constexpr std::array<std::int64_t, 3> in_a_row = {
+      2, 5, 30};  // average number of calls that one caller makes in a row
   const std::int64_t turns = in_a_row[static_cast<std::size_t>(d.in(0, 2))];
   while (!left.empty()) {
     std::vector<std::size_t> ready;

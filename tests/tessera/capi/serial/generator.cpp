@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Random operations of all kinds.
+/// Generates random operations of all kinds and assembles random programs.
 #include "serial/generator.hpp"
 
 #include <algorithm>
@@ -127,7 +127,7 @@ class generator : private writer {
     }
     return overlaps(o) ? std::nullopt : std::optional(o);
   }
-  /// Whether a rank would copy bytes onto themselves or onto others of them.
+  /// Returns whether a copy has overlapping source and destination on any rank.
   [[nodiscard]] bool overlaps(const operation& o) const {
     if (o.to.buffer != o.from.buffer) {
       return false;
@@ -180,7 +180,8 @@ class generator : private writer {
     if (at(p_.streams, stream).rank == none) {
       collective_on(stream);
     } else {
-      // Several in a row, so that ranks can be far ahead of each other.
+      // Calls several collectives in a row, so that a rank can be far ahead of the
+      // others.
       for (std::int64_t i = d_.in(1, 4); i > 0; --i) {
         collective_of_ranks(at(p_.streams, stream).mesh, streams);
       }
@@ -194,7 +195,8 @@ class generator : private writer {
   void collective_of_ranks(int mesh, const std::vector<int>& streams) {
     const int ranks = at(p_.meshes, mesh).ranks();
     operation o = on(verb::collective, none);
-    const int set = pick(d_, 2);  // mostly all ranks take the same of their streams
+    const int set =
+        pick(d_, 2);  // in most cases all ranks use the stream of the same number
     int any = none;
     for (int r = 0; r < ranks; ++r) {
       std::vector<int> own;
@@ -210,7 +212,8 @@ class generator : private writer {
       }
       o.shares.push_back(any);
     }
-    // Often the same again: ranks out of step then mix up numbers without an error.
+    // Repeats the last collective often. Ranks that are out of step then pair different
+    // calls without an error, which only the values in memory show.
     const bool again = last_mesh_ == mesh && d_.one_in(2);
     if (again) {
       o.collective = last_;
@@ -218,7 +221,8 @@ class generator : private writer {
     if (again ? !place_again(o, any) : !describe(o, any)) {
       return;
     }
-    // Mostly on memory of its own: then nothing but the calls' order keeps it in order.
+    // Mostly uses memory that no other operation touches yet. Then only the order of the
+    // calls orders the collective.
     const bool apart = !d_.one_in(4);
     for (int tries = 0; apart && tries < 8 && !rules_.races_of(o).empty(); ++tries) {
       if (!place_again(o, any)) {
@@ -228,7 +232,7 @@ class generator : private writer {
     last_ = o.collective;
     last_mesh_ = mesh;
     if (o.collective.way == collective_way::send) {
-      for (int r = 0; r < ranks; ++r) {  // no other rank calls it
+      for (int r = 0; r < ranks; ++r) {  // no other rank may call on these streams
         at(o.shares, r) =
             r == o.collective.root || r == o.collective.peer ? at(o.shares, r) : none;
       }
@@ -236,7 +240,7 @@ class generator : private writer {
     emit(o);
   }
 
-  /// Kind, elements and buffers. False where no memory fits.
+  /// Chooses kind, elements and buffers. Returns false if no memory fits.
   bool describe(operation& o, int stream) {
     collective_spec& c = o.collective;
     const mesh_spec& mesh = p_.mesh_of(stream);
@@ -255,11 +259,14 @@ class generator : private writer {
     c.own_address = d_.one_in(4);
     constexpr std::array<const char*, 6> algorithms = {nullptr,  nullptr, nullptr,
                                                        "direct", "ring",  "tree"};
-    // A schedule that is asked for has to suit the kind: all of them suit this one.
+    // A requested algorithm must support the kind of the collective. All-reduce is the
+    // kind that supports all of them.
     c.algorithm =
         c.way == collective_way::all_reduce ? at(algorithms, pick(d_, 6)) : nullptr;
     c.chunk_bytes = d_.one_in(4) ? 32 : 0;
-    const int step = ranks * (c.bytes == 8 ? 2 : 1);  // words: each shard has whole ones
+    const int step =
+        ranks *
+        (c.bytes == 8 ? 2 : 1);  // in words, so that each shard consists of whole words
     const int words = step * (1 + pick(d_, d_.one_in(2) ? 1 : std::max(24 / step, 1)));
     c.count = words * static_cast<int>(sizeof(word)) / c.bytes;
     return c.way == collective_way::barrier || place_buffers(o, stream, ranks);
@@ -303,7 +310,7 @@ class generator : private writer {
                        : std::optional(any_range(any_of(all), none, words));
   }
 
-  // What is about order and life.
+  // Events, queries, streams and pooled memory.
 
   void event_or_query() {
     const int stream = any_stream();
@@ -376,7 +383,7 @@ class generator : private writer {
         rules_.flagged_in(s) != none || !d_.one_in(3)) {
       return;
     }
-    record(new_event(), s);  // what comes later can wait for it
+    record(new_event(), s);  // later operations can wait for this event
     closed_.mark(s);
     push(on(verb::close_stream, s));
   }
@@ -404,7 +411,7 @@ class generator : private writer {
       launch_graph(any_of(ready));
     }
   }
-  /// Another operation of the same kind in the place of a node.
+  /// Replaces a node of a graph by another operation of the same kind.
   void update(int graph) {
     std::vector<int> nodes;
     for (const graph_step& step : rules_.book().of(graph)) {
@@ -447,7 +454,7 @@ class generator : private writer {
       return;
     }
     for (const int b : rules_.book().left_by(graph)) {
-      if (rules_.there(b)) {  // the run before has left it
+      if (rules_.there(b)) {  // the launch before has left the buffer allocated
         give_back(b);
       }
     }
@@ -499,7 +506,7 @@ class generator : private writer {
       }
     }
     if (!rules_.capture_could_end(origin)) {
-      on_host(origin, true);  // so that no capture is empty
+      on_host(origin, true);  // makes sure that no capture is empty
     }
     operation end = on(verb::end_capture, origin);
     end.graph = graph;
@@ -515,11 +522,11 @@ class generator : private writer {
       launch_graph(graph);
     }
   }
-  /// What a stream waits for is no part of the capture that it begins or joins, but of
-  /// what it has behind that.
+  /// Makes a stream wait for an event before it begins or joins a capture. The wait is no
+  /// part of the capture, but it must hold for operations after the capture.
   void wait_before_capture(int stream) {
     if (!with_.waits_before_captures) {
-      record(new_event(), stream);  // has all that the stream waits for
+      record(new_event(), stream);  // the event covers all that the stream waits for
       return;
     }
     if (d_.one_in(2)) {
@@ -538,7 +545,7 @@ class generator : private writer {
     wait.event = event;
     emit(wait);
   }
-  /// Behind a capture, its streams read what they waited for before it.
+  /// After a capture, reads on its streams the words whose writes were awaited before it.
   void use_what_was_awaited() {
     for (const auto& [stream, written] : awaited_) {
       if (written.rank != none || !usable(written.buffer, stream) || d_.one_in(4)) {
@@ -559,8 +566,8 @@ class generator : private writer {
     }
     awaited_.clear();
   }
-  /// Most of what a capture takes it gives back; the rest is the program's behind each
-  /// launch of its graph.
+  /// Frees inside the capture most of the memory that the capture has allocated. The
+  /// program frees the rest after each launch of the graph.
   void give_back_inside(const std::vector<int>& members, int graph) {
     for (int b = 0; b < count_of(p_.buffers); ++b) {
       if (!at(p_.buffers, b).of_graph || !rules_.usable(b, graph) || d_.one_in(3)) {
@@ -580,7 +587,7 @@ class generator : private writer {
       }
     }
   }
-  /// Memory that the capture takes.
+  /// Allocates memory inside the capture.
   void take_inside(int stream) {
     std::vector<int> free;
     for (int b = 0; b < count_of(p_.buffers); ++b) {
@@ -637,7 +644,7 @@ class generator : private writer {
       fill(stream);
     }
   }
-  /// Of a stream that does not capture, while another does.
+  /// Adds an operation on a stream that does not capture while another stream does.
   void plain_step() {
     const int stream = any_stream();
     if (d_.one_in(2)) {
@@ -673,7 +680,7 @@ class generator : private writer {
     launch_graph(graph);
   }
 
-  /// Streams that are gone for good.
+  /// A set of streams that have been destroyed.
   class marks {
    public:
     void mark(int s) { list_.push_back(s); }
@@ -685,7 +692,7 @@ class generator : private writer {
     std::vector<int> list_;
   };
 
-  /// A place that a stream has waited for before a capture.
+  /// Words whose write a stream has waited for before a capture.
   struct awaited {
     int stream;
     place written;
@@ -693,7 +700,7 @@ class generator : private writer {
 
   marks closed_;
   std::vector<awaited> awaited_;
-  collective_spec last_;  ///< that ranks have called on their streams
+  collective_spec last_;  ///< the last collective called on rank streams
   int last_mesh_ = none;
 };
 

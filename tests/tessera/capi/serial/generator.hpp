@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Random programs without races, but only just: where two operations conflict and
-/// nothing orders them yet, there is one wait, and no more.
+/// Generates random programs without races that wait as little as possible: where two
+/// conflicting operations are not ordered yet, exactly one wait is added.
 #pragma once
 
 #include "serial/program.hpp"
 
 namespace weir::test::serial {
 
-/// What programs may have.
+/// Kinds of operations that a program may contain.
 struct features {
-  bool shared_launches = true;  ///< pointers into the host's or another rank's memory
+  bool shared_launches =
+      true;  ///< with pointers to memory of the host or of another rank
   bool peer_copies = true;
-  bool rank_streams = true;  ///< with collectives that each rank calls on its own
+  bool rank_streams = true;  ///< streams of one rank; each rank calls collectives itself
   bool second_mesh = true;
   bool plain_captures = true;
-  bool waits_before_captures = true;  ///< for what the stream has behind the capture
+  bool waits_before_captures = true;  ///< waits whose effect a capture must not lose
   bool flagged_captures = true;
   bool pooled_memory = true;
-  bool graph_memory = true;  ///< taken in captures
-  bool child_graphs = true;  ///< launched into captures
-  bool updates = true;       ///< of nodes
-  bool host_copies = true;   ///< from host to host
-  bool late_streams = true;  ///< that come and go in the middle
-  bool merged_calls = true;  ///< ranks ahead of each other
+  bool graph_memory = true;  ///< allocated in captures
+  bool child_graphs = true;  ///< graphs launched into captures
+  bool updates = true;       ///< updates of nodes of executable graphs
+  bool host_copies = true;   ///< copies from host to host
+  bool late_streams = true;  ///< streams created and destroyed in the middle
+  bool merged_calls = true;  ///< ranks call ahead of each other
   bool collectives = true;
 };
 
-/// The same program for the same seed everywhere.
+/// Returns the program of a seed. It is the same on every machine.
 [[nodiscard]] program random_program(std::uint64_t seed, const features& with = {});
 
 }  // namespace weir::test::serial

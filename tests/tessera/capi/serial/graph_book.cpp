@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Recording, changing and nesting.
+/// Records the nodes of graphs, applies updates to them, and copies the nodes of a graph
+/// that is launched into another.
 #include "serial/graph_book.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Operations on plain vectors, in the order of the calls.
+/// Executes operations on plain vectors in the order of the program.
 #include "serial/interpreter.hpp"
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 namespace weir::test::serial {
 namespace {
 
-/// Sums and products wrap; order does not matter then, so any is canonical.
+/// Reduces `count` integers of `from` into `to`. Sums and products wrap around, so the
+/// order of the operands does not change the result.
 template <class Unsigned>
 void reduce_into(std::byte* to, const std::byte* from, int count, int op) {
   using integer = std::make_signed_t<Unsigned>;
@@ -114,7 +115,7 @@ class reference {
   }
   void collective_of(const operation& o, const std::vector<int>& group) {
     const int ranks = count_of(group);
-    // What each rank gives, before any of them gets something.
+    // Reads the inputs of all ranks before any rank's output is written.
     std::vector<std::vector<word>> given;
     for (int i = 0; i < ranks; ++i) {
       const place reads = words_of_share(o, i, ranks).reads;
@@ -132,7 +133,7 @@ class reference {
       }
     }
   }
-  /// What rank `index` of the group gets.
+  /// Returns the result of the collective for the rank with this index in the group.
   static std::vector<word> outcome(const collective_spec& c,
                                    const std::vector<std::vector<word>>& given,
                                    int index) {

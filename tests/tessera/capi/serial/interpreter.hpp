@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Executes programs one operation after another: what memory holds at the end.
+/// Executes a program one operation after another and returns the memory at its end. It
+/// is the oracle of the serial tests.
 #pragma once
 
 #include <vector>
@@ -9,12 +10,13 @@
 
 namespace weir::test::serial {
 
-/// Words by buffer and instance.
+/// Words of memory, indexed by buffer and by instance.
 using memory = std::vector<std::vector<std::vector<word>>>;
 
-/// What memory holds before a program.
+/// Returns the memory before the first operation of the program.
 [[nodiscard]] memory first_memory(const program& p);
-/// What it holds behind it. Pooled buffers that are not there at the end have no words.
+/// Returns the memory after the program. Pooled buffers that are not allocated at the end
+/// have no words.
 [[nodiscard]] memory interpret(const program& p);
 
 }  // namespace weir::test::serial

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What happens before what: vector clocks of streams and of the program's thread.
-///
-/// A stream orders all that it has; a wait orders what its event was recorded behind
-/// before what follows; a thread that has waited for a stream or an event orders that
-/// before all that it calls later. Nothing else orders: no collective, and no luck.
+/// The happens-before order of a program, kept as vector clocks of its streams and of its
+/// thread.
+/// || A stream orders its own operations. A wait orders everything before the recording
+/// of the event before everything behind the wait. A thread that waits for a stream or an
+/// event orders that work before all its later calls. Nothing else orders operations; in
+/// particular, collectives do not.
 /// @source{the order of operations at the top of tessera.h}
 #pragma once
 
@@ -15,9 +16,9 @@
 
 namespace weir::test::serial {
 
-/// One who waits would have to wait for the first `index` operations of another.
+/// A missing order: `by` would have to wait for the first `index` operations of `behind`.
 struct unordered {
-  int by = none;  ///< a stream; none: the program's thread
+  int by = none;  ///< a stream, or none for the program's thread
   int behind = none;
   int index = 0;
 };
@@ -26,21 +27,23 @@ class order {
  public:
   explicit order(const program& p);
 
-  /// What would race with an operation of these touches if it came now.
+  /// Returns the missing orders: all operations that conflict with these touches and are
+  /// not ordered before them.
   [[nodiscard]] std::vector<unordered> races_of(const std::vector<touch>& touches) const;
-  /// The operation comes. `stream` has it even if it touches nothing.
+  /// Adds an operation. It counts as an operation of `stream` even if it touches nothing.
   void take(int stream, const std::vector<touch>& touches);
 
   void record(int event, int stream);
   void wait(int stream, int event);
   void await(int event);
   void synchronize(int stream);
-  /// The thread's calls up to now come before all that a stream has from now on.
+  /// Orders all calls of the thread up to now before all later operations of the stream.
   void open(int stream) { join(stream, clocks_.back()); }
 
-  /// Whether who waits for the event waits for these operations.
+  /// Returns whether waiting for the event orders these operations.
   [[nodiscard]] bool covers(int event, const unordered& what) const;
-  /// Whether all operations of all streams come before the next one of this.
+  /// Returns whether all operations so far are ordered before the next one of this
+  /// stream.
   [[nodiscard]] bool ends_in(int stream) const;
 
  private:
@@ -60,7 +63,7 @@ class order {
   void join(int stream, const clock& other);
   [[nodiscard]] std::vector<word_state>& words(const touch& t);
 
-  std::vector<clock> clocks_;  ///< by agent; the last is the program's thread
+  std::vector<clock> clocks_;  ///< by agent; the last entry is the program's thread
   std::map<int, clock> events_;
   std::vector<std::vector<std::vector<word_state>>> memory_;
 };

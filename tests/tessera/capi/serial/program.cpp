@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Programs as text, and groups of ranks.
+/// Prints programs as text and computes the groups of ranks of a mesh.
 #include "serial/program.hpp"
 
 #include <array>

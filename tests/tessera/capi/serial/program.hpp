@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Programs of the C interface as data: what the generator makes, the interpreter and the
-/// runner execute, and the shrinker cuts down.
+/// Programs of the C interface as data. The generator makes them, the interpreter and the
+/// runner execute them, and the shrinker makes them smaller.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@
 
 namespace weir::test::serial {
 
-/// Memory consists of words of this type: copies, kernels and ranges count in them.
+/// The unit of memory. Copies, kernels and ranges are counted in words.
 using word = std::uint32_t;
 
-/// Nothing, where a number of a thing is asked for.
+/// Stands for an absent index.
 inline constexpr int none = -1;
 
 template <class List>
@@ -35,7 +35,7 @@ struct mesh_spec {
   int dp = 1;
 
   [[nodiscard]] int ranks() const { return count_of(devices); }
-  /// The groups along "tp", "dp" or "world": ranks, ascending.
+  /// Returns the groups of ranks along "tp", "dp" or "world", each in ascending order.
   [[nodiscard]] std::vector<std::vector<int>> groups(std::string_view axis) const;
 };
 
@@ -43,28 +43,28 @@ enum class memory_kind : std::uint8_t { device, pinned, registered, plain };
 
 struct buffer_spec {
   memory_kind kind = memory_kind::device;
-  int mesh = none;  ///< of device memory
+  int mesh = none;  ///< for device memory only
   int words = 0;
-  bool pooled = false;    ///< taken and given back in a stream's order
-  bool of_graph = false;  ///< taken in a capture
+  bool pooled = false;    ///< allocated and freed in the order of a stream
+  bool of_graph = false;  ///< allocated in a capture
 
-  /// It is not there from the beginning.
+  /// Returns whether the buffer is allocated and freed by operations of the program.
   [[nodiscard]] bool comes() const { return pooled || of_graph; }
   [[nodiscard]] bool on_device() const { return kind == memory_kind::device; }
 };
 
 struct stream_spec {
   int mesh = 0;
-  int rank = none;    ///< the rank that it is bound to
+  int rank = none;    ///< the rank that the stream is bound to
   bool late = false;  ///< created by an operation, not before the program
   bool urgent = false;
 };
 
-/// A range of words as a call names it.
+/// A range of words, as a call names it.
 struct place {
   int buffer = none;
-  /// The rank whose instance is named by its own address; none: each rank means its own.
-  /// The address of rank 0 is the one that stands for all, so this is never 0.
+  /// The rank whose instance is named by that instance's address. `none`: each rank uses
+  /// its own instance, which the address of rank 0 means. Therefore never 0.
   int rank = none;
   int first = 0;
   int words = 0;
@@ -79,7 +79,7 @@ enum class verb : std::uint8_t {
   copy,
   fill,
   host_function,
-  host_write,  ///< by the program's thread itself
+  host_write,  ///< the program's thread writes
   record,
   wait,
   query_event,
@@ -93,17 +93,17 @@ enum class verb : std::uint8_t {
   close_stream,
   begin_capture,
   end_capture,
-  take_graph,  ///< the recording that launches with the flag have made
+  take_graph,  ///< takes the graph recorded by launches with the flag
   launch_graph,
   discard_graph,
-  update_node,  ///< of an executable graph
+  update_node,  ///< changes a node of an executable graph
 };
 inline constexpr int verbs = 22;
 [[nodiscard]] std::string_view name_of(verb what);
 
 enum class copy_way : std::uint8_t { to_device, to_host, on_device, on_host };
 
-/// In the order of tessCollectiveKind.
+/// Kinds of collectives, in the order of tessCollectiveKind.
 enum class collective_way : std::uint8_t {
   all_reduce,
   reduce_scatter,
@@ -117,7 +117,8 @@ enum class collective_way : std::uint8_t {
   barrier,
 };
 
-/// Counts are of elements of `bytes` bytes, as the interface counts them.
+/// Parameters of a collective. Counts are in elements of `bytes` bytes, as in the
+/// interface.
 struct collective_spec {
   collective_way way = collective_way::all_reduce;
   int op = 0;  ///< 0 sum, 1 max, 2 min, 3 product
@@ -128,8 +129,8 @@ struct collective_spec {
   int peer = 0;
   const char* algorithm = nullptr;
   int chunk_bytes = 0;
-  bool packed = false;       ///< shards stand in buffers of their own
-  bool own_address = false;  ///< ranks that call it name their own instances
+  bool packed = false;       ///< shards are in buffers of their own
+  bool own_address = false;  ///< each rank passes the address of its own instance
 
   [[nodiscard]] bool packs_input() const {
     return packed && (way == collective_way::all_gather || way == collective_way::gather);
@@ -140,37 +141,37 @@ struct collective_spec {
   }
 };
 
-/// One operation. Which of the members mean something depends on the verb.
+/// One operation. The verb determines which members have a meaning.
 struct operation {
   verb what = verb::launch;
-  int id = 0;  ///< stays the same when operations before it go
+  int id = 0;  ///< does not change when other operations are removed
   int stream = none;
   int event = none;
   int graph = none;
   place to;
   place from;
-  // launches, functions of the host, writes and fills
+  // For launches, host functions, writes and fills:
   arithmetic how = arithmetic::mix;
   std::uint32_t salt = 0;
-  int spin = 0;          ///< how long it takes its time, in rounds of arithmetic
-  int slow_rank = none;  ///< none: all of them take it
+  int spin = 0;          ///< extra rounds of arithmetic that make it slower
+  int slow_rank = none;  ///< the only slow rank; none: all are slow
   int blocks = 1;
   bool captures = false;  ///< a launch with TESS_LAUNCH_CAPTURE
   bool urgent = false;    ///< a launch with TESS_LAUNCH_LOW_LATENCY
-  // copies
+  // For copies:
   copy_way way = copy_way::on_device;
-  int rank = none;  ///< of tessMemcpyRankAsync
-  // collectives
+  int rank = none;  ///< rank argument of tessMemcpyRankAsync
+  // For collectives:
   collective_spec collective;
-  /// By rank of the mesh: the stream of the rank's own share. Empty: one call on
-  /// `stream`.
+  /// By rank of the mesh: the stream on which the rank calls its share. Empty if there is
+  /// one call on `stream` for all ranks.
   std::vector<int> shares;
-  // captures
-  int recorded_in = none;  ///< the graph that records it
-  bool runs = true;        ///< also at its call
-  // updates
+  // For captures:
+  int recorded_in = none;  ///< the graph that records the operation
+  bool runs = true;        ///< false if the operation is only recorded
+  // For updates:
   int node = none;              ///< id of the recorded operation
-  verb becomes = verb::launch;  ///< the kind of that
+  verb becomes = verb::launch;  ///< kind of the recorded operation
 
   [[nodiscard]] bool alters_memory() const {
     return what <= verb::host_write || what == verb::collective ||
@@ -179,7 +180,7 @@ struct operation {
   }
 };
 
-/// One call of the interface: an operation, or one rank's share of it.
+/// One call of the interface: an operation, or the share of one rank in it.
 struct call {
   int operation = 0;
   int rank = none;
@@ -194,34 +195,34 @@ struct program {
   int graphs = 0;
   /// In the order in which the interpreter executes them.
   std::vector<operation> operations;
-  /// In the order in which the program makes them: ranks are ahead of each other.
+  /// In the order in which the program calls them. A rank may be ahead of others.
   std::vector<call> calls;
 
   [[nodiscard]] const mesh_spec& mesh_of(int stream) const {
     return at(meshes, at(streams, stream).mesh);
   }
-  /// Instances of a buffer: one for each rank, or the one of the host.
+  /// Returns the number of instances of a buffer: one per rank, or one on the host.
   [[nodiscard]] int instances(int buffer) const {
     const buffer_spec& b = at(buffers, buffer);
     return b.on_device() ? at(meshes, b.mesh).ranks() : 1;
   }
-  /// Whether its address stands for each rank's own instance on this stream.
+  /// Returns whether the buffer's address means each rank's own instance on this stream.
   [[nodiscard]] bool fits(int buffer, int stream) const {
     const buffer_spec& b = at(buffers, buffer);
     return b.on_device() && at(meshes, b.mesh).devices == mesh_of(stream).devices;
   }
 };
 
-/// For people: one line for each thing and each operation, then the order of the calls if
-/// it is another one.
+/// Returns the program as text: a line for each object and each operation, then the order
+/// of the calls if it differs from the order of the operations.
 [[nodiscard]] std::string text_of(const program& what);
 [[nodiscard]] std::string text_of(const program& of, const operation& what);
 
-/// Calls in an order that each rank could have made on its own: those of one stream, of
-/// one rank or about one event stay in order, and none passes a call that concerns the
-/// program's thread.
+/// Returns the calls in a random order that independent ranks could produce. Calls on one
+/// stream, of one rank or about one event keep their order, and no call passes a call
+/// that concerns the program's thread.
 [[nodiscard]] std::vector<call> merged_calls(const program& what, dice& d);
-/// One after another.
+/// Returns the calls in the order of the operations.
 [[nodiscard]] std::vector<call> calls_in_order(const program& what);
 
 }  // namespace weir::test::serial

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Streams, captures and pooled memory of a program, operation by operation.
+/// Keeps the state of streams, captures and pooled memory of a program while its
+/// operations are taken one by one.
 #include "serial/rules.hpp"
 
 #include <algorithm>
@@ -57,7 +58,7 @@ bool rules::allows_stream(int stream, const operation& o) const {
   if (s.graph != none) {
     return o.recorded_in == s.graph && !o.runs && o.shares.empty();
   }
-  // A launch with the flag begins a recording.
+  // A launch with the flag begins a recording on its stream.
   const bool begins = o.what == verb::launch && o.captures && s.flagged == none;
   return o.runs && o.shares.empty() == (o.stream != none) &&
          (begins || o.recorded_in == s.flagged);
@@ -81,7 +82,7 @@ bool rules::allows_event(const operation& o) const {
 
 bool rules::allows_places(const operation& o) const {
   if (o.what == verb::take_memory || o.what == verb::give_memory) {
-    return true;  // allows_memory says it
+    return true;  // allows_memory checks it
   }
   const int graph = o.what == verb::update_node ? o.graph : o.recorded_in;
   for (const place* const p : {&o.to, &o.from}) {
@@ -122,8 +123,8 @@ bool rules::allows_update(const operation& o) const {
       before->what.what != o.becomes || before->what.stream != o.stream) {
     return false;
   }
-  // In its place, too, nothing may race. Of what is recorded with the flag, one stream
-  // has all.
+  // The updated node must not race at its position in the graph either. A graph recorded
+  // with the flag has a single stream, so nothing in it can race.
   if (g->inside == nullptr) {
     return true;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which operation may come next in a program: what the interface allows, and what would
-/// not race.
+/// Decides which operation may come next in a program: the interface must allow it, and
+/// it must not race with an earlier one.
 #pragma once
 
 #include <map>
@@ -14,47 +14,50 @@
 
 namespace weir::test::serial {
 
-/// Follows a program operation by operation.
+/// Follows a program operation by operation and knows which operations may follow.
 class rules {
  public:
-  /// Meshes, buffers and streams of `p` are complete; its operations are looked up where
-  /// a graph is launched.
+  /// Keeps a reference to `p`, whose meshes, buffers and streams must be complete. Its
+  /// operations are looked up when a graph is launched.
   explicit rules(const program& p);
 
-  /// Whether the interface allows it here.
+  /// Returns whether the interface allows the operation at this point.
   [[nodiscard]] bool allows(const operation& o) const;
-  /// What it would race with.
+  /// Returns the orders that are missing between earlier operations and this one.
   [[nodiscard]] std::vector<unordered> races_of(const operation& o) const;
   void take(const operation& o);
-  /// Whether the program may end here.
+  /// Returns whether the program may end at this point.
   [[nodiscard]] bool may_end() const;
 
   [[nodiscard]] bool open(int stream) const { return at(streams_, stream).open; }
-  /// The graph that the stream records instead of running; none if it runs.
+  /// Returns the graph into which the stream is captured, or none if its operations run.
   [[nodiscard]] int captured_in(int stream) const { return at(streams_, stream).graph; }
-  /// The graph that records what the stream runs.
+  /// Returns the graph that records the operations which the stream also runs.
   [[nodiscard]] int flagged_in(int stream) const { return at(streams_, stream).flagged; }
-  /// The graph whose recording a synchronization has closed, until it is taken.
+  /// Returns the graph whose recording a synchronization has ended and that the program
+  /// has not taken yet.
   [[nodiscard]] int closed_in(int stream) const { return at(streams_, stream).closed; }
-  /// Whether the program has the buffer.
+  /// Returns whether the buffer is allocated at this point.
   [[nodiscard]] bool there(int buffer) const {
     return !at(p_.buffers, buffer).comes() || at(there_, buffer) != 0;
   }
-  /// Whether an operation that this graph records (none: one that runs) may use it.
+  /// Returns whether an operation may use the buffer. `graph` is the graph that captures
+  /// the operation, or none if it runs.
   [[nodiscard]] bool usable(int buffer, int graph) const {
     const buffer_spec& b = at(p_.buffers, buffer);
     return b.of_graph && graph != none  ? at(inside_, buffer) == graph
            : b.comes() && graph != none ? false  // a graph outlives it
                                         : there(buffer);
   }
-  /// Whether a capture has ever taken it.
+  /// Returns whether any capture has allocated the buffer.
   [[nodiscard]] bool taken_by_graph(int buffer) const {
     return at(owner_, buffer) != none;
   }
   [[nodiscard]] const graph_book& book() const { return book_; }
   [[nodiscard]] std::vector<int> graphs() const;
   [[nodiscard]] bool capture_could_end(int stream) const;
-  /// An event, recorded outside of captures, whose wait would wait for this.
+  /// Returns the events, recorded outside of captures, for which a wait would order
+  /// `what`.
   [[nodiscard]] std::vector<int> events_that_cover(const unordered& what) const;
 
  private:
@@ -70,7 +73,7 @@ class rules {
     int origin = none;
     int nodes = 0;
     graph_state state = graph_state::unknown;
-    std::vector<operation> calls;  ///< of a capture, events too
+    std::vector<operation> calls;  ///< operations of a capture, including those on events
   };
 
   [[nodiscard]] bool allows_stream(int stream, const operation& o) const;
@@ -97,15 +100,16 @@ class rules {
   const program& p_;
   order outside_;
   std::vector<stream_state> streams_;
-  std::vector<char> there_;  ///< of buffers that come and go
-  std::vector<int> inside_;  ///< the capture that has the buffer now
-  std::vector<int> owner_;   ///< the graph that takes the buffer
+  std::vector<char> there_;  ///< by buffer: whether it is allocated
+  std::vector<int>
+      inside_;  ///< by buffer: the capture that has allocated it and not freed it
+  std::vector<int> owner_;  ///< by buffer: the graph that allocates it
   graph_book book_;
-  std::map<int, int> event_graphs_;  ///< of events that have been recorded
+  std::map<int, int> event_graphs_;  ///< by event: the graph in which it was recorded
   std::map<int, recording> graphs_;
 };
 
-/// Whether the interface allows the whole program and nothing in it races.
+/// Returns whether the interface allows the whole program and nothing in it races.
 [[nodiscard]] bool is_sound(const program& p);
 
 }  // namespace weir::test::serial

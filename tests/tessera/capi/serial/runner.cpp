@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Operations as calls of the C interface.
+/// Executes programs as calls of the C interface and plants faults in them.
 #include "serial/runner.hpp"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ std::vector<registered_module::entry> serial_kernels() {
             value("slow_rank", TESS_INT32, 4)}}};
 }
 
-/// What a function of the host is given; lives as long as the run.
+/// Argument of a host function. It stays alive until the run has ended.
 struct host_work {
   word* to;
   const word* from;
@@ -72,7 +72,8 @@ void do_host_work(void* user) {
   compute(w->what->how, w->to, w->from, w->what->to.words, w->what->salt);
 }
 
-/// Marks that lane 0 of a stream has got this far, seen from the program's thread.
+/// Copies marks to the host in the order of lane 0 of a stream. The program's thread can
+/// then wait until that lane alone has reached an event, which is weaker than the event.
 class lane_marks {
  public:
   void put(tessMesh_t mesh, tessStream_t stream, int event) {
@@ -81,12 +82,12 @@ class lane_marks {
     void* mark = nullptr;
     seen_.push_back(0);
     EXPECT_TESS(tessMalloc(mesh, size, &mark));
-    std::memcpy(mark, &one, size);  // the instance of rank 0
+    std::memcpy(mark, &one, size);  // copies the mark on the instance of rank 0
     EXPECT_TESS(tessMemcpyRankAsync(&seen_.back(), mark, size, TESS_COPY_D2H, 0, stream));
     latest_.resize(std::max(latest_.size(), static_cast<std::size_t>(event) + 1));
     at(latest_, event) = &seen_.back();
   }
-  /// False if there is no mark for the event.
+  /// Waits for the latest mark of the event. Returns false if there is none.
   bool await(int event) {
     if (event >= count_of(latest_) || at(latest_, event) == nullptr) {
       return false;
@@ -147,11 +148,11 @@ class run_of_program {
   run_of_program(const run_of_program&) = delete;
   run_of_program& operator=(const run_of_program&) = delete;
 
-  /// What is wrong; empty if nothing is.
+  /// Runs the program and returns what is wrong, or an empty string.
   std::string run() {
     open();
-    // The thread waits for lanes where streams should: what they wait for is to be
-    // called.
+    // With this fault the program's thread waits for a lane instead of the stream. The
+    // calls must be in order then, or the thread could wait for a call not made yet.
     const std::vector<call> calls =
         fault_.kind == fault_kind::event_of_one_lane ? calls_in_order(p_) : p_.calls;
     for (const call& c : calls) {
@@ -300,8 +301,8 @@ class run_of_program {
     }
   }
 
-  /// What the stream has ends later; the event at its end is waited for before memory is
-  /// compared.
+  /// Destroys a stream while its operations still run. An event recorded at its end is
+  /// awaited before memory is compared.
   tessStatus_t close_stream(const operation& o) {
     ends_.emplace_back();
     check(tessEventCreate(&ends_.back()), "the creation of an event");
@@ -373,7 +374,7 @@ class run_of_program {
     }
   }
 
-  /// The kinds of a graph's nodes, in their order, as its export names them.
+  /// Stores the kinds of a graph's nodes, in the order of the graph's export.
   void note_nodes(int number, tessGraph_t graph) {
     std::size_t size = 0;
     check(tessGraphExport(graph, "json", nullptr, &size), "an export");
@@ -388,9 +389,9 @@ class run_of_program {
       kinds.push_back(text.substr(i, text.find('"', i) - i));
     }
   }
-  /// The number of the node that a recorded operation has become. Taking memory is a node
-  /// for the memory and a fill; events and what keeps lanes in order are nodes of kinds
-  /// that no operation has.
+  /// Returns the number of the node of a recorded operation. An allocation has two nodes,
+  /// one for the memory and one for its fill. Nodes of events and of lane order have
+  /// kinds that no operation has, so nodes are counted by kind.
   std::size_t node_of(int graph, int id) {
     std::map<std::string, int> before;
     std::string kind;
@@ -466,8 +467,8 @@ class run_of_program {
     }
   }
 
-  /// One rank's share, or the call for all of them. A share that is to be overtaken and
-  /// the one that overtakes it change places.
+  /// Calls one rank's share, or the whole operation. With the fault pairing_by_admission,
+  /// the share that is to be overtaken and the one that overtakes it are exchanged.
   void post(const operation& o, int rank) {
     const operation* what = &o;
     if (fault_.kind == fault_kind::pairing_by_admission && rank == fault_.rank &&
@@ -480,7 +481,7 @@ class run_of_program {
     const int own = what->collective.own_address ? rank : none;
     check(post_on(*what, own, mesh_of(on), at(streams_, on)), text_of(p_, *what));
   }
-  /// `own`: the rank by whose own address memory is named, or none.
+  /// Makes the call. `own` is the rank by whose own address memory is named, or none.
   tessStatus_t post_on(const operation& o, int own, tessMesh_t mesh, tessStream_t on) {
     if (o.collective.way == collective_way::barrier) {
       return tessBarrier(mesh, o.collective.axis, on);
@@ -542,7 +543,7 @@ class run_of_program {
   std::vector<tessMesh_t> meshes_;
   std::vector<tessStream_t> streams_;
   std::vector<tessEvent_t> events_;
-  std::vector<tessEvent_t> ends_;  ///< of streams that were destroyed
+  std::vector<tessEvent_t> ends_;  ///< at the ends of destroyed streams
   std::vector<tessGraphExec_t> graphs_;
   std::vector<word*> bases_;
   std::vector<void*> pinned_;
@@ -551,15 +552,15 @@ class run_of_program {
   std::deque<host_work> work_;
   lane_marks marks_;
   graph_book book_;
-  std::set<int> noted_;                            ///< operations that the book has
-  std::map<int, std::vector<std::string>> kinds_;  ///< of nodes, by graph
+  std::set<int> noted_;  ///< operations that the graph book has seen
+  std::map<int, std::vector<std::string>> kinds_;  ///< kinds of nodes, by graph
 };
 
 }  // namespace
 
 namespace {
 
-/// Whether ranks that mix up the two would get no error.
+/// Returns whether exchanging the two calls on one rank causes no error.
 bool same_call(const collective_spec& a, const collective_spec& b) {
   return a.way == b.way && a.way != collective_way::send &&
          a.way != collective_way::barrier && a.op == b.op && a.bytes == b.bytes &&
@@ -567,7 +568,7 @@ bool same_call(const collective_spec& a, const collective_spec& b) {
          a.packed == b.packed;
 }
 
-/// Whether a stream begins or joins a capture here.
+/// Returns whether the operation makes a stream begin or join a capture.
 bool begins_to_record(const program& p, std::size_t index) {
   const operation& o = p.operations[index];
   if (o.what == verb::begin_capture) {
@@ -584,7 +585,7 @@ bool begins_to_record(const program& p, std::size_t index) {
                       });
 }
 
-/// The waits of the same stream that nothing has taken over yet.
+/// Returns the earlier waits of the same stream that no later call has made effective.
 std::vector<int> waits_before(const program& p, std::size_t index) {
   std::vector<int> out;
   const int stream = p.operations[index].stream;

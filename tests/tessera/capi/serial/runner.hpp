@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs programs through the C interface, rightly or with a planted fault, and compares
+/// Runs programs through the C interface, correctly or with a planted fault, and compares
 /// memory with the interpreter's.
 #pragma once
 
@@ -14,14 +14,14 @@
 
 namespace weir::test::serial {
 
-/// What a runtime could do wrong, done by the caller instead.
+/// Faults that a runtime could have. The runner imitates them by making different calls.
 enum class fault_kind : std::uint8_t {
   none,
-  dropped_wait,          ///< one wait of a stream for an event is left out
-  event_of_one_lane,     ///< who waits for a mesh stream's event waits for its lane 0
-  pairing_by_admission,  ///< one rank's share overtakes the share before it
-  /// What a stream waits for when it begins or joins a capture is not waited for behind
-  /// the capture either.
+  dropped_wait,          ///< leaves out one wait of a stream for an event
+  event_of_one_lane,     ///< waits only for lane 0 of a mesh stream's event
+  pairing_by_admission,  ///< lets one rank's share overtake the share before it
+  /// Forgets, after a capture, the waits that the stream had made before it began or
+  /// joined the capture.
   waits_lost_at_capture
 };
 
@@ -29,14 +29,14 @@ struct fault {
   fault_kind kind = fault_kind::none;
   int operation = 0;      ///< the share that is overtaken, by its id
   int by = 0;             ///< the share that overtakes it, by its id
-  int rank = none;        ///< on this rank
-  std::vector<int> lost;  ///< waits that are left out, by their ids
+  int rank = none;        ///< the rank whose shares are exchanged
+  std::vector<int> lost;  ///< ids of the waits that are left out
 };
 
-/// A fault of the kind that the program has a place for.
+/// Returns a fault of this kind in the program, or nothing if it has no place for one.
 [[nodiscard]] std::optional<fault> plant(fault_kind kind, const program& p, dice& d);
 
-/// A context with the kernels of programs, for any number of them.
+/// A context with the kernels of random programs. It runs any number of programs.
 class machine {
  public:
   explicit machine(int workers);
@@ -44,8 +44,9 @@ class machine {
   machine(const machine&) = delete;
   machine& operator=(const machine&) = delete;
 
-  /// What is wrong with the outcome: a status or the first words that differ; empty if
-  /// nothing is. Behind an outcome that is wrong the machine is to be replaced.
+  /// Runs the program. Returns the difference from the expected outcome (a status, or the
+  /// first words that differ), or an empty string. After a difference the machine must
+  /// not be used again.
   [[nodiscard]] std::string run(const program& p, const fault& with = {});
 
  private:

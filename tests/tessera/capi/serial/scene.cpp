@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Random meshes, buffers and streams.
+/// Generates random meshes, buffers and streams.
 #include "serial/scene.hpp"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ void add_meshes(program& p, dice& d, const features& with) {
   if (!with.second_mesh || !d.one_in(3)) {
     return;
   }
-  if (d.one_in(2)) {  // other devices, or the same in another order
+  if (d.one_in(2)) {  // adds a mesh with other devices or with another order
     for (int i = count_of(all) - 1; i > 0; --i) {
       std::swap(at(all, i), at(all, pick(d, i + 1)));
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Streams against a serial reference: memory ends as if each operation had run
-/// completely at its call, in any program whose conflicting accesses are ordered by a
-/// stream, by events or by waiting threads.
+/// Tests streams against a serial reference: memory must end as if each operation had
+/// completed at its call. This holds for every program whose conflicting accesses are
+/// ordered by a stream, by events or by waiting threads.
 /// @source{the order of operations at the top of tessera.h}
 #include <gtest/gtest.h>
 
@@ -37,12 +37,13 @@ std::int64_t number_from(const char* name, std::int64_t usual) {
 std::int64_t programs() {
   return number_from("WEIR_TEST_PROGRAMS", 2000);
 }
-/// Of the first program; each has the next.
+/// Returns the seed of the first program; each further program adds one.
 std::uint64_t first_seed() {
   return static_cast<std::uint64_t>(number_from("WEIR_TEST_SEED", 1));
 }
 
-/// All but what WEIR_TEST_WITHOUT names: to see which of them a failure needs.
+/// Returns all features but those named in WEIR_TEST_WITHOUT. Use it to find out which
+/// feature a failure needs.
 features wanted() {
   const char* const set = std::getenv("WEIR_TEST_WITHOUT");
   const std::string_view without = set == nullptr ? "" : set;
@@ -68,7 +69,7 @@ features wanted() {
   return out;
 }
 
-/// Contexts of two to four workers, each for a number of programs.
+/// Supplies contexts with two to four workers; each is used for several programs.
 class machines {
  public:
   machine& next() {
@@ -80,7 +81,7 @@ class machines {
     return *machine_;
   }
   machine& replace() {
-    machine_.reset();  // names of kernels belong to one at a time
+    machine_.reset();  // two contexts cannot register the same kernel names
     machine_ = std::make_unique<machine>(2 + used_ / 100 % 3);
     return *machine_;
   }
@@ -90,7 +91,7 @@ class machines {
   int used_ = 0;
 };
 
-/// How many programs and operations have run.
+/// Counts the programs and operations that have run.
 class tally {
  public:
   void add(const program& p) {
@@ -129,7 +130,7 @@ class tally {
   std::array<std::int64_t, verbs> of_{};
 };
 
-/// The smallest program found that fails as this one does, as text.
+/// Returns, as text, the smallest program found that fails in the same way.
 std::string smallest(const program& p, const fault& with, machines& on) {
   const int runs = 30;
   std::string why;
@@ -181,7 +182,7 @@ TEST(TesseraSerial, ProgramsAreSoundAndHaveOperationsOfAllKinds) {
   EXPECT_GT(made.of(verb::update_node), 30);
 }
 
-/// The program without one of its operations.
+/// Returns the program without one of its operations.
 program without(const program& p, std::size_t left_out) {
   program out = p;
   out.operations.erase(out.operations.begin() + static_cast<std::ptrdiff_t>(left_out));
@@ -216,7 +217,8 @@ TEST(TesseraSerial, ShrinkingLeavesWhatAFailureNeeds) {
       ++shrunk;
       const program small = shrink(p, launches_a_graph, 2000);
       ASSERT_TRUE(is_sound(small) && launches_a_graph(small)) << text_of(small);
-      // A capture with something in it, also where that is on a stream that joined late.
+      // 14 operations suffice for a capture that is not empty, even with a stream that
+      // has joined it.
       EXPECT_LE(small.operations.size(), 14U) << "seed " << seed << "\n"
                                               << text_of(small);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Leaves out operations, alone and in groups that only make sense together.
+/// Makes failing programs smaller by leaving out operations, alone and in groups that
+/// only make sense together.
 #include "serial/shrinker.hpp"
 
 #include <algorithm>
@@ -43,7 +44,7 @@ ids those(const program& p, Belongs&& belongs) {
   return out;
 }
 
-/// Sets of operations to leave out, large ones first.
+/// Returns sets of operations that can be left out, large sets first.
 std::vector<ids> candidates(const program& p) {
   std::vector<ids> out;
   for (int s = 0; s < count_of(p.streams); ++s) {
@@ -76,8 +77,8 @@ std::vector<ids> candidates(const program& p) {
   return out;
 }
 
-/// What a program can do without if some of its operations are gone: events that nobody
-/// waits for.
+/// Returns the program without operations that have no purpose any more: recordings of
+/// events for which nothing waits.
 program tidied(const program& p) {
   return without(p, those(p, [&](const operation& o) {
                    return o.what == verb::record &&

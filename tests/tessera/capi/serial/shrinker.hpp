@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Makes programs that fail smaller while they still fail.
+/// Makes failing programs smaller as long as they still fail.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace weir::test::serial {
 
-/// A program of some of the operations, still sound, that `fails` too. Stops after
-/// `attempts` questions.
+/// Returns a subset of the program's operations that is sound and for which `fails` still
+/// returns true. Calls `fails` at most `attempts` times.
 [[nodiscard]] program shrink(program p, const std::function<bool(const program&)>& fails,
                              int attempts);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads and writes of operations, by the words of the interface's documentation.
+/// Computes the reads and writes of operations as the interface's documentation states
+/// them.
 #include "serial/touches.hpp"
 
 #include <algorithm>
@@ -8,7 +9,8 @@
 namespace weir::test::serial {
 namespace {
 
-/// The rank of the stream's mesh whose device a place lies on, if it names a device.
+/// Returns the rank of the stream's mesh whose device holds the place, or none if the
+/// place does not name a device.
 int lane_of(const program& p, const place& where, int stream) {
   if (!at(p.buffers, where.buffer).on_device() || where.rank == none) {
     return none;
@@ -150,10 +152,11 @@ void add_touches(collector_of_touches& c, const program& p, const operation& o) 
   }
 }
 
-/// Of all nodes of a graph, as operations of the stream that it is launched on.
+/// Adds the touches of all nodes of a graph, as operations of the stream on which the
+/// graph is launched.
 void add_graph(std::vector<touch>& out, const program& p,
                const std::vector<graph_step>& steps, int stream) {
-  std::vector<int> kept;  // buffers that it takes and gives back
+  std::vector<int> kept;  // buffers that the graph allocates and frees
   for (const graph_step& step : steps) {
     if (step.what.what == verb::give_memory) {
       kept.push_back(step.what.to.buffer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which ranks carry an operation out, and which words it reads and writes there.
+/// Computes which ranks execute an operation and which words each of them reads and
+/// writes.
 #pragma once
 
 #include <vector>
@@ -10,8 +11,9 @@
 
 namespace weir::test::serial {
 
+/// A range of words that an operation reads or writes.
 struct touch {
-  int stream = none;  ///< in whose order; none: that of the program's thread
+  int stream = none;  ///< the stream that orders it; none: the program's thread
   int buffer = 0;
   int instance = 0;
   int first = 0;
@@ -19,29 +21,29 @@ struct touch {
   bool writes = false;
 };
 
-/// The instance that a place means on a rank.
+/// Returns the instance that a place means on a rank.
 [[nodiscard]] inline int instance_of(const program& p, const place& at_place, int rank) {
   return !at(p.buffers, at_place.buffer).on_device() ? 0
          : at_place.rank != none                     ? at_place.rank
                                                      : rank;
 }
 
-/// Ranks on which a launch, a copy or a fill runs, ascending.
+/// Returns the ranks on which a launch, a copy or a fill runs, in ascending order.
 [[nodiscard]] std::vector<int> carriers_of(const program& p, const operation& o);
 
-/// The words of one rank that a collective reads and writes; nothing has no words.
+/// The words that one rank reads and writes in a collective; an empty range means none.
 struct share_words {
   place reads;
   place writes;
 };
-/// `index` is the rank's place in its group of `ranks` ranks.
+/// Returns the words of the rank with position `index` in its group of `ranks` ranks.
 [[nodiscard]] share_words words_of_share(const operation& o, int index, int ranks);
 
-/// Of an operation that runs at once; a launch of a graph touches what its nodes touch,
-/// but for memory that nobody else ever has.
+/// Returns the touches of an operation that runs at once. The launch of a graph touches
+/// what its nodes touch, except memory that the graph both allocates and frees.
 [[nodiscard]] std::vector<touch> touches_of(const program& p, const graph_book& graphs,
                                             const operation& o);
-/// Of a node in its graph.
+/// Returns the touches of a node in its graph.
 [[nodiscard]] std::vector<touch> touches_of(const program& p, const graph_step& node);
 
 }  // namespace weir::test::serial

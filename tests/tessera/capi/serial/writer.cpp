@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Random places, and the waits that operations need.
+/// Chooses random places and adds the waits that operations need.
 #include "serial/writer.hpp"
 
 #include <utility>
@@ -145,7 +145,7 @@ bool writer::separate(const unordered& race, const operation& o) {
   if (event == none) {
     return false;
   }
-  // A recording takes no event from outside: the thread waits for it then.
+  // A recorded stream cannot wait for an event from outside, so the thread waits for it.
   const bool by_thread = race.by == none || rules_.flagged_in(race.by) != none;
   const bool awaits = by_thread || d_.one_in(10);
   operation wait = on(awaits ? verb::await_event : verb::wait, awaits ? none : race.by);

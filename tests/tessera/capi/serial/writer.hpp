@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Writes a program operation by operation, each behind the one wait that it needs.
+/// Writes a program operation by operation and adds a wait before each operation that
+/// would race otherwise.
 #pragma once
 
 #include <optional>
@@ -14,41 +15,43 @@ namespace weir::test::serial {
 
 class writer {
  public:
-  static constexpr int shared_events = 5;  ///< are recorded again and again
+  static constexpr int shared_events = 5;  ///< events that are recorded repeatedly
 
   writer(std::uint64_t seed, const features& with);
 
  protected:
-  // Things to choose from; none where there is nothing.
+  // Random choices. They return none if there is nothing to choose from.
 
-  /// Streams that run what they are given.
+  /// Returns the streams that run what is called on them.
   [[nodiscard]] std::vector<int> open_streams() const;
   [[nodiscard]] int any_of(const std::vector<int>& list);
   [[nodiscard]] int any_stream() { return any_of(open_streams()); }
-  /// Words to copy or to compute on; an even number, so that pairs of them are elements.
+  /// Returns a number of words to copy or compute. It is even, because some element types
+  /// have two words.
   [[nodiscard]] int any_length();
   [[nodiscard]] place any_range(int buffer, int rank, int words);
   [[nodiscard]] place any_on_host(int words);
-  /// Memory of devices as the stream may name it; `peers`: also of one rank by its own
-  /// address.
+  /// Returns device memory that the stream may name. With `peers`, it may also be the
+  /// instance of one rank, named by its own address.
   [[nodiscard]] std::optional<place> any_on_device(int stream, int words, bool peers);
   [[nodiscard]] int new_event() { return p_.events++; }
-  /// Whether what is called on the stream now may use the buffer.
+  /// Returns whether an operation called on the stream now may use the buffer.
   [[nodiscard]] bool usable(int buffer, int stream) const;
 
   // Writing.
 
-  /// An operation of this stream, recorded where the stream is being recorded.
+  /// Returns an operation of this stream; it is recorded if the stream is being captured.
   [[nodiscard]] operation on(verb what, int stream) const;
-  /// As it is.
+  /// Appends the operation without any waits.
   void push(operation o);
-  /// Behind what it has to wait for. Left out where it may not be.
+  /// Appends the operation and the waits that it needs before it. Appends nothing if the
+  /// interface does not allow the operation or no wait is possible.
   void emit(operation o);
   void record(int event, int stream);
-  /// One device of the stream falls behind the others, now and then: who waits for some
-  /// of the stream's lanes only is too early then.
+  /// Sometimes makes one device of the stream slow. A wait that covers only some lanes of
+  /// the stream then returns too early.
   void delay_a_lane(int stream);
-  /// In a capture: `to` waits for what `from` has.
+  /// Inside a capture, makes `to` wait for everything on `from`.
   void join(int from, int to, int graph);
 
   dice d_;
@@ -57,9 +60,9 @@ class writer {
   rules rules_;
 
  private:
-  /// Makes one wait for the other. False if there is no way.
+  /// Adds a wait that supplies the missing order. Returns false if there is none.
   bool separate(const unordered& race, const operation& o);
-  /// An event that is recorded behind what is to be waited for; none if there is no way.
+  /// Returns an event that covers the operations to wait for, or none if there is no way.
   int event_behind(const unordered& race);
 
   int ids_ = 0;
