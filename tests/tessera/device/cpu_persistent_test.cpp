@@ -182,19 +182,19 @@ TEST_F(CpuPersistent, TheLastBlockCallsTheCompletionBeforeAnyoneHearsOfTheEnd) {
 TEST_F(CpuPersistent, ACompletionMayDropTheBackend) {
   std::promise<void> dropped;
   std::atomic<bool> let_go{false};
-  auto started = backend_->start_persistent(
-      launch_of(
-          [&](const tessBlockContext*, std::int64_t) {
-            while (!let_go) {
-              std::this_thread::yield();
-            }
-            return 0;
-          },
-          2),
-      [&, backend = backend_](const result<void>&) mutable {
-        backend.reset();  // releases the last reference to the backend
-        dropped.set_value();
-      });
+  auto started =
+      backend_->start_persistent(launch_of(
+                                     [&](const tessBlockContext*, std::int64_t) {
+                                       while (!let_go) {
+                                         std::this_thread::yield();
+                                       }
+                                       return 0;
+                                     },
+                                     2),
+                                 [&, backend = backend_](const result<void>&) mutable {
+                                   backend.reset();  // the last reference
+                                   dropped.set_value();
+                                 });
   ASSERT_TRUE(started.has_value());
   backend_.reset();
   let_go = true;

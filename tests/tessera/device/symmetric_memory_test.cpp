@@ -262,8 +262,7 @@ TEST_F(SymmetricMemory, WritesBeyondTheEndAreReported) {
 // search.
 TEST_F(SymmetricMemory, TheTableAgreesWithASearchOfAllThereIs) {
   std::mt19937 random(4242);
-  std::vector<std::byte> ground(
-      40'000);  // the part of host memory that is registered piece by piece
+  std::vector<std::byte> ground(40'000);  // its parts are registered
   std::vector<allocation_ptr> model;
   std::vector<std::int32_t> devices{0, 1, 2, 3, 4, 5, 6, 7};
   const auto place_of = [&](const std::byte* at) {

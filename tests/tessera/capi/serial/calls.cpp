@@ -59,8 +59,8 @@ std::vector<call> merged_calls(const program& p, dice& d) {
   std::vector<call> left = calls_in_order(p);
   std::vector<call> out;
   int last = none;
-  constexpr std::array<std::int64_t, 3> in_a_row = {
-      2, 5, 30};  // average number of calls that one caller makes in a row
+  // average number of calls that one caller makes in a row
+  constexpr std::array<std::int64_t, 3> in_a_row = {2, 5, 30};
   const std::int64_t turns = in_a_row[static_cast<std::size_t>(d.in(0, 2))];
   while (!left.empty()) {
     std::vector<std::size_t> ready;

@@ -195,8 +195,7 @@ class generator : private writer {
   void collective_of_ranks(int mesh, const std::vector<int>& streams) {
     const int ranks = at(p_.meshes, mesh).ranks();
     operation o = on(verb::collective, none);
-    const int set =
-        pick(d_, 2);  // in most cases all ranks use the stream of the same number
+    const int set = pick(d_, 2);  // most ranks use their stream of this number
     int any = none;
     for (int r = 0; r < ranks; ++r) {
       std::vector<int> own;
@@ -264,9 +263,7 @@ class generator : private writer {
     c.algorithm =
         c.way == collective_way::all_reduce ? at(algorithms, pick(d_, 6)) : nullptr;
     c.chunk_bytes = d_.one_in(4) ? 32 : 0;
-    const int step =
-        ranks *
-        (c.bytes == 8 ? 2 : 1);  // in words, so that each shard consists of whole words
+    const int step = ranks * (c.bytes == 8 ? 2 : 1);  // a shard has whole words
     const int words = step * (1 + pick(d_, d_.one_in(2) ? 1 : std::max(24 / step, 1)));
     c.count = words * static_cast<int>(sizeof(word)) / c.bytes;
     return c.way == collective_way::barrier || place_buffers(o, stream, ranks);

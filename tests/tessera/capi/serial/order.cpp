@@ -22,8 +22,8 @@ std::vector<order::word_state>& order::words(const touch& t) {
 }
 
 std::vector<unordered> order::races_of(const std::vector<touch>& touches) const {
-  std::map<std::pair<std::size_t, std::size_t>, int>
-      found;  // greatest index found, by (waiting agent, agent waited for)
+  // greatest index found, by (waiting agent, agent waited for)
+  std::map<std::pair<std::size_t, std::size_t>, int> found;
   const clock& thread = clocks_.back();
   for (const touch& t : touches) {
     const std::size_t by = agent(t.stream);

@@ -585,7 +585,7 @@ bool begins_to_record(const program& p, std::size_t index) {
                       });
 }
 
-/// Returns the earlier waits of the same stream that no later call has made effective.
+/// Returns the ids of the waits that come directly before the operation on its stream.
 std::vector<int> waits_before(const program& p, std::size_t index) {
   std::vector<int> out;
   const int stream = p.operations[index].stream;
