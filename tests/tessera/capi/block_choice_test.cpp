@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Blocks of launches that leave their extents to the runtime: what is measured, when,
-/// and what is kept of it.
+/// Tests launches that leave the extents of their blocks to the runtime: which extents
+/// are measured, when, and which result is kept.
 /// @source{Tessera Runtime & ABI, sections 4.5 and 8.2}
 #include <chrono>
 #include <functional>
@@ -14,13 +14,15 @@
 namespace weir::test {
 namespace {
 
+/// Arguments of covering_kernel.
 struct cover_arguments {
-  int32_t* out;  ///< gets the extent that the launch had
+  int32_t* out;  ///< receives the extent of the launch
   int64_t n;
-  float wanted;  ///< the extent that is fast; no whole number, so no part of the shape
+  /// The fast extent; a float, because integer arguments are part of the shape.
+  float wanted;
   int32_t pad = 0;
 };
-/// Covers its work with any block, but takes its time where that is not the wanted one.
+/// Works with any block, but is slow unless the block has the wanted extent.
 int covering_kernel(const tessBlockContext* block, const void* args) {
   const auto* a = static_cast<const cover_arguments*>(args);
   if (static_cast<float>(block->block[0]) != a->wanted) {
@@ -32,8 +34,10 @@ int covering_kernel(const tessBlockContext* block, const void* args) {
 
 constexpr uint32_t any = TESS_KERNEL_ANY_BLOCK;
 constexpr uint32_t fixed = TESS_KERNEL_DETERMINISTIC;
-constexpr int rounds = 15;  ///< three times the module's own and four others
+/// Three rounds over five extents: the module's own and four others.
+constexpr int rounds = 15;
 
+/// Two devices and a kernel, under environment variables that last as long as the object.
 class blocks {
  public:
   explicit blocks(const std::map<std::string, std::string>& set, uint32_t flags,
@@ -67,11 +71,12 @@ class blocks {
     const tessLaunchConfig cfg{{2, 1, 1}, {extent, extent == 0 ? 0 : 1, 0}, 0, flags};
     return tessLaunch((*m)["covering"], s->mesh, cfg, &args, sizeof args, s->stream);
   }
-  /// The extent that a launch gets.
+  /// Launches the kernel and returns the extent that it ran with.
   int32_t launch(int64_t n = 1000, int32_t wanted = 64, int extent = 0) {
     EXPECT_TESS(enqueue(n, wanted, extent));
     return s->read(out, 1)[0];
   }
+  /// Launches the kernel several times and counts the extents it ran with.
   std::map<int32_t, int> tried(int launches = rounds, int32_t wanted = 64) {
     std::map<int32_t, int> seen;
     for (int i = 0; i < launches; ++i) {
@@ -79,7 +84,8 @@ class blocks {
     }
     return seen;
   }
-  /// Entries that the cache gets, once that many were written.
+  /// Waits until the cache has written `least` entries (at most two seconds) and returns
+  /// how many it has written.
   uint64_t written(uint64_t least) {
     tessCacheStats stats{};
     stats.structSize = sizeof stats;
@@ -115,7 +121,7 @@ TEST(TesseraBlocks, EachIsTriedAndTheFastestIsTaken) {
     EXPECT_EQ(b.launch(100'000, 16), 128) << "another shape is measured on its own";
     EXPECT_EQ(b.written(1), 1U);
   }
-  // Another process would find it, and need not measure.
+  // The cache keeps the result for other processes, which then need not measure.
   blocks again({{"TESS_CACHE_DIR", folder / "cache"}, {"TESS_AUTOTUNE", "0"}}, any);
   EXPECT_EQ(again.tried(4), (std::map<int32_t, int>{{64, 4}}));
   EXPECT_EQ(again.launch(100'000), 128) << "nothing is known of this shape";

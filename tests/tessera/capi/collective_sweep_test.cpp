@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Collectives of every axis of every mesh of 1 to 16 devices, through the C interface,
-/// against a scalar oracle. WEIR_TEST_SWEEP=all takes every type, operation and count for
-/// each; otherwise they take turns.
+/// Tests the collectives of every axis of every mesh of 1 to 16 devices through the C
+/// interface, against a scalar oracle. With WEIR_TEST_SWEEP=all each mesh runs every
+/// type, operation and count; otherwise the combinations take turns.
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -37,12 +37,14 @@ class swept_mesh {
       EXPECT_TESS(tessMalloc(mesh, most_elements * 16, at));
     }
   }
+  /// Writes a value to each rank's instance of the buffer.
   ~swept_mesh() { EXPECT_TESS(tessMeshDestroy(mesh)); }
   swept_mesh(const swept_mesh&) = delete;
   swept_mesh& operator=(const swept_mesh&) = delete;
 
   void put(void* buffer, const std::vector<bytes>& what) const {
     for (std::size_t r = 0; r < what.size(); ++r) {
+      /// Reads `size` bytes of each rank's instance of the buffer.
       std::copy(what[r].begin(), what[r].end(),
                 static_cast<std::byte*>(on_rank(buffer, r)));
     }
@@ -70,7 +72,7 @@ class swept_mesh {
   }
 };
 
-/// One collective of one axis.
+/// A collective along one axis.
 struct swept_call {
   collective_call call;
   const char* axis;
@@ -80,7 +82,8 @@ struct swept_call {
   std::uint64_t seed;
 };
 
-/// The calls of the specification where they can say it, else the general one.
+/// Makes the call through the specific function of the interface if it has one for these
+/// parameters, otherwise through tessCollective.
 tessStatus_t post(const swept_mesh& m, const swept_call& what) {
   const collective_call& c = what.call;
   const int type = static_cast<int>(c.type);
@@ -115,7 +118,8 @@ tessStatus_t post(const swept_mesh& m, const swept_call& what) {
   return tessCollective(m.mesh, &d, m.stream);
 }
 
-/// What a type does not have; the check of the library is not asked.
+/// Returns whether a type supports the operation. Stated here independently of the
+/// library's own check.
 bool has_operation(const collective_call& c) {
   const bool complex = c.type == dtype::complex64 || c.type == dtype::complex128;
   const bool integer = c.type >= dtype::int8 && c.type <= dtype::boolean;
@@ -129,6 +133,7 @@ bool has_operation(const collective_call& c) {
   return true;
 }
 
+/// Returns what the buffer of results must hold on each rank.
 std::vector<bytes> expected_of(const swept_mesh& m, const swept_call& what,
                                const std::vector<bytes>& from, std::vector<bytes> to) {
   for (const std::vector<int>& group : m.shape.groups(what.axes)) {
@@ -147,6 +152,7 @@ std::vector<bytes> expected_of(const swept_mesh& m, const swept_call& what,
   return to;
 }
 
+/// Makes the call and compares its results with the oracle.
 void expect_swept(const swept_mesh& m, const swept_call& what) {
   const int ranks = m.shape.group_size(what.axes);
   const std::size_t size = what.call.count * info_of(what.call.type).size;
@@ -185,7 +191,8 @@ constexpr std::array<std::pair<const char*, collective::axis_set>, 7> swept_axes
      {"tp+dp", 5},
      {"ep+pp", 10}}};
 
-/// The calls of a kind on one axis; counts are 0, 1 and a prime, or so many per shard.
+/// Returns the calls of a kind on one axis. The counts are 0, 1 and a prime number, in
+/// total or per shard.
 std::vector<collective_call> calls_of(collective_kind kind, std::size_t ranks) {
   std::vector<collective_call> out;
   const bool shards =

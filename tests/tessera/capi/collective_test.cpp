@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Collectives in streams, of all ranks at once and of ranks that meet.
+/// Tests collectives in streams, both when one call stands for all ranks and when each
+/// rank makes its own call.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -10,12 +11,12 @@
 namespace weir::test {
 namespace {
 
-/// A different number for every rank and element.
+/// Returns a number that differs between ranks and elements.
 int64_t number(int rank, std::size_t i) {
   return static_cast<int64_t>(rank + 1) * 1000 + static_cast<int64_t>(i) * 7 % 100;
 }
 
-/// Fills each rank's instance with its numbers.
+/// Allocates memory and fills each rank's instance with that rank's numbers.
 int64_t* numbered(session& s, int ranks, std::size_t count) {
   auto* x = s.memory<int64_t>(count);
   for (int r = 0; r < ranks; ++r) {
@@ -121,7 +122,7 @@ TEST(TesseraCollective, RefusesWhatMakesNoSense) {
   EXPECT_EQ(tessCollective(s.mesh, &d, s.stream), TESS_ERR_DETERMINISM_VIOLATION);
 }
 
-/// A stream bound to each rank.
+/// Creates a stream for each rank.
 std::vector<tessStream_t> bound_streams(const session& s, int ranks) {
   std::vector<tessStream_t> out(static_cast<std::size_t>(ranks));
   for (int r = 0; r < ranks; ++r) {
@@ -254,13 +255,14 @@ TEST(TesseraCollective, ARankThatDoesNotComeIsATimeoutForAll) {
 TEST(TesseraCollective, AShareWaitsAsLongAsItsCallSays) {
   const environment brief({{"TESS_TIMEOUT_MS", "20"}});
   session s(4, {2, 1, 2, 1});
-  ASSERT_TESS(tessStreamSetTimeout(s.stream, 0));  // the time is the meetings'
+  // Only the timeout of the collectives counts.
+  ASSERT_TESS(tessStreamSetTimeout(s.stream, 0));
   auto* x = numbered(s, 4, 100);
   const auto streams = bound_streams(s, 4);
   for (tessStream_t one : streams) {
     ASSERT_TESS(tessStreamSetTimeout(one, 0));
   }
-  // Ranks 0 and 1 are one group, 2 and 3 another.
+  // Ranks 0 and 1 form one group, ranks 2 and 3 another.
   auto patient = share_for(x, -1);
   patient.axis = "tp";
   auto usual = share_for(x, 0);
@@ -268,7 +270,7 @@ TEST(TesseraCollective, AShareWaitsAsLongAsItsCallSays) {
   ASSERT_TESS(tessCollective(s.mesh, &patient, streams[0]));
   ASSERT_TESS(tessCollective(s.mesh, &usual, streams[2]));
   EXPECT_EQ(tessStreamSynchronize(streams[2]), TESS_ERR_TIMEOUT);
-  // Rank 0 came before rank 2 and is still there.
+  // Rank 0 called before rank 2 did and has no timeout, so it still waits.
   ASSERT_TESS(tessCollective(s.mesh, &patient, streams[1]));
   EXPECT_TESS(tessStreamSynchronize(streams[0]));
   EXPECT_TESS(tessStreamSynchronize(streams[1]));
@@ -287,7 +289,8 @@ TEST(TesseraCollective, ACallCanBeLessPatientThanTheEnvironment) {
   EXPECT_EQ(tessCollective(s.mesh, &d, streams[1]), TESS_ERR_INVALID_VALUE);
   d.timeoutMs = INT64_MAX;
   EXPECT_EQ(tessCollective(s.mesh, &d, streams[1]), TESS_ERR_INVALID_VALUE);
-  // A program that was compiled before the member was there does not set it.
+  // A program compiled before the member existed passes a smaller size and does not set
+  // it.
   d.structSize = offsetof(tessCollectiveDesc, timeoutMs);
   EXPECT_EQ(tessCollective(s.mesh, &d, streams[1]), TESS_ERR_TIMEOUT)
       << "rank 0 has gone";
@@ -398,7 +401,7 @@ TEST(TesseraCollective, MemoryThatWasFreedBehindACallIsStillItsOwn) {
   tessStream_t late = nullptr;
   const tessStreamDesc desc{sizeof desc, 0, 1, 0, 0, -1};
   ASSERT_TESS(tessStreamCreateEx(s.mesh, &desc, &late));
-  // Rank 0 waits for a send that rank 1 calls last, rank 1 for rank 0's barrier.
+  // Rank 0 waits for a send that rank 1 calls last, and rank 1 for the barrier of rank 0.
   ASSERT_TESS(tessSendRecv(s.mesh, nullptr, nullptr, 0, TESS_FP32, 0, 1, streams[0]));
   std::vector<int64_t> got[2] = {std::vector<int64_t>(3), std::vector<int64_t>(3)};
   for (std::size_t r : {0U, 1U}) {
@@ -439,7 +442,7 @@ TEST(TesseraCollective, BuffersThatOverlapAreRefused) {
     EXPECT_EQ(post(kind, 0, 1), TESS_ERR_INVALID_VALUE);
     EXPECT_EQ(post(kind, 7, 0), TESS_ERR_INVALID_VALUE);
   }
-  // A packed shard in the full buffer would be written while others read it.
+  // A packed shard inside the full buffer would be written while other ranks read it.
   d.packedShards = 1;
   EXPECT_EQ(post(TESS_COLLECTIVE_ALL_GATHER, 0, 0), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(post(TESS_COLLECTIVE_REDUCE_SCATTER, 0, 0), TESS_ERR_INVALID_VALUE);

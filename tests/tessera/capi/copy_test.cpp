@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Copies of rows, and copies from host to host.
+/// Tests copies of rows and copies from host to host.
 #include <chrono>
 #include <random>
 #include <thread>
@@ -16,7 +16,7 @@ std::vector<uint8_t> counted(std::size_t bytes, uint8_t first) {
   return out;
 }
 
-/// Rows by hand.
+/// Copies rows one by one; the reference for copies of rows.
 void copy_rows(uint8_t* to, std::size_t to_pitch, const uint8_t* from,
                std::size_t from_pitch, std::size_t width, std::size_t height) {
   for (std::size_t row = 0; row < height; ++row) {
@@ -63,7 +63,8 @@ TEST(TesseraCopy, OfRowsWithinAnAllocationMayLieBetweenEachOther) {
   const std::vector<uint8_t> given = counted(64, 1);
   auto* const x = s.memory<uint8_t>(64);
   ASSERT_TESS(tessMemcpyAsync(x, given.data(), 64, TESS_COPY_H2D, s.stream));
-  // The left half of each row goes to its right half.
+  // Copies the left half of each row to its right half. Rows of source and target
+  // alternate in memory but do not overlap.
   ASSERT_TESS(tessMemcpy2DAsync(x + 8, 16, x, 16, 8, 4, TESS_COPY_D2D, s.stream));
   std::vector<uint8_t> expected = given;
   copy_rows(expected.data() + 8, 16, given.data(), 16, 8, 4);
@@ -80,7 +81,7 @@ TEST(TesseraCopy, OfRowsWithinAnAllocationMayLieBetweenEachOther) {
   EXPECT_EQ(refused(x + 8, 16, x, 16, 9, 4), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(refused(x + 8, 16, x, 16, 8, 5), TESS_ERR_INVALID_VALUE) << "too far";
   EXPECT_EQ(refused(x + 8, SIZE_MAX / 2, x, 16, 8, 5), TESS_ERR_INVALID_VALUE);
-  EXPECT_TESS(refused(x, 16, x, 16, 8, 4));  // onto itself is nothing
+  EXPECT_TESS(refused(x, 16, x, 16, 8, 4));  // copying rows onto themselves is allowed
   EXPECT_TESS(refused(x, 16, x, 16, 0, 4));
   EXPECT_TESS(refused(x, 16, x, 16, 4, 0));
   EXPECT_EQ(s.read(x, 64, 0), expected) << "what was refused changed nothing";

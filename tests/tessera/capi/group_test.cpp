@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Collectives that begin together, and sends between two ranks.
+/// Tests groups of collectives that start together, and sends between two ranks.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 namespace weir::test {
 namespace {
 
-/// A stream for each rank of the session's mesh.
+/// Creates a stream for each rank of the session's mesh.
 std::vector<tessStream_t> rank_streams(const session& s, int ranks) {
   std::vector<tessStream_t> out(static_cast<std::size_t>(ranks));
   for (int r = 0; r < ranks; ++r) {
@@ -24,7 +24,7 @@ std::vector<tessStream_t> rank_streams(const session& s, int ranks) {
   return out;
 }
 
-/// x[i] = 10 * rank + i on every rank.
+/// Allocates memory with x[i] = 10 * rank + i on every rank.
 int64_t* ranked(session& s, int ranks, std::size_t count) {
   auto* x = s.memory<int64_t>(count);
   for (int r = 0; r < ranks; ++r) {
@@ -65,7 +65,8 @@ TEST(TesseraGroup, OneBadCallAndNoneBegins) {
             TESS_ERR_UNSUPPORTED);
   EXPECT_EQ(tessGroupEnd(), TESS_ERR_INVALID_VALUE) << "the first that failed";
   EXPECT_EQ(s.read(x, 4, 2), (std::vector<int64_t>{20, 21, 22, 23}));
-  // What a call named may have gone before the end.
+  // A stream or memory that a call of the group has named may be destroyed before the end
+  // of the group.
   tessStream_t brief = nullptr;
   void* y = nullptr;
   ASSERT_TESS(tessStreamCreate(s.mesh, 0, &brief));
@@ -79,7 +80,7 @@ TEST(TesseraGroup, OneBadCallAndNoneBegins) {
   ASSERT_TESS(tessAllReduce(s.mesh, y, 4, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream));
   ASSERT_TESS(tessFree(s.mesh, y));
   EXPECT_EQ(tessGroupEnd(), TESS_ERR_INVALID_VALUE);
-  // The next group is not this one.
+  // The failure of one group does not affect the next.
   ASSERT_TESS(tessGroupStart());
   ASSERT_TESS(tessAllReduce(s.mesh, x, 4, TESS_INT64, TESS_COLL_MIN, nullptr, s.stream));
   ASSERT_TESS(tessGroupEnd());
@@ -105,10 +106,10 @@ TEST(TesseraGroup, SendsNeedTheirTwoRanksAlone) {
   ASSERT_TESS(tessSendRecv(s.mesh, x, y, 1, TESS_INT64, 3, 3, of[3]));
   EXPECT_TESS(tessStreamSynchronize(of[3]));
   EXPECT_EQ(s.read(y, 2, 3), (std::vector<int64_t>{30, 0}));
-  // On a mesh stream the one call is both.
+  // On a mesh stream, one call is both the send and the receive.
   ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 5, 0, s.stream));
   EXPECT_EQ(s.read(y, 2, 0), (std::vector<int64_t>{50, 51}));
-  // Two that disagree about one message.
+  // Both ranks must agree on the number of elements of the message.
   ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 0, 1, of[0]));
   ASSERT_TESS(tessSendRecv(s.mesh, x, y, 1, TESS_INT64, 0, 1, of[1]));
   EXPECT_EQ(tessStreamSynchronize(of[0]), TESS_ERR_COLLECTIVE_MISMATCH);
@@ -124,7 +125,7 @@ TEST(TesseraGroup, NeighboursOfARingExchangeInWhateverOrderTheyCall) {
   auto* right = s.memory<int64_t>(1);
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   const auto of = rank_streams(s, ranks);
-  // Each rank sends to both neighbours and hears from both, in an order of its own.
+  // Each rank sends to both neighbours and receives from both, in its own order of calls.
   const auto exchange = [&](int rank) {
     const int next = (rank + 1) % ranks;
     const int before = (rank + ranks - 1) % ranks;
@@ -179,7 +180,7 @@ TEST(TesseraGroup, RanksNeedNotAgreeOnTheOrderOfAxes) {
     sum(r < 2 ? x : y, r < 2 ? "tp" : "dp", of[r]);
     sum(r < 2 ? y : x, r < 2 ? "dp" : "tp", of[r]);
     ASSERT_TESS(tessGroupEnd());
-    // What comes behind the group comes behind all of it.
+    // An operation enqueued after the group runs after all calls of the group.
     ASSERT_TESS(tessMemcpyAsync(z, x, 8, TESS_COPY_D2D, of[r]));
   }
   for (const tessStream_t stream : of) {
@@ -199,7 +200,8 @@ TEST(TesseraGroup, TheFirstFailureOfAGroupIsTheOneThatIsReported) {
   const auto of = rank_streams(s, 2);
   const tessNumericsPolicy loose{0, 0, 1, 0};
   const tessNumericsPolicy firm{1, 1, 1, 0};
-  // Their first calls are made under different policies, their second differ.
+  // The first calls of the ranks have different policies, the second ones differ
+  // otherwise.
   for (std::size_t r = 0; r < 2; ++r) {
     ASSERT_TESS(tessSetNumericsPolicy(s.context, r == 0 ? &firm : &loose));
     ASSERT_TESS(tessGroupStart());
@@ -217,8 +219,8 @@ TEST(TesseraGroup, TheFirstFailureOfAGroupIsTheOneThatIsReported) {
 #define WEIR_SANITIZED
 #endif
 #endif
-#ifndef WEIR_SANITIZED  // sanitizers end a program that has no memory
-/// Leaves the process with so many bytes that it may still map.
+#ifndef WEIR_SANITIZED  // sanitizers end a program that runs out of memory
+/// Limits the address space, so that the process can map only `bytes` more bytes.
 class little_memory {
  public:
   explicit little_memory(std::size_t bytes) {
@@ -290,7 +292,7 @@ TEST(TesseraGroup, AnyNumberOfSharesMayWaitBehindOneAnother) {
   session s(2);
   auto* x = ranked(s, 2, 1);
   const auto of = rank_streams(s, 2);
-  // The first meeting is complete when all others are enqueued.
+  // The first collective can complete only after all others are enqueued.
   ASSERT_TESS(tessBarrier(s.mesh, "dp", of[0]));
   for (int i = 0; i < 6'000; ++i) {
     ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_MAX, "dp", of[0]));
@@ -315,7 +317,8 @@ TEST(TesseraGroup, AMeshThatGoesEndsAllThatItsRanksWaitFor) {
   auto* x = s.memory<int64_t>(1);
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   const auto of = rank_streams(s, 2);
-  // One that waits, one behind it, and one that is sent: nobody comes.
+  // One collective waits for its partner, one is behind it, and one is a send. The
+  // partner never calls.
   ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_SUM, "dp", of[0]));
   ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_MAX, "dp", of[0]));
   ASSERT_TESS(tessSendRecv(s.mesh, x, x, 1, TESS_INT64, 0, 1, of[1]));

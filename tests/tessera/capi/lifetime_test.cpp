@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Contexts, one after another and each for itself: what they leave behind, small
-/// windows, changes while they run. WEIR_TEST_RESTARTS says how many contexts come and
-/// go.
+/// Tests the lifetimes of contexts: whether contexts leave anything behind, small
+/// windows, and changes while operations run. WEIR_TEST_RESTARTS sets how many contexts
+/// are created and shut down.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -54,7 +54,7 @@ std::shared_ptr<mesh> mesh_on(context& of, int devices) {
   return or_throw(of.make_mesh(ids, {0, 0, devices, 0}));
 }
 
-/// Whether it becomes true within ten seconds.
+/// Waits up to ten seconds for a condition and returns whether it became true.
 bool soon(const std::function<bool()>& what) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (!what()) {
@@ -97,7 +97,7 @@ TEST(TesseraLifetime, ARecordingThatNobodyTookGoesWithItsStream) {
   }
 }
 
-/// The numbers of ranks, summed by a ring along all of them.
+/// Sums the numbers of all ranks with the ring algorithm along all ranks.
 void sum_ranks(const std::shared_ptr<mesh>& m, const std::shared_ptr<stream>& s,
                std::int64_t* at, std::size_t count) {
   tessera::collective_request sum;
@@ -146,7 +146,7 @@ TEST(TesseraLifetime, AnEngineOfTheProgramMayHaveASmallWindow) {
   for (std::size_t i = 0; i < count; ++i) {
     ASSERT_EQ(got[i], static_cast<std::int64_t>(16 * (i + 1))) << i;
   }
-  // Many small ones, of two threads, with events between them.
+  // Enqueues many small operations from two threads, with events between them.
   std::atomic<int> runs{0};
   std::thread second([&] {
     for (int i = 0; i < 500; ++i) {
@@ -181,7 +181,8 @@ TEST(TesseraLifetime, AResultThatASecondScheduleDoesNotGiveIsAViolation) {
     sum.op = op;
     return or_throw(of->plans().get(sum, 2, {}, {}));
   };
-  // No schedule of one call gives other bits, so this one is checked by another call's.
+  // All schedules of one call give the same bits. To provoke a difference, this call is
+  // verified by another one with a different operation.
   for (const auto other :
        {collective::reduction_op::sum, collective::reduction_op::max}) {
     tessera::collective_group g;
@@ -231,7 +232,8 @@ TEST(TesseraLifetime, ReplaysOfGraphsLookNothingUp) {
   }
   const auto exec = or_throw(graph_exec::make(made));
   const auto lookups_of = [&](int launches) {
-    // Behind tasks that were submitted one by one, a replay has to look for them.
+    // If tasks were submitted one by one before, a replay has to look up whether they
+    // have ended. Wait until they have.
     or_throw(s->synchronize());
     while (!of->submission_lock().enter().all_ended()) {
       std::this_thread::yield();
@@ -291,7 +293,8 @@ TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
   for (std::thread& t : launchers) {
     t.join();
   }
-  // The first node ran in every launch, the second as it was or as it is: 1 or 1000.
+  // The first node has run in every launch and added 1. The second has added 1 or, after
+  // its update, 1000.
   constexpr int runs = threads * launches;
   const int updated = (sum - 2 * runs) / 999;
   EXPECT_EQ(sum, 2 * runs + 999 * updated);
@@ -303,17 +306,20 @@ TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
   EXPECT_TRUE(of->shut_down().has_value());
 }
 
+/// Resources that the process holds.
 struct footprint {
   std::size_t resident;  ///< bytes
   std::size_t files;     ///< open descriptors
   std::size_t threads;
 };
 
+/// Returns the number of entries of a folder.
 std::size_t entries_of(const char* folder) {
   const std::filesystem::directory_iterator all(folder);
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
+/// Returns the resources that the process holds now.
 footprint footprint_now() {
   std::ifstream in("/proc/self/statm");
   std::size_t total = 0;
@@ -358,6 +364,7 @@ void one_context(int number, tessProfiler_t& profiler) {
   EXPECT_TESS(tessEventDestroy(event));
 }
 
+/// Creates and ends one context with everything in it.
 void one_life(int number) {
   tessProfiler_t profiler = nullptr;
   one_context(number, profiler);
@@ -376,7 +383,7 @@ TEST(TesseraRestart, LivesLeaveNothingBehind) {
       one_life(i);
     }
   };
-  live(0, lives / 3);  // allocators have what they need
+  live(0, lives / 3);  // lets the allocators reach their usual size
   const footprint before = footprint_now();
   live(lives / 3, lives);
   const footprint after = footprint_now();

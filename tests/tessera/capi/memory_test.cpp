@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory through the C interface.
+/// Tests memory through the C interface.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -102,7 +102,7 @@ TEST(TesseraMemory, ASymmetricTargetIsReplicatedAndASourceIsInstanceZero) {
   ASSERT_TESS(tessMemcpyAsync(got.data(), x, 16, TESS_COPY_D2H, s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   EXPECT_EQ(got, values);
-  // The address of one instance is that instance alone.
+  // The address of one instance means that instance only.
   void* second = nullptr;
   ASSERT_TESS(tessMemGetRankPtr(s.mesh, x, 1, &second));
   ASSERT_TESS(tessMemsetAsync(second, 0, 16, s.stream));
@@ -125,7 +125,7 @@ TEST(TesseraMemory, ADeviceThatIsFullSaysSoAndRecovers) {
   ASSERT_TESS(tessMemGetInfo(s.mesh, 1, &unused, &total));
   EXPECT_EQ(total, 1U << 20);
   EXPECT_EQ(unused, (1U << 20) - (600U << 10));
-  // Memory that is about to be freed is waited for.
+  // An allocation waits for memory that is about to be freed by work in progress.
   ASSERT_TESS(tessLaunchHostFunc(
       s.stream, [](void*) { usleep(50'000); }, nullptr));
   ASSERT_TESS(tessFree(s.mesh, p));
@@ -166,7 +166,8 @@ TEST(TesseraMemory, BelongsToItsMesh) {
   EXPECT_EQ(tessAllReduce(s.mesh, x, 8, TESS_FP32, TESS_COLL_SUM, nullptr, s.stream),
             TESS_ERR_INVALID_VALUE);
   ASSERT_TESS(tessMemGetRankPtr(smaller, x, 1, &rank));
-  EXPECT_TESS(tessMemsetAsync(rank, 0, 64, s.stream));  // one instance is one address
+  // The address of an instance means that instance only.
+  EXPECT_TESS(tessMemsetAsync(rank, 0, 64, s.stream));
   EXPECT_TESS(tessStreamSynchronize(s.stream));
 }
 
@@ -199,7 +200,7 @@ TEST(TesseraMemory, TheStreamOfARankCopiesNoOtherRanks) {
   EXPECT_EQ(s.read(x, 1, 1)[0], 5);
 }
 
-/// Memory of the program, with a note of what is out.
+/// An allocator of the program that counts what it has handed out.
 struct program_memory {
   program_memory() { EXPECT_TESS(tessSetAllocator(take, give_back, this)); }
   ~program_memory() { EXPECT_TESS(tessSetAllocator(nullptr, nullptr, nullptr)); }

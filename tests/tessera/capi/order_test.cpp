@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The order of operations on memory that several devices can reach, and what events,
-/// captures and meetings of ranks keep in order.
+/// Tests the order of operations on memory that several devices can reach, and the order
+/// kept by events, captures and collectives that ranks call themselves.
 /// @source{Tessera Runtime & ABI, sections 6 and 12; the rule at the top of tessera.h}
 #include <array>
 #include <chrono>
@@ -16,15 +16,17 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Enough workers for all devices of a test at once, whatever the machine has.
+/// Sets as many workers as the tests need for all devices to run at once, whatever the
+/// machine has.
 environment many_workers() {
   return {{"TESS_NUM_THREADS", "4"}};
 }
 
+/// Arguments of write_slowly.
 struct write_args {
   std::int32_t* at;
   std::int32_t value;
-  std::int32_t slow_rank;  ///< this rank takes its time
+  std::int32_t slow_rank;  ///< the rank that is slow
 };
 /// Writes value + rank.
 int write_slowly(const tessBlockContext* block, const void* args) {
@@ -36,11 +38,12 @@ int write_slowly(const tessBlockContext* block, const void* args) {
   return 0;
 }
 
+/// Arguments of write_slot.
 struct slots_args {
   std::int32_t* slots;
   std::int32_t slow_rank;
 };
-/// Each rank writes 100 + rank into its slot.
+/// Writes 100 + rank into the rank's slot.
 int write_slot(const tessBlockContext* block, const void* args) {
   const auto* a = static_cast<const slots_args*>(args);
   if (block->rank == a->slow_rank) {
@@ -50,6 +53,7 @@ int write_slot(const tessBlockContext* block, const void* args) {
   return 0;
 }
 
+/// Arguments of sum_of_slots, which stores the sum of all ranks' slots at `sum`.
 struct sum_args {
   const std::int32_t* slots;
   std::int32_t* sum;
@@ -63,7 +67,8 @@ int sum_of_slots(const tessBlockContext* block, const void* args) {
   return 0;
 }
 
-/// Shifts what is there by one digit and adds the rank.
+/// Multiplies the number by 10 and adds rank + 1, so that its digits show the order in
+/// which ranks ran.
 int append_rank(const tessBlockContext* block, const void* args) {
   auto* const at = *static_cast<std::int32_t* const*>(args);
   const std::int32_t before = *at;
@@ -88,30 +93,33 @@ std::vector<registered_module::entry> order_kernels() {
 
 constexpr tessLaunchConfig one_thread{{1, 1, 1}, {1, 1, 1}, 0, 0};
 
-/// Four devices, and kernels that show which of two operations came first.
+/// Four devices and kernels whose results show which of two operations ran first.
 class TesseraOrder : public ::testing::Test {
  protected:
   void launch(const char* name, const void* args, std::size_t bytes) {
     ASSERT_TESS(tessLaunch(kernels_[name], s.mesh, one_thread, args, bytes, s.stream));
   }
   void write(std::int32_t* at, std::int32_t number, std::int32_t slow_rank) {
+    /// Launches write_slowly.
     const write_args args{at, number, slow_rank};
     launch("o_write", &args, sizeof args);
   }
   std::int32_t* on_rank(std::int32_t* at, int rank) {
+    /// Returns the address of one rank's instance.
     void* out = nullptr;
     EXPECT_TESS(tessMemGetRankPtr(s.mesh, at, rank, &out));
     return static_cast<std::int32_t*>(out);
   }
   std::int32_t* pinned(std::size_t count) {
+    /// Allocates pinned host memory, filled with zeros.
     void* out = nullptr;
     EXPECT_TESS(tessHostAlloc(count * sizeof(std::int32_t), &out, TESS_MEM_PINNED_HOST));
     std::memset(out, 0, count * sizeof(std::int32_t));
     return static_cast<std::int32_t*>(out);
   }
 
-  /// A stream that has to wait until 40 + rank has been written to x on each rank, which
-  /// takes longest on rank 2.
+  /// Returns a stream that waits until 40 + rank has been written to x on each rank. Rank
+  /// 2 is the last.
   tessStream_t stream_behind_a_write_to(std::int32_t* x) {
     tessStream_t other = nullptr;
     tessEvent_t done = nullptr;
@@ -212,7 +220,7 @@ TEST_F(TesseraOrder, AFailureReachesWhoReadsWhatShouldHaveBeenWrittenAndNobodyEl
   std::int32_t* const host = pinned(8);
   auto* const x = s.memory<std::int32_t>(8);
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  // The kernel of rank 1 refuses; so its copy to the host is skipped.
+  // The kernel fails on rank 1, so the copy of rank 1's memory to the host is skipped.
   static const registered_module::entry refusing{
       "o_refuse",
       [](const tessBlockContext* block, const void*) { return block->rank == 1 ? 7 : 0; },
@@ -221,7 +229,8 @@ TEST_F(TesseraOrder, AFailureReachesWhoReadsWhatShouldHaveBeenWrittenAndNobodyEl
   ASSERT_TESS(tessLaunch(m["o_refuse"], s.mesh, one_thread, nullptr, 0, s.stream));
   ASSERT_TESS(tessMemcpyRankAsync(host, x, 4, TESS_COPY_D2H, 1, s.stream));
   ASSERT_TESS(tessMemsetAsync(x, 1, 32, s.stream));
-  ASSERT_TESS(tessMemcpyRankAsync(x, host, 4, TESS_COPY_H2D, 2, s.stream));  // skipped
+  // Skipped, because it reads what the skipped copy should have written.
+  ASSERT_TESS(tessMemcpyRankAsync(x, host, 4, TESS_COPY_H2D, 2, s.stream));
   host[4] = 77;
   ASSERT_TESS(tessMemcpyRankAsync(x, host + 4, 4, TESS_COPY_H2D, 3, s.stream));
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
@@ -253,7 +262,7 @@ TEST_F(TesseraOrder, AnEventOfAMeshStreamHasHappenedWhenAllItsLanesHaveReachedIt
     std::fill(host.begin(), host.end(), 1);
     ASSERT_TESS(tessMemsetAsync(y, 2, bytes, s.stream));
     ASSERT_TESS(tessStreamSynchronize(s.stream));
-    // All ranks read the host; then, behind the event, rank 0 writes it.
+    // All ranks read host memory. Behind the event, rank 0 writes it.
     ASSERT_TESS(tessMemcpyAsync(x, host.data(), bytes, TESS_COPY_H2D, s.stream));
     ASSERT_TESS(tessEventRecord(done, s.stream));
     ASSERT_TESS(tessStreamWaitEvent(other, done));
@@ -270,7 +279,8 @@ TEST_F(TesseraOrder, AWaitHoldsAllLanesEvenIfTheNextOperationIsThatOfOneLane) {
   auto* const y = s.memory<std::int32_t>(1);
   tessStream_t const other = stream_behind_a_write_to(x);
   std::int32_t got = 0;
-  ASSERT_TESS(tessMemcpyRankAsync(&got, y, 4, TESS_COPY_D2H, 0, other));  // lane 0 alone
+  // This copy runs on lane 0 alone.
+  ASSERT_TESS(tessMemcpyRankAsync(&got, y, 4, TESS_COPY_D2H, 0, other));
   ASSERT_TESS(tessMemsetAsync(x, 0, 4, other));
   ASSERT_TESS(tessStreamSynchronize(other));
   EXPECT_EQ(s.read(x, 1, 2)[0], 0) << "the launch came before the fill";
@@ -291,7 +301,8 @@ TEST_F(TesseraOrder, AWaitInACaptureForAnEventFromOutsideIsRefusedAndLosesTheCap
   tessGraph_t graph = nullptr;
   EXPECT_EQ(tessStreamEndCapture(other, &graph), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(graph, nullptr);
-  EXPECT_TESS(tessStreamWaitEvent(other, outside));  // the capture has ended
+  // Accepted, because the capture has ended.
+  EXPECT_TESS(tessStreamWaitEvent(other, outside));
   ASSERT_TESS(tessStreamBeginCapture(other));
   ASSERT_TESS(tessMemsetAsync(x, 1, 4, other));
   ASSERT_TESS(tessEventRecord(inside, other));
@@ -328,9 +339,9 @@ TEST_F(TesseraOrder, OnlyTheStreamsOwnMeshIsTaken) {
             TESS_ERR_INVALID_VALUE);
 }
 
-// Meetings of ranks.
+// Collectives that each rank calls itself.
 
-/// Two streams of each rank.
+/// Four ranks with two streams each, called a and b.
 class TesseraMeeting : public ::testing::Test {
  protected:
   static constexpr int ranks = 4;
@@ -345,6 +356,8 @@ class TesseraMeeting : public ::testing::Test {
   }
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
   [[nodiscard]] tessStatus_t sum(std::int32_t* x, tessStream_t on, const char* axis,
+                                 /// Calls the in-place sum of one element on a rank's
+                                 /// stream.
                                  std::int64_t timeout_ms = 0) const {
     tessCollectiveDesc d{};
     d.structSize = sizeof d;
@@ -355,13 +368,14 @@ class TesseraMeeting : public ::testing::Test {
     d.timeoutMs = timeout_ms;
     return tessCollective(s.mesh, &d, on);
   }
-  /// `number` on each rank.
+  /// Allocates an element and sets it to `number` on each rank.
   std::int32_t* numbers(std::int32_t number) {
     auto* const out = s.memory<std::int32_t>(1);
     EXPECT_TESS(tessMemcpyAsync(out, &number, 4, TESS_COPY_H2D, s.stream));
     EXPECT_TESS(tessStreamSynchronize(s.stream));
     return out;
   }
+  /// Expects that synchronizing stream a of each rank returns `status`.
   void expect_all(tessStatus_t status) const {
     for (int r = 0; r < ranks; ++r) {
       EXPECT_EQ(tessStreamSynchronize(a[at(r)]), status) << "stream a of rank " << r;
@@ -377,8 +391,9 @@ TEST_F(TesseraMeeting, CollectivesPairByTheOrderOfTheCallsWhicheverStreamsTheyAr
   std::int32_t* const t = numbers(1);
   std::int32_t* const x = numbers(1);
   std::int32_t* const y = numbers(100);
-  // Rank by rank in one thread: on stream a the sum over tp, which ends when the last of
-  // its ranks has called it, holds back the sum of x that was called before that of y.
+  // One thread makes the calls rank by rank. On stream a, the sum over tp ends when the
+  // last of its ranks has called it. It delays the sum of x, which was called before the
+  // sum of y.
   for (int r = 0; r < ranks; ++r) {
     ASSERT_TESS(sum(t, a[at(r)], "tp"));
     ASSERT_TESS(sum(x, a[at(r)], nullptr));
@@ -441,7 +456,7 @@ TEST_F(TesseraMeeting, RanksThatDisagreeHearBothDescriptions) {
     EXPECT_NE(why.find("all_reduce of 1 int32, max"), std::string::npos) << why;
     EXPECT_NE(why.find("by rank 2"), std::string::npos) << why;
   }
-  // All ranks have come, so all are in step.
+  // All ranks have called, so they are in step again.
   for (int r = 0; r < ranks; ++r) {
     ASSERT_TESS(sum(x, a[at(r)], nullptr));
   }
@@ -460,23 +475,23 @@ TEST_F(TesseraMeeting, ARankThatLeavesOneOutBreaksTheGroupUntilAllHaveRecovered)
     const std::string why = tessGetLastErrorMessage();
     EXPECT_NE(why.find("rank 3 has not come to all_reduce 1"), std::string::npos) << why;
   }
-  // Nobody is added to the wrong call.
+  // No call is paired with a call of another collective: all fail until the recovery.
   for (int r = 0; r < ranks; ++r) {
     EXPECT_EQ(sum(x, a[at(r)], nullptr), TESS_ERR_TIMEOUT) << r;
   }
   const std::string why = tessGetLastErrorMessage();
   EXPECT_NE(why.find("tessMeshRecover"), std::string::npos) << why;
   for (int r = 0; r < ranks; ++r) {
-    EXPECT_TESS(sum(y, b[at(r)], "tp"));  // other groups go on
+    EXPECT_TESS(sum(y, b[at(r)], "tp"));  // other groups are not affected
     EXPECT_TESS(tessMeshRecover(s.mesh, r));
-    EXPECT_TESS(sum(x, a[at(r)], nullptr));  // each as soon as it has recovered
+    EXPECT_TESS(sum(x, a[at(r)], nullptr));  // each rank works again after its recovery
   }
   expect_all(TESS_OK);
 }
 
 TEST_F(TesseraMeeting, WhatWaitsFromBeforeARecoveryEndsWhenTheLastRankHasRecovered) {
   std::int32_t* const x = numbers(1);
-  ASSERT_TESS(sum(x, a[0], nullptr, -1));  // for ever
+  ASSERT_TESS(sum(x, a[0], nullptr, -1));  // waits without a timeout
   for (int r = 0; r < ranks; ++r) {
     ASSERT_TESS(tessMeshRecover(s.mesh, r));
   }
@@ -489,7 +504,7 @@ TEST_F(TesseraMeeting, AnAbortEndsWhatWaitsAndAllThatComesUntilARecovery) {
   std::int32_t* const x = numbers(1);
   std::int32_t* const y = numbers(1);
   ASSERT_TESS(sum(x, a[0], nullptr, -1));
-  ASSERT_TESS(sum(x, a[0], nullptr, -1));  // held back behind the first
+  ASSERT_TESS(sum(x, a[0], nullptr, -1));  // waits behind the first call
   ASSERT_TESS(sum(y, b[0], "tp", -1));
   for (int r = 0; r < ranks; ++r) {
     EXPECT_TESS(tessMeshQuery(s.mesh, r));
@@ -504,12 +519,12 @@ TEST_F(TesseraMeeting, AnAbortEndsWhatWaitsAndAllThatComesUntilARecovery) {
     EXPECT_EQ(tessMeshQuery(s.mesh, r), TESS_ERR_TIMEOUT);
     EXPECT_NE(std::string(tessGetLastErrorMessage()).find("tessMeshRecover"),
               std::string::npos);
-    // Also on groups that nobody has called on before.
+    // The abort also ends calls on groups that were never used before.
     EXPECT_EQ(sum(x, a[at(r)], "dp"), TESS_ERR_TIMEOUT) << r;
     EXPECT_EQ(sum(x, a[at(r)], nullptr), TESS_ERR_TIMEOUT) << r;
   }
   ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT32, TESS_COLL_SUM, nullptr, s.stream));
-  EXPECT_TESS(tessStreamSynchronize(s.stream));  // nobody meets there
+  EXPECT_TESS(tessStreamSynchronize(s.stream));  // no other rank is needed on this stream
   for (int r = 0; r < ranks; ++r) {
     ASSERT_TESS(tessMeshRecover(s.mesh, r));
     EXPECT_TESS(tessMeshQuery(s.mesh, r));
@@ -533,7 +548,7 @@ TEST_F(TesseraMeeting, AQuerySaysWhichGroupIsBrokenAndWhy) {
               std::string::npos)
         << tessGetLastErrorMessage();
   }
-  EXPECT_TESS(tessMeshQuery(s.mesh, 2));  // it is in other groups
+  EXPECT_TESS(tessMeshQuery(s.mesh, 2));  // this rank is in other groups
 }
 
 TEST_F(TesseraMeeting, WhatCannotBeCapturedIsRefusedByTheCall) {

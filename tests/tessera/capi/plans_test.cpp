@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What modules propose for collectives, and what launches are told of numbers.
+/// Tests which plans for collectives modules can propose, and what kernels are told about
+/// numerics.
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -13,7 +14,7 @@
 namespace weir::test {
 namespace {
 
-/// Loads a module that has nothing but what `fill` puts into it.
+/// Builds a module with `fill` and loads it.
 void load_filled(const session& s, const std::function<void(tessFatbin_t)>& fill) {
   tessFatbin_t fatbin = nullptr;
   tessModule_t module = nullptr;
@@ -26,6 +27,7 @@ void load_filled(const session& s, const std::function<void(tessFatbin_t)>& fill
   ASSERT_TESS(tessModuleLoad(s.context, image.data(), size, &module));
   ASSERT_TESS(tessFatbinDestroy(fatbin));
 }
+/// Returns a plan for a collective with this algorithm and wire format.
 tessFatbinPlan plan_of(std::uint32_t algorithm, std::uint32_t wire) {
   tessFatbinPlan out{};
   out.structSize = sizeof out;
@@ -35,7 +37,8 @@ tessFatbinPlan plan_of(std::uint32_t algorithm, std::uint32_t wire) {
   return out;
 }
 
-/// The sum of four equal ranks, and whether every number of it is exact.
+/// Sums equal numbers over four ranks and returns whether every result is exact. A wire
+/// format with fewer bits rounds them.
 bool sums_exactly(session& s) {
   constexpr std::size_t count = 300;
   std::vector<float> values(count);
@@ -86,7 +89,7 @@ TEST(TesseraPlans, AModuleMayForbidItsOwnPlansToRound) {
       ASSERT_TESS(tessFatbinAddPlan(f, &plan));
       ASSERT_TESS(tessFatbinSetPolicy(f, &fast, permitted, 0));
     });
-    // The module's policy is the context's: nobody has set another.
+    // The program has set no policy, so the module's policy is that of the context.
     EXPECT_EQ(sums_exactly(s), permitted == 0);
   }
 }
@@ -101,7 +104,8 @@ TEST(TesseraPlans, TypesThatAreNoWireFormatArePassedOver) {
   }
 }
 
-/// Algorithms and who chose them, in order, as the profiler saw them.
+/// Runs `calls` under a profiler and returns the algorithms and what chose them, in
+/// order.
 std::string choices(session& s, const std::function<void()>& calls) {
   const temp_folder folder;
   const std::string path = folder / "trace.json";
@@ -136,7 +140,8 @@ TEST(TesseraPlans, AlgorithmsCountForTheirAxisTypeAndSize) {
   EXPECT_EQ(chosen(100, TESS_INT32, "dp").find(hint), std::string::npos);
 }
 
-/// Who chose what, in the order of the trace: "ring by tuner".
+/// Returns the choices for several equal calls, in the order of the trace, for example
+/// "ring by tuner".
 std::vector<std::string> decisions(session& s, float* x, std::size_t count, int calls) {
   const std::string trace = choices(s, [&] {
     for (int i = 0; i < calls; ++i) {
@@ -162,7 +167,7 @@ TEST(TesseraPlans, WithoutAPlanTheFastestThatWasMeasuredCounts) {
   {
     session s(2);
     auto* x = s.memory<float>(1000);
-    // A lane for each of two ranks: every call is there twice.
+    // The trace has a lane for each of the two ranks, so every call appears twice.
     const auto first = decisions(s, x, 1000, 9);
     for (const char* how : {"direct by tuner", "ring by tuner", "tree by tuner"}) {
       EXPECT_EQ(std::count(first.begin(), first.end(), how), 6) << how;
@@ -174,7 +179,7 @@ TEST(TesseraPlans, WithoutAPlanTheFastestThatWasMeasuredCounts) {
     EXPECT_NE(fastest.find(" by tuner"), std::string::npos);
     tessCacheStats stats{};
     stats.structSize = sizeof stats;
-    while (stats.entries == 0) {  // another thread writes it
+    while (stats.entries == 0) {  // another thread writes the entry
       ASSERT_TESS(tessCacheGetStats(s.context, &stats));
     }
   }

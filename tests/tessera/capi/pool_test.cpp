@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory that streams take and give back, and what their limits count.
+/// Tests memory that streams allocate and free in order, and what counts against their
+/// limits.
 #include <unistd.h>
 
 #include <algorithm>
@@ -100,7 +101,7 @@ TEST(TesseraPool, CountsWhatIsUsedAndKeptAndLetsGoOfIt) {
   EXPECT_EQ(now.reservedBytes, 2U << 20) << "what is used stays";
   EXPECT_EQ(now.reservedPeakBytes, 3U << 20);
   EXPECT_EQ(before - free_bytes(s, 1), 2U << 20);
-  // The oldest goes first.
+  // The pool releases the memory that was freed first.
   ASSERT_TESS(tessFreeAsync(b, s.stream));
   char* const c = take(s.stream, 3 << 20);
   ASSERT_TESS(tessFreeAsync(c, s.stream));
@@ -126,7 +127,7 @@ TEST(TesseraPool, ADeviceThatIsFullGetsWhatIsKept) {
   EXPECT_TESS(tessMalloc(s.mesh, 700 << 10, &p));
   EXPECT_EQ(stats_of(s.mesh).reservedBytes, 0U);
   ASSERT_TESS(tessFree(s.mesh, p));
-  // And what is about to be given back.
+  // The allocation also waits for memory that is about to be freed.
   ASSERT_TESS(tessLaunchHostFunc(
       s.stream, [](void*) { usleep(20'000); }, nullptr));
   ASSERT_TESS(tessFreeAsync(take(s.stream, 600 << 10), s.stream));
@@ -211,8 +212,8 @@ TEST(TesseraPool, LimitsCountWhatAStreamHas) {
   EXPECT_EQ(limit, 1000U);
   EXPECT_EQ(tessMallocAsync(&p, 1, limited), TESS_ERR_OUT_OF_MEMORY);
   EXPECT_EQ(tessMallocAsync(&p, SIZE_MAX, limited), TESS_ERR_OUT_OF_MEMORY);
-  EXPECT_TESS(tessMallocAsync(&p, 5000, s.stream));  // each stream has its own
-  // Given back on another stream, by either call, it counts no more.
+  EXPECT_TESS(tessMallocAsync(&p, 5000, s.stream));  // each stream has its own limit
+  // Memory that is freed on another stream, by either call, no longer counts.
   ASSERT_TESS(tessFreeAsync(a, s.stream));
   ASSERT_TESS(tessFree(s.mesh, b));
   ASSERT_TESS(tessStreamGetMemoryUse(limited, &used, nullptr));

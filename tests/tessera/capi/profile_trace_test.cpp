@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Traces that a profiler writes: they are JSON, lanes have no overlaps, moments are in
-/// order, and flows come in pairs.
+/// Tests the traces that a profiler writes: they are valid JSON, the events of a lane do
+/// not overlap, times are in order, and flows have both ends.
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -19,7 +19,7 @@
 namespace weir::test {
 namespace {
 
-/// A value of JSON; numbers keep their text.
+/// A JSON value. Numbers keep their text, so that their decimals can be checked.
 struct json_value {
   enum class type { null, boolean, number, text, list, object } is = type::null;
   std::string text;
@@ -34,7 +34,8 @@ struct json_value {
   [[nodiscard]] int64_t whole() const {
     return is == type::number ? std::stoll(text) : std::numeric_limits<int64_t>::min();
   }
-  /// Nanoseconds of a number of microseconds with three decimals.
+  /// Returns the nanoseconds of a number of microseconds that has exactly three decimals,
+  /// or nothing for other values.
   [[nodiscard]] std::optional<int64_t> nanoseconds() const {
     const std::size_t dot = text.find('.');
     if (is != type::number || dot == std::string::npos || text.size() != dot + 4) {
@@ -46,8 +47,8 @@ struct json_value {
   }
 };
 
-/// Builds a value from the events of the parser. Numbers keep their text. A member that
-/// comes twice is refused.
+/// Builds a value from the events of the parser. Refuses objects in which a member occurs
+/// twice.
 class json_builder : public nlohmann::json_sax<nlohmann::json> {
  public:
   json_value root;
@@ -107,10 +108,11 @@ class json_builder : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  std::vector<json_value*> open_;  ///< objects and lists that have not ended
+  std::vector<json_value*> open_;  ///< objects and lists that are still open
   std::string key_;
 };
 
+/// Parses a file as JSON.
 json_value parsed_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)), {});
@@ -120,22 +122,24 @@ json_value parsed_file(const std::string& path) {
   return std::move(builder.root);
 }
 
-/// What the events of a trace have to keep; counts of what was found.
+/// What check_trace has found in a trace.
 struct trace_facts {
-  std::map<std::string, int> calls;                   ///< by name, on the host
-  std::map<std::string, int64_t> time_in_calls;       ///< nanoseconds, by name
-  std::map<std::string, int> operations;              ///< by category, on devices
-  std::map<int64_t, std::map<int64_t, int>> lanes;    ///< events by pid and tid
-  std::map<int64_t, int64_t> in_flight;               ///< most bytes at a time, by pid
-  std::map<int64_t, std::vector<std::string>> names;  ///< of operations, by pid
+  std::map<std::string, int> calls;                 ///< by name, on the host
+  std::map<std::string, int64_t> time_in_calls;     ///< total nanoseconds, by name
+  std::map<std::string, int> operations;            ///< by category, on devices
+  std::map<int64_t, std::map<int64_t, int>> lanes;  ///< events by pid and tid
+  std::map<int64_t, int64_t> in_flight;  ///< largest number of bytes at a time, by pid
+  std::map<int64_t, std::vector<std::string>> names;  ///< names of operations, by pid
   int flows = 0;
 };
 
+/// Start and end of an event in nanoseconds.
 struct timed_event {
   int64_t start;
   int64_t end;
 };
 
+/// Checks the times of an operation on a device.
 void check_operation(const json_value& event, int64_t start, int64_t took) {
   const json_value& args = event["args"];
   const int64_t enqueued = args["enqueue_ns"].whole();
@@ -147,6 +151,7 @@ void check_operation(const json_value& event, int64_t start, int64_t took) {
   EXPECT_GE(args["bytes"].whole(), 0);
 }
 
+/// Checks everything that holds for any trace and returns what the trace contains.
 trace_facts check_trace(const json_value& trace) {
   using type = json_value::type;
   trace_facts out;
@@ -369,7 +374,7 @@ TEST(TesseraTrace, ShowsHowLongEachCallTook) {
     EXPECT_TESS(tessLaunch(m["traced"], s.mesh, traced_blocks(8), &x, 8, s.stream));
   }).join();
   EXPECT_EQ(tessMemsetAsync(x, 0, 1000, s.stream), TESS_ERR_INVALID_VALUE);
-  ASSERT_TESS(tessStreamSynchronize(other.stream));  // another context's
+  ASSERT_TESS(tessStreamSynchronize(other.stream));  // a call on another context
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   const std::string path = folder / "calls.json";
   ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
@@ -381,7 +386,7 @@ TEST(TesseraTrace, ShowsHowLongEachCallTook) {
   EXPECT_GT(facts.time_in_calls.at("tessLaunch"), 0);
   EXPECT_EQ(facts.calls.at("tessMemsetAsync"), 1);
   EXPECT_EQ(facts.lanes.at(0).size(), 2U) << "a lane for each thread that called";
-  // Flows begin inside of the call that enqueued.
+  // Each flow begins inside the call that enqueued the operation.
   std::map<std::string, std::pair<int64_t, int64_t>> call;
   std::map<std::string, int64_t> thread;
   int64_t launched_by = -1;
@@ -430,7 +435,8 @@ TEST(TesseraTrace, KeepsTheEarliestAndCountsTheOthers) {
     kept += count;
   }
   EXPECT_EQ(kept, 10);
-  // A fill, its end, and two calls in each round; the last end may come too late.
+  // Each round makes a fill, its end and two calls. The end of the last fill may come
+  // after the profiler has stopped.
   const int dropped = std::stoi(trace["metadata"]["dropped_records"].text);
   EXPECT_TRUE(dropped == 69 || dropped == 70) << dropped;
   EXPECT_EQ(trace["metadata"]["record_limit"].text, "10");
@@ -549,7 +555,7 @@ TEST(TesseraTrace, ShowsReplaysOfGraphsToo) {
   EXPECT_EQ(facts.operations.at("collective"), 5 * 2);
 }
 
-/// Several profilers at once, started and stopped while streams are busy.
+/// Several profilers start and stop while streams are busy.
 TEST(TesseraTrace, ProfilersComeAndGoWhileStreamsWork) {
   const temp_folder folder;
   session s(2);

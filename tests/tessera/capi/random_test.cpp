@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What kernels draw random numbers from: seed, stream and number of their launch, with
-/// and without a counter that runs on.
+/// Tests the inputs of random numbers in kernels: the seed, the stream and the number of
+/// the launch, with and without a counter that graph replays advance.
 /// @source{Tessera Runtime & ABI, sections 4.7 and 11}
 #include <functional>
 #include <optional>
@@ -12,9 +12,10 @@
 namespace weir::test {
 namespace {
 
-/// Appends what each launch was told to a list in memory.
+/// Arguments of drawing_kernel, which appends the stream and the number of its launch to
+/// a list.
 struct draw_arguments {
-  uint64_t* drawn;  ///< how many there are, then two numbers for each
+  uint64_t* drawn;  ///< the length of the list, then two numbers per launch
 };
 int drawing_kernel(const tessBlockContext* block, const void* args) {
   uint64_t* const all = static_cast<const draw_arguments*>(args)->drawn;
@@ -24,8 +25,9 @@ int drawing_kernel(const tessBlockContext* block, const void* args) {
   return 0;
 }
 
-using draw = std::pair<uint64_t, uint64_t>;  ///< stream and number
+using draw = std::pair<uint64_t, uint64_t>;  ///< stream and number of a launch
 
+/// Two devices with a list that the kernel's launches extend.
 class draws {
  public:
   explicit draws(bool stateless, const char* threads = "2")
@@ -56,7 +58,7 @@ class draws {
     EXPECT_TESS(tessGraphInstantiate(graph, &out));
     return out;
   }
-  /// What was drawn since the last call, on both devices alike.
+  /// Returns the launches since the last call. Expects the same on both devices.
   std::vector<draw> drawn() {
     EXPECT_TESS(tessStreamSynchronize(s.stream));
     const std::vector<uint64_t> all = s.read(list, 200, 0);
@@ -66,7 +68,7 @@ class draws {
       out.emplace_back(all[1 + 2 * i], all[2 + 2 * i]);
     }
     EXPECT_TESS(tessMemsetAsync(list, 0, 1600, s.stream));
-    EXPECT_TESS(tessStreamSynchronize(s.stream));  // other streams write the list too
+    EXPECT_TESS(tessStreamSynchronize(s.stream));  // other streams write the list, too
     return out;
   }
 
@@ -118,7 +120,7 @@ TEST(TesseraRandom, WithStateReplayedNTimesEqualsEagerNTimes) {
     const tessGraphExec_t exec = d.captured([&] { d.step(); });
     for (int i = 0; i < 8; ++i) {
       if (i == 3) {
-        d.step();  // calls and runs count on together
+        d.step();  // direct calls and runs continue one count
       } else {
         ASSERT_TESS(tessGraphLaunch(exec, d.s.stream));
       }
@@ -179,7 +181,8 @@ TEST(TesseraRandom, WithTheFlagALaunchHasItsNumberAndEachRunItsOwn) {
   EXPECT_EQ(d.drawn(), numbers(ran[0].first, 2, 2));
 }
 
-/// Of a graph in which ranks meet, nodes are enqueued one by one.
+/// The nodes of a graph with collectives that ranks call themselves are enqueued one by
+/// one. They must draw the same numbers.
 TEST(TesseraRandom, WithStateRanksThatMeetInAGraphCountToo) {
   draws d(false);
   const tessStreamDesc desc{sizeof desc, 0, 0, 0, 0, -1};

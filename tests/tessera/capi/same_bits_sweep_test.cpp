@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sums of floats whose bits do not show how they came about: algorithms, pieces,
-/// workers, lengths, replays, and at level 2 the order of ranks. WEIR_TEST_LARGE=1 moves
-/// more than 2^31 bytes as well.
+/// Tests that the bits of floating point sums do not depend on the algorithm, the pieces,
+/// the workers, the lengths or replays, and at level 2 not on the order of ranks. With
+/// WEIR_TEST_LARGE=1, also moves more than 2^31 bytes.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t full_count = 20'011;
 
-/// Ranks' numbers; rank r of a session has those of `order[r]`.
+/// A session whose rank r holds the numbers of `order[r]`.
 class summed {
  public:
   summed(int ranks, int level, int type) : session_(ranks), ranks_(ranks), type_(type) {
@@ -43,7 +43,7 @@ class summed {
         const float x = std::ldexp(normal(dice), exponent(dice));
         if (type_ == TESS_FP32) {
           std::memcpy(static_cast<char*>(at) + 4 * i, &x, 4);
-        } else {  // the upper half of a float is a bf16
+        } else {  // a bf16 is the upper half of a float
           std::memcpy(static_cast<char*>(at) + 2 * i,
                       reinterpret_cast<const char*>(&x) + 2, 2);
         }
@@ -51,7 +51,7 @@ class summed {
     }
   }
 
-  /// Sum of the first `count` elements, as the last rank has it.
+  /// Returns the sum of the first `count` elements, as the last rank receives it.
   std::vector<char> sum(std::size_t count, const char* algorithm = nullptr,
                         std::size_t chunk = 0, bool replayed = false) {
     tessCollectiveDesc d{};
@@ -116,7 +116,7 @@ TEST_P(SameBits, WhateverTheScheduleAndTheLength) {
     for (const char* algorithm : {"direct", "ring", "tree", "hierarchical"}) {
       if (std::string_view(algorithm) == "hierarchical" &&
           (ranks % 2 != 0 || ranks < 4)) {
-        continue;  // needs two domains of several ranks each
+        continue;  // needs two domains with several ranks each
       }
       for (const std::size_t chunk : {0U, 64U, 1000U, 65536U}) {
         ASSERT_EQ(s.sum(full_count, algorithm, chunk), whole)
@@ -163,7 +163,7 @@ TEST(SameBitsOfSums, AtLevelOneTheOrderOfRanksShows) {
   EXPECT_NE(s.sum(full_count), first) << "or level 2 would be for nothing";
 }
 
-/// Byte i of rank r is a mix of both; sums wrap.
+/// Returns byte i of rank r, a mixture of both. Sums of such bytes wrap around.
 unsigned char mixed_byte(int rank, std::size_t i) {
   return static_cast<unsigned char>(
       (i * 2654435761U >> 24) + static_cast<unsigned>(rank) * 77 + i / 4'294'967'291U);
@@ -219,7 +219,7 @@ std::vector<float> numbers(int rank, std::size_t count) {
   return out;
 }
 
-/// Sum of all ranks' numbers, as the last rank of a mesh gets it.
+/// Returns the sum of all ranks' numbers, as the last rank of a mesh receives it.
 std::vector<float> sum_of_mesh(int ranks, int level, std::size_t count) {
   session s(ranks);
   const tessNumericsPolicy policy{level - 1, 1, 1, 0};
@@ -236,7 +236,7 @@ std::vector<float> sum_of_mesh(int ranks, int level, std::size_t count) {
   return s.read(x, count, ranks - 1);
 }
 
-/// The same sum over tensors of an engine.
+/// Returns the same sum, computed over tensors of a task engine.
 std::vector<float> sum_of_regions(int ranks, int level, std::size_t count,
                                   collective::algorithm how) {
   runtime::engine_options options;

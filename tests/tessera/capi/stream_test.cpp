@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Streams, events, launches and failures through the C interface.
+/// Tests streams, events, launches and failures through the C interface.
 #include <chrono>
 #include <thread>
 
@@ -9,7 +9,7 @@
 namespace weir::test {
 namespace {
 
-/// x[i] = x[i] * factor + addend, one element per block.
+/// Computes x[i] = x[i] * factor + addend, one element per block.
 int step_kernel(const tessBlockContext* block, const void* args) {
   struct layout {
     int64_t* x;
@@ -30,7 +30,7 @@ int throwing_kernel(const tessBlockContext*, const void*) {
   throw std::runtime_error("thrown on purpose");
 }
 std::atomic<int> inside{0};
-/// Ends once two blocks are inside at the same time, or after ten seconds.
+/// Ends as soon as two blocks run at the same time, or after ten seconds.
 int meeting_kernel(const tessBlockContext*, const void*) {
   ++inside;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -75,7 +75,7 @@ TEST(TesseraStream, RunsLaunchesInOrderOnEveryDevice) {
   for (int64_t i = 1; i <= 300; ++i) {
     step_arguments args{x, i % 3 + 1, i};
     ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(5), &args, sizeof args, s.stream));
-    args = {};  // the call has copied them
+    args = {};  // the call has copied the arguments
     for (int64_t& e : expected) {
       e = static_cast<int64_t>(static_cast<uint64_t>(e) *
                                static_cast<uint64_t>(i % 3 + 1)) +
@@ -111,7 +111,7 @@ TEST(TesseraStream, EventsOrderStreams) {
   tessEvent_t done = nullptr;
   ASSERT_TESS(tessStreamCreate(s.mesh, 0, &other));
   ASSERT_TESS(tessEventCreate(&done));
-  ASSERT_TESS(tessStreamWaitEvent(other, done));  // never recorded: no effect
+  ASSERT_TESS(tessStreamWaitEvent(other, done));  // an event never recorded has no effect
   auto* x = s.memory<int64_t>(1);
   int64_t expected = 0;
   for (int64_t i = 0; i < 200; ++i) {
@@ -153,7 +153,7 @@ TEST(TesseraStream, AFailurePoisonsItsStreamUntilItIsReported) {
   ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, s.stream));
   EXPECT_TESS(tessStreamSynchronize(untouched));
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
-  // The lowest failing block is named, whatever the timing.
+  // The message names the lowest failing block, whatever the timing.
   EXPECT_NE(std::string(tessGetLastErrorMessage()).find("43"), std::string::npos)
       << tessGetLastErrorMessage();
   EXPECT_TESS(tessStreamSynchronize(s.stream));
@@ -223,8 +223,8 @@ TEST(TesseraStream, CopiesKeepTheOrderOfTheHostsMemory) {
   const registered_module m(s.context, all_kernels());
   auto* x = s.memory<int64_t>(1);
   auto* y = s.memory<int64_t>(1);
-  // Device 0's value goes through one variable of the host to all devices, again and
-  // again.
+  // The value of device 0 is copied through one variable of the host to all devices, many
+  // times. A copy out of order would read the value of another round.
   int64_t through = -1;
   for (int64_t i = 1; i <= 50; ++i) {
     step_arguments args{x, 1, i};

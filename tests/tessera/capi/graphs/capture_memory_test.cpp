@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory that is taken and given back in captures.
+/// Tests memory that is allocated and freed inside captures.
 #include <thread>
 
 #include "support.hpp"
@@ -8,7 +8,9 @@
 namespace weir::test {
 namespace {
 
-/// Adds `value` to the number at `to`, slowly where it is asked to.
+/// Arguments of add_kernel, which stores the number at `from` (if null, at `to`) plus
+/// `value` at `to`. If `slow` is set, it waits between reading and writing, so that a
+/// concurrent run would be seen.
 struct add_arguments {
   int32_t* to;
   const int32_t* from;
@@ -25,6 +27,7 @@ int add_kernel(const tessBlockContext*, const void* args) {
   return 0;
 }
 
+/// Two devices, a kernel, and short names for the calls on captures and memory.
 class TesseraCaptureMemory : public testing::Test {
  protected:
   void add(tessStream_t on, void* to, const void* from, int32_t value,
@@ -81,7 +84,7 @@ TEST_F(TesseraCaptureMemory, TakenAndGivenBackServesEveryRun) {
   EXPECT_EQ(kind_of(p), TESS_POINTER_DEVICE);
   ASSERT_TESS(tessFreeAsync(p, s.stream));
   EXPECT_EQ(kind_of(p), TESS_POINTER_UNKNOWN) << "it was given back";
-  // The same stream gets it again.
+  // A second allocation on the same stream reuses the memory.
   EXPECT_EQ(take(s.stream), p);
   ASSERT_TESS(tessFreeAsync(p, s.stream));
   const tessGraph_t graph = end();
@@ -133,7 +136,7 @@ TEST_F(TesseraCaptureMemory, LeftByAGraphIsTheProgramsBehindEachLaunch) {
     EXPECT_EQ(used, 0U);
     EXPECT_EQ(tessMemsetAsync(p, 1, 64, s.stream), TESS_ERR_INVALID_VALUE);
   }
-  // What the program has, it keeps when the graph goes.
+  // Memory that the graph has left to the program survives the graph.
   ASSERT_TESS(tessGraphLaunch(exec, s.stream));
   ASSERT_TESS(tessGraphExecDestroy(exec));
   EXPECT_EQ(s.read(static_cast<int32_t*>(p), 1)[0], 0x07070707);
@@ -151,7 +154,8 @@ TEST_F(TesseraCaptureMemory, IsNotTakenAgainBeforeWhoGaveItBackIsDone) {
   const tessGraphExec_t exec = ready(end());
   ASSERT_TESS(tessGraphLaunch(exec, s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  // A slow reader on another stream, then the same memory for the next run.
+  // The memory is read slowly on another stream and freed there. The next run must not
+  // write it before the reader has ended.
   add(other, p, nullptr, 3, true);
   add(other, out, p, 0, true);
   ASSERT_TESS(tessFreeAsync(p, other));
@@ -173,12 +177,12 @@ TEST_F(TesseraCaptureMemory, IsUsedByOneRunAtATimeHoweverManyGraphsHaveIt) {
   ASSERT_TESS(tessMemsetAsync(p, 0, 4, s.stream));
   add(s.stream, p, nullptr, 1, true);
   add(s.stream, p, nullptr, 1);
-  add(s.stream, x, p, 0);  // 2, unless another run was at it in between
+  add(s.stream, x, p, 0);  // x is 2 unless another run wrote the memory in between
   ASSERT_TESS(tessFreeAsync(p, s.stream));
   const tessGraph_t graph = end();
   const tessGraphExec_t first = ready(graph);
   const tessGraphExec_t second = ready(graph);
-  // A third graph has it as a node.
+  // A third graph contains the first one as a node.
   ASSERT_TESS(tessStreamBeginCapture(s.stream));
   ASSERT_TESS(tessGraphLaunch(first, s.stream));
   const tessGraphExec_t third = ready(end());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Collectives that each rank calls for itself, in graphs: a thread for each rank, as in
-/// programs for NCCL.
+/// Tests collectives in graphs that each rank calls itself, with a thread for each rank
+/// as in programs written for NCCL.
 #include <functional>
 #include <thread>
 
@@ -10,6 +10,7 @@
 namespace weir::test {
 namespace {
 
+/// Arguments of rank_step, which stores 3 * from + value + rank at `to`.
 struct rank_arguments {
   int32_t* to;
   const int32_t* from;
@@ -22,6 +23,7 @@ int rank_step(const tessBlockContext* block, const void* args) {
   return 0;
 }
 
+/// Four ranks with a stream each.
 class TesseraCaptureRanks : public testing::Test {
  protected:
   static constexpr int ranks = 4;
@@ -57,7 +59,7 @@ class TesseraCaptureRanks : public testing::Test {
     d.timeoutMs = timeout_ms;
     return tessCollective(s.mesh, &d, on);
   }
-  /// What a rank does in one round, on its own stream.
+  /// Calls one round of a rank's work on its own stream.
   void work(int rank, int32_t value) {
     step(of(rank), x, x, value);
     EXPECT_TESS(sum(x, of(rank)));
@@ -118,12 +120,13 @@ TEST_F(TesseraCaptureRanks, ReplayedNTimesEqualsEagerNTimes) {
     const tessGraphExec_t exec = captured(r, [&] { work(r, 2); });
     for (int i = 0; i < rounds; ++i) {
       if (i == 2) {
-        work(r, 2);  // calls and graphs take their places among each other
+        work(r, 2);  // direct calls and runs of the graph alternate
       } else {
         EXPECT_TESS(tessGraphLaunch(exec, of(r)));
       }
     }
-    EXPECT_TESS(tessGraphExecDestroy(exec));  // while runs are under way
+    // Destroys the graph while runs are in progress.
+    EXPECT_TESS(tessGraphExecDestroy(exec));
     EXPECT_TESS(tessStreamSynchronize(of(r)));
   });
   EXPECT_EQ(state(), expected);
@@ -152,7 +155,8 @@ TEST_F(TesseraCaptureRanks, OneRankMayCallWhatAnotherHasInAGraph) {
   EXPECT_EQ(mixed, state());
 }
 
-/// Two graphs of a rank on two streams, and shares in a stream that joined the capture.
+/// Runs two graphs of a rank on two streams. Their collectives are on a stream that
+/// joined the capture.
 TEST_F(TesseraCaptureRanks, RunsOfOneGraphGoOneAfterAnotherOnAnyStreams) {
   each_rank([&](int r) {
     const tessStream_t side = stream_of(r);
@@ -201,7 +205,7 @@ TEST_F(TesseraCaptureRanks, GroupsOfCallsAreCapturedToo) {
     const tessGraphExec_t exec = captured(r, [&] {
       step(of(r), x, x, 1);
       EXPECT_TESS(tessGroupStart());
-      // No order of ranks: each hears from the others.
+      // Each rank exchanges with the others, in no particular order of ranks.
       for (int i = 0; i < 2; ++i) {
         const int peer = (r + 2) % ranks;
         const int source = i == 0 ? r : peer;
@@ -299,7 +303,7 @@ TEST_F(TesseraCaptureRanks, MeshesAndContextsGoWhileARunWaits) {
   EXPECT_TESS(tessMeshDestroy(s.mesh));
 }
 
-/// Memory and other graphs may be nodes beside shares.
+/// Memory and launches of other graphs may be nodes beside collectives.
 TEST_F(TesseraCaptureRanks, OtherNodesAreWhatTheyAreInAllGraphs) {
   each_rank([&](int r) {
     const tessGraphExec_t inner = captured(r, [&] { step(of(r), x, x, 1); });

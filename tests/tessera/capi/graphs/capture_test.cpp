@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Who may record, graphs in graphs, and changes of nodes that are no launches.
+/// Tests which threads may record into a capture, graphs as nodes of graphs, and updates
+/// of nodes other than launches.
 #include <functional>
 #include <thread>
 
@@ -9,13 +10,14 @@
 namespace weir::test {
 namespace {
 
+/// Arguments of step_kernel.
 struct step_arguments {
   int32_t* to;
   const int32_t* from;
   int32_t value;
   int32_t slow_rank;
 };
-/// to = 3 * from + value, slowly on one rank.
+/// Computes to = 3 * from + value; slow on rank `slow_rank`.
 int step_kernel(const tessBlockContext* block, const void* args) {
   const auto* a = static_cast<const step_arguments*>(args);
   if (a->slow_rank == block->rank) {
@@ -28,6 +30,7 @@ int failing_step(const tessBlockContext*, const void*) {
   return 4;
 }
 
+/// Four devices, kernels, and short names for the calls on captures.
 class TesseraCapture : public testing::Test {
  protected:
   static constexpr tessLaunchConfig one{{1, 1, 1}, {1, 1, 1}, 0, 0};
@@ -78,7 +81,7 @@ class TesseraCapture : public testing::Test {
   int32_t* y = nullptr;
 };
 
-// Calls of other threads.
+// Calls of other threads during a capture.
 
 TEST_F(TesseraCapture, CallsOfOtherThreadsAreRefusedAndTheCaptureIsLostByDefault) {
   const tessEvent_t e = event();
@@ -185,7 +188,7 @@ TEST_F(TesseraCapture, HasOneOfThreeModes) {
             TESS_ERR_INVALID_VALUE);
 }
 
-// Graphs in graphs.
+// Graphs as nodes of other graphs.
 
 TEST_F(TesseraCapture, AGraphIsANodeOfAnotherAsItWasThen) {
   ASSERT_TESS(tessStreamBeginCapture(s.stream));
@@ -197,7 +200,7 @@ TEST_F(TesseraCapture, AGraphIsANodeOfAnotherAsItWasThen) {
   ASSERT_TESS(tessGraphLaunch(inner, s.stream));
   ASSERT_TESS(tessGraphLaunch(inner, s.stream));
   const tessGraphExec_t middle = ended(s.stream);
-  // A change of the inner graph does not reach those that have it already.
+  // Updating the inner graph does not change graphs that already contain it.
   const step_arguments other{x, x, 100, -1};
   ASSERT_TESS(tessGraphExecUpdateLaunch(inner, 0, m["step"], one, &other, sizeof other,
                                         s.stream));
@@ -310,8 +313,9 @@ TEST_F(TesseraCapture, AGraphThatLeavesMemoryIsNoNode) {
   ASSERT_TESS(tessGraphExecDestroy(ended(s.stream)));
 }
 
-// Changes of nodes.
+// Updates of nodes.
 
+/// Returns the description of a copy.
 tessCopyDesc copy_of(tessCopyKind kind, void* to, const void* from, std::size_t bytes,
                      int rank = -1) {
   tessCopyDesc out{};
@@ -336,7 +340,7 @@ TEST_F(TesseraCapture, CopiesAndFillsInGraphsCanBeChanged) {
   tessCopyDesc d = copy_of(TESS_COPY_H2D, x, host.data() + 4, 16, 2);
   ASSERT_TESS(tessGraphExecUpdateCopy(exec, 0, &d, s.stream));
   ASSERT_TESS(tessGraphExecUpdateFill(exec, 1, y + 1, 2, 8, s.stream));
-  d = copy_of(TESS_COPY_D2D, y + 4, x, 8, 2);  // another direction
+  d = copy_of(TESS_COPY_D2D, y + 4, x, 8, 2);  // a copy in another direction
   ASSERT_TESS(tessGraphExecUpdateCopy(exec, 2, &d, s.stream));
   ASSERT_TESS(tessGraphLaunch(exec, s.stream));
   EXPECT_EQ(s.read(x, 4, 0), (std::vector<int32_t>{1, 2, 0, 0})) << "only on rank 2";
@@ -393,8 +397,8 @@ TEST_F(TesseraCapture, CollectivesInGraphsCanBeChanged) {
   EXPECT_EQ(tessGraphExecUpdateCollective(exec, 0, &d, s.stream), TESS_ERR_INVALID_VALUE);
 }
 
-/// The wait of a copy on all ranks is one of all lanes, also where the copy then runs on
-/// one lane alone.
+/// A copy that runs on all ranks waits on all lanes. It must still do so after an update
+/// that makes it run on one lane only.
 TEST_F(TesseraCapture, AChangedNodeWaitsOnAllDevicesForWhatItWaitedFor) {
   const tessStream_t side = stream();
   const tessEvent_t fork = event();
@@ -402,7 +406,7 @@ TEST_F(TesseraCapture, AChangedNodeWaitsOnAllDevicesForWhatItWaitedFor) {
   ASSERT_TESS(tessStreamBeginCapture(s.stream));
   ASSERT_TESS(tessEventRecord(fork, s.stream));
   ASSERT_TESS(tessStreamWaitEvent(side, fork));
-  step(side, y, y, 1, 3);  // late on rank 3
+  step(side, y, y, 1, 3);  // slow on rank 3
   ASSERT_TESS(tessEventRecord(join, side));
   ASSERT_TESS(tessStreamWaitEvent(s.stream, join));
   ASSERT_TESS(tessMemcpyAsync(x + 4, x, 4, TESS_COPY_D2D, s.stream));

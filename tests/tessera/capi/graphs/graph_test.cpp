@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Captures, replays and persistent kernels.
+/// Tests captures, replays and persistent kernels.
 #include <unistd.h>
 
 #include <chrono>
@@ -65,7 +65,7 @@ tessLaunchConfig grid_of(int n, unsigned flags = 0) {
   return {{n, 1, 1}, {1, 1, 1}, 0, flags};
 }
 
-/// Two streams with a fork, a join, copies and a collective.
+/// A program on two streams with a fork, a join, copies and collectives.
 class program {
  public:
   program(session& on, const registered_module& m) : s_(on), m_(m) {
@@ -73,6 +73,7 @@ class program {
     y = s_.memory<float>(count);
     z = s_.memory<float>(count);
     EXPECT_TESS(tessStreamCreate(s_.mesh, 0, &side_));
+    /// Enqueues one round of the program; `flags` are those of its launches.
     EXPECT_TESS(tessEventCreate(&fork_));
     EXPECT_TESS(tessEventCreate(&join_));
     EXPECT_TESS(tessStreamSynchronize(s_.stream));
@@ -166,7 +167,7 @@ TEST(TesseraGraph, TheFlagRecordsAndRuns) {
   EXPECT_EQ(tessStreamTakeGraph(s.stream, &graph), TESS_ERR_INVALID_VALUE);
   p.enqueue();
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  // One stream alone: what other streams do is not part of it.
+  // The flag records one stream only; work on other streams is not part of the graph.
   const mix_arguments args{p.x, 0.5F};
   const auto before = p.state();
   ASSERT_TESS(tessLaunch(m["mix"], s.mesh, grid_of(program::count, TESS_LAUNCH_CAPTURE),
@@ -250,7 +251,7 @@ TEST(TesseraGraph, CapturesThatCannotBeWholeAreRefused) {
   EXPECT_EQ(tessStreamEndCapture(s.stream, &graph), TESS_ERR_INVALID_VALUE)
       << "the other stream has not come back";
   ASSERT_TESS(tessMemsetAsync(x, 3, 4, side));
-  EXPECT_TESS(tessStreamSynchronize(side));  // it goes on without the capture
+  EXPECT_TESS(tessStreamSynchronize(side));  // the stream works again without the capture
   const auto bits = s.read(reinterpret_cast<uint32_t*>(x), 1);
   EXPECT_EQ(bits[0], 0x03030303U);
   EXPECT_EQ(tessLaunch(m["spinning"], s.mesh,
@@ -303,7 +304,7 @@ std::string message_of(tessStream_t stream) {
   return out;
 }
 
-/// What a stream records when it is given one launch.
+/// Captures one launch on the stream and returns its executable graph.
 tessGraphExec_t graph_of(const session& s, tessStream_t stream, tessKernel_t kernel) {
   tessGraph_t graph = nullptr;
   tessGraphExec_t exec = nullptr;
@@ -473,12 +474,12 @@ TEST(TesseraGraph, NeedsItsMemoryWithinTheLimitOfTheStreamThatItIsLaunchedOn) {
   d.sendbuf = x;
   d.count = 10'000;
   d.dtype = TESS_FP32;
-  d.algorithm = "tree";  // has scratch
+  d.algorithm = "tree";  // needs scratch memory
   const mix_arguments args{x, 1.0F};
   tessLaunchConfig shared = grid_of(1);
   shared.shmemBytes = 8192;
   for (const bool collective : {true, false}) {
-    // Recording needs nothing yet, so the recording stream's limit says nothing.
+    // Recording allocates nothing, so the limit of the recording stream does not matter.
     ASSERT_TESS(tessStreamSetMemoryLimit(narrow, 4096));
     ASSERT_TESS(tessStreamBeginCapture(narrow));
     if (collective) {
@@ -522,7 +523,8 @@ TEST(TesseraPersistent, RunsUntilItIsAskedToStopAndHoldsItsStreamAlone) {
             TESS_ERR_INVALID_VALUE);
   ASSERT_TESS(tessLaunch(m["spinning"], s.mesh, grid_of(2, TESS_LAUNCH_PERSISTENT),
                          nullptr, 0, s.stream));
-  // Far more behind it, and on another stream, than the engine's window takes.
+  // Enqueues far more operations behind the kernel and on another stream than fit into
+  // the engine's window.
   const mix_arguments args{x, 1.0F};
   for (int i = 0; i < 40'000; ++i) {
     ASSERT_TESS(tessLaunch(m["mix"], s.mesh, grid_of(1), &args, 12,

@@ -231,7 +231,7 @@ class generator : private writer {
     last_ = o.collective;
     last_mesh_ = mesh;
     if (o.collective.way == collective_way::send) {
-      for (int r = 0; r < ranks; ++r) {  // no other rank may call on these streams
+      for (int r = 0; r < ranks; ++r) {  // the other ranks do not call
         at(o.shares, r) =
             r == o.collective.root || r == o.collective.peer ? at(o.shares, r) : none;
       }

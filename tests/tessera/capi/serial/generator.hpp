@@ -10,8 +10,7 @@ namespace weir::test::serial {
 
 /// Kinds of operations that a program may contain.
 struct features {
-  bool shared_launches =
-      true;  ///< with pointers to memory of the host or of another rank
+  bool shared_launches = true;  ///< with pointers to the host or to another rank
   bool peer_copies = true;
   bool rank_streams = true;  ///< streams of one rank; each rank calls collectives itself
   bool second_mesh = true;

@@ -101,9 +101,8 @@ class rules {
   order outside_;
   std::vector<stream_state> streams_;
   std::vector<char> there_;  ///< by buffer: whether it is allocated
-  std::vector<int>
-      inside_;  ///< by buffer: the capture that has allocated it and not freed it
-  std::vector<int> owner_;  ///< by buffer: the graph that allocates it
+  std::vector<int> inside_;  ///< by buffer: the capture that holds it now
+  std::vector<int> owner_;   ///< by buffer: the graph that allocates it
   graph_book book_;
   std::map<int, int> event_graphs_;  ///< by event: the graph in which it was recorded
   std::map<int, recording> graphs_;

@@ -82,7 +82,7 @@ class lane_marks {
     void* mark = nullptr;
     seen_.push_back(0);
     EXPECT_TESS(tessMalloc(mesh, size, &mark));
-    std::memcpy(mark, &one, size);  // copies the mark on the instance of rank 0
+    std::memcpy(mark, &one, size);  // writes the instance of rank 0
     EXPECT_TESS(tessMemcpyRankAsync(&seen_.back(), mark, size, TESS_COPY_D2H, 0, stream));
     latest_.resize(std::max(latest_.size(), static_cast<std::size_t>(event) + 1));
     at(latest_, event) = &seen_.back();

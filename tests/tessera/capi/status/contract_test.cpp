@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sizes, numbers, lives of contexts, policy, and what bad arguments get.
+/// Tests the contract of the C interface: structure sizes, version numbers, lifetimes of
+/// contexts, the numerics policy, and the status of bad arguments.
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -98,7 +99,7 @@ TEST(TesseraContract, ALaunchLikeTheLastOneStillWantsHandlesThatLive) {
   const registered_module m(s.context, contract_kernels());
   const tessKernel_t idle = m["idle"];
   const int ids[] = {0, 1};
-  tessMesh_t twin = nullptr;  // of the same devices, and yet another mesh
+  tessMesh_t twin = nullptr;  // another mesh with the same devices
   EXPECT_TESS(tessMeshCreate(s.context, ids, 2, {1, 1, 2, 1}, &twin));
   const auto launch = [&](tessMesh_t on) {
     return tessLaunch(idle, on, {{1, 1, 1}, {1, 1, 1}, 0, 0}, nullptr, 0, s.stream);
@@ -211,7 +212,7 @@ TEST(TesseraContract, LaunchesRefuseShapesAndArgumentsThatAreWrong) {
             TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(launch("idle", {{1, 1, 1}, {1, 1, 1}, 0, 32}, 0), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(launch("idle", good, 8), TESS_ERR_INVALID_VALUE);
-  // 0, 8, 16, 20: up to 24.
+  // The parameters are at the offsets 0, 8, 16 and 20; the structure ends at 24.
   EXPECT_TESS(launch("wide", good, 24));
   EXPECT_EQ(launch("wide", good, 23), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(launch("wide", good, 25), TESS_ERR_INVALID_VALUE);
@@ -438,7 +439,7 @@ TEST(TesseraContract, VariablesThatAreWrongAreSaidOnceWhateverTheLevel) {
     return testing::internal::GetCapturedStderr();
   };
   EXPECT_EQ(said(), "");
-  static int repetition = 0;  // a process says each text once
+  static int repetition = 0;  // a process logs each text only once
   const std::string loud = "loud" + std::to_string(++repetition);
   const std::string perhaps = "perhaps" + std::to_string(repetition);
   const environment wrong(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the log says at each level, and what a callback may do; damage in the cache.
+/// Tests which lines the log has at each level, what a log callback may do, and how
+/// damage in the cache is reported.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +16,7 @@
 namespace weir::test {
 namespace {
 
-/// Lines of contexts that are made while it lives.
+/// Records the log lines of the contexts that are created while it exists.
 class listener {
  public:
   listener() {
@@ -29,7 +30,7 @@ class listener {
   listener(const listener&) = delete;
   listener& operator=(const listener&) = delete;
 
-  /// Lines of this level that contain the text.
+  /// Returns the number of lines of this level that contain the text.
   [[nodiscard]] std::ptrdiff_t count(tessLogLevel level, std::string_view text) const {
     const std::lock_guard lock(mutex_);
     return std::count_if(lines_.begin(), lines_.end(), [&](const auto& line) {
@@ -37,7 +38,7 @@ class listener {
     });
   }
 
-  void (*also)(void* user) = nullptr;  ///< what the callback does besides
+  void (*also)(void* user) = nullptr;  ///< called by the callback for each line, if set
   void* user = nullptr;
 
  private:
@@ -132,7 +133,7 @@ TEST(TesseraLog, ACallbackThatCallsTheRuntimeIsAnsweredWhateverTheLineIsAbout) {
   log.also = nullptr;
 }
 
-/// What was measured of sums in `folder`, with one bit of each file flipped.
+/// Measures sums with the cache in `folder`, then flips one bit of each file.
 void keep_damaged_measurements(const std::string& folder) {
   {
     const environment measures({{"TESS_AUTOTUNE", "1"}});
@@ -143,7 +144,7 @@ void keep_damaged_measurements(const std::string& folder) {
     }
     tessCacheStats stats{};
     stats.structSize = sizeof stats;
-    while (stats.entries == 0) {  // another thread writes it
+    while (stats.entries == 0) {  // another thread writes the entry
       ASSERT_TESS(tessCacheGetStats(s.context, &stats));
       std::this_thread::yield();
     }

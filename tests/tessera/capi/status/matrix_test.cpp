@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which status what gives, at once or when the stream is synchronized: a test for each
-/// cell of the matrix. @source{Tessera Runtime & ABI, 19.A}
+/// Tests which call returns which status, at once or when the stream is synchronized.
+/// There is a test for each cell of the matrix.
+/// @source{Tessera Runtime & ABI, 19.A}
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -36,6 +37,7 @@ tessLaunchConfig one_block(unsigned flags = 0) {
   return {{1, 1, 1}, {1, 1, 1}, 0, flags};
 }
 
+/// Builds the image of a module with what `fill` adds to it.
 std::vector<char> built(const std::function<void(tessFatbin_t)>& fill) {
   tessFatbin_t fatbin = nullptr;
   EXPECT_TESS(tessFatbinCreate(&fatbin));
@@ -47,6 +49,7 @@ std::vector<char> built(const std::function<void(tessFatbin_t)>& fill) {
   EXPECT_TESS(tessFatbinDestroy(fatbin));
   return image;
 }
+/// Loads a module and unloads it again; returns the status of the loading.
 tessStatus_t load(const session& s, const std::vector<char>& image) {
   tessModule_t out = nullptr;
   const tessStatus_t status = tessModuleLoad(s.context, image.data(), image.size(), &out);
@@ -55,7 +58,7 @@ tessStatus_t load(const session& s, const std::vector<char>& image) {
   }
   return status;
 }
-/// A module of one kernel without parameters, whose code is of this kind.
+/// Returns a module with one kernel without parameters and with code of this kind.
 std::vector<char> module_of(const char* kind, const char* arch, const char* code) {
   return built([&](tessFatbin_t f) {
     tessFatbinKernel kernel{};
@@ -159,7 +162,7 @@ TEST(TesseraMatrix, OutOfMemoryAtOnceByAModuleThatFindsNoPlace) {
   session s;
   const std::vector<char> image = demo_kernels();
   ASSERT_FALSE(image.empty());
-  // Code is loaded through a file in memory: there is none to be had now.
+  // Code is loaded through a file in memory. The limit leaves no descriptor for it.
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const int lowest = dup(0);
@@ -192,7 +195,7 @@ TEST(TesseraMatrix, OutOfMemoryLaterByScratchAndSharedMemory) {
   ASSERT_TESS(tessLaunch(m["m_quiet"], s.mesh, large, nullptr, 0, s.stream));
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_OUT_OF_MEMORY);
   EXPECT_TESS(tessStreamSynchronize(s.stream));
-  // Of ranks that meet, each has to have the room.
+  // Of ranks that call a collective, each must have enough memory.
   std::vector<tessStream_t> of(4);
   for (int r = 0; r < 4; ++r) {
     const tessStreamDesc desc{sizeof desc, 0, r, 0, r == 2 ? 64U : 0U, -1};
@@ -268,10 +271,12 @@ TEST(TesseraMatrix, UnsupportedAtOnce) {
 
 // TESS_ERR_COLLECTIVE_MISMATCH, TESS_ERR_DETERMINISM_VIOLATION, TESS_ERR_TIMEOUT
 
+/// A mesh of two ranks with a stream each.
 struct two_ranks {
   two_ranks() : s(2) {
     x = s.memory<float>(16);
-    EXPECT_TESS(tessStreamSetTimeout(s.stream, 0));  // whatever a test has set
+    // Resets the timeout that an earlier test has set.
+    EXPECT_TESS(tessStreamSetTimeout(s.stream, 0));
     EXPECT_TESS(tessStreamSynchronize(s.stream));
     for (int r = 0; r < 2; ++r) {
       const tessStreamDesc desc{sizeof desc, 0, r, 0, 0, -1};
@@ -348,11 +353,12 @@ TEST(TesseraMatrix, TimeoutOfARankThatDoesNotCome) {
   const environment soon({{"TESS_TIMEOUT_MS", "50"}});
   const two_ranks p;
   for (tessStream_t one : p.of) {
-    ASSERT_TESS(tessStreamSetTimeout(one, 0));  // the time is the meeting's
+    // Only the timeout of the collective counts.
+    ASSERT_TESS(tessStreamSetTimeout(one, 0));
   }
   ASSERT_TESS(tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.of[0]));
   EXPECT_EQ(tessStreamSynchronize(p.of[0]), TESS_ERR_TIMEOUT);
-  // Who comes late hears the same at once, and its stream is sound.
+  // A rank that calls too late gets the status at once, and its stream stays usable.
   EXPECT_EQ(tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.of[1]),
             TESS_ERR_TIMEOUT);
   EXPECT_TESS(tessStreamSynchronize(p.of[1]));
@@ -366,7 +372,7 @@ TEST(TesseraMatrix, TimeoutOfAWaitLeavesTheStreamAtWork) {
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_TIMEOUT);
   before.open();
   ASSERT_TESS(tessStreamSetTimeout(s.stream, 0));
-  EXPECT_TESS(tessStreamSynchronize(s.stream));  // not poisoned
+  EXPECT_TESS(tessStreamSynchronize(s.stream));  // the timeout does not poison the stream
 }
 
 TEST(TesseraMatrix, TimeoutOfAWaitLeavesTheFailureToTheNextOne) {
@@ -417,6 +423,7 @@ TEST(TesseraMatrix, AbiVersionMismatchAtOnce) {
 
 // TESS_ERR_CACHE_CORRUPT
 
+/// Damages all files of a folder.
 void damage_all(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.is_regular_file() && entry.path().extension() != ".bad") {
@@ -456,7 +463,8 @@ TEST(TesseraMatrix, CacheCorruptAtOnce) {
   }
   {
     session s;
-    EXPECT_TESS(load(s, image));  // it mends itself unless it is told to be strict
+    // A damaged entry is replaced unless the cache is strict.
+    EXPECT_TESS(load(s, image));
     EXPECT_GT(stats(s).quarantined, 0U);
     EXPECT_TESS(tessCacheVerify(s.context));
   }

@@ -30,7 +30,8 @@ int refusing_kernel(const tessBlockContext*, const void*) {
   return 7;
 }
 
-/// A module of this policy and of one plan for all-reduces along `axis`, without kernels.
+/// Loads a module that has this policy and one plan for all-reduces along `axis`, but no
+/// kernels.
 tessStatus_t load_plans(const session& s, const tessNumericsPolicy& policy,
                         const char* axis, tessModule_t* out) {
   tessFatbin_t fatbin = nullptr;
@@ -49,12 +50,13 @@ tessStatus_t load_plans(const session& s, const tessNumericsPolicy& policy,
   EXPECT_TESS(tessFatbinDestroy(fatbin));
   return tessModuleLoad(s.context, image.data(), image.size(), out);
 }
+/// Returns the level of determinism of the context's policy.
 int level_of(const session& s) {
   tessNumericsPolicy p{};
   EXPECT_TESS(tessGetNumericsPolicy(s.context, &p));
   return p.deterministic == 0 ? 0 : p.stableReductions == 0 ? 1 : 2;
 }
-/// Number of the algorithm of an all-reduce over all ranks.
+/// Returns the number of the algorithm that an all-reduce over all ranks uses.
 std::uint32_t algorithm_of_a_sum(session& s) {
   auto* const x = s.memory<float>(1024);
   EXPECT_TESS(tessAllReduce(s.mesh, x, 1024, TESS_FP32, TESS_COLL_SUM, "dp", s.stream));
@@ -134,7 +136,7 @@ TEST(TesseraFork, TheChildGetsAnErrorFromEveryCallAndNoneHangs) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    alarm(20);  // ends a child that hangs
+    alarm(20);  // ends a child that blocks
     tessMesh_t mesh = nullptr;
     void* memory = nullptr;
     const int device = 0;
@@ -162,7 +164,7 @@ TEST(TesseraFork, TheChildGetsAnErrorFromEveryCallAndNoneHangs) {
   EXPECT_EQ(s.read(x, 1)[0], 0) << "the parent goes on";
 }
 
-/// Memory of the system, and how often some was given back.
+/// An allocator that uses the system's memory and counts how often memory is given back.
 struct counted_source {
   static std::atomic<int>& given_back() {
     static std::atomic<int> count{0};
@@ -221,7 +223,7 @@ TEST(TesseraShutdown, ThatTimesOutLeavesAProgramThatGoesOn) {
       nullptr));
   const tessContext_t context = std::exchange(s.context, nullptr);
   EXPECT_EQ(tessShutdown(context), TESS_ERR_TIMEOUT);
-  // Its worker is the last that has the context, and lets go of it now.
+  // The worker holds the last reference to the context and releases it now.
   open = true;
   open.notify_all();
   while (!through) {
@@ -232,7 +234,8 @@ TEST(TesseraShutdown, ThatTimesOutLeavesAProgramThatGoesOn) {
   EXPECT_EQ(next.read(x, 1)[0], 0);
 }
 
-/// A run of a graph may outlast the call, and needs its nodes to the end.
+/// A run of a graph may go on after the shutdown has returned and needs its nodes until
+/// it ends.
 TEST(TesseraShutdown, ThatTimesOutLeavesTheGraphThatRuns) {
   static std::atomic<bool> open{false};
   static std::atomic<int> through{0};
@@ -314,7 +317,7 @@ TEST(TesseraDescriptions, CountAsFarAsTheirSizeSaysAndHideNothing) {
   EXPECT_EQ(tessCollective(s.mesh, &c, s.stream), TESS_ERR_INVALID_VALUE);
 }
 
-/// Followed by a member of a later version.
+/// A description followed by a member that a later version has added.
 template <class Desc>
 struct later_version {
   Desc known;
@@ -416,7 +419,8 @@ TEST(TesseraMemory, ThatAStreamOfAnotherMeshUsesIsWaitedForBeforeThereIsNone) {
     ASSERT_TESS(tessMalloc(user, 100'000, &own));
     before.put_into(busy);
     ASSERT_TESS(tessMemcpyAsync(own, x, 100'000, TESS_COPY_D2D, busy));
-    ASSERT_TESS(tessFree(owner, x));  // the owner has no stream that it could wait for
+    // The mesh that owns x has no stream it could wait for.
+    ASSERT_TESS(tessFree(owner, x));
     std::thread opens([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       before.open();
@@ -436,7 +440,7 @@ TEST(TesseraProfiler, ThatIsOpenAtTheShutdownKeepsItsRecords) {
   ASSERT_TESS(tessMemsetAsync(x, 1, 64, s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   ASSERT_TESS(tessShutdown(std::exchange(s.context, nullptr)));
-  { const session another; }  // which comes and goes
+  { const session another; }  // another context that is created and shut down
   ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};

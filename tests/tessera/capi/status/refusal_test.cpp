@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Every call with every argument in turn null, stale or of another kind: a status, never
-/// a crash. The list of calls is complete: it is compared with the headers.
+/// Calls every function with each argument in turn null, stale or of another kind. All
+/// must return a status and none may crash. The list of calls is compared with the
+/// headers, so none is missing.
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -31,7 +32,7 @@ template <class T>
 constexpr bool is_frame =
     std::is_same_v<T, tessContext_t> || std::is_same_v<T, tessMesh_t>;
 
-/// One of everything, and one of everything that is gone.
+/// Owns one object of each kind, and handles of objects of each kind that are destroyed.
 class zoo {
  public:
   zoo()
@@ -103,12 +104,12 @@ class zoo {
       stale_;
 };
 
-/// Calls a function with one argument after the other spoilt.
+/// Calls a function once for each way to spoil one of its arguments.
 class sweeper {
  public:
   explicit sweeper(const zoo& of) : zoo_(of) {}
 
-  /// `may_be_null` lists the arguments that mean something when they are null.
+  /// `may_be_null` lists the arguments for which null has a meaning.
   template <class... A>
   void operator()(const char* name, tessStatus_t (*call)(A...),
                   std::initializer_list<std::size_t> may_be_null,
@@ -238,7 +239,7 @@ void sweep_streams(sweeper& sweep, const zoo& z) {
   sweep("tessEventElapsedTime", &tessEventElapsedTime, {}, &time, z.event, z.event);
 }
 
-/// A copy of one row from the host.
+/// Returns the description of a copy of one row from the host.
 const tessCopyDesc& rows_of(void* to, const void* from) {
   static tessCopyDesc out{};
   out.structSize = sizeof out;
@@ -292,8 +293,8 @@ void sweep_memory(sweeper& sweep, const zoo& z) {
         &attributes);
   sweep("tessMemExportDlpack", &tessMemExportDlpack, {}, s.context, z.memory, &desc,
         &out);
-  // A tensor that is good for one call: the last argument is looked at before it is
-  // taken.
+  // The tensor can be imported only once. The call checks its last argument before it
+  // takes the tensor.
   void* tensor = nullptr;
   ASSERT_TESS(tessMemExportDlpack(s.context, z.memory, &desc, &tensor));
   sweep("tessMemImportDlpack", &tessMemImportDlpack, {}, s.context, tensor, 0, -1, &info);
@@ -369,7 +370,7 @@ void sweep_collectives(sweeper& sweep, const zoo& z) {
         TESS_COLL_SUM, nullptr, s.stream);
   sweep("tessAllGather", &tessAllGather, {4}, s.mesh, x, 2, TESS_FP32, nullptr, s.stream);
   sweep("tessBroadcast", &tessBroadcast, {}, s.mesh, x, 2, TESS_FP32, 0, s.stream);
-  // A null target means in place.
+  // A null target means that the result replaces the source.
   sweep("tessReduce", &tessReduce, {2, 7}, s.mesh, x, y, 2, TESS_FP32, TESS_COLL_SUM, 0,
         nullptr, s.stream);
   sweep("tessGather", &tessGather, {2, 6}, s.mesh, x, y, 2, TESS_FP32, 0, nullptr,
@@ -419,7 +420,7 @@ void sweep_graphs(sweeper& sweep, const zoo& z) {
   sweep("tessGraphExecDestroy", &tessGraphExecDestroy, {}, z.exec);
 }
 
-/// Functions that a header declares.
+/// Returns the functions that a header declares.
 std::set<std::string> declared(const char* header) {
   std::ifstream file(std::string(TESSERA_HEADERS) + "/" + header);
   std::stringstream text;
@@ -442,9 +443,9 @@ TEST(TesseraRefusal, EveryCallWithEveryArgumentSpoilt) {
   sweep_modules(sweep, z);
   sweep_collectives(sweep, z);
   sweep_graphs(sweep, z);
-  EXPECT_TESS(tessStreamSynchronize(z.s.stream));  // nothing was enqueued
+  EXPECT_TESS(tessStreamSynchronize(z.s.stream));  // no call has enqueued anything
   EXPECT_EQ(z.s.read(z.memory, 256, 1), std::vector<char>(256, 0));
-  // Those that take no argument that could be spoilt, or give no status.
+  // These functions have no argument to spoil, or return no status.
   std::set<std::string> known = std::move(sweep.seen());
   known.insert({"tessGetVersion", "tessSetLogCallback", "tessGetErrorString",
                 "tessGetErrorName", "tessStatusString", "tessGetLastErrorMessage",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a program sees of the threads that the runtime makes in it.
+/// Tests the properties of the runtime's threads that a program can see: their names and
+/// the signals that they block.
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -14,8 +15,8 @@
 namespace weir::test {
 namespace {
 
-/// Signals that each of the runtime's threads blocks, as bits, by their names. Of several
-/// threads of one name those that all of them block.
+/// Returns the signals that each of the runtime's threads blocks, as bits, by thread
+/// name. For threads with the same name, returns the signals that all of them block.
 std::map<std::string, std::uint64_t> blocked_by_thread() {
   std::map<std::string, std::uint64_t> out;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -47,7 +48,7 @@ TEST(TesseraThreads, HaveNamesAndLeaveSignalsToTheProgram) {
   tessStream_t of_rank = nullptr;
   tessStreamDesc own{sizeof own, 0, 0, 0, 0, -1};
   ASSERT_TESS(tessStreamCreateEx(s.mesh, &own, &of_rank));
-  // Another thread looks after the rank that waits.
+  // A separate thread watches the rank that waits.
   ASSERT_TESS(tessBarrier(s.mesh, nullptr, of_rank));
   std::map<std::string, std::uint64_t> found;
   const auto named = [&] {
@@ -55,7 +56,7 @@ TEST(TesseraThreads, HaveNamesAndLeaveSignalsToTheProgram) {
   };
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!named() && std::chrono::steady_clock::now() < deadline) {
-    found = blocked_by_thread();  // a thread names itself
+    found = blocked_by_thread();  // each thread sets its own name after its start
   }
   ASSERT_TRUE(named());
   for (const auto& [name, mask] : found) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Unloads libtessera while a context is open. Threads of the library may still run then,
-/// so the library has to stay in memory. The argument is the path of the library.
+/// Unloads libtessera while a context is open. Threads of the library may still run, so
+/// the library must stay in memory. The program's argument is the path of the library.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
     return fail("tessInit", "expected TESS_OK");
   }
   dlclose(library);
-  // The workers of the context go on meanwhile.
+  // Gives the context's workers time to run after the unloading.
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   if (dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD) == nullptr) {
     return fail("library", "expected it to stay loaded, found it unloaded");
