@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The specification's TensorMap, requirement by requirement; where it claims too much,
-/// the safe answer and why.
+/// Tests the specification's TensorMap requirement by requirement. Where the
+/// specification claims too much, the test states the safe answer and the reason.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ TEST(TensorMap, FindsTheProducerOfARegion) {  // R1, R8-R10, R27
   ASSERT_TRUE(map.insert(region(0, 64), 5));
   EXPECT_EQ(map.lookup(region(32, 4)), 5U);
   EXPECT_EQ(map.lookup(region(63, 1)), 5U);
-  EXPECT_EQ(map.lookup(region(64, 1)), std::nullopt);  // half open
+  EXPECT_EQ(map.lookup(region(64, 1)), std::nullopt);  // ranges are half open
   EXPECT_EQ(map.lookup(region(0, 64, other_memory)), std::nullopt);
 }
 
@@ -55,7 +55,7 @@ TEST(TensorMap, RejectsBucketsThatAreNoPowerOfTwo) {  // R4
               errc::invalid_argument);
   }
   EXPECT_FALSE(tensor_map::create({8, 0, base_hash::fibonacci}));
-  EXPECT_TRUE(tensor_map::create());  // the default
+  EXPECT_TRUE(tensor_map::create());  // the default size is accepted
 }
 
 TEST(TensorMap, ComparesTilesOfDifferentGridsByTheirBytes) {  // R10; T6
@@ -63,7 +63,7 @@ TEST(TensorMap, ComparesTilesOfDifferentGridsByTheirBytes) {  // R10; T6
   const map_region written = or_throw(map_region::in_tile(memory, 0, 256, 0, 256));
   const map_region read = or_throw(map_region::in_tile(memory, 1, 128, 0, 128));
   ASSERT_TRUE(map.insert(written, 3));
-  // Equal tile numbers are not asked for: that would miss bytes 128..255.
+  // Comparing the numbers of tiles would miss the bytes 128 to 255.
   EXPECT_EQ(map.lookup(read), 3U);
   EXPECT_EQ(map.lookup(or_throw(map_region::in_tile(memory, 1, 256, 0, 8))),
             std::nullopt);
@@ -94,7 +94,8 @@ TEST(TensorMap, OffersTheSeedsHashAndABetterOne) {  // R17; 3.f
     }
     return buckets.size();
   };
-  // 1024 storages, 1 KiB apart, crowd into 16 buckets with the specification's mix.
+  // With the specification's hash, 1024 storages that lie 1 KiB apart share a few of the
+  // buckets.
   EXPECT_LE(used(base_hash::seed), 32U);
   EXPECT_GE(used(base_hash::fibonacci), 600U);
 }
@@ -105,7 +106,7 @@ TEST(TensorMap, ForgetsTasksBelowTheThreshold) {  // R7, R23
   ASSERT_TRUE(map.insert(region(0, 8), 2));
   map.retire_before(2);
   EXPECT_EQ(map.lookup(region(0, 8)), 2U);
-  map.retire_before(1);  // never goes back
+  map.retire_before(1);  // the threshold never decreases
   map.retire_before(3);
   EXPECT_EQ(map.lookup(region(0, 8)), std::nullopt);
 }
@@ -116,8 +117,9 @@ TEST(TensorMap, CutsTheDeadTailOfAChain) {  // R24, R25
     ASSERT_TRUE(map.insert(region(static_cast<std::int64_t>(id) * 8, 8), id));
   }
   map.retire_before(8);
-  EXPECT_EQ(map.linked(), 10U);                           // lazily
-  EXPECT_EQ(map.lookup(region(2 * 8, 8)), std::nullopt);  // walks into the tail
+  EXPECT_EQ(map.linked(), 10U);  // entries are removed lazily
+  // This lookup reaches the dead tail.
+  EXPECT_EQ(map.lookup(region(2 * 8, 8)), std::nullopt);
   EXPECT_EQ(map.linked(), 3U);
   EXPECT_EQ(map.lookup(region(9 * 8, 8)), 9U);
 }
@@ -146,7 +148,7 @@ TEST(TensorMap, ReturnsAllProducersOfATornRead) {  // R28; T1, T5
     ASSERT_TRUE(map.insert(region(static_cast<std::int64_t>(id - 1) * 8, 8), id));
     ASSERT_TRUE(map.insert(region(static_cast<std::int64_t>(id - 1) * 8, 4), id));
   }
-  // The newest alone would lose 99 edges, a cap of 16 would lose 84.
+  // The newest producer alone would miss 99 edges; a limit of 16 would miss 84.
   EXPECT_EQ(map.lookup(region(0, 800)), 100U);
   const ids found = all(map, region(0, 800));
   EXPECT_EQ(found.size(), 100U);
@@ -159,9 +161,9 @@ TEST(TensorMap, RefusesToOverwriteALiveEntry) {  // R5, R29; T3
     ASSERT_TRUE(map.insert(region(static_cast<std::int64_t>(id) * 8, 8), id));
   }
   EXPECT_EQ(map.insert(region(32, 8), 4).error().code(), errc::out_of_memory);
-  EXPECT_EQ(map.lookup(region(0, 8)), 0U);  // the specification's ring has lost it here
+  EXPECT_EQ(map.lookup(region(0, 8)), 0U);  // the specification's ring would have lost it
   map.retire_before(1);
-  ASSERT_TRUE(map.insert(region(32, 8), 4));  // takes the place of the dead one
+  ASSERT_TRUE(map.insert(region(32, 8), 4));  // reuses the place of a dead entry
   EXPECT_EQ(map.lookup(region(0, 8)), std::nullopt);
   EXPECT_EQ(map.lookup(region(32, 8)), 4U);
 }
@@ -172,7 +174,7 @@ TEST(TensorMap, KeepsIdsBeyond32BitsInOrder) {  // 3.c; T2
   ASSERT_TRUE(map.insert(region(0, 8), wrap - 1));
   ASSERT_TRUE(map.insert(region(8, 8), wrap));
   EXPECT_EQ(all(map, region(0, 16)), (ids{wrap, wrap - 1}));
-  // An older id at the head of a chain would make truncation lose live entries.
+  // With an older id at the head of a chain, truncation would lose live entries.
   EXPECT_EQ(map.insert(region(0, 8), 7).error().code(), errc::invalid_argument);
 }
 
@@ -189,7 +191,7 @@ TEST(TensorMap, SeesOneStorageBehindInteriorPointers) {  // 3.f; T8
   EXPECT_EQ(storages.add(memory + 100, 10).error().code(), errc::already_exists);
   EXPECT_EQ(storages.add(memory + 4000, 200).error().code(), errc::already_exists);
   EXPECT_FALSE(storages.add(memory, 0));
-  // The same address is another storage after it has been given back.
+  // After it was released, the address belongs to another storage.
   const auto before = storages.find(memory).generation;
   ASSERT_TRUE(storages.remove(memory));
   EXPECT_FALSE(storages.remove(memory));
@@ -203,7 +205,8 @@ TEST(LogicalTensor, HasABoxOfItsFirstAndLastByte) {  // R11-R13, R15
   const logical_tensor t = or_throw(logical_tensor::raw(memory, i64s{4, 8}, 4));
   EXPECT_EQ(t.box(), (bounding_box{0, 127}));
   EXPECT_EQ(t.raw_size(), 128);
-  // The specification's examples leave out the last element's bytes.
+  // The box includes the last element's bytes, which the specification's examples leave
+  // out.
   const logical_tensor strided =
       or_throw(logical_tensor::strided(memory, 64, 0, i64s{4}, i64s{8}, 4));
   EXPECT_EQ(strided.box(), (bounding_box{0, 27}));
@@ -250,7 +253,7 @@ TEST(LogicalTensor, DerivesSixKinds) {  // R18, R19, R21, R22
   const logical_tensor packed = or_throw(view.contiguous(other_memory));
   EXPECT_EQ(packed.kind(), extraction::deep_contiguous);
   EXPECT_TRUE(packed.is_contiguous());
-  // Already row-major: an alias, which must not pass for a copy.
+  // The tensor is row-major already, so `contiguous` returns an alias, not a deep copy.
   const logical_tensor alias = or_throw(t.contiguous(other_memory));
   EXPECT_FALSE(alias.is_deep_copy());
   EXPECT_EQ(overlap_hybrid(alias, t), overlap::yes);
@@ -285,7 +288,8 @@ TEST(HybridOverlap, TellsInterleavedElementsApart) {  // R31, R34
   };
   EXPECT_TRUE(boxes_overlap(strided(0), strided(4)));
   EXPECT_EQ(overlap_hybrid(strided(0), strided(4)), overlap::no);
-  EXPECT_EQ(overlap_hybrid(strided(0), strided(2)), overlap::yes);  // CE3: part of one
+  // CE3: a part of one element.
+  EXPECT_EQ(overlap_hybrid(strided(0), strided(2)), overlap::yes);
 }
 
 TEST(HybridOverlap, IsExactWhereTheGcdTestIsNot) {  // R32; CE1, CE2, CE4, CE5, CE7
@@ -317,7 +321,7 @@ TEST(TensorMapEx, FindsProducersThroughViews) {  // R2, R3, R33, R36, R37
   EXPECT_EQ(map.lookup(or_throw(output.clone(other_memory))), std::nullopt);
 }
 
-/// The engine's index with the interface of the specification's map.
+/// The engine's index behind the interface of the specification's map.
 class indexed_map {
  public:
   explicit indexed_map(std::uint32_t most) : map_(most) { map_.add_storage(0); }

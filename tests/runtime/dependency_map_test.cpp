@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The TensorMap against a linear scan, and the traps of maps that forget.
+/// Tests the dependency map against a linear scan, and with inputs that lose entries in
+/// simpler maps.
 #include "map/dependency_map.hpp"
 
 #include <gtest/gtest.h>
@@ -31,8 +32,8 @@ std::set<task_id> tasks_in(dependency_map& map, const footprint& query, bool wri
   return out;
 }
 
-/// Spans from single bytes to the whole storage, so that all levels of the grid are in
-/// use.
+/// Returns a span of one byte up to the whole storage, so that all levels of the grid are
+/// used.
 footprint random_span(dice& d, std::uint32_t storage, std::int64_t size) {
   const std::int64_t length = std::min(size, d.in(1, std::int64_t{1} << d.in(0, 20)));
   const std::int64_t lo = d.in(0, size - length);
@@ -56,10 +57,10 @@ TEST(DependencyMap, EqualsALinearScanUnderInsertPruneAndRetire) {
     access_ref ref;
     bool pruned;
   };
-  std::map<task_id, known> live;  // one access per task
+  std::map<task_id, known> live;  // each task has one access
   task_id next = 1;
   for (int step = 0; step < 60'000; ++step) {
-    const bool growing = (step / 3000) % 2 == 0;  // fills up, then empties
+    const bool growing = (step / 3000) % 2 == 0;  // the map fills up and empties in turn
     if (live.empty() || d.in(1, 10) <= (growing ? 8 : 2)) {
       const auto storage = static_cast<std::uint32_t>(d.in(0, storages - 1));
       const footprint f = random_span(d, storage, size);
@@ -67,7 +68,7 @@ TEST(DependencyMap, EqualsALinearScanUnderInsertPruneAndRetire) {
       live[next] = {f, writer, map.insert(f, writer, next), false};
       ++next;
     } else {
-      auto victim = live.begin();  // mostly in order, as tasks retire
+      auto victim = live.begin();  // mostly the oldest, as tasks retire
       if (d.one_in(8) && !victim->second.pruned) {
         map.prune(victim->second.ref);
         victim->second.pruned = true;
@@ -112,7 +113,7 @@ TEST(DependencyMap, KnowsIdsBeyond32Bits) {  // T2
             (std::set<task_id>{wrap - 1, wrap + 1}));
 }
 
-/// What `tasks_in` finds, if lists of it end.
+/// Returns the number of accesses that `tasks_in` finds; their lists must end.
 std::size_t found_in(dependency_map& map, const footprint& query, std::size_t most) {
   std::size_t out = 0;
   map.conflicts(query, true, [&](access_ref, const dependency_map::entry&) {
@@ -165,8 +166,8 @@ TEST(DependencyMap, LosesNoneWhenItsCellsBecomeMoreWhereAccessesHaveGone) {
     map.insert(span_of(0, tile * 64, tile * 64 + 64), true, next++);
     ++expected[static_cast<std::size_t>(tile)];
   };
-  // Accesses to other storages keep the ring turning: places of the grid's accesses have
-  // been those of earlier ones.
+  // Accesses to other storages advance the ring, so accesses of the grid reuse places of
+  // earlier ones.
   while (next < 4000) {
     add_tile();
     map.insert(span_of(1 + static_cast<std::uint32_t>(next) % others, 0, 64), true, next);
@@ -176,7 +177,7 @@ TEST(DependencyMap, LosesNoneWhenItsCellsBecomeMoreWhereAccessesHaveGone) {
       expected[oldest % tiles] -= oldest % 2;
     }
   }
-  // Now there are too many for the cells.
+  // From here on the accesses are too many for the cells.
   while (next < 6000) {
     add_tile();
     const auto tile = static_cast<std::int64_t>(next * 7) % tiles;
@@ -193,7 +194,7 @@ TEST(DependencyMap, TakesFromAnEntryWhatAWriteCoversAndNothingElse) {
   for (int round = 0; round < 1000; ++round) {
     dependency_map map(1 << 9);
     map.add_storage(0);
-    const int live = round % 2 == 0 ? 4 : 12;  // few, or in the grid
+    const int live = round % 2 == 0 ? 4 : 12;  // few accesses, or enough for the grid
     std::vector<test::byte_set> own(static_cast<std::size_t>(live));
     std::vector<test::byte_set> left(static_cast<std::size_t>(live));
     const auto next_view = [&] {
@@ -265,7 +266,8 @@ TEST(DependencyMap, ForgetsAReaderThatTwoWritesCoverTogether) {
   }
 }
 
-/// Shortened, it would be taken for a companion of tasks that share no group with it.
+/// The access of a commuting task must not be shortened. A shortened one would look like
+/// a member of the group to tasks that are in another group.
 TEST(DependencyMap, LeavesTasksThatCommuteInAnyOrderTheirBytes) {
   dependency_map map(1 << 9);
   map.add_storage(0);
@@ -313,10 +315,11 @@ TEST(DependencyMap, RemembersWhatFailedTasksWroteUntilItIsForgotten) {
   map.insert(span_of(0, 64, 72), false, 7);
   map.retire(3, 5);
   EXPECT_EQ(map.failure_in(span_of(0, 4, 100)), 5U);
-  EXPECT_EQ(map.failure_in(span_of(0, 8, 100)), 0U);  // what it read is no matter
+  // A failed task's reads do not count.
+  EXPECT_EQ(map.failure_in(span_of(0, 8, 100)), 0U);
   EXPECT_EQ(map.failure_in(span_of(1, 0, 8)), 5U);
   map.add_failed(span_of(0, 0, 4), 9);
-  EXPECT_EQ(map.failure_in(span_of(0, 0, 100)), 5U);  // the oldest
+  EXPECT_EQ(map.failure_in(span_of(0, 0, 100)), 5U);  // the oldest failure
   map.remove_storage(1);
   EXPECT_EQ(map.failure_in(span_of(1, 0, 8)), 0U);
   map.forget_failures();

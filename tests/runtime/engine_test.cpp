@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The engine: order, waits, failures, windows, storages.
+/// Tests the task engine: order, waits, failures, window sizes and storages.
 #include "weir/runtime/engine.hpp"
 
 #include <gtest/gtest.h>
@@ -257,7 +257,8 @@ TEST_P(Engine, DoesNotWaitForWhatATaskHasEnteredItself) {
   for (const tensor& t : {all, half, even}) {
     kinds.insert(kinds.end(), {reads(t), writes(t), updates(t)});
   }
-  // All meet in the first byte, which every task writes: they run in order.
+  // All accesses include the first byte, and every task writes it, so the tasks run in
+  // order.
   int ran = 0;
   int submitted = 0;
   for (const access& a : kinds) {
@@ -334,7 +335,7 @@ TEST_P(Engine, GivesEveryKernelTheSameFloatingPointEnvironment) {
     auto* out = reinterpret_cast<double*>(part.data());
     submit(*e, "subnormal", {writes(part)}, [out](const task_context&) {
       volatile double tiny = 1e-300;
-      volatile double product = tiny * 1e-10;  // subnormal: flushed to zero
+      volatile double product = tiny * 1e-10;  // subnormal, so the kernel sees zero
       *out = product + 1.0;
     });
   }
@@ -344,7 +345,7 @@ TEST_P(Engine, GivesEveryKernelTheSameFloatingPointEnvironment) {
   }
   volatile double tiny = 1e-300;
   volatile double product = tiny * 1e-10;
-  EXPECT_GT(product, 0.0);  // the submitter's own environment is back
+  EXPECT_GT(product, 0.0);  // the submitter's environment is restored
 }
 
 TEST_P(Engine, CountsTimeInsideKernels) {
@@ -361,7 +362,7 @@ TEST_P(Engine, CountsTimeInsideKernels) {
   EXPECT_LT(e->counters().kernel_ns, 1'000'000'000);
 }
 
-/// Five tasks in one thread, so that all are live while they are submitted.
+/// Runs five tasks on one thread, so that all of them are live while they are submitted.
 TEST(EngineCounters, SayWhatLookUpsHaveCompared) {
   auto e = or_throw(engine::create({}));
   const storage s = or_throw(e->allocate(64, "test"));
@@ -377,7 +378,7 @@ TEST(EngineCounters, SayWhatLookUpsHaveCompared) {
   const engine_counters c = e->counters();
   EXPECT_EQ(c.lookups, 5U);
   EXPECT_EQ(c.candidates, 9U);
-  EXPECT_EQ(c.exact_tests, 8U);  // all but two dense ones
+  EXPECT_EQ(c.exact_tests, 8U);  // all tests but two between dense footprints
   EXPECT_EQ(c.maybe, 0U);
   EXPECT_EQ(c.pruned, 4U);
   EXPECT_EQ(c.edges_pruned, 1U);
@@ -418,7 +419,7 @@ TEST_P(Engine, EndsIdleWhenAnotherThreadWakesIt) {
   }
 }
 
-/// Nothing but `idle` waits here, and nobody else is about to wake it.
+/// Only `idle` waits here, and no other thread would wake it.
 TEST_P(Engine, EndsIdleForEveryTaskThatEnds) {
   if (GetParam() == 1) {
     GTEST_SKIP() << "who only idles needs somebody else to run the task";
@@ -433,8 +434,8 @@ TEST_P(Engine, EndsIdleForEveryTaskThatEnds) {
   }
 }
 
-/// Bursts with pauses around the time that threads spin: workers park and are woken all
-/// the time.
+/// Submits bursts with pauses about as long as threads spin, so that workers park and are
+/// woken all the time.
 TEST_P(Engine, LosesNoWakeUpBetweenBurstsAndPauses) {
   const storage s = or_throw(e->allocate(64, "test"));
   std::vector<tensor> cells;
@@ -463,7 +464,8 @@ TEST_P(Engine, LosesNoWakeUpBetweenBurstsAndPauses) {
   EXPECT_EQ(runs.load(), submitted);
 }
 
-/// Workers leave tiny tasks to each other; two that wait for one another are not.
+/// Workers may leave tiny tasks to each other. They must not do so with two tasks that
+/// need to run at the same time.
 TEST_P(Engine, RunsTwoKernelsAtOnceAfterThousandsOfTinyOnes) {
   if (GetParam() == 1) {
     GTEST_SKIP() << "two kernels at once need two workers";
@@ -491,8 +493,8 @@ TEST_P(Engine, RunsTwoKernelsAtOnceAfterThousandsOfTinyOnes) {
   }
 }
 
-/// Workers leave tiny tasks to a submitter who is at work: not to one that has gone on to
-/// something else.
+/// Workers leave tiny tasks to a submitter that is busy with the engine. They must not
+/// leave them to a submitter that does something else.
 TEST_P(Engine, EndsTinyTasksWhileTheSubmitterNeitherSubmitsNorWaits) {
   if (GetParam() == 1) {
     GTEST_SKIP() << "a single worker runs tasks only while somebody waits";
@@ -503,7 +505,7 @@ TEST_P(Engine, EndsTinyTasksWhileTheSubmitterNeitherSubmitsNorWaits) {
   auto* count = &runs;
   int submitted = 0;
   for (int round = 0; round < 200; ++round) {
-    for (int i = 0; i < 300 + round; ++i) {  // a chain, then tasks side by side
+    for (int i = 0; i < 300 + round; ++i) {  // a chain, then independent tasks
       submit(*e, "tiny", {round % 2 == 0 ? updates(all) : reads(all)},
              [count](const task_context&) { count->fetch_add(1); });
       ++submitted;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The face that a program sees: tensors, functions with accesses, results, checked
-/// views.
+/// Tests the interface that programs use: tensors, functions with accesses, results and
+/// checked views.
 #define WEIR_CHECKED  // before the first include: views of this file are checked
 #include <gtest/gtest.h>
 
@@ -217,8 +217,8 @@ TEST(ViewDeathTest, IteratorsAndSpansEndThereToo) {
   }
 }
 
-/// What a kernel does to a tensor that it has captured; it declares to read row 0 and to
-/// write row 1.
+/// Runs a kernel that applies `touch` to a tensor it has captured. It declares to read
+/// row 0 and to write row 1.
 template <class Touch>
 void touch_captured(Touch touch) {
   engine e;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Accesses that ask for no order, order without accesses, urgency, hints, large numbers.
+/// Tests accesses without order, order without accesses, urgent tasks, hints, and large
+/// ids and counts.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ std::unique_ptr<engine> engine_of(engine_options o, unsigned workers) {
 class Modes : public testing::TestWithParam<unsigned> {
  protected:
   std::unique_ptr<engine> e = engine_of({}, GetParam());
-  /// Appends its digit to the number at `p`.
+  /// Returns a kernel that appends the digit `d` to the number at `p`.
   static auto digit(std::uint64_t* p, std::uint64_t d) {
     return [p, d](const task_context&) { *p = *p * 10 + d; };
   }
@@ -172,7 +173,8 @@ TEST_P(Modes, EveryTaskRunsWhateverItsHints) {
   EXPECT_EQ(runs.load(), 3000);
 }
 
-/// So that a chain of layers may keep its halves on one core each and is never held up.
+/// A chain of layers can then keep each of its halves on one core, and a worker that is
+/// busy never delays it.
 TEST(UrgentTasks, GoToTheWorkerTheyWereSentToAndToOthersBeforeWhatIsNotUrgent) {
   const auto filled = [](std::array<task, 4>& t) {
     auto q = std::make_unique<ready_queues>(2, 2, 8);
@@ -199,7 +201,8 @@ TEST(UrgentTasks, GoToTheWorkerTheyWereSentToAndToOthersBeforeWhatIsNotUrgent) {
   }
 }
 
-/// Every look at another's queue costs its owner a cache line.
+/// Looking into another worker's queue costs its owner a cache line, so half of the tasks
+/// are taken at once.
 TEST(ReadyTasks, AreTakenFromAnotherByHalves) {
   for (std::size_t count = 1; count <= 64; ++count) {
     std::vector<task> t(count);
@@ -330,8 +333,8 @@ TEST(Accesses, BeyondTheirRoomStallTheSubmissionOrAreRefused) {
   }
 }
 
-/// An engine that is watched, and what is said when it stands still in the way that
-/// `awaited` describes; until then endless kernels do not end.
+/// An engine with a watchdog. Kernels called "endless" run until the watchdog has
+/// reported a text that contains all of `awaited`.
 class Watchdog : public testing::TestWithParam<unsigned> {
  protected:
   void watch(std::vector<std::string> awaited) {
@@ -342,7 +345,7 @@ class Watchdog : public testing::TestWithParam<unsigned> {
       const auto holds = [&](const std::string& part) {
         return said.find(part) != std::string::npos;
       };
-      // A busy machine may let nothing run for so long that something is said before.
+      // On a busy machine, the watchdog may report before the awaited state is reached.
       if (!noticed_ && std::all_of(awaited_.begin(), awaited_.end(), holds)) {
         text_ = said;
         noticed_ = true;
@@ -351,7 +354,7 @@ class Watchdog : public testing::TestWithParam<unsigned> {
     e_ = engine_of(o, GetParam());
     store_ = or_throw(e_->allocate(8, "test"));
   }
-  /// A task behind all others, or one that waits for none.
+  /// Submits a task that runs behind all others, or one that waits for no other.
   void submit(const char* name, bool ordered = true, bool urgent = false) {
     const std::array<access, 1> all{updates(bytes_of(store_))};
     submit_options with;
@@ -381,7 +384,7 @@ INSTANTIATE_TEST_SUITE_P(Workers, Watchdog, testing::Values(1U, 2U));
 
 TEST_P(Watchdog, SaysWhichKernelNothingComesOfAndWhoWaits) {
   watch({"runs task 2 \"endless\"", "the submitter waits"});
-  ::usleep(60'000);  // nothing in flight: nothing to say
+  ::usleep(60'000);  // no task is in flight, so nothing is reported
   EXPECT_FALSE(noticed_.load());
   for (const char* name : {"first", "endless", "behind", "last"}) {
     submit(name);
@@ -425,7 +428,7 @@ TEST_P(Watchdog, SaysWhoIsReadyAndWaitsForAWorker) {
     ::usleep(500);
   }
   if (GetParam() == 2) {
-    submit("endless", false, true);  // of the submitter
+    submit("endless", false, true);  // runs on the submitter
   }
   submit("ready", false);
   ASSERT_TRUE(e_->wait_all());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Footprints, the overlap decision and containment against brute force over sets of
-/// bytes.
+/// Tests footprints, the decision on overlap and containment against brute force over
+/// sets of bytes.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -24,7 +24,7 @@ footprint view(std::int64_t offset, const i64s& shape, const i64s& strides,
   return or_throw(footprint::of_view(id, offset, shape, strides, size));
 }
 
-/// What a pair of views must be answered; `maybe` is counted.
+/// Checks the answers for a pair of views. Counts `maybe` instead of refusing it.
 void check_pair(const footprint& a, const footprint& b, bool meet, bool inside,
                 int& maybe) {
   const overlap answer = decide_overlap(a, b);
@@ -128,7 +128,7 @@ TEST(Overlap, IsNeverFoundBetweenStoragesOrGenerations) {
 }
 
 TEST(Overlap, SaysMaybeOnlyWhenItsBudgetEnds) {
-  // Adversarial strides: deciding this one takes more than 200,000 search nodes.
+  // Adversarial strides: an exact answer takes more than 200,000 search nodes.
   const footprint hard = view(0, {1049, 1049, 1049}, {36674, 61119, 85569}, 1);
   const footprint byte =
       view(36674LL * 700 + 61119LL * 300 + 85569LL * 10 + 1, {1}, {1}, 1);
@@ -179,7 +179,7 @@ TEST(Overlap, EqualsBruteForceOnAllSmallStridedPairs) {
   EXPECT_EQ(maybe, 0);
 }
 
-/// All slices of one dimension of four elements, as (start, stop, step).
+/// Returns all slices of a dimension of four elements, as (start, stop, step).
 std::vector<std::array<std::int64_t, 3>> all_slices() {
   std::vector<std::array<std::int64_t, 3>> out;
   for (std::int64_t step : {1, 2, 3, -1, -2}) {
@@ -240,8 +240,8 @@ TEST(Overlap, EqualsBruteForceOnAllPairsOfViewsOfASmallMatrix) {
 }
 
 /// Views are drawn in groups and compared pairwise, so that the oracle enumerates each
-/// one once.
-/// Pairs per class of views; `WEIR_TEST_PAIRS` sets another number.
+/// view only once.
+/// Returns the number of pairs for each class of views; WEIR_TEST_PAIRS overrides it.
 std::int64_t random_pairs() {
   const char* set = std::getenv("WEIR_TEST_PAIRS");
   return set != nullptr ? std::atoll(set) : 210'000;
@@ -277,7 +277,7 @@ TEST(Overlap, EqualsBruteForceOnRandomPairs) {
         }
       }
     }
-    // Views that no chain of slices gives may take more than the budget now and then.
+    // Views that no chain of slices produces may exceed the budget occasionally.
     const bool by_hand = kind == test::view_class::as_strided;
     EXPECT_LE(maybe, pairs / (by_hand ? 100'000 : 1'000'000))
         << "class " << static_cast<int>(kind);

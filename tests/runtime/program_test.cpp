@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whatever the number of workers, the window and the delays: the result is that of
-/// serial execution.
+/// Tests that random programs have the result of serial execution, for any number of
+/// workers, window size and delays.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -32,14 +32,15 @@ class Program : public testing::TestWithParam<unsigned> {
   std::unique_ptr<engine> make_engine(dice& d) const {
     engine_options o;
     o.workers = GetParam();
-    o.window = d.one_in(2) ? 64 : 1U << d.in(1, 3);  // small windows force every stall
+    // Small windows provoke every kind of stall.
+    o.window = d.one_in(2) ? 64 : 1U << d.in(1, 3);
     o.trace.mode = d.one_in(4) ? trace_mode::all : trace_mode::off;
     o.trace.max_bytes = 100'000;
     return or_throw(engine::create(o));
   }
 
-  /// Submits the program, waiting and helping at random in between. Returns the id of its
-  /// first task.
+  /// Submits the program, with random waits and calls that run tasks in between. Returns
+  /// the id of the first task.
   static task_id submit_all(engine& e, dice& d, const std::vector<storage>& stores,
                             const run_state& state) {
     task_id first = 0;

@@ -18,7 +18,7 @@ namespace weir::test {
 struct program_access {
   std::size_t storage = 0;
   runtime::access_mode mode = runtime::access_mode::read;
-  runtime::tensor view;  ///< offset and strides matter, the base does not
+  runtime::tensor view;  ///< only offset and strides are used, not the base
   byte_set bytes;
 };
 
@@ -29,7 +29,7 @@ struct program_task {
   std::vector<program_access> accesses;
 };
 
-/// Memory of one execution: a base per storage, and what each task read.
+/// Memory of one execution: the base of each storage, and the hash of each task's reads.
 struct program_memory {
   std::vector<std::byte*> bases;
   std::vector<std::uint64_t> seen;
@@ -73,8 +73,8 @@ inline program random_program(dice& d, std::int64_t failing_one_in) {
   return p;
 }
 
-/// What a task does: hashes what it may read, then writes some of the bytes that it may
-/// write.
+/// Executes a task: hashes all bytes that it may read, then writes some of the bytes that
+/// it may write.
 inline void run_task(const program_task& t, std::size_t index, program_memory& m) {
   const auto each = [&](const program_access& a, auto&& visit) {
     std::byte* base = m.bases[a.storage];
@@ -95,7 +95,7 @@ inline void run_task(const program_task& t, std::size_t index, program_memory& m
     std::uint64_t position = 0;
     each(a, [&](std::byte& b) {
       const std::uint64_t v = mix(h, ++position);
-      if ((v >> 60) != 0) {  // a write may leave bytes as they were
+      if ((v >> 60) != 0) {  // a write may leave some bytes unchanged
         b = static_cast<std::byte>(v >> 20);
       }
     });
@@ -117,10 +117,10 @@ inline void delay(int kind) {
   }
 }
 
-/// The oldest failed task behind each one, itself included; 0 if none. Tasks count from
-/// `first`.
-///
-/// A failure goes from what a task wrote to whoever reads or writes a byte of it later.
+/// Returns, for each task, the id of the oldest failed task that it depends on (possibly
+/// itself), or 0. The first task has the id `first`.
+/// || A failure passes from the bytes that a task wrote to tasks that read or write one
+/// of them later.
 inline std::vector<runtime::task_id> expected_roots(const program& p,
                                                     runtime::task_id first) {
   std::vector<runtime::task_id> roots(p.tasks.size(), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Random strided views and the brute-force set of bytes that each covers: the oracle of
-/// footprints.
+/// Random strided views and, by brute force, the set of bytes that each covers. They are
+/// the oracle of footprints.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +19,12 @@ inline constexpr std::size_t most_bytes = 4096;
 using byte_set = std::bitset<most_bytes>;
 using i64s = std::vector<std::int64_t>;
 
-/// Seeded numbers without std distributions, so that a printed seed means the same
-/// everywhere.
+/// Random numbers without the distributions of std, so that a printed seed gives the same
+/// numbers with every standard library.
 class dice {
  public:
   explicit dice(std::uint64_t seed) : engine_(seed) {}
-  /// In [low, high].
+  /// Returns a number from `low` to `high`, both included.
   std::int64_t in(std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(engine_() %
                                            static_cast<std::uint64_t>(high - low + 1));
@@ -102,8 +102,8 @@ inline dtype random_type(dice& d) {
   return types[static_cast<std::size_t>(d.in(0, 4))];
 }
 
-/// A row-major parent that fits into the storage; few distinct shapes, so that pairs
-/// often share one.
+/// Returns a row-major tensor that fits into the storage. There are few shapes, so that
+/// two views often have the same parent shape.
 inline runtime::tensor random_parent(dice& d, const runtime::storage& s) {
   for (;;) {
     const dtype type = d.one_in(2) ? dtype::fp32 : random_type(d);

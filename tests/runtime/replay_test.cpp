@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Captures: a replay does what submitting every task anew would do, whatever else is in
-/// flight.
+/// Tests captures: a replay has the effect of submitting each of its tasks again,
+/// whatever other tasks are in flight.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -20,11 +20,11 @@ namespace {
 
 using namespace weir::test;
 
-/// A program whose tasks come one by one or as replays of segments of it.
+/// A program whose tasks are submitted one by one or as replays of its segments.
 struct script {
   struct step {
-    int graph = -1;         ///< -1: one task
-    std::size_t first = 0;  ///< in `flat`
+    int graph = -1;         ///< -1 for a single task
+    std::size_t first = 0;  ///< index in `flat`
     std::size_t count = 1;
   };
   program flat;  ///< all tasks in the order of submission
@@ -37,7 +37,7 @@ struct flat_run {
 };
 /// Argument of a replay.
 struct replay_call {
-  std::size_t first;  ///< of its tasks, in the flat program
+  std::size_t first;  ///< index of the replay's first task in `flat`
 };
 
 script random_script(dice& d, std::int64_t failing_one_in) {
@@ -89,7 +89,7 @@ class Replay : public testing::TestWithParam<unsigned> {
   std::unique_ptr<engine> make_engine(dice& d) const {
     engine_options o;
     o.workers = GetParam();
-    o.window = d.one_in(2) ? 32 : 256;  // of segments of at most 24 tasks
+    o.window = d.one_in(2) ? 32 : 256;  // segments have at most 24 tasks
     o.trace.mode = d.one_in(4) ? trace_mode::all : trace_mode::off;
     o.trace.max_bytes = 100'000;
     return or_throw(engine::create(o));
@@ -118,7 +118,7 @@ class Replay : public testing::TestWithParam<unsigned> {
     static_cast<void>(or_throw(e.submit("step", accesses, kernel)));
   }
 
-  /// Submits everything; the first time that a graph comes it is captured.
+  /// Submits the whole script. Captures each graph where it occurs first.
   static void submit_all(engine& e, dice& d, const script& s,
                          const std::vector<storage>& stores, const flat_run& run,
                          const std::vector<replay_call>& calls) {
@@ -234,7 +234,7 @@ std::unique_ptr<engine> small_engine(std::uint32_t window = 64, unsigned workers
   return or_throw(engine::create(o));
 }
 
-/// Adds what the argument points to.
+/// Captures a task that adds the number at `argument` to the first number of the storage.
 capture adding(engine& e, const storage& s, const std::uint64_t* argument) {
   auto* value = reinterpret_cast<std::uint64_t*>(s.base);
   or_throw(e.begin_capture(argument));
@@ -257,7 +257,7 @@ TEST(Capture, GivesEachReplayItsArgument) {
   ASSERT_TRUE(e->wait_all());
   EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(s.base), 1234U);
   EXPECT_EQ(e->counters().replayed, 3U);
-  EXPECT_EQ(e->counters().lookups, 1U);  // replays look nothing up
+  EXPECT_EQ(e->counters().lookups, 1U);  // replays look up nothing
 }
 
 TEST(Capture, TakesOtherCapturedValues) {
@@ -282,7 +282,7 @@ TEST(Capture, TakesOtherCapturedValues) {
   EXPECT_EQ(e->rebind(c, 0, other).error().code(), errc::invalid_argument);
 }
 
-/// Adds the sum of so many captured bytes, at an address that suits them.
+/// A kernel that adds the sum of `Size` captured bytes, with a suitable alignment.
 template <std::size_t Size>
 struct alignas(Size % 32 == 0 ? 32 : 1) adds_bytes {
   std::array<std::uint8_t, Size> bytes;
@@ -301,7 +301,8 @@ adds_bytes<Size> bytes_that_are(std::uint8_t value) {
   return out;
 }
 
-/// The sum after a capture of kernels that add what they have captured, and one replay.
+/// Captures kernels that add the bytes they have captured, replays once, and returns the
+/// sum.
 template <class... Kernels>
 std::uint64_t captured_and_replayed(const Kernels&... kernels) {
   auto e = small_engine();
@@ -370,7 +371,7 @@ TEST(Capture, WithAReleasedStorageIsRefused) {
   const std::uint64_t digit = 3;
   const capture c = adding(*e, s, &digit);
   ASSERT_TRUE(e->release(t.id));
-  ASSERT_TRUE(e->replay(c, &digit));  // its own is still there
+  ASSERT_TRUE(e->replay(c, &digit));  // the capture's own storage still exists
   ASSERT_TRUE(e->release(s.id));
   EXPECT_EQ(e->replay(c, &digit).error().code(), errc::not_found);
   ASSERT_TRUE(e->wait_all());
@@ -421,7 +422,7 @@ TEST(Capture, ReplaysWaitOnlyForWhatNothingElseImplies) {
     return or_throw(bytes_of(s).slice(0, i * 8, i * 8 + 8));
   };
   ASSERT_TRUE(e->begin_capture());
-  // A ring of eight parts: each task reads what the one before wrote, and all but the
+  // The tasks form a ring of eight parts. Each reads the part before it, and all but the
   // last read the first part, which the last one writes.
   for (std::int64_t i = 1; i < 8; ++i) {
     const std::array<access, 3> all{reads(part(0)), reads(part(i - 1)), writes(part(i))};
@@ -447,7 +448,8 @@ TEST(Capture, ReplaysWaitOnlyForWhatNothingElseImplies) {
   ASSERT_TRUE(e->wait_all());
 }
 
-/// Ids of a capture's tasks answer like any other, during a replay and after.
+/// The ids of a capture's tasks can be waited for like others, during a replay and after
+/// it.
 TEST(Capture, TellsWhichTaskOfAReplayFailed) {
   auto e = small_engine();
   const storage s = or_throw(e->allocate(8, "test"));
@@ -470,7 +472,7 @@ TEST(Capture, TellsWhichTaskOfAReplayFailed) {
   EXPECT_EQ(e->wait(bad).error().code(), errc::kernel_failed);
   EXPECT_EQ(e->wait(bad + 1).error().code(), errc::upstream_failed);
   EXPECT_EQ(e->wait(after + 1).error().code(), errc::upstream_failed);
-  // Once all of that has been retired, the bytes are still poisoned for a replay.
+  // After all these tasks have been retired, the bytes still poison a later replay.
   const task_id late = or_throw(e->replay(c));
   EXPECT_EQ(e->wait(late).error().code(), errc::upstream_failed);
   EXPECT_NE(e->wait(late).error().text().find("\"first\""), std::string::npos);
@@ -530,7 +532,7 @@ TEST(Capture, DrawsARunOfAnyLengthThatWasNotMadeToBeRepeated) {
   const capture c = or_throw(e->end_capture(capture_use::drawing));
   ASSERT_TRUE(e->wait_all());
   const std::string picture = c.to_dot();
-  for (int i = 4; i < steps; ++i) {  // each waits for the one before on its cell
+  for (int i = 4; i < steps; ++i) {  // each waits for the task before it on its cell
     const std::string edge = "t" + std::to_string(i - 4) + " -> t" + std::to_string(i) +
                              " [label=\"RAW storage 0: [" + std::to_string(i % 4 * 16);
     ASSERT_NE(picture.find(edge), std::string::npos) << picture;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Views: what each operation addresses, and what it refuses.
+/// Tests views: which elements each operation addresses, and what it refuses.
 #include "weir/runtime/tensor.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,8 @@ namespace {
 
 using test::i64s;
 
-/// Bytes that hold their own offset, 16 bits each, so that a view can be read back.
+/// A storage whose 16-bit numbers hold their own offsets, so that a view can be read
+/// back.
 class Tensor : public testing::Test {
  protected:
   Tensor() : memory(2048) {
@@ -160,7 +161,7 @@ TEST_F(Tensor, ReinterpretsADenseLastDimension) {
   EXPECT_EQ(list(bytes.shape()), (i64s{4, 6, 10}));
   EXPECT_EQ(bytes.bytes(), cube.bytes());
   EXPECT_EQ(list(or_throw(bytes.reinterpret(dtype::uint16)).shape()), (i64s{4, 6, 5}));
-  EXPECT_FALSE(cube.reinterpret(dtype::fp32));  // 10 bytes are no multiple of 4
+  EXPECT_FALSE(cube.reinterpret(dtype::fp32));  // 10 bytes are not a multiple of 4
   const tensor upper = or_throw(bytes.slice(2, 1, 10, 2));
   EXPECT_FALSE(upper.reinterpret(dtype::uint16));
   EXPECT_TRUE(upper.reinterpret(dtype::int8));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tensors that tests of the engine make.
+/// Helpers that make tensors for tests of the engine.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace weir::runtime {
 
-/// All bytes of `s`, one dimension.
+/// Returns a one-dimensional tensor of all bytes of `s`.
 inline tensor bytes_of(const storage& s) {
   const std::array<std::int64_t, 1> shape{s.size};
   return or_throw(tensor::over(s, dtype::uint8, shape));

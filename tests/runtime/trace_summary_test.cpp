@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What is read from the records of a trace.
+/// Tests what a trace summary computes from records.
 #include "weir/runtime/trace_summary.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ task_record record(std::uint64_t id, const char* name, std::uint64_t waited_for,
   return r;
 }
 
-/// `a` then `b` then `d` decide; `c` runs beside them.
+/// Returns records in which the chain `a`, `b`, `d` determines the duration; `c` runs
+/// beside it.
 std::vector<task_record> example() {
   return {record(1, "a", 0, nullptr, {1000, 1000, 1000, 3000}, 0),
           record(2, "b", 1, "a", {1000, 3000, 3500, 5500}, 0),
@@ -59,7 +60,7 @@ TEST(TraceSummary, FollowsABusyWorkerWhereNoDataWereWaitedFor) {
   EXPECT_EQ(s.critical_path[3].name, "e");
   EXPECT_EQ(s.critical_path[3].waited, 0);
   EXPECT_EQ(s.critical_path[4].name, "f");
-  records[4].waited_for = 77;  // not among them
+  records[4].waited_for = 77;  // no record has this id
   EXPECT_EQ(summarize(records).critical_path.size(), 2U);
 }
 
@@ -68,8 +69,8 @@ TEST(TraceSummary, DrawsWhenEachWorkerWasBusy) {
   ASSERT_EQ(s.workers.size(), 2U);
   EXPECT_EQ(s.workers[0].busy, 4000);
   EXPECT_EQ(s.workers[1].tasks, 2U);
-  EXPECT_DOUBLE_EQ(s.workers[0].share[0], 1);   // from 1000 on
-  EXPECT_DOUBLE_EQ(s.workers[0].share[22], 0);  // 3200..3300
+  EXPECT_DOUBLE_EQ(s.workers[0].share[0], 1);   // busy from 1000 on
+  EXPECT_DOUBLE_EQ(s.workers[0].share[22], 0);  // 3200 to 3300
   EXPECT_DOUBLE_EQ(s.workers[1].share[59], 1);
 }
 
@@ -90,7 +91,7 @@ TEST(TraceSummary, SumsWhatTasksWaitedFor) {
 
 TEST(TraceSummary, SurvivesRecordsThatNameEachOther) {
   auto records = example();
-  records[0].waited_for = 2;  // a circle
+  records[0].waited_for = 2;  // the records form a cycle
   records[0].waited_for_name = "b";
   EXPECT_EQ(summarize(records).critical_path.size(), 3U);
   EXPECT_TRUE(summarize({}).critical_path.empty());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a trace keeps, and that its file is one that Perfetto opens.
+/// Tests what a trace keeps, and that Perfetto can open its file.
 #include "weir/runtime/trace.hpp"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,8 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Whether python3 reads the file as JSON whose events have what Perfetto needs.
+/// Returns 0 if python3 reads the file as JSON and its events have the fields that
+/// Perfetto needs.
 int check_with_python(const std::string& path, std::size_t tasks) {
   const std::string script =
       "import json,sys\n"
@@ -76,7 +77,7 @@ TEST(Trace, RecordsNothingWhenItIsOff) {
 TEST(Trace, KeepsBothEndsAndMarkedPulsesOfALongRun) {
   trace t(options(trace_mode::window), 2);
   EXPECT_TRUE(t.recording());
-  for (std::uint64_t i = 0; i < 100; ++i) {  // ten a second
+  for (std::uint64_t i = 0; i < 100; ++i) {  // ten pulses per second
     t.begin_pulse(i, i == 50);
     task_record r = at(i + 1, second + static_cast<std::int64_t>(i) * second / 10);
     r.pulse = t.pulse();

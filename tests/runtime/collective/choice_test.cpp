@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who decides on the algorithm, and what it is when nobody does.
+/// @file
+/// Tests the choice of algorithm: the caller, hints and the tuner in that order, and the
+/// defaults.
 #include <gtest/gtest.h>
 
 #include "weir/collective/choice.hpp"
@@ -95,7 +97,7 @@ TEST(Choice, HintsThatAreNotLegalArePassedOver) {
   const auto rounding = choose(call_of(4096), 8, {}, sources);
   EXPECT_EQ(rounding.wire, wire_format::bf16);
   EXPECT_EQ(rounding.level, decided_by::hint);
-  // Not at a level that promises bits.
+  // At a level that promises bits, the hint is not used.
   EXPECT_EQ(choose(call_of(4096, 1), 8, {}, sources).level, decided_by::fallback);
 }
 
@@ -116,8 +118,8 @@ TEST(Choice, DigestsTellCallsApartByWhatTheyLookAt) {
   collective_call call = call_of(400, 1);
   const std::uint64_t digest = digest_of(call);
   collective_call other = call;
-  other.root = 3;   // an all_reduce has none
-  other.level = 2;  // belongs to the descriptor
+  other.root = 3;   // an all_reduce has no root
+  other.level = 2;  // the level is part of the descriptor
   EXPECT_EQ(digest_of(other), digest);
   for (int field = 0; field < 5; ++field) {
     other = call;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over leaves: the same bits for every number of ranks that hold them.
+/// @file
+/// Tests sums over leaves: they give the same bits for every number of ranks that hold
+/// the leaves.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -27,7 +29,7 @@ bytes all_reduced(dtype type, reduction_op op, const std::vector<bytes>& partial
   return test::run_plan(plan, partials, partials, true, dice).back();
 }
 
-/// The whole job on so many ranks: local trees, all-reduce, rounding.
+/// Computes the whole sum on `ranks` ranks: local trees, an all-reduce, and rounding.
 bytes by_leaf_trees(dtype type, reduction_op op, const std::vector<bytes>& leaves,
                     std::size_t ranks, algorithm how) {
   const std::size_t count = leaves[0].size() / info_of(type).size;
@@ -112,7 +114,7 @@ std::vector<T> cooked(const bytes& from) {
   return out;
 }
 
-/// The whole job with fixed point sums; leaves are dealt out in the given order.
+/// Computes the whole sum with fixed point numbers. `order` assigns the leaves to ranks.
 bytes by_fixed_point(dtype type, const std::vector<bytes>& leaves,
                      const std::vector<std::size_t>& order, std::size_t ranks,
                      std::uint64_t first) {
@@ -167,7 +169,8 @@ TEST(Leaves, FixedPointSumsSeeNeitherRanksNorOrder) {
 TEST(Leaves, FixedPointSumsOfTheSameSizesAreTheExactOnes) {
   std::mt19937_64 dice(5);
   for (const dtype type : {dtype::fp32, dtype::bf16, dtype::fp64, dtype::fp8_e5m2}) {
-    // Multiples of 2^-20 between 1 and 2: nothing is below the last bit.
+    // All numbers are multiples of 2^-20 between 1 and 2, so the fixed point sum is
+    // exact.
     std::vector<bytes> leaves(9, bytes(256 * info_of(type).size));
     for (bytes& leaf : leaves) {
       for (std::size_t i = 0; i < leaf.size(); i += info_of(type).size) {
@@ -189,7 +192,7 @@ TEST(Leaves, FixedPointSumsCutBlocksByTheTensorNotByTheBuffer) {
   const auto leaves = test::random_buffers(dice, type, 4, 1000 * 4, flavour::wide);
   std::vector<std::size_t> order = {0, 1, 2, 3};
   const bytes whole = by_fixed_point(type, leaves, order, 2, 0);
-  // A shard that begins and ends inside a block, with the exponents of the whole block.
+  // The shard begins and ends inside a block. It must use the exponents of whole blocks.
   const fixed_point_sum all{type, 4, 0, 1000};
   std::vector<std::int32_t> exponents(all.blocks(), fixed_point_sum::no_exponent);
   for (const bytes& leaf : leaves) {

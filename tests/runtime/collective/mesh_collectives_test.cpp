@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of every axis of every mesh of 1 to 16 devices against the oracle, all
-// groups of the axis in one go. WEIR_TEST_COLLECTIVES=all takes every type and operation
-// for each; otherwise they take turns.
+/// @file
+/// Tests collectives of every axis of every mesh of 1 to 16 devices against the oracle;
+/// all groups of an axis run together. With WEIR_TEST_COLLECTIVES=all each mesh runs
+/// every type and operation; otherwise they take turns.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +16,7 @@ namespace {
 
 using test::bytes;
 
-/// Calls of one kind, one per type and operation.
+/// Returns the calls of one kind, one for each type and operation.
 std::vector<collective_call> turns_of(collective_kind kind) {
   std::vector<collective_call> calls;
   for (const dtype type : test::all_types) {
@@ -36,7 +37,7 @@ std::vector<collective_call> turns_of(collective_kind kind) {
   return calls;
 }
 
-/// Plans are made once for each call and size of group.
+/// Makes the plan for each call and group size once and keeps it.
 class planner {
  public:
   const collective_plan& plan(const collective_call& call, int ranks) {

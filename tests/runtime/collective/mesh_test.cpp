@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks, places and groups, for every mesh of 1 to 16 devices.
+/// @file
+/// Tests ranks, places and groups of every mesh of 1 to 16 devices.
 #include <gtest/gtest.h>
 
 #include <algorithm>

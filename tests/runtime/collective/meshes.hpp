@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every way to write the numbers 1 to `most` as a product along four axes.
+/// @file
+/// Lists every way to write the numbers 1 to `most` as a product along four axes.
 #pragma once
 
 #include <vector>

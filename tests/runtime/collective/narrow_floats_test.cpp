@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every code of fp8, fp16 and bf16 both ways, and fp32 around every rounding decision.
+/// @file
+/// Tests the conversion of every code of fp8, fp16 and bf16 in both directions, and of
+/// fp32 numbers around every rounding decision.
 #include <gtest/gtest.h>
 
 #include "collective/kernels/narrow_floats.hpp"
@@ -36,7 +38,8 @@ void check_all_codes(dtype type) {
   }
 }
 
-/// fp32 at, just below and just above every value and every middle of two neighbours.
+/// Converts fp32 numbers at, just below and just above every value of the type and every
+/// midpoint of two neighbours.
 template <class T>
 void check_all_roundings(dtype type) {
   const float_format f = test::format_of(type);
@@ -98,7 +101,8 @@ TEST(NarrowFloats, AFloatRoundedToOddRoundsOnLikeTheDouble) {
   std::mt19937_64 dice(seed);
   const float_format f = test::format_of(dtype::fp16);
   for (int i = 0; i < 50'000; ++i) {
-    // Near a middle of two halves, by far less than an fp32 shows.
+    // The number differs from the midpoint of two halves by less than an fp32 can
+    // represent.
     half_bits h;
     h.bits = static_cast<std::uint16_t>(dice() % 0x7BFF);
     const double middle =

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reductions have to give, by other means than theirs: floats as doubles and tables
-// of all codes, trees by pairing neighbours in a list, exact sums as integers of 2300
-// bits.
+/// @file
+/// The oracle of reductions. It computes results by other means than the library: floats
+/// as doubles with tables of all codes, trees by pairing neighbours of a list, and exact
+/// sums as integers of 2300 bits.
 #pragma once
 
 #include <algorithm>
@@ -27,14 +28,14 @@ inline constexpr std::array<reduction_op, 5> all_ops = {
     reduction_op::sum, reduction_op::max, reduction_op::min, reduction_op::product,
     reduction_op::average};
 
-/// A binary float format. Codes without their sign ascend with the values.
+/// A binary floating point format. Codes without their sign bit ascend with the values.
 struct float_format {
   int bits;
   int fraction;
   int bias;
   bool has_infinity;
-  std::uint64_t nan;      ///< canonical
-  std::uint64_t largest;  ///< finite
+  std::uint64_t nan;      ///< the canonical NaN
+  std::uint64_t largest;  ///< the largest finite value
   bool saturates;
 };
 inline float_format format_of(dtype type) {
@@ -52,7 +53,7 @@ inline std::uint64_t sign_bit(const float_format& f) {
   return std::uint64_t{1} << (f.bits - 1);
 }
 
-/// significand * 2^exponent
+/// The number significand * 2^exponent.
 struct scaled {
   std::int64_t significand;
   int exponent;
@@ -87,7 +88,7 @@ inline double value_of(const float_format& f, std::uint64_t code) {
   return negative ? -size : size;
 }
 
-/// An integer of 2304 bits in units of 2^-1076.
+/// An integer of 2304 bits that counts units of 2^-1076.
 class huge_integer {
  public:
   void add(scaled x) {
@@ -124,14 +125,15 @@ class huge_integer {
   [[nodiscard]] bool zero() const {
     return std::all_of(limbs_.begin(), limbs_.end(), [](auto l) { return l == 0; });
   }
-  /// -1, 0 or 1
+  /// Returns -1, 0 or 1.
   [[nodiscard]] int sign() const { return negative() ? -1 : zero() ? 0 : 1; }
 
  private:
   std::array<std::uint32_t, 72> limbs_{};
 };
 
-/// Whether `code` is `exact` rounded to nearest even; `exact` is finite and not zero.
+/// Returns whether `code` is `exact` rounded to nearest even. `exact` must be finite and
+/// not zero.
 inline bool is_nearest(const float_format& f, const huge_integer& exact,
                        std::uint64_t code) {
   if (is_nan(f, code)) {
@@ -146,7 +148,8 @@ inline bool is_nearest(const float_format& f, const huge_integer& exact,
     size.negate();
   }
   const std::uint64_t magnitude = code & (sign_bit(f) - 1);
-  // Twice the value against the sum of two neighbours: which side of the middle?
+  // Compares twice the value with the sum of two neighbours, which tells on which side of
+  // their midpoint it lies.
   const auto side = [&](std::uint64_t low, std::uint64_t high) {
     huge_integer difference = size;
     difference.add(size);
@@ -166,14 +169,15 @@ inline bool is_nearest(const float_format& f, const huge_integer& exact,
          (above_high < 0 || (above_high == 0 && even));
 }
 
-/// A finite value that is not zero, rounded to nearest even, by searching the codes.
+/// Rounds a finite value that is not zero to nearest even by a binary search of the
+/// codes.
 inline std::uint64_t nearest_code(const float_format& f, const huge_integer& exact) {
   const std::uint64_t sign = exact.negative() ? sign_bit(f) : 0;
   huge_integer size = exact;
   if (exact.negative()) {
     size.negate();
   }
-  // The last code whose value is not above the size.
+  // Finds the last code whose value is not above the size.
   std::uint64_t low = 0;
   std::uint64_t high = f.largest + 1;
   while (high - low > 1) {
@@ -207,7 +211,7 @@ inline std::uint64_t rounded(const float_format& f, double x) {
     std::memcpy(&code, &single, sizeof single);
     return code;
   }
-  // Codes ascend with the values; sums of two neighbours are exact in fp64.
+  // Codes ascend with the values, and the sum of two neighbours is exact in fp64.
   const double size = std::abs(x);
   std::uint64_t low = 0;
   std::uint64_t high = f.largest + 1;
@@ -231,7 +235,7 @@ inline void put_code(std::byte* at, int bits, std::uint64_t code) {
   std::memcpy(at, &code, static_cast<std::size_t>(bits / 8));
 }
 
-/// Pairs neighbours of a list until one value is left.
+/// Combines neighbours of a list until one value is left.
 template <class T, class F>
 T paired(std::vector<T> values, F op) {
   while (values.size() > 1) {
@@ -260,7 +264,7 @@ inline double extreme(const std::vector<double>& values, bool largest) {
   return best;
 }
 
-/// Sum and product in the node type N, as level 1 wants them.
+/// Returns the sum or product with nodes of type N, as level 1 defines it.
 template <class N>
 double noded(const std::vector<double>& values, reduction_op op) {
   std::vector<N> nodes;
@@ -297,7 +301,8 @@ inline std::uint64_t exact_sum(const float_format& f, const std::vector<double>&
   if (exact.zero()) {
     return negative_zero ? sign_bit(f) : 0;
   }
-  // A guess saves the search where it is right, which the integers decide.
+  // Starts from an approximate sum. If the exact integers confirm it, no search is
+  // needed.
   long double roughly = 0;
   for (const double x : values) {
     roughly += static_cast<long double>(x);
@@ -381,7 +386,7 @@ void multiply_complex(const std::vector<const std::byte*>& at, std::byte* to) {
   std::memcpy(to, whole.data(), 2 * sizeof(T));
 }
 
-/// One element of every rank, reduced.
+/// Reduces one element over all ranks.
 inline void reduce_element(const reduction& what, const std::vector<const std::byte*>& at,
                            std::byte* to) {
   const bool complex = what.type == dtype::complex64 || what.type == dtype::complex128;
@@ -421,12 +426,12 @@ inline bytes reduced(const reduction& what, const std::vector<bytes>& inputs) {
   return out;
 }
 
-/// What the numbers of a buffer look like.
+/// Kinds of random numbers in a buffer.
 enum class flavour {
-  codes,    ///< any bits: NaN, infinities, subnormals and all
+  codes,    ///< any bits, among them NaN, infinities and subnormals
   normal,   ///< N(0,1)
-  wide,     ///< exponents spread over 2^+-30
-  special,  ///< zeros of both signs, infinities, NaN, the least and the largest
+  wide,     ///< exponents between -30 and 30
+  special,  ///< signed zeros, infinities, NaN, extreme values
 };
 
 inline void put_number(std::byte* at, dtype type, double x) {
@@ -434,7 +439,7 @@ inline void put_number(std::byte* at, dtype type, double x) {
   put_code(at, f.bits, rounded(f, x));
 }
 
-/// `count` elements of random numbers of the type.
+/// Returns `count` elements of random numbers of the type.
 inline bytes random_elements(std::mt19937_64& dice, dtype type, std::size_t count,
                              flavour kind) {
   const std::size_t size = info_of(type).size;
@@ -453,7 +458,7 @@ inline bytes random_elements(std::mt19937_64& dice, dtype type, std::size_t coun
     const float_format f = format_of(type);
     const std::array<std::uint64_t, 6> sizes = {
         0, 0, 1, f.largest, f.largest + (f.has_infinity ? 1 : 0), f.nan};
-    // Few kinds at a time, so that sums of nothing but -0 come up.
+    // Uses few kinds of numbers at a time, so that sums of -0 alone occur.
     const std::size_t kinds = 1 + dice() % sizes.size();
     const std::size_t width = static_cast<std::size_t>(f.bits) / 8;
     for (std::size_t i = 0; i < out.size(); i += width) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans run by several threads, over a transport that fails, and over one where ranks
-// share nothing; and buffers of more than 2^31 bytes.
+/// @file
+/// Tests plans that several threads run, plans over a transport that fails, plans between
+/// ranks without shared memory, and buffers of more than 2^31 bytes.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -17,7 +18,7 @@ namespace {
 using test::bytes;
 using test::flavour;
 
-/// Threads take steps whose predecessors have ended.
+/// Threads that run the steps of a plan as soon as the predecessors have ended.
 class step_pool {
  public:
   step_pool(const collective_plan& plan, const collective_buffers& buffers)
@@ -47,7 +48,7 @@ class step_pool {
           mine = missing_[i] == 0 ? i : mine;
         }
         if (mine < missing_.size()) {
-          missing_[mine] = static_cast<std::size_t>(-1);  // taken
+          missing_[mine] = static_cast<std::size_t>(-1);  // marks the step as taken
         }
       }
       if (mine == missing_.size()) {
@@ -104,7 +105,7 @@ TEST(PlanRun, ThreadsThatObeyDependenciesGiveTheSameBits) {
   }
 }
 
-/// Counts bytes per pair of ranks; fails from some call on.
+/// Counts the bytes between each pair of ranks. Can fail from a given call on.
 class counting_transport final : public transport {
  public:
   result<void> move(int source, const std::byte* from, int target, std::byte* to,
@@ -148,8 +149,8 @@ std::size_t bytes_crossing(algorithm how, collective_kind kind, int ranks, int l
 }
 
 TEST(PlanRun, TrafficBetweenRanksIsThatOfTheAlgorithm) {
-  // In buffers, all ranks together: 2 (R - 1) for a ring, a direct exchange and, with one
-  // partial result per hop, a tree.
+  // In units of a buffer, all ranks together move 2 (R - 1) for a ring, for a direct
+  // exchange and for a tree that sends one partial result per hop.
   for (const int level : {0, 1}) {
     EXPECT_EQ(bytes_crossing(algorithm::direct, collective_kind::all_reduce, 8, level),
               14U);
@@ -232,7 +233,8 @@ TEST(PlanRun, TrafficOfADirectAllReduceIsOneReadAndOneWritePerRank) {
   EXPECT_EQ(total, 8 * call.count * 4);
 }
 
-// Two buffers of a little more than 2^31 bytes; only where WEIR_TEST_LARGE is set.
+// Needs two buffers of a little more than 2^31 bytes, so it runs only if WEIR_TEST_LARGE
+// is set.
 TEST(PlanRun, BuffersOfMoreThan2To31BytesAreReducedToTheirEnd) {
   if (std::getenv("WEIR_TEST_LARGE") == nullptr) {
     GTEST_SKIP() << "needs 5 GiB; set WEIR_TEST_LARGE to run it";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans against the oracle: every collective, type, operation and algorithm, in random
-// orders of their steps, in place and out of place.
+/// @file
+/// Tests plans against the oracle: every collective, type, operation and algorithm, with
+/// steps in random orders, in place and out of place.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -17,7 +18,7 @@ using test::flavour;
 
 const topology plain_topology{1, 2, true};
 
-/// Runs the call in and out of place and compares all buffers.
+/// Runs the call in place and out of place and compares all buffers with the oracle.
 void expect_call(const collective_call& call, int ranks, const topology& shape,
                  const plan_options& options, std::uint64_t seed,
                  flavour kind = flavour::normal) {
@@ -38,15 +39,15 @@ void expect_call(const collective_call& call, int ranks, const topology& shape,
     auto expected = test::expected_outputs(call, inputs, inputs);
     if (call.kind == collective_kind::reduce_scatter ||
         call.kind == collective_kind::scatter) {
-      // What surrounds a rank's shard stays as it was.
+      // The bytes around a rank's shard must not change.
       expected = test::expected_outputs(call, inputs, inputs);
     }
     ASSERT_EQ(test::first_difference(inside, expected), -1) << "in place";
   }
 }
 
-/// All operations and levels that the type has for the kind; one of each for kinds that
-/// only move.
+/// Returns the calls of a kind with all operations and levels of the type. Kinds that
+/// only move data need one call.
 std::vector<collective_call> calls_of(collective_kind kind, dtype type) {
   std::vector<collective_call> calls;
   for (const reduction_op op : test::all_ops) {
@@ -74,7 +75,7 @@ TEST(Plan, EveryCollectiveTypeAndOperationEqualsTheOracle) {
       for (const dtype type : test::all_types) {
         for (collective_call call : calls_of(kind, type)) {
           if (call.level == 0 && reduces(kind) && ranks > 2) {
-            continue;  // any order will do: nothing to compare bits with
+            continue;  // sums of any order are allowed, so no bits are defined
           }
           const auto n = static_cast<std::size_t>(ranks);
           call.root = static_cast<int>(seed % n);
@@ -132,7 +133,7 @@ std::vector<std::pair<topology, plan_options>> all_ways(int ranks,
   return ways;
 }
 
-/// One call by all algorithms, chunk sizes and topologies.
+/// Runs a call with all algorithms, chunk sizes and topologies.
 void expect_all_ways(const collective_call& call, int ranks, std::uint64_t seed) {
   std::mt19937_64 dice(seed);
   const auto inputs = test::random_buffers(dice, call.type, ranks,
@@ -258,8 +259,8 @@ TEST(Plan, AtLevel2TheOrderOfRanksDoesNotShow) {
   }
 }
 
-/// Every pair of steps that touches a byte in common, one of them writing, is in order.
-/// Bytes of a rank's input and output count as one buffer.
+/// Expects an order between every two steps that touch a common byte, if one of them
+/// writes it. The input and output of a rank count as one buffer.
 void expect_no_races(const collective_plan& plan) {
   struct range {
     std::uint64_t first;
@@ -349,7 +350,7 @@ TEST(Plan, SmallCallsAreFewSteps) {
 
 TEST(Plan, ScratchOfLongCallsIsUsedAgain) {
   collective_call call;
-  call.count = std::size_t{16} << 20;  // 64 MiB for each of 8 ranks
+  call.count = std::size_t{16} << 20;  // 64 MiB for each of the 8 ranks
   for (const int level : {1, 2}) {
     call.level = level;
     for (const algorithm how : {algorithm::ring, algorithm::tree}) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs plans on buffers of their own in random legal orders, and says what a collective
-// has to leave in every buffer.
+/// @file
+/// Runs plans on test buffers in random legal orders, and computes what a collective must
+/// leave in every buffer.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +42,8 @@ inline bool packs_outputs(const collective_call& c) {
   return c.packed_shards && (c.kind == collective_kind::reduce_scatter ||
                              c.kind == collective_kind::scatter);
 }
-/// Bytes of each input and output buffer.
+/// Returns the size of each rank's input buffer; output_bytes, that of each output
+/// buffer.
 inline std::size_t input_bytes(const collective_call& c, int ranks) {
   const std::size_t all = c.count * info_of(c.type).size;
   return packs_inputs(c) ? all / static_cast<std::size_t>(ranks) : all;
@@ -51,8 +53,8 @@ inline std::size_t output_bytes(const collective_call& c, int ranks) {
   return packs_outputs(c) ? all / static_cast<std::size_t>(ranks) : all;
 }
 
-/// What the buffers hold at the end, if they held `outputs` at the beginning. A single
-/// rank keeps its bits.
+/// Returns the contents of the output buffers after the call, if they held `outputs`
+/// before. With a single rank, the bits of the input are copied unchanged.
 inline std::vector<bytes> expected_outputs(const collective_call& c,
                                            const std::vector<bytes>& inputs,
                                            std::vector<bytes> outputs) {
@@ -104,7 +106,7 @@ inline std::vector<bytes> expected_outputs(const collective_call& c,
   return outputs;
 }
 
-/// Runs the steps in a random order that their dependencies allow.
+/// Runs the steps in a random order that respects their dependencies.
 inline void run_in_random_order(const collective_plan& plan,
                                 const collective_buffers& buffers,
                                 std::mt19937_64& dice) {
@@ -140,7 +142,7 @@ inline std::byte* aligned_scratch(bytes& memory, std::size_t size) {
   return memory.data() + (64 - at % 64) % 64;
 }
 
-/// Runs a plan once; in place `outputs` is what the inputs become.
+/// Runs a plan once. In place, each output buffer starts with the rank's input.
 inline std::vector<bytes> run_plan(const collective_plan& plan,
                                    const std::vector<bytes>& inputs,
                                    std::vector<bytes> outputs, bool in_place,
@@ -169,7 +171,7 @@ inline std::vector<bytes> random_buffers(std::mt19937_64& dice, dtype type, int 
   return all;
 }
 
-/// First rank whose buffer differs, or -1.
+/// Returns the first rank whose buffer differs, or -1.
 inline int first_difference(const std::vector<bytes>& a, const std::vector<bytes>& b) {
   const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   return at.first == a.end() ? -1 : static_cast<int>(at.first - a.begin());

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions against the oracle, for all types, operations, levels and numbers of ranks.
+/// @file
+/// Tests reductions against the oracle, for all types, operations, levels and numbers of
+/// ranks.
 #include <gtest/gtest.h>
 
 #include <cfenv>
@@ -53,7 +55,7 @@ bytes run(const reducer& reduce, const std::vector<bytes>& inputs, std::size_t c
   return out;
 }
 
-/// Index of the first element that differs, or -1.
+/// Returns the index of the first element that differs, or -1.
 std::ptrdiff_t first_difference(const bytes& a, const bytes& b, std::size_t size) {
   const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   return at.first == a.end() ? -1 : (at.first - a.begin()) / std::ptrdiff_t(size);
@@ -121,7 +123,7 @@ TEST(Reduction, WritesEveryOutputAndNothingBeside) {
       const one_case c{what, 4, count, flavour::normal};
       std::vector<bytes> inputs = random_inputs(11, c);
       const bytes expected = test::reduced(what, inputs);
-      // Unaligned, in place, and two further outputs.
+      // Inputs are unaligned, one output is in place, and there are two further outputs.
       std::vector<bytes> padded;
       for (const bytes& input : inputs) {
         padded.emplace_back(input.size() + 2 * margin + 1, std::byte{0xA5});
@@ -254,7 +256,8 @@ TEST(Reduction, KeepsSignsOfZeros) {
   }
 }
 
-/// Partial results joined along the canonical tree give the bits of the whole.
+/// Reduces halves to partial results and joins them along the canonical tree. The result
+/// must have the bits of the whole reduction.
 bytes folded(const reducer& reduce, const std::vector<bytes>& inputs, int first, int last,
              std::size_t count, bool finish) {
   std::vector<bytes> halves;
@@ -315,7 +318,7 @@ TEST(Reduction, RefusesWhatDoesNotExist) {
 }
 
 TEST(Reduction, LargeOutputsHaveTheSameBitsWhereverTheyBegin) {
-  // Sizes from which on outputs go past the caches, and addresses at which they may not.
+  // From this size on, outputs bypass the caches if their addresses allow it.
   constexpr std::size_t count = (std::size_t{5} << 18) + 13;
   constexpr std::size_t room = count * sizeof(float) + 64;
   std::mt19937 dice(11);
@@ -374,7 +377,7 @@ TEST(Reduction, BackwardsGivesTheSameBitsInPlaceAndOutOfPlace) {
 }
 
 TEST(Reduction, BackwardsBeginsWithTheLastElements) {
-  // Each stretch of 4 KiB goes where the one after it has just been read.
+  // The output of each 4 KiB lies where the following 4 KiB of input have just been read.
   constexpr std::size_t stretch = 4096;
   const reducer sum = or_throw(reducer::make({dtype::int8, reduction_op::sum, 1, false}));
   bytes memory(4 * stretch);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Collectives over regions of an engine: their results, their place among other tasks,
-/// failures of inputs, replays, and refusals.
+/// Tests collectives over tensors of a task engine: results, order among other tasks,
+/// failed inputs, replays, and arguments that are refused.
 #include "weir/collective/region_collective.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using namespace runtime;  // NOLINT: tasks and collectives are used side by side
 
 using test::bytes;
 
-/// Tensors of one engine, one input and one output for each rank.
+/// Tensors of one engine: an input and an output for each rank.
 class ranks_of_engine {
  public:
   ranks_of_engine(unsigned workers, int ranks, const collective_call& call,
@@ -60,7 +60,7 @@ class ranks_of_engine {
           return kernel(view_of(p, n), from);
         })));
   }
-  /// What the inputs hold after `write_inputs(seed)`.
+  /// Returns the contents of the inputs after `write_inputs(seed)`.
   [[nodiscard]] std::vector<bytes> expected_inputs(std::uint32_t seed) const {
     std::vector<bytes> out;
     for (std::size_t r = 0; r < inputs.size(); ++r) {
@@ -78,7 +78,8 @@ class ranks_of_engine {
   std::vector<tensor> outputs;
 
  private:
-  /// A kernel may capture 128 bytes, so it captures an address and a length.
+  /// A kernel may capture 128 bytes, so it captures an address and a length instead of a
+  /// tensor.
   static tensor view_of(std::byte* at, std::int64_t count) {
     const storage s{{0, 1}, at, count * 4};
     return or_throw(tensor::over(s, dtype::fp32, {&count, 1}));
@@ -165,7 +166,7 @@ TEST(RegionCollective, EveryAlgorithmGivesTheSameBitsInPlaceWithAnyNumberOfWorke
   }
 }
 
-/// A task that copies a tensor when its turn has come.
+/// Submits a task that copies a tensor to host memory.
 void submit_copy(engine& e, const tensor& from, std::byte* to) {
   const access a = reads(from);
   static_cast<void>(
@@ -181,8 +182,9 @@ TEST(RegionCollective, ComesBetweenTheTasksBeforeAndBehindItOnTheSameRegions) {
     region_collective sum = e.plan({algorithm::ring, 2048});
     constexpr std::uint32_t rounds = 20;
     std::vector<bytes> seen(rounds * 3, bytes(call.count * 4));
-    // Nothing is waited for between the rounds: the next inputs are written into the
-    // tensors that the copies and the sum of this round still need.
+    // The rounds are not separated by waits. The next inputs are written into tensors
+    // that the sum and the copies of this round still read, so only their order protects
+    // them.
     for (std::uint32_t round = 0; round < rounds; ++round) {
       e.write_inputs(round);
       ASSERT_TRUE(sum.submit().has_value());

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Meetings of ranks: completion, disagreement, time, late arrivals, in every order.
+/// @file
+/// Tests meetings of ranks: completion, disagreement, timeouts and late arrivals, in
+/// every order of arrival.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -99,7 +101,8 @@ TEST(Rendezvous, TimesOutForThoseThereAndForWhoComesLate) {
   EXPECT_EQ(ended[0].tickets, (std::vector<std::uint64_t>{0, 1}));
   EXPECT_TRUE(meetings.expire(1000).empty());
   EXPECT_EQ(meetings.next_deadline(), std::numeric_limits<std::int64_t>::max());
-  // The late one, even with another call, hears the same and leaves nothing open.
+  // The late rank gets the same timeout, even with another call, and leaves no meeting
+  // open.
   const auto late = or_throw(meetings.join(share(2, 0, 8, 9), 2000));
   EXPECT_EQ(late.state, meeting_state::timeout);
   EXPECT_EQ(late.tickets, std::vector<std::uint64_t>{2});
@@ -167,7 +170,7 @@ TEST(Rendezvous, RefusesStrangersAndSecondArrivals) {
 
 TEST(Rendezvous, EndsWhenTheFirstShareHasWaitedAsLongAsItWanted) {
   constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
-  rendezvous meetings = with_group(3);  // each waits for 100
+  rendezvous meetings = with_group(3);  // each share waits for 100
   const auto comes = [&](int rank, std::int64_t patience, std::int64_t now) {
     arrival who = share(rank);
     who.patience_ns = patience;

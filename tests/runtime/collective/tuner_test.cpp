@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is tried, what was the fastest, and who keeps it.
+/// @file
+/// Tests the tuner: which schedules it tries, which it proposes, and its store.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@ collective_call call_of(std::size_t count,
   return call;
 }
 
-/// Runs the trials of calls like this one; a schedule takes as long as `ns` says.
+/// Runs the trials of a call. `ns` returns the duration of a schedule.
 template <class Ns>
 int run_trials(collective_tuner& tuner, const collective_call& call, Ns&& ns) {
   int known = 0;
@@ -40,7 +41,7 @@ TEST(Tuner, ProposesTheFastestOnceEachWasTried) {
     const auto trial = tuner.next(call, 4, {});
     ASSERT_TRUE(trial.has_value());
     tried.push_back(trial->how);
-    // Only once is the ring the fastest.
+    // The ring is the fastest in its first three trials only.
     const bool last = i + 1 == 3 * collective_tuner::trials;
     EXPECT_EQ(tuner.took(*trial, trial->how == algorithm::ring && i < 3 ? 5 : 10), last);
   }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that are rounded on their way: how far off they end, and that all ranks agree.
+/// @file
+/// Tests wire formats that round numbers: the error stays small, and all ranks get the
+/// same result.
 #include <gtest/gtest.h>
 
 #include "collective/wire_codec.hpp"
@@ -14,7 +16,7 @@ using test::flavour;
 constexpr std::array<wire_format, 3> narrow_wires = {
     wire_format::bf16, wire_format::fp8_e4m3, wire_format::fp8_e5m2};
 
-/// Half a unit in the last place of a format, relative to the number.
+/// Returns half a unit in the last place of a format, relative to the number.
 double relative_error(wire_format wire) {
   switch (wire) {
     case wire_format::bf16: return 0x1p-8;
@@ -43,7 +45,7 @@ TEST(Wire, NumbersComeBackWithinHalfAUnit) {
       const auto before = floats(in);
       const auto after = floats(out);
       for (std::size_t i = 0; i < count; ++i) {
-        // Subnormal codes of a block are as far apart as its largest ones allow.
+        // The distance of subnormal codes depends on the largest number of the block.
         const double slack = wire == wire_format::bf16 ? 0 : 4.0 * 0x1p-17;
         ASSERT_NEAR(after[i], before[i],
                     std::abs(before[i]) * relative_error(wire) * 1.001 + 4 * slack)
@@ -68,7 +70,7 @@ TEST(Wire, ScalesFollowTheLargestNumberOfTheirBlock) {
   EXPECT_NEAR(back[5], 1e30F, 1e24F);
   EXPECT_NEAR(back[wire_block + 5], 1e-30F, 1e-36F);
   EXPECT_TRUE(std::isnan(back[wire_block + 6]));
-  EXPECT_NEAR(back[wire_block + 7], 1e-30F, 1e-36F);  // saturates
+  EXPECT_NEAR(back[wire_block + 7], 1e-30F, 1e-36F);  // the scale saturates
   EXPECT_EQ(back[2 * wire_block], 0.0F);
   EXPECT_EQ(wire_bytes(wire_format::fp8_e4m3, 256), 256U + 8U);
   EXPECT_EQ(wire_bytes(wire_format::bf16, 3), 64U);
@@ -108,7 +110,7 @@ TEST(Wire, AllReducesAreCloseAndTheSameEverywhere) {
               worst = std::max(worst, static_cast<double>(std::abs(found[i] - right[i])));
             }
           }
-          // Numbers of N(0, 1) and sums of few of them stay below 16.
+          // Numbers of N(0, 1), and sums of a few of them, stay below 16.
           EXPECT_LT(worst, 16 * ranks * relative_error(wire)) << name_of(kind);
           EXPECT_GT(worst, 0.0) << name_of(kind) << ": nothing was rounded";
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Every small program: all conflicts ordered, no edge without a conflict.
+/// Tests every small program: all conflicts are ordered, and no edge joins tasks without
+/// a conflict.
 #include "oracle/small_programs.hpp"
 
 #include "random_views.hpp"
@@ -10,7 +11,7 @@ namespace {
 
 using namespace weir::test;
 
-/// All tasks of one access, then those of two.
+/// Returns all tasks with one access, followed by all tasks with two.
 std::vector<small_task> tasks_of_two(const std::vector<small_access>& accesses) {
   std::vector<small_task> out;
   for (std::size_t i = 0; i < accesses.size(); ++i) {
@@ -60,7 +61,7 @@ TEST(SmallPrograms, OfFourTasksWithOneDenseAccessAreOrderedExactly) {
   print_ratio(judge, programs);
 }
 
-/// Random programs of up to ten tasks with up to three accesses each.
+/// Tests random programs of up to ten tasks with up to three accesses each.
 TEST(SmallPrograms, OfManyTasksAreOrderedExactly) {
   const std::uint64_t seed = 9001;
   SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// All programs of a few tasks on four bytes, and whether the edges that are found for
-/// them order every conflict and nothing else.
+/// Enumerates all programs of a few tasks on four bytes, and checks that the edges found
+/// for them order every conflict and nothing else.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,14 +15,15 @@
 
 namespace weir::test {
 
-/// One access to some of four bytes.
+/// An access to some of the four bytes.
 struct small_access {
   runtime::access what;
   unsigned mask = 0;
   [[nodiscard]] bool writes() const { return what.mode != runtime::access_mode::read; }
 };
 
-/// Every access that one strided view can make; with `dense`, only those without gaps.
+/// Returns every access that one strided view can make. With `dense`, only those without
+/// gaps.
 inline std::vector<small_access> small_accesses(bool dense) {
   std::vector<small_access> out;
   const auto add = [&](std::int64_t first, std::int64_t count, std::int64_t stride) {
@@ -56,6 +57,7 @@ inline std::vector<small_access> small_accesses(bool dense) {
 /// The accesses of one task.
 using small_task = std::vector<const small_access*>;
 
+/// Returns whether the tasks have accesses that need an order.
 inline bool conflict(const small_task& a, const small_task& b) {
   for (const small_access* x : a) {
     for (const small_access* y : b) {
@@ -67,15 +69,15 @@ inline bool conflict(const small_task& a, const small_task& b) {
   return false;
 }
 
-/// Submits programs to a TensorMap of their own and judges the edges.
+/// Submits each program to a dependency map of its own and checks the edges.
 class program_judge {
  public:
   program_judge() : search_(1 << 12, 64) { search_.map().add_storage(0); }
 
-  /// Tasks of at most 16. False, with a message, if a conflict is not ordered or an edge
-  /// joins tasks that have none.
+  /// Checks a program of at most 16 tasks. Returns false and prints a message if a
+  /// conflict is not ordered or an edge joins tasks without a conflict.
   [[nodiscard]] bool judge(const std::vector<small_task>& tasks) {
-    std::array<unsigned, 16> reach{};  // of each task: who ends before it starts
+    std::array<unsigned, 16> reach{};  // by task: the tasks that end before it starts
     std::array<unsigned, 16> hazards{};
     bool good = true;
     for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -108,11 +110,11 @@ class program_judge {
   }
 
   [[nodiscard]] std::uint64_t edges() const { return edges_; }
-  /// Edges that no other order implies: none can be left out.
+  /// Returns the number of edges that no other edges imply. None of them can be left out.
   [[nodiscard]] std::uint64_t least() const { return least_; }
 
  private:
-  /// Conflicts of task i that do not follow from others.
+  /// Returns the number of conflicts of task i that do not follow from others.
   static std::uint64_t count_least(const std::array<unsigned, 16>& hazards,
                                    std::size_t i) {
     std::array<unsigned, 16> closed{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The rest of the small programs: all that are too many for every day.
+/// Tests the remaining small programs, which are too many for every run of the tests.
 #include "oracle/small_programs.hpp"
 #include "random_views.hpp"
 

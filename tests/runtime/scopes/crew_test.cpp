@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Threads that join and leave, tasks that start together, several submitters, and tasks
-/// that commute in any order.
+/// Tests threads that join and leave an engine, tasks that start together, several
+/// submitters, and commuting tasks in any order.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -27,8 +27,8 @@ std::unique_ptr<engine> crewed_engine(unsigned workers, unsigned most,
   return or_throw(engine::create(o));
 }
 
-/// Runs the hash chain `cells[i] = 31 * cells[i] + k` over all cells, so that any two
-/// steps in the wrong order show.
+/// Runs the hash chain `cells[i] = 31 * cells[i] + k` over all cells. Any two steps in
+/// the wrong order change the result.
 std::vector<std::uint64_t> run_chains(engine& e, std::uint64_t steps) {
   constexpr std::int64_t cells = 8;
   const storage s = or_throw(e.allocate(cells * 8, "chains"));
@@ -91,7 +91,7 @@ TEST(Crew, RunsWhatTheSubmitterCannot) {
   std::jthread guest([&] { ASSERT_TRUE(e->serve(leave.get_token())); });
   static_cast<void>(or_throw(
       e->submit("one", {}, [&by](const task_context& c) { by.store(c.worker); })));
-  while (by.load() < 0) {  // this thread runs nothing
+  while (by.load() < 0) {  // this thread runs no tasks
     ::usleep(50);
   }
   EXPECT_EQ(by.load(), 1);
@@ -120,7 +120,7 @@ TEST(Crew, IsSentHomeWhenTheEngineGoes) {
     });
     static_cast<void>(or_throw(e->submit("both", {}, [&in](const task_context&) {
       in.fetch_add(1);
-      while (in.load() < 2) {  // until each of them has one
+      while (in.load() < 2) {  // until both threads run a task
         ::usleep(50);
       }
     })));
@@ -128,7 +128,7 @@ TEST(Crew, IsSentHomeWhenTheEngineGoes) {
   while (in.load() < 2) {
     ::usleep(50);
   }
-  e.reset();  // waits for both
+  e.reset();  // waits for both threads
   guests.clear();
   EXPECT_EQ(left.load(), 2);
 }
@@ -149,7 +149,7 @@ TEST(Batch, StartsTogetherAndAtTheLatestWhenSomebodyWaits) {
     e->end_batch();
     ASSERT_TRUE(e->wait_all());
     EXPECT_EQ(runs.load(), 8);
-    e->begin_batch();  // longer than the window, and waited for inside
+    e->begin_batch();  // longer than the window, with waits inside
     for (int i = 0; i < 100; ++i) {
       static_cast<void>(or_throw(e->submit("many", {}, count)));
     }
@@ -235,7 +235,7 @@ TEST_P(AnyOrder, LetsALaterTaskGoFirst) {
   EXPECT_TRUE(e->wait_all());
 }
 
-/// Sums that commute, read and reset at random, over regions that meet in part.
+/// Adds, reads and resets sums at random, over regions that overlap in part.
 TEST_P(AnyOrder, KeepsEverySumThatIsRead) {
   test::dice d(20260203);
   constexpr std::int64_t cells = 6;

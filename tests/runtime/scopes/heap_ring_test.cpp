@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The ring of fresh memory against a list of the bytes in use.
+/// Tests the ring of fresh memory against a list of the bytes in use.
 #include "scopes/heap_ring.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t ring_unit = heap_ring::alignment;
 
-/// Which units of a ring are in use, by brute force.
+/// The units of a ring that are in use, computed by brute force.
 struct unit_map {
   explicit unit_map(const heap_ring& ring) : used(ring.capacity() / ring_unit) {
     for (const heap_ring::block& b : ring.blocks()) {
@@ -63,12 +63,12 @@ TEST(HeapRing, LetsNoMoreGoThanIsInTheWay) {  // T11
   ring.add(4 * ring_unit, {1, 1});
   ring.add(4 * ring_unit, {2, 1});
   EXPECT_EQ(ring.in_the_way(2 * ring_unit), 0U);
-  EXPECT_EQ(ring.in_the_way(3 * ring_unit), 1U);  // from the start again
+  EXPECT_EQ(ring.in_the_way(3 * ring_unit), 1U);  // continues at the start
   EXPECT_EQ(ring.in_the_way(5 * ring_unit), 2U);
   ring.pop();
   EXPECT_EQ(ring.next(3 * ring_unit), 0U);
   ring.pop();
-  EXPECT_EQ(ring.in_the_way(10 * ring_unit), 0U);  // empty: all in one piece
+  EXPECT_EQ(ring.in_the_way(10 * ring_unit), 0U);  // empty, so all memory is one piece
   EXPECT_EQ(ring.next(10 * ring_unit), 0U);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Scopes, fresh memory and renaming; what is bounded stalls, and waiting in vain is
-/// reported instead.
+/// Tests scopes, fresh memory and renaming. A limit that is reached makes the submitter
+/// wait; a wait that could never end is reported as an error.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ class Scopes : public testing::TestWithParam<unsigned> {
   static auto put(const storage& s, std::uint64_t v) {
     return [p = s.base, v](const task_context&) { std::memcpy(p, &v, sizeof(v)); };
   }
-  /// Adds what is stored to `sum`.
+  /// Returns a kernel that adds the number in `s` to `sum`.
   static auto add_to(std::atomic<std::uint64_t>* sum, const storage& s) {
     return [sum, p = s.base](const task_context&) {
       std::uint64_t v = 0;
@@ -87,7 +87,7 @@ TEST_P(Scopes, GiveFreshMemoryBackWhenTheyEnd) {
   }
   ASSERT_TRUE(e->wait_all());
   EXPECT_EQ(sum.load(), 199U * 200U / 2U);
-  if (e->workers() == 1) {  // others may have ended every task in time
+  if (e->workers() == 1) {  // other workers may have ended every task in time
     EXPECT_GT(e->counters().heap_stalls, 0U);
   }
 }
@@ -180,8 +180,8 @@ TEST_P(Scopes, RefuseWhatIsNoFreshMemory) {
 }
 
 TEST_P(Scopes, LetAWriterOfANewVersionPassReadersOfTheOldOne) {
-  // The reader of the first version waits for the writer of the second: with a write in
-  // place neither could run.
+  // The reader of the first version waits for the writer of the second. If the second
+  // version were written in place, neither could run.
   if (GetParam() == 1) {
     GTEST_SKIP() << "a reader that waits needs a worker of its own";
   }
@@ -258,7 +258,8 @@ TEST_P(Scopes, OfManualKindBringFailuresAlongWithTheOrder) {
         }));
     if (wait_between) {
       EXPECT_FALSE(e->wait(bad));
-      for (int i = 0; i < 200; ++i) {  // the failed one is retired by now
+      // The failed task has been retired by the last of these.
+      for (int i = 0; i < 200; ++i) {
         submit({}, [](const task_context&) {});
       }
     }
@@ -295,8 +296,8 @@ TEST_P(Scopes, KeepFreshMemoryForReplaysWhileTheyAreOpen) {
   EXPECT_EQ(sum.load(), 6U);
 }
 
-/// Programs that make, use and give up fresh tensors in nested scopes at random, in a
-/// heap that is too small for most of them: each task checks what it reads.
+/// Random programs allocate, use and release fresh tensors in nested scopes, in a heap
+/// that is too small for most of them. Each task checks the values that it reads.
 TEST_P(Scopes, NeverOverwriteWhatATaskStillReads) {
   struct value {
     storage where;
@@ -325,7 +326,7 @@ TEST_P(Scopes, NeverOverwriteWhatATaskStillReads) {
         mine.erase(mine.begin());
       }
       auto made = small->fresh(d.in(8, 200));
-      if (!made) {  // held by open scopes, as small as it is
+      if (!made) {  // open scopes hold the memory
         ASSERT_EQ(made.error().code(), errc::out_of_memory);
         continue;
       }
@@ -384,14 +385,13 @@ TEST_P(Scopes, NeedNoRoomForEdgesToGoOn) {  // T12
     }
   }
   EXPECT_EQ(sum, expected);
-  if (GetParam() == 1) {  // others may end the cells' tasks before they are waited for
+  if (GetParam() == 1) {  // other workers may end the cells' tasks before the wait
     EXPECT_GT(tight->counters().edge_stalls, 0U);
   }
 }
 
-/// Two blocks of edges beyond those of each task are all that a round needs; whichever of
-/// them is lost is missed by a later round. Tasks end while they get their fifteenth
-/// edge.
+/// Each round needs two blocks of edges beyond those inside the tasks. If a block is
+/// lost, a later round lacks it. Tasks end while their fifteenth edge is added.
 TEST_P(Scopes, GetRoomForEdgesBackWheneverTheirTaskEnds) {
   engine_options o;
   o.workers = GetParam();

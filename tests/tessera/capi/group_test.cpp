@@ -65,8 +65,8 @@ TEST(TesseraGroup, OneBadCallAndNoneBegins) {
             TESS_ERR_UNSUPPORTED);
   EXPECT_EQ(tessGroupEnd(), TESS_ERR_INVALID_VALUE) << "the first that failed";
   EXPECT_EQ(s.read(x, 4, 2), (std::vector<int64_t>{20, 21, 22, 23}));
-  // A stream or memory that a call of the group has named may be destroyed before the end
-  // of the group.
+  // If a stream or memory that a call of the group names is destroyed before the end of
+  // the group, the group fails and none of its calls starts.
   tessStream_t brief = nullptr;
   void* y = nullptr;
   ASSERT_TESS(tessStreamCreate(s.mesh, 0, &brief));
@@ -200,8 +200,8 @@ TEST(TesseraGroup, TheFirstFailureOfAGroupIsTheOneThatIsReported) {
   const auto of = rank_streams(s, 2);
   const tessNumericsPolicy loose{0, 0, 1, 0};
   const tessNumericsPolicy firm{1, 1, 1, 0};
-  // The first calls of the ranks have different policies, the second ones differ
-  // otherwise.
+  // The first calls of the two ranks have different policies, the second ones different
+  // numbers of elements.
   for (std::size_t r = 0; r < 2; ++r) {
     ASSERT_TESS(tessSetNumericsPolicy(s.context, r == 0 ? &firm : &loose));
     ASSERT_TESS(tessGroupStart());

@@ -232,8 +232,8 @@ TEST(TesseraLifetime, ReplaysOfGraphsLookNothingUp) {
   }
   const auto exec = or_throw(graph_exec::make(made));
   const auto lookups_of = [&](int launches) {
-    // If tasks were submitted one by one before, a replay has to look up whether they
-    // have ended. Wait until they have.
+    // A replay looks up tasks that were submitted one by one and have not ended. Wait
+    // until all have.
     or_throw(s->synchronize());
     while (!of->submission_lock().enter().all_ended()) {
       std::this_thread::yield();

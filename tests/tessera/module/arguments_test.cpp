@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests the layout of kernel arguments: offsets, padding, sizes and the packing of
+/// values.
 #include "weir/tessera/module/arguments.hpp"
 
 #include <gtest/gtest.h>
@@ -9,6 +12,7 @@
 namespace weir::tessera {
 namespace {
 
+/// Lays out the parameters, expects this extent, and returns their offsets.
 std::vector<std::uint32_t> offsets_of(std::vector<kernel_parameter> parameters,
                                       argument_extent expected) {
   const auto extent = lay_out(parameters);
@@ -23,6 +27,7 @@ std::vector<std::uint32_t> offsets_of(std::vector<kernel_parameter> parameters,
   return out;
 }
 
+/// Returns a scalar parameter of this type.
 kernel_parameter of(std::uint32_t dtype) {
   return scalar_parameter("p", dtype);
 }
@@ -149,7 +154,7 @@ TEST(Arguments, BehindOneAnotherCannotExceedTheLimit) {
   EXPECT_FALSE(lay_out(huge));
 }
 
-// Whatever the layout, a value comes back from its offset, and padding is zero.
+// For random layouts, each value must be found at its offset and padding must be zero.
 TEST(Arguments, ThatArePackedStandAtTheirOffsets) {
   for (std::uint32_t seed = 0; seed < 300; ++seed) {
     std::mt19937 engine(seed);

@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using weir::test::temp_folder;
 
+/// Returns a key that differs from others in the kernel's name only.
 cache_key key_of(std::string kernel) {
   cache_key key;
   key.kind = cache_kind::tuning;
@@ -32,6 +33,7 @@ cache_key key_of(std::string kernel) {
   return key;
 }
 
+/// Opens a cache whose environment has the given driver version.
 std::unique_ptr<module_cache> open_cache(const std::string& folder, bool strict = false,
                                          std::string_view driver = "") {
   cache_options options;
@@ -41,6 +43,7 @@ std::unique_ptr<module_cache> open_cache(const std::string& folder, bool strict 
   return or_throw(module_cache::open(std::move(options)));
 }
 
+/// Returns bytes that count up from `first`.
 byte_vector content_of(std::size_t bytes, std::uint8_t first = 0) {
   byte_vector out(bytes);
   for (std::size_t i = 0; i < bytes; ++i) {
@@ -49,6 +52,7 @@ byte_vector content_of(std::size_t bytes, std::uint8_t first = 0) {
   return out;
 }
 
+/// Returns the paths of the files in a folder whose names end with `suffix`.
 std::vector<std::string> files_of(const std::string& folder, std::string_view suffix) {
   std::vector<std::string> out;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -59,6 +63,7 @@ std::vector<std::string> files_of(const std::string& folder, std::string_view su
   return out;
 }
 
+/// Returns the path of the only entry in a cache folder.
 std::string only_entry(const std::string& folder) {
   const auto files = files_of(folder, ".entry");
   EXPECT_EQ(files.size(), 1U);
@@ -71,9 +76,9 @@ void overwrite(const std::string& path, const byte_vector& bytes) {
              static_cast<std::streamsize>(bytes.size()));
 }
 
-// Runs `body` in another process; what it returns is that process's exit code. An
-// exception ends that process too: it must not go on with the tests, perhaps without its
-// rights.
+// Runs `body` in another process, whose exit code is its result. An exception ends that
+// process with code 99, so that it cannot go on with the tests, perhaps under another
+// user.
 template <class Body>
 pid_t in_process(Body body) {
   const pid_t child = ::fork();
@@ -87,6 +92,7 @@ pid_t in_process(Body body) {
   return child;
 }
 
+/// Waits for the process and returns its exit code, or -1 if a signal ended it.
 int exit_code_of_process(pid_t child) {
   int status = 0;
   ::waitpid(child, &status, 0);
@@ -135,8 +141,8 @@ TEST(Cache, TellsEveryPartOfAKeyApart) {
   others[3].shape = {128, 1};
   others[4].dtypes = {6};
   others[5].arch = "x86-64-v4";
-  others[6].policy[0] = std::byte(1);  // another numerics policy
-  others[7].shape = {128, 1, 1, 5};    // what was a number of dtypes
+  others[6].policy[0] = std::byte(1);  // a different numerics policy
+  others[7].shape = {128, 1, 1, 5};    // a number that was among the dtypes
   others[7].dtypes = {};
   const temp_folder folder;
   const auto cache = open_cache(folder / "cache");
@@ -159,7 +165,8 @@ TEST(Cache, DropsWhatAnotherDriverHasMade) {
   EXPECT_TRUE(files_of(folder / "cache", ".bad").empty());
 }
 
-/// Another Weir may be built by the same compiler for the same machine.
+/// Two builds of Weir can have the same compiler and the same machine. The entries of one
+/// must not be used by the other, because the code that wrote them may differ.
 TEST(Cache, DropsWhatAnotherBuildOfTheLibraryHasWritten) {
   const temp_folder folder;
   cache_options options;
@@ -279,7 +286,7 @@ TEST(Cache, ThatIsReadOnlyStillGivesWhatItHas) {
   const std::string path = folder / "cache";
   ::chmod(folder.path().c_str(), 0755);
   const pid_t child = in_process([&] {
-    if (::geteuid() == 0) {  // root may write everywhere
+    if (::geteuid() == 0) {  // root may write everywhere, so give up its rights
       fs::create_directory(path);
       if (::chown(path.c_str(), 65534, 65534) != 0 || ::setuid(65534) != 0) {
         return 10;
@@ -388,7 +395,7 @@ TEST(Cache, IsReadableAfterItsWriterWasKilled) {
         }
       }
     });
-    // Killed in the middle of whichever write follows.
+    // The process is killed in the middle of the write after this one.
     for (int written = 0; written <= round; ++written) {
       char byte = 0;
       ASSERT_EQ(::read(pipe[0], &byte, 1), 1);

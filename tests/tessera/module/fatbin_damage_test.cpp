@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Containers with every byte changed, cut at every length, and damaged behind right
-// hashes.
+/// @file
+/// Tests damaged containers: every byte changed, every truncation, and wrong fields
+/// behind correct hashes.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +16,7 @@ namespace {
 
 namespace lay = fatbin_layout;
 
-// A module that loads and runs, small enough for all its bytes to be tried.
+/// Returns a module that loads and runs and is small enough to change each of its bytes.
 byte_vector small_module(const secret_key* key) {
   fatbin_builder b;
   kernel_record k;
@@ -30,7 +31,7 @@ byte_vector small_module(const secret_key* key) {
   return image;
 }
 
-// The demo's kernels with the code of one level alone.
+/// Returns the demo's kernels with the code for one processor level only.
 byte_vector one_level(const secret_key* key) {
   const byte_vector all = test::demo_fatbin();
   fatbin f = or_throw(parse_fatbin(all));
@@ -41,6 +42,7 @@ byte_vector one_level(const secret_key* key) {
   return or_throw(fatbin_builder(f).build(key));
 }
 
+/// Flips one bit of every `step`-th byte and expects that the reader refuses each image.
 void flip_every(std::size_t step, byte_vector image) {
   ASSERT_TRUE(parse_fatbin(image));
   for (std::size_t i = 0; i < image.size(); i += step) {
@@ -59,7 +61,7 @@ TEST(FatbinDamage, OfAnySingleByteIsFound) {
   flip_every(1, test::golden_fatbin("small"));
 }
 
-// Every byte in `make soak`.
+// The step is 1 in `make soak`, which then changes every byte.
 TEST(FatbinDamage, OfAnyByteOfTheDemosKernelsIsFound) {
   const key_pair keys = test::test_keys();
   const char* step = std::getenv("WEIR_TEST_BYTE_STEP");
@@ -91,7 +93,7 @@ TEST(FatbinDamage, ByTruncationIsFoundAtEveryLength) {
   const key_pair keys = test::test_keys();
   const byte_vector image = small_module(&keys.secret);
   for (std::size_t bytes = 0; bytes < image.size(); ++bytes) {
-    // A copy of that length, so that a sanitizer sees a read behind it.
+    // Copies the truncated image, so that AddressSanitizer sees a read behind its end.
     const byte_vector cut(image.begin(),
                           image.begin() + static_cast<std::ptrdiff_t>(bytes));
     ASSERT_EQ(parse_fatbin(cut).error().code(), errc::corrupt) << bytes << " bytes";
@@ -114,8 +116,8 @@ TEST(FatbinDamage, OfTheWholeLibraryKeepsItFromLoading) {
   }
 }
 
-// Anything behind right hashes: an error or a container that can be built again, never a
-// crash, whatever stands in the fields.
+// Writes random and extreme values into fields and recomputes the hashes. The reader must
+// return an error or a container that can be built again; it must never crash.
 TEST(FatbinDamage, BehindRightHashesNeverCrashes) {
   const std::array<std::uint64_t, 12> nasty{0,
                                             1,
@@ -132,7 +134,8 @@ TEST(FatbinDamage, BehindRightHashesNeverCrashes) {
   std::size_t accepted = 0;
   for (const char* name : {"small", "full"}) {
     const byte_vector image = test::golden_fatbin(name);
-    // Up to the code, which is no matter of the reader.
+    // Only the part before the code is changed, because the reader does not look into
+    // code.
     const std::size_t end = std::min<std::size_t>(image.size(), 2300);
     for (std::uint32_t seed = 0; seed < 10000; ++seed) {
       std::mt19937 engine(seed);

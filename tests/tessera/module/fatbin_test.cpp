@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests the container of modules: golden bytes, what its builder and its reader refuse,
+/// and extensions by later versions.
 #include "weir/tessera/module/fatbin.hpp"
 
 #include <gtest/gtest.h>
@@ -16,6 +19,7 @@ using test::find_entry;
 using test::find_section;
 using test::golden_fatbin;
 
+/// Returns the record of a kernel with three parameters.
 kernel_record scale_kernel() {
   kernel_record k;
   k.name = "scale";
@@ -27,6 +31,7 @@ kernel_record scale_kernel() {
   return k;
 }
 
+/// Returns a builder of the module "small" in golden.hex.
 fatbin_builder small_builder() {
   fatbin_builder b;
   b.set_source_hash(sha256(as_view("scale")));
@@ -208,7 +213,8 @@ TEST(Fatbin, RefusesWhatABuilderShouldNotBeTold) {
   EXPECT_TRUE(refused([](fatbin_builder& b) {
     kernel_record k = scale_kernel();
     k.name = "other";
-    k.default_block = {1024, 1024, 4096};  // 2^32: zero in 32 bits
+    // The product is 2^32, which is zero in 32 bits.
+    k.default_block = {1024, 1024, 4096};
     ASSERT_TRUE(b.add_kernel(k));
   }));
   EXPECT_TRUE(refused([](fatbin_builder& b) {
@@ -246,7 +252,7 @@ TEST(Fatbin, HoldsAtMost64CodeSections) {
   EXPECT_FALSE(built(65));
 }
 
-// Each field of a sealed container that says something wrong.
+// Each row changes one field behind correct hashes to a value that must be refused.
 TEST(Fatbin, WithAWrongFieldBehindRightHashesIsRefused) {
   const byte_vector image = golden_fatbin("small");
   const std::size_t kernels = find_section(image, section_kind::kernels);
@@ -348,7 +354,7 @@ TEST(Fatbin, SkipsAnOptionalSectionThatItDoesNotKnow) {
 TEST(Fatbin, ReadsRecordsThatHaveGrown) {
   const byte_vector image = golden_fatbin("small");
   const std::size_t kernels = find_section(image, section_kind::kernels);
-  // A record of 72 bytes: eight more, which this version does not look at.
+  // The record has 72 bytes. This version must skip the last eight.
   byte_vector longer = image;
   const auto at = longer.begin() + static_cast<std::ptrdiff_t>(kernels + lay::table_head +
                                                                lay::kernel_bytes);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The demo's kernels, called block by block, against references in double.
+/// @file
+/// Tests the demo's kernels, called block by block, against references in double
+/// precision.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -18,12 +20,15 @@ namespace {
 using floats = std::vector<float>;
 using extents = std::array<std::int32_t, 3>;
 
-/// What blocks and threads of one launch share.
+/// The barrier that the blocks or threads of a launch share.
 struct meeting {
   std::barrier<> all;
-  std::atomic<std::int64_t> left;  ///< meetings until the kernel is told to stop
+  std::atomic<std::int64_t> left;  ///< grid barriers until the kernel is told to stop
 };
 
+// // The services of the runtime that the kernels call: a barrier of the threads of a
+// block, and a grid barrier that returns whether to stop. Between its first two waits no
+// block changes `left`, so all blocks return the same.
 void meet(const tessBlockContext* block) {
   static_cast<meeting*>(block->runtime)->all.arrive_and_wait();
 }
@@ -42,6 +47,7 @@ int meet_all_blocks(const tessBlockContext* block) {
 constexpr tessKernelServices services{
     sizeof(tessKernelServices), 0, meet, meet_all_blocks, nullptr, nullptr};
 
+/// Returns the context of the block with this linear index.
 tessBlockContext block_context(extents grid, extents block, std::int32_t linear) {
   tessBlockContext out{};
   out.structSize = sizeof out;
@@ -68,7 +74,7 @@ byte_vector packed(const loaded_kernel& kernel, const Ts&... values) {
   return or_throw(pack_arguments(kernel.record.parameters, views));
 }
 
-/// Runs the last block first: their order does not matter.
+/// Runs all blocks, the last one first, because a kernel must not depend on their order.
 template <class... Ts>
 void run_blocks(const loaded_kernel* kernel, extents grid, const Ts&... values) {
   ASSERT_NE(kernel, nullptr);
@@ -88,7 +94,7 @@ floats random_floats(std::size_t n, std::uint32_t seed) {
   return out;
 }
 
-/// The demo's module for each level that this processor has.
+/// Loads the demo's module once for each level that this processor supports.
 std::vector<std::shared_ptr<const loaded_module>> all_levels() {
   std::vector<std::shared_ptr<const loaded_module>> out;
   for (const std::string& level : host_levels()) {
@@ -302,7 +308,7 @@ TEST(Kernels, OfThreadsWithBarriersSumTheirBlock) {
   }
 }
 
-// Runs all blocks at once; returns the count of steps that the kernel has noted.
+/// Runs all blocks at once and returns the number of steps that the kernel has stored.
 std::int64_t run_persistent(const loaded_kernel* kernel, floats& a, floats& b,
                             std::int64_t steps, std::int64_t meetings) {
   constexpr std::int32_t blocks = 3;

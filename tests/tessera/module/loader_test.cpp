@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests the loading of modules: the choice of code, signatures, damaged entries of the
+/// cache, and what loading leaves behind.
 #include "weir/tessera/module/loader.hpp"
 
 #include <gtest/gtest.h>
@@ -17,16 +20,19 @@ namespace {
 
 using weir::test::temp_folder;
 
+/// Returns the shared object of a probe kernel.
 byte_vector probe(const std::string& name) {
   return test::bytes_of_file(WEIR_PROBE_FOLDER "/" + name + ".so");
 }
 
+/// A code section of a test module.
 struct probe_section {
   section_kind kind;
   std::string arch;
-  std::string probe;  ///< empty: a few bytes that are no code
+  std::string probe;  ///< if empty, the section has bytes that are no code
 };
 
+/// Returns the record of the kernel that all probes contain.
 kernel_record probe_kernel() {
   kernel_record k;
   k.name = "store_number";
@@ -35,6 +41,7 @@ kernel_record probe_kernel() {
   return k;
 }
 
+/// Builds a module with these sections.
 byte_vector fatbin_of(const std::vector<probe_section>& sections,
                       kernel_record kernel = probe_kernel(),
                       const secret_key* key = nullptr) {
@@ -51,7 +58,7 @@ byte_vector fatbin_of(const std::vector<probe_section>& sections,
   return or_throw(b.build(key));
 }
 
-// The lowest level: any processor of this kind has it.
+/// Returns the lowest level, which any processor of this kind supports.
 std::string base_level() {
   return host_levels().back();
 }
@@ -60,6 +67,7 @@ byte_vector fatbin_of_probe(const std::string& name) {
   return fatbin_of({{section_kind::cpu_so, base_level(), name}});
 }
 
+/// Runs the probe's kernel and returns the number that it stores.
 int number_from(const loaded_module& module) {
   int number = 0;
   int* to = &number;
@@ -69,12 +77,14 @@ int number_from(const loaded_module& module) {
   return number;
 }
 
+/// Loads a module and returns the number that its kernel stores, or -1.
 int number_in(bytes_view image, const load_options& options = {}) {
   const auto module = load_module(image, options);
   EXPECT_TRUE(module) << module.error().message();
   return module ? number_from(**module) : -1;
 }
 
+/// Returns the code of the failure to load a module, or a zero code.
 errc code_of(bytes_view image, const load_options& options = {}) {
   const auto module = load_module(image, options);
   return module ? errc{} : module.error().code();
@@ -209,7 +219,7 @@ TEST(Loader, RefusesSharedObjectsThatDisagreeWithTheContainer) {
   EXPECT_EQ(code_of(fatbin_of_probe("probe_major")), errc::unsupported_version);
   EXPECT_EQ(code_of(fatbin_of_probe("probe_minor")), errc::unsupported_version);
   kernel_record k = probe_kernel();
-  k.symbol = "other";  // without an entry
+  k.symbol = "other";  // the module has no entry with this name
   k.parameters = {};
   k.flags = 0;
   EXPECT_EQ(code_of(fatbin_of({{section_kind::cpu_so, base_level(), "probe_one"}}, k)),
@@ -273,8 +283,8 @@ TEST(Loader, WantsSignaturesThatCountWhereTheyAreRequired) {
   EXPECT_EQ(code_of(by_us, options), errc::invalid_argument);
 }
 
-// The dynamic linker knows objects by name: a descriptor that is used again is the same
-// name for other code.
+// The dynamic linker identifies objects by name. Code is loaded through /proc/self/fd, so
+// a descriptor number that is used again gives the same name to other code.
 TEST(Loader, RunsTheCodeOfTheRightModuleWhenDescriptorsAreUsedAgain) {
   const byte_vector one = fatbin_of_probe("probe_one");
   const byte_vector two = fatbin_of_probe("probe_two");
@@ -293,7 +303,7 @@ TEST(Loader, RunsTheCodeOfTheRightModuleWhenDescriptorsAreUsedAgain) {
     EXPECT_EQ(number_from(*second), 2);
   }
   EXPECT_EQ(open_descriptors(), before);
-  // Code that cannot be unloaded keeps its name.
+  // The name of code that cannot be unloaded stays in use.
   for (int round = 0; round < 3; ++round) {
     EXPECT_EQ(number_in(stays), 3);
     EXPECT_EQ(number_in(one), 1);

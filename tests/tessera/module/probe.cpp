@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shared object of one kernel that stores a number; macros make wrong ones of it.
+/// @file
+/// A shared object with one kernel that stores a number. The build compiles it several
+/// times; macros produce variants with errors.
 #include <cstdlib>
 
 #include "tessera_kernel.h"
@@ -25,7 +27,8 @@
 
 namespace {
 
-// Tests look whether any code of a shared object ran.
+// Leaves a trace in the environment, so that tests see whether any code of the object
+// ran.
 __attribute__((constructor)) void say_that_code_ran() {
   ::setenv("WEIR_PROBE_RAN", "1", 1);
 }

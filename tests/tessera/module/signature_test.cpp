@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests digests, signatures and lists of trusted keys.
 #include "weir/tessera/module/signature.hpp"
 
 #include <gtest/gtest.h>

@@ -155,8 +155,8 @@ TEST_F(TesseraCaptureRanks, OneRankMayCallWhatAnotherHasInAGraph) {
   EXPECT_EQ(mixed, state());
 }
 
-/// Runs two graphs of a rank on two streams. Their collectives are on a stream that
-/// joined the capture.
+/// Each rank runs one graph on two streams in turn. One of its collectives is on a stream
+/// that joined the capture.
 TEST_F(TesseraCaptureRanks, RunsOfOneGraphGoOneAfterAnotherOnAnyStreams) {
   each_rank([&](int r) {
     const tessStream_t side = stream_of(r);
@@ -205,7 +205,8 @@ TEST_F(TesseraCaptureRanks, GroupsOfCallsAreCapturedToo) {
     const tessGraphExec_t exec = captured(r, [&] {
       step(of(r), x, x, 1);
       EXPECT_TESS(tessGroupStart());
-      // Each rank exchanges with the others, in no particular order of ranks.
+      // Both ranks of a pair make the calls in the same order. Neither waits for the
+      // other inside the group, because all its calls start together.
       for (int i = 0; i < 2; ++i) {
         const int peer = (r + 2) % ranks;
         const int source = i == 0 ? r : peer;

@@ -423,7 +423,7 @@ TEST(TesseraMatrix, AbiVersionMismatchAtOnce) {
 
 // TESS_ERR_CACHE_CORRUPT
 
-/// Damages all files of a folder.
+/// Damages all files of a folder, except those that were set aside as damaged.
 void damage_all(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.is_regular_file() && entry.path().extension() != ".bad") {

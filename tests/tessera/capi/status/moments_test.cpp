@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What outlives what, and which status a program gets when it asks in an unusual moment:
-/// after a fork, after an unloaded module, behind a failure, with a damaged cache.
+/// Tests lifetimes, and the status of calls at unusual moments: after a fork, after a
+/// module was unloaded, behind a failure, and with a damaged cache.
 /// @source{Tessera Runtime & ABI, sections 4, 7 and 8}
 #include <sys/wait.h>
 #include <unistd.h>
