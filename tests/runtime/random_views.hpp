@@ -74,7 +74,7 @@ inline byte_set bytes_in(const runtime::tensor& t) {
   return out;
 }
 
-/// The bytes that a footprint says it covers.
+/// Returns the bytes that a footprint covers according to its fields.
 inline byte_set bytes_in(const runtime::footprint& f) {
   byte_set out;
   i64s shape;

@@ -42,12 +42,12 @@ inline bool packs_outputs(const collective_call& c) {
   return c.packed_shards && (c.kind == collective_kind::reduce_scatter ||
                              c.kind == collective_kind::scatter);
 }
-/// Returns the size of each rank's input buffer; output_bytes, that of each output
-/// buffer.
+/// Returns the number of bytes of each rank's input buffer.
 inline std::size_t input_bytes(const collective_call& c, int ranks) {
   const std::size_t all = c.count * info_of(c.type).size;
   return packs_inputs(c) ? all / static_cast<std::size_t>(ranks) : all;
 }
+/// Returns the number of bytes of each rank's output buffer.
 inline std::size_t output_bytes(const collective_call& c, int ranks) {
   const std::size_t all = c.count * info_of(c.type).size;
   return packs_outputs(c) ? all / static_cast<std::size_t>(ranks) : all;

@@ -40,7 +40,7 @@ class ranks_of_engine {
   region_collective plan(const plan_options& how = {}) {
     return or_throw(region_collective::create(*engine_, call_, inputs, outputs, how));
   }
-  /// Submits tasks that write numbers which depend on `seed` and the rank to all inputs.
+  /// Submits tasks that fill all inputs with numbers that depend on `seed` and the rank.
   void write_inputs(std::uint32_t seed) {
     for (std::size_t r = 0; r < inputs.size(); ++r) {
       write(r, seed, [](const tensor& t, std::uint32_t from) -> result<void> {

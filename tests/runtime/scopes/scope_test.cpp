@@ -391,7 +391,7 @@ TEST_P(Scopes, NeedNoRoomForEdgesToGoOn) {  // T12
 }
 
 /// Each round needs two blocks of edges beyond those inside the tasks. If a block is
-/// lost, a later round lacks it. Tasks end while their fifteenth edge is added.
+/// lost, a later round has to stall. Tasks end while their fifteenth edge is added.
 TEST_P(Scopes, GetRoomForEdgesBackWheneverTheirTaskEnds) {
   engine_options o;
   o.workers = GetParam();

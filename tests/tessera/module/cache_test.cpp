@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests the cache of modules and measurements: keys, damage, rights, and use by several
+/// threads and processes.
 #include "weir/tessera/module/cache.hpp"
 
 #include <gtest/gtest.h>
