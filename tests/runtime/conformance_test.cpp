@@ -29,6 +29,7 @@ tensor_map basic(std::uint32_t buckets = 64, std::uint32_t entries = 1024) {
 tensor_map_ex extended(std::uint32_t entries = 1024) {
   return or_throw(tensor_map_ex::create({64, entries, base_hash::fibonacci}));
 }
+/// Returns all producers that the map finds.
 template <class Map, class Key>
 std::vector<task_id> all(Map& map, const Key& key) {
   std::vector<task_id> out;

@@ -20,10 +20,12 @@ namespace {
 using test::dice;
 using test::i64s;
 
+/// Returns the bytes from `lo` up to `hi`.
 footprint span_of(std::uint32_t storage, std::int64_t lo, std::int64_t hi) {
   return or_throw(footprint::of_view({storage, 1}, lo, i64s{hi - lo}, i64s{1}, 1));
 }
 
+/// Returns the tasks whose accesses conflict with a query.
 std::set<task_id> tasks_in(dependency_map& map, const footprint& query, bool writers) {
   std::set<task_id> out;
   map.conflicts(query, writers, [&](access_ref, const dependency_map::entry& e) {

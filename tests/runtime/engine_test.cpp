@@ -33,6 +33,7 @@ task_id submit(engine& e, const char* name, std::vector<access> accesses, auto k
   return or_throw(e.submit(name, accesses, kernel));
 }
 
+/// An engine with a small window, for different numbers of workers.
 class Engine : public testing::TestWithParam<unsigned> {
  protected:
   std::unique_ptr<engine> e = make_engine(GetParam());

@@ -14,6 +14,7 @@ namespace {
 
 using namespace weir::test;
 
+/// A program and the memory of its execution.
 struct run_state {
   const program* what;
   program_memory* memory;

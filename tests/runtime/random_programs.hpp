@@ -15,6 +15,7 @@
 
 namespace weir::test {
 
+/// An access of a task to a view of a storage.
 struct program_access {
   std::size_t storage = 0;
   runtime::access_mode mode = runtime::access_mode::read;
@@ -22,6 +23,7 @@ struct program_access {
   byte_set bytes;
 };
 
+/// A task: its accesses, whether it fails, and how long it takes.
 struct program_task {
   std::uint64_t salt = 0;
   bool fails = false;
@@ -40,11 +42,13 @@ inline std::uint64_t mix(std::uint64_t h, std::uint64_t v) {
   return h ^ (h >> 29);
 }
 
+/// The sizes of the storages, and the tasks in the order of submission.
 struct program {
   std::vector<std::int64_t> sizes;
   std::vector<program_task> tasks;
 };
 
+/// Returns a random program in which one of `failing_one_in` tasks fails; 0 for none.
 inline program random_program(dice& d, std::int64_t failing_one_in) {
   program p;
   std::vector<runtime::storage> stores;

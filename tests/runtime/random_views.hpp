@@ -67,6 +67,7 @@ void for_each_byte(std::int64_t offset, std::span<const std::int64_t> shape,
   }
 }
 
+/// Returns the bytes that a tensor covers, by brute force.
 inline byte_set bytes_in(const runtime::tensor& t) {
   byte_set out;
   for_each_byte(t.offset(), t.shape(), t.strides(), info_of(t.type()).size,
@@ -120,6 +121,7 @@ inline runtime::tensor random_parent(dice& d, const runtime::storage& s) {
   }
 }
 
+/// Slices each dimension at random; with `steps`, also with steps.
 inline runtime::tensor random_slices(dice& d, runtime::tensor t, bool steps) {
   for (int dim = 0; dim < static_cast<int>(t.shape().size()); ++dim) {
     const std::int64_t n = t.shape()[static_cast<std::size_t>(dim)];
@@ -146,6 +148,7 @@ inline runtime::tensor random_slices(dice& d, runtime::tensor t, bool steps) {
   return t;
 }
 
+/// Returns a view with arbitrary strides that fits into the storage.
 inline runtime::tensor random_strided(dice& d, const runtime::storage& s) {
   for (;;) {
     const dtype type = random_type(d);
@@ -163,6 +166,7 @@ inline runtime::tensor random_strided(dice& d, const runtime::storage& s) {
   }
 }
 
+/// Returns a random view of a class.
 inline runtime::tensor random_view(dice& d, const runtime::storage& s, view_class kind) {
   using runtime::tensor;
   switch (kind) {

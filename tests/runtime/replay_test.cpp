@@ -31,6 +31,7 @@ struct script {
   std::vector<step> steps;
 };
 
+/// A run of a script: its flat program and its memory.
 struct flat_run {
   const program* what;
   program_memory* memory;
@@ -40,6 +41,7 @@ struct replay_call {
   std::size_t first;  ///< index of the replay's first task in `flat`
 };
 
+/// Returns a script of tasks and repeated segments of a random program.
 script random_script(dice& d, std::int64_t failing_one_in) {
   script out;
   const program source = random_program(d, failing_one_in);
@@ -227,6 +229,7 @@ TEST_P(Replay, PoisonsExactlyWhatDependsOnAFailure) {
   run_scripts(12);
 }
 
+/// Returns an engine with a small window.
 std::unique_ptr<engine> small_engine(std::uint32_t window = 64, unsigned workers = 1) {
   engine_options o;
   o.window = window;
@@ -442,8 +445,8 @@ TEST(Capture, ReplaysWaitOnlyForWhatNothingElseImplies) {
     static_cast<void>(or_throw(e->replay(c)));
     added.push_back(edges() - before);
   }
-  // Seven inside; the first link waits for the last task of the replay before. That every
-  // link reads what this wrote, and writes what the link of that replay wrote, follows.
+  // Seven edges are inside a replay. Between replays, only the first link needs an edge,
+  // to the last task of the replay before; all other conflicts follow from these edges.
   EXPECT_EQ(added, (std::vector<std::uint64_t>{7, 8, 8, 8}));
   ASSERT_TRUE(e->wait_all());
 }

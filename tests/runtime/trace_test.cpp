@@ -37,6 +37,7 @@ trace_options options(trace_mode mode, std::uint64_t max_bytes = 50'000'000) {
   return o;
 }
 
+/// Returns the ids of the recorded tasks.
 std::vector<std::uint64_t> ids(const trace& t) {
   std::vector<std::uint64_t> out;
   for (const task_record& r : t.records()) {

@@ -16,6 +16,7 @@ namespace {
 using test::bytes;
 using test::flavour;
 
+/// Runs an all-reduce of partial results and returns the result of a rank.
 bytes all_reduced(dtype type, reduction_op op, const std::vector<bytes>& partials,
                   int level, algorithm how) {
   std::mt19937_64 dice(partials.size());
@@ -99,6 +100,7 @@ TEST(Leaves, TreesRefuseNumbersThatAreNoPowersOfTwo) {
       errc::invalid_argument);
 }
 
+/// Returns the bytes of values.
 template <class T>
 bytes raw(const std::vector<T>& values) {
   bytes out(values.size() * sizeof(T));
@@ -107,6 +109,7 @@ bytes raw(const std::vector<T>& values) {
   }
   return out;
 }
+/// Returns the values of bytes.
 template <class T>
 std::vector<T> cooked(const bytes& from) {
   std::vector<T> out(from.size() / sizeof(T));

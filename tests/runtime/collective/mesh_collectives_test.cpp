@@ -54,6 +54,7 @@ class planner {
   std::map<std::tuple<std::uint64_t, int, int>, collective_plan> plans_;
 };
 
+/// Runs a call on all groups of the axes and compares all buffers with the oracle.
 void expect_on_mesh(planner& plans, const mesh_shape& mesh, axis_set axes,
                     collective_call call, std::uint64_t seed) {
   const int ranks = mesh.group_size(axes);

@@ -9,6 +9,7 @@
 
 namespace weir::collective::test {
 
+/// Returns the axes of all meshes with up to `most` devices.
 inline std::vector<mesh_axes> all_meshes(int most) {
   std::vector<mesh_axes> all;
   for (int tp = 1; tp <= most; ++tp) {
@@ -23,6 +24,7 @@ inline std::vector<mesh_axes> all_meshes(int most) {
   return all;
 }
 
+/// Returns the number of devices; an axis of size 0 counts as 1.
 inline int devices_of(const mesh_axes& axes) {
   const auto size = [](int n) { return n == 0 ? 1 : n; };
   return size(axes.tp) * size(axes.pp) * size(axes.dp) * size(axes.ep);

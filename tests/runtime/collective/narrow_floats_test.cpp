@@ -12,6 +12,7 @@ namespace {
 
 using test::float_format;
 
+/// Returns the code of x, converted to T.
 template <class T>
 std::uint64_t code_of(float x) {
   T out;
@@ -19,6 +20,7 @@ std::uint64_t code_of(float x) {
   return out.bits;
 }
 
+/// Converts every code of the type to fp32 and back.
 template <class T>
 void check_all_codes(dtype type) {
   const float_format f = test::format_of(type);
@@ -38,8 +40,8 @@ void check_all_codes(dtype type) {
   }
 }
 
-/// Converts fp32 numbers at, just below and just above every value of the type and every
-/// midpoint of two neighbours.
+/// Converts, with both signs, every value of the type and fp32 numbers at, just below and
+/// just above every midpoint of two neighbours.
 template <class T>
 void check_all_roundings(dtype type) {
   const float_format f = test::format_of(type);
@@ -60,6 +62,7 @@ void check_all_roundings(dtype type) {
   }
 }
 
+/// Compares the rounding of random fp32 numbers with the oracle.
 template <class T>
 void check_random_bits(dtype type) {
   const std::uint64_t seed = 99;

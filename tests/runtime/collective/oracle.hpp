@@ -58,6 +58,7 @@ struct scaled {
   std::int64_t significand;
   int exponent;
 };
+/// Returns the exact value of a finite code.
 inline scaled scaled_of(const float_format& f, std::uint64_t code) {
   const std::uint64_t size = code & (sign_bit(f) - 1);
   const auto field = static_cast<int>(size >> f.fraction);
@@ -74,6 +75,7 @@ inline bool is_nan(const float_format& f, std::uint64_t code) {
 inline bool is_infinite(const float_format& f, std::uint64_t code) {
   return f.has_infinity && (code & (sign_bit(f) - 1)) == f.largest + 1;
 }
+/// Returns the value of a code in double precision.
 inline double value_of(const float_format& f, std::uint64_t code) {
   const bool negative = (code & sign_bit(f)) != 0;
   if (is_nan(f, code)) {
@@ -193,6 +195,7 @@ inline std::uint64_t nearest_code(const float_format& f, const huge_integer& exa
   }
   return (low + 1) | sign;
 }
+/// Returns the code nearest to x, ties to even.
 inline std::uint64_t rounded(const float_format& f, double x) {
   const std::uint64_t sign = std::signbit(x) ? sign_bit(f) : 0;
   if (std::isnan(x)) {
@@ -226,6 +229,7 @@ inline std::uint64_t rounded(const float_format& f, double x) {
   return sign | (up && !(f.saturates && low == f.largest) ? low + 1 : low);
 }
 
+/// Reads a code of `bits` bits.
 inline std::uint64_t code_at(const std::byte* at, int bits) {
   std::uint64_t code = 0;
   std::memcpy(&code, at, static_cast<std::size_t>(bits / 8));
@@ -251,6 +255,7 @@ T paired(std::vector<T> values, F op) {
   return values[0];
 }
 
+/// Returns the largest or the smallest value, with the rules for NaN and signed zeros.
 inline double extreme(const std::vector<double>& values, bool largest) {
   double best = values[0];
   for (const double x : values) {
@@ -280,6 +285,8 @@ double noded(const std::vector<double>& values, reduction_op op) {
   return static_cast<double>(whole);
 }
 
+/// Returns the sum or the average, computed exactly and rounded once, as level 2 defines
+/// it.
 inline std::uint64_t exact_sum(const float_format& f, const std::vector<double>& values,
                                bool average) {
   const float_format fp64 = format_of(dtype::fp64);
@@ -318,6 +325,7 @@ inline std::uint64_t exact_sum(const float_format& f, const std::vector<double>&
   return rounded(f, sum / static_cast<double>(values.size()));
 }
 
+/// Reduces the codes of one floating point element.
 inline std::uint64_t reduced_float(const reduction& what, dtype type,
                                    const std::vector<std::uint64_t>& codes) {
   const float_format f = format_of(type);
@@ -337,6 +345,7 @@ inline std::uint64_t reduced_float(const reduction& what, dtype type,
       f, fp64_nodes ? noded<double>(values, what.op) : noded<float>(values, what.op));
 }
 
+/// Reduces the codes of one integer element.
 inline std::uint64_t reduced_integer(reduction_op op, int bits,
                                      const std::vector<std::uint64_t>& codes) {
   const auto extended = [&](std::uint64_t code) {
@@ -363,6 +372,7 @@ inline std::uint64_t reduced_integer(reduction_op op, int bits,
   return whole;
 }
 
+/// Reduces the codes of one Boolean element.
 inline std::uint64_t reduced_bool(reduction_op op,
                                   const std::vector<std::uint64_t>& codes) {
   const auto set = static_cast<std::size_t>(
@@ -371,6 +381,7 @@ inline std::uint64_t reduced_bool(reduction_op op,
   return (any ? set > 0 : set == codes.size()) ? 1 : 0;
 }
 
+/// Multiplies the complex numbers of one element along the canonical tree.
 template <class T>
 void multiply_complex(const std::vector<const std::byte*>& at, std::byte* to) {
   std::vector<std::array<T, 2>> values(at.size());
@@ -413,6 +424,7 @@ inline void reduce_element(const reduction& what, const std::vector<const std::b
   }
 }
 
+/// Returns the reduction of the inputs of all ranks.
 inline bytes reduced(const reduction& what, const std::vector<bytes>& inputs) {
   bytes out(inputs[0].size());
   const std::size_t size = info_of(what.type).size;

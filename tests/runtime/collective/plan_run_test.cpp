@@ -126,6 +126,7 @@ class counting_transport final : public transport {
   std::size_t calls_ = 0;
 };
 
+/// Returns the traffic between ranks, in units of one buffer.
 std::size_t bytes_crossing(algorithm how, collective_kind kind, int ranks, int level) {
   std::mt19937_64 dice(1);
   collective_call call;

@@ -112,6 +112,7 @@ TEST(Plan, CountsThatTheRanksDoNotDivideAreFineWhereNothingIsCut) {
   }
 }
 
+/// Returns all algorithms, chunk sizes and topologies that a call supports.
 std::vector<std::pair<topology, plan_options>> all_ways(int ranks,
                                                         const collective_call& call) {
   std::vector<std::pair<topology, plan_options>> ways;

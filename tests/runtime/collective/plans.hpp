@@ -34,10 +34,12 @@ inline std::string text_of(const plan_options& o, const topology& t) {
          " workers" + (t.shared_memory ? "" : ", nothing shared");
 }
 
+/// Returns whether each input buffer holds only the rank's shard.
 inline bool packs_inputs(const collective_call& c) {
   return c.packed_shards &&
          (c.kind == collective_kind::all_gather || c.kind == collective_kind::gather);
 }
+/// Returns whether each output buffer holds only the rank's shard.
 inline bool packs_outputs(const collective_call& c) {
   return c.packed_shards && (c.kind == collective_kind::reduce_scatter ||
                              c.kind == collective_kind::scatter);
@@ -136,6 +138,7 @@ inline void run_in_random_order(const collective_plan& plan,
   }
 }
 
+/// Returns scratch memory inside `memory`, aligned to 64 bytes and filled with garbage.
 inline std::byte* aligned_scratch(bytes& memory, std::size_t size) {
   memory.assign(size + 64, std::byte{0xEE});
   const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
@@ -162,6 +165,7 @@ inline std::vector<bytes> run_plan(const collective_plan& plan,
   return outputs;
 }
 
+/// Returns a buffer of random elements for each rank.
 inline std::vector<bytes> random_buffers(std::mt19937_64& dice, dtype type, int ranks,
                                          std::size_t size, flavour kind) {
   std::vector<bytes> all;

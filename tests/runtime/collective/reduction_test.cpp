@@ -20,6 +20,7 @@ namespace {
 using test::bytes;
 using test::flavour;
 
+/// A reduction and the size and kind of its inputs.
 struct one_case {
   reduction what;
   int ranks;
@@ -35,6 +36,7 @@ std::string text_of(const one_case& c) {
          std::to_string(static_cast<int>(c.kind));
 }
 
+/// Returns the inputs of a case.
 std::vector<bytes> random_inputs(std::uint64_t seed, const one_case& c) {
   std::mt19937_64 dice(seed);
   std::vector<bytes> inputs;
@@ -44,6 +46,7 @@ std::vector<bytes> random_inputs(std::uint64_t seed, const one_case& c) {
   return inputs;
 }
 
+/// Reduces the inputs and returns the output.
 bytes run(const reducer& reduce, const std::vector<bytes>& inputs, std::size_t count) {
   std::vector<const std::byte*> from;
   for (const bytes& input : inputs) {
@@ -61,6 +64,7 @@ std::ptrdiff_t first_difference(const bytes& a, const bytes& b, std::size_t size
   return at.first == a.end() ? -1 : (at.first - a.begin()) / std::ptrdiff_t(size);
 }
 
+/// Compares a reduction of random inputs with the oracle.
 void expect_oracle(std::uint64_t seed, const one_case& c) {
   const std::vector<bytes> inputs = random_inputs(seed, c);
   const bytes expected = test::reduced(c.what, inputs);
@@ -72,6 +76,8 @@ void expect_oracle(std::uint64_t seed, const one_case& c) {
       << text_of(c) << " seed " << seed << " portable";
 }
 
+/// Returns the supported combinations of type, operation and level 1 or 2, narrow and
+/// wide.
 std::vector<reduction> all_reductions() {
   std::vector<reduction> all;
   for (const dtype type : test::all_types) {
@@ -213,6 +219,7 @@ TEST(Reduction, DoesNotDependOnTheCallersFloatEnvironment) {
   }
 }
 
+/// Returns the sum of one element per rank.
 template <class T>
 T one_sum(int level, std::vector<T> values) {
   std::vector<const std::byte*> from;
@@ -240,7 +247,8 @@ TEST(Reduction, AtLevel2FindsWhatIsFarBelow) {
   EXPECT_EQ(one_sum<double>(2, {1e300, 1.0, -1e300}), 1.0);
   EXPECT_EQ(one_sum<double>(2, {1e300, 5e-324, -1e300}), 5e-324);
   EXPECT_EQ(one_sum<float>(2, {1e38F, 1e-45F, -1e38F}), 1e-45F);
-  // Half a unit, and less than anything above it: only the last input breaks the tie.
+  // The second input is half a unit of the result, a tie. Only the tiny last input
+  // decides it.
   EXPECT_EQ(one_sum<double>(2, {1.0, 0x1p-53, 0x1p-1074}), 1.0 + 0x1p-52);
   EXPECT_EQ(one_sum<double>(2, {1.0, 0x1p-53, -0x1p-1074}), 1.0);
   EXPECT_EQ(one_sum<double>(2, {1.0, 0x1p-53}), 1.0);

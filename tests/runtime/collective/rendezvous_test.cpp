@@ -16,12 +16,14 @@ namespace {
 
 constexpr std::uint64_t group_id = 9;
 
+/// Returns a rendezvous that knows one group.
 rendezvous with_group(int ranks, std::int64_t patience = 100) {
   rendezvous meetings(patience);
   or_throw(meetings.add_group(group_id, ranks));
   return meetings;
 }
 
+/// Returns the arrival of a rank; its rank is also its ticket.
 arrival share(int rank, std::uint64_t sequence = 0, std::uint64_t call = 1,
               std::uint64_t descriptor = 2) {
   return {group_id, rank, sequence, call, descriptor, static_cast<std::uint64_t>(rank)};

@@ -22,6 +22,7 @@ std::vector<small_task> tasks_of_two(const std::vector<small_access>& accesses) 
   return out;
 }
 
+/// Prints the number of edges in relation to the smallest possible number.
 void print_ratio(const program_judge& judge, std::uint64_t programs) {
   std::printf("%llu programs, %llu edges, %.4f of the fewest that do\n",
               static_cast<unsigned long long>(programs),

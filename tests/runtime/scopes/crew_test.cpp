@@ -48,6 +48,7 @@ std::vector<std::uint64_t> run_chains(engine& e, std::uint64_t steps) {
   return out;
 }
 
+/// Returns the result of run_chains, computed serially.
 std::vector<std::uint64_t> expected_chains(std::uint64_t steps) {
   std::uint64_t v = 0;
   for (std::uint64_t k = 1; k <= steps; ++k) {

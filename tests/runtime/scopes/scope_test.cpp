@@ -28,6 +28,7 @@ std::unique_ptr<engine> scoped_engine(unsigned workers, std::int64_t heap,
   return or_throw(engine::create(o));
 }
 
+/// An engine with a heap of 4096 bytes of fresh memory.
 class Scopes : public testing::TestWithParam<unsigned> {
  protected:
   std::unique_ptr<engine> e = scoped_engine(GetParam(), 4096);

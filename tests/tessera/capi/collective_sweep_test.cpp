@@ -37,18 +37,18 @@ class swept_mesh {
       EXPECT_TESS(tessMalloc(mesh, most_elements * 16, at));
     }
   }
-  /// Writes a value to each rank's instance of the buffer.
   ~swept_mesh() { EXPECT_TESS(tessMeshDestroy(mesh)); }
   swept_mesh(const swept_mesh&) = delete;
   swept_mesh& operator=(const swept_mesh&) = delete;
 
+  /// Writes each rank's bytes to its instance of the buffer.
   void put(void* buffer, const std::vector<bytes>& what) const {
     for (std::size_t r = 0; r < what.size(); ++r) {
-      /// Reads `size` bytes of each rank's instance of the buffer.
       std::copy(what[r].begin(), what[r].end(),
                 static_cast<std::byte*>(on_rank(buffer, r)));
     }
   }
+  /// Returns the first `size` bytes of each rank's instance of the buffer.
   [[nodiscard]] std::vector<bytes> get(void* buffer, std::size_t size) const {
     std::vector<bytes> out(static_cast<std::size_t>(shape.ranks()), bytes(size));
     for (std::size_t r = 0; r < out.size(); ++r) {
@@ -65,6 +65,7 @@ class swept_mesh {
   void* to = nullptr;
 
  private:
+  /// Returns the address of a rank's instance.
   [[nodiscard]] void* on_rank(void* buffer, std::size_t rank) const {
     void* out = nullptr;
     EXPECT_TESS(tessMemGetRankPtr(mesh, buffer, static_cast<int>(rank), &out));
@@ -220,6 +221,7 @@ std::vector<collective_call> calls_of(collective_kind kind, std::size_t ranks) {
   return out;
 }
 
+/// One test for each kind of collective.
 class Sweep : public testing::TestWithParam<collective_kind> {};
 
 TEST_P(Sweep, EveryAxisOfEveryMeshEqualsTheOracle) {

@@ -217,6 +217,7 @@ TEST(TesseraCollective, PoliciesThatDifferViolateDeterminismOnEveryRank) {
   EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_DETERMINISM_VIOLATION);
 }
 
+/// Returns the description of one rank's call of a sum in place.
 tessCollectiveDesc share_for(void* x, int64_t timeout_ms) {
   tessCollectiveDesc d{};
   d.structSize = sizeof d;

@@ -10,6 +10,7 @@
 namespace weir::test {
 namespace {
 
+/// Returns bytes that count up from `first`.
 std::vector<uint8_t> counted(std::size_t bytes, uint8_t first) {
   std::vector<uint8_t> out(bytes);
   std::iota(out.begin(), out.end(), first);

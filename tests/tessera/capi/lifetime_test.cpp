@@ -48,6 +48,7 @@ using tessera::mesh;
 using tessera::ref;
 using tessera::stream;
 
+/// Makes a mesh of `devices` devices along dp.
 std::shared_ptr<mesh> mesh_on(context& of, int devices) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(devices));
   std::iota(ids.begin(), ids.end(), 0);
@@ -328,6 +329,7 @@ footprint footprint_now() {
   return {resident * 4096, entries_of("/proc/self/fd"), entries_of("/proc/self/task")};
 }
 
+/// Adds 1 to the number at its argument.
 int restart_kernel(const tessBlockContext*, const void* args) {
   ++**static_cast<int64_t* const*>(args);
   return 0;

@@ -99,19 +99,19 @@ class TesseraOrder : public ::testing::Test {
   void launch(const char* name, const void* args, std::size_t bytes) {
     ASSERT_TESS(tessLaunch(kernels_[name], s.mesh, one_thread, args, bytes, s.stream));
   }
+  /// Launches write_slowly on the memory at `at`.
   void write(std::int32_t* at, std::int32_t number, std::int32_t slow_rank) {
-    /// Launches write_slowly.
     const write_args args{at, number, slow_rank};
     launch("o_write", &args, sizeof args);
   }
+  /// Returns the address of one rank's instance.
   std::int32_t* on_rank(std::int32_t* at, int rank) {
-    /// Returns the address of one rank's instance.
     void* out = nullptr;
     EXPECT_TESS(tessMemGetRankPtr(s.mesh, at, rank, &out));
     return static_cast<std::int32_t*>(out);
   }
+  /// Allocates pinned host memory, filled with zeros.
   std::int32_t* pinned(std::size_t count) {
-    /// Allocates pinned host memory, filled with zeros.
     void* out = nullptr;
     EXPECT_TESS(tessHostAlloc(count * sizeof(std::int32_t), &out, TESS_MEM_PINNED_HOST));
     std::memset(out, 0, count * sizeof(std::int32_t));
@@ -355,9 +355,8 @@ class TesseraMeeting : public ::testing::Test {
     }
   }
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+  /// Calls a sum of one element on a rank's stream.
   [[nodiscard]] tessStatus_t sum(std::int32_t* x, tessStream_t on, const char* axis,
-                                 /// Calls the in-place sum of one element on a rank's
-                                 /// stream.
                                  std::int64_t timeout_ms = 0) const {
     tessCollectiveDesc d{};
     d.structSize = sizeof d;

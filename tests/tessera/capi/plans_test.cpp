@@ -214,6 +214,7 @@ TEST(TesseraPlans, ADeterministicPolicyMeasuresNothingUnlessItIsAskedTo) {
       << "what is recorded tries nothing";
 }
 
+/// Stores the description of numerics that its launch has received.
 int telling_kernel(const tessBlockContext* block, const void* args) {
   **static_cast<tessDeterminism* const*>(args) = *block->determinism;
   return 0;

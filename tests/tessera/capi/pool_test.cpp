@@ -13,6 +13,7 @@
 namespace weir::test {
 namespace {
 
+/// Returns the statistics of a mesh's pool.
 tessMemPoolStats stats_of(tessMesh_t mesh) {
   tessMemPoolStats out{};
   out.structSize = sizeof out;
@@ -20,18 +21,21 @@ tessMemPoolStats stats_of(tessMesh_t mesh) {
   return out;
 }
 
+/// Allocates memory on a stream.
 char* take(tessStream_t from, std::size_t bytes) {
   void* out = nullptr;
   EXPECT_TESS(tessMallocAsync(&out, bytes, from));
   return static_cast<char*>(out);
 }
 
+/// Returns the free memory of a rank's device in bytes.
 std::size_t free_bytes(const session& s, int rank = 0) {
   std::size_t out = 0;
   EXPECT_TESS(tessMemGetInfo(s.mesh, rank, &out, nullptr));
   return out;
 }
 
+/// Adds `addend` to the number at `x`.
 int adding_kernel(const tessBlockContext*, const void* args) {
   struct layout {
     int64_t* x;
@@ -41,6 +45,7 @@ int adding_kernel(const tessBlockContext*, const void* args) {
   *a->x += a->addend;
   return 0;
 }
+/// Does nothing. One test launches it with shared memory.
 int shared_kernel(const tessBlockContext*, const void*) {
   return 0;
 }

@@ -227,11 +227,13 @@ trace_facts check_trace(const json_value& trace) {
   return out;
 }
 
+/// Adds its number to the element of each block.
 int traced_kernel(const tessBlockContext* block, const void* args) {
   auto* x = *static_cast<int64_t* const*>(args);
   x[block->blockIndex[0]] += block->blockIndex[0];
   return 0;
 }
+/// Fails in every block.
 int refusing_kernel(const tessBlockContext*, const void*) {
   return 7;
 }

@@ -81,6 +81,7 @@ class draws {
   uint64_t* list = nullptr;
 };
 
+/// Returns `count` consecutive launches of a stream.
 std::vector<draw> numbers(uint64_t stream, uint64_t first, uint64_t count) {
   std::vector<draw> out;
   for (uint64_t i = 0; i < count; ++i) {
@@ -207,6 +208,7 @@ TEST(TesseraRandom, WithStateRanksThatMeetInAGraphCountToo) {
   }
 }
 
+/// Stores the seed that its launch has received.
 int seeded_kernel(const tessBlockContext* block, const void* args) {
   **static_cast<uint64_t* const*>(args) = block->determinism->seed;
   return 0;

@@ -95,6 +95,7 @@ class summed {
   char* to_;
 };
 
+/// Number of ranks, level of determinism and type of a test.
 struct same_case {
   int ranks;
   int level;
@@ -208,6 +209,7 @@ TEST(SameBitsOfSums, CountsBeyondTwoToThe31) {
   EXPECT_EQ(wrong, 0U) << "all_gather";
 }
 
+/// Returns normally distributed numbers that depend on the rank.
 std::vector<float> numbers(int rank, std::size_t count) {
   std::mt19937_64 dice(77 + static_cast<unsigned>(rank));
   std::normal_distribution<float> normal;

@@ -21,6 +21,7 @@ int step_kernel(const tessBlockContext* block, const void* args) {
   x = x * a->factor + a->addend;
   return 0;
 }
+/// Fails in the blocks 3 and 7, with 40 plus the number of the block.
 int failing_kernel(const tessBlockContext* block, const void*) {
   return block->blockIndex[0] == 3 || block->blockIndex[0] == 7
              ? 40 + block->blockIndex[0]
@@ -39,12 +40,14 @@ int meeting_kernel(const tessBlockContext*, const void*) {
   }
   return inside >= 2 ? 0 : 1;
 }
+/// Stores 100 * rank + 10 * index on tp + index on dp.
 int rank_kernel(const tessBlockContext* block, const void* args) {
   int64_t* out = *static_cast<int64_t* const*>(args);
   out[0] = block->rank * 100 + block->axisIndex[0] * 10 + block->axisIndex[2];
   return 0;
 }
 
+/// Arguments of step_kernel.
 struct step_arguments {
   int64_t* x;
   int64_t factor;

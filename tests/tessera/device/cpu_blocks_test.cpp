@@ -219,6 +219,7 @@ struct arithmetic {
   bool subnormals = false;
   int rounding = 0;
 };
+/// Returns what the calling thread sees of its floating point environment.
 arithmetic probe_arithmetic() {
   volatile float tiny = 1.5e-38F;
   volatile float half = 0.5F;

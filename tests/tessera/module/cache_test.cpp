@@ -73,6 +73,7 @@ std::string only_entry(const std::string& folder) {
   return files.empty() ? "" : files[0];
 }
 
+/// Replaces the contents of a file.
 void overwrite(const std::string& path, const byte_vector& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc)
       .write(reinterpret_cast<const char*>(bytes.data()),

@@ -60,13 +60,14 @@ tessBlockContext block_context(extents grid, extents block, std::int32_t linear)
   return out;
 }
 
-/// One value of any type as an argument.
+/// Returns the bytes of a value.
 template <class T>
 byte_vector argument(const T& value) {
   byte_vector out(sizeof value);
   std::memcpy(out.data(), &value, sizeof value);
   return out;
 }
+/// Returns the parameter buffer of a launch with these values.
 template <class... Ts>
 byte_vector packed(const loaded_kernel& kernel, const Ts&... values) {
   const std::vector<byte_vector> bytes{argument(values)...};
@@ -86,6 +87,7 @@ void run_blocks(const loaded_kernel* kernel, extents grid, const Ts&... values) 
   }
 }
 
+/// Returns n normally distributed numbers.
 floats random_floats(std::size_t n, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
@@ -107,10 +109,12 @@ std::vector<std::shared_ptr<const loaded_module>> all_levels() {
   return out;
 }
 
+/// Batches, heads, sequence length and head dimension.
 struct attention_shape {
   std::int32_t B, H, L, D;
 };
 
+/// Computes softmax(scale q k^T) v in double precision.
 std::vector<double> attention_reference(attention_shape s, const floats& q,
                                         const floats& k, const floats& v, double scale) {
   const auto L = static_cast<std::size_t>(s.L);

@@ -63,6 +63,7 @@ std::string base_level() {
   return host_levels().back();
 }
 
+/// Returns a module with the code of one probe.
 byte_vector fatbin_of_probe(const std::string& name) {
   return fatbin_of({{section_kind::cpu_so, base_level(), name}});
 }
@@ -90,6 +91,7 @@ errc code_of(bytes_view image, const load_options& options = {}) {
   return module ? errc{} : module.error().code();
 }
 
+/// Returns the number of open file descriptors of the process.
 std::size_t open_descriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
   return static_cast<std::size_t>(
@@ -226,6 +228,7 @@ TEST(Loader, RefusesSharedObjectsThatDisagreeWithTheContainer) {
             errc::invalid_argument);
 }
 
+/// A registered kernel that stores 7.
 int store_seven(const tessBlockContext*, const void* args) {
   **static_cast<int* const*>(args) = 7;
   return 0;

@@ -26,6 +26,7 @@ int step_kernel(const tessBlockContext* block, const void* args) {
   *a->to = 3 * *a->from + a->value;
   return 0;
 }
+/// Fails in every block.
 int failing_step(const tessBlockContext*, const void*) {
   return 4;
 }

@@ -12,6 +12,7 @@
 namespace weir::test {
 namespace {
 
+/// Arguments of mix_kernel.
 struct mix_arguments {
   float* x;
   float factor;
@@ -23,6 +24,7 @@ int mix_kernel(const tessBlockContext* block, const void* args) {
   x = x * a->factor + 1.0F / static_cast<float>(block->blockIndex[0] + 1 + block->rank);
   return 0;
 }
+/// Fails in every block.
 int failing_in_graph(const tessBlockContext*, const void*) {
   return 9;
 }
@@ -33,6 +35,7 @@ int failing_on_rank_0(const tessBlockContext* block, const void*) {
   return block->rank == 0 ? 12 : 0;
 }
 std::atomic<int> rounds{0};
+/// Persistent kernel that counts rounds until it is asked to stop.
 int spinning_kernel(const tessBlockContext* block, const void*) {
   while (block->services->gridBarrier(block) == 0) {
     if (block->blockIndex[0] == 0) {
@@ -41,6 +44,7 @@ int spinning_kernel(const tessBlockContext* block, const void*) {
   }
   return 0;
 }
+/// Persistent kernel that waits until it is asked to stop and then fails in block 1.
 int spinning_then_failing(const tessBlockContext* block, const void*) {
   ++rounds;
   while (block->services->stopRequested(block) == 0) {
@@ -73,11 +77,12 @@ class program {
     y = s_.memory<float>(count);
     z = s_.memory<float>(count);
     EXPECT_TESS(tessStreamCreate(s_.mesh, 0, &side_));
-    /// Enqueues one round of the program; `flags` are those of its launches.
     EXPECT_TESS(tessEventCreate(&fork_));
     EXPECT_TESS(tessEventCreate(&join_));
     EXPECT_TESS(tessStreamSynchronize(s_.stream));
   }
+  /// Enqueues one round of the program; `flags` are those of its launches on the main
+  /// stream.
   void enqueue(unsigned flags = 0) {
     mix(s_.stream, x, 0.5F, flags);
     EXPECT_TESS(tessEventRecord(fork_, s_.stream));
@@ -121,6 +126,7 @@ class program {
   tessEvent_t join_ = nullptr;
 };
 
+/// Returns the state after `times` rounds that were called without a graph.
 std::vector<float> eager(int times) {
   session s(4);
   const registered_module m(s.context, graph_kernels());
@@ -296,6 +302,7 @@ TEST(TesseraGraph, AFailureInAGraphIsTheStreams) {
   }
 }
 
+/// Returns the message of a stream's last failure.
 std::string message_of(tessStream_t stream) {
   std::size_t size = 0;
   EXPECT_TESS(tessStreamGetLastMessage(stream, nullptr, &size));

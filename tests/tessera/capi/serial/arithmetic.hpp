@@ -8,6 +8,7 @@
 
 namespace weir::test::serial {
 
+/// Combines two words so that the order of operations changes the result.
 inline word mixed(word a, word b) {
   a = (a ^ b) * 0x9E3779B1U;
   return a ^ (a >> 15);

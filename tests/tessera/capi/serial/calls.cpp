@@ -27,10 +27,10 @@ int caller_of(const program& p, const call& c) {
   return s.rank == none ? stream : count_of(p.streams) + s.mesh * ranks + s.rank;
 }
 
+/// Returns whether `later` may be called before `earlier`: both have different callers,
+/// neither is the program's thread, and they do not name the same event.
 bool may_pass(const program& p, const call& later, const call& earlier) {
   const int a = caller_of(p, later);
-  /// Returns whether `later` may be called before `earlier`: both have different callers
-  /// and do not name the same event.
   const int b = caller_of(p, earlier);
   const int event = at(p.operations, later.operation).event;
   return a != none && b != none && a != b &&

@@ -12,6 +12,7 @@
 namespace weir::test::serial {
 namespace {
 
+/// Assembles a random program operation by operation.
 class generator : private writer {
  public:
   using writer::writer;

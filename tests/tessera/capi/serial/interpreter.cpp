@@ -34,6 +34,7 @@ void reduce_into(std::byte* to, const std::byte* from, int count, int op) {
   }
 }
 
+/// Memory of a program, and the execution of one operation after another on it.
 class reference {
  public:
   explicit reference(const program& p) : p_(p), memory_(first_memory(p)) {}
@@ -68,7 +69,7 @@ class reference {
       default: break;
     }
   }
-  /// What it changes about graphs, behind what it does.
+  /// Records the effect that the operation has on graphs, after it was executed.
   void note(const operation& o) { graphs_.take(o); }
   [[nodiscard]] std::vector<int> left_by(int graph) const {
     return graphs_.left_by(graph);

@@ -23,6 +23,7 @@ struct unordered {
   int index = 0;
 };
 
+/// Vector clocks of a program's streams and of its thread.
 class order {
  public:
   explicit order(const program& p);

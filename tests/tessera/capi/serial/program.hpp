@@ -20,6 +20,7 @@ using word = std::uint32_t;
 /// Stands for an absent index.
 inline constexpr int none = -1;
 
+/// Returns element i; spares the casts of indices.
 template <class List>
 auto& at(List& list, int i) {
   return list[static_cast<std::size_t>(i)];
@@ -29,6 +30,7 @@ int count_of(const List& list) {
   return static_cast<int>(list.size());
 }
 
+/// A mesh: its devices and the sizes of its axes.
 struct mesh_spec {
   std::vector<int> devices;
   int tp = 1;
@@ -41,6 +43,7 @@ struct mesh_spec {
 
 enum class memory_kind : std::uint8_t { device, pinned, registered, plain };
 
+/// A buffer of words on the host or on the devices of a mesh.
 struct buffer_spec {
   memory_kind kind = memory_kind::device;
   int mesh = none;  ///< for device memory only
@@ -53,6 +56,7 @@ struct buffer_spec {
   [[nodiscard]] bool on_device() const { return kind == memory_kind::device; }
 };
 
+/// A stream of a mesh, or of one of its ranks.
 struct stream_spec {
   int mesh = 0;
   int rank = none;    ///< the rank that the stream is bound to
@@ -186,6 +190,7 @@ struct call {
   int rank = none;
 };
 
+/// A program: its objects, its operations, and the order of its calls.
 struct program {
   int devices = 1;
   std::vector<mesh_spec> meshes;

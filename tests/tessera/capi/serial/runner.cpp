@@ -21,6 +21,7 @@
 namespace weir::test::serial {
 namespace {
 
+/// Arguments of serial_kernel, as the kernel receives them.
 struct launch_args {
   word* to;
   const word* from;
@@ -32,6 +33,7 @@ struct launch_args {
   std::int32_t pad = 0;
 };
 
+/// Spends time with arithmetic.
 void spend(int rounds) {
   word h = 1;
   for (int i = 0; i < rounds; ++i) {
@@ -108,6 +110,7 @@ class lane_marks {
   std::vector<std::uint32_t*> latest_;
 };
 
+/// One run of a program in a context.
 class run_of_program {
  public:
   run_of_program(tessContext_t context, tessKernel_t kernel, const program& p,

@@ -25,6 +25,7 @@ enum class fault_kind : std::uint8_t {
   waits_lost_at_capture
 };
 
+/// A planted fault and its place in the program.
 struct fault {
   fault_kind kind = fault_kind::none;
   int operation = 0;      ///< the share that is overtaken, by its id

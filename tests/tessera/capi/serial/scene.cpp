@@ -9,6 +9,7 @@
 namespace weir::test::serial {
 namespace {
 
+/// Returns a mesh of these devices with random sizes of tp and dp.
 mesh_spec random_axes(dice& d, std::vector<int> devices) {
   mesh_spec out{std::move(devices), 1, 1};
   std::vector<int> divisors;

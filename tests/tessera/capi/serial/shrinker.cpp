@@ -14,6 +14,7 @@ namespace {
 
 using ids = std::set<int>;
 
+/// Returns the program without these operations.
 program without(const program& p, const ids& left_out) {
   program out = p;
   out.operations.clear();
@@ -33,6 +34,7 @@ program without(const program& p, const ids& left_out) {
   return out;
 }
 
+/// Returns the ids of the operations for which `belongs` holds.
 template <class Belongs>
 ids those(const program& p, Belongs&& belongs) {
   ids out;

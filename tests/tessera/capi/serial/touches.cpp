@@ -22,10 +22,12 @@ int lane_of(const program& p, const place& where, int stream) {
   return found == devices.end() ? none : static_cast<int>(found - devices.begin());
 }
 
+/// Returns whether the place names each rank's own instance.
 bool everywhere(const program& p, const place& where) {
   return at(p.buffers, where.buffer).on_device() && where.rank == none;
 }
 
+/// Collects the touches of an operation.
 class collector_of_touches {
  public:
   explicit collector_of_touches(const program& p) : p_(p) {}
@@ -126,6 +128,7 @@ share_words words_of_share(const operation& o, int index, int ranks) {
 
 namespace {
 
+/// Adds the touches of an operation that is not a launch of a graph.
 void add_touches(collector_of_touches& c, const program& p, const operation& o) {
   switch (o.what) {
     case verb::launch:

@@ -13,6 +13,7 @@
 
 namespace weir::test::serial {
 
+/// The program written so far and the rules that it must obey.
 class writer {
  public:
   static constexpr int shared_events = 5;  ///< events that are recorded repeatedly

@@ -28,6 +28,7 @@ static_assert(TESS_COLL_SUM == 0 && TESS_COLL_MAX == 1 && TESS_COLL_MIN == 2);
 int idle_kernel(const tessBlockContext*, const void*) {
   return 0;
 }
+/// Stores the description of numerics that its launch has received.
 int describing_kernel(const tessBlockContext* block, const void* args) {
   auto* out = *static_cast<tessDeterminism* const*>(args);
   *out = *block->determinism;

@@ -56,6 +56,7 @@ class listener {
   std::vector<std::pair<tessLogLevel, std::string>> lines_;
 };
 
+/// Runs an all-reduce of 16 elements and waits for it.
 void sum(session& s, void* x) {
   ASSERT_TESS(tessAllReduce(s.mesh, x, 16, TESS_FP32, TESS_COLL_SUM, nullptr, s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
