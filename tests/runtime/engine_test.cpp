@@ -106,6 +106,8 @@ TEST_P(Engine, RefusesMoreMemoryThanThereIs) {
   EXPECT_FALSE(e->allocate(-1, "negative"));
 }
 
+// Releases a storage and allocates one that gets the same index. A view of the old
+// storage must be refused, because it would otherwise access the new one.
 TEST_P(Engine, GivesAReusedStorageANewGeneration) {  // T9
   const storage old = or_throw(e->allocate(64, "test"));
   const tensor view = bytes_of(old);
@@ -122,6 +124,8 @@ TEST_P(Engine, GivesAReusedStorageANewGeneration) {  // T9
   EXPECT_EQ(decide_overlap(view.bytes(), bytes_of(fresh).bytes()), overlap::no);
 }
 
+// Releases a storage while slow tasks use it. If the release did not wait, the tasks
+// would access freed memory and would not all be counted when it returns.
 TEST_P(Engine, WaitsForUsersBeforeItReleases) {
   const storage s = or_throw(e->allocate(64, "test"));
   const storage other = or_throw(e->allocate(64, "test"));
@@ -138,6 +142,7 @@ TEST_P(Engine, WaitsForUsersBeforeItReleases) {
   ASSERT_TRUE(e->wait_all());
 }
 
+// With a window of two tasks, submission has to stall and go on several hundred times.
 TEST_P(Engine, RunsMoreTasksThanTheWindowHolds) {
   auto small = make_engine(GetParam(), 2);
   const storage s = or_throw(small->allocate(64, "test"));
@@ -189,6 +194,8 @@ TEST_P(Engine, ReachesTheWaiterWithTheKernelsNameAndCause) {
   EXPECT_EQ(e->counters().poisoned, 2U);
 }
 
+// The failed task has left the window when a reader of its bytes is submitted. The engine
+// must still know that the bytes are poisoned, until `wait_all` has reported the failure.
 TEST_P(Engine, PoisonsWhatIsSubmittedAfterTheFailureHasBeenRetired) {
   const storage s = or_throw(e->allocate(8, "test"));
   const storage t = or_throw(e->allocate(8, "test"));
@@ -211,6 +218,8 @@ TEST_P(Engine, PoisonsWhatIsSubmittedAfterTheFailureHasBeenRetired) {
   EXPECT_TRUE(e->wait_all());
 }
 
+// A reader that fails has changed nothing, so the task that writes the same bytes after
+// it must run.
 TEST_P(Engine, DoesNotPoisonAWriterBehindAFailedReader) {
   const storage s = or_throw(e->allocate(8, "test"));
   submit(*e, "reader", {reads(bytes_of(s))},
@@ -232,6 +241,8 @@ TEST_P(Engine, TurnsAnExceptionIntoAFailure) {
   EXPECT_FALSE(e->wait_all());
 }
 
+// Many independent tasks fail in any order of time. The reported failure must be that of
+// the task submitted first, whichever worker failed first.
 TEST_P(Engine, ReportsTheOldestFailureFirst) {
   const storage s = or_throw(e->allocate(64, "test"));
   for (int i = 0; i < 32; ++i) {
@@ -249,6 +260,9 @@ TEST_P(Engine, ReportsTheOldestFailureFirst) {
   EXPECT_NE(r.error().text().find("\"third\""), std::string::npos);
 }
 
+// Submits tasks with three accesses in all combinations. An access that conflicts with an
+// earlier access of the same task must not make the task wait for itself, which would
+// never end.
 TEST_P(Engine, DoesNotWaitForWhatATaskHasEnteredItself) {
   const storage s = or_throw(e->allocate(64, "test"));
   const tensor all = bytes_of(s);

@@ -34,6 +34,8 @@ class Modes : public testing::TestWithParam<unsigned> {
 };
 INSTANTIATE_TEST_SUITE_P(Workers, Modes, testing::Values(1U, 2U, 4U));
 
+// Alternates writers with tasks whose access asks for no order. Lookups and edges must
+// come from the writers alone.
 TEST_P(Modes, NoneAsksForNoOrder) {
   const storage s = or_throw(e->allocate(8, "test"));
   const std::array<access, 1> writer{writes(bytes_of(s))};
@@ -47,6 +49,8 @@ TEST_P(Modes, NoneAsksForNoOrder) {
   EXPECT_EQ(e->counters().edges_war + e->counters().edges_raw, 0U);
 }
 
+// Accesses without order still keep the memory. Releasing must wait for the four slow
+// tasks, which would otherwise write freed memory.
 TEST_P(Modes, NoneKeepsAStorageFromBeingReleased) {
   const storage s = or_throw(e->allocate(1 << 20, "test"));
   std::atomic<int> runs{0};
@@ -83,6 +87,8 @@ TEST_P(Modes, NoneKeepsAStorageOfAReplayAsWell) {
   EXPECT_EQ(runs.load(), 2);
 }
 
+// The result depends on the order of the tasks, and on the absence of overlap between
+// them.
 TEST_P(Modes, CommutingTasksRunOneAtATimeInOrder) {
   const storage s = or_throw(e->allocate(8, "test"));
   auto* value = reinterpret_cast<std::uint64_t*>(s.base);
@@ -118,6 +124,8 @@ TEST_P(Modes, AfterOrdersTasksThatShareNoByte) {
             errc::invalid_argument);
 }
 
+// `after` orders tasks that share no data, so a failure of the first must not poison the
+// second.
 TEST_P(Modes, AfterBringsNoFailureAlong) {
   const task_id bad =
       or_throw(e->submit("bad", {}, [](const task_context&) -> result<void> {

@@ -48,7 +48,8 @@ struct program {
   std::vector<program_task> tasks;
 };
 
-/// Returns a random program in which one of `failing_one_in` tasks fails; 0 for none.
+/// Returns a random program. Each task fails with the probability 1 / failing_one_in; 0
+/// means that no task fails.
 inline program random_program(dice& d, std::int64_t failing_one_in) {
   program p;
   std::vector<runtime::storage> stores;

@@ -57,6 +57,8 @@ std::vector<std::uint64_t> expected_chains(std::uint64_t steps) {
   return std::vector<std::uint64_t>(8, v);
 }
 
+// Two threads join and leave an engine repeatedly while it runs hash chains. A task that
+// is lost or runs twice when its thread leaves changes the hash or blocks the test.
 TEST(Crew, JoinsAndLeavesWhileTasksRun) {
   for (const unsigned own : {1U, 2U}) {
     auto e = crewed_engine(own, own + 2);
@@ -85,6 +87,8 @@ TEST(Crew, JoinsAndLeavesWhileTasksRun) {
   }
 }
 
+// The submitter does not wait, so with a single worker only the joined thread can run the
+// task.
 TEST(Crew, RunsWhatTheSubmitterCannot) {
   auto e = crewed_engine(1, 2);
   std::atomic<std::int64_t> by{-1};
@@ -109,6 +113,7 @@ TEST(Crew, HasNoMorePlacesThanItWasGiven) {
   EXPECT_EQ(engine::create(o).error().code(), errc::invalid_argument);
 }
 
+// Destroys the engine while two threads serve it. Both calls of `serve` must return.
 TEST(Crew, IsSentHomeWhenTheEngineGoes) {
   auto e = crewed_engine(1, 3);
   std::atomic<int> in{0};

@@ -54,6 +54,8 @@ class Scopes : public testing::TestWithParam<unsigned> {
 };
 INSTANTIATE_TEST_SUITE_P(Workers, Scopes, testing::Values(1U, 2U, 4U));
 
+// A scope may have more live tasks than the window of 8: the chain of 8192 tasks must
+// neither block nor lose an increment.
 TEST_P(Scopes, HoldMoreTasksThanTheWindow) {
   auto narrow = scoped_engine(GetParam(), 4096, 8);
   const scope all = or_throw(narrow->open_scope("all"));
@@ -73,6 +75,9 @@ TEST_P(Scopes, HoldMoreTasksThanTheWindow) {
   EXPECT_EQ(v, 8192U);
 }
 
+// 200 rounds need much more memory than the heap of 4096 bytes. A scope that does not
+// release its tensors would make a later round fail, and one that releases them too early
+// would change the sum.
 TEST_P(Scopes, GiveFreshMemoryBackWhenTheyEnd) {
   std::atomic<std::uint64_t> sum{0};
   for (std::uint64_t i = 0; i < 200; ++i) {
@@ -93,6 +98,8 @@ TEST_P(Scopes, GiveFreshMemoryBackWhenTheyEnd) {
   }
 }
 
+// Open scopes hold the heap, so waiting could never end. The error must name them and a
+// size of the heap with which the same program does run; the test then tries that size.
 TEST_P(Scopes, NameThemselvesAndTheSizeThatWouldDoWhenTheyBlockEachOther) {
   const auto program = [](engine& in) -> result<storage> {
     const scope outer = or_throw(in.open_scope("outer"));
@@ -209,6 +216,8 @@ TEST_P(Scopes, LetAWriterOfANewVersionPassReadersOfTheOldOne) {
   EXPECT_EQ(e->counters().edges_war + e->counters().edges_waw, 0U);
 }
 
+// The heap has room for one version only. Each new version must wait until the readers of
+// the old one have ended.
 TEST_P(Scopes, RenewInARingOfOneVersion) {
   std::atomic<std::uint64_t> sum{0};
   tensor x = bytes_of(or_throw(e->fresh(4096)));
@@ -222,6 +231,8 @@ TEST_P(Scopes, RenewInARingOfOneVersion) {
   EXPECT_EQ(e->counters().heap_stalls, 20U);
 }
 
+// In a manual scope the engine must look up no conflicts, and the order of the digits
+// comes from `after` alone. Releasing still waits for the tasks that use the storage.
 TEST_P(Scopes, OfManualKindLeaveTheOrderToTheProgram) {
   const storage s = or_throw(e->allocate(8, "test"));
   submit({writes(bytes_of(s))}, put(s, 0));

@@ -135,6 +135,8 @@ std::vector<tessStream_t> bound_streams(const session& s, int ranks) {
   return out;
 }
 
+// One thread makes the calls of the eight ranks in a different order in each round. Calls
+// are paired by the order on each rank, not by the order in time.
 TEST(TesseraCollective, RanksMeetWhateverTheOrderOfTheirCalls) {
   session s(8, {2, 1, 4, 1});
   auto* x = numbered(s, 8, 1000);
@@ -176,6 +178,8 @@ TEST(TesseraCollective, RanksFromManyThreadsMeet) {
   EXPECT_EQ(s.read(x, 1000, 3)[0], number(7, 0));
 }
 
+// Each pair of calls differs in one parameter. Both ranks must get the error, and no
+// memory may change.
 TEST(TesseraCollective, CallsThatDifferFailOnEveryRank) {
   session s(2);
   auto* x = numbered(s, 2, 100);

@@ -207,6 +207,8 @@ TEST_F(TesseraOrder, ACopyFromTheHostSeesWhatAllRanksHaveWrittenThere) {
   ASSERT_TESS(tessHostFree(slots));
 }
 
+// All ranks append their digit to one number in the memory of rank 2. The launch names
+// the same memory on all ranks, so they must run one after another.
 TEST_F(TesseraOrder, ALaunchOnOneRanksMemoryRunsRankAfterRank) {
   auto* const x = s.memory<std::int32_t>(1);
   std::int32_t* const x2 = on_rank(x, 2);
@@ -216,6 +218,8 @@ TEST_F(TesseraOrder, ALaunchOnOneRanksMemoryRunsRankAfterRank) {
   EXPECT_EQ(s.read(x, 1, 1)[0], 1234);
 }
 
+// A failure must skip only operations that read what the failed one should have written;
+// the other copies must still run.
 TEST_F(TesseraOrder, AFailureReachesWhoReadsWhatShouldHaveBeenWrittenAndNobodyElse) {
   std::int32_t* const host = pinned(8);
   auto* const x = s.memory<std::int32_t>(8);

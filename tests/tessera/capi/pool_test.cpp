@@ -55,6 +55,9 @@ std::vector<registered_module::entry> pool_kernels() {
       {"with_shared", shared_kernel, {}}};
 }
 
+// Blocks the stream before it reaches the freeing of x. Its own allocations may reuse x
+// at once, because they run after the freeing; another stream may do so only when the
+// freeing has been reached.
 TEST(TesseraPool, ServesTheSameStreamAtOnceAndOthersWhenTheStreamIsThatFar) {
   gate before;
   session s(2);
@@ -140,6 +143,8 @@ TEST(TesseraPool, ADeviceThatIsFullGetsWhatIsKept) {
   EXPECT_EQ(tessMallocAsync(&p, 2 << 20, s.stream), TESS_ERR_OUT_OF_MEMORY);
 }
 
+// Frees memory of tessMalloc with tessFreeAsync and memory of tessMallocAsync with
+// tessFree.
 TEST(TesseraPool, OneFreeGoesForTheOthersMemory) {
   session s(2);
   void* plain = nullptr;
@@ -154,6 +159,8 @@ TEST(TesseraPool, OneFreeGoesForTheOthersMemory) {
   EXPECT_EQ(now.reuses, 0U);
 }
 
+// Memory that was exported and then freed on its stream still belongs to the other
+// library, so the pool must not hand it out again.
 TEST(TesseraPool, MemoryThatAnotherLibraryHasServesNobodyElse) {
   session s;
   char* const x = take(s.stream, 64);
@@ -170,6 +177,8 @@ TEST(TesseraPool, MemoryThatAnotherLibraryHasServesNobodyElse) {
   ASSERT_TESS(tessMemReleaseImported(s.context, info.begin));
 }
 
+// tessFree during a capture takes effect at once. It must neither become a node of the
+// graph nor leave work on the stream that never runs.
 TEST(TesseraPool, MemoryOfTheMeshIsNoPartOfACapture) {
   session s(2);
   tessGraph_t graph = nullptr;
@@ -266,6 +275,9 @@ TEST(TesseraPool, SharedMemoryOfBlocksHasToFitToo) {
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_OUT_OF_MEMORY);
 }
 
+// Three threads allocate, zero, add to, copy and free small blocks, each on its own
+// stream, while the pool is trimmed. If two streams held a block at the same time, a
+// copied number would not be the one just added.
 TEST(TesseraPool, ManyThreadsTakeAndGiveBackWithoutAnotherSeeingIt) {
   session s(2);
   const registered_module m(s.context, pool_kernels());
@@ -314,6 +326,8 @@ TEST(TesseraPool, ManyThreadsTakeAndGiveBackWithoutAnotherSeeingIt) {
   EXPECT_GT(now.reuses, 100U);
 }
 
+// Trims the pool while other threads allocate from it. A block that is trimmed although a
+// stream has just received it would be an error of the following free.
 TEST(TesseraPool, TrimsNoMemoryThatIsOnItsWayToAStream) {
   session s(1);
   constexpr std::size_t threads = 2;

@@ -202,6 +202,8 @@ TEST_F(CpuPersistent, ACompletionMayDropTheBackend) {
   EXPECT_TRUE((*started)->wait(-1).has_value());
 }
 
+// Destroys the backend while a kernel runs that waits for the stop request. The run must
+// have ended when the destructor returns, and its completion must have been called.
 TEST_F(CpuPersistent, GoingAwayStopsWhatRuns) {
   std::promise<result<void>> done;
   auto started =

@@ -141,6 +141,8 @@ TEST(FiberTeam, OneCallIsMadeBetweenRoundsThatAskedForIt) {
   }
 }
 
+// The last thread of the round ends instead of arriving at the barrier. The call between
+// rounds must still be made once, and both other threads must get its result.
 TEST(FiberTeam, TheLastThreadMayEndWhileOthersAskForACall) {
   fiber_team team(test_stack);
   int calls = 0;
@@ -157,6 +159,8 @@ TEST(FiberTeam, TheLastThreadMayEndWhileOthersAskForACall) {
   EXPECT_EQ(answers, (std::vector<int>{1, 1}));
 }
 
+// The C++ runtime keeps the exceptions being handled per system thread. A switch between
+// fibers must save them, or `throw;` would rethrow the exception of another fiber.
 TEST(FiberTeam, ExceptionsOfAThreadStayItsOwn) {
   fiber_team team(test_stack);
   std::vector<std::string> seen(8);
@@ -218,6 +222,8 @@ TEST(FiberTeam, FloatingPointControlStaysWithItsThread) {
   EXPECT_EQ(fp_control(), before);
 }
 
+// Each thread computes with integers and doubles across 50 barriers. A register that the
+// switch does not save would change the result of some thread.
 TEST(FiberTeam, RegistersSurviveTheSwitch) {
   fiber_team team(test_stack);
   std::vector<double> sums(64);
@@ -318,6 +324,8 @@ TEST(FiberTeam, ReservingMoreKeepsWhatThereWas) {
   EXPECT_EQ(ran, 90);
 }
 
+// The number of memory mappings of a process is limited, and each guard page costs some.
+// Slabs must stop to add guard pages at 8192 and get them back when slabs are destroyed.
 TEST(FiberTeam, GuardPagesAreNotAllTheMappingsOfTheProcess) {
   constexpr std::size_t each = 3000;
   constexpr std::size_t bytes = 16 << 10;

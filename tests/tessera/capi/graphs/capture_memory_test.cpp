@@ -72,6 +72,8 @@ class TesseraCaptureMemory : public testing::Test {
                          value("value", TESS_INT32, 4), value("slow", TESS_INT32, 4)}}}};
 };
 
+// The graph allocates and frees its memory in the capture. It keeps the same memory for
+// all of its runs and releases it when it is destroyed.
 TEST_F(TesseraCaptureMemory, TakenAndGivenBackServesEveryRun) {
   auto* const x = s.memory<int32_t>(1);
   ASSERT_TESS(tessStreamSynchronize(s.stream));
@@ -108,6 +110,9 @@ TEST_F(TesseraCaptureMemory, TakenAndGivenBackServesEveryRun) {
   EXPECT_EQ(free_bytes(), before);
 }
 
+// Memory that a graph allocates and does not free belongs to the program after each
+// launch. The graph cannot be launched again until the program has freed the memory, by
+// either call.
 TEST_F(TesseraCaptureMemory, LeftByAGraphIsTheProgramsBehindEachLaunch) {
   ASSERT_TESS(tessStreamBeginCapture(s.stream));
   void* const p = take(s.stream, 64);
@@ -166,6 +171,8 @@ TEST_F(TesseraCaptureMemory, IsNotTakenAgainBeforeWhoGaveItBackIsDone) {
   ASSERT_TESS(tessFreeAsync(p, s.stream));
 }
 
+// Three graphs share memory that was allocated in one capture, and their runs are
+// launched on two streams. Runs that overlapped would add to each other's number.
 TEST_F(TesseraCaptureMemory, IsUsedByOneRunAtATimeHoweverManyGraphsHaveIt) {
   constexpr int runs = 20;
   auto* const x = s.memory<int32_t>(2);
@@ -215,6 +222,8 @@ TEST_F(TesseraCaptureMemory, OfOthersCannotBeGivenBackThere) {
   EXPECT_TESS(tessStreamSynchronize(s.stream));
 }
 
+// A capture is lost by a call that it does not allow, another one by the end of its
+// stream. In both cases its memory must be free again.
 TEST_F(TesseraCaptureMemory, OfALostCaptureGoesBack) {
   const std::size_t before = free_bytes();
   ASSERT_TESS(tessStreamBeginCapture(s.stream));

@@ -189,6 +189,8 @@ program without(const program& p, std::size_t left_out) {
   return out;
 }
 
+// Removes each wait of random programs in turn. At least 80 % of the waits must be
+// necessary: superfluous waits would hide faults in the order of operations.
 TEST(TesseraSerial, MostWaitsAreNeeded) {
   std::int64_t waits = 0;
   std::int64_t needed = 0;
@@ -228,6 +230,9 @@ TEST(TesseraSerial, ShrinkingLeavesWhatAFailureNeeds) {
 
 class SerialFault : public testing::TestWithParam<fault_kind> {};
 
+// Plants a fault in random programs until a run gives a wrong result, and then runs the
+// same program without the fault. This shows that the tests would find such a fault in
+// the runtime.
 TEST_P(SerialFault, IsFoundWithin2000Programs) {
   if (thread_sanitizer) {
     GTEST_SKIP() << "the fault is a race, which would end the program";
