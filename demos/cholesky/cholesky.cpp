@@ -80,6 +80,7 @@ void each_step(int blocks, Factor&& factor_at, Solve&& solve_at, Subtract&& subt
   }
 }
 
+/// Returns the seconds since `start`.
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

@@ -24,10 +24,12 @@ void relax(weir::view<const double, 1> around, weir::view<double, 1> cells) {
   }
 }
 
+// Returns the initial temperature of a cell.
 double initial(std::int64_t i) {
   return static_cast<double>(i * 7919 % 1000);
 }
 
+/// Returns the seconds since `start`.
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

@@ -14,6 +14,7 @@ using demo_kernels::exponential;
 
 constexpr std::int64_t key_tile = 64;
 
+// Returns the inner product of two rows of n elements.
 float inner_product(const float* a, const float* b, std::int64_t n) {
   // Eight independent sums, so that the compiler can use vector instructions. Their
   // number and the order of the last additions are fixed, so all levels give the same

@@ -5,6 +5,7 @@
 
 namespace {
 
+// Size of the parameter buffer: the arguments, rounded up to 8 bytes.
 template <class Args>
 constexpr std::uint32_t padded_bytes() {
   return (sizeof(Args) + 7) / 8 * 8;

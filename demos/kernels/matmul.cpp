@@ -9,6 +9,7 @@ namespace {
 constexpr std::int64_t row_tile = 16;
 constexpr std::int64_t column_tile = 64;
 
+// Computes the tile whose first element is (i, j). Tiles at the edges are smaller.
 void multiply_tile(const matmul_args& a, std::int64_t i, std::int64_t j) {
   const std::int64_t columns = std::min(column_tile, a.n - j);
   for (const std::int64_t end = std::min<std::int64_t>(i + row_tile, a.m); i < end; ++i) {

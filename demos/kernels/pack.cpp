@@ -24,6 +24,7 @@ using direction = parameter_direction;
 constexpr std::uint32_t fp32 = 5, int32 = 9, int64 = 10;
 constexpr std::uint32_t fixed_order = TESS_KERNEL_DETERMINISTIC;
 
+// Short names for the parameters of the kernels: fp32 pointers and numbers.
 kernel_parameter reads_from(const char* name) {
   return pointer_parameter(name, fp32);
 }
@@ -37,6 +38,7 @@ kernel_parameter number(const char* name, std::uint32_t dtype) {
   return scalar_parameter(name, dtype);
 }
 
+// Returns the record of a kernel whose default block has 128 threads.
 kernel_record kernel(const char* name, std::vector<kernel_parameter> parameters,
                      std::uint32_t flags = fixed_order) {
   kernel_record out;
@@ -47,6 +49,7 @@ kernel_record kernel(const char* name, std::vector<kernel_parameter> parameters,
   return out;
 }
 
+// Returns the records in the order of `library.cpp`.
 std::vector<kernel_record> all_kernels() {
   std::vector<kernel_record> out{
       kernel("flash_attention_fused",
@@ -77,12 +80,15 @@ std::vector<kernel_record> all_kernels() {
   return out;
 }
 
+// The text that `weir module explain` prints: fused operations and tile sizes.
 constexpr std::string_view explanation =
     R"({"fusion_groups":[{"kernel":"flash_attention_fused",)"
     R"("operations":["matmul","scale","softmax","matmul"]}],)"
     R"("tile_shapes":{"flash_attention_fused":{"rows":1,"keys":64},)"
     R"("matmul":{"rows":16,"columns":64}}})";
 
+// Builds the fatbin from `OUT LEVEL=FILE... -- SOURCE...` and writes it. Its plan
+// proposes the tree algorithm for collectives of up to 64 KiB along "ep".
 result<void> pack(std::span<char*> args) {
   fatbin_builder builder;
   for (kernel_record& k : all_kernels()) {

@@ -7,6 +7,7 @@
 
 namespace {
 
+// Subtracts the largest element first, so that no exponential overflows.
 void softmax_row(const float* x, float* y, std::int64_t n) {
   const float largest = *std::max_element(x, x + n);
   double weight = 0;
@@ -20,6 +21,7 @@ void softmax_row(const float* x, float* y, std::int64_t n) {
   }
 }
 
+// Computes mean and variance in double precision, in two passes.
 void layer_norm_row(const layer_norm_args& a, const float* x, float* y) {
   double sum = 0;
   for (std::int64_t i = 0; i < a.columns; ++i) {
@@ -37,7 +39,8 @@ void layer_norm_row(const layer_norm_args& a, const float* x, float* y) {
   }
 }
 
-// Calls `one` with the offset of each row that this block computes.
+// Calls `one` with the offset of each row that this block computes. Blocks take rows in
+// turns.
 template <class One>
 int each_row(const tessBlockContext& block, std::int64_t rows, std::int64_t columns,
              One one) {

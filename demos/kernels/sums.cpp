@@ -17,6 +17,9 @@ int saxpy(const tessBlockContext* block, const void* args) {
   return 0;
 }
 
+// Threads add their elements, then halve the number of sums until one is left. The order
+// of the additions depends only on the numbers of threads and blocks, so the bits do not
+// change between runs.
 int block_sum(const tessBlockContext* block, const std::int32_t thread[3],
               const void* args) {
   const auto& a = *static_cast<const block_sum_args*>(args);
@@ -52,6 +55,7 @@ int block_sum(const tessBlockContext* block, const std::int32_t thread[3],
   return 0;
 }
 
+// Each block adds its elements and then adds its sum to the total.
 int atomic_sum(const tessBlockContext* block, const void* args) {
   const auto& a = *static_cast<const atomic_sum_args*>(args);
   if (a.n < 0) {

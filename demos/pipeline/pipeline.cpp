@@ -39,6 +39,7 @@ void digest(weir::view<const std::uint64_t, 1> in, weir::view<std::uint64_t, 0> 
   }
 }
 
+/// Returns the seconds since `start`.
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

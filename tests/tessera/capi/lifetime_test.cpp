@@ -67,6 +67,8 @@ bool soon(const std::function<bool()>& what) {
   return true;
 }
 
+// A stream that records is closed before anyone takes its graph. Weak references show
+// whether the stream, the recording and the context keep each other alive.
 TEST(TesseraLifetime, ARecordingThatNobodyTookGoesWithItsStream) {
   for (const bool closed_by_synchronization : {true, false}) {
     auto of = or_throw(context::make({}));

@@ -107,6 +107,8 @@ TEST(TesseraStream, TellsBlocksTheirRankAndPlace) {
   }
 }
 
+// Two streams update one number in turns, ordered only by events. The updates do not
+// commute, so any other order gives another number.
 TEST(TesseraStream, EventsOrderStreams) {
   session s(2);
   const registered_module m(s.context, all_kernels());
@@ -132,6 +134,8 @@ TEST(TesseraStream, EventsOrderStreams) {
   EXPECT_EQ(s.read(x, 1, 1)[0], expected);
 }
 
+// Each kernel waits until the other one runs, so the test fails by a timeout in the
+// kernel if the streams run one after another.
 TEST(TesseraStream, DistinctStreamsOverlap) {
   const environment two({{"TESS_NUM_THREADS", "2"}});
   session s;
@@ -145,6 +149,8 @@ TEST(TesseraStream, DistinctStreamsOverlap) {
   EXPECT_TESS(tessStreamSynchronize(other));
 }
 
+// A failure skips all operations behind it on the same stream until a synchronization has
+// reported it. Another stream is not affected.
 TEST(TesseraStream, AFailurePoisonsItsStreamUntilItIsReported) {
   session s;
   const registered_module m(s.context, all_kernels());
@@ -165,6 +171,8 @@ TEST(TesseraStream, AFailurePoisonsItsStreamUntilItIsReported) {
   EXPECT_EQ(s.read(x, 1)[0], 5);
 }
 
+// A stream that waits for an event behind a failure must fail, too, because it would read
+// data that was never written.
 TEST(TesseraStream, AFailureTravelsWithEvents) {
   session s(2);
   const registered_module m(s.context, all_kernels());
@@ -247,6 +255,8 @@ TEST(TesseraStream, CopiesKeepTheOrderOfTheHostsMemory) {
   }
 }
 
+// A program that only asks whether the stream has ended must get the answer yes at some
+// time, without any call that waits.
 TEST(TesseraStream, QueriesComeToAnEndWithoutAWait) {
   session s(2);
   const registered_module m(s.context, all_kernels());
@@ -265,6 +275,8 @@ TEST(TesseraStream, QueriesComeToAnEndWithoutAWait) {
   EXPECT_EQ(done, 1) << "at once after a synchronization";
 }
 
+// One thread waits for an event while another records it. Both orders are valid, and
+// ThreadSanitizer checks the accesses.
 TEST(TesseraStream, EventsMayBeRecordedAndWaitedForAtOnce) {
   session s;
   for (int i = 0; i < 100; ++i) {
@@ -277,6 +289,8 @@ TEST(TesseraStream, EventsMayBeRecordedAndWaitedForAtOnce) {
   }
 }
 
+// Destroys streams and events directly after their use. Their work must still be done,
+// and the handles must be refused from then on.
 TEST(TesseraStream, StreamsAndEventsMayGoWhileTheirWorkIsPending) {
   session s(2);
   const registered_module m(s.context, all_kernels());
@@ -301,6 +315,8 @@ TEST(TesseraStream, StreamsAndEventsMayGoWhileTheirWorkIsPending) {
   EXPECT_EQ(s.read(x, 1, 1)[0], 200);
 }
 
+// Frees memory while a kernel and a copy of it are pending. If it was reused too early,
+// the next round would overwrite the number that is copied.
 TEST(TesseraStream, MemoryFreedInFlightStaysUntilItsWorkHasEnded) {
   session s(2);
   const registered_module m(s.context, all_kernels());

@@ -76,6 +76,8 @@ class CpuPersistent : public testing::Test {
   const grid_function* body_address_ = &body_;
 };
 
+// Block i waits at the grid barrier 5 * i times. The others must not wait for blocks that
+// have ended.
 TEST_F(CpuPersistent, BlocksThatHaveEndedCountAsArrived) {
   std::vector<int> rounds(6);
   ASSERT_TRUE(run(launch_of(
@@ -91,6 +93,9 @@ TEST_F(CpuPersistent, BlocksThatHaveEndedCountAsArrived) {
   EXPECT_EQ(rounds, (std::vector<int>{0, 5, 10, 15, 20, 25}));
 }
 
+// In each round, a thread writes its slot and, behind the barrier, reads the slot of a
+// thread in another block. It would read an old number if any thread passed the barrier
+// early.
 TEST_F(CpuPersistent, ThreadsOfAllBlocksMeetAtTheGridBarrier) {
   constexpr std::int32_t blocks = 3;
   constexpr std::int32_t threads = 20;
@@ -115,6 +120,8 @@ TEST_F(CpuPersistent, ThreadsOfAllBlocksMeetAtTheGridBarrier) {
   EXPECT_EQ(wrong, 0);
 }
 
+// Requests the stop at an arbitrary time. All blocks must have counted the same number of
+// rounds; otherwise one would wait at a barrier that another has left.
 TEST_F(CpuPersistent, AllBlocksLearnOfAStopAtTheSameBarrier) {
   for (int trial = 0; trial < (sanitized ? 10 : 50); ++trial) {
     std::vector<std::int64_t> rounds(4);
@@ -135,6 +142,7 @@ TEST_F(CpuPersistent, AllBlocksLearnOfAStopAtTheSameBarrier) {
   }
 }
 
+// Blocks 2 and 3 both fail. The outcome must name block 2, whatever the timing.
 TEST_F(CpuPersistent, TheFailureOfTheFirstBlockIsTheOutcome) {
   auto failed = run(launch_of(
       [](const tessBlockContext* b, std::int64_t block) -> int {
@@ -179,6 +187,8 @@ TEST_F(CpuPersistent, TheLastBlockCallsTheCompletionBeforeAnyoneHearsOfTheEnd) {
   }
 }
 
+// The completion holds the last reference to the backend and drops it while the backend's
+// own thread calls it.
 TEST_F(CpuPersistent, ACompletionMayDropTheBackend) {
   std::promise<void> dropped;
   std::atomic<bool> let_go{false};

@@ -64,6 +64,8 @@ struct foreign_tensor {
 using versioned = foreign_tensor<managed_tensor_versioned>;
 constexpr data_type f32{type_float, 32, 1};
 
+// The allocation is removed from the table before the exported tensor is used. The memory
+// must stay until the other library calls the deleter.
 TEST_F(Dlpack, AnExportKeepsItsMemory) {
   auto made = allocate(24 * 4);
   const shape_of shape{2, 3, 4};
@@ -114,6 +116,8 @@ TEST_F(Dlpack, TheOlderFormSaysTheSame) {
   EXPECT_EQ(failure(make_managed(made, options)), errc::unsupported);
 }
 
+// Shapes, strides and offsets at the bounds of an allocation of 100 bytes, and values
+// whose products overflow.
 TEST_F(Dlpack, ElementsOutsideTheAllocationAreNotExported) {
   auto made = allocate(100);
   const auto code = [&](shape_of shape, shape_of strides, std::size_t offset,
@@ -191,6 +195,8 @@ TEST_F(Dlpack, ForeignTensorsAreKeptUntilTheyWereRemoved) {
   EXPECT_EQ(older.dropped, 1);
 }
 
+// A tensor that was exported here and comes back refers to the same memory. It must be
+// found as the original allocation, and both must be released in the end.
 TEST_F(Dlpack, OurOwnTensorsMayComeBack) {
   auto made = allocate(400);
   const auto holders = made.use_count();
@@ -207,6 +213,8 @@ TEST_F(Dlpack, OurOwnTensorsMayComeBack) {
   EXPECT_EQ(made.use_count(), holders);
 }
 
+// Each row makes one field of a valid tensor wrong. A refused tensor must not be
+// released, because its caller still owns it.
 TEST_F(Dlpack, WhatIsRefusedStaysTheCallers) {
   std::vector<float> data(16);
   const auto refused = [&](auto change, errc expected) {

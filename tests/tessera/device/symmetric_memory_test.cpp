@@ -71,6 +71,8 @@ TEST_F(SymmetricMemory, EveryRankHasAnInstanceOnItsDevice) {
   }
 }
 
+// An address of instance 0 stands for each rank's own instance. The address of another
+// instance, and any address outside, must come back unchanged.
 TEST_F(SymmetricMemory, OnlyAddressesOfInstanceZeroAreTranslated) {
   const std::vector<std::int32_t> devices{0, 1, 2, 3};
   auto made = or_throw(memory_.allocate(devices, 512));
@@ -96,6 +98,8 @@ TEST_F(SymmetricMemory, OnlyAddressesOfInstanceZeroAreTranslated) {
   }
 }
 
+// A lookup holds a reference. After the allocation was removed from the table, the memory
+// must stay until that reference is released, too.
 TEST_F(SymmetricMemory, MemoryGoesBackWhenTheLastOneLetsGo) {
   const std::vector<std::int32_t> devices{0, 1};
   auto first = or_throw(memory_.allocate(devices, 300));
@@ -130,6 +134,8 @@ TEST_F(SymmetricMemory, OnlyStartsOfTheRightKindAndOwnerAreRemoved) {
   EXPECT_EQ(code(made->data(), memory_kind::device, 1), errc::invalid_argument);
 }
 
+// The third of four devices is full. The instances that were already allocated on the
+// first two must be freed again.
 TEST_F(SymmetricMemory, AnAllocationThatDoesNotFitEverywhereLeavesNothing) {
   std::byte* taken = or_throw(backend_->allocate(5, std::size_t{1} << 20));
   const std::vector<std::int32_t> devices{0, 4, 5, 6};
@@ -208,6 +214,9 @@ TEST_F(SymmetricMemory, RegistrationsMustNotOverlap) {
   EXPECT_EQ(memory_.size(), 3U);
 }
 
+// Each adoption has its own release function. It must be called exactly once, when the
+// entry is removed and the last reference is gone, and never for an adoption that was
+// refused.
 TEST_F(SymmetricMemory, ForeignMemoryIsReleasedOnceByTheLastHolder) {
   std::vector<std::byte> foreign(64);
   int released = 0;
@@ -231,6 +240,7 @@ TEST_F(SymmetricMemory, ForeignMemoryIsReleasedOnceByTheLastHolder) {
   EXPECT_EQ(memory_.size(), 0U);
 }
 
+// Removing one of two entries for the same range must not hide the other.
 TEST_F(SymmetricMemory, ForeignMemoryAdoptedTwiceIsKnownUntilBothAreRemoved) {
   std::vector<std::byte> foreign(64);
   int released = 0;
@@ -370,6 +380,8 @@ TEST_F(SymmetricMemory, ReadersSeeWholeEntriesWhileOthersChangeThem) {
   EXPECT_EQ(wrong, 0);
 }
 
+// Two threads remove the same allocation at the same time. If both succeeded, the memory
+// would be freed twice.
 TEST_F(SymmetricMemory, OfTwoThatRemoveTheSameOneSucceeds) {
   const std::vector<std::int32_t> devices{0};
   for (int trial = 0; trial < 200; ++trial) {

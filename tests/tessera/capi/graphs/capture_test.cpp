@@ -232,6 +232,8 @@ TEST_F(TesseraCapture, AGraphIsANodeOfAnotherAsItWasThen) {
   }
 }
 
+// A graph on two streams is launched into the capture of another graph. Different ranks
+// are slow in each step, so a missing order on any of them changes the result.
 TEST_F(TesseraCapture, AGraphOfManyStreamsIsOneNodeThatOthersWaitFor) {
   const tessStream_t side = stream();
   const tessStream_t third = stream();
@@ -267,6 +269,8 @@ TEST_F(TesseraCapture, AGraphOfManyStreamsIsOneNodeThatOthersWaitFor) {
   }
 }
 
+// The first node of the inner graph fails. The rest of both graphs must be skipped, and a
+// later launch must start afresh.
 TEST_F(TesseraCapture, AFailureInANodeThatIsAGraphIsTheStreams) {
   ASSERT_TESS(tessStreamBeginCapture(s.stream));
   ASSERT_TESS(tessLaunch(m["failing_step"], s.mesh, one, nullptr, 0, s.stream));
@@ -304,6 +308,8 @@ TEST_F(TesseraCapture, WithTheFlagAGraphRunsAndIsRecorded) {
   EXPECT_EQ(s.read(y, 1)[0], 8);
 }
 
+// A graph that does not free its memory cannot be a node, because the program could not
+// free the memory after each run.
 TEST_F(TesseraCapture, AGraphThatLeavesMemoryIsNoNode) {
   void* p = nullptr;
   ASSERT_TESS(tessStreamBeginCapture(s.stream));

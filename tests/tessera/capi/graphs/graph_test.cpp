@@ -323,6 +323,8 @@ tessGraphExec_t graph_of(const session& s, tessStream_t stream, tessKernel_t ker
   return exec;
 }
 
+// Enqueues a failure before a graph that fails, and then in the other order. The message
+// must name the kernel that failed first.
 TEST(TesseraGraph, TheFirstFailureCountsWhetherItIsInAGraphOrBeforeIt) {
   session s(2);
   const registered_module m(s.context, graph_kernels());
@@ -341,6 +343,8 @@ TEST(TesseraGraph, TheFirstFailureCountsWhetherItIsInAGraphOrBeforeIt) {
   }
 }
 
+// The graph belongs to a stream of rank 0, the failure is on rank 1. Launched on the
+// mesh's stream, the graph is behind the failure and must be skipped.
 TEST(TesseraGraph, OfOneRanksStreamRunsBehindAFailureOfAnyRankNoMore) {
   session s(2);
   const registered_module m(s.context, graph_kernels());
@@ -439,6 +443,8 @@ TEST(TesseraGraph, IsLaunchedAndUpdatedWhileTheWindowIsFull) {
   EXPECT_EQ(s.read(x, 2), (std::vector<float>{16.0F, 160'000.0F}));
 }
 
+// A stream joins a capture by a wait and enqueues nothing. It must leave the capture when
+// that ends, and it must not block the shutdown.
 TEST(TesseraGraph, AStreamThatJoinedACaptureAndDidNothingGoesOn) {
   for (const bool goes_at_once : {true, false}) {
     session s(2);
