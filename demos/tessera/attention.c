@@ -28,6 +28,7 @@ enum { B = 2, H = 3, L = 70, D = 32, ROWS = B * H * L, COUNT = ROWS * D };
 static float q[COUNT], k[COUNT], v[COUNT], o[COUNT];
 static double exact[COUNT];
 
+/* Fills x with numbers from [-1, 1) that depend on the state alone. */
 static void fill(float* x, uint64_t state) {
   int i;
   for (i = 0; i < COUNT; ++i) {
@@ -64,6 +65,7 @@ static void reference(void) {
   }
 }
 
+/* Returns the contents of a file, which the caller frees, or NULL. */
 static char* read_all(const char* path, size_t* size) {
   FILE* f = fopen(path, "rb");
   char* image = NULL;
