@@ -126,6 +126,8 @@ std::size_t found_in(dependency_map& map, const footprint& query, std::size_t mo
   return out;
 }
 
+// References have 31 bits. One that is left over must not be taken for an access whose
+// number has the same low 31 bits.
 TEST(DependencyMap, TakesNoReferenceForThatOfAnAccess31BitsLater) {  // T2
   constexpr std::uint32_t tiles = 64;
   constexpr std::uint64_t numbers = std::uint64_t{1} << 31;
@@ -155,6 +157,8 @@ TEST(DependencyMap, TakesNoReferenceForThatOfAnAccess31BitsLater) {  // T2
   }
 }
 
+// The grid grows while some of its references name places that other accesses use now.
+// The counts of each tile must stay those of a simple model.
 TEST(DependencyMap, LosesNoneWhenItsCellsBecomeMoreWhereAccessesHaveGone) {
   constexpr std::uint32_t others = 200;
   constexpr task_id live = 900;

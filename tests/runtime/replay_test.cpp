@@ -418,6 +418,7 @@ TEST(Capture, ReplaysInAWindowThatHoldsIt) {
   }
 }
 
+// Counts the edges that replays add. Edges that follow from others would only cost time.
 TEST(Capture, ReplaysWaitOnlyForWhatNothingElseImplies) {
   auto e = small_engine();
   const storage s = or_throw(e->allocate(64, "test"));

@@ -325,6 +325,8 @@ TEST(Reduction, RefusesWhatDoesNotExist) {
   EXPECT_EQ(code(dtype::fp32, static_cast<reduction_op>(5), 1), errc::invalid_argument);
 }
 
+// Compares the fast implementation with the portable one, for outputs at aligned and
+// unaligned addresses.
 TEST(Reduction, LargeOutputsHaveTheSameBitsWhereverTheyBegin) {
   // From this size on, outputs bypass the caches if their addresses allow it.
   constexpr std::size_t count = (std::size_t{5} << 18) + 13;

@@ -32,6 +32,8 @@ int run_trials(collective_tuner& tuner, const collective_call& call, Ns&& ns) {
   return known;
 }
 
+// The tuner must propose nothing before every algorithm had all its trials, and each must
+// have the same number of them.
 TEST(Tuner, ProposesTheFastestOnceEachWasTried) {
   collective_tuner tuner;
   const collective_call call = call_of(1000);

@@ -132,6 +132,8 @@ TEST(TesseraBlocks, AreOnlyChosenForKernelsThatWorkWithAny) {
   EXPECT_EQ(b.tried(4), (std::map<int32_t, int>{{128, 4}}));
 }
 
+// A measured extent may differ between runs. Under a deterministic policy it is used only
+// on request, and only for kernels whose bits do not depend on it.
 TEST(TesseraBlocks, UnderADeterministicPolicyAreMeasuredOnDemandAndOnlyWhereBitsStay) {
   const temp_folder folder;
   const std::map<std::string, std::string> cache = {{"TESS_CACHE_DIR", folder / "cache"}};
@@ -159,6 +161,8 @@ TEST(TesseraBlocks, UnderADeterministicPolicyAreMeasuredOnDemandAndOnlyWhereBits
   EXPECT_EQ(tessStreamSynchronize(unmarked.s->stream), TESS_ERR_DETERMINISM_VIOLATION);
 }
 
+// A graph keeps the extent of its capture, and its runs do not count as trials. A capture
+// after the trials records the fastest extent.
 TEST(TesseraBlocks, InGraphsAreNotTried) {
   blocks b({}, any);
   tessGraph_t graph = nullptr;

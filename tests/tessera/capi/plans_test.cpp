@@ -60,6 +60,8 @@ bool sums_exactly(session& s) {
 
 constexpr tessNumericsPolicy fast{0, 0, 1, 1};
 
+// A module proposes to send numbers as bf16. Only a policy that allows rounding on the
+// wire may follow the proposal; the others must ignore it without an error.
 TEST(TesseraPlans, WireFormatsCountWhereThePolicyLetsThem) {
   session s(4);
   const tessFatbinPlan plan = plan_of(0, TESS_BF16);
@@ -159,6 +161,9 @@ std::vector<std::string> decisions(session& s, float* x, std::size_t count, int 
   return out;
 }
 
+// Each algorithm is tried three times, then the fastest is used and stored in the cache.
+// A second context that may not measure must use the stored result. A plan of a module
+// comes before it.
 TEST(TesseraPlans, WithoutAPlanTheFastestThatWasMeasuredCounts) {
   const temp_folder scratch;
   const std::string& folder = scratch.path();
@@ -195,6 +200,8 @@ TEST(TesseraPlans, WithoutAPlanTheFastestThatWasMeasuredCounts) {
   EXPECT_EQ(decisions(s, x, 1000, 1), (std::vector<std::string>(2, "tree by hint")));
 }
 
+// The choice of a measurement can differ between runs. The default policy is
+// deterministic and must not measure; captures must not measure either.
 TEST(TesseraPlans, ADeterministicPolicyMeasuresNothingUnlessItIsAskedTo) {
   session s(2);
   auto* x = s.memory<float>(8);
@@ -273,6 +280,7 @@ TEST(TesseraPlans, ExternalMemoryHasADeviceAndAnEnd) {
   EXPECT_EQ(tessMemsetAsync(bytes.data(), 2, 100, s.stream), TESS_ERR_INVALID_VALUE);
 }
 
+// Each run of the graph doubles the number twice, so two runs make 16 out of 1.
 TEST(TesseraPlans, AGroupOnAStreamThatRecordsIsPartOfTheRecording) {
   session s(2);
   auto* x = s.memory<int64_t>(1);

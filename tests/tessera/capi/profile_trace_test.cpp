@@ -122,7 +122,7 @@ json_value parsed_file(const std::string& path) {
   return std::move(builder.root);
 }
 
-/// What check_trace has found in a trace.
+/// The result of check_trace: counts and times of the events in a trace.
 struct trace_facts {
   std::map<std::string, int> calls;                 ///< by name, on the host
   std::map<std::string, int64_t> time_in_calls;     ///< total nanoseconds, by name

@@ -60,6 +60,8 @@ TEST(CpuArena, WhatTheSystemDoesNotHaveIsRefusedToo) {
 }
 #endif
 
+// Writes before and behind allocations. Freeing must report the distance of the damage,
+// and must free the memory all the same.
 TEST(CpuArena, AWriteBeyondIsFoundOut) {
   cpu_arena arena(arena_options(std::size_t{8} << 20));
   for (const std::size_t bytes : {1UL, 13UL, 256UL, 70'001UL, 3UL << 20}) {
@@ -88,6 +90,8 @@ TEST(CpuArena, AWriteBeyondIsFoundOut) {
 }
 #endif
 
+// Allocates and frees in random order and compares all counters with a model after each
+// step. The seed is fixed.
 TEST(CpuArena, CountsAddUpWhateverTheOrder) {
   std::mt19937 random(77);
   constexpr std::size_t capacity = 200'000;

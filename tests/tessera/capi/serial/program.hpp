@@ -167,8 +167,8 @@ struct operation {
   int rank = none;  ///< rank argument of tessMemcpyRankAsync
   // For collectives:
   collective_spec collective;
-  /// By rank of the mesh: the stream on which the rank calls its share. Empty if there is
-  /// one call on `stream` for all ranks.
+  /// The stream on which each rank of the mesh calls its share, by rank. Empty if there
+  /// is one call on `stream` for all ranks.
   std::vector<int> shares;
   // For captures:
   int recorded_in = none;  ///< the graph that records the operation

@@ -195,7 +195,8 @@ TEST(TesseraMatrix, OutOfMemoryLaterByScratchAndSharedMemory) {
   ASSERT_TESS(tessLaunch(m["m_quiet"], s.mesh, large, nullptr, 0, s.stream));
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_OUT_OF_MEMORY);
   EXPECT_TESS(tessStreamSynchronize(s.stream));
-  // Of ranks that call a collective, each must have enough memory.
+  // Each rank of a collective must have enough memory. One rank without it makes the call
+  // fail for all.
   std::vector<tessStream_t> of(4);
   for (int r = 0; r < 4; ++r) {
     const tessStreamDesc desc{sizeof desc, 0, r, 0, r == 2 ? 64U : 0U, -1};

@@ -68,6 +68,8 @@ std::uint32_t algorithm_of_a_sum(session& s) {
   return told.algorithm;
 }
 
+// The policy is that of the module loaded last. Unloading modules must restore the policy
+// and the plans that held before.
 TEST(TesseraModules, TakePolicyAndPlansWithThemWhenTheyAreUnloaded) {
   session s(4);
   constexpr std::uint32_t ring = 1;
@@ -87,6 +89,8 @@ TEST(TesseraModules, TakePolicyAndPlansWithThemWhenTheyAreUnloaded) {
   EXPECT_EQ(algorithm_of_a_sum(s), before);
 }
 
+// The first plan of the module is valid, the second is not. The load must fail as a
+// whole, without leaving the first plan or the policy.
 TEST(TesseraModules, ThatCannotBeLoadedChangeNothing) {
   session s(2);
   const std::uint32_t before = algorithm_of_a_sum(s);
@@ -129,6 +133,8 @@ TEST(TesseraModules, LeaveThePolicyThatAProgramHasSet) {
   EXPECT_EQ(level_of(s), 1);
 }
 
+// The threads of the runtime do not exist in a forked child, so any call that waits for
+// them would block forever. `alarm` turns that into a failure.
 TEST(TesseraFork, TheChildGetsAnErrorFromEveryCallAndNoneHangs) {
   session s(2);
   auto* const x = s.memory<char>(64);
@@ -179,6 +185,8 @@ struct counted_source {
   }
 };
 
+// The deleter of an exported tensor runs in a forked child and in its parent. Only the
+// parent may free the memory.
 TEST(TesseraFork, ATensorThatWasExportedIsGivenBackByTheProcessThatMadeItAlone) {
   ASSERT_TESS(
       tessSetAllocator(&counted_source::take, &counted_source::give_back, nullptr));
@@ -210,6 +218,8 @@ TEST(TesseraFork, ATensorThatWasExportedIsGivenBackByTheProcessThatMadeItAlone) 
   EXPECT_EQ(counted_source::given_back() - before, 1);
 }
 
+// A host function blocks the shutdown until it times out. The context must then stay
+// alive for the worker that still uses it, and new contexts must work.
 TEST(TesseraShutdown, ThatTimesOutLeavesAProgramThatGoesOn) {
   static std::atomic<bool> open{false};
   static std::atomic<bool> through{false};

@@ -21,7 +21,7 @@ int nothing_kernel(const tessBlockContext*, const void*) {
   return 0;
 }
 
-/// Whether the argument is a handle of the interface.
+/// True for the handle types of the interface.
 template <class T>
 constexpr bool is_handle =
     std::is_same_v<T, tessContext_t> || std::is_same_v<T, tessMesh_t> ||
