@@ -45,6 +45,8 @@ footprint random_span(dice& d, std::uint32_t storage, std::int64_t size) {
   return span_of(storage, lo, lo + length);
 }
 
+// Inserts, prunes and retires at random, while the map fills up and empties in turn. Each
+// query must find what a scan over all live accesses finds.
 TEST(DependencyMap, EqualsALinearScanUnderInsertPruneAndRetire) {
   const std::uint64_t seed = 77;
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -243,11 +245,14 @@ TEST(DependencyMap, TakesFromAnEntryWhatAWriteCoversAndNothingElse) {
   EXPECT_GT(shorter, 300);
 }
 
+// Two writes together cover the bytes of a reader. After the first, the reader must still
+// be found, because some of its bytes are left; after the second, it must be gone.
 TEST(DependencyMap, ForgetsAReaderThatTwoWritesCoverTogether) {
   const auto every_second = [](std::int64_t from, std::int64_t count) {
     return or_throw(footprint::of_view({0, 1}, from * 8, i64s{count}, i64s{16}, 8));
   };
-  const auto rows = [](std::int64_t from, std::int64_t count) {  // half of each
+  const auto rows = [](std::int64_t from,
+                       std::int64_t count) {  // the first half of each row
     return or_throw(
         footprint::of_view({0, 1}, from * 256, i64s{count, 16}, i64s{256, 8}, 8));
   };

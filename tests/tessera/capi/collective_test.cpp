@@ -260,7 +260,8 @@ TEST(TesseraCollective, ARankThatDoesNotComeIsATimeoutForAll) {
 TEST(TesseraCollective, AShareWaitsAsLongAsItsCallSays) {
   const environment brief({{"TESS_TIMEOUT_MS", "20"}});
   session s(4, {2, 1, 2, 1});
-  // Only the timeout of the collectives counts.
+  // The streams get no limit of their own, so that only the timeouts of the collectives
+  // can end a wait.
   ASSERT_TESS(tessStreamSetTimeout(s.stream, 0));
   auto* x = numbered(s, 4, 100);
   const auto streams = bound_streams(s, 4);

@@ -116,6 +116,8 @@ TEST(TesseraGroup, SendsNeedTheirTwoRanksAlone) {
   EXPECT_EQ(tessStreamSynchronize(of[1]), TESS_ERR_COLLECTIVE_MISMATCH);
 }
 
+// Each rank runs on its own thread and calls its two sends and two receives in its own
+// order. Outside of a group, some orders would deadlock.
 TEST(TesseraGroup, NeighboursOfARingExchangeInWhateverOrderTheyCall) {
   const environment limit({{"TESS_TIMEOUT_MS", "20000"}, {"TESS_NUM_THREADS", "1"}});
   constexpr int ranks = 8;
@@ -164,6 +166,8 @@ TEST(TesseraGroup, NeighboursOfARingExchangeInWhateverOrderTheyCall) {
   }
 }
 
+// Half of the ranks call the sum along tp first, the others the sum along dp. Without the
+// group, the ranks would wait for each other in a circle.
 TEST(TesseraGroup, RanksNeedNotAgreeOnTheOrderOfAxes) {
   const environment limit({{"TESS_TIMEOUT_MS", "20000"}});
   session s(4, {2, 1, 2, 1});
@@ -287,6 +291,8 @@ TEST(TesseraGroup, ARanksShareOfNothingIsAShare) {
   EXPECT_EQ(s.read(x, 4, 1)[0], 10) << "what came behind was skipped";
 }
 
+// Thousands of calls of one rank wait behind a collective that cannot complete yet. They
+// must not exhaust the engine's window or the stack when they are released.
 TEST(TesseraGroup, AnyNumberOfSharesMayWaitBehindOneAnother) {
   const environment limit({{"TESS_TIMEOUT_MS", "100000"}});
   session s(2);
@@ -311,6 +317,8 @@ TEST(TesseraGroup, AnyNumberOfSharesMayWaitBehindOneAnother) {
   EXPECT_EQ(s.read(x, 1, 0)[0], 0) << "the send came first";
 }
 
+// Ranks wait without a timeout for calls that never come. Destroying the mesh must end
+// all of them and wake the thread that waits.
 TEST(TesseraGroup, AMeshThatGoesEndsAllThatItsRanksWaitFor) {
   const environment forever({{"TESS_TIMEOUT_MS", "0"}});
   session s(2);

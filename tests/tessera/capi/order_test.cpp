@@ -413,6 +413,8 @@ TEST_F(TesseraMeeting, CollectivesPairByTheOrderOfTheCallsWhicheverStreamsTheyAr
   }
 }
 
+// In a mesh of two ranks along dp, "dp" and all axes name the same group. One rank uses
+// each name; both must meet.
 TEST_F(TesseraMeeting, RanksMeetByWhicheverAxesTheyNameTheirGroup) {
   session line(2);
   auto* const x = line.memory<std::int32_t>(1);
@@ -431,6 +433,8 @@ TEST_F(TesseraMeeting, RanksMeetByWhicheverAxesTheyNameTheirGroup) {
   }
 }
 
+// A rank may pass the address of its own instance. The address of another rank's instance
+// must be refused.
 TEST_F(TesseraMeeting, ARankMayNameItsOwnInstance) {
   std::int32_t* const x = numbers(5);
   for (int r = 0; r < ranks; ++r) {
@@ -446,6 +450,8 @@ TEST_F(TesseraMeeting, ARankMayNameItsOwnInstance) {
             TESS_ERR_INVALID_VALUE);
 }
 
+// One rank calls another operation than the others. The message on every rank must name
+// both calls and the rank that differs.
 TEST_F(TesseraMeeting, RanksThatDisagreeHearBothDescriptions) {
   std::int32_t* const x = numbers(1);
   for (int r = 0; r < ranks; ++r) {
@@ -503,6 +509,8 @@ TEST_F(TesseraMeeting, WhatWaitsFromBeforeARecoveryEndsWhenTheLastRankHasRecover
   EXPECT_EQ(tessMeshRecover(s.mesh, -2), TESS_ERR_INVALID_VALUE);
 }
 
+// Calls wait without a timeout on two groups. The abort must end them and all later
+// calls, on any group, until each rank has recovered.
 TEST_F(TesseraMeeting, AnAbortEndsWhatWaitsAndAllThatComesUntilARecovery) {
   std::int32_t* const x = numbers(1);
   std::int32_t* const y = numbers(1);

@@ -276,7 +276,7 @@ TEST(TesseraMatrix, UnsupportedAtOnce) {
 struct two_ranks {
   two_ranks() : s(2) {
     x = s.memory<float>(16);
-    // Resets the timeout that an earlier test has set.
+    // Waits without a limit, whatever TESS_TIMEOUT_MS the test has set.
     EXPECT_TESS(tessStreamSetTimeout(s.stream, 0));
     EXPECT_TESS(tessStreamSynchronize(s.stream));
     for (int r = 0; r < 2; ++r) {
@@ -354,7 +354,8 @@ TEST(TesseraMatrix, TimeoutOfARankThatDoesNotCome) {
   const environment soon({{"TESS_TIMEOUT_MS", "50"}});
   const two_ranks p;
   for (tessStream_t one : p.of) {
-    // Only the timeout of the collective counts.
+    // The streams get no limit of their own, so that only the timeout of the collective
+    // can end the wait.
     ASSERT_TESS(tessStreamSetTimeout(one, 0));
   }
   ASSERT_TESS(tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.of[0]));

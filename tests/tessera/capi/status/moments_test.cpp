@@ -388,6 +388,8 @@ TEST(TesseraDescriptions, OfModulesAndTensorsAreReadByTheSameRule) {
   managed->deleter(managed);
 }
 
+// Memory of another mesh is about to be freed on the same full device. The allocation
+// must wait for it instead of failing.
 TEST(TesseraMemory, OfAnotherMeshOverTheSameDeviceIsWaitedForBeforeThereIsNone) {
   gate before;
   const environment small({{"TESS_CPU_DEVICE_MEMORY", "1m"}});
@@ -410,6 +412,8 @@ TEST(TesseraMemory, OfAnotherMeshOverTheSameDeviceIsWaitedForBeforeThereIsNone) 
   opens.join();
 }
 
+// The memory that is freed is still read by a stream of a third mesh. The allocation must
+// find that stream and wait for it.
 TEST(TesseraMemory, ThatAStreamOfAnotherMeshUsesIsWaitedForBeforeThereIsNone) {
   for (int round = 0; round < 20; ++round) {
     gate before;
@@ -440,6 +444,8 @@ TEST(TesseraMemory, ThatAStreamOfAnotherMeshUsesIsWaitedForBeforeThereIsNone) {
   }
 }
 
+// The profiler is stopped after its context has ended and another context has existed.
+// The trace must have the records from before.
 TEST(TesseraProfiler, ThatIsOpenAtTheShutdownKeepsItsRecords) {
   const temp_folder folder;
   const std::string path = folder / "trace.json";
