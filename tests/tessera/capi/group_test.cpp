@@ -117,7 +117,8 @@ TEST(TesseraGroup, SendsNeedTheirTwoRanksAlone) {
 }
 
 // Each rank runs on its own thread and calls its two sends and two receives in its own
-// order. Outside of a group, some orders would deadlock.
+// order. Without the group, a rank could wait for a neighbour that waits for another one,
+// and so on around the ring.
 TEST(TesseraGroup, NeighboursOfARingExchangeInWhateverOrderTheyCall) {
   const environment limit({{"TESS_TIMEOUT_MS", "20000"}, {"TESS_NUM_THREADS", "1"}});
   constexpr int ranks = 8;
@@ -166,8 +167,8 @@ TEST(TesseraGroup, NeighboursOfARingExchangeInWhateverOrderTheyCall) {
   }
 }
 
-// Half of the ranks call the sum along tp first, the others the sum along dp. Without the
-// group, the ranks would wait for each other in a circle.
+// Half of the ranks call the sum along tp first, the others the sum along dp. The calls
+// must be paired by their axes, and a copy behind the group must wait for both sums.
 TEST(TesseraGroup, RanksNeedNotAgreeOnTheOrderOfAxes) {
   const environment limit({{"TESS_TIMEOUT_MS", "20000"}});
   session s(4, {2, 1, 2, 1});
