@@ -20,12 +20,15 @@ using test::i64s;
 std::byte memory[1 << 16];
 std::byte other_memory[1 << 16];
 
+/// Returns a region of a storage, at `memory` unless another base is given.
 map_region region(std::int64_t offset, std::int64_t size, const void* base = memory) {
   return {base, offset, size, 0};
 }
+/// Returns an empty map with the better hash.
 tensor_map basic(std::uint32_t buckets = 64, std::uint32_t entries = 1024) {
   return or_throw(tensor_map::create({buckets, entries, base_hash::fibonacci}));
 }
+/// Returns an empty map of tensors with views.
 tensor_map_ex extended(std::uint32_t entries = 1024) {
   return or_throw(tensor_map_ex::create({64, entries, base_hash::fibonacci}));
 }
@@ -356,6 +359,7 @@ class indexed_map {
 };
 static_assert(producer_finder<indexed_map, logical_tensor>);
 
+/// Tests that both maps have to pass.
 template <class Map>
 class ProducerFinder : public testing::Test {
  public:

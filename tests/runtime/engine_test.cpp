@@ -22,6 +22,7 @@ namespace {
 
 using i64s = std::vector<std::int64_t>;
 
+/// Returns an engine with this number of workers and this window.
 std::unique_ptr<engine> make_engine(unsigned workers, std::uint32_t window = 64) {
   engine_options o;
   o.workers = workers;
@@ -29,6 +30,7 @@ std::unique_ptr<engine> make_engine(unsigned workers, std::uint32_t window = 64)
   return or_throw(engine::create(o));
 }
 
+/// Submits a task and returns its id.
 task_id submit(engine& e, const char* name, std::vector<access> accesses, auto kernel) {
   return or_throw(e.submit(name, accesses, kernel));
 }

@@ -15,6 +15,7 @@
 namespace weir {
 namespace {
 
+/// An engine of the public interface, for different numbers of workers.
 class Face : public testing::TestWithParam<unsigned> {
  protected:
   engine e{GetParam()};

@@ -24,6 +24,7 @@ std::unique_ptr<engine> engine_of(engine_options o, unsigned workers) {
   return or_throw(engine::create(o));
 }
 
+/// An engine for different numbers of workers.
 class Modes : public testing::TestWithParam<unsigned> {
  protected:
   std::unique_ptr<engine> e = engine_of({}, GetParam());

@@ -19,6 +19,7 @@ using test::i64s;
 
 const storage_id id{0, 1};
 
+/// Returns the footprint of a view of the test's storage.
 footprint view(std::int64_t offset, const i64s& shape, const i64s& strides,
                std::int64_t size) {
   return or_throw(footprint::of_view(id, offset, shape, strides, size));

@@ -20,6 +20,7 @@ struct run_state {
   program_memory* memory;
 };
 
+/// Runs random programs on an engine and serially, for different numbers of workers.
 class Program : public testing::TestWithParam<unsigned> {
  protected:
   std::uint64_t seed() const {

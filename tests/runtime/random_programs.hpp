@@ -37,6 +37,7 @@ struct program_memory {
   std::vector<std::uint64_t> seen;
 };
 
+/// Combines two numbers so that their order changes the result.
 inline std::uint64_t mix(std::uint64_t h, std::uint64_t v) {
   h = (h ^ v) * 0x9E3779B97F4A7C15U;
   return h ^ (h >> 29);
@@ -107,6 +108,7 @@ inline void run_task(const program_task& t, std::size_t index, program_memory& m
   }
 }
 
+/// Delays the calling thread as `program_task::delay` says.
 inline void delay(int kind) {
   if (kind == 1) {
     ::usleep(0);

@@ -78,6 +78,7 @@ script random_script(dice& d, std::int64_t failing_one_in) {
   return out;
 }
 
+/// Runs random scripts on an engine and serially, for different numbers of workers.
 class Replay : public testing::TestWithParam<unsigned> {
  protected:
   static std::int64_t scripts() {
@@ -297,6 +298,7 @@ struct alignas(Size % 32 == 0 ? 32 : 1) adds_bytes {
     }
   }
 };
+/// Returns a kernel whose captured bytes all have this value.
 template <std::size_t Size>
 adds_bytes<Size> bytes_that_are(std::uint8_t value) {
   adds_bytes<Size> out;

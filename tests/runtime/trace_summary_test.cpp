@@ -12,6 +12,7 @@
 namespace weir::runtime {
 namespace {
 
+/// Returns the record of a task and of the task that it waited for.
 task_record record(std::uint64_t id, const char* name, std::uint64_t waited_for,
                    const char* waited_for_name, std::array<std::int64_t, 4> times,
                    std::uint32_t worker) {

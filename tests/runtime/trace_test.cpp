@@ -46,6 +46,7 @@ std::vector<std::uint64_t> ids(const trace& t) {
   return out;
 }
 
+/// Returns the contents of a file.
 std::string text_of(const std::string& path) {
   std::ifstream in(path);
   return {std::istreambuf_iterator<char>(in), {}};

@@ -9,6 +9,7 @@
 namespace weir::collective {
 namespace {
 
+/// Returns an all-reduce of this many bytes.
 collective_call call_of(std::size_t bytes, int level = 0) {
   collective_call call;
   call.count = bytes / 4;
@@ -16,6 +17,7 @@ collective_call call_of(std::size_t bytes, int level = 0) {
   return call;
 }
 
+/// Returns the choice for a call with these sources.
 collective_choice choose(const collective_call& call, int ranks = 8,
                          const topology& shape = {}, const choice_sources& sources = {}) {
   return or_throw(choose_algorithm(call, ranks, shape, sources));

@@ -109,6 +109,7 @@ class ranks_of_engine {
   std::unique_ptr<engine> engine_;
 };
 
+/// Returns a call of this kind.
 collective_call call_of(collective_kind kind, std::size_t count = 6 * 997) {
   collective_call call;
   call.kind = kind;

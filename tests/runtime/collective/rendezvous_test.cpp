@@ -29,6 +29,7 @@ arrival share(int rank, std::uint64_t sequence = 0, std::uint64_t call = 1,
   return {group_id, rank, sequence, call, descriptor, static_cast<std::uint64_t>(rank)};
 }
 
+/// Returns the numbers below n, which are the tickets of n ranks.
 std::vector<std::uint64_t> ranks_below(int n) {
   std::vector<std::uint64_t> all(static_cast<std::size_t>(n));
   std::iota(all.begin(), all.end(), 0U);

@@ -25,6 +25,7 @@ double relative_error(wire_format wire) {
   }
 }
 
+/// Returns the bytes as floats.
 std::vector<float> floats(const bytes& from) {
   std::vector<float> out(from.size() / 4);
   std::memcpy(out.data(), from.data(), from.size());

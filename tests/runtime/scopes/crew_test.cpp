@@ -181,6 +181,7 @@ TEST(Submitters, HaveAnEngineEach) {
   EXPECT_EQ(right.load(), 3);
 }
 
+/// An engine for different numbers of workers, without room for guests.
 class AnyOrder : public testing::TestWithParam<unsigned> {
  protected:
   std::unique_ptr<engine> e = crewed_engine(GetParam(), 0);

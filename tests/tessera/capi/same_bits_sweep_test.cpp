@@ -102,6 +102,7 @@ struct same_case {
   int type;
 };
 
+/// One test for each case.
 class SameBits : public testing::TestWithParam<same_case> {};
 
 TEST_P(SameBits, WhateverTheScheduleAndTheLength) {

@@ -30,6 +30,7 @@ class cpu_subject final : public subject {
   bool later_;
 };
 
+// The two factories with which the suite is instantiated.
 std::shared_ptr<subject> make_cpu() {
   return std::make_shared<cpu_subject>(false);
 }

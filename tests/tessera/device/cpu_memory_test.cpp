@@ -14,6 +14,7 @@
 namespace weir::tessera {
 namespace {
 
+/// Returns the options of an arena with this capacity.
 cpu_arena::options arena_options(std::size_t capacity, bool pinned = false,
                                  std::size_t shift = 0) {
   return {"device 4", capacity, pinned, shift, {}};

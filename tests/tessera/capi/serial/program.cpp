@@ -25,6 +25,7 @@ std::vector<std::vector<int>> mesh_spec::groups(std::string_view axis) const {
   return out;
 }
 
+/// Returns the name of a verb in the printed program.
 std::string_view name_of(verb what) {
   constexpr std::array<std::string_view, verbs> names = {
       "launch",        "copy",          "fill",        "host function", "host write",

@@ -23,6 +23,7 @@ mesh_spec random_axes(dice& d, std::vector<int> devices) {
   return out;
 }
 
+/// Adds a mesh of all devices and sometimes a second one.
 void add_meshes(program& p, dice& d, const features& with) {
   std::vector<int> all(static_cast<std::size_t>(p.devices));
   std::iota(all.begin(), all.end(), 0);
@@ -39,6 +40,7 @@ void add_meshes(program& p, dice& d, const features& with) {
   p.meshes.push_back(random_axes(d, all));
 }
 
+/// Adds buffers of all kinds.
 void add_buffers(program& p, dice& d, const features& with) {
   const auto words = [&] { return d.one_in(3) ? 48 : 24; };
   for (int m = 0; m < count_of(p.meshes); ++m) {
@@ -62,6 +64,7 @@ void add_buffers(program& p, dice& d, const features& with) {
   }
 }
 
+/// Adds streams of meshes and, sometimes, of single ranks.
 void add_streams(program& p, dice& d, const features& with) {
   const bool own = with.rank_streams && d.one_in(3);
   if (own) {

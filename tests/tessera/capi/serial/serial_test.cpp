@@ -228,6 +228,7 @@ TEST(TesseraSerial, ShrinkingLeavesWhatAFailureNeeds) {
   EXPECT_GT(shrunk, 10);
 }
 
+/// One test for each kind of fault that can be planted.
 class SerialFault : public testing::TestWithParam<fault_kind> {};
 
 // Plants a fault in random programs until a run gives a wrong result, and then runs the

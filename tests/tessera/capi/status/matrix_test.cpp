@@ -18,6 +18,7 @@
 namespace weir::test {
 namespace {
 
+// Kernels that succeed, fail with a status, and throw.
 int matrix_quiet(const tessBlockContext*, const void*) {
   return 0;
 }
@@ -70,6 +71,7 @@ std::vector<char> module_of(const char* kind, const char* arch, const char* code
     EXPECT_TESS(tessFatbinAddKernel(f, &kernel));
   });
 }
+/// Returns the fatbin of the demo kernels.
 std::vector<char> demo_kernels() {
   std::ifstream file(WEIR_KERNELS_FATBIN, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

@@ -26,6 +26,7 @@ namespace {
 
 constexpr tessLaunchConfig one_thread{{1, 1, 1}, {1, 1, 1}, 0, 0};
 
+/// Fails in every block.
 int refusing_kernel(const tessBlockContext*, const void*) {
   return 7;
 }

@@ -164,6 +164,7 @@ class sweeper {
   std::set<std::string> seen_;
 };
 
+// Calls of one area of the interface each, with every argument spoilt in turn.
 void sweep_frames(sweeper& sweep, const zoo& z) {
   static tessContext_t context;
   static tessMesh_t mesh;

@@ -12,6 +12,7 @@
 
 namespace {
 
+/// Prints why the test failed and returns the exit code 1.
 int fail(const char* subject, const char* reason) {
   std::fprintf(stderr, "%s: %s\n", subject, reason);
   return 1;
