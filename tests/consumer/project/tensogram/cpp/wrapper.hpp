@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A C++17 wrapper around the C interface, as a user might write one: handles that free
-/// themselves, one exception per code, futures. It calls every function of tensogram.h.
+/// A C++17 wrapper around the C interface, as a user might write it: handles that free
+/// themselves, one exception type per code, and futures. It calls every function of
+/// tensogram.h.
 #pragma once
 
 extern "C" {
@@ -24,6 +25,7 @@ namespace wrapped {
 
 // ---- errors --------------------------------------------------------------------------
 
+/// An error of the library: its code, and the text of the last error.
 class failure : public std::runtime_error {
  public:
   failure(tgm_error code, const std::string& text)
@@ -39,7 +41,7 @@ struct failure_with : failure {
   explicit failure_with(const std::string& text) : failure(Code, text) {}
 };
 
-/// Throws the exception of a code, which it looks up among all of them.
+/// Throws the exception type of a code; recursion over the codes finds the type.
 template <int Candidate = TGM_ERROR_FRAMING>
 [[noreturn]] void raise(tgm_error code) {
   if constexpr (Candidate > TGM_ERROR_CANCELLED) {
@@ -60,6 +62,7 @@ inline void check(tgm_error code) {
 
 // ---- handles -------------------------------------------------------------------------
 
+/// A deleter that calls a function of the interface.
 template <auto Free>
 struct freed_by {
   template <class T>
@@ -71,7 +74,7 @@ struct freed_by {
 template <class T, void (*Free)(T*)>
 using owner = std::unique_ptr<T, freed_by<Free>>;
 
-/// What a function writes to its last parameter.
+/// Calls a function that writes a handle to its last parameter, and returns the handle.
 template <class Owner, class... Parameters, class... Arguments>
 Owner made_by(tgm_error (*create)(Parameters...), Arguments&&... arguments) {
   typename Owner::pointer handle = nullptr;
@@ -79,6 +82,7 @@ Owner made_by(tgm_error (*create)(Parameters...), Arguments&&... arguments) {
   return Owner(handle);
 }
 
+/// Bytes that the library has allocated.
 class bytes {
  public:
   bytes() = default;
@@ -99,6 +103,7 @@ class bytes {
  private:
   tgm_bytes_t raw_{nullptr, 0};
 };
+/// Calls a function that writes bytes to its last parameter, and returns them.
 template <class... Parameters, class... Arguments>
 bytes bytes_by(tgm_error (*create)(Parameters...), Arguments&&... arguments) {
   bytes out;
@@ -156,6 +161,7 @@ class value {
   const tgm_value_t* raw_;
 };
 
+/// Metadata of a message.
 class metadata {
  public:
   using handle = owner<tgm_metadata_t, tgm_metadata_free>;
@@ -213,6 +219,7 @@ struct object {
   std::string_view data;
 };
 
+/// A decoded message.
 class message {
  public:
   using handle = owner<tgm_message_t, tgm_message_free>;
@@ -258,7 +265,7 @@ class message {
   handle h_;
 };
 
-/// Objects to encode, as the arrays of pointers and lengths that the interface takes.
+/// Payloads to encode, as the arrays of pointers and lengths that the interface takes.
 struct payloads {
   std::vector<const std::uint8_t*> data;
   std::vector<std::size_t> lengths;
@@ -268,7 +275,7 @@ struct payloads {
     lengths.push_back(values.size() * sizeof(T));
     return *this;
   }
-  /// The arguments of a function that encodes.
+  /// Returns the leading arguments of every function that encodes.
   auto arguments(const char* json, const char* hash) const {
     return std::tuple(json, data.data(), lengths.data(), data.size(), hash,
                       std::uint32_t{0});
@@ -320,7 +327,7 @@ inline message decode_object(const bytes& from, std::size_t index) {
   return message(made_by<message::handle>(tgm_decode_object, from.data(), from.size(),
                                           index, 1, 0u, 1));
 }
-/// One buffer for each range of (offset, count).
+/// Returns one buffer for each range of (offset, count), or a single one if `join`.
 inline std::vector<bytes> decode_ranges(
     const bytes& from, std::size_t index,
     const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges,
@@ -362,6 +369,7 @@ inline bytes doctor() {
 
 // ---- files and iteration -------------------------------------------------------------
 
+/// A file of messages.
 class file {
  public:
   using handle = owner<tgm_file_t, tgm_file_close>;
@@ -405,7 +413,8 @@ class file {
   handle h_;
 };
 
-/// Calls `next` until the end; `use` gets what it returned.
+/// Calls `next` until it reports the end of an iteration, and `use` after each call that
+/// has given an item.
 template <class Next, class Use>
 void each(const Next& next, const Use& use) {
   for (;;) {
@@ -449,6 +458,7 @@ inline std::vector<message> objects_in(const bytes& from) {
 
 // ---- streams -------------------------------------------------------------------------
 
+/// Writes a message to a file object by object.
 class encoder {
  public:
   encoder(const std::string& path, const char* json)
@@ -483,6 +493,7 @@ class encoder {
 
 // ---- tasks ---------------------------------------------------------------------------
 
+/// Cancels the tasks that were started with it.
 class token {
  public:
   void cancel() { tgm_cancellation_token_cancel(h_.get()); }
@@ -496,7 +507,7 @@ class token {
 
 using task_handle = owner<tgm_async_task_t, tgm_async_task_free>;
 
-/// A task whose result `join` makes into a T.
+/// A task of the library; `join` waits for it and makes its result a T.
 template <class T>
 class task {
  public:
@@ -505,7 +516,8 @@ class task {
   bool ready() const { return tgm_async_task_is_ready(h_.get()); }
   void cancel() { tgm_async_task_cancel(h_.get()); }
   T get() { return join_(h_.get()); }
-  /// The same result as a future, which a callback of the library fulfils.
+  /// Returns the result as a future, which a callback of the library fulfils. The
+  /// callback owns the task.
   std::future<T> future() && {
     struct context {
       task self;
@@ -535,7 +547,7 @@ class task {
   join_function join_;
 };
 
-/// How a task of each kind is joined: a handle by a function of the interface.
+/// These functions wait for a task of each kind and return its result.
 template <class T, class Raw, tgm_error (*Join)(tgm_async_task_t*, Raw**)>
 T joined_handle(tgm_async_task_t* t) {
   return T(made_by<typename T::handle>(Join, t));
@@ -563,7 +575,7 @@ inline std::vector<std::string> joined_parts(tgm_async_task_t* t) {
   return out;
 }
 
-/// What every launch may have: a token, and milliseconds.
+/// Optional limits of every launch: a token that cancels it, and a time.
 struct limits {
   const token* cancel = nullptr;
   std::uint64_t milliseconds = 0;
@@ -580,6 +592,7 @@ constexpr auto joined_message =
 constexpr auto joined_metadata =
     &joined_handle<metadata, tgm_metadata_t, tgm_async_task_join_metadata>;
 
+/// A file whose functions return tasks.
 class async_file {
  public:
   using handle = owner<tgm_async_file_t, tgm_async_file_close>;
@@ -627,6 +640,7 @@ class async_file {
   handle h_;
 };
 
+/// A stream writer whose functions return tasks.
 class async_encoder {
  public:
   using handle = owner<tgm_async_streaming_encoder_t, tgm_async_streaming_encoder_free>;
@@ -677,7 +691,8 @@ class async_encoder {
   handle h_;
 };
 
-/// The library's threads: configured when this is made, shut down when it goes.
+/// Configures the threads of the library on construction and shuts them down on
+/// destruction.
 class runtime {
  public:
   runtime() { check(tgm_runtime_configure(2, 1, 0)); }
