@@ -62,8 +62,8 @@ TEST(Utf8, RefusesASequenceThatIsCutOrLacksItsFirstByte) {
   }
 }
 
-// Texts of up to 39 bytes reach the code for whole words as well as the code for the
-// rest, wherever the bad byte stands.
+// Texts of up to 39 bytes reach the path that checks eight ASCII characters at a time as
+// well as the path for single characters, wherever the bad byte stands.
 TEST(Utf8, FindsOneBadByteAtEveryPlaceOfEveryLength) {
   EXPECT_TRUE(is_utf8(""));
   EXPECT_EQ(utf8_sequence_length(""), 0U);

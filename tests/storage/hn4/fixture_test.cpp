@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Volumes that the reference implementation has written: reads give its digests, or an
-/// error with a code and a place.
+/// Tests volumes that the reference implementation has written: reads give its digests,
+/// or an error with a code and a place.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -18,6 +18,7 @@ namespace {
 
 using nlohmann::json;
 
+/// Returns the list of images with the results of the reference implementation.
 json manifest(const std::string& folder) {
   const byte_vector text =
       or_throw(read_file(posix_file_system(), folder + "/manifest.json"));
@@ -45,12 +46,14 @@ std::unique_ptr<block_device> device_of(const json& image, const std::string& fo
   return device;
 }
 
+/// Expects that an error has a place and names the tag.
 void expect_place(const error& e, const json& tag) {
   EXPECT_FALSE(e.location().empty()) << tag["tag"] << ": " << e.message();
   EXPECT_NE(e.text().find(tag["tag"].get<std::string>()), std::string::npos)
       << e.message();
 }
 
+/// Compares the shards of a stream with the manifest.
 void expect_shards(const hn4_stream& stream, const json& tag) {
   ASSERT_EQ(stream.shards().size(), tag["shards"].size());
   std::uint64_t offset = 0;
@@ -68,6 +71,7 @@ void expect_shards(const hn4_stream& stream, const json& tag) {
   EXPECT_EQ(stream.size(), offset);
 }
 
+/// Reads the ranges that the manifest lists and compares their digests.
 void expect_probes(const hn4_stream& stream, const json& tag) {
   for (const json& probe : tag.value("probes", json::array())) {
     byte_vector part(probe["len"].get<std::size_t>());
@@ -78,12 +82,14 @@ void expect_probes(const hn4_stream& stream, const json& tag) {
   }
 }
 
+/// Returns the options that read exactly as the reference implementation does.
 hn4_stream_options strictly() {
   hn4_stream_options options;
   options.strict = true;
   return options;
 }
 
+/// Returns the number of a result in the reference implementation.
 int code_of_partial(const hn4_partial& part) {
   if (part.failure) {
     return static_cast<int>(code_of(*part.failure));
@@ -173,6 +179,7 @@ bool sound(const json& tag) {
          tag["block_results"].empty();
 }
 
+/// Returns the options that read what is left of a damaged tag.
 hn4_stream_options recovering() {
   hn4_stream_options how;
   how.recover = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The index beside an image: it is used only if it belongs to the image, and never
-/// trusted.
+/// Tests the index beside an image: it is used only if it belongs to the image, and it is
+/// never trusted.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 namespace weir::storage::test {
 namespace {
 
+/// A volume in a file, with two tags and an index.
 struct indexed {
   indexed() : path(scratch / "v") {
     or_throw(hn4_format(path, fixed_format()));
