@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sizes of chunks and the order in which they are requested.
+/// Tests the sizes of chunks and the order in which they are requested.
 #include "conductor/chunk_plan.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The logic of the Conductor: pulses, commits and checkpoints.
+/// Tests the logic of the Conductor without actors: pulses, commits and checkpoints.
 #include "conductor/conductor_state.hpp"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 namespace weir::actors {
 namespace {
 
+/// Returns the settings of a run with one lane and chunks of 64 tokens.
 conductor_state::settings settings_of(std::uint64_t tokens, std::uint64_t every = 0) {
   conductor_state::settings s;
   s.frequencies = {1, 8, 64, 512};
@@ -18,6 +19,7 @@ conductor_state::settings settings_of(std::uint64_t tokens, std::uint64_t every 
   return s;
 }
 
+/// Returns a chunk of `n` equal tokens at a position of a lane.
 storage::token_chunk chunk_at(std::uint64_t position, std::uint64_t n,
                               std::uint32_t lane = 0) {
   storage::token_chunk c;
@@ -41,6 +43,7 @@ std::size_t feed(conductor_state& c, std::vector<std::uint64_t>& positions) {
   return orders.size();
 }
 
+/// Returns the answer to a pulse whose loss is one nat for each scored token.
 pulse_done done_of(std::uint64_t id, std::uint64_t scored = 64) {
   pulse_done d;
   d.pulse_id = id;

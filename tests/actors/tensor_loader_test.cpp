@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Loading of tensors by tasks: order, failures, cancelling, and parts of any size.
+/// Tests loading tensors by tasks: order, failures, cancelling, and pieces of any size.
 #include "weir/actors/tensor_loader.hpp"
 
 #include <gtest/gtest.h>
@@ -31,6 +31,7 @@ byte_vector small_file() {
   return file;
 }
 
+/// A volume with the file under the tag "model", and an engine.
 struct fixture {
   explicit fixture(unsigned workers = 2, std::uint32_t shards = 3) {
     auto volume =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model whose lanes are spread over devices has the bits of a model on one device.
+/// Tests that a model whose lanes are spread over devices has the bits of a model on one
+/// device.
 #include "prose/replicas.hpp"
 
 #include <gtest/gtest.h>
@@ -25,6 +26,7 @@ using models::pulse_phase;
 
 constexpr std::size_t tokens_per_lane = 1024;
 
+/// Returns a small model, so that tests take little time.
 models::prose_config small(std::uint32_t lanes) {
   models::prose_config config;
   config.width = 32;

@@ -61,13 +61,16 @@ class Case(unittest.TestCase):
         return self.metrics(out)
 
     def metrics(self, out):
+        """Returns the metrics of a run folder."""
         return json.loads((self.folder / out / "metrics.json").read_text())
 
     def start(self, *args):
+        """Starts `weir` without waiting for it."""
         return subprocess.Popen([WEIR, *map(str, args)], cwd=self.folder, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE)
 
     def wait_for_checkpoint(self, out, child):
+        """Waits until a run folder has a checkpoint or the process has ended."""
         folder = self.folder / out / "checkpoint"
         while child.poll() is None and not list(folder.glob("ck-*.weir")):
             time.sleep(0.002)

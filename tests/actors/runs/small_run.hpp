@@ -26,6 +26,7 @@ inline std::string some_text(std::size_t bytes, std::uint64_t seed = 1) {
   return text;
 }
 
+/// Writes a file.
 inline void write_text(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The message reader and the message appender with threads, a real FIFO and a real disk.
+/// Tests the message reader and the message appender with threads, a real FIFO and a real
+/// disk.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -15,6 +16,7 @@ namespace {
 using namespace actors;
 using namespace std::chrono_literals;
 
+/// An actor system in which a test spawns readers and appenders.
 struct message_run : testing::Test {
   temp_folder folder;
   std::unique_ptr<system_config> config = or_throw(system_config::make({}));

@@ -24,6 +24,7 @@
 
 namespace weir::test {
 
+/// Settings of a run in a test, with the faults to inject.
 struct harness_options {
   std::uint32_t seed = 0;
   std::uint32_t lanes = 1;

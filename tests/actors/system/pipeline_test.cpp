@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whole runs on the deterministic scheduler: many interleavings must give one result.
+/// Tests whole runs on the deterministic scheduler: many interleavings must give one
+/// result.
 #include <gtest/gtest.h>
 
 #include "actors/system/harness.hpp"
@@ -25,6 +26,7 @@ struct disk_with_text {
   test::faulty_files fs;
 };
 
+/// Returns the hash of the final state; a failed run throws.
 std::uint64_t hash_of(const conductor_end& end) {
   if (end.failure) {
     throw std::runtime_error(end.failure->message());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The message reader and the message appender on the deterministic scheduler, where a
-/// seed decides which actor handles its next message.
+/// Tests the message reader and the message appender on the deterministic scheduler,
+/// where a seed decides which actor handles its next message.
 #include <gtest/gtest.h>
 
 #include "actors/tensogram_support.hpp"
@@ -51,6 +51,7 @@ using copier_pointer = copier_actor::stateful_pointer<copier_shell>;
 
 void pull_more(copier_pointer self, const copier_config& c);
 
+/// Appends a message and logs the answer.
 void append_one(copier_pointer self, const copier_config& c, std::uint64_t number) {
   ++c.log->appends_open;
   self->request(c.to, 3600s, write_atom_v, by_reference(numbered_order(number)))
@@ -111,6 +112,7 @@ class flow : public stepped_system {
   }
 };
 
+/// Returns twelve messages of different lengths, one behind the other.
 byte_vector twelve_messages() {
   std::vector<byte_vector> parts;
   for (std::uint64_t i = 0; i < 12; ++i) {
@@ -118,6 +120,7 @@ byte_vector twelve_messages() {
   }
   return joined(parts);
 }
+/// Returns the configuration of an appender to a file in memory.
 message_appender_config appending_to(faulty_files& fs) {
   message_appender_config out;
   out.environment.fs = &fs;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The volume reader with workers and clients on the deterministic scheduler: many orders
-/// of messages, devices that fail, and workers that are late, silent or have ended.
+/// Tests the volume reader with workers and clients on the deterministic scheduler: many
+/// orders of messages, devices that fail, and workers that are late, silent or have
+/// ended.
 #include "volume/volume_reader.hpp"
 
 #include <gtest/gtest.h>
@@ -21,6 +22,7 @@ using storage::test::noise;
 constexpr std::size_t tag_count = 4;
 constexpr std::uint64_t piece_bytes = 40'000;
 
+/// Return the name and the content of a tag.
 std::string tag_name(std::size_t i) {
   return "tag" + std::to_string(i);
 }
@@ -116,6 +118,7 @@ struct tag_log {
 using client_log = std::map<std::string, tag_log>;
 
 using client_actor = caf::typed_actor<caf::reacts_to<work_atom>>;
+/// A client that opens tags and pulls them until they end; the test reads its log.
 struct client_config {
   volume_reader_actor reader;
   volume_spec spec;
@@ -127,6 +130,7 @@ struct client_shell {
 };
 using client_pointer = client_actor::stateful_pointer<client_shell>;
 
+/// Pulls a piece and, after its answer, the next one.
 void pull_one(client_pointer self, const client_config& c, const opened_stream& s) {
   self->request(c.reader, std::chrono::seconds(3600), pull_atom_v, s.stream)
       .then(
@@ -162,6 +166,7 @@ client_actor::behavior_type client(client_pointer self, client_config c) {
   }};
 }
 
+/// A stepped system with a volume reader, workers and clients.
 class volume_system : public test::stepped_system {
  public:
   explicit volume_system(std::uint32_t seed) : stepped_system(seed) {
@@ -211,6 +216,7 @@ class volume_system : public test::stepped_system {
   volume_reader_config reader_config_;
 };
 
+/// Returns the names of all tags.
 std::vector<std::string> all_tags() {
   std::vector<std::string> tags;
   for (std::size_t i = 0; i < tag_count; ++i) {
@@ -219,6 +225,7 @@ std::vector<std::string> all_tags() {
   return tags;
 }
 
+/// Expects that a client got a whole tag without an error.
 void expect_whole(const client_log& log, std::size_t tag) {
   const auto found = log.find(tag_name(tag));
   ASSERT_NE(found, log.end());

@@ -30,9 +30,11 @@ struct pipeline_batch {
   float* buffers[4];
 };
 
+/// Returns an element of the input.
 inline float pipeline_input(std::size_t batch, int rank, int i) {
   return static_cast<float>(batch * 31 + static_cast<std::size_t>(rank * 7 + i)) / 8;
 }
+/// Returns the arguments of the kernel of a stage.
 inline stage_arguments pipeline_stage(const pipeline_batch& b, int stage) {
   constexpr float factors[] = {0.3F, -1.7F, 2.1F};
   constexpr float addends[] = {1.1F, 0.7F, -3.3F};
@@ -161,6 +163,7 @@ struct pipeline_driver_shell {
   std::vector<int> answered;
 };
 
+/// The steps of the driver. Each answer starts the next step.
 class pipeline_driver_steps {
  public:
   using self_pointer = pipeline_driver_actor::stateful_pointer<pipeline_driver_shell>;
@@ -256,6 +259,7 @@ class pipeline_driver_steps {
   std::shared_ptr<const pipeline_driver_config> config_;
 };
 
+/// The behaviour of the driver.
 inline pipeline_driver_actor::behavior_type pipeline_driver(
     pipeline_driver_steps::self_pointer self, pipeline_driver_config config) {
   self->state.points.resize(config.batches.size(),

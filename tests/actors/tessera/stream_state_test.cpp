@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The logic of a stream actor: order, answers, failures that are reported once, windows,
-/// deadlines, and the next stream of a handover.
+/// Tests the logic of a stream actor: order, answers, failures that are reported once,
+/// windows, deadlines, and the next stream of a handover.
 #include "stream/stream_state.hpp"
 
 #include "devices.hpp"
@@ -14,6 +14,7 @@ using test::launch_of;
 
 constexpr int blocks = 5;
 
+/// A mesh of four devices, and streams over it whose tasks the test runs.
 struct stream_state_test : testing::Test {
   std::unique_ptr<stream_state> open(queue_spec spec = {}) {
     spec.name = spec.name.empty() ? "scale" : spec.name;

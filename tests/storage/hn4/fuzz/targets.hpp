@@ -16,6 +16,7 @@
 
 namespace weir::storage::test::fuzz {
 
+/// Ends the process with a text if a promise of the library is broken.
 inline void promise(bool kept, const char* what) {
   if (!kept) {
     std::fprintf(stderr, "broken promise: %s\n", what);
