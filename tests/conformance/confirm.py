@@ -10,11 +10,13 @@ import json
 import os
 import sys
 
-# Its validation does not hash metadata in every level and does not compare the postamble's length.
+# The reference's validation does not hash the metadata at every level and does not compare the length in the
+# postamble.
 BLIND = {"damage/bad_metadata.tgm", "damage/bad_postamble.tgm"}
 
 
 def main():
+    """Compares every file of the manifest with the verdict and the elements of the reference's package."""
     import tensogram
     folder = sys.argv[1]
     with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as f:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every function that takes a pointer, with NULL for each of them: nothing crashes, and
-// the answer is that of the reference.
+/// @file
+/// Calls every function that takes a pointer with NULL for each of its pointers: nothing
+/// crashes, and the answer is that of the reference.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -13,7 +14,7 @@
 namespace weir::test::tgm {
 namespace {
 
-/// The names that the calls below have been made with.
+/// Returns the names of the functions that were called with NULL so far.
 std::set<std::string>& names_called() {
   static std::set<std::string> names;
   return names;
@@ -31,7 +32,7 @@ std::set<std::string>& names_called() {
 
 constexpr std::size_t no_size = std::numeric_limits<std::size_t>::max();
 
-/// Functions whose names the list of prototypes has with a pointer among their
+/// Returns the functions in the list of prototypes that have a pointer among their
 /// parameters.
 std::set<std::string> names_with_pointers() {
   std::set<std::string> out;
@@ -516,7 +517,7 @@ TEST(tensogram_c, null_is_an_invalid_argument_or_an_empty_answer_of_every_functi
   extend_with_null(bytes);
   split_null(bytes);
   EXPECT_NE(last_error().find("null pointer"), std::string::npos) << last_error();
-  names_called().erase("tgm_bytes_free");  // which takes a structure
+  names_called().erase("tgm_bytes_free");  // it takes a structure, not a pointer
   EXPECT_EQ(names_called(), names_with_pointers());
 }
 
