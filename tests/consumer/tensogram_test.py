@@ -69,6 +69,7 @@ def check(program, said, temp, env):
 
 
 def main():
+    """Installs the library alone, moves it, and builds and runs both programs in both ways."""
     cmake, build, compiler = sys.argv[1:4]
     with tempfile.TemporaryDirectory(prefix="weir-tensogram-") as folder:
         temp = pathlib.Path(folder)

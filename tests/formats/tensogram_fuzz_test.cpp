@@ -88,6 +88,7 @@ void feed(bytes_view input) {
   fuzz::validate(input);
 }
 
+/// A target and the name of its corpus.
 struct fuzz_target {
   const char* name;
   void (*run)(bytes_view);

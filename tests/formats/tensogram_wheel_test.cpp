@@ -55,6 +55,7 @@ json as_json(const cbor_value& value) {
   return json::parse(to_json(value));
 }
 
+/// Converts the metadata of a message to the manifest's form.
 json as_json(const message_metadata& metadata) {
   return {{"base",
            as_json(cbor_value(cbor_array(metadata.base.begin(), metadata.base.end())))},

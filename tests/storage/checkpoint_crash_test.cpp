@@ -119,6 +119,7 @@ void write_blocks(file& f, char mark) {
     or_throw(write_all(f, block * 4, as_view(std::string(4, mark))));
   }
 }
+/// Returns whether a file has this mark in all its blocks.
 bool whole(const byte_vector& content, char mark) {
   return as_text(content) == std::string(12, mark);
 }

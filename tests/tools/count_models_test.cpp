@@ -27,8 +27,8 @@ std::vector<std::uint32_t> as_tokens(const std::string& text) {
   return out;
 }
 
-// Computes the bits per token by the definition of a count model, with maps of token
-// lists. It is slow and serves as the oracle.
+/// Computes the bits per token by the definition of a count model, with maps of token
+/// lists. It is slow and serves as the oracle.
 double slow_bits(const std::vector<std::uint32_t>& tokens, std::uint32_t vocabulary,
                  unsigned order) {
   std::map<std::vector<std::uint32_t>, std::map<std::uint32_t, double>> seen;

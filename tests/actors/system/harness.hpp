@@ -46,6 +46,7 @@ struct harness_options {
 struct silent_rank_shell {
   std::vector<caf::typed_response_promise<actors::local<actors::chunk_replies>>> asked;
 };
+/// Keeps every request without answering it.
 inline actors::rank_actor::behavior_type silent_rank(
     actors::rank_actor::stateful_pointer<silent_rank_shell> self,
     std::uint32_t /*rank*/) {

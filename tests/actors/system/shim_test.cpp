@@ -25,6 +25,7 @@ struct probe_shell {
   static constexpr const char* name = "weir.probe";
   pending_reply<int> later;
 };
+/// A configuration, which every actor of the shim takes.
 struct probe_config {
   int unused = 0;
 };
@@ -37,6 +38,7 @@ caf::typed_response_promise<int> postpone(
   return promise;
 }
 
+/// The handlers of the probe.
 probe_actor::behavior_type probe(probe_actor::stateful_pointer<probe_shell> self,
                                  probe_config) {
   install_defaults(self);

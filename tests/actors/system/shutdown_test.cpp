@@ -19,6 +19,7 @@ struct worker_config {
   std::shared_ptr<std::atomic<int>> ended;
   int fails_after = -1;
 };
+/// The state of such an actor; it counts its own end.
 struct worker_shell {
   static constexpr const char* name = "weir.worker";
   std::shared_ptr<std::atomic<int>> ended;

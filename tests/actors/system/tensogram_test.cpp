@@ -65,6 +65,7 @@ void append_one(copier_pointer self, const copier_config& c, std::uint64_t numbe
             c.log->append_errors.push_back(from_caf(e, "append").code());
           });
 }
+/// Keeps `window` pulls open until the reader has ended or has failed too often.
 void pull_more(copier_pointer self, const copier_config& c) {
   while (!c.log->ended && c.log->pulls_open < c.window) {
     ++c.log->pulls_open;
@@ -88,6 +89,7 @@ void pull_more(copier_pointer self, const copier_config& c) {
             });
   }
 }
+/// Starts to pull when it is launched.
 copier_actor::behavior_type copier(copier_pointer self, copier_config c) {
   return {[self, c](launch_atom) { pull_more(self, c); }};
 }

@@ -65,6 +65,7 @@ using slow_worker_actor = volume_worker_actor::extend<caf::reacts_to<work_atom>>
 struct slow_worker_config {
   std::chrono::seconds delay{0};  ///< time before each answer; 0: it never answers
 };
+/// The reads that wait for their answer.
 struct slow_worker_shell {
   struct asked {
     local<read_order> order;
@@ -72,6 +73,7 @@ struct slow_worker_shell {
   };
   std::deque<asked> waiting;
 };
+/// Opens tags at once and answers reads late or never.
 slow_worker_actor::behavior_type slow_worker(
     slow_worker_actor::stateful_pointer<slow_worker_shell> self,
     slow_worker_config config) {
@@ -151,6 +153,7 @@ void pull_one(client_pointer self, const client_config& c, const opened_stream& 
           });
 }
 
+/// Opens the tags and keeps `depth` pulls open for each.
 client_actor::behavior_type client(client_pointer self, client_config c) {
   return {[self, c](work_atom) {
     self->request(c.reader, std::chrono::seconds(3600), open_atom_v, by_reference(c.spec))

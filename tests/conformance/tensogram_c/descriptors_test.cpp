@@ -29,6 +29,7 @@ tgm_error encode_doubles(const std::string& keys, owned& out,
                            keys + "}]}";
   return encode_one(json, values.data(), 3200, out, hash_algorithm);
 }
+/// Returns the code of such an encoding.
 tgm_error encoded_with(const std::string& keys, const std::string& around = "") {
   owned out;
   return encode_doubles(keys, out, "xxh3", around);

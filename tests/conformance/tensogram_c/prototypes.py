@@ -55,6 +55,7 @@ def differences(what, expected, found):
 
 
 def main():
+    """Compares headers, library and list. Returns the exit code."""
     library, include, compiler = sys.argv[1:]
     listed = by_name(LIST.read_text().splitlines())
     reference = {name: p for name, p in listed.items() if not name.startswith("tgm_x_")}

@@ -151,6 +151,7 @@ def verbs_read(weir, store, path, small):
 
 
 def main():
+    """Restarts itself with an interpreter that has moto, fills a store and runs the checks."""
     if sys.argv[1:] == ["--have"]:
         sys.exit(0 if have_moto() else 1)
     if len(sys.argv) not in (3, 4):

@@ -319,6 +319,7 @@ def obey(command):
 
 
 def main():
+    """Starts the server and executes commands until the input ends."""
     print(json.dumps(start(int(sys.argv[2]) if len(sys.argv) > 2 else 0)), flush=True)
     for line in sys.stdin:
         print(json.dumps(obey(json.loads(line))), flush=True)

@@ -31,6 +31,7 @@ class Server:
         return json.loads(self.child.stdout.readline())
 
     def end(self):
+        """Ends the server by closing its input."""
         self.child.stdin.close()
         self.child.wait(timeout=30)
         self.child.stdout.close()
@@ -46,6 +47,7 @@ class Addresses(unittest.TestCase):
         self.addCleanup(self.server.end)
 
     def address(self, name):
+        """Returns the address of a file on the server."""
         return f"http://127.0.0.1:{self.server.port}/{name}"
 
     def put(self, name, content):

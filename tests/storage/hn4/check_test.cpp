@@ -138,8 +138,8 @@ TEST(Hn4Check, ALostShardIsToldWithItsPlaceInTheStream) {
   EXPECT_EQ(report.tags, 1U);
 }
 
-// Writes a changed superblock over all copies, with a right checksum, so that the vote
-// between the copies cannot correct it.
+/// Writes a changed superblock over all copies, with a right checksum, so that the vote
+/// between the copies cannot correct it.
 void write_superblocks(block_device& device, mutable_bytes sb) {
   store_le(sb.data() + 0x1FFC, crc32(0, bytes_view(sb).first(0x1FFC)));
   const hn4::copy_places places = hn4::places_of_copies(small_capacity, 4096);

@@ -26,7 +26,7 @@ json manifest(const std::string& folder) {
   return all["images"];
 }
 
-// Makes the image of 1 TiB as a sparse file, the others in memory.
+/// Makes the image of 1 TiB as a sparse file, the others in memory.
 std::unique_ptr<block_device> device_of(const json& image, const std::string& folder,
                                         const weir::test::temp_folder& scratch) {
   const std::string packed = folder + "/" + image["file"].get<std::string>();
@@ -97,7 +97,7 @@ int code_of_partial(const hn4_partial& part) {
   return part.ended_in_hole ? static_cast<int>(hn4_code::sparse) : 0;
 }
 
-// Reads every block on its own: exactly the blocks that the manifest lists are damaged.
+/// Reads every block on its own: exactly the blocks that the manifest lists are damaged.
 void expect_blocks(const hn4_stream& stream, const json& tag) {
   std::map<std::pair<std::size_t, std::uint64_t>, int> want;
   for (const json& row : tag["block_results"]) {
@@ -119,8 +119,8 @@ void expect_blocks(const hn4_stream& stream, const json& tag) {
   }
 }
 
-// Compares a tag with what the reference implementation returned, code for code and byte
-// for byte.
+/// Compares a tag with what the reference implementation returned, code for code and byte
+/// for byte.
 void expect_strict(const hn4_volume& volume, const json& tag) {
   const auto stream = volume.stream(tag["tag"].get<std::string>(), strictly());
   EXPECT_EQ(stream ? 0 : static_cast<int>(code_of(stream.error())),
@@ -145,7 +145,7 @@ void expect_strict(const hn4_volume& volume, const json& tag) {
   expect_probes(*stream, tag);
 }
 
-// Opens all images, one after another.
+/// Opens all images, one after another.
 template <class Visit>
 void with_every_image(const std::string& folder, Visit visit) {
   const weir::test::temp_folder scratch;
@@ -173,7 +173,7 @@ TEST(Hn4Fixtures, StrictReadsReturnWhatTheReferenceReturns) {
   EXPECT_EQ(probes, 310U);
 }
 
-// Returns whether the reference implementation read every block and met no hole.
+/// Returns whether the reference implementation read every block and met no hole.
 bool sound(const json& tag) {
   return tag["open_result"] == 0 && tag["read_result"] == 0 &&
          tag["block_results"].empty();
@@ -186,9 +186,9 @@ hn4_stream_options recovering() {
   return how;
 }
 
-// Expects that a tag with a damaged directory entry, which the reference implementation
-// reads without that shard, is an error that names the slot, and that `recover` reads the
-// rest.
+/// Expects that a tag with a damaged directory entry, which the reference implementation
+/// reads without that shard, is an error that names the slot, and that `recover` reads
+/// the rest.
 void expect_refused_for_a_lost_shard(const hn4_volume& volume, const json& tag,
                                      const error& refused) {
   EXPECT_EQ(refused.code(), hn4_error(hn4_code::data_rot, "").code());
@@ -202,8 +202,8 @@ void expect_refused_for_a_lost_shard(const hn4_volume& volume, const json& tag,
             tag["stream_sha256"].get<std::string>());
 }
 
-// Expects that everything whose correctness can be proved is read, and that the rest is
-// an error with a place.
+/// Expects that everything whose correctness can be proved is read, and that the rest is
+/// an error with a place.
 bool expect_recovered_or_error(const hn4_volume& volume, const json& tag) {
   const auto stream = volume.stream(tag["tag"].get<std::string>());
   if (!stream && tag["open_result"] == 0) {

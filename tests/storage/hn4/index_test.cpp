@@ -94,7 +94,7 @@ TEST(Hn4Index, ADamagedOrForeignIndexChangesNothing) {
   }
 }
 
-// Returns the number of a process that certainly does not exist any more.
+/// Returns the number of a process that certainly does not exist any more.
 pid_t gone() {
   const pid_t child = ::fork();
   if (child == 0) {

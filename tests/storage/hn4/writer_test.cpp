@@ -281,8 +281,8 @@ TEST(Hn4Writer, RemovedTagsAreGoneAndTheirSpaceIsFree) {
       or_throw(hn4_check(std::make_unique<borrowed_device>(*device))).findings.empty());
 }
 
-// Returns the byte behind the last one that belongs to a shard, to the precision of the
-// map.
+/// Returns the byte behind the last one that belongs to a shard, to the precision of the
+/// map.
 std::uint64_t end_of_shards(block_device& device) {
   const auto report = or_throw(hn4_check(std::make_unique<borrowed_device>(device)));
   const auto last = std::find(report.map.rbegin(), report.map.rend(), hn4_use::data);

@@ -19,8 +19,8 @@ struct written {
   byte_vector bytes;
 };
 
-// The sectors that were written between two syncs. The device may have made any subset of
-// them durable.
+/// The sectors that were written between two syncs. The device may have made any subset
+/// of them durable.
 using period = std::vector<written>;
 
 /// Records the sectors of every write, and begins a new period at every sync.
@@ -84,7 +84,7 @@ struct story {
   std::vector<period> periods{period()};
 };
 
-// Records the store of a tag over an older one; `old_shards` is 0 if there is none.
+/// Records the store of a tag over an older one; `old_shards` is 0 if there is none.
 story record(const std::string& tag, std::uint32_t old_shards, std::uint32_t new_shards) {
   story s;
   s.tag = tag;
@@ -111,7 +111,7 @@ struct tally {
   std::size_t old_ones = 0, new_ones = 0, absent = 0, bad = 0;
 };
 
-// Expects exactly this many tags, no warning, and no finding of a check.
+/// Expects exactly this many tags, no warning, and no finding of a check.
 void expect_sound(memory_device& device, std::size_t tags) {
   const hn4_volume volume = or_throw(open_on(device));
   const auto listed = or_throw(volume.tags());
@@ -147,8 +147,8 @@ void judge(const story& s, memory_device& device, bool acknowledged, tally& t) {
   expect_sound(device, bytes ? 2 : 1);
 }
 
-// Expects that the volume is still usable: the tag can be stored again, its neighbour is
-// unchanged, and a further store works.
+/// Expects that the volume is still usable: the tag can be stored again, its neighbour is
+/// unchanged, and a further store works.
 void go_on(const story& s, memory_device& device) {
   const byte_vector third = noise(41'000, 4);
   hn4_volume volume = or_throw(open_on(device, device_mode::writable));
@@ -164,7 +164,7 @@ void apply(memory_device& device, const written& w) {
   or_throw(device.write(w.offset, w.bytes));
 }
 
-// The sectors of a period between two syncs: true for each that a crash kept.
+/// The sectors of a period between two syncs: true for each that a crash kept.
 using kept = std::vector<bool>;
 
 /// Returns subsets of `n` sectors: none, all, prefixes, all but one, only one, and random
@@ -263,6 +263,7 @@ TEST_P(Hn4Crash, AFailedCallLeavesTheOldOrTheNewStream) {
   EXPECT_GT(t.new_ones, 0U);
 }
 
+/// Shows a parameter in the names of failures.
 void PrintTo(const shape& s, std::ostream* to) {
   *to << s.tag << ": " << s.old_shards << " shards, then " << s.new_shards;
 }
@@ -273,7 +274,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Hn4Crash,
                                          shape{"a tag whose name does not fit inline", 2,
                                                2}));
 
-// Records one operation on a volume that holds "other" and `tag`.
+/// Records one operation on a volume that holds "other" and `tag`.
 story record_operation(const std::string& tag,
                        const std::function<result<void>(hn4_volume&)>& operation) {
   story s;
@@ -293,8 +294,8 @@ story record_operation(const std::string& tag,
   return s;
 }
 
-// Visits crash states. `decided` is the number of syncs after which only the new state is
-// right. An empty `now` means that the tag does not exist.
+/// Visits crash states. `decided` is the number of syncs after which only the new state
+/// is right. An empty `now` means that the tag does not exist.
 void enumerate_operation(const story& s, std::size_t decided,
                          const std::function<bool(const result<byte_vector>&)>& is_new) {
   const std::unique_ptr<memory_device> durable = s.before->clone();

@@ -47,7 +47,7 @@ stored make_stored() {
 /// The result of reading a tag.
 enum class outcome { same, failed };
 
-// Reads a tag. Fails the test unless the bytes are right or the error names a place.
+/// Reads a tag. Fails the test unless the bytes are right or the error names a place.
 outcome look(stored& s, std::size_t i) {
   const auto bytes = read_tag(*s.device, s.tags[i]);
   if (bytes) {
@@ -267,7 +267,7 @@ class metered_device final : public borrowed_device {
   std::uint64_t& bytes_;
 };
 
-// Measures what each of these operations reads. It does not matter whether they succeed.
+/// Measures what each of these operations reads. It does not matter whether they succeed.
 std::vector<std::uint64_t> costs(block_device& device,
                                  const std::vector<std::string>& tags) {
   std::vector<std::uint64_t> bytes(4);

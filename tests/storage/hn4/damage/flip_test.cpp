@@ -168,8 +168,8 @@ fault draw_fault(subject& s, const philox& random, std::uint64_t number) {
   return f;
 }
 
-// Expects that an unreadable tag is an error that names a place in the volume. It may be
-// "not found" only if nothing is left that shows the loss.
+/// Expects that an unreadable tag is an error that names a place in the volume. It may be
+/// "not found" only if nothing is left that shows the loss.
 bool expect_same_or_error(const subject& s, const hn4_volume& volume,
                           const std::string& tag, const fault& f) {
   const auto stream = volume.stream(tag);
@@ -187,7 +187,7 @@ bool expect_same_or_error(const subject& s, const hn4_volume& volume,
   return false;
 }
 
-// Expects that no name becomes readable that was not there before.
+/// Expects that no name becomes readable that was not there before.
 void expect_nothing_new(const subject& s, const hn4_volume& volume, const fault& f) {
   for (const hn4_tag& tag : or_throw(volume.tags())) {
     if (s.names.count(tag.name) == 0) {
@@ -231,8 +231,8 @@ void try_faults(subject& s, std::uint64_t count, std::uint64_t seed, fault_tally
   }
 }
 
-// Makes a volume with tags of this writer, one of them with a long name, and tags of
-// another writer.
+/// Makes a volume with tags of this writer, one of them with a long name, and tags of
+/// another writer.
 std::unique_ptr<memory_device> mixed_volume() {
   auto device = formatted_small();
   for (const auto& [tag, shards] : std::vector<std::pair<std::string, std::uint32_t>>{

@@ -42,13 +42,13 @@ std::vector<hn4::entry> shards_of(const hn4::core& c, const std::string& tag) {
   return live;
 }
 
-// Overwrites the sector of a directory entry with zeros, its neighbours included.
+/// Overwrites the sector of a directory entry with zeros, its neighbours included.
 void lose(block_device& device, const hn4::core& c, const hn4::entry& e) {
   or_throw(device.write(align_down(c.slot_offset(e.slot), sector_bytes),
                         byte_vector(sector_bytes)));
 }
 
-// Returns the error of a result; the test fails if there is none.
+/// Returns the error of a result; the test fails if there is none.
 template <class T>
 error failure_of(const result<T>& r) {
   EXPECT_FALSE(r);
@@ -67,9 +67,9 @@ struct damaged_volume {
   }
 };
 
-// Calls `visit` for the loss of each shard of a tag: once with a wrong bit in its entry,
-// once with its whole sector lost. The arguments are the volume, the shard, and whether
-// the sector is lost.
+/// Calls `visit` for the loss of each shard of a tag: once with a wrong bit in its entry,
+/// once with its whole sector lost. The arguments are the volume, the shard, and whether
+/// the sector is lost.
 void for_each_loss(const std::string& tag, bool foreign,
                    const std::function<void(damaged_volume&, std::size_t, bool)>& visit) {
   for (std::size_t shard = 0; shard < 3; ++shard) {

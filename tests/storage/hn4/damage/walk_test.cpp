@@ -205,7 +205,7 @@ walk::attempt walk::run() {
   return plan(volume);
 }
 
-// Any subset of the sectors written since the last sync may have become durable.
+/// Any subset of the sectors written since the last sync may have become durable.
 void walk::crash() {
   const std::uint64_t how = below(4);
   for (const medium::piece& p : medium_.pending) {
@@ -216,8 +216,8 @@ void walk::crash() {
   ++crashes;
 }
 
-// Checks all tags: each that is listed must be readable without a warning, and no other
-// one may exist.
+/// Checks all tags: each that is listed must be readable without a warning, and no other
+/// one may exist.
 content walk::look(const std::string& what) {
   content found;
   const hn4_volume volume = or_throw(open_on(*medium_.durable));

@@ -14,6 +14,7 @@ struct fuzz_target {
   const char* name;
   void (*feed)(bytes_view);
 };
+/// Shows a parameter in the names of failures.
 void PrintTo(const fuzz_target& t, std::ostream* out) {
   *out << t.name;
 }

@@ -50,7 +50,7 @@ victim victim_of(const json& image, const std::string& folder) {
   return v;
 }
 
-// Calls everything that a damaged volume offers; wrong bytes must come with a warning.
+/// Calls everything that a damaged volume offers; wrong bytes must come with a warning.
 void survive(block_device& device, const victim& v) {
   if (const auto strict =
           hn4_volume::open_strictly(std::make_unique<borrowed_device>(device))) {
@@ -81,7 +81,7 @@ void survive(block_device& device, const victim& v) {
   }
 }
 
-// Chooses a place that matters: superblock, epoch, directory entry, bitmap or block.
+/// Chooses a place that matters: superblock, epoch, directory entry, bitmap or block.
 std::uint64_t place_of(const hn4::core& c, const philox& random, std::uint64_t i) {
   const auto pick = [&](std::uint64_t k, std::uint64_t n) {
     return random.below(16 * i + k, n);
@@ -181,7 +181,7 @@ TEST(Hn4Fuzz, NoiseInPlaceOfStructuresDoesNoHarm) {
   }
 }
 
-// Returns a directory entry with arbitrary numbers.
+/// Returns a directory entry with arbitrary numbers.
 hn4::anchor any_entry(const philox& random, std::uint64_t i) {
   std::uint64_t k = 32 * i;
   const auto bits = [&] { return random.bits(k++); };

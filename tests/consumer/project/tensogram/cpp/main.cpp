@@ -51,6 +51,7 @@ const std::vector<double> second{5, 6, 7};
 wrapped::payloads two() {
   return wrapped::payloads().add(first).add(second);
 }
+/// Returns the JSON of a message with one object.
 std::string with_one_descriptor() {
   return std::string(R"({"descriptors": [)") + one_descriptor + "]}";
 }

@@ -36,6 +36,7 @@ class failure : public std::runtime_error {
  private:
   tgm_error code_;
 };
+/// The exception type of one code.
 template <tgm_error Code>
 struct failure_with : failure {
   explicit failure_with(const std::string& text) : failure(Code, text) {}
@@ -54,6 +55,7 @@ template <int Candidate = TGM_ERROR_FRAMING>
     raise<Candidate + 1>(code);
   }
 }
+/// Throws the exception of a code other than TGM_ERROR_OK.
 inline void check(tgm_error code) {
   if (code != TGM_ERROR_OK) {
     raise(code);
@@ -284,25 +286,30 @@ struct payloads {
 
 using mask_options = TgmEncodeMaskOptions;
 
+/// Encodes a message.
 inline bytes encode(const char* json, const payloads& p, const char* hash = "xxh3") {
   return std::apply([](auto... all) { return bytes_by(tgm_encode, all...); },
                     p.arguments(json, hash));
 }
+/// Encodes a message whose values may be infinite or NaN.
 inline bytes encode(const char* json, const payloads& p, const mask_options& masks,
                     const char* hash = "xxh3") {
   return std::apply(
       [&](auto... all) { return bytes_by(tgm_encode_with_options, all..., &masks); },
       p.arguments(json, hash));
 }
+/// Encodes a message of payloads that were encoded before.
 inline bytes encode_stored(const char* json, const payloads& p,
                            const char* hash = "xxh3") {
   return std::apply([](auto... all) { return bytes_by(tgm_encode_pre_encoded, all...); },
                     p.arguments(json, hash));
 }
+/// Returns the digest of bytes as text.
 inline bytes digest(std::string_view of) {
   return bytes_by(tgm_compute_hash, reinterpret_cast<const std::uint8_t*>(of.data()),
                   of.size(), "xxh3");
 }
+/// Returns reference value and binary scale for packing values into so many bits.
 inline std::pair<double, std::int32_t> packing(const std::vector<double>& values,
                                                std::uint32_t bits) {
   std::pair<double, std::int32_t> out;
@@ -311,18 +318,22 @@ inline std::pair<double, std::int32_t> packing(const std::vector<double>& values
   return out;
 }
 
+/// Decodes a message; `verify` requires digests.
 inline message decode(const bytes& from, bool verify = true) {
   return message(made_by<message::handle>(tgm_decode, from.data(), from.size(), 1, 0u,
                                           verify ? 1 : 0));
 }
+/// Decodes a message, with or without the values of its masks.
 inline message decode(const bytes& from, const TgmDecodeMaskOptions& options) {
   return message(made_by<message::handle>(tgm_decode_with_options, from.data(),
                                           from.size(), 1, 0u, 0, &options));
 }
+/// Decodes the metadata of a message alone.
 inline metadata decode_metadata(const bytes& from) {
   return metadata(
       made_by<metadata::handle>(tgm_decode_metadata, from.data(), from.size()));
 }
+/// Decodes one object of a message.
 inline message decode_object(const bytes& from, std::size_t index) {
   return message(made_by<message::handle>(tgm_decode_object, from.data(), from.size(),
                                           index, 1, 0u, 1));
@@ -348,6 +359,7 @@ inline std::vector<bytes> decode_ranges(
   }
   return out;
 }
+/// Returns the places of the messages in a buffer.
 inline std::vector<tgm_scan_entry_t> scan(const bytes& from) {
   const auto found = made_by<owner<tgm_scan_result_t, tgm_scan_free>>(
       tgm_scan, from.data(), from.size());
@@ -357,12 +369,14 @@ inline std::vector<tgm_scan_entry_t> scan(const bytes& from) {
   }
   return out;
 }
+/// Returns the report on a message, or on a file.
 inline bytes validate(const bytes& from, const char* level = nullptr) {
   return bytes_by(tgm_validate, from.data(), from.size(), level, 0);
 }
 inline bytes validate(const std::string& path, const char* level = nullptr) {
   return bytes_by(tgm_validate_file, path.c_str(), level, 0);
 }
+/// Returns the report of the library on itself.
 inline bytes doctor() {
   return bytes_by(tgm_doctor_to_json);
 }
@@ -426,6 +440,7 @@ void each(const Next& next, const Use& use) {
     use();
   }
 }
+/// Returns views of the messages in a buffer.
 inline std::vector<std::string_view> messages_in(const bytes& from) {
   const auto walk = made_by<owner<tgm_buffer_iter_t, tgm_buffer_iter_free>>(
       tgm_buffer_iter_create, from.data(), from.size());
@@ -437,6 +452,7 @@ inline std::vector<std::string_view> messages_in(const bytes& from) {
        [&] { out.emplace_back(reinterpret_cast<const char*>(data), length); });
   return out;
 }
+/// Returns the messages of a file.
 inline std::vector<bytes> messages_in(const file& from) {
   const auto walk = made_by<owner<tgm_file_iter_t, tgm_file_iter_free>>(
       tgm_file_iter_create, from.get());
@@ -446,6 +462,7 @@ inline std::vector<bytes> messages_in(const file& from) {
        [&] { out.emplace_back(raw); });
   return out;
 }
+/// Returns the objects of a message, each as a message of its own.
 inline std::vector<message> objects_in(const bytes& from) {
   const auto walk = made_by<owner<tgm_object_iter_t, tgm_object_iter_free>>(
       tgm_object_iter_create, from.data(), from.size(), 1, 1);
@@ -581,6 +598,7 @@ struct limits {
   std::uint64_t milliseconds = 0;
   tgm_cancellation_token_t* raw() const { return cancel ? cancel->get() : nullptr; }
 };
+/// Launches a task that `join` joins.
 template <class T, class... Parameters, class... Arguments>
 task<T> launched(T (*join)(tgm_async_task_t*), tgm_error (*launch)(Parameters...),
                  const limits& l, Arguments... arguments) {
