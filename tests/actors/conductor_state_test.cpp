@@ -52,6 +52,8 @@ pulse_done done_of(std::uint64_t id, std::uint64_t scored = 64) {
   return d;
 }
 
+// The levels that fire are computed once for each pulse. The order to the model and the
+// view of the observers must show the same pulse, even where a slow level fires.
 TEST(conductor_state, captures_one_pulse_for_forward_optimizer_and_observers) {
   conductor_state c(settings_of(64 * 10), {}, {});
   std::vector<models::pulse> observed;
@@ -189,6 +191,8 @@ TEST(conductor_state, adopts_cursor_and_counts_together_at_commit) {
   EXPECT_EQ(record->tokens, 64U);
 }
 
+// A snapshot is due after 128 tokens, that is after the second pulse. A third pulse is in
+// flight when the second is committed; the boundary must not contain it.
 TEST(conductor_state, saves_the_boundary_of_the_pulse_it_named) {
   conductor_state c(settings_of(64 * 20, 128), {}, {});
   std::vector<std::uint64_t> positions{0};
@@ -255,6 +259,8 @@ TEST(conductor_state, orders_nothing_ahead_without_prefetch) {
   EXPECT_EQ(positions[0], 64 * s.window) << "no credit, no order";
 }
 
+// A boundary inside a chunk resets the context before the next chunk. A boundary at the
+// first token of a chunk resets it before that chunk.
 TEST(conductor_state, empties_the_context_before_the_chunk_that_follows_a_boundary) {
   auto s = settings_of(64 * 100);
   s.boundary = storage::boundary_policy::at_next_chunk;
@@ -328,6 +334,8 @@ TEST(conductor_state, continues_ids_updates_and_budgets_after_a_resume) {
   EXPECT_TRUE(c.at_rest());
 }
 
+// The budget is no multiple of the chunk size, and several saves fall due. A credit that
+// is lost would stop the run before its end.
 TEST(conductor_state, gives_all_credits_back_at_rest) {
   conductor_state c(settings_of(64 * 50 + 13, 200), {}, {});
   std::vector<std::uint64_t> positions{0};

@@ -166,6 +166,8 @@ TEST(message_feed, a_pipe_that_fails_has_ended_and_says_where) {
   EXPECT_TRUE(feed->ended());
 }
 
+// Each operation of the file system fails in one of the rounds. The feed may stop early,
+// but it then reports one error and has read the messages in order.
 TEST(message_feed, any_operation_may_fail_and_nothing_wrong_is_read) {
   faulty_files counting(folder_of_three());
   ASSERT_EQ(read_all(*feed_of(counting, source_at("in"))).numbers.size(), 5u);

@@ -134,6 +134,8 @@ void expect_recovery(const disk& found, std::uint64_t durable, std::uint64_t mes
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), bytes.begin()));
 }
 
+// Every state that a crash may leave is recovered, at every change of the disk. Messages
+// that a sync has made durable must be there at their offsets.
 TEST(message_file, no_crash_removes_a_durable_message) {
   std::size_t states = 0;
   for (const disk_model model : {disk_model::posix, disk_model::ext4}) {

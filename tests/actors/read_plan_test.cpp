@@ -93,6 +93,8 @@ TEST(read_plan, a_request_goes_before_reading_ahead) {
   EXPECT_EQ(first->memory.size(), 50U);
 }
 
+// Two streams that nobody pulls use up all credits for reading ahead. A third stream is
+// still served, because a request needs no credit.
 TEST(read_plan, a_client_that_does_not_pull_delays_no_other) {
   read_plan plan(small_settings(), 2);
   const auto idle = plan.add_stream("idle", 10'000, 1);

@@ -82,6 +82,8 @@ TEST(tensor_loader, fills_every_tensor_of_a_file_in_pieces_of_any_size) {
   }
 }
 
+// The tasks that compare are submitted right after the loads and without any wait. Only
+// the accesses of the tasks make them run behind the loads.
 TEST(tensor_loader, readers_of_a_tensor_wait_for_its_bytes) {
   fixture f(3);
   loader_options options;

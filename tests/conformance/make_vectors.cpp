@@ -174,8 +174,8 @@ byte_vector lookalike() {
   return whole({out});
 }
 
-/// Returns a message whose object has its descriptor in front of its payload, which the
-/// writer of this project never does.
+/// Returns a message whose object has its descriptor in front of its payload, as other
+/// writers may place it.
 byte_vector descriptor_first() {
   message_options options;
   options.list = hash_list::none;

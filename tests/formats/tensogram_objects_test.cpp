@@ -81,6 +81,8 @@ TEST(tensogram_objects, ranges_are_those_of_the_reference) {
   RecordProperty("refused", static_cast<int>(refused));
 }
 
+// Every range of the payload must equal the slice of the whole. At least one file must
+// have wrong offsets, or the test would show nothing.
 TEST(tensogram_objects, a_range_is_right_even_where_the_offsets_of_the_file_are_not) {
   WEIR_NEEDS_FIXTURES(folder, "tensogram");
   std::size_t wrong = 0;

@@ -210,6 +210,8 @@ TEST(tensogram_pipeline, payloads_stand_where_they_are_asked_to) {
   EXPECT_EQ(encode(smooth_field(3), odd).error().code(), errc::invalid_argument);
 }
 
+// The elements are complex, so one element can hold NaN and an infinity. Each element
+// must be in one list only.
 TEST(tensogram_pipeline, masks_hold_each_value_in_one_list) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   constexpr double inf = std::numeric_limits<double>::infinity();
@@ -411,6 +413,8 @@ TEST(tensogram_pipeline, a_shape_asks_for_no_more_than_the_limit) {
             512u);
 }
 
+// A file with garbage, streams and markers between messages is cut at many places. All
+// three orders of scanning must find the same messages.
 TEST(tensogram_scan, messages_are_the_same_from_either_end) {
   byte_vector bytes;
   byte_vector stream;

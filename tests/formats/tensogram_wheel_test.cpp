@@ -125,6 +125,8 @@ bool is_stricter(const std::string& code) {
   return codes.count(code) != 0;
 }
 
+// The reference has reported the codes of every message at four levels. Each of its codes
+// must appear here, and each code here must be one of its codes or a known stricter one.
 TEST(tensogram_wheel, the_validation_gives_the_codes_of_the_reference_at_every_level) {
   WEIR_NEEDS_FIXTURES(folder, "tensogram");
   const json files = load_manifest(folder);
@@ -308,6 +310,8 @@ TEST(tensogram_wheel, refusals_have_the_code_of_their_kind) {
   }
 }
 
+// The first file is a stream whose payload looks like the end of a message; the second
+// has frames without padding. The reference misreads both.
 TEST(tensogram_wheel, what_the_reference_cannot_read_of_its_own_is_read) {
   WEIR_NEEDS_FIXTURES(folder, "tensogram");
   const byte_vector evil = load(folder + "/wheel/evil_payload_stream.tgm");

@@ -131,6 +131,8 @@ float hard_number(std::mt19937& random) {
   return random() % 2 == 0 ? r * tiny / 1024 : r * 0.37F;
 }
 
+// A device sums its own run of lanes, and the devices sum their results. The bits must be
+// those of one sum over all lanes, or the state would depend on the number of devices.
 TEST(LanesPerDevice, SumsOfRunsAddUpToTheSumOverLanes) {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);

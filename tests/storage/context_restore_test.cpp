@@ -203,6 +203,8 @@ TEST(Restore, AnyMixOfSizesRanksAndResetsContinuesTheSame) {
   }
 }
 
+// Cursors are made behind a reset, at a mark before it, and at a mark inside a document.
+// Each must continue with the right document.
 TEST(Restore, AResetBeforeTheCursorIsPartOfIt) {
   const tokens corpus = {1, 2, 3, 4, 256, 5, 6, 7, 256, 8, 9, 10, 11, 12};
   stream_config c;

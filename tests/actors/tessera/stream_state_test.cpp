@@ -148,6 +148,8 @@ TEST_F(stream_state_test, is_overdue_once_and_loses_no_failure_by_that) {
   EXPECT_EQ(answer_of(*s, 6000).error().code(), errc::kernel_failed);
 }
 
+// The first stream ends with work in its queue and with a failure. Its successor must run
+// behind that work and must not inherit the failure.
 TEST_F(stream_state_test, a_successor_begins_behind_and_without_old_failures) {
   queue_spec spec;
   spec.handover = std::make_shared<tessera::event>();

@@ -231,6 +231,8 @@ TEST(TensogramOutline, OfADamagedMessageNoObjectIsTakenForAnother) {
   }
 }
 
+// The index in the header is replaced by one that lists the first object only. Without
+// digests nothing else shows the damage.
 TEST(TensogramOutline, AnIndexThatLeavesAnObjectOutIsRefused) {
   formats::message_options options;
   options.hashes = false;

@@ -2,18 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server of files that misbehaves on purpose: server.py FOLDER [PORT].
 
-It listens on 127.0.0.1 and prints its port. Each line of its standard input is a command in JSON, each answered with a
-line of JSON. It ends with its standard input.
+It listens on 127.0.0.1 and prints its port. Each line of its standard input is a command in JSON, and each command is
+answered with a line of JSON. The server ends when its standard input ends.
 
-  {"do": "faults", "name": N, "list": [F...], "then": F}  what the next requests for /N meet; "then" what all later ones do
-  {"do": "keys", "access": A, "secret": S, "token": T, "region": R}  requests must be signed with Signature Version 4
-  {"do": "tls", "kind": "good" | "self" | "other"}        another port that speaks TLS, and its authority's certificate
-  {"do": "log"}                                           requests since the last look
-  {"do": "active"}                                        number of requests that are being answered now
+  {"do": "faults", "name": N, "list": [F...], "then": F}
+      Sets the faults of the next requests for /N, one each; "then" is the fault of all later requests.
+  {"do": "keys", "access": A, "secret": S, "token": T, "region": R}
+      Requests must be signed with Signature Version 4.
+  {"do": "tls", "kind": "good" | "self" | "other"}
+      Opens another port that speaks TLS; answers with it and with the certificate of its authority.
+  {"do": "log"}
+      Answers with the requests since the last such command.
+  {"do": "active"}
+      Answers with the number of requests that are being answered now.
 
-Faults: status:CODE, status:CODE:RETRY-AFTER, cut:BYTES, drip:MILLISECONDS, slow:MILLISECONDS, hang, silent, whole, whole-length:N, long, short,
-shifted:BYTES, total:N, no-content-range, gzip, at-most:BYTES, no-etag, weak-etag, other-etag, redirect:CODE:URL, basic:USER:PASSWORD,
-xml:STATUS:CODE:REGION, endless-error.
+Faults: status:CODE, status:CODE:RETRY-AFTER, cut:BYTES, drip:MILLISECONDS, slow:MILLISECONDS, hang, silent, whole,
+whole-length:N, long, short, shifted:BYTES, total:N, no-content-range, gzip, at-most:BYTES, no-etag, weak-etag,
+other-etag, redirect:CODE:URL, basic:USER:PASSWORD, xml:STATUS:CODE:REGION, endless-error.
 """
 import base64
 import hashlib

@@ -81,6 +81,7 @@ TEST_F(RemoteTls, ChecksAreOffOnlyWhereTheCallerSaysSo) {
   EXPECT_TRUE(remote_source::open(secure("self"), options));
 }
 
+// A redirect from https to http would send the rest of the conversation in the clear.
 TEST_F(RemoteTls, ARedirectDoesNotLeaveIt) {
   const std::string url = secure("good");
   server.faults("a.bin", {}, "redirect:302:" + server.url("b.bin"));

@@ -146,7 +146,7 @@ class Anchor:
 
     @property
     def live(self):
-        """Whether the entry is valid and has not ended."""
+        """Returns whether the entry is valid and has not ended."""
         return self.kind & VALID and not self.kind & TOMBSTONE
 
 

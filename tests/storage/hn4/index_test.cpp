@@ -55,11 +55,12 @@ TEST(Hn4Index, AnImageThatWasWrittenSinceIsScanned) {
     hn4_volume volume = or_throw(hn4_volume::open(v.path, device_mode::writable));
     or_throw(volume.put("a", noise(100, 3), fixed_put()));
   }
-  // The change must be noticed although the old time is set again.
   const hn4_volume volume = or_throw(hn4_volume::open(v.path));
   EXPECT_TRUE(or_throw(or_throw(volume.stream("a")).read_all()) == noise(100, 3));
 }
 
+// The time of the image is set back after a store, so the index seems to belong to the
+// image. The look-up must notice that the entries have changed.
 TEST(Hn4Index, EntriesThatChangedUnderTheSameTimeAreNotBelieved) {
   const indexed v;
   const auto time = std::filesystem::last_write_time(v.path);
@@ -104,6 +105,9 @@ pid_t gone() {
   return child;
 }
 
+// Temporary files of processes that have ended must be removed; those of a living
+// process, and files that only look similar, must stay. A writer holds the lock of the
+// index, so an index file of a living process is removed as well.
 TEST(Hn4Index, WhatKilledProcessesLeftGoesWithTheNextWriter) {
   const indexed v;
   const auto name = [](pid_t process, const std::string& of) {

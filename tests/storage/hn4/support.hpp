@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Helpers for the tests of volumes: small volumes in memory, damage, SHA-256 and packed
-/// images.
+/// Helpers for the tests of volumes: small volumes in memory, damage and packed images.
 #pragma once
 
 #include <gtest/gtest.h>

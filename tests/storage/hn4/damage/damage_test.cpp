@@ -149,6 +149,8 @@ TEST(Hn4Damage, LongNamesAreNoticed) {
   }
 }
 
+// Flips bits of the bitmap one by one. A block whose bit is cleared must still be read
+// and reported; the strict mode reads a hole there, as the reference does.
 TEST(Hn4Damage, ABlockUnderAClearedBitIsFoundAndReported) {
   stored s = make_stored();
   const std::uint64_t bitmap = s.core->geometry.bitmap;

@@ -282,6 +282,8 @@ TEST(Hn4Loss, DoesNotFreeTheBlocksOfTheShard) {
       << "the entry is back, and nobody wrote over its blocks";
 }
 
+// The entry is lost before the index is written, so the index must not present the tag as
+// whole.
 TEST(Hn4Loss, IsNotHiddenByAnIndex) {
   const weir::test::temp_folder scratch;
   const std::string path = scratch / "v";

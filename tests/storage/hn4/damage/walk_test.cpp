@@ -104,8 +104,7 @@ class walk {
   content model_;
 };
 
-/// Tags of the walks: short, exactly inline, long, and two whose names have equal
-/// filters.
+/// Tags of the walks: short, exactly inline, and long names, two of which begin alike.
 const std::vector<std::string> walked_tags{
     "a",
     "b:c",
