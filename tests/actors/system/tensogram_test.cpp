@@ -158,7 +158,8 @@ flow_log copy(std::uint32_t seed, faulty_files& fs,
 }
 
 // Each answer to an append says how far the file is durable, which must include the
-// appended message. There must be fewer syncs than appends, so some appends share a sync.
+// appended message. A sync for every append and one more would be 13 in each round; there
+// must be fewer, so some appends share a sync.
 TEST(message_flow, copies_a_pipe_into_a_file_whatever_the_order_of_events) {
   std::size_t syncs = 0;
   for (std::uint32_t seed = 0; seed < 300; ++seed) {

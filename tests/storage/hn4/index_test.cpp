@@ -105,9 +105,9 @@ pid_t gone() {
   return child;
 }
 
-// Temporary files of processes that have ended must be removed; those of a living
-// process, and files that only look similar, must stay. A writer holds the lock of the
-// index, so an index file of a living process is removed as well.
+// Opening for writing removes temporary files of the image whose process has ended, and
+// all temporary files of the index, because only the holder of the volume's lock writes
+// an index. Files that only look similar must stay.
 TEST(Hn4Index, WhatKilledProcessesLeftGoesWithTheNextWriter) {
   const indexed v;
   const auto name = [](pid_t process, const std::string& of) {
