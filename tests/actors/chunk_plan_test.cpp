@@ -18,6 +18,7 @@ class lanes_of_text {
   lanes_of_text(std::vector<std::uint64_t> sizes, bool short_ones)
       : sizes_(std::move(sizes)), positions_(sizes_.size(), 0), short_ones_(short_ones) {}
 
+  /// Returns the next chunk of a lane, or none at its end.
   chunk_reply answer(const chunk_order& order) {
     std::uint64_t& at = positions_[order.lane];
     std::uint64_t n = std::min(order.tokens, sizes_[order.lane] - at);

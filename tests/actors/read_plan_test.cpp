@@ -282,6 +282,7 @@ TEST(read_plan, a_short_answer_is_an_error) {
 /// request and no credit is left over.
 class any_order : public testing::TestWithParam<std::uint32_t> {
  protected:
+  /// Does one random thing and checks the invariants.
   void step() {
     const auto choice = random_() % 10;
     if (choice < 4) {
@@ -301,6 +302,7 @@ class any_order : public testing::TestWithParam<std::uint32_t> {
     }
     look();
   }
+  /// Pulls a stream or reads a range of it.
   void ask() {
     const auto s = ids_[random_() % ids_.size()];
     const bool pulls = random_() % 3 != 0;
@@ -310,6 +312,7 @@ class any_order : public testing::TestWithParam<std::uint32_t> {
       asked_.emplace(*ticket, std::pair(s, pulls));
     }
   }
+  /// Ends a random running job; one in fifty fails.
   void finish() {
     const std::size_t i = random_() % running_.size();
     const auto j = running_[i];
@@ -320,6 +323,7 @@ class any_order : public testing::TestWithParam<std::uint32_t> {
       carry_out(plan_, j);
     }
   }
+  /// Checks the answers and the sums of credits and requests.
   void look() {
     for (const auto& a : plan_.take_answers()) {
       const auto found = asked_.find(a.ticket);

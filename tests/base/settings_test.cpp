@@ -66,13 +66,15 @@ picture a_picture() {
   return p;
 }
 
-/// Make values of one kind.
+/// Returns an integer as the value of a setting.
 setting_value integer(std::int64_t number) {
   return {number};
 }
+/// Returns a text as the value of a setting.
 setting_value text(const char* words) {
   return {std::string(words)};
 }
+/// Returns a list as the value of a setting.
 setting_value list(setting_value::list items) {
   return {std::move(items)};
 }

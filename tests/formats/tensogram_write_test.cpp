@@ -35,12 +35,14 @@ std::vector<dtype> tensogram_types() {
 /// before.
 struct collected {
   byte_vector bytes;
+  /// Returns the function that takes the bytes of a stream.
   byte_sink sink() {
     return [this](bytes_view piece) {
       append(bytes, piece);
       return result<void>();
     };
   }
+  /// Returns the function that replaces bytes.
   byte_patch patch() {
     return [this](std::uint64_t offset, bytes_view piece) {
       std::copy(piece.begin(), piece.end(),

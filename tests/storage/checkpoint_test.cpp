@@ -14,11 +14,12 @@ using names = std::vector<std::string>;
 
 namespace {
 
-/// Opens the store of a folder for writing, or for reading.
+/// Opens the store of a folder for writing.
 checkpoint_store writer_in(const temp_folder& folder) {
   return or_throw(
       checkpoint_store::open(posix_file_system(), folder / "ck", store_role::writer));
 }
+/// Opens the store of a folder for reading.
 checkpoint_store reader_in(const temp_folder& folder) {
   return or_throw(checkpoint_store::open(posix_file_system(), folder / "ck"));
 }

@@ -242,7 +242,7 @@ class faulty_files final : public file_system {
     std::string path_;
   };
 
-  /// Apply an effect to the content of a file, or to the names.
+  /// Applies a write or a resize to the content of a file.
   static void apply(byte_vector& content, const effect& e) {
     if (e.kind == effect_kind::resize) {
       content.resize(static_cast<std::size_t>(e.size));
@@ -253,6 +253,7 @@ class faulty_files final : public file_system {
     std::copy(e.bytes.begin(), e.bytes.end(),
               content.begin() + static_cast<std::ptrdiff_t>(e.offset));
   }
+  /// Applies a change to the names.
   static void apply(name_map& names, const effect& e) {
     if (e.kind == effect_kind::link) {
       names[e.path] = e.inode;
@@ -298,6 +299,7 @@ class faulty_files final : public file_system {
       after_change();
     }
   }
+  /// Makes the data of an inode durable, except those that a failed sync has dropped.
   void sync_inode(std::size_t inode) {
     // In the journal of ext4 all names that were changed before this sync go to the disk
     // with it. POSIX promises nothing about names here.

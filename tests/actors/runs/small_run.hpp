@@ -40,6 +40,7 @@ class small_runs {
   [[nodiscard]] std::string corpus() const { return folder_ / "text"; }
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
 
+  /// Returns the configuration of a run in the folder `name`.
   [[nodiscard]] actors::run_config config(const std::string& name) const {
     actors::run_config c;
     c.name = name;

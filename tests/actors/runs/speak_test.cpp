@@ -27,6 +27,7 @@ struct speak_tests : testing::Test {
     report.reset();
     runs.reset();
   }
+  /// Returns a request for 40 tokens from a run or a volume.
   static speak_request request(const std::string& source) {
     speak_request q;
     q.source = runs->path(source);

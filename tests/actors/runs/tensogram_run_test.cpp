@@ -32,6 +32,7 @@ struct message_run : testing::Test {
       self->wait_for(a);
     }
   }
+  /// Spawns a reader and opens a path.
   message_reader_actor reader_of(const std::string& path) {
     const auto out =
         spawn_own_thread(system, {}, message_reader_io, message_reader_config{});
@@ -42,6 +43,7 @@ struct message_run : testing::Test {
                                              by_reference(source)));
     return out;
   }
+  /// Spawns an appender and opens a path.
   message_appender_actor appender_to(const std::string& path) {
     const auto out =
         spawn_own_thread(system, {}, message_appender_io, message_appender_config{});

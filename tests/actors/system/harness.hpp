@@ -103,6 +103,8 @@ class harness : private stepped_system {
   [[nodiscard]] std::optional<error> open_failure() const { return open_failure_; }
 
  private:
+  /// Opens the checkpoint, the stream and the model, and spawns their actors. A failure
+  /// is kept in `open_failure_`.
   void open(faulty_files& fs, const std::string& folder) {
     using namespace actors;
     // The lock of the folder is a real file, so the folder must exist.
@@ -150,6 +152,7 @@ class harness : private stepped_system {
     start(std::move(c));
   }
 
+  /// Spawns the ranks, the observer and the Conductor.
   void start(actors::conductor_config c) {
     using namespace actors;
     c.settings.frequencies = {1, 8, 64, 512};

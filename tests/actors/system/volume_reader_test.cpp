@@ -22,10 +22,11 @@ using storage::test::noise;
 constexpr std::size_t tag_count = 4;
 constexpr std::uint64_t piece_bytes = 40'000;
 
-/// Return the name and the content of a tag.
+/// Returns the name of a tag.
 std::string tag_name(std::size_t i) {
   return "tag" + std::to_string(i);
 }
+/// Returns the content of a tag.
 byte_vector tag_bytes(std::size_t i) {
   return noise(100'001 + 70'000 * i, i + 1);
 }
@@ -108,6 +109,7 @@ struct tag_log {
   std::optional<error> failure;
   bool ended = false;
 
+  /// Returns all pieces, which must have no gaps between them.
   [[nodiscard]] byte_vector all() const {
     byte_vector out;
     for (const auto& [offset, bytes] : pieces) {
@@ -183,6 +185,7 @@ class volume_system : public test::stepped_system {
     stop();
   }
 
+  /// Adds a worker, which opens the image unless the test gives another device.
   void add_worker(device_opener opener = {}) {
     if (!opener) {
       opener = [](const std::string&) -> result<std::unique_ptr<storage::block_device>> {
@@ -196,6 +199,7 @@ class volume_system : public test::stepped_system {
     reader_config_.workers.push_back(spawn(slow_worker, slow_worker_config{delay}));
   }
   void start() { reader = spawn(volume_reader, reader_config_); }
+  /// Starts a client and returns its log.
   std::shared_ptr<client_log> add_client(std::vector<std::string> tags,
                                          std::size_t depth = 2) {
     client_config c;

@@ -26,6 +26,7 @@ struct collective_state_test : testing::Test {
     }
     open();
   }
+  /// Opens the collective of the group of a rank along axes.
   void open(collective::axis_set axes = collective::whole_mesh, int member = 0) {
     collective_spec spec;
     spec.name = "gradients";
@@ -35,6 +36,7 @@ struct collective_state_test : testing::Test {
     spec.deadline_ns = 1000;
     group = or_throw(collective_state::make(spec, [] {}));
   }
+  /// Returns the order with which a rank joins.
   [[nodiscard]] join_order share_of(int rank) const {
     join_order out;
     out.rank = rank;

@@ -90,6 +90,7 @@ struct device_mesh {
     std::iota(ids.begin(), ids.end(), 0);
     mesh = or_throw(context->make_mesh(ids, axes));
   }
+  /// Allocates `count` zeros on each device and returns their common address.
   [[nodiscard]] float* memory(std::size_t count) const {
     const auto out = or_throw(
         context->memory().allocate(mesh->devices, count * sizeof(float), mesh->number));

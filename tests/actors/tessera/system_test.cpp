@@ -137,6 +137,7 @@ struct tessera_actors : testing::Test {
     return system.spawn(stream_queue, std::move(spec));
   }
   stream_actor open() { return open(spec_on(system.engine)); }
+  /// Spawns a collective over all ranks.
   collective_actor open_group(std::int64_t deadline_ns = 1'000'000'000) {
     collective_spec spec;
     spec.name = "sums";
@@ -144,6 +145,7 @@ struct tessera_actors : testing::Test {
     spec.deadline_ns = deadline_ns;
     return system.spawn(collective_group, std::move(spec));
   }
+  /// Returns the order with which a rank joins.
   [[nodiscard]] local<join_order> share_of(int rank, std::size_t elements = few) const {
     join_order out;
     out.rank = rank;

@@ -32,6 +32,7 @@ class threaded_system {
     all_.push_back(caf::actor_cast<caf::actor>(handle));
     return handle;
   }
+  /// Ends all actors and waits for them.
   void stop() {
     {
       const std::lock_guard lock(mutex_);

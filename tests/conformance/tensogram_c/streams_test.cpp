@@ -36,11 +36,13 @@ struct received {
   std::string bytes;
   int answer = 0;  ///< the value that the functions return
 
+  /// Receives bytes.
   static int take(void* context, const std::uint8_t* bytes, std::size_t length) {
     auto* r = static_cast<received*>(context);
     r->bytes.append(reinterpret_cast<const char*>(bytes), length);
     return r->answer;
   }
+  /// Replaces bytes that were received before.
   static int patch(void* context, std::uint64_t offset, const std::uint8_t* bytes,
                    std::size_t length) {
     auto* r = static_cast<received*>(context);

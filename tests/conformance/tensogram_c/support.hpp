@@ -161,11 +161,12 @@ inline made<message> decode(const std::string& bytes, bool verify = false) {
   return make<message>(tgm_decode, as_u8(bytes), bytes.size(), 1, 0u, verify ? 1 : 0);
 }
 
-/// Return the content of a file, and write one.
+/// Returns the content of a file.
 inline std::string read_whole(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
+/// Writes a file.
 inline void write_whole(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }

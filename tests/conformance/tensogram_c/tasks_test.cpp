@@ -172,6 +172,7 @@ struct called {
   tgm_async_task_t* joins = nullptr;  ///< task that the callback joins and frees
   tgm_error code = TGM_ERROR_IO;
 
+  /// The callback; `userdata` is the object.
   static void now(void* userdata) {
     auto* c = static_cast<called*>(userdata);
     if (c->joins != nullptr) {

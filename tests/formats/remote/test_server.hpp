@@ -86,6 +86,7 @@ class test_server {
   std::size_t active() { return ask({{"do", "active"}}).get<std::size_t>(); }
 
  private:
+  /// Starts the process and waits until it has printed its port.
   void start(int port) {
     // A proxy that the environment names must not get the requests for this server.
     ::setenv("no_proxy", "127.0.0.1,localhost", 1);

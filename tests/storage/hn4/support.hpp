@@ -45,7 +45,7 @@ inline byte_vector noise(std::size_t count, std::uint64_t seed) {
   return bytes;
 }
 
-/// Return options with fixed times and identities, so that equal calls give equal bytes.
+/// Returns options with a fixed time and identity, so that equal calls give equal bytes.
 inline hn4_format_options fixed_format(std::uint32_t sector = 512) {
   hn4_format_options options;
   options.label = "test";
@@ -55,6 +55,7 @@ inline hn4_format_options fixed_format(std::uint32_t sector = 512) {
   return options;
 }
 
+/// Returns options with a fixed time.
 inline hn4_put_options fixed_put(std::uint32_t shards = 0) {
   hn4_put_options options;
   options.shards = shards;

@@ -50,6 +50,7 @@ class gguf_maker {
     append(bytes, as_view(t));
     return *this;
   }
+  /// Adds the entry of a tensor.
   gguf_maker& tensor(std::string_view name, std::vector<std::uint64_t> dims,
                      std::uint32_t type, std::uint64_t offset) {
     text(name).put(static_cast<std::uint32_t>(dims.size()));
