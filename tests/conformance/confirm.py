@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the conformance vectors against the reference's package: `confirm.py FOLDER`.
+"""Compares the conformance vectors with the reference's package: `confirm.py FOLDER`.
 
-Needs `tensogram` and `numpy` from PyPI. What is sound must decode there to the same bytes; what is not must not pass
-for sound, except where the reference is known to look less closely (the list below).
+The program needs `tensogram` and `numpy` from PyPI. The package must decode a sound file to the same bytes, and must find
+an error in every other file, except in those of the list below, whose faults the reference is known to overlook.
 """
 import hashlib
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of `weir module` from outside: `module_verbs.py WEIR SOURCE_DIR KERNELS_FATBIN`."""
+"""Tests the verbs of `weir module` from outside: `module_verbs.py WEIR SOURCE_DIR KERNELS_FATBIN`."""
 import hashlib
 import json
 import os

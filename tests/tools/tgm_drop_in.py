@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`weir tgm` on what callers of the reference's command line give it: `tgm_drop_in.py WEIR SOURCE_DIR`.
+"""Tests `weir tgm` with the input of programs that call the reference's command line: `tgm_drop_in.py WEIR SOURCE_DIR`.
 
-Damaged and empty files, codecs that are not built, fields that nobody here interprets, options anywhere on the line.
+The input has damaged and empty files, codecs that are not built, fields that this project does not interpret, and options
+anywhere on the line.
 """
 import json
 import os

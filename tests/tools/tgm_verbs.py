@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of `weir tgm` from outside, on the conformance suite: `tgm_verbs.py WEIR SOURCE_DIR`."""
+"""Tests the verbs of `weir tgm` from outside, on the conformance suite: `tgm_verbs.py WEIR SOURCE_DIR`."""
 import ast
 import json
 import os

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads Tensogram files out of a store that another project has made: S3 as moto implements it.
+"""Reads Tensogram files from a store that another project has written: S3 as moto implements it.
 
 usage: s3_store.py PEER WORK_FOLDER [WEIR]
 
-PEER is the program remote_peer; WEIR, if given, the command line. moto comes from $WEIR_MOTO_PYTHON (an interpreter that
-has it), or is installed from PyPI into a virtual environment below WORK_FOLDER. The store checks every signature with
-botocore's own code. Exit 77, which CTest counts as skipped, where moto cannot be had.
+PEER is the program remote_peer; WEIR, if given, is the command line. moto comes from $WEIR_MOTO_PYTHON, an interpreter
+that has it, or is installed from PyPI into a virtual environment below WORK_FOLDER. The store checks every signature with
+botocore's own code. If moto cannot be installed, the program ends with 77, which CTest counts as skipped.
 """
 import importlib.metadata
 import json
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-VERSION = "5.2.5"  # 5.2.1 takes signatures of keys with a plus sign for wrong
+VERSION = "5.2.5"  # version 5.2.1 refuses right signatures of keys with a plus sign
 PACKAGES = [f"moto[s3]=={VERSION}", "flask", "flask-cors"]  # moto[server] installs twice as much
 SKIPPED = 77
 REGION = "eu-west-1"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of `weir tgm` that read, given an address instead of a file: verbs.py WEIR SOURCE_DIR PEER."""
+"""Tests the verbs of `weir tgm` that read, with an address instead of a file: verbs.py WEIR SOURCE_DIR PEER."""
 import json
 import os
 import subprocess

@@ -53,10 +53,10 @@ struct subject {
   std::string name;
   std::unique_ptr<block_device> device;
   bool closed_cleanly = true;
-  std::map<std::string, byte_vector> tags;  // that can be read
-  std::set<std::string> names;              // of all tags
+  std::map<std::string, byte_vector> tags;  ///< contents of the readable tags
+  std::set<std::string> names;              ///< names of all tags
   std::set<std::string> findings;
-  std::vector<std::uint64_t> places;  // bytes that mean something
+  std::vector<std::uint64_t> places;  ///< bytes whose change matters
   std::uint64_t size = 0;
 };
 

@@ -26,7 +26,7 @@ struct medium {
   std::unique_ptr<memory_device> durable;
   std::vector<piece> pending;   // sectors since the last sync, in order
   std::uint64_t calls = 0;      // writes and syncs of the present step
-  std::uint64_t last_call = 0;  // the device is gone from this call on; 0: it stays
+  std::uint64_t last_call = 0;  // the device fails from this call on; 0: never
   [[nodiscard]] bool gone() const { return last_call != 0 && calls >= last_call; }
 };
 
