@@ -85,7 +85,7 @@ inline byte_vector random_elements(std::uint64_t seed, dtype type,
   const std::size_t unit = info_of(type).swap_unit;
   for (std::size_t i = 0; is_float && i + unit <= bytes; i += unit) {
     const std::size_t top = order == formats::byte_order::big ? i : i + unit - 1;
-    // the exponent is not all ones
+    // The exponent is not all ones.
     out[top] = (out[top] & std::byte{0x8F}) | std::byte{0x30};
   }
   return out;

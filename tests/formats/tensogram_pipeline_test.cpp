@@ -343,7 +343,7 @@ TEST(tensogram_pipeline, zstd_frames_of_every_kind_are_read_and_no_other_size) {
   const byte_vector whole = zstd_frame(all, true, false);
   const byte_vector open_ended = zstd_frame(all, false, true);
   byte_vector parts = zstd_frame(all.first(300), false, false);
-  // a skippable frame, which decoders must ignore
+  // Decoders must ignore this skippable frame.
   append(parts, from_hex("502A4D18 04000000 DEADBEEF"));
   append(parts, zstd_frame(all.subspan(300), true, true));
   for (const byte_vector& payload : {whole, open_ended, parts}) {

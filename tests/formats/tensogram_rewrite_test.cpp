@@ -169,7 +169,7 @@ TEST(tensogram_rewrite, metadata_nest_as_deep_as_readers_accept) {
   // The depth counts the containers around a value: the map of the message and those that
   // the comments name.
   sample_object object = sample(1, dtype::uint8, {1});
-  // inside "base" and the entry of the object
+  // The value lies inside "base" and the entry of the object.
   object.metadata = {{"deep", nested_arrays(cbor_depth_limit - 3)}};
   EXPECT_TRUE(writes(object, {}));
   object.metadata = {{"deep", nested_arrays(cbor_depth_limit - 2)}};

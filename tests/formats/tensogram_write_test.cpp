@@ -313,7 +313,7 @@ TEST(tensogram_stream, may_be_empty_and_may_know_its_metadata_beforehand) {
   collected out;
   auto writer = or_throw(
       stream_writer::open(out.sink(), {}, {cbor_map{{"name", "x"}, {"unit", "m"}}}));
-  // the metadata announce one object, and none was written
+  // The metadata announce one object, and none was written.
   EXPECT_FALSE(writer.finish().has_value());
   sample_object object = sample(1, dtype::fp32, {2});
   object.metadata = {{"unit", "km"}};

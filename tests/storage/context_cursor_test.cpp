@@ -184,7 +184,7 @@ TEST(StreamCursor, NoFlippedByteCrashesTheReader) {
     }
   }
   EXPECT_EQ(refused,
-            // a memory source has no generator state, so each restore fails
+            // A memory source has no generator state, so each restore fails.
             3 * bytes.size());
   byte_vector version = bytes;
   version[8] = std::byte{9};

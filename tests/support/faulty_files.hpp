@@ -155,11 +155,11 @@ class faulty_files final : public file_system {
     std::uint64_t offset;
     byte_vector bytes;
     std::uint64_t size;
-    /// a change of a name that is certain to be on the disk under ext4
+    /// A change of a name that is certain to be on the disk under ext4.
     bool journalled = false;
     bool lost =
-        /// a sync has failed: the effect may be on the disk, but no later sync forces it
-        /// there
+        /// A sync has failed: the effect may be on the disk, but no later sync forces it
+        /// there.
         false;
     [[nodiscard]] bool on_names() const {
       return kind == effect_kind::link || kind == effect_kind::unlink ||

@@ -88,7 +88,8 @@ TEST(Input, IsReadWholeButNeverBeyondItsLimit) {
 }
 
 TEST(TimeSlices, AreLongWhereTheKernelKnowsThemAndLeaveTheShareAlone) {
-  // sched_attr in words of 32 bits: word 4 is the niceness, words 6 and 7 are the slice.
+  // These are the words of 32 bits of the structure sched_attr: word 4 is the niceness,
+  // words 6 and 7 are the slice.
   std::array<std::uint32_t, 12> before{}, child{};
   std::thread([&] {
     ASSERT_EQ(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 5), 0);

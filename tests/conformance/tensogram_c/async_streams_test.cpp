@@ -28,7 +28,7 @@ struct task_stream {
   [[nodiscard]] made<task> write(float first, tgm_cancellation_token_t* cancel = nullptr,
                                  std::uint64_t timeout = 0,
                                  std::size_t length = 16) const {
-    // the array is gone when the task runs, so the library must have copied it
+    // The array is gone when the task runs, so the library must have copied it.
     const float values[4] = {first, 2, 3, 4};
     return make<task>(tgm_async_streaming_encoder_write_object, get(),
                       four_floats_descriptor, as_u8(values), length, cancel, timeout);

@@ -241,7 +241,7 @@ TEST(tensogram_c, codes_have_the_texts_of_the_reference) {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     EXPECT_STREQ(tgm_error_string(static_cast<tgm_error>(i)), texts[i]);
   }
-  // the consumer in C tries other numbers, which are undefined behaviour in C++
+  // The consumer in C tries other numbers, which are undefined behaviour in C++.
   for (const int other : {14, 15}) {
     EXPECT_STREQ(tgm_error_string(static_cast<tgm_error>(other)), "unknown error");
   }

@@ -207,7 +207,7 @@ TEST(tensogram_c, malformed_files_fail_as_the_reference_says) {
       continue;
     }
     const std::string said = file["messages"][0]["decode_error"];
-    // the kind stands behind the name of the exception
+    // The kind stands behind the name of the exception.
     const std::size_t kind = said.find(' ') + 1;
     EXPECT_EQ(decode(read_whole(folder + "/wheel/" + name)).code,
               kinds.at(said.substr(kind, said.find(':', kind) - kind)))

@@ -317,7 +317,7 @@ TEST(tensogram_c, payloads_that_went_through_their_pipeline_are_stored_as_they_a
   owned encoded;
   ASSERT_EQ(encode_one(json, values.data(), 1000, encoded), TGM_ERROR_OK) << last_error();
   const std::string bytes = encoded.text();
-  // a zstd frame begins with these bytes
+  // A zstd frame begins with these bytes.
   const std::size_t start = bytes.find("\x28\xB5\x2F\xFD");
   ASSERT_NE(start, std::string::npos);
   // The payload ends where its descriptor begins, a CBOR map, somewhere before the first

@@ -395,7 +395,7 @@ TEST(zfp, values_are_those_of_the_library) {
   zfp_field_free(field);
   zfp_stream_close(stream);
   byte_vector back(8 * values.size() + 1);
-  // an odd address, where unaligned stores would be visible
+  // The address is odd, so a store that needs alignment would fail.
   const mutable_bytes odd = mutable_bytes(back).subspan(1);
   or_throw(zfp_decode(code.bytes, p, odd));
   EXPECT_EQ(std::memcmp(odd.data(), expected.data(), odd.size()), 0);
@@ -441,7 +441,7 @@ byte_vector delta_frame(bytes_view data, std::size_t block, unsigned width) {
 TEST(blosc2, the_delta_filter_refers_to_the_first_block) {
   for (const unsigned width : {1u, 2u, 4u, 8u, 16u}) {
     const byte_vector data = random_bytes(width, 16 * 67);
-    // the filter knows no numbers wider than 8 bytes
+    // The filter knows no numbers wider than 8 bytes.
     const unsigned number = width == 16 ? 8 : width;
     byte_vector frame = delta_frame(data, 256, number);
     frame[97 + 3] = static_cast<std::byte>(width);
