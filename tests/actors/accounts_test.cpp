@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sums of likelihoods, and the stored records of a run.
+/// Tests sums of likelihoods, and the records of a run that a checkpoint stores.
 #include "conductor/accounts.hpp"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 namespace weir::actors {
 namespace {
 
+/// Returns a record in which most fields differ from their defaults.
 conductor_record a_record() {
   conductor_record r;
   r.pulses = 7;
@@ -19,6 +20,8 @@ conductor_record a_record() {
   return r;
 }
 
+/// Returns accounts in which most fields differ from their defaults, with two points of a
+/// curve.
 run_accounts some_accounts() {
   run_accounts a;
   a.build = {1, 2, 3};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sizes of chunks and the order in which they are requested.
+/// Tests the sizes of chunks and the order in which they are requested.
 #include "conductor/chunk_plan.hpp"
 
 #include <gtest/gtest.h>
@@ -18,6 +18,7 @@ class lanes_of_text {
   lanes_of_text(std::vector<std::uint64_t> sizes, bool short_ones)
       : sizes_(std::move(sizes)), positions_(sizes_.size(), 0), short_ones_(short_ones) {}
 
+  /// Returns the next chunk of a lane, or none at its end.
   chunk_reply answer(const chunk_order& order) {
     std::uint64_t& at = positions_[order.lane];
     std::uint64_t n = std::min(order.tokens, sizes_[order.lane] - at);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The logic of the Conductor: pulses, commits and checkpoints.
+/// Tests the logic of the Conductor without actors: pulses, commits and checkpoints.
 #include "conductor/conductor_state.hpp"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 namespace weir::actors {
 namespace {
 
+/// Returns the settings of a run with one lane and chunks of 64 tokens.
 conductor_state::settings settings_of(std::uint64_t tokens, std::uint64_t every = 0) {
   conductor_state::settings s;
   s.frequencies = {1, 8, 64, 512};
@@ -18,6 +19,7 @@ conductor_state::settings settings_of(std::uint64_t tokens, std::uint64_t every 
   return s;
 }
 
+/// Returns a chunk of `n` equal tokens at a position of a lane.
 storage::token_chunk chunk_at(std::uint64_t position, std::uint64_t n,
                               std::uint32_t lane = 0) {
   storage::token_chunk c;
@@ -41,6 +43,7 @@ std::size_t feed(conductor_state& c, std::vector<std::uint64_t>& positions) {
   return orders.size();
 }
 
+/// Returns the answer to a pulse whose loss is one nat for each scored token.
 pulse_done done_of(std::uint64_t id, std::uint64_t scored = 64) {
   pulse_done d;
   d.pulse_id = id;
@@ -49,6 +52,8 @@ pulse_done done_of(std::uint64_t id, std::uint64_t scored = 64) {
   return d;
 }
 
+// The levels that fire are computed once for each pulse. The order to the model and the
+// view of the observers must show the same pulse, even where a slow level fires.
 TEST(conductor_state, captures_one_pulse_for_forward_optimizer_and_observers) {
   conductor_state c(settings_of(64 * 10), {}, {});
   std::vector<models::pulse> observed;
@@ -186,6 +191,8 @@ TEST(conductor_state, adopts_cursor_and_counts_together_at_commit) {
   EXPECT_EQ(record->tokens, 64U);
 }
 
+// A snapshot is due after 128 tokens, that is after the second pulse. A third pulse is in
+// flight when the second is committed; the boundary must not contain it.
 TEST(conductor_state, saves_the_boundary_of_the_pulse_it_named) {
   conductor_state c(settings_of(64 * 20, 128), {}, {});
   std::vector<std::uint64_t> positions{0};
@@ -252,6 +259,8 @@ TEST(conductor_state, orders_nothing_ahead_without_prefetch) {
   EXPECT_EQ(positions[0], 64 * s.window) << "no credit, no order";
 }
 
+// A boundary inside a chunk resets the context before the next chunk. A boundary at the
+// first token of a chunk resets it before that chunk.
 TEST(conductor_state, empties_the_context_before_the_chunk_that_follows_a_boundary) {
   auto s = settings_of(64 * 100);
   s.boundary = storage::boundary_policy::at_next_chunk;
@@ -325,6 +334,8 @@ TEST(conductor_state, continues_ids_updates_and_budgets_after_a_resume) {
   EXPECT_TRUE(c.at_rest());
 }
 
+// The budget is no multiple of the chunk size, and several saves fall due. A credit that
+// is lost would stop the run before its end.
 TEST(conductor_state, gives_all_credits_back_at_rest) {
   conductor_state c(settings_of(64 * 50 + 13, 200), {}, {});
   std::vector<std::uint64_t> positions{0};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sections of a checkpoint, and the fields that its hash covers.
+/// Tests the sections of a checkpoint, the fields that its hash covers, and the
+/// checkpointer that writes it.
 #include "checkpointer/contents.hpp"
 
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 namespace weir::actors {
 namespace {
 
+/// Returns an order to save a small state after three pulses.
 save_order an_order() {
   save_order o;
   auto snapshot = std::make_shared<state_snapshot>();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A model without an engine. Its state is a hash of all tokens that it was given, in
-/// order, and its work ends after a number of steps.
+/// their order, and a pulse takes a number of steps.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,8 @@
 
 namespace weir::test {
 
-/// Shared by the model and the test, so that the test sees what happens inside an actor.
+/// Counts and settings that the model and the test share, so that the test sees what
+/// happens inside an actor.
 struct fake_log {
   std::uint64_t pulses = 0;
   std::uint64_t snapshots = 0;
@@ -21,6 +22,7 @@ struct fake_log {
   std::uint64_t steps = 3;               ///< calls of run_one that a pulse takes
 };
 
+/// The model; snapshots hold its hash.
 class fake_model final : public actors::pulse_model {
  public:
   explicit fake_model(std::shared_ptr<fake_log> log, std::uint64_t start = 0)

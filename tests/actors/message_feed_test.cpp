@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Feeds of messages from files, folders and pipes: order, damage and failures.
+/// Tests feeds of messages from files, folders and pipes: order, damage and failures.
 #include <gtest/gtest.h>
 
 #include "actors/tensogram_support.hpp"
@@ -12,6 +12,7 @@ namespace {
 using namespace actors;
 using numbers = std::vector<std::uint64_t>;
 
+/// Returns the bytes of a text.
 byte_vector plain(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
@@ -26,16 +27,19 @@ disk folder_of_three() {
           {"in/c.tgm", joined({numbered_message(3, 500), numbered_message(4)})},
           {"other/d.tgm", numbered_message(9)}};
 }
+/// Returns a source with default settings.
 message_source source_at(std::string path) {
   message_source out;
   out.path = std::move(path);
   return out;
 }
+/// Opens a feed over files in memory.
 std::unique_ptr<message_feed> feed_of(file_system& fs, const message_source& source) {
   feed_environment environment;
   environment.fs = &fs;
   return or_throw(open_feed(environment, source));
 }
+/// Opens a feed over a pipe.
 std::unique_ptr<message_feed> piped(std::shared_ptr<byte_pipe> pipe,
                                     message_source source = source_at("pipe")) {
   feed_environment environment;
@@ -107,6 +111,8 @@ byte_vector damaged() {
   return joined(
       {numbered_message(0), plain("rubbish"), flipped, numbered_message(2), cut});
 }
+/// Expects the two sound messages of `damaged()`, and one error with its place for each
+/// damaged part.
 void expect_damage(const fed& all, const std::string& name) {
   const std::size_t size = numbered_message(0).size();
   EXPECT_EQ(all.numbers, (numbers{0, 2}));
@@ -160,6 +166,8 @@ TEST(message_feed, a_pipe_that_fails_has_ended_and_says_where) {
   EXPECT_TRUE(feed->ended());
 }
 
+// Each operation of the file system fails in one of the rounds. The feed may stop early,
+// but it then reports one error and has read the messages in order.
 TEST(message_feed, any_operation_may_fail_and_nothing_wrong_is_read) {
   faulty_files counting(folder_of_three());
   ASSERT_EQ(read_all(*feed_of(counting, source_at("in"))).numbers.size(), 5u);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files of messages: offsets, a failure of each operation, and each state that a crash
-/// can leave.
+/// Tests files to which messages are appended: offsets, a failure of each operation, and
+/// each state that a crash can leave.
 #include <gtest/gtest.h>
 
 #include "actors/tensogram_support.hpp"
@@ -12,18 +12,21 @@ namespace {
 
 using namespace actors;
 
+/// Returns the target of all tests here.
 message_target append_to(bool repair = false) {
   message_target out;
   out.path = "out/log.tgm";
   out.repair = repair;
   return out;
 }
+/// Opens the file in memory, without a lock.
 result<std::unique_ptr<message_file>> open_log(faulty_files& fs, bool repair = false) {
   target_environment environment;
   environment.fs = &fs;
   environment.lock = false;
   return message_file::open(environment, append_to(repair));
 }
+/// Returns the content of the file.
 const byte_vector& log_of(const disk& d) {
   return d.at("out/log.tgm");
 }
@@ -131,6 +134,8 @@ void expect_recovery(const disk& found, std::uint64_t durable, std::uint64_t mes
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), bytes.begin()));
 }
 
+// Every state that a crash may leave is recovered, at every change of the disk. Messages
+// that a sync has made durable must be there at their offsets.
 TEST(message_file, no_crash_removes_a_durable_message) {
   std::size_t states = 0;
   for (const disk_model model : {disk_model::posix, disk_model::ext4}) {

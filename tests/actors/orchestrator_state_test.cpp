@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The logic of the orchestrator: the queue of work, stalls and pauses.
+/// Tests the logic of the orchestrator: the queue of work, stalls and pauses.
 #include "orchestrator/orchestrator_state.hpp"
 
 #include <gtest/gtest.h>
@@ -11,10 +11,12 @@ namespace weir::actors {
 namespace {
 
 std::int64_t fake_now = 0;
+/// A clock that a test sets.
 std::int64_t fake_clock() {
   return fake_now;
 }
 
+/// Returns an order without tokens.
 std::shared_ptr<const pulse_order> order_of(std::uint64_t id, bool more = true) {
   pulse_order o;
   o.pulse.id = id;
@@ -22,6 +24,7 @@ std::shared_ptr<const pulse_order> order_of(std::uint64_t id, bool more = true) 
   return std::make_shared<const pulse_order>(std::move(o));
 }
 
+/// An orchestrator with a fake model and a fake clock.
 struct orchestrator_states : testing::Test {
   orchestrator_states() { fake_now = 1000; }
   std::shared_ptr<test::fake_log> log = std::make_shared<test::fake_log>();

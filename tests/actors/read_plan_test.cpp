@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The logic of the volume reader: turns of streams, credits, deadlines and failures.
+/// Tests the logic of the volume reader: turns of streams, credits, deadlines and
+/// failures.
 #include "volume/read_plan.hpp"
 
 #include <gtest/gtest.h>
@@ -19,6 +20,7 @@ std::byte content(std::uint64_t stream, std::uint64_t offset) {
   return static_cast<std::byte>(offset * 31 + stream * 7);
 }
 
+/// Returns settings with small pieces, so that short streams have many.
 read_plan::settings small_settings() {
   read_plan::settings s;
   s.piece = 100;
@@ -29,7 +31,7 @@ read_plan::settings small_settings() {
   return s;
 }
 
-/// Does the job of a worker.
+/// Does what a worker does with a job: fills its memory and reports its end.
 void carry_out(read_plan& plan, const read_plan::job& j) {
   for (std::size_t i = 0; i < j.memory.size(); ++i) {
     j.memory[i] = content(j.stream, j.offset + i);
@@ -37,12 +39,14 @@ void carry_out(read_plan& plan, const read_plan::job& j) {
   plan.finished(j.id, j.memory.size());
 }
 
+/// Carries out all jobs until none is left.
 void run(read_plan& plan, std::int64_t now = 0) {
   while (const auto j = plan.next_job(now)) {
     carry_out(plan, *j);
   }
 }
 
+/// Expects the bytes of a piece to be those of its stream.
 void expect_content(std::uint64_t stream, const volume_piece& piece) {
   ASSERT_NE(piece.bytes, nullptr);
   ASSERT_EQ(piece.bytes->size(), piece.count);
@@ -89,6 +93,8 @@ TEST(read_plan, a_request_goes_before_reading_ahead) {
   EXPECT_EQ(first->memory.size(), 50U);
 }
 
+// Two streams that nobody pulls use up all credits for reading ahead. A third stream is
+// still served, because a request needs no credit.
 TEST(read_plan, a_client_that_does_not_pull_delays_no_other) {
   read_plan plan(small_settings(), 2);
   const auto idle = plan.add_stream("idle", 10'000, 1);
@@ -271,11 +277,12 @@ TEST(read_plan, a_short_answer_is_an_error) {
   EXPECT_EQ(plan.take_answers().at(0).piece.error().code(), errc::torn);
 }
 
-/// Clients, workers, failures and closings in random order. Every request is answered
-/// once, the pulls of a stream in order; the credits in use are the pieces ahead; and in
-/// the end no request and no credit is left over.
+/// Lets clients, workers, failures and closings happen in random order. Every request is
+/// answered once, and the pieces ahead and the free credits always add up. In the end no
+/// request and no credit is left over.
 class any_order : public testing::TestWithParam<std::uint32_t> {
  protected:
+  /// Does one random thing and checks the invariants.
   void step() {
     const auto choice = random_() % 10;
     if (choice < 4) {
@@ -295,6 +302,7 @@ class any_order : public testing::TestWithParam<std::uint32_t> {
     }
     look();
   }
+  /// Pulls a stream or reads a range of it.
   void ask() {
     const auto s = ids_[random_() % ids_.size()];
     const bool pulls = random_() % 3 != 0;
@@ -304,6 +312,7 @@ class any_order : public testing::TestWithParam<std::uint32_t> {
       asked_.emplace(*ticket, std::pair(s, pulls));
     }
   }
+  /// Ends a random running job; one in fifty fails.
   void finish() {
     const std::size_t i = random_() % running_.size();
     const auto j = running_[i];
@@ -314,6 +323,7 @@ class any_order : public testing::TestWithParam<std::uint32_t> {
       carry_out(plan_, j);
     }
   }
+  /// Checks the answers and the sums of credits and requests.
   void look() {
     for (const auto& a : plan_.take_answers()) {
       const auto found = asked_.find(a.ticket);

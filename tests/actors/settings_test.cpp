@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The settings of a run: ranges, stored configurations, and the settings that a resumed
-/// run may change.
+/// Tests the settings of a run: ranges, stored configurations, and the settings that a
+/// resumed run may change.
 #include "run/settings.hpp"
 
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 namespace weir::actors {
 namespace {
 
+/// Returns the smallest configuration that is complete.
 run_config a_config() {
   run_config c;
   c.folder = "folder";

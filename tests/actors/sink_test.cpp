@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The learning curve as a message, and the rates that an observer computes from samples.
+/// Tests the learning curve as a message, and the rates that an observer computes from
+/// samples.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The order in which a supervisor stops its children.
+/// Tests the order in which a supervisor stops its children.
 #include <gtest/gtest.h>
 
 #include "supervisor/supervisor.hpp"

@@ -28,6 +28,7 @@ inline actors::message_order numbered_order(std::uint64_t number, std::size_t co
   object.data = std::make_shared<const byte_vector>(std::move(data));
   return {{std::move(object)}, {}, nullptr};
 }
+/// Returns the message of such an order.
 inline byte_vector numbered_message(std::uint64_t number, std::size_t count = 3) {
   const actors::message_order order = numbered_order(number, count);
   const formats::object_to_write one{
@@ -48,6 +49,7 @@ inline byte_vector with_flipped_payload(byte_vector message) {
   message.at(at) ^= std::byte{1};
   return message;
 }
+/// Returns parts one behind the other.
 inline byte_vector joined(const std::vector<byte_vector>& parts) {
   byte_vector out;
   for (const byte_vector& part : parts) {
@@ -108,6 +110,7 @@ struct fed {
   std::vector<actors::message_delivery> deliveries;
   std::uint64_t skipped = 0;
 };
+/// Reads a feed to its end.
 inline fed read_all(actors::message_feed& feed) {
   fed out;
   for (int guard = 0; guard < 100'000; ++guard) {

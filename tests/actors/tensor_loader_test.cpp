@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Loading of tensors by tasks: order, failures, cancelling, and parts of any size.
+/// Tests loading tensors by tasks: order, failures, cancelling, and pieces of any size.
 #include "weir/actors/tensor_loader.hpp"
 
 #include <gtest/gtest.h>
@@ -31,6 +31,7 @@ byte_vector small_file() {
   return file;
 }
 
+/// A volume with the file under the tag "model", and an engine.
 struct fixture {
   explicit fixture(unsigned workers = 2, std::uint32_t shards = 3) {
     auto volume =
@@ -81,6 +82,8 @@ TEST(tensor_loader, fills_every_tensor_of_a_file_in_pieces_of_any_size) {
   }
 }
 
+// The tasks that compare are submitted right after the loads and without any wait. Only
+// the accesses of the tasks make them run behind the loads.
 TEST(tensor_loader, readers_of_a_tensor_wait_for_its_bytes) {
   fixture f(3);
   loader_options options;

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests the table of element types: ids and names of both interfaces, suggestions for
+/// unknown names, and sizes in bytes.
 #include "weir/base/dtype.hpp"
 
 #include <gtest/gtest.h>

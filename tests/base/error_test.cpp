@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests `result`, the text of an `error` with its causes, exit codes, and errors of
+/// system calls.
 #include "weir/base/error.hpp"
 
 #include <gtest/gtest.h>
@@ -11,6 +14,7 @@ using namespace weir;
 
 namespace {
 
+/// Returns half of an even number and fails for an odd one.
 result<int> half(int x) {
   if (x % 2 != 0) {
     return error(errc::invalid_argument,
@@ -19,6 +23,7 @@ result<int> half(int x) {
   return x / 2;
 }
 
+/// Halves twice, so that either of two `WEIR_TRY` may return the error.
 result<int> quarter(int x) {
   WEIR_TRY(const int h, half(x));
   WEIR_TRY(const int q, half(h));

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests files of the operating system: atomic replacement, removal of unfinished files,
+/// reads of exact length, and locks.
 #include "weir/base/file.hpp"
 
 #include <gtest/gtest.h>
@@ -32,6 +35,9 @@ TEST(AtomicFile, FailureOfTheWriterKeepsTheOldContent) {
   EXPECT_EQ(or_throw(fs.list(folder.path())), std::vector<std::string>{"x"});
 }
 
+// Two threads replace the same file with contents of different length. A writer that
+// shared its temporary file with the other, or wrote in place, would show a mixture or a
+// part.
 TEST(AtomicFile, OfManyWritersOneWinsWhole) {
   const test::temp_folder folder;
   auto& fs = posix_file_system();
@@ -54,6 +60,8 @@ TEST(AtomicFile, OfManyWritersOneWinsWhole) {
   EXPECT_EQ(or_throw(fs.list(folder.path())), std::vector<std::string>{"x"});
 }
 
+// Temporary files end with ".PROCESS-NUMBER.tmp". Names that only look similar must stay;
+// an empty name stands for every file of the folder.
 TEST(AtomicFile, WhatKilledWritersLeftIsRemovedAndNothingElse) {
   const test::temp_folder folder;
   auto& fs = posix_file_system();

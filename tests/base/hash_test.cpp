@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests CRC-32 in all its forms and XXH3-64 against published values and against each
+/// other.
 #include "weir/base/hash.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +18,8 @@ TEST(Crc32, EqualsThePublishedCheckValue) {
   EXPECT_EQ(crc32_portable(0, as_view("123456789")), 0xCBF43926U);
 }
 
-// 700 bytes reach every form: tables, one lane, four lanes, and lanes of 512 bits.
+// Lengths up to 700 bytes reach every form of the code: tables, one SIMD accumulator,
+// four of them, and registers of 512 bits. The tables are the oracle.
 TEST(Crc32, FoldedFormEqualsTheTablesForEveryLengthAndAlignment) {
   std::mt19937 random(7);
   byte_vector data(5000);
@@ -41,7 +45,7 @@ TEST(Crc32, CopyingGivesTheSameValueAndTheSameBytesAndNoMore) {
   for (std::size_t start = 0; start < 17; ++start) {
     for (std::size_t n = 0; n < 700; ++n) {
       const bytes_view part = bytes_view(data).subspan(start, n);
-      byte_vector to(n + 2, std::byte{0x5A});  // one byte too many at each end
+      byte_vector to(n + 2, std::byte{0x5A});  // one guard byte at each end
       ASSERT_EQ(copy_crc32(0x1234567, part, to.data() + 1),
                 crc32_portable(0x1234567, part));
       byte_vector expected(n + 2, std::byte{0x5A});

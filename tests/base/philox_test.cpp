@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests the counter-based random numbers: published vectors, moments of the normal
+/// distribution, bounds, and dependence on seed, stream and index.
 #include "weir/base/philox.hpp"
 
 #include <gtest/gtest.h>

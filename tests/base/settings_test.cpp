@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests tables of settings with two made-up owners: ranges, texts of errors, words,
+/// lists, included tables and rules.
 #include "weir/base/settings.hpp"
 
 #include <gtest/gtest.h>
@@ -10,6 +13,7 @@ namespace {
 
 enum class colour { red, green };
 
+/// An owner with one setting of each scalar kind.
 struct brush {
   std::uint32_t width = 4;
   std::uint64_t strokes = 7;
@@ -18,6 +22,7 @@ struct brush {
   colour paint = colour::red;
 };
 
+/// An owner with texts and lists, which includes the settings of a brush.
 struct picture {
   std::string title;
   std::int64_t offset = -1;
@@ -28,6 +33,7 @@ struct picture {
 
 constexpr std::uint64_t endless = ~std::uint64_t{0};
 
+/// Returns the settings of a brush, with every kind of range.
 const settings_table<brush>& brush_settings() {
   static const settings_table<brush> table = [] {
     settings_table<brush> t("the brush");
@@ -42,6 +48,7 @@ const settings_table<brush>& brush_settings() {
   return table;
 }
 
+/// Returns the settings of a picture; "wet" of the included brush is left out.
 settings_table<picture> picture_settings() {
   settings_table<picture> t("the picture");
   t.add("title", &picture::title, "Title").required();
@@ -52,18 +59,22 @@ settings_table<picture> picture_settings() {
   return t;
 }
 
+/// Returns a picture whose required setting is given, so that it is valid.
 picture a_picture() {
   picture p;
   p.title = "weir";
   return p;
 }
 
+/// Returns an integer as the value of a setting.
 setting_value integer(std::int64_t number) {
   return {number};
 }
+/// Returns a text as the value of a setting.
 setting_value text(const char* words) {
   return {std::string(words)};
 }
+/// Returns a list as the value of a setting.
 setting_value list(setting_value::list items) {
   return {std::move(items)};
 }
@@ -177,6 +188,8 @@ TEST(Settings, RequiredOnesDifferFromTheirDefault) {
             "cannot use setting \"title\" of the picture: expected a string, found none");
 }
 
+// A program can store 2^64-2, a configuration cannot: its integers end at 2^63-1, and
+// only the word "endless" stands for 2^64-1.
 TEST(Settings, NumbersThatNoConfigurationCanGiveAreRefused) {
   brush b;
   b.strokes = endless - 1;

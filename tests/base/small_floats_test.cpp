@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests the conversion of 8-bit and 16-bit floats for every code, against the definition
+/// of their formats.
 #include "weir/base/small_floats.hpp"
 
 #include <gtest/gtest.h>
@@ -9,8 +12,8 @@
 namespace weir {
 namespace {
 
-/// Value of a float by the definition of its format: sign, exponent, fraction. The
-/// largest exponent holds infinities and NaNs if `has_infinity`.
+/// Computes the value of a float by the definition of its format: sign, exponent,
+/// fraction. The largest exponent holds infinities and NaNs if `has_infinity`.
 double by_definition(std::uint32_t bits, int exponent_bits, int fraction_bits,
                      bool has_infinity) {
   const std::uint32_t fraction = bits & ((1U << fraction_bits) - 1);
@@ -27,6 +30,8 @@ double by_definition(std::uint32_t bits, int exponent_bits, int fraction_bits,
          std::ldexp(fraction + hidden_bit, std::max(exponent, 1) - bias - fraction_bits);
 }
 
+/// Expects equal values with equal signs, which tells the two zeros apart; any NaN equals
+/// any NaN.
 void expect_same(float found, double expected, std::uint32_t bits) {
   if (std::isnan(expected)) {
     EXPECT_TRUE(std::isnan(found)) << bits;

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests helpers for text: nearest names, quoting for JSON and XML, and readable sizes
+/// and durations.
 #include "weir/base/text.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests the check of UTF-8 for every code point in every length, and for damaged texts.
 #include "weir/base/utf8.hpp"
 
 #include <gtest/gtest.h>
@@ -9,8 +11,8 @@
 namespace weir {
 namespace {
 
-/// UTF-8 of a code point by definition; the caller chooses the number of bytes, so that
-/// longer forms than the shortest can be written as well.
+/// Returns the UTF-8 of a code point by definition. The caller chooses the number of
+/// bytes, so that longer forms than the shortest can be written as well.
 std::string encoded(std::uint32_t code_point, std::size_t bytes) {
   std::string text(bytes, '\0');
   for (std::size_t i = bytes; i-- > 1; code_point >>= 6) {
@@ -21,6 +23,7 @@ std::string encoded(std::uint32_t code_point, std::size_t bytes) {
   return text;
 }
 
+/// Returns the number of bytes of the shortest form of a code point.
 std::size_t shortest_form(std::uint32_t code_point) {
   return code_point < 0x80 ? 1 : code_point < 0x800 ? 2 : code_point < 0x10000 ? 3 : 4;
 }
@@ -59,6 +62,8 @@ TEST(Utf8, RefusesASequenceThatIsCutOrLacksItsFirstByte) {
   }
 }
 
+// Texts of up to 39 bytes reach the path that checks eight ASCII characters at a time as
+// well as the path for single characters, wherever the bad byte stands.
 TEST(Utf8, FindsOneBadByteAtEveryPlaceOfEveryLength) {
   EXPECT_TRUE(is_utf8(""));
   EXPECT_EQ(utf8_sequence_length(""), 0U);
@@ -73,6 +78,8 @@ TEST(Utf8, FindsOneBadByteAtEveryPlaceOfEveryLength) {
   }
 }
 
+// Random texts, half of them with a flipped bit. The check of a whole text must agree
+// with a walk from sequence to sequence.
 TEST(Utf8, TextIsWellFormedIfAllItsSequencesAre) {
   constexpr unsigned seed = 11;
   SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the conformance vectors against the reference's package: `confirm.py FOLDER`.
+"""Compares the conformance vectors with the reference's package: `confirm.py FOLDER`.
 
-Needs `tensogram` and `numpy` from PyPI. What is sound must decode there to the same bytes; what is not must not pass
-for sound, except where the reference is known to look less closely (the list below).
+The program needs `tensogram` and `numpy` from PyPI. The package must decode a sound file to the same bytes, and must find
+an error in every other file, except in those of the list below, whose faults the reference is known to overlook.
 """
 import hashlib
 import json
 import os
 import sys
 
-# Its validation does not hash metadata in every level and does not compare the postamble's length.
+# The reference's validation does not hash the metadata at every level and does not compare the length in the
+# postamble.
 BLIND = {"damage/bad_metadata.tgm", "damage/bad_postamble.tgm"}
 
 
 def main():
+    """Compares every file of the manifest with the verdict and the elements of the reference's package."""
     import tensogram
     folder = sys.argv[1]
     with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as f:

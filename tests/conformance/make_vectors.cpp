@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the conformance vectors of Tensogram v3: `make_vectors FOLDER` writes messages
-// and manifest.json, always the same bytes.
+/// @file
+/// Makes the conformance vectors of Tensogram v3: `make_vectors FOLDER` writes the
+/// messages and manifest.json. Equal runs give equal bytes.
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -20,7 +21,7 @@ using namespace weir;
 using namespace weir::formats;
 using namespace weir::test;
 
-/// Doubles 250 + (i mod 97) / 4, exact everywhere.
+/// Returns the doubles 250 + (i mod 97) / 4, which are exact everywhere.
 sample_object field(std::int64_t n) {
   sample_object out = sample(1, dtype::fp64, {n});
   for (std::int64_t i = 0; i < n; ++i) {
@@ -30,6 +31,7 @@ sample_object field(std::int64_t n) {
   return out;
 }
 
+/// Returns such a field with a name and these stages.
 sample_object staged(const char* name, std::int64_t n, const char* encoding,
                      const char* filter, const char* codec, cbor_map parameters) {
   sample_object out = field(n);
@@ -41,11 +43,13 @@ sample_object staged(const char* name, std::int64_t n, const char* encoding,
   return out;
 }
 
+/// Encodes a message.
 byte_vector whole(const std::vector<sample_object>& objects,
                   const message_options& options = {}) {
   return or_throw(encode_message(to_write(objects), options));
 }
 
+/// Returns a message with an object of every element type.
 byte_vector dtypes(byte_order order) {
   std::vector<sample_object> out;
   for (const dtype_info& type : all_dtypes()) {
@@ -57,6 +61,8 @@ byte_vector dtypes(byte_order order) {
   return whole(out);
 }
 
+/// Returns a message with an object for every filter and compression that this project
+/// writes.
 byte_vector codecs() {
   const cbor_map szip{{"szip_rsi", 8}, {"szip_block_size", 16}, {"szip_flags", 8}};
   cbor_map packed = szip;
@@ -81,6 +87,7 @@ byte_vector codecs() {
               {{"zfp_mode", "fixed_accuracy"}, {"zfp_tolerance", 0.01}})});
 }
 
+/// Returns a message with packed objects of many widths and decimal scales.
 byte_vector packing_widths() {
   std::vector<sample_object> out;
   for (const unsigned bits : {0u, 1u, 7u, 8u, 12u, 16u, 24u, 31u, 32u, 33u, 63u, 64u}) {
@@ -93,6 +100,7 @@ byte_vector packing_widths() {
   return whole(out);
 }
 
+/// Returns a message with bit lists in every compression.
 byte_vector bitmasks() {
   std::vector<sample_object> out;
   for (const char* codec : {"none", "rle", "roaring", "lz4", "zstd"}) {
@@ -104,6 +112,8 @@ byte_vector bitmasks() {
   return whole(out);
 }
 
+/// Returns a message with floats of every type that are not finite, under masks of one
+/// method. Masks of up to `small` bytes are stored as they are.
 byte_vector masks(mask_method method, std::uint64_t small) {
   std::vector<sample_object> out;
   for (const dtype type : {dtype::fp16, dtype::bf16, dtype::fp32, dtype::fp64,
@@ -121,6 +131,8 @@ byte_vector masks(mask_method method, std::uint64_t small) {
   return whole(out, options);
 }
 
+/// Returns a stream of two objects. With `header_base`, the metadata are known beforehand
+/// and a preceder replaces a name.
 byte_vector stream(bool with_length, bool header_base) {
   byte_vector out;
   message_options options;
@@ -154,7 +166,7 @@ byte_vector stream(bool with_length, bool header_base) {
   return out;
 }
 
-/// A payload that looks like the frames around it.
+/// Returns a message whose payload looks like the frames around it.
 byte_vector lookalike() {
   sample_object out = sample(1, dtype::uint8, {24});
   const std::string_view text = "39277777TENSOGRMFRENDF39";
@@ -162,7 +174,8 @@ byte_vector lookalike() {
   return whole({out});
 }
 
-/// The descriptor of the only object in front of its payload.
+/// Returns a message whose object has its descriptor in front of its payload, as other
+/// writers may place it.
 byte_vector descriptor_first() {
   message_options options;
   options.list = hash_list::none;
@@ -180,24 +193,27 @@ byte_vector descriptor_first() {
   return out;
 }
 
+/// Returns a message with one flipped bit.
 byte_vector flipped(byte_vector message, std::size_t at) {
   message[at] ^= std::byte{1};
   return message;
 }
 
+/// Returns two messages with bytes between them.
 byte_vector both(byte_vector first, const byte_vector& second, std::string_view between) {
   append(first, as_view(between));
   append(first, second);
   return first;
 }
 
-/// Name, what it is for, bytes.
+/// A file of the suite: its name, its purpose, and its bytes.
 struct vector_file {
   const char* name;
   const char* what;
   byte_vector bytes;
 };
 
+/// Returns all files of the suite.
 std::vector<vector_file> all_vectors() {
   const byte_vector small = whole({field(4)});
   const std::size_t payload =
@@ -248,6 +264,7 @@ std::vector<vector_file> all_vectors() {
   return out;
 }
 
+/// Returns the entry of a file in the manifest.
 cbor_map describe(const byte_vector& bytes) {
   cbor_array messages;
   for (const message_span& span : scan(bytes)) {
@@ -274,6 +291,7 @@ cbor_map describe(const byte_vector& bytes) {
           {"messages", std::move(messages)}};
 }
 
+/// Writes the files and the manifest.
 void write_all(const std::string& folder) {
   cbor_map files;
   for (const char* part : {"types", "codecs", "masks", "layout", "damage"}) {

@@ -8,6 +8,7 @@ import tempfile
 
 
 def run(*command):
+    """Runs a command and returns its standard output; ends the test if the command fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         print(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}")
@@ -16,7 +17,8 @@ def run(*command):
 
 
 def c_programs(source, installed, temp, own):
-    """A C program against the Tessera library: by pkg-config, and by CMake."""
+    """Builds a C program against the Tessera library by pkg-config as C89 and C99, runs these and the one that CMake
+    has built, and checks that the library exports only names of its interface."""
     [found] = pathlib.Path(installed).glob("lib/**/pkgconfig/tessera.pc")
     os.environ["PKG_CONFIG_PATH"] = str(found.parent)
     flags = run("pkg-config", "--cflags", "--libs", "tessera").split()
@@ -37,7 +39,8 @@ def c_programs(source, installed, temp, own):
 
 
 def programs_of_the_runtime(own):
-    """Task engine, collectives and streams, each linked alone: the first two need neither libsodium nor the dynamic loader."""
+    """Runs the programs of the task engine, of the collectives and of the streams, and checks that each links only the
+    libraries below it: the first two need neither libsodium nor the dynamic loader."""
     for name, above in (("tasks", ("sodium", "-ldl", "weir_collective", "weir_tessera")),
                         ("collective", ("sodium", "-ldl", "weir_tessera")), ("streams", ())):
         if (said := run(os.path.join(own, name)).strip()) != "42":
@@ -57,6 +60,7 @@ def programs_of_the_runtime(own):
 
 
 def main():
+    """Installs, moves the folder so that no path of the build can be in use, and builds and runs all programs."""
     cmake, build, compiler = sys.argv[1:4]
     project = pathlib.Path(__file__).resolve().parent / "project"
     with tempfile.TemporaryDirectory(prefix="weir-consumer-") as temp:

@@ -17,6 +17,7 @@ STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic-errors"]
 
 
 def run(*command, **options):
+    """Runs a command and returns its standard output; ends the test if the command fails."""
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False, **options)
     if done.returncode:
         print(f"$ {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
@@ -25,17 +26,20 @@ def run(*command, **options):
 
 
 def expect(found, expected, what):
+    """Ends the test if two values differ."""
     if found != expected:
         sys.exit(f"{what}: expected {expected!r}, found {found!r}")
 
 
 def reference_functions():
+    """Returns the names of all functions of the reference's interface, without the extensions of this project."""
     names = {line.split("(")[0].split()[-1].lstrip("*") for line in PROTOTYPES.read_text().splitlines()}
     return {name for name in names if not name.startswith("tgm_x_")}
 
 
 def by_pkg_config(installed, temp, compiler):
-    """Programs whose folder of libraries is named by LD_LIBRARY_PATH, as of packages outside of the system's folders."""
+    """Builds both programs with the flags of pkg-config. They find the library by LD_LIBRARY_PATH, as is usual for a
+    package outside of the system's folders."""
     [found] = installed.glob("lib*/**/pkgconfig/tensogram.pc")
     env = dict(os.environ, PKG_CONFIG_PATH=str(found.parent), LD_LIBRARY_PATH=str(found.parent.parent))
     expect(run("pkg-config", "--modversion", "tensogram", env=env).strip(), "0.24.0", "the version of the package")
@@ -47,7 +51,7 @@ def by_pkg_config(installed, temp, compiler):
 
 
 def by_cmake(cmake, installed, temp, language, settings):
-    """A program that knows by itself where the library is."""
+    """Builds one program by CMake, which writes the library's folder into the program."""
     build = temp / f"build-{language}"
     run(cmake, "-G", "Ninja", "-S", PROJECT / language, "-B", build, f"-DCMAKE_PREFIX_PATH={installed}",
         "-DCMAKE_BUILD_TYPE=Release", *settings)
@@ -56,6 +60,7 @@ def by_cmake(cmake, installed, temp, language, settings):
 
 
 def check(program, said, temp, env):
+    """Runs a program and checks its output, and that it needs the library by its versioned name."""
     files = temp / f"files-{program.name}-{program.parent.name}"
     files.mkdir()
     expect(run(program, files, env=env).strip(), said, str(program))
@@ -64,6 +69,7 @@ def check(program, said, temp, env):
 
 
 def main():
+    """Installs the library alone, moves it, and builds and runs both programs in both ways."""
     cmake, build, compiler = sys.argv[1:4]
     with tempfile.TemporaryDirectory(prefix="weir-tensogram-") as folder:
         temp = pathlib.Path(folder)

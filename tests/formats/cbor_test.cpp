@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests CBOR: the vectors of RFC 8949, malformed items, the depth limit, canonical order
+/// of keys, random trees, and the text in JSON.
 #include "weir/formats/cbor.hpp"
 
 #include <gtest/gtest.h>
@@ -13,13 +16,15 @@ namespace {
 
 using namespace formats;
 
+/// An item, its value in JSON, and whether its encoding is the canonical one.
 struct vector_case {
   std::string hex;
   std::string json;
   bool canonical;
 };
 
-/// RFC 8949, appendix A; what JSON cannot say is left to tests of its own.
+/// Vectors of RFC 8949, appendix A, and some more that are not canonical. Values that
+/// JSON cannot express have tests of their own.
 const std::vector<vector_case>& rfc_vectors() {
   static const std::vector<vector_case> cases{
       {"00", "0", true},
@@ -99,6 +104,8 @@ TEST(cbor, decodes_the_vectors_of_the_standard) {
   }
 }
 
+// Each malformed item is also the only element of an array ("81"), where another part of
+// the decoder meets it.
 TEST(cbor, refuses_malformed_items_wherever_they_stand) {
   for (const char* hex : {"",
                           "18",
@@ -148,6 +155,8 @@ TEST(cbor, refuses_malformed_items_wherever_they_stand) {
   }
 }
 
+// A million nested arrays would overflow the stack of a decoder that recurses without a
+// limit.
 TEST(cbor, nests_256_containers_and_no_more) {
   for (const char* opening : {"81", "a100", "c1", "9f"}) {
     std::string hex;
@@ -210,7 +219,7 @@ TEST(cbor, accessors_do_not_convert) {
   EXPECT_EQ(cbor_value().text(), nullptr);
 }
 
-/// A random tree; every draw is a function of the seed.
+/// Returns a random tree; every draw is a function of the seed.
 cbor_value random_value(const philox& random, std::uint64_t& draw, int depth) {
   switch (random.below(draw++, depth > 0 ? 9 : 6)) {
     case 0:
@@ -267,6 +276,8 @@ TEST(cbor, random_trees_come_back_equal_and_canonical) {
   }
 }
 
+// The lengths lie on both sides of every change of the width of a length. An item that is
+// cut at any place must be refused.
 TEST(cbor, texts_and_integers_of_every_length_end_where_they_say) {
   for (const std::size_t length :
        {0, 1, 14, 15, 16, 23, 24, 40, 255, 256, 65535, 65536}) {
@@ -319,6 +330,8 @@ TEST(cbor, json_breaks_lines_when_asked) {
             "{\n  \"a\": [\n    1,\n    \"x y\"\n  ],\n  \"b\": {}\n}");
 }
 
+// A key that is a map becomes quoted JSON text. If each level quoted the text of the
+// level below again, 200 levels would double the text 200 times.
 TEST(cbor_json, keys_within_keys_do_not_multiply) {
   cbor_value value = 1;
   for (int depth = 0; depth < 200; ++depth) {

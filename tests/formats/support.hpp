@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the tests of formats share: bytes from text, files, deterministic data, sample
-/// messages.
+/// Helpers that the tests of formats share: bytes from text, files, deterministic data
+/// and sample messages.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace weir::test {
 
-/// Bytes of hexadecimal text; blanks are skipped.
+/// Returns the bytes of hexadecimal text; blanks are skipped.
 inline byte_vector from_hex(std::string_view text) {
   byte_vector out;
   int high = -1;
@@ -35,6 +35,7 @@ inline byte_vector from_hex(std::string_view text) {
   return out;
 }
 
+/// Returns bytes as hexadecimal text in lower case.
 inline std::string to_hex(bytes_view bytes) {
   std::string out;
   for (const std::byte b : bytes) {
@@ -45,11 +46,12 @@ inline std::string to_hex(bytes_view bytes) {
   return out;
 }
 
+/// Returns the content of a file.
 inline byte_vector load(const std::string& path) {
   return or_throw(read_file(posix_file_system(), path));
 }
 
-/// Numbers of a seed, one after the other.
+/// A sequence of random numbers that depends on the seed alone.
 class numbers {
  public:
   explicit numbers(std::uint64_t seed) : random_(seed, 3) {}
@@ -62,7 +64,7 @@ class numbers {
   std::uint64_t at_ = 0;
 };
 
-/// Pseudo-random bytes, a function of the seed.
+/// Returns pseudo-random bytes, a function of the seed.
 inline byte_vector random_bytes(std::uint64_t seed, std::size_t size) {
   const philox random(seed, 7);
   byte_vector out(size);
@@ -72,7 +74,8 @@ inline byte_vector random_bytes(std::uint64_t seed, std::size_t size) {
   return out;
 }
 
-/// Elements of any type that are finite: floats get an exponent in the middle.
+/// Returns random finite elements of any type: the exponent of a float is changed so that
+/// it cannot be the largest one.
 inline byte_vector random_elements(std::uint64_t seed, dtype type,
                                    formats::byte_order order, std::size_t bytes) {
   byte_vector out = random_bytes(seed, bytes);
@@ -82,7 +85,8 @@ inline byte_vector random_elements(std::uint64_t seed, dtype type,
   const std::size_t unit = info_of(type).swap_unit;
   for (std::size_t i = 0; is_float && i + unit <= bytes; i += unit) {
     const std::size_t top = order == formats::byte_order::big ? i : i + unit - 1;
-    out[top] = (out[top] & std::byte{0x8F}) | std::byte{0x30};  // exponent never all ones
+    // The exponent is not all ones.
+    out[top] = (out[top] & std::byte{0x8F}) | std::byte{0x30};
   }
   return out;
 }
@@ -96,6 +100,7 @@ struct sample_object {
   formats::object_to_write to_write() const { return {descriptor, metadata, data}; }
 };
 
+/// Returns the objects in the form that a writer takes; they refer to the samples.
 inline std::vector<formats::object_to_write> to_write(
     const std::vector<sample_object>& objects) {
   std::vector<formats::object_to_write> out;
@@ -105,7 +110,7 @@ inline std::vector<formats::object_to_write> to_write(
   return out;
 }
 
-/// One object of `shape` with random finite elements.
+/// Returns an object of `shape` with random finite elements.
 inline sample_object sample(std::uint64_t seed, dtype type, shape_vector shape,
                             formats::byte_order order = formats::byte_order::little,
                             std::string compression = "none") {
@@ -119,7 +124,8 @@ inline sample_object sample(std::uint64_t seed, dtype type, shape_vector shape,
   return out;
 }
 
-/// Two small objects, one compressed, with metadata: what the damage tests damage.
+/// Returns two small objects with metadata, one of them compressed, for tests that damage
+/// messages.
 inline std::vector<sample_object> small_objects() {
   std::vector<sample_object> out{
       sample(1, dtype::fp32, {2, 3}),

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checked-in conformance suite: every verdict, place and element of its manifest.
+/// @file
+/// Checks the conformance suite in this repository: the verdict on every file, the place
+/// of every message, and the elements of every object, as the manifest says.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hostile bytes: cut, flipped, mutated, boastful. Nothing crashes, nothing is silently
-// wrong.
+/// @file
+/// Tests hostile bytes: messages that are cut, flipped or mutated, and messages that
+/// claim more than they hold. Nothing may crash or give wrong values without an error.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -15,13 +16,14 @@ namespace {
 
 using namespace formats;
 
+/// Everything that a reader gets from a message.
 struct whole_message {
   message_metadata metadata;
   std::vector<object_descriptor> descriptors;
   std::vector<byte_vector> elements;
 };
 
-/// All of a message under the strictest reading.
+/// Reads a whole message; by default every object must have a digest.
 result<whole_message> read_all(bytes_view bytes,
                                hash_check hashes = hash_check::required) {
   read_options options;
@@ -38,12 +40,14 @@ result<whole_message> read_all(bytes_view bytes,
   return out;
 }
 
+/// Returns whether two messages have equal metadata, descriptors and elements.
 bool same(const whole_message& a, const whole_message& b) {
   return a.metadata.base == b.metadata.base && a.metadata.extra == b.metadata.extra &&
          a.metadata.reserved == b.metadata.reserved && a.descriptors == b.descriptors &&
          a.elements == b.elements;
 }
 
+/// Returns a stream of objects.
 byte_vector stream_of(const std::vector<sample_object>& objects) {
   byte_vector out;
   auto writer = or_throw(stream_writer::open([&](bytes_view bytes) {
@@ -57,7 +61,7 @@ byte_vector stream_of(const std::vector<sample_object>& objects) {
   return out;
 }
 
-/// A message written whole with each place of the digest list, and a stream.
+/// Returns messages to damage: one for each place of the digest list, and a stream.
 std::vector<byte_vector> victims() {
   const auto objects = small_objects();
   std::vector<byte_vector> out;
@@ -74,7 +78,8 @@ std::vector<byte_vector> victims() {
 TEST(tensogram_damage, a_message_cut_anywhere_is_refused) {
   for (const byte_vector& message : victims()) {
     for (std::size_t size = 0; size < message.size(); ++size) {
-      // A copy of its own, so that a sanitizer sees every read behind it.
+      // The copy has its own allocation, so that a sanitizer sees every read behind its
+      // end.
       const byte_vector cut(message.begin(),
                             message.begin() + static_cast<std::ptrdiff_t>(size));
       EXPECT_FALSE(read_all(cut).has_value()) << size << " of " << message.size();
@@ -110,8 +115,8 @@ TEST(tensogram_damage, a_flipped_byte_is_found_or_changes_nothing) {
             << "byte " << at << " mask " << mask;
       }
     }
-    // Only reserved fields, frame versions, padding and announced frames may change
-    // unseen.
+    // Damage may go unnoticed only in reserved fields, frame versions, padding and the
+    // flags that announce frames.
     EXPECT_LT(unseen, message.size() * 9 / 10);
   }
 }
@@ -130,7 +135,7 @@ TEST(tensogram_damage, a_validated_flip_leaves_values_and_metadata_whole) {
   }
 }
 
-/// Everything that reads, on bytes of which nothing is known.
+/// Calls everything that reads on arbitrary bytes. No call may report an internal error.
 void try_all(bytes_view bytes) {
   const auto spans = scan(bytes);
   for (const message_span& span : spans) {
@@ -151,6 +156,7 @@ void try_all(bytes_view bytes) {
   }
 }
 
+/// Returns bytes after up to six random changes, some of which copy from another message.
 byte_vector mutate(const philox& random, std::uint64_t& draw, byte_vector bytes,
                    bytes_view other) {
   const std::uint64_t times = 1 + random.below(draw++, 6);
@@ -202,7 +208,7 @@ TEST(tensogram_damage, mutated_messages_never_crash) {
   }
 }
 
-/// A frame without a digest, padded.
+/// Returns a frame without a digest, padded to 8 bytes.
 byte_vector bare_frame(std::uint16_t type, bytes_view body, bytes_view before_slot = {}) {
   byte_vector out = from_hex("4652 0000 0001 0000 0000000000000000");
   store_be<std::uint16_t>(out.data() + 2, type);
@@ -215,8 +221,8 @@ byte_vector bare_frame(std::uint16_t type, bytes_view body, bytes_view before_sl
   return out;
 }
 
-/// A message without index whose only object claims a shape of uint8 over a payload of
-/// some bytes.
+/// Returns a message without an index whose only object claims `extent` elements of uint8
+/// over a payload of any size.
 byte_vector boast(std::int64_t extent, const std::string& compression,
                   bytes_view payload) {
   byte_vector body(payload.begin(), payload.end());
@@ -241,7 +247,7 @@ byte_vector boast(std::int64_t extent, const std::string& compression,
   return out;
 }
 
-/// Codes that a look at the structure alone gives.
+/// Returns the codes of the issues that a check of the structure alone finds.
 std::vector<std::string> structural_codes(bytes_view message) {
   validation_options quick;
   quick.level = validation_level::structure;

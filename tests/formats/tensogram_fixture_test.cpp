@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 17 files of the reference itself: positions, digests, metadata and values of their
-// README.
+/// @file
+/// Tests 17 files of the reference: positions, digests, metadata and values, as their
+/// README gives them.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,6 +18,7 @@ namespace {
 
 using namespace formats;
 
+/// A frame as the README of the files describes it.
 struct expected_frame {
   std::uint16_t type;
   std::uint64_t offset;
@@ -24,6 +26,7 @@ struct expected_frame {
   std::string digest;
 };
 
+/// A file as the README describes it.
 struct expected_file {
   std::string name;
   std::string sha256;
@@ -130,16 +133,19 @@ const std::vector<expected_file> golden_table{
      {}},
 };
 
+/// Returns the table of all files.
 const std::vector<expected_file>& golden_files() {
   return golden_table;
 }
 
+/// Returns whether a file belongs to the family for remote reading, whose names have
+/// hyphens.
 bool is_remote(const std::string& name) {
   return name.find('-') != std::string::npos;
 }
 
-/// Length of message k: the streamed ones grow when the index needs one byte more per
-/// number.
+/// Returns the length of message k. The streamed messages grow when the index needs one
+/// byte more for a number.
 std::uint64_t remote_length(const std::string& name, std::size_t k) {
   if (name.find("footer") != std::string::npos) {
     return k < 24 ? 656 : 664;
@@ -147,7 +153,7 @@ std::uint64_t remote_length(const std::string& name, std::size_t k) {
   return name == "streaming-tail.tgm" && k == 9 ? 656 : 592;
 }
 
-/// Elements of an object as doubles.
+/// Returns the elements of an object as doubles.
 template <class T>
 std::vector<double> values(const message_reader& reader, std::size_t i) {
   const byte_vector bytes = or_throw(reader.decode(i));
@@ -186,6 +192,8 @@ TEST(tensogram_fixture, every_file_has_the_messages_and_frames_of_its_page) {
   }
 }
 
+// The files for remote reading have digests but lack the flags that say so. A strict
+// reader misses the digests; a reader with `legacy_hashes` finds and verifies them.
 TEST(tensogram_fixture, the_hash_flag_trap_is_met_both_ways) {
   WEIR_NEEDS_FIXTURES(folder, "tensogram");
   for (const expected_file& file : golden_files()) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzz targets on mutations of messages with every stage and mask: a seed names each.
+/// @file
+/// Runs the fuzz targets on the kept corpus and on mutations of messages with every stage
+/// and mask. A seed names each mutation.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -12,6 +14,7 @@ namespace {
 
 using namespace formats;
 
+/// Returns the descriptor of 40 doubles with these stages.
 object_descriptor staged(const char* encoding, const char* filter, const char* codec,
                          cbor_map parameters) {
   object_descriptor d;
@@ -24,7 +27,8 @@ object_descriptor staged(const char* encoding, const char* filter, const char* c
   return d;
 }
 
-/// Small messages without digests, so that damage gets through to the codecs.
+/// Returns small messages with every stage and mask, each with and without digests.
+/// Without digests, damage reaches the codecs.
 std::vector<byte_vector> corpus() {
   byte_vector field(40 * 8);
   for (std::size_t i = 0; i < 40; ++i) {
@@ -75,7 +79,7 @@ std::vector<byte_vector> corpus() {
   return out;
 }
 
-/// Everything at once, for the mutations.
+/// Calls every target.
 void feed(bytes_view input) {
   fuzz::scan(input);
   fuzz::decode(input);
@@ -84,6 +88,7 @@ void feed(bytes_view input) {
   fuzz::validate(input);
 }
 
+/// A target and the name of its corpus.
 struct fuzz_target {
   const char* name;
   void (*run)(bytes_view);
@@ -120,6 +125,8 @@ TEST(message_splitter, finds_what_scan_finds_however_the_bytes_are_cut) {
   }
 }
 
+// The payload of the stream contains markers of starts and ends, and a splitter must not
+// stop at them. The last message lacks a byte when the input ends.
 TEST(message_splitter, gives_a_message_with_its_last_byte_and_counts_what_is_none) {
   byte_vector stream;
   auto writer = or_throw(stream_writer::open([&](bytes_view bytes) -> result<void> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects of the reference's files one by one: ranges, masks left alone, and the same
-// bytes when they are written again.
+/// @file
+/// Tests the objects of the reference's files one by one: ranges, values under masks, and
+/// equal bytes when an object is written again.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -80,6 +81,8 @@ TEST(tensogram_objects, ranges_are_those_of_the_reference) {
   RecordProperty("refused", static_cast<int>(refused));
 }
 
+// Every range of the payload must equal the slice of the whole. At least one file must
+// have wrong offsets, or the test would show nothing.
 TEST(tensogram_objects, a_range_is_right_even_where_the_offsets_of_the_file_are_not) {
   WEIR_NEEDS_FIXTURES(folder, "tensogram");
   std::size_t wrong = 0;
@@ -90,7 +93,8 @@ TEST(tensogram_objects, a_range_is_right_even_where_the_offsets_of_the_file_are_
         if (d.compression != "szip" || d.filter != "shuffle" || d.encoding != "none") {
           return;
         }
-        // The same payload as bytes, so that ranges of it can be asked for.
+        // The payload is written again as an object of bytes without the filter, so that
+        // ranges of it can be decoded.
         const byte_vector payload = or_throw(reader.stored_payload(i));
         const auto bytes = static_cast<std::int64_t>(reader.object_bytes(i));
         d.type = dtype::uint8;
@@ -134,6 +138,8 @@ TEST(tensogram_objects, zeros_stay_where_masks_are_left_alone) {
   EXPECT_GT(compared, 50u);
 }
 
+/// Returns whether the reference and this project must encode to equal bytes. Libraries
+/// for general compression may differ by version.
 bool same_bytes_possible(const object_descriptor& d) {
   for (const cbor_entry& mask : d.masks) {
     const std::string& method = *find_path(*mask.value.map(), "method")->text();
@@ -145,6 +151,7 @@ bool same_bytes_possible(const object_descriptor& d) {
          d.compression == "roaring";
 }
 
+/// Returns the options that make a writer use the mask methods of a descriptor.
 mask_options masks_of(const object_descriptor& d) {
   static const std::map<std::string, mask_method> methods{
       {"none", mask_method::none},
@@ -190,8 +197,8 @@ TEST(tensogram_objects, payload_masks_and_descriptor_come_out_byte_for_byte) {
                     const auto again = or_throw(message_reader::open(*message));
                     EXPECT_EQ(sha256_text(or_throw(again.stored_payload(0))),
                               object["payload_sha256"]);
-                    // Offsets of intervals behind runs of empty blocks are off by some
-                    // bits there.
+                    // The reference's offsets of intervals behind runs of empty blocks
+                    // are some bits too small.
                     if (d.compression != "szip" || d.filter != "shuffle") {
                       EXPECT_EQ(hex64(again.frames().back().digest), object["frame_xxh3"])
                           << to_json(cbor_value(d.parameters));
@@ -208,7 +215,8 @@ TEST(tensogram_objects, payload_masks_and_descriptor_come_out_byte_for_byte) {
   EXPECT_GT(repeated["none+none+roaring"], 5u);
 }
 
-/// The generator "field" of the manifest: a triangle wave and ten bits of SplitMix64.
+/// Returns the data of the manifest's generator "field": a triangle wave and ten bits of
+/// SplitMix64.
 byte_vector field(std::uint64_t n) {
   byte_vector out;
   for (std::uint64_t i = 0; i < n; ++i) {
@@ -273,7 +281,7 @@ TEST(tensogram_objects, everything_else_comes_back_with_the_same_elements) {
         const byte_vector elements = or_throw(reader.decode(i));
         const object_to_write one{d, {}, elements};
         const auto message = encode_message({&one, 1}, options);
-        if (!message) {  // a pair that readers crash on
+        if (!message) {  // the writer refuses combinations on which other readers crash
           EXPECT_EQ(d.compression, "blosc2") << message.error().message();
           return;
         }

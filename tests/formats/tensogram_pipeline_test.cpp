@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pipeline through whole messages: refusals, masks, threads, alignment, stored
-// objects, old keys, both ends.
+/// @file
+/// Tests the pipeline through whole messages: refusals, masks, threads, alignment, stored
+/// objects, old keys, and scans from both ends.
 #include <gtest/gtest.h>
 #include <lz4.h>
 #include <zstd.h>
@@ -21,6 +22,7 @@ namespace {
 
 using namespace formats;
 
+/// Returns a smooth field of doubles, which every codec can compress.
 sample_object smooth_field(std::size_t n) {
   sample_object out = sample(1, dtype::fp64, {static_cast<std::int64_t>(n)});
   for (std::size_t i = 0; i < n; ++i) {
@@ -31,10 +33,12 @@ sample_object smooth_field(std::size_t n) {
   return out;
 }
 
+/// Returns the parameters that szip needs.
 cbor_map szip_keys() {
   return {{"szip_rsi", 16}, {"szip_block_size", 16}, {"szip_flags", 8}};
 }
 
+/// Encodes a message of one object.
 result<byte_vector> encode(const sample_object& object,
                            const message_options& options = {}) {
   return encode_message(to_write({object}), options);
@@ -98,6 +102,7 @@ TEST(tensogram_pipeline, pairs_that_readers_fail_on_are_refused_with_the_reason)
   EXPECT_EQ(encode(holes, blosc).error().code(), errc::unsupported);
 }
 
+/// Returns the same field through seven different pipelines.
 std::vector<sample_object> staged_objects(std::size_t n) {
   std::vector<sample_object> out(7, smooth_field(n));
   out[1].descriptor.encoding = "simple_packing";
@@ -205,6 +210,8 @@ TEST(tensogram_pipeline, payloads_stand_where_they_are_asked_to) {
   EXPECT_EQ(encode(smooth_field(3), odd).error().code(), errc::invalid_argument);
 }
 
+// The elements are complex, so one element can hold NaN and an infinity. Each element
+// must be in one list only.
 TEST(tensogram_pipeline, masks_hold_each_value_in_one_list) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   constexpr double inf = std::numeric_limits<double>::infinity();
@@ -304,7 +311,7 @@ TEST(tensogram_pipeline, stored_objects_pass_through_with_their_masks) {
   EXPECT_EQ(encode_message(stored).error().code(), errc::invalid_argument);
 }
 
-/// What an object of `decoded` bytes gives whose payload another writer made.
+/// Decodes an object of `decoded` bytes whose payload another writer has made.
 result<byte_vector> read_stored(const char* compression, std::size_t decoded,
                                 bytes_view payload) {
   object_to_write one;
@@ -317,6 +324,7 @@ result<byte_vector> read_stored(const char* compression, std::size_t decoded,
   return or_throw(message_reader::open(message)).decode(0);
 }
 
+/// Returns a frame of zstd with or without the size of its content and a checksum.
 byte_vector zstd_frame(bytes_view bytes, bool with_size, bool with_checksum) {
   const std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)> context(ZSTD_createCCtx(),
                                                                         ZSTD_freeCCtx);
@@ -335,7 +343,8 @@ TEST(tensogram_pipeline, zstd_frames_of_every_kind_are_read_and_no_other_size) {
   const byte_vector whole = zstd_frame(all, true, false);
   const byte_vector open_ended = zstd_frame(all, false, true);
   byte_vector parts = zstd_frame(all.first(300), false, false);
-  append(parts, from_hex("502A4D18 04000000 DEADBEEF"));  // a skippable frame
+  // Decoders must ignore this skippable frame.
+  append(parts, from_hex("502A4D18 04000000 DEADBEEF"));
   append(parts, zstd_frame(all.subspan(300), true, true));
   for (const byte_vector& payload : {whole, open_ended, parts}) {
     EXPECT_EQ(or_throw(read_stored("zstd", 1000, payload)), data);
@@ -404,6 +413,8 @@ TEST(tensogram_pipeline, a_shape_asks_for_no_more_than_the_limit) {
             512u);
 }
 
+// A file with garbage, streams and markers between messages is cut at many places. All
+// three orders of scanning must find the same messages.
 TEST(tensogram_scan, messages_are_the_same_from_either_end) {
   byte_vector bytes;
   byte_vector stream;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a reader reads and a writer writes again: fields of a descriptor that nobody here
-/// interprets, objects of a codec that is not built in, metadata as deep as they may be.
+/// Tests that what a reader reads, a writer can write again: fields of a descriptor that
+/// nothing here interprets, objects of a codec that is not built, and metadata of the
+/// largest depth.
 #include "formats/support.hpp"
 #include "support/fixtures.hpp"
 #include "tensogram/wire/wire.hpp"
@@ -12,7 +13,7 @@ namespace {
 
 using namespace weir::test;
 
-/// An object with the strides of a column-major array and keys that nobody knows.
+/// Returns an object with the strides of a column-major array and with unknown keys.
 sample_object foreign_object() {
   sample_object out = sample(1, dtype::int16, {2, 3});
   out.descriptor.strides = {1, 2};
@@ -24,6 +25,7 @@ sample_object foreign_object() {
   return out;
 }
 
+/// Expects the descriptor, the elements and the strides in the metadata of an object.
 void expect_same_object(const message_reader& reader, const sample_object& object) {
   EXPECT_EQ(reader.descriptor(0), object.descriptor);
   EXPECT_EQ(or_throw(reader.decode(0)), object.data);
@@ -66,7 +68,8 @@ TEST(tensogram_rewrite, strides_are_as_many_as_dimensions_or_those_of_c_order) {
   EXPECT_NE(refused.error().text().find("expected 3 strides"), std::string::npos);
 }
 
-/// A message with an object that this build decodes and one of sz3.
+/// Returns a message with one object that this build decodes and one of sz3, which it
+/// does not.
 byte_vector with_unbuilt_codec() {
   const sample_object plain = sample(1, dtype::fp32, {5});
   sample_object unbuilt = sample(2, dtype::fp64, {100});
@@ -80,7 +83,8 @@ byte_vector with_unbuilt_codec() {
   return or_throw(encode_message(objects));
 }
 
-/// Everything but the elements of object `i` is there, and is written again as it was.
+/// Expects that everything but the elements of object `i` can be read, and that the
+/// object is written again without a change.
 void expect_usable_but_for_decoding(const byte_vector& message, std::size_t i) {
   const auto reader = or_throw(message_reader::open(message));
   or_throw(reader.verify());
@@ -139,6 +143,7 @@ TEST(tensogram_rewrite, sz3_objects_of_the_reference_pass_as_they_are) {
   }
 }
 
+/// Returns a number inside `count` arrays.
 cbor_value nested_arrays(std::size_t count) {
   cbor_value out = 1;
   for (std::size_t i = 0; i < count; ++i) {
@@ -161,9 +166,11 @@ TEST(tensogram_rewrite, metadata_nest_as_deep_as_readers_accept) {
     EXPECT_EQ(reader.descriptor(0).parameters, object.descriptor.parameters);
     return true;
   };
-  // The containers around a value: the message's map, then what is named here.
+  // The depth counts the containers around a value: the map of the message and those that
+  // the comments name.
   sample_object object = sample(1, dtype::uint8, {1});
-  object.metadata = {{"deep", nested_arrays(cbor_depth_limit - 3)}};  // base, its entry
+  // The value lies inside "base" and the entry of the object.
+  object.metadata = {{"deep", nested_arrays(cbor_depth_limit - 3)}};
   EXPECT_TRUE(writes(object, {}));
   object.metadata = {{"deep", nested_arrays(cbor_depth_limit - 2)}};
   EXPECT_FALSE(writes(object, {}));
@@ -173,7 +180,7 @@ TEST(tensogram_rewrite, metadata_nest_as_deep_as_readers_accept) {
   object.descriptor.parameters = {{"deep", nested_arrays(cbor_depth_limit)}};
   EXPECT_FALSE(writes(object, {}));
   object.descriptor.parameters = {};
-  for (const std::size_t under_extra : {2u, 1u}) {  // with _extra_, or at the top
+  for (const std::size_t under_extra : {2u, 1u}) {  // inside "_extra_", or at the top
     const cbor_value deep = nested_arrays(cbor_depth_limit - under_extra);
     EXPECT_TRUE(writes(object, {{"deep", deep}, {"flat", 1}}));
     EXPECT_EQ(writes(object, {{"base", deep}}), under_extra == 2);

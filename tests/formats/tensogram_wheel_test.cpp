@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files made with the reference's package, and what their manifest says about each:
-// verdict, metadata, values.
+/// @file
+/// Tests files that were made with the reference's package against their manifest:
+/// verdicts, metadata, values, and equal bytes when they are written again.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -21,13 +22,14 @@ namespace {
 using namespace formats;
 using nlohmann::json;
 
+/// Returns the entries of the manifest by file name.
 json load_manifest(const std::string& folder) {
   std::ifstream in(folder + "/wheel/manifest.json");
   return json::parse(in).at("files");
 }
 
-/// The manifest writes non-finite reals as {"float": text} and byte strings as {"hex":
-/// text}.
+/// Converts a value to the manifest's form, which writes non-finite reals as {"float":
+/// text} and byte strings as {"hex": text}.
 json as_json(const cbor_value& value) {
   if (const auto real = value.real(); real && !std::isfinite(*real)) {
     return {{"float", std::isnan(*real) ? "nan" : (*real > 0 ? "inf" : "-inf")}};
@@ -53,6 +55,7 @@ json as_json(const cbor_value& value) {
   return json::parse(to_json(value));
 }
 
+/// Converts the metadata of a message to the manifest's form.
 json as_json(const message_metadata& metadata) {
   return {{"base",
            as_json(cbor_value(cbor_array(metadata.base.begin(), metadata.base.end())))},
@@ -60,12 +63,13 @@ json as_json(const message_metadata& metadata) {
           {"_reserved_", as_json(cbor_value(metadata.reserved))}};
 }
 
+/// Returns whether the codec of an object is part of this build.
 bool is_built(const json& object) {
   return object["compression"] != "sz3";
 }
 
-/// Files of which the reference itself does not see all: the manifest cannot be followed
-/// there.
+/// Returns whether the reference itself overlooks a part of a file, so that its manifest
+/// is incomplete.
 bool reference_is_blind(const std::string& name) {
   return name == "hand_unpadded.tgm" || name == "evil_payload_stream.tgm";
 }
@@ -86,6 +90,7 @@ TEST(tensogram_wheel, the_verdict_on_every_file_is_that_of_a_strict_reader) {
 
 using code_set = std::set<std::pair<std::string, std::string>>;
 
+/// Returns the codes of a report with their severities.
 code_set codes_of(const message_report& report) {
   code_set out;
   for (const validation_issue& issue : report.issues) {
@@ -94,8 +99,9 @@ code_set codes_of(const message_report& report) {
   return out;
 }
 
-/// Files whose first fault ends our walk, where the reference lists what follows from it;
-/// and those where it overlooks the fault or thinks less of it.
+/// Returns whether this project and the reference judge a file differently: the first
+/// fault ends the check here where the reference lists its consequences, or the reference
+/// overlooks the fault or rates it lower.
 bool is_judged_otherwise(const std::string& name) {
   static const std::set<std::string> names{
       "hand_bad_type0.tgm",    "hand_bad_type4.tgm",      "hand_bad_type10.tgm",
@@ -105,7 +111,8 @@ bool is_judged_otherwise(const std::string& name) {
   return names.count(name) != 0 || reference_is_blind(name);
 }
 
-/// Codes that come where the reference looks away or waits for a higher level.
+/// Returns whether a code may appear although the reference does not report it, or
+/// reports it at a higher level only.
 bool is_stricter(const std::string& code) {
   static const std::set<std::string> codes{"pipeline_not_built",
                                            "decoded_size_mismatch",
@@ -118,6 +125,8 @@ bool is_stricter(const std::string& code) {
   return codes.count(code) != 0;
 }
 
+// The reference has reported the codes of every message at four levels. Each of its codes
+// must appear here, and each code here must be one of its codes or a known stricter one.
 TEST(tensogram_wheel, the_validation_gives_the_codes_of_the_reference_at_every_level) {
   WEIR_NEEDS_FIXTURES(folder, "tensogram");
   const json files = load_manifest(folder);
@@ -226,8 +235,8 @@ TEST(tensogram_wheel, elements_keep_the_order_of_the_file_when_asked_to) {
   EXPECT_EQ(swapped, 12u);
 }
 
-/// First refusal of anything in a file under the strictest reading, none if all of it is
-/// accepted.
+/// Returns the first error of reading a file in the strictest way, or nothing if all of
+/// it is accepted.
 std::optional<errc> refusal_of(bytes_view bytes) {
   read_options options;
   options.hashes = hash_check::required;
@@ -301,6 +310,8 @@ TEST(tensogram_wheel, refusals_have_the_code_of_their_kind) {
   }
 }
 
+// The first file is a stream whose payload looks like the end of a message; the second
+// has frames without padding. The reference misreads both.
 TEST(tensogram_wheel, what_the_reference_cannot_read_of_its_own_is_read) {
   WEIR_NEEDS_FIXTURES(folder, "tensogram");
   const byte_vector evil = load(folder + "/wheel/evil_payload_stream.tgm");
@@ -316,7 +327,7 @@ TEST(tensogram_wheel, what_the_reference_cannot_read_of_its_own_is_read) {
   EXPECT_TRUE(unpadded.decode(1).has_value());
 }
 
-/// Options and objects that make the writer repeat a message of the reference.
+/// The options and objects with which the writer must repeat a message of the reference.
 struct repeated_message {
   message_options options;
   std::vector<cbor_map> header_base;
@@ -325,11 +336,13 @@ struct repeated_message {
   bool with_length = false;
 };
 
+/// Returns metadata without the keys that the writer adds itself.
 cbor_map without_reserved(cbor_map map) {
   map.erase("_reserved_");
   return map;
 }
 
+/// Takes a message of the reference apart.
 repeated_message repeat(bytes_view bytes) {
   repeated_message out;
   const auto reader =
@@ -358,7 +371,7 @@ repeated_message repeat(bytes_view bytes) {
       out.header_base.push_back(std::exchange(out.objects.back().metadata, {}));
     }
   }
-  if (out.stream) {  // an entry that the header does not have was not given
+  if (out.stream) {  // the caller gave only those entries that are in the header
     const frame_info& first = reader.frames().front();
     const auto item =
         or_throw(decode_cbor(bytes.subspan(first.offset + 16, first.length - 28)));
@@ -368,6 +381,7 @@ repeated_message repeat(bytes_view bytes) {
   return out;
 }
 
+/// Writes such a message, as a whole or as a stream.
 byte_vector write_again(const repeated_message& message) {
   if (!message.stream) {
     return or_throw(encode_message(to_write(message.objects), message.options));
@@ -394,6 +408,7 @@ byte_vector write_again(const repeated_message& message) {
   return out;
 }
 
+/// Returns whether all payloads are stored as they are, without masks.
 bool all_raw(const message_reader& reader) {
   for (std::size_t i = 0; i < reader.object_count(); ++i) {
     const object_descriptor& d = reader.descriptor(i);
@@ -405,7 +420,8 @@ bool all_raw(const message_reader& reader) {
   return true;
 }
 
-/// Number of messages of a file that the writer has repeated byte for byte.
+/// Writes the raw messages of a file again, expects equal bytes, and returns their
+/// number.
 std::size_t repeat_file(const std::string& path) {
   const byte_vector bytes = load(path);
   std::size_t repeated = 0;
@@ -434,7 +450,7 @@ TEST(tensogram_wheel, the_writer_repeats_what_the_reference_wrote_byte_for_byte)
     }
   }
   EXPECT_GE(repeated, 30u);
-  // Files from 0.17 to 0.20 lack the frame flags that a writer of today sets.
+  // These files were written by versions 0.17 to 0.20 of the reference.
   for (const char* name : {"simple_f32", "hash_xxh3", "mars_metadata", "multi_message",
                            "multi_object", "multi_object_xxh3", "metadata_parity"}) {
     SCOPED_TRACE(name);
@@ -442,7 +458,8 @@ TEST(tensogram_wheel, the_writer_repeats_what_the_reference_wrote_byte_for_byte)
   }
 }
 
-/// Number of items of CBOR in a file that are encoded to the bytes they came from.
+/// Encodes every item of CBOR of a file again, expects equal bytes, and returns the
+/// number of items.
 std::size_t repeat_cbor(const std::string& path) {
   const byte_vector bytes = load(path);
   std::size_t repeated = 0;

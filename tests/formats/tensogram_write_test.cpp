@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages written here and read back: types, shapes, orders, compression, options,
-// streams, sources.
+/// @file
+/// Tests messages that this project writes and reads back: types, shapes, byte orders,
+/// compression, options, streams and sources.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,6 +20,7 @@ using namespace formats;
 
 constexpr read_options strict{hash_check::required, false, false};
 
+/// Returns all element types that Tensogram has.
 std::vector<dtype> tensogram_types() {
   std::vector<dtype> out;
   for (const dtype_info& row : all_dtypes()) {
@@ -29,15 +31,18 @@ std::vector<dtype> tensogram_types() {
   return out;
 }
 
-/// Collects a stream.
+/// Collects the bytes of a stream, and lets the writer change bytes that it has written
+/// before.
 struct collected {
   byte_vector bytes;
+  /// Returns the function that takes the bytes of a stream.
   byte_sink sink() {
     return [this](bytes_view piece) {
       append(bytes, piece);
       return result<void>();
     };
   }
+  /// Returns the function that replaces bytes.
   byte_patch patch() {
     return [this](std::uint64_t offset, bytes_view piece) {
       std::copy(piece.begin(), piece.end(),
@@ -136,6 +141,8 @@ TEST(tensogram_write, flags_say_what_the_reference_would_say) {
   EXPECT_EQ(flags(false, hash_list::automatic, 0), 0x01);
 }
 
+// The length of the index depends on the offsets in it, and these on the length of the
+// index. The counts and texts lie around the sizes at which a number needs one byte more.
 TEST(tensogram_write, the_index_settles_at_every_size) {
   constexpr std::array<std::size_t, 13> counts{1,   22,  23,  24,  25,  255, 256,
                                                257, 300, 600, 842, 843, 3000};
@@ -202,6 +209,9 @@ TEST(tensogram_write, an_object_that_cannot_be_written_is_refused_by_name) {
   EXPECT_EQ(refusal(bad).code(), errc::unknown_key);
 }
 
+/// Expects that a writer refuses an object with one non-finite element and names the
+/// element, that it stores the element when asked to, and that validation then reports
+/// it.
 template <class T>
 void expect_non_finite(dtype type, T pattern, std::size_t components, bool nan) {
   for (const byte_order order : {byte_order::little, byte_order::big}) {
@@ -303,7 +313,8 @@ TEST(tensogram_stream, may_be_empty_and_may_know_its_metadata_beforehand) {
   collected out;
   auto writer = or_throw(
       stream_writer::open(out.sink(), {}, {cbor_map{{"name", "x"}, {"unit", "m"}}}));
-  EXPECT_FALSE(writer.finish().has_value());  // one object was announced
+  // The metadata announce one object, and none was written.
+  EXPECT_FALSE(writer.finish().has_value());
   sample_object object = sample(1, dtype::fp32, {2});
   object.metadata = {{"unit", "km"}};
   or_throw(writer.write(object.to_write()));
@@ -342,6 +353,8 @@ TEST(tensogram_stream, a_refused_object_leaves_it_usable_and_a_broken_sink_ends_
             errc::invalid_argument);
 }
 
+// A stream has no length in its preamble, so a reader searches for its end. Markers
+// inside of payloads must not be taken for the end.
 TEST(tensogram_stream, payloads_full_of_magic_do_not_cut_it) {
   const std::string evil =
       "TENSOGRM39277777FRENDF3927777700000000392777773927777739277777ENDFFR";

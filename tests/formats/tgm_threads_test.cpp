@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Loops over pieces on several threads.
+/// Tests loops whose pieces run on several threads.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ constexpr bool thread_sanitizer = __has_feature(thread_sanitizer);
 constexpr bool thread_sanitizer = false;
 #endif
 
-/// Whether every piece is done once, pieces that are loops themselves included.
+/// Returns whether every piece is done once, in a loop whose pieces are loops themselves.
 bool each_once(unsigned threads) {
   std::vector<int> done(17);
   std::atomic<int> inner{0};

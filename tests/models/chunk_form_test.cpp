@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compares the chunk form, in which the model is computed, with a loop over tokens.
+/// Tests the chunk form, in which the model is computed, against a loop over tokens.
 #include <gtest/gtest.h>
 
 #include <cmath>

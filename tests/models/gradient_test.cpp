@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compares the backward pass with finite differences, in double precision, for every
+/// Tests the backward pass against finite differences, in double precision, for every
 /// parameter tensor.
 #include <gtest/gtest.h>
 
@@ -89,6 +89,7 @@ void check_all(const setting& s, int entries) {
   }
 }
 
+/// Returns a small model whose levels fire at these periods.
 setting small(std::vector<std::uint64_t> frequencies) {
   setting s;
   s.config.width = 32;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A gate for the quality of learning: the model reads a real text once and must reach a
+/// Tests the quality of learning: the model reads a real text once and must reach a
 /// number of bits per byte. The text is the first 300,000 bytes of the licences of the
 /// base system, and a pulse has 64 tokens.
 #include <gtest/gtest.h>

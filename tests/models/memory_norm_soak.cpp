@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Long texts without any variety: every number of the default model stays finite and
-/// every memory stays bounded, in every phase. Such texts push a memory further than any
-/// other, because all writes have the same key.
+/// Tests long texts without any variety: every number of the default model stays finite
+/// and every memory stays bounded, in every phase. Such texts push a memory further than
+/// any other, because all writes have the same key.
 #include <gtest/gtest.h>
 
 #include <algorithm>

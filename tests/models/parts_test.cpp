@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tests of the parts of a model: masks of levels, the rate schedule, sampling, the
-/// layout of parameters, dense products, and kernels.
+/// Tests the parts of a model: masks of levels, the rate schedule, sampling, the layout
+/// of parameters, dense products, and kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The public interface of the model, on an engine: equal bits for any number of workers
-/// and for any chunks, snapshots and resuming, and errors.
+/// Tests the public interface of the model on an engine: equal bits for any number of
+/// workers and for any chunks, snapshots and resuming, and errors.
 #include "weir/models/prose.hpp"
 
 #include <gtest/gtest.h>
@@ -104,6 +104,7 @@ class session {
   std::uint64_t pulses_ = 0;
 };
 
+/// Returns a small configuration, so that tests take little time.
 prose_config small() {
   prose_config config;
   config.width = 48;
@@ -265,6 +266,8 @@ TEST(Prose, TheImageOfASnapshotOutlivesItsTasksWhenAKernelFails) {
   fail_behind_a_snapshot(2, true);
 }
 
+// Without a lookahead the last row of a chunk has no target. The next chunk scores it, so
+// the sums of both models must become equal.
 TEST(Prose, PendingPredictionIsScoredByTheNextToken) {
   session known(small(), 1);
   session pending(small(), 1);

@@ -54,12 +54,14 @@ class reference_model {
     std::vector<std::vector<row>> m;  ///< memories, [level][head]
     std::vector<std::vector<row>> a;  ///< accumulators, [level][head]
   };
+  /// Step size and share that is kept, of one head and level.
   struct gate_pair {
     double theta;
     double keep;
   };
 
   const double* values(int parameter) const { return p_ + layout_[parameter].offset; }
+  /// Returns x divided by its root mean square, times the gains.
   row norm(const row& x, const double* gain) const {
     double s = 0;
     for (double v : x) {
@@ -115,6 +117,7 @@ class reference_model {
       }
     }
   }
+  /// Returns the step size and the share that the memory keeps, for one token.
   gate_pair gates(const row& z, const models::level_parameters& p, std::size_t h) const {
     const row g = times(z, values(p.gate_weight), 2 * c_.heads);
     const double* bias = values(p.gate_bias);
@@ -148,6 +151,8 @@ class reference_model {
     }
     return y;
   }
+  /// Returns a row after one block: convolution, memories of all levels and heads, and
+  /// MLP.
   row block(std::size_t b, const row& x) {
     const models::block_parameters& p = layout_.blocks[b];
     block_state& s = blocks_[b];
@@ -181,6 +186,7 @@ class reference_model {
     }
     return mlp(p, x1);
   }
+  /// Returns a row after the MLP, whose activation is the square of the positive part.
   row mlp(const models::block_parameters& p, const row& x1) const {
     row hidden = times(norm(x1, values(p.gain2)), values(p.mlp_in), c_.hidden);
     row x = x1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Pulses whose tasks an engine replays give the bits of tasks that run one after
-/// another.
+/// Tests that pulses whose tasks an engine replays give the bits of tasks that run one
+/// after another.
 #include <gtest/gtest.h>
 
 #include "models/some_tokens.hpp"
@@ -17,6 +17,7 @@ using models::pulse_phase;
 
 constexpr std::size_t text_size = 4096;
 
+/// Returns a small model with two lanes.
 models::prose_config two_lanes() {
   models::prose_config config;
   config.width = 48;

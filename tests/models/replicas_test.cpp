@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model whose lanes are spread over devices has the bits of a model on one device.
+/// Tests that a model whose lanes are spread over devices has the bits of a model on one
+/// device.
 #include "prose/replicas.hpp"
 
 #include <gtest/gtest.h>
@@ -25,6 +26,7 @@ using models::pulse_phase;
 
 constexpr std::size_t tokens_per_lane = 1024;
 
+/// Returns a small model, so that tests take little time.
 models::prose_config small(std::uint32_t lanes) {
   models::prose_config config;
   config.width = 32;
@@ -129,6 +131,8 @@ float hard_number(std::mt19937& random) {
   return random() % 2 == 0 ? r * tiny / 1024 : r * 0.37F;
 }
 
+// A device sums its own run of lanes, and the devices sum their results. The bits must be
+// those of one sum over all lanes, or the state would depend on the number of devices.
 TEST(LanesPerDevice, SumsOfRunsAddUpToTheSumOverLanes) {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The ranges in the settings table of the prose model are those that the model accepts.
+/// Tests that the ranges in the settings table of the prose model are those that the
+/// model accepts.
 #include "weir/base/settings.hpp"
 
 #include <gtest/gtest.h>

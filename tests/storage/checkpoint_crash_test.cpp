@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Crashes while a checkpoint is saved: every state that the real writer may leave, and
-/// states of other protocols that lose checkpoints.
+/// Tests crashes while a checkpoint is saved: every state that the real writer may leave
+/// loads, and other protocols leave states that lose checkpoints.
 #include <gtest/gtest.h>
 
 #include "storage/checkpoint_support.hpp"
@@ -14,6 +14,8 @@ using store_role = checkpoint_store::role;
 
 namespace {
 
+/// Returns whether a path names a checkpoint. Temporary files do not matter after a
+/// crash.
 bool is_checkpoint(const std::string& path) {
   return path.size() > 5 && path.compare(path.size() - 5, 5, ".weir") == 0;
 }
@@ -36,6 +38,7 @@ std::uint64_t pulse_after(const disk& state, const std::string& folder) {
   return loaded->header().pulse_id;
 }
 
+/// Numbers of crash states that were examined, of bad ones, and of instants.
 struct tally {
   std::size_t states = 0;
   std::size_t bad = 0;
@@ -70,6 +73,8 @@ INSTANTIATE_TEST_SUITE_P(Models, CrashStates,
                            return p.param == disk_model::posix ? "posix" : "ext4";
                          });
 
+// Five checkpoints are saved. During each save a crash may leave the checkpoint before or
+// the new one; after the save has returned, only the new one.
 TEST_P(CrashStates, OfTheRealWriterLoadTheOldOrTheNewAndOnceAcknowledgedOnlyTheNew) {
   const temp_folder folder;
   faulty_files fs;
@@ -95,8 +100,8 @@ TEST_P(CrashStates, OfTheRealWriterLoadTheOldOrTheNewAndOnceAcknowledgedOnlyTheN
     EXPECT_EQ(t.bad, 0U);
     EXPECT_GT(t.cuts, 10U);
     acknowledged = pulse;
-    // Operations that were not synced may or may not be there. The acknowledged
-    // checkpoint must be.
+    // Operations without a sync may or may not have reached the disk, but the
+    // acknowledged checkpoint must be there.
     EXPECT_EQ(enumerate(
                   fs, GetParam(), [] {}, good)
                   .bad,
@@ -107,19 +112,22 @@ TEST_P(CrashStates, OfTheRealWriterLoadTheOldOrTheNewAndOnceAcknowledgedOnlyTheN
 
 namespace {
 
-/// Files of a run as other protocols write them: three blocks with one mark each. A file
-/// is whole if all marks agree.
+/// Writes a file as other protocols do, in three blocks with the same mark. A file is
+/// whole if all marks agree.
 void write_blocks(file& f, char mark) {
   for (std::uint64_t block = 0; block < 3; ++block) {
     or_throw(write_all(f, block * 4, as_view(std::string(4, mark))));
   }
 }
+/// Returns whether a file has this mark in all its blocks.
 bool whole(const byte_vector& content, char mark) {
   return as_text(content) == std::string(12, mark);
 }
 
 }  // namespace
 
+// This test shows why model and cursor share one file: with two files, each replaced
+// atomically, a crash leaves a new model beside an old cursor.
 TEST_P(CrashStates, TwoFilesEachWrittenPerfectlyDoNotFitTogether) {
   faulty_files fs({{"f/model.weir", {}}, {"f/cursor.weir", {}}});
   for (const char mark : {'a', 'b'}) {
@@ -186,6 +194,8 @@ TEST_P(CrashStates, OfARenameWithoutSyncAreTornAndWithoutFolderSyncNotDurable) {
   }
 }
 
+// A failed sync drops the pending data, and a second sync succeeds without them. A writer
+// must therefore not sync again and rename.
 TEST_P(CrashStates, OfASecondSyncAfterAFailedOneAreTorn) {
   faulty_files fs({{"f/ck.weir", byte_vector(12, std::byte{'a'})}});
   bool failed = false;
@@ -209,8 +219,8 @@ TEST_P(CrashStates, OfASecondSyncAfterAFailedOneAreTorn) {
 }
 
 TEST_P(CrashStates, AfterAFailedSaveStillLoadTheAcknowledgedCheckpoint) {
-  // Every operation of a save fails once; then the next save must succeed, and no crash
-  // may lose what was acknowledged.
+  // Each operation of a save fails in one of the rounds. The next save must succeed, and
+  // no crash may lose what was acknowledged.
   std::size_t operations = 0;
   {
     const temp_folder folder;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Saves and loads while one operation of the file system fails, for every operation in
-/// turn.
+/// Tests saves and loads while one operation of the file system fails, for every
+/// operation in turn.
 #include <gtest/gtest.h>
 
 #include "storage/checkpoint_support.hpp"
@@ -21,6 +21,7 @@ struct writer {
     or_throw(store.save(small_model(1).sections(), 1));
   }
   std::uint64_t newest_pulse() { return or_throw(store.load_newest()).header().pulse_id; }
+  /// Returns the paths of temporary files.
   std::vector<std::string> leftovers() {
     std::vector<std::string> out;
     for (const auto& [path, content] : fs.visible()) {
@@ -77,8 +78,9 @@ TEST(CheckpointFaults, AnyOperationMayFailOnceAndTheNextSaveSucceeds) {
       ASSERT_EQ(w.newest_pulse(), 3U);
     }
   }
-  EXPECT_GT(refused,
-            operations);  // of both codes together: nearly every operation matters
+  // Each operation fails twice, once with each code. More than half of the saves are
+  // refused.
+  EXPECT_GT(refused, operations);
 }
 
 TEST(CheckpointFaults, AFullDiskKeepsRefusingAndLosesNothing) {

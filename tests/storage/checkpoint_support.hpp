@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A small but complete checkpoint that a real stream makes.
+/// A small but complete checkpoint, whose cursor a real stream has made.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,6 +34,7 @@ struct small_model {
       weights[i] = random.uniform(i);
     }
   }
+  /// Returns the sections of the checkpoint, which refer to this object.
   [[nodiscard]] std::vector<storage::checkpoint_section> sections() const {
     std::vector<storage::checkpoint_section> out = {
         {"CONFIG", as_view("chunk = 8"), dtype::uint8, {}},
@@ -52,9 +53,11 @@ struct small_model {
   std::vector<float> weights = std::vector<float>(15);
 };
 
+/// Returns the content of a file.
 inline byte_vector bytes_of(const std::string& path) {
   return or_throw(read_file(posix_file_system(), path));
 }
+/// Writes a file without any protocol, as damage would.
 inline void replace(const std::string& path, bytes_view bytes) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out.write(reinterpret_cast<const char*>(bytes.data()),

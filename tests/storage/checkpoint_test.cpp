@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checkpoints: round trips, damage to every byte, generations and the lock.
+/// Tests checkpoints: round trips, damage to every byte, errors of restores, generations
+/// and the lock.
 #include <gtest/gtest.h>
 
 #include "storage/checkpoint_support.hpp"
@@ -13,10 +14,12 @@ using names = std::vector<std::string>;
 
 namespace {
 
+/// Opens the store of a folder for writing.
 checkpoint_store writer_in(const temp_folder& folder) {
   return or_throw(
       checkpoint_store::open(posix_file_system(), folder / "ck", store_role::writer));
 }
+/// Opens the store of a folder for reading.
 checkpoint_store reader_in(const temp_folder& folder) {
   return or_throw(checkpoint_store::open(posix_file_system(), folder / "ck"));
 }
@@ -40,6 +43,7 @@ void seal(byte_vector& bytes) {
            xxh3_64(bytes_view(bytes).first(64 + table_bytes)));
 }
 
+/// Returns the offset of a section in a file, or 0 if the table does not list it.
 std::uint64_t offset_of(const byte_vector& bytes, std::string_view wanted) {
   const std::byte* const table = bytes.data() + 64;
   for (std::size_t at = 0; at < load_le<std::uint64_t>(bytes.data() + 32);) {
@@ -147,8 +151,9 @@ TEST(Checkpoint, HugeLengthsAreRefusedBeforeAnythingIsAllocated) {
   auto store = writer_in(folder);
   or_throw(store.save(small_model(3).sections(), 3));
   const byte_vector bytes = bytes_of(folder / "ck/ck-1.weir");
-  // The number of sections, the length of the table and that of the file; then offset,
-  // length and a dimension of the first entry.
+  // The offsets of the number of sections, of the length of the table and of the file,
+  // and then of offset, length and a dimension of the first entry. The checksums are made
+  // right again, so that only the check of the lengths can refuse them.
   for (const std::size_t at : {12U, 32U, 40U, 64U + 8, 64U + 16, 64U + 32}) {
     for (const std::uint64_t value :
          {~std::uint64_t{0}, std::uint64_t{1} << 40, std::uint64_t{0}}) {
@@ -196,7 +201,7 @@ TEST(RestoreErrors, StreamModelMismatch) {
   auto store = writer_in(folder);
   or_throw(store.save(small_model(3).sections(), 3));
   const byte_vector original = bytes_of(folder / "ck/ck-1.weir");
-  // The pulse of the model, of the stream, and of the file.
+  // Changes the pulse of the model, of the stream, or of the file.
   for (const int which : {0, 1, 2}) {
     byte_vector bytes = original;
     if (which == 0) {
@@ -218,6 +223,8 @@ TEST(RestoreErrors, StreamModelMismatch) {
   }
 }
 
+// The cursor section of another checkpoint replaces the right one, and all checksums are
+// made right again.
 TEST(RestoreErrors, ACursorOfAnotherCheckpointDoesNotPassTheGate) {
   const temp_folder folder;
   auto store = writer_in(folder);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Cursors: their hashes, computed from the definitions, and their encoding.
+/// Tests cursors: their hashes, which are computed here again from the definitions, and
+/// their encoding.
 #include <gtest/gtest.h>
 
 #include "storage/context_support.hpp"
@@ -12,6 +13,7 @@ using namespace weir::test;
 
 namespace {
 
+/// Returns token ids as little-endian u32.
 byte_vector little_endian(const tokens& ids) {
   byte_vector out(4 * ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -39,6 +41,7 @@ byte_vector history_record(const tokens& text) {
   return out;
 }
 
+/// Returns a cursor with two lanes, two eras and a generator state.
 stream_cursor some_cursor() {
   stream_config c;
   c.chunk = 16;
@@ -121,6 +124,8 @@ TEST(StreamCursor, HistoryAndContentDoNotDependOnChunkSize) {
   }
 }
 
+// One stream has read everything; the other reads only as far as the marks that are
+// committed. Their cursors must have equal bytes.
 TEST(StreamCursor, BytesDoNotDependOnWhatWasReadAhead) {
   const tokens corpus = random_tokens(6000, 24, 10);
   stream_config c;
@@ -179,7 +184,8 @@ TEST(StreamCursor, NoFlippedByteCrashesTheReader) {
     }
   }
   EXPECT_EQ(refused,
-            3 * bytes.size());  // the generator state alone makes each restore fail
+            // A memory source has no generator state, so each restore fails.
+            3 * bytes.size());
   byte_vector version = bytes;
   version[8] = std::byte{9};
   EXPECT_EQ(decode_cursor(version).error().code(), errc::unsupported_version);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Resuming a stream at every place, and every reason to refuse a cursor.
+/// Tests resuming a stream at every place, and every reason to refuse a cursor.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,11 +15,13 @@ using namespace weir::test;
 
 namespace {
 
+/// A configuration of a stream and its name in messages.
 struct variant {
   std::string name;
   stream_config config;
 };
 
+/// Returns all combinations of lanes, lane blocks, ends and boundary policies.
 std::vector<variant> variants() {
   std::vector<variant> out;
   for (const std::uint32_t lanes : {1U, 3U}) {
@@ -97,6 +99,8 @@ TEST(Restore, ResumingAtEveryChunkOnceTwiceAndThriceEqualsTheUninterruptedStream
   }
 }
 
+// Four ranks read different numbers of chunks. After a restore any number of ranks must
+// read exactly the rest of every lane.
 TEST(Restore, RanksMayChangeAndTheFrontierNeedNotBeEven) {
   const tokens corpus = random_tokens(3000, 31, 9);
   stream_config c;
@@ -158,6 +162,8 @@ TEST(Restore, RandomPointsOfALongStreamEqualTheUninterruptedOne) {
   }
 }
 
+// Random configurations. One stream runs through; the other is replaced again and again
+// by a stream that is restored from its cursor.
 TEST(Restore, AnyMixOfSizesRanksAndResetsContinuesTheSame) {
   for (std::uint64_t seed = 1; seed <= 150; ++seed) {
     SCOPED_TRACE(seed);
@@ -197,6 +203,8 @@ TEST(Restore, AnyMixOfSizesRanksAndResetsContinuesTheSame) {
   }
 }
 
+// Cursors are made behind a reset, at a mark before it, and at a mark inside a document.
+// Each must continue with the right document.
 TEST(Restore, AResetBeforeTheCursorIsPartOfIt) {
   const tokens corpus = {1, 2, 3, 4, 256, 5, 6, 7, 256, 8, 9, 10, 11, 12};
   stream_config c;
@@ -237,6 +245,8 @@ TEST(Restore, WithOneLaneAnotherChunkSizeBeginsAnEra) {
             tokens(corpus.begin() + 520, corpus.end()));
 }
 
+// A pipe cannot go back, so a resumed stream expects that the pipe starts at the position
+// of the cursor.
 TEST(Restore, APipeContinuesBehindWhatItSaid) {
   int ends[2];
   const auto pipe_with = [&](std::string_view text) {
@@ -262,6 +272,7 @@ TEST(Restore, APipeContinuesBehindWhatItSaid) {
   ::close(ends[0]);
 }
 
+/// A corpus, and a cursor behind its first 6400 tokens.
 class RestoreError : public ::testing::Test {
  protected:
   RestoreError() : corpus_(random_tokens(9000, 40, 5)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The table of the stream's settings accepts exactly what the stream accepts.
+/// Tests that the table of the stream's settings accepts exactly what the stream accepts.
 #include <gtest/gtest.h>
 
 #include "context_support.hpp"
@@ -14,8 +14,8 @@ using storage::context_stream;
 using storage::stream_config;
 using storage::stream_settings;
 
-/// Periods of the levels. The fastest level must fire in every chunk, so its period stays
-/// 1.
+/// Returns lists of periods at the ends of what is accepted. The fastest level must fire
+/// in every chunk, so its period is 1 in all of them.
 range_ends frequency_ends() {
   const auto list = [](std::initializer_list<std::int64_t> periods) {
     setting_value::list items;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Token sources, lists of files, and pipes.
+/// Tests token sources: memory, lists of files, pipes and chains, and the expansion of
+/// paths.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@ using namespace weir::test;
 
 namespace {
 
+/// Returns all tokens as text, with "|" for the end of a document.
 std::string text_of(token_source& source) {
   tokens all(source.size());
   EXPECT_EQ(or_throw(source.read(0, all)), all.size());
@@ -27,6 +29,7 @@ std::string text_of(token_source& source) {
   return out;
 }
 
+/// Returns the code of a failed result, or `internal` if it succeeded.
 errc code_of(const result<std::unique_ptr<token_source>>& r) {
   return r ? errc::internal : r.error().code();
 }

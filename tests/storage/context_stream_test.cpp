@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Chunks of a context stream: sizes, ends, boundaries, resets and lanes.
+/// Tests the chunks of a context stream: sizes, ends, boundaries, resets and lanes.
 #include <gtest/gtest.h>
 
 #include "storage/context_support.hpp"
@@ -11,6 +11,7 @@ using namespace weir::test;
 
 namespace {
 
+/// Returns a configuration with one lane and one level.
 stream_config config_of(std::size_t chunk, end_policy end = end_policy::stop) {
   stream_config c;
   c.chunk = chunk;

@@ -18,7 +18,8 @@ namespace weir::test {
 
 using tokens = std::vector<std::uint32_t>;
 
-/// Makes `count` random bytes with `documents` many `end_of_text` among them.
+/// Returns `count` random bytes, of which up to `documents` are replaced by
+/// `end_of_text`.
 inline tokens random_tokens(std::size_t count, std::uint64_t seed,
                             std::size_t documents = 0) {
   const philox random(seed, 7);
@@ -32,6 +33,7 @@ inline tokens random_tokens(std::size_t count, std::uint64_t seed,
   return out;
 }
 
+/// Opens a stream over tokens in memory.
 inline std::unique_ptr<storage::context_stream> open_stream(storage::stream_config config,
                                                             tokens corpus) {
   return or_throw(storage::context_stream::open(
@@ -53,6 +55,7 @@ inline std::vector<storage::token_chunk> read_all(storage::context_stream& strea
   return out;
 }
 
+/// Returns the tokens of all chunks.
 inline tokens joined(const std::vector<storage::token_chunk>& chunks) {
   tokens out;
   for (const auto& chunk : chunks) {
@@ -72,12 +75,14 @@ inline std::map<std::uint32_t, tokens> by_lane(
   return out;
 }
 
+/// Returns whether two chunks agree in everything but their marks.
 inline bool same(const storage::token_chunk& a, const storage::token_chunk& b) {
   return a.tokens == b.tokens && a.lookahead == b.lookahead && a.chunk_id == b.chunk_id &&
          a.lane == b.lane && a.lane_position == b.lane_position &&
          a.document_boundary == b.document_boundary && a.boundaries == b.boundaries;
 }
 
+/// Writes a file.
 inline void write_text(const std::string& path, std::string_view text) {
   or_throw(write_file_atomically(posix_file_system(), path, as_view(text)));
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Counts what the allocator hands out. Sanitizers bring an allocator of their own, which
-/// calls hooks; otherwise the functions of the C library are replaced by ones that count.
+/// Counts the bytes that the allocator hands out. Sanitizers bring an allocator of their
+/// own, which calls hooks; without a sanitizer, functions that count replace those of the
+/// C library.
 #include "support/allocation_meter.hpp"
 
 #include <malloc.h>
@@ -25,6 +26,8 @@ namespace {
 std::atomic<std::int64_t> allocated{0};
 std::atomic<std::int64_t> highest{0};
 
+/// Adds bytes to the number of those allocated, negative ones for memory that is freed,
+/// and raises the highest number if it is passed.
 void count(std::int64_t bytes) noexcept {
   const std::int64_t now = allocated.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   std::int64_t before = highest.load(std::memory_order_relaxed);
@@ -70,9 +73,11 @@ void* __libc_realloc(void* p, std::size_t size);
 void* __libc_memalign(std::size_t alignment, std::size_t size);
 void __libc_free(void* p);
 
+/// Returns the bytes behind a pointer of the allocator, 0 for a null pointer.
 static std::int64_t size_of(void* p) {
   return p == nullptr ? 0 : static_cast<std::int64_t>(malloc_usable_size(p));
 }
+/// Counts new memory and returns it.
 static void* counted(void* p) {
   weir::test::count(size_of(p));
   return p;

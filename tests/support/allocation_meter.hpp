@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory that a program has allocated, by whatever way: `new`, `malloc` or a library of
-/// C. Linking allocation_meter.cpp puts the meter between the program and its allocator.
+/// Measures the memory that a program allocates, whether by `new`, by `malloc` or in a C
+/// library. Linking allocation_meter.cpp puts the meter between the program and its
+/// allocator.
 #pragma once
 
 #include <cstdint>
 
 namespace weir::test {
 
-/// The highest number of bytes that were allocated at one time since it was made, beyond
-/// those that were allocated then. Of all threads; one meter at a time.
+/// Measures the highest number of bytes that all threads together had allocated at one
+/// time since the meter was made, beyond those that were allocated then. Only one meter
+/// counts at a time: a new one resets the highest number.
 class allocation_meter {
  public:
   allocation_meter();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A file system in memory that fails when told to, and that knows every state a crash
-/// could leave behind.
+/// A file system in memory that fails when a test tells it to, and that computes every
+/// state a crash could leave behind.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,8 @@
 
 namespace weir::test {
 
-/// What of the effects that nothing has forced to the disk may be there after a crash.
+/// Says which effects may be on the disk after a crash, among those that no sync has
+/// forced there.
 enum class disk_model {
   posix,  ///< any subset; names and contents are independent
   ext4,   ///< any subset of the data; names in their order, and a sync of a file forces
@@ -39,7 +40,7 @@ enum class op_kind { open, read, write, resize, sync, rename, remove, list, sync
 class faulty_files final : public file_system {
  public:
   faulty_files() = default;
-  /// What a machine finds after a crash; everything in it is durable.
+  /// Starts with the files that a machine finds after a crash; all of them are durable.
   explicit faulty_files(const disk& found) {
     for (const auto& [path, content] : found) {
       const std::size_t inode = new_inode();
@@ -53,14 +54,14 @@ class faulty_files final : public file_system {
   /// Called before every operation with its number (from 0); an error is returned instead
   /// of doing it. A failing write does half of its work first.
   std::function<std::optional<error>(std::size_t number, op_kind kind)> fail;
-  /// Reads and writes move at most so many bytes a call.
+  /// Largest number of bytes that one read or write moves.
   std::size_t most_bytes = SIZE_MAX;
   /// Called after every operation that changes something, to look at the crash states of
   /// this instant.
   std::function<void()> after_change;
 
   [[nodiscard]] std::size_t operations() const noexcept { return operations_; }
-  /// What the running system sees.
+  /// Returns the files that the running system sees, whether durable or not.
   [[nodiscard]] disk visible() const {
     disk out;
     for (const auto& [path, inode] : names_) {
@@ -69,9 +70,8 @@ class faulty_files final : public file_system {
     return out;
   }
 
-  /// Every state that a crash at this instant may leave, restricted to the paths that
-  /// `matters` names.
-  /// @throws std::length_error if more than 2^16 combinations would have to be looked at
+  /// Returns every state that a crash at this instant may leave, restricted to the paths
+  /// that `matters` accepts.
   [[nodiscard]] std::set<disk> crash_states(
       disk_model model, const std::function<bool(const std::string&)>& matters) const {
     std::set<disk> out;
@@ -146,6 +146,7 @@ class faulty_files final : public file_system {
 
  private:
   enum class effect_kind { link, unlink, rename, write, resize };
+  /// An operation whose result is visible but not yet durable.
   struct effect {
     effect_kind kind;
     std::string path;
@@ -154,9 +155,12 @@ class faulty_files final : public file_system {
     std::uint64_t offset;
     byte_vector bytes;
     std::uint64_t size;
-    bool journalled = false;  ///< of a name: under ext4 it is on the disk
+    /// A change of a name that is certain to be on the disk under ext4.
+    bool journalled = false;
     bool lost =
-        false;  ///< a sync failed: it may be on the disk, but nothing forces it any more
+        /// A sync has failed: the effect may be on the disk, but no later sync forces it
+        /// there.
+        false;
     [[nodiscard]] bool on_names() const {
       return kind == effect_kind::link || kind == effect_kind::unlink ||
              kind == effect_kind::rename;
@@ -166,11 +170,14 @@ class faulty_files final : public file_system {
     byte_vector content;
   };
   using name_map = std::map<std::string, std::size_t>;
+  /// The names and contents that every crash leaves.
   struct durable {
     name_map names;
     std::map<std::size_t, byte_vector> contents;
   };
 
+  /// An open file. It refers to its inode, so it survives a rename or a removal of its
+  /// name.
   class handle final : public file {
    public:
     handle(faulty_files& fs, std::size_t inode, std::string path)
@@ -235,6 +242,7 @@ class faulty_files final : public file_system {
     std::string path_;
   };
 
+  /// Applies a write or a resize to the content of a file.
   static void apply(byte_vector& content, const effect& e) {
     if (e.kind == effect_kind::resize) {
       content.resize(static_cast<std::size_t>(e.size));
@@ -245,6 +253,7 @@ class faulty_files final : public file_system {
     std::copy(e.bytes.begin(), e.bytes.end(),
               content.begin() + static_cast<std::ptrdiff_t>(e.offset));
   }
+  /// Applies a change to the names.
   static void apply(name_map& names, const effect& e) {
     if (e.kind == effect_kind::link) {
       names[e.path] = e.inode;
@@ -260,16 +269,19 @@ class faulty_files final : public file_system {
     inodes_.push_back(std::make_unique<inode_state>());
     return inodes_.size() - 1;
   }
+  /// Counts an operation and returns the error that `fail` wants for it.
   std::optional<error> step(op_kind kind) {
     const std::size_t number = operations_++;
     return fail ? fail(number, kind) : std::nullopt;
   }
+  /// Adds an effect that no sync has forced to the disk yet.
   void record(effect e) {
     pending_.push_back(std::move(e));
     if (after_change) {
       after_change();
     }
   }
+  /// Makes those pending effects durable, in their order, that `which` accepts.
   template <class Which>
   void force(Which which) {
     std::vector<effect> rest;
@@ -287,19 +299,21 @@ class faulty_files final : public file_system {
       after_change();
     }
   }
+  /// Makes the data of an inode durable, except those that a failed sync has dropped.
   void sync_inode(std::size_t inode) {
-    // In the journal of ext4 the names before this sync go to the disk with it; posix
-    // says nothing of them.
+    // In the journal of ext4 all names that were changed before this sync go to the disk
+    // with it. POSIX promises nothing about names here.
     for (effect& e : pending_) {
       e.journalled = e.journalled || e.on_names();
     }
     force([&](const effect& e) { return !e.on_names() && e.inode == inode && !e.lost; });
   }
 
-  /// All states of the names that the model allows.
+  /// Returns all states of the names that the model allows: prefixes of the changes under
+  /// ext4, any subset of them under POSIX.
   [[nodiscard]] std::set<name_map> possible_names(disk_model model) const {
     std::vector<const effect*> changes;
-    std::size_t certain = 0;  // under ext4 the first so many are on the disk
+    std::size_t certain = 0;  // number of changes that are on the disk under ext4
     for (const effect& e : pending_) {
       if (e.on_names()) {
         changes.push_back(&e);
@@ -329,7 +343,8 @@ class faulty_files final : public file_system {
     return out;
   }
 
-  /// All contents of the files under these names.
+  /// Adds all contents that the files under these names may have: any subset of the
+  /// pending writes and resizes.
   void add_contents(const name_map& names,
                     const std::function<bool(const std::string&)>& matters,
                     std::set<disk>& out) const {
@@ -366,6 +381,7 @@ class faulty_files final : public file_system {
     });
   }
 
+  /// Calls `visit` with each subset of `count` effects as a bit mask.
   template <class Visit>
   static void for_each_subset(std::size_t count, Visit visit) {
     if (count > 16) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Files made by other implementations. They are no part of the project: a test without
-/// them is skipped.
+/// Finds files that other implementations have made. They are not part of the project, so
+/// a test that needs them is skipped where they are absent.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +12,9 @@
 
 namespace weir::test {
 
-/// Folder of a family of fixtures ("hn4", "tensogram"), empty if it is not there.
-/// `WEIR_FIXTURES` names another place than `../shared/fixtures` beside the checkout.
+/// Returns the folder of a family of fixtures ("hn4", "tensogram"), or an empty text if
+/// it does not exist. `WEIR_FIXTURES` names another place than `../shared/fixtures`
+/// beside the checkout.
 inline std::string fixture_folder(const std::string& family) {
   const char* set = std::getenv("WEIR_FIXTURES");
   const std::filesystem::path root =
@@ -26,7 +27,8 @@ inline std::string fixture_folder(const std::string& family) {
 
 }  // namespace weir::test
 
-/// Declares `folder`, or skips the test with a message.
+/// Declares a variable `folder` with the path of a family, or skips the test with a
+/// message.
 #define WEIR_NEEDS_FIXTURES(folder, family)                             \
   const std::string folder = ::weir::test::fixture_folder(family);      \
   if (folder.empty()) {                                                 \

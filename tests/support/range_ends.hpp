@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Walks along the ends of the ranges of a table of settings: the values at both ends are
-/// accepted, their neighbours outside are refused, by the reader and by the owner alike.
+/// Checks a table of settings at the ends of its ranges: both the reader of a
+/// configuration and the owner accept the values at the ends and refuse their neighbours
+/// outside.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,6 +22,7 @@ struct range_ends {
   std::vector<setting_value> outside;
 };
 
+/// Returns the ends of a range and values that are just outside of it or of another kind.
 inline range_ends ends_of(const integer_range& range) {
   range_ends ends{{{range.low}, {range.high}}, {{1.5}, {true}}};
   if (range.low > std::numeric_limits<std::int64_t>::min()) {
@@ -87,7 +89,7 @@ inline range_ends ends_of(const list_range& range) {
   return ends;
 }
 
-/// True if a value has the kind of the values in a range.
+/// Returns whether a value has the kind of the values in a range.
 inline bool is_of_kind(const setting_range& range, const setting_value& value) {
   if (const auto* list = std::get_if<setting_value::list>(&value.data)) {
     const auto* items = std::get_if<list_range>(&range);
@@ -106,8 +108,9 @@ inline bool is_of_kind(const setting_range& range, const setting_value& value) {
           std::holds_alternative<std::string>(value.data));
 }
 
-/// Stores a value that the range refuses, as a program may. False if the member cannot
-/// hold it: a negative number in an unsigned member, for example.
+/// Stores a value that the range refuses, as a program may that fills in a structure
+/// itself. Returns false if the member cannot hold the value, for example a negative
+/// number in an unsigned member.
 template <class Owner>
 bool store_anyway(const setting<Owner>& s, Owner& owner, const setting_value& value) {
   if (!is_of_kind(s.range, value)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A folder that lives as long as its object.
+/// A temporary folder that is removed together with the object that made it.
 #pragma once
 
 #include <cstdlib>
@@ -10,6 +10,7 @@
 
 namespace weir::test {
 
+/// Makes a folder with a unique name and removes it with all its files at the end.
 class temp_folder {
  public:
   temp_folder() {
@@ -26,6 +27,7 @@ class temp_folder {
     std::filesystem::remove_all(path_, ignored);
   }
   [[nodiscard]] const std::string& path() const { return path_; }
+  /// Returns the path of a file in the folder.
   [[nodiscard]] std::string operator/(const std::string& name) const {
     return path_ + "/" + name;
   }

@@ -61,13 +61,16 @@ class Case(unittest.TestCase):
         return self.metrics(out)
 
     def metrics(self, out):
+        """Returns the metrics of a run folder."""
         return json.loads((self.folder / out / "metrics.json").read_text())
 
     def start(self, *args):
+        """Starts `weir` without waiting for it."""
         return subprocess.Popen([WEIR, *map(str, args)], cwd=self.folder, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE)
 
     def wait_for_checkpoint(self, out, child):
+        """Waits until a run folder has a checkpoint or the process has ended."""
         folder = self.folder / out / "checkpoint"
         while child.poll() is None and not list(folder.glob("ck-*.weir")):
             time.sleep(0.002)
@@ -86,6 +89,7 @@ class Case(unittest.TestCase):
 
 
 class Usage(Case):
+    """Tests of arguments, messages and settings."""
     def test_version_and_help(self):
         self.assertRegex(self.weir("--version").stdout.decode(), r"^weir \d+\.\d+\.\d+\n$")
         verbs = ["run", "resume", "settings", "speak", "store", "report", "trace", "doctor", "checkpoint ls", "checkpoint verify",
@@ -200,6 +204,7 @@ class Usage(Case):
 
 
 class Runs(Case):
+    """Tests of `weir run`."""
     def test_a_run_leaves_its_folder(self):
         done = self.weir("run", TOML, "--set", "name=short", *self.sets(run__trace="window"))
         lines = done.stdout.decode().splitlines()
@@ -270,6 +275,7 @@ class Runs(Case):
 
 
 class Resumes(Case):
+    """Tests of `weir resume` and of checkpoints."""
     def test_kill_and_resume_end_in_the_same_state(self):
         whole = self.run_it("whole", 20_000)
         args = ("run", TOML, "--out", "r", *self.sets(20_000))
@@ -373,6 +379,7 @@ class Resumes(Case):
 
 
 class Parameters(Case):
+    """Tests of `weir store` and `weir speak`."""
     def test_a_volume_holds_the_parameters_of_the_run(self):
         metrics = self.run_it("r", 2048)
         self.weir("store", "r", "p.hn4", "--tag", "prose")
@@ -403,6 +410,7 @@ class Parameters(Case):
 
 
 class Volumes(Case):
+    """Tests of `weir hn4`."""
     def test_what_is_put_comes_back(self):
         content = os.urandom(300_000)
         self.weir("hn4", "mkfs", "v.hn4", "--seed", 7)
@@ -449,6 +457,7 @@ class Volumes(Case):
 
 
 class Messages(Case):
+    """Tests of `weir tgm` on the curve of a run."""
     def test_listing_dumping_and_validating_a_curve(self):
         self.run_it("r", 4096)
         objects = json.loads(self.weir("tgm", "ls", "r/curve.tgm", "--json").stdout)["messages"][0]["objects"]

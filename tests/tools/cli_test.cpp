@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests the shared parts of the command line: elements as JSON, sizes, output, input,
+/// time slices and the progress line.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -18,6 +21,7 @@
 namespace weir::tools {
 namespace {
 
+/// Returns the JSON of an element.
 template <class T>
 std::string shown(dtype type, T value, std::size_t index = 0) {
   return element_json(type, bytes_view(std::as_bytes(std::span(&value, 1))), index);
@@ -84,7 +88,8 @@ TEST(Input, IsReadWholeButNeverBeyondItsLimit) {
 }
 
 TEST(TimeSlices, AreLongWhereTheKernelKnowsThemAndLeaveTheShareAlone) {
-  // sched_attr in words of 32 bits: word 4 is the niceness, words 6 and 7 are the slice.
+  // These are the words of 32 bits of the structure sched_attr: word 4 is the niceness,
+  // words 6 and 7 are the slice.
   std::array<std::uint32_t, 12> before{}, child{};
   std::thread([&] {
     ASSERT_EQ(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 5), 0);

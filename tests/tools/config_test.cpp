@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests configurations in TOML: ranges, errors with their place, assignments, resuming,
+/// and the page of settings.
 #include "config/config.hpp"
 
 #include <gtest/gtest.h>
@@ -17,12 +20,14 @@
 namespace weir::tools {
 namespace {
 
+/// Writes a configuration and returns its path.
 std::string write(const test::temp_folder& folder, const std::string& text) {
   const std::string path = folder / "run.toml";
   std::ofstream(path) << text;
   return path;
 }
 
+/// Returns the error of loading a configuration, which must fail.
 error failure_of(const std::string& text, const std::vector<std::string>& sets = {}) {
   const test::temp_folder folder;
   auto loaded = load_config(write(folder, text), sets);

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests the count models, with which reports compare the model, against their definition
+/// and known figures.
 #include "report/count_models.hpp"
 
 #include <gtest/gtest.h>
@@ -15,6 +18,7 @@
 namespace weir::tools {
 namespace {
 
+/// Returns the bytes of a text as tokens.
 std::vector<std::uint32_t> as_tokens(const std::string& text) {
   std::vector<std::uint32_t> out;
   for (const char c : text) {
@@ -23,7 +27,8 @@ std::vector<std::uint32_t> as_tokens(const std::string& text) {
   return out;
 }
 
-// The oracle: the model written as its definition, with maps of strings. It is slow.
+/// Computes the bits per token by the definition of a count model, with maps of token
+/// lists. It is slow and serves as the oracle.
 double slow_bits(const std::vector<std::uint32_t>& tokens, std::uint32_t vocabulary,
                  unsigned order) {
   std::map<std::vector<std::uint32_t>, std::map<std::uint32_t, double>> seen;

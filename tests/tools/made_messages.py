@@ -7,6 +7,7 @@ import struct
 
 
 def _head(major, n):
+    """Returns the head of a CBOR item in its shortest form."""
     if n < 24:
         return bytes([major << 5 | n])
     for code, width in ((24, 1), (25, 2), (26, 4), (27, 8)):
@@ -29,10 +30,12 @@ def cbor(value):
 
 
 def _padded(frame):
+    """Pads a frame to a multiple of 8 bytes."""
     return frame + bytes(-len(frame) % 8)
 
 
 def _frame(kind, body, tail=b"", flags=0):
+    """Returns a frame without a digest."""
     length = 16 + len(body) + len(tail) + 12
     return _padded(b"FR" + struct.pack(">HHHQ", kind, 1, flags, length) + body + tail + bytes(8) + b"ENDF")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of `weir module` from outside: `module_verbs.py WEIR SOURCE_DIR KERNELS_FATBIN`."""
+"""Tests the verbs of `weir module` from outside: `module_verbs.py WEIR SOURCE_DIR KERNELS_FATBIN`."""
 import hashlib
 import json
 import os
@@ -50,6 +50,7 @@ chunk_bytes = 65536
 
 
 class Verbs(unittest.TestCase):
+    """Tests in a folder with a description of two kernels and the files that it names."""
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory(prefix="weir-module-")
         self.folder = Path(self.temporary.name)
@@ -60,6 +61,7 @@ class Verbs(unittest.TestCase):
         (self.folder / "in" / "alpha.toml").write_text(DESCRIPTION)
 
     def module(self, *args, code=0, **environment):
+        """Runs a verb of `weir module`, checks its exit code, and returns what it printed."""
         env = {k: v for k, v in os.environ.items() if not k.startswith("TESS_")} | environment
         done = subprocess.run([WEIR, "module", *map(str, args)], cwd=self.folder, capture_output=True, timeout=60,
                               check=False, text=True, env=env)
@@ -67,9 +69,11 @@ class Verbs(unittest.TestCase):
         return done
 
     def facts(self, *args):
+        """Returns the JSON that a verb prints."""
         return json.loads(self.module(*args, "--json").stdout)
 
     def build(self, out="alpha.fatbin", *args):
+        """Builds the described module."""
         return self.module("build", "in/alpha.toml", out, *args)
 
     def refuses(self, before, after, *words, code=2):
@@ -218,6 +222,7 @@ class Verbs(unittest.TestCase):
         self.build_fails_with_half_a_key()
 
     def build_fails_with_half_a_key(self):
+        """Checks that a key whose second half is wrong signs nothing."""
         self.module("build", "in/alpha.toml", "a.fatbin", "--key", "k", code=2)
         self.assertFalse((self.folder / "a.fatbin").exists())
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests reports: drawings, traces, the comparison with other models, and the HTML page.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -52,6 +54,7 @@ TEST(Curves, LabelsKeepTheirDistance) {
   }
 }
 
+/// Writes a trace with these events and returns its path.
 std::string write_trace(const test::temp_folder& folder, const std::string& events) {
   const std::string path = folder / "trace.json";
   std::ofstream(path) << "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" << events

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`weir tgm` on what callers of the reference's command line give it: `tgm_drop_in.py WEIR SOURCE_DIR`.
+"""Tests `weir tgm` with the input of programs that call the reference's command line: `tgm_drop_in.py WEIR SOURCE_DIR`.
 
-Damaged and empty files, codecs that are not built, fields that nobody here interprets, options anywhere on the line.
+The input has damaged and empty files, codecs that are not built, fields that this project does not interpret, and options
+anywhere on the line.
 """
 import json
 import os
@@ -24,12 +25,14 @@ FOREIGN = {"shape": [2, 3], "strides": [1, 2], "type": "field", "owner": {"name"
 
 
 class Case(unittest.TestCase):
+    """A test in a folder of its own, with helpers that call `weir tgm` there."""
     def setUp(self):
         temporary = tempfile.TemporaryDirectory(prefix="weir-tgm-")
         self.folder = Path(temporary.name)
         self.addCleanup(temporary.cleanup)
 
     def tgm(self, *args, code=0, env=None, stdin=b""):
+        """Runs a verb, checks its exit code, and returns the process with `text` and `said` from its two outputs."""
         done = subprocess.run([WEIR, "tgm", *map(str, args)], cwd=self.folder, capture_output=True, timeout=120, check=False,
                               input=stdin, env={**os.environ, **(env or {})})
         self.assertEqual(done.returncode, code, (args, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")))
@@ -37,10 +40,12 @@ class Case(unittest.TestCase):
         return done
 
     def write(self, name, content):
+        """Writes a file and returns its name."""
         (self.folder / name).write_bytes(content)
         return name
 
     def content(self, name):
+        """Returns the bytes of a file."""
         return (self.folder / name).read_bytes()
 
     def rewrites(self, name):
@@ -54,6 +59,7 @@ class Case(unittest.TestCase):
 
 
 class EmptyFiles(Case):
+    """Files without a message, or with nothing but a damaged one."""
     def test_every_verb_but_validate_takes_a_file_without_a_message(self):
         self.write("e.tgm", b"")
         for args, text in ((("ls", "e.tgm"), ""), (("ls", "-p", "name", "e.tgm"), "name\n"), (("ls", "-p", "a", "-j", "e.tgm"), ""),
@@ -104,12 +110,14 @@ class EmptyFiles(Case):
 
 
 class Damage(Case):
+    """Files of three messages of which the second one is damaged."""
     def setUp(self):
         super().setUp()
         one = (SUITE / "layout/two.tgm").read_bytes()[:504]
         self.sound = [one, (SUITE / "layout/hash_both.tgm").read_bytes(), (SUITE / "layout/stream_base.tgm").read_bytes()]
 
     def flipped(self, content, at):
+        """Returns bytes with one bit flipped."""
         return content[:at] + bytes([content[at] ^ 4]) + content[at + 1:]
 
     def saved(self, middle, reason, code=4):
@@ -282,6 +290,7 @@ class UnbuiltCodec(Case):
 
 
 class Texts(Case):
+    """Texts of errors and of lists."""
     def test_set_says_which_part_of_a_key_is_missing(self):
         one = self.write("one.tgm", message([({"shape": [6]}, FLOATS)]))
         for key, code, text in (

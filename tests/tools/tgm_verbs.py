@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of `weir tgm` from outside, on the conformance suite: `tgm_verbs.py WEIR SOURCE_DIR`."""
+"""Tests the verbs of `weir tgm` from outside, on the conformance suite: `tgm_verbs.py WEIR SOURCE_DIR`."""
 import ast
 import json
 import os
@@ -21,12 +21,14 @@ MANIFEST = json.loads((SUITE / "manifest.json").read_text())
 
 
 class Verbs(unittest.TestCase):
+    """Tests of every verb, in a folder of its own for each."""
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory(prefix="weir-tgm-")
         self.folder = Path(self.temporary.name)
         self.addCleanup(self.temporary.cleanup)
 
     def tgm(self, *args, code=0, env=None):
+        """Runs a verb, checks its exit code, and returns what it printed."""
         done = subprocess.run([WEIR, "tgm", *map(str, args)], cwd=self.folder, capture_output=True, timeout=120,
                               check=False, env={**os.environ, **(env or {})})
         self.assertEqual(done.returncode, code, done.stdout.decode(errors="replace")
@@ -34,9 +36,11 @@ class Verbs(unittest.TestCase):
         return done
 
     def rows(self, *args):
+        """Returns the lines that a verb prints."""
         return self.tgm(*args).stdout.decode().splitlines()
 
     def digests(self, path):
+        """Returns the digests of all objects of a file, message by message."""
         listed = json.loads(self.tgm("ls", path, "--json").stdout)
         return [[o["xxh3"] for o in m["objects"]] for m in listed["messages"]]
 
@@ -261,6 +265,7 @@ class Verbs(unittest.TestCase):
             self.assertIn(b"excludes", self.tgm("validate", *pair, "x.tgm", code=2).stderr)
 
     def npy(self, *args):
+        """Exports an object as a NumPy file and returns its header and its data."""
         self.tgm("export", *args, "out.npy")
         content = (self.folder / "out.npy").read_bytes()
         self.assertEqual(content[:8], b"\x93NUMPY\x01\x00")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs that were interrupted or killed end with the state of a run that was not.
+/// Tests that runs that were interrupted or killed end with the state of a run that was
+/// not.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,6 +31,7 @@ result<run_report> run_until(const run_config& config, std::uint64_t tokens,
   return resuming ? resume(config, callbacks) : run(config, callbacks);
 }
 
+/// Returns a configuration that runs long enough to be interrupted.
 run_config longer(const test::small_runs& runs, const std::string& name) {
   run_config c = runs.config(name);
   c.phase.build.tokens = 60'000;

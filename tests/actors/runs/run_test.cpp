@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whole runs with threads. Their state does not depend on the numbers of workers, ranks
-/// and prefetched chunks.
+/// Tests whole runs with threads. Their state does not depend on the numbers of workers,
+/// ranks and prefetched chunks.
 #include "weir/actors/run.hpp"
 
 #include <fmt/format.h>
@@ -20,6 +20,7 @@
 namespace weir::actors {
 namespace {
 
+/// Returns the content of a JSON file.
 nlohmann::json json_of(const std::string& path) {
   std::ifstream in(path);
   return nlohmann::json::parse(in);
@@ -62,6 +63,7 @@ TEST(run, writes_the_curve_as_a_message) {
   EXPECT_EQ(r->curve.back().tokens, 2000U);
 }
 
+/// Settings of a run that must not change its state.
 struct variant {
   const char* name;
   unsigned workers;

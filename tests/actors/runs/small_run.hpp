@@ -26,6 +26,7 @@ inline std::string some_text(std::size_t bytes, std::uint64_t seed = 1) {
   return text;
 }
 
+/// Writes a file.
 inline void write_text(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
@@ -39,6 +40,7 @@ class small_runs {
   [[nodiscard]] std::string corpus() const { return folder_ / "text"; }
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
 
+  /// Returns the configuration of a run in the folder `name`.
   [[nodiscard]] actors::run_config config(const std::string& name) const {
     actors::run_config c;
     c.name = name;

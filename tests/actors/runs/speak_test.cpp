@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Storing parameters in volumes, and continuing prompts with models from runs and from
-/// volumes.
+/// Tests storing parameters in volumes, and continuing prompts with models from runs and
+/// from volumes.
 #include "weir/actors/speak.hpp"
 
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 namespace weir::actors {
 namespace {
 
+/// A finished run "a" and a volume with its parameters, which all tests share.
 struct speak_tests : testing::Test {
   static void SetUpTestSuite() {
     runs = std::make_unique<test::small_runs>();
@@ -26,6 +27,7 @@ struct speak_tests : testing::Test {
     report.reset();
     runs.reset();
   }
+  /// Returns a request for 40 tokens from a run or a volume.
   static speak_request request(const std::string& source) {
     speak_request q;
     q.source = runs->path(source);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The message reader and the message appender with threads, a real FIFO and a real disk.
+/// Tests the message reader and the message appender with threads, a real FIFO and a real
+/// disk.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -15,6 +16,7 @@ namespace {
 using namespace actors;
 using namespace std::chrono_literals;
 
+/// An actor system in which a test spawns readers and appenders.
 struct message_run : testing::Test {
   temp_folder folder;
   std::unique_ptr<system_config> config = or_throw(system_config::make({}));
@@ -30,6 +32,7 @@ struct message_run : testing::Test {
       self->wait_for(a);
     }
   }
+  /// Spawns a reader and opens a path.
   message_reader_actor reader_of(const std::string& path) {
     const auto out =
         spawn_own_thread(system, {}, message_reader_io, message_reader_config{});
@@ -40,6 +43,7 @@ struct message_run : testing::Test {
                                              by_reference(source)));
     return out;
   }
+  /// Spawns an appender and opens a path.
   message_appender_actor appender_to(const std::string& path) {
     const auto out =
         spawn_own_thread(system, {}, message_appender_io, message_appender_config{});

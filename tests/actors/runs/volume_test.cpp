@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The volume reader and the tensor loader with threads: many clients of one image, and
-/// tensors that are loaded through actors.
+/// Tests the volume reader and the tensor loader with threads: many clients of one image,
+/// and tensors that are loaded through actors.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t tags = 6;
 
+/// Returns the content of a tag.
 byte_vector bytes_of(std::size_t tag) {
   return storage::test::noise(300'000 + 123'457 * tag, tag + 1);
 }

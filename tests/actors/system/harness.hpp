@@ -24,6 +24,7 @@
 
 namespace weir::test {
 
+/// Settings of a run in a test, with the faults to inject.
 struct harness_options {
   std::uint32_t seed = 0;
   std::uint32_t lanes = 1;
@@ -45,6 +46,7 @@ struct harness_options {
 struct silent_rank_shell {
   std::vector<caf::typed_response_promise<actors::local<actors::chunk_replies>>> asked;
 };
+/// Keeps every request without answering it.
 inline actors::rank_actor::behavior_type silent_rank(
     actors::rank_actor::stateful_pointer<silent_rank_shell> self,
     std::uint32_t /*rank*/) {
@@ -101,6 +103,8 @@ class harness : private stepped_system {
   [[nodiscard]] std::optional<error> open_failure() const { return open_failure_; }
 
  private:
+  /// Opens the checkpoint, the stream and the model, and spawns their actors. A failure
+  /// is kept in `open_failure_`.
   void open(faulty_files& fs, const std::string& folder) {
     using namespace actors;
     // The lock of the folder is a real file, so the folder must exist.
@@ -148,6 +152,7 @@ class harness : private stepped_system {
     start(std::move(c));
   }
 
+  /// Spawns the ranks, the observer and the Conductor.
   void start(actors::conductor_config c) {
     using namespace actors;
     c.settings.frequencies = {1, 8, 64, 512};

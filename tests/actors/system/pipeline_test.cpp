@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whole runs on the deterministic scheduler: many interleavings must give one result.
+/// Tests whole runs on the deterministic scheduler: many interleavings must give one
+/// result.
 #include <gtest/gtest.h>
 
 #include "actors/system/harness.hpp"
@@ -25,6 +26,7 @@ struct disk_with_text {
   test::faulty_files fs;
 };
 
+/// Returns the hash of the final state; a failed run throws.
 std::uint64_t hash_of(const conductor_end& end) {
   if (end.failure) {
     throw std::runtime_error(end.failure->message());
@@ -32,6 +34,8 @@ std::uint64_t hash_of(const conductor_end& end) {
   return state_hash_of(end.snapshot->bytes, *end.cursor);
 }
 
+// The seeds vary the order of messages, the ranks, the prefetch, the batches and the
+// period of checkpoints. The state hash must be the same for all of them.
 TEST(pipeline, ends_in_one_state_for_every_interleaving) {
   std::optional<std::uint64_t> first;
   for (std::uint32_t seed = 0; seed < 150; ++seed) {
@@ -56,6 +60,8 @@ TEST(pipeline, ends_in_one_state_for_every_interleaving) {
   }
 }
 
+// A run is asked to end at three places that depend on the seed, and is resumed each
+// time. Its final state must be that of a run without a stop.
 TEST(pipeline, interrupted_anywhere_and_resumed_ends_in_the_same_state) {
   std::uint64_t whole = 0;
   {

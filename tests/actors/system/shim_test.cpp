@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The shim around CAF: errors that travel through CAF, handlers that throw, and replies
-/// that are dropped.
+/// Tests the shim around CAF: errors that travel through CAF, handlers that throw, and
+/// replies that are dropped.
 #include "shim/shim.hpp"
 
 #include <gtest/gtest.h>
@@ -18,14 +18,19 @@ using namespace std::chrono_literals;
 using probe_actor = caf::typed_actor<caf::replies_to<read_atom, int>::with<int>,
                                      caf::reacts_to<work_atom>>;
 
+/// An actor whose reaction depends on the number it is asked with: 1 throws, 2 fails, 3
+/// and 4 never answer, and any other number is returned. Work makes it drop its promise
+/// and throw.
 struct probe_shell {
   static constexpr const char* name = "weir.probe";
   pending_reply<int> later;
 };
+/// A configuration, which every actor of the shim takes.
 struct probe_config {
   int unused = 0;
 };
 
+/// Keeps the promise of an answer.
 caf::typed_response_promise<int> postpone(
     probe_actor::stateful_pointer<probe_shell> self) {
   auto promise = self->make_response_promise<int>();
@@ -33,6 +38,7 @@ caf::typed_response_promise<int> postpone(
   return promise;
 }
 
+/// The handlers of the probe.
 probe_actor::behavior_type probe(probe_actor::stateful_pointer<probe_shell> self,
                                  probe_config) {
   install_defaults(self);
@@ -58,6 +64,7 @@ probe_actor::behavior_type probe(probe_actor::stateful_pointer<probe_shell> self
           })};
 }
 
+/// An actor system with one probe.
 struct shim : testing::Test {
   /// An actor that holds a promise refers to itself, so it does not end when its last
   /// handle is dropped. It is told to end, as a supervisor does.

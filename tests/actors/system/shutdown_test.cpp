@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Supervised systems start and stop many times: under load, and with actors that fail or
-/// hang.
+/// Tests that supervised systems start and stop many times, under load and with actors
+/// that fail.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,10 +14,12 @@ namespace {
 
 using worker_actor = caf::typed_actor<caf::reacts_to<work_atom>>;
 
+/// Counter of actors that have ended, and the turn in which the actor fails; -1 if never.
 struct worker_config {
   std::shared_ptr<std::atomic<int>> ended;
   int fails_after = -1;
 };
+/// The state of such an actor; it counts its own end.
 struct worker_shell {
   static constexpr const char* name = "weir.worker";
   std::shared_ptr<std::atomic<int>> ended;
@@ -42,6 +44,7 @@ worker_actor::behavior_type worker(worker_actor::stateful_pointer<worker_shell> 
   })};
 }
 
+/// A supervised system with its queue of events.
 struct open_system {
   open_system()
       : s(or_throw(supervised_system::open(std::chrono::seconds(30), events))) {}

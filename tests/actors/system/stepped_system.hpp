@@ -15,6 +15,7 @@
 
 namespace weir::test {
 
+/// The system, the actors that were spawned in it, and an actor of the test.
 class stepped_system {
  public:
   explicit stepped_system(std::uint32_t seed) : random_(seed) {

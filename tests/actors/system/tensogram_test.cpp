@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The message reader and the message appender on the deterministic scheduler, where a
-/// seed decides which actor handles its next message.
+/// Tests the message reader and the message appender on the deterministic scheduler,
+/// where a seed decides which actor handles its next message.
 #include <gtest/gtest.h>
 
 #include "actors/tensogram_support.hpp"
@@ -51,6 +51,7 @@ using copier_pointer = copier_actor::stateful_pointer<copier_shell>;
 
 void pull_more(copier_pointer self, const copier_config& c);
 
+/// Appends a message and logs the answer.
 void append_one(copier_pointer self, const copier_config& c, std::uint64_t number) {
   ++c.log->appends_open;
   self->request(c.to, 3600s, write_atom_v, by_reference(numbered_order(number)))
@@ -64,6 +65,7 @@ void append_one(copier_pointer self, const copier_config& c, std::uint64_t numbe
             c.log->append_errors.push_back(from_caf(e, "append").code());
           });
 }
+/// Keeps `window` pulls open until the reader has ended or has failed too often.
 void pull_more(copier_pointer self, const copier_config& c) {
   while (!c.log->ended && c.log->pulls_open < c.window) {
     ++c.log->pulls_open;
@@ -87,6 +89,7 @@ void pull_more(copier_pointer self, const copier_config& c) {
             });
   }
 }
+/// Starts to pull when it is launched.
 copier_actor::behavior_type copier(copier_pointer self, copier_config c) {
   return {[self, c](launch_atom) { pull_more(self, c); }};
 }
@@ -111,6 +114,7 @@ class flow : public stepped_system {
   }
 };
 
+/// Returns twelve messages of different lengths, one behind the other.
 byte_vector twelve_messages() {
   std::vector<byte_vector> parts;
   for (std::uint64_t i = 0; i < 12; ++i) {
@@ -118,6 +122,7 @@ byte_vector twelve_messages() {
   }
   return joined(parts);
 }
+/// Returns the configuration of an appender to a file in memory.
 message_appender_config appending_to(faulty_files& fs) {
   message_appender_config out;
   out.environment.fs = &fs;
@@ -152,6 +157,9 @@ flow_log copy(std::uint32_t seed, faulty_files& fs,
   return log;
 }
 
+// Each answer to an append says how far the file is durable, which must include the
+// appended message. A sync for every append and one more would be 13 in each round; there
+// must be fewer, so some appends share a sync.
 TEST(message_flow, copies_a_pipe_into_a_file_whatever_the_order_of_events) {
   std::size_t syncs = 0;
   for (std::uint32_t seed = 0; seed < 300; ++seed) {

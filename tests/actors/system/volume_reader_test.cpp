@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The volume reader with workers and clients on the deterministic scheduler: many orders
-/// of messages, devices that fail, and workers that are late, silent or have ended.
+/// Tests the volume reader with workers and clients on the deterministic scheduler: many
+/// orders of messages, devices that fail, and workers that are late, silent or have
+/// ended.
 #include "volume/volume_reader.hpp"
 
 #include <gtest/gtest.h>
@@ -21,9 +22,11 @@ using storage::test::noise;
 constexpr std::size_t tag_count = 4;
 constexpr std::uint64_t piece_bytes = 40'000;
 
+/// Returns the name of a tag.
 std::string tag_name(std::size_t i) {
   return "tag" + std::to_string(i);
 }
+/// Returns the content of a tag.
 byte_vector tag_bytes(std::size_t i) {
   return noise(100'001 + 70'000 * i, i + 1);
 }
@@ -63,6 +66,7 @@ using slow_worker_actor = volume_worker_actor::extend<caf::reacts_to<work_atom>>
 struct slow_worker_config {
   std::chrono::seconds delay{0};  ///< time before each answer; 0: it never answers
 };
+/// The reads that wait for their answer.
 struct slow_worker_shell {
   struct asked {
     local<read_order> order;
@@ -70,6 +74,7 @@ struct slow_worker_shell {
   };
   std::deque<asked> waiting;
 };
+/// Opens tags at once and answers reads late or never.
 slow_worker_actor::behavior_type slow_worker(
     slow_worker_actor::stateful_pointer<slow_worker_shell> self,
     slow_worker_config config) {
@@ -104,6 +109,7 @@ struct tag_log {
   std::optional<error> failure;
   bool ended = false;
 
+  /// Returns all pieces, which must have no gaps between them.
   [[nodiscard]] byte_vector all() const {
     byte_vector out;
     for (const auto& [offset, bytes] : pieces) {
@@ -116,6 +122,7 @@ struct tag_log {
 using client_log = std::map<std::string, tag_log>;
 
 using client_actor = caf::typed_actor<caf::reacts_to<work_atom>>;
+/// A client that opens tags and pulls them until they end; the test reads its log.
 struct client_config {
   volume_reader_actor reader;
   volume_spec spec;
@@ -127,6 +134,7 @@ struct client_shell {
 };
 using client_pointer = client_actor::stateful_pointer<client_shell>;
 
+/// Pulls a piece and, after its answer, the next one.
 void pull_one(client_pointer self, const client_config& c, const opened_stream& s) {
   self->request(c.reader, std::chrono::seconds(3600), pull_atom_v, s.stream)
       .then(
@@ -147,6 +155,7 @@ void pull_one(client_pointer self, const client_config& c, const opened_stream& 
           });
 }
 
+/// Opens the tags and keeps `depth` pulls open for each.
 client_actor::behavior_type client(client_pointer self, client_config c) {
   return {[self, c](work_atom) {
     self->request(c.reader, std::chrono::seconds(3600), open_atom_v, by_reference(c.spec))
@@ -162,6 +171,7 @@ client_actor::behavior_type client(client_pointer self, client_config c) {
   }};
 }
 
+/// A stepped system with a volume reader, workers and clients.
 class volume_system : public test::stepped_system {
  public:
   explicit volume_system(std::uint32_t seed) : stepped_system(seed) {
@@ -175,6 +185,7 @@ class volume_system : public test::stepped_system {
     stop();
   }
 
+  /// Adds a worker, which opens the image unless the test gives another device.
   void add_worker(device_opener opener = {}) {
     if (!opener) {
       opener = [](const std::string&) -> result<std::unique_ptr<storage::block_device>> {
@@ -188,6 +199,7 @@ class volume_system : public test::stepped_system {
     reader_config_.workers.push_back(spawn(slow_worker, slow_worker_config{delay}));
   }
   void start() { reader = spawn(volume_reader, reader_config_); }
+  /// Starts a client and returns its log.
   std::shared_ptr<client_log> add_client(std::vector<std::string> tags,
                                          std::size_t depth = 2) {
     client_config c;
@@ -211,6 +223,7 @@ class volume_system : public test::stepped_system {
   volume_reader_config reader_config_;
 };
 
+/// Returns the names of all tags.
 std::vector<std::string> all_tags() {
   std::vector<std::string> tags;
   for (std::size_t i = 0; i < tag_count; ++i) {
@@ -219,6 +232,7 @@ std::vector<std::string> all_tags() {
   return tags;
 }
 
+/// Expects that a client got a whole tag without an error.
 void expect_whole(const client_log& log, std::size_t tag) {
   const auto found = log.find(tag_name(tag));
   ASSERT_NE(found, log.end());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks that join a collective in every order: sums, calls that differ, ranks that do
-/// not join, and failures.
+/// Tests ranks that join a collective in every order: sums, calls that differ, ranks that
+/// do not join, and failures.
 #include "collective/collective_state.hpp"
 
 #include <algorithm>
@@ -15,6 +15,7 @@ using test::hand_engine;
 
 constexpr std::size_t elements = 33;
 
+/// Four ranks with known numbers, and a collective over them.
 struct collective_state_test : testing::Test {
   explicit collective_state_test(collective::mesh_axes axes = {1, 1, 4, 1})
       : engine(axes), x(engine->memory(elements)) {
@@ -25,6 +26,7 @@ struct collective_state_test : testing::Test {
     }
     open();
   }
+  /// Opens the collective of the group of a rank along axes.
   void open(collective::axis_set axes = collective::whole_mesh, int member = 0) {
     collective_spec spec;
     spec.name = "gradients";
@@ -34,6 +36,7 @@ struct collective_state_test : testing::Test {
     spec.deadline_ns = 1000;
     group = or_throw(collective_state::make(spec, [] {}));
   }
+  /// Returns the order with which a rank joins.
   [[nodiscard]] join_order share_of(int rank) const {
     join_order out;
     out.rank = rank;
@@ -260,6 +263,7 @@ TEST_F(collective_state_test, shares_that_wait_are_dropped_with_the_group) {
   expect_next_works();
 }
 
+/// A mesh of two axes, so that a group has a part of the ranks.
 struct collective_axis_test : collective_state_test {
   collective_axis_test() : collective_state_test({2, 1, 2, 1}) {}
 };

@@ -24,12 +24,14 @@ struct stage_arguments {
   float factor;
   float addend;
 };
+/// The kernel `stage`.
 inline int stage_entry(const tessBlockContext* block, const void* args) {
   const auto* a = static_cast<const stage_arguments*>(args);
   const auto i = block->blockIndex[0];
   a->y[i] = a->x[i] * a->factor + a->addend * static_cast<float>(block->rank + 1);
   return 0;
 }
+/// The kernel `broken`.
 inline int broken_entry(const tessBlockContext*, const void*) {
   return 7;
 }
@@ -65,6 +67,7 @@ inline std::shared_ptr<const tessera::loaded_module> stage_module() {
   return loaded;
 }
 
+/// Returns an order to launch a kernel of the module.
 inline actors::launch_order launch_of(const char* kernel, const stage_arguments& args,
                                       int blocks) {
   actors::launch_order out;
@@ -87,6 +90,7 @@ struct device_mesh {
     std::iota(ids.begin(), ids.end(), 0);
     mesh = or_throw(context->make_mesh(ids, axes));
   }
+  /// Allocates `count` zeros on each device and returns their common address.
   [[nodiscard]] float* memory(std::size_t count) const {
     const auto out = or_throw(
         context->memory().allocate(mesh->devices, count * sizeof(float), mesh->number));

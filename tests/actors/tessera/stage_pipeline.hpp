@@ -30,9 +30,11 @@ struct pipeline_batch {
   float* buffers[4];
 };
 
+/// Returns an element of the input.
 inline float pipeline_input(std::size_t batch, int rank, int i) {
   return static_cast<float>(batch * 31 + static_cast<std::size_t>(rank * 7 + i)) / 8;
 }
+/// Returns the arguments of the kernel of a stage.
 inline stage_arguments pipeline_stage(const pipeline_batch& b, int stage) {
   constexpr float factors[] = {0.3F, -1.7F, 2.1F};
   constexpr float addends[] = {1.1F, 0.7F, -3.3F};
@@ -74,6 +76,7 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
       k.spec.handover = std::make_shared<tessera::event>();
     }
   }
+  /// Starts all streams and their supervisors.
   void open() {
     for (std::size_t i = 0; i < pipeline_streams; ++i) {
       actors::supervisor_config config;
@@ -111,6 +114,7 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
     actors::supervisor_actor supervisor;
     actors::stream_actor stream;
   };
+  /// Starts a stream again after it has ended, unless the streams were closed.
   void begin_again(std::size_t i) {
     {
       const std::lock_guard lock(mutex_);
@@ -121,6 +125,7 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
     }
     start(i);
   }
+  /// Starts a stream and lets its supervisor adopt it.
   void start(std::size_t i) {
     auto stream = make_stream_(kept_[i].spec);
     const std::lock_guard lock(mutex_);
@@ -161,6 +166,7 @@ struct pipeline_driver_shell {
   std::vector<int> answered;
 };
 
+/// The steps of the driver. Each answer starts the next step.
 class pipeline_driver_steps {
  public:
   using self_pointer = pipeline_driver_actor::stateful_pointer<pipeline_driver_shell>;
@@ -189,6 +195,7 @@ class pipeline_driver_steps {
  private:
   static constexpr std::chrono::seconds timeout{60};
 
+  /// Launches the kernel and records a point behind it.
   template <class Again>
   void launch(std::size_t batch, std::size_t stream, const actors::stream_actor& to,
               const actors::local<actors::launch_order>& order,
@@ -205,6 +212,7 @@ class pipeline_driver_steps {
             },
             again);
   }
+  /// Keeps the point of a stage and starts the stage behind it.
   void next(std::size_t batch, std::size_t stream, actors::event_ptr point) const {
     auto& s = self_->state;
     s.points[batch][stream] = std::move(point);
@@ -243,6 +251,7 @@ class pipeline_driver_steps {
               });
     }
   }
+  /// Runs a stage again if its stream has ended; reports any other failure.
   void retry(std::size_t batch, std::size_t stream, error why) const {
     if (why.code() == errc::stopping || why.code() == errc::abandoned) {
       self_->send(self_, actors::work_atom_v, std::uint64_t{batch},
@@ -256,6 +265,7 @@ class pipeline_driver_steps {
   std::shared_ptr<const pipeline_driver_config> config_;
 };
 
+/// The behaviour of the driver.
 inline pipeline_driver_actor::behavior_type pipeline_driver(
     pipeline_driver_steps::self_pointer self, pipeline_driver_config config) {
   self->state.points.resize(config.batches.size(),
@@ -285,6 +295,7 @@ class pipeline_memory {
     }
   }
   [[nodiscard]] const std::vector<pipeline_batch>& batches() const { return batches_; }
+  /// Expects the sums of all batches on every rank.
   void expect_serial_results() const {
     for (std::size_t b = 0; b < batches_.size(); ++b) {
       for (int rank = 0; rank < pipeline_ranks; ++rank) {

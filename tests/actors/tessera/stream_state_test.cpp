@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The logic of a stream actor: order, answers, failures that are reported once, windows,
-/// deadlines, and the next stream of a handover.
+/// Tests the logic of a stream actor: order, answers, failures that are reported once,
+/// windows, deadlines, and the next stream of a handover.
 #include "stream/stream_state.hpp"
 
 #include "devices.hpp"
@@ -14,6 +14,7 @@ using test::launch_of;
 
 constexpr int blocks = 5;
 
+/// A mesh of four devices, and streams over it whose tasks the test runs.
 struct stream_state_test : testing::Test {
   std::unique_ptr<stream_state> open(queue_spec spec = {}) {
     spec.name = spec.name.empty() ? "scale" : spec.name;
@@ -147,6 +148,8 @@ TEST_F(stream_state_test, is_overdue_once_and_loses_no_failure_by_that) {
   EXPECT_EQ(answer_of(*s, 6000).error().code(), errc::kernel_failed);
 }
 
+// The first stream ends with work in its queue and with a failure. Its successor must run
+// behind that work and must not inherit the failure.
 TEST_F(stream_state_test, a_successor_begins_behind_and_without_old_failures) {
   queue_spec spec;
   spec.handover = std::make_shared<tessera::event>();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Stream and collective actors on the deterministic scheduler, with an engine whose
-/// tasks run when a seed says so: a pipeline whose stages are killed, and the answers
-/// that clients get.
+/// Tests stream and collective actors on the deterministic scheduler, with an engine
+/// whose tasks run when a seed says so: a pipeline whose stages are killed, and the
+/// answers that clients get.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -49,6 +49,7 @@ class tessera_system : public test::stepped_system {
   std::mt19937 random_;
 };
 
+/// Returns the specification of a stream over all ranks.
 queue_spec spec_on(const hand_engine& engine) {
   queue_spec out;
   out.name = "decode";
@@ -56,6 +57,7 @@ queue_spec spec_on(const hand_engine& engine) {
   return out;
 }
 
+/// Number of restarted streams and of finished batches.
 struct pipeline_outcome {
   int restarts = 0;
   std::size_t done = 0;
@@ -127,6 +129,7 @@ TEST(tessera_pipeline, equals_it_with_stages_that_are_killed_and_restarted) {
   EXPECT_GT(restarts, 100);
 }
 
+/// A system with memory on its devices, and helpers that open actors.
 struct tessera_actors : testing::Test {
   tessera_system system{7};
   float* x = system.engine->memory(few);
@@ -134,6 +137,7 @@ struct tessera_actors : testing::Test {
     return system.spawn(stream_queue, std::move(spec));
   }
   stream_actor open() { return open(spec_on(system.engine)); }
+  /// Spawns a collective over all ranks.
   collective_actor open_group(std::int64_t deadline_ns = 1'000'000'000) {
     collective_spec spec;
     spec.name = "sums";
@@ -141,6 +145,7 @@ struct tessera_actors : testing::Test {
     spec.deadline_ns = deadline_ns;
     return system.spawn(collective_group, std::move(spec));
   }
+  /// Returns the order with which a rank joins.
   [[nodiscard]] local<join_order> share_of(int rank, std::size_t elements = few) const {
     join_order out;
     out.rank = rank;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The pipeline of stream actors with threads: workers of an engine, the scheduler of the
-/// actors, and a thread that kills stages.
+/// Tests the pipeline of stream actors with threads: workers of an engine, the scheduler
+/// of the actors, and a thread that kills stages.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -32,6 +32,7 @@ class threaded_system {
     all_.push_back(caf::actor_cast<caf::actor>(handle));
     return handle;
   }
+  /// Ends all actors and waits for them.
   void stop() {
     {
       const std::lock_guard lock(mutex_);
@@ -63,6 +64,8 @@ void wait_for_tasks(tessera::context& c) {
   EXPECT_FALSE(busy());
 }
 
+/// Runs a pipeline, kills a random stage after every fourth batch, and checks the
+/// results.
 void run_pipeline_with_threads(std::uint32_t seed, int& restarts) {
   constexpr std::size_t batches = 20;
   tessera::runtime_settings settings;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages that tasks write object by object.
+/// @file
+/// Tests messages that tasks write object by object.
 #include <limits>
 
 #include "conformance/tensogram_c/support.hpp"
@@ -8,7 +9,7 @@
 namespace weir::test::tgm {
 namespace {
 
-/// A stream that tasks write.
+/// A stream to a file that tasks write.
 struct task_stream {
   temp_folder folder;
   std::string path = folder / "stream.tgm";
@@ -27,7 +28,8 @@ struct task_stream {
   [[nodiscard]] made<task> write(float first, tgm_cancellation_token_t* cancel = nullptr,
                                  std::uint64_t timeout = 0,
                                  std::size_t length = 16) const {
-    const float values[4] = {first, 2, 3, 4};  // gone when the task runs
+    // The array is gone when the task runs, so the library must have copied it.
+    const float values[4] = {first, 2, 3, 4};
     return make<task>(tgm_async_streaming_encoder_write_object, get(),
                       four_floats_descriptor, as_u8(values), length, cancel, timeout);
   }
@@ -39,6 +41,7 @@ struct task_stream {
                                   tgm_cancellation_token_t* cancel = nullptr) const {
     return make<task>(tgm_async_streaming_encoder_finish, get(), backfill, cancel, 0u);
   }
+  /// Returns the status of the stream, and expects its number of objects in both forms.
   [[nodiscard]] TgmObjectCountStatus status(std::size_t expected = 0) const {
     std::size_t count = expected;
     const auto found = tgm_async_streaming_encoder_try_object_count(get(), &count);
@@ -49,7 +52,7 @@ struct task_stream {
                   : std::numeric_limits<std::size_t>::max());
     return found;
   }
-  /// The first elements of the objects that are in the file.
+  /// Returns the first element of every object in the file.
   [[nodiscard]] std::vector<float> first_elements() const {
     const auto found = decode(read_whole(path), true);
     EXPECT_EQ(found.code, TGM_ERROR_OK) << last_error();
@@ -61,6 +64,7 @@ struct task_stream {
   }
 };
 
+/// Joins a task without a result.
 tgm_error joined(const made<task>& launched) {
   EXPECT_EQ(launched.code, TGM_ERROR_OK) << last_error();
   return tgm_async_task_join_void(launched.get());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which code a failure has: that of the reference.
+/// @file
+/// Tests which code a failure has: the code of the reference.
 #include <cmath>
 #include <limits>
 
@@ -11,7 +12,7 @@ namespace {
 
 constexpr float with_nan[4] = {1, std::numeric_limits<float>::quiet_NaN(), 3, 4};
 
-/// What encoding says of `count` objects of four float32 each.
+/// Returns the code of encoding `count` objects of four float32 each.
 tgm_error encoding(const std::string& json, std::size_t count,
                    const float* data = four_floats, std::size_t length = 16) {
   const std::vector<const std::uint8_t*> pointers(count, as_u8(data));
@@ -21,7 +22,7 @@ tgm_error encoding(const std::string& json, std::size_t count,
                     &out.bytes);
 }
 
-/// What encoding four float32 with these masks says.
+/// Returns the code of encoding four float32, one of them NaN, with these masks.
 tgm_error masking(const TgmEncodeMaskOptions& masks) {
   const std::string json = four_floats_json();
   const std::uint8_t* const data = as_u8(with_nan);
@@ -93,7 +94,7 @@ TEST(tensogram_c, names_that_arguments_do_not_know_are_invalid_arguments) {
   }
 }
 
-/// What storing a payload that was encoded before says.
+/// Returns the code of storing a payload that was encoded before.
 tgm_error storing(const std::string& json, std::size_t length) {
   const std::uint8_t* const data = as_u8(four_floats);
   owned out;
@@ -240,7 +241,8 @@ TEST(tensogram_c, codes_have_the_texts_of_the_reference) {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     EXPECT_STREQ(tgm_error_string(static_cast<tgm_error>(i)), texts[i]);
   }
-  for (const int other : {14, 15}) {  // the C consumer tries others, which C++ must not
+  // The consumer in C tries other numbers, which are undefined behaviour in C++.
+  for (const int other : {14, 15}) {
     EXPECT_STREQ(tgm_error_string(static_cast<tgm_error>(other)), "unknown error");
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which code a descriptor has that lacks or misuses a key, when it is written and when it
-// is read.
+/// @file
+/// Tests which code a descriptor has that lacks or misuses a key, when it is written and
+/// when it is read.
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -17,7 +18,7 @@ const std::string szip = R"(, "compression": "szip", "szip_block_size": 16,
 const std::string shuffled_szip =
     R"(, "filter": "shuffle", "shuffle_element_size": 8)" + szip;
 
-/// Encodes 400 doubles, zeros but for the first, with these keys in the descriptor.
+/// Encodes 400 doubles, all zero except the first, with these keys in the descriptor.
 tgm_error encode_doubles(const std::string& keys, owned& out,
                          const char* hash_algorithm = "xxh3",
                          const std::string& around = "") {
@@ -28,6 +29,7 @@ tgm_error encode_doubles(const std::string& keys, owned& out,
                            keys + "}]}";
   return encode_one(json, values.data(), 3200, out, hash_algorithm);
 }
+/// Returns the code of such an encoding.
 tgm_error encoded_with(const std::string& keys, const std::string& around = "") {
   owned out;
   return encode_doubles(keys, out, "xxh3", around);
@@ -103,7 +105,8 @@ TEST(tensogram_c, what_a_descriptor_leaves_out_has_a_default) {
   EXPECT_STREQ(tgm_object_byte_order(found.get(), 0), *as_u8(&one) ? "little" : "big");
 }
 
-/// What decoding says of `bytes` with the byte at the end of the last `key` changed.
+/// Returns the code of decoding `bytes` after the byte at the end of the last `key` was
+/// changed.
 tgm_error decoding_with(std::string bytes, const std::string& key, char byte) {
   const std::size_t place = bytes.rfind(key);
   EXPECT_NE(place, std::string::npos) << key;
@@ -132,7 +135,7 @@ TEST(tensogram_c, the_same_keys_are_missed_by_readers) {
 
 TEST(tensogram_c, damage_has_the_code_of_the_layer_that_it_is_in) {
   const std::string bytes = encode_two(nullptr);
-  /// What decoding says with one byte changed.
+  /// Returns the code of decoding with one byte changed.
   const auto with = [&](std::size_t place, std::uint8_t byte) {
     std::string changed = bytes;
     changed[place] = static_cast<char>(byte);
@@ -184,7 +187,7 @@ TEST(tensogram_c, ranges_of_szip_without_offsets_are_a_failure_of_compression) {
   EXPECT_EQ(std::memcmp(part.bytes.data, &values[1000], 4), 0);
   std::string without = with.text();
   const std::string key = "szip_block_offsets";
-  without[without.rfind(key) + key.size() - 1] = 'z';  // a key that nobody knows
+  without[without.rfind(key) + key.size() - 1] = 'z';  // now the key is unknown
   EXPECT_EQ(range(without, part), TGM_ERROR_COMPRESSION);
   EXPECT_NE(last_error().find(key), std::string::npos) << last_error();
   EXPECT_EQ(decode(without).code, TGM_ERROR_OK) << last_error();
@@ -204,7 +207,8 @@ TEST(tensogram_c, malformed_files_fail_as_the_reference_says) {
       continue;
     }
     const std::string said = file["messages"][0]["decode_error"];
-    const std::size_t kind = said.find(' ') + 1;  // behind the exception's name
+    // The kind stands behind the name of the exception.
+    const std::size_t kind = said.find(' ') + 1;
     EXPECT_EQ(decode(read_whole(folder + "/wheel/" + name)).code,
               kinds.at(said.substr(kind, said.find(':', kind) - kind)))
         << name << ": " << said << "; here " << last_error();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tensogram_x.h adds to the interface of the reference.
+/// @file
+/// Tests what tensogram_x.h adds to the interface of the reference.
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -8,7 +9,7 @@
 namespace weir::test::tgm {
 namespace {
 
-/// Options whose members are all zero but for their size.
+/// Returns options whose members are all zero except their size.
 template <class Options>
 Options defaults() {
   Options out{};
@@ -16,11 +17,13 @@ Options defaults() {
   return out;
 }
 
+/// Encodes the two sample objects with these options.
 tgm_error encode_two_with(const tgm_x_encode_options_t& options, owned& out) {
   const two_arrays arrays;
   return tgm_x_encode(two_objects, arrays.data.data(), arrays.lengths.data(), 2, &options,
                       &out.bytes);
 }
+/// Returns the code of decoding with these options.
 tgm_error decode_with(const std::string& bytes, const tgm_x_decode_options_t& options) {
   return make<message>(tgm_x_decode, as_u8(bytes), bytes.size(), &options).code;
 }

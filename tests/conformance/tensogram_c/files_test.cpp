@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files and buffers of messages: finding, reading, appending, iterating, validating.
+/// @file
+/// Tests files and buffers of messages: finding, reading, appending, iterating and
+/// validating.
 #include <sys/resource.h>
 #include <algorithm>
 #include <csignal>
@@ -13,6 +15,7 @@
 namespace weir::test::tgm {
 namespace {
 
+/// Returns the number of messages in an open file.
 std::size_t messages_in(tgm_file_t* open) {
   std::size_t count = 999;
   EXPECT_EQ(tgm_file_message_count(open, &count), TGM_ERROR_OK) << last_error();
@@ -128,6 +131,7 @@ TEST(tensogram_c, a_file_is_walked_message_by_message_also_after_it_was_closed) 
   EXPECT_EQ(none.bytes.data, nullptr);
 }
 
+// A limit on the size of files makes the append fail in the middle of the message.
 TEST(tensogram_c, an_append_that_fails_leaves_the_file_as_it_was) {
   const temp_folder folder;
   const std::string path = folder / "one.tgm";
@@ -168,6 +172,7 @@ TEST(tensogram_c, a_file_that_vanished_or_was_cut_is_a_failure) {
       TGM_ERROR_OK);
 }
 
+/// Returns the report on a message.
 nlohmann::json validated(const std::string& bytes, const char* level, int canonical = 0) {
   owned out;
   EXPECT_EQ(tgm_validate(as_u8(bytes), bytes.size(), level, canonical, &out.bytes),

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers and layouts that programs have compiled in, so that none of them may change.
+/// @file
+/// Tests numbers and layouts that programs have compiled in, so that none of them may
+/// change.
 #include <type_traits>
 
 #include "conformance/tensogram_c/support.hpp"

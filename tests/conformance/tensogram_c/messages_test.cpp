@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages there and back, and what their handles say of the objects.
+/// @file
+/// Tests messages there and back, and what their handles say about the objects.
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -9,13 +10,14 @@
 namespace weir::test::tgm {
 namespace {
 
-/// The elements of an object of a handle.
+/// Returns the elements of an object of a message as bytes.
 std::string elements_of(const tgm_message_t* msg, std::size_t index) {
   std::size_t length = 0;
   const std::uint8_t* data = tgm_object_data(msg, index, &length);
   EXPECT_NE(data, nullptr);
   return {reinterpret_cast<const char*>(data), length};
 }
+/// Returns the bytes of values.
 template <class T>
 std::string bytes_of(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
@@ -315,9 +317,11 @@ TEST(tensogram_c, payloads_that_went_through_their_pipeline_are_stored_as_they_a
   owned encoded;
   ASSERT_EQ(encode_one(json, values.data(), 1000, encoded), TGM_ERROR_OK) << last_error();
   const std::string bytes = encoded.text();
-  const std::size_t start = bytes.find("\x28\xB5\x2F\xFD");  // how a zstd frame begins
+  // A zstd frame begins with these bytes.
+  const std::size_t start = bytes.find("\x28\xB5\x2F\xFD");
   ASSERT_NE(start, std::string::npos);
-  // The payload ends where its descriptor, a CBOR map, begins; that is before its keys.
+  // The payload ends where its descriptor begins, a CBOR map, somewhere before the first
+  // of its keys. Every length up to there is tried.
   const std::size_t keys = bytes.find("compression", start);
   const std::uint8_t* const payload = as_u8(bytes) + start;
   for (std::size_t length = keys - start - 2; length > 0; --length) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metadata: paths, sections, values, shortcuts and JSON.
+/// @file
+/// Tests metadata: paths, sections, values, shortcuts and JSON.
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -9,10 +10,11 @@
 namespace weir::test::tgm {
 namespace {
 
+/// Decodes the metadata of a message.
 made<metadata> metadata_of(const std::string& bytes) {
   return make<metadata>(tgm_decode_metadata, as_u8(bytes), bytes.size());
 }
-/// The metadata of a message without objects.
+/// Returns the metadata of a message without objects.
 made<metadata> metadata_of_json(const std::string& json) {
   owned out;
   EXPECT_EQ(tgm_encode(json.c_str(), nullptr, nullptr, 0, nullptr, 0, &out.bytes),
@@ -20,6 +22,7 @@ made<metadata> metadata_of_json(const std::string& json) {
       << last_error();
   return metadata_of(out.text());
 }
+/// Returns a text, or "(no text)" for a value of another kind.
 std::string string_of(const tgm_value_t* value) {
   std::size_t length = 99;
   const char* text = tgm_value_as_string(value, &length);
@@ -184,8 +187,8 @@ TEST(tensogram_c, arrays_and_maps_are_walked) {
       << "a key is no path";
 }
 
-/// The metadata of a message with "v" in front of a value of two bytes, which become
-/// these.
+/// Returns the metadata of a message with the key "v", whose value of two bytes is
+/// replaced by `value`.
 made<metadata> metadata_with(const std::string& value) {
   owned out;
   EXPECT_EQ(tgm_encode(R"({"v": 42})", nullptr, nullptr, 0, nullptr, 0, &out.bytes),

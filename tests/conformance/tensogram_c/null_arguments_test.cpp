@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every function that takes a pointer, with NULL for each of them: nothing crashes, and
-// the answer is that of the reference.
+/// @file
+/// Calls every function that takes a pointer with NULL for each of its pointers: nothing
+/// crashes, and the answer is that of the reference.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -13,7 +14,7 @@
 namespace weir::test::tgm {
 namespace {
 
-/// The names that the calls below have been made with.
+/// Returns the names of the functions that were called with NULL so far.
 std::set<std::string>& names_called() {
   static std::set<std::string> names;
   return names;
@@ -31,7 +32,7 @@ std::set<std::string>& names_called() {
 
 constexpr std::size_t no_size = std::numeric_limits<std::size_t>::max();
 
-/// Functions whose names the list of prototypes has with a pointer among their
+/// Returns the functions in the list of prototypes that have a pointer among their
 /// parameters.
 std::set<std::string> names_with_pointers() {
   std::set<std::string> out;
@@ -46,6 +47,7 @@ std::set<std::string> names_with_pointers() {
   return out;
 }
 
+/// Checks the functions that encode.
 void encode_with_null(const two_arrays& arrays) {
   const auto* data = arrays.data.data();
   const auto* lengths = arrays.lengths.data();
@@ -83,6 +85,7 @@ void encode_with_null(const two_arrays& arrays) {
   EXPECT_HARMLESS(tgm_bytes_free, tgm_bytes_t{nullptr, 0});
 }
 
+/// Checks the functions that decode, scan and validate a buffer.
 void decode_with_null(const std::string& bytes) {
   const std::uint8_t* buf = as_u8(bytes);
   const std::size_t size = bytes.size();
@@ -124,6 +127,7 @@ void decode_with_null(const std::string& bytes) {
   EXPECT_INVALID(tgm_doctor_to_json, nullptr);
 }
 
+/// Checks the functions that describe a message.
 void look_at_null_message() {
   std::size_t length = 7;
   tgm_metadata_t* metadata = nullptr;
@@ -149,6 +153,7 @@ void look_at_null_message() {
   EXPECT_HARMLESS(tgm_message_free, nullptr);
 }
 
+/// Checks the functions on metadata, without a handle and without a key.
 void look_at_null_metadata(const tgm_metadata_t* meta) {
   EXPECT_ANSWER(0u, tgm_metadata_version, nullptr);
   EXPECT_ANSWER(0u, tgm_metadata_num_objects, nullptr);
@@ -174,6 +179,7 @@ void look_at_null_metadata(const tgm_metadata_t* meta) {
   EXPECT_HARMLESS(tgm_metadata_free, nullptr);
 }
 
+/// Checks the functions on values.
 void look_at_null_value(const tgm_value_t* map, const tgm_value_t* count) {
   bool flag = false;
   std::int64_t signed_number = 0;
@@ -201,6 +207,7 @@ void look_at_null_value(const tgm_value_t* map, const tgm_value_t* count) {
   EXPECT_ANSWER(nullptr, tgm_value_map_get, map, nullptr);
 }
 
+/// Checks the functions on files.
 void use_null_files(const std::string& path, tgm_file_t* open) {
   const two_arrays arrays;
   tgm_file_t* file = nullptr;
@@ -235,6 +242,7 @@ void use_null_files(const std::string& path, tgm_file_t* open) {
   EXPECT_INVALID(tgm_validate_file, path.c_str(), nullptr, 0, nullptr);
 }
 
+/// Checks the functions that iterate.
 void iterate_over_null(const std::string& bytes, tgm_file_t* open) {
   const std::uint8_t* buf = as_u8(bytes);
   const auto buffer = make<buffer_iter>(tgm_buffer_iter_create, buf, bytes.size());
@@ -265,6 +273,7 @@ void iterate_over_null(const std::string& bytes, tgm_file_t* open) {
   EXPECT_HARMLESS(tgm_object_iter_free, nullptr);
 }
 
+/// Checks the functions that write a stream.
 void stream_with_null(const std::string& path) {
   const auto open =
       make<encoder>(tgm_streaming_encoder_create, path.c_str(), "{}", nullptr, 0u);
@@ -293,6 +302,7 @@ void stream_with_null(const std::string& path) {
   EXPECT_HARMLESS(tgm_streaming_encoder_free, nullptr);
 }
 
+/// Checks the functions on tasks and cancellation tokens.
 void join_null(tgm_async_task_t* ready) {
   std::uint64_t size = 0;
   owned bytes;
@@ -330,6 +340,7 @@ void join_null(tgm_async_task_t* ready) {
   EXPECT_ANSWER(false, tgm_cancellation_token_is_cancelled, nullptr);
 }
 
+/// Checks the functions that launch tasks on files.
 void launch_with_null(const std::string& path, tgm_async_file_t* file) {
   tgm_async_task_t* task = nullptr;
   const std::uint64_t one = 1;
@@ -372,6 +383,7 @@ void launch_with_null(const std::string& path, tgm_async_file_t* file) {
   EXPECT_EQ(task, nullptr);
 }
 
+/// Checks the functions that write a stream by tasks.
 void stream_by_task_with_null(const std::string& path,
                               tgm_async_streaming_encoder_t* enc) {
   tgm_async_task_t* task = nullptr;
@@ -411,10 +423,12 @@ void stream_by_task_with_null(const std::string& path,
   EXPECT_EQ(task, nullptr);
 }
 
+/// Takes the bytes of a stream and drops them.
 int take_nothing(void* /*context*/, const std::uint8_t* /*bytes*/, std::size_t /*n*/) {
   return 0;
 }
 
+/// Checks the functions that only this library has.
 void extend_with_null(const std::string& bytes) {
   const two_arrays arrays;
   const std::uint8_t* const data = as_u8(bytes);
@@ -470,6 +484,7 @@ void extend_with_null(const std::string& bytes) {
   EXPECT_EQ(out.bytes.data, nullptr);
 }
 
+/// Checks the functions that split bytes into messages.
 void split_null(const std::string& bytes) {
   owned out;
   const auto split = make<splitter>(tgm_x_splitter_create, std::uint64_t{0});
@@ -516,7 +531,7 @@ TEST(tensogram_c, null_is_an_invalid_argument_or_an_empty_answer_of_every_functi
   extend_with_null(bytes);
   split_null(bytes);
   EXPECT_NE(last_error().find("null pointer"), std::string::npos) << last_error();
-  names_called().erase("tgm_bytes_free");  // which takes a structure
+  names_called().erase("tgm_bytes_free");  // it takes a structure, not a pointer
   EXPECT_EQ(names_called(), names_with_pointers());
 }
 

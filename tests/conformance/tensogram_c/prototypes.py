@@ -16,27 +16,30 @@ REFERENCE_FUNCTIONS = 135
 
 
 def output_of(*command):
+    """Runs a command and returns its standard output."""
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def canonical(prototype):
+    """Returns a prototype without superfluous blanks."""
     text = re.sub(r"\s+", " ", prototype.replace("_Bool", "bool")).strip()
     return re.sub(r"\s*([*(),])\s*", r"\1", text)
 
 
 def by_name(prototypes):
+    """Returns prototypes by the names of their functions."""
     return {re.search(r"\b(tgm_\w+)\(", p).group(1): p for p in map(canonical, prototypes)}
 
 
 def declared(compiler, header):
-    """The prototypes that a program in C99 sees behind one #include."""
+    """Returns the prototypes that a program in C99 sees behind one #include."""
     text = output_of(compiler, "-E", "-P", "-x", "c", "-std=c99", str(header))
     text = re.sub(r'__attribute__\(\(visibility\("default"\)\)\)', "", text)
     return by_name(re.findall(r"[^;{}]*\btgm_\w+\s*\([^;{}]*\)(?=\s*;)", text))
 
 
 def without_comment(header):
-    """Functions that no comment of their own stands in front of."""
+    """Returns a complaint for each function that has no comment of its own in front of it."""
     text = header.read_text()
     places = re.finditer(r"^TGM_API[^;]*?\b(tgm_\w+)\(", text, re.MULTILINE)
     fronts = [(place.group(1), text[:place.start()].rstrip()) for place in places]
@@ -45,12 +48,14 @@ def without_comment(header):
 
 
 def differences(what, expected, found):
+    """Returns a complaint for each name that differs, and one if nothing was expected at all."""
     out = [f"{what}: expected {expected.get(name, 'nothing')}, found {found.get(name, 'nothing')}"
            for name in sorted(set(expected) | set(found)) if expected.get(name) != found.get(name)]
     return out if expected else [f"{what}: expected functions, found none"]
 
 
 def main():
+    """Compares headers, library and list. Returns the exit code."""
     library, include, compiler = sys.argv[1:]
     listed = by_name(LIST.read_text().splitlines())
     reference = {name: p for name, p in listed.items() if not name.startswith("tgm_x_")}

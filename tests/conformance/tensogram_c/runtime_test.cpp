@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's threads are configured once and shut down once in a process, so that each
-// of these tests has a process of its own.
+/// @file
+/// Tests the library's threads. They are configured once and shut down once in a process,
+/// so each of these tests has a process of its own.
 #include <chrono>
 #include <cstdlib>
 
@@ -10,7 +11,7 @@
 namespace weir::test::tgm {
 namespace {
 
-/// Ends the process with 0 if all that it was asked held.
+/// Collects checks in a child process and ends it with the number of checks that failed.
 class verdict {
  public:
   void ask(bool held, const char* what) {
@@ -30,18 +31,23 @@ class verdict {
 #define ASK(verdict, condition) (verdict).ask(condition, #condition)
 #define EXPECT_VERDICT(statement) EXPECT_EXIT(statement, ::testing::ExitedWithCode(0), "")
 
+/// Writes a file with one message and returns its path.
 std::string file_of_two(const temp_folder& folder) {
   const std::string path = folder / "two.tgm";
   write_whole(path, encode_two());
   return path;
 }
+/// Launches the opening of a file.
 made<task> opening(const std::string& path) {
   return make<task>(tgm_async_file_open, path.c_str(), nullptr, 0u);
 }
+/// Returns the code of an opening.
 tgm_error opened(const made<task>& launched) {
   return make<async_file>(tgm_async_task_join_async_file, launched.get()).code;
 }
 
+/// Runs the statements of its tests in fresh processes, because a fork would copy the
+/// state of the library.
 class tensogram_c_process : public ::testing::Test {
  protected:
   tensogram_c_process() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }

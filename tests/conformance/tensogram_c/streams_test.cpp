@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages that are written object by object, to a file and through functions.
+/// @file
+/// Tests messages that are written object by object, to a file and through functions.
 #include <array>
 #include <filesystem>
 #include <limits>
@@ -10,15 +11,18 @@
 namespace weir::test::tgm {
 namespace {
 
+/// Opens a stream to a file.
 made<encoder> stream_to(const std::string& path, const char* json = "{}",
                         const char* hash_algorithm = "xxh3") {
   return make<encoder>(tgm_streaming_encoder_create, path.c_str(), json, hash_algorithm,
                        0u);
 }
+/// Writes an object of four floats.
 tgm_error write_floats(tgm_streaming_encoder_t* enc, const float* values = four_floats,
                        std::size_t length = 16) {
   return tgm_streaming_encoder_write(enc, four_floats_descriptor, as_u8(values), length);
 }
+/// Returns the big-endian u64 at an offset.
 std::uint64_t big_endian(const std::string& bytes, std::size_t offset) {
   std::uint64_t out = 0;
   for (std::size_t i = 0; i < 8; ++i) {
@@ -27,16 +31,18 @@ std::uint64_t big_endian(const std::string& bytes, std::size_t offset) {
   return out;
 }
 
-/// What the functions of a stream have received.
+/// The bytes that the functions of a stream have received.
 struct received {
   std::string bytes;
-  int answer = 0;  ///< what they return
+  int answer = 0;  ///< the value that the functions return
 
+  /// Receives bytes.
   static int take(void* context, const std::uint8_t* bytes, std::size_t length) {
     auto* r = static_cast<received*>(context);
     r->bytes.append(reinterpret_cast<const char*>(bytes), length);
     return r->answer;
   }
+  /// Replaces bytes that were received before.
   static int patch(void* context, std::uint64_t offset, const std::uint8_t* bytes,
                    std::size_t length) {
     auto* r = static_cast<received*>(context);

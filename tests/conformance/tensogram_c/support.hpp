@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the tests of the C interface share: handles that free themselves, and sample
-/// messages that are made through the interface alone.
+/// Helpers that the tests of the C interface share: handles that free themselves, and
+/// sample messages that are made through the interface alone.
 #pragma once
 
 #include <fcntl.h>
@@ -20,6 +20,7 @@
 
 namespace weir::test::tgm {
 
+/// A deleter that calls a function of the interface.
 template <auto Free>
 struct freeing {
   template <class T>
@@ -45,14 +46,14 @@ using async_encoder =
     handle<tgm_async_streaming_encoder_t, tgm_async_streaming_encoder_free>;
 using splitter = handle<tgm_x_splitter_t, tgm_x_splitter_free>;
 
-/// Calls a function whose last argument receives a handle, and owns that: of an error the
-/// code is kept, and the handle is empty.
+/// The handle that a function has made and its code. After an error the handle is empty.
 template <class Handle>
 struct made {
   tgm_error code = TGM_ERROR_OK;
   Handle handle;
   auto* get() const { return handle.get(); }
 };
+/// Calls a function whose last argument receives a handle.
 template <class Handle, class Call, class... Arguments>
 made<Handle> make(const Call& call, Arguments... arguments) {
   typename Handle::pointer raw = nullptr;
@@ -62,7 +63,7 @@ made<Handle> make(const Call& call, Arguments... arguments) {
   return out;
 }
 
-/// Bytes of the library, given back with the object.
+/// Bytes that the library has allocated, freed with the object.
 struct owned {
   tgm_bytes_t bytes{nullptr, 0};
   owned() = default;
@@ -77,6 +78,7 @@ struct owned {
   }
 };
 
+/// Returns data as the pointer type of the interface.
 inline const std::uint8_t* as_u8(const void* data) {
   return static_cast<const std::uint8_t*>(data);
 }
@@ -84,20 +86,20 @@ inline const std::uint8_t* as_u8(const std::string& bytes) {
   return as_u8(bytes.data());
 }
 
-/// The last error's text; empty if there is none.
+/// Returns the text of the last error, or an empty text if there is none.
 inline std::string last_error() {
   const char* text = tgm_last_error();
   return text != nullptr ? text : "";
 }
 
-/// Puts a number that lies outside of an enumeration where a program in C could.
+/// Stores a number outside of an enumeration, as a program in C could.
 template <class Enumeration>
 void put_number(Enumeration& to, int number) {
   static_assert(sizeof to == sizeof number);
   std::memcpy(&to, &number, sizeof to);
 }
 
-/// Two objects, with metadata of every type that JSON has.
+/// The JSON of a message of two objects, with metadata of every type that JSON has.
 inline constexpr const char* two_objects = R"({
   "base": [{"name": "a", "level": 0, "count": 42, "negative": -5, "ratio": 0.5,
             "empty": "", "flag": true, "nothing": null, "tags": ["x", "y"],
@@ -112,6 +114,8 @@ inline constexpr const char* two_objects = R"({
      "byte_order": "little", "encoding": "none", "filter": "none",
      "compression": "lz4"}]})";
 
+/// The elements of these two objects, as the arrays of pointers and lengths that the
+/// interface takes.
 struct two_arrays {
   std::vector<float> a{1, 2, 3, 4};
   std::vector<double> b{5, 6, 7};
@@ -119,7 +123,7 @@ struct two_arrays {
   std::vector<std::size_t> lengths{16, 24};
 };
 
-/// The bytes of a message of these two objects.
+/// Returns a message of these two objects.
 inline std::string encode_two(const char* hash_algorithm = "xxh3") {
   const two_arrays arrays;
   owned out;
@@ -130,7 +134,8 @@ inline std::string encode_two(const char* hash_algorithm = "xxh3") {
   return out.text();
 }
 
-/// The JSON of a message of one object of four float32, with more keys in its descriptor.
+/// Returns the JSON of a message of one object of four float32, with more keys in its
+/// descriptor.
 inline std::string four_floats_json(const std::string& keys = "",
                                     const std::string& around = "") {
   return "{" + around +
@@ -151,14 +156,17 @@ inline tgm_error encode_one(const std::string& json, const void* data, std::size
   return tgm_encode(json.c_str(), &pointer, &length, 1, hash_algorithm, 0, &out.bytes);
 }
 
+/// Decodes a message into the byte order of this machine.
 inline made<message> decode(const std::string& bytes, bool verify = false) {
   return make<message>(tgm_decode, as_u8(bytes), bytes.size(), 1, 0u, verify ? 1 : 0);
 }
 
+/// Returns the content of a file.
 inline std::string read_whole(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
+/// Writes a file.
 inline void write_whole(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
@@ -168,14 +176,14 @@ inline tgm_error joined_size(const made<task>& launched, std::uint64_t& out) {
   EXPECT_EQ(launched.code, TGM_ERROR_OK) << last_error();
   return tgm_async_task_join_size(launched.get(), &out);
 }
-/// Joins a task that decodes, and drops its message.
+/// Joins a task that decodes and returns its code; drops its message.
 inline tgm_error joined_message(const made<task>& launched) {
   EXPECT_EQ(launched.code, TGM_ERROR_OK) << last_error();
   return make<message>(tgm_async_task_join_message, launched.get()).code;
 }
 
-/// Keeps all of the library's threads from carrying out tasks, by files to open that
-/// nobody writes to. There are at most eight such threads.
+/// Keeps all threads of the library busy until it is released. Each of them, at most
+/// eight, opens a FIFO that has no writer.
 class blocked_workers {
  public:
   explicit blocked_workers(const std::string& pipe) : pipe_(pipe) {
@@ -194,6 +202,7 @@ class blocked_workers {
     }
     ::close(writer_);
   }
+  /// Opens the FIFO for writing, so that the threads go on.
   void release() {
     writer_ = writer_ < 0 ? ::open(pipe_.c_str(), O_RDWR | O_CLOEXEC) : writer_;
     EXPECT_GE(writer_, 0);

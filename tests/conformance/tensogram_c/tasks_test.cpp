@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks: their results, their end, callbacks and tokens; files that tasks read.
+/// @file
+/// Tests tasks: their results, their end, callbacks and tokens, and files that tasks
+/// read.
 #include <atomic>
 #include <chrono>
 #include <limits>
@@ -11,7 +13,7 @@
 namespace weir::test::tgm {
 namespace {
 
-/// A file of two messages that is opened for tasks.
+/// A file of two messages that is open for tasks. Its functions launch tasks.
 struct two_messages {
   temp_folder folder;
   std::string path = folder / "two.tgm";
@@ -164,12 +166,13 @@ TEST(tensogram_c, a_result_is_handed_out_once_and_only_to_a_join_of_its_kind) {
             TGM_ERROR_INVALID_ARG);
 }
 
-/// Counts the calls of a callback, which others can wait for.
+/// Counts the calls of a callback; a test can wait for the first one.
 struct called {
   std::atomic<int> times = 0;
-  tgm_async_task_t* joins = nullptr;  ///< what the callback joins and frees
+  tgm_async_task_t* joins = nullptr;  ///< task that the callback joins and frees
   tgm_error code = TGM_ERROR_IO;
 
+  /// The callback; `userdata` is the object.
   static void now(void* userdata) {
     auto* c = static_cast<called*>(userdata);
     if (c->joins != nullptr) {
@@ -319,7 +322,7 @@ TEST(tensogram_c, handles_may_go_before_the_tasks_that_use_them) {
     token cancel(tgm_cancellation_token_create());
     reading = from.read(0);
     cancelled = from.count(cancel.get());
-    (void)from.decode_one(0);  // freed before it has ended, and never joined
+    (void)from.decode_one(0);  // this task is freed before it has ended and never joined
     tgm_cancellation_token_cancel(cancel.get());
     cancel.reset();
     from.open.handle.reset();

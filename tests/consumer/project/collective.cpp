@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums one number of each of three ranks without streams; prints 42.
+/// @file
+/// A program outside of the project that sums one number of each of three ranks with the
+/// collectives alone, without streams. It prints 42.
 #include <array>
 #include <cstddef>
 #include <cstdio>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses one function of each library, as an outside program would; prints the name of each
-// that worked.
+/// @file
+/// A program outside of the project that uses one function of each library. It prints the
+/// name of each library that worked and "-" for any other.
 #include <array>
 #include <cstdio>
 #include <memory>
@@ -12,7 +13,7 @@
 
 namespace {
 
-/// One task writes 42 into a tensor of one element.
+/// Returns whether a task that writes 42 into a tensor of one element has done so.
 bool run_one_task() {
   auto engine =
       weir::or_throw(weir::runtime::engine::create({.workers = 2, .trace = {}}));
@@ -29,7 +30,7 @@ bool run_one_task() {
   return *value == 42.0F;
 }
 
-/// A message of one object comes back as it was.
+/// Returns whether an object comes back equal from a message.
 bool round_trip() {
   const std::array<float, 3> values = {1.0F, 2.0F, 3.0F};
   weir::formats::object_to_write object;
@@ -43,7 +44,7 @@ bool round_trip() {
          std::equal(back.begin(), back.end(), object.data.begin());
 }
 
-/// The licence of the system as a stream of tokens.
+/// Returns whether the first chunk can be read from a file of the system, here a licence.
 bool first_chunk() {
   auto source = weir::or_throw(weir::storage::open_file_source(
       weir::posix_file_system(), "/usr/share/common-licenses/Apache-2.0"));
@@ -55,7 +56,7 @@ bool first_chunk() {
 }  // namespace
 
 int main() {
-  // XXH3-64 of nothing is a published constant.
+  // The digest of empty input is published.
   const bool base = weir::hex64(weir::xxh3_64({})) == "2d06800538d394c2";
   std::printf("%s %s %s %s\n", base ? "base" : "-", run_one_task() ? "runtime" : "-",
               round_trip() ? "formats" : "-", first_chunk() ? "storage" : "-");

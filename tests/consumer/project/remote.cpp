@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that reads remote files.
+/// @file
+/// A program outside of the project that opens a remote file. It prints the error,
+/// because Google storage is not built.
 #include <cstdio>
 
 #include "weir/formats/remote.hpp"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies a number to a device and back on a stream, from C++; prints 42.
+/// @file
+/// A program outside of the project that copies a number to a device and back on a stream
+/// of Tessera. It prints 42.
 #include <array>
 #include <cstdint>
 #include <cstdio>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program of tasks that links the task engine alone; prints 42.
+/// @file
+/// A program outside of the project that runs two tasks and links the task engine alone.
+/// It prints 42.
 #include <cstdio>
 #include <weir/weir.hpp>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Codecs by themselves: against other implementations, against their definition, against
-// damage.
+/// @file
+/// Tests each codec by itself: against other implementations, against its definition, and
+/// with damaged input.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <libaec.h>
@@ -20,6 +21,7 @@ namespace {
 
 using namespace formats;
 
+/// Returns random parameters that the codec accepts.
 aec_parameters random_parameters(numbers& random) {
   aec_parameters p;
   p.bits = static_cast<unsigned>(1 + random.below(32));
@@ -32,7 +34,7 @@ aec_parameters random_parameters(numbers& random) {
   return p;
 }
 
-/// Noise, walks, steps and constants.
+/// Returns random samples: noise, a walk, constants with jumps, or small steps.
 byte_vector random_samples(numbers& random, const aec_parameters& p) {
   const std::size_t count = 1 + random.below(6000);
   const std::uint64_t kind = random.below(5);
@@ -54,10 +56,11 @@ byte_vector random_samples(numbers& random, const aec_parameters& p) {
   return out;
 }
 
+/// Encodes samples with libaec, which is the oracle.
 byte_vector libaec_encode(bytes_view from, const aec_parameters& p) {
   byte_vector out(from.size() * 3 + 1000);
   ::aec_stream stream{};
-  // The library reads what it is given; its field is not const.
+  // The library does not write to its input, but the field is not const.
   stream.next_in = reinterpret_cast<const unsigned char*>(from.data());
   stream.avail_in = from.size();
   stream.next_out = reinterpret_cast<unsigned char*>(out.data());
@@ -73,10 +76,13 @@ byte_vector libaec_encode(bytes_view from, const aec_parameters& p) {
   return out;
 }
 
+/// Returns a copy that can be compared.
 byte_vector copy(bytes_view from) {
   return {from.begin(), from.end()};
 }
 
+// Several threads decode intervals that start at the recorded offsets. A wrong offset
+// must be noticed, and the samples must come out right all the same.
 TEST(aec, its_streams_are_those_of_libaec_for_any_number_of_threads) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -115,6 +121,8 @@ TEST(aec, its_streams_are_those_of_libaec_for_any_number_of_threads) {
   }
 }
 
+// With wrong offsets a range is decoded from the start of the stream; with right ones
+// from the bytes of its intervals alone. Both must equal the slice of the samples.
 TEST(aec, ranges_are_read_from_offsets_that_are_right_or_from_the_start) {
   for (std::uint64_t seed = 1000; seed < 1100; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -141,7 +149,7 @@ TEST(aec, ranges_are_read_from_offsets_that_are_right_or_from_the_start) {
   }
 }
 
-/// The definition, a bit at a time.
+/// Packs values by the definition of simple packing, a bit at a time.
 byte_vector pack_slowly(const std::vector<double>& values, const packing& p) {
   const auto power = [](double base, int n) {
     double out = 1;
@@ -176,7 +184,8 @@ TEST(packing, bits_are_those_of_the_definition_at_every_width) {
     }
     for (const std::int32_t decimal : {0, 3, -2}) {
       packing p = or_throw(compute_packing(values, bits, decimal));
-      p.binary += static_cast<std::int32_t>(random.below(3)) - 1;  // clamps, or wastes
+      // A finer scale clamps large values, a coarser one wastes bits.
+      p.binary += static_cast<std::int32_t>(random.below(3)) - 1;
       byte_vector packed(or_throw(packed_size(values.size(), bits)));
       pack_values(std::as_bytes(std::span(values)), p, packed, 1);
       EXPECT_EQ(packed, pack_slowly(values, p));
@@ -221,6 +230,8 @@ TEST(packing, parameters_that_cannot_be_are_refused) {
   EXPECT_EQ(packed_size(~std::uint64_t{0} / 8, 64).error().code(), errc::out_of_range);
 }
 
+/// Returns a random bit list: dense noise, few bits, runs, or the first bits of each
+/// 70,000.
 byte_vector random_bits(numbers& random, std::uint64_t count) {
   byte_vector out((count + 7) / 8);
   const std::uint64_t kind = random.below(4);
@@ -250,6 +261,7 @@ TEST(bit_lists, runs_and_containers_come_back) {
   }
 }
 
+// The sanitizers' builds find reads and writes outside of the arrays.
 TEST(bit_lists, damage_is_refused_or_gives_other_bits_but_never_harms) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     numbers random(seed);
@@ -305,6 +317,8 @@ TEST(blosc2, frames_come_back_whole_and_in_parts) {
   }
 }
 
+// A payload of forty times the size cannot belong to so few values, so it must be
+// refused.
 TEST(zfp, all_modes_keep_their_bound_and_pad_to_words) {
   numbers random(11);
   std::vector<double> values(4001);
@@ -381,14 +395,15 @@ TEST(zfp, values_are_those_of_the_library) {
   zfp_field_free(field);
   zfp_stream_close(stream);
   byte_vector back(8 * values.size() + 1);
-  const mutable_bytes odd = mutable_bytes(back).subspan(1);  // at an odd address
+  // The address is odd, so a store that needs alignment would fail.
+  const mutable_bytes odd = mutable_bytes(back).subspan(1);
   or_throw(zfp_decode(code.bytes, p, odd));
   EXPECT_EQ(std::memcmp(odd.data(), expected.data(), odd.size()), 0);
 }
 
-/// A frame of one chunk whose blocks went through the delta filter, as c-blosc2 has it:
-/// numbers of the first block xor those before them, of the others xor those of the
-/// first.
+/// Returns a frame of one chunk whose blocks have gone through the delta filter, as
+/// c-blosc2 defines it: the numbers of the first block xor the numbers before them, the
+/// numbers of the other blocks xor those of the first block.
 byte_vector delta_frame(bytes_view data, std::size_t block, unsigned width) {
   const auto plain = or_throw(blosc2_encode(data, {blosc2_codec::lz4, 0, width}));
   byte_vector frame = copy(plain.bytes);
@@ -426,13 +441,14 @@ byte_vector delta_frame(bytes_view data, std::size_t block, unsigned width) {
 TEST(blosc2, the_delta_filter_refers_to_the_first_block) {
   for (const unsigned width : {1u, 2u, 4u, 8u, 16u}) {
     const byte_vector data = random_bytes(width, 16 * 67);
-    const unsigned number = width == 16 ? 8 : width;  // the filter knows no wider ones
+    // The filter knows no numbers wider than 8 bytes.
+    const unsigned number = width == 16 ? 8 : width;
     byte_vector frame = delta_frame(data, 256, number);
     frame[97 + 3] = static_cast<std::byte>(width);
     byte_vector back(data.size());
     or_throw(blosc2_decode(frame, data.size(), 0, back));
     EXPECT_EQ(back, data) << width;
-    byte_vector part(100);  // behind the first block
+    byte_vector part(100);  // lies behind the first block
     or_throw(blosc2_decode(frame, data.size(), 700, part));
     EXPECT_TRUE(std::equal(part.begin(), part.end(), data.begin() + 700)) << width;
   }

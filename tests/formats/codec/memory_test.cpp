@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory follows the input: what a message has not shown is not taken memory for. All
-/// allocations of the process count.
+/// Tests that memory follows the input: a reader takes memory only for what the bytes of
+/// a message have shown. The meter counts all allocations of the process.
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -21,6 +21,7 @@ using namespace formats;
 constexpr std::int64_t mebibyte = 1 << 20;
 constexpr std::int64_t allowance = 64 * mebibyte;
 
+/// Appends a frame without a digest, padded to the alignment of frames.
 void put_frame(byte_vector& to, std::uint16_t type, std::uint16_t flags, bytes_view body,
                bytes_view tail) {
   const std::uint64_t length =
@@ -32,7 +33,8 @@ void put_frame(byte_vector& to, std::uint16_t type, std::uint16_t flags, bytes_v
   to.resize(align_up(to.size(), frame_alignment));
 }
 
-/// A message that no writer checks: any descriptor over any payload, without digests.
+/// Returns a message that no writer has checked: any descriptor over any payload, without
+/// digests.
 byte_vector unchecked_message(const cbor_map& descriptor, bytes_view payload) {
   byte_vector out(preamble_size);
   put_frame(out, frame_type::header_metadata, 0, encode_cbor(cbor_map{}), {});
@@ -48,6 +50,7 @@ byte_vector unchecked_message(const cbor_map& descriptor, bytes_view payload) {
   return out;
 }
 
+/// An object whose shape promises more than its payload holds.
 struct boast {
   const char* name;
   dtype type = dtype::fp64;
@@ -58,6 +61,7 @@ struct boast {
   byte_vector payload;
 };
 
+/// Returns the descriptor of such an object.
 cbor_map descriptor_of(const boast& b) {
   object_descriptor d;
   d.type = b.type;
@@ -68,7 +72,7 @@ cbor_map descriptor_of(const boast& b) {
   return or_throw(make_descriptor(d));
 }
 
-/// Bytes of a little- or big-endian u32, then others.
+/// Returns a size as u32 in the given byte order, followed by other bytes.
 byte_vector with_size(std::uint32_t size, bool big, bytes_view rest) {
   byte_vector out(4);
   big ? store_be(out.data(), size) : store_le(out.data(), size);
@@ -76,6 +80,7 @@ byte_vector with_size(std::uint32_t size, bool big, bytes_view rest) {
   return out;
 }
 
+/// Returns the bytes of a hexadecimal text, repeated.
 byte_vector repeated(std::string_view hex, std::size_t count) {
   byte_vector out;
   for (std::size_t i = 0; i < count; ++i) {
@@ -84,7 +89,8 @@ byte_vector repeated(std::string_view hex, std::size_t count) {
   return out;
 }
 
-/// Messages below 1 KiB whose shapes promise up to some terabytes, and lie.
+/// Returns descriptors and payloads of small messages that promise up to terabytes of
+/// elements, one for every codec. None of them can be decoded.
 std::vector<boast> lies() {
   constexpr std::int64_t g = std::int64_t{1} << 30;
   const cbor_map szip{{"szip_rsi", 128}, {"szip_block_size", 16}, {"szip_flags", 8}};
@@ -97,7 +103,7 @@ std::vector<boast> lies() {
                          {"sp_binary_scale_factor", 0},
                          {"sp_decimal_scale_factor", 0}};
   const byte_vector zeros(64);
-  // Blocks of zstd that stand for 128 KiB each, and one that is damaged.
+  // Blocks of zstd that stand for 128 KiB each, followed by a damaged one.
   byte_vector zstd = from_hex("28B52FFD 00 58");
   append(zstd, repeated("020010 00", 200));
   append(zstd, from_hex("050000 FF"));
@@ -116,7 +122,8 @@ std::vector<boast> lies() {
   out.push_back({"zstd of bits", dtype::fp64, 8 * zstd_bytes, "simple_packing", "zstd",
                  one_bit, zstd});
   out.push_back({"szip", dtype::fp32, g, "none", "szip", szip, byte_vector(32)});
-  // Segments of empty blocks, 1 MiB each, then an impossible pair.
+  // Segments of empty blocks, 1 MiB each, followed by the code of an impossible pair of
+  // samples.
   byte_vector runs = repeated("0040 1002 0080 4010 0200 80", 60);
   append(runs, from_hex("FFFFFFFF 00000000 00000000 00000000"));
   out.push_back({"szip runs", dtype::uint8, 600 * 262'144, "none", "szip", wide, runs});
@@ -146,13 +153,15 @@ std::vector<boast> lies() {
   return out;
 }
 
+/// Returns options that check no digests, so that damage reaches the decoders.
 read_options bare() {
   read_options out;
   out.hashes = hash_check::none;
   return out;
 }
 
-/// Everything that reads a message. Returns the bytes that were decoded from it.
+/// Calls everything that reads a message. Returns the number of bytes that were decoded
+/// from it.
 std::uint64_t read_all(bytes_view message, const read_options& options) {
   std::uint64_t decoded = 0;
   validation_options checks;
@@ -178,6 +187,7 @@ std::uint64_t read_all(bytes_view message, const read_options& options) {
   return decoded;
 }
 
+// If the meter missed an allocator, the tests below could not fail.
 TEST(tensogram_memory, the_meter_counts_every_way_to_take_memory) {
   const allocation_meter meter;
   const auto vector = std::make_unique<byte_vector>(3 * mebibyte);
@@ -203,6 +213,8 @@ TEST(tensogram_memory, a_small_message_that_lies_is_refused_before_memory_is_tak
   }
 }
 
+// Packing with 0 bits a value describes 16 GiB of equal values in an empty payload. Only
+// the limit protects a reader, and reading a range takes memory for that range alone.
 TEST(tensogram_memory, an_honest_small_message_is_bounded_by_max_object_bytes) {
   const std::int64_t elements = std::int64_t{1} << 31;  // 16 GiB of equal values
   boast honest{"zeros", dtype::fp64, elements, "simple_packing", "none", {}, {}};
@@ -227,7 +239,8 @@ TEST(tensogram_memory, an_honest_small_message_is_bounded_by_max_object_bytes) {
   EXPECT_LT(meter.peak(), mebibyte);
 }
 
-/// Files of the conformance suite and, where they are, those of the reference.
+/// Returns the files of the conformance suite and, where they are present, those of the
+/// reference.
 std::vector<std::string> sound_files() {
   std::vector<std::string> out;
   const std::string own = WEIR_SOURCE_DIR "/tests/conformance/tensogram";
@@ -245,7 +258,8 @@ std::vector<std::string> sound_files() {
   return out;
 }
 
-/// The object with a larger shape, the payload left as it is or damaged.
+/// Returns a message with one of the objects under a larger shape, its payload left as it
+/// is or damaged.
 byte_vector inflated(numbers& random, const message_reader& reader) {
   const std::size_t i = random.below(reader.object_count());
   object_descriptor d = reader.descriptor(i);
@@ -259,7 +273,8 @@ byte_vector inflated(numbers& random, const message_reader& reader) {
         static_cast<std::byte>(1u << random.below(8));
   }
   if (payload.size() >= 4 && random.below(2) == 0) {
-    // What lz4, rle and roaring say in front, so that it agrees with the shape.
+    // The sizes that lz4, rle and roaring store in front are changed to agree with the
+    // shape.
     const std::uint64_t bytes = or_throw(decoded_size(d));
     d.compression == "lz4"
         ? store_le(payload.data(), static_cast<std::uint32_t>(bytes))
@@ -269,6 +284,7 @@ byte_vector inflated(numbers& random, const message_reader& reader) {
   return descriptor ? unchecked_message(*descriptor, payload) : byte_vector();
 }
 
+/// Returns a copy of a message in which up to four bytes are changed.
 byte_vector mutated(numbers& random, bytes_view message) {
   byte_vector out(message.begin(), message.end());
   for (std::uint64_t n = 1 + random.below(4); n > 0; --n) {
@@ -283,7 +299,7 @@ byte_vector mutated(numbers& random, bytes_view message) {
   return out;
 }
 
-/// Mutations per file; `WEIR_TEST_MUTATIONS` sets more.
+/// Returns the number of mutations for each file; `WEIR_TEST_MUTATIONS` sets another.
 std::uint64_t mutation_count() {
   const char* set = std::getenv("WEIR_TEST_MUTATIONS");
   return set != nullptr ? std::strtoull(set, nullptr, 10) : 12;
@@ -309,7 +325,8 @@ TEST(tensogram_memory, mutations_take_little_more_than_the_sound_file) {
           inflate ? inflated(random, *reader) : mutated(random, message);
       const allocation_meter meter;
       const std::uint64_t decoded = read_all(other, options);
-      // A mutation may be sound, and larger.
+      // A mutation may be valid and describe larger objects, so the bytes that were
+      // decoded are allowed as well.
       EXPECT_LT(meter.peak(), need + allowance + 4 * static_cast<std::int64_t>(decoded));
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Random messages with an szip object, and the same as other writers leave them.
+/// Random messages with an szip object, and the same messages as other writers leave
+/// them.
 #pragma once
 
 #include <array>
@@ -9,8 +10,8 @@
 
 namespace weir::test {
 
-/// Elements with runs of zeros of any length, which is where offsets of other writers are
-/// wrong, between noise, small steps and constants.
+/// Returns elements with runs of zeros of any length, between noise, small steps and
+/// constants. At runs of zeros the offsets of other writers are wrong.
 inline std::vector<std::uint64_t> szip_values(numbers& random, std::size_t count) {
   std::vector<std::uint64_t> out;
   while (out.size() < count) {
@@ -26,7 +27,8 @@ inline std::vector<std::uint64_t> szip_values(numbers& random, std::size_t count
   return out;
 }
 
-/// An object of up to `most` elements of any type and parameters that szip takes.
+/// Returns an object of up to `most` elements, with any type and any parameters that szip
+/// accepts.
 inline sample_object random_szip_object(std::uint64_t seed, std::size_t most) {
   numbers random(seed);
   constexpr std::array types{dtype::uint8, dtype::uint16, dtype::int16,
@@ -64,7 +66,7 @@ inline sample_object random_szip_object(std::uint64_t seed, std::size_t most) {
   return out;
 }
 
-/// Their messages.
+/// Returns the message of such an object.
 inline byte_vector szip_message(const sample_object& object) {
   formats::message_options options;
   options.floats = formats::non_finite::store;
@@ -72,8 +74,9 @@ inline byte_vector szip_message(const sample_object& object) {
   return or_throw(formats::encode_message({&one, 1}, options));
 }
 
-/// The same message with offsets that are up to `most` bits too small, and nobody who
-/// vouches for them: as the reference writes intervals that start with empty blocks.
+/// Returns the same message with offsets that are up to `most` bits too small and with no
+/// mark that vouches for them. The reference writes such offsets for intervals that start
+/// with empty blocks.
 inline byte_vector with_small_offsets(const byte_vector& message, std::uint64_t most) {
   const auto reader = or_throw(formats::message_reader::open(message));
   formats::object_descriptor descriptor = reader.descriptor(0);
@@ -92,11 +95,14 @@ inline byte_vector with_small_offsets(const byte_vector& message, std::uint64_t 
   return or_throw(formats::encode_message({&one, 1}));
 }
 
-/// How many ranges there are, and how many of them are not the slice of the whole.
+/// Number of ranges that were decoded, and of those that differ from the slice of the
+/// whole.
 struct range_count {
   std::uint64_t tried = 0;
   std::uint64_t wrong = 0;
 };
+/// Decodes every range of the object of a message and compares it with the slice of the
+/// whole.
 inline range_count every_range(const byte_vector& message) {
   formats::read_options options;
   options.hashes = formats::hash_check::none;

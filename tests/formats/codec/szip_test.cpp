@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// szip: ranges that are right whatever the offsets say, intervals that end at bytes, and
-/// damaged streams as libaec reads them.
+/// Tests szip: ranges are right whether or not the offsets are, intervals may end at
+/// bytes, and damaged streams decode as libaec decodes them.
 #include "formats/codec/szip_messages.hpp"
 
 #include <libaec.h>
@@ -17,7 +17,8 @@ namespace {
 
 using namespace formats;
 
-/// Messages whose ranges are all looked at; `WEIR_TEST_SZIP_MESSAGES` sets more.
+/// Returns the number of messages whose ranges are all decoded; `WEIR_TEST_SZIP_MESSAGES`
+/// sets another.
 std::uint64_t message_count() {
   const char* set = std::getenv("WEIR_TEST_SZIP_MESSAGES");
   return set != nullptr ? std::strtoull(set, nullptr, 10) : 40;
@@ -54,6 +55,7 @@ class counting_source final : public byte_source {
   mutable std::atomic<std::uint64_t> read_{0};
 };
 
+/// Returns an object whose payload is much larger than one of its ranges.
 sample_object large_object() {
   sample_object out = random_szip_object(3, 1);
   out.descriptor.type = dtype::uint16;
@@ -81,6 +83,9 @@ TEST(tensogram_szip, a_range_reads_its_intervals_alone_where_the_offsets_are_mar
   EXPECT_GT(bytes_read(unmarked), 90'000u);
 }
 
+// A message is written again from its stored payload, first with its offsets, then with a
+// changed one. With the changed offset the mark must not count, so the range still comes
+// out right.
 TEST(tensogram_szip, a_mark_vouches_for_its_own_offsets_alone) {
   const sample_object object = large_object();
   const byte_vector message = szip_message(object);
@@ -113,11 +118,12 @@ TEST(tensogram_szip, a_mark_vouches_for_its_own_offsets_alone) {
       << "a writer that makes the offsets marks its own";
 }
 
-/// The stream with every interval up to a byte, as writers leave it that pad intervals.
+/// A stream in which every interval ends at a byte, as some writers leave it.
 struct padded_stream {
   byte_vector bytes;
   std::vector<std::uint64_t> offsets;
 };
+/// Copies the intervals of a dense stream so that each starts at a byte.
 padded_stream pad_intervals(const aec_code& code) {
   padded_stream out;
   const bytes_view from = code.code.bytes;
@@ -141,6 +147,9 @@ padded_stream pad_intervals(const aec_code& code) {
   return out;
 }
 
+// Writers set the flag for padded intervals without padding them, so the decoder has to
+// find out from the stream. Few streams are ambiguous without offsets; these may be
+// refused.
 TEST(tensogram_szip, the_flag_for_padded_intervals_is_looked_up_in_the_stream) {
   std::size_t ambiguous = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -161,7 +170,7 @@ TEST(tensogram_szip, the_flag_for_padded_intervals_is_looked_up_in_the_stream) {
       const auto done = szip_decode({bytes, p, offsets, samples.size()}, back, 1);
       if (!done && done.error().code() == errc::unsupported) {
         ++ambiguous;
-        return offsets.empty();  // only offsets tell the two apart
+        return offsets.empty();  // only offsets can tell the two layouts apart
       }
       return done.has_value() && back == samples;
     };
@@ -173,11 +182,12 @@ TEST(tensogram_szip, the_flag_for_padded_intervals_is_looked_up_in_the_stream) {
   EXPECT_LT(ambiguous, 20u);
 }
 
-/// What libaec decodes; nothing if it refuses or has fewer samples.
+/// Returns what libaec decodes, or nothing if it refuses the stream or finds fewer
+/// samples.
 std::optional<byte_vector> libaec_decode(bytes_view from, const aec_parameters& p,
                                          std::size_t size) {
   byte_vector copy(from.begin(), from.end());
-  copy.resize(from.size() + 4096);  // it reads behind the end of what is damaged
+  copy.resize(from.size() + 4096);  // libaec reads behind the end of damaged streams
   byte_vector out(size);
   ::aec_stream stream{};
   stream.next_in = reinterpret_cast<const unsigned char*>(copy.data());
@@ -194,6 +204,7 @@ std::optional<byte_vector> libaec_decode(bytes_view from, const aec_parameters& 
   return code == AEC_OK && stream.total_out == size ? std::optional(out) : std::nullopt;
 }
 
+/// Returns a stream that is cut, changed in some bytes, or replaced by random bytes.
 byte_vector damaged(numbers& random, bytes_view from) {
   byte_vector out(from.begin(), from.end());
   switch (random.below(3)) {
@@ -208,8 +219,8 @@ byte_vector damaged(numbers& random, bytes_view from) {
   return out;
 }
 
-/// Streams with a very long code near their end are left out: there the verdict of libaec
-/// depends on how it fills its buffers. They are one in 80,000.
+/// About one stream in 80,000 has a very long code near its end. The verdict of libaec on
+/// it depends on how libaec fills its buffers, so the seeds contain no such stream.
 TEST(tensogram_szip, damaged_streams_decode_as_libaec_decodes_them) {
   std::size_t decoded = 0;
   for (std::uint64_t seed = 0; seed < 4000; ++seed) {
@@ -244,7 +255,7 @@ TEST(tensogram_szip, damaged_streams_decode_as_libaec_decodes_them) {
 }
 
 TEST(tensogram_szip, a_message_with_the_flag_for_padded_intervals_is_read) {
-  // As the reference writes it: the flag is set, and no interval is padded.
+  // The reference sets the flag and pads no interval.
   sample_object object = random_szip_object(5, 1);
   object.descriptor.type = dtype::uint8;
   object.descriptor.shape = {300};

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One libFuzzer program per target; FUZZ_TARGET names it.
+/// @file
+/// The entry point of libFuzzer. There is one program for each target; the macro
+/// FUZZ_TARGET names it.
 #include "formats/fuzz/targets.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

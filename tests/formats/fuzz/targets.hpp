@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a fuzzer feeds: any bytes in, no crash, no sanitizer report, no memory beyond the
-/// limit.
+/// Targets of the fuzzers. Each takes any bytes and must neither crash, nor cause a
+/// report of a sanitizer, nor take memory beyond a limit.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +20,7 @@ namespace weir::test::fuzz {
 
 inline constexpr std::uint64_t limit = std::uint64_t{1} << 22;
 
+/// Returns options under which damaged messages reach as much code as possible.
 inline formats::read_options options() {
   formats::read_options out;
   out.hashes = formats::hash_check::none;
@@ -28,7 +29,7 @@ inline formats::read_options options() {
   return out;
 }
 
-/// The messages that a splitter gives when `step` bytes come at a time.
+/// Returns the messages that a splitter finds when it gets `step` bytes at a time.
 inline std::vector<formats::message_span> split(bytes_view input, std::size_t step) {
   std::vector<formats::message_span> out;
   formats::message_splitter splitter;
@@ -46,12 +47,13 @@ inline std::vector<formats::message_span> split(bytes_view input, std::size_t st
   return out;
 }
 
-/// Whole and in pieces the same messages are found.
+/// Requires that a scan of the whole input and a splitter find the same messages.
 inline void scan(bytes_view input) {
   const auto found = formats::scan(input);
   WEIR_EXPECT(split(input, 1 + input.size() % 61) == found);
 }
 
+/// Reads every object of every message, whole and in parts.
 inline void decode(bytes_view input) {
   for (const formats::message_span& span : formats::scan(input)) {
     const auto part = input.subspan(span.offset, span.length);
@@ -68,6 +70,7 @@ inline void decode(bytes_view input) {
   }
 }
 
+/// Reads the input as metadata of a message and as an item of CBOR.
 inline void metadata(bytes_view input) {
   (void)formats::read_metadata(input);
   const auto item = formats::decode_cbor(input);
@@ -77,10 +80,10 @@ inline void metadata(bytes_view input) {
   }
 }
 
-/// Bytes at the start of an input that choose codec, type and parameters.
+/// Number of bytes at the start of an input that choose codec, type and parameters.
 inline constexpr std::size_t choices = 8;
 
-/// The descriptor that they choose.
+/// Returns the descriptor that the first bytes of an input choose.
 inline formats::object_descriptor chosen(bytes_view input) {
   constexpr std::array<const char*, 8> names{"none", "lz4",    "zstd", "szip",
                                              "zfp",  "blosc2", "rle",  "roaring"};
@@ -107,7 +110,8 @@ inline formats::object_descriptor chosen(bytes_view input) {
   return d;
 }
 
-/// What can be written can be read, and is what was written.
+/// Writes elements and reads them back. What the writer accepts must be readable, and
+/// equal unless the codec is lossy.
 inline void there_and_back(formats::object_descriptor d, bytes_view elements) {
   const auto bits = static_cast<std::int64_t>(8 * elements.size());
   const auto width = static_cast<std::int64_t>(8 * info_of(d.type).size);
@@ -127,7 +131,7 @@ inline void there_and_back(formats::object_descriptor d, bytes_view elements) {
   WEIR_EXPECT(!exact || std::equal(back.begin(), back.end(), elements.begin()));
 }
 
-/// Any bytes as a payload of any codec, as bit lists, and as elements to be encoded.
+/// Takes the input as a payload of any codec, as bit lists, and as elements to encode.
 inline void codecs(bytes_view input) {
   if (input.size() < choices) {
     return;
@@ -149,6 +153,7 @@ inline void codecs(bytes_view input) {
   there_and_back(d, stored);
 }
 
+/// Validates the input at the highest level and makes the report.
 inline void validate(bytes_view input) {
   formats::validation_options checks;
   checks.level = formats::validation_level::fidelity;
@@ -157,8 +162,9 @@ inline void validate(bytes_view input) {
   (void)formats::to_json(formats::validate(input, checks), "input");
 }
 
-/// Calls `use` with every input of a corpus file: a little-endian u32 length, then so
-/// many bytes, again and again. @error{torn}
+/// Calls `use` with every input of a corpus file. The file is a sequence of inputs, each
+/// a little-endian u32 length and so many bytes. Returns the number of inputs.
+/// @error{torn, the last input is incomplete}
 template <class Use>
 [[nodiscard]] result<std::size_t> each_input(bytes_view corpus, Use use) {
   std::size_t count = 0;

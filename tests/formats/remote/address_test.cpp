@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses, storage options and headers, without a server.
+/// @file
+/// Tests addresses, storage options, headers and the block cache of remote files without
+/// a server.
 #include "tensogram/remote/address.hpp"
 
 #include <gtest/gtest.h>
@@ -23,15 +25,17 @@ using formats::remote_address;
 using formats::remote_settings;
 using formats::storage_option;
 
+/// Returns the settings of storage options, without those of the environment.
 remote_settings settings_of(const std::vector<storage_option>& options) {
   return or_throw(make_settings(options, false));
 }
+/// Parses an address that must be accepted.
 remote_address address_of(const std::string& text,
                           const std::vector<storage_option>& options = {}) {
   return or_throw(parse_address(text, settings_of(options)));
 }
 
-/// Sets variables of the environment and takes them away again.
+/// Sets variables of the environment and removes them at the end.
 class environment {
  public:
   explicit environment(const std::vector<storage_option>& variables)
@@ -90,7 +94,8 @@ TEST(RemoteAddress, OfS3NamesBucketAndKey) {
                                          {"virtual_hosted_style_request", "1"}})
                 .url,
             "https://bucket.example.com/k");
-  // Bytes of a key that an address cannot hold are coded as a signature wants them.
+  // Bytes of a key that an address cannot hold are percent-encoded in the form that
+  // signatures require.
   EXPECT_EQ(address_of("s3://b/a b+c=d/%C3%A9~%2f%zz.tgm").url,
             "https://s3.us-east-1.amazonaws.com/b/a%20b%2Bc%3Dd/%C3%A9~/%25zz.tgm");
 }
@@ -133,7 +138,8 @@ TEST(RemoteSettings, KnowTheNamesOfObjectStore) {
   EXPECT_TRUE(settings_of({{"skip_signature", "ON"}}).skip_signature);
   EXPECT_EQ(settings_of({{"timeout", "2m"}}).timeout, std::chrono::minutes(2));
   EXPECT_EQ(settings_of({{"connect_timeout", "500ms"}}).connect_timeout.count(), 500);
-  // What only matters to writers or to another client, and what belongs to another store.
+  // Options that matter only to writers, to another client or to another store are
+  // accepted and ignored.
   settings_of({{"aws_conditional_put", "etag"},
                {"pool_max_idle_per_host", "3"},
                {"azure_storage_account_name", "x"},
@@ -224,13 +230,14 @@ TEST(RemoteCache, GuessesWhereReadingGoesOn) {
   formats::block_cache cache(1000 * block, 100 * block);
   cache.put(0, byte_vector(4 * block));
   using ranges = std::vector<formats::byte_range>;
-  // Four blocks in front are here, so four more behind it may be wanted.
+  // Four blocks before the request are in the cache, so the four blocks behind it are
+  // likely.
   EXPECT_EQ(cache.likely_after({4 * block, 10}), (ranges{{5 * block, 4 * block}}));
-  // Backward likewise.
+  // The same holds for reading backward.
   cache.put(900 * block, byte_vector(2 * block));
   EXPECT_EQ(cache.likely_after({899 * block + 5, 10}),
             (ranges{{897 * block, 2 * block}}));
-  // Equal steps, from the second on.
+  // After two equal steps, further equal steps are likely.
   EXPECT_EQ(cache.likely_after({100'000, 10}), ranges());
   EXPECT_EQ(cache.likely_after({300'000, 10}), ranges());
   EXPECT_EQ(cache.likely_after({500'000, 10}), (ranges{{700'000, 10}, {900'000, 10}}));
@@ -253,7 +260,7 @@ TEST(RemoteCache, AsksForWhatAReadMissedThoughAnotherReadHasCachedItSince) {
   byte_vector read(10);
   const ranges missing = cache.copy(2 * block, read);
   EXPECT_EQ(missing, (ranges{{2 * block, 10}}));
-  cache.put(2 * block, byte_vector(2 * block));  // by another thread
+  cache.put(2 * block, byte_vector(2 * block));  // as another thread would
   EXPECT_EQ(cache.to_request(missing, ranges{{3 * block, 5}}, 1000 * block),
             (ranges{{2 * block, block}}))
       << "the read has not got its bytes, so they are requested; a guess is cached";

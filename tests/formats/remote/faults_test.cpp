@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Servers and networks that do what they should not.
+/// @file
+/// Tests how remote files behave when servers and networks misbehave.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -17,7 +18,7 @@ using formats::remote_options;
 using formats::remote_source;
 using std::chrono::milliseconds;
 
-/// Files of 300,000 bytes behind a server; the first 64 KiB come with opening.
+/// A file of 300,000 bytes on a server; opening it reads the first 64 KiB.
 class RemoteFaults : public testing::Test {
  protected:
   RemoteFaults() { server.put("a.bin", content); }
@@ -25,7 +26,8 @@ class RemoteFaults : public testing::Test {
   result<std::shared_ptr<remote_source>> try_open(const call_limits& limits = {}) {
     return remote_source::open(server.url("a.bin"), options, limits);
   }
-  /// Opens the file and reads what opening did not bring, under a fault.
+  /// Opens the file and then reads a part that opening did not bring, while the server
+  /// misbehaves.
   result<byte_vector> read_under(const std::vector<std::string>& list,
                                  const std::string& then = "",
                                  const call_limits& limits = {}) {
@@ -40,15 +42,18 @@ class RemoteFaults : public testing::Test {
     }
     return out;
   }
+  /// Returns the bytes that `read_under` must return.
   byte_vector wanted() const {
     return {content.begin() + 150'000, content.begin() + 250'000};
   }
+  /// Expects that a read under these faults returns the right bytes.
   void expect_sound(const std::vector<std::string>& list) {
     const auto found = read_under(list);
     ASSERT_TRUE(found) << found.error().message();
     EXPECT_EQ(*found, wanted());
   }
-  /// The read must fail with this code and text, and name address and offset.
+  /// Expects that a read under a lasting fault fails with this code and text, and that
+  /// the error names the address and the offset.
   void expect_refused(const std::string& fault, errc code, const std::string& text) {
     SCOPED_TRACE(fault);
     const auto found = read_under({}, fault);
@@ -71,7 +76,8 @@ TEST_F(RemoteFaults, WhatPassesIsAskedForAgain) {
     expect_sound({fault, fault, fault, fault, fault});
     EXPECT_EQ(source->traffic().repeats, 5u);
   }
-  // libcurl itself asks once more on a connection that was open before.
+  // libcurl itself repeats a request on a connection that was open before, and such
+  // repeats are not counted here.
   expect_sound({"silent", "silent", "silent"});
   EXPECT_GE(source->traffic().repeats, 1u);
 }
@@ -93,6 +99,7 @@ TEST_F(RemoteFaults, WhatIsFinalIsAskedForOnce) {
   EXPECT_EQ(server.log().size(), 1u);
 }
 
+// The ranges of the repeated requests show that each goes on where the connection broke.
 TEST_F(RemoteFaults, OfABrokenConnectionWhatCameIsKept) {
   expect_sound({"cut:70000", "cut:20000"});
   const auto log = server.log();
@@ -165,7 +172,7 @@ TEST_F(RemoteFaults, AWholeFileThatBreaksOffIsAskedForAgain) {
   EXPECT_EQ(source->size(), content.size());
 }
 
-/// The most memory that the process has had, in bytes.
+/// Returns the largest amount of memory that the process has had, in bytes.
 std::uint64_t peak_memory() {
   struct rusage usage {};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -179,7 +186,7 @@ TEST_F(RemoteFaults, AnAbsurdLengthTakesNoMemory) {
   ASSERT_FALSE(whole);
   EXPECT_EQ(whole.error().code(), errc::unsupported);
   EXPECT_TRUE(says(whole.error(), "whole file of 1000000000000000000 bytes"));
-  // A file that pretends to be of 2^62 bytes: what is read of it is there.
+  // The server claims a size of 2^62 bytes. Reads that the file can answer still work.
   server.faults("a.bin", {}, "total:4611686018427387904");
   source = or_throw(try_open());
   EXPECT_EQ(source->size(), std::uint64_t{1} << 62);
@@ -200,7 +207,8 @@ TEST_F(RemoteFaults, AFileThatChangesIsNoticed) {
   expect_refused("total:300001", errc::source_unavailable,
                  "expected the file as it was opened, of 300000 bytes, found another "
                  "version of 300001 bytes");
-  // The server is asked for the version that was opened, and says that it is gone.
+  // The request requires the version that was opened, and the server answers that it is
+  // gone.
   source = or_throw(try_open());
   server.put("a.bin", random_bytes(12, 300'000));
   byte_vector to(100);
@@ -213,7 +221,7 @@ TEST_F(RemoteFaults, AFileThatChangesIsNoticed) {
 }
 
 TEST_F(RemoteFaults, AFileThatChangesIsNoticedWithoutHelpOfTheServer) {
-  // A weak ETag cannot be required, so the answers are compared.
+  // A request cannot require a weak ETag, so the answers are compared.
   server.faults("a.bin", {}, "weak-etag");
   source = or_throw(try_open());
   byte_vector to(100);
@@ -222,7 +230,7 @@ TEST_F(RemoteFaults, AFileThatChangesIsNoticedWithoutHelpOfTheServer) {
   const auto changed = source->read(100'000, to);
   ASSERT_FALSE(changed);
   EXPECT_TRUE(says(changed.error(), "found another version of 300000 bytes"));
-  // Without an ETag the size is all there is.
+  // Without an ETag only the size can show a change.
   server.faults("a.bin", {}, "no-etag");
   source = or_throw(try_open());
   server.put("a.bin", random_bytes(12, 200'000));
@@ -273,7 +281,7 @@ TEST_F(RemoteFaults, ACallEndsWhenItIsCancelled) {
     server.log();
     server.faults("a.bin", {}, fault);
     std::stop_source stop;
-    // Cancels once the server has the request.
+    // Cancels as soon as the server has got the request.
     std::jthread canceller([&] {
       while (server.log().empty()) {
         std::this_thread::yield();
@@ -323,7 +331,8 @@ TEST_F(RemoteFaults, AServerThatIsNotThereIsAnErrorThatNamesIt) {
 }
 
 TEST_F(RemoteFaults, AGuessThatFailsDoesNotSpoilTheRead) {
-  // The second of two steps is guessed; what the guess meets is not what was asked for.
+  // After two equal steps the third place is requested ahead of time. That request fails,
+  // and the read of the place must succeed all the same.
   server.put("big.bin", random_bytes(13, 2'000'000));
   source = or_throw(remote_source::open(server.url("big.bin"), options));
   byte_vector to(10);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The outline of a message against the reader of the whole message.
+/// @file
+/// Compares the outline of a message, which reads single objects, with the reader of the
+/// whole message.
 #include "weir/formats/tensogram_outline.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +22,8 @@ using formats::message_outline;
 using formats::message_reader;
 using formats::message_span;
 
-/// Counts what is read, and lets nobody look at the memory itself.
+/// A source that counts the bytes that are read from it. It offers no view of its memory,
+/// so every access is counted.
 class counting_source final : public formats::byte_source {
  public:
   explicit counting_source(bytes_view content) : inner_(content) {}
@@ -37,8 +40,8 @@ class counting_source final : public formats::byte_source {
   formats::memory_source inner_;
 };
 
-/// Everything that the reader of a single object says must be what the reader of the
-/// whole message says.
+/// Expects that the reader of a single object agrees with the reader of the whole
+/// message.
 void expect_same_object(const message_reader& whole, std::size_t i,
                         const result<message_reader>& alone) {
   ASSERT_TRUE(alone) << alone.error().message();
@@ -58,7 +61,7 @@ void expect_same_object(const message_reader& whole, std::size_t i,
   }
 }
 
-/// Compares all objects of all messages of a file; returns how many there were.
+/// Compares all objects of all messages of a file. Returns the number of objects.
 std::size_t compare_file(bytes_view file) {
   const auto source = std::make_shared<counting_source>(file);
   std::size_t objects = 0;
@@ -107,7 +110,7 @@ TEST(TensogramOutline, ReadsEveryObjectOfTheReferencesFilesLikeTheReaderOfWholeM
   EXPECT_GT(objects, 2900u);
 }
 
-/// Three objects with metadata, streamed.
+/// Returns a stream of three objects with metadata in preceders.
 byte_vector stream_with_preceders(bool hashes) {
   byte_vector out;
   formats::message_options options;
@@ -127,8 +130,8 @@ byte_vector stream_with_preceders(bool hashes) {
   return out;
 }
 
-/// Writes shorter CBOR over the body of the first frame of a type: bytes behind a CBOR
-/// item are ignored.
+/// Writes shorter CBOR over the body of the first frame of a type. Readers ignore bytes
+/// behind a CBOR item.
 void overwrite_frame(byte_vector& message, std::uint16_t type, bytes_view cbor) {
   const auto reader = or_throw(message_reader::open(bytes_view(message)));
   for (const auto& frame : reader.frames()) {
@@ -145,7 +148,7 @@ void overwrite_frame(byte_vector& message, std::uint16_t type, bytes_view cbor) 
 TEST(TensogramOutline, FindsTheKeysOfPreceders) {
   byte_vector file = stream_with_preceders(false);
   EXPECT_EQ(compare_file(file), 3u);
-  // A footer that does not repeat them.
+  // Now the footer does not repeat the keys of the preceders.
   const formats::message_metadata bare{std::vector<formats::cbor_map>(3), {}, {}};
   overwrite_frame(file, formats::frame_type::footer_metadata,
                   formats::encode_cbor(formats::make_metadata(bare)));
@@ -197,6 +200,8 @@ TEST(TensogramOutline, ReadsOfABigMessageOnlyTheObjectThatIsAskedFor) {
   EXPECT_GT(file.size(), 50u * 80000);
 }
 
+// Every byte is damaged in turn. The outline may refuse, but an object that it decodes
+// must be the one with that number in the undamaged message.
 TEST(TensogramOutline, OfADamagedMessageNoObjectIsTakenForAnother) {
   const byte_vector stream = stream_with_preceders(true);
   const byte_vector whole = or_throw(formats::encode_message(to_write(small_objects())));
@@ -226,6 +231,8 @@ TEST(TensogramOutline, OfADamagedMessageNoObjectIsTakenForAnother) {
   }
 }
 
+// The index in the header is replaced by one that lists the first object only. Without
+// digests nothing else shows the damage.
 TEST(TensogramOutline, AnIndexThatLeavesAnObjectOutIsRefused) {
   formats::message_options options;
   options.hashes = false;

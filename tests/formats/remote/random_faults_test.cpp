@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever a server does, bytes are right or there is an error.
+/// @file
+/// Tests with random faults that a remote file either gives the right bytes or an error,
+/// whatever the server does.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -13,12 +15,13 @@ namespace {
 using formats::remote_file;
 using formats::remote_options;
 
-/// So many cases; `make soak` asks for more.
+/// Returns the number of cases; `make soak` sets more.
 std::uint64_t cases() {
   const char* asked = std::getenv("WEIR_TEST_FAULTS");
   return asked != nullptr ? std::strtoull(asked, nullptr, 10) : 60;
 }
 
+/// Two equal files of three messages with five objects each, on a server.
 class RemoteRandomFaults : public testing::Test {
  protected:
   RemoteRandomFaults() {
@@ -35,6 +38,7 @@ class RemoteRandomFaults : public testing::Test {
     server.put("b.tgm", content);
   }
 
+  /// Returns one of 26 faults; the empty ones let a request succeed.
   std::string fault(std::uint64_t number) const {
     const std::vector<std::string> known{"",
                                          "",
@@ -65,7 +69,8 @@ class RemoteRandomFaults : public testing::Test {
     return known[number % known.size()];
   }
 
-  /// Reads everything that a caller can read. What comes must be right.
+  /// Reads everything that a caller can read. What arrives must be right; everything must
+  /// arrive if `all_must_come`.
   void expect_right_or_error(const remote_file& file, bool all_must_come) {
     ASSERT_LE(file.message_count(), objects.size());
     for (std::size_t m = 0; m < file.message_count(); ++m) {
@@ -121,7 +126,7 @@ TEST_F(RemoteRandomFaults, NeverGiveWrongBytesNorSpoilWhatIsReadLater) {
     }
     expect_right_or_error(**file, false);
     server.faults("a.tgm", {});
-    // A file that was opened with a wrong size or version is refused ever after.
+    // A file that was opened with a wrong size or version is refused from then on.
     const bool same = (*file)->source()->size() == content.size() &&
                       (*file)->message_count() == objects.size();
     const bool named = std::find(list.begin(), list.end(), "other-etag") != list.end() ||

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Redirects, passwords, and what must not be told to whom.
+/// @file
+/// Tests redirects and passwords, and that secrets reach neither other servers nor error
+/// texts.
 #include <gtest/gtest.h>
 
 #include "formats/remote/support.hpp"
@@ -11,12 +13,14 @@ namespace {
 using formats::remote_options;
 using formats::remote_source;
 
+/// Two servers with the same content; the first sends clients to the second.
 class RemoteRedirects : public testing::Test {
  protected:
   RemoteRedirects() {
     one.put("a.bin", content);
     two.put("b.bin", content);
   }
+  /// Returns an address on the first server with a user and a password.
   std::string with_password(const std::string& name) const {
     return "http://ada:s3cret%2Fword@127.0.0.1:" + std::to_string(one.port()) + "/" +
            name;
@@ -49,7 +53,7 @@ TEST_F(RemoteRedirects, ThatStopWorkingAreAskedForAgain) {
   byte_vector found(1000);
   or_throw(source->read(200'000, found));
   EXPECT_TRUE(std::equal(found.begin(), found.end(), content.begin() + 200'000));
-  // But not for ever.
+  // If the new target fails as well, the read fails.
   two.faults("b.bin", {}, "status:403");
   EXPECT_FALSE(source->read(100'000, found));
 }
@@ -91,7 +95,7 @@ TEST_F(RemoteRedirects, TellNoOtherServerThePassword) {
   for (const auto& entry : elsewhere) {
     EXPECT_FALSE(entry["headers"].contains("authorization")) << entry;
   }
-  // On the same server it is told again.
+  // A redirect to the same server gets the password again.
   one.faults("near.bin", {}, "redirect:302:/a.bin");
   EXPECT_TRUE(remote_source::open(with_password("near.bin"), options));
 }

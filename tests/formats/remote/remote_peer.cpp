@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads objects of a remote file and says what it took: remote_peer read ADDRESS
-/// [MESSAGE OBJECT]... Everything else comes from the environment. remote_peer make FILE
-/// writes a file of 12 MB, in two messages of six objects, and prints the digests of the
-/// objects.
+/// A program for tests in Python. "remote_peer read ADDRESS [MESSAGE OBJECT]..." reads
+/// objects of a remote file and prints their digests and the traffic; all settings come
+/// from the environment. "remote_peer make FILE" writes a file of 12 MB, two messages of
+/// six objects, and prints the digests of the objects.
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -18,6 +18,7 @@ namespace {
 
 using namespace weir;
 
+/// Writes the file and prints the digests of its objects. Returns the exit code.
 int make(const char* path) {
   byte_vector file;
   std::printf("[");
@@ -44,6 +45,7 @@ int make(const char* path) {
   return 0;
 }
 
+/// Reads objects, given as pairs of message and object. Returns the exit code.
 int read(const char* address, const std::vector<std::size_t>& numbers) {
   const auto opened = formats::remote_file::open(address);
   if (!opened) {

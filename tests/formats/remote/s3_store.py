@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads Tensogram files out of a store that another project has made: S3 as moto implements it.
+"""Reads Tensogram files from a store that another project has written: S3 as moto implements it.
 
 usage: s3_store.py PEER WORK_FOLDER [WEIR]
 
-PEER is the program remote_peer; WEIR, if given, the command line. moto comes from $WEIR_MOTO_PYTHON (an interpreter that
-has it), or is installed from PyPI into a virtual environment below WORK_FOLDER. The store checks every signature with
-botocore's own code. Exit 77, which CTest counts as skipped, where moto cannot be had.
+PEER is the program remote_peer; WEIR, if given, is the command line. moto comes from $WEIR_MOTO_PYTHON, an interpreter
+that has it, or is installed from PyPI into a virtual environment below WORK_FOLDER. The store checks every signature with
+botocore's own code. If moto cannot be installed, the program ends with 77, which CTest counts as skipped.
 """
 import importlib.metadata
 import json
@@ -15,13 +15,14 @@ import subprocess
 import sys
 import tempfile
 
-VERSION = "5.2.5"  # 5.2.1 takes signatures of keys with a plus sign for wrong
+VERSION = "5.2.5"  # version 5.2.1 refuses right signatures of keys with a plus sign
 PACKAGES = [f"moto[s3]=={VERSION}", "flask", "flask-cors"]  # moto[server] installs twice as much
 SKIPPED = 77
 REGION = "eu-west-1"
 
 
 def have_moto():
+    """Returns whether this interpreter has moto in the right version."""
     try:
         import boto3  # noqa: F401
         import moto.server  # noqa: F401
@@ -31,7 +32,7 @@ def have_moto():
 
 
 def interpreter(work):
-    """An interpreter that has moto in the right version, or None."""
+    """Returns the path of an interpreter that has moto in the right version, or None. Makes one if none is given."""
     given = os.environ.get("WEIR_MOTO_PYTHON")
     venv = os.path.join(work, "moto-venv")
     for python in filter(None, [given, os.path.join(venv, "bin", "python")]):
@@ -52,6 +53,7 @@ def interpreter(work):
 
 
 def check(condition, what):
+    """Ends the test if a condition does not hold."""
     if not condition:
         sys.exit(f"FAILED: {what}")
 
@@ -82,13 +84,15 @@ class Store:
         self.settings = settings
 
     def put(self, key, content):
+        """Stores an object in the bucket."""
         self.s3.put_object(Bucket="weather", Key=key, Body=content)
 
     def lock(self):
-        """From now on every request must be signed by who may send it."""
+        """Lets the store refuse every request from now on that is not signed by a user who may send it."""
         self.settings.INITIAL_NO_AUTH_ACTION_COUNT = 0
 
     def environment(self, user="reader", **more):
+        """Returns an environment that gives a program the keys of a user."""
         access, secret = self.keys[user]
         known = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
         return {**known, "AWS_ACCESS_KEY_ID": access, "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": REGION,
@@ -96,11 +100,12 @@ class Store:
 
 
 def run(command, environment):
+    """Runs a command and returns what it printed and its exit code."""
     return subprocess.run([str(c) for c in command], env=environment, capture_output=True, text=True, timeout=120)
 
 
 def objects_are_read(peer, store, keys, digests, size):
-    """Under every key, with few requests and little more than the object."""
+    """Checks that an object is read under every key, with few requests and few more bytes than the object has."""
     for key, address in keys:
         done = run([peer, "read", address, 1, 4], store.environment())
         check(done.returncode == 0, f"{key}: {done.stderr}")
@@ -113,7 +118,8 @@ def objects_are_read(peer, store, keys, digests, size):
 
 
 def refusals_are_clear(peer, store):
-    """Keys that are wrong, of another user, of another region's form, and an object that is not there."""
+    """Checks the errors for a wrong secret, a user without access, an unknown key and a missing object; none may show
+    a secret."""
     secret = store.keys["reader"][1]
     address = "s3://weather/big.tgm"
     cases = [
@@ -130,7 +136,7 @@ def refusals_are_clear(peer, store):
 
 
 def verbs_read(weir, store, path, small):
-    """The command line reads an address like the file."""
+    """Checks that the command line gives the same output for an address as for the file."""
     for verb in (["ls", "-p", "name"], ["info"], ["get", "-p", "version"], ["validate", "--quick"], ["dump", "-j"]):
         ours, theirs = ([weir, "tgm", *verb, where] for where in ("s3://weather/small.tgm", small))
         remote, local = run(ours, store.environment()), run(theirs, store.environment())
@@ -145,6 +151,7 @@ def verbs_read(weir, store, path, small):
 
 
 def main():
+    """Restarts itself with an interpreter that has moto, fills a store and runs the checks."""
     if sys.argv[1:] == ["--have"]:
         sys.exit(0 if have_moto() else 1)
     if len(sys.argv) not in (3, 4):

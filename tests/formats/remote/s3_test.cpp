@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects of S3: signatures that another implementation computes, and what a store says.
+/// @file
+/// Tests objects of S3: signatures, which the server computes with an implementation of
+/// its own, and the errors of a store.
 #include <gtest/gtest.h>
 
 #include "formats/remote/support.hpp"
@@ -12,6 +14,7 @@ using formats::remote_file;
 using formats::remote_options;
 using formats::remote_source;
 
+/// A store with one bucket and a message in it.
 class RemoteS3 : public testing::Test {
  protected:
   RemoteS3() {
@@ -22,6 +25,7 @@ class RemoteS3 : public testing::Test {
     server.put("bucket/a.tgm", file);
     options.storage = {{"aws_endpoint_url", server.url("")}};
   }
+  /// Gives the client keys, and a session token if there is one.
   void give_keys(const std::string& token = "") {
     options.storage.insert(options.storage.end(),
                            {{"aws_access_key_id", "AKIAEXAMPLE"},
@@ -31,6 +35,7 @@ class RemoteS3 : public testing::Test {
       options.storage.emplace_back("aws_session_token", token);
     }
   }
+  /// Lets the server refuse every request that is not signed with these keys.
   void demand_keys(const std::string& token = "") {
     server.ask({{"do", "keys"},
                 {"access", "AKIAEXAMPLE"},
@@ -38,6 +43,8 @@ class RemoteS3 : public testing::Test {
                 {"region", "eu-central-1"},
                 {"token", token}});
   }
+  /// Expects that opening fails with an error that shows no secret, and returns the
+  /// error.
   error refused(const std::string& address) {
     const auto done = remote_source::open(address, options);
     EXPECT_FALSE(done);
@@ -60,7 +67,7 @@ TEST_F(RemoteS3, RequestsAreSignedAsTheStoreComputesIt) {
     const auto opened = remote_file::open("s3://bucket/a.tgm", options);
     ASSERT_TRUE(opened) << opened.error().message();
     EXPECT_EQ((*opened)->name(), "s3://bucket/a.tgm");
-    // Also with a version that is required, which is a header of the signature.
+    // This request also requires a version, and that header is part of the signature.
     EXPECT_TRUE(or_throw((*opened)->object(0, 0)).decode(0));
     bool required = false;
     for (const auto& entry : server.log()) {

@@ -2,18 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server of files that misbehaves on purpose: server.py FOLDER [PORT].
 
-It listens on 127.0.0.1 and prints its port. Each line of its standard input is a command in JSON, each answered with a
-line of JSON. It ends with its standard input.
+It listens on 127.0.0.1 and prints its port. Each line of its standard input is a command in JSON, and each command is
+answered with a line of JSON. The server ends when its standard input ends.
 
-  {"do": "faults", "name": N, "list": [F...], "then": F}  what the next requests for /N meet; "then" what all later ones do
-  {"do": "keys", "access": A, "secret": S, "token": T, "region": R}  requests must be signed with Signature Version 4
-  {"do": "tls", "kind": "good" | "self" | "other"}        another port that speaks TLS, and its authority's certificate
-  {"do": "log"}                                           requests since the last look
-  {"do": "active"}                                        number of requests that are being answered now
+  {"do": "faults", "name": N, "list": [F...], "then": F}
+      Sets the faults of the next requests for /N, one each; "then" is the fault of all later requests.
+  {"do": "keys", "access": A, "secret": S, "token": T, "region": R}
+      Requests must be signed with Signature Version 4.
+  {"do": "tls", "kind": "good" | "self" | "other"}
+      Opens another port that speaks TLS; answers with it and with the certificate of its authority.
+  {"do": "log"}
+      Answers with the requests since the last such command.
+  {"do": "active"}
+      Answers with the number of requests that are being answered now.
 
-Faults: status:CODE, status:CODE:RETRY-AFTER, cut:BYTES, drip:MILLISECONDS, slow:MILLISECONDS, hang, silent, whole, whole-length:N, long, short,
-shifted:BYTES, total:N, no-content-range, gzip, at-most:BYTES, no-etag, weak-etag, other-etag, redirect:CODE:URL, basic:USER:PASSWORD,
-xml:STATUS:CODE:REGION, endless-error.
+Faults: status:CODE, status:CODE:RETRY-AFTER, cut:BYTES, drip:MILLISECONDS, slow:MILLISECONDS, hang, silent, whole,
+whole-length:N, long, short, shifted:BYTES, total:N, no-content-range, gzip, at-most:BYTES, no-etag, weak-etag,
+other-etag, redirect:CODE:URL, basic:USER:PASSWORD, xml:STATUS:CODE:REGION, endless-error.
 """
 import base64
 import hashlib
@@ -37,6 +42,7 @@ KEYS = {}
 
 
 def next_fault(name):
+    """Returns the fault of the next request for a file: its name and, if it has one, its argument."""
     with STATE:
         waiting, later = FAULTS.get(name, ([], None))
         fault = waiting.pop(0) if waiting else later
@@ -44,7 +50,8 @@ def next_fault(name):
 
 
 def sign(keys, method, raw_path, query, headers, signed, stamp, payload):
-    """Signature Version 4 of a request, computed from its description and not from another client."""
+    """Returns the signature of a request in Signature Version 4. It follows the published description and uses no
+    client's code."""
     pairs = sorted(urllib.parse.parse_qsl(query, keep_blank_values=True))
     canonical = "\n".join([
         method, raw_path,
@@ -60,13 +67,16 @@ def sign(keys, method, raw_path, query, headers, signed, stamp, payload):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers requests for files, under the faults that were set."""
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # head and body are two packets
+    # the head and the body of an answer are sent separately
+    disable_nagle_algorithm = True
 
     def log_message(self, *_):
         pass
 
     def do_GET(self):
+        """Logs a request and answers it."""
         target = urllib.parse.urlsplit(self.path)
         self.name = urllib.parse.unquote(target.path.lstrip("/"))
         self.fault, *rest = next_fault(self.name)
@@ -84,6 +94,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 ACTIVE[:] = [entry for entry in ACTIVE if entry is not self.entry]
 
     def answer(self, target):
+        """Checks the signature if one is required, and then meets the request with its fault or serves the file."""
         if KEYS and not self.signed_well(target):
             return
         handler = getattr(self, "fault_" + self.fault.replace("-", "_"), None)
@@ -91,6 +102,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.serve()
 
     def reply(self, status, headers, body=b"", length=None):
+        """Sends a whole answer; `length` replaces the true length of the body in the head."""
         self.entry["status"] = status
         self.send_response(status)
         for name, value in headers.items():
@@ -100,6 +112,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send(body)
 
     def send(self, body):
+        """Sends bytes of a body and counts them. A client that has gone away is no error."""
         self.entry["sent"] += len(body)
         try:
             self.wfile.write(body)
@@ -107,11 +120,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
 
     def xml(self, status, code, region=""):
+        """Sends an error in the form of S3."""
         where = f"<Region>{region}</Region>" if region else ""
         self.reply(status, {"Content-Type": "application/xml"},
                    f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>no</Message>{where}</Error>".encode())
 
     def signed_well(self, target):
+        """Returns whether the request has the right signature; sends the error if it does not."""
         given = self.headers.get("Authorization", "")
         if not given:
             self.xml(403, "AccessDenied")
@@ -129,7 +144,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.xml(403, "SignatureDoesNotMatch")
         return good
 
-    # Faults: true where they have answered.
+    # Each fault returns True if it has answered the request. Otherwise the file is served, possibly after a pause.
     def fault_status(self):
         code, _, after = self.argument.partition(":")
         self.reply(int(code), {"Retry-After": after} if after else {}, b"no")
@@ -156,7 +171,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def fault_hang(self):
         self.entry["status"] = -1
-        self.rfile.read(1)  # until the other side goes away
+        self.rfile.read(1)  # waits until the client goes away
         self.close_connection = True
         return True
 
@@ -183,10 +198,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return True
 
     def content(self):
+        """Returns the bytes of the file."""
         with open(os.path.join(FOLDER, self.name), "rb") as f:
             return f.read()
 
     def serve(self):
+        """Sends a range of the file as an honest server does, except for what the fault changes in the head."""
         path = os.path.join(FOLDER, self.name)
         if not os.path.isfile(path):
             self.reply(404, {}, b"no such file")
@@ -218,6 +235,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_part(headers, body)
 
     def send_part(self, headers, body):
+        """Sends a range, except for what the fault changes in the body."""
         if self.fault == "long":
             body += b"more than there is"
         if self.fault == "short":
@@ -239,18 +257,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
+    """Serves each request in a thread of its own."""
     daemon_threads = True
 
     def handle_error(self, *_):
-        pass  # clients that go away are what the tests are about
+        pass  # tests let clients go away on purpose, so it is not worth a message
 
 
 def openssl(*arguments):
+    """Runs openssl, which must succeed."""
     subprocess.run(["openssl", *arguments], check=True, capture_output=True)
 
 
 def certificate(kind):
-    """Key, certificate and authority of a kind, made on the spot."""
+    """Makes a certificate of a kind. Returns the files of its key, of the certificate and of the authority's
+    certificate."""
     base = os.path.join(FOLDER, "tls-" + kind)
     os.makedirs(base, exist_ok=True)
     at = lambda name: os.path.join(base, name)
@@ -268,6 +289,8 @@ def certificate(kind):
 
 
 def start(port=0, kind=None):
+    """Starts a server on a port, 0 for any; with TLS if `kind` names a certificate. Returns the port and the
+    authority's file."""
     server = Server(("127.0.0.1", port), Handler)
     authority = ""
     if kind:
@@ -280,6 +303,7 @@ def start(port=0, kind=None):
 
 
 def obey(command):
+    """Executes a command from the standard input and returns its answer."""
     if command["do"] == "faults":
         with STATE:
             FAULTS[command["name"]] = (list(command.get("list", [])), command.get("then"))
@@ -300,6 +324,7 @@ def obey(command):
 
 
 def main():
+    """Starts the server and executes commands until the input ends."""
     print(json.dumps(start(int(sys.argv[2]) if len(sys.argv) > 2 else 0)), flush=True)
     for line in sys.stdin:
         print(json.dumps(obey(json.loads(line))), flush=True)

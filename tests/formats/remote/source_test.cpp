@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remote files over a sound server: the same bytes and messages as from a file, with few
-// requests.
+/// @file
+/// Tests remote files on a server that behaves: they give the same bytes and messages as
+/// a local file, with few requests.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -22,6 +23,7 @@ using formats::remote_options;
 using formats::remote_source;
 using formats::scan_order;
 
+/// A server and helpers that open its files.
 class RemoteSource : public testing::Test {
  protected:
   std::shared_ptr<remote_source> open(const std::string& name) {
@@ -31,7 +33,8 @@ class RemoteSource : public testing::Test {
                                                scan_order order = scan_order::forward) {
     return or_throw(remote_file::open(server.url(name), quick_options(), order));
   }
-  /// The most requests that were answered at the same time since the last look.
+  /// Returns the largest number of requests that were answered at the same time since the
+  /// log was last read.
   std::size_t max_concurrency() {
     std::size_t most = 0;
     for (const auto& entry : server.log()) {
@@ -42,7 +45,7 @@ class RemoteSource : public testing::Test {
   test_server server;
 };
 
-/// Some messages one behind the other, each with one object of `bytes` bytes.
+/// Returns messages one behind the other, each with one object of `bytes` bytes.
 byte_vector many_messages(std::size_t count, std::int64_t bytes) {
   byte_vector out;
   for (std::size_t m = 0; m < count; ++m) {
@@ -99,7 +102,7 @@ TEST_F(RemoteSource, ARangeBeyondTheEndIsTorn) {
 }
 
 TEST_F(RemoteSource, OneObjectOfABigFileTakesFewRequestsAndNotTheFile) {
-  // Three messages, each of 40 objects of 200,000 bytes: 24 MB.
+  // The file has three messages of 40 objects of 200,000 bytes each: 24 MB.
   byte_vector content;
   std::vector<sample_object> objects;
   for (std::uint64_t m = 0; m < 3; ++m) {
@@ -120,11 +123,11 @@ TEST_F(RemoteSource, OneObjectOfABigFileTakesFewRequestsAndNotTheFile) {
   const auto traffic = file->source()->traffic();
   RecordProperty("requests", static_cast<int>(traffic.requests));
   RecordProperty("bytes", static_cast<int>(traffic.bytes));
-  // One to open, one at each end of a message, one for the object.
+  // One request opens the file, one reads each end of a message, one reads the object.
   EXPECT_LE(traffic.requests, 6u);
   EXPECT_LE(traffic.bytes, 200'000 + (64 << 10) + 8 * (16 << 10));
   EXPECT_GT(content.size(), 24'000'000u);
-  // What the library counts is what the server has seen.
+  // The counters of the library must agree with the log of the server.
   std::uint64_t sent = 0;
   const auto log = server.log();
   for (const auto& entry : log) {
@@ -156,7 +159,7 @@ TEST_F(RemoteSource, ABigObjectComesInPartsOverSeveralConnections) {
 TEST_F(RemoteSource, AWholeMessageOfManyObjectsIsOpenedInBatches) {
   std::vector<sample_object> objects;
   for (std::uint64_t i = 0; i < 40; ++i) {
-    // Of different sizes, so that nothing can be guessed.
+    // The sizes differ, so that no place can be guessed from the places before it.
     const auto elements = static_cast<std::int64_t>(40'000 + i * i * 37);
     objects.push_back(sample(i, dtype::fp32, {elements}));
   }
@@ -204,7 +207,8 @@ TEST_F(RemoteSource, FindsTheMessagesOfTheReferencesFiles) {
     EXPECT_EQ(file->spans(), wanted);
     EXPECT_EQ(open_file(name, scan_order::both_ends)->spans(), wanted);
     ++files;
-    // 592,000 bytes in messages of 592 bytes: read on, and not message by message.
+    // The largest file has 592,000 bytes in messages of 592 bytes. It must be read in
+    // large pieces and not message by message.
     EXPECT_LE(file->source()->traffic().requests, 8u);
     if (!wanted.empty()) {
       const auto last = or_throw(file->read_message(wanted.size() - 1));
@@ -221,7 +225,7 @@ TEST_F(RemoteSource, MessagesOfEqualLengthAreFoundInBatches) {
   for (const scan_order order : {scan_order::forward, scan_order::both_ends}) {
     const auto file = open_file("equal.tgm", order);
     EXPECT_EQ(file->message_count(), 60u);
-    // Not more than a request and a block or two for each message.
+    // The limit is about one request and one or two blocks for each message.
     EXPECT_LE(file->source()->traffic().requests, 75u);
     EXPECT_LE(file->source()->traffic().bytes, 75u * (32 << 10));
   }
@@ -254,7 +258,8 @@ TEST_F(RemoteSource, IsReadByManyThreadsAtOnce) {
   std::string failures;
   for (std::uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
-      // Two threads each read the same places, so one caches what the other asks for.
+      // Threads 0 and 1 read the same places, and so do 2 and 3, so that one caches what
+      // the other is asking for.
       const philox random(t / 2, 9);
       for (std::uint64_t i = 0; i < 25; ++i) {
         const std::uint64_t offset = random.bits(i) % 2'900'000;
@@ -307,7 +312,7 @@ TEST_F(RemoteSource, PrefetchesNoMoreThanItsCacheMayHold) {
   EXPECT_LE(source->traffic().bytes, (64u << 10) + (256u << 10) + 2 * (16u << 10));
   const std::vector<formats::byte_range> beyond{{2'999'999, 2}};
   EXPECT_EQ(source->prefetch(beyond).error().code(), errc::torn);
-  // Of a file that pretends to be huge the memory is bounded as well.
+  // The memory is bounded for a file that claims a huge size as well.
   server.faults("a.bin", {}, "total:4611686018427387904");
   const auto huge = or_throw(remote_source::open(server.url("a.bin"), options));
   const std::vector<formats::byte_range> most{{100'000, std::uint64_t{1} << 61}};

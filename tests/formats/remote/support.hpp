@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parts that the tests of remote files share.
+/// Helpers that the tests of remote files share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace weir::test {
 
-/// Options that look at nothing outside of the test and do not let it wait.
+/// Returns options that ignore the environment and repeat requests without a long pause.
 inline formats::remote_options quick_options() {
   formats::remote_options out;
   out.environment = false;
@@ -21,7 +21,7 @@ inline formats::remote_options quick_options() {
   return out;
 }
 
-/// Whether a message holds a text, for EXPECT_TRUE with the message beside it.
+/// Returns whether an error message contains a text; a failure shows the message.
 inline testing::AssertionResult says(const error& e, const std::string& text) {
   const bool there = e.message().find(text) != std::string::npos;
   return (there ? testing::AssertionSuccess() : testing::AssertionFailure())

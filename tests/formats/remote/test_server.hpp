@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A child process that serves files and misbehaves when told to: server.py. This header
-/// uses no library of Weir, so that the tests of the C interface can include it.
+/// A child process that serves files and misbehaves when a test tells it to: server.py.
+/// This header uses no library of Weir, so that the tests of the C interface can include
+/// it.
 #pragma once
 
 #include <fcntl.h>
@@ -33,9 +34,9 @@ class test_server {
   test_server& operator=(const test_server&) = delete;
   ~test_server() { stop(SIGKILL); }
 
-  /// Ends the server in the middle of whatever it does.
+  /// Ends the server at once, whatever it is doing.
   void kill() { stop(SIGKILL); }
-  /// Starts it again, on the port that it had.
+  /// Starts the server again on the same port.
   void start_again() { start(port_); }
 
   [[nodiscard]] int port() const { return port_; }
@@ -43,7 +44,7 @@ class test_server {
   [[nodiscard]] std::string url(const std::string& name) const {
     return "http://127.0.0.1:" + std::to_string(port_) + "/" + name;
   }
-  /// Puts a file into the folder, in one step if it replaces another.
+  /// Writes a file into the folder. A file with that name is replaced in one step.
   template <class Bytes>
   void put(const std::string& name, const Bytes& content) const {
     const std::string unfinished = folder_ / (name + ".unfinished");
@@ -56,11 +57,13 @@ class test_server {
     }
     std::filesystem::rename(unfinished, folder_ / name);
   }
+  /// Links a file from elsewhere into the folder.
   void put_link(const std::string& name, const std::string& file) const {
     std::filesystem::create_symlink(file, folder_ / name);
   }
 
-  /// What the next requests for a file meet, one fault each, and what all later ones do.
+  /// Sets the faults of the next requests for a file, one each, and the fault of all
+  /// later ones.
   void faults(const std::string& name, const std::vector<std::string>& list,
               const std::string& then = "") {
     nlohmann::json command{{"do", "faults"}, {"name", name}, {"list", list}};
@@ -69,6 +72,7 @@ class test_server {
     }
     ask(command);
   }
+  /// Sends a command to the server and returns its answer; server.py lists the commands.
   nlohmann::json ask(const nlohmann::json& command) {
     const std::string line = command.dump() + "\n";
     if (::write(to_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
@@ -76,14 +80,15 @@ class test_server {
     }
     return read_line();
   }
-  /// Requests since the last look.
+  /// Returns the requests since the last call.
   nlohmann::json log() { return ask({{"do", "log"}}); }
-  /// Number of requests that the server is answering now.
+  /// Returns the number of requests that the server is answering now.
   std::size_t active() { return ask({{"do", "active"}}).get<std::size_t>(); }
 
  private:
+  /// Starts the process and waits until it has printed its port.
   void start(int port) {
-    // A proxy is for the world outside.
+    // A proxy that the environment names must not get the requests for this server.
     ::setenv("no_proxy", "127.0.0.1,localhost", 1);
     int in[2];
     int out[2];
@@ -113,6 +118,7 @@ class test_server {
     port_ = read_line()["port"].get<int>();
   }
 
+  /// Ends the process with a signal and waits for it.
   void stop(int signal) {
     if (child_ > 0) {
       ::kill(child_, signal);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates that are trusted, and those that must not be.
+/// @file
+/// Tests which certificates of servers are trusted.
 #include <gtest/gtest.h>
 
 #include "formats/remote/support.hpp"
@@ -11,17 +12,20 @@ namespace {
 using formats::remote_options;
 using formats::remote_source;
 
+/// A server that can open further ports with TLS.
 class RemoteTls : public testing::Test {
  protected:
   RemoteTls() { server.put("a.bin", content); }
   ~RemoteTls() override { ::unsetenv("SSL_CERT_FILE"); }
 
-  /// Another port of the server, with a certificate of a kind that its authority signed.
+  /// Opens a port with a certificate of a kind and makes its authority the trusted one.
+  /// Returns the address of the file there.
   std::string secure(const std::string& kind) {
     const auto told = server.ask({{"do", "tls"}, {"kind", kind}});
     ::setenv("SSL_CERT_FILE", told["authority"].get<std::string>().c_str(), 1);
     return "https://localhost:" + std::to_string(told["port"].get<int>()) + "/a.bin";
   }
+  /// Expects that opening fails before any request is sent, and returns the error.
   error refused(const std::string& url) {
     server.log();
     const auto done = remote_source::open(url, options);
@@ -77,6 +81,7 @@ TEST_F(RemoteTls, ChecksAreOffOnlyWhereTheCallerSaysSo) {
   EXPECT_TRUE(remote_source::open(secure("self"), options));
 }
 
+// A redirect from https to http would send the rest of the conversation in the clear.
 TEST_F(RemoteTls, ARedirectDoesNotLeaveIt) {
   const std::string url = secure("good");
   server.faults("a.bin", {}, "redirect:302:" + server.url("b.bin"));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of `weir tgm` that read, given an address instead of a file: verbs.py WEIR SOURCE_DIR PEER."""
+"""Tests the verbs of `weir tgm` that read, with an address instead of a file: verbs.py WEIR SOURCE_DIR PEER."""
 import json
 import os
 import subprocess
@@ -17,7 +17,7 @@ ENVIRONMENT = {**{k: v for k, v in os.environ.items() if not k.startswith("AWS_"
 
 
 class Server:
-    """server.py beside this file."""
+    """A process of server.py beside this file."""
 
     def __init__(self, folder):
         self.child = subprocess.Popen([sys.executable, "-B", str(Path(__file__).with_name("server.py")), folder],
@@ -25,17 +25,20 @@ class Server:
         self.port = json.loads(self.child.stdout.readline())["port"]
 
     def ask(self, **command):
+        """Sends a command to the server and returns its answer."""
         self.child.stdin.write(json.dumps(command) + "\n")
         self.child.stdin.flush()
         return json.loads(self.child.stdout.readline())
 
     def end(self):
+        """Ends the server by closing its input."""
         self.child.stdin.close()
         self.child.wait(timeout=30)
         self.child.stdout.close()
 
 
 class Addresses(unittest.TestCase):
+    """Verbs on files that a server holds."""
     def setUp(self):
         temporary = tempfile.TemporaryDirectory(prefix="weir-remote-")
         self.addCleanup(temporary.cleanup)
@@ -44,21 +47,24 @@ class Addresses(unittest.TestCase):
         self.addCleanup(self.server.end)
 
     def address(self, name):
+        """Returns the address of a file on the server."""
         return f"http://127.0.0.1:{self.server.port}/{name}"
 
     def put(self, name, content):
+        """Stores a file. Returns its path and its address."""
         path = self.folder / name
         path.write_bytes(content)
         return str(path), self.address(name)
 
     def tgm(self, *arguments, code=0, env=None):
+        """Runs a verb, which must end with an exit code, and returns what it printed."""
         done = subprocess.run([WEIR, "tgm", *map(str, arguments)], cwd=self.folder, capture_output=True, timeout=120,
                               env={**ENVIRONMENT, **(env or {})})
         self.assertEqual(done.returncode, code, (arguments, done.stdout[-500:], done.stderr[-500:]))
         return done
 
     def alike(self, path, address, *arguments, code=0):
-        """A verb says the same of the file and of its address, with the other name."""
+        """Checks that a verb prints the same for a file and for its address, except for the name."""
         local, remote = (self.tgm(*[a if a != "FILE" else name for a in arguments], code=code) for name in (path, address))
         for stream in ("stdout", "stderr"):
             self.assertEqual(getattr(remote, stream).replace(address.encode(), path.encode()), getattr(local, stream),
@@ -78,7 +84,7 @@ class Addresses(unittest.TestCase):
             for name, out in ((path, "local"), (address, "remote")):
                 self.tgm(*[{"FILE": name, "OUT": out}.get(word, word) for word in verb])
             self.assertEqual((self.folder / "remote").read_bytes(), (self.folder / "local").read_bytes(), verb)
-        # These write a time and a number of their own into the message.
+        # These verbs write a time and a unique number into the message, so the files differ.
         for verb in (["set", "-s", "a=b", "FILE", "OUT"], ["copy", "--recode", "FILE", "OUT"], ["merge", "FILE", "FILE", "-o", "OUT"],
                      ["reshuffle", "FILE", "-o", "OUT"], ["split", "FILE", "-o", "OUT[index]"]):
             self.tgm(*[{"FILE": address}.get(word, word.replace("OUT", "out.tgm")) for word in verb])
@@ -103,7 +109,7 @@ class Addresses(unittest.TestCase):
             log = self.server.ask(do="log")
             sent = sum(entry["sent"] for entry in log)
             print(f"{arguments[0]}: {len(log)} requests, {sent} of {size} bytes")
-            # Of ls, the ends of all twelve objects; of the others, one object at most.
+            # The verb ls reads the ends of all twelve objects, the other verbs one object at most.
             self.assertLess(sent, 1_300_000)
             self.assertLess(len(log), 20)
 

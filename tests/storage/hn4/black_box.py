@@ -20,6 +20,7 @@ FIXTURES = pathlib.Path(os.environ.get("WEIR_FIXTURES") or SOURCE / ".." / "shar
 
 
 class Case(unittest.TestCase):
+    """A test in a folder of its own, with helpers that run the command line."""
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-hn4-"))
 
@@ -27,26 +28,31 @@ class Case(unittest.TestCase):
         shutil.rmtree(self.folder)
 
     def run_weir(self, *args, stdin=None):
+        """Runs a verb of `weir hn4` in the folder."""
         return subprocess.run([WEIR, "hn4", *map(str, args)], cwd=self.folder, input=stdin,
                               capture_output=True, timeout=200, check=False)
 
     def weir(self, *args, stdin=None):
+        """Runs a verb that must succeed."""
         done = self.run_weir(*args, stdin=stdin)
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         return done
 
     def fails(self, text, *args, stdin=None):
+        """Runs a verb that must fail with this text in its error."""
         done = self.run_weir(*args, stdin=stdin)
         self.assertNotEqual(done.returncode, 0, args)
         self.assertIn(text, done.stderr.decode())
         return done
 
     def listed(self, image):
+        """Returns the rows of `weir hn4 ls`."""
         return json.loads(self.weir("ls", image, "--json").stdout)
 
 
 @unittest.skipIf(SOAK, "a long test is asked for")
 class Verbs(Case):
+    """Tests of every verb on volumes that `weir hn4` makes."""
     def test_every_profile_is_made_filled_listed_read_and_clean(self):
         for profile, size, sector in (("generic", "128MiB", 512), ("gaming", "1GiB", 4096), ("ai", 1 << 40, 4096),
                                       ("archive", "10GiB", 512), ("pico", "4MiB", 512), ("system", "200MiB", 4096),
@@ -116,7 +122,7 @@ class Verbs(Case):
         self.assertEqual(self.listed("w"), [])
 
     def lose_a_shard(self, tag, index):
-        """Overwrites the directory entry of a live shard with zeros."""
+        """Overwrites the directory entry of a live shard with zeros. Returns the slot of the entry."""
         image = bytearray((self.folder / "v").read_bytes())
         at = image.find(b"WERSHRD1")
         while at >= 0:
@@ -185,7 +191,8 @@ class Verbs(Case):
         self.fails("w.1", "get", "v", "model:m", "--tensor", "w1")
         file.write_bytes(file.read_bytes()[:-1])
         self.fails("-0x401", "import", "v", "model:n", file)
-        file.write_bytes(file.read_bytes()[:40])  # cut in the header: nothing but its name says what it was
+        # cut inside its header, so that only the name of the file shows the format
+        file.write_bytes(file.read_bytes()[:40])
         self.fails("-0x401", "import", "v", "model:n", file)
         self.weir("put", "v", "model:n", file)
 
@@ -208,7 +215,9 @@ class Verbs(Case):
 
 @unittest.skipUnless(SOAK, "no long test is asked for")
 class Soak(Case):
+    """Long tests with a large file."""
     def digest(self, *args):
+        """Returns the SHA-256 of what a verb prints, without keeping the output in memory."""
         with subprocess.Popen([WEIR, "hn4", *args], cwd=self.folder, stdout=subprocess.PIPE) as out:
             sha = hashlib.sha256()
             for piece in iter(lambda: out.stdout.read(1 << 20), b""):
@@ -245,6 +254,7 @@ class Soak(Case):
 @unittest.skipIf(SOAK, "a long test is asked for")
 @unittest.skipUnless(FIXTURES.is_dir() and shutil.which("zstd"), "fixtures are absent")
 class Reference(Case):
+    """Tests with volumes that the reference implementation has written."""
     def test_strict_and_default_reads_of_every_tag(self):
         images = json.loads((FIXTURES / "manifest.json").read_text())["images"]
         for image in images:
@@ -258,6 +268,7 @@ class Reference(Case):
             path.unlink()
 
     def strictly(self, tag):
+        """Compares a strict read of a tag with the result of the reference implementation."""
         done = self.run_weir("cat", "image", tag["tag"], "--strict")
         wanted = tag["open_result"] or tag["read_result"]
         if wanted < 0:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The C interface: results, lifetimes and arguments.
+/// Tests the C interface of volumes: results, lifetimes, arguments and threads.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -13,6 +13,7 @@
 namespace weir::storage::test {
 namespace {
 
+/// A volume in a temporary file with one tag of three shards.
 struct stored_file {
   stored_file() : path(scratch / "v.hn4") {
     or_throw(hn4_format(path, fixed_format()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of whole volumes: a sound one has no finding, and every kind of damage has its
-/// own.
+/// Tests the check of whole volumes and their repair: a sound volume has no finding, and
+/// every kind of damage has its own.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -18,11 +18,14 @@
 namespace weir::storage::test {
 namespace {
 
+/// Returns whether a list contains a finding of a kind.
 bool has(const std::vector<hn4_finding>& list, const std::string& kind) {
   return std::any_of(list.begin(), list.end(),
                      [&](const hn4_finding& f) { return f.kind == kind; });
 }
 
+/// Returns a volume with two tags, one with a long name, and with entries of a replaced
+/// stream.
 std::unique_ptr<memory_device> filled() {
   auto device = formatted();
   hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
@@ -76,7 +79,8 @@ TEST(Hn4Check, EachKindOfDamageIsFound) {
   EXPECT_TRUE(checked(*device).findings.empty());
 }
 
-// A shard with as many bad blocks as are listed, and one with many more.
+// One shard has more bad blocks than are listed one by one, the other has a single one.
+// Both losses must be reported as exact ranges of the tag.
 TEST(Hn4Check, LostBytesAreRangesOfTheirTag) {
   const auto device = formatted_small();
   {
@@ -134,7 +138,8 @@ TEST(Hn4Check, ALostShardIsToldWithItsPlaceInTheStream) {
   EXPECT_EQ(report.tags, 1U);
 }
 
-// All copies are damaged alike, so that none of them wins the vote.
+/// Writes a changed superblock over all copies, with a right checksum, so that the vote
+/// between the copies cannot correct it.
 void write_superblocks(block_device& device, mutable_bytes sb) {
   store_le(sb.data() + 0x1FFC, crc32(0, bytes_view(sb).first(0x1FFC)));
   const hn4::copy_places places = hn4::places_of_copies(small_capacity, 4096);
@@ -144,6 +149,8 @@ void write_superblocks(block_device& device, mutable_bytes sb) {
   }
 }
 
+// Each entry is copied into the next free slot, with the same generation and with the one
+// before.
 TEST(Hn4Check, AShardThatStandsTwiceIsOneFindingAndCountsOnce) {
   for (const std::uint32_t behind : {0U, 1U}) {
     const auto device = filled();
@@ -196,7 +203,8 @@ TEST(Hn4Check, WhatFormatLeavesZeroInASuperblockIsZero) {
 
 TEST(Hn4Check, ACopyOfAnImpossibleLayoutIsAFindingNotAFailure) {
   const hn4::copy_places places = hn4::places_of_copies(small_capacity, 4096);
-  // Ring of epochs, capacity, bitmap and quality mask.
+  // The offsets of the fields for the ring of epochs, the capacity, the bitmap and the
+  // quality mask.
   for (const std::size_t field : {0x20U, 0x28U, 0x38U, 0x58U}) {
     for (const std::uint64_t at : {std::uint64_t{0}, places.east, places.south}) {
       const auto device = filled();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A device that fails as real ones do: errors, short reads, delays and torn sectors.
+/// A device that fails as real devices do: errors, short reads, delays and torn sectors.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace weir::storage::test {
 
-/// What fails at which call. Calls are counted from 0, reads and writes separately.
+/// Says which calls fail and how. Calls are counted from 0, reads and writes separately.
 struct fault_plan {
   std::optional<std::uint64_t> failing_read;   ///< this read is an I/O error
   std::optional<std::uint64_t> short_read;     ///< this one ends half way, `torn`

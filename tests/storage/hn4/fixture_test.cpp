@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Volumes that the reference implementation has written: reads give its digests, or an
-/// error with a code and a place.
+/// Tests volumes that the reference implementation has written: reads give its digests,
+/// or an error with a code and a place.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -18,6 +18,7 @@ namespace {
 
 using nlohmann::json;
 
+/// Returns the list of images with the results of the reference implementation.
 json manifest(const std::string& folder) {
   const byte_vector text =
       or_throw(read_file(posix_file_system(), folder + "/manifest.json"));
@@ -25,7 +26,7 @@ json manifest(const std::string& folder) {
   return all["images"];
 }
 
-// Makes the image of 1 TiB as a sparse file, the others in memory.
+/// Makes the image of 1 TiB as a sparse file, the others in memory.
 std::unique_ptr<block_device> device_of(const json& image, const std::string& folder,
                                         const weir::test::temp_folder& scratch) {
   const std::string packed = folder + "/" + image["file"].get<std::string>();
@@ -45,12 +46,14 @@ std::unique_ptr<block_device> device_of(const json& image, const std::string& fo
   return device;
 }
 
+/// Expects that an error has a place and names the tag.
 void expect_place(const error& e, const json& tag) {
   EXPECT_FALSE(e.location().empty()) << tag["tag"] << ": " << e.message();
   EXPECT_NE(e.text().find(tag["tag"].get<std::string>()), std::string::npos)
       << e.message();
 }
 
+/// Compares the shards of a stream with the manifest.
 void expect_shards(const hn4_stream& stream, const json& tag) {
   ASSERT_EQ(stream.shards().size(), tag["shards"].size());
   std::uint64_t offset = 0;
@@ -68,6 +71,7 @@ void expect_shards(const hn4_stream& stream, const json& tag) {
   EXPECT_EQ(stream.size(), offset);
 }
 
+/// Reads the ranges that the manifest lists and compares their digests.
 void expect_probes(const hn4_stream& stream, const json& tag) {
   for (const json& probe : tag.value("probes", json::array())) {
     byte_vector part(probe["len"].get<std::size_t>());
@@ -78,12 +82,14 @@ void expect_probes(const hn4_stream& stream, const json& tag) {
   }
 }
 
+/// Returns the options that read exactly as the reference implementation does.
 hn4_stream_options strictly() {
   hn4_stream_options options;
   options.strict = true;
   return options;
 }
 
+/// Returns the number of a result in the reference implementation.
 int code_of_partial(const hn4_partial& part) {
   if (part.failure) {
     return static_cast<int>(code_of(*part.failure));
@@ -91,7 +97,7 @@ int code_of_partial(const hn4_partial& part) {
   return part.ended_in_hole ? static_cast<int>(hn4_code::sparse) : 0;
 }
 
-// Reads every block on its own: exactly the blocks that the manifest lists are damaged.
+/// Reads every block on its own: exactly the blocks that the manifest lists are damaged.
 void expect_blocks(const hn4_stream& stream, const json& tag) {
   std::map<std::pair<std::size_t, std::uint64_t>, int> want;
   for (const json& row : tag["block_results"]) {
@@ -113,8 +119,8 @@ void expect_blocks(const hn4_stream& stream, const json& tag) {
   }
 }
 
-// Compares a tag with what the reference implementation returned, code for code and byte
-// for byte.
+/// Compares a tag with what the reference implementation returned, code for code and byte
+/// for byte.
 void expect_strict(const hn4_volume& volume, const json& tag) {
   const auto stream = volume.stream(tag["tag"].get<std::string>(), strictly());
   EXPECT_EQ(stream ? 0 : static_cast<int>(code_of(stream.error())),
@@ -139,7 +145,7 @@ void expect_strict(const hn4_volume& volume, const json& tag) {
   expect_probes(*stream, tag);
 }
 
-// Opens all images, one after another.
+/// Opens all images, one after another.
 template <class Visit>
 void with_every_image(const std::string& folder, Visit visit) {
   const weir::test::temp_folder scratch;
@@ -167,21 +173,22 @@ TEST(Hn4Fixtures, StrictReadsReturnWhatTheReferenceReturns) {
   EXPECT_EQ(probes, 310U);
 }
 
-// Returns whether the reference implementation read every block and met no hole.
+/// Returns whether the reference implementation read every block and met no hole.
 bool sound(const json& tag) {
   return tag["open_result"] == 0 && tag["read_result"] == 0 &&
          tag["block_results"].empty();
 }
 
+/// Returns the options that read what is left of a damaged tag.
 hn4_stream_options recovering() {
   hn4_stream_options how;
   how.recover = true;
   return how;
 }
 
-// Expects that a tag with a damaged directory entry, which the reference implementation
-// reads without that shard, is an error that names the slot, and that `recover` reads the
-// rest.
+/// Expects that a tag with a damaged directory entry, which the reference implementation
+/// reads without that shard, is an error that names the slot, and that `recover` reads
+/// the rest.
 void expect_refused_for_a_lost_shard(const hn4_volume& volume, const json& tag,
                                      const error& refused) {
   EXPECT_EQ(refused.code(), hn4_error(hn4_code::data_rot, "").code());
@@ -195,8 +202,8 @@ void expect_refused_for_a_lost_shard(const hn4_volume& volume, const json& tag,
             tag["stream_sha256"].get<std::string>());
 }
 
-// Expects that everything whose correctness can be proved is read, and that the rest is
-// an error with a place.
+/// Expects that everything whose correctness can be proved is read, and that the rest is
+/// an error with a place.
 bool expect_recovered_or_error(const hn4_volume& volume, const json& tag) {
   const auto stream = volume.stream(tag["tag"].get<std::string>());
   if (!stream && tag["open_result"] == 0) {

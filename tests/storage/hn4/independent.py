@@ -30,10 +30,12 @@ class Refused(Exception):
 
 
 def up(value, unit):
+    """Rounds up to a multiple of `unit`."""
     return -(-value // unit) * unit
 
 
 def tag_mask(tag):
+    """Returns the filter of a tag: three bits for each part between "/" and ":"."""
     mask = 0
     for piece in tag.replace(b"/", b"\0").replace(b":", b"\0").split(b"\0"):
         if piece:
@@ -45,6 +47,7 @@ def tag_mask(tag):
 
 
 def ecc(word):
+    """Returns the check byte of a word of the bitmap."""
     h = 0
     for i, mask in enumerate((0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0x00FF00FF00FF00FF,
                               0x0000FFFF0000FFFF, 0x00000000FFFFFFFF)):
@@ -89,6 +92,7 @@ def unpack_tokens(data, limit):
 
 
 def special(take, longer, out):
+    """Decodes a token of kind 0: a word of the dictionary, or bytes predicted from those before them."""
     which = take(1)[0]
     if which == 1:
         index = take(1)[0]
@@ -108,6 +112,7 @@ def special(take, longer, out):
 
 
 def plain(kind, length, take):
+    """Decodes a token of the other kinds: literal bytes, a run, a slope, or sparse words."""
     if kind == 0x00:
         return take(length)
     if kind == 0x40:
@@ -128,6 +133,7 @@ def plain(kind, length, take):
 
 
 class Anchor:
+    """A directory entry."""
     def __init__(self, raw, slot):
         self.raw, self.slot = raw, slot
         (lo, hi, plo, phi, self.gravity, self.mass, self.kind, self.filter) = struct.unpack_from("<8Q", raw)
@@ -140,6 +146,7 @@ class Anchor:
 
     @property
     def live(self):
+        """Returns whether the entry is valid and has not ended."""
         return self.kind & VALID and not self.kind & TOMBSTONE
 
 
@@ -167,9 +174,11 @@ class Volume:
             self.rebuild()
 
     def close(self):
+        """Closes the file of the volume."""
         self.file.close()
 
     def at(self, offset, count):
+        """Returns bytes of the volume."""
         return os.pread(self.file.fileno(), count, offset)
 
     def data(self, begin, end):
@@ -186,6 +195,7 @@ class Volume:
             begin = stop + (-(stop - begin) % 128)
 
     def scan(self):
+        """Yields all entries of the directory that are not empty."""
         for start, stop in self.data(self.cortex, self.bitmap):
             raw = self.at(start, stop - start)
             for i in range(0, len(raw) - 127, 128):
@@ -193,6 +203,7 @@ class Volume:
                     yield Anchor(raw[i:i + 128], (start + i - self.cortex) // 128)
 
     def marked(self, block):
+        """Returns whether a block is allocated in the bitmap."""
         if self.profile == PICO:
             return self.at(self.bitmap + block // 64 * 16 + block % 64 // 8, 1)[0] >> block % 8 & 1
         return self.at(self.bitmap + block // 8, 1)[0] >> block % 8 & 1
@@ -222,6 +233,7 @@ class Volume:
                         break
 
     def name(self, anchor):
+        """Returns the name of an entry, which may continue in blocks of its own."""
         if not anchor.kind & EXTENDED:
             return anchor.inline.split(b"\0")[0]
         (pointer,) = struct.unpack_from("<Q", anchor.inline)
@@ -286,6 +298,7 @@ class Volume:
             raise Refused(-0x401) from problem
 
     def shards(self, tag):
+        """Returns the entries of a tag in the order in which the reference implementation reads them."""
         mask = tag_mask(tag)
         found = [a for a in self.anchors if a.live and a.filter & mask == mask][:4096]
         found = [a for a in found if self.name(a) == tag]
@@ -343,11 +356,13 @@ class Volume:
         return bad
 
     def copies(self):
+        """Returns the offsets of the copies of the superblock."""
         room = up(8192, self.bs)
         return (up(self.capacity // 100 * 33, self.bs), up(self.capacity // 100 * 66, self.bs),
                 (self.capacity - room) // self.bs * self.bs)
 
     def check_superblock(self, expect):
+        """Checks the superblock, its copies and the epoch."""
         expect(self.length == self.capacity, "length")
         expect((self.epoch, self.cortex, self.bitmap, self.flux, self.horizon, self.qmask, self.journal)
                == self.layout(), "layout")
@@ -371,6 +386,7 @@ class Volume:
         expect(struct.unpack_from("<I", epoch, 124)[0] == zlib.crc32(epoch[:124]), "epoch checksum")
 
     def check_tables(self, expect):
+        """Checks the root entry, the reserved blocks, the quality mask and the bitmap."""
         root = self.anchors[0] if self.anchors else None
         expect(root and root.slot == 0 and root.seed == root.public == (MASK, MASK) and root.kind == 0x110
                and root.vector == 1 and root.rights == 0x37 and root.mass == 0 and root.filter == 0
@@ -393,6 +409,7 @@ class Volume:
                 expect(region[i + 8] == ecc(word) and not any(region[i + 9:i + 16]), f"word {i // 16} of the bitmap")
 
     def check_shard(self, anchor, taken, expect):
+        """Checks one entry, its blocks, and that a look-up finds it."""
         name, what = self.name(anchor), f"slot {anchor.slot}:"
         expect(anchor.filter == tag_mask(name), what, "filter")
         expect(0 < len(name) <= 255 and bool(anchor.kind & EXTENDED) == (len(name) > 24), what, "name")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The index beside an image: it is used only if it belongs to the image, and never
-/// trusted.
+/// Tests the index beside an image: it is used only if it belongs to the image, and it is
+/// never trusted.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 namespace weir::storage::test {
 namespace {
 
+/// A volume in a file, with two tags and an index.
 struct indexed {
   indexed() : path(scratch / "v") {
     or_throw(hn4_format(path, fixed_format()));
@@ -54,11 +55,12 @@ TEST(Hn4Index, AnImageThatWasWrittenSinceIsScanned) {
     hn4_volume volume = or_throw(hn4_volume::open(v.path, device_mode::writable));
     or_throw(volume.put("a", noise(100, 3), fixed_put()));
   }
-  // The change must be noticed although the old time is set again.
   const hn4_volume volume = or_throw(hn4_volume::open(v.path));
   EXPECT_TRUE(or_throw(or_throw(volume.stream("a")).read_all()) == noise(100, 3));
 }
 
+// The time of the image is set back after a store, so the index seems to belong to the
+// image. The look-up must notice that the entries have changed.
 TEST(Hn4Index, EntriesThatChangedUnderTheSameTimeAreNotBelieved) {
   const indexed v;
   const auto time = std::filesystem::last_write_time(v.path);
@@ -93,7 +95,7 @@ TEST(Hn4Index, ADamagedOrForeignIndexChangesNothing) {
   }
 }
 
-// Returns the number of a process that certainly does not exist any more.
+/// Returns the number of a process that certainly does not exist any more.
 pid_t gone() {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -103,6 +105,9 @@ pid_t gone() {
   return child;
 }
 
+// Opening for writing removes temporary files of the image whose process has ended, and
+// all temporary files of the index, because only the holder of the volume's lock writes
+// an index. Files that only look similar must stay.
 TEST(Hn4Index, WhatKilledProcessesLeftGoesWithTheNextWriter) {
   const indexed v;
   const auto name = [](pid_t process, const std::string& of) {

@@ -33,6 +33,7 @@ def content_of(size, kind):
 
 
 class Case(unittest.TestCase):
+    """A test in a folder of its own, with helpers that run the command line."""
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-hn4-"))
 
@@ -40,12 +41,14 @@ class Case(unittest.TestCase):
         shutil.rmtree(self.folder)
 
     def weir(self, *args, stdin=None):
+        """Runs a verb of `weir hn4` that must succeed, and returns its output."""
         done = subprocess.run([WEIR, "hn4", *map(str, args)], cwd=self.folder, input=stdin, capture_output=True,
                               timeout=200, check=False)
         self.assertEqual(done.returncode, 0, (args, done.stderr.decode()))
         return done.stdout
 
     def digest_of(self, volume, tag):
+        """Returns the SHA-256 of a tag as the independent reader reads it."""
         sha = hashlib.sha256()
         for piece in volume.stream(tag.encode()):
             sha.update(piece)
@@ -54,12 +57,14 @@ class Case(unittest.TestCase):
 
 @unittest.skipIf(SOAK, "a long test is asked for")
 class RoundTrips(Case):
+    """Volumes of `weir hn4` that both readers must read alike."""
     def test_every_profile_sector_size_and_number_of_shards(self):
         for kind in KINDS:
             with self.subTest(kind):
                 self.round_trip(*kind)
 
     def round_trip(self, profile, size, sector):
+        """Fills a volume with tags of many sizes and compares what both readers return."""
         self.weir("mkfs", "v", "--profile", profile, "--size", size, "--sector", sector, "--force")
         payload = json.loads(self.weir("stat", "v", "--json"))["payload"]
         sizes = (1, payload - 1, payload, payload + 1, 3 * payload + 5) if payload < 1 << 20 else (1, payload + 1)
@@ -140,6 +145,7 @@ class Oracle(Case):
 
 @unittest.skipUnless(SOAK, "no long test is asked for")
 class Soak(Case):
+    """Long tests with a large sparse file."""
     def test_a_gibibyte_that_is_mostly_zeros(self):
         sha, size = hashlib.sha256(), (1 << 30) + 12345
         islands = {0: b"first", 300 << 20: random.Random(1).randbytes(5 << 20), size - 4: b"last"}

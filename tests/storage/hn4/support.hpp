@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Helpers for the tests of volumes: small volumes in memory, damage, SHA-256 and packed
-/// images.
+/// Helpers for the tests of volumes: small volumes in memory, damage and packed images.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,6 +45,7 @@ inline byte_vector noise(std::size_t count, std::uint64_t seed) {
   return bytes;
 }
 
+/// Returns options with a fixed time and identity, so that equal calls give equal bytes.
 inline hn4_format_options fixed_format(std::uint32_t sector = 512) {
   hn4_format_options options;
   options.label = "test";
@@ -55,6 +55,7 @@ inline hn4_format_options fixed_format(std::uint32_t sector = 512) {
   return options;
 }
 
+/// Returns options with a fixed time.
 inline hn4_put_options fixed_put(std::uint32_t shards = 0) {
   hn4_put_options options;
   options.shards = shards;
@@ -62,6 +63,7 @@ inline hn4_put_options fixed_put(std::uint32_t shards = 0) {
   return options;
 }
 
+/// Makes an empty volume in memory.
 inline std::unique_ptr<memory_device> formatted(std::uint32_t sector = 512) {
   auto device = std::make_unique<memory_device>(small_capacity, "vol.img");
   or_throw(hn4_format(*device, fixed_format(sector)));
@@ -103,11 +105,13 @@ class borrowed_device : public block_device {
   block_device& to_;
 };
 
+/// Opens a volume on a device that the test keeps.
 inline result<hn4_volume> open_on(block_device& device,
                                   device_mode mode = device_mode::read_only) {
   return hn4_volume::open(std::make_unique<borrowed_device>(device), mode);
 }
 
+/// Checks a volume, which must be readable enough for a check.
 inline hn4_check_report checked(block_device& device) {
   return or_throw(hn4_check(std::make_unique<borrowed_device>(device)));
 }
@@ -164,6 +168,7 @@ inline void unpack(const std::string& path, const std::function<void(bytes_view)
   }
 }
 
+/// Returns whether all bytes are zero.
 inline bool all_zero(bytes_view bytes) {
   return bytes.empty() ||
          (bytes[0] == std::byte{0} &&

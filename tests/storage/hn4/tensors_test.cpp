@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tensors of stored files: both formats, views and copies, and headers with
+/// Tests tensors in stored files: both formats, views and copies, and headers with
 /// contradictions.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 namespace weir::storage::test {
 namespace {
 
+/// Returns a safetensors file with this header and `data` bytes of noise.
 byte_vector safetensors(const std::string& header, std::size_t data) {
   byte_vector file;
   file.reserve(8 + header.size() + data);
@@ -28,6 +29,7 @@ const std::string two_tensors =
     R"("layers.0.wq":{"dtype":"F32","shape":[4,5],"data_offsets":[0,80]},)"
     R"( "norm" : {"data_offsets":[80,86],"shape":[3],"dtype":"BF16"}})";
 
+/// Builds a GGUF file field by field.
 class gguf_maker {
  public:
   gguf_maker(std::uint32_t version, std::uint64_t tensors, std::uint64_t entries) {
@@ -48,6 +50,7 @@ class gguf_maker {
     append(bytes, as_view(t));
     return *this;
   }
+  /// Adds the entry of a tensor.
   gguf_maker& tensor(std::string_view name, std::vector<std::uint64_t> dims,
                      std::uint32_t type, std::uint64_t offset) {
     text(name).put(static_cast<std::uint32_t>(dims.size()));
@@ -60,6 +63,7 @@ class gguf_maker {
   byte_vector bytes;
 };
 
+/// Returns a GGUF file with two tensors, one of them in quantized blocks.
 byte_vector gguf() {
   gguf_maker m(3, 2, 3);
   m.text("general.alignment").put(std::uint32_t{4}).put(std::uint32_t{64});

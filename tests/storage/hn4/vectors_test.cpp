@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Single rules of the format, compared with values that the reference implementation
+/// Compares single rules of the format with values that the reference implementation has
 /// computed.
 #include <gtest/gtest.h>
 
@@ -16,10 +16,12 @@ namespace {
 
 using nlohmann::json;
 
+/// Returns a number that is written in hexadecimal.
 std::uint64_t from_hex(const json& text) {
   return std::stoull(text.get<std::string>(), nullptr, 16);
 }
 
+/// Returns bytes that are written in hexadecimal.
 byte_vector bytes_of(const std::string& hex) {
   byte_vector bytes;
   for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
@@ -28,6 +30,7 @@ byte_vector bytes_of(const std::string& hex) {
   return bytes;
 }
 
+/// Returns the vectors of the reference implementation.
 json vectors(const std::string& folder) {
   const byte_vector text =
       or_throw(read_file(posix_file_system(), folder + "/vectors.json"));

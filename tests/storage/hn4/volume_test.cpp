@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Volumes that this writer makes, fills, lists, reads and refuses.
+/// Tests volumes that this writer makes, fills, lists and reads, and requests that it
+/// refuses.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -279,6 +280,8 @@ TEST(Hn4Volume, TagsOfEqualMasksStayApart) {
   EXPECT_NE(missing.error().text().find("did you mean"), std::string::npos);
 }
 
+// The reference stops after 4096 entries with a fitting filter and reads a doubled entry
+// twice. The strict mode repeats both and warns.
 TEST(Hn4Volume, WhatTheReferenceLeavesOutOrReadsTwiceIsSaid) {
   const auto device = formatted();
   {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Volumes of every profile: the rules of section 8 of the format for writers, field by
-/// field; round trips; appending, removing and compressing.
+/// Tests volumes of every profile: the rules for writers in section 8 of the format,
+/// round trips, appending, removing, compacting and compressing.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::uint64_t mib = std::uint64_t{1} << 20, gib = mib << 10, tib = gib << 10;
 
+/// A profile with a capacity, a sector size and a medium.
 struct kind {
   hn4_profile profile;
   std::uint64_t capacity;
@@ -28,6 +29,7 @@ struct kind {
   hn4_medium medium = hn4_medium::ssd;
 };
 
+/// Returns the kinds of volumes that are tested.
 const std::vector<kind>& kinds() {
   static const std::vector<kind> all{
       {hn4_profile::generic, 128 * mib, 512},
@@ -46,6 +48,7 @@ const std::vector<kind>& kinds() {
   return all;
 }
 
+/// Makes a volume in a file and returns its path.
 std::string made(const weir::test::temp_folder& scratch, const kind& k) {
   const std::string path = scratch / "v.hn4";
   hn4_format_options options = fixed_format(k.sector);
@@ -57,16 +60,19 @@ std::string made(const weir::test::temp_folder& scratch, const kind& k) {
   return path;
 }
 
+/// Opens the file of a volume for reading.
 std::unique_ptr<block_device> opened(const std::string& path) {
   return or_throw(open_file_device(path, device_mode::read_only));
 }
 
+/// Returns the options that read exactly as the reference implementation does.
 hn4_stream_options strictly() {
   hn4_stream_options options;
   options.strict = true;
   return options;
 }
 
+/// Expects that a check of a volume finds nothing.
 void expect_clean(const std::string& path) {
   const auto report = or_throw(hn4_check(opened(path)));
   for (const hn4_finding& f : report.findings) {
@@ -275,8 +281,8 @@ TEST(Hn4Writer, RemovedTagsAreGoneAndTheirSpaceIsFree) {
       or_throw(hn4_check(std::make_unique<borrowed_device>(*device))).findings.empty());
 }
 
-// Returns the byte behind the last one that belongs to a shard, to the precision of the
-// map.
+/// Returns the byte behind the last one that belongs to a shard, to the precision of the
+/// map.
 std::uint64_t end_of_shards(block_device& device) {
   const auto report = or_throw(hn4_check(std::make_unique<borrowed_device>(device)));
   const auto last = std::find(report.map.rbegin(), report.map.rend(), hn4_use::data);
@@ -376,6 +382,8 @@ TEST(Hn4Writer, ExtentsOfAnImpossibleLengthEndWithTheVolume) {
   EXPECT_LE(blocks, core->geometry.blocks);
 }
 
+/// Returns bytes with runs, slopes, sparse words and texts, which compress, and some
+/// noise.
 byte_vector compressible(std::size_t size, std::uint64_t seed) {
   const philox random(seed, 3);
   byte_vector bytes;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files behind addresses whose server or network misbehaves, and tasks that end early.
+/// @file
+/// Tests files behind addresses whose server or network misbehaves, and tasks that end
+/// early.
 #include <algorithm>
 #include <cstdlib>
 
@@ -11,13 +13,14 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// A file of one message of three objects of 400,000 bytes; the first 64 KiB and the last
-/// bytes come with opening.
+/// A file of one message with three objects of 400,000 bytes on a server. Opening it
+/// reads the first 64 KiB and the last bytes.
 class tensogram_c_remote_faults : public ::testing::Test {
  protected:
   tensogram_c_remote_faults() { server.put("big.tgm", content); }
   ~tensogram_c_remote_faults() override { ::unsetenv("SSL_CERT_FILE"); }
 
+  /// Opens the file while the server behaves.
   made<async_file> open(const storage_options& options = {}) {
     server.faults("big.tgm", {});
     auto file = opened_at(server.url("big.tgm"), options);
@@ -25,7 +28,7 @@ class tensogram_c_remote_faults : public ::testing::Test {
     (void)server.log();
     return file;
   }
-  /// An address with TLS and a certificate of this kind.
+  /// Returns an address with TLS and a certificate of this kind.
   std::string secure_url(const std::string& kind) {
     const auto answer = server.ask({{"do", "tls"}, {"kind", kind}});
     ::setenv("SSL_CERT_FILE", answer["authority"].get<std::string>().c_str(), 1);
@@ -173,7 +176,7 @@ TEST_F(tensogram_c_remote_faults, cancelled_tasks_leave_their_threads_to_others)
   const auto file = open();
   server.faults("big.tgm", {}, "hang");
   std::vector<made<task>> waiting;
-  for (int i = 0; i < 16; ++i) {  // twice as many as there are threads at most
+  for (int i = 0; i < 16; ++i) {  // twice the largest number of threads
     waiting.push_back(object_of(file, 0, 1));
   }
   wait_for_request(server);

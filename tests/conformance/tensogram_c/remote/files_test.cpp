@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files behind addresses, as tasks read them from a server that behaves.
+/// @file
+/// Tests files behind addresses, as tasks read them from a server that behaves.
 #include <atomic>
 
 #include "conformance/tensogram_c/remote/support.hpp"
@@ -7,6 +8,7 @@
 namespace weir::test::tgm {
 namespace {
 
+/// A server for each test.
 class tensogram_c_remote : public ::testing::Test {
  protected:
   test_server server;

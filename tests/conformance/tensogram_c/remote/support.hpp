@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parts that the tests of files behind addresses share.
+/// Helpers that the tests of files behind addresses share.
 #pragma once
 
 #include <chrono>
@@ -16,10 +16,10 @@
 
 namespace weir::test::tgm {
 
-/// Number of elements of an object of big_message().
+/// Number of elements of each object of big_message().
 inline constexpr std::size_t big_object_elements = 100'000;
 
-/// Elements of object `object` in message `message` of big_file().
+/// Returns the elements of an object of big_message().
 inline std::vector<float> big_object(std::size_t message, std::size_t object) {
   std::vector<float> out(big_object_elements);
   std::iota(out.begin(), out.end(),
@@ -27,7 +27,8 @@ inline std::vector<float> big_object(std::size_t message, std::size_t object) {
   return out;
 }
 
-/// A message of `count` objects of 400,000 bytes without compression, named o0, o1, ...
+/// Returns a message of `count` objects of 400,000 bytes without compression, named o0,
+/// o1 and so on.
 inline std::string big_message(std::size_t message, std::size_t count) {
   std::string base;
   std::string descriptors;
@@ -69,6 +70,7 @@ inline made<task> opening_of(const std::string& url, const storage_options& opti
   return make<task>(tgm_async_file_open_remote, url.c_str(), keys.data(), values.data(),
                     options.size(), both_ends, cancel, timeout_ms);
 }
+/// Opens an address and waits for the handle.
 inline made<async_file> opened_at(const std::string& url,
                                   const storage_options& options = {},
                                   bool both_ends = false) {
@@ -85,6 +87,7 @@ inline made<task> object_of(const made<async_file>& file, std::size_t message,
   return make<task>(tgm_async_file_decode_object, file.get(), message, object, true, 0u,
                     true, false, cancel, timeout_ms);
 }
+/// These functions launch the reading of a part of a file.
 inline made<task> message_of(const made<async_file>& file, std::size_t message) {
   return make<task>(tgm_async_file_decode_message, file.get(), message, true, 0u, true,
                     false, nullptr, 0u);
@@ -102,7 +105,7 @@ inline made<task> range_of(const made<async_file>& file, std::size_t message,
                     &count, std::size_t{1}, true, 0u, nullptr, 0u);
 }
 
-/// Joins a task that reads ranges, and drops them.
+/// Joins a task that reads ranges and returns its code; drops the ranges.
 inline tgm_error joined_ranges(const made<task>& launched) {
   tgm_bytes_t* parts = nullptr;
   std::size_t count = 0;
@@ -110,13 +113,13 @@ inline tgm_error joined_ranges(const made<task>& launched) {
   tgm_multi_bytes_free(parts, count);
   return code;
 }
-/// Joins a task that reads bytes, and drops them.
+/// Joins a task that reads bytes and returns its code; drops the bytes.
 inline tgm_error joined_bytes(const made<task>& launched) {
   owned bytes;
   return tgm_async_task_join_bytes(launched.get(), &bytes.bytes);
 }
 
-/// Whether the last error has a text, for EXPECT_TRUE with the message beside it.
+/// Returns whether the last error contains a text; a failure shows the error.
 inline testing::AssertionResult last_error_says(const std::string& text) {
   return (last_error().find(text) != std::string::npos ? testing::AssertionSuccess()
                                                        : testing::AssertionFailure())
@@ -124,12 +127,13 @@ inline testing::AssertionResult last_error_says(const std::string& text) {
          << last_error();
 }
 
-/// Requests that a server has answered, and bytes of bodies that it has sent.
+/// Number of requests that a server has answered, and of the bytes of bodies that it has
+/// sent.
 struct traffic {
   std::size_t requests = 0;
   std::uint64_t bytes = 0;
 };
-/// The traffic since the server was last asked.
+/// Returns the traffic since the log of the server was last read.
 inline traffic traffic_of(test_server& server) {
   traffic out;
   for (const auto& entry : server.log()) {
@@ -139,7 +143,8 @@ inline traffic traffic_of(test_server& server) {
   return out;
 }
 
-/// Waits up to five seconds until the server answers no request any more.
+/// Waits up to five seconds until the server answers no request any more. Returns false
+/// if it still does.
 inline bool becomes_idle(test_server& server) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (server.active() != 0) {
@@ -150,7 +155,7 @@ inline bool becomes_idle(test_server& server) {
   }
   return true;
 }
-/// Waits until the server has received a request that it did not know when asked last.
+/// Waits until the server has received a request since its log was last read.
 inline void wait_for_request(test_server& server) {
   while (server.log().empty()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Crashes during a store: every state that unordered, torn writes between two syncs may
-/// leave, and failures of single calls.
+/// Tests crashes during writes to a volume: every state that unordered, torn writes
+/// between two syncs may leave, and failures of single calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,15 +13,17 @@
 namespace weir::storage::test {
 namespace {
 
+/// A sector that was written.
 struct written {
   std::uint64_t offset = 0;
   byte_vector bytes;
 };
 
-// Writes between two syncs, in sectors. The device may have made any subset of them
-// durable.
+/// The sectors that were written between two syncs. The device may have made any subset
+/// of them durable.
 using period = std::vector<written>;
 
+/// Records the sectors of every write, and begins a new period at every sync.
 class recording_device final : public borrowed_device {
  public:
   using borrowed_device::borrowed_device;
@@ -45,6 +47,7 @@ class recording_device final : public borrowed_device {
   std::vector<period>* periods = nullptr;
 };
 
+/// Fails one call, counted down from a number. A failed write moves half of its sectors.
 class failing_device final : public borrowed_device {
  public:
   failing_device(block_device& to, int& calls_left)
@@ -72,6 +75,7 @@ class failing_device final : public borrowed_device {
   int& calls_left_;
 };
 
+/// A recorded operation: the volume before and after it, the streams, and the writes.
 struct story {
   std::unique_ptr<memory_device> before;
   std::unique_ptr<memory_device> after;
@@ -80,7 +84,7 @@ struct story {
   std::vector<period> periods{period()};
 };
 
-// Records a store over an older one; `old_shards` = 0 means that there was none.
+/// Records the store of a tag over an older one; `old_shards` is 0 if there is none.
 story record(const std::string& tag, std::uint32_t old_shards, std::uint32_t new_shards) {
   story s;
   s.tag = tag;
@@ -102,11 +106,12 @@ story record(const std::string& tag, std::uint32_t old_shards, std::uint32_t new
   return s;
 }
 
+/// Number of crash states by what they hold.
 struct tally {
   std::size_t old_ones = 0, new_ones = 0, absent = 0, bad = 0;
 };
 
-// Expects exactly this many tags, no warning, and no finding of a check.
+/// Expects exactly this many tags, no warning, and no finding of a check.
 void expect_sound(memory_device& device, std::size_t tags) {
   const hn4_volume volume = or_throw(open_on(device));
   const auto listed = or_throw(volume.tags());
@@ -122,6 +127,8 @@ void expect_sound(memory_device& device, std::size_t tags) {
   }
 }
 
+/// Expects that a crash state holds the old or the new stream, the new one if the store
+/// was acknowledged, and that the rest of the volume is sound. Counts the state.
 void judge(const story& s, memory_device& device, bool acknowledged, tally& t) {
   const auto bytes = read_tag(device, s.tag);
   if (bytes && *bytes == s.new_bytes) {
@@ -140,8 +147,8 @@ void judge(const story& s, memory_device& device, bool acknowledged, tally& t) {
   expect_sound(device, bytes ? 2 : 1);
 }
 
-// Expects that the volume is still usable: the tag can be stored again, its neighbour is
-// unchanged, and a further store works.
+/// Expects that the volume is still usable: the tag can be stored again, its neighbour is
+/// unchanged, and a further store works.
 void go_on(const story& s, memory_device& device) {
   const byte_vector third = noise(41'000, 4);
   hn4_volume volume = or_throw(open_on(device, device_mode::writable));
@@ -152,13 +159,16 @@ void go_on(const story& s, memory_device& device) {
   expect_sound(device, 2);
 }
 
+/// Writes a recorded sector.
 void apply(memory_device& device, const written& w) {
   or_throw(device.write(w.offset, w.bytes));
 }
 
-// The sectors of a period between two syncs: true for each that a crash kept.
+/// The sectors of a period between two syncs: true for each that a crash kept.
 using kept = std::vector<bool>;
 
+/// Returns subsets of `n` sectors: none, all, prefixes, all but one, only one, and random
+/// ones.
 std::vector<kept> subsets(std::size_t n, std::uint64_t seed) {
   std::vector<kept> all{kept(n, false), kept(n, true)};
   for (std::size_t i = 0; i<n; i += n> 40 ? 1 + n / 40 : 1) {
@@ -179,6 +189,8 @@ std::vector<kept> subsets(std::size_t n, std::uint64_t seed) {
   return all;
 }
 
+/// Visits crash states in every period of a store. Every fifth volume is also written
+/// again.
 tally enumerate(const story& s, std::uint64_t seed) {
   tally t;
   const std::unique_ptr<memory_device> durable = s.before->clone();
@@ -205,6 +217,7 @@ tally enumerate(const story& s, std::uint64_t seed) {
   return t;
 }
 
+/// A tag with its number of shards before and after.
 struct shape {
   const char* tag;
   std::uint32_t old_shards, new_shards;
@@ -250,6 +263,7 @@ TEST_P(Hn4Crash, AFailedCallLeavesTheOldOrTheNewStream) {
   EXPECT_GT(t.new_ones, 0U);
 }
 
+/// Shows a parameter in the names of failures.
 void PrintTo(const shape& s, std::ostream* to) {
   *to << s.tag << ": " << s.old_shards << " shards, then " << s.new_shards;
 }
@@ -260,7 +274,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Hn4Crash,
                                          shape{"a tag whose name does not fit inline", 2,
                                                2}));
 
-// Records one operation on a volume that holds "other" and `tag`.
+/// Records one operation on a volume that holds "other" and `tag`.
 story record_operation(const std::string& tag,
                        const std::function<result<void>(hn4_volume&)>& operation) {
   story s;
@@ -280,8 +294,8 @@ story record_operation(const std::string& tag,
   return s;
 }
 
-// Visits crash states. `decided` is the number of syncs after which only the new state is
-// right. An empty `now` means that the tag does not exist.
+/// Visits crash states. `decided` is the number of syncs after which only the new state
+/// is right. An empty `now` means that the tag does not exist.
 void enumerate_operation(const story& s, std::size_t decided,
                          const std::function<bool(const result<byte_vector>&)>& is_new) {
   const std::unique_ptr<memory_device> durable = s.before->clone();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One damaged byte anywhere in a volume: a read gives the right bytes, or an error that
-/// names the file and the place.
+/// Tests one damaged byte anywhere in a volume: a read gives the right bytes, or an error
+/// that names the file and the place.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -19,6 +19,7 @@ namespace {
 
 const std::string long_tag = "model:with a name that needs a block of its own";
 
+/// A volume with its tags, their streams, and its mounted structures.
 struct stored {
   std::unique_ptr<memory_device> device;
   std::vector<std::string> tags;
@@ -26,6 +27,7 @@ struct stored {
   std::shared_ptr<hn4::core> core;
 };
 
+/// Makes a volume with three tags, one of them with a long name.
 stored make_stored() {
   stored s;
   s.device = formatted();
@@ -42,9 +44,10 @@ stored make_stored() {
   return s;
 }
 
+/// The result of reading a tag.
 enum class outcome { same, failed };
 
-// Fails the test unless the bytes are right or the error names a place.
+/// Reads a tag. Fails the test unless the bytes are right or the error names a place.
 outcome look(stored& s, std::size_t i) {
   const auto bytes = read_tag(*s.device, s.tags[i]);
   if (bytes) {
@@ -56,6 +59,7 @@ outcome look(stored& s, std::size_t i) {
   return outcome::failed;
 }
 
+/// Returns whether a directory entry belongs to a tag.
 bool belongs(const hn4::core& c, const hn4::entry& e, const std::string& tag) {
   return or_throw(hn4::name_of_entry(c, e.a)).text == tag;
 }
@@ -145,6 +149,8 @@ TEST(Hn4Damage, LongNamesAreNoticed) {
   }
 }
 
+// Flips bits of the bitmap one by one. A block whose bit is cleared must still be read
+// and reported; the strict mode reads a hole there, as the reference does.
 TEST(Hn4Damage, ABlockUnderAClearedBitIsFoundAndReported) {
   stored s = make_stored();
   const std::uint64_t bitmap = s.core->geometry.bitmap;
@@ -263,7 +269,7 @@ class metered_device final : public borrowed_device {
   std::uint64_t& bytes_;
 };
 
-// Measures what each of these operations reads. It does not matter whether they succeed.
+/// Measures what each of these operations reads. It does not matter whether they succeed.
 std::vector<std::uint64_t> costs(block_device& device,
                                  const std::vector<std::string>& tags) {
   std::vector<std::uint64_t> bytes(4);
@@ -368,8 +374,8 @@ TEST(Hn4Damage, AByteAnywhereNeverGivesWrongBytes) {
   }
 }
 
-// A whole sector of the directory is lost. Its entries leave no bad checksum, but their
-// numbers are missing.
+// A whole sector of the directory is lost. No checksum is wrong then, but the shards
+// carry numbers, and some of them are missing.
 TEST(Hn4Damage, LostEntriesAreMissed) {
   stored s = make_stored();
   for (const hn4::entry& e : s.core->entries) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Damaged bits, bytes and sectors in volumes of both writers: every tag gives the same
-/// bytes as before or an error with a place, and a check finds what is lost.
+/// Tests damaged bits, bytes and sectors in volumes of both writers: every tag gives the
+/// same bytes as before or an error with a place, and a check finds what is lost.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -53,13 +53,14 @@ struct subject {
   std::string name;
   std::unique_ptr<block_device> device;
   bool closed_cleanly = true;
-  std::map<std::string, byte_vector> tags;  // that can be read
-  std::set<std::string> names;              // of all tags
+  std::map<std::string, byte_vector> tags;  ///< contents of the readable tags
+  std::set<std::string> names;              ///< names of all tags
   std::set<std::string> findings;
-  std::vector<std::uint64_t> places;  // bytes that mean something
+  std::vector<std::uint64_t> places;  ///< bytes whose change matters
   std::uint64_t size = 0;
 };
 
+/// Returns the findings of a check, or its error.
 std::set<std::string> findings_of(std::unique_ptr<block_device> device) {
   std::set<std::string> texts;
   if (const auto report = hn4_check(std::move(device))) {
@@ -72,6 +73,8 @@ std::set<std::string> findings_of(std::unique_ptr<block_device> device) {
   return texts;
 }
 
+/// Adds places in directory entries, long names, blocks, bitmap, superblocks and epochs,
+/// and some anywhere.
 void add_places(subject& s, const philox& random) {
   const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*s.device)));
   const hn4_geometry& g = core->geometry;
@@ -108,6 +111,7 @@ void add_places(subject& s, const philox& random) {
   add(0, s.size, 10);
 }
 
+/// Reads all tags of a sound volume and chooses the places for faults.
 subject examined(std::string name, std::unique_ptr<block_device> device) {
   subject s;
   s.name = std::move(name);
@@ -137,6 +141,7 @@ struct fault {
   bool is_sector = false;
 };
 
+/// Draws a fault at one of the places.
 fault draw_fault(subject& s, const philox& random, std::uint64_t number) {
   const auto bits = [&](std::uint64_t i) { return random.bits(8 * number + i); };
   fault f;
@@ -163,8 +168,8 @@ fault draw_fault(subject& s, const philox& random, std::uint64_t number) {
   return f;
 }
 
-// Expects that an unreadable tag is an error that names a place in the volume. It may be
-// "not found" only if nothing is left that shows the loss.
+/// Expects that an unreadable tag is an error that names a place in the volume. It may be
+/// "not found" only if nothing is left that shows the loss.
 bool expect_same_or_error(const subject& s, const hn4_volume& volume,
                           const std::string& tag, const fault& f) {
   const auto stream = volume.stream(tag);
@@ -182,7 +187,7 @@ bool expect_same_or_error(const subject& s, const hn4_volume& volume,
   return false;
 }
 
-// Expects that no name becomes readable that was not there before.
+/// Expects that no name becomes readable that was not there before.
 void expect_nothing_new(const subject& s, const hn4_volume& volume, const fault& f) {
   for (const hn4_tag& tag : or_throw(volume.tags())) {
     if (s.names.count(tag.name) == 0) {
@@ -193,10 +198,12 @@ void expect_nothing_new(const subject& s, const hn4_volume& volume, const fault&
   }
 }
 
+/// Number of faults, and of those that made a tag unreadable.
 struct fault_tally {
   std::uint64_t faults = 0, errors = 0;
 };
 
+/// Applies faults one by one and checks all tags under each.
 void try_faults(subject& s, std::uint64_t count, std::uint64_t seed, fault_tally& t) {
   const philox random(seed, s.size);
   for (std::uint64_t i = 0; i < count && !testing::Test::HasFailure(); ++i, ++t.faults) {
@@ -224,7 +231,8 @@ void try_faults(subject& s, std::uint64_t count, std::uint64_t seed, fault_tally
   }
 }
 
-// Tags of this writer, one of them with a long name, and tags of another writer.
+/// Makes a volume with tags of this writer, one of them with a long name, and tags of
+/// another writer.
 std::unique_ptr<memory_device> mixed_volume() {
   auto device = formatted_small();
   for (const auto& [tag, shards] : std::vector<std::pair<std::string, std::uint32_t>>{

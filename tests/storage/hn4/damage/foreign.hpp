@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Makes shards look as if another writer had stored them, one that does not number its
-/// shards.
+/// Makes shards look as if a writer had stored them that does not number its shards.
 #pragma once
 
 #include "hn4/directory/directory.hpp"

@@ -22,6 +22,8 @@ BEFORE = {"keep": SMALL, "model:a": OLD, LONG: OLD}
 
 
 class Killed(unittest.TestCase):
+    """Tests one verb each. STRIDE skips calls in the short form; the long form tries every call, also with torn
+    writes."""
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-hn4-"))
         (self.folder / "in").mkdir()
@@ -39,24 +41,29 @@ class Killed(unittest.TestCase):
         shutil.rmtree(self.folder)
 
     def run_weir(self, *args, **env):
+        """Runs a verb in the present folder."""
         return subprocess.run([WEIR, "hn4", *map(str, args)], cwd=self.work, env={**os.environ, **env},
                               capture_output=True, timeout=100, check=False)
 
     def must(self, *args, codes=(0,)):
+        """Runs a verb that must end with one of these codes, and returns its output."""
         done = self.run_weir(*args)
         self.assertIn(done.returncode, codes, (args, done.stderr.decode()))
         return done.stdout
 
     def fresh(self):
+        """Makes a copy of the prepared volume and works on it."""
         self.work = self.folder / "work"
         shutil.rmtree(self.work, ignore_errors=True)
         shutil.copytree(self.base, self.work)
 
     def content(self):
+        """Returns the streams of all tags."""
         names = [row["tag"] for row in json.loads(self.must("ls", "v", "--json"))]
         return {name: self.must("cat", "v", name) for name in names}
 
     def expect_sound(self, *allowed):
+        """Checks that the volume holds one of the allowed contents and that a check finds nothing."""
         found = self.content()
         self.assertIn(found, allowed, [(k, len(v)) for k, v in found.items()])
         report = json.loads(self.must("check", "v", "--json"))
@@ -64,7 +71,8 @@ class Killed(unittest.TestCase):
         return found
 
     def kill(self, after, *args, again=None, codes=(0,), files=()):
-        """Kills a verb at its calls; `again` goes on afterwards, and ends with one of `codes`."""
+        """Kills a verb at its calls. The volume must then hold the content before or `after`. `again` is the verb that
+        continues and ends with one of `codes`; of other files only `files` may remain."""
         self.fresh()
         count = self.folder / "count"
         done = self.run_weir(*args, LD_PRELOAD=SHIM, WEIR_KILL_COUNT=str(count))

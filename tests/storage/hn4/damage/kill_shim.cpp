@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A library to preload into a program: it kills the program (SIGKILL) at its n-th call
-/// that changes a file. WEIR_KILL_AT is n; with WEIR_KILL_TORN the first half of a write
-/// arrives. WEIR_KILL_COUNT names a file that receives the number of such calls.
+/// A library to preload into a program. It kills the program (SIGKILL) at its n-th call
+/// that changes a file, where WEIR_KILL_AT is n. With WEIR_KILL_TORN the first half of a
+/// write arrives. WEIR_KILL_COUNT names a file that receives the number of such calls.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/types.h>
@@ -18,16 +18,19 @@ namespace {
 
 std::atomic<long> calls{0};
 
+/// Returns the function of the C library that this library replaces.
 template <class F>
 F* next(const char* name) {
   return reinterpret_cast<F*>(::dlsym(RTLD_NEXT, name));
 }
 
+/// Counts a call and returns whether the program must be killed at it.
 bool is_last() {
   static const char* at = std::getenv("WEIR_KILL_AT");
   return ++calls == (at != nullptr ? std::atol(at) : 0);
 }
 
+/// Kills the program.
 [[noreturn]] void end() {
   ::kill(::getpid(), SIGKILL);
   for (;;) {
@@ -35,12 +38,14 @@ bool is_last() {
   }
 }
 
+/// Counts a call, and kills the program if it is the last one.
 void count() {
   if (is_last()) {
     end();
   }
 }
 
+/// Writes, or writes half in whole sectors and kills the program.
 ssize_t write_at(int file, const void* from, size_t bytes, off_t offset) {
   static auto* real = next<ssize_t(int, const void*, size_t, off_t)>("pwrite");
   if (is_last()) {
@@ -53,6 +58,7 @@ ssize_t write_at(int file, const void* from, size_t bytes, off_t offset) {
   return real(file, from, bytes, offset);
 }
 
+/// Opens a file; opening counts if it may create the file.
 int open_file(const char* path, int flags, mode_t mode) {
   static auto* real = next<int(const char*, int, ...)>("open");
   if ((flags & O_CREAT) != 0) {
@@ -61,10 +67,12 @@ int open_file(const char* path, int flags, mode_t mode) {
   return real(path, flags, mode);
 }
 
+/// Returns the mode argument of `open`, which exists only with O_CREAT.
 mode_t mode_of(int flags, va_list& rest) {
   return (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : 0;
 }
 
+/// Writes the number of calls at the end of the program.
 struct counter {
   ~counter() {
     const char* path = std::getenv("WEIR_KILL_COUNT");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lost directory entries: every reader fails with an error that names tag, slot and
-/// shard; what is left can be read on request; storing or removing the tag ends the
+/// Tests lost directory entries: every reader fails with an error that names tag, slot
+/// and shard; what is left can be read on request; storing or removing the tag ends the
 /// damage.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -22,12 +22,14 @@ namespace {
 
 const std::string long_name = "a name that takes a block of its own";
 
+/// Returns the options that read what is left of a damaged tag.
 hn4_stream_options what_is_left() {
   hn4_stream_options options;
   options.recover = true;
   return options;
 }
 
+/// Reads the structures of a volume.
 std::shared_ptr<hn4::core> mounted(block_device& device) {
   return or_throw(hn4::mount(std::make_shared<borrowed_device>(device)));
 }
@@ -40,19 +42,20 @@ std::vector<hn4::entry> shards_of(const hn4::core& c, const std::string& tag) {
   return live;
 }
 
-// Overwrites the sector of a directory entry with zeros, its neighbours included.
+/// Overwrites the sector of a directory entry with zeros, its neighbours included.
 void lose(block_device& device, const hn4::core& c, const hn4::entry& e) {
   or_throw(device.write(align_down(c.slot_offset(e.slot), sector_bytes),
                         byte_vector(sector_bytes)));
 }
 
-// Returns the error of a result; the test fails if there is none.
+/// Returns the error of a result; the test fails if there is none.
 template <class T>
 error failure_of(const result<T>& r) {
   EXPECT_FALSE(r);
   return r ? error(errc::internal, "it succeeded") : r.error();
 }
 
+/// A volume with two tags, one of which a test damages.
 struct damaged_volume {
   std::unique_ptr<memory_device> device = formatted_small();
   byte_vector bytes = noise(6000, 1), other = noise(2000, 2);
@@ -64,7 +67,9 @@ struct damaged_volume {
   }
 };
 
-// Damages one bit of an entry, or its whole sector.
+/// Calls `visit` for the loss of each shard of a tag: once with a wrong bit in its entry,
+/// once with its whole sector lost. The arguments are the volume, the shard, and whether
+/// the sector is lost.
 void for_each_loss(const std::string& tag, bool foreign,
                    const std::function<void(damaged_volume&, std::size_t, bool)>& visit) {
   for (std::size_t shard = 0; shard < 3; ++shard) {
@@ -277,6 +282,8 @@ TEST(Hn4Loss, DoesNotFreeTheBlocksOfTheShard) {
       << "the entry is back, and nobody wrote over its blocks";
 }
 
+// The entry is lost before the index is written, so the index must not present the tag as
+// whole.
 TEST(Hn4Loss, IsNotHiddenByAnIndex) {
   const weir::test::temp_folder scratch;
   const std::string path = scratch / "v";

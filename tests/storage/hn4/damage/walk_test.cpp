@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Random walks of stores, appends, removals and compactions, about half of which end in
-/// a crash that keeps any subset of the sectors written since the last sync. A model says
-/// what the volume must hold after every step.
+/// Tests random walks of stores, appends, removals and compactions, about half of which
+/// end in a crash that keeps any subset of the sectors written since the last sync. A
+/// model says what the volume must hold after every step.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -26,10 +26,11 @@ struct medium {
   std::unique_ptr<memory_device> durable;
   std::vector<piece> pending;   // sectors since the last sync, in order
   std::uint64_t calls = 0;      // writes and syncs of the present step
-  std::uint64_t last_call = 0;  // the device is gone from this call on; 0: it stays
+  std::uint64_t last_call = 0;  // the device fails from this call on; 0: never
   [[nodiscard]] bool gone() const { return last_call != 0 && calls >= last_call; }
 };
 
+/// Records sectors since the last sync, and fails every call once the device is gone.
 class crashing_device final : public borrowed_device {
  public:
   crashing_device(medium& m, memory_device& now) : borrowed_device(now), m_(m) {}
@@ -103,6 +104,7 @@ class walk {
   content model_;
 };
 
+/// Tags of the walks: short, exactly inline, and long names, two of which begin alike.
 const std::vector<std::string> walked_tags{
     "a",
     "b:c",
@@ -130,6 +132,7 @@ walk::walk(std::uint64_t seed) : seed_(seed), random_(seed, 77) {
   }
 }
 
+/// Stores, appends or replaces a tag with random content.
 result<void> walk::put(hn4_volume& volume, const std::string& tag, attempt& a) {
   hn4_put_options options;
   options.time_ns = clock_;
@@ -159,6 +162,7 @@ result<void> walk::put(hn4_volume& volume, const std::string& tag, attempt& a) {
   return done;
 }
 
+/// Draws an operation, carries it out and judges its outcome.
 walk::attempt walk::plan(hn4_volume& volume) {
   attempt a{{}, model_, outcome::done};
   const std::string tag = walked_tags[below(walked_tags.size())];
@@ -192,6 +196,7 @@ walk::attempt walk::plan(hn4_volume& volume) {
   return a;
 }
 
+/// Opens the volume on a device that may crash and carries out an operation.
 walk::attempt walk::run() {
   const auto now = medium_.durable->clone();
   hn4_volume volume = or_throw(hn4_volume::open(
@@ -199,7 +204,7 @@ walk::attempt walk::run() {
   return plan(volume);
 }
 
-// Any subset of the sectors written since the last sync may have become durable.
+/// Any subset of the sectors written since the last sync may have become durable.
 void walk::crash() {
   const std::uint64_t how = below(4);
   for (const medium::piece& p : medium_.pending) {
@@ -210,8 +215,8 @@ void walk::crash() {
   ++crashes;
 }
 
-// Checks all tags: each that is listed must be readable without a warning, and no other
-// one may exist.
+/// Checks all tags: each that is listed must be readable without a warning, and no other
+/// one may exist.
 content walk::look(const std::string& what) {
   content found;
   const hn4_volume volume = or_throw(open_on(*medium_.durable));
@@ -242,6 +247,7 @@ content walk::look(const std::string& what) {
   return found;
 }
 
+/// Expects that a check of the volume finds nothing and counts the tags of the model.
 void walk::check(const std::string& what) {
   const auto report = or_throw(hn4_check(medium_.durable->clone()));
   for (const hn4_finding& f : report.findings) {
@@ -253,6 +259,7 @@ void walk::check(const std::string& what) {
   }
 }
 
+/// Carries out one operation and compares the volume with the model.
 void walk::step() {
   ++step_;
   medium_.calls = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One suite for every block device, and volumes on devices that fail.
+/// Runs one suite for every block device, and tests volumes on devices that fail.
 #include <gtest/gtest.h>
 
 #include "storage/hn4/faulty_device.hpp"
@@ -23,10 +23,12 @@ struct workbench {
 
 using maker = void (*)(workbench&);
 
+/// Writes the content to a file and returns its path.
 std::string file_of(const workbench& w) {
   or_throw(write_file_atomically(posix_file_system(), w.scratch / "d", w.content));
   return w.scratch / "d";
 }
+/// These functions open the device of each kind over the content.
 void in_memory(workbench& w) {
   w.device = std::make_unique<memory_device>(device_bytes);
   or_throw(w.device->write(0, w.content));
@@ -54,6 +56,7 @@ void slow(workbench& w) {
   w.device = std::make_unique<faulty_device>(*w.below, plan);
 }
 
+/// A kind of device, and whether it can be written.
 struct named_maker {
   const char* name;
   maker make;
@@ -157,6 +160,7 @@ INSTANTIATE_TEST_SUITE_P(
                     named_maker{"slow", &slow, true}),
     [](const auto& device) { return std::string(device.param.name); });
 
+/// Returns a volume with one tag of three shards.
 std::unique_ptr<memory_device> stored(const byte_vector& bytes) {
   auto device = formatted();
   hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
@@ -197,6 +201,7 @@ TEST(FaultyDevices, AFailedOrShortReadIsAnErrorWithAPlaceOrDoesNoHarm) {
   EXPECT_GE(failures, 10U);
 }
 
+// Each write of a store fails once, without effect or with half of its sectors.
 TEST(FaultyDevices, ATornWriteLeavesTheOldOrTheNewStream) {
   const byte_vector old_bytes = noise(40'000, 1), new_bytes = noise(30'000, 2);
   bool finished = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads without the page cache, through io_uring and through threads.
+/// Tests reads without the page cache, through io_uring and through threads.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::size_t file_bytes = 3'000'001;
 
+/// A file with known content.
 struct direct_bench {
   direct_bench() { or_throw(write_file_atomically(posix_file_system(), path, content)); }
   weir::test::temp_folder scratch;
@@ -26,6 +27,7 @@ struct direct_bench {
   byte_vector content = noise(file_bytes, 1);
 };
 
+/// Runs each test with reads in the kernel and on threads.
 class DirectReads : public testing::TestWithParam<direct_reads> {
  protected:
   void SetUp() override {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs the fuzz targets in every build: on the inputs that fuzzers kept, and on
+/// Runs the fuzz targets in every build, on the inputs that fuzzers have kept and on
 /// mutations of them.
 #include <gtest/gtest.h>
 
@@ -9,14 +9,17 @@
 namespace weir::storage::test {
 namespace {
 
+/// A target and its name.
 struct fuzz_target {
   const char* name;
   void (*feed)(bytes_view);
 };
+/// Shows a parameter in the names of failures.
 void PrintTo(const fuzz_target& t, std::ostream* out) {
   *out << t.name;
 }
 
+/// Returns the inputs in a corpus file, which stores each behind its length as u32.
 std::vector<byte_vector> kept_inputs(const std::string& target) {
   const std::string path = std::string(WEIR_SOURCE_DIR) +
                            "/tests/storage/hn4/fuzz/corpus/hn4_" + target + ".bin";

@@ -16,6 +16,7 @@
 
 namespace weir::storage::test::fuzz {
 
+/// Ends the process with a text if a promise of the library is broken.
 inline void promise(bool kept, const char* what) {
   if (!kept) {
     std::fprintf(stderr, "broken promise: %s\n", what);
@@ -44,7 +45,7 @@ inline void ask_everything(block_device& device, std::string_view tag) {
   }
 }
 
-/// A superblock with arbitrary fields and a correct checksum.
+/// Reads a volume whose superblock has arbitrary fields and a right checksum.
 inline void superblock(bytes_view input) {
   if (input.empty()) {
     return;
@@ -79,7 +80,8 @@ inline void superblock(bytes_view input) {
   (void)hn4_check(std::make_unique<borrowed_device>(v.device()));
 }
 
-/// Directory entries with arbitrary fields and correct checksums, beside sound ones.
+/// Reads a volume with arbitrary directory entries beside sound ones; most have right
+/// checksums.
 inline void anchors(bytes_view input) {
   volume_for_fuzzing& v = shared_volume();
   std::vector<std::unique_ptr<overlaid_bytes>> patches;
@@ -93,7 +95,7 @@ inline void anchors(bytes_view input) {
     (void)hn4::group_of(a);
     (void)hn4::trajectory(v.core().space, a).block(a.gravity % 300);
     if ((a.permissions & 1U) == 0) {
-      hn4::store_anchor(a, entry);  // with a good checksum
+      hn4::store_anchor(a, entry);  // makes the checksum right
     }
     patches.push_back(std::make_unique<overlaid_bytes>(
         v.device(), v.core().slot_offset(v.free_slot() + i), entry));
@@ -107,8 +109,8 @@ inline void anchors(bytes_view input) {
           "other entries do not change a stream in silence");
 }
 
-/// A block with an arbitrary header and payload. Byte 0 selects the block, byte 1 the
-/// fields that are corrected.
+/// Reads a volume with an arbitrary block. Byte 0 of the input selects the block, byte 1
+/// the fields that are made right.
 inline void blocks(bytes_view input) {
   if (input.size() < 3) {
     return;
@@ -139,8 +141,8 @@ inline void blocks(bytes_view input) {
           "a block whose checksum was not forged gives its bytes or an error");
 }
 
-/// Compressed payloads: decoding stays in bounds, and what the encoder makes of the input
-/// decodes to the input.
+/// Decodes a compressed payload, which must stay in bounds, and encodes the input, which
+/// must decode to itself.
 inline void tcc(bytes_view input) {
   for (const std::size_t size : {std::size_t{1}, std::size_t{464}, std::size_t{4048}}) {
     byte_vector out(size);
@@ -156,7 +158,7 @@ inline void tcc(bytes_view input) {
   }
 }
 
-/// Names: of tags that are stored, and as content of the block of a long name.
+/// Takes the input as the name of a tag that is stored, and as the block of a long name.
 inline void names(bytes_view input) {
   volume_for_fuzzing& v = shared_volume();
   (void)hn4::tag_mask(as_text(input));
@@ -180,7 +182,7 @@ inline void names(bytes_view input) {
   }
 }
 
-/// Headers of stored files.
+/// Takes the input as a stored file and finds the tensors in its header.
 inline void directory(bytes_view input) {
   const auto d = tensor_directory::from_bytes(input);
   for (const stored_tensor& t : d ? d->tensors() : std::span<const stored_tensor>()) {

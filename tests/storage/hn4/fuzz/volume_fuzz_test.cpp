@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Damages volumes of the reference implementation: no crash, and no wrong bytes without
-/// a warning.
+/// Tests damaged volumes of the reference implementation and random structures: nothing
+/// crashes, and no wrong bytes come without a warning.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -21,17 +21,20 @@ using nlohmann::json;
 
 constexpr std::uint64_t seed = 17;
 
+/// Returns the list of images.
 json images_of(const std::string& folder) {
   const byte_vector text =
       or_throw(read_file(posix_file_system(), folder + "/manifest.json"));
   return json::parse(as_text(text))["images"];
 }
 
+/// An image and the streams that it gives while it is sound.
 struct victim {
   std::unique_ptr<memory_device> device;
   std::map<std::string, byte_vector> sound;  ///< streams that the undamaged image gives
 };
 
+/// Unpacks an image and reads all its tags.
 victim victim_of(const json& image, const std::string& folder) {
   victim v;
   v.device =
@@ -47,7 +50,7 @@ victim victim_of(const json& image, const std::string& folder) {
   return v;
 }
 
-// Calls everything that a damaged volume offers; wrong bytes must come with a warning.
+/// Calls everything that a damaged volume offers; wrong bytes must come with a warning.
 void survive(block_device& device, const victim& v) {
   if (const auto strict =
           hn4_volume::open_strictly(std::make_unique<borrowed_device>(device))) {
@@ -78,7 +81,7 @@ void survive(block_device& device, const victim& v) {
   }
 }
 
-// Chooses a place that matters: superblock, epoch, directory entry, bitmap or block.
+/// Chooses a place that matters: superblock, epoch, directory entry, bitmap or block.
 std::uint64_t place_of(const hn4::core& c, const philox& random, std::uint64_t i) {
   const auto pick = [&](std::uint64_t k, std::uint64_t n) {
     return random.below(16 * i + k, n);
@@ -178,7 +181,7 @@ TEST(Hn4Fuzz, NoiseInPlaceOfStructuresDoesNoHarm) {
   }
 }
 
-// A directory entry with arbitrary numbers and a correct checksum.
+/// Returns a directory entry with arbitrary numbers.
 hn4::anchor any_entry(const philox& random, std::uint64_t i) {
   std::uint64_t k = 32 * i;
   const auto bits = [&] { return random.bits(k++); };

@@ -29,7 +29,8 @@ class overlaid_bytes {
   byte_vector before_;
 };
 
-/// Makes a small volume: a stream of raw and compressed blocks, and one with a long name.
+/// A small volume with a stream of raw and compressed blocks and a tag with a long name.
+/// Its accessors give the places that the targets damage.
 class volume_for_fuzzing {
  public:
   volume_for_fuzzing() : long_tag_(60, 'n') {
@@ -89,6 +90,7 @@ class volume_for_fuzzing {
   std::uint64_t long_name_ = 0;
 };
 
+/// Returns the volume that all inputs share, because making one takes too long.
 inline volume_for_fuzzing& shared_volume() {
   static volume_for_fuzzing volume;
   return volume;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A program in C++17 of somebody else: everything that its wrapper offers, used once.
-/// Its one argument is a folder for files.
+/// A C++17 program outside of the project that uses everything its wrapper of the C
+/// interface offers. Its one argument is a folder for files.
 #include <cmath>
 #include <iostream>
 #include <limits>
@@ -11,6 +11,7 @@
 namespace {
 
 int failures = 0;
+/// Reports a condition that does not hold, with the last error of the library.
 void check(bool holds, const char* what) {
   if (!holds) {
     const char* error = tgm_last_error();
@@ -21,6 +22,7 @@ void check(bool holds, const char* what) {
 }
 #define CHECK(condition) check((condition), #condition)
 
+/// Returns whether a call throws this failure.
 template <class Failure, class Call>
 bool fails_with(const Call& call) {
   try {
@@ -45,13 +47,16 @@ const char* const one_descriptor = R"({"type": "ntensor", "ndim": 1, "shape": [4
 const std::vector<float> first{1, 2, 3, 4};
 const std::vector<double> second{5, 6, 7};
 
+/// Returns the payloads of the two objects that `json` describes.
 wrapped::payloads two() {
   return wrapped::payloads().add(first).add(second);
 }
+/// Returns the JSON of a message with one object.
 std::string with_one_descriptor() {
   return std::string(R"({"descriptors": [)") + one_descriptor + "]}";
 }
 
+/// Checks every accessor of metadata and values.
 void use_values(const wrapped::metadata& meta) {
   CHECK(meta.version() == 3 && meta.objects() == 2);
   CHECK(meta.has("name") && meta.has(1, "level") && !meta.has(0, "level"));
@@ -75,6 +80,7 @@ void use_values(const wrapped::metadata& meta) {
   CHECK(meta.json(1).find("\"level\":500") != std::string::npos);
 }
 
+/// Checks all functions on messages in memory.
 void use_buffers() {
   const wrapped::bytes bytes = wrapped::encode(json, two());
   const wrapped::message message = wrapped::decode(bytes);
@@ -108,6 +114,7 @@ void use_buffers() {
   CHECK(wrapped::decode(stored, false).size() == 1);
 }
 
+/// Checks that NaN is refused without masks and restored, or left as 0, with them.
 void use_masks(const std::string& folder) {
   const std::vector<float> values{1, std::numeric_limits<float>::quiet_NaN(), 3, 4};
   const auto payloads = wrapped::payloads().add(values);
@@ -131,6 +138,7 @@ void use_masks(const std::string& folder) {
   CHECK(wrapped::file::open(folder + "/masked_stream.tgm").size() == 1);
 }
 
+/// Checks files, their iteration, and the stream writer.
 void use_files(const std::string& folder) {
   const std::string path = folder + "/cpp.tgm";
   auto file = wrapped::file::create(path);
@@ -155,6 +163,7 @@ void use_files(const std::string& folder) {
         "late");
 }
 
+/// Checks asynchronous files with futures, cancellation and time limits.
 void use_async_files(const std::string& folder) {
   const std::string path = folder + "/cpp.tgm";
   const auto file = wrapped::async_file::open(path, {nullptr, 60'000}).get();
@@ -184,6 +193,7 @@ void use_async_files(const std::string& folder) {
       [&] { (void)wrapped::async_file::open_at("gopher://host/a.tgm").get(); }));
 }
 
+/// Checks the asynchronous stream writer.
 void use_async_streams(const std::string& folder) {
   const std::string path = folder + "/async_stream.tgm";
   auto stream = wrapped::async_encoder::create(path, "{}").get();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A C++17 wrapper around the C interface, as a user might write one: handles that free
-/// themselves, one exception per code, futures. It calls every function of tensogram.h.
+/// A C++17 wrapper around the C interface, as a user might write it: handles that free
+/// themselves, one exception type per code, and futures. It calls every function of
+/// tensogram.h.
 #pragma once
 
 extern "C" {
@@ -24,6 +25,7 @@ namespace wrapped {
 
 // ---- errors --------------------------------------------------------------------------
 
+/// An error of the library: its code, and the text of the last error.
 class failure : public std::runtime_error {
  public:
   failure(tgm_error code, const std::string& text)
@@ -34,12 +36,13 @@ class failure : public std::runtime_error {
  private:
   tgm_error code_;
 };
+/// The exception type of one code.
 template <tgm_error Code>
 struct failure_with : failure {
   explicit failure_with(const std::string& text) : failure(Code, text) {}
 };
 
-/// Throws the exception of a code, which it looks up among all of them.
+/// Throws the exception type of a code; recursion over the codes finds the type.
 template <int Candidate = TGM_ERROR_FRAMING>
 [[noreturn]] void raise(tgm_error code) {
   if constexpr (Candidate > TGM_ERROR_CANCELLED) {
@@ -52,6 +55,7 @@ template <int Candidate = TGM_ERROR_FRAMING>
     raise<Candidate + 1>(code);
   }
 }
+/// Throws the exception of a code other than TGM_ERROR_OK.
 inline void check(tgm_error code) {
   if (code != TGM_ERROR_OK) {
     raise(code);
@@ -60,6 +64,7 @@ inline void check(tgm_error code) {
 
 // ---- handles -------------------------------------------------------------------------
 
+/// A deleter that calls a function of the interface.
 template <auto Free>
 struct freed_by {
   template <class T>
@@ -71,7 +76,7 @@ struct freed_by {
 template <class T, void (*Free)(T*)>
 using owner = std::unique_ptr<T, freed_by<Free>>;
 
-/// What a function writes to its last parameter.
+/// Calls a function that writes a handle to its last parameter, and returns the handle.
 template <class Owner, class... Parameters, class... Arguments>
 Owner made_by(tgm_error (*create)(Parameters...), Arguments&&... arguments) {
   typename Owner::pointer handle = nullptr;
@@ -79,6 +84,7 @@ Owner made_by(tgm_error (*create)(Parameters...), Arguments&&... arguments) {
   return Owner(handle);
 }
 
+/// Bytes that the library has allocated.
 class bytes {
  public:
   bytes() = default;
@@ -99,6 +105,7 @@ class bytes {
  private:
   tgm_bytes_t raw_{nullptr, 0};
 };
+/// Calls a function that writes bytes to its last parameter, and returns them.
 template <class... Parameters, class... Arguments>
 bytes bytes_by(tgm_error (*create)(Parameters...), Arguments&&... arguments) {
   bytes out;
@@ -156,6 +163,7 @@ class value {
   const tgm_value_t* raw_;
 };
 
+/// Metadata of a message.
 class metadata {
  public:
   using handle = owner<tgm_metadata_t, tgm_metadata_free>;
@@ -213,6 +221,7 @@ struct object {
   std::string_view data;
 };
 
+/// A decoded message.
 class message {
  public:
   using handle = owner<tgm_message_t, tgm_message_free>;
@@ -258,7 +267,7 @@ class message {
   handle h_;
 };
 
-/// Objects to encode, as the arrays of pointers and lengths that the interface takes.
+/// Payloads to encode, as the arrays of pointers and lengths that the interface takes.
 struct payloads {
   std::vector<const std::uint8_t*> data;
   std::vector<std::size_t> lengths;
@@ -268,7 +277,7 @@ struct payloads {
     lengths.push_back(values.size() * sizeof(T));
     return *this;
   }
-  /// The arguments of a function that encodes.
+  /// Returns the leading arguments of every function that encodes.
   auto arguments(const char* json, const char* hash) const {
     return std::tuple(json, data.data(), lengths.data(), data.size(), hash,
                       std::uint32_t{0});
@@ -277,25 +286,30 @@ struct payloads {
 
 using mask_options = TgmEncodeMaskOptions;
 
+/// Encodes a message.
 inline bytes encode(const char* json, const payloads& p, const char* hash = "xxh3") {
   return std::apply([](auto... all) { return bytes_by(tgm_encode, all...); },
                     p.arguments(json, hash));
 }
+/// Encodes a message whose values may be infinite or NaN.
 inline bytes encode(const char* json, const payloads& p, const mask_options& masks,
                     const char* hash = "xxh3") {
   return std::apply(
       [&](auto... all) { return bytes_by(tgm_encode_with_options, all..., &masks); },
       p.arguments(json, hash));
 }
+/// Encodes a message of payloads that were encoded before.
 inline bytes encode_stored(const char* json, const payloads& p,
                            const char* hash = "xxh3") {
   return std::apply([](auto... all) { return bytes_by(tgm_encode_pre_encoded, all...); },
                     p.arguments(json, hash));
 }
+/// Returns the digest of bytes as text.
 inline bytes digest(std::string_view of) {
   return bytes_by(tgm_compute_hash, reinterpret_cast<const std::uint8_t*>(of.data()),
                   of.size(), "xxh3");
 }
+/// Returns reference value and binary scale for packing values into so many bits.
 inline std::pair<double, std::int32_t> packing(const std::vector<double>& values,
                                                std::uint32_t bits) {
   std::pair<double, std::int32_t> out;
@@ -304,23 +318,27 @@ inline std::pair<double, std::int32_t> packing(const std::vector<double>& values
   return out;
 }
 
+/// Decodes a message; `verify` requires digests.
 inline message decode(const bytes& from, bool verify = true) {
   return message(made_by<message::handle>(tgm_decode, from.data(), from.size(), 1, 0u,
                                           verify ? 1 : 0));
 }
+/// Decodes a message, with or without the values of its masks.
 inline message decode(const bytes& from, const TgmDecodeMaskOptions& options) {
   return message(made_by<message::handle>(tgm_decode_with_options, from.data(),
                                           from.size(), 1, 0u, 0, &options));
 }
+/// Decodes the metadata of a message alone.
 inline metadata decode_metadata(const bytes& from) {
   return metadata(
       made_by<metadata::handle>(tgm_decode_metadata, from.data(), from.size()));
 }
+/// Decodes one object of a message.
 inline message decode_object(const bytes& from, std::size_t index) {
   return message(made_by<message::handle>(tgm_decode_object, from.data(), from.size(),
                                           index, 1, 0u, 1));
 }
-/// One buffer for each range of (offset, count).
+/// Returns one buffer for each range of (offset, count), or a single one if `join`.
 inline std::vector<bytes> decode_ranges(
     const bytes& from, std::size_t index,
     const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges,
@@ -341,6 +359,7 @@ inline std::vector<bytes> decode_ranges(
   }
   return out;
 }
+/// Returns the places of the messages in a buffer.
 inline std::vector<tgm_scan_entry_t> scan(const bytes& from) {
   const auto found = made_by<owner<tgm_scan_result_t, tgm_scan_free>>(
       tgm_scan, from.data(), from.size());
@@ -350,18 +369,21 @@ inline std::vector<tgm_scan_entry_t> scan(const bytes& from) {
   }
   return out;
 }
+/// Returns the report on a message, or on a file.
 inline bytes validate(const bytes& from, const char* level = nullptr) {
   return bytes_by(tgm_validate, from.data(), from.size(), level, 0);
 }
 inline bytes validate(const std::string& path, const char* level = nullptr) {
   return bytes_by(tgm_validate_file, path.c_str(), level, 0);
 }
+/// Returns the report of the library on itself.
 inline bytes doctor() {
   return bytes_by(tgm_doctor_to_json);
 }
 
 // ---- files and iteration -------------------------------------------------------------
 
+/// A file of messages.
 class file {
  public:
   using handle = owner<tgm_file_t, tgm_file_close>;
@@ -405,7 +427,8 @@ class file {
   handle h_;
 };
 
-/// Calls `next` until the end; `use` gets what it returned.
+/// Calls `next` until it reports the end of an iteration, and `use` after each call that
+/// has given an item.
 template <class Next, class Use>
 void each(const Next& next, const Use& use) {
   for (;;) {
@@ -417,6 +440,7 @@ void each(const Next& next, const Use& use) {
     use();
   }
 }
+/// Returns views of the messages in a buffer.
 inline std::vector<std::string_view> messages_in(const bytes& from) {
   const auto walk = made_by<owner<tgm_buffer_iter_t, tgm_buffer_iter_free>>(
       tgm_buffer_iter_create, from.data(), from.size());
@@ -428,6 +452,7 @@ inline std::vector<std::string_view> messages_in(const bytes& from) {
        [&] { out.emplace_back(reinterpret_cast<const char*>(data), length); });
   return out;
 }
+/// Returns the messages of a file.
 inline std::vector<bytes> messages_in(const file& from) {
   const auto walk = made_by<owner<tgm_file_iter_t, tgm_file_iter_free>>(
       tgm_file_iter_create, from.get());
@@ -437,6 +462,7 @@ inline std::vector<bytes> messages_in(const file& from) {
        [&] { out.emplace_back(raw); });
   return out;
 }
+/// Returns the objects of a message, each as a message of its own.
 inline std::vector<message> objects_in(const bytes& from) {
   const auto walk = made_by<owner<tgm_object_iter_t, tgm_object_iter_free>>(
       tgm_object_iter_create, from.data(), from.size(), 1, 1);
@@ -449,6 +475,7 @@ inline std::vector<message> objects_in(const bytes& from) {
 
 // ---- streams -------------------------------------------------------------------------
 
+/// Writes a message to a file object by object.
 class encoder {
  public:
   encoder(const std::string& path, const char* json)
@@ -483,6 +510,7 @@ class encoder {
 
 // ---- tasks ---------------------------------------------------------------------------
 
+/// Cancels the tasks that were started with it.
 class token {
  public:
   void cancel() { tgm_cancellation_token_cancel(h_.get()); }
@@ -496,7 +524,7 @@ class token {
 
 using task_handle = owner<tgm_async_task_t, tgm_async_task_free>;
 
-/// A task whose result `join` makes into a T.
+/// A task of the library; `join` waits for it and makes its result a T.
 template <class T>
 class task {
  public:
@@ -505,7 +533,8 @@ class task {
   bool ready() const { return tgm_async_task_is_ready(h_.get()); }
   void cancel() { tgm_async_task_cancel(h_.get()); }
   T get() { return join_(h_.get()); }
-  /// The same result as a future, which a callback of the library fulfils.
+  /// Returns the result as a future, which a callback of the library fulfils. The
+  /// callback owns the task.
   std::future<T> future() && {
     struct context {
       task self;
@@ -535,7 +564,7 @@ class task {
   join_function join_;
 };
 
-/// How a task of each kind is joined: a handle by a function of the interface.
+/// These functions wait for a task of each kind and return its result.
 template <class T, class Raw, tgm_error (*Join)(tgm_async_task_t*, Raw**)>
 T joined_handle(tgm_async_task_t* t) {
   return T(made_by<typename T::handle>(Join, t));
@@ -563,12 +592,13 @@ inline std::vector<std::string> joined_parts(tgm_async_task_t* t) {
   return out;
 }
 
-/// What every launch may have: a token, and milliseconds.
+/// Optional limits of every launch: a token that cancels it, and a time.
 struct limits {
   const token* cancel = nullptr;
   std::uint64_t milliseconds = 0;
   tgm_cancellation_token_t* raw() const { return cancel ? cancel->get() : nullptr; }
 };
+/// Launches a task that `join` joins.
 template <class T, class... Parameters, class... Arguments>
 task<T> launched(T (*join)(tgm_async_task_t*), tgm_error (*launch)(Parameters...),
                  const limits& l, Arguments... arguments) {
@@ -580,6 +610,7 @@ constexpr auto joined_message =
 constexpr auto joined_metadata =
     &joined_handle<metadata, tgm_metadata_t, tgm_async_task_join_metadata>;
 
+/// A file whose functions return tasks.
 class async_file {
  public:
   using handle = owner<tgm_async_file_t, tgm_async_file_close>;
@@ -627,6 +658,7 @@ class async_file {
   handle h_;
 };
 
+/// A stream writer whose functions return tasks.
 class async_encoder {
  public:
   using handle = owner<tgm_async_streaming_encoder_t, tgm_async_streaming_encoder_free>;
@@ -677,7 +709,8 @@ class async_encoder {
   handle h_;
 };
 
-/// The library's threads: configured when this is made, shut down when it goes.
+/// Configures the threads of the library on construction and shuts them down on
+/// destruction.
 class runtime {
  public:
   runtime() { check(tgm_runtime_configure(2, 1, 0)); }
