@@ -16,7 +16,7 @@
 namespace weir::formats {
 
 /// Reads small pieces of a source. They are views if the source is in memory, and copies
-/// that are valid until the next call otherwise. @threads{one thread at a time}
+/// that are valid until the next call otherwise.
 /// @threads{one thread at a time}
 class piece_reader {
  public:

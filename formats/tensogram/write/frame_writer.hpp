@@ -37,7 +37,6 @@ struct prepared_object {
 
 /// Checks the description of an object before its elements and its pipeline.
 /// @error{invalid_argument; unsupported; out_of_range}
-/// @error{invalid_argument; unsupported; out_of_range}
 [[nodiscard]] result<void> check_described(const object_to_write& object);
 
 /// Checks an object and runs its pipeline. `index` appears in errors only.

@@ -104,7 +104,9 @@ class walk {
   content model_;
 };
 
-/// Tags of the walks: short, exactly inline, and long names, two of which begin alike.
+/// Tags of the walks: short, exactly inline, and long names. The last two share their
+/// first 16 bytes and their filter, which does not depend on the order of the parts, so
+/// an entry alone does not tell them apart.
 const std::vector<std::string> walked_tags{
     "a",
     "b:c",
@@ -112,7 +114,7 @@ const std::vector<std::string> walked_tags{
     "a name of just 24 bytes.",
     "a name that takes a block of its own",
     "models of one filter: a long one/and its rest",
-    "models of one filter: a long one/and its ress"};
+    "models of one filter:and its rest/ a long one"};
 
 walk::walk(std::uint64_t seed) : seed_(seed), random_(seed, 77) {
   hn4_format_options options = fixed_format();

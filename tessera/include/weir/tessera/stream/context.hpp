@@ -161,7 +161,6 @@ class context : public std::enable_shared_from_this<context> {
   /// pool. In a capture the graph returns it.
   /// @error{invalid_argument; no memory of this mesh begins there, a capture took it, or
   /// in a capture: memory that was not taken in it, or a capture of another thread}
-  /// a capture of another thread}
   [[nodiscard]] result<void> free_later(stream& by, void* address);
 
   /// Returns the settings.

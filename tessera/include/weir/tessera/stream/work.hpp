@@ -75,7 +75,6 @@ struct copy_request {
 /// @error{invalid_argument; a null address, a rank that does not exist or is not the
 /// stream's, memory of another kind than `kind` says, ranges that leave their allocation
 /// or overlap, or rows that overlap}
-/// leave their allocation or overlap, or rows that overlap}
 [[nodiscard]] result<ref<operation>> make_copy(stream& target,
                                                const copy_request& request);
 
