@@ -61,7 +61,13 @@ int refuse(CLI::App& app, const CLI::ParseError& why) {
     fmt::print(stderr, "  `{} --help` says what each does\n", path);
     return 2;
   }
-  return app.exit(why) == 0 ? 0 : 2;
+  if (why.get_exit_code() == 0) {
+    return app.exit(why);  // prints the help or the version that was asked for
+  }
+  fmt::print(stderr, "weir: cannot read the command line of `{}`: {}\n", path,
+             why.what());
+  fmt::print(stderr, "  `{} --help` says what it takes\n", path);
+  return 2;
 }
 
 }  // namespace weir::tools

@@ -242,7 +242,7 @@ command_result hn4_get(const hn4_options& options, output& out) {
       return storage::hn4_error(
           storage::hn4_code::not_found,
           fmt::format("cannot find tensor \"{}\" in tag \"{}\": expected a tensor of the "
-                      "tag, found {} tensors with other names{}",
+                      "tag, which has {}, found none of that name{}",
                       options.tensor, options.tag, known.size(),
                       did_you_mean(options.tensor, known)));
     }

@@ -34,7 +34,7 @@ error not_found(const core& c, std::string_view tag,
   return hn4_error(hn4_code::not_found,
                    fmt::format(
                        "cannot find tag \"{}\" in \"{}\": expected a tag of the volume, "
-                       "found {} tags with other names{}",
+                       "which has {}, found none of that name{}",
                        tag, c.device->name(), known.size(), did_you_mean(tag, known)))
       .located(c.place(c.geometry.cortex, "directory"));
 }

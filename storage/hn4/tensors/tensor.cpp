@@ -255,7 +255,7 @@ result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
   if (!where) {
     return hn4_error(
         hn4_code::not_found,
-        fmt::format("cannot find tensor \"{}\": expected its name, found {} others{}",
+        fmt::format("cannot find tensor \"{}\": expected one of {}, found another{}",
                     name, known.size(), did_you_mean(name, known)));
   }
   return read_tensor(*where, *info);
