@@ -10,6 +10,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <new>
 
 #include "cli/commands.hpp"
 #include "cli/completion.hpp"
@@ -249,6 +250,9 @@ int main(int argc, char** argv) {
   }
   try {
     return perform(chosen);
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "weir: cannot go on: expected enough memory, found too little\n");
+    return weir::exit_code_of(weir::errc::out_of_memory);
   } catch (const std::exception& e) {
     fmt::print(stderr, "weir: cannot go on: expected no exception, found \"{}\"\n",
                e.what());

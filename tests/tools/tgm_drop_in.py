@@ -415,6 +415,18 @@ class Options(Case):
                 done = self.tgm("--max-object-bytes", "127KiB", *line, code=4)
                 self.assertRegex(done.said, "expected at most 130048 decoded bytes, found 131072")
 
+    def test_a_drawing_takes_no_more_memory_than_the_elements(self):
+        bits = 1 << 26  # 8 MiB as bits, 512 MiB as doubles
+        name = self.write("bits.tgm", message([({"shape": [bits], "compression": "rle", "dtype": "bitmask"},
+                                                struct.pack(">I", bits) + b"\0\x80\x80\x80\x20")]))
+        with subprocess.Popen([WEIR, "tgm", "show", name], cwd=self.folder, stdout=subprocess.PIPE) as run:
+            text = run.stdout.read().decode()
+            _, status, used = os.wait4(run.pid, 0)
+            run.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(run.returncode, 0)
+        self.assertIn(f"bitmask [{bits}] from 0 to 0", text)
+        self.assertLess(used.ru_maxrss, 400 << 10, "KiB")
+
     def test_the_version_says_which_format_it_is(self):
         for args in (("--version",), ("ls", "--version")):
             self.assertRegex(self.tgm(*args).text, r"^weir tgm \d+\.\d+\.\d+, Tensogram wire format 3\n$")

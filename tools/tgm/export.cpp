@@ -86,7 +86,7 @@ command_result tgm_show(const tgm_verb_options& options, output& out) {
   const std::size_t i = object.index;
   WEIR_TRY(const byte_vector elements, reader.decode(i));
   const auto& d = reader.descriptor(i);
-  const auto values = as_doubles(d, elements);
+  const number_view values(d, elements);
   const raster small = make_raster(d, values, terminal_columns, terminal_rows);
   const value_range range = range_of(values);
   if (small.values.empty()) {

@@ -78,18 +78,18 @@ std::size_t count_of(const object_descriptor& descriptor) noexcept {
 
 }  // namespace
 
-std::vector<double> as_doubles(const object_descriptor& descriptor, bytes_view elements) {
-  std::vector<double> out(count_of(descriptor));
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i] = number_at(descriptor.type, elements, i);
-  }
-  return out;
+number_view::number_view(const object_descriptor& descriptor, bytes_view elements)
+    : type_(descriptor.type), elements_(elements), size_(count_of(descriptor)) {}
+
+double number_view::operator[](std::size_t i) const noexcept {
+  return number_at(type_, elements_, i);
 }
 
-value_range range_of(const std::vector<double>& values) noexcept {
+value_range range_of(const number_view& values) noexcept {
   value_range out{std::numeric_limits<double>::infinity(),
                   -std::numeric_limits<double>::infinity()};
-  for (const double value : values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double value = values[i];
     if (std::isfinite(value)) {
       out.lowest = std::min(out.lowest, value);
       out.highest = std::max(out.highest, value);

@@ -25,7 +25,7 @@ constexpr std::array<colour, 5> scale{colour{68, 1, 84}, colour{59, 82, 139},
                                       colour{253, 231, 37}};
 
 /// Returns the mean of the finite values of a cell; NaN if there are none.
-double mean_of(const std::vector<double>& values, std::size_t columns, std::size_t top,
+double mean_of(const number_view& values, std::size_t columns, std::size_t top,
                std::size_t bottom, std::size_t left, std::size_t right) {
   double sum = 0;
   std::size_t count = 0;
@@ -80,7 +80,7 @@ void encode_png(std::vector<unsigned char>& pixels, std::size_t width, std::size
 }  // namespace
 
 raster make_raster(const formats::object_descriptor& descriptor,
-                   const std::vector<double>& values, std::size_t max_width,
+                   const number_view& values, std::size_t max_width,
                    std::size_t max_height) {
   const auto& shape = descriptor.shape;
   const std::size_t columns = shape.empty() ? 1 : static_cast<std::size_t>(shape.back());

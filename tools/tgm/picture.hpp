@@ -12,11 +12,21 @@
 
 namespace weir::tools {
 
-/// Returns the elements of an object as doubles: the magnitude of a complex number, 0 or
-/// 1 for a bit, the nearest double for other numbers.
-/// @param elements  The decoded object, in native byte order.
-[[nodiscard]] std::vector<double> as_doubles(const formats::object_descriptor& descriptor,
-                                             bytes_view elements);
+/// The elements of an object as doubles: the magnitude of a complex number, 0 or 1 for a
+/// bit, the nearest double for other numbers. Each is converted when it is read, because
+/// doubles may take 64 times the memory of the elements.
+class number_view {
+ public:
+  /// @param elements  The decoded object, in native byte order. It must outlive the view.
+  number_view(const formats::object_descriptor& descriptor, bytes_view elements);
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] double operator[](std::size_t i) const noexcept;
+
+ private:
+  dtype type_;
+  bytes_view elements_;
+  std::size_t size_;
+};
 
 /// The smallest and the largest finite value; `lowest` > `highest` if there is none.
 struct value_range {
@@ -24,7 +34,7 @@ struct value_range {
   double highest;
 };
 /// Returns the range of values.
-[[nodiscard]] value_range range_of(const std::vector<double>& values) noexcept;
+[[nodiscard]] value_range range_of(const number_view& values) noexcept;
 
 /// Returns the content of a .npy file. NumPy has no bits and no bfloat16: they become
 /// bytes of 0 and 1, and float32. Other types are stored as they are.
@@ -41,12 +51,12 @@ struct raster {
   double highest = 0;          ///< largest of `values`
 };
 /// Reduces the first plane of an object (its last two dimensions) to a raster.
-/// @param values      The elements, as `as_doubles` returns them.
+/// @param values      The elements of the object.
 /// @param max_width   Largest width; larger planes are averaged.
 /// @param max_height  Largest height.
 /// @returns An empty raster if the object has no elements.
 [[nodiscard]] raster make_raster(const formats::object_descriptor& descriptor,
-                                 const std::vector<double>& values, std::size_t max_width,
+                                 const number_view& values, std::size_t max_width,
                                  std::size_t max_height);
 /// A colour of 8 bits for each component.
 struct colour {
