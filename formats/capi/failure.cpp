@@ -23,13 +23,7 @@ using namespace weir::formats;  // NOLINT: this file translates between the two
 
 namespace {
 
-/// The last failure of this thread. `any` distinguishes "no failure yet", for which
-/// tgm_last_error() returns NULL, from an empty text.
-struct last_failure {
-  bool any = false;
-  std::string text;
-};
-thread_local last_failure last;
+thread_local last_error_text last;
 
 /// Returns the code that follows from the kind of an error alone.
 tgm_error code_of(errc kind) noexcept {
@@ -178,8 +172,7 @@ failure cannot_read(const error& e, bytes_view message) {
 }
 
 tgm_error report(failure f) {
-  last.any = true;
-  last.text = std::move(f.text);
+  last.keep(std::move(f.text));
   return f.code;
 }
 
@@ -187,8 +180,9 @@ tgm_error report(failure f) {
 
 extern "C" {
 
+// NULL means that no call of the thread has failed yet.
 const char* tgm_last_error(void) {
-  return weir::capi::last.any ? weir::capi::last.text.c_str() : nullptr;
+  return weir::capi::last.any() ? weir::capi::last.text() : nullptr;
 }
 
 const char* tgm_error_string(tgm_error err) {

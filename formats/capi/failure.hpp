@@ -4,13 +4,13 @@
 #pragma once
 
 #include <tensogram/tensogram.h>
-#include <exception>
 #include <memory>
 #include <span>
 #include <string>
 #include <tl/expected.hpp>
 #include <utility>
 
+#include "weir/base/capi/guard.hpp"
 #include "weir/formats/tensogram.hpp"
 
 namespace weir::capi {
@@ -92,13 +92,11 @@ template <class... Pointers>
 /// cross into C.
 template <class Run>
 auto without_exceptions(const Run& run) noexcept -> decltype(run()) {
-  try {
-    return run();
-  } catch (const std::exception& e) {
-    return failure(TGM_ERROR_IO, std::string("cannot go on: expected no exception, "
-                                             "found \"") +
-                                     e.what() + "\"");
-  }
+  return guarded_call(run, [](errc, const char* found) -> decltype(run()) {
+    return failure(TGM_ERROR_IO,
+                   std::string("cannot go on: expected no exception, found \"") + found +
+                       "\"");
+  });
 }
 
 /// The body of each C function that returns a code. Calls `run`, which returns
@@ -117,11 +115,8 @@ tgm_error guarded(bool complete, const Run& run) noexcept {
 /// exception occurs.
 template <class T, class Run>
 T accessed(T otherwise, const Run& run) noexcept {
-  try {
-    return run();
-  } catch (const std::exception&) {
-    return otherwise;
-  }
+  return guarded_call([&]() -> T { return run(); },
+                      [&](errc, const char*) { return otherwise; });
 }
 
 }  // namespace weir::capi

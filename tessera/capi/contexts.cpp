@@ -139,7 +139,7 @@ result<void> close_context(tessContext_t ctx) {
   WEIR_CHECK(outside_tasks("tessShutdown"));
   auto of = all().contexts.remove(number_of(ctx));
   if (of == nullptr) {
-    return no_context("tessShutdown", "context");
+    return no_object("tessShutdown", "context", errc::not_initialized);
   }
   // Handles of one kind at a time: graphs refer to streams, and kernels to modules.
   const auto mine = [&](const auto& object) { return object.context == of; };
@@ -299,7 +299,7 @@ tessStatus_t tessMeshDestroy(tessMesh_t handle) {
     WEIR_CHECK(outside_tasks("tessMeshDestroy"));
     const auto m = all().meshes.remove(number_of(handle));
     if (m == nullptr) {
-      return no_context("tessMeshDestroy", "mesh");
+      return no_object("tessMeshDestroy", "mesh", errc::not_initialized);
     }
     const auto streams =
         all().streams.remove_if([&](const auto& s) { return s.what->mesh() == m; });

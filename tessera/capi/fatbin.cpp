@@ -164,7 +164,7 @@ tessStatus_t tessFatbinCreate(tessFatbin_t* fatbin) {
 tessStatus_t tessFatbinDestroy(tessFatbin_t fatbin) {
   return run([&]() -> result<void> {
     if (all().fatbins.remove(number_of(fatbin)) == nullptr) {
-      return stale("tessFatbinDestroy", "module in the making");
+      return no_object("tessFatbinDestroy", "module in the making");
     }
     return {};
   });

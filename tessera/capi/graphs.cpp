@@ -176,7 +176,7 @@ tessStatus_t tessGraphExport(tessGraph_t handle, const char* format, char* buffe
 tessStatus_t tessGraphDestroy(tessGraph_t handle) {
   return run([&]() -> result<void> {
     if (all().graphs.remove(number_of(handle)) == nullptr) {
-      return stale("tessGraphDestroy", "graph");
+      return no_object("tessGraphDestroy", "graph");
     }
     return {};
   });
@@ -272,7 +272,7 @@ tessStatus_t tessGraphExecDestroy(tessGraphExec_t handle) {
   return run([&]() -> result<void> {
     const auto e = all().execs.remove(number_of(handle));
     if (e == nullptr) {
-      return stale("tessGraphExecDestroy", "executable graph");
+      return no_object("tessGraphExecDestroy", "executable graph");
     }
     tessera::graph_exec::retire(e->what);
     return {};

@@ -34,7 +34,7 @@ result<void> load(tessContext_t ctx, const void* image, std::size_t size,
 result<void> unload(tessModule_t handle) {
   const auto m = all().modules.remove(number_of(handle));
   if (m == nullptr) {
-    return stale("tessModuleUnload", "module");
+    return no_object("tessModuleUnload", "module");
   }
   const std::lock_guard lock(m->mutex);
   m->gone = true;
@@ -55,7 +55,7 @@ result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out
   }
   const std::lock_guard lock(m->mutex);
   if (m->gone) {
-    return stale(call, "module");
+    return no_object(call, "module");
   }
   if (const auto known = m->kernels.find(std::string_view(name));
       known != m->kernels.end()) {

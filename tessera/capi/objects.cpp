@@ -20,21 +20,10 @@ namespace weir::tessera::capi {
 namespace {
 
 // The last error of each thread, for tessGetLastErrorMessage.
-thread_local std::string last_message;            // NOLINT
-thread_local const char* last_literal = nullptr;  // NOLINT: used instead if it is set
+thread_local last_error_text last;  // NOLINT
 
 // Null until the first call. Replaced in children of `fork`.
 std::atomic<tables*> current{nullptr};  // NOLINT
-
-/// Adds a hint to the error of a handle without an object, if this process was forked.
-error with_hint(error e) {
-  if (!forked()) {
-    return e;
-  }
-  return std::move(e).hint(
-      "this process was forked from one that had called tessInit, "
-      "whose handles it cannot use: call tessInit here, too");
-}
 
 // The innermost watched call of this thread.
 thread_local call_watch* current_watch = nullptr;  // NOLINT
@@ -66,13 +55,13 @@ void watch(const std::shared_ptr<Object>& found) {
   }
 }
 
-/// Returns the object of a handle. @error{invalid_argument; the handle is stale}
+/// Returns the object of a handle. @error{`code`; the handle names no object}
 template <class Table, class Handle>
-auto look_up(Table& table, Handle h, std::string_view call, std::string_view what)
-    -> result<decltype(table.get(0))> {
+auto look_up(Table& table, Handle h, std::string_view call, std::string_view what,
+             errc code = errc::invalid_argument) -> result<decltype(table.get(0))> {
   auto found = table.get(number_of(h));
   if (found == nullptr) {
-    return stale(call, what);
+    return no_object(call, what, code);
   }
   watch(found);
   return found;
@@ -128,14 +117,13 @@ void call_watch::end(tessStatus_t status) noexcept {
 
 // Keeps a literal: this cannot fail, so it is used when memory is short.
 tessStatus_t fail(tessStatus_t status, const char* text) noexcept {
-  last_literal = text;
+  last.keep_literal(text);
   return status;
 }
 
 tessStatus_t fail(const error& e) noexcept {
   try {
-    last_message = e.message();
-    last_literal = nullptr;
+    last.keep(e.message());
     return status_of(e.code());
   } catch (...) {
     return fail(status_of(e.code()), "call failed: no memory for the reason");
@@ -169,19 +157,16 @@ error null_argument(std::string_view call, std::string_view argument) {
           fmt::format("{} failed: expected {}, found null", call, argument)};
 }
 
-error no_context(std::string_view call, std::string_view what) {
-  return with_hint({errc::not_initialized,
-                    fmt::format("{} failed: expected a live {}, found null or one that "
-                                "is gone",
-                                call, what)});
-}
-
-// In a forked child a stale handle means that the library is not initialized there.
-error stale(std::string_view call, std::string_view what) {
-  return with_hint({forked() ? errc::not_initialized : errc::invalid_argument,
-                    fmt::format("{} failed: expected a live {}, found null or one that "
-                                "is gone",
-                                call, what)});
+error no_object(std::string_view call, std::string_view object, errc code) {
+  error e(forked() ? errc::not_initialized : code,
+          fmt::format("{} failed: expected a live {}, found null or one that is gone",
+                      call, object));
+  if (!forked()) {
+    return e;
+  }
+  return std::move(e).hint(
+      "this process was forked from one that had called tessInit, "
+      "whose handles it cannot use: call tessInit here, too");
 }
 
 // The limit in nanoseconds must fit into 64 bits.
@@ -216,18 +201,10 @@ result<void> outside_tasks(std::string_view call) {
 }
 
 result<std::shared_ptr<context>> find(tessContext_t h, std::string_view call) {
-  if (auto found = all().contexts.get(number_of(h))) {
-    watch(found);
-    return found;
-  }
-  return no_context(call, "context");
+  return look_up(all().contexts, h, call, "context", errc::not_initialized);
 }
 result<std::shared_ptr<mesh>> find(tessMesh_t h, std::string_view call) {
-  if (auto found = all().meshes.get(number_of(h))) {
-    watch(found);
-    return found;
-  }
-  return no_context(call, "mesh");
+  return look_up(all().meshes, h, call, "mesh", errc::not_initialized);
 }
 result<std::shared_ptr<stream_object>> find(tessStream_t h, std::string_view call) {
   return look_up(all().streams, h, call, "stream");
@@ -347,7 +324,7 @@ const char* tessStatusString(tessStatus_t status) {
 }
 
 const char* tessGetLastErrorMessage(void) {
-  return last_literal != nullptr ? last_literal : last_message.c_str();
+  return last.text();
 }
 
 }  // extern "C"

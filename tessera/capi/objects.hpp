@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <exception>
 #include <list>
 #include <map>
 #include <memory>
@@ -21,8 +20,9 @@
 #include <string>
 #include <string_view>
 
-#include "capi/handles.hpp"
 #include "tessera_ext.h"
+#include "weir/base/capi/guard.hpp"
+#include "weir/base/capi/handle_table.hpp"
 #include "weir/tessera/module/fatbin.hpp"
 #include "weir/tessera/stream/context.hpp"
 #include "weir/tessera/stream/graph.hpp"
@@ -91,6 +91,13 @@ struct fatbin_object {
 };
 struct profiler_object;
 
+/// Kinds of objects that handles refer to: numbers of the tables.
+namespace handle_kind {
+inline constexpr std::uint8_t context = 1, mesh = 2, stream = 3, event = 4, module = 5,
+                              kernel = 6, profiler = 7, graph = 8, graph_exec = 9,
+                              fatbin = 10;
+}  // namespace handle_kind
+
 /// The tables of all handles of the process.
 struct tables {
   /// Makes empty tables whose handles begin with this generation.
@@ -153,10 +160,12 @@ tessStatus_t fail(const error& e) noexcept;
 
 /// Returns the error for an argument that must not be null.
 [[nodiscard]] error null_argument(std::string_view call, std::string_view argument);
-/// Returns the error for a handle of a context or mesh that names no object.
-[[nodiscard]] error no_context(std::string_view call, std::string_view what);
-/// Returns the error for any other handle that names no object.
-[[nodiscard]] error stale(std::string_view call, std::string_view what);
+/// Returns the error for a handle that names no object.
+/// @param object  The kind of object in words, such as "mesh".
+/// @param code  `not_initialized` for contexts and meshes. The child of a fork, where the
+/// library is not initialized, gets this code for all handles.
+[[nodiscard]] error no_object(std::string_view call, std::string_view object,
+                              errc code = errc::invalid_argument);
 /// Refuses calls that enqueue or wait inside kernels, functions in streams and callbacks.
 [[nodiscard]] result<void> outside_tasks(std::string_view call);
 /// Checks that the clock can represent a time limit.
@@ -166,16 +175,16 @@ tessStatus_t fail(const error& e) noexcept;
 /// Runs the body of a call. Errors and exceptions become a status and a text.
 template <class Body>
 tessStatus_t status_of_body(Body&& body) noexcept {
-  try {
-    if (result<void> outcome = body(); !outcome) {
-      return fail(outcome.error());
-    }
-    return TESS_OK;
-  } catch (const std::bad_alloc&) {
-    return fail(TESS_ERR_OUT_OF_MEMORY, "call failed: no memory");
-  } catch (...) {
-    return fail(TESS_ERR_LAUNCH_FAILED, "call failed: an exception");
-  }
+  return guarded_call(
+      [&] {
+        const result<void> outcome = body();
+        return outcome ? TESS_OK : fail(outcome.error());
+      },
+      [](errc kind, const char*) {
+        return fail(status_of(kind), kind == errc::out_of_memory
+                                         ? "call failed: no memory"
+                                         : "call failed: an exception");
+      });
 }
 
 /// Runs the body of the named call, and reports it to the profilers of the context that

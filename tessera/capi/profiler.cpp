@@ -83,7 +83,7 @@ tessStatus_t tessProfilerStop(tessProfiler_t profiler, const char* outJsonPath) 
   return run([&]() -> result<void> {
     const auto p = all().profilers.remove(number_of(profiler));
     if (p == nullptr) {
-      return stale("tessProfilerStop", "profiler");
+      return no_object("tessProfilerStop", "profiler");
     }
     stop_listening(*p);
     return outJsonPath == nullptr ? result<void>() : p->what->write(outJsonPath);

@@ -161,7 +161,7 @@ tessStatus_t tessStreamDestroy(tessStream_t handle) {
     WEIR_CHECK(outside_tasks("tessStreamDestroy"));
     const auto s = all().streams.remove(number_of(handle));
     if (s == nullptr) {
-      return stale("tessStreamDestroy", "stream");
+      return no_object("tessStreamDestroy", "stream");
     }
     s->what->close();
     return {};
@@ -296,7 +296,7 @@ tessStatus_t tessEventCreate(tessEvent_t* event) {
 tessStatus_t tessEventDestroy(tessEvent_t handle) {
   return run([&]() -> result<void> {
     if (all().events.remove(number_of(handle)) == nullptr) {
-      return stale("tessEventDestroy", "event");
+      return no_object("tessEventDestroy", "event");
     }
     return {};
   });

@@ -3,8 +3,8 @@
 /// Implements the C interface over volumes and streams.
 #include <atomic>
 #include <cstring>
-#include <new>
 
+#include "weir/base/capi/guard.hpp"
 #include "weir/hn4.h"
 #include "weir/storage/hn4.hpp"
 #include "weir/storage/hn4_code.hpp"
@@ -35,13 +35,11 @@ hn4_result_t code(const weir::error& e) {
 /// Calls `run` and turns exceptions into results: none may pass through a C function.
 template <class F>
 hn4_result_t guarded(F&& run) noexcept {
-  try {
-    return run();
-  } catch (const std::bad_alloc&) {
-    return no_memory;
-  } catch (...) {
-    return static_cast<hn4_result_t>(hn4_code::internal);
-  }
+  return weir::guarded_call(run, [](weir::errc kind, const char*) {
+    return kind == weir::errc::out_of_memory
+               ? no_memory
+               : static_cast<hn4_result_t>(hn4_code::internal);
+  });
 }
 
 /// Opens a volume for reading.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Handles that programs hold. A handle is a number that contains the kind of table, a
+/// Handles of a C interface that are numbers. A handle contains the kind of its table, a
 /// slot and the slot's generation. A stale handle therefore causes an error and never an
 /// access to memory that is gone.
 ///
@@ -18,45 +18,37 @@
 #include <utility>
 #include <vector>
 
-namespace weir::tessera::capi {
+#include "weir/base/error.hpp"
 
-/// Kinds of objects that handles refer to.
-enum class handle_kind : std::uint8_t {
-  context = 1,
-  mesh,
-  stream,
-  event,
-  module,
-  kernel,
-  profiler,
-  graph,
-  graph_exec,
-  fatbin
-};
+namespace weir {
 
-/// A table of objects with handles. @threads{safe from any thread}
+/// A table of objects with handles, for at most 2^20 objects at a time.
+/// @threads{safe from any thread}
 template <class T>
 class handle_table {
  public:
   /// Makes an empty table. Slots begin with this generation, so that two tables with
   /// distant generations do not accept each other's handles.
-  explicit handle_table(handle_kind kind, std::uint32_t first_generation = 1)
-      : kind_(kind), first_generation_(first_generation) {}
+  /// @param kind  Number of the table below 16. No handle is 0 if it is not 0.
+  explicit handle_table(std::uint8_t kind, std::uint32_t first_generation = 1)
+      : kind_(kind), first_generation_(first_generation) {
+    WEIR_EXPECT(kind < 1U << kind_bits);
+  }
 
   /// Adds an object and returns its handle. Throws `std::bad_alloc` if memory is short or
   /// all 2^20 slots are in use.
-  [[nodiscard]] std::uintptr_t add(std::shared_ptr<T> what) {
+  [[nodiscard]] std::uintptr_t add(std::shared_ptr<T> object) {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) {
       grow();
     }
     const std::uint32_t index = free_.back();
     free_.pop_back();
-    slot& s = at(index);
+    slot& s = slot_at(index);
     const hold held(s);
-    s.what = std::move(what);
+    s.object = std::move(object);
     const std::uintptr_t out = encode(index, s.generation);
-    s.names.store(out, std::memory_order_release);
+    s.handle.store(out, std::memory_order_release);
     return out;
   }
 
@@ -67,14 +59,14 @@ class handle_table {
       return nullptr;
     }
     const hold held(*s);
-    return matches(*s, handle) ? s->what : nullptr;
+    return matches(*s, handle) ? s->object : nullptr;
   }
 
   /// Returns true if the handle has an object at this moment. Takes no lock, so the
   /// caller must know that the object stays.
   [[nodiscard]] bool live(std::uintptr_t handle) {
     const slot* const s = find(handle);
-    return s != nullptr && s->names.load(std::memory_order_acquire) == handle;
+    return s != nullptr && s->handle.load(std::memory_order_acquire) == handle;
   }
 
   /// Removes and returns the object of a handle. Returns null if there is none. Of
@@ -103,9 +95,9 @@ class handle_table {
     std::vector<std::shared_ptr<T>> out;
     const std::lock_guard lock(mutex_);
     for (std::uint32_t i = 0; i < slots_; ++i) {
-      slot& s = at(i);
+      slot& s = slot_at(i);
       const hold held(s);
-      if (used(s) && which(*s.what)) {
+      if (used(s) && which(*s.object)) {
         out.push_back(take(s));
         free_.push_back(i);
       }
@@ -117,19 +109,19 @@ class handle_table {
   /// not visited.
   template <class Visit>
   void for_each(Visit&& visit) {
-    std::vector<std::shared_ptr<T>> there;
+    std::vector<std::shared_ptr<T>> present;
     {
       const std::lock_guard lock(mutex_);
       for (std::uint32_t i = 0; i < slots_; ++i) {
-        slot& s = at(i);
+        slot& s = slot_at(i);
         const hold held(s);
         if (used(s)) {
-          there.push_back(s.what);
+          present.push_back(s.object);
         }
       }
     }
-    for (const auto& what : there) {
-      visit(*what);
+    for (const auto& object : present) {
+      visit(*object);
     }
   }
 
@@ -137,10 +129,10 @@ class handle_table {
   [[nodiscard]] std::shared_ptr<T> any() {
     const std::lock_guard lock(mutex_);
     for (std::uint32_t i = 0; i < slots_; ++i) {
-      slot& s = at(i);
+      slot& s = slot_at(i);
       const hold held(s);
       if (used(s)) {
-        return s.what;
+        return s.object;
       }
     }
     return nullptr;
@@ -154,13 +146,13 @@ class handle_table {
   static constexpr unsigned kind_bits = 4;
   static constexpr unsigned index_bits = 20;
 
-  /// A place for one object. `names` may be read without the lock; all other members are
+  /// A place for one object. `handle` may be read without the lock; all other members are
   /// accessed by the holder of `busy`.
   struct slot {
     std::atomic_flag busy = ATOMIC_FLAG_INIT;
     std::uint32_t generation = 1;
-    std::atomic<std::uintptr_t> names{0};  ///< the handle; 0: the slot is free
-    std::shared_ptr<T> what;
+    std::atomic<std::uintptr_t> handle{0};  ///< of the object; 0: the slot is free
+    std::shared_ptr<T> object;
   };
   /// Holds a slot while a pointer is copied. A spin lock suffices for that.
   class hold {
@@ -197,7 +189,7 @@ class handle_table {
     slots_ += per_chunk;
   }
   /// Returns a slot that exists.
-  [[nodiscard]] slot& at(std::uint32_t index) {
+  [[nodiscard]] slot& slot_at(std::uint32_t index) {
     return (
         *table_[index / per_chunk].load(std::memory_order_acquire))[index % per_chunk];
   }
@@ -205,7 +197,7 @@ class handle_table {
   [[nodiscard]] std::uintptr_t encode(std::uint32_t index,
                                       std::uint32_t generation) const {
     return ((std::uintptr_t{generation} << index_bits | index) << kind_bits) |
-           static_cast<std::uintptr_t>(kind_);
+           std::uintptr_t{kind_};
   }
   /// Returns the slot's number in a handle, which may name no slot.
   [[nodiscard]] static std::uint32_t index_of(std::uintptr_t handle) noexcept {
@@ -215,7 +207,7 @@ class handle_table {
   /// does not exist. The generation is not compared yet.
   [[nodiscard]] slot* find(std::uintptr_t handle) {
     const std::uint32_t index = index_of(handle);
-    if ((handle & ((1U << kind_bits) - 1)) != static_cast<std::uintptr_t>(kind_)) {
+    if ((handle & ((1U << kind_bits) - 1)) != std::uintptr_t{kind_}) {
       return nullptr;
     }
     chunk* const c = table_[index / per_chunk].load(std::memory_order_acquire);
@@ -223,19 +215,19 @@ class handle_table {
   }
   /// Returns true if the slot has the object of this handle. The caller holds the slot.
   [[nodiscard]] static bool matches(const slot& s, std::uintptr_t handle) noexcept {
-    return s.names.load(std::memory_order_relaxed) == handle;
+    return s.handle.load(std::memory_order_relaxed) == handle;
   }
   [[nodiscard]] static bool used(const slot& s) noexcept {
-    return s.names.load(std::memory_order_relaxed) != 0;
+    return s.handle.load(std::memory_order_relaxed) != 0;
   }
   /// Empties a slot and begins its next generation. The caller holds it.
   [[nodiscard]] static std::shared_ptr<T> take(slot& s) {
-    s.names.store(0, std::memory_order_release);
+    s.handle.store(0, std::memory_order_release);
     ++s.generation;
-    return std::move(s.what);
+    return std::move(s.object);
   }
 
-  handle_kind kind_;
+  std::uint8_t kind_;
   std::uint32_t first_generation_;
   std::array<std::atomic<chunk*>, chunks> table_{};  ///< null where no chunk exists yet
   std::mutex mutex_;  ///< guards `owned_`, `free_` and `slots_`
@@ -244,4 +236,4 @@ class handle_table {
   std::uint32_t slots_ = 0;
 };
 
-}  // namespace weir::tessera::capi
+}  // namespace weir
