@@ -67,10 +67,8 @@ result<void> file_source::read(std::uint64_t offset, mutable_bytes to) const {
 /// The descriptor is closed as soon as the mapping exists; the mapping keeps the file. An
 /// empty file is not mapped, because mmap() refuses a length of zero.
 result<std::shared_ptr<mapped_source>> mapped_source::open(const std::string& path) {
-  const auto failed = [&](const char* what) {
-    return error(errno == ENOENT ? errc::not_found : errc::io,
-                 fmt::format("cannot {} \"{}\": expected a readable file, found \"{}\"",
-                             what, path, std::strerror(errno)));
+  const auto failed = [&](const char* action) {
+    return system_error(action, path, errno);
   };
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {

@@ -26,14 +26,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// Returns an error that names the value of errno. `action` is a verb, e.g. "open".
-error pipe_failure(const char* action, const std::string& path) {
-  const int code = errno;
-  return error(code == ENOENT ? errc::not_found : errc::io,
-               fmt::format("cannot {} \"{}\": expected a pipe, found \"{}\"", action,
-                           path, std::strerror(code)));
-}
-
 /// A file descriptor, which is closed with this object if `own` is true.
 class descriptor {
  public:
@@ -54,7 +46,7 @@ class descriptor {
     pollfd waited{number_, event, 0};
     const int ready = ::poll(&waited, 1, static_cast<int>(timeout.count()));
     if (ready < 0 && errno != EINTR) {
-      return pipe_failure("wait for", path);
+      return system_error("wait for", path, errno);
     }
     return ready > 0 ? int{waited.revents} : 0;
   }
@@ -85,7 +77,7 @@ class posix_pipe final : public byte_pipe {
       if (errno == EINTR || errno == EAGAIN) {
         return std::optional<std::size_t>();
       }
-      return pipe_failure("read", path_);
+      return system_error("read", path_, errno);
     }
     return std::optional(static_cast<std::size_t>(got));
   }
@@ -164,7 +156,7 @@ class pipe_file final : public file {
         return static_cast<std::size_t>(done);
       }
       if (errno != EINTR && errno != EAGAIN) {
-        return pipe_failure("write to", path_);
+        return system_error("write to", path_, errno);
       }
     }
   }
@@ -193,7 +185,7 @@ result<std::unique_ptr<byte_pipe>> open_pipe_to_read(const std::string& path,
   const int number =
       own ? ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : STDIN_FILENO;
   if (number < 0) {
-    return pipe_failure("open", path);
+    return system_error("open", path, errno);
   }
   return std::unique_ptr<byte_pipe>(
       std::make_unique<posix_pipe>(number, own, own ? path : "stdin", timeout));
@@ -210,7 +202,7 @@ result<std::unique_ptr<file>> open_pipe_to_write(const std::string& path,
   // the loop tries again every millisecond.
   while (own && (number = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
     if (errno != ENXIO) {
-      return pipe_failure("open", path);
+      return system_error("open", path, errno);
     }
     if (steady_clock::now() >= until) {
       return error(errc::timeout, fmt::format("cannot open \"{}\": expected a reader "

@@ -93,9 +93,9 @@ template <class... Pointers>
 template <class Run>
 auto without_exceptions(const Run& run) noexcept -> decltype(run()) {
   return guarded_call(run, [](errc, const char* found) -> decltype(run()) {
-    return failure(TGM_ERROR_IO,
-                   std::string("cannot go on: expected no exception, found \"") + found +
-                       "\"");
+    return failure(
+        TGM_ERROR_IO,
+        std::string("cannot go on: expected no exception, found \"") + found + "\"");
   });
 }
 

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "replay/captured_graph.hpp"
-#include "weir/base/text.hpp"
+#include "weir/base/svg.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -87,23 +87,23 @@ std::string dot_escape(std::string_view text) {
 }
 
 // Measures of the picture in pixels.
-constexpr std::size_t wide = 150;  ///< from box to box
-constexpr std::size_t high = 60;
-constexpr std::size_t box_wide = 130;
-constexpr std::size_t box_high = 26;
-constexpr std::size_t margin = 10;
-constexpr std::size_t legend_wide = 620;
+constexpr double box_distance = 150;  ///< from box to box
+constexpr double row_distance = 60;
+constexpr double box_width = 130;
+constexpr double box_height = 26;
+constexpr double margin = 10;
+constexpr double legend_width = 620;
 
 struct corner {
-  std::size_t x = 0;
-  std::size_t y = 0;
+  double x = 0;
+  double y = 0;
 };
 
 /// Upper left corners of the boxes of tasks. Each task is in the row below the lowest of
 /// its predecessors.
 struct layout {
-  std::vector<corner> at;
-  corner end;
+  std::vector<corner> boxes;
+  corner end = {box_distance, margin};
 };
 layout lay_out(const captured_graph& g, const std::vector<outer_edge>& edges) {
   std::vector<std::size_t> row(g.size());
@@ -116,14 +116,15 @@ layout lay_out(const captured_graph& g, const std::vector<outer_edge>& edges) {
     ++count[r];
   }
   const std::size_t most = *std::max_element(count.begin(), count.end());
-  const auto rows = static_cast<std::size_t>(
-      std::find(count.begin(), count.end(), std::size_t{0}) - count.begin());
+  const auto rows = std::find(count.begin(), count.end(), std::size_t{0}) - count.begin();
   layout out;
-  out.end = {margin + most * wide, margin + rows * high};
+  out.end = {margin + static_cast<double>(most) * box_distance,
+             margin + static_cast<double>(rows) * row_distance};
   std::vector<std::size_t> used(g.size());
   for (const std::size_t r : row) {
-    const std::size_t left = margin + (most - count[r]) * wide / 2;
-    out.at.push_back({left + used[r]++ * wide, margin + r * high});
+    const double left = margin + static_cast<double>(most - count[r]) * box_distance / 2;
+    out.boxes.push_back({left + static_cast<double>(used[r]++) * box_distance,
+                         margin + static_cast<double>(r) * row_distance});
   }
   return out;
 }
@@ -145,6 +146,17 @@ std::vector<const char*> colours_of(const captured_graph& g) {
     }
   }
   return out;
+}
+
+/// Draws the tasks.
+void draw_boxes(svg& out, const captured_graph& g, const std::vector<corner>& boxes) {
+  const std::vector<const char*> colours = colours_of(g);
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    const corner p = boxes[i];
+    out.rect(p.x, p.y, box_width, box_height,
+             fmt::format(R"(rx="4" fill="{}" stroke="#556")", colours[i]));
+    out.text(p.x + 6, p.y + 17, "", fmt::format("{} {}", i, g.nodes[i].name));
+  }
 }
 
 /// Returns the dash pattern of a hazard.
@@ -180,45 +192,32 @@ std::string capture::to_dot() const {
 /// Draws the graph without a layout program. Edges are straight lines under the boxes, so
 /// an edge over several rows may pass behind a box.
 std::string capture::to_svg() const {
-  std::string boxes;
-  std::string lines;
-  corner end = {wide, margin};
-  if (graph_ != nullptr && graph_->size() != 0) {
-    const std::vector<outer_edge> edges = graph_->all_edges();
-    const layout place = lay_out(*graph_, edges);
-    const std::vector<const char*> colours = colours_of(*graph_);
-    end = place.end;
-    for (std::size_t i = 0; i < place.at.size(); ++i) {
-      const corner p = place.at[i];
-      boxes += fmt::format(
-          "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"{}\" "
-          "stroke=\"#556\"/><text x=\"{}\" y=\"{}\">{} {}</text>\n",
-          p.x, p.y, box_wide, box_high, colours[i], p.x + 6, p.y + 17, i,
-          xml_escape(graph_->nodes[i].name));
-    }
-    for (const outer_edge& e : edges) {
-      lines += fmt::format(
-          "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"#778\" "
-          "stroke-dasharray=\"{}\" marker-end=\"url(#tip)\"><title>{}</title></line>\n",
-          place.at[e.from].x + box_wide / 2, place.at[e.from].y + box_high,
-          place.at[e.to].x + box_wide / 2, place.at[e.to].y - 2, dashes_of(e.why),
-          xml_escape(reason_of(*graph_, e)));
-    }
+  const bool any = graph_ != nullptr && graph_->size() != 0;
+  const auto edges = any ? graph_->all_edges() : std::vector<outer_edge>();
+  const layout place = any ? lay_out(*graph_, edges) : layout{};
+  svg out(fmt::format(R"(xmlns="http://www.w3.org/2000/svg" width="{}" height="{}" )"
+                      R"(font-family="sans-serif" font-size="12")",
+                      std::max(place.end.x, legend_width), place.end.y + box_height));
+  out.add(
+      "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" "
+      "markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\">"
+      "<path d=\"M0 0 L8 4 L0 8 z\" fill=\"#778\"/></marker></defs>\n");
+  for (const outer_edge& e : edges) {
+    const corner from = place.boxes[e.from];
+    const corner to = place.boxes[e.to];
+    out.line(from.x + box_width / 2, from.y + box_height, to.x + box_width / 2, to.y - 2,
+             fmt::format("stroke=\"#778\" stroke-dasharray=\"{}\" "
+                         "marker-end=\"url(#tip)\"",
+                         dashes_of(e.why)),
+             reason_of(*graph_, e));
   }
-  return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" "
-             "font-family=\"sans-serif\" font-size=\"12\">\n"
-             "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" "
-             "markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\">"
-             "<path d=\"M0 0 L8 4 L0 8 z\" fill=\"#778\"/></marker></defs>\n",
-             std::max(end.x, legend_wide), end.y + box_high) +
-         lines + boxes +
-         fmt::format(
-             "<text x=\"{}\" y=\"{}\" fill=\"#556\">Edges: RAW solid, "
-             "WAR dashed, WAW dotted, asked for dash-dotted; the pointer on one shows "
-             "its regions</text>\n"
-             "</svg>\n",
-             margin, end.y + box_high / 2);
+  if (any) {
+    draw_boxes(out, *graph_, place.boxes);
+  }
+  out.text(margin, place.end.y + box_height / 2, "fill=\"#556\"",
+           "Edges: RAW solid, WAR dashed, WAW dotted, asked for dash-dotted; the pointer "
+           "on one shows its regions");
+  return std::move(out).finish();
 }
 
 }  // namespace weir::runtime

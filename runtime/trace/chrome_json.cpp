@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The trace event format that chrome://tracing and Perfetto read. The file has a size
-/// limit; events from the middle of a run are left out first, because the start and the
-/// end of a run are what users look at. @source{Trace Event Format, complete and metadata
-/// events}
+/// The Chrome trace of a run. The file has a size limit; events from the middle of a run
+/// are left out first, because the start and the end of a run are what users look at.
 #include "trace/chrome_json.hpp"
 
 #include <algorithm>
@@ -13,12 +11,15 @@
 #include <fmt/format.h>
 
 #include "weir/base/text.hpp"
+#include "weir/runtime/trace_events.hpp"
 
 namespace weir::runtime {
 namespace {
 
 /// Number of the first line for spans; workers have the lower ones.
-constexpr int first_span_line = 1000;
+constexpr std::uint64_t first_span_line = 1000;
+/// Number of the only process.
+constexpr std::int64_t process = 1;
 /// Bytes that are collected before they are written.
 constexpr std::size_t chunk_bytes = 1U << 20;
 
@@ -32,53 +33,38 @@ std::string reason(const task_record& r) {
   return r.waited_for == 0 ? "ready at once" : "a free worker";
 }
 
-/// Returns a metadata event, which names the process or a line.
-std::string name_event(int line, std::string_view name, std::string_view kind) {
-  return fmt::format(R"({{"name":"{}","ph":"M","pid":1,"tid":{},"args":{{"name":{}}}}})",
-                     kind, line, json_quote(name));
-}
-
-/// Returns the complete event of a task; times count from `origin`.
+/// Returns the event of a task; times count from `origin`.
 std::string task_event(const task_record& r, std::int64_t origin) {
-  return fmt::format(
-      R"({{"name":{},"ph":"X","cat":"task","pid":1,"tid":{},"ts":{},"dur":{},)"
-      R"("args":{{"id":{},"pulse":{},"submit":{},"ready":{},)"
-      R"("waited_for":{},"waited_for_name":{},"why":{}}}}})",
-      json_quote(r.name), r.worker, microseconds(r.started - origin),
-      microseconds(r.ended - r.started), r.id, r.pulse,
-      microseconds(r.submitted - origin), microseconds(r.ready - origin), r.waited_for,
-      json_quote(r.waited_for == 0 ? "" : r.waited_for_name), json_quote(reason(r)));
-}
-
-/// Returns the complete event of a span.
-std::string span_event(const trace_span& s, int line, std::int64_t origin) {
-  return fmt::format(
-      R"({{"name":{},"ph":"X","cat":"span","pid":1,"tid":{},"ts":{},"dur":{},)"
-      R"("args":{{}}}})",
-      json_quote(s.name), line, microseconds(s.start_ns - origin),
-      microseconds(s.end_ns - s.start_ns));
+  return duration_event(
+      {process, r.worker}, "task", r.name, r.started - origin, r.ended - r.started,
+      fmt::format(R"("id":{},"pulse":{},"submit":{},"ready":{},)"
+                  R"("waited_for":{},"waited_for_name":{},"why":{})",
+                  r.id, r.pulse, microseconds(r.submitted - origin),
+                  microseconds(r.ready - origin), r.waited_for,
+                  json_quote(r.waited_for == 0 ? "" : r.waited_for_name),
+                  json_quote(reason(r))));
 }
 
 /// Returns the events that are always written: the names of the lines, and the spans,
 /// which are few.
 std::vector<std::string> fixed_events(std::span<const trace_span> spans, unsigned workers,
                                       std::int64_t origin) {
-  std::vector<std::string> out{name_event(0, "weir", "process_name")};
+  std::vector<std::string> out{name_event({process, 0}, "process_name", "weir")};
   for (unsigned w = 0; w < workers; ++w) {
     const std::string name =
         w == 0 ? "worker 0 (submitter)" : fmt::format("worker {}", w);
-    out.push_back(name_event(static_cast<int>(w), name, "thread_name"));
+    out.push_back(name_event({process, w}, "thread_name", name));
   }
   std::vector<std::string> lines;
   for (const trace_span& s : spans) {
-    auto found = std::find(lines.begin(), lines.end(), s.line);
-    if (found == lines.end()) {
-      const int line = first_span_line + static_cast<int>(lines.size());
-      out.push_back(name_event(line, s.line, "thread_name"));
-      found = lines.insert(lines.end(), s.line);
+    const auto known = std::find(lines.begin(), lines.end(), s.line) - lines.begin();
+    const std::uint64_t line = first_span_line + static_cast<std::uint64_t>(known);
+    if (static_cast<std::size_t>(known) == lines.size()) {
+      lines.push_back(s.line);
+      out.push_back(name_event({process, line}, "thread_name", s.line));
     }
-    out.push_back(
-        span_event(s, first_span_line + static_cast<int>(found - lines.begin()), origin));
+    out.push_back(duration_event({process, line}, "span", s.name, s.start_ns - origin,
+                                 s.end_ns - s.start_ns));
   }
   return out;
 }
@@ -129,19 +115,13 @@ class piecewise_writer {
 
 }  // namespace
 
-std::string microseconds(std::int64_t ns) {
-  const auto whole = static_cast<std::uint64_t>(ns < 0 ? -ns : ns);
-  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", whole / 1000, whole % 1000);
-}
-
 /// Formats each event twice, once for its size and once for the file: the formatted text
 /// of a long run may be larger than the memory.
 result<void> write_chrome_json(file_system& fs, const std::string& path,
                                std::span<const task_record> tasks,
                                std::span<const trace_span> spans, unsigned workers,
                                std::uint64_t max_bytes) {
-  constexpr std::string_view opening = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
-  constexpr std::string_view closing = "\n]}\n";
+  const std::string opening = trace_opening();
   std::int64_t origin = tasks.empty() ? 0 : tasks.front().submitted;
   for (const task_record& r : tasks) {
     origin = std::min(origin, r.submitted);
@@ -150,7 +130,7 @@ result<void> write_chrome_json(file_system& fs, const std::string& path,
     origin = spans.front().start_ns;
   }
   const auto fixed = fixed_events(spans, workers, origin);
-  std::uint64_t taken = opening.size() + closing.size();
+  std::uint64_t taken = opening.size() + trace_closing.size();
   for (const std::string& event : fixed) {
     taken += event.size() + 2;
   }
@@ -172,7 +152,7 @@ result<void> write_chrome_json(file_system& fs, const std::string& path,
             WEIR_CHECK(out.add(",\n" + task_event(tasks[i], origin)));
           }
         }
-        WEIR_CHECK(out.add(closing));
+        WEIR_CHECK(out.add(trace_closing));
         return out.flush();
       });
 }

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "weir/runtime/trace.hpp"
-#include "weir/runtime/trace_time.hpp"
 
 namespace weir::runtime {
 

@@ -172,8 +172,7 @@ result<std::unique_ptr<block_device>> open_direct_device(const std::string& path
     if (errno == EINVAL) {
       return file;  // this file system has no direct transfers
     }
-    return error(errc::io, fmt::format("cannot open \"{}\" for direct reading: {}", path,
-                                       std::strerror(errno)));
+    return system_error("open for direct reading", path, errno);
   }
   return std::unique_ptr<block_device>(
       std::make_unique<direct_device>(std::move(file), descriptor, queueing));

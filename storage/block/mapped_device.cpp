@@ -5,7 +5,6 @@
 /// The mapping is shared and read-only. Ranges outside it are passed to the file, whose
 /// error messages say what is wrong.
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -50,12 +49,6 @@ class mapped_device final : public file_based_device {
   bytes_view bytes_;
 };
 
-/// Makes the error of a failed system call; `action` completes "cannot ... FILE".
-error failed(const char* action, const std::string& path) {
-  return error(errc::io,
-               fmt::format("cannot {} \"{}\": {}", action, path, std::strerror(errno)));
-}
-
 }  // namespace
 
 // The file is opened as an ordinary device first: it measures the file, and answers
@@ -67,13 +60,13 @@ result<std::unique_ptr<block_device>> open_mapped_device(const std::string& path
   }
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {
-    return failed("open", path);
+    return system_error("open", path, errno);
   }
   const auto size = static_cast<std::size_t>(file->size());
   void* memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
   ::close(descriptor);
   if (memory == MAP_FAILED) {
-    return failed("map", path);
+    return system_error("map", path, errno);
   }
   return std::unique_ptr<block_device>(std::make_unique<mapped_device>(
       std::move(file), bytes_view(static_cast<const std::byte*>(memory), size)));

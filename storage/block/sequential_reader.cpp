@@ -24,7 +24,7 @@ aligned_memory allocate_aligned(std::size_t bytes) {
 }
 
 error direct_file::failed(std::uint64_t offset, std::size_t bytes, int number) const {
-  return error(number != 0 ? errc::io : errc::torn,
+  return error(number != 0 ? errc_of_errno(number) : errc::torn,
                fmt::format("cannot read \"{}\" directly: expected {} bytes, found {}",
                            name, bytes,
                            number != 0 ? std::strerror(number) : "the end of the file"))

@@ -261,9 +261,7 @@ class module_cache::impl {
       for (const std::string& name : names_in(options_.folder, suffix)) {
         const std::string path = join_path(options_.folder, name);
         if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
-          return error(errc::io, fmt::format("cannot remove cache entry {}: expected "
-                                             "success, found \"{}\"",
-                                             path, std::strerror(errno)));
+          return system_error("remove cache entry", path, errno);
         }
       }
     }

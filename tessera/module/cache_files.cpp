@@ -33,13 +33,6 @@ namespace {
 constexpr std::string_view temporary_suffix = ".tmp";
 constexpr mode_t writable_by_others = S_IWGRP | S_IWOTH;
 
-/// Returns the error of a system call.
-error failed(std::string_view what, const std::string& path, int code) {
-  return error(code == ENOSPC || code == EDQUOT ? errc::no_space : errc::io,
-               fmt::format("cannot {} {}: expected success, found \"{}\"", what, path,
-                           std::strerror(code)));
-}
-
 /// Returns the error of a folder that must not be used.
 error refused_folder(const std::string& path, std::string_view expected,
                      std::string found) {
@@ -56,7 +49,7 @@ result<void> write_fully(int descriptor, const std::string& path, bytes_view byt
       continue;
     }
     if (n < 0) {
-      return failed("write", path, errno);
+      return system_error("write", path, errno);
     }
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
@@ -82,7 +75,7 @@ result<private_file> create_temporary(const std::string& folder, std::string& pa
       break;
     }
   }
-  return failed("create", path, errno);
+  return system_error("create", path, errno);
 }
 
 /// Makes a folder and those above it. Only the failure of the last one counts: folders
@@ -153,11 +146,11 @@ result<private_file> open_private(const std::string& path) {
                                   fmt::format("cannot open {}: expected a file, found a "
                                               "link",
                                               path))
-                          : failed("open", path, errno);
+                          : system_error("open", path, errno);
   }
   struct stat facts {};
   if (::fstat(file.get(), &facts) != 0) {
-    return failed("look at", path, errno);
+    return system_error("look at", path, errno);
   }
   if (!S_ISREG(facts.st_mode) || facts.st_uid != ::geteuid() ||
       (facts.st_mode & writable_by_others) != 0) {
@@ -174,7 +167,7 @@ result<private_file> open_private(const std::string& path) {
 result<byte_vector> read_private(const private_file& file, std::uint64_t most) {
   struct stat facts {};
   if (::fstat(file.get(), &facts) != 0) {
-    return failed("look at", "an entry of the cache", errno);
+    return system_error("look at", "an entry of the cache", errno);
   }
   if (facts.st_size < 0 || static_cast<std::uint64_t>(facts.st_size) > most) {
     return error(errc::out_of_range,
@@ -191,7 +184,7 @@ result<byte_vector> read_private(const private_file& file, std::uint64_t most) {
       continue;
     }
     if (n < 0) {
-      return failed("read", "an entry of the cache", errno);
+      return system_error("read", "an entry of the cache", errno);
     }
     if (n == 0) {
       break;
@@ -212,10 +205,10 @@ result<void> write_private(const std::string& folder, const std::string& name,
     WEIR_CHECK(write_fully(file.get(), temporary, head));
     WEIR_CHECK(write_fully(file.get(), temporary, tail));
     if (::fsync(file.get()) != 0) {
-      return failed("sync", temporary, errno);
+      return system_error("sync", temporary, errno);
     }
     if (::rename(temporary.c_str(), path.c_str()) != 0) {
-      return failed("rename", temporary, errno);
+      return system_error("rename", temporary, errno);
     }
     return {};
   };

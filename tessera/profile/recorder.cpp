@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The trace of streams and calls, in the JSON format that Chrome's trace viewer and
-/// Perfetto read. Recording copies a few values under a lock; all text is made when the
-/// trace is written.
+/// The trace of streams and calls. Recording copies a few values under a lock; all text
+/// is made when the trace is written.
 ///
 /// The recorder keeps the earliest records and counts those beyond its limit, so a long
 /// run does not fill the memory.
@@ -18,12 +17,26 @@
 #include "weir/base/clock.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
-#include "weir/runtime/trace_time.hpp"
+#include "weir/runtime/trace_events.hpp"
 
 namespace weir::tessera {
 
-using runtime::microseconds;
+using runtime::arrow_end;
+using runtime::arrow_event;
+using runtime::counter_event;
+using runtime::duration_event;
+using runtime::name_event;
+using runtime::trace_line;
+
 namespace {
+
+/// Number of the process that stands for the host. Device n is process n + 1.
+constexpr std::int64_t host = 0;
+
+/// Returns the line of a stream on a device.
+trace_line line_of(std::int32_t device, std::uint64_t stream) {
+  return {std::int64_t{device} + 1, stream};
+}
 
 /// Returns a policy as text.
 std::string words_of(const numerics_policy& p) {
@@ -100,34 +113,28 @@ void recorder::add_events(const record& r, std::uint64_t flow,
   const std::int64_t enqueued = std::min(r.enqueued, r.started) - since_;
   const std::int64_t started = r.started - since_;
   const std::int64_t took = r.ended - r.started;
-  const std::string name = json_quote(r.name);
-  events.push_back(fmt::format(
-      R"({{"ph":"s","pid":0,"tid":{},"ts":{},"id":{},"cat":"enqueue","name":"run"}})",
-      r.thread, microseconds(enqueued), flow));
   const double gigabytes =
       took > 0 ? static_cast<double>(r.bytes) / static_cast<double>(took) : 0;
   const std::string bus =
       r.bus_factor > 0 ? fmt::format(R"(,"busGB/s":{:.3f})", gigabytes * r.bus_factor)
                        : "";
-  events.push_back(fmt::format(
-      R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"cat":"{}","name":{},"args":{{)"
-      R"("operation":{},"enqueue_ns":{},"start_ns":{},"stop_ns":{},"bytes":{},)"
-      R"("GB/s":{:.3f}{}{}{}}}}})",
-      r.device + 1, r.stream, microseconds(started), microseconds(took),
-      operation::kind_name(r.kind), name, r.number, enqueued, started, r.ended - since_,
-      r.bytes, gigabytes, bus, r.details.empty() ? "" : ",", r.details));
-  events.push_back(fmt::format(R"({{"ph":"f","bp":"e","pid":{},"tid":{},"ts":{},)"
-                               R"("id":{},"cat":"enqueue","name":"run"}})",
-                               r.device + 1, r.stream, microseconds(started), flow));
+  const trace_line line = line_of(r.device, r.stream);
+  events.push_back(
+      arrow_event({host, r.thread}, arrow_end::tail, "enqueue", "run", flow, enqueued));
+  events.push_back(duration_event(
+      line, operation::kind_name(r.kind), r.name, started, took,
+      fmt::format(R"("operation":{},"enqueue_ns":{},"start_ns":{},"stop_ns":{},)"
+                  R"("bytes":{},"GB/s":{:.3f}{}{}{})",
+                  r.number, enqueued, started, r.ended - since_, r.bytes, gigabytes, bus,
+                  r.details.empty() ? "" : ",", r.details)));
+  events.push_back(arrow_event(line, arrow_end::head, "enqueue", "run", flow, started));
 }
 
 /// Adds a call of the program.
 void recorder::add_call(const observed_call& c, std::vector<std::string>& events) const {
-  events.push_back(
-      fmt::format(R"({{"ph":"X","pid":0,"tid":{},"ts":{},"dur":{},"cat":"call",)"
-                  R"("name":{},"args":{{"status":"{}"}}}})",
-                  c.thread, microseconds(c.start_ns - since_),
-                  microseconds(c.end_ns - c.start_ns), json_quote(c.name), c.status));
+  events.push_back(duration_event({host, c.thread}, "call", c.name, c.start_ns - since_,
+                                  c.end_ns - c.start_ns,
+                                  fmt::format(R"("status":"{}")", c.status)));
 }
 
 /// Adds the counter of bytes in flight of each device, from the beginnings and ends of
@@ -149,10 +156,8 @@ void recorder::add_counters(const std::vector<record>& all,
   std::int64_t in_flight = 0;
   for (const auto& [device, when, bytes] : changes) {
     in_flight += bytes;  // each device's changes add up to 0
-    events.push_back(
-        fmt::format(R"({{"ph":"C","pid":{},"tid":0,"ts":{},"name":"bytes in flight",)"
-                    R"("args":{{"bytes":{}}}}})",
-                    device + 1, microseconds(when - since_), in_flight));
+    events.push_back(counter_event(line_of(device, 0), "bytes in flight", when - since_,
+                                   fmt::format(R"("bytes":{})", in_flight)));
   }
 }
 
@@ -204,24 +209,18 @@ std::string recorder::to_json() const {
     threads.insert(r.thread);
     add_events(r, ++flow, events);
   }
-  const auto named = [&](std::string_view what, std::int32_t pid, std::uint64_t tid,
-                         const std::string& name) {
-    events.push_back(
-        fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{"name":{}}}}})",
-                    pid, tid, what, json_quote(name)));
-  };
-  named("process_name", 0, 0, "host");
+  events.push_back(name_event({host, 0}, "process_name", "host"));
   for (const std::uint32_t t : threads) {
-    named("thread_name", 0, t, fmt::format("thread {}", t));
+    events.push_back(name_event({host, t}, "thread_name", fmt::format("thread {}", t)));
   }
   for (const auto& [device, s] : lanes) {
-    named("process_name", device + 1, s, fmt::format("device {}", device));
-    named("thread_name", device + 1, s, fmt::format("stream {}", s));
+    const trace_line line = line_of(device, s);
+    events.push_back(name_event(line, "process_name", fmt::format("device {}", device)));
+    events.push_back(name_event(line, "thread_name", fmt::format("stream {}", s)));
   }
   add_counters(all, events);
-  return fmt::format(R"({{"displayTimeUnit":"ns","metadata":{{{}}},"traceEvents":[{}]}})"
-                     "\n",
-                     metadata(), fmt::join(events, ",\n"));
+  return fmt::format("{}{}{}", runtime::trace_opening(metadata()),
+                     fmt::join(events, ",\n"), runtime::trace_closing);
 }
 
 // The file is replaced as a whole, so a viewer never reads half a trace.

@@ -21,7 +21,9 @@ std::string outcome_of(Run&& run) {
         run();
         return "none";
       },
-      [](errc code, const char* text) { return std::string(name_of(code)) + ": " + text; });
+      [](errc code, const char* text) {
+        return std::string(name_of(code)) + ": " + text;
+      });
 }
 
 TEST(GuardedCall, ReturnsTheValueOfACallThatDoesNotThrow) {

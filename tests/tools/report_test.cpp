@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "drawing/page.hpp"
-#include "drawing/svg.hpp"
+#include "drawing/charts.hpp"
 #include "drawing/trace_data.hpp"
 #include "report/comparison.hpp"
 #include "report/report.hpp"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "svg.hpp"
+#include "charts.hpp"
 #include "trace_data.hpp"
 #include "weir/base/text.hpp"
 
@@ -38,11 +38,11 @@ std::vector<std::size_t> colour_of_names(const trace_data& trace) {
 void draw_time_axis(svg& s, double from, double to, double y, double unit,
                     const char* name) {
   const double scale = (right - left) / std::max(to - from, 1e-9);
-  s.line(left, y, right, y, "axis");
+  s.line(left, y, right, y, css("axis"));
   for (const double t : axis_ticks(0, (to - from) / unit, 8)) {
     const double x = left + t * unit * scale;
-    s.line(x, y, x, y + 5, "axis");
-    s.text(x, y + 19, "tick", "middle", fmt::format("{:g} {}", t, name));
+    s.line(x, y, x, y + 5, css("axis"));
+    draw_text(s, x, y + 19, "tick", "middle", fmt::format("{:g} {}", t, name));
   }
 }
 
@@ -96,7 +96,7 @@ void draw_spans(svg& s, const trace_data& trace, double height) {
   for (const trace_span& span : trace.spans) {
     if (!span.task) {
       s.rect(left + span.start * scale, lane_top(span.lane, height),
-             std::max(1.0, span.length * scale), height, "busy",
+             std::max(1.0, span.length * scale), height, css("busy"),
              fmt::format("{} {:.1f} ms", trace.names[span.name], span.length / 1000));
     }
   }
@@ -110,7 +110,7 @@ std::string draw_load(const trace_data& trace) {
   constexpr std::size_t bins = 300;
   constexpr double height = 34;
   const double bottom = lane_top(trace.lanes.size(), height);
-  svg s(960, bottom + 26, "Load of the threads over the run");
+  svg s = begin_figure(960, bottom + 26, "Load of the threads over the run");
   if (trace.length <= 0) {
     return std::move(s).finish();
   }
@@ -119,13 +119,13 @@ std::string draw_load(const trace_data& trace) {
   const double step = (right - left) / bins;
   for (std::size_t lane = 0; lane < trace.lanes.size(); ++lane) {
     const double top = lane_top(lane, height);
-    s.text(left - 8, top + height / 2 + 4, "label", "end", trace.lanes[lane]);
+    draw_text(s, left - 8, top + height / 2 + 4, "label", "end", trace.lanes[lane]);
     for (std::size_t bin = 0; bin < bins; ++bin) {
       if (recorded[bin] > 0) {
         const double x = left + step * static_cast<double>(bin);
         const double part = std::min(1.0, busy[lane][bin] / recorded[bin]);
-        s.rect(x, top, step, height, "idle");
-        s.rect(x, top + height * (1 - part), step, height * part, "busy");
+        s.rect(x, top, step, height, css("idle"));
+        s.rect(x, top + height * (1 - part), step, height * part, css("busy"));
       }
     }
   }
@@ -139,7 +139,7 @@ std::string draw_tasks(const trace_data& trace, double microseconds) {
   constexpr double height = 30;
   const std::size_t lanes = trace.lanes.size();
   const double bottom = lane_top(lanes, height);
-  svg s(960, bottom + 26, "Tasks of a few pulses");
+  svg s = begin_figure(960, bottom + 26, "Tasks of a few pulses");
   // The stretch begins with the last quarter of the tasks: caches are warm there, and the
   // end of the run, where workers run out of tasks, is still far.
   const std::size_t first = trace.spans.size() - trace.spans.size() / 4;
@@ -148,16 +148,16 @@ std::string draw_tasks(const trace_data& trace, double microseconds) {
   const double scale = (right - left) / (to - from);
   const auto colour = colour_of_names(trace);
   for (std::size_t lane = 0; lane < lanes; ++lane) {
-    s.text(left - 8, lane_top(lane, height) + height / 2 + 4, "label", "end",
-           trace.lanes[lane]);
-    s.rect(left, lane_top(lane, height), right - left, height, "idle");
+    draw_text(s, left - 8, lane_top(lane, height) + height / 2 + 4, "label", "end",
+              trace.lanes[lane]);
+    s.rect(left, lane_top(lane, height), right - left, height, css("idle"));
   }
   for (std::size_t i = first; i < trace.spans.size() && trace.spans[i].start < to; ++i) {
     const trace_span& t = trace.spans[i];
     const double end = std::min(t.start + t.length, to);
     s.rect(left + (t.start - from) * scale, lane_top(t.lane, height),
            std::max(0.3, (end - t.start) * scale), height,
-           fmt::format("k{}", colour[t.name]),
+           css(fmt::format("k{}", colour[t.name])),
            fmt::format("{} {:.1f} us", trace.names[t.name], t.length));
   }
   draw_time_axis(s, from, to, bottom - 4, 1000, "ms");

@@ -7,6 +7,7 @@
 
 #include "hn4/verbs.hpp"
 #include "weir/base/file.hpp"
+#include "weir/base/svg.hpp"
 #include "weir/base/text.hpp"
 #include "weir/storage/hn4_check.hpp"
 #include "weir/storage/hn4_code.hpp"
@@ -106,23 +107,23 @@ std::string picture_of(const hn4_check_report& r) {
   constexpr std::array<const char*, 5> names{"free", "the volume's own", "data",
                                              "allocated, of no shard", "damaged"};
   const std::size_t rows = (r.map.size() + columns - 1) / columns;
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" "
-      "font-family=\"sans-serif\" font-size=\"12\">\n",
-      columns * edge, rows * edge + legend);
+  const auto pixels = [](std::size_t count) { return static_cast<double>(count); };
+  const auto fill = [&](std::size_t state) {
+    return fmt::format("fill=\"{}\"", colours[state]);
+  };
+  svg out(
+      fmt::format("xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" "
+                  "font-family=\"sans-serif\" font-size=\"12\"",
+                  columns * edge, rows * edge + legend));
   for (std::size_t i = 0; i < r.map.size(); ++i) {
-    svg +=
-        fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n",
-                    i % columns * edge, i / columns * edge, edge - 1, edge - 1,
-                    colours[static_cast<std::size_t>(r.map[i])]);
+    out.rect(pixels(i % columns * edge), pixels(i / columns * edge), edge - 1, edge - 1,
+             fill(static_cast<std::size_t>(r.map[i])));
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
-    svg += fmt::format(
-        "<rect x=\"{0}\" y=\"{1}\" width=\"10\" height=\"10\" fill=\"{2}\"/>"
-        "<text x=\"{3}\" y=\"{4}\">{5}</text>\n",
-        i * 160, rows * edge + 8, colours[i], i * 160 + 14, rows * edge + 17, names[i]);
+    out.rect(pixels(i * 160), pixels(rows * edge + 8), 10, 10, fill(i));
+    out.text(pixels(i * 160 + 14), pixels(rows * edge + 17), "", names[i]);
   }
-  return svg + "</svg>\n";
+  return std::move(out).finish();
 }
 
 }  // namespace

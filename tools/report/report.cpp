@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "drawing/page.hpp"
-#include "drawing/svg.hpp"
+#include "drawing/charts.hpp"
 #include "run_data.hpp"
 #include "watch/progress.hpp"
 #include "weir/base/bytes.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lines, rectangles and texts of SVG; curves and bars made of them.
-#include "svg.hpp"
+/// Curves and bars.
+#include "charts.hpp"
 
 #include <fmt/core.h>
 
@@ -65,16 +65,16 @@ frame frame_of(const std::vector<curve_line>& lines, double tokens) {
 // Draws the grid, the ticks and the names of both axes.
 void draw_axes(svg& s, const frame& f) {
   for (const double bits : axis_ticks(f.low, f.high, 8)) {
-    s.line(f.left, f.y(bits), f.right, f.y(bits), "grid");
-    s.text(f.left - 8, f.y(bits) + 4, "tick", "end", fmt::format("{:g}", bits));
+    s.line(f.left, f.y(bits), f.right, f.y(bits), css("grid"));
+    draw_text(s, f.left - 8, f.y(bits) + 4, "tick", "end", fmt::format("{:g}", bits));
   }
   for (const double token : axis_ticks(0, f.tokens, 8)) {
-    s.line(f.x(token), f.bottom, f.x(token), f.bottom + 5, "axis");
-    s.text(f.x(token), f.bottom + 19, "tick", "middle", short_number(token));
+    s.line(f.x(token), f.bottom, f.x(token), f.bottom + 5, css("axis"));
+    draw_text(s, f.x(token), f.bottom + 19, "tick", "middle", short_number(token));
   }
-  s.line(f.left, f.bottom, f.right, f.bottom, "axis");
-  s.text((f.left + f.right) / 2, f.bottom + 38, "tick", "middle", "tokens");
-  s.text(f.left - 30, f.top - 12, "tick", "start", "bits per byte");
+  s.line(f.left, f.bottom, f.right, f.bottom, css("axis"));
+  draw_text(s, (f.left + f.right) / 2, f.bottom + 38, "tick", "middle", "tokens");
+  draw_text(s, f.left - 30, f.top - 12, "tick", "start", "bits per byte");
 }
 
 // Moves labels apart: first downwards, then back up from the bottom of the drawing.
@@ -94,44 +94,18 @@ void spread(std::vector<std::pair<double, const curve_line*>>& labels, double bo
 
 }  // namespace
 
-svg::svg(double width, double height, std::string_view title)
-    : out_(fmt::format("<svg viewBox=\"0 0 {:g} {:g}\" role=\"img\" aria-label=\"{}\">\n",
-                       width, height, xml_escape(title))) {}
-
-void svg::line(double x1, double y1, double x2, double y2, std::string_view css) {
-  out_ += fmt::format(
-      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"{}\"/>\n",
-      x1, y1, x2, y2, css);
+svg begin_figure(double width, double height, std::string_view title) {
+  return svg(fmt::format(R"(viewBox="0 0 {:g} {:g}" role="img" aria-label="{}")", width,
+                         height, xml_escape(title)));
 }
 
-void svg::rect(double x, double y, double width, double height, std::string_view css,
-               std::string_view tip) {
-  out_ += fmt::format(
-      "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" class=\"{}\"",
-      x, y, width, height, css);
-  out_ +=
-      tip.empty() ? "/>\n" : fmt::format("><title>{}</title></rect>\n", xml_escape(tip));
+std::string css(std::string_view name) {
+  return fmt::format("class=\"{}\"", name);
 }
 
-void svg::text(double x, double y, std::string_view css, std::string_view anchor,
-               std::string_view text) {
-  out_ += fmt::format(
-      "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\" text-anchor=\"{}\">{}</text>\n", x, y,
-      css, anchor, xml_escape(text));
-}
-
-void svg::polyline(const std::vector<std::pair<double, double>>& points,
-                   std::string_view css, std::string_view tip) {
-  out_ += fmt::format("<polyline class=\"{}\" points=\"", css);
-  for (const auto& [x, y] : points) {
-    out_ += fmt::format("{:.1f},{:.1f} ", x, y);
-  }
-  out_ += tip.empty() ? "\"/>\n"
-                      : fmt::format("\"><title>{}</title></polyline>\n", xml_escape(tip));
-}
-
-std::string svg::finish() && {
-  return std::move(out_) + "</svg>\n";
+void draw_text(svg& s, double x, double y, std::string_view css_name,
+               std::string_view anchor, std::string_view text) {
+  s.text(x, y, fmt::format(R"(class="{}" text-anchor="{}")", css_name, anchor), text);
 }
 
 /// Returns round numbers between `low` and `high`, about `count` of them: multiples of 1,
@@ -156,7 +130,8 @@ std::vector<double> axis_ticks(double low, double high, int count) {
 /// apart.
 std::string draw_curves(const std::vector<curve_line>& lines, double tokens) {
   const frame f = frame_of(lines, tokens);
-  svg s(page_width, f.bottom + 48, "Bits per byte over the tokens of the run");
+  svg s =
+      begin_figure(page_width, f.bottom + 48, "Bits per byte over the tokens of the run");
   draw_axes(s, f);
   std::vector<std::pair<double, const curve_line*>> labels;
   for (const curve_line& line : lines) {
@@ -165,13 +140,13 @@ std::string draw_curves(const std::vector<curve_line>& lines, double tokens) {
       points.emplace_back(f.x(token), f.y(bits));
     }
     if (!points.empty()) {
-      s.polyline(points, "curve " + line.css, line.name);
+      s.polyline(points, css("curve " + line.css), line.name);
       labels.emplace_back(points.back().second + 4, &line);
     }
   }
   spread(labels, f.bottom);
   for (const auto& [y, line] : labels) {
-    s.text(f.right + 8, y, "label " + line->css, "start", line->name);
+    draw_text(s, f.right + 8, y, "label " + line->css, "start", line->name);
   }
   return std::move(s).finish();
 }
@@ -184,14 +159,14 @@ std::string draw_bars(std::vector<bar> bars, std::string_view title) {
   constexpr double row = 24;
   constexpr double left = 190;
   constexpr double right = page_width - 130;
-  svg s(page_width, row * static_cast<double>(bars.size()) + 8, title);
+  svg s = begin_figure(page_width, row * static_cast<double>(bars.size()) + 8, title);
   const double longest = bars.empty() ? 1 : std::max(bars.front().value, 1e-12);
   double y = 4;
   for (const bar& b : bars) {
     const double width = std::max(1.0, (right - left) * b.value / longest);
-    s.text(left - 8, y + 15, "label", "end", b.name);
-    s.rect(left, y + 3, width, row - 8, "bar", b.name + ": " + b.text);
-    s.text(left + width + 8, y + 15, "tick", "start", b.text);
+    draw_text(s, left - 8, y + 15, "label", "end", b.name);
+    s.rect(left, y + 3, width, row - 8, css("bar"), b.name + ": " + b.text);
+    draw_text(s, left + width + 8, y + 15, "tick", "start", b.text);
     y += row;
   }
   return std::move(s).finish();
