@@ -20,10 +20,20 @@ OPENER = re.compile(r"^\s*(namespace|class|struct|enum|union|extern|using|typede
 JUSTIFIED = re.compile(r"//.*\blong:\s*\S")
 
 
+# Files that may be longer than others of their kind, with the reason.
+EXEMPT = {
+    # Programs that were written for the reference include this one header for the whole interface. Parts of it would
+    # be files that no program includes.
+    "formats/capi/include/tensogram/tensogram.h": 600,
+}
+
+
 def file_limit(path):
+    if str(path) in EXEMPT:
+        return EXEMPT[str(path)]
     if path.parts[0] == "tests":
         return 800
-    return 400 if "include/weir" in str(path) else 600
+    return 400 if "include" in path.parts else 600
 
 
 def blank_literals(text):

@@ -14,9 +14,9 @@
 
 #include <fmt/format.h>
 
-#include "serial/generator.hpp"
+#include "serial/generate/generator.hpp"
 #include "serial/rules.hpp"
-#include "serial/runner.hpp"
+#include "serial/run/runner.hpp"
 #include "serial/shrinker.hpp"
 
 namespace weir::test::serial {

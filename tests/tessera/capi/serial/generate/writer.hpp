@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "serial/generator.hpp"
+#include "serial/generate/generator.hpp"
+#include "serial/generate/scene.hpp"
 #include "serial/rules.hpp"
-#include "serial/scene.hpp"
 
 namespace weir::test::serial {
 

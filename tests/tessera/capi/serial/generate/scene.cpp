@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Generates random meshes, buffers and streams.
-#include "serial/scene.hpp"
+#include "serial/generate/scene.hpp"
 
 #include <algorithm>
 #include <numeric>

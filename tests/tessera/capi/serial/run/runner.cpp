@@ -1,78 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Executes programs as calls of the C interface and plants faults in them.
-#include "serial/runner.hpp"
+/// Executes programs as calls of the C interface, and imitates the planted fault.
+#include "serial/run/runner.hpp"
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "serial/arithmetic.hpp"
 #include "serial/graph_book.hpp"
-#include "serial/interpreter.hpp"
+#include "serial/run/kernel.hpp"
+#include "serial/run/objects.hpp"
 
 namespace weir::test::serial {
 namespace {
-
-/// Arguments of serial_kernel, as the kernel receives them.
-struct launch_args {
-  word* to;
-  const word* from;
-  std::int32_t words;
-  word salt;
-  std::int32_t how;
-  std::int32_t spin;
-  std::int32_t slow_rank;
-  std::int32_t pad = 0;
-};
-
-/// Spends time with arithmetic.
-void spend(int rounds) {
-  word h = 1;
-  for (int i = 0; i < rounds; ++i) {
-    h = mixed(h, static_cast<word>(i));
-  }
-  volatile word sink = h;
-  static_cast<void>(sink);
-}
-
-int serial_kernel(const tessBlockContext* block, const void* args) {
-  const auto* a = static_cast<const launch_args*>(args);
-  if (a->slow_rank == none || a->slow_rank == block->rank) {
-    spend(a->spin);
-  }
-  compute(static_cast<arithmetic>(a->how), a->to, a->from, a->words,
-          salt_of(a->salt, block->rank), block->blockIndex[0], block->grid[0]);
-  return 0;
-}
-
-std::vector<registered_module::entry> serial_kernels() {
-  return {{"serial_kernel",
-           serial_kernel,
-           {pointer_to("to", TESS_INT32), pointer_to("from", TESS_INT32),
-            value("words", TESS_INT32, 4), value("salt", TESS_INT32, 4),
-            value("how", TESS_INT32, 4), value("spin", TESS_INT32, 4),
-            value("slow_rank", TESS_INT32, 4)}}};
-}
-
-/// Argument of a host function. It stays alive until the run has ended.
-struct host_work {
-  word* to;
-  const word* from;
-  const operation* what;
-};
-void do_host_work(void* user) {
-  const auto* w = static_cast<const host_work*>(user);
-  spend(w->what->spin);
-  compute(w->what->how, w->to, w->from, w->what->to.words, w->what->salt);
-}
 
 /// Copies marks to the host in the order of lane 0 of a stream. The program's thread can
 /// then wait until that lane alone has reached an event, which is weaker than the event.
@@ -111,43 +58,12 @@ class lane_marks {
 };
 
 /// One run of a program in a context.
-class run_of_program {
+class run_of_program : private program_objects {
  public:
   run_of_program(tessContext_t context, tessKernel_t kernel, const program& p,
                  const fault& with)
-      : p_(p), fault_(with), context_(context), kernel_(kernel) {
-    streams_.resize(p.streams.size());
-    graphs_.resize(static_cast<std::size_t>(p.graphs));
-    events_.resize(static_cast<std::size_t>(p.events));
-  }
-  ~run_of_program() {
-    for (const auto& s : streams_) {
-      if (s != nullptr) {
-        static_cast<void>(tessStreamSynchronize(s));
-        static_cast<void>(tessStreamDestroy(s));
-      }
-    }
-    for (const auto* events : {&events_, &ends_}) {
-      for (const tessEvent_t e : *events) {
-        static_cast<void>(tessEventSynchronize(e));
-        static_cast<void>(tessEventDestroy(e));
-      }
-    }
-    for (const auto& g : graphs_) {
-      if (g != nullptr) {
-        static_cast<void>(tessGraphExecDestroy(g));
-      }
-    }
-    for (const auto& m : meshes_) {
-      static_cast<void>(tessMeshDestroy(m));
-    }
-    for (const auto& h : pinned_) {
-      static_cast<void>(tessHostFree(h));
-    }
-    for (const auto& h : registered_) {
-      static_cast<void>(tessHostUnregister(h));
-    }
-  }
+      : program_objects(context, p), fault_(with), kernel_(kernel) {}
+  ~run_of_program() { close(); }
   run_of_program(const run_of_program&) = delete;
   run_of_program& operator=(const run_of_program&) = delete;
 
@@ -179,91 +95,6 @@ class run_of_program {
   }
 
  private:
-  void check(tessStatus_t status, const std::string& what) {
-    if (status != TESS_OK && wrong_.empty()) {
-      wrong_ = fmt::format("{} returned {}: {}", what, tessGetErrorName(status),
-                           tessGetLastErrorMessage());
-    }
-  }
-
-  void open() {
-    for (const mesh_spec& m : p_.meshes) {
-      meshes_.emplace_back();
-      check(tessMeshCreate(context_, m.devices.data(), m.ranks(), {m.tp, 1, m.dp, 1},
-                           &meshes_.back()),
-            "the creation of a mesh");
-    }
-    const memory first = first_memory(p_);
-    for (int b = 0; b < count_of(p_.buffers); ++b) {
-      bases_.push_back(nullptr);
-      if (!at(p_.buffers, b).comes()) {
-        allocate(b);
-        for (int i = 0; wrong_.empty() && i < p_.instances(b); ++i) {
-          const auto& words = at(at(first, b), i);
-          std::copy(words.begin(), words.end(), instance(b, i));
-        }
-      }
-    }
-    for (int s = 0; s < count_of(p_.streams); ++s) {
-      if (!at(p_.streams, s).late) {
-        create_stream(s);
-      }
-    }
-    for (auto& e : events_) {
-      check(tessEventCreate(&e), "the creation of an event");
-    }
-  }
-  void allocate(int b) {
-    const buffer_spec& buffer = at(p_.buffers, b);
-    const std::size_t bytes = static_cast<std::size_t>(buffer.words) * sizeof(word);
-    void* base = nullptr;
-    if (buffer.on_device()) {
-      check(tessMalloc(at(meshes_, buffer.mesh), bytes, &base), "an allocation");
-    } else if (buffer.kind == memory_kind::pinned) {
-      check(tessHostAlloc(bytes, &base, TESS_MEM_PINNED_HOST), "an allocation");
-      pinned_.push_back(base);
-    } else {
-      plain_.emplace_back(static_cast<std::size_t>(buffer.words));
-      base = plain_.back().data();
-      if (buffer.kind == memory_kind::registered) {
-        check(tessHostRegister(base, bytes), "tessHostRegister");
-        registered_.push_back(base);
-      }
-    }
-    at(bases_, b) = static_cast<word*>(base);
-  }
-  void create_stream(int s) {
-    const stream_spec& spec = at(p_.streams, s);
-    const tessStreamDesc desc{sizeof desc, spec.urgent ? -1 : 0, spec.rank, 0, 0, -1};
-    check(tessStreamCreateEx(at(meshes_, spec.mesh), &desc, &at(streams_, s)),
-          "the creation of a stream");
-  }
-
-  [[nodiscard]] word* instance(int b, int i) {
-    const buffer_spec& buffer = at(p_.buffers, b);
-    void* out = at(bases_, b);
-    if (buffer.on_device()) {
-      check(tessMemGetRankPtr(at(meshes_, buffer.mesh), at(bases_, b), i, &out),
-            "tessMemGetRankPtr");
-    }
-    return static_cast<word*>(out);
-  }
-  [[nodiscard]] word* address(const place& where) {
-    if (!where.there()) {
-      return nullptr;
-    }
-    word* const base = where.rank == none ? at(bases_, where.buffer)
-                                          : instance(where.buffer, where.rank);
-    return base + where.first;
-  }
-  [[nodiscard]] tessStream_t stream(const operation& o) { return at(streams_, o.stream); }
-  [[nodiscard]] tessMesh_t mesh_of(int stream) {
-    return at(meshes_, at(p_.streams, stream).mesh);
-  }
-  static std::size_t bytes_of(const place& where) {
-    return static_cast<std::size_t>(where.words) * sizeof(word);
-  }
-
   void make(const call& c) {
     const operation& o = at(p_.operations, c.operation);
     if (noted_.insert(o.id).second) {
@@ -519,39 +350,8 @@ class run_of_program {
     return d;
   }
 
-  void compare() {
-    const memory expected = interpret(p_);
-    for (int b = 0; b < count_of(expected); ++b) {
-      for (int i = 0; i < count_of(at(expected, b)); ++i) {
-        const auto& words = at(at(expected, b), i);
-        const word* const found = instance(b, i);
-        for (int w = 0; w < count_of(words); ++w) {
-          if (found[w] != at(words, w)) {
-            wrong_ = fmt::format(
-                "word {} of b{} on rank {}: expected {:08x}, found "
-                "{:08x}",
-                w, b, i, at(words, w), found[w]);
-            return;
-          }
-        }
-      }
-    }
-  }
-
-  const program& p_;
   const fault& fault_;
-  tessContext_t context_;
   tessKernel_t kernel_;
-  std::string wrong_;
-  std::vector<tessMesh_t> meshes_;
-  std::vector<tessStream_t> streams_;
-  std::vector<tessEvent_t> events_;
-  std::vector<tessEvent_t> ends_;  ///< at the ends of destroyed streams
-  std::vector<tessGraphExec_t> graphs_;
-  std::vector<word*> bases_;
-  std::vector<void*> pinned_;
-  std::vector<void*> registered_;
-  std::deque<std::vector<word>> plain_;
   std::deque<host_work> work_;
   lane_marks marks_;
   graph_book book_;
@@ -560,85 +360,6 @@ class run_of_program {
 };
 
 }  // namespace
-
-namespace {
-
-/// Returns whether exchanging the two calls on one rank causes no error.
-bool same_call(const collective_spec& a, const collective_spec& b) {
-  return a.way == b.way && a.way != collective_way::send &&
-         a.way != collective_way::barrier && a.op == b.op && a.bytes == b.bytes &&
-         a.count == b.count && std::string_view(a.axis) == b.axis && a.root == b.root &&
-         a.packed == b.packed;
-}
-
-/// Returns whether the operation makes a stream begin or join a capture.
-bool begins_to_record(const program& p, std::size_t index) {
-  const operation& o = p.operations[index];
-  if (o.what == verb::begin_capture) {
-    return true;
-  }
-  return o.what == verb::wait && !o.runs &&
-         std::none_of(p.operations.begin(),
-                      p.operations.begin() + static_cast<std::ptrdiff_t>(index),
-                      [&](const operation& before) {
-                        return before.stream == o.stream &&
-                               (before.recorded_in == o.recorded_in ||
-                                (before.what == verb::begin_capture &&
-                                 before.graph == o.recorded_in));
-                      });
-}
-
-/// Returns the ids of the waits that come directly before the operation on its stream.
-std::vector<int> waits_before(const program& p, std::size_t index) {
-  std::vector<int> out;
-  const int stream = p.operations[index].stream;
-  for (std::size_t i = index; i > 0; --i) {
-    const operation& o = p.operations[i - 1];
-    if (o.stream != stream &&
-        std::find(o.shares.begin(), o.shares.end(), stream) == o.shares.end()) {
-      continue;
-    }
-    if (o.what != verb::wait) {
-      break;
-    }
-    out.push_back(o.id);
-  }
-  return out;
-}
-
-}  // namespace
-
-std::optional<fault> plant(fault_kind kind, const program& p, dice& d) {
-  std::vector<fault> all;
-  for (std::size_t i = 0; i < p.operations.size(); ++i) {
-    const operation& o = p.operations[i];
-    if (kind == fault_kind::dropped_wait && o.what == verb::wait && o.runs) {
-      all.push_back({kind, 0, 0, none, {o.id}});
-    } else if (kind == fault_kind::waits_lost_at_capture && begins_to_record(p, i)) {
-      auto lost = waits_before(p, i);
-      if (!lost.empty()) {
-        all.push_back({kind, 0, 0, none, std::move(lost)});
-      }
-    } else if (kind == fault_kind::event_of_one_lane && o.what == verb::record &&
-               o.runs) {
-      all.push_back({kind, 0, 0, none, {}});
-    } else if (kind == fault_kind::pairing_by_admission && !o.shares.empty()) {
-      for (std::size_t k = i + 1; k < p.operations.size(); ++k) {
-        const operation& later = p.operations[k];
-        const bool alike = later.shares.size() == o.shares.size() &&
-                           same_call(later.collective, o.collective);
-        for (int r = 0; alike && r < count_of(o.shares); ++r) {
-          if (at(o.shares, r) != at(later.shares, r)) {
-            all.push_back({kind, o.id, later.id, r, {}});
-          }
-        }
-      }
-    }
-  }
-  return all.empty()
-             ? std::nullopt
-             : std::optional(all[static_cast<std::size_t>(d.in(0, count_of(all) - 1))]);
-}
 
 machine::machine(int workers) {
   const std::string threads = std::to_string(workers);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Chooses random places and adds the waits that operations need.
-#include "serial/writer.hpp"
+#include "serial/generate/writer.hpp"
 
 #include <utility>
 

@@ -4,7 +4,7 @@
 /// streams.
 #pragma once
 
-#include "serial/generator.hpp"
+#include "serial/generate/generator.hpp"
 
 namespace weir::test::serial {
 

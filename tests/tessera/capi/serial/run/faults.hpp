@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs programs through the C interface, correctly or with a planted fault, and compares
-/// memory with the interpreter's.
+/// Faults that are planted in programs.
 #pragma once
 
-#include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "serial/program.hpp"
-#include "support.hpp"
 
 namespace weir::test::serial {
 
@@ -36,23 +32,5 @@ struct fault {
 
 /// Returns a fault of this kind in the program, or nothing if it has no place for one.
 [[nodiscard]] std::optional<fault> plant(fault_kind kind, const program& p, dice& d);
-
-/// A context with the kernels of random programs. It runs any number of programs.
-class machine {
- public:
-  explicit machine(int workers);
-  ~machine();
-  machine(const machine&) = delete;
-  machine& operator=(const machine&) = delete;
-
-  /// Runs the program. Returns the difference from the expected outcome (a status, or the
-  /// first words that differ), or an empty string. After a difference the machine must
-  /// not be used again.
-  [[nodiscard]] std::string run(const program& p, const fault& with = {});
-
- private:
-  tessContext_t context_ = nullptr;
-  std::unique_ptr<registered_module> kernels_;
-};
 
 }  // namespace weir::test::serial
