@@ -18,22 +18,13 @@
 
 #include "weir/base/system/fork.hpp"
 #include "weir/base/system/prefetch.hpp"
+#include "weir/base/system/sanitizers.hpp"
 
 namespace weir::tessera {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// every use after the release is then found by the sanitizer
-constexpr bool recycles = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool recycles = false;
-#else
-constexpr bool recycles = true;
-#endif
-#else
-constexpr bool recycles = true;
-#endif
+// In a build with a sanitizer, every use after the release is found by it.
+constexpr bool recycles = !sanitized;
 
 constexpr std::size_t step = 64;   ///< sizes are multiples of it
 constexpr std::size_t kinds = 12;  ///< larger objects are not kept

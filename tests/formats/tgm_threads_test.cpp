@@ -8,17 +8,10 @@
 #include <stdexcept>
 
 #include "tensogram/codec/parallel.hpp"
+#include "weir/base/system/sanitizers.hpp"
 
 namespace weir::formats {
 namespace {
-
-#if defined(__SANITIZE_THREAD__)
-constexpr bool thread_sanitizer = true;
-#elif defined(__has_feature)
-constexpr bool thread_sanitizer = __has_feature(thread_sanitizer);
-#else
-constexpr bool thread_sanitizer = false;
-#endif
 
 /// Returns whether every piece is done once, in a loop whose pieces are loops themselves.
 bool each_once(unsigned threads) {

@@ -14,6 +14,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import virtual_environment  # noqa: E402
+
 PACKAGES = ["tensogram==0.24.0", "tensogram-xarray==0.24.0", "numpy>=2.1"]
 SKIPPED = 77
 CASES = []  # objects of the messages that both sides have read alike
@@ -21,24 +24,9 @@ CASES = []  # objects of the messages that both sides have read alike
 
 def interpreter(work):
     """An interpreter that can import the package, or None."""
-    given = os.environ.get("WEIR_TENSOGRAM_PYTHON")
-    venv = os.path.join(work, "tensogram-venv")
-    for python in filter(None, [given, os.path.join(venv, "bin", "python")]):
-        if os.path.exists(python) and subprocess.run(
-                [python, "-c", "import tensogram, numpy"], capture_output=True).returncode == 0:
-            return python
-    if given:
-        return None
-    steps = [[sys.executable, "-m", "venv", venv],
-             [os.path.join(venv, "bin", "python"), "-m", "pip", "install", "--quiet", "--retries", "0",
-              "--timeout", "10", "--disable-pip-version-check"] + PACKAGES]
-    for step in steps:
-        try:
-            if subprocess.run(step, capture_output=True, timeout=100).returncode != 0:
-                return None
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-    return os.path.join(venv, "bin", "python")
+    return virtual_environment.interpreter(
+        os.environ.get("WEIR_TENSOGRAM_PYTHON"), os.path.join(work, "tensogram-venv"), PACKAGES,
+        ["-c", "import tensogram, numpy"], seconds=100)
 
 
 def check(condition, what):

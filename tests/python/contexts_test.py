@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contexts, modules, errors, and where the library is."""
-import ctypes
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
 
-from session import IMAGE, SOURCE, Session, np, ts, main
+from session import IMAGE, Session, np, ts, main
 from tessera import _library
 
 
@@ -116,28 +114,6 @@ class Library(Session):
                 os.environ.pop("TESSERA_LIBRARY", None)
                 if before[1] is not None:
                     os.environ["TESSERA_LIBRARY"] = before[1]
-
-    def test_has_structures_of_the_headers_sizes(self):
-        with tempfile.TemporaryDirectory(prefix="weir-python-") as folder:
-            source = pathlib.Path(folder) / "sizes.c"
-            names = [n for n, s in vars(_library).items() if isinstance(s, type) and issubclass(s, ctypes.Structure)
-                     and n not in ("Structure", "Sized")]
-            self.assertGreater(len(names), 10)
-            source.write_text("#include <stdio.h>\n#include <tessera_ext.h>\nint main(void) {\n" + "".join(
-                f'  printf("{n} %zu\\n", sizeof(tess{n}));\n' for n in names) + "  return 0;\n}\n")
-            program = pathlib.Path(folder) / "sizes"
-            try:
-                subprocess.run(["cc", f"-I{SOURCE}/tessera/include", str(source), "-o", str(program)], check=True)
-            except FileNotFoundError:
-                self.skipTest("no compiler named cc")
-            lines = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.splitlines()
-        self.assertEqual(lines, [f"{n} {ctypes.sizeof(getattr(_library, n))}" for n in names])
-
-    def test_offers_every_function_that_the_headers_declare(self):
-        text = "".join(h.read_text() for h in (SOURCE / "tessera" / "include").glob("tessera*.h"))
-        declared = set(re.findall(r"TESS_API [^;(]*?\b(tess[A-Z]\w*)\(", text))
-        self.assertEqual([n for n in _library._CALLS if n not in declared], [])
-        self.assertEqual(sorted(n for n in declared if not hasattr(_library.lib, n)), [])
 
 
 if __name__ == "__main__":

@@ -67,32 +67,38 @@ bool is_valid(const checkpoint_store::entry& e) {
   return !e.problem.has_value();
 }
 
+/// Reads every byte of all generations of a run and prints them: a good preamble does not
+/// prove that the rest of the file exists.
+/// @param verb  Completes "cannot <verb> checkpoints".
+/// @param good  Is printed for the valid ones.
+result<entries> print_checkpoints(const folder_options& options, const char* verb,
+                                  const std::string& good, output& out) {
+  WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
+  WEIR_TRY(auto store, checkpoint_store::open(posix_file_system(), folder));
+  WEIR_TRY(entries all, store.verify());
+  if (options.json) {
+    print_json(all, folder, true, out);
+  } else {
+    print_text(all, good, out);
+  }
+  if (all.empty()) {
+    return error(errc::not_found, fmt::format("cannot {} checkpoints of \"{}\": expected "
+                                              "ck-<generation>.weir, found no file",
+                                              verb, folder));
+  }
+  return all;
+}
+
 }  // namespace
 
 /// Lists the checkpoints of a run. The command succeeds if at least one is valid, because
 /// that is what a resume needs.
 command_result checkpoint_ls(const folder_options& options, output& out) {
-  WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
-  WEIR_TRY(auto store, checkpoint_store::open(posix_file_system(), folder));
-  // Reads all of every generation: a good preamble does not prove that the rest of the
-  // file exists.
-  WEIR_TRY(const entries all, store.verify());
-  if (options.json) {
-    print_json(all, folder, true, out);
-  } else {
-    print_text(all, "valid", out);
-  }
+  WEIR_TRY(const entries all, print_checkpoints(options, "list", "valid", out));
   if (std::any_of(all.begin(), all.end(), is_valid)) {
     return 0;
   }
-  if (all.empty()) {
-    return error(
-        errc::not_found,
-        fmt::format(
-            "cannot list checkpoints of \"{}\": expected ck-<generation>.weir, found "
-            "no file",
-            folder));
-  }
+  WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
   return error(errc::corrupt,
                fmt::format("cannot use any checkpoint of \"{}\": expected one valid "
                            "generation, found {} damaged",
@@ -102,21 +108,8 @@ command_result checkpoint_ls(const folder_options& options, output& out) {
 /// Verifies every byte of all checkpoints. In contrast to the list, it fails if any of
 /// them is damaged.
 command_result checkpoint_verify(const folder_options& options, output& out) {
-  WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
-  WEIR_TRY(auto store, checkpoint_store::open(posix_file_system(), folder));
-  WEIR_TRY(const entries all, store.verify());
-  if (options.json) {
-    print_json(all, folder, true, out);
-  } else {
-    print_text(all, "every byte verified", out);
-  }
-  if (all.empty()) {
-    return error(
-        errc::not_found,
-        fmt::format("cannot verify checkpoints of \"{}\": expected ck-<generation>.weir, "
-                    "found no file",
-                    folder));
-  }
+  WEIR_TRY(const entries all,
+           print_checkpoints(options, "verify", "every byte verified", out));
   const auto bad = std::find_if_not(all.begin(), all.end(), is_valid);
   if (bad == all.end()) {
     return 0;

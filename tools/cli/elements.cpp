@@ -6,21 +6,12 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "weir/base/small_floats.hpp"
 
 namespace weir::tools {
 
 namespace {
-
-// Returns element `index` of an array, which need not be aligned.
-template <class T>
-T element(bytes_view bytes, std::size_t index) {
-  T value;
-  std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
-  return value;
-}
 
 // Returns a number as JSON, which has no NaN and no infinities: those become strings.
 template <class T>
@@ -36,13 +27,8 @@ std::string real_json(T value) {
 
 template <class T>
 std::string complex_json(bytes_view bytes, std::size_t index) {
-  return fmt::format("[{}, {}]", real_json(element<T>(bytes, 2 * index)),
-                     real_json(element<T>(bytes, 2 * index + 1)));
-}
-
-// Returns bit `index` of a bitmask, whose first bit is the most significant one.
-bool bit(bytes_view bytes, std::size_t index) {
-  return (static_cast<unsigned>(bytes[index / 8]) >> (7 - index % 8) & 1U) != 0;
+  return fmt::format("[{}, {}]", real_json(element_at<T>(bytes, 2 * index)),
+                     real_json(element_at<T>(bytes, 2 * index + 1)));
 }
 
 }  // namespace
@@ -50,31 +36,31 @@ bool bit(bytes_view bytes, std::size_t index) {
 std::string element_json(dtype type, bytes_view bytes, std::size_t index) {
   switch (type) {
     case dtype::fp8_e4m3:
-      return real_json(fp8_e4m3_to_float(element<std::uint8_t>(bytes, index)));
+      return real_json(fp8_e4m3_to_float(element_at<std::uint8_t>(bytes, index)));
     case dtype::fp8_e5m2:
-      return real_json(fp8_e5m2_to_float(element<std::uint8_t>(bytes, index)));
+      return real_json(fp8_e5m2_to_float(element_at<std::uint8_t>(bytes, index)));
     case dtype::fp16:
-      return real_json(fp16_to_float(element<std::uint16_t>(bytes, index)));
+      return real_json(fp16_to_float(element_at<std::uint16_t>(bytes, index)));
     case dtype::bf16:
-      return real_json(bf16_to_float(element<std::uint16_t>(bytes, index)));
-    case dtype::fp32: return real_json(element<float>(bytes, index));
-    case dtype::fp64: return real_json(element<double>(bytes, index));
+      return real_json(bf16_to_float(element_at<std::uint16_t>(bytes, index)));
+    case dtype::fp32: return real_json(element_at<float>(bytes, index));
+    case dtype::fp64: return real_json(element_at<double>(bytes, index));
     case dtype::int8:
-      return fmt::format("{}", static_cast<int>(element<std::int8_t>(bytes, index)));
-    case dtype::int16: return fmt::format("{}", element<std::int16_t>(bytes, index));
-    case dtype::int32: return fmt::format("{}", element<std::int32_t>(bytes, index));
-    case dtype::int64: return fmt::format("{}", element<std::int64_t>(bytes, index));
+      return fmt::format("{}", static_cast<int>(element_at<std::int8_t>(bytes, index)));
+    case dtype::int16: return fmt::format("{}", element_at<std::int16_t>(bytes, index));
+    case dtype::int32: return fmt::format("{}", element_at<std::int32_t>(bytes, index));
+    case dtype::int64: return fmt::format("{}", element_at<std::int64_t>(bytes, index));
     case dtype::boolean:
-      return element<std::uint8_t>(bytes, index) != 0 ? "true" : "false";
+      return element_at<std::uint8_t>(bytes, index) != 0 ? "true" : "false";
     case dtype::complex64: return complex_json<float>(bytes, index);
     case dtype::complex128: return complex_json<double>(bytes, index);
     case dtype::uint8:
       return fmt::format("{}",
-                         static_cast<unsigned>(element<std::uint8_t>(bytes, index)));
-    case dtype::uint16: return fmt::format("{}", element<std::uint16_t>(bytes, index));
-    case dtype::uint32: return fmt::format("{}", element<std::uint32_t>(bytes, index));
-    case dtype::uint64: return fmt::format("{}", element<std::uint64_t>(bytes, index));
-    case dtype::bitmask: return bit(bytes, index) ? "true" : "false";
+                         static_cast<unsigned>(element_at<std::uint8_t>(bytes, index)));
+    case dtype::uint16: return fmt::format("{}", element_at<std::uint16_t>(bytes, index));
+    case dtype::uint32: return fmt::format("{}", element_at<std::uint32_t>(bytes, index));
+    case dtype::uint64: return fmt::format("{}", element_at<std::uint64_t>(bytes, index));
+    case dtype::bitmask: return bit_at(bytes, index) ? "true" : "false";
   }
   return "null";
 }

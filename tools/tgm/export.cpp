@@ -56,17 +56,27 @@ void print_rows(const cbor_array& rows, std::pair<const char*, const char*> colu
   }
 }
 
+/// An object with its elements.
+struct decoded_object {
+  opened_object object;
+  byte_vector elements;
+};
+/// Decodes the object that the options choose.
+result<decoded_object> decode_chosen(const tgm_verb_options& options) {
+  WEIR_TRY(const message_file file, read_messages(options.files.front()));
+  WEIR_TRY(const std::size_t m, message_of(options, file));
+  WEIR_TRY(opened_object object, file.open_object(m, options.object, options.reading()));
+  WEIR_TRY(byte_vector elements, object.reader.decode(object.index));
+  return decoded_object{std::move(object), std::move(elements)};
+}
+
 }  // namespace
 
 command_result tgm_export(const tgm_verb_options& options, output& out) {
-  WEIR_TRY(const message_file file, read_messages(options.files.front()));
-  WEIR_TRY(const std::size_t m, message_of(options, file));
-  WEIR_TRY(const opened_object object,
-           file.open_object(m, options.object, options.reading()));
-  const message_reader& reader = object.reader;
-  const std::size_t i = object.index;
-  WEIR_TRY(const byte_vector elements, reader.decode(i));
-  const byte_vector npy = as_npy(reader.descriptor(i), elements);
+  WEIR_TRY(const decoded_object chosen, decode_chosen(options));
+  const message_reader& reader = chosen.object.reader;
+  const std::size_t i = chosen.object.index;
+  const byte_vector npy = as_npy(reader.descriptor(i), chosen.elements);
   WEIR_CHECK(save(options.out, npy));
   if (options.json) {
     out.print("{}\n", formats::to_json(formats::cbor_value(cbor_map{
@@ -78,15 +88,11 @@ command_result tgm_export(const tgm_verb_options& options, output& out) {
 }
 
 command_result tgm_show(const tgm_verb_options& options, output& out) {
-  WEIR_TRY(const message_file file, read_messages(options.files.front()));
-  WEIR_TRY(const std::size_t m, message_of(options, file));
-  WEIR_TRY(const opened_object object,
-           file.open_object(m, options.object, options.reading()));
-  const message_reader& reader = object.reader;
-  const std::size_t i = object.index;
-  WEIR_TRY(const byte_vector elements, reader.decode(i));
+  WEIR_TRY(const decoded_object chosen, decode_chosen(options));
+  const message_reader& reader = chosen.object.reader;
+  const std::size_t i = chosen.object.index;
   const auto& d = reader.descriptor(i);
-  const number_view values(d, elements);
+  const number_view values(d, chosen.elements);
   const raster small = make_raster(d, values, terminal_columns, terminal_rows);
   const value_range range = range_of(values);
   if (small.values.empty()) {
@@ -114,7 +120,8 @@ command_result tgm_show(const tgm_verb_options& options, output& out) {
   out.write(as_blocks(small));
   const std::string units = text("units").empty() ? "" : " " + text("units");
   out.print("{} {} {} {}\n",
-            text("name").empty() ? fmt::format("object {}", object.number) : text("name"),
+            text("name").empty() ? fmt::format("object {}", chosen.object.number)
+                                 : text("name"),
             info_of(d.type).tensogram, shape_text(d.shape),
             range.lowest <= range.highest
                 ? fmt::format("from {} to {}{}", range.lowest, range.highest, units)

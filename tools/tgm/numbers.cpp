@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cli/elements.hpp"
 #include "tgm/picture.hpp"
 #include "weir/base/small_floats.hpp"
 
@@ -17,37 +18,30 @@ using formats::object_descriptor;
 
 namespace {
 
-template <class T>
-T element(bytes_view from, std::size_t i) noexcept {
-  T out;
-  std::memcpy(&out, from.data() + i * sizeof(T), sizeof(T));
-  return out;
-}
-
 /// Returns element i as a double; the magnitude of a complex number, 0 or 1 for a bit.
 double number_at(dtype type, bytes_view from, std::size_t i) noexcept {
   switch (type) {
     case dtype::fp16:
-      return static_cast<double>(fp16_to_float(element<std::uint16_t>(from, i)));
+      return static_cast<double>(fp16_to_float(element_at<std::uint16_t>(from, i)));
     case dtype::bf16:
-      return static_cast<double>(bf16_to_float(element<std::uint16_t>(from, i)));
-    case dtype::fp32: return static_cast<double>(element<float>(from, i));
-    case dtype::fp64: return element<double>(from, i);
+      return static_cast<double>(bf16_to_float(element_at<std::uint16_t>(from, i)));
+    case dtype::fp32: return static_cast<double>(element_at<float>(from, i));
+    case dtype::fp64: return element_at<double>(from, i);
     case dtype::complex64:
       return static_cast<double>(
-          std::hypot(element<float>(from, 2 * i), element<float>(from, 2 * i + 1)));
+          std::hypot(element_at<float>(from, 2 * i), element_at<float>(from, 2 * i + 1)));
     case dtype::complex128:
-      return std::hypot(element<double>(from, 2 * i), element<double>(from, 2 * i + 1));
-    case dtype::int8: return element<std::int8_t>(from, i);
-    case dtype::int16: return element<std::int16_t>(from, i);
-    case dtype::int32: return element<std::int32_t>(from, i);
-    case dtype::int64: return static_cast<double>(element<std::int64_t>(from, i));
-    case dtype::uint8: return element<std::uint8_t>(from, i);
-    case dtype::uint16: return element<std::uint16_t>(from, i);
-    case dtype::uint32: return element<std::uint32_t>(from, i);
-    case dtype::uint64: return static_cast<double>(element<std::uint64_t>(from, i));
-    case dtype::bitmask:
-      return (std::to_integer<unsigned>(from[i / 8]) >> (7 - i % 8) & 1u) != 0 ? 1 : 0;
+      return std::hypot(element_at<double>(from, 2 * i),
+                        element_at<double>(from, 2 * i + 1));
+    case dtype::int8: return element_at<std::int8_t>(from, i);
+    case dtype::int16: return element_at<std::int16_t>(from, i);
+    case dtype::int32: return element_at<std::int32_t>(from, i);
+    case dtype::int64: return static_cast<double>(element_at<std::int64_t>(from, i));
+    case dtype::uint8: return element_at<std::uint8_t>(from, i);
+    case dtype::uint16: return element_at<std::uint16_t>(from, i);
+    case dtype::uint32: return element_at<std::uint32_t>(from, i);
+    case dtype::uint64: return static_cast<double>(element_at<std::uint64_t>(from, i));
+    case dtype::bitmask: return bit_at(from, i) ? 1 : 0;
     default: return 0;
   }
 }
@@ -121,7 +115,7 @@ byte_vector as_npy(const object_descriptor& descriptor, bytes_view elements) {
     }
   } else if (descriptor.type == dtype::bf16) {
     for (std::size_t i = 0; i < count_of(descriptor); ++i) {
-      const float value = bf16_to_float(element<std::uint16_t>(elements, i));
+      const float value = bf16_to_float(element_at<std::uint16_t>(elements, i));
       append(out, std::as_bytes(std::span(&value, 1)));
     }
   } else {

@@ -1,24 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sanitizer of this build, and functions that mark memory as inaccessible for it.
+/// The interfaces of the sanitizers, and functions that mark memory as inaccessible.
 #pragma once
 
 #include <cstddef>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define WEIR_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WEIR_ASAN 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define WEIR_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define WEIR_TSAN 1
-#endif
-#endif
+#include "weir/base/system/sanitizers.hpp"
 
 #if defined(WEIR_ASAN)
 #include <sanitizer/asan_interface.h>
@@ -29,14 +16,6 @@
 #endif
 
 namespace weir::tessera {
-
-/// True if the build has a sanitizer that slows the code down and needs larger stacks.
-inline constexpr bool sanitized =
-#if defined(WEIR_ASAN) || defined(WEIR_TSAN)
-    true;
-#else
-    false;
-#endif
 
 /// Marks bytes as inaccessible. Under AddressSanitizer every access is reported until
 /// `permit`; other builds do nothing.

@@ -4,11 +4,11 @@
 /// with damaged input.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
-#include <libaec.h>
 #include <zfp.h>
 
 #include <cmath>
 
+#include "formats/codec/libaec_peer.hpp"
 #include "formats/support.hpp"
 #include "tensogram/codec/bits/bits.hpp"
 #include "tensogram/codec/blosc2/blosc2.hpp"
@@ -59,18 +59,7 @@ byte_vector random_samples(numbers& random, const aec_parameters& p) {
 /// Encodes samples with libaec, which is the oracle.
 byte_vector libaec_encode(bytes_view from, const aec_parameters& p) {
   byte_vector out(from.size() * 3 + 1000);
-  ::aec_stream stream{};
-  // The library does not write to its input, but the field is not const.
-  stream.next_in = reinterpret_cast<const unsigned char*>(from.data());
-  stream.avail_in = from.size();
-  stream.next_out = reinterpret_cast<unsigned char*>(out.data());
-  stream.avail_out = out.size();
-  stream.bits_per_sample = p.bits;
-  stream.block_size = p.block;
-  stream.rsi = p.rsi;
-  stream.flags =
-      (p.preprocess ? AEC_DATA_PREPROCESS : 0u) | (p.is_signed ? AEC_DATA_SIGNED : 0u) |
-      (p.big_endian ? AEC_DATA_MSB : 0u) | (p.sample_bytes == 3 ? AEC_DATA_3BYTE : 0u);
+  ::aec_stream stream = libaec_stream(from, out, p);
   EXPECT_EQ(aec_buffer_encode(&stream), AEC_OK);
   out.resize(stream.total_out);
   return out;

@@ -4,11 +4,10 @@
 /// bytes, and damaged streams decode as libaec decodes them.
 #include "formats/codec/szip_messages.hpp"
 
-#include <libaec.h>
-
 #include <atomic>
 #include <cstdlib>
 
+#include "formats/codec/libaec_peer.hpp"
 #include "tensogram/codec/szip.hpp"
 #include "weir/formats/tensogram_validate.hpp"
 
@@ -189,17 +188,7 @@ std::optional<byte_vector> libaec_decode(bytes_view from, const aec_parameters& 
   byte_vector copy(from.begin(), from.end());
   copy.resize(from.size() + 4096);  // libaec reads behind the end of damaged streams
   byte_vector out(size);
-  ::aec_stream stream{};
-  stream.next_in = reinterpret_cast<const unsigned char*>(copy.data());
-  stream.avail_in = from.size();
-  stream.next_out = reinterpret_cast<unsigned char*>(out.data());
-  stream.avail_out = out.size();
-  stream.bits_per_sample = p.bits;
-  stream.block_size = p.block;
-  stream.rsi = p.rsi;
-  stream.flags =
-      (p.preprocess ? AEC_DATA_PREPROCESS : 0u) | (p.is_signed ? AEC_DATA_SIGNED : 0u) |
-      (p.big_endian ? AEC_DATA_MSB : 0u) | (p.sample_bytes == 3 ? AEC_DATA_3BYTE : 0u);
+  ::aec_stream stream = libaec_stream(bytes_view(copy).first(from.size()), out, p);
   const int code = aec_buffer_decode(&stream);
   return code == AEC_OK && stream.total_out == size ? std::optional(out) : std::nullopt;
 }

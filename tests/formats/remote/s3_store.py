@@ -15,6 +15,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
+import virtual_environment  # noqa: E402
+
 VERSION = "5.2.5"  # version 5.2.1 refuses right signatures of keys with a plus sign
 PACKAGES = [f"moto[s3]=={VERSION}", "flask", "flask-cors"]  # moto[server] installs twice as much
 SKIPPED = 77
@@ -33,23 +36,9 @@ def have_moto():
 
 def interpreter(work):
     """Returns the path of an interpreter that has moto in the right version, or None. Makes one if none is given."""
-    given = os.environ.get("WEIR_MOTO_PYTHON")
-    venv = os.path.join(work, "moto-venv")
-    for python in filter(None, [given, os.path.join(venv, "bin", "python")]):
-        if os.path.exists(python) and subprocess.run([python, "-B", __file__, "--have"]).returncode == 0:
-            return python
-    if given:
-        return None
-    steps = [[sys.executable, "-m", "venv", venv],
-             [os.path.join(venv, "bin", "python"), "-m", "pip", "install", "--quiet", "--retries", "0",
-              "--timeout", "10", "--disable-pip-version-check"] + PACKAGES]
-    for step in steps:
-        try:
-            if subprocess.run(step, capture_output=True, timeout=150).returncode != 0:
-                return None
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-    return os.path.join(venv, "bin", "python")
+    return virtual_environment.interpreter(
+        os.environ.get("WEIR_MOTO_PYTHON"), os.path.join(work, "moto-venv"), PACKAGES,
+        ["-B", os.path.abspath(__file__), "--have"], seconds=150)
 
 
 def check(condition, what):

@@ -20,19 +20,8 @@ using test::bytes;
 std::vector<collective_call> turns_of(collective_kind kind) {
   std::vector<collective_call> calls;
   for (const dtype type : test::all_types) {
-    for (const reduction_op op : test::all_ops) {
-      for (const int level : {1, 2}) {
-        const bool once = op == reduction_op::sum && level == 1;
-        if ((reduces(kind) || once) && check_reduction({type, op, level})) {
-          collective_call call;
-          call.kind = kind;
-          call.type = type;
-          call.op = op;
-          call.level = level;
-          calls.push_back(call);
-        }
-      }
-    }
+    const auto of_type = test::calls_of(kind, type, {1, 2});
+    calls.insert(calls.end(), of_type.begin(), of_type.end());
   }
   return calls;
 }

@@ -46,34 +46,12 @@ void expect_call(const collective_call& call, int ranks, const topology& shape,
   }
 }
 
-/// Returns the calls of a kind with all operations and levels of the type. Kinds that
-/// only move data need one call.
-std::vector<collective_call> calls_of(collective_kind kind, dtype type) {
-  std::vector<collective_call> calls;
-  for (const reduction_op op : test::all_ops) {
-    for (const int level : {0, 1, 2}) {
-      if (!reduces(kind) && (op != reduction_op::sum || level != 1)) {
-        continue;
-      }
-      if (check_reduction({type, op, level})) {
-        collective_call call;
-        call.kind = kind;
-        call.type = type;
-        call.op = op;
-        call.level = level;
-        calls.push_back(call);
-      }
-    }
-  }
-  return calls;
-}
-
 TEST(Plan, EveryCollectiveTypeAndOperationEqualsTheOracle) {
   std::uint64_t seed = 1;
   for (int ranks = 1; ranks <= 8; ++ranks) {
     for (const collective_kind kind : test::all_kinds) {
       for (const dtype type : test::all_types) {
-        for (collective_call call : calls_of(kind, type)) {
+        for (collective_call call : test::calls_of(kind, type, {0, 1, 2})) {
           if (call.level == 0 && reduces(kind) && ranks > 2) {
             continue;  // sums of any order are allowed, so no bits are defined
           }
@@ -159,7 +137,7 @@ TEST(Plan, EveryAlgorithmGivesTheBitsOfTheOracle) {
           collective_kind::reduce, collective_kind::all_gather,
           collective_kind::broadcast}) {
       for (const dtype type : test::all_types) {
-        std::vector<collective_call> calls = calls_of(kind, type);
+        std::vector<collective_call> calls = test::calls_of(kind, type, {0, 1, 2});
         std::erase_if(calls, [&](const collective_call& c) {
           return reduces(kind) && c.level == 0;
         });

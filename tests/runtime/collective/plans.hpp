@@ -21,6 +21,27 @@ inline constexpr std::array<collective_kind, 10> all_kinds = {
     collective_kind::scatter,    collective_kind::all_to_all,
     collective_kind::send,       collective_kind::barrier};
 
+/// Returns the calls of a kind with these levels, one for each operation that the type
+/// has. Kinds that only move data need a single call.
+inline std::vector<collective_call> calls_of(collective_kind kind, dtype type,
+                                             std::initializer_list<int> levels) {
+  std::vector<collective_call> calls;
+  for (const reduction_op op : all_ops) {
+    for (const int level : levels) {
+      const bool once = op == reduction_op::sum && level == 1;
+      if ((reduces(kind) || once) && check_reduction({type, op, level})) {
+        collective_call call;
+        call.kind = kind;
+        call.type = type;
+        call.op = op;
+        call.level = level;
+        calls.push_back(call);
+      }
+    }
+  }
+  return calls;
+}
+
 inline std::string text_of(const collective_call& c, int ranks) {
   return std::string(name_of(c.kind)) + " " + std::string(info_of(c.type).tessera) + " " +
          std::string(name_of(c.op)) + " level " + std::to_string(c.level) + ", " +

@@ -15,6 +15,7 @@
 
 #include "weir/base/file.hpp"
 #include "weir/base/philox.hpp"
+#include "weir/base/system/sanitizers.hpp"
 #include "weir/storage/hn4.hpp"
 #include "weir/storage/hn4_check.hpp"
 
@@ -25,11 +26,7 @@ inline constexpr std::uint64_t small_capacity = std::uint64_t{128} << 20;
 /// Returns how often a random test tries: the number in the environment variable, else
 /// `usual`, and fewer in instrumented builds, which are many times slower.
 inline std::uint64_t number_of_tries(const char* variable, std::uint64_t usual) {
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-  usual = 1 + usual / 10;
-#endif
-#endif
+  usual = sanitized ? 1 + usual / 10 : usual;
   const char* asked = std::getenv(variable);
   return asked != nullptr ? std::strtoull(asked, nullptr, 10) : usual;
 }
@@ -133,23 +130,41 @@ inline result<byte_vector> read_tag(block_device& device, std::string_view tag,
   return stream.read_all();
 }
 
-/// Changes one byte of a device until it is destroyed.
-class flipped_byte {
+/// Replaces bytes of a device until it is destroyed.
+class overlaid_bytes {
  public:
-  flipped_byte(block_device& device, std::uint64_t offset, unsigned mask)
-      : device_(device), offset_(offset) {
+  overlaid_bytes(block_device& device, std::uint64_t offset, bytes_view bytes)
+      : device_(device), offset_(offset), before_(bytes.size()) {
     or_throw(device_.read(offset_, before_));
-    const std::array<std::byte, 1> after{before_[0] ^ static_cast<std::byte>(mask)};
-    or_throw(device_.write(offset_, after));
+    or_throw(device_.write(offset_, bytes));
   }
-  flipped_byte(const flipped_byte&) = delete;
-  flipped_byte& operator=(const flipped_byte&) = delete;
-  ~flipped_byte() { or_throw(device_.write(offset_, before_)); }
+  overlaid_bytes(const overlaid_bytes&) = delete;
+  overlaid_bytes& operator=(const overlaid_bytes&) = delete;
+  ~overlaid_bytes() { or_throw(device_.write(offset_, before_)); }
 
  private:
   block_device& device_;
   std::uint64_t offset_;
-  std::array<std::byte, 1> before_{};
+  byte_vector before_;
+};
+
+/// Changes one byte of a device until it is destroyed.
+class flipped_byte {
+ public:
+  flipped_byte(block_device& device, std::uint64_t offset, unsigned mask)
+      : changed_(device, offset, flipped(device, offset, mask)) {}
+
+ private:
+  /// Returns the byte with the bits of the mask inverted.
+  static std::array<std::byte, 1> flipped(block_device& device, std::uint64_t offset,
+                                          unsigned mask) {
+    std::array<std::byte, 1> out{};
+    or_throw(device.read(offset, out));
+    out[0] ^= static_cast<std::byte>(mask);
+    return out;
+  }
+
+  overlaid_bytes changed_;
 };
 
 /// Unpacks a zstd file and passes its content on piece by piece.

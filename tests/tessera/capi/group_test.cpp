@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "support.hpp"
+#include "weir/base/system/sanitizers.hpp"
 
 namespace weir::test {
 namespace {
@@ -219,11 +220,6 @@ TEST(TesseraGroup, TheFirstFailureOfAGroupIsTheOneThatIsReported) {
   EXPECT_TESS(tessStreamSynchronize(of[0]));
 }
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define WEIR_SANITIZED
-#endif
-#endif
 #ifndef WEIR_SANITIZED  // sanitizers end a program that runs out of memory
 /// Limits the address space, so that the process can map only `bytes` more bytes.
 class little_memory {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "support.hpp"
+#include "weir/base/system/sanitizers.hpp"
 #include "weir/runtime/engine.hpp"
 #include "weir/tessera/stream/collective.hpp"
 #include "weir/tessera/stream/context.hpp"
@@ -24,22 +25,8 @@
 #include "weir/tessera/stream/stream.hpp"
 #include "weir/tessera/stream/work.hpp"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define WEIR_UNDER_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WEIR_UNDER_ASAN 1
-#endif
-#endif
-
 namespace weir::test {
 namespace {
-
-#if defined(WEIR_UNDER_ASAN)
-constexpr bool under_address_sanitizer = true;
-#else
-constexpr bool under_address_sanitizer = false;
-#endif
 
 using tessera::context;
 using tessera::graph_exec;
@@ -396,7 +383,7 @@ TEST(TesseraRestart, LivesLeaveNothingBehind) {
   // Allocators grow in steps of up to 8 MiB. A leak of 2 KiB per life is seen in 10 000
   // lives, one of 30 KiB in 600. The amount of freed memory that AddressSanitizer keeps
   // varies; it finds leaks itself.
-  const std::size_t slack = std::size_t{under_address_sanitizer ? 64U : 12U} << 20;
+  const std::size_t slack = std::size_t{address_sanitizer ? 64U : 12U} << 20;
   EXPECT_LE(after.resident, before.resident + slack)
       << "grew by " << (after.resident - before.resident) / 1024 << " KiB in " << lives;
 }

@@ -11,24 +11,6 @@
 
 namespace weir::storage::test::fuzz {
 
-/// Replaces bytes of a device until it is destroyed.
-class overlaid_bytes {
- public:
-  overlaid_bytes(block_device& device, std::uint64_t offset, bytes_view bytes)
-      : device_(device), offset_(offset), before_(bytes.size()) {
-    or_throw(device_.read(offset_, before_));
-    or_throw(device_.write(offset_, bytes));
-  }
-  overlaid_bytes(const overlaid_bytes&) = delete;
-  overlaid_bytes& operator=(const overlaid_bytes&) = delete;
-  ~overlaid_bytes() { or_throw(device_.write(offset_, before_)); }
-
- private:
-  block_device& device_;
-  std::uint64_t offset_;
-  byte_vector before_;
-};
-
 /// A small volume with a stream of raw and compressed blocks and a tag with a long name.
 /// Its accessors give the places that the targets damage.
 class volume_for_fuzzing {

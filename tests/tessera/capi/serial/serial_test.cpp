@@ -18,17 +18,10 @@
 #include "serial/rules.hpp"
 #include "serial/run/runner.hpp"
 #include "serial/shrinker.hpp"
+#include "weir/base/system/sanitizers.hpp"
 
 namespace weir::test::serial {
 namespace {
-
-#if defined(__SANITIZE_THREAD__)
-constexpr bool thread_sanitizer = true;
-#elif defined(__has_feature)
-constexpr bool thread_sanitizer = __has_feature(thread_sanitizer);
-#else
-constexpr bool thread_sanitizer = false;
-#endif
 
 std::int64_t number_from(const char* name, std::int64_t usual) {
   const char* const set = std::getenv(name);

@@ -54,21 +54,29 @@ inline void ensure_kernel_fp() noexcept {
   }
 }
 
-/// The kernels' environment for the life of the object, then the caller's again.
-class fp_scope {
+/// Sets this thread's control bits for the life of the object, then the caller's again.
+template <std::uint64_t control>
+class fp_control_scope {
  public:
-  /// Saves the caller's control bits and sets those of the kernels.
-  fp_scope() noexcept : before_(fp_control()) { ensure_kernel_fp(); }
-  ~fp_scope() {
-    if (before_ != kernel_fp_control) {
+  /// Saves the caller's control bits and sets those of the scope.
+  fp_control_scope() noexcept : before_(fp_control()) {
+    if (before_ != control) {
+      set_fp_control(control);
+    }
+  }
+  ~fp_control_scope() {
+    if (before_ != control) {
       set_fp_control(before_);
     }
   }
-  fp_scope(const fp_scope&) = delete;
-  fp_scope& operator=(const fp_scope&) = delete;
+  fp_control_scope(const fp_control_scope&) = delete;
+  fp_control_scope& operator=(const fp_control_scope&) = delete;
 
  private:
   std::uint64_t before_;
 };
+
+/// The environment of the kernels.
+using fp_scope = fp_control_scope<kernel_fp_control>;
 
 }  // namespace weir
