@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "fatbin_layout.hpp"
+#include "weir/base/record.hpp"
 
 namespace weir::tessera {
 
@@ -22,28 +23,21 @@ namespace lay = fatbin_layout;
 
 namespace {
 
-/// Appends numbers, little-endian, and bytes.
+/// A record whose numbers have 4 or 8 bytes.
 class byte_sink {
  public:
-  void u32(std::uint32_t value) { number(value); }
-  void u64(std::uint64_t value) { number(value); }
-  void bytes(bytes_view b) { append(out_, b); }
+  void u32(std::uint32_t value) { out_.put(value); }
+  void u64(std::uint64_t value) { out_.put(value); }
+  void bytes(bytes_view b) { out_.put_bytes(b); }
   /// Begins a table of records.
   void head(std::uint32_t record_bytes, std::size_t count) {
     u32(record_bytes);
     u32(static_cast<std::uint32_t>(count));
   }
-  byte_vector take() { return std::move(out_); }
+  byte_vector take() { return std::move(out_).take(); }
 
  private:
-  template <class T>
-  void number(T value) {
-    std::array<std::byte, sizeof(T)> bytes;
-    store_le(bytes.data(), value);
-    append(out_, bytes);
-  }
-
-  byte_vector out_;
+  record_writer out_;
 };
 
 /// The strings of a container, each stored once, in the order of first use. Offset 0 is

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tensogram/codec/bits/bits.hpp"
+#include "weir/base/record.hpp"
 
 namespace weir::formats {
 
@@ -28,13 +29,6 @@ constexpr std::uint32_t array_most = 4096;
 constexpr std::size_t bitmap_bytes = 8192;
 /// Files that have run containers store offsets from this number of containers on.
 constexpr std::size_t offsets_from = 4;
-
-/// Appends a little-endian integer.
-template <class T>
-void put(byte_vector& to, T value) {
-  to.resize(to.size() + sizeof(T));
-  store_le(to.data() + to.size() - sizeof(T), value);
-}
 
 /// A container to be written.
 struct container {
@@ -65,31 +59,35 @@ void for_each_run(bytes_view bits, std::uint64_t from, std::uint64_t to, const U
 /// each.
 byte_vector run_body(bytes_view bits, std::uint64_t from, std::uint64_t to,
                      std::uint32_t runs) {
-  byte_vector out;
-  put(out, static_cast<std::uint16_t>(runs));
+  record_writer out;
+  out.put(static_cast<std::uint16_t>(runs));
   for_each_run(bits, from, to, [&](std::uint64_t first, std::uint64_t last) {
-    put(out, low(first));
-    put(out, static_cast<std::uint16_t>(last - first - 1));
+    out.put(low(first));
+    out.put(static_cast<std::uint16_t>(last - first - 1));
+  });
+  return std::move(out).take();
+}
+
+/// Returns the body of a bitmap container.
+byte_vector bitmap_body(bytes_view bits, std::uint64_t from, std::uint64_t to) {
+  byte_vector out(bitmap_bytes);
+  for_each_run(bits, from, to, [&](std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t at = first; at < last; ++at) {
+      out[low(at) / 8u] |= static_cast<std::byte>(1u << (at % 8));
+    }
   });
   return out;
 }
 
-/// Returns the body of an array or a bitmap container, as the cardinality demands.
-byte_vector plain_body(bytes_view bits, std::uint64_t from, std::uint64_t to,
-                       std::uint32_t cardinality) {
-  byte_vector out;
-  const bool bitmap = cardinality > array_most;
-  out.resize(bitmap ? bitmap_bytes : 0);
+/// Returns the body of an array container: the positions of the ones.
+byte_vector array_body(bytes_view bits, std::uint64_t from, std::uint64_t to) {
+  record_writer out;
   for_each_run(bits, from, to, [&](std::uint64_t first, std::uint64_t last) {
     for (std::uint64_t at = first; at < last; ++at) {
-      if (bitmap) {
-        out[low(at) / 8u] |= static_cast<std::byte>(1u << (at % 8));
-      } else {
-        put(out, low(at));
-      }
+      out.put(low(at));
     }
   });
-  return out;
+  return std::move(out).take();
 }
 
 /// Makes the container of bits `[from, to)` in the smallest of the three forms. A
@@ -106,44 +104,12 @@ container make_container(bytes_view bits, std::uint64_t from, std::uint64_t to) 
       out.cardinality > array_most ? bitmap_bytes : 2 * std::size_t{out.cardinality};
   out.runs = 2 + 4 * std::size_t{runs} < plain;
   if (out.cardinality > 0) {
-    out.body = out.runs ? run_body(bits, from, to, runs)
-                        : plain_body(bits, from, to, out.cardinality);
+    out.body = out.runs                       ? run_body(bits, from, to, runs)
+               : out.cardinality > array_most ? bitmap_body(bits, from, to)
+                                              : array_body(bits, from, to);
   }
   return out;
 }
-
-/// Reads forward. A read beyond the end returns zero and makes good() false for good.
-class byte_reader {
- public:
-  explicit byte_reader(bytes_view from) : rest_(from) {}
-  /// Takes a number in little-endian order.
-  template <class T>
-  [[nodiscard]] T take() noexcept {
-    if (rest_.size() < sizeof(T)) {
-      good_ = false;
-      return 0;
-    }
-    const T out = load_le<T>(rest_.data());
-    rest_ = rest_.subspan(sizeof(T));
-    return out;
-  }
-  /// Takes `count` bytes without copying them.
-  [[nodiscard]] bytes_view take_bytes(std::size_t count) noexcept {
-    if (rest_.size() < count) {
-      good_ = false;
-      return {};
-    }
-    const bytes_view out = rest_.first(count);
-    rest_ = rest_.subspan(count);
-    return out;
-  }
-  [[nodiscard]] bool good() const noexcept { return good_; }
-  [[nodiscard]] bool at_end() const noexcept { return rest_.empty(); }
-
- private:
-  bytes_view rest_;
-  bool good_ = true;
-};
 
 /// Decodes a bitmap and checks it: increasing keys, positions below the number of bits,
 /// cardinalities that agree with the contents, and no bytes behind the last container.
@@ -155,31 +121,31 @@ class roaring_reader {
   /// Reads the head and then all containers. There are at most 65,536 containers, so the
   /// head is bounded before it is taken.
   bool run() {
-    const auto cookie = from_.take<std::uint32_t>();
+    const auto cookie = from_.get<std::uint32_t>();
     std::size_t containers = 0;
     if ((cookie & 0xFFFF) == cookie_runs) {
       containers = (cookie >> 16) + 1;
-      run_flags_ = from_.take_bytes((containers + 7) / 8);
+      run_flags_ = from_.get_bytes((containers + 7) / 8);
     } else if (cookie == cookie_plain) {
-      containers = from_.take<std::uint32_t>();
+      containers = from_.get<std::uint32_t>();
     } else {
       return false;
     }
     const bytes_view heads =
-        containers > container_bits ? bytes_view() : from_.take_bytes(4 * containers);
-    if (!from_.good() || heads.size() != 4 * containers) {
+        containers > container_bits ? bytes_view() : from_.get_bytes(4 * containers);
+    if (from_.failed() || heads.size() != 4 * containers) {
       return false;
     }
     if (run_flags_.empty() || containers >= offsets_from) {
       // The offsets are redundant, because the containers lie one after the other.
-      (void)from_.take_bytes(4 * containers);  // containers follow each other anyway
+      (void)from_.get_bytes(4 * containers);  // containers follow each other anyway
     }
     for (std::size_t c = 0; c < containers; ++c) {
       if (!read_container(heads, c)) {
         return false;
       }
     }
-    return from_.good() && from_.at_end();
+    return !from_.failed() && from_.rest().empty();
   }
 
  private:
@@ -203,12 +169,12 @@ class roaring_reader {
 
   /// Runs must be sorted and must not overlap; neighbours may touch.
   bool read_runs(std::uint64_t base, std::uint32_t cardinality) {
-    const unsigned runs = from_.take<std::uint16_t>();
+    const unsigned runs = from_.get<std::uint16_t>();
     std::uint64_t next = 0;
     std::uint64_t total = 0;
-    for (unsigned r = 0; r < runs && from_.good(); ++r) {
-      const std::uint64_t start = from_.take<std::uint16_t>();
-      const std::uint64_t length = std::uint64_t{from_.take<std::uint16_t>()} + 1;
+    for (unsigned r = 0; r < runs && !from_.failed(); ++r) {
+      const std::uint64_t start = from_.get<std::uint16_t>();
+      const std::uint64_t length = std::uint64_t{from_.get<std::uint16_t>()} + 1;
       if ((r > 0 && start < next) || start + length > container_bits ||
           base + start + length > count_) {
         return false;
@@ -219,11 +185,11 @@ class roaring_reader {
       next = start + length;
       total += length;
     }
-    return from_.good() && total == cardinality;
+    return !from_.failed() && total == cardinality;
   }
 
   bool read_array(std::uint64_t base, std::uint32_t cardinality) {
-    const bytes_view body = from_.take_bytes(2 * std::size_t{cardinality});
+    const bytes_view body = from_.get_bytes(2 * std::size_t{cardinality});
     byte_vector own(kept_ ? 0 : bitmap_bytes);  // finds positions that occur twice
     const mutable_bytes bits = kept_ ? to_ : mutable_bytes(own);
     for (std::size_t i = 0; 2 * i < body.size(); ++i) {
@@ -234,12 +200,12 @@ class roaring_reader {
       }
       set_bit(bits, bit);
     }
-    return from_.good();
+    return !from_.failed();
   }
 
   /// Copies a bitmap bit by bit, because the order of bits in a byte is reversed.
   bool read_bitmap(std::uint64_t base, std::uint32_t cardinality) {
-    const bytes_view body = from_.take_bytes(bitmap_bytes);
+    const bytes_view body = from_.get_bytes(bitmap_bytes);
     std::uint32_t total = 0;
     for (std::size_t k = 0; k < body.size(); ++k) {
       for (unsigned i = 0; body[k] != std::byte{} && i < 8; ++i) {
@@ -255,21 +221,30 @@ class roaring_reader {
         }
       }
     }
-    return from_.good() && total == cardinality;
+    return !from_.failed() && total == cardinality;
   }
 
-  byte_reader from_;
+  record_reader from_;
   std::uint64_t count_;
   mutable_bytes to_;
   bool kept_;
   bytes_view run_flags_;
 };
 
+/// Appends flags that tell which containers hold runs, one bit for each.
+void put_run_flags(record_writer& to, const std::vector<container>& all) {
+  byte_vector flags((all.size() + 7) / 8);
+  for (std::size_t c = 0; c < all.size(); ++c) {
+    flags[c / 8] |= static_cast<std::byte>((all[c].runs ? 1u : 0u) << (c % 8));
+  }
+  to.put_bytes(flags);
+}
+
 /// Appends key and cardinality - 1 of each container.
-void put_heads(byte_vector& to, const std::vector<container>& all) {
+void put_heads(record_writer& to, const std::vector<container>& all) {
   for (const container& c : all) {
-    put(to, c.key);
-    put(to, static_cast<std::uint16_t>(c.cardinality - 1));
+    to.put(c.key);
+    to.put(static_cast<std::uint16_t>(c.cardinality - 1));
   }
 }
 
@@ -293,30 +268,26 @@ result<byte_vector> roaring_encode(bytes_view bits, std::uint64_t count) {
       all.push_back(std::move(c));
     }
   }
-  byte_vector out;
+  record_writer out;
   if (runs) {
-    put(out, static_cast<std::uint32_t>(cookie_runs | (all.size() - 1) << 16));
-    const std::size_t flags = out.size();
-    out.resize(flags + (all.size() + 7) / 8);
-    for (std::size_t c = 0; c < all.size(); ++c) {
-      out[flags + c / 8] |= static_cast<std::byte>((all[c].runs ? 1u : 0u) << (c % 8));
-    }
+    out.put(static_cast<std::uint32_t>(cookie_runs | (all.size() - 1) << 16));
+    put_run_flags(out, all);
   } else {
-    put(out, cookie_plain);
-    put(out, static_cast<std::uint32_t>(all.size()));
+    out.put(cookie_plain);
+    out.put(static_cast<std::uint32_t>(all.size()));
   }
   put_heads(out, all);
   if (!runs || all.size() >= offsets_from) {
     std::size_t at = out.size() + 4 * all.size();
     for (const container& c : all) {
-      put(out, static_cast<std::uint32_t>(at));
+      out.put(static_cast<std::uint32_t>(at));
       at += c.body.size();
     }
   }
   for (const container& c : all) {
-    append(out, c.body);
+    out.put_bytes(c.body);
   }
-  return out;
+  return std::move(out).take();
 }
 
 /// The reader only sets bits, so the target is cleared first.

@@ -13,6 +13,7 @@
 #include "tensogram/codec/lz4.hpp"
 #include "tensogram/codec/parameters.hpp"
 #include "tensogram/codec/shuffle.hpp"
+#include "weir/base/record.hpp"
 
 namespace weir::formats {
 
@@ -35,11 +36,6 @@ void put_be(byte_vector& to, int marker, T value) {
   to.resize(to.size() + sizeof(T));
   store_be(to.data() + to.size() - sizeof(T), value);
 }
-template <class T>
-void put_le(byte_vector& to, T value) {
-  to.resize(to.size() + sizeof(T));
-  store_le(to.data() + to.size() - sizeof(T), value);
-}
 void put_bytes(byte_vector& to, std::initializer_list<unsigned> bytes) {
   for (const unsigned b : bytes) {
     to.push_back(static_cast<std::byte>(b));
@@ -59,9 +55,11 @@ struct chunk_head {
 /// Appends the header of a chunk of format version 5 with one filter, shuffle.
 void put_head(byte_vector& to, const chunk_head& h) {
   put_bytes(to, {5, 1, blosc2_flag::extended | h.flags, h.type_size});
-  put_le(to, h.size);
-  put_le(to, h.block);
-  put_le(to, h.stored);
+  record_writer sizes;
+  sizes.put(h.size);
+  sizes.put(h.block);
+  sizes.put(h.stored);
+  append(to, sizes.view());
   put_bytes(to, {0, 0, 0, 0, 0, 1, h.codec, 0, 0, 0, 0, 0, 0, 0, 0, 0});
 }
 
@@ -84,7 +82,7 @@ void put_block(bytes_view block, const blosc2_parameters& p, byte_vector& to) {
   byte_vector shuffled(block.size());
   shuffle_bytes(block, p.type_size, shuffled);
   const std::size_t head = to.size();
-  put_le<std::uint32_t>(to, 0);
+  to.resize(head + 4);  // for the size
   const bool smaller = p.codec == blosc2_codec::zstd ? append_zstd(shuffled, p.level, to)
                                                      : lz4_append_block(shuffled, to);
   if (!smaller) {
@@ -196,13 +194,13 @@ result<code_buffer> blosc2_encode(bytes_view from, const blosc2_parameters& p) {
     out.reserve(from.size() + from.size() / 64 + 1024);
     put_frame_head(out, from.size(), chunk, p);
     const std::size_t header = out.size();
-    byte_vector offsets;
+    record_writer offsets;
     for (std::size_t at = 0; at < from.size(); at += chunk) {
-      put_le<std::uint64_t>(offsets, out.size() - header);
+      offsets.put<std::uint64_t>(out.size() - header);
       put_chunk(from.subspan(at, std::min(chunk, from.size() - at)), p, out);
     }
     store_be<std::uint64_t>(out.data() + 0x27, out.size() - header);
-    put_plain(offsets, 8, 0, out);
+    put_plain(offsets.view(), 8, 0, out);
     put_bytes(out, {0x94, 0x01, 0x93, 0xcd, 0, 6, 0xde, 0, 0, 0xdc, 0, 0});
     put_be<std::uint32_t>(out, 0xce, 35);
     put_bytes(out, {0xd8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
