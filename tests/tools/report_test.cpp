@@ -6,8 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "drawing/page.hpp"
 #include "drawing/charts.hpp"
+#include "drawing/page.hpp"
 #include "drawing/trace_data.hpp"
 #include "report/comparison.hpp"
 #include "report/report.hpp"

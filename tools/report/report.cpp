@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "drawing/page.hpp"
 #include "drawing/charts.hpp"
+#include "drawing/page.hpp"
 #include "run_data.hpp"
 #include "watch/progress.hpp"
 #include "weir/base/bytes.hpp"
