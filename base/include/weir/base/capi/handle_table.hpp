@@ -151,7 +151,7 @@ class handle_table {
   struct slot {
     std::atomic_flag busy = ATOMIC_FLAG_INIT;
     std::uint32_t generation = 1;
-    std::atomic<std::uintptr_t> handle{0};  ///< of the object; 0: the slot is free
+    std::atomic<std::uintptr_t> handle{0};  ///< handle of the object; 0: slot is free
     std::shared_ptr<T> object;
   };
   /// Holds a slot while a pointer is copied. A spin lock suffices for that.
