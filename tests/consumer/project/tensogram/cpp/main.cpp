@@ -3,6 +3,7 @@
 /// A C++17 program outside of the project that uses everything its wrapper of the C
 /// interface offers. Its one argument is a folder for files.
 #include <cmath>
+#include <cstring>
 #include <iostream>
 #include <limits>
 
