@@ -36,9 +36,9 @@ storage::token_chunk chunk_at(std::uint64_t position, std::uint64_t n,
 std::size_t feed(conductor_state& c, std::vector<std::uint64_t>& positions) {
   const auto orders = c.take_orders();
   for (const chunk_order& order : orders) {
-    auto& at = positions[order.lane];
-    EXPECT_TRUE(c.arrived({order, chunk_at(at, order.tokens, order.lane)}));
-    at += order.tokens;
+    auto& position = positions[order.lane];
+    EXPECT_TRUE(c.arrived({order, chunk_at(position, order.tokens, order.lane)}));
+    position += order.tokens;
   }
   return orders.size();
 }

@@ -208,14 +208,14 @@ TEST(reader_state, holds_the_requested_messages_within_its_limits) {
   reader_state state(feed_of(fs, source), source);
   EXPECT_FALSE(state.take());
   while (state.wants(0)) {
-    EXPECT_EQ(state.read(), reader_state::step::held);
+    EXPECT_EQ(state.read(), reader_state::step::buffered);
   }
-  EXPECT_EQ(state.held(), 2u) << "bytes bound it";
+  EXPECT_EQ(state.buffered(), 2u) << "bytes bound it";
   while (state.wants(5)) {
-    EXPECT_EQ(state.read(), reader_state::step::held);
+    EXPECT_EQ(state.read(), reader_state::step::buffered);
   }
-  EXPECT_EQ(state.held(), 5u) << "credits go beyond";
-  EXPECT_EQ(state.held_bytes(), 5 * parts[0].size());
+  EXPECT_EQ(state.buffered(), 5u) << "credits go beyond";
+  EXPECT_EQ(state.buffered_bytes(), 5 * parts[0].size());
   for (std::uint64_t i = 0; i < 20; ++i) {
     while (state.wants(1)) {
       static_cast<void>(state.read());
@@ -227,7 +227,7 @@ TEST(reader_state, holds_the_requested_messages_within_its_limits) {
   while (state.wants(1)) {
     static_cast<void>(state.read());
   }
-  EXPECT_EQ(state.held_bytes(), 0u);
+  EXPECT_EQ(state.buffered_bytes(), 0u);
   EXPECT_EQ((*state.take())->message, nullptr) << "the end";
   EXPECT_EQ((*state.take())->message, nullptr) << "and again";
   EXPECT_EQ(state.delivered(), 20u);

@@ -142,7 +142,7 @@ TEST(message_file, no_crash_removes_a_durable_message) {
     faulty_files fs;
     std::uint64_t durable = 0;
     std::uint64_t messages = 0;
-    fs.most_bytes = 300;  // a message takes two writes
+    fs.max_bytes = 300;  // a message takes two writes
     fs.after_change = [&] {
       const auto all = fs.crash_states(model, [](const std::string&) { return true; });
       for (const disk& found : all) {

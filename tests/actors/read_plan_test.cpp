@@ -103,12 +103,12 @@ TEST(read_plan, a_client_that_does_not_pull_delays_no_other) {
   EXPECT_EQ(plan.credits_free(), 0U) << "all credits are in use";
   EXPECT_GT(plan.ahead(idle), 0U);
   const auto busy = plan.add_stream("busy", 2000, 1);
-  for (std::uint64_t at = 0; at < 2000; at += 100) {
+  for (std::uint64_t offset = 0; offset < 2000; offset += 100) {
     ASSERT_TRUE(plan.pull(busy, 0));
     run(plan);
     const auto answers = plan.take_answers();
     ASSERT_EQ(answers.size(), 1U);
-    EXPECT_EQ(answers[0].piece->offset, at);
+    EXPECT_EQ(answers[0].piece->offset, offset);
   }
   plan.close(idle);
   plan.close(other);
@@ -142,8 +142,8 @@ TEST(read_plan, a_late_request_is_answered_and_its_worker_comes_back) {
   read_plan plan(small_settings(), 1);
   const auto s = plan.add_stream("tag \"x\" of v.hn4", 1000, 1);
   const auto ticket = or_throw(plan.pull(s, 0));
-  const auto held = plan.next_job(0);
-  ASSERT_TRUE(held);
+  const auto job = plan.next_job(0);
+  ASSERT_TRUE(job);
   EXPECT_EQ(plan.next_deadline(), 30 * second);
   plan.expire(30 * second - 1);
   EXPECT_TRUE(plan.take_answers().empty());
@@ -160,7 +160,7 @@ TEST(read_plan, a_late_request_is_answered_and_its_worker_comes_back) {
   EXPECT_EQ(refused.error().code(), errc::timeout);
   EXPECT_NE(refused.error().hint().find("worker 0 at byte 0"), std::string::npos)
       << refused.error().hint();
-  carry_out(plan, *held);
+  carry_out(plan, *job);
   EXPECT_TRUE(plan.take_answers().empty()) << "nobody waits for it any more";
   ASSERT_TRUE(plan.read(s, 0, 10, 32 * second));
   run(plan, 32 * second);
@@ -197,12 +197,13 @@ TEST(read_plan, a_failed_piece_ends_its_sequence_and_no_other) {
 TEST(read_plan, fills_in_pieces_by_several_workers_and_says_how_far) {
   read_plan plan(small_settings(), 3);
   auto memory = std::make_shared<byte_vector>(950);
-  std::vector<std::uint64_t> told;
+  std::vector<std::uint64_t> reported;
   const auto s = plan.add_stream("s", 1000, 1);
-  const auto ticket = or_throw(plan.fill(
-      s, 50,
-      {*memory, memory, [&](std::uint64_t done, std::uint64_t) { told.push_back(done); }},
-      0));
+  const auto ticket = or_throw(
+      plan.fill(s, 50,
+                {*memory, memory,
+                 [&](std::uint64_t done, std::uint64_t) { reported.push_back(done); }},
+                0));
   std::vector<read_plan::job> running;
   while (const auto j = plan.next_job(0)) {
     running.push_back(*j);
@@ -221,9 +222,9 @@ TEST(read_plan, fills_in_pieces_by_several_workers_and_says_how_far) {
   for (std::size_t i = 0; i < memory->size(); ++i) {
     ASSERT_EQ((*memory)[i], content(s, 50 + i));
   }
-  ASSERT_EQ(told.size(), 10U);
-  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
-  EXPECT_EQ(told.back(), 950U);
+  ASSERT_EQ(reported.size(), 10U);
+  EXPECT_TRUE(std::is_sorted(reported.begin(), reported.end()));
+  EXPECT_EQ(reported.back(), 950U);
 }
 
 TEST(read_plan, a_fill_ends_with_the_failure_of_the_lowest_offset) {
@@ -258,11 +259,11 @@ TEST(read_plan, refuses_impossible_requests) {
     ASSERT_TRUE(plan.pull(s, 0));
   }
   EXPECT_EQ(plan.pull(s, 0).error().code(), errc::out_of_range) << "too many requests";
-  const auto held = plan.next_job(0);
-  ASSERT_TRUE(held);
+  const auto job = plan.next_job(0);
+  ASSERT_TRUE(job);
   plan.lose_worker(0, error(errc::stopping, "gone"));
   ASSERT_EQ(plan.take_answers().size(), 1U) << "what it was at has failed";
-  carry_out(plan, *held);
+  carry_out(plan, *job);
   EXPECT_TRUE(plan.take_answers().empty()) << "and stays so";
   const auto other = plan.add_stream("t", 1000, 1);
   EXPECT_EQ(plan.pull(other, 0).error().code(), errc::timeout) << "nobody is left";

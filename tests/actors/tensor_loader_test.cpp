@@ -134,17 +134,17 @@ TEST(tensor_loader, a_damaged_block_fails_its_tensor_and_readers_do_not_run) {
   // Finds a byte of tensor "b" on the device.
   const byte_vector file = small_file();
   const bytes_view b = part_of(file, *directory.find("b"));
-  std::uint64_t at = 0;
-  for (std::uint64_t page = 0; page < f.device->size() && at == 0;
+  std::uint64_t byte = 0;
+  for (std::uint64_t page = 0; page < f.device->size() && byte == 0;
        page += storage::memory_device::page_bytes) {
     const bytes_view bytes = f.device->view(page, storage::memory_device::page_bytes);
     const auto found =
         std::search(bytes.begin(), bytes.end(), b.begin() + 15'000, b.begin() + 15'032);
-    at = found != bytes.end() ? page + static_cast<std::uint64_t>(found - bytes.begin())
-                              : 0;
+    byte = found != bytes.end() ? page + static_cast<std::uint64_t>(found - bytes.begin())
+                                : 0;
   }
-  ASSERT_NE(at, 0U);
-  storage::test::flipped_byte damage(*f.device, at, 1);
+  ASSERT_NE(byte, 0U);
+  storage::test::flipped_byte damage(*f.device, byte, 1);
   tensor_loader loader(*f.engine, f.stream());
   std::atomic<int> ran{0};
   for (const storage::stored_tensor& each : directory.tensors()) {

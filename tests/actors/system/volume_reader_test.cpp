@@ -270,13 +270,13 @@ TEST(volume_reader, many_clients_get_many_tags_whole_in_every_order) {
 storage::extent middle_block(std::size_t tag) {
   const byte_vector bytes = tag_bytes(tag);
   const bytes_view part = bytes_view(bytes).subspan(bytes.size() / 2, 4000);
-  for (std::uint64_t at = 0; at < image().size();
-       at += storage::memory_device::page_bytes) {
-    const bytes_view page = image().view(at, storage::memory_device::page_bytes);
+  for (std::uint64_t offset = 0; offset < image().size();
+       offset += storage::memory_device::page_bytes) {
+    const bytes_view page = image().view(offset, storage::memory_device::page_bytes);
     const auto found =
         std::search(page.begin(), page.end(), part.begin(), part.begin() + 64);
     if (found != page.end()) {
-      return {at + static_cast<std::uint64_t>(found - page.begin()), 1};
+      return {offset + static_cast<std::uint64_t>(found - page.begin()), 1};
     }
   }
   throw std::runtime_error("the block was not found");

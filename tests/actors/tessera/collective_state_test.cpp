@@ -241,7 +241,7 @@ TEST_F(collective_state_test, a_share_that_makes_no_sense_does_not_count) {
 
 TEST_F(collective_state_test, keeps_the_holder_until_the_share_has_ended) {
   auto memory = std::make_shared<int>(1);
-  const std::weak_ptr<int> kept = memory;
+  const std::weak_ptr<int> alive = memory;
   for (int r = 0; r < 4; ++r) {
     auto order = share_of(r);
     order.holder = memory;
@@ -250,9 +250,9 @@ TEST_F(collective_state_test, keeps_the_holder_until_the_share_has_ended) {
   memory.reset();
   take(1000);
   expect_all(errc::timeout, {"found it running"});
-  EXPECT_FALSE(kept.expired()) << "nobody waits, but it has not run";
+  EXPECT_FALSE(alive.expired()) << "nobody waits, but it has not run";
   engine.run_all();
-  EXPECT_TRUE(kept.expired());
+  EXPECT_TRUE(alive.expired());
 }
 
 TEST_F(collective_state_test, shares_that_wait_are_dropped_with_the_group) {

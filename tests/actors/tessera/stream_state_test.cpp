@@ -48,16 +48,16 @@ TEST_F(stream_state_test, runs_copies_and_launches_in_their_order) {
   EXPECT_TRUE(s->launch(stage(-1, 10)).has_value());
   EXPECT_TRUE(
       s->copy({{out->data(), x, bytes, copy_kind::device_to_host, 2}, out}).has_value());
-  const std::weak_ptr<void> kept = in;
+  const std::weak_ptr<void> alive = in;
   in.reset();
-  EXPECT_FALSE(kept.expired()) << "the copy has not run";
+  EXPECT_FALSE(alive.expired()) << "the copy has not run";
   static_cast<void>(s->synchronize(0));
   EXPECT_TRUE(s->take_answers(0).empty());
   EXPECT_EQ(rings, 0);
   engine.run_all();
   EXPECT_EQ(rings, 1);
   EXPECT_EQ(or_throw(answer_of(*s)), 4U);
-  EXPECT_TRUE(kept.expired());
+  EXPECT_TRUE(alive.expired());
   for (int rank = 0; rank < 4; ++rank) {
     const float r = static_cast<float>(rank + 1);
     EXPECT_EQ(engine->at(x, rank)[blocks - 1], -(2.0F * 3 + r) + 10 * r);
