@@ -241,10 +241,10 @@ TEST_P(CrashStates, AfterAFailedSaveStillLoadTheAcknowledgedCheckpoint) {
     const small_model two(2);
     const small_model three(3);
     or_throw(store.save(one.sections(), 1));
-    const std::size_t at = fs.operations() + k;
+    const std::size_t failing = fs.operations() + k;
     fs.fail = [&](std::size_t number, op_kind) -> std::optional<error> {
-      return number == at ? std::optional(error(errc::io, "input/output error"))
-                          : std::nullopt;
+      return number == failing ? std::optional(error(errc::io, "input/output error"))
+                               : std::nullopt;
     };
     const auto second = store.save(two.sections(), 2);
     for (const disk& state : fs.crash_states(GetParam(), is_checkpoint)) {

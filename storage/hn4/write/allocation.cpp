@@ -187,11 +187,11 @@ result<void> write_bits(core& c, const block_bits& bits) {
     new_bytes = after;
   }
   bool same = true;
-  for (std::size_t at = 0; at < new_bytes.size(); at += bitmap_unit) {
+  for (std::size_t offset = 0; offset < new_bytes.size(); offset += bitmap_unit) {
     const bytes_view now =
-        new_bytes.subspan(at, std::min(bitmap_unit, new_bytes.size() - at));
-    if (std::memcmp(now.data(), old_bytes.data() + at, now.size()) != 0) {
-      WEIR_CHECK(c.device->write(c.geometry.bitmap + at, now));
+        new_bytes.subspan(offset, std::min(bitmap_unit, new_bytes.size() - offset));
+    if (std::memcmp(now.data(), old_bytes.data() + offset, now.size()) != 0) {
+      WEIR_CHECK(c.device->write(c.geometry.bitmap + offset, now));
       same = false;
     }
   }

@@ -110,8 +110,8 @@ pid_t gone() {
 // an index. Files that only look similar must stay.
 TEST(Hn4Index, WhatKilledProcessesLeftGoesWithTheNextWriter) {
   const indexed v;
-  const auto name = [](pid_t process, const std::string& of) {
-    return of + "." + std::to_string(process) + "-3.tmp";
+  const auto name = [](pid_t process, const std::string& name_of_file) {
+    return name_of_file + "." + std::to_string(process) + "-3.tmp";
   };
   const std::vector<std::string> leftovers{name(gone(), "v"), name(gone(), "v.index"),
                                            name(::getppid(), "v.index")};

@@ -40,10 +40,11 @@ TEST(Hn4Format, TheSameOptionsGiveTheSameBytes) {
   };
   const auto a = made();
   const auto b = made();
-  for (std::uint64_t at = 0; at < small_capacity; at += memory_device::page_bytes) {
-    const bytes_view x = a->view(at, memory_device::page_bytes);
-    const bytes_view y = b->view(at, memory_device::page_bytes);
-    ASSERT_TRUE(std::equal(x.begin(), x.end(), y.begin(), y.end())) << at;
+  for (std::uint64_t offset = 0; offset < small_capacity;
+       offset += memory_device::page_bytes) {
+    const bytes_view x = a->view(offset, memory_device::page_bytes);
+    const bytes_view y = b->view(offset, memory_device::page_bytes);
+    ASSERT_TRUE(std::equal(x.begin(), x.end(), y.begin(), y.end())) << offset;
   }
 }
 
@@ -187,14 +188,14 @@ TEST(Hn4Volume, ExtentsSayWhereEveryByteLies) {
     EXPECT_GE(e.device_offset, end) << "in the order of the device, and apart";
     end = e.device_offset + e.blocks * 4096;
     total += e.bytes;
-    for (std::uint64_t n = 0, at = e.offset; n < e.blocks; ++n) {
+    for (std::uint64_t n = 0, offset = e.offset; n < e.blocks; ++n) {
       byte_vector block(4096);
       ASSERT_TRUE(device->read(e.device_offset + n * 4096, block));
       const std::size_t stored = load_le<std::uint32_t>(&block[40]) >> 4;
       ASSERT_TRUE(std::equal(block.begin() + 48,
                              block.begin() + 48 + static_cast<std::ptrdiff_t>(stored),
-                             bytes.begin() + static_cast<std::ptrdiff_t>(at)));
-      at += stored;
+                             bytes.begin() + static_cast<std::ptrdiff_t>(offset)));
+      offset += stored;
     }
   }
   EXPECT_EQ(total, bytes.size());
