@@ -67,10 +67,10 @@ result<void> file_source::read(std::uint64_t offset, mutable_bytes to) const {
 /// The descriptor is closed as soon as the mapping exists; the mapping keeps the file. An
 /// empty file is not mapped, because mmap() refuses a length of zero.
 result<std::shared_ptr<mapped_source>> mapped_source::open(const std::string& path) {
-  const auto failed = [&](const char* what) {
+  const auto failed = [&](const char* action) {
     return error(errno == ENOENT ? errc::not_found : errc::io,
                  fmt::format("cannot {} \"{}\": expected a readable file, found \"{}\"",
-                             what, path, std::strerror(errno)));
+                             action, path, std::strerror(errno)));
   };
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {
@@ -83,16 +83,16 @@ result<std::shared_ptr<mapped_source>> mapped_source::open(const std::string& pa
     return e;
   }
   const auto size = static_cast<std::size_t>(facts.st_size);
-  void* at =
+  void* address =
       size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
-  if (at == MAP_FAILED) {
+  if (address == MAP_FAILED) {
     error e = failed("map");
     ::close(descriptor);
     return e;
   }
   ::close(descriptor);
   return std::shared_ptr<mapped_source>(
-      new mapped_source({static_cast<const std::byte*>(at), size}, path));
+      new mapped_source({static_cast<const std::byte*>(address), size}, path));
 }
 
 mapped_source::~mapped_source() {

@@ -255,11 +255,11 @@ TEST(tensogram_c, shortcuts_convert_and_fall_back_to_a_default) {
   EXPECT_EQ(tgm_metadata_get_int(m, "version", -1), 3);
   EXPECT_EQ(tgm_metadata_get_float(m, "version", -1), -1);
   EXPECT_EQ(tgm_metadata_get(m, "version"), nullptr) << "no key of this name";
-  const char* kept = tgm_metadata_get_string(m, "name");
+  const char* first = tgm_metadata_get_string(m, "name");
   (void)tgm_metadata_get_string(m, "grid.type");
-  EXPECT_EQ(tgm_metadata_get_string(m, "name"), kept)
+  EXPECT_EQ(tgm_metadata_get_string(m, "name"), first)
       << "texts live as long as the handle";
-  EXPECT_STREQ(kept, "a");
+  EXPECT_STREQ(first, "a");
 }
 
 TEST(tensogram_c, keys_at_the_top_join_extra_which_has_the_first_word) {

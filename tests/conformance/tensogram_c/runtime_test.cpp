@@ -14,9 +14,9 @@ namespace {
 /// Collects checks in a child process and ends it with the number of checks that failed.
 class verdict {
  public:
-  void ask(bool held, const char* what) {
-    if (!held) {
-      std::fprintf(stderr, "%s; last error: %s\n", what, last_error().c_str());
+  void ask(bool holds, const char* text) {
+    if (!holds) {
+      std::fprintf(stderr, "%s; last error: %s\n", text, last_error().c_str());
       ++failures_;
     }
   }

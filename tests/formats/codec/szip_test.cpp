@@ -131,11 +131,11 @@ padded_stream pad_intervals(const aec_code& code) {
     const std::uint64_t end =
         i + 1 < code.offsets.size() ? code.offsets[i + 1] : 8 * from.size();
     out.offsets.push_back(8 * out.bytes.size());
-    std::uint64_t at = code.offsets[i];
-    for (; at < end; at += 8) {
+    std::uint64_t first_bit = code.offsets[i];
+    for (; first_bit < end; first_bit += 8) {
       unsigned byte = 0;
       for (unsigned k = 0; k < 8; ++k) {
-        const std::uint64_t bit = at + k;
+        const std::uint64_t bit = first_bit + k;
         const unsigned value =
             bit < end ? std::to_integer<unsigned>(from[bit / 8]) >> (7 - bit % 8) & 1u
                       : 0u;

@@ -85,11 +85,11 @@ TEST_F(RemoteRedirects, TellNoOtherServerThePassword) {
   EXPECT_EQ(source->size(), content.size());
   one.faults("moved.bin", {}, "redirect:302:" + two.url("b.bin"));
   EXPECT_TRUE(remote_source::open(with_password("moved.bin"), options));
-  bool told = false;
+  bool authorized = false;
   for (const auto& entry : one.log()) {
-    told = told || entry["headers"].contains("authorization");
+    authorized = authorized || entry["headers"].contains("authorization");
   }
-  EXPECT_TRUE(told) << "the server of the address is told";
+  EXPECT_TRUE(authorized) << "the server of the address gets the authorization";
   const auto elsewhere = two.log();
   ASSERT_FALSE(elsewhere.empty());
   for (const auto& entry : elsewhere) {

@@ -21,9 +21,9 @@ class RemoteTls : public testing::Test {
   /// Opens a port with a certificate of a kind and makes its authority the trusted one.
   /// Returns the address of the file there.
   std::string secure(const std::string& kind) {
-    const auto told = server.ask({{"do", "tls"}, {"kind", kind}});
-    ::setenv("SSL_CERT_FILE", told["authority"].get<std::string>().c_str(), 1);
-    return "https://localhost:" + std::to_string(told["port"].get<int>()) + "/a.bin";
+    const auto answer = server.ask({{"do", "tls"}, {"kind", kind}});
+    ::setenv("SSL_CERT_FILE", answer["authority"].get<std::string>().c_str(), 1);
+    return "https://localhost:" + std::to_string(answer["port"].get<int>()) + "/a.bin";
   }
   /// Expects that opening fails before any request is sent, and returns the error.
   error refused(const std::string& url) {

@@ -305,9 +305,9 @@ inline bytes encode_stored(const char* json, const payloads& p,
                     p.arguments(json, hash));
 }
 /// Returns the digest of bytes as text.
-inline bytes digest(std::string_view of) {
-  return bytes_by(tgm_compute_hash, reinterpret_cast<const std::uint8_t*>(of.data()),
-                  of.size(), "xxh3");
+inline bytes digest(std::string_view content) {
+  return bytes_by(tgm_compute_hash, reinterpret_cast<const std::uint8_t*>(content.data()),
+                  content.size(), "xxh3");
 }
 /// Returns reference value and binary scale for packing values into so many bits.
 inline std::pair<double, std::int32_t> packing(const std::vector<double>& values,
