@@ -70,9 +70,9 @@ TEST(AtomicFile, WhatKilledWritersLeftIsRemovedAndNothingElse) {
     or_throw(write_file_atomically(fs, folder / name, as_view("left")));
   }
   or_throw(remove_unfinished(fs, folder / "x"));
-  const std::vector<std::string> kept = {"x.-1.tmp",  "x.1-.tmp", "x.1-2.tmpp",
-                                         "x.1-a.tmp", "x.tmp",    "z.3-4.tmp"};
-  EXPECT_EQ(or_throw(fs.list(folder.path())), kept);
+  const std::vector<std::string> remaining = {"x.-1.tmp",  "x.1-.tmp", "x.1-2.tmpp",
+                                              "x.1-a.tmp", "x.tmp",    "z.3-4.tmp"};
+  EXPECT_EQ(or_throw(fs.list(folder.path())), remaining);
   or_throw(remove_unfinished(fs, folder / ""));
   EXPECT_FALSE(fs.exists(folder / "z.3-4.tmp"));
 }
