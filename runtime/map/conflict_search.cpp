@@ -23,7 +23,7 @@ namespace weir::runtime {
 // newest. Edges are added after the visit, because only then the floor is known.
 task_id conflict_search::find_near_writers(const access& a, const question& q) {
   task_id floor = 0;
-  std::array<task_id, region_index::room> found;
+  std::array<task_id, region_index::inline_capacity> found;
   std::size_t count = 0;
   map_.near_conflicts(a.bytes, true, [&](access_ref, access_entry& e) {
     if (is_companion(a, q, e)) {

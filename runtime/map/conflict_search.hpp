@@ -41,8 +41,8 @@ namespace weir::runtime {
 class conflict_search {
  public:
   /// Makes an empty map. Ids of live tasks differ modulo `window`, a power of two.
-  conflict_search(std::uint32_t most_accesses, std::uint32_t window)
-      : map_(most_accesses), predecessors_(window) {}
+  conflict_search(std::uint32_t max_accesses, std::uint32_t window)
+      : map_(max_accesses), predecessors_(window) {}
 
   [[nodiscard]] dependency_map& map() noexcept { return map_; }
   [[nodiscard]] const dependency_map& map() const noexcept { return map_; }

@@ -25,7 +25,7 @@ std::uint64_t next_serial() {
 
 /// Makes the records of one replay, filled with all that does not change between replays.
 std::unique_ptr<replay_instance> make_instance(const captured_graph& g) {
-  auto out = std::make_unique<replay_instance>(g.size(), g.most_captured);
+  auto out = std::make_unique<replay_instance>(g.size(), g.max_captured);
   out->batch.follower_begin = g.follower_begin.data();
   out->batch.followers = g.followers.data();
   for (std::size_t i = 0; i < g.size(); ++i) {
@@ -83,9 +83,10 @@ result<std::shared_ptr<captured_graph>> captures::end(capture_use use) {
   graph->releases_seen = storages_.releases();
   graph->finish();
   for (const storage_id id : graph->storages) {
-    const auto& kept = graph->kept;
-    if (storages_.fresh(id) && std::find(kept.begin(), kept.end(), id) == kept.end()) {
-      graph->kept.push_back(id);
+    const auto& kept_storages = graph->kept_storages;
+    if (storages_.fresh(id) && std::find(kept_storages.begin(), kept_storages.end(),
+                                         id) == kept_storages.end()) {
+      graph->kept_storages.push_back(id);
     }
   }
   if (graph->size() > window_.capacity() && use == capture_use::replay) {
@@ -118,14 +119,14 @@ result<task_id> captures::replay(const std::shared_ptr<captured_graph>& graph,
   if (g.size() == 0) {
     return task_id{0};
   }
-  window_.make_room(static_cast<std::uint32_t>(g.size()), 0);
+  window_.make_space(static_cast<std::uint32_t>(g.size()), 0);
   live_replay& r = start(graph, argument);
   link(r);
   tally<std::uint64_t>(replayed_, g.size());
   for (std::size_t why = 0; why < hazards; ++why) {
     edges_.count_edges(static_cast<hazard>(why), g.edges[why]);
   }
-  for (const storage_id id : g.kept) {
+  for (const storage_id id : g.kept_storages) {
     storages_.keep(id, window_.next() - 1);
   }
   const task_id first = r.first;
@@ -327,7 +328,7 @@ std::size_t captures::unshown_accesses() const noexcept {
 
 /// Registers accesses of replays in flight. Tasks run first if the map lacks space.
 void captures::show(std::size_t accesses) {
-  while (search_.map().room() < unshown_accesses() + accesses) {
+  while (search_.map().space() < unshown_accesses() + accesses) {
     window_.run_oldest();
   }
   for (live_replay& r : replays_) {

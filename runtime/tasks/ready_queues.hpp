@@ -42,7 +42,7 @@ class ready_queues {
   /// Takes the first task that there is of: urgent ones, beginning with those sent to the
   /// worker; others sent to it; its own queue; the queue of another worker, of which up
   /// to half moves to the worker's own queue; tasks sent to other workers.
-  [[nodiscard]] taken pop(unsigned worker, scope what = scope::any);
+  [[nodiscard]] taken pop(unsigned worker, scope range = scope::any);
   /// May be out of date as soon as it returns; never true while a push that happened
   /// before is unpopped.
   [[nodiscard]] bool empty() const noexcept;

@@ -144,8 +144,8 @@ const worker_tally& scheduler::tally_of(unsigned w) const noexcept {
 }
 
 /// Takes a task for a worker.
-task* scheduler::take(unsigned w, ready_queues::scope what) {
-  const ready_queues::taken some = ready_.pop(w, what);
+task* scheduler::take(unsigned w, ready_queues::scope range) {
+  const ready_queues::taken some = ready_.pop(w, range);
   // A worker that went to sleep meanwhile may have seen neither queue with these tasks.
   wake_for_tasks(some.moved);
   return some.first;
@@ -263,7 +263,7 @@ template <class Reason>
 task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
   inbox& mine = state_[w]->from_others;
   mine.open();
-  ready_queues::scope what = at_first(w);
+  ready_queues::scope range = at_first(w);
   do {
     for (int i = 0; i < pauses_per_look && !mine.full(); ++i) {
       spin_pause();
@@ -271,7 +271,7 @@ task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
     if (mine.full() || awake()) {
       break;
     }
-    if (task* const t = take(w, what); t != nullptr) {
+    if (task* const t = take(w, range); t != nullptr) {
       if (task* const handed = mine.close(); handed != nullptr) {
         queue(*handed, w);
         wake_for_tasks(1);
@@ -279,7 +279,7 @@ task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
       return t;
     }
     // From the second look on, a few tasks are enough, even of a submitter at work.
-    what = ready_queues::scope::any;
+    range = ready_queues::scope::any;
   } while (now_ns() < end_ns);
   return mine.close();
 }

@@ -221,7 +221,7 @@ class scheduler {
   /// Gives a task that worker `w` has released to a worker that is looking for one.
   /// Returns false if there is none.
   [[nodiscard]] bool hand_over(task& t, unsigned w) noexcept;
-  [[nodiscard]] task* take(unsigned w, ready_queues::scope what);
+  [[nodiscard]] task* take(unsigned w, ready_queues::scope range);
   /// Says from which queues worker `w` may take before it has watched the others.
   [[nodiscard]] ready_queues::scope at_first(unsigned w) const noexcept;
   /// Returns true if tasks lie in the queue of a worker that is slow: that ended less

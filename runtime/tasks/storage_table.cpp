@@ -24,9 +24,9 @@ std::byte* aligned(void* block) noexcept {
 /// Allocates a storage of zeros. The block is larger than the storage, so that its
 /// beginning can be aligned and nothing else lies in its last cache line.
 result<storage> storage_table::allocate(std::int64_t bytes, std::string_view owner) {
-  constexpr std::int64_t most = INT64_MAX - static_cast<std::int64_t>(2 * alignment);
+  constexpr std::int64_t max_bytes = INT64_MAX - static_cast<std::int64_t>(2 * alignment);
   // calloc takes large blocks from fresh pages, which are zero without being touched.
-  void* block = bytes < 0 || bytes > most
+  void* block = bytes < 0 || bytes > max_bytes
                     ? nullptr
                     : std::calloc(static_cast<std::size_t>(bytes) + 2 * alignment, 1);
   if (block == nullptr) {

@@ -185,13 +185,13 @@ TEST(TensorMap, KeepsIdsBeyond32BitsInOrder) {  // 3.c; T2
 TEST(TensorMap, SeesOneStorageBehindInteriorPointers) {  // 3.f; T8
   address_registry storages;
   ASSERT_TRUE(storages.add(memory, 4096));
-  const auto at = [&](const std::byte* p, std::int64_t size) {
+  const auto region = [&](const std::byte* p, std::int64_t size) {
     const address_registry::place found = storages.find(p);
     return region(found.offset, size, found.base);
   };
   tensor_map map = basic();
-  ASSERT_TRUE(map.insert(at(memory, 1024), 1));
-  EXPECT_EQ(map.lookup(at(memory + 256, 64)), 1U);
+  ASSERT_TRUE(map.insert(region(memory, 1024), 1));
+  EXPECT_EQ(map.lookup(region(memory + 256, 64)), 1U);
   EXPECT_EQ(storages.add(memory + 100, 10).error().code(), errc::already_exists);
   EXPECT_EQ(storages.add(memory + 4000, 200).error().code(), errc::already_exists);
   EXPECT_FALSE(storages.add(memory, 0));
@@ -328,7 +328,9 @@ TEST(TensorMapEx, FindsProducersThroughViews) {  // R2, R3, R33, R36, R37
 /// The engine's index behind the interface of the specification's map.
 class indexed_map {
  public:
-  explicit indexed_map(std::uint32_t most) : map_(most) { map_.add_storage(0); }
+  explicit indexed_map(std::uint32_t max_accesses) : map_(max_accesses) {
+    map_.add_storage(0);
+  }
   result<void> insert(const logical_tensor& key, task_id task) {
     if (!key.bytes().empty()) {
       map_.insert(key.bytes(), true, task);

@@ -241,7 +241,7 @@ TEST(ReadyTasks, AreTakenFromAnotherByHalves) {
 TEST(ReadyTasks, AreLeftToOthersWhileTheyAreFew) {
   using enum ready_queues::scope;
   struct rule {
-    ready_queues::scope what;
+    ready_queues::scope range;
     unsigned owner;
     std::size_t least;
   };
@@ -253,7 +253,7 @@ TEST(ReadyTasks, AreLeftToOthersWhileTheyAreFew) {
     std::vector<task> t(never);
     ready_queues q(3, 3, 128);
     std::size_t pushed = 0;
-    while (pushed < never && q.pop(1, r.what).first == nullptr) {
+    while (pushed < never && q.pop(1, r.range).first == nullptr) {
       EXPECT_EQ(q.empty(r.owner), pushed == 0);
       q.push(r.owner, t.at(pushed++));
     }
@@ -378,8 +378,8 @@ class Watchdog : public testing::TestWithParam<unsigned> {
     static_cast<void>(
         or_throw(e_->submit(name, std::span(all).first(ordered ? 1 : 0), kernel, with)));
   }
-  void expect_said(const std::string& what) const {
-    EXPECT_NE(text_.find(what), std::string::npos) << text_;
+  void expect_said(const std::string& text) const {
+    EXPECT_NE(text_.find(text), std::string::npos) << text_;
   }
 
   std::vector<std::string> awaited_;

@@ -125,7 +125,7 @@ struct tile_tables {
                                              run_avx2<typename loops::join>,
                                              run_avx2<typename loops::finish>,
                                              nullptr};
-  static const reduction_kernels* of(instructions set) noexcept {
+  static const reduction_kernels* table(instructions set) noexcept {
     return set == instructions::avx2 ? &avx2 : &portable;
   }
 };

@@ -278,8 +278,8 @@ void expect_no_races(const collective_plan& plan) {
           const bool scratch = o.buffer == plan_operand::place::scratch;
           const std::uint64_t buffer =
               scratch ? 4096 + o.slot : static_cast<std::uint64_t>(r);
-          const std::uint64_t at = (buffer << 40) + o.offset;
-          touched[i].push_back({at, at + plan.bytes(steps[i], o), writes});
+          const std::uint64_t begin = (buffer << 40) + o.offset;
+          touched[i].push_back({begin, begin + plan.bytes(steps[i], o), writes});
           ASSERT_TRUE(!scratch ||
                       o.offset + plan.bytes(steps[i], o) <= plan.slot_bytes());
         }

@@ -79,18 +79,18 @@ TEST(Tuner, OnlySucceededTrialsCount) {
 }
 
 TEST(Tuner, KeepsWhatItKnowsInItsStore) {
-  std::map<tuning_key, algorithm> kept;
+  std::map<tuning_key, algorithm> stored;
   tuning_store store;
   store.load = [&](const tuning_key& key) {
-    const auto found = kept.find(key);
-    return found == kept.end() ? std::nullopt : std::optional(found->second);
+    const auto found = stored.find(key);
+    return found == stored.end() ? std::nullopt : std::optional(found->second);
   };
-  store.keep = [&](const tuning_key& key, algorithm how) { kept[key] = how; };
+  store.keep = [&](const tuning_key& key, algorithm how) { stored[key] = how; };
   const collective_call call = call_of(8);
   const tuning_key key = tuning_key::of_call(call, 4, {});
   collective_tuner first(store);
   first.keep(key);
-  EXPECT_TRUE(kept.empty()) << "nothing is known yet";
+  EXPECT_TRUE(stored.empty()) << "nothing is known yet";
   run_trials(first, call, [](algorithm how) { return how == algorithm::tree ? 1 : 2; });
   first.keep(key);
   collective_tuner second(store);

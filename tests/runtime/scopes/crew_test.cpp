@@ -18,11 +18,11 @@
 namespace weir::runtime {
 namespace {
 
-std::unique_ptr<engine> crewed_engine(unsigned workers, unsigned most,
+std::unique_ptr<engine> crewed_engine(unsigned workers, unsigned max_workers,
                                       std::uint32_t window = 256) {
   engine_options o;
   o.workers = workers;
-  o.max_workers = most;
+  o.max_workers = max_workers;
   o.window = window;
   return or_throw(engine::create(o));
 }

@@ -103,8 +103,8 @@ TEST_P(Scopes, GiveFreshMemoryBackWhenTheyEnd) {
 TEST_P(Scopes, NameThemselvesAndTheSizeThatWouldDoWhenTheyBlockEachOther) {
   const auto program = [](engine& in) -> result<storage> {
     const scope outer = or_throw(in.open_scope("outer"));
-    const storage held = or_throw(in.fresh(3000));
-    submit_to(in, {writes(bytes_of(held))}, put(held, 1));
+    const storage stored = or_throw(in.fresh(3000));
+    submit_to(in, {writes(bytes_of(stored))}, put(stored, 1));
     const scope inner = or_throw(in.open_scope("inner"));
     static_cast<void>(or_throw(in.fresh(500)));
     return in.fresh(2000);
@@ -118,9 +118,9 @@ TEST_P(Scopes, NameThemselvesAndTheSizeThatWouldDoWhenTheyBlockEachOther) {
   const std::string text = refused.error().message();
   EXPECT_NE(text.find("in scope \"engine/outer/inner\""), std::string::npos) << text;
   EXPECT_NE(text.find("by \"engine/outer\""), std::string::npos) << text;
-  const std::size_t at = text.find("a heap of ");
-  ASSERT_NE(at, std::string::npos) << text;
-  const auto enough = scoped_engine(GetParam(), std::stoll(text.substr(at + 10)));
+  const std::size_t position = text.find("a heap of ");
+  ASSERT_NE(position, std::string::npos) << text;
+  const auto enough = scoped_engine(GetParam(), std::stoll(text.substr(position + 10)));
   EXPECT_TRUE(program(*enough));
   EXPECT_TRUE(e->fresh(2000)) << "the scopes have ended";
 }
