@@ -42,11 +42,11 @@ constexpr std::align_val_t line{step};
 /// A batch of free blocks of one size. The blocks are not linked through their own
 /// memory, because following a link would wait for another processor's cache line.
 struct handful {
-  static constexpr std::uint32_t most = 32;
-  std::array<void*, most> rooms{};
+  static constexpr std::uint32_t capacity = 32;
+  std::array<void*, capacity> blocks{};
   std::uint32_t count = 0;
 
-  [[nodiscard]] bool full() const noexcept { return count == most; }
+  [[nodiscard]] bool full() const noexcept { return count == capacity; }
 };
 
 /// Batches on their way from thread to thread, by size. @threads{safe from any thread}
@@ -76,7 +76,7 @@ class exchange {
   /// Frees the blocks of a batch.
   static void drop(handful& all) noexcept {
     while (all.count != 0) {
-      ::operator delete(all.rooms[--all.count], line);
+      ::operator delete(all.blocks[--all.count], line);
     }
   }
 
@@ -95,9 +95,9 @@ exchange& between_threads() {
 
 /// Free blocks of one thread. There are two batches of each size, so that a thread that
 /// alternates between making and destroying objects does not use the exchange each time.
-class own_rooms {
+class own_blocks {
  public:
-  ~own_rooms() {
+  ~own_blocks() {
     gone_ = true;
     for (auto* const all : {&now_, &spare_}) {
       for (std::size_t kind = 0; kind < kinds; ++kind) {
@@ -124,9 +124,9 @@ class own_rooms {
     if (now.count == 0) {
       return nullptr;
     }
-    void* const out = now.rooms[--now.count];
+    void* const out = now.blocks[--now.count];
     if (now.count != 0) {  // the next block may be in another processor's cache
-      const auto* const next = static_cast<const std::byte*>(now.rooms[now.count - 1]);
+      const auto* const next = static_cast<const std::byte*>(now.blocks[now.count - 1]);
       for (std::size_t i = 0; i <= kind; ++i) {
         prefetch_to_write(next + i * step);
       }
@@ -142,7 +142,7 @@ class own_rooms {
       }
       std::swap(now, spare_[kind]);
     }
-    now.rooms[now.count++] = address;
+    now.blocks[now.count++] = address;
   }
 
   /// Returns true once the thread's blocks are released. Other thread-local variables may
@@ -154,8 +154,8 @@ class own_rooms {
   std::array<handful, kinds> spare_;
   static thread_local bool gone_;
 };
-thread_local bool own_rooms::gone_ = false;
-thread_local own_rooms rooms_here;  // NOLINT: one for each thread
+thread_local bool own_blocks::gone_ = false;
+thread_local own_blocks blocks_of_thread;  // NOLINT: one for each thread
 
 /// Returns the index of a size: blocks of index k have (k + 1) * `step` bytes.
 constexpr std::size_t kind_of(std::size_t bytes) noexcept {
@@ -170,17 +170,17 @@ void* counted::operator new(std::size_t bytes) {
   if (!recycles || kind >= kinds) {
     return ::operator new(bytes, line);
   }
-  void* const found = own_rooms::gone() ? nullptr : rooms_here.get(kind);
+  void* const found = own_blocks::gone() ? nullptr : blocks_of_thread.get(kind);
   return found != nullptr ? found : ::operator new((kind + 1) * step, line);
 }
 
 // Often called on another thread than the one that made the object.
 void counted::operator delete(void* memory, std::size_t bytes) noexcept {
   const std::size_t kind = kind_of(bytes);
-  if (!recycles || kind >= kinds || own_rooms::gone()) {
+  if (!recycles || kind >= kinds || own_blocks::gone()) {
     ::operator delete(memory, line);
   } else {
-    rooms_here.keep(kind, memory);
+    blocks_of_thread.keep(kind, memory);
   }
 }
 

@@ -85,9 +85,9 @@ TEST(TesseraCollective, BroadcastReachesEveryRank) {
 TEST(TesseraCollective, RefusesWhatMakesNoSense) {
   session s(4);
   auto* x = numbered(s, 4, 100);
-  const auto reduce = [&](void* at, std::size_t count, int type, int op,
+  const auto reduce = [&](void* buffer, std::size_t count, int type, int op,
                           const char* axis) {
-    return tessAllReduce(s.mesh, at, count, type, static_cast<tessCollOp>(op), axis,
+    return tessAllReduce(s.mesh, buffer, count, type, static_cast<tessCollOp>(op), axis,
                          s.stream);
   };
   EXPECT_EQ(reduce(nullptr, 1, TESS_INT64, TESS_COLL_SUM, nullptr),
@@ -185,7 +185,7 @@ TEST(TesseraCollective, CallsThatDifferFailOnEveryRank) {
   auto* x = numbered(s, 2, 100);
   const auto streams = bound_streams(s, 2);
   struct difference {
-    const char* what;
+    const char* difference;
     std::size_t count;
     int type;
     tessCollOp op;
@@ -196,8 +196,10 @@ TEST(TesseraCollective, CallsThatDifferFailOnEveryRank) {
     ASSERT_TESS(
         tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr, streams[0]));
     ASSERT_TESS(tessAllReduce(s.mesh, x, d.count, d.type, d.op, nullptr, streams[1]));
-    EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_COLLECTIVE_MISMATCH) << d.what;
-    EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_COLLECTIVE_MISMATCH) << d.what;
+    EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_COLLECTIVE_MISMATCH)
+        << d.difference;
+    EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_COLLECTIVE_MISMATCH)
+        << d.difference;
   }
   ASSERT_TESS(
       tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr, streams[0]));
@@ -307,7 +309,7 @@ TEST(TesseraCollective, ACallCanBeLessPatientThanTheEnvironment) {
 TEST(TesseraCollective, TheirDescriptorSaysHowNumbersAreAddedAndSent) {
   session s(4);
   auto* x = s.memory<char>(4096);
-  const auto told = [&](const tessCollectiveDesc& d) {
+  const auto determinism_of = [&](const tessCollectiveDesc& d) {
     EXPECT_TESS(tessCollective(s.mesh, &d, s.stream));
     tessDeterminism out{};
     out.structSize = sizeof out;
@@ -322,31 +324,31 @@ TEST(TesseraCollective, TheirDescriptorSaysHowNumbersAreAddedAndSent) {
   d.algorithm = "tree";
   d.chunkBytes = 256;
   under({0, 1, 0, 0});
-  const tessDeterminism tree = told(d);
+  const tessDeterminism tree = determinism_of(d);
   EXPECT_EQ(tree.level, 1U);
   EXPECT_EQ(tree.policy, 2U);
   EXPECT_EQ(tree.algorithm, 2U);
   EXPECT_EQ(tree.accumulate, uint32_t{TESS_FP32});
   EXPECT_EQ(tree.wire, 0U);
   EXPECT_EQ(tree.chunkBytes, 256U);
-  EXPECT_EQ(told(d).digest, tree.digest) << "the same again";
+  EXPECT_EQ(determinism_of(d).digest, tree.digest) << "the same again";
   d.algorithm = "ring";
-  EXPECT_NE(told(d).digest, tree.digest);
+  EXPECT_NE(determinism_of(d).digest, tree.digest);
   under({1, 1, 1, 0});
-  const tessDeterminism exact = told(d);
+  const tessDeterminism exact = determinism_of(d);
   EXPECT_EQ(exact.policy, 7U);
   EXPECT_EQ(exact.accumulate, uint32_t{TESS_FP64}) << "and rounded once";
   under({0, 0, 1, 1});
   d.algorithm = nullptr;
   d.dtype = TESS_FP32;
   d.wireDtype = TESS_FP8_E4M3;
-  const tessDeterminism rounded = told(d);
+  const tessDeterminism rounded = determinism_of(d);
   EXPECT_EQ(rounded.policy, 12U);
   EXPECT_EQ(rounded.algorithm, 4U);
   EXPECT_EQ(rounded.wire, uint32_t{TESS_FP8_E4M3});
   d.kind = TESS_COLLECTIVE_ALL_GATHER;
   d.wireDtype = 0;
-  EXPECT_EQ(told(d).accumulate, 0U) << "adds nothing";
+  EXPECT_EQ(determinism_of(d).accumulate, 0U) << "adds nothing";
   EXPECT_TESS(tessStreamSynchronize(s.stream));
 }
 

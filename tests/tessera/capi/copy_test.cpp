@@ -31,7 +31,7 @@ TEST(TesseraCopy, OfRowsLeavesWhatIsBetweenThem) {
   auto* const x = s.memory<uint8_t>(256);
   auto* const y = s.memory<uint8_t>(256);
   for (int i = 0; i < 60; ++i) {
-    const auto pick = [&](std::size_t most) { return 1 + random() % most; };
+    const auto pick = [&](std::size_t max) { return 1 + random() % max; };
     const std::size_t width = pick(12);
     const std::size_t height = pick(8);
     const std::size_t to_pitch = width + random() % 12;

@@ -20,9 +20,9 @@ TEST(TesseraMemory, OnePointerStandsForAnInstanceOnEveryDevice) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % 256, 0U);
   std::vector<char*> instances(4);
   for (int r = 0; r < 4; ++r) {
-    void* at = nullptr;
-    ASSERT_TESS(tessMemGetRankPtr(s.mesh, static_cast<char*>(p) + 10, r, &at));
-    instances[static_cast<std::size_t>(r)] = static_cast<char*>(at);
+    void* address = nullptr;
+    ASSERT_TESS(tessMemGetRankPtr(s.mesh, static_cast<char*>(p) + 10, r, &address));
+    instances[static_cast<std::size_t>(r)] = static_cast<char*>(address);
   }
   EXPECT_EQ(instances[0], static_cast<char*>(p) + 10);
   for (int r = 1; r < 4; ++r) {
@@ -212,23 +212,24 @@ struct program_memory {
     if (self.refuses) {
       return nullptr;
     }
-    void* const at = std::aligned_alloc(alignment, bytes + alignment);
+    void* const address = std::aligned_alloc(alignment, bytes + alignment);
     const std::lock_guard lock(self.mutex);
-    self.out[at] = bytes;
-    return static_cast<char*>(at) + (self.misaligned ? 8 : 0);
+    self.out[address] = bytes;
+    return static_cast<char*>(address) + (self.misaligned ? 8 : 0);
   }
-  static void give_back(void* at, std::size_t bytes, void* user) {
+  static void give_back(void* address, std::size_t bytes, void* user) {
     auto& self = *static_cast<program_memory*>(user);
-    at = static_cast<char*>(at) - (self.misaligned ? 8 : 0);
+    address = static_cast<char*>(address) - (self.misaligned ? 8 : 0);
     const std::lock_guard lock(self.mutex);
-    EXPECT_EQ(self.out[at], bytes);
-    EXPECT_EQ(self.out.erase(at), 1U);
-    std::free(at);
+    EXPECT_EQ(self.out[address], bytes);
+    EXPECT_EQ(self.out.erase(address), 1U);
+    std::free(address);
   }
-  [[nodiscard]] bool has(const void* at) {
+  [[nodiscard]] bool has(const void* address) {
     const std::lock_guard lock(mutex);
-    auto next = out.upper_bound(const_cast<void*>(at));
-    return next != out.begin() && at < static_cast<char*>((--next)->first) + next->second;
+    auto next = out.upper_bound(const_cast<void*>(address));
+    return next != out.begin() &&
+           address < static_cast<char*>((--next)->first) + next->second;
   }
 
   std::mutex mutex;

@@ -233,16 +233,16 @@ TEST(TesseraPlans, SeedAndTogglesAreWhatTheProgramSets) {
   const registered_module m(
       s.context, {{"telling", telling_kernel, {pointer_to("out", TESS_INT64)}}});
   auto* x = s.memory<tessDeterminism>(1);
-  const auto told = [&] {
+  const auto determinism = [&] {
     EXPECT_TESS(tessLaunch(m["telling"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, &x,
                            sizeof x, s.stream));
     return s.read(x, 1)[0];
   };
-  const tessDeterminism before = told();
+  const tessDeterminism before = determinism();
   EXPECT_EQ(before.seed, 5U);
   EXPECT_EQ(before.stableToggles, 7U);
   ASSERT_TESS(tessSetDeterminism(s.context, 99, 2));
-  const tessDeterminism after = told();
+  const tessDeterminism after = determinism();
   EXPECT_EQ(after.seed, 99U);
   EXPECT_EQ(after.stableToggles, 2U);
   EXPECT_NE(after.digest, before.digest);

@@ -254,11 +254,11 @@ TEST(TesseraPool, ScratchHasToFitBesideWhatAStreamHas) {
   ASSERT_TESS(tessStreamSetMemoryLimit(s.stream, 64 << 10));
   ASSERT_TESS(tessCollective(s.mesh, &d, s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  char* const most = take(s.stream, (64 << 10) - 1);
+  char* const largest = take(s.stream, (64 << 10) - 1);
   ASSERT_TESS(tessCollective(s.mesh, &d, s.stream));
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_OUT_OF_MEMORY)
       << "seen when it runs, not by the call";
-  ASSERT_TESS(tessFreeAsync(most, s.stream));
+  ASSERT_TESS(tessFreeAsync(largest, s.stream));
   ASSERT_TESS(tessCollective(s.mesh, &d, s.stream));
   EXPECT_TESS(tessStreamSynchronize(s.stream));
 }
@@ -297,7 +297,7 @@ TEST(TesseraPool, ManyThreadsTakeAndGiveBackWithoutAnotherSeeingIt) {
       auto* const x = reinterpret_cast<int64_t*>(take(streams[t], bytes));
       EXPECT_TESS(tessMemsetAsync(x, 0, bytes, streams[t]));
       struct {
-        int64_t* at;
+        int64_t* address;
         int64_t addend;
       } const args{x, i};
       EXPECT_TESS(tessLaunch(adding, s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, &args,

@@ -28,8 +28,8 @@ struct json_value {
 
   [[nodiscard]] const json_value& operator[](const std::string& name) const {
     static const json_value none;
-    const auto at = members.find(name);
-    return at == members.end() ? none : at->second;
+    const auto found = members.find(name);
+    return found == members.end() ? none : found->second;
   }
   [[nodiscard]] int64_t whole() const {
     return is == type::number ? std::stoll(text) : std::numeric_limits<int64_t>::min();
@@ -264,19 +264,19 @@ TEST(TesseraTrace, HasOneLaneForEachDeviceAndStream) {
   std::vector<int64_t> host(64);
   constexpr int rounds = 60;
   for (int i = 0; i < rounds; ++i) {
-    tessStream_t const on = i % 3 == 0 ? other : s.stream;
-    int64_t* at = i % 3 == 0 ? y : x;
-    ASSERT_TESS(tessLaunch(m["traced"], s.mesh, traced_blocks(i % 2 == 0 ? 1 : 64), &at,
-                           sizeof at, on));
-    ASSERT_TESS(tessMemcpyAsync(at, host.data(), 512, TESS_COPY_H2D, on));
-    ASSERT_TESS(tessMemcpyAsync(at, at + 32, 256, TESS_COPY_D2D, on));
-    ASSERT_TESS(tessMemsetAsync(at, i, 100, on));
-    ASSERT_TESS(tessAllReduce(s.mesh, at, 64, TESS_INT64, TESS_COLL_MAX,
-                              i % 2 == 0 ? "dp" : nullptr, on));
-    ASSERT_TESS(tessEventRecord(event, on));
-    ASSERT_TESS(tessStreamWaitEvent(on == other ? s.stream : other, event));
+    tessStream_t const target = i % 3 == 0 ? other : s.stream;
+    int64_t* buffer = i % 3 == 0 ? y : x;
+    ASSERT_TESS(tessLaunch(m["traced"], s.mesh, traced_blocks(i % 2 == 0 ? 1 : 64),
+                           &buffer, sizeof buffer, target));
+    ASSERT_TESS(tessMemcpyAsync(buffer, host.data(), 512, TESS_COPY_H2D, target));
+    ASSERT_TESS(tessMemcpyAsync(buffer, buffer + 32, 256, TESS_COPY_D2D, target));
+    ASSERT_TESS(tessMemsetAsync(buffer, i, 100, target));
+    ASSERT_TESS(tessAllReduce(s.mesh, buffer, 64, TESS_INT64, TESS_COLL_MAX,
+                              i % 2 == 0 ? "dp" : nullptr, target));
+    ASSERT_TESS(tessEventRecord(event, target));
+    ASSERT_TESS(tessStreamWaitEvent(target == other ? s.stream : other, event));
     ASSERT_TESS(tessLaunchHostFunc(
-        on, [](void*) {}, nullptr));
+        target, [](void*) {}, nullptr));
   }
   EXPECT_TESS(tessStreamSynchronize(s.stream));
   EXPECT_TESS(tessStreamSynchronize(other));
@@ -310,17 +310,18 @@ TEST(TesseraTrace, StreamsOfOneRankAreOnTheirOwnDevice) {
   ASSERT_TESS(tessMeshCreate(s.context, ids, 2, {1, 1, 2, 1}, &mesh));
   ASSERT_TESS(tessMalloc(mesh, 64, &x));
   const registered_module m(s.context, traced_kernels());
-  tessStream_t of[2] = {};
+  tessStream_t streams[2] = {};
   tessProfiler_t profiler = nullptr;
   ASSERT_TESS(tessProfilerStart(s.context, &profiler));
   for (int r = 0; r < 2; ++r) {
     const tessStreamDesc desc{sizeof desc, 0, r, 0, 0, -1};
-    ASSERT_TESS(tessStreamCreateEx(mesh, &desc, &of[r]));
-    ASSERT_TESS(tessLaunch(m["traced"], mesh, traced_blocks(8), &x, 8, of[r]));
-    ASSERT_TESS(tessAllReduce(mesh, x, 8, TESS_INT64, TESS_COLL_SUM, nullptr, of[r]));
+    ASSERT_TESS(tessStreamCreateEx(mesh, &desc, &streams[r]));
+    ASSERT_TESS(tessLaunch(m["traced"], mesh, traced_blocks(8), &x, 8, streams[r]));
+    ASSERT_TESS(
+        tessAllReduce(mesh, x, 8, TESS_INT64, TESS_COLL_SUM, nullptr, streams[r]));
   }
-  EXPECT_TESS(tessStreamSynchronize(of[0]));
-  EXPECT_TESS(tessStreamSynchronize(of[1]));
+  EXPECT_TESS(tessStreamSynchronize(streams[0]));
+  EXPECT_TESS(tessStreamSynchronize(streams[1]));
   const std::string path = folder / "ranks.json";
   ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
   const json_value trace = parsed_file(path);
@@ -429,14 +430,14 @@ TEST(TesseraTrace, KeepsTheEarliestAndCountsTheOthers) {
   ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
   const json_value trace = parsed_file(path);
   const trace_facts facts = check_trace(trace);
-  int kept = 0;
+  int recorded = 0;
   for (const auto& [name, count] : facts.calls) {
-    kept += count;
+    recorded += count;
   }
   for (const auto& [category, count] : facts.operations) {
-    kept += count;
+    recorded += count;
   }
-  EXPECT_EQ(kept, 10);
+  EXPECT_EQ(recorded, 10);
   // Each round makes a fill, its end and two calls. The end of the last fill may come
   // after the profiler has stopped.
   const int dropped = std::stoi(trace["metadata"]["dropped_records"].text);

@@ -39,10 +39,10 @@ class draws {
     list = s.memory<uint64_t>(200);
     EXPECT_TESS(tessStreamSynchronize(s.stream));
   }
-  void launch(tessStream_t on, unsigned flags = 0) {
+  void launch(tessStream_t stream, unsigned flags = 0) {
     const draw_arguments args{list};
     EXPECT_TESS(tessLaunch((*m)["drawing"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, flags},
-                           &args, sizeof args, on));
+                           &args, sizeof args, stream));
   }
   void step() {
     launch(s.stream);

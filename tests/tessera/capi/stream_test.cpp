@@ -120,10 +120,10 @@ TEST(TesseraStream, EventsOrderStreams) {
   auto* x = s.memory<int64_t>(1);
   int64_t expected = 0;
   for (int64_t i = 0; i < 200; ++i) {
-    tessStream_t const on = i % 2 == 0 ? s.stream : other;
+    tessStream_t const target = i % 2 == 0 ? s.stream : other;
     step_arguments args{x, i % 5 == 0 ? -1 : 1, i};
-    ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, on));
-    ASSERT_TESS(tessEventRecord(done, on));
+    ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, target));
+    ASSERT_TESS(tessEventRecord(done, target));
     ASSERT_TESS(tessStreamWaitEvent(i % 2 == 0 ? other : s.stream, done));
     expected = expected * (i % 5 == 0 ? -1 : 1) + i;
   }

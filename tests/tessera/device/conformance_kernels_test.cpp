@@ -147,16 +147,16 @@ TEST_P(Backend, SlicesOfBlocksCoverTheGrid) {
       grid_launch launch;
       launch.grid = {blocks, 1, 1};
       const slice_plan plan = backend().plan(launch, workers);
-      std::int64_t at = 0;
+      std::int64_t next = 0;
       std::int64_t shortest = blocks;
       std::int64_t longest = 0;
       for (std::int64_t s = 0; s < plan.slices; ++s) {
-        EXPECT_EQ(plan.begin(s), at);
-        shortest = std::min(shortest, plan.end(s) - at);
-        longest = std::max(longest, plan.end(s) - at);
-        at = plan.end(s);
+        EXPECT_EQ(plan.begin(s), next);
+        shortest = std::min(shortest, plan.end(s) - next);
+        longest = std::max(longest, plan.end(s) - next);
+        next = plan.end(s);
       }
-      EXPECT_EQ(at, blocks);
+      EXPECT_EQ(next, blocks);
       EXPECT_GE(shortest, 1);
       EXPECT_LE(longest - shortest, 1);
     }

@@ -276,8 +276,8 @@ TEST_F(CpuPersistent, ManyShortOnesLeaveNothingBehind) {
 /// Limits the address space so that 64 threads cannot start, and exits with 0 if the
 /// start is refused, no block has run, and the same start succeeds once the limit is
 /// raised.
-[[noreturn]] void start_without_room(device_backend& backend, const grid_launch& launch,
-                                     const std::atomic<int>& ran) {
+[[noreturn]] void start_without_memory(device_backend& backend, const grid_launch& launch,
+                                       const std::atomic<int>& ran) {
   rlimit limit{};
   ::getrlimit(RLIMIT_AS, &limit);
   limit.rlim_cur = rlim_t{1} << 28;  // less than 64 stacks of 8 MiB
@@ -304,7 +304,8 @@ TEST_F(CpuPersistentDeathTest, AllBlocksStartOrNone) {
         return 0;
       },
       64);
-  EXPECT_EXIT(start_without_room(*backend_, launch, ran), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(start_without_memory(*backend_, launch, ran), testing::ExitedWithCode(0),
+              "");
 }
 #endif
 

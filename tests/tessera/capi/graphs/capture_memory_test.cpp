@@ -30,16 +30,16 @@ int add_kernel(const tessBlockContext*, const void* args) {
 /// Two devices, a kernel, and short names for the calls on captures and memory.
 class TesseraCaptureMemory : public testing::Test {
  protected:
-  void add(tessStream_t on, void* to, const void* from, int32_t value,
+  void add(tessStream_t stream, void* to, const void* from, int32_t value,
            bool slow = false) {
     const add_arguments args{static_cast<int32_t*>(to), static_cast<const int32_t*>(from),
                              value, slow ? 1 : 0};
     const tessLaunchConfig one{{1, 1, 1}, {1, 1, 1}, 0, 0};
-    EXPECT_TESS(tessLaunch(m["add_slowly"], s.mesh, one, &args, sizeof args, on));
+    EXPECT_TESS(tessLaunch(m["add_slowly"], s.mesh, one, &args, sizeof args, stream));
   }
-  void* take(tessStream_t on, std::size_t bytes = 4) {
+  void* take(tessStream_t stream, std::size_t bytes = 4) {
     void* out = nullptr;
-    EXPECT_TESS(tessMallocAsync(&out, bytes, on));
+    EXPECT_TESS(tessMallocAsync(&out, bytes, stream));
     return out;
   }
   tessGraph_t end() {
@@ -57,10 +57,10 @@ class TesseraCaptureMemory : public testing::Test {
     EXPECT_TESS(tessMemGetInfo(s.mesh, 0, &out, nullptr));
     return out;
   }
-  int kind_of(const void* at) {
+  int kind_of(const void* address) {
     tessPointerAttributes out{};
     out.structSize = sizeof out;
-    EXPECT_TESS(tessPointerGetAttributes(s.context, at, &out));
+    EXPECT_TESS(tessPointerGetAttributes(s.context, address, &out));
     return out.kind;
   }
 
@@ -95,15 +95,15 @@ TEST_F(TesseraCaptureMemory, TakenAndGivenBackServesEveryRun) {
   ASSERT_TESS(tessGraphGetNodeCount(graph, &nodes));
   EXPECT_EQ(nodes, 7U);
   EXPECT_EQ(s.read(x, 1)[0], 0) << "nothing has run";
-  const std::size_t kept = free_bytes();
+  const std::size_t remaining = free_bytes();
   for (int i = 0; i < 5; ++i) {
     ASSERT_TESS(tessGraphLaunch(exec, s.stream));
   }
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(s.read(x, 1, rank)[0], 6);
   }
-  EXPECT_EQ(free_bytes(), kept);
-  EXPECT_LT(kept, before) << "the graph has it";
+  EXPECT_EQ(free_bytes(), remaining);
+  EXPECT_LT(remaining, before) << "the graph has it";
   ASSERT_TESS(tessGraphExecDestroy(exec));
   ASSERT_TESS(tessGraphDestroy(graph));
   ASSERT_TESS(tessStreamSynchronize(s.stream));

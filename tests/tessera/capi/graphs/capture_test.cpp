@@ -36,19 +36,19 @@ class TesseraCapture : public testing::Test {
  protected:
   static constexpr tessLaunchConfig one{{1, 1, 1}, {1, 1, 1}, 0, 0};
 
-  void step(tessStream_t on, int32_t* to, const int32_t* from, int32_t value,
+  void step(tessStream_t stream, int32_t* to, const int32_t* from, int32_t value,
             int slow_rank = -1) {
     const step_arguments args{to, from, value, slow_rank};
-    EXPECT_TESS(tessLaunch(m["step"], s.mesh, one, &args, sizeof args, on));
+    EXPECT_TESS(tessLaunch(m["step"], s.mesh, one, &args, sizeof args, stream));
   }
-  tessStatus_t launch_nothing(tessStream_t on) {
+  tessStatus_t launch_nothing(tessStream_t stream) {
     const step_arguments args{x, x, 0, -1};
-    return tessLaunch(m["step"], s.mesh, one, &args, sizeof args, on);
+    return tessLaunch(m["step"], s.mesh, one, &args, sizeof args, stream);
   }
-  tessGraphExec_t ended(tessStream_t on) {
+  tessGraphExec_t ended(tessStream_t stream) {
     tessGraph_t graph = nullptr;
     tessGraphExec_t out = nullptr;
-    EXPECT_TESS(tessStreamEndCapture(on, &graph));
+    EXPECT_TESS(tessStreamEndCapture(stream, &graph));
     EXPECT_TESS(tessGraphInstantiate(graph, &out));
     EXPECT_TESS(tessGraphDestroy(graph));
     return out;

@@ -72,7 +72,7 @@ tessLaunchConfig grid_of(int n, unsigned flags = 0) {
 /// A program on two streams with a fork, a join, copies and collectives.
 class program {
  public:
-  program(session& on, const registered_module& m) : s_(on), m_(m) {
+  program(session& owner, const registered_module& m) : s_(owner), m_(m) {
     x = s_.memory<float>(count);
     y = s_.memory<float>(count);
     z = s_.memory<float>(count);
@@ -98,15 +98,15 @@ class program {
     EXPECT_TESS(
         tessAllReduce(s_.mesh, z, count, TESS_FP32, TESS_COLL_MAX, "dp", s_.stream));
   }
-  void mix(tessStream_t on, float* at, float factor, unsigned flags) {
-    const mix_arguments args{at, factor};
-    EXPECT_TESS(tessLaunch(m_["mix"], s_.mesh, grid_of(count, flags), &args, 12, on));
+  void mix(tessStream_t stream, float* buffer, float factor, unsigned flags) {
+    const mix_arguments args{buffer, factor};
+    EXPECT_TESS(tessLaunch(m_["mix"], s_.mesh, grid_of(count, flags), &args, 12, stream));
   }
   std::vector<float> state() {
     std::vector<float> out;
     for (int r = 0; r < 4; ++r) {
-      for (float* const at : {x, z}) {
-        const auto part = s_.read(at, count, r);
+      for (float* const buffer : {x, z}) {
+        const auto part = s_.read(buffer, count, r);
         out.insert(out.end(), part.begin(), part.end());
       }
     }
@@ -370,8 +370,9 @@ TEST(TesseraGraph, NodesAreUpdatedOnlyByWhatCanRunThere) {
   session s(2);
   const registered_module m(s.context, graph_kernels());
   tessGraphExec_t exec = graph_of(s, s.stream, m["failing_on_rank_0"]);
-  const auto update = [&](tessKernel_t kernel, tessStream_t on, unsigned flags = 0) {
-    return tessGraphExecUpdateLaunch(exec, 0, kernel, grid_of(1, flags), nullptr, 0, on);
+  const auto update = [&](tessKernel_t kernel, tessStream_t stream, unsigned flags = 0) {
+    return tessGraphExecUpdateLaunch(exec, 0, kernel, grid_of(1, flags), nullptr, 0,
+                                     stream);
   };
   const tessStreamDesc desc{sizeof desc, 0, 1, 0, 0, -1};
   tessStream_t own = nullptr;

@@ -102,8 +102,8 @@ TEST(TesseraContract, ALaunchLikeTheLastOneStillWantsHandlesThatLive) {
   const int ids[] = {0, 1};
   tessMesh_t twin = nullptr;  // another mesh with the same devices
   EXPECT_TESS(tessMeshCreate(s.context, ids, 2, {1, 1, 2, 1}, &twin));
-  const auto launch = [&](tessMesh_t on) {
-    return tessLaunch(idle, on, {{1, 1, 1}, {1, 1, 1}, 0, 0}, nullptr, 0, s.stream);
+  const auto launch = [&](tessMesh_t mesh) {
+    return tessLaunch(idle, mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, nullptr, 0, s.stream);
   };
   EXPECT_TESS(launch(s.mesh));
   EXPECT_EQ(launch(twin), TESS_ERR_INVALID_VALUE);
@@ -118,18 +118,18 @@ TEST(TesseraContract, ALaunchLikeTheLastOneStillWantsHandlesThatLive) {
 TEST(TesseraContract, LaunchesInARowEachHaveTheirOwnTermsAndNumber) {
   session s;
   const registered_module m(s.context, contract_kernels());
-  auto* const told = s.memory<tessDeterminism>(5);
+  auto* const described = s.memory<tessDeterminism>(5);
   const auto launch = [&](int i, int blocks, unsigned flags) {
-    tessDeterminism* const at = told + i;
-    return tessLaunch(m["describing"], s.mesh, {{blocks, 1, 1}, {1, 1, 1}, 0, flags}, &at,
-                      sizeof at, s.stream);
+    tessDeterminism* const address = described + i;
+    return tessLaunch(m["describing"], s.mesh, {{blocks, 1, 1}, {1, 1, 1}, 0, flags},
+                      &address, sizeof address, s.stream);
   };
   const tessNumericsPolicy loose{0, 0, 1, 0};
   EXPECT_TESS(tessSetNumericsPolicy(s.context, &loose));
   EXPECT_TESS(launch(0, 1, 0));
   EXPECT_TESS(launch(1, 1, TESS_LAUNCH_DETERMINISTIC));
-  EXPECT_EQ(tessLaunch(m["describing"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, told, 4,
-                       s.stream),
+  EXPECT_EQ(tessLaunch(m["describing"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, described,
+                       4, s.stream),
             TESS_ERR_INVALID_VALUE)
       << "arguments that are too short; it takes no number";
   EXPECT_TESS(launch(2, 1, 0));
@@ -139,7 +139,7 @@ TEST(TesseraContract, LaunchesInARowEachHaveTheirOwnTermsAndNumber) {
   tessDeterminism last{};
   last.structSize = sizeof last;
   EXPECT_TESS(tessStreamGetDeterminism(s.stream, &last));
-  const auto seen = s.read(told, 5);
+  const auto seen = s.read(described, 5);
   const std::uint32_t levels[] = {0, 1, 0, 0, 0};
   for (std::size_t i = 0; i < seen.size(); ++i) {
     EXPECT_EQ(seen[i].ordinal, i);
@@ -289,18 +289,18 @@ TEST(TesseraContract, KernelsSeeTheDescriptorOfTheirLaunch) {
   const environment seed({{"TESS_SEED", "77"}});
   session s;
   const registered_module m(s.context, contract_kernels());
-  auto* at = s.memory<tessDeterminism>(1);
+  auto* memory = s.memory<tessDeterminism>(1);
   std::vector<tessDeterminism> seen;
   for (const tessNumericsPolicy& p :
        {tessNumericsPolicy{1, 1, 1, 0}, {0, 1, 1, 0}, {0, 0, 1, 1}}) {
     ASSERT_TESS(tessSetNumericsPolicy(s.context, &p));
-    ASSERT_TESS(tessLaunch(m["describing"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, &at,
-                           sizeof at, s.stream));
-    seen.push_back(s.read(at, 1)[0]);
-    tessDeterminism told{};
-    told.structSize = sizeof told;
-    ASSERT_TESS(tessStreamGetDeterminism(s.stream, &told));
-    EXPECT_EQ(told.digest, seen.back().digest);
+    ASSERT_TESS(tessLaunch(m["describing"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, &memory,
+                           sizeof memory, s.stream));
+    seen.push_back(s.read(memory, 1)[0]);
+    tessDeterminism reported{};
+    reported.structSize = sizeof reported;
+    ASSERT_TESS(tessStreamGetDeterminism(s.stream, &reported));
+    EXPECT_EQ(reported.digest, seen.back().digest);
   }
   EXPECT_EQ(seen[0].level, 2U);
   EXPECT_EQ(seen[1].level, 1U);

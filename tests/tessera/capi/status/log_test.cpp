@@ -104,17 +104,17 @@ TEST(TesseraLog, ACallbackThatCallsTheRuntimeIsAnsweredWhateverTheLineIsAbout) {
     int waits_refused = 0;
   } now;
   log.also = [](void* user) {
-    auto& at = *static_cast<state*>(user);
+    auto& own = *static_cast<state*>(user);
     int answer = 0;
     tessMeshInfo info{};
     info.structSize = sizeof info;
-    EXPECT_EQ(tessDeviceGetCount(at.context, &answer),
-              at.context == nullptr ? TESS_ERR_NOT_INITIALIZED : TESS_OK);
-    if (at.stream != nullptr) {
-      EXPECT_TESS(tessMeshGetInfo(at.mesh, &info));
-      EXPECT_TESS(tessStreamIsCapturing(at.stream, &answer));
-      EXPECT_EQ(tessMemsetAsync(nullptr, 0, 0, at.stream), TESS_ERR_INVALID_VALUE);
-      at.waits_refused += tessStreamSynchronize(at.stream) == TESS_ERR_INVALID_VALUE;
+    EXPECT_EQ(tessDeviceGetCount(own.context, &answer),
+              own.context == nullptr ? TESS_ERR_NOT_INITIALIZED : TESS_OK);
+    if (own.stream != nullptr) {
+      EXPECT_TESS(tessMeshGetInfo(own.mesh, &info));
+      EXPECT_TESS(tessStreamIsCapturing(own.stream, &answer));
+      EXPECT_EQ(tessMemsetAsync(nullptr, 0, 0, own.stream), TESS_ERR_INVALID_VALUE);
+      own.waits_refused += tessStreamSynchronize(own.stream) == TESS_ERR_INVALID_VALUE;
     }
   };
   log.user = &now;

@@ -199,14 +199,14 @@ TEST(TesseraMatrix, OutOfMemoryLaterByScratchAndSharedMemory) {
   EXPECT_TESS(tessStreamSynchronize(s.stream));
   // Each rank of a collective must have enough memory. One rank without it makes the call
   // fail for all.
-  std::vector<tessStream_t> of(4);
+  std::vector<tessStream_t> streams(4);
   for (int r = 0; r < 4; ++r) {
     const tessStreamDesc desc{sizeof desc, 0, r, 0, r == 2 ? 64U : 0U, -1};
-    auto& stream = of[static_cast<std::size_t>(r)];
+    auto& stream = streams[static_cast<std::size_t>(r)];
     ASSERT_TESS(tessStreamCreateEx(s.mesh, &desc, &stream));
     ASSERT_TESS(tessCollective(s.mesh, &d, stream));
   }
-  for (const tessStream_t stream : of) {
+  for (const tessStream_t stream : streams) {
     EXPECT_EQ(tessStreamSynchronize(stream), TESS_ERR_OUT_OF_MEMORY);
   }
 }
@@ -283,23 +283,23 @@ struct two_ranks {
     EXPECT_TESS(tessStreamSynchronize(s.stream));
     for (int r = 0; r < 2; ++r) {
       const tessStreamDesc desc{sizeof desc, 0, r, 0, 0, -1};
-      EXPECT_TESS(tessStreamCreateEx(s.mesh, &desc, &of[r]));
+      EXPECT_TESS(tessStreamCreateEx(s.mesh, &desc, &streams[r]));
     }
   }
   void expect(tessStatus_t status) const {
-    EXPECT_EQ(tessStreamSynchronize(of[0]), status);
-    EXPECT_EQ(tessStreamSynchronize(of[1]), status);
-    EXPECT_TESS(tessStreamSynchronize(of[0]));
+    EXPECT_EQ(tessStreamSynchronize(streams[0]), status);
+    EXPECT_EQ(tessStreamSynchronize(streams[1]), status);
+    EXPECT_TESS(tessStreamSynchronize(streams[0]));
   }
   session s;
   float* x = nullptr;
-  tessStream_t of[2] = {};
+  tessStream_t streams[2] = {};
 };
 
 TEST(TesseraMatrix, CollectiveMismatchLater) {
   const two_ranks p;
-  const auto sum = [&](int r, float* at, std::size_t count, int type, tessCollOp op) {
-    ASSERT_TESS(tessAllReduce(p.s.mesh, at, count, type, op, nullptr, p.of[r]));
+  const auto sum = [&](int r, float* buffer, std::size_t count, int type, tessCollOp op) {
+    ASSERT_TESS(tessAllReduce(p.s.mesh, buffer, count, type, op, nullptr, p.streams[r]));
   };
   sum(0, p.x, 4, TESS_FP32, TESS_COLL_SUM);
   sum(1, p.x, 5, TESS_FP32, TESS_COLL_SUM);
@@ -310,10 +310,10 @@ TEST(TesseraMatrix, CollectiveMismatchLater) {
   sum(0, p.x, 4, TESS_FP32, TESS_COLL_SUM);
   sum(1, p.x, 4, TESS_FP32, TESS_COLL_MAX);
   p.expect(TESS_ERR_COLLECTIVE_MISMATCH);
-  ASSERT_TESS(tessBroadcast(p.s.mesh, p.x, 4, TESS_FP32, 0, p.of[0]));
-  ASSERT_TESS(tessBroadcast(p.s.mesh, p.x, 4, TESS_FP32, 1, p.of[1]));
+  ASSERT_TESS(tessBroadcast(p.s.mesh, p.x, 4, TESS_FP32, 0, p.streams[0]));
+  ASSERT_TESS(tessBroadcast(p.s.mesh, p.x, 4, TESS_FP32, 1, p.streams[1]));
   p.expect(TESS_ERR_COLLECTIVE_MISMATCH);
-  ASSERT_TESS(tessBarrier(p.s.mesh, nullptr, p.of[0]));
+  ASSERT_TESS(tessBarrier(p.s.mesh, nullptr, p.streams[0]));
   sum(1, p.x, 4, TESS_FP32, TESS_COLL_SUM);
   p.expect(TESS_ERR_COLLECTIVE_MISMATCH);
   sum(0, p.x, 4, TESS_FP32, TESS_COLL_SUM);
@@ -344,7 +344,8 @@ TEST(TesseraMatrix, DeterminismViolationLater) {
   const tessNumericsPolicy free{0, 0, 1, 0};
   for (int r = 0; r < 2; ++r) {
     ASSERT_TESS(tessSetNumericsPolicy(p.s.context, r == 0 ? &firm : &free));
-    ASSERT_TESS(tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.of[r]));
+    ASSERT_TESS(
+        tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.streams[r]));
   }
   p.expect(TESS_ERR_DETERMINISM_VIOLATION);
   ASSERT_TESS(tessLaunch(m["m_unmarked"], p.s.mesh, one_block(TESS_LAUNCH_DETERMINISTIC),
@@ -355,17 +356,18 @@ TEST(TesseraMatrix, DeterminismViolationLater) {
 TEST(TesseraMatrix, TimeoutOfARankThatDoesNotCome) {
   const environment soon({{"TESS_TIMEOUT_MS", "50"}});
   const two_ranks p;
-  for (tessStream_t one : p.of) {
+  for (tessStream_t one : p.streams) {
     // The streams get no limit of their own, so that only the timeout of the collective
     // can end the wait.
     ASSERT_TESS(tessStreamSetTimeout(one, 0));
   }
-  ASSERT_TESS(tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.of[0]));
-  EXPECT_EQ(tessStreamSynchronize(p.of[0]), TESS_ERR_TIMEOUT);
+  ASSERT_TESS(
+      tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.streams[0]));
+  EXPECT_EQ(tessStreamSynchronize(p.streams[0]), TESS_ERR_TIMEOUT);
   // A rank that calls too late gets the status at once, and its stream stays usable.
-  EXPECT_EQ(tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.of[1]),
+  EXPECT_EQ(tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.streams[1]),
             TESS_ERR_TIMEOUT);
-  EXPECT_TESS(tessStreamSynchronize(p.of[1]));
+  EXPECT_TESS(tessStreamSynchronize(p.streams[1]));
 }
 
 TEST(TesseraMatrix, TimeoutOfAWaitLeavesTheStreamAtWork) {
@@ -396,14 +398,14 @@ TEST(TesseraMatrix, TimeoutOfAWaitLeavesTheFailureToTheNextOne) {
 
 TEST(TesseraMatrix, InvalidValueOfTimesThatNobodyCanWait) {
   session s;
-  constexpr int64_t most = INT64_MAX / 1'000'000;
+  constexpr int64_t max_ms = INT64_MAX / 1'000'000;
   tessStream_t out = nullptr;
-  for (const int64_t limit : {int64_t{-2}, most + 1, INT64_MAX, INT64_MIN}) {
+  for (const int64_t limit : {int64_t{-2}, max_ms + 1, INT64_MAX, INT64_MIN}) {
     const tessStreamDesc desc{sizeof desc, 0, -1, 0, 0, limit};
     EXPECT_EQ(tessStreamCreateEx(s.mesh, &desc, &out), TESS_ERR_INVALID_VALUE) << limit;
     EXPECT_EQ(tessStreamSetTimeout(s.stream, limit), TESS_ERR_INVALID_VALUE) << limit;
   }
-  ASSERT_TESS(tessStreamSetTimeout(s.stream, most));
+  ASSERT_TESS(tessStreamSetTimeout(s.stream, max_ms));
   EXPECT_TESS(tessStreamSynchronize(s.stream));
   const registered_module m(s.context, matrix_kernels());
   tessLaunchConfig large = one_block();

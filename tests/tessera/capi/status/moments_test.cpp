@@ -62,11 +62,11 @@ std::uint32_t algorithm_of_a_sum(session& s) {
   auto* const x = s.memory<float>(1024);
   EXPECT_TESS(tessAllReduce(s.mesh, x, 1024, TESS_FP32, TESS_COLL_SUM, "dp", s.stream));
   EXPECT_TESS(tessStreamSynchronize(s.stream));
-  tessDeterminism told{};
-  told.structSize = sizeof told;
-  EXPECT_TESS(tessStreamGetDeterminism(s.stream, &told));
+  tessDeterminism reported{};
+  reported.structSize = sizeof reported;
+  EXPECT_TESS(tessStreamGetDeterminism(s.stream, &reported));
   EXPECT_TESS(tessFree(s.mesh, x));
-  return told.algorithm;
+  return reported.algorithm;
 }
 
 // The policy is that of the module loaded last. Unloading modules must restore the policy
@@ -180,9 +180,9 @@ struct counted_source {
   static void* take(std::size_t bytes, std::size_t alignment, void*) {
     return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   }
-  static void give_back(void* at, std::size_t, void*) {
+  static void give_back(void* address, std::size_t, void*) {
     ++given_back();
-    std::free(at);
+    std::free(address);
   }
 };
 
@@ -368,7 +368,7 @@ TEST(TesseraDescriptions, OfModulesAndTensorsAreReadByTheSameRule) {
   ASSERT_TESS(tessFatbinDestroy(fatbin));
 
   session s;
-  auto* const at = s.memory<float>(4);
+  auto* const memory = s.memory<float>(4);
   const std::int64_t extent = 4;
   later_version<tessTensorDesc> tensor{};
   tensor.known.structSize = sizeof tensor;
@@ -377,14 +377,14 @@ TEST(TesseraDescriptions, OfModulesAndTensorsAreReadByTheSameRule) {
   tensor.known.shape = &extent;
   void* made = nullptr;
   tensor.unknown = 1;
-  EXPECT_EQ(tessMemExportDlpack(s.context, at, &tensor.known, &made),
+  EXPECT_EQ(tessMemExportDlpack(s.context, memory, &tensor.known, &made),
             TESS_ERR_INVALID_VALUE);
   tensor.unknown = 0;
   tensor.known.flags = 1U << 31;
-  EXPECT_EQ(tessMemExportDlpack(s.context, at, &tensor.known, &made),
+  EXPECT_EQ(tessMemExportDlpack(s.context, memory, &tensor.known, &made),
             TESS_ERR_INVALID_VALUE);
   tensor.known.flags = 0;
-  ASSERT_TESS(tessMemExportDlpack(s.context, at, &tensor.known, &made));
+  ASSERT_TESS(tessMemExportDlpack(s.context, memory, &tensor.known, &made));
   auto* const managed = static_cast<tessera::dlpack::managed_tensor_versioned*>(made);
   managed->deleter(managed);
 }

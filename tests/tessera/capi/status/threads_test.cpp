@@ -30,8 +30,8 @@ std::map<std::string, std::uint64_t> blocked_by_thread() {
       if (word == "SigBlk:") {
         std::uint64_t mask = 0;
         status >> std::hex >> mask;
-        const auto [at, first] = out.emplace(name, mask);
-        at->second &= mask;
+        const auto [entry, first] = out.emplace(name, mask);
+        entry->second &= mask;
       }
     }
   }
