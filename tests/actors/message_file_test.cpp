@@ -58,7 +58,8 @@ TEST(message_file, takes_whole_messages_if_they_are_sound) {
   EXPECT_EQ(log->append(order).error().code(), errc::hash_mismatch);
   whole = joined({numbered_message(4), numbered_message(5)});
   order.encoded = std::make_shared<const byte_vector>(whole);
-  EXPECT_EQ(log->append(order).error().code(), errc::corrupt) << "two are not one";
+  EXPECT_EQ(log->append(order).error().code(), errc::corrupt)
+      << "bytes of two messages are not accepted as one message";
   EXPECT_EQ(log_of(fs.visible()), numbered_message(4));
 }
 

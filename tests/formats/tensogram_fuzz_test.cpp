@@ -106,7 +106,7 @@ TEST(tensogram_fuzz, no_input_of_the_corpus_does_harm) {
     const byte_vector stored = load(tests + "formats/fuzz/corpus/" + name + ".bin");
     const auto count = fuzz::each_input(stored, run);
     ASSERT_TRUE(count) << count.error().message();
-    EXPECT_GT(*count, 50u) << "the corpus has lost its inputs";
+    EXPECT_GT(*count, 50u) << "the corpus has too few inputs";
   }
 }
 

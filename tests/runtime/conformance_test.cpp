@@ -263,7 +263,7 @@ TEST(LogicalTensor, DerivesSixKinds) {  // R18, R19, R21, R22
   EXPECT_EQ(overlap_hybrid(alias, t), overlap::yes);
 }
 
-TEST(LogicalTensor, RefusesWhatCannotBe) {  // R19, R20
+TEST(LogicalTensor, RefusesImpossibleViews) {  // R19, R20
   const logical_tensor t = or_throw(logical_tensor::raw(memory, i64s{4, 6}, 4));
   EXPECT_FALSE(t.view(i64s{3}, i64s{2}));
   EXPECT_FALSE(t.view(i64s{-1}, i64s{2}));
@@ -286,7 +286,7 @@ TEST(LogicalTensor, KeepsTheDimensionsThatAViewDoesNotName) {  // R20
   EXPECT_EQ(rows.box(), (bounding_box{24, 71}));
 }
 
-TEST(HybridOverlap, TellsInterleavedElementsApart) {  // R31, R34
+TEST(HybridOverlap, DistinguishesInterleavedElements) {  // R31, R34
   const auto strided = [](std::int64_t offset) {
     return or_throw(logical_tensor::strided(memory, 64, offset, i64s{4}, i64s{8}, 4));
   };

@@ -29,7 +29,7 @@ footprint span_of(std::uint32_t storage, std::int64_t lo, std::int64_t hi) {
 std::set<task_id> tasks_in(dependency_map& map, const footprint& query, bool writers) {
   std::set<task_id> out;
   map.conflicts(query, writers, [&](access_ref, const dependency_map::entry& e) {
-    EXPECT_TRUE(out.insert(e.task).second) << "reported twice";
+    EXPECT_TRUE(out.insert(e.task).second) << "the map reported a task twice";
   });
   return out;
 }
@@ -237,8 +237,9 @@ TEST(DependencyMap, TakesFromAnEntryWhatAWriteCoversAndNothingElse) {
     }
     for (std::size_t i = 0; i < found.size(); ++i) {
       ASSERT_TRUE((left[i] & ~found[i]).none())
-          << "round " << round << ": bytes are lost";
-      ASSERT_TRUE((found[i] & ~own[i]).none()) << "round " << round << ": bytes are new";
+          << "round " << round << ": the map has lost bytes";
+      ASSERT_TRUE((found[i] & ~own[i]).none())
+          << "round " << round << ": the map has bytes that no task accessed";
       shorter += static_cast<int>(found[i].any() && found[i] != own[i]);
     }
   }

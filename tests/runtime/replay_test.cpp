@@ -456,7 +456,7 @@ TEST(Capture, ReplaysWaitOnlyForWhatNothingElseImplies) {
 
 /// The ids of a capture's tasks can be waited for like others, during a replay and after
 /// it.
-TEST(Capture, TellsWhichTaskOfAReplayFailed) {
+TEST(Capture, NamesTheTaskOfAReplayThatFailed) {
   auto e = small_engine();
   const storage s = or_throw(e->allocate(8, "test"));
   const std::array<access, 1> all{updates(bytes_of(s))};

@@ -110,7 +110,7 @@ TEST(Trace, WritesChromeJsonThatPythonReads) {
   EXPECT_EQ(check_with_python(folder / "trace.json", 200), 0);
 }
 
-TEST(Trace, LetsTheMiddleGoWhenTheFileWouldBeTooLarge) {
+TEST(Trace, DropsTheMiddleOfARunIfTheFileWouldBeTooLarge) {
   const test::temp_folder folder;
   constexpr std::uint64_t max_bytes = 20'000;
   trace t(options(trace_mode::all, max_bytes), 1);

@@ -247,7 +247,7 @@ TEST(Restore, WithOneLaneAnotherChunkSizeBeginsAnEra) {
 
 // A pipe cannot go back, so a resumed stream expects that the pipe starts at the position
 // of the cursor.
-TEST(Restore, APipeContinuesBehindWhatItSaid) {
+TEST(Restore, APipeContinuesBehindTheBytesThatWereRead) {
   int ends[2];
   const auto pipe_with = [&](std::string_view text) {
     EXPECT_EQ(::pipe(ends), 0);

@@ -126,7 +126,7 @@ TEST_F(shim, a_failed_message_without_answer_ends_the_actor_with_its_text) {
   EXPECT_EQ(text, "unexpected exception: broken");
   const auto r = ask_for(7);
   ASSERT_FALSE(r);
-  EXPECT_EQ(r.error().code(), errc::stopping) << "it is gone";
+  EXPECT_EQ(r.error().code(), errc::stopping) << "the actor has ended";
 }
 
 TEST(system_config, takes_the_policies_it_names) {

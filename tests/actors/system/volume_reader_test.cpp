@@ -346,7 +346,8 @@ TEST(volume_reader, refuses_at_once_when_every_worker_hangs) {
   ASSERT_TRUE(log->at(tag_name(0)).failure);
   const auto late = s.add_client({tag_name(1)});
   s.step_all();
-  ASSERT_TRUE(late->at("").failure) << "without waiting";
+  ASSERT_TRUE(late->at("").failure)
+      << "the request is refused without waiting for a deadline";
   EXPECT_EQ(late->at("").failure->code(), errc::timeout);
 }
 
@@ -374,7 +375,7 @@ TEST(volume_reader, a_worker_that_dies_fails_its_request_and_is_not_asked_again)
   caf::anon_send_exit(s.workers().front(), caf::exit_reason::kill);
   s.step_all();
   const auto& seen = log->at(tag_name(0));
-  EXPECT_TRUE(seen.ended || seen.failure) << "no request is left waiting";
+  EXPECT_TRUE(seen.ended || seen.failure) << "every request has ended or failed";
   if (seen.failure) {
     EXPECT_EQ(seen.failure->code(), errc::stopping);
   }

@@ -48,7 +48,7 @@ struct collective_state_test : testing::Test {
   void take(std::int64_t now = 0) {
     for (auto& a : group->take_answers(now)) {
       EXPECT_TRUE(answers.emplace(a.asked, std::move(a.outcome)).second)
-          << "answered twice";
+          << "a share was answered twice";
     }
   }
   void join(int rank, std::int64_t now = 0) { join(share_of(rank), now); }
@@ -106,7 +106,7 @@ TEST_F(collective_state_test, ranks_meet_in_every_order) {
       EXPECT_TRUE(answers.empty());
       join(rank);
     }
-    EXPECT_TRUE(answers.empty()) << "nothing has run";
+    EXPECT_TRUE(answers.empty()) << "no share is answered before all ranks have joined";
     engine.run_all();
     take();
     ASSERT_EQ(answers.size(), 4U);
@@ -150,7 +150,7 @@ TEST_F(collective_state_test, calls_that_differ_are_an_error_for_every_rank) {
   expect_all(errc::collective_mismatch,
              {"\"gradients\"", "rank 0 with all_reduce of 33", "rank 2", "of 32"});
   engine.run_all();
-  EXPECT_EQ(engine->at(x, 0)[0], 100.0F) << "nothing was written";
+  EXPECT_EQ(engine->at(x, 0)[0], 100.0F) << "a collective that fails must write nothing";
   expect_next_works();
 }
 
@@ -170,7 +170,7 @@ TEST_F(collective_state_test, policies_that_differ_are_an_error_for_every_rank) 
   }
   expect_all(errc::determinism_violation, {"of the context", "policy of level 1"});
   engine.run_all();
-  EXPECT_EQ(engine->at(x, 0)[0], 100.0F) << "nothing was written";
+  EXPECT_EQ(engine->at(x, 0)[0], 100.0F) << "a collective that fails must write nothing";
   expect_next_works();
 }
 
@@ -216,7 +216,7 @@ TEST_F(collective_state_test, a_failure_before_it_is_an_error_for_every_rank) {
   engine.run_all();
   take();
   expect_all(errc::kernel_failed, {"\"gradients\"", "stage out of luck"});
-  EXPECT_EQ(engine->at(x, 0)[0], 100.0F) << "nothing was written";
+  EXPECT_EQ(engine->at(x, 0)[0], 100.0F) << "a collective that fails must write nothing";
   expect_next_works();
 }
 
@@ -250,7 +250,8 @@ TEST_F(collective_state_test, keeps_the_holder_until_the_share_has_ended) {
   memory.reset();
   take(1000);
   expect_all(errc::timeout, {"found it running"});
-  EXPECT_FALSE(alive.expired()) << "nobody waits, but it has not run";
+  EXPECT_FALSE(alive.expired())
+      << "the share has no client any more but has not run, so it keeps its holder";
   engine.run_all();
   EXPECT_TRUE(alive.expired());
 }

@@ -84,10 +84,11 @@ TEST_F(stream_state_test, waits_for_points_of_other_queues) {
   static_cast<void>(second->synchronize(0));
   engine.run_all();
   EXPECT_EQ(answer_of(*second).error().code(), errc::kernel_failed);
-  EXPECT_EQ(engine->at(y, 3)[0], 2 * 20 * 4) << "it was not run";
+  EXPECT_EQ(engine->at(y, 3)[0], 2 * 20 * 4)
+      << "a launch behind a failed point must not run";
 }
 
-TEST_F(stream_state_test, tells_the_first_failure_once_with_its_cause) {
+TEST_F(stream_state_test, reports_the_first_failure_once_with_its_cause) {
   auto s = open();
   EXPECT_TRUE(s->launch(stage(1, 1)).has_value());
   const auto number = or_throw(s->launch(launch_of("broken", {}, 1)));
@@ -103,7 +104,7 @@ TEST_F(stream_state_test, tells_the_first_failure_once_with_its_cause) {
   EXPECT_EQ(failed.error().location(), "stream \"scale\"");
   ASSERT_NE(failed.error().cause(), nullptr);
   EXPECT_NE(failed.error().message().find("broken"), std::string::npos);
-  EXPECT_EQ(engine->at(x, 0)[0], 1.0F) << "what came behind was not run";
+  EXPECT_EQ(engine->at(x, 0)[0], 1.0F) << "an operation behind the failure must not run";
   EXPECT_TRUE(s->launch(stage(2, 0)).has_value());
   static_cast<void>(s->synchronize(0));
   engine.run_all();
@@ -142,7 +143,8 @@ TEST_F(stream_state_test, is_overdue_once_and_loses_no_failure_by_that) {
   EXPECT_EQ(answer_of(*s, 1500).error().code(), errc::timeout);
   EXPECT_TRUE(s->take_answers(5000).empty());
   engine.run_all();
-  EXPECT_TRUE(s->take_answers(5000).empty()) << "that one has been answered";
+  EXPECT_TRUE(s->take_answers(5000).empty())
+      << "the overdue synchronization has been answered already";
   static_cast<void>(s->synchronize(6000));
   engine.run_all();
   EXPECT_EQ(answer_of(*s, 6000).error().code(), errc::kernel_failed);
@@ -165,7 +167,8 @@ TEST_F(stream_state_test, a_successor_begins_behind_and_without_old_failures) {
   static_cast<void>(s->synchronize(0));
   engine.run_all();
   EXPECT_TRUE(answer_of(*s).has_value());
-  EXPECT_EQ(engine->at(y, 1)[0], 20.0F) << "all ten launches of the other came before";
+  EXPECT_EQ(engine->at(y, 1)[0], 20.0F)
+      << "all ten launches of the other stream come first";
 }
 
 TEST_F(stream_state_test, names_the_fault_of_orders_and_specs) {

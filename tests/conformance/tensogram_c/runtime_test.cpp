@@ -112,7 +112,7 @@ void stream_after_shutdown(const std::string& path) {
   ASK(v, count == 0);
   v.end();
 }
-TEST_F(tensogram_c_process, a_write_that_cannot_be_launched_does_not_stand_in_line) {
+TEST_F(tensogram_c_process, a_write_that_cannot_be_launched_is_not_queued) {
   EXPECT_VERDICT(stream_after_shutdown(folder / "stream.tgm"));
 }
 

@@ -97,7 +97,7 @@ TEST(tensogram_szip, a_mark_vouches_for_its_own_offsets_alone) {
   };
   object_descriptor descriptor = reader.descriptor(0);
   EXPECT_NE(descriptor.szip_offsets, 0u);
-  EXPECT_EQ(again(descriptor), message) << "the mark goes with the stored payload";
+  EXPECT_EQ(again(descriptor), message) << "the mark is stored with the payload";
   EXPECT_TRUE(validate(message, {validation_level::fidelity}).ok());
 
   cbor_array& offsets = *descriptor.parameters.find("szip_block_offsets")->array();
@@ -115,7 +115,7 @@ TEST(tensogram_szip, a_mark_vouches_for_its_own_offsets_alone) {
   descriptor.order = byte_order::little;
   const object_to_write decoded{descriptor, {}, object.data};
   EXPECT_EQ(or_throw(encode_message({&decoded, 1})), message)
-      << "a writer that makes the offsets marks its own";
+      << "a writer that computes the offsets marks them";
 }
 
 /// A stream in which every interval ends at a byte, as some writers leave it.

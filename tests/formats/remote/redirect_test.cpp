@@ -42,11 +42,11 @@ TEST_F(RemoteRedirects, LeadToTheFileAndAreRemembered) {
     or_throw(source->read(0, found));
     EXPECT_EQ(found, content);
     EXPECT_EQ(one.log().size(), 1u)
-        << "the second request goes to where the first was led";
+        << "the second request goes straight to the target of the redirect";
   }
 }
 
-TEST_F(RemoteRedirects, ThatStopWorkingAreAskedForAgain) {
+TEST_F(RemoteRedirects, ThatStopWorkingAreRequestedAgain) {
   one.faults("moved.bin", {}, "redirect:302:" + two.url("b.bin"));
   const auto source = or_throw(remote_source::open(one.url("moved.bin"), options));
   two.faults("b.bin", {"status:403"});
@@ -78,7 +78,7 @@ TEST_F(RemoteRedirects, ToOtherProtocolsAreRefused) {
   }
 }
 
-TEST_F(RemoteRedirects, TellNoOtherServerThePassword) {
+TEST_F(RemoteRedirects, SendThePasswordToNoOtherServer) {
   one.faults("a.bin", {}, "basic:ada:s3cret/word");
   const auto source = or_throw(remote_source::open(with_password("a.bin"), options));
   EXPECT_EQ(source->name(), one.url("a.bin"));

@@ -75,7 +75,7 @@ TEST_F(RemoteSource, ReadsTheSameBytesAsTheFileHolds) {
   }
 }
 
-TEST_F(RemoteSource, OfAnEmptyFileTheSizeIsNought) {
+TEST_F(RemoteSource, AnEmptyFileHasSizeZero) {
   server.put("empty.tgm", std::string());
   EXPECT_EQ(open("empty.tgm")->size(), 0u);
   EXPECT_EQ(open_file("empty.tgm")->message_count(), 0u);
@@ -292,13 +292,14 @@ TEST_F(RemoteSource, KeepsNoMoreThanItsCacheMayHold) {
   or_throw(source->read(2'000'000, found));
   const auto once = source->traffic().requests;
   or_throw(source->read(2'000'050, found));
-  EXPECT_EQ(source->traffic().requests, once) << "it is still there";
+  EXPECT_EQ(source->traffic().requests, once) << "the block is still cached";
   for (std::uint64_t offset = 100'000; offset < 1'900'000; offset += 100'000) {
     or_throw(source->read(offset + offset % 7777, found));
   }
   const auto before = source->traffic().requests;
   or_throw(source->read(2'000'000, found));
-  EXPECT_GT(source->traffic().requests, before) << "others have taken its place";
+  EXPECT_GT(source->traffic().requests, before)
+      << "the block has been replaced in the cache";
   EXPECT_TRUE(std::equal(found.begin(), found.end(), content.begin() + 2'000'000));
 }
 

@@ -160,7 +160,7 @@ TEST(Reduction, WritesEveryOutputAndNothingBeside) {
   }
 }
 
-TEST(Reduction, AtLevel2DoesNotSeeTheOrderOfRanks) {
+TEST(Reduction, AtLevel2DoesNotDependOnTheOrderOfRanks) {
   const std::uint64_t seed = 20260301;
   std::mt19937_64 dice(seed);
   for (const reduction& operation : all_reductions()) {
@@ -182,7 +182,7 @@ TEST(Reduction, AtLevel2DoesNotSeeTheOrderOfRanks) {
   }
 }
 
-TEST(Reduction, AtLevel1SeesTheOrderOfRanks) {
+TEST(Reduction, AtLevel1DependsOnTheOrderOfRanks) {
   const one_case c{{dtype::fp32, reduction_op::sum, 1}, 7, 500, flavour::wide};
   std::vector<bytes> inputs = random_inputs(3, c);
   const reducer reduce = or_throw(reducer::make(c.operation));
@@ -245,7 +245,7 @@ TEST(Reduction, AtLevel2NeverOverflowsOnTheWay) {
   EXPECT_EQ(one_sum<float>(2, {large, large, -large}), large);
 }
 
-TEST(Reduction, AtLevel2FindsWhatIsFarBelow) {
+TEST(Reduction, AtLevel2CountsAddendsThatAreFarSmaller) {
   EXPECT_EQ(one_sum<double>(2, {1e300, 1.0, -1e300}), 1.0);
   EXPECT_EQ(one_sum<double>(2, {1e300, 5e-324, -1e300}), 5e-324);
   EXPECT_EQ(one_sum<float>(2, {1e38F, 1e-45F, -1e38F}), 1e-45F);
@@ -310,7 +310,7 @@ TEST(Reduction, TakesTheLargestNumberOfRanks) {
   }
 }
 
-TEST(Reduction, RefusesWhatDoesNotExist) {
+TEST(Reduction, RefusesOperationsThatDoNotExist) {
   const auto code = [](dtype type, reduction_op op, int level) {
     const auto made = reducer::make({type, op, level});
     return made ? errc{} : made.error().code();

@@ -223,7 +223,8 @@ TEST(RegionCollective, AFailedInputPoisonsTheOutputsOfAllRanks) {
     }
     EXPECT_EQ(e.task_engine().wait_all().error().code(), errc::kernel_failed);
     for (const tensor& out : e.outputs) {
-      EXPECT_EQ(e.content(out), bytes(call.count * 4)) << "a sum of some of the inputs";
+      EXPECT_EQ(e.content(out), bytes(call.count * 4))
+          << "the output must not be a sum of only some of the inputs";
     }
   }
 }
@@ -279,7 +280,8 @@ TEST(RegionCollective, RunsAgainWhenItsCaptureIsReplayed) {
           << name_of(how) << ", round " << round;
     }
     const auto after = e.task_engine().replay(recorded);
-    ASSERT_FALSE(after.has_value()) << "a replay without the plan";
+    ASSERT_FALSE(after.has_value())
+        << "a replay must fail after its collective has been destroyed";
     EXPECT_EQ(after.error().code(), errc::not_found);
   }
 }

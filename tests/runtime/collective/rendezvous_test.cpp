@@ -92,7 +92,7 @@ TEST(Rendezvous, ADifferentCallCountsBeforeADifferentDescriptor) {
             meeting_state::collective_mismatch);
 }
 
-TEST(Rendezvous, TimesOutForThoseThereAndForWhoComesLate) {
+TEST(Rendezvous, TimesOutForPresentAndForLateRanks) {
   rendezvous meetings = with_group(3, 100);
   or_throw(meetings.join(share(0), 10));
   or_throw(meetings.join(share(1), 50));
@@ -135,7 +135,7 @@ TEST(Rendezvous, SequencesDoNotMix) {
   }
 }
 
-TEST(Rendezvous, WhoWithdrawsEndsTheMeeting) {
+TEST(Rendezvous, AWithdrawnShareEndsTheMeeting) {
   rendezvous meetings = with_group(3);
   or_throw(meetings.join(share(1), 0));
   const auto outcome = or_throw(meetings.withdraw(group_id, 0, 0, 0));
@@ -158,7 +158,7 @@ TEST(Rendezvous, ADroppedGroupEndsItsMeetings) {
   EXPECT_TRUE(meetings.drop_group(group_id).empty());
 }
 
-TEST(Rendezvous, RefusesStrangersAndSecondArrivals) {
+TEST(Rendezvous, RefusesRanksOutsideTheGroupAndSecondArrivals) {
   rendezvous meetings = with_group(2);
   EXPECT_EQ(meetings.add_group(group_id, 2).error().code(), errc::already_exists);
   EXPECT_EQ(meetings.add_group(1, 0).error().code(), errc::invalid_argument);
@@ -180,18 +180,20 @@ TEST(Rendezvous, EndsWhenTheFirstShareHasWaitedAsLongAsItWanted) {
     return or_throw(meetings.join(arriving, now)).state;
   };
   EXPECT_EQ(comes(0, -1, 0), meeting_state::waiting);
-  EXPECT_EQ(meetings.next_deadline(), never) << "for ever";
+  EXPECT_EQ(meetings.next_deadline(), never)
+      << "a share with a patience of -1 waits for ever";
   EXPECT_EQ(comes(1, 0, 1000), meeting_state::waiting);
   EXPECT_EQ(meetings.next_deadline(), 1100);
   EXPECT_TRUE(meetings.expire(1099).empty());
   const auto over = meetings.expire(1100);
   ASSERT_EQ(over.size(), 1U);
   EXPECT_EQ(over[0].tickets, ranks_below(2));
-  EXPECT_EQ(comes(2, -1, 1101), meeting_state::timeout) << "nobody is there any more";
+  EXPECT_EQ(comes(2, -1, 1101), meeting_state::timeout)
+      << "the meeting has ended, so a late rank gets its timeout";
   EXPECT_EQ(meetings.open(), 0U);
 }
 
-TEST(Rendezvous, WhoComesLaterDoesNotPutTheEndOff) {
+TEST(Rendezvous, ALaterArrivalDoesNotPostponeTheEnd) {
   rendezvous meetings = with_group(3);
   arrival hasty = share(0);
   hasty.patience_ns = 10;

@@ -113,13 +113,13 @@ TEST(Hn4Check, LostBytesAreRangesOfTheirTag) {
   EXPECT_EQ(report.lost[0].bytes, 140 * cap);
   EXPECT_EQ(report.lost[1].offset, 75'000 + 5 * cap);
   EXPECT_EQ(report.lost[1].bytes, cap);
-  EXPECT_EQ(report.tags, 2U) << "the directory has all of both";
+  EXPECT_EQ(report.tags, 2U) << "the directory still has all entries of both tags";
   byte_vector some(10);
   EXPECT_TRUE(whole.read(3 * cap - 10, some));
   EXPECT_FALSE(whole.read(3 * cap, some));
 }
 
-TEST(Hn4Check, ALostShardIsToldWithItsPlaceInTheStream) {
+TEST(Hn4Check, ALostShardIsReportedWithItsPlaceInTheStream) {
   const auto device = filled();
   const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
   auto shards = or_throw(hn4::entries_named(*core, "a")).live;
@@ -132,7 +132,7 @@ TEST(Hn4Check, ALostShardIsToldWithItsPlaceInTheStream) {
   ASSERT_EQ(report.lost.size(), 1U) << all_of(report.findings);
   EXPECT_EQ(report.lost[0].tag, "a");
   EXPECT_EQ(report.lost[0].offset, 6000U);
-  EXPECT_FALSE(report.lost[0].bytes) << "nobody knows how long it was";
+  EXPECT_FALSE(report.lost[0].bytes) << "the length of the lost shard is unknown";
   EXPECT_TRUE(has(report.findings, "lost")) << all_of(report.findings);
   EXPECT_TRUE(has(report.findings, "orphan")) << all_of(report.findings);
   EXPECT_EQ(report.tags, 1U);

@@ -304,7 +304,8 @@ TEST(Hn4Writer, CompactingMovesTagsTogether) {
   }
   const std::uint64_t before = end_of_shards(*device);
   EXPECT_EQ(or_throw(volume.compact()).moves, 3U);
-  EXPECT_EQ(or_throw(volume.compact()).moves, 0U) << "nothing moves up";
+  EXPECT_EQ(or_throw(volume.compact()).moves, 0U)
+      << "compacting a compact volume moves nothing";
   EXPECT_LT(end_of_shards(*device) + 10'000'000, before);
   for (std::uint64_t i = 1; i < 6; i += 2) {
     EXPECT_TRUE(or_throw(read_tag(*device, fmt::format("t{}", i))) ==
@@ -362,7 +363,7 @@ TEST(Hn4Writer, CompactingDoesNotReadWhatCannotMove) {
   ASSERT_TRUE(volume.remove("t1"));
   read = 0;
   EXPECT_EQ(or_throw(volume.compact()).moves, 0U);
-  EXPECT_LT(read, 10'000'000U) << "t2 is larger than the gap";
+  EXPECT_LT(read, 10'000'000U) << "t2 is larger than the gap, so it must not be read";
 }
 
 TEST(Hn4Writer, ExtentsOfAnImpossibleLengthEndWithTheVolume) {

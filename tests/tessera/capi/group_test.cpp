@@ -47,23 +47,25 @@ TEST(TesseraGroup, CallsBeginAtTheOutermostEnd) {
   ASSERT_TESS(tessGroupStart());
   ASSERT_TESS(tessAllReduce(s.mesh, x, 4, TESS_INT64, TESS_COLL_MAX, nullptr, s.stream));
   ASSERT_TESS(tessGroupEnd());
-  EXPECT_EQ(s.read(x, 4, 1), (std::vector<int64_t>{10, 11, 12, 13})) << "not yet";
+  EXPECT_EQ(s.read(x, 4, 1), (std::vector<int64_t>{10, 11, 12, 13}))
+      << "no call may begin before the end of the outermost group";
   ASSERT_TESS(tessGroupEnd());
   EXPECT_EQ(s.read(x, 4, 1), (std::vector<int64_t>{60, 64, 68, 72}));
   EXPECT_EQ(tessGroupEnd(), TESS_ERR_INVALID_VALUE);
 }
 
-TEST(TesseraGroup, OneBadCallAndNoneBegins) {
+TEST(TesseraGroup, NoCallBeginsIfOneIsInvalid) {
   session s(4);
   auto* x = ranked(s, 4, 4);
   ASSERT_TESS(tessGroupStart());
   ASSERT_TESS(tessAllReduce(s.mesh, x, 4, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream));
   EXPECT_EQ(tessAllReduce(s.mesh, x, 5, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "refused at once";
+      << "the invalid call is refused at once";
   EXPECT_EQ(tessAllReduce(s.mesh, x, 1, TESS_COMPLEX64, TESS_COLL_MAX, "dp", s.stream),
             TESS_ERR_UNSUPPORTED);
-  EXPECT_EQ(tessGroupEnd(), TESS_ERR_INVALID_VALUE) << "the first that failed";
+  EXPECT_EQ(tessGroupEnd(), TESS_ERR_INVALID_VALUE)
+      << "the group ends with the first failure";
   EXPECT_EQ(s.read(x, 4, 2), (std::vector<int64_t>{20, 21, 22, 23}));
   // If a stream or memory that a call of the group names is destroyed before the end of
   // the group, the group fails and none of its calls starts.
@@ -97,7 +99,7 @@ TEST(TesseraGroup, SendsNeedTheirTwoRanksAlone) {
   ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 6, 1, streams[6]));
   EXPECT_EQ(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 6, 1, streams[2]),
             TESS_ERR_INVALID_VALUE)
-      << "neither of the two";
+      << "rank 2 is neither the source nor the target";
   ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 6, 1, streams[1]));
   EXPECT_TESS(tessStreamSynchronize(streams[6]));
   EXPECT_TESS(tessStreamSynchronize(streams[1]));
@@ -246,7 +248,7 @@ class little_memory {
   rlimit before_{};
 };
 
-TEST(TesseraGroup, ACallForWhichThereIsNoMemoryAndNoneBegins) {
+TEST(TesseraGroup, NoCallBeginsIfThereIsNoMemoryForOne) {
   session s(4);
   auto* x = ranked(s, 4, 4);
   const std::string axis(std::size_t{64} << 20, 'x');
@@ -257,7 +259,7 @@ TEST(TesseraGroup, ACallForWhichThereIsNoMemoryAndNoneBegins) {
     EXPECT_EQ(
         tessAllReduce(s.mesh, x, 4, TESS_INT64, TESS_COLL_SUM, axis.c_str(), s.stream),
         TESS_ERR_OUT_OF_MEMORY)
-        << "the text about its axis";
+        << "there is no memory for the text of the error about its axis";
   }
   EXPECT_EQ(tessGroupEnd(), TESS_ERR_OUT_OF_MEMORY);
   EXPECT_EQ(s.read(x, 4, 1), (std::vector<int64_t>{10, 11, 12, 13}));
@@ -268,7 +270,7 @@ TEST(TesseraGroup, ACallForWhichThereIsNoMemoryAndNoneBegins) {
 }
 #endif
 
-TEST(TesseraGroup, ARanksShareOfNothingIsAShare) {
+TEST(TesseraGroup, AnEmptyShareOfARankIsAShare) {
   const environment limit({{"TESS_TIMEOUT_MS", "20000"}});
   session s(2);
   auto* x = ranked(s, 2, 4);
@@ -292,7 +294,7 @@ TEST(TesseraGroup, ARanksShareOfNothingIsAShare) {
   sum(1, 4);
   EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_COLLECTIVE_MISMATCH);
   EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_COLLECTIVE_MISMATCH);
-  EXPECT_EQ(s.read(x, 4, 1)[0], 10) << "what came behind was skipped";
+  EXPECT_EQ(s.read(x, 4, 1)[0], 10) << "operations behind the failure are skipped";
 }
 
 // Thousands of calls of one rank wait behind a collective that cannot complete yet. They
@@ -318,12 +320,12 @@ TEST(TesseraGroup, AnyNumberOfSharesMayWaitBehindOneAnother) {
   ASSERT_TESS(tessSendRecv(s.mesh, x, x, 1, TESS_INT64, 0, 1, third));
   EXPECT_TESS(tessStreamSynchronize(streams[0]));
   EXPECT_TESS(tessStreamSynchronize(streams[1]));
-  EXPECT_EQ(s.read(x, 1, 0)[0], 0) << "the send came first";
+  EXPECT_EQ(s.read(x, 1, 0)[0], 0) << "the send comes before the reductions";
 }
 
 // Ranks wait without a timeout for calls that never come. Destroying the mesh must end
 // all of them and wake the thread that waits.
-TEST(TesseraGroup, AMeshThatGoesEndsAllThatItsRanksWaitFor) {
+TEST(TesseraGroup, DestroyingAMeshEndsAllThatItsRanksWaitFor) {
   const environment forever({{"TESS_TIMEOUT_MS", "0"}});
   session s(2);
   auto* x = s.memory<int64_t>(1);
@@ -344,10 +346,11 @@ TEST(TesseraGroup, AMeshThatGoesEndsAllThatItsRanksWaitFor) {
   EXPECT_TESS(tessMeshDestroy(s.mesh));
   waits.join();
   EXPECT_EQ(waited, TESS_ERR_TIMEOUT);
-  EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_INVALID_VALUE) << "it went too";
+  EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_INVALID_VALUE)
+      << "the stream has been destroyed together with its mesh";
 }
 
-TEST(TesseraGroup, AContextThatGoesEndsThemToo) {
+TEST(TesseraGroup, DestroyingAContextEndsThemToo) {
   const environment forever({{"TESS_TIMEOUT_MS", "0"}});
   session s(2);
   auto* x = s.memory<int64_t>(1);

@@ -112,7 +112,8 @@ void sum_ranks(const std::shared_ptr<mesh>& m, const std::shared_ptr<stream>& s,
   sum.how = collective::algorithm::ring;
   sum.chunk_bytes = 64;
   ref<tessera::operation> sum_operation = or_throw(tessera::make_collective(*s, sum));
-  EXPECT_GT(sum_operation->tasks(m->ranks()), 8U) << "more tasks than the window takes";
+  EXPECT_GT(sum_operation->tasks(m->ranks()), 8U)
+      << "the test needs more tasks than the window holds";
   s->enqueue(std::move(sum_operation));
 }
 
@@ -248,7 +249,8 @@ TEST(TesseraLifetime, ReplaysOfGraphsLookNothingUp) {
     }
     return now() - before;
   };
-  EXPECT_GE(lookups_of(1), 20U) << "the capture looks up once";
+  EXPECT_GE(lookups_of(1), 20U)
+      << "the first launch records the graph and looks its regions up";
   EXPECT_EQ(lookups_of(1), 0U);
   EXPECT_EQ(lookups_of(50), 0U);
   or_throw(s->synchronize());
@@ -305,7 +307,7 @@ TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
   const int before = sum;
   or_throw(exec->launch(recorded_on));
   or_throw(recorded_on->synchronize());
-  EXPECT_EQ(sum - before, 1001) << "the update is there";
+  EXPECT_EQ(sum - before, 1001) << "the launch runs the updated node";
   EXPECT_TRUE(owner->shut_down().has_value());
 }
 
@@ -377,7 +379,7 @@ void one_life(int number) {
   }
 }
 
-TEST(TesseraRestart, LivesLeaveNothingBehind) {
+TEST(TesseraRestart, RepeatedRestartsLeaveNothingBehind) {
   const environment quiet({{"TESS_NUM_THREADS", "2"}});
   const char* const asked = std::getenv("WEIR_TEST_RESTARTS");
   const int lives = asked == nullptr ? 600 : std::atoi(asked);

@@ -58,7 +58,7 @@ TEST(TesseraMemory, EndsAtTheBytesAskedFor) {
   EXPECT_TESS(tessMemcpyAsync(host.data(), p, 100, TESS_COPY_D2H, s.stream));
   EXPECT_EQ(tessMemcpyAsync(host.data() + 60, p, 50, TESS_COPY_D2H, s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "behind the end of the registered side";
+      << "the range ends behind the registered memory";
   EXPECT_TESS(tessHostUnregister(host.data()));
   EXPECT_EQ(tessHostUnregister(host.data()), TESS_ERR_INVALID_VALUE);
   EXPECT_TESS(tessStreamSynchronize(s.stream));
@@ -82,7 +82,7 @@ TEST(TesseraMemory, CopiesRefuseTheWrongSide) {
   EXPECT_TESS(copy(a, a, TESS_COPY_D2D));
   EXPECT_EQ(tessMemcpyAsync(a + 10, a, 50, TESS_COPY_D2D, s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "ranges that overlap";
+      << "ranges that overlap are refused";
   EXPECT_TESS(tessMemcpyAsync(a, nullptr, 0, TESS_COPY_H2D, s.stream));
 }
 
@@ -249,7 +249,8 @@ TEST(TesseraMemory, ComesFromTheProgramIfItSaysSo) {
     ASSERT_TESS(tessMemGetRankPtr(s.mesh, x, 1, &rank1));
     ASSERT_TESS(tessMallocAsync(&pooled, 64, s.stream));
     EXPECT_TRUE(program.has(x) && program.has(rank1) && program.has(pooled));
-    EXPECT_FALSE(program.has(before.memory<char>(64))) << "of a context made before";
+    EXPECT_FALSE(program.has(before.memory<char>(64)))
+        << "the context was made before the allocator was set";
     EXPECT_EQ(s.read(x, 100'000, 1), std::vector<char>(100'000));
     void* more = nullptr;
     program.refuses = true;
@@ -259,7 +260,8 @@ TEST(TesseraMemory, ComesFromTheProgramIfItSaysSo) {
     program.refuses = false;
     EXPECT_TESS(tessMalloc(s.mesh, 64, &more));
   }
-  EXPECT_EQ(program.out.size(), 0U) << "all has gone back with the context";
+  EXPECT_EQ(program.out.size(), 0U)
+      << "all memory has been returned to the program with the context";
   session s;
   program.misaligned = true;
   void* x = nullptr;

@@ -181,7 +181,7 @@ TEST_F(TesseraOrder, MemoryThatAStreamGivesBackBehindACopyFromARankIsReusedBehin
   ASSERT_TESS(tessFreeAsync(x, s.stream));
   void* again = nullptr;
   ASSERT_TESS(tessMallocAsync(&again, bytes, s.stream));
-  ASSERT_EQ(again, x) << "the test is about memory that is reused";
+  ASSERT_EQ(again, x) << "this test needs memory that is reused";
   ASSERT_TESS(tessMemsetAsync(again, 4, bytes, s.stream));
   EXPECT_EQ(s.read(y, bytes), std::vector<char>(bytes, 3));
 }
@@ -238,9 +238,11 @@ TEST_F(TesseraOrder, AFailureReachesWhoReadsWhatShouldHaveBeenWrittenAndNobodyEl
   host[4] = 77;
   ASSERT_TESS(tessMemcpyRankAsync(x, host + 4, 4, TESS_COPY_H2D, 3, s.stream));
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
-  EXPECT_EQ(s.read(x, 1, 2)[0], 0x01010101) << "what rank 1 did not send is not taken";
-  EXPECT_EQ(s.read(x, 1, 3)[0], 77) << "other bytes of the host are sound";
-  EXPECT_EQ(s.read(x, 1, 0)[0], 0x01010101) << "rank 0 goes on";
+  EXPECT_EQ(s.read(x, 1, 2)[0], 0x01010101)
+      << "the copy to rank 2 is skipped, because rank 1 did not write its source";
+  EXPECT_EQ(s.read(x, 1, 3)[0], 77)
+      << "other bytes of the host's memory can still be copied";
+  EXPECT_EQ(s.read(x, 1, 0)[0], 0x01010101) << "rank 0 has not failed, so its fill runs";
   ASSERT_TESS(tessHostFree(host));
 }
 
@@ -287,7 +289,7 @@ TEST_F(TesseraOrder, AWaitHoldsAllLanesEvenIfTheNextOperationIsThatOfOneLane) {
   ASSERT_TESS(tessMemcpyRankAsync(&got, y, 4, TESS_COPY_D2H, 0, other));
   ASSERT_TESS(tessMemsetAsync(x, 0, 4, other));
   ASSERT_TESS(tessStreamSynchronize(other));
-  EXPECT_EQ(s.read(x, 1, 2)[0], 0) << "the launch came before the fill";
+  EXPECT_EQ(s.read(x, 1, 2)[0], 0) << "the fill must run after the launch";
 }
 
 TEST_F(TesseraOrder, AWaitInACaptureForAnEventFromOutsideIsRefusedAndLosesTheCapture) {
@@ -452,7 +454,7 @@ TEST_F(TesseraMeeting, ARankMayNameItsOwnInstance) {
 
 // One rank calls another operation than the others. The message on every rank must name
 // both calls and the rank that differs.
-TEST_F(TesseraMeeting, RanksThatDisagreeHearBothDescriptions) {
+TEST_F(TesseraMeeting, RanksThatDisagreeGetBothDescriptions) {
   std::int32_t* const x = numbers(1);
   for (int r = 0; r < ranks; ++r) {
     ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT32,

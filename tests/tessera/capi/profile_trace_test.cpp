@@ -143,7 +143,7 @@ struct timed_event {
 void check_operation(const json_value& event, int64_t start, int64_t took) {
   const json_value& args = event["args"];
   const int64_t enqueued = args["enqueue_ns"].whole();
-  EXPECT_GE(enqueued, -1'000'000'000'000) << "enqueue_ns is there";
+  EXPECT_GE(enqueued, -1'000'000'000'000) << "every event has enqueue_ns";
   EXPECT_LE(enqueued, args["start_ns"].whole());
   EXPECT_LE(args["start_ns"].whole(), args["stop_ns"].whole());
   EXPECT_EQ(args["start_ns"].whole(), start);
@@ -181,7 +181,7 @@ trace_facts check_trace(const json_value& trace) {
     if (phase == "C") {
       const int64_t bytes = event["args"]["bytes"].whole();
       EXPECT_GE(bytes, 0);
-      EXPECT_GE(*start, counted[lane.first].first) << "counters in order";
+      EXPECT_GE(*start, counted[lane.first].first) << "counters are sorted by time";
       counted[lane.first] = {*start, bytes};
       out.in_flight[lane.first] = std::max(out.in_flight[lane.first], bytes);
     } else if (phase == "X") {
@@ -328,12 +328,12 @@ TEST(TesseraTrace, StreamsOfOneRankAreOnTheirOwnDevice) {
   const trace_facts facts = check_trace(trace);
   for (const int64_t pid : {6, 3}) {
     ASSERT_EQ(facts.lanes.count(pid), 1U) << pid;
-    EXPECT_EQ(facts.lanes.at(pid).size(), 1U) << "one stream of each device";
+    EXPECT_EQ(facts.lanes.at(pid).size(), 1U) << "each device has one stream";
     const auto& names = facts.names.at(pid);
     EXPECT_EQ(std::count(names.begin(), names.end(), "traced"), 1);
     EXPECT_EQ(std::count(names.begin(), names.end(), "all_reduce"), 1);
   }
-  EXPECT_EQ(facts.lanes.size(), 3U) << "the host and two devices";
+  EXPECT_EQ(facts.lanes.size(), 3U) << "the trace has the host and two devices";
 }
 
 TEST(TesseraTrace, LaunchesSayHowMuchOfTheMachineTheyCanUse) {
@@ -388,7 +388,8 @@ TEST(TesseraTrace, ShowsHowLongEachCallTook) {
   EXPECT_EQ(facts.calls.at("tessLaunch"), 1);
   EXPECT_GT(facts.time_in_calls.at("tessLaunch"), 0);
   EXPECT_EQ(facts.calls.at("tessMemsetAsync"), 1);
-  EXPECT_EQ(facts.lanes.at(0).size(), 2U) << "a lane for each thread that called";
+  EXPECT_EQ(facts.lanes.at(0).size(), 2U)
+      << "the host has one lane for each thread that called";
   // Each flow begins inside the call that enqueued the operation.
   std::map<std::string, std::pair<int64_t, int64_t>> call;
   std::map<std::string, int64_t> thread;
@@ -448,7 +449,7 @@ TEST(TesseraTrace, KeepsTheEarliestAndCountsTheOthers) {
   EXPECT_EQ(tessProfilerStartEx(s.context, nullptr, &profiler), TESS_ERR_INVALID_VALUE);
 }
 
-TEST(TesseraTrace, SaysUnderWhichPolicyAndWhichLocks) {
+TEST(TesseraTrace, RecordsThePolicyAndItsLocks) {
   const environment locked({{"TESS_POLICY_LOCK", "stable,nofastmath"}});
   const temp_folder folder;
   session s;
@@ -467,7 +468,7 @@ TEST(TesseraTrace, SaysUnderWhichPolicyAndWhichLocks) {
   EXPECT_EQ(trace["metadata"]["TESS_PROFILER_RECORDS"].text, "262144");
 }
 
-TEST(TesseraTrace, SaysWhatCollectivesWouldTakeOfABus) {
+TEST(TesseraTrace, EstimatesTheBusTrafficOfCollectives) {
   const temp_folder folder;
   session s(4);
   auto* x = s.memory<float>(1 << 16);
@@ -529,7 +530,8 @@ TEST(TesseraTrace, LeavesOutWhatDidNotRun) {
   const std::string path = folder / "failed.json";
   ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
   const trace_facts facts = check_trace(parsed_file(path));
-  EXPECT_EQ(facts.operations.at("kernel"), 2) << "the refusing one on each device";
+  EXPECT_EQ(facts.operations.at("kernel"), 2)
+      << "the kernel that fails is recorded once for each device";
 }
 
 TEST(TesseraTrace, ShowsReplaysOfGraphsToo) {

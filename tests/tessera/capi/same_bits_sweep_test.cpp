@@ -162,7 +162,8 @@ TEST(SameBitsOfSums, AtLevelOneTheOrderOfRanksShows) {
   summed s(5, 1, TESS_FP32);
   const auto first = s.sum(full_count);
   s.fill({4, 2, 0, 1, 3});
-  EXPECT_NE(s.sum(full_count), first) << "or level 2 would be for nothing";
+  EXPECT_NE(s.sum(full_count), first)
+      << "the order of ranks must show at level 1, or the tests of level 2 show nothing";
 }
 
 /// Returns byte i of rank r, a mixture of both. Sums of such bytes wrap around.
@@ -198,7 +199,7 @@ TEST(SameBitsOfSums, CountsBeyondTwoToThe31) {
     const auto sum = static_cast<unsigned char>(mixed_byte(0, i) + mixed_byte(1, i));
     wrong += instances[0][i] != sum || instances[1][i] != sum ? 1 : 0;
   }
-  EXPECT_EQ(wrong, 0U) << "all_reduce";
+  EXPECT_EQ(wrong, 0U) << "some elements of all_reduce are wrong";
   refill();
   ASSERT_TESS(tessAllGather(s.mesh, x, count, TESS_INT8, "dp", s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
@@ -207,7 +208,7 @@ TEST(SameBitsOfSums, CountsBeyondTwoToThe31) {
     const unsigned char owned = mixed_byte(i < count / 2 ? 0 : 1, i);
     wrong += instances[0][i] != owned || instances[1][i] != owned ? 1 : 0;
   }
-  EXPECT_EQ(wrong, 0U) << "all_gather";
+  EXPECT_EQ(wrong, 0U) << "some elements of all_gather are wrong";
 }
 
 /// Returns normally distributed numbers that depend on the rank.

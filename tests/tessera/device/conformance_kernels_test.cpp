@@ -91,10 +91,11 @@ TEST_P(Backend, ABlockThatFailsIsNamed) {
     EXPECT_NE(text.find("(3, 1, 0)"), std::string::npos) << text;
     EXPECT_NE(text.find("42"), std::string::npos) << text;
     const auto found = get(0, args.out, 12);
-    EXPECT_EQ(std::accumulate(found.begin(), found.end(), 0), 7) << "blocks before it";
+    EXPECT_EQ(std::accumulate(found.begin(), found.end(), 0), 7)
+        << "the blocks before the failed one have run";
   }
   args.block = -1;
-  EXPECT_EQ(code_of(run(launch)), 0) << "the failure does not stay";
+  EXPECT_EQ(code_of(run(launch)), 0) << "a launch after the failed one succeeds";
   free(0, reinterpret_cast<std::byte*>(args.out));
 }
 

@@ -221,7 +221,7 @@ TEST_P(Backend, SlicesOfBytesCoverAllOfThem) {
       for (std::int64_t s = 0; s < plan.slices; ++s) {
         EXPECT_EQ(plan.begin(s), next);
         EXPECT_GT(plan.end(s), next);
-        EXPECT_EQ(plan.begin(s) % 64, 0) << "slices share no line of the cache";
+        EXPECT_EQ(plan.begin(s) % 64, 0) << "two slices must not share a cache line";
         next = plan.end(s);
       }
       EXPECT_EQ(next, static_cast<std::int64_t>(bytes));

@@ -37,7 +37,7 @@ TEST(CpuArena, EveryByteAskedForIsUsable) {
 }
 
 #if defined(WEIR_ASAN)
-TEST(CpuArena, NoByteBeyondIsUsable) {
+TEST(CpuArena, NoByteBeyondTheEndIsUsable) {
   cpu_arena arena(arena_options(std::size_t{1} << 20));
   for (const std::size_t bytes : {1UL, 7UL, 8UL, 13UL, 100UL, 255UL, 256UL, 70'001UL}) {
     std::byte* address = or_throw(arena.allocate(bytes));
@@ -63,7 +63,7 @@ TEST(CpuArena, WhatTheSystemDoesNotHaveIsRefusedToo) {
 
 // Writes before and behind allocations. Freeing must report the distance of the damage,
 // and must free the memory all the same.
-TEST(CpuArena, AWriteBeyondIsFoundOut) {
+TEST(CpuArena, AWriteBeyondTheEndIsDetected) {
   cpu_arena arena(arena_options(std::size_t{8} << 20));
   for (const std::size_t bytes : {1UL, 13UL, 256UL, 70'001UL, 3UL << 20}) {
     for (const std::ptrdiff_t offset : {0, 1, 63}) {
@@ -87,7 +87,7 @@ TEST(CpuArena, AWriteBeyondIsFoundOut) {
           << freed.error().text();
     }
   }
-  EXPECT_EQ(arena.use().in_use, 0U) << "it is given back all the same";
+  EXPECT_EQ(arena.use().in_use, 0U) << "damaged memory is given back as well";
 }
 #endif
 

@@ -207,7 +207,7 @@ TEST_F(Dlpack, OurOwnTensorsMayComeBack) {
   auto* out = or_throw(make_versioned(made, options));
   auto in = or_throw(adopt(memory_, out, 0));
   EXPECT_EQ(memory_.find(made->data() + 40)->memory, made);
-  EXPECT_EQ(made.use_count(), holders + 1) << "and the export";
+  EXPECT_EQ(made.use_count(), holders + 1) << "the export holds one more reference";
   (void)or_throw(memory_.remove(in->data(), memory_kind::imported));
   in.reset();
   EXPECT_EQ(made.use_count(), holders);

@@ -359,7 +359,7 @@ TEST(FiberTeam, StacksThatTheSystemDoesNotHaveAreAnError) {
 
 // // A depth of 100 fits into the 64 KiB of a stack and shows that the recursion itself
 // works; 300 does not fit and must hit the guard page.
-TEST(FiberTeamDeathTest, BelowAStackIsNothing) {
+TEST(FiberTeamDeathTest, ThePageBelowAStackIsProtected) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   fiber_team team(test_stack);
   int result = 0;

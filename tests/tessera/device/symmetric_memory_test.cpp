@@ -83,7 +83,8 @@ TEST_F(SymmetricMemory, OnlyAddressesOfInstanceZeroAreTranslated) {
       EXPECT_EQ(memory_.find(made->data() + offset)->on_rank(r), instance + offset);
       for (std::int32_t other = 1; other < 4; ++other) {
         std::byte* own = made->instances()[static_cast<std::size_t>(other)] + offset;
-        EXPECT_EQ(memory_.translate(own, r), own) << "a rank's own address";
+        EXPECT_EQ(memory_.translate(own, r), own)
+            << "an address in the rank's own instance is returned unchanged";
         EXPECT_EQ(memory_.find(own)->on_rank(r), own);
       }
     }
@@ -100,7 +101,7 @@ TEST_F(SymmetricMemory, OnlyAddressesOfInstanceZeroAreTranslated) {
 
 // A lookup holds a reference. After the allocation was removed from the table, the memory
 // must stay until that reference is released, too.
-TEST_F(SymmetricMemory, MemoryGoesBackWhenTheLastOneLetsGo) {
+TEST_F(SymmetricMemory, MemoryIsFreedWithItsLastReference) {
   const std::vector<std::int32_t> devices{0, 1};
   auto first = or_throw(memory_.allocate(devices, 300));
   std::byte* const address = first->data();
@@ -110,7 +111,7 @@ TEST_F(SymmetricMemory, MemoryGoesBackWhenTheLastOneLetsGo) {
   EXPECT_FALSE(memory_.find(address).has_value());
   EXPECT_EQ(memory_.translate(address, 1), address);
   removed.reset();
-  EXPECT_EQ(in_use(), 1024U) << "whoever found it keeps it";
+  EXPECT_EQ(in_use(), 1024U) << "a place that was found keeps the memory";
   EXPECT_EQ(place->on_rank(1) - 5, place->memory->instances()[1]);
   place.reset();
   EXPECT_EQ(in_use(), 0U);
@@ -228,7 +229,7 @@ TEST_F(SymmetricMemory, ForeignMemoryIsReleasedOnceByTheLastHolder) {
   EXPECT_EQ(memory_.find(foreign.data() + 8)->memory, adopted);
   auto failed = memory_.adopt(foreign.data() + 60, 10, 2, [&] { released += 100; });
   EXPECT_EQ(code_of_failure(failed), errc::already_exists);
-  EXPECT_EQ(released, 0) << "what was refused stays the caller's";
+  EXPECT_EQ(released, 0) << "a refused registration must not release the caller's memory";
   (void)or_throw(memory_.remove(foreign.data(), memory_kind::imported));
   EXPECT_EQ(released, 0);
   adopted.reset();
@@ -397,7 +398,7 @@ TEST_F(SymmetricMemory, OfTwoThatRemoveTheSameOneSucceeds) {
   EXPECT_EQ(in_use(), 0U);
 }
 
-TEST(SymmetricMemoryLife, WhatIsHeldOutlivesTheTable) {
+TEST(SymmetricMemoryLife, AllocationsThatAreReferencedOutliveTheTable) {
   cpu_options options;
   options.devices = 2;
   allocation_ptr survivor;

@@ -191,7 +191,7 @@ TEST(Fatbin, NamesEachKernelAndParameterOnce) {
   EXPECT_FALSE(same.build());
 }
 
-TEST(Fatbin, RefusesWhatABuilderShouldNotBeTold) {
+TEST(Fatbin, RefusesInvalidArgumentsOfABuilder) {
   const auto refused = [](const std::function<void(fatbin_builder&)>& change) {
     fatbin_builder b = small_builder();
     change(b);

@@ -168,7 +168,7 @@ TEST(Kernels, OfFusedAttentionAgreeWithTheReference) {
         }
         first = first.empty() ? o : first;
         EXPECT_EQ(std::memcmp(first.data(), o.data(), n * sizeof(float)), 0)
-            << "bits depend on the level or the grid";
+            << "the bits must not depend on the CPU level or the grid";
       }
     }
   }
@@ -334,7 +334,7 @@ std::int64_t run_persistent(const loaded_kernel* kernel, floats& a, floats& b,
   return done;
 }
 
-TEST(Kernels, ThatStayMeetAfterEveryStepAndStopWhenTold) {
+TEST(Kernels, ThatPersistMeetAfterEveryStepAndStopOnRequest) {
   const auto module = or_throw(load_module(test::demo_fatbin()));
   const loaded_kernel* kernel = module->find("persistent_heat");
   floats a = random_floats(50, 1);

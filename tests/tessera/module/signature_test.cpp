@@ -30,7 +30,7 @@ TEST(Digest, IsThatOfTheStandard) {
   EXPECT_EQ(pieces.digest(), sha256(as_view("abc")));
 }
 
-TEST(Digest, TellsSequencesOfTextsApart) {
+TEST(Digest, DistinguishesSequencesOfTexts) {
   const auto digest_of = [](std::initializer_list<const char*> texts) {
     sha256_stream hash;
     for (const char* text : texts) {

@@ -231,7 +231,7 @@ TEST_P(Hn4Crash, LeavesTheOldOrTheNewStream) {
   const shape p = GetParam();
   const story s = record(p.tag, p.old_shards, p.new_shards);
   ASSERT_EQ(s.periods.size(), p.old_shards != 0 ? 6U : 4U)
-      << "one period per sync, and an empty one";
+      << "there is one period per sync and an empty one at the end";
   const tally t = enumerate(s, seed);
   EXPECT_EQ(t.bad, 0U);
   EXPECT_GT(t.new_ones, 0U);
@@ -254,7 +254,7 @@ TEST_P(Hn4Crash, AFailedCallLeavesTheOldOrTheNewStream) {
       EXPECT_EQ(put.error().code(), errc::io);
       EXPECT_EQ(put.error().root().text().substr(0, 8), "injected");
       EXPECT_FALSE(volume.put("again", s.new_bytes))
-          << "the state of the device is unknown";
+          << "writing is refused because the state of the device is unknown";
     }
     judge(s, *device, finished, t);
     go_on(s, *device);

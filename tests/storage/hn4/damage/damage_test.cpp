@@ -143,7 +143,7 @@ TEST(Hn4Damage, LongNamesAreNoticed) {
       hn4_stream_options left;
       left.recover = true;
       const hn4_stream stream = or_throw(volume.stream(long_tag, left));
-      EXPECT_TRUE(or_throw(stream.read_all()) == s.bytes[2]) << "no byte of it is lost";
+      EXPECT_TRUE(or_throw(stream.read_all()) == s.bytes[2]) << "the tag loses no byte";
       EXPECT_EQ(stream.warnings().size(), 1U);
     }
   }

@@ -185,7 +185,7 @@ TEST(Hn4Loss, ATagThatLostAllEntriesIsNotMerelyAbsent) {
       EXPECT_EQ(code_of(refused), hn4_code::data_rot) << refused.message();
       EXPECT_FALSE(checked(*v.device).findings.empty());
       EXPECT_TRUE(or_throw(read_tag(*v.device, "other")) == v.other)
-          << "its shards have numbers, and all are there";
+          << "all numbered shards of the other tag are there";
     }
   }
   damaged_volume v("t", 1);
@@ -279,7 +279,7 @@ TEST(Hn4Loss, DoesNotFreeTheBlocksOfTheShard) {
     or_throw(v.device->write(core->slot_offset(e.slot), entry_before));
   }
   EXPECT_TRUE(or_throw(read_tag(*v.device, "t")) == v.bytes)
-      << "the entry is back, and nobody wrote over its blocks";
+      << "the entry is back, and its blocks were not overwritten";
 }
 
 // The entry is lost before the index is written, so the index must not present the tag as

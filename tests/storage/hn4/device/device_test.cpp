@@ -146,7 +146,7 @@ TEST_P(Devices, NameTheirDataInOrder) {
     covered += e.size;
     offset = e.end();
   }
-  EXPECT_EQ(covered, device_bytes) << "noise has no holes";
+  EXPECT_EQ(covered, device_bytes) << "random data has no holes";
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -222,7 +222,7 @@ TEST(FaultyDevices, ATornWriteLeavesTheOldOrTheNewStream) {
   EXPECT_GE(unchanged, 4U);
 }
 
-TEST(Parallel, ManyThreadsGiveTheSameBytesAndTellHowFarTheyAre) {
+TEST(Parallel, ManyThreadsGiveTheSameBytesAndReportTheirProgress) {
   const byte_vector bytes = noise(9'000'000, 1);
   const auto device = stored(bytes);
   const hn4_volume volume = or_throw(open_on(*device));
@@ -314,7 +314,8 @@ TEST(Prefetch, CancellingAndErrorsEndIt) {
   EXPECT_TRUE(or_throw(failing.next()));
   EXPECT_TRUE(or_throw(failing.next()));
   EXPECT_EQ(failing.next().error().code(), errc::corrupt);
-  EXPECT_EQ(failing.next().error().code(), errc::corrupt) << "and again";
+  EXPECT_EQ(failing.next().error().code(), errc::corrupt)
+      << "every later call returns the error again";
 }
 
 TEST(Snapshot, ADirectoryThatChangedIsNoticed) {

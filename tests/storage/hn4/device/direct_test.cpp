@@ -57,7 +57,8 @@ TEST_P(DirectReads, EveryTransferEndsOnceWithItsBytes) {
       std::map<std::size_t, std::int64_t> ended;
       for (std::size_t i = 0; i < to.size(); ++i) {
         const auto e = q->wait();
-        EXPECT_TRUE(ended.emplace(e.number, e.bytes).second) << "twice";
+        EXPECT_TRUE(ended.emplace(e.number, e.bytes).second)
+            << "a transfer was reported as ended twice";
       }
       for (std::size_t i = 0; i < to.size(); ++i) {
         const std::size_t offset = (round * 8 + i) * 50'000;
@@ -101,7 +102,7 @@ TEST_P(DirectReads, AReadThatStartsAfreshSeesTheFileAsItIsNow) {
   const auto device = or_throw(open_direct_device(w.path, GetParam()));
   byte_vector to(200'000);
   ASSERT_TRUE(device->read(0, to));
-  ASSERT_TRUE(device->read(200'000, to)) << "and reads ahead";
+  ASSERT_TRUE(device->read(200'000, to)) << "the read succeeds and starts reading ahead";
   const auto writer = or_throw(open_file_device(w.path, device_mode::writable));
   const byte_vector other = noise(900'000, 2);
   ASSERT_TRUE(writer->write(300'000, other));

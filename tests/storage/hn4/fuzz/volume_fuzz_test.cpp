@@ -76,7 +76,7 @@ void survive(block_device& device, const victim& v) {
     if (now && *now != bytes) {
       EXPECT_FALSE(stream->warnings().empty() && stream->recoveries().empty() &&
                    volume->warnings().empty())
-          << "other bytes of " << tag << " without a word";
+          << "other bytes of " << tag << " were returned without a warning";
     }
   }
 }

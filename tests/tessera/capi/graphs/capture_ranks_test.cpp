@@ -242,9 +242,11 @@ TEST_F(TesseraCaptureRanks, ARankThatDoesNotComeEndsARunAndRecoversForTheNext) {
   for (int r = 0; r < ranks - 1; ++r) {
     EXPECT_EQ(tessStreamSynchronize(stream_of(r)), TESS_ERR_TIMEOUT) << r;
     EXPECT_TESS(tessStreamSynchronize(stream_of(r)));
-    EXPECT_EQ(s.read(x + 1, 1, r)[0], 0) << "what is behind it is skipped";
+    EXPECT_EQ(s.read(x + 1, 1, r)[0], 0)
+        << "operations behind the failed collective are skipped";
   }
-  EXPECT_EQ(tessGraphLaunch(execs[0], stream_of(0)), TESS_ERR_TIMEOUT) << "at once";
+  EXPECT_EQ(tessGraphLaunch(execs[0], stream_of(0)), TESS_ERR_TIMEOUT)
+      << "the launch is refused at once";
   EXPECT_NE(std::string(tessGetLastErrorMessage()).find("tessMeshRecover"),
             std::string::npos);
   ASSERT_TESS(tessMeshRecover(s.mesh, -1));

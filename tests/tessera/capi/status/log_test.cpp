@@ -62,7 +62,7 @@ void sum(session& s, void* x) {
   ASSERT_TESS(tessStreamSynchronize(s.stream));
 }
 
-TEST(TesseraLog, DebugSaysWhatIsMadeAndDecidedAndTraceWhatIsEnqueued) {
+TEST(TesseraLog, DebugLogsObjectsAndDecisionsAndTraceLogsOperations) {
   const temp_folder scratch;
   for (const char* level : {"info", "debug", "trace"}) {
     const environment loud({{"TESS_LOG_LEVEL", level},
@@ -85,7 +85,7 @@ TEST(TesseraLog, DebugSaysWhatIsMadeAndDecidedAndTraceWhatIsEnqueued) {
   }
 }
 
-TEST(TesseraLog, ModulesAreSaidWhenTheyComeAndGo) {
+TEST(TesseraLog, LoadingAndUnloadingOfModulesIsLogged) {
   const environment loud({{"TESS_LOG_LEVEL", "debug"}});
   listener log;
   const session s;
@@ -173,7 +173,7 @@ TEST(TesseraCache, DamagedMeasurementsAreAnErrorWhereItIsStrict) {
   sum(s, x);
 }
 
-TEST(TesseraCache, DamagedEntriesThatAreSetAsideAreSaid) {
+TEST(TesseraCache, DamagedEntriesThatAreSetAsideAreLogged) {
   const temp_folder scratch;
   const environment cached({{"TESS_CACHE_DIR", scratch.path().c_str()}});
   keep_damaged_measurements(scratch.path());
@@ -183,7 +183,7 @@ TEST(TesseraCache, DamagedEntriesThatAreSetAsideAreSaid) {
   EXPECT_EQ(log.count(TESS_LOG_INFO, "was damaged and is set aside"), 1);
 }
 
-TEST(TesseraCache, AFolderThatCannotBeUsedIsSaidWhateverTheLevel) {
+TEST(TesseraCache, AFolderThatCannotBeUsedIsLoggedAtEveryLevel) {
   const temp_folder scratch;
   const std::string file = scratch / "no-folder";
   std::ofstream(file) << "a file";

@@ -89,22 +89,23 @@ TEST(TesseraMatrix, InvalidValueAtOnce) {
   std::vector<char> damaged = module_of("CPU_REGISTERED", "host", "");
   EXPECT_TESS(load(s, damaged));
   damaged[damaged.size() - 1] ^= 1;
-  EXPECT_EQ(load(s, damaged), TESS_ERR_INVALID_VALUE) << "bytes of a module";
+  EXPECT_EQ(load(s, damaged), TESS_ERR_INVALID_VALUE)
+      << "damaged bytes of a module are refused";
   EXPECT_EQ(tessKernelGet(m.module, "other", &kernel), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(tessAllReduce(s.mesh, x, 4, TESS_FP32, TESS_COLL_SUM, "xp", s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "an axis";
+      << "an unknown axis is refused";
   EXPECT_EQ(tessAllReduce(s.mesh, x, 4, 14, TESS_COLL_SUM, nullptr, s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "a type";
+      << "an unknown type is refused";
   EXPECT_EQ(tessAllGather(s.mesh, x, 7, TESS_FP32, nullptr, s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "a count that the ranks do not divide";
+      << "a count that the ranks do not divide is refused";
   EXPECT_EQ(tessLaunch(m["m_quiet"], s.mesh, one_block(1U << 4), nullptr, 0, s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "a flag";
+      << "an unknown flag is refused";
   EXPECT_EQ(tessStreamEndCapture(s.stream, &graph), TESS_ERR_INVALID_VALUE)
-      << "a capture that has not begun";
+      << "ending a capture that has not begun is refused";
   EXPECT_TESS(tessStreamSynchronize(s.stream));
 }
 
@@ -118,7 +119,8 @@ TEST(TesseraMatrix, InvalidValueOfTensorsOfOtherLibraries) {
   void* out = nullptr;
   const auto give = [&] { return tessMemExportDlpack(s.context, x, &desc, &out); };
   extent = 17;
-  EXPECT_EQ(give(), TESS_ERR_INVALID_VALUE) << "longer than its memory";
+  EXPECT_EQ(give(), TESS_ERR_INVALID_VALUE)
+      << "a tensor that is longer than its memory is refused";
   extent = -1;
   EXPECT_EQ(give(), TESS_ERR_INVALID_VALUE);
   extent = 16;
@@ -132,16 +134,16 @@ TEST(TesseraMatrix, InvalidValueOfTensorsOfOtherLibraries) {
   EXPECT_EQ(give(), TESS_ERR_INVALID_VALUE);
   desc.ndim = 1;
   EXPECT_EQ(tessMemExportDlpack(s.context, &info, &desc, &out), TESS_ERR_INVALID_VALUE)
-      << "memory that nobody knows";
+      << "memory that the context does not know is refused";
   ASSERT_TESS(give());
   EXPECT_EQ(tessMemImportDlpack(s.context, out, 4, -1, &info), TESS_ERR_INVALID_VALUE)
-      << "flags";
+      << "unknown flags are refused";
   EXPECT_EQ(tessMemImportDlpack(s.context, out, 0, 8, &info), TESS_ERR_INVALID_VALUE)
-      << "a device";
+      << "a device that does not exist is refused";
   EXPECT_EQ(tessMemImportDlpack(nullptr, out, 0, -1, &info), TESS_ERR_NOT_INITIALIZED);
   ASSERT_TESS(tessMemImportDlpack(s.context, out, 0, -1, &info));
   EXPECT_EQ(tessMemReleaseImported(s.context, x), TESS_ERR_INVALID_VALUE)
-      << "rank 0's memory, which was not imported";
+      << "memory that was not imported cannot be released as imported";
   EXPECT_TESS(tessMemReleaseImported(s.context, info.begin));
   EXPECT_EQ(tessMemReleaseImported(s.context, info.begin), TESS_ERR_INVALID_VALUE);
 }
@@ -244,7 +246,7 @@ TEST(TesseraMatrix, ArchMismatchAtOnce) {
   EXPECT_EQ(load(s, module_of("PTX", "sm_90", "// ptx")), TESS_ERR_ARCH_MISMATCH);
   EXPECT_EQ(load(s, module_of("CUBIN", "sm_90a", "cubin")), TESS_ERR_ARCH_MISMATCH);
   EXPECT_EQ(load(s, module_of("CPU_REGISTERED", "host", "")), TESS_ERR_ARCH_MISMATCH)
-      << "a function that is not registered";
+      << "a function that is not registered is an architecture mismatch";
 }
 
 // TESS_ERR_UNSUPPORTED
@@ -334,7 +336,7 @@ TEST(TesseraMatrix, DeterminismViolationAtOnce) {
   d.dtype = TESS_FP32;
   d.wireDtype = TESS_BF16;
   EXPECT_EQ(tessCollective(s.mesh, &d, s.stream), TESS_ERR_DETERMINISM_VIOLATION)
-      << "rounded between ranks";
+      << "the wire format would round between ranks";
 }
 
 TEST(TesseraMatrix, DeterminismViolationLater) {

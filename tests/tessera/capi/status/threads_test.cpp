@@ -69,7 +69,8 @@ TEST(TesseraThreads, HaveNamesAndLeaveSignalsToTheProgram) {
   }
   sigset_t here;
   pthread_sigmask(SIG_BLOCK, nullptr, &here);
-  EXPECT_EQ(sigismember(&here, SIGINT), 0) << "the program's own thread";
+  EXPECT_EQ(sigismember(&here, SIGINT), 0)
+      << "a thread of the program must keep its signals";
 }
 
 }  // namespace
