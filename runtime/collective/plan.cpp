@@ -138,7 +138,7 @@ class router {
 
   void collect_direct(int owner) {
     for (int i = 1; i < ranks_; ++i) {
-      b_.hop(rank(owner, i), owner);
+      b_.move_partials(rank(owner, i), owner);
     }
   }
   void spread_direct(int owner) {
@@ -148,7 +148,7 @@ class router {
   }
   void collect_ring(int owner) {
     for (int i = 1; i < ranks_; ++i) {
-      b_.hop(rank(owner, i), rank(owner, i + 1));
+      b_.move_partials(rank(owner, i), rank(owner, i + 1));
     }
   }
   void spread_ring(int owner) {
@@ -161,7 +161,7 @@ class router {
   void collect_tree() {
     for (int span = 1; span < ranks_; span *= 2) {
       for (int r = 0; r + span < ranks_; r += 2 * span) {
-        b_.hop(r + span, r);
+        b_.move_partials(r + span, r);
       }
     }
   }
@@ -193,12 +193,12 @@ class router {
     for (int d = 0; d < b_.shape().domains; ++d) {
       const int local = counterpart(d, owner);
       for (int i = 1; i < in; ++i) {
-        b_.hop(d * in + (local + i) % in, local);
+        b_.move_partials(d * in + (local + i) % in, local);
       }
     }
     const int home = owner / in;
     for (int i = 1; i < b_.shape().domains; ++i) {
-      b_.hop(counterpart(home + i, owner), counterpart(home + i + 1, owner));
+      b_.move_partials(counterpart(home + i, owner), counterpart(home + i + 1, owner));
     }
   }
   /// Passes the piece along the counterparts of the domains, then to all ranks in each

@@ -257,7 +257,7 @@ bool plan_builder::may_join(const partial_result& a, const partial_result& b) co
 }
 
 /// Copies a partial result of another rank to scratch that `rank` may read.
-partial_result plan_builder::brought(int rank, const partial_result& from) {
+partial_result plan_builder::copied_to(int rank, const partial_result& from) {
   partial_result here = from;
   here.location = scratch(rank, from.location.as);
   const std::array source = {from.location};
@@ -288,7 +288,7 @@ bool plan_builder::join_one_pair(int rank, std::vector<partial_result>& partials
           may_join(partials[i], partials[j])) {
         for (const std::size_t k : {i, j}) {
           if (!shares_memory() && partials[k].location.rank != rank) {
-            partials[k] = brought(rank, partials[k]);
+            partials[k] = copied_to(rank, partials[k]);
           }
         }
         partials[i] = join(rank, partials[i], partials[j]);
@@ -300,7 +300,7 @@ bool plan_builder::join_one_pair(int rank, std::vector<partial_result>& partials
   return false;
 }
 
-void plan_builder::hop(int from, int to) {
+void plan_builder::move_partials(int from, int to) {
   auto& source = partials_[static_cast<std::size_t>(from)];
   auto& partials = partials_[static_cast<std::size_t>(to)];
   partials.insert(partials.end(), source.begin(), source.end());
@@ -318,7 +318,7 @@ void plan_builder::hop(int from, int to) {
   }
   for (partial_result& p : partials) {
     if (p.location.rank != to) {
-      p = brought(to, p);
+      p = copied_to(to, p);
     }
   }
 }

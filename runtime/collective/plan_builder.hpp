@@ -75,7 +75,7 @@ class plan_builder {
   void hold_inputs();
   /// Moves the partial results of rank `from` to rank `to`, which adds as many of them as
   /// the order of the sum allows.
-  void hop(int from, int to);
+  void move_partials(int from, int to);
   /// Adds the partial results that `rank` holds, which are all, into the output of
   /// `target`.
   void deliver(int rank, int target);
@@ -108,7 +108,7 @@ class plan_builder {
   /// Adds a step that adds two partial results.
   partial_result join(int rank, const partial_result& a, const partial_result& b);
   /// Adds a step that copies a partial result to scratch of `rank`.
-  partial_result brought(int rank, const partial_result& from);
+  partial_result copied_to(int rank, const partial_result& from);
   /// Returns scratch of the piece, which later steps may use again.
   void give_back(const plan_operand& location);
 

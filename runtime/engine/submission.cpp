@@ -79,7 +79,7 @@ engine::impl::impl(const engine_options& o)
   }
   // The map must contain the accesses of replays before it is searched.
   if (window.has_batches()) {
-    captured.show(accesses.size());
+    captured.register_accesses(accesses.size());
   }
   task& t = window.prepare(name, kernel.fn, kernel.captures, kernel.size, with);
   const bool manual = fresh.is_manual();

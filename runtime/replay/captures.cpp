@@ -313,11 +313,11 @@ void captures::publish(live_replay& r) {
   workers_.wake_for_tasks(started);
 }
 
-/// Returns how many accesses show() would register at most.
-std::size_t captures::unshown_accesses() const noexcept {
+/// Returns how many accesses register_accesses() would register at most.
+std::size_t captures::unregistered_accesses() const noexcept {
   std::size_t out = 0;
   for (const live_replay& r : replays_) {
-    if (!r.shown) {
+    if (!r.registered) {
       const captured_graph& g = *r.graph;
       out += g.accesses.size() -
              g.nodes[std::max(window_.oldest(), r.first) - r.first].first_access;
@@ -327,23 +327,23 @@ std::size_t captures::unshown_accesses() const noexcept {
 }
 
 /// Registers accesses of replays in flight. Tasks run first if the map lacks space.
-void captures::show(std::size_t accesses) {
-  while (search_.map().space() < unshown_accesses() + accesses) {
+void captures::register_accesses(std::size_t accesses) {
+  while (search_.map().space() < unregistered_accesses() + accesses) {
     window_.run_oldest();
   }
   for (live_replay& r : replays_) {
-    if (r.shown) {
+    if (r.registered) {
       continue;
     }
     const std::uint64_t retired = std::max(window_.oldest(), r.first) - r.first;
     for (auto i = static_cast<std::uint32_t>(retired); i < r.graph->size(); ++i) {
-      show_task(r, i);
+      register_task(r, i);
     }
-    r.shown = true;
+    r.registered = true;
   }
 }
 
-void captures::show_task(const live_replay& r, std::uint32_t index) {
+void captures::register_task(const live_replay& r, std::uint32_t index) {
   const captured_graph& g = *r.graph;
   task& t = r.tasks[index];
   for (std::uint32_t a = g.nodes[index].first_access; a < g.nodes[index + 1].first_access;
@@ -359,7 +359,7 @@ void captures::show_task(const live_replay& r, std::uint32_t index) {
 /// written.
 void captures::retire_failed(live_batch& batch, std::uint32_t index, task_id root) {
   const auto& r = static_cast<const live_replay&>(batch);
-  if (r.shown) {
+  if (r.registered) {
     return;  // the map has the accesses, and notes the failure when it retires them
   }
   const captured_graph& g = *r.graph;

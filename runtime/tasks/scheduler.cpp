@@ -24,14 +24,14 @@ constexpr int pauses_per_look = 16;
 constexpr std::int64_t watch_ns = 3'000;
 
 /// Sets a flag for its own lifetime.
-class raised {
+class flag_guard {
  public:
-  explicit raised(std::atomic<bool>& flag) noexcept : flag_(flag) {
+  explicit flag_guard(std::atomic<bool>& flag) noexcept : flag_(flag) {
     flag_.store(true, std::memory_order_relaxed);
   }
-  ~raised() { flag_.store(false, std::memory_order_relaxed); }
-  raised(const raised&) = delete;
-  raised& operator=(const raised&) = delete;
+  ~flag_guard() { flag_.store(false, std::memory_order_relaxed); }
+  flag_guard(const flag_guard&) = delete;
+  flag_guard& operator=(const flag_guard&) = delete;
 
  private:
   std::atomic<bool>& flag_;
@@ -168,7 +168,7 @@ bool scheduler::submits(unsigned w) noexcept {
 }
 
 /// Returns whether another worker is in a long kernel while tasks wait for it.
-bool scheduler::somebody_lags(unsigned w, std::int64_t passed_ns) noexcept {
+bool scheduler::another_worker_lags(unsigned w, std::int64_t passed_ns) noexcept {
   bool lags = false;
   bool all_slow = true;
   const bool submitting = submits(w);
@@ -289,15 +289,15 @@ task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
 template <class Reason>
 task* scheduler::watch_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
   std::int64_t looked = now_ns();
-  (void)somebody_lags(w, 0);
+  (void)another_worker_lags(w, 0);
   while (!awake()) {
     spin_pause();
     const std::int64_t now = now_ns();
     if (now - looked < watch_ns) {
       continue;
     }
-    if (somebody_lags(w, now - looked) || now >= end_ns) {
-      state_[w]->lengths.ask_again();
+    if (another_worker_lags(w, now - looked) || now >= end_ns) {
+      state_[w]->lengths.measure_again();
       return take(w, ready_queues::scope::any);
     }
     if (task* const t = take(w, at_first(w)); t != nullptr) {
@@ -388,7 +388,7 @@ void scheduler::help_until_ended(const task& t) {
   if (board_ != nullptr) {
     board_->submitter_waits(&t);
   }
-  const raised helping(helping_);
+  const flag_guard helping(helping_);
   const fp_scope scope;
   // The worker that ends the task closes it before it looks for a thread to wake.
   const auto closed = [&t] {
@@ -438,7 +438,7 @@ void scheduler::idle(std::int64_t timeout_ns) {
            sum_of_others(&worker_tally::finished) != released_seen_ || !ready_.empty();
   };
   if (!reason()) {
-    const raised helping(helping_);
+    const flag_guard helping(helping_);
     awaited_.store(waits_for_any, std::memory_order_seq_cst);
     if (task* t = spin_or_park(0, timeout_ns, reason); t != nullptr) {
       queue(*t, 0);

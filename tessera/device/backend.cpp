@@ -15,7 +15,7 @@ namespace weir::tessera {
 namespace {
 
 /// Does a piece of work on the calling thread.
-struct inline_doer {
+struct inline_executor {
   device_backend& backend;
 
   result<void> operator()(const copy_work& work) const { return backend.copy(work); }
@@ -106,7 +106,7 @@ slice_plan cut_evenly(std::int64_t total, std::int64_t unit, std::int64_t least,
 // Backends whose work is done at once need no queue: the work has ended when this
 // returns, and the completion is called before.
 void device_backend::submit(const device_work& work, completion done) {
-  result<void> outcome = std::visit(inline_doer{*this}, work);
+  result<void> outcome = std::visit(inline_executor{*this}, work);
   if (done) {
     done(std::move(outcome));
   }

@@ -174,7 +174,7 @@ result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
     WEIR_TRY(memory, insist(*this, by.mesh(),
                             [&] { return graph_memory::take(by.mesh(), bytes); }));
   } else {
-    WEIR_CHECK(memory->show());
+    WEIR_CHECK(memory->show_address());
   }
   void* const address = memory->data();
   if (!seen.only) {  // the stream also runs what it records
@@ -263,7 +263,7 @@ result<void> context::free_in_capture(stream& by, void* address) {
                              "capture of the stream, found none at {}",
                              address));
   } else {
-    memory->hide();
+    memory->hide_address();
   }
   return record_memory(by, seen,
                        make_ref<memory_node>(memory_node::direction::gives_back,

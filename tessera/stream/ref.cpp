@@ -41,7 +41,7 @@ constexpr std::align_val_t line{step};
 
 /// A batch of free blocks of one size. The blocks are not linked through their own
 /// memory, because following a link would wait for another processor's cache line.
-struct handful {
+struct block_batch {
   static constexpr std::uint32_t capacity = 32;
   std::array<void*, capacity> blocks{};
   std::uint32_t count = 0;
@@ -54,27 +54,27 @@ class exchange {
  public:
   /// Takes over a batch and leaves `all` empty. If the list cannot grow, the blocks are
   /// freed.
-  void give(std::size_t kind, handful& all) noexcept {
+  void give(std::size_t kind, block_batch& all) noexcept {
     try {
       const std::lock_guard lock(mutex_);
-      handfuls_[kind].push_back(all);
+      batches_[kind].push_back(all);
       all.count = 0;
     } catch (const std::bad_alloc&) {
       drop(all);
     }
   }
   /// Moves a batch into `all`, which stays empty if there is none.
-  void take(std::size_t kind, handful& all) noexcept {
+  void take(std::size_t kind, block_batch& all) noexcept {
     const std::lock_guard lock(mutex_);
-    if (!handfuls_[kind].empty()) {
-      all = handfuls_[kind].back();
-      handfuls_[kind].pop_back();
+    if (!batches_[kind].empty()) {
+      all = batches_[kind].back();
+      batches_[kind].pop_back();
     }
   }
   /// Makes the lock usable in children of `fork`.
   bool open_in_children() { return unlock_in_child_of_fork(mutex_); }
   /// Frees the blocks of a batch.
-  static void drop(handful& all) noexcept {
+  static void drop(block_batch& all) noexcept {
     while (all.count != 0) {
       ::operator delete(all.blocks[--all.count], line);
     }
@@ -82,7 +82,7 @@ class exchange {
 
  private:
   std::mutex mutex_;
-  std::array<std::vector<handful>, kinds> handfuls_;
+  std::array<std::vector<block_batch>, kinds> batches_;
 };
 
 /// Returns the exchange, which is never destroyed because threads may end after it.
@@ -114,7 +114,7 @@ class own_blocks {
   /// Returns a block, or null if the thread and the exchange have none. Takes from the
   /// current batch, then the spare one, then the exchange.
   [[nodiscard]] void* get(std::size_t kind) noexcept {
-    handful& now = now_[kind];
+    block_batch& now = now_[kind];
     if (now.count == 0) {
       std::swap(now, spare_[kind]);
     }
@@ -135,7 +135,7 @@ class own_blocks {
   }
   /// Keeps a block. If both batches are full, one goes to the exchange.
   void keep(std::size_t kind, void* address) noexcept {
-    handful& now = now_[kind];
+    block_batch& now = now_[kind];
     if (now.full()) {
       if (spare_[kind].count != 0) {
         between_threads().give(kind, spare_[kind]);
@@ -150,8 +150,8 @@ class own_blocks {
   [[nodiscard]] static bool gone() noexcept { return gone_; }
 
  private:
-  std::array<handful, kinds> now_;
-  std::array<handful, kinds> spare_;
+  std::array<block_batch, kinds> now_;
+  std::array<block_batch, kinds> spare_;
   static thread_local bool gone_;
 };
 thread_local bool own_blocks::gone_ = false;

@@ -32,9 +32,9 @@ namespace {
 constexpr std::size_t many_waits = 16;
 
 /// Takes and clears the failures of all lanes for a thread that waits in `synchronize`.
-class collector final : public joining_operation {
+class failure_collector final : public joining_operation {
  public:
-  explicit collector(notifier& notifier)
+  explicit failure_collector(notifier& notifier)
       : joining_operation(operation_kind::other), notifier_(notifier) {}
 
   [[nodiscard]] bool done() const noexcept {
@@ -73,9 +73,9 @@ class collector final : public joining_operation {
 
 /// The last operation of a stream. It keeps the stream alive until all others have ended,
 /// and logs a failure that was never returned.
-class closing final : public joining_operation {
+class closing_operation final : public joining_operation {
  public:
-  explicit closing(std::shared_ptr<stream> closed)
+  explicit closing_operation(std::shared_ptr<stream> closed)
       : joining_operation(operation_kind::other), closed_(std::move(closed)) {}
 
  protected:
@@ -385,7 +385,7 @@ void stream::wait(submission_lock::session&, ref<point> p) {
 // out while a worker takes the failures, this thread waits for the worker, because the
 // failures would otherwise be lost.
 result<void> stream::synchronize(std::int64_t limit_ns) {
-  auto last = make_ref<collector>(context().notifier());
+  auto last = make_ref<failure_collector>(context().notifier());
   {
     auto in = context().submission_lock().enter();
     in.reserve(1);  // may release the session, so it comes before the checks
@@ -459,7 +459,7 @@ void stream::close() {
     record_into(nullptr, false);
     forget_recording();  // a recording keeps its streams alive
     forget_launches();
-    enqueue(in, make_ref<closing>(shared_from_this()));
+    enqueue(in, make_ref<closing_operation>(shared_from_this()));
   }
 }
 

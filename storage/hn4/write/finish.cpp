@@ -136,8 +136,8 @@ result<void> find_unfinished(core& c) {
   }
   bits.blind = c.bits->blind;
   c.bits = std::make_shared<const block_bits>(std::move(bits));
-  work.ended = buried(std::move(work.ended));
-  work.graves = buried(std::move(work.graves));
+  work.ended = as_tombstones(std::move(work.ended));
+  work.graves = as_tombstones(std::move(work.graves));
   adopt_entries(c, work.ended);
   adopt_entries(c, work.graves);
   if (!work.live.empty() || !work.ended.empty() || !work.graves.empty()) {

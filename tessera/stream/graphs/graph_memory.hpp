@@ -45,10 +45,10 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
   }
 
   /// Removes the address from the table, because the capture has returned the memory.
-  void hide();
+  void hide_address();
   /// Adds the address again, because the capture takes the memory again. Errors are those
   /// of symmetric_memory::restore.
-  [[nodiscard]] result<void> show();
+  [[nodiscard]] result<void> show_address();
 
   /// Returns true if a run has left the memory to the program, which has not returned it.
   [[nodiscard]] bool lent() const;

@@ -21,9 +21,9 @@ namespace {
 /// The end of a run in one of the graph's streams. It clears the failures, which have
 /// gone to the stream that the graph was launched on, so that the next run begins without
 /// them.
-class sweeping final : public joining_operation {
+class clear_failures_operation final : public joining_operation {
  public:
-  sweeping() : joining_operation(operation_kind::other) {}
+  clear_failures_operation() : joining_operation(operation_kind::other) {}
 
  protected:
   void run(lane_set& lanes) override { static_cast<void>(lanes.take_failures()); }
@@ -108,7 +108,7 @@ void graph_reissue::end(submission_lock::session& in, stream& target) {
     auto done = make_ref<point>(s->lanes(), context_.notifier());
     s->enqueue(in, done);
     target.wait(in, std::move(done));
-    s->enqueue(in, make_ref<sweeping>());
+    s->enqueue(in, make_ref<clear_failures_operation>());
     auto clean = make_ref<point>(s->lanes(), context_.notifier());
     clean->order_only = true;  // failures do not pass to the next run
     s->enqueue(in, clean);

@@ -181,7 +181,7 @@ result<std::shared_ptr<const graph>> graph_recording::finish(stream* origin) {
   }
   for (const taken_memory& m : memories_) {
     if (m.freed_by == 0 && !m.memory->lent()) {
-      m.memory->hide();  // a launch of the graph shows it to the program again
+      m.memory->hide_address();  // a launch of the graph shows it to the program again
     }
   }
   if (!spoilt_.empty()) {
