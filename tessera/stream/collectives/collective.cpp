@@ -40,26 +40,25 @@ struct planned {
 
 /// Returns a lookup that proposes the fastest schedule, or the next one to be measured,
 /// which it stores in `trial`.
-collective::tuner_lookup tuner_of(context& context_of_call, bool measures,
+collective::tuner_lookup tuner_of(context& owner, bool measures,
                                   std::optional<collective::tuning_trial>& trial) {
-  return
-      [&context_of_call, measures, &trial](const collective::collective_call& call,
-                                           int ranks, const collective::topology& shape)
-          -> result<std::optional<collective::collective_hint>> {
-        WEIR_TRY(std::optional<collective::algorithm> how,
-                 context_of_call.tuner().fastest(call, ranks, shape));
-        if (!how && measures) {
-          trial = context_of_call.tuner().next(call, ranks, shape);
-          how = trial ? std::optional(trial->how) : std::nullopt;
-        }
-        std::optional<collective::collective_hint> out;
-        if (how) {
-          out.emplace();
-          out->kind = call.kind;
-          out->how = *how;
-        }
-        return out;
-      };
+  return [&owner, measures, &trial](const collective::collective_call& call, int ranks,
+                                    const collective::topology& shape)
+             -> result<std::optional<collective::collective_hint>> {
+    WEIR_TRY(std::optional<collective::algorithm> how,
+             owner.tuner().fastest(call, ranks, shape));
+    if (!how && measures) {
+      trial = owner.tuner().next(call, ranks, shape);
+      how = trial ? std::optional(trial->how) : std::nullopt;
+    }
+    std::optional<collective::collective_hint> out;
+    if (how) {
+      out.emplace();
+      out->kind = call.kind;
+      out->how = *how;
+    }
+    return out;
+  };
 }
 
 /// Returns another schedule of the call, in place, to compare results with.
@@ -546,52 +545,50 @@ result<ref<operation>> ready(stream& target, const ref<rank_share>& share,
 // Checks a request, plans it, and makes the operation of a mesh stream, or the share of a
 // rank for the stream of one rank. Returns null if a mesh stream has nothing to do.
 result<ref<operation>> make_collective(stream& target, const collective_request& asked) {
-  collective_request adjusted = asked;
+  collective_request checked = asked;
+  collective::collective_call& call = checked.call;
   const numerics_policy policy = target.context().policy();
-  adjusted.call.level = policy.level();
-  adjusted.call.wide = target.context().settings().numerics == numerics_mode::promote;
+  call.level = policy.level();
+  call.wide = target.context().settings().numerics == numerics_mode::promote;
   const mesh& m = *target.mesh();
-  int ranks = m.shape.group_size(adjusted.axes);
-  WEIR_CHECK(collective::check_call(adjusted.call, ranks));
+  int ranks = m.shape.group_size(checked.axes);
+  WEIR_CHECK(collective::check_call(call, ranks));
   std::vector<int> pair;
-  if (adjusted.call.kind == collective::collective_kind::send &&
-      target.options().rank >= 0) {
-    WEIR_TRY(pair, pair_of(target, adjusted));
+  if (call.kind == collective::collective_kind::send && target.options().rank >= 0) {
+    WEIR_TRY(pair, pair_of(target, checked));
     ranks = static_cast<int>(pair.size());
-    adjusted.call.root = 0;
-    adjusted.call.peer = ranks - 1;
+    call.root = 0;
+    call.peer = ranks - 1;
   }
-  const bool needs_memory = adjusted.call.count > 0 &&
-                            adjusted.call.kind != collective::collective_kind::barrier;
-  if (!needs_memory && adjusted.call.kind != collective::collective_kind::barrier &&
-      target.options().rank < 0) {
+  const bool barrier = call.kind == collective::collective_kind::barrier;
+  const bool needs_memory = call.count > 0 && !barrier;
+  if (!needs_memory && !barrier && target.options().rank < 0) {
     // a rank's share of no elements is enqueued, because the other ranks expect it
     return ref<operation>();
   }
   buffer_places buffers;
   if (needs_memory) {
-    WEIR_TRY(buffers, places_of(target, adjusted, ranks));
+    WEIR_TRY(buffers, places_of(target, checked, ranks));
   }
-  WEIR_TRY(planned p, plan_for(target, adjusted, ranks));
+  WEIR_TRY(planned p, plan_for(target, checked, ranks));
   std::shared_ptr<const collective::collective_plan> verify;
   if (target.context().settings().verify_determinism && needs_memory &&
-      collective::reduces(adjusted.call.kind) && adjusted.call.level > 0) {
+      collective::reduces(call.kind) && call.level > 0) {
     WEIR_TRY(verify, plan_to_verify(target, *p.plan, ranks));
   }
   if (target.options().rank >= 0) {
     std::vector<int> group = std::move(pair);
     if (group.empty()) {
-      WEIR_TRY(group, m.shape.group_of(adjusted.axes, target.options().rank));
+      WEIR_TRY(group, m.shape.group_of(checked.axes, target.options().rank));
     }
     const auto share =
-        make_ref<rank_share>(std::move(p.plan), p.how, adjusted, std::move(group),
+        make_ref<rank_share>(std::move(p.plan), p.how, checked, std::move(group),
                              digest_of_descriptor(target, policy));
     share->verify = std::move(verify);
     return ready(target, share, std::move(buffers));
   }
   const auto out = make_ref<collective_operation>(
-      std::move(p.plan), p.how,
-      groups_of(m, adjusted.axes, buffers.input, buffers.output),
+      std::move(p.plan), p.how, groups_of(m, checked.axes, buffers.input, buffers.output),
       target.budget()->free_bytes());
   out->verify_by(std::move(verify));
   if (p.trial) {

@@ -73,14 +73,14 @@ rank_share::rank_share(std::shared_ptr<const collective::collective_plan> plan_o
       ranks(std::move(ranks_of)),
       descriptor(descriptor_of) {}
 
-void rank_share::taken(submission_lock::session&, stream& target) {
-  target.context().meetings().number(*this, target);
+void rank_share::taken(submission_lock::session&, stream& owner) {
+  owner.context().meetings().number(*this, owner);
 }
 
-void rank_share::admitted(submission_lock::session& in, stream& target) {
-  waiting_stream = target.shared_from_this();
-  target.hold();
-  target.context().meetings().join(in, ref<rank_share>(this));
+void rank_share::admitted(submission_lock::session& in, stream& owner) {
+  waiting_stream = owner.shared_from_this();
+  owner.hold();
+  owner.context().meetings().join(in, ref<rank_share>(this));
 }
 
 ref<operation> rank_share::clone() const {
@@ -91,8 +91,8 @@ ref<operation> rank_share::clone() const {
   return out;
 }
 
-result<void> rank_share::check(const stream& target) const {
-  return target.context().meetings().check(*this, target);
+result<void> rank_share::check(const stream& owner) const {
+  return owner.context().meetings().check(*this, owner);
 }
 
 std::string rank_share::details() const {
@@ -130,9 +130,9 @@ void rank_share::proceed(submission_lock::session& in) {
   std::exchange(waiting_stream, nullptr)->proceed(in);
 }
 
-void share_group::taken(submission_lock::session& in, stream& target) {
+void share_group::taken(submission_lock::session& in, stream& owner) {
   for (const ref<rank_share>& share : shares_) {
-    share->taken(in, target);
+    share->taken(in, owner);
   }
 }
 
@@ -145,9 +145,9 @@ ref<operation> share_group::clone() const {
   return make_ref<share_group>(std::move(copies));
 }
 
-result<void> share_group::check(const stream& target) const {
+result<void> share_group::check(const stream& owner) const {
   for (const ref<rank_share>& share : shares_) {
-    WEIR_CHECK(share->check(target));
+    WEIR_CHECK(share->check(owner));
   }
   return {};
 }
@@ -162,8 +162,8 @@ memory_need share_group::needs() const noexcept {
 
 // The shares join one after another while the group holds the stream, so that nothing of
 // the stream runs between them. The operation has taken one number for each share.
-void share_group::admitted(submission_lock::session& in, stream& target) {
-  target.hold();  // no operation passes between two of them
+void share_group::admitted(submission_lock::session& in, stream& owner) {
+  owner.hold();  // no operation passes between two of them
   std::uint64_t next = number - shares_.size();
   for (const ref<rank_share>& share : shares_) {
     share->number = ++next;
@@ -172,9 +172,9 @@ void share_group::admitted(submission_lock::session& in, stream& target) {
     share->observer = observer;
     share->enqueued_ns = enqueued_ns;
     share->enqueued_by = enqueued_by;
-    share->admitted(in, target);
+    share->admitted(in, owner);
   }
-  target.proceed(in);
+  owner.proceed(in);
 }
 
 meeting_point::meeting_point(context& owner)

@@ -71,11 +71,11 @@ class measured_choice {
   /// on: the caller then calls `keep`, from a thread that may wait for a file.
   [[nodiscard]] bool took(const Key& key, const Choice& how, std::int64_t ns) {
     const std::lock_guard lock(mutex_);
-    const auto entry = entries_.find(key);
-    if (entry == entries_.end() || entry->second.fastest) {
+    const auto found = entries_.find(key);
+    if (found == entries_.end() || found->second.fastest) {
       return false;
     }
-    std::vector<candidate>& all = entry->second.candidates;
+    std::vector<candidate>& all = found->second.candidates;
     for (candidate& c : all) {
       if (c.how == how) {
         c.shortest_ns = c.measured == 0 ? ns : std::min(c.shortest_ns, ns);
@@ -86,7 +86,7 @@ class measured_choice {
                      [](const candidate& c) { return c.measured >= trials; })) {
       return false;
     }
-    entry->second.fastest = std::min_element(all.begin(), all.end(),
+    found->second.fastest = std::min_element(all.begin(), all.end(),
                                              [](const candidate& a, const candidate& b) {
                                                return a.shortest_ns < b.shortest_ns;
                                              })
@@ -98,8 +98,8 @@ class measured_choice {
     std::optional<Choice> how;
     {
       const std::lock_guard lock(mutex_);
-      const auto entry = entries_.find(key);
-      how = entry == entries_.end() ? std::nullopt : entry->second.fastest;
+      const auto found = entries_.find(key);
+      how = found == entries_.end() ? std::nullopt : found->second.fastest;
     }
     if (how && store_.keep) {
       store_.keep(key, *how);

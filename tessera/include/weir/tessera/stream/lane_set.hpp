@@ -56,8 +56,7 @@ struct touched_memory {
   /// addresses.
   [[nodiscard]] static touched_memory outside(const void* address, std::size_t bytes,
                                               bool writes) noexcept {
-    constexpr std::uint64_t max_address =
-        std::numeric_limits<std::int64_t>::max_address();
+    constexpr std::uint64_t max_address = std::numeric_limits<std::int64_t>::max();
     const std::uint64_t begin = std::min<std::uint64_t>(
         reinterpret_cast<std::uintptr_t>(address), max_address - 1);
     const std::uint64_t end =
@@ -151,7 +150,7 @@ class lane_set {
           {bytes, {bytes, runtime::access_mode::read_write}, {}, false});
     }
     if (devices > 1) {
-      constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max_address();
+      constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max();
       // The storage stands for all addresses. No byte of it is ever touched.
       static std::byte nothing;
       out->outside_ = in.adopt(&nothing, all, "");
