@@ -185,13 +185,13 @@ TEST(TensorMap, KeepsIdsBeyond32BitsInOrder) {  // 3.c; T2
 TEST(TensorMap, SeesOneStorageBehindInteriorPointers) {  // 3.f; T8
   address_registry storages;
   ASSERT_TRUE(storages.add(memory, 4096));
-  const auto region = [&](const std::byte* p, std::int64_t size) {
+  const auto region_of = [&](const std::byte* p, std::int64_t size) {
     const address_registry::place found = storages.find(p);
     return region(found.offset, size, found.base);
   };
   tensor_map map = basic();
-  ASSERT_TRUE(map.insert(region(memory, 1024), 1));
-  EXPECT_EQ(map.lookup(region(memory + 256, 64)), 1U);
+  ASSERT_TRUE(map.insert(region_of(memory, 1024), 1));
+  EXPECT_EQ(map.lookup(region_of(memory + 256, 64)), 1U);
   EXPECT_EQ(storages.add(memory + 100, 10).error().code(), errc::already_exists);
   EXPECT_EQ(storages.add(memory + 4000, 200).error().code(), errc::already_exists);
   EXPECT_FALSE(storages.add(memory, 0));
