@@ -183,7 +183,7 @@ TEST_F(tessera_actors, a_stream_reports_failures_with_origin_text_and_causes) {
                                       by_reference(launch_of("stage", {x, x, 1, 2}, few)))
                   .has_value());
   EXPECT_EQ(or_throw(system.ask<std::uint64_t>(stream, sync_atom_v)), 1U);
-  EXPECT_EQ(system.engine->at(x, 3)[0], 8.0F);
+  EXPECT_EQ(system.engine->instance(x, 3)[0], 8.0F);
   const auto refused = system.ask<std::uint64_t>(
       stream, launch_atom_v, by_reference(launch_of("stage", {x, x, 1, 2}, -1)));
   EXPECT_EQ(refused.error().code(), errc::invalid_argument);
@@ -257,14 +257,14 @@ TEST_F(tessera_actors, a_stream_that_cannot_be_opened_says_why_to_everybody) {
 TEST_F(tessera_actors, ranks_that_join_are_answered_when_all_is_done) {
   const auto group = open_group();
   for (int r = 0; r < 4; ++r) {
-    std::fill_n(system.engine->at(x, r), few, static_cast<float>(r));
+    std::fill_n(system.engine->instance(x, r), few, static_cast<float>(r));
     request(group, join_atom_v, share_of(r));
   }
   system.go_on_all();
   for (const auto& a : answers()) {
     EXPECT_EQ(or_throw(a), 0U);
   }
-  EXPECT_EQ(system.engine->at(x, 1)[few - 1], 6.0F);
+  EXPECT_EQ(system.engine->instance(x, 1)[few - 1], 6.0F);
 }
 
 TEST_F(tessera_actors, every_rank_gets_the_text_of_a_mismatch) {
