@@ -54,12 +54,12 @@ class exchange {
     double best = 1e30;
     // The numbers go on over the rounds, so the other thread needs no signal that a new
     // round has begun.
-    int at = 0;
+    int trip = 0;
     for (int round = 0; round < rounds; ++round) {
       best = std::min(best, seconds_of([&] {
                         for (int i = 0; i < trips; ++i) {
-                          there_.value.store(++at, std::memory_order_release);
-                          while (back_.value.load(std::memory_order_acquire) != at) {
+                          there_.value.store(++trip, std::memory_order_release);
+                          while (back_.value.load(std::memory_order_acquire) != trip) {
                           }
                         }
                       }));
@@ -68,10 +68,10 @@ class exchange {
   }
   /// Runs on the other thread, which answers.
   void follow() {
-    for (int at = 1; at <= rounds * trips; ++at) {
-      while (there_.value.load(std::memory_order_acquire) != at) {
+    for (int trip = 1; trip <= rounds * trips; ++trip) {
+      while (there_.value.load(std::memory_order_acquire) != trip) {
       }
-      back_.value.store(at, std::memory_order_release);
+      back_.value.store(trip, std::memory_order_release);
     }
   }
 
@@ -194,9 +194,9 @@ double wait_until_clean(unsigned processors, const Pair& both = {}) {
   using clock = std::chrono::steady_clock;
   static clock::duration patience = all_patience();
   const auto start = clock::now();
-  const auto most = std::min<clock::duration>(patience, std::chrono::seconds(4));
+  const auto max_patience = std::min<clock::duration>(patience, std::chrono::seconds(4));
   double left = look(processors, both).disturbance();
-  while (left > max_disturbance && clock::now() - start < most) {
+  while (left > max_disturbance && clock::now() - start < max_patience) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     left = look(processors, both).disturbance();
   }

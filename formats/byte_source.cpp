@@ -81,16 +81,16 @@ result<std::shared_ptr<mapped_source>> mapped_source::open(const std::string& pa
     return e;
   }
   const auto size = static_cast<std::size_t>(facts.st_size);
-  void* at =
+  void* address =
       size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
-  if (at == MAP_FAILED) {
+  if (address == MAP_FAILED) {
     error e = failed("map");
     ::close(descriptor);
     return e;
   }
   ::close(descriptor);
   return std::shared_ptr<mapped_source>(
-      new mapped_source({static_cast<const std::byte*>(at), size}, path));
+      new mapped_source({static_cast<const std::byte*>(address), size}, path));
 }
 
 mapped_source::~mapped_source() {

@@ -195,11 +195,11 @@ void conductor_shell::save_if_complete() {
 void conductor_shell::save(boundary b, std::shared_ptr<const state_snapshot> snapshot,
                            bool last) {
   const cursor_order order{b.marks, b.pulses};
-  auto held = std::make_shared<boundary>(std::move(b));
+  auto moved = std::make_shared<boundary>(std::move(b));
   ask<storage::stream_cursor>(
       "waiting for a cursor", config_->hub, config_->cursor_deadline,
-      [this, held, snapshot, last](const result<local<storage::stream_cursor>>& cursor) {
-        cursor ? write(std::move(*held), snapshot, **cursor, last)
+      [this, moved, snapshot, last](const result<local<storage::stream_cursor>>& cursor) {
+        cursor ? write(std::move(*moved), snapshot, **cursor, last)
                : on_save_failed(cursor.error(), last);
       },
       cursor_atom_v, by_reference(order));

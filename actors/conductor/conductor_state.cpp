@@ -58,7 +58,7 @@ chunk_orders conductor_state::take_orders() {
     return {};
   }
   const std::size_t free_window =
-      settings_.window - std::min(settings_.window, flights_.size());
+      settings_.window - std::min(settings_.window, pulses_in_flight_.size());
   const std::size_t slots = settings_.prefetch == 0
                                 ? std::min<std::size_t>(free_window, 1)
                                 : static_cast<std::size_t>(settings_.prefetch);
@@ -95,7 +95,7 @@ void conductor_state::note_boundaries(const pulse_chunks& chunks, pulse_order& o
 /// behind the batch.
 std::optional<issued_pulses> conductor_state::take_pulses(std::int64_t now_ns) {
   issued_pulses out;
-  if (draining_ || flights_.size() + settings_.batch > settings_.window) {
+  if (draining_ || pulses_in_flight_.size() + settings_.batch > settings_.window) {
     return std::nullopt;
   }
   while (out.orders.size() < settings_.batch && !out.snapshot_after) {
@@ -104,7 +104,7 @@ std::optional<issued_pulses> conductor_state::take_pulses(std::int64_t now_ns) {
       break;
     }
     out.orders.push_back(std::move(*next));
-    out.snapshot_after = flights_.back().snapshot;
+    out.snapshot_after = pulses_in_flight_.back().snapshot;
   }
   return out.orders.empty() ? std::nullopt : std::optional(std::move(out));
 }
@@ -125,7 +125,7 @@ std::optional<pulse_order> conductor_state::take_pulse(std::int64_t now_ns) {
   p.phase = static_cast<models::pulse_phase>(chunks->phase);
   p.update = issued_updates_;
   p.total_updates = record_.total_updates;
-  flight f;
+  pulse_in_flight f;
   f.tokens = chunks->tokens();
   for (const auto& lane : chunks->lanes) {
     if (lane) {
@@ -149,7 +149,7 @@ std::optional<pulse_order> conductor_state::take_pulse(std::int64_t now_ns) {
   f.reset_due = reset_due_;
   order.lanes = std::move(chunks->lanes);
   order.more_follow = !plan_.exhausted();
-  flights_.push_back(std::move(f));
+  pulses_in_flight_.push_back(std::move(f));
   return order;
 }
 
@@ -160,7 +160,8 @@ void conductor_state::close_window(std::uint64_t build_tokens) {
 }
 
 /// Adds the likelihood of a pulse to the metrics and to the learning curve.
-void conductor_state::count_scores(const flight& f, const models::pulse_result& r) {
+void conductor_state::count_scores(const pulse_in_flight& f,
+                                   const models::pulse_result& r) {
   const std::uint64_t bytes = r.scored - std::min(r.scored, f.ends_of_text);
   if (f.pulse.phase == models::pulse_phase::test) {
     accounts_.test.add(r.nats_q32, bytes);
@@ -184,7 +185,7 @@ void conductor_state::count_scores(const flight& f, const models::pulse_result& 
 
 /// Updates the times of the Build phase: those of this process are added to those before
 /// a resume.
-void conductor_state::count_times(const flight& f, const pulse_done& done,
+void conductor_state::count_times(const pulse_in_flight& f, const pulse_done& done,
                                   std::int64_t now_ns) {
   if (f.pulse.phase == models::pulse_phase::build) {
     accounts_.build_ns = build_base_ns_ + (now_ns - build_start_ns_);
@@ -197,14 +198,15 @@ void conductor_state::count_times(const flight& f, const pulse_done& done,
 /// issue; anything else is a fault of the program. Record, marks and accounts change
 /// together here, so a boundary always describes a state between two pulses.
 result<void> conductor_state::commit(const pulse_done& done, std::int64_t now_ns) {
-  if (flights_.empty() || flights_.front().pulse.id != done.pulse_id) {
+  if (pulses_in_flight_.empty() || pulses_in_flight_.front().pulse.id != done.pulse_id) {
     return error(
         errc::internal,
         fmt::format("committing pulse {} failed: expected pulse {}", done.pulse_id,
-                    flights_.empty() ? record_.pulses : flights_.front().pulse.id));
+                    pulses_in_flight_.empty() ? record_.pulses
+                                              : pulses_in_flight_.front().pulse.id));
   }
-  const flight f = std::move(flights_.front());
-  flights_.pop_front();
+  const pulse_in_flight f = std::move(pulses_in_flight_.front());
+  pulses_in_flight_.pop_front();
   for (const observer& o : observers_) {
     o(pulse_view{f.pulse, done.result, f.tokens});
   }
@@ -254,7 +256,7 @@ std::optional<boundary> conductor_state::take_boundary() {
 }
 
 bool conductor_state::at_rest() {
-  return flights_.empty() && (draining_ || plan_.exhausted());
+  return pulses_in_flight_.empty() && (draining_ || plan_.exhausted());
 }
 
 }  // namespace weir::actors

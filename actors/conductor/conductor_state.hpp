@@ -132,7 +132,9 @@ class conductor_state {
 
   [[nodiscard]] save_gate& gate() noexcept { return gate_; }
   /// Returns the number of pulses that are issued and not committed.
-  [[nodiscard]] std::size_t in_flight() const noexcept { return flights_.size(); }
+  [[nodiscard]] std::size_t in_flight() const noexcept {
+    return pulses_in_flight_.size();
+  }
   [[nodiscard]] const conductor_record& record() const noexcept { return record_; }
   [[nodiscard]] run_accounts& accounts() noexcept { return accounts_; }
   [[nodiscard]] const run_accounts& accounts() const noexcept { return accounts_; }
@@ -142,7 +144,7 @@ class conductor_state {
 
  private:
   /// A pulse that is issued and not committed.
-  struct flight {
+  struct pulse_in_flight {
     models::pulse pulse;
     std::uint64_t tokens = 0;                ///< of all lanes
     std::uint64_t ends_of_text = 0;          ///< end-of-text tokens among the targets
@@ -154,8 +156,8 @@ class conductor_state {
   /// Issues the next pulse, if its chunks are there.
   [[nodiscard]] std::optional<pulse_order> take_pulse(std::int64_t now_ns);
   void note_boundaries(const pulse_chunks& chunks, pulse_order& order);
-  void count_scores(const flight& f, const models::pulse_result& r);
-  void count_times(const flight& f, const pulse_done& done, std::int64_t now_ns);
+  void count_scores(const pulse_in_flight& f, const models::pulse_result& r);
+  void count_times(const pulse_in_flight& f, const pulse_done& done, std::int64_t now_ns);
   void close_window(std::uint64_t build_tokens);
 
   settings settings_;
@@ -164,8 +166,8 @@ class conductor_state {
   chunk_plan plan_;
   save_gate gate_;
   std::vector<observer> observers_;
-  std::deque<flight> flights_;       ///< the oldest first
-  std::deque<boundary> boundaries_;  ///< not taken yet
+  std::deque<pulse_in_flight> pulses_in_flight_;  ///< the oldest first
+  std::deque<boundary> boundaries_;               ///< not taken yet
   /// Last committed chunk of each lane.
   std::vector<std::optional<storage::chunk_mark>> marks_;
   models::pulse_phase phase_ = models::pulse_phase::build;

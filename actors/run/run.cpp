@@ -230,11 +230,11 @@ result<conductor_actor> runner::start_conductor() {
 /// failure, of any actor, ends the wait.
 result<conductor_end> runner::wait_for_end(const conductor_actor& conductor) {
   bool drained = false;
-  system_->tell(conductor, launch_atom_v);
+  system_->send(conductor, launch_atom_v);
   while (true) {
     if (control_->stop_requested() && !drained) {
       drained = true;
-      system_->tell(conductor, drain_atom_v);
+      system_->send(conductor, drain_atom_v);
     }
     for (run_event& e : events_->wait()) {
       if (auto* failed = std::get_if<error>(&e)) {

@@ -41,7 +41,7 @@ result<std::unique_ptr<supervised_system>> supervised_system::open(
 }
 
 void supervised_system::adopt(const char* name, stop_group group, caf::actor handle) {
-  tell(supervisor_, adopt_atom_v,
+  send(supervisor_, adopt_atom_v,
        by_reference(child_spec{name, group, std::move(handle)}));
 }
 

@@ -81,7 +81,7 @@ class supervised_system {
   }
   /// Sends a message that has no answer.
   template <class Handle, class... As>
-  void tell(const Handle& receiver, As... as) {
+  void send(const Handle& receiver, As... as) {
     (*self_)->send(receiver, std::move(as)...);
   }
   /// Stops all actors in order. Returns the names of those that did not end in time. The

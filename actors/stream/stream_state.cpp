@@ -110,7 +110,7 @@ result<std::uint64_t> stream_state::wait(const tessera::event& point) {
 
 stream_state::ticket stream_state::synchronize(std::int64_t now_ns) {
   auto end = tessera::make_ref<synchronize_operation>(ended_call_);
-  asked_.push_back({++tickets_, end, operations_, now_ns + spec_.deadline_ns, false});
+  pending_.push_back({++tickets_, end, operations_, now_ns + spec_.deadline_ns, false});
   queue_->enqueue(std::move(end));
   return tickets_;
 }
@@ -124,7 +124,7 @@ void stream_state::update_ended() {
 
 /// Returns the answer to a synchronization that has ended. It reports the first failure
 /// since the last answer, also one that a synchronization found after its deadline.
-result<std::uint64_t> stream_state::outcome_of(const asked& a) {
+result<std::uint64_t> stream_state::outcome_of(const pending_synchronization& a) {
   const tessera::failure failed = std::exchange(unreported_, {});
   if (!failed) {
     return a.operations;
@@ -143,16 +143,16 @@ result<std::uint64_t> stream_state::outcome_of(const asked& a) {
 std::vector<stream_state::answer> stream_state::take_answers(std::int64_t now_ns) {
   std::vector<answer> out;
   update_ended();
-  while (!asked_.empty() && asked_.front().end->done()) {
-    const asked& a = asked_.front();
+  while (!pending_.empty() && pending_.front().end->done()) {
+    const pending_synchronization& a = pending_.front();
     ended_ = std::max(ended_, a.operations);
     unreported_.merge(a.end->failures());
     if (!a.answered) {
       out.push_back({a.number, outcome_of(a)});
     }
-    asked_.pop_front();
+    pending_.pop_front();
   }
-  for (asked& a : asked_) {
+  for (pending_synchronization& a : pending_) {
     if (!a.answered && a.deadline_ns <= now_ns) {
       a.answered = true;
       out.push_back(
@@ -170,16 +170,18 @@ std::vector<stream_state::answer> stream_state::take_answers(std::int64_t now_ns
 }
 
 std::int64_t stream_state::next_deadline() const noexcept {
-  const auto first = std::find_if(asked_.begin(), asked_.end(),
-                                  [](const asked& a) { return !a.answered; });
-  return first == asked_.end() ? std::numeric_limits<std::int64_t>::max()
-                               : first->deadline_ns;
+  const auto first =
+      std::find_if(pending_.begin(), pending_.end(),
+                   [](const pending_synchronization& a) { return !a.answered; });
+  return first == pending_.end() ? std::numeric_limits<std::int64_t>::max()
+                                 : first->deadline_ns;
 }
 
 std::string stream_state::describe() {
   update_ended();
-  const auto waiting = std::count_if(asked_.begin(), asked_.end(),
-                                     [](const asked& a) { return !a.answered; });
+  const auto waiting =
+      std::count_if(pending_.begin(), pending_.end(),
+                    [](const pending_synchronization& a) { return !a.answered; });
   return fmt::format(
       "stream \"{}\": {} operations enqueued, {} known to have ended, {} "
       "synchronizations wait",

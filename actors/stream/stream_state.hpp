@@ -63,7 +63,7 @@ class stream_state {
 
  private:
   /// A synchronization that has not ended.
-  struct asked {
+  struct pending_synchronization {
     ticket number = 0;
     tessera::ref<synchronize_operation> end;
     std::uint64_t operations = 0;  ///< enqueued before it
@@ -83,7 +83,7 @@ class stream_state {
                         const std::shared_ptr<const void>& holder);
   /// Updates `ended_` from the points that the queue has reached.
   void update_ended();
-  [[nodiscard]] result<std::uint64_t> outcome_of(const asked& a);
+  [[nodiscard]] result<std::uint64_t> outcome_of(const pending_synchronization& a);
 
   queue_spec spec_;
   std::function<void()> ended_call_;
@@ -91,9 +91,9 @@ class stream_state {
   std::uint64_t operations_ = 0;  ///< enqueued so far
   std::uint64_t ended_ = 0;       ///< operations that are known to have ended
   std::deque<mark> marks_;        ///< points that the queue has not reached
-  std::deque<asked> asked_;       ///< synchronizations that have not ended
-  tessera::failure unreported_;   ///< found by synchronizations that were answered before
-  std::uint64_t tickets_ = 0;     ///< last ticket
+  std::deque<pending_synchronization> pending_;  ///< synchronizations that have not ended
+  tessera::failure unreported_;  ///< found by synchronizations that were answered before
+  std::uint64_t tickets_ = 0;    ///< last ticket
 };
 
 }  // namespace weir::actors

@@ -215,8 +215,8 @@ class file_feed final : public feed_base {
     }
     byte_vector bytes(span.length);
     WEIR_CHECK(file_->read(span.offset, bytes));
-    auto held = std::make_shared<formats::memory_source>(std::move(bytes), "message");
-    return deliver(std::move(out), std::move(held), {0, span.length},
+    auto memory = std::make_shared<formats::memory_source>(std::move(bytes), "message");
+    return deliver(std::move(out), std::move(memory), {0, span.length},
                    paths_[path_index_]);
   }
 
@@ -304,9 +304,9 @@ class pipe_feed final : public feed_base {
     const std::uint64_t length = piece.bytes.size();
     out.next = {"", piece.offset + length};
     out.skipped = piece.skipped;
-    auto held =
+    auto memory =
         std::make_shared<formats::memory_source>(std::move(piece.bytes), "message");
-    return deliver(std::move(out), std::move(held), {0, length}, source_.path);
+    return deliver(std::move(out), std::move(memory), {0, length}, source_.path);
   }
 
   std::shared_ptr<byte_pipe> pipe_;

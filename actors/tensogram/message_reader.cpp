@@ -78,7 +78,7 @@ std::string status(const message_reader_shell& s) {
     return "message reader: nothing is open";
   }
   return fmt::format("message reader: {} delivered, {} held ({} bytes), {} pulls wait",
-                     s.core->delivered(), s.core->held(), s.core->held_bytes(),
+                     s.core->delivered(), s.core->buffered(), s.core->buffered_bytes(),
                      s.pulls.size());
 }
 

@@ -23,10 +23,10 @@ bool reader_state::wants(std::size_t pulls) const noexcept {
   if (last_) {
     return false;
   }
-  if (held_.size() < pulls) {
+  if (buffered_.size() < pulls) {
     return true;
   }
-  return held_.size() < pulls + prefetch_ && held_bytes_ < prefetch_bytes_;
+  return buffered_.size() < pulls + prefetch_ && buffered_bytes_ < prefetch_bytes_;
 }
 
 /// Reads one delivery ahead. An error is held like a message, so that it is answered in
@@ -42,21 +42,21 @@ reader_state::step reader_state::read() {
             0};
   if (feed_->ended()) {
     last_ = std::move(read.delivery);
-    return step::held;
+    return step::buffered;
   }
   read.bytes = read.delivery ? bytes_of(*read.delivery, prefetch_bytes_) : 0;
-  held_bytes_ += read.bytes;
-  held_.push_back(std::move(read));
-  return step::held;
+  buffered_bytes_ += read.bytes;
+  buffered_.push_back(std::move(read));
+  return step::buffered;
 }
 
 std::optional<result<message_delivery>> reader_state::take() {
-  if (held_.empty()) {
+  if (buffered_.empty()) {
     return last_;
   }
-  item first = std::move(held_.front());
-  held_.pop_front();
-  held_bytes_ -= first.bytes;
+  item first = std::move(buffered_.front());
+  buffered_.pop_front();
+  buffered_bytes_ -= first.bytes;
   delivered_ += first.delivery ? 1 : 0;
   return std::move(first.delivery);
 }

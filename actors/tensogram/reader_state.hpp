@@ -28,7 +28,7 @@ class reader_state {
         prefetch_bytes_(source.prefetch_bytes) {}
 
   /// Result of a read: a message is held, or a pipe has none now.
-  enum class step : std::uint8_t { held, waiting };
+  enum class step : std::uint8_t { buffered, waiting };
 
   /// Returns whether a message may be read while `pulls` pulls are unanswered.
   [[nodiscard]] bool wants(std::size_t pulls) const noexcept;
@@ -38,9 +38,9 @@ class reader_state {
   [[nodiscard]] std::optional<result<message_delivery>> take();
 
   /// Returns the number of messages that are held.
-  [[nodiscard]] std::size_t held() const noexcept { return held_.size(); }
+  [[nodiscard]] std::size_t buffered() const noexcept { return buffered_.size(); }
   /// Returns the bytes of memory of these messages.
-  [[nodiscard]] std::uint64_t held_bytes() const noexcept { return held_bytes_; }
+  [[nodiscard]] std::uint64_t buffered_bytes() const noexcept { return buffered_bytes_; }
   /// Returns the number of messages that were taken.
   [[nodiscard]] std::uint64_t delivered() const noexcept { return delivered_; }
   /// Returns information about the source.
@@ -55,8 +55,8 @@ class reader_state {
   std::unique_ptr<message_feed> feed_;
   std::size_t prefetch_;
   std::uint64_t prefetch_bytes_;
-  std::deque<item> held_;
-  std::uint64_t held_bytes_ = 0;  ///< sum of the bytes of `held_`
+  std::deque<item> buffered_;
+  std::uint64_t buffered_bytes_ = 0;  ///< sum of the bytes of `buffered_`
   std::uint64_t delivered_ = 0;
   /// The answer to all further pulls: the end, or the error after which nothing follows.
   std::optional<result<message_delivery>> last_;

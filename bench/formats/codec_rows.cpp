@@ -66,7 +66,7 @@ struct work {
 };
 
 /// Allocates memory without clearing it.
-std::unique_ptr<std::byte[]> room(std::size_t bytes) {
+std::unique_ptr<std::byte[]> uninitialized(std::size_t bytes) {
   return std::unique_ptr<std::byte[]>(new std::byte[bytes]);
 }
 const char* chars(const byte_vector& from) {
@@ -106,7 +106,7 @@ double lz4_enc() {
       [&] { w.encode(1); },
       [&] {
         const int bound = LZ4_compressBound(8 * count);
-        const auto to = room(static_cast<std::size_t>(bound));
+        const auto to = uninitialized(static_cast<std::size_t>(bound));
         keep(LZ4_compress_default(chars(w.data), chars(to.get()), 8 * count, bound));
       });
 }
@@ -125,7 +125,7 @@ double zstd_enc() {
   return against([&] { w.encode(1); },
                  [&] {
                    const std::size_t bound = ZSTD_compressBound(w.data.size());
-                   const auto to = room(bound);
+                   const auto to = uninitialized(bound);
                    keep(ZSTD_compress(to.get(), bound, w.data.data(), w.data.size(), 3));
                  });
 }
@@ -159,7 +159,7 @@ double szip_enc() {
   const pipeline p = or_throw(plan_reading(w.stored, w.payload.bytes.size(), {}));
   return against([&] { keep(or_throw(aec_encode(w.packed, p.aec, 1)).offsets.size()); },
                  [&] {
-                   const auto to = room(w.packed.size() * 2);
+                   const auto to = uninitialized(w.packed.size() * 2);
                    libaec_work aec;
                    aec.stream.next_in =
                        reinterpret_cast<const unsigned char*>(w.packed.data());
@@ -207,7 +207,7 @@ double zfp_enc() {
   work w("zfp", 0, zfp_keys());
   return against([&] { w.encode(1); },
                  [&] {
-                   const auto to = room(3 * count);
+                   const auto to = uninitialized(3 * count);
                    zfp_direct(w.data, to.get(), 3 * count, true);
                  });
 }

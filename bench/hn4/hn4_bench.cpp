@@ -166,10 +166,11 @@ void read_verified(const hn4_stream& stream, std::size_t first, std::size_t last
   buffer.resize(w.step);
   for (std::size_t i = first; i < last; ++i) {
     const hn4_shard& s = stream.shards()[i];
-    for (std::uint64_t at = s.offset + w.skew; at < s.offset + s.bytes; at += w.step) {
+    for (std::uint64_t offset = s.offset + w.skew; offset < s.offset + s.bytes;
+         offset += w.step) {
       const auto n = static_cast<std::size_t>(
-          std::min<std::uint64_t>(w.step, s.offset + s.bytes - at));
-      or_throw(stream.read(at, mutable_bytes(buffer).first(n)));
+          std::min<std::uint64_t>(w.step, s.offset + s.bytes - offset));
+      or_throw(stream.read(offset, mutable_bytes(buffer).first(n)));
     }
   }
   bench::keep(buffer[0]);
@@ -185,10 +186,11 @@ void copy_and_check(const hn4_stream& stream, std::size_t first, std::size_t las
   std::uint32_t sum = 0;
   for (std::size_t i = first; i < last; ++i) {
     const hn4_shard& s = stream.shards()[i];
-    for (std::uint64_t at = s.offset + w.skew; at < s.offset + s.bytes; at += w.step) {
+    for (std::uint64_t offset = s.offset + w.skew; offset < s.offset + s.bytes;
+         offset += w.step) {
       const auto n = static_cast<std::size_t>(
-          std::min<std::uint64_t>(w.step, s.offset + s.bytes - at));
-      std::memcpy(buffer.data(), source().data() + at, n);
+          std::min<std::uint64_t>(w.step, s.offset + s.bytes - offset));
+      std::memcpy(buffer.data(), source().data() + offset, n);
       sum ^= crc(0, buffer.data(), n);
     }
   }
@@ -198,15 +200,15 @@ void copy_and_check(const hn4_stream& stream, std::size_t first, std::size_t las
 using work = void (*)(const hn4_stream&, std::size_t, std::size_t, const walk&);
 
 /// Distributes the shards to threads.
-void on_threads(std::size_t count, const hn4_stream& stream, const walk& w, work what) {
+void on_threads(std::size_t count, const hn4_stream& stream, const walk& w, work read) {
   if (count == 1) {
-    what(stream, 0, shards, w);
+    read(stream, 0, shards, w);
     return;
   }
   std::vector<std::thread> threads;
   const std::size_t part = shards / count;
   for (std::size_t i = 0; i < count; ++i) {
-    threads.emplace_back([&, i] { what(stream, i * part, (i + 1) * part, w); });
+    threads.emplace_back([&, i] { read(stream, i * part, (i + 1) * part, w); });
   }
   for (std::thread& t : threads) {
     t.join();
@@ -246,8 +248,10 @@ bench::measured random_reads() {
              }
            });
   };
-  const double mine = each([&](std::uint64_t at) { or_throw(stream.read(at, buffer)); });
-  const double peer = each([&](std::uint64_t at) { or_throw(plain->read(at, buffer)); });
+  const double mine =
+      each([&](std::uint64_t offset) { or_throw(stream.read(offset, buffer)); });
+  const double peer =
+      each([&](std::uint64_t offset) { or_throw(plain->read(offset, buffer)); });
   return {mine, peer};
 }
 

@@ -82,7 +82,7 @@ double gigabytes_per_second(double seconds) {
 
 /// Returns the seconds of the package for `load` or `checked`; nothing if it is not
 /// there.
-std::optional<double> package_seconds(const std::string& what) {
+std::optional<double> package_seconds(const std::string& measure) {
   static const std::string answer = [] {
     const std::string command = std::string("python3 '") + WEIR_BENCH_SCRIPT + "' '" +
                                 model().file + "' '" + WEIR_BENCH_WORK + "'";
@@ -96,10 +96,10 @@ std::optional<double> package_seconds(const std::string& what) {
     }
     return text;
   }();
-  const std::size_t at = answer.find("\"" + what + "\": ");
-  return at == std::string::npos
+  const std::size_t position = answer.find("\"" + measure + "\": ");
+  return position == std::string::npos
              ? std::nullopt
-             : std::optional(std::stod(answer.substr(at + what.size() + 4)));
+             : std::optional(std::stod(answer.substr(position + measure.size() + 4)));
 }
 
 /// Opens the volume and loads every tensor by name into memory of its own, as the package
@@ -127,9 +127,9 @@ double load_seconds() {
 }
 
 /// Returns gigabytes per second of both.
-bench::measured against_package(const std::string& what) {
+bench::measured against_package(const std::string& measure) {
   const double mine = gigabytes_per_second(load_seconds());
-  const auto peer = package_seconds(what);
+  const auto peer = package_seconds(measure);
   return {mine, peer ? std::optional(gigabytes_per_second(*peer)) : std::nullopt};
 }
 
@@ -141,13 +141,13 @@ bench::measured stream_against_pread() {
   const std::uint64_t bytes = tensors * tensor_bytes;
   const int file = ::open(model().image.c_str(), O_RDONLY | O_CLOEXEC);
   const auto mine = [&] {
-    for (std::uint64_t at = 0; at < bytes; at += buffer.size()) {
-      or_throw(stream.read(at, buffer));
+    for (std::uint64_t offset = 0; offset < bytes; offset += buffer.size()) {
+      or_throw(stream.read(offset, buffer));
     }
   };
   const auto plain = [&] {
-    for (std::uint64_t at = 0; at < bytes; at += buffer.size()) {
-      if (::pread(file, buffer.data(), buffer.size(), static_cast<off_t>(at)) !=
+    for (std::uint64_t offset = 0; offset < bytes; offset += buffer.size()) {
+      if (::pread(file, buffer.data(), buffer.size(), static_cast<off_t>(offset)) !=
           static_cast<ssize_t>(buffer.size())) {
         throw std::runtime_error("cannot read the image");
       }

@@ -61,10 +61,10 @@ double submit_hot_ns() {
     }
     const double took = thread_seconds_of([&] {
       for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t at = i * 31 % (live - 2);
-        move_to(accesses[0], at);
-        move_to(accesses[1], at + 2);
-        move_to(accesses[2], at + 1);
+        const std::size_t first = i * 31 % (live - 2);
+        move_to(accesses[0], first);
+        move_to(accesses[1], first + 2);
+        move_to(accesses[2], first + 1);
         keep(*e->submit("empty", accesses, nothing));
       }
     });

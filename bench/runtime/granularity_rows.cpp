@@ -110,9 +110,9 @@ constexpr std::array two_workers{peers_of{"trivial_w8", 511, 97},
 void add_granularity_rows(program& bench) {
   const auto add = [&](const peers_of& g, unsigned workers) {
     const std::string id = std::string(g.name) + "_" + std::to_string(workers) + "_ns";
-    const auto row = [&](const std::string& kind, bool replays, std::optional<bar> most,
+    const auto row = [&](const std::string& kind, bool replays, std::optional<bar> limit,
                          double peer) {
-      bench.add(kind + id, "ns", most, [name = g.name, workers, replays, peer] {
+      bench.add(kind + id, "ns", limit, [name = g.name, workers, replays, peer] {
         return measured::beside_record(engine_metg_ns(name, workers, replays), peer);
       });
     };

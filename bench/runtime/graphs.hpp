@@ -103,19 +103,21 @@ inline std::vector<cell_task> stepped(const std::string& pattern, std::int64_t w
 /// Returns the tasks of a Cholesky factorisation of n x n tiles.
 inline std::vector<cell_task> cholesky(std::int64_t n) {
   std::vector<cell_task> out;
-  const auto at = [n](std::int64_t i, std::int64_t j) { return i * n + j; };
+  const auto cell = [n](std::int64_t i, std::int64_t j) { return i * n + j; };
   for (std::int64_t k = 0; k < n; ++k) {
-    out.push_back({{at(k, k), access_mode::read_write}});
+    out.push_back({{cell(k, k), access_mode::read_write}});
     for (std::int64_t i = k + 1; i < n; ++i) {
-      out.push_back({{at(k, k), access_mode::read}, {at(i, k), access_mode::read_write}});
+      out.push_back(
+          {{cell(k, k), access_mode::read}, {cell(i, k), access_mode::read_write}});
     }
     for (std::int64_t i = k + 1; i < n; ++i) {
       for (std::int64_t j = k + 1; j < i; ++j) {
-        out.push_back({{at(i, k), access_mode::read},
-                       {at(j, k), access_mode::read},
-                       {at(i, j), access_mode::read_write}});
+        out.push_back({{cell(i, k), access_mode::read},
+                       {cell(j, k), access_mode::read},
+                       {cell(i, j), access_mode::read_write}});
       }
-      out.push_back({{at(i, k), access_mode::read}, {at(i, i), access_mode::read_write}});
+      out.push_back(
+          {{cell(i, k), access_mode::read}, {cell(i, i), access_mode::read_write}});
     }
   }
   return out;

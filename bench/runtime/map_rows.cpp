@@ -35,12 +35,12 @@ struct live_tiles {
   explicit live_tiles(std::uint32_t live) : map(live * 2) {
     map.add_storage(0);
     for (std::uint32_t i = 0; i < live; ++i) {
-      map.insert(at(i), true, i + 1);
+      map.insert(region(i), true, i + 1);
     }
   }
   /// Returns tile i. Only two numbers change from tile to tile, as for a submitter that
   /// has a footprint at hand.
-  const footprint& at(std::uint32_t i) {
+  const footprint& region(std::uint32_t i) {
     now.lo = i * tile;
     now.hi = now.lo + tile;
     return now;
@@ -55,10 +55,10 @@ double lookup_ns(std::uint32_t live, std::uint32_t step) {
   constexpr std::int64_t count = 20'000;
   task_id sum = 0;
   const double ns = median_ns(count, [&] {
-    std::uint32_t at = 0;
+    std::uint32_t index = 0;
     for (std::int64_t i = 0; i < count; ++i) {
-      at = (at + step) & (live - 1);
-      t.map.conflicts(t.at(at), true,
+      index = (index + step) & (live - 1);
+      t.map.conflicts(t.region(index), true,
                       [&](access_ref, const dependency_map::entry& e) { sum += e.task; });
     }
   });

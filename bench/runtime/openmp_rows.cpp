@@ -56,9 +56,9 @@ class openmp_graph {
     for (const cell_task& t : graph_named(name)) {
       addresses one;
       for (const cell_access& a : t) {
-        stamped_cell* at = &cells_[static_cast<std::size_t>(a.cell)];
+        stamped_cell* cell = &cells_[static_cast<std::size_t>(a.cell)];
         (a.mode == runtime::access_mode::read ? one.reads.at(one.count++) : one.write) =
-            at;
+            cell;
       }
       tasks_.push_back(one);
     }

@@ -42,13 +42,13 @@ inline runtime::tensor cell_of(const runtime::storage& s, std::int64_t i) {
 struct bound_graph {
   bound_graph(runtime::engine& e, std::vector<cell_task> graph)
       : tasks(std::move(graph)) {
-    std::int64_t most = 0;
+    std::int64_t last = 0;
     for (const cell_task& t : tasks) {
       for (const cell_access& a : t) {
-        most = std::max(most, a.cell);
+        last = std::max(last, a.cell);
       }
     }
-    cells.resize(static_cast<std::size_t>(most) + 1);
+    cells.resize(static_cast<std::size_t>(last) + 1);
     for (stamped_cell& c : cells) {
       const runtime::storage s =
           e.adopt(reinterpret_cast<std::byte*>(&c), cell_bytes, "cells");

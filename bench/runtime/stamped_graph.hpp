@@ -86,13 +86,13 @@ class stamped_graph {
 /// two points. `granularity(iterations)` returns nanoseconds per task, times workers.
 template <class Granularity>
 double metg_ns(Granularity&& granularity) {
-  constexpr int most_points = 14;
+  constexpr int max_points = 14;
   const double unit = best_pace().work_ns;
   const double overhead = granularity(std::int64_t{0});
   auto iterations = std::max<std::int64_t>(2, std::llround(0.3 * overhead / unit));
   double last_ns = 0;
   double last_share = 0;
-  for (int i = 0; i < most_points; ++i) {
+  for (int i = 0; i < max_points; ++i) {
     const double ns = granularity(iterations);
     const double share = static_cast<double>(iterations) * unit / ns;
     if (share >= 0.5) {

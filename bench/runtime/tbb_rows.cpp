@@ -35,15 +35,15 @@ std::vector<std::vector<std::size_t>> predecessors_in(
       cells.resize(std::max(cells.size(), index + 1));
       // A reader waits for the writer before it. A writer waits for that writer too, and
       // for all readers since.
-      users& of = cells[index];
-      if (of.writer != SIZE_MAX) {
-        out[i].push_back(of.writer);
+      users& cell = cells[index];
+      if (cell.writer != SIZE_MAX) {
+        out[i].push_back(cell.writer);
       }
       if (a.mode == runtime::access_mode::read) {
-        of.readers.push_back(i);
+        cell.readers.push_back(i);
       } else {
-        out[i].insert(out[i].end(), of.readers.begin(), of.readers.end());
-        of = {i, {}};
+        out[i].insert(out[i].end(), cell.readers.begin(), cell.readers.end());
+        cell = {i, {}};
       }
     }
     std::sort(out[i].begin(), out[i].end());

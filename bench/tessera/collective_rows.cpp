@@ -46,12 +46,12 @@ class reduction_bench : public tessera {
       x = spread ? std::ldexp(normal(dice), exponent(dice)) : normal(dice);
     }
     for (int r = 0; r < devices; ++r) {
-      void* at = nullptr;
-      or_throw(tessMemGetRankPtr(mesh, from_, r, &at));
+      void* address = nullptr;
+      or_throw(tessMemGetRankPtr(mesh, from_, r, &address));
       for (std::size_t done = 0; done < bytes; done += 65536 * 4) {
         // Every rank begins at another place of the same numbers, so that no two ranks
         // add equal ones.
-        std::memcpy(static_cast<char*>(at) + done, some.data() + 37 * r,
+        std::memcpy(static_cast<char*>(address) + done, some.data() + 37 * r,
                     std::min<std::size_t>(65536 * 4, bytes - done));
       }
     }
@@ -204,9 +204,9 @@ class copy_bench {
   block to_;
 };
 
-double best_traffic(const reduction_bench& of, int devices, std::size_t bytes) {
-  static_cast<void>(of.seconds(1, 1));
-  const std::vector<double> all = repeat(9, [&] { return of.seconds(1, 1); });
+double best_traffic(const reduction_bench& rows, int devices, std::size_t bytes) {
+  static_cast<void>(rows.seconds(1, 1));
+  const std::vector<double> all = repeat(9, [&] { return rows.seconds(1, 1); });
   return 2.0 * devices * static_cast<double>(bytes) /
          *std::min_element(all.begin(), all.end());
 }

@@ -23,7 +23,7 @@ namespace {
 
 /// Largest number of places that a container gets in advance. Longer containers grow as
 /// their values come, because an announced value may not exist in the input.
-constexpr std::uint64_t most_reserved = 16;
+constexpr std::uint64_t max_reserved = 16;
 
 /// Constructs a `T` in a value that is null, which holds nothing to be destroyed.
 template <class T, class... From>
@@ -31,14 +31,14 @@ void put(cbor_value& to, From&&... from) noexcept {
   std::construct_at(&to, std::in_place_type<T>, std::forward<From>(from)...);
 }
 
-/// Constructs a text in a value that is null. `room` is the whole input, in which `text`
+/// Constructs a text in a value that is null. `input` is the whole input, in which `text`
 /// lies. A short text is copied with the fixed size of a string's inline storage and then
 /// cut to its length: the compiler turns a copy of constant size into a few moves without
 /// a call. That reads up to 15 bytes, hence the check of the bytes behind `text`.
-void put_text(cbor_value& to, std::string_view text, bytes_view room) {
+void put_text(cbor_value& to, std::string_view text, bytes_view input) {
   constexpr std::size_t at_once = 15;
   const std::size_t behind =
-      room.size() - static_cast<std::size_t>(text.data() - as_text(room).data());
+      input.size() - static_cast<std::size_t>(text.data() - as_text(input).data());
   if (text.size() > at_once || behind < at_once) {
     put<std::string>(to, std::string(text));
     return;
@@ -49,17 +49,17 @@ void put_text(cbor_value& to, std::string_view text, bytes_view room) {
 
 /// A container, tag or string in chunks that has begun and not ended yet.
 struct open_item {
-  open_item(cbor_value& to, const cbor_token& t, std::size_t at)
+  open_item(cbor_value& to, const cbor_token& t, std::size_t start)
       : target(&to),
         kind(t.kind),
         indefinite(t.indefinite),
         left(t.kind == token_kind::tag ? 1
                                        : t.number * (t.kind == token_kind::map ? 2 : 1)),
         tag(t.number),
-        offset(at) {}
+        offset(start) {}
 
   /// Returns the place of the next key or value. Places for the announced number of
-  /// values exist already, up to `most_reserved`.
+  /// values exist already, up to `max_reserved`.
   cbor_value& next() {
     left -= indefinite ? 0 : 1;
     const std::size_t place = taken++;
@@ -116,21 +116,21 @@ class decoder {
       if (!stack_.empty()) {
         take_scalars(stack_.back());
       }
-      if (!short_token(from_.subspan(at_), t)) {
+      if (!short_token(from_.subspan(offset_), t)) {
         WEIR_CHECK(long_token(t));
       }
-      start_ = at_;
-      at_ += t.size;
+      start_ = offset_;
+      offset_ += t.size;
       WEIR_CHECK(accept(t));
     } while (!stack_.empty());
-    if (at_ < from_.size()) {
-      deviate(at_, "bytes after the item");
+    if (offset_ < from_.size()) {
+      deviate(offset_, "bytes after the item");
     }
     if (rules_ == cbor_rules::canonical && !item_.deviation.empty()) {
       return error(errc::corrupt, "cannot accept CBOR: expected canonical form, found " +
                                       item_.deviation);
     }
-    item_.used = at_;
+    item_.used = offset_;
     return std::move(item_);
   }
 
@@ -143,11 +143,11 @@ class decoder {
   void take_scalars(open_item& top) {
     cbor_token t;
     for (std::size_t n = top.ready(); n > 0; --n) {
-      if (!short_token(from_.subspan(at_), t) || t.kind > token_kind::text ||
+      if (!short_token(from_.subspan(offset_), t) || t.kind > token_kind::text ||
           (t.kind == token_kind::text && !is_utf8(t.content))) {
         return;
       }
-      at_ += t.size;
+      offset_ += t.size;
       cbor_value& to = top.next_ready();
       if (t.kind == token_kind::text) {
         put_text(to, t.content, from_);
@@ -160,18 +160,18 @@ class decoder {
 
   /// Reads any token through libcbor and notes if it is not in its shortest form.
   result<void> long_token(cbor_token& t) {
-    auto read = next_token(from_.subspan(at_));
+    auto read = next_token(from_.subspan(offset_));
     if (!read) {
       return std::move(read).error().located(place());
     }
     t = *read;
     if (const std::string_view excess = excess_of(t); !excess.empty()) {
-      deviate(at_, excess);
+      deviate(offset_, excess);
     }
     return {};
   }
 
-  std::string place() const { return fmt::format("CBOR byte {}", at_); }
+  std::string place() const { return fmt::format("CBOR byte {}", offset_); }
   error bad(std::string_view expected, std::string_view found) const {
     return error(errc::corrupt, fmt::format("cannot decode CBOR: expected {}, found {}",
                                             expected, found))
@@ -179,9 +179,9 @@ class decoder {
   }
 
   /// Only the first departure is kept.
-  void deviate(std::size_t offset, std::string_view what) {
+  void deviate(std::size_t offset, std::string_view text) {
     if (item_.deviation.empty()) {
-      item_.deviation = fmt::format("{} at CBOR byte {}", what, offset);
+      item_.deviation = fmt::format("{} at CBOR byte {}", text, offset);
     }
   }
 
@@ -263,12 +263,12 @@ class decoder {
                  "one more");
     }
     const std::uint64_t per_item = t.kind == token_kind::map ? 2 : 1;
-    if (t.kind != token_kind::tag && t.number > (from_.size() - at_) / per_item) {
+    if (t.kind != token_kind::tag && t.number > (from_.size() - offset_) / per_item) {
       return bad(fmt::format("{} items", t.number),
-                 fmt::format("{} bytes", from_.size() - at_));
+                 fmt::format("{} bytes", from_.size() - offset_));
     }
     open_item& item = stack_.emplace_back(next_slot(), t, start_);
-    const std::uint64_t reserved = std::min(t.number, most_reserved);
+    const std::uint64_t reserved = std::min(t.number, max_reserved);
     if (t.kind == token_kind::map) {
       item.entries.resize(reserved);
     } else if (t.kind == token_kind::array) {
@@ -358,7 +358,7 @@ class decoder {
 
   bytes_view from_;
   cbor_rules rules_;
-  std::size_t at_ = 0;
+  std::size_t offset_ = 0;
   std::size_t start_ = 0;  ///< of the token under way
   std::size_t depth_ = 0;
   std::vector<open_item> stack_;

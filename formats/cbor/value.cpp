@@ -100,17 +100,17 @@ cbor_map cbor_map::from_entries(std::vector<cbor_entry> entries) {
   }
   std::stable_sort(entries.begin(), entries.end(), before);
   // Equal keys stand side by side in the order of the file: keep the last of each run.
-  std::size_t kept = 0;
+  std::size_t unique = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (i + 1 < entries.size() && !before(entries[i], entries[i + 1])) {
       continue;
     }
-    if (kept != i) {
-      entries[kept] = std::move(entries[i]);
+    if (unique != i) {
+      entries[unique] = std::move(entries[i]);
     }
-    ++kept;
+    ++unique;
   }
-  entries.resize(kept);
+  entries.resize(unique);
   return from_sorted(std::move(entries));
 }
 
@@ -127,10 +127,10 @@ const cbor_entry* cbor_map::end() const noexcept {
 /// Finds a value by its key. The entries are sorted, so half of the rest is excluded in
 /// each step.
 const cbor_value* cbor_map::find(std::string_view key) const noexcept {
-  const auto at = std::lower_bound(
+  const auto entry = std::lower_bound(
       entries_.begin(), entries_.end(), key,
       [](const cbor_entry& e, std::string_view k) { return before_text(e.key, k); });
-  return at != entries_.end() && is_text(at->key, key) ? &at->value : nullptr;
+  return entry != entries_.end() && is_text(entry->key, key) ? &entry->value : nullptr;
 }
 
 cbor_value* cbor_map::find(std::string_view key) noexcept {
@@ -140,25 +140,26 @@ cbor_value* cbor_map::find(std::string_view key) noexcept {
 /// Keeps the entries sorted; an existing key gets the new value. Returns whether it
 /// existed.
 bool cbor_map::set(cbor_value key, cbor_value value) {
-  const auto at = std::lower_bound(
+  const auto entry = std::lower_bound(
       entries_.begin(), entries_.end(), key,
       [](const cbor_entry& e, const cbor_value& k) { return cbor_key_before(e.key, k); });
-  if (at != entries_.end() && !cbor_key_before(key, at->key)) {
-    at->value = std::move(value);
+  if (entry != entries_.end() && !cbor_key_before(key, entry->key)) {
+    entry->value = std::move(value);
     return true;
   }
-  entries_.insert(at, cbor_entry{std::move(key), std::move(value)});
+  entries_.insert(entry, cbor_entry{std::move(key), std::move(value)});
   return false;
 }
 
 /// Removes the entry with the key. Returns false if there is none.
 bool cbor_map::erase(std::string_view key) {
-  const auto at = std::find_if(entries_.begin(), entries_.end(),
-                               [&](const cbor_entry& e) { return is_text(e.key, key); });
-  if (at == entries_.end()) {
+  const auto entry =
+      std::find_if(entries_.begin(), entries_.end(),
+                   [&](const cbor_entry& e) { return is_text(e.key, key); });
+  if (entry == entries_.end()) {
     return false;
   }
-  entries_.erase(at);
+  entries_.erase(entry);
   return true;
 }
 

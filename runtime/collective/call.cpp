@@ -131,11 +131,12 @@ result<void> check_call(const collective_call& call, int ranks) {
                              "found {}",
                              name_of(call.kind), ranks, call.count));
   }
-  const std::size_t most = static_cast<std::size_t>(-1) / 2 / info_of(call.type).size;
-  if (call.count > most) {
+  const std::size_t max_count =
+      static_cast<std::size_t>(-1) / 2 / info_of(call.type).size;
+  if (call.count > max_count) {
     return error(errc::invalid_argument,
                  fmt::format("cannot plan {}: expected at most {} elements, found {}",
-                             name_of(call.kind), most, call.count));
+                             name_of(call.kind), max_count, call.count));
   }
   return {};
 }

@@ -36,8 +36,9 @@ const reduction_kernels* of_exact(instructions set) noexcept {
 
 }  // namespace
 
-const reduction_kernels* exact_kernels(const reduction& what, instructions set) noexcept {
-  switch (what.type) {
+const reduction_kernels* exact_kernels(const reduction& operation,
+                                       instructions set) noexcept {
+  switch (operation.type) {
     case dtype::bf16: return of_exact<bfloat_bits>(set);
     case dtype::fp32:
     case dtype::complex64: return of_exact<float>(set);

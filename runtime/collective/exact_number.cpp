@@ -146,10 +146,10 @@ double exact_number::size_rounded(int top, int precision, int least) const noexc
   }
   const wide_bits half = static_cast<wide_bits>(1) << (drop - 1);
   const wide_bits lower = head & (half * 2 - 1);
-  auto kept = static_cast<std::uint64_t>(head >> drop);
-  const bool above = lower > half || (lower == half && (sticky || (kept & 1U) != 0));
-  kept += above ? 1 : 0;
-  return std::ldexp(static_cast<double>(kept), unit);
+  auto rounded = static_cast<std::uint64_t>(head >> drop);
+  const bool above = lower > half || (lower == half && (sticky || (rounded & 1U) != 0));
+  rounded += above ? 1 : 0;
+  return std::ldexp(static_cast<double>(rounded), unit);
 }
 
 }  // namespace weir::collective

@@ -29,8 +29,8 @@ using sum_function = std::size_t (*)(const std::byte* const*, std::byte* const*,
                                      std::size_t, std::size_t, std::uint32_t);
 /// Largest numbers of ranks that are added in registers, for which loops are compiled.
 /// The registers of the instruction set limit them.
-constexpr std::size_t most_avx2 = 8;
-constexpr std::size_t most_portable = 4;
+constexpr std::size_t max_ranks_avx2 = 8;
+constexpr std::size_t max_ranks_portable = 4;
 
 /// Return the loops for 1, 2, ... ranks.
 template <class T, std::size_t... Less>
@@ -52,9 +52,9 @@ std::size_t sum_in_registers(const std::byte* const* inputs, std::size_t ranks,
                              std::size_t count, std::uint32_t divisor) {
   static constexpr auto sums = [] {
     if constexpr (Set == instructions::avx2) {
-      return avx2_sums<T>(std::make_index_sequence<most_avx2>{});
+      return avx2_sums<T>(std::make_index_sequence<max_ranks_avx2>{});
     } else {
-      return portable_sums<T>(std::make_index_sequence<most_portable>{});
+      return portable_sums<T>(std::make_index_sequence<max_ranks_portable>{});
     }
   }();
   if (ranks > sums.size()) {
@@ -81,42 +81,46 @@ const reduction_kernels* sums_of(instructions set) noexcept {
 }
 
 template <class T>
-const reduction_kernels* of_float(reduction_op op, instructions set) noexcept {
+const reduction_kernels* float_table(reduction_op op, instructions set) noexcept {
   switch (op) {
     case reduction_op::sum:
     case reduction_op::average: return sums_of<T>(set);
-    case reduction_op::product: return tile_tables<T, T, multiply_op>::of(set);
-    case reduction_op::max: return tile_tables<T, T, max_op>::of(set);
-    case reduction_op::min: return tile_tables<T, T, min_op>::of(set);
+    case reduction_op::product: return tile_tables<T, T, multiply_op>::table(set);
+    case reduction_op::max: return tile_tables<T, T, max_op>::table(set);
+    case reduction_op::min: return tile_tables<T, T, min_op>::table(set);
   }
   return nullptr;
 }
 
 /// Returns the kernels of fp32 whose nodes are fp64.
-const reduction_kernels* of_wide(reduction_op op, instructions set) noexcept {
-  return op == reduction_op::product ? tile_tables<float, double, multiply_op>::of(set)
-                                     : tile_tables<float, double, add_op>::of(set);
+const reduction_kernels* wide_table(reduction_op op, instructions set) noexcept {
+  return op == reduction_op::product ? tile_tables<float, double, multiply_op>::table(set)
+                                     : tile_tables<float, double, add_op>::table(set);
 }
 
 }  // namespace
 
-const reduction_kernels* float_kernels(const reduction& what, instructions set) noexcept {
-  const bool adds = what.op == reduction_op::sum || what.op == reduction_op::average;
-  const bool rounds = adds || what.op == reduction_op::product;
-  switch (what.type) {
+const reduction_kernels* float_kernels(const reduction& operation,
+                                       instructions set) noexcept {
+  const bool adds =
+      operation.op == reduction_op::sum || operation.op == reduction_op::average;
+  const bool rounds = adds || operation.op == reduction_op::product;
+  switch (operation.type) {
     case dtype::fp32:
-      return what.wide && rounds ? of_wide(what.op, set) : of_float<float>(what.op, set);
-    case dtype::fp64: return of_float<double>(what.op, set);
+      return operation.wide && rounds ? wide_table(operation.op, set)
+                                      : float_table<float>(operation.op, set);
+    case dtype::fp64: return float_table<double>(operation.op, set);
     // Complex sums go by components, as twice as many real numbers.
     case dtype::complex64:
       if (adds) {
-        return what.wide ? of_wide(what.op, set) : sums_of<float>(set);
+        return operation.wide ? wide_table(operation.op, set) : sums_of<float>(set);
       }
-      return tile_tables<complex_pair<float>, complex_pair<float>, multiply_op>::of(set);
+      return tile_tables<complex_pair<float>, complex_pair<float>, multiply_op>::table(
+          set);
     case dtype::complex128:
       return adds ? sums_of<double>(set)
                   : tile_tables<complex_pair<double>, complex_pair<double>,
-                                multiply_op>::of(set);
+                                multiply_op>::table(set);
     default: return nullptr;
   }
 }

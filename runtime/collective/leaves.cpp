@@ -109,14 +109,14 @@ dtype node_type(dtype type) noexcept {
 
 // Averages and exact sums have no tree: an average is divided at the end by the number of
 // leaves, which a part does not know, and level 2 has no partial results.
-result<leaf_tree> leaf_tree::make(const reduction& what, std::size_t count) {
-  if (what.op == reduction_op::average || what.level > 1) {
+result<leaf_tree> leaf_tree::make(const reduction& operation, std::size_t count) {
+  if (operation.op == reduction_op::average || operation.level > 1) {
     return error(errc::unsupported,
                  fmt::format("no tree of leaves for {} at level {}: expected sum, "
                              "product, max or min at level 1",
-                             name_of(what.op), what.level));
+                             name_of(operation.op), operation.level));
   }
-  reduction ordered = what;
+  reduction ordered = operation;
   ordered.level = 1;
   ordered.wide = false;
   WEIR_TRY(const reducer arithmetic, reducer::make(ordered));

@@ -29,10 +29,10 @@ using form = plan_operand::form;
 constexpr std::size_t least_slice = std::size_t{64} << 10;
 /// Pieces of ring and tree are not larger than this, so that several are under way at
 /// once.
-constexpr std::size_t most_chunk = std::size_t{1} << 20;
+constexpr std::size_t max_chunk = std::size_t{1} << 20;
 /// Ring and tree divide a buffer into at most this many pieces, if those are not too
 /// large.
-constexpr int most_pieces = 16;
+constexpr int max_pieces = 16;
 /// Buffers of this size or more are divided into more pieces: the extra steps cost less
 /// than waiting for a slow worker.
 constexpr std::size_t large_bytes = std::size_t{16} << 20;
@@ -62,8 +62,8 @@ std::size_t piece_elements(const plan_builder& b, std::size_t span,
     const std::size_t steps = bytes * owners >= large_bytes ? 4 * workers : workers;
     chunk = std::max(divided_up(bytes, divided_up(steps, owners)), least_slice);
   } else if (chunk == 0) {
-    const auto pieces = static_cast<std::size_t>(std::min(b.ranks(), most_pieces));
-    chunk = std::clamp(divided_up(bytes * owners, pieces), least_slice, most_chunk);
+    const auto pieces = static_cast<std::size_t>(std::min(b.ranks(), max_pieces));
+    chunk = std::clamp(divided_up(bytes * owners, pieces), least_slice, max_chunk);
   }
   const std::size_t elements = divided_up(divided_up(chunk, size), cut_elements);
   return std::max<std::size_t>(elements, 1) * cut_elements;
@@ -84,9 +84,9 @@ std::vector<plan_piece> pieces_of(const plan_builder& b) {
   const std::size_t step = piece_elements(b, span, spans);
   std::vector<plan_piece> pieces;
   for (std::size_t s = 0; s < spans; ++s) {
-    for (std::size_t at = 0; at < span; at += step) {
-      plan_piece piece{s * span + at, std::min(step, span - at), static_cast<int>(s),
-                       s * span + at};
+    for (std::size_t offset = 0; offset < span; offset += step) {
+      plan_piece piece{s * span + offset, std::min(step, span - offset),
+                       static_cast<int>(s), s * span + offset};
       if (!sharded) {
         piece.owner = rooted ? call.root : static_cast<int>(pieces.size() % ranks);
       }
@@ -95,7 +95,7 @@ std::vector<plan_piece> pieces_of(const plan_builder& b) {
                                  call.kind == collective_kind::gather;
         // A packed buffer holds the rank's own shard only, so the offset counts from its
         // beginning.
-        (packs_input ? piece.first : piece.out_first) = at;
+        (packs_input ? piece.first : piece.out_first) = offset;
       }
       pieces.push_back(piece);
     }
@@ -138,7 +138,7 @@ class router {
 
   void collect_direct(int owner) {
     for (int i = 1; i < ranks_; ++i) {
-      b_.hop(rank(owner, i), owner);
+      b_.move_partials(rank(owner, i), owner);
     }
   }
   void spread_direct(int owner) {
@@ -148,7 +148,7 @@ class router {
   }
   void collect_ring(int owner) {
     for (int i = 1; i < ranks_; ++i) {
-      b_.hop(rank(owner, i), rank(owner, i + 1));
+      b_.move_partials(rank(owner, i), rank(owner, i + 1));
     }
   }
   void spread_ring(int owner) {
@@ -161,7 +161,7 @@ class router {
   void collect_tree() {
     for (int span = 1; span < ranks_; span *= 2) {
       for (int r = 0; r + span < ranks_; r += 2 * span) {
-        b_.hop(r + span, r);
+        b_.move_partials(r + span, r);
       }
     }
   }
@@ -193,12 +193,12 @@ class router {
     for (int d = 0; d < b_.shape().domains; ++d) {
       const int local = counterpart(d, owner);
       for (int i = 1; i < in; ++i) {
-        b_.hop(d * in + (local + i) % in, local);
+        b_.move_partials(d * in + (local + i) % in, local);
       }
     }
     const int home = owner / in;
     for (int i = 1; i < b_.shape().domains; ++i) {
-      b_.hop(counterpart(home + i, owner), counterpart(home + i + 1, owner));
+      b_.move_partials(counterpart(home + i, owner), counterpart(home + i + 1, owner));
     }
   }
   /// Passes the piece along the counterparts of the domains, then to all ranks in each
@@ -316,12 +316,12 @@ plan_operand block_of(plan_operand buffer, int row, int column, std::size_t byte
 /// Adds the exchange of the blocks that two ranks have for each other, or the copy of a
 /// rank's own block. Both directions form one step in shared memory, because ranks may
 /// work in place: a block must be read before it is overwritten. Otherwise both blocks go
-/// through scratch. `at` is the offset within a block.
-void exchange_blocks(plan_builder& b, int one, int other, std::size_t at,
+/// through scratch. `offset` is the offset within a block.
+void exchange_blocks(plan_builder& b, int one, int other, std::size_t offset,
                      std::size_t count) {
   const auto ranks = static_cast<std::size_t>(b.ranks());
   const std::size_t block = b.call().count / ranks * info_of(b.call().type).size;
-  b.begin({at, count, one, at});
+  b.begin({offset, count, one, offset});
   const std::array from = {block_of(b.input(one), one, other, block),
                            block_of(b.input(other), other, one, block)};
   const std::array to = {block_of(b.output(one), one, other, block),
@@ -334,14 +334,14 @@ void exchange_blocks(plan_builder& b, int one, int other, std::size_t at,
     b.step(step_kind::exchange, one, source, target, count);
   } else {
     // Both blocks are copied to the other rank's scratch before either output is written.
-    const std::array held = {b.scratch(other, form::element),
-                             b.scratch(one, form::element)};
+    const std::array saved = {b.scratch(other, form::element),
+                              b.scratch(one, form::element)};
     for (std::size_t i = 0; i < 2; ++i) {
-      b.step(step_kind::copy, held[i].rank, source.subspan(i, 1),
-             std::span(held).subspan(i, 1), count);
+      b.step(step_kind::copy, saved[i].rank, source.subspan(i, 1),
+             std::span(saved).subspan(i, 1), count);
     }
     for (std::size_t i = 0; i < 2; ++i) {
-      b.step(step_kind::copy, held[i].rank, std::span(held).subspan(i, 1),
+      b.step(step_kind::copy, saved[i].rank, std::span(saved).subspan(i, 1),
              target.subspan(1 - i, 1), count);
     }
   }
@@ -353,10 +353,10 @@ void exchange_all(plan_builder& b) {
   const auto ranks = static_cast<std::size_t>(b.ranks());
   const std::size_t block = b.call().count / ranks;
   const std::size_t step = piece_elements(b, block, ranks * (ranks + 1) / 2);
-  for (std::size_t at = 0; at < block; at += step) {
+  for (std::size_t offset = 0; offset < block; offset += step) {
     for (int one = 0; one < b.ranks(); ++one) {
       for (int other = one; other < b.ranks(); ++other) {
-        exchange_blocks(b, one, other, at, std::min(step, block - at));
+        exchange_blocks(b, one, other, offset, std::min(step, block - offset));
       }
     }
   }
@@ -402,10 +402,10 @@ void add_steps(plan_builder& b) {
 
 }  // namespace
 
-std::string_view name_of(step_kind what) noexcept {
+std::string_view name_of(step_kind kind) noexcept {
   constexpr std::array<std::string_view, 7> names = {
       "copy", "fold", "exchange", "encode", "add_wire", "decode", "join"};
-  return names[static_cast<std::size_t>(what)];
+  return names[static_cast<std::size_t>(kind)];
 }
 
 std::size_t collective_plan::bytes(const plan_step& s,

@@ -56,7 +56,7 @@ plan_builder::plan_builder(const collective_call& call, int ranks, const topolog
   plan_.options_ = options;
   plan_.ranks_ = ranks;
   plan_.arithmetic_ = arithmetic;
-  held_.resize(static_cast<std::size_t>(ranks));
+  partials_.resize(static_cast<std::size_t>(ranks));
 }
 
 // The list of accesses covers one piece; see the file comment.
@@ -78,14 +78,14 @@ void plan_builder::end() {
     const std::size_t slot = piece_number_ % window_;
     slot_accesses_.resize(std::max(slot_accesses_.size(), slot + 1));
     std::erase_if(accesses_,
-                  [](const access& a) { return a.at.buffer != place::scratch; });
+                  [](const access& a) { return a.location.buffer != place::scratch; });
     // Earlier accesses to bytes that this piece did not overwrite still matter.
     const std::size_t own = accesses_.size();
     for (const access& old : slot_accesses_[slot]) {
       const auto last = accesses_.begin() + static_cast<std::ptrdiff_t>(own);
       if (std::none_of(accesses_.begin(), last, [&](const access& a) {
-            return a.writes && a.at.offset <= old.at.offset &&
-                   old.at.offset + old.bytes <= a.at.offset + a.bytes;
+            return a.writes && a.location.offset <= old.location.offset &&
+                   old.location.offset + old.bytes <= a.location.offset + a.bytes;
           })) {
         accesses_.push_back(old);
       }
@@ -132,9 +132,9 @@ plan_operand plan_builder::scratch(int rank, form as, std::size_t count) {
 }
 
 // Inputs and outputs are not scratch and cannot be returned.
-void plan_builder::give_back(const plan_operand& at) {
-  if (at.buffer == place::scratch) {
-    free_.push_back(at.offset);
+void plan_builder::give_back(const plan_operand& location) {
+  if (location.buffer == place::scratch) {
+    free_.push_back(location.offset);
   }
 }
 
@@ -143,22 +143,24 @@ void plan_builder::note_accesses(const plan_step& s, operand_list list, bool wri
                                  std::vector<std::uint32_t>& waits) {
   const auto index = static_cast<std::uint32_t>(plan_.steps_.size());
   const bool in_place = may_be_in_place(plan_.call_);
-  const auto wait_for = [&](const std::vector<access>& earlier, const plan_operand& at,
-                            std::size_t bytes) {
+  const auto wait_for = [&](const std::vector<access>& earlier,
+                            const plan_operand& location, std::size_t bytes) {
     for (const access& a : earlier) {
-      if ((a.writes || writes) && a.step != index && same_buffer(a.at, at, in_place) &&
-          a.at.offset < at.offset + bytes && at.offset < a.at.offset + a.bytes) {
+      if ((a.writes || writes) && a.step != index &&
+          same_buffer(a.location, location, in_place) &&
+          a.location.offset < location.offset + bytes &&
+          location.offset < a.location.offset + a.bytes) {
         waits.push_back(a.step);
       }
     }
   };
-  for (const plan_operand& at : list) {
-    const std::size_t bytes = plan_.bytes(s, at);
-    wait_for(accesses_, at, bytes);
-    if (at.buffer == place::scratch && at.slot < slot_accesses_.size()) {
-      wait_for(slot_accesses_[at.slot], at, bytes);
+  for (const plan_operand& location : list) {
+    const std::size_t bytes = plan_.bytes(s, location);
+    wait_for(accesses_, location, bytes);
+    if (location.buffer == place::scratch && location.slot < slot_accesses_.size()) {
+      wait_for(slot_accesses_[location.slot], location, bytes);
     }
-    accesses_.push_back({at, bytes, index, writes});
+    accesses_.push_back({location, bytes, index, writes});
   }
 }
 
@@ -196,9 +198,9 @@ void plan_builder::keep_direct(std::vector<std::uint32_t>& waits) {
 
 // Operands and predecessors of all steps lie in two lists of the plan; a step has ranges
 // in them.
-void plan_builder::step(step_kind what, int lane, operand_list sources,
+void plan_builder::step(step_kind kind, int lane, operand_list sources,
                         operand_list targets, std::size_t count, bool finishes) {
-  plan_step s{what, lane, finishes, 0, 0, 0, 0, 0, count};
+  plan_step s{kind, lane, finishes, 0, 0, 0, 0, 0, count};
   s.first_operand = static_cast<std::uint32_t>(plan_.operands_.size());
   s.source_count = static_cast<std::uint32_t>(sources.size());
   s.target_count = static_cast<std::uint32_t>(targets.size());
@@ -223,7 +225,7 @@ void plan_builder::pass_on(int from, int to) {
 
 void plan_builder::hold_inputs() {
   for (int r = 0; r < ranks(); ++r) {
-    held_[static_cast<std::size_t>(r)] = {{r, r + 1, 1, input(r)}};
+    partials_[static_cast<std::size_t>(r)] = {{r, r + 1, 1, input(r)}};
   }
 }
 
@@ -255,13 +257,13 @@ bool plan_builder::may_join(const partial_result& a, const partial_result& b) co
 }
 
 /// Copies a partial result of another rank to scratch that `rank` may read.
-partial_result plan_builder::brought(int rank, const partial_result& from) {
+partial_result plan_builder::copied_to(int rank, const partial_result& from) {
   partial_result here = from;
-  here.at = scratch(rank, from.at.as);
-  const std::array source = {from.at};
-  const std::array target = {here.at};
+  here.location = scratch(rank, from.location.as);
+  const std::array source = {from.location};
+  const std::array target = {here.location};
   step(step_kind::copy, rank, source, target, piece_.count);
-  give_back(from.at);
+  give_back(from.location);
   return here;
 }
 
@@ -270,26 +272,27 @@ partial_result plan_builder::join(int rank, const partial_result& a,
                                   const partial_result& b) {
   partial_result whole{std::min(a.first, b.first), std::max(a.last, b.last),
                        a.ranks + b.ranks, scratch(rank, form::node)};
-  const std::array sources = {a.at, b.at};
-  const std::array target = {whole.at};
+  const std::array sources = {a.location, b.location};
+  const std::array target = {whole.location};
   step(step_kind::fold, rank, sources, target, piece_.count, false);
-  give_back(a.at);
-  give_back(b.at);
+  give_back(a.location);
+  give_back(b.location);
   return whole;
 }
 
 // Adds the first pair that may be added. Returns false if there is none.
-bool plan_builder::join_one_pair(int rank, std::vector<partial_result>& held) {
-  for (std::size_t i = 0; i < held.size(); ++i) {
-    for (std::size_t j = 0; j < held.size(); ++j) {
-      if (i != j && held[i].first < held[j].first && may_join(held[i], held[j])) {
+bool plan_builder::join_one_pair(int rank, std::vector<partial_result>& partials) {
+  for (std::size_t i = 0; i < partials.size(); ++i) {
+    for (std::size_t j = 0; j < partials.size(); ++j) {
+      if (i != j && partials[i].first < partials[j].first &&
+          may_join(partials[i], partials[j])) {
         for (const std::size_t k : {i, j}) {
-          if (!shares_memory() && held[k].at.rank != rank) {
-            held[k] = brought(rank, held[k]);
+          if (!shares_memory() && partials[k].location.rank != rank) {
+            partials[k] = copied_to(rank, partials[k]);
           }
         }
-        held[i] = join(rank, held[i], held[j]);
-        held.erase(held.begin() + static_cast<std::ptrdiff_t>(j));
+        partials[i] = join(rank, partials[i], partials[j]);
+        partials.erase(partials.begin() + static_cast<std::ptrdiff_t>(j));
         return true;
       }
     }
@@ -297,24 +300,25 @@ bool plan_builder::join_one_pair(int rank, std::vector<partial_result>& held) {
   return false;
 }
 
-void plan_builder::hop(int from, int to) {
-  auto& source = held_[static_cast<std::size_t>(from)];
-  auto& held = held_[static_cast<std::size_t>(to)];
-  held.insert(held.end(), source.begin(), source.end());
+void plan_builder::move_partials(int from, int to) {
+  auto& source = partials_[static_cast<std::size_t>(from)];
+  auto& partials = partials_[static_cast<std::size_t>(to)];
+  partials.insert(partials.end(), source.begin(), source.end());
   source.clear();
   // If only two partial results are left and they make up the whole, `deliver` adds them,
   // directly into the output. So the last two are not added here.
-  while (held.size() > 2 && join_one_pair(to, held)) {
+  while (partials.size() > 2 && join_one_pair(to, partials)) {
   }
-  const bool all = held.size() == 2 && held[0].ranks + held[1].ranks == ranks();
-  while (!all && join_one_pair(to, held)) {
+  const bool all =
+      partials.size() == 2 && partials[0].ranks + partials[1].ranks == ranks();
+  while (!all && join_one_pair(to, partials)) {
   }
   if (all && shares_memory()) {
     return;
   }
-  for (partial_result& p : held) {
-    if (p.at.rank != to) {
-      p = brought(to, p);
+  for (partial_result& p : partials) {
+    if (p.location.rank != to) {
+      p = copied_to(to, p);
     }
   }
 }
@@ -322,12 +326,12 @@ void plan_builder::hop(int from, int to) {
 // The last addition, which also finishes: it divides and rounds. If rank and target do
 // not share memory, the result goes through scratch.
 void plan_builder::deliver(int rank, int target) {
-  auto& held = held_[static_cast<std::size_t>(rank)];
-  std::sort(held.begin(), held.end(),
+  auto& partials = partials_[static_cast<std::size_t>(rank)];
+  std::sort(partials.begin(), partials.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<plan_operand> sources;
-  for (const partial_result& p : held) {
-    sources.push_back(p.at);
+  for (const partial_result& p : partials) {
+    sources.push_back(p.location);
   }
   const bool at_once = rank == target || shares_memory();
   const std::array to = {at_once ? output(target) : scratch(rank, form::element)};
@@ -336,7 +340,7 @@ void plan_builder::deliver(int rank, int target) {
     const std::array there = {output(target)};
     step(step_kind::copy, target, to, there, piece_.count);
   }
-  held.clear();
+  partials.clear();
 }
 
 collective_plan plan_builder::take() noexcept {

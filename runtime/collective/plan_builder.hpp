@@ -28,7 +28,7 @@ struct partial_result {
   int first = 0;
   int last = 0;
   int ranks = 0;
-  plan_operand at;
+  plan_operand location;
 };
 
 /// Collects the steps of one plan. Calls come in the order `begin`, steps, `end` for each
@@ -65,7 +65,7 @@ class plan_builder {
   plan_operand scratch(int rank, plan_operand::form as, std::size_t count);
 
   /// Adds a step and finds its predecessors.
-  void step(step_kind what, int lane, std::span<const plan_operand> sources,
+  void step(step_kind kind, int lane, std::span<const plan_operand> sources,
             std::span<const plan_operand> targets, std::size_t count,
             bool finishes = true);
   /// Copies the piece from one rank's output to another's.
@@ -75,7 +75,7 @@ class plan_builder {
   void hold_inputs();
   /// Moves the partial results of rank `from` to rank `to`, which adds as many of them as
   /// the order of the sum allows.
-  void hop(int from, int to);
+  void move_partials(int from, int to);
   /// Adds the partial results that `rank` holds, which are all, into the output of
   /// `target`.
   void deliver(int rank, int target);
@@ -87,7 +87,7 @@ class plan_builder {
   using operand_list = std::span<const plan_operand>;
   /// Bytes that a step reads or writes.
   struct access {
-    plan_operand at;
+    plan_operand location;
     std::size_t bytes;
     std::uint32_t step;
     bool writes;
@@ -104,13 +104,13 @@ class plan_builder {
   /// Returns true if the order of the sum allows adding a and b.
   [[nodiscard]] bool may_join(const partial_result& a, const partial_result& b) const;
   /// Adds the first pair that may be added; returns false if there is none.
-  bool join_one_pair(int rank, std::vector<partial_result>& held);
+  bool join_one_pair(int rank, std::vector<partial_result>& partials);
   /// Adds a step that adds two partial results.
   partial_result join(int rank, const partial_result& a, const partial_result& b);
   /// Adds a step that copies a partial result to scratch of `rank`.
-  partial_result brought(int rank, const partial_result& from);
+  partial_result copied_to(int rank, const partial_result& from);
   /// Returns scratch of the piece, which later steps may use again.
-  void give_back(const plan_operand& at);
+  void give_back(const plan_operand& location);
 
   collective_plan plan_;
   topology shape_;
@@ -121,8 +121,8 @@ class plan_builder {
   std::size_t unit_ = 0;           ///< bytes of scratch for one operand of the piece
   std::size_t used_ = 0;           ///< bytes of the piece's slot that are in use
   std::vector<std::size_t> free_;  ///< offsets of returned scratch
-  std::vector<std::vector<partial_result>> held_;  ///< partial results by rank
-  std::vector<access> accesses_;                   ///< accesses of the present piece
+  std::vector<std::vector<partial_result>> partials_;  ///< partial results by rank
+  std::vector<access> accesses_;                       ///< accesses of the present piece
   /// accesses of the previous piece in each slot
   std::vector<std::vector<access>> slot_accesses_;
   std::uint32_t first_step_ = 0;

@@ -21,7 +21,7 @@ using form = plan_operand::form;
 /// Sizes between which running backwards helps: smaller data stay in the cache as a
 /// whole, and of larger data hardly anything is left in it.
 constexpr std::size_t least_turned = std::size_t{512} << 10;
-constexpr std::size_t most_turned = std::size_t{8} << 20;
+constexpr std::size_t max_turned = std::size_t{8} << 20;
 
 /// One step of one run, with its operands as addresses.
 class step_runner {
@@ -111,7 +111,7 @@ class step_runner {
     if (whole) {
       const_pointers from;
       const std::size_t traffic = plan_.traffic(step_);
-      if (buffers_.backwards && traffic >= least_turned && traffic < most_turned) {
+      if (buffers_.backwards && traffic >= least_turned && traffic < max_turned) {
         arithmetic.reduce_backwards(sources(from), outputs, step_.count);
       } else {
         arithmetic.reduce(sources(from), outputs, step_.count);
@@ -135,13 +135,13 @@ class step_runner {
     const std::array in = {source(from[0], 0), source(from[1], 0)};
     const std::array out = {target(to[0], 0), target(to[1], 0)};
     constexpr std::size_t tile = 4096;
-    std::array<std::byte, tile> held;
+    std::array<std::byte, tile> saved;
     const std::size_t bytes = plan_.bytes(step_, from[0]);
-    for (std::size_t at = 0; at < bytes; at += tile) {
-      const std::size_t here = std::min(tile, bytes - at);
-      std::memcpy(held.data(), in[0] + at, here);
-      std::memmove(out[0] + at, in[1] + at, here);
-      std::memcpy(out[1] + at, held.data(), here);
+    for (std::size_t offset = 0; offset < bytes; offset += tile) {
+      const std::size_t here = std::min(tile, bytes - offset);
+      std::memcpy(saved.data(), in[0] + offset, here);
+      std::memmove(out[0] + offset, in[1] + offset, here);
+      std::memcpy(out[1] + offset, saved.data(), here);
     }
   }
 

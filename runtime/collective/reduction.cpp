@@ -28,8 +28,8 @@ constexpr std::size_t tile_bytes = 2048;
 constexpr std::size_t stretch_bytes = 4096;
 /// Capacity of the stack of complete subtrees: one for each bit of a rank, and the one
 /// that is added.
-constexpr std::size_t most_tiles = 12;
-static_assert((1 << (most_tiles - 2)) >= max_ranks);
+constexpr std::size_t max_tiles = 12;
+static_assert((1 << (max_tiles - 2)) >= max_ranks);
 
 bool is_complex(dtype type) noexcept {
   return type == dtype::complex64 || type == dtype::complex128;
@@ -48,31 +48,32 @@ bool is_tessera_type(dtype type) noexcept {
 /// Returns which partial results may be added. Integers and extremes do not round, so
 /// their order does not matter. At level 1 only siblings of the tree may be added. At
 /// level 2 the sum is rounded once.
-partial_rule rule_of(const reduction& what) noexcept {
-  const bool rounds =
-      !is_integer(what.type) && (adds(what.op) || what.op == reduction_op::product);
-  if (!rounds || what.level == 0) {
+partial_rule rule_of(const reduction& operation) noexcept {
+  const bool rounds = !is_integer(operation.type) &&
+                      (adds(operation.op) || operation.op == reduction_op::product);
+  if (!rounds || operation.level == 0) {
     return partial_rule::any;
   }
-  if (what.level == 1) {
+  if (operation.level == 1) {
     return partial_rule::siblings;
   }
   // fp64 holds every sum of these types exactly.
-  const bool narrow = what.type == dtype::fp8_e4m3 || what.type == dtype::fp8_e5m2 ||
-                      what.type == dtype::fp16;
+  const bool narrow = operation.type == dtype::fp8_e4m3 ||
+                      operation.type == dtype::fp8_e5m2 || operation.type == dtype::fp16;
   return narrow ? partial_rule::any : partial_rule::none;
 }
 
 /// Returns the kernels of a reduction that exists.
-const reduction_kernels* kernels_of(const reduction& what, instructions set) noexcept {
-  if (rule_of(what) == partial_rule::none) {
-    return exact_kernels(what, set);
+const reduction_kernels* kernels_of(const reduction& operation,
+                                    instructions set) noexcept {
+  if (rule_of(operation) == partial_rule::none) {
+    return exact_kernels(operation, set);
   }
-  if (is_integer(what.type)) {
-    return integer_kernels(what, set);
+  if (is_integer(operation.type)) {
+    return integer_kernels(operation, set);
   }
-  const reduction_kernels* narrow = narrow_kernels(what, set);
-  return narrow != nullptr ? narrow : float_kernels(what, set);
+  const reduction_kernels* narrow = narrow_kernels(operation, set);
+  return narrow != nullptr ? narrow : float_kernels(operation, set);
 }
 
 /// The tree of one call of `fold`: a stack of complete subtrees and the tiles that hold
@@ -134,9 +135,9 @@ class tree_driver {
   const reduction_kernels& kernels_;
   std::span<const reducer::part> parts_;
   std::size_t depth_ = 0;
-  std::array<const std::byte*, most_tiles> tops_;
-  std::array<std::size_t, most_tiles> sizes_;
-  alignas(64) std::array<std::array<std::byte, tile_bytes>, most_tiles> tiles_;
+  std::array<const std::byte*, max_tiles> tops_;
+  std::array<std::size_t, max_tiles> sizes_;
+  alignas(64) std::array<std::array<std::byte, tile_bytes>, max_tiles> tiles_;
 };
 
 }  // namespace
@@ -163,48 +164,49 @@ int canonical_split(int first, int last) noexcept {
 
 // Refuses what has no meaning (an order of complex numbers, the average of booleans) and
 // products at level 2, because an exact product would need too many bits.
-result<void> check_reduction(const reduction& what) {
-  if (!is_tessera_type(what.type)) {
+result<void> check_reduction(const reduction& operation) {
+  if (!is_tessera_type(operation.type)) {
     return error(errc::invalid_argument,
                  fmt::format("cannot reduce elements of type {}: expected an id in 1..13",
-                             static_cast<int>(what.type)));
+                             static_cast<int>(operation.type)));
   }
-  if (static_cast<int>(what.op) > static_cast<int>(reduction_op::average)) {
+  if (static_cast<int>(operation.op) > static_cast<int>(reduction_op::average)) {
     return error(errc::invalid_argument,
                  fmt::format("no reduction {}: expected an id in 0..4",
-                             static_cast<int>(what.op)));
+                             static_cast<int>(operation.op)));
   }
-  if (what.level < 0 || what.level > 2) {
+  if (operation.level < 0 || operation.level > 2) {
     return error(
         errc::invalid_argument,
-        fmt::format("cannot reduce at level {}: expected 0, 1 or 2", what.level));
+        fmt::format("cannot reduce at level {}: expected 0, 1 or 2", operation.level));
   }
-  const bool extreme = what.op == reduction_op::max || what.op == reduction_op::min;
-  const bool rounded_product =
-      what.op == reduction_op::product && what.level == 2 && !is_integer(what.type);
-  if ((is_complex(what.type) && extreme) || rounded_product ||
-      (what.type == dtype::boolean && what.op == reduction_op::average)) {
+  const bool extreme =
+      operation.op == reduction_op::max || operation.op == reduction_op::min;
+  const bool rounded_product = operation.op == reduction_op::product &&
+                               operation.level == 2 && !is_integer(operation.type);
+  if ((is_complex(operation.type) && extreme) || rounded_product ||
+      (operation.type == dtype::boolean && operation.op == reduction_op::average)) {
     return error(errc::unsupported,
-                 fmt::format("{} has no {} at level {}", info_of(what.type).tessera,
-                             name_of(what.op), what.level));
+                 fmt::format("{} has no {} at level {}", info_of(operation.type).tessera,
+                             name_of(operation.op), operation.level));
   }
   return {};
 }
 
-result<reducer> reducer::make(const reduction& what) {
-  WEIR_TRY(reducer made, make_portable(what));
-  made.kernels_ = kernels_of(what, best_instructions());
+result<reducer> reducer::make(const reduction& operation) {
+  WEIR_TRY(reducer made, make_portable(operation));
+  made.kernels_ = kernels_of(operation, best_instructions());
   return made;
 }
 
 // Complex numbers that are handled by components have kernels of real numbers.
-result<reducer> reducer::make_portable(const reduction& what) {
-  WEIR_CHECK(check_reduction(what));
+result<reducer> reducer::make_portable(const reduction& operation) {
+  WEIR_CHECK(check_reduction(operation));
   reducer made;
-  made.what_ = what;
-  made.rule_ = rule_of(what);
-  made.kernels_ = kernels_of(what, instructions::portable);
-  made.element_bytes_ = info_of(what.type).size;
+  made.operation_ = operation;
+  made.rule_ = rule_of(operation);
+  made.kernels_ = kernels_of(operation, instructions::portable);
+  made.element_bytes_ = info_of(operation.type).size;
   made.components_ = made.element_bytes_ / made.kernels_->element_bytes;
   made.node_bytes_ = made.kernels_->node_bytes * made.components_;
   return made;
@@ -214,8 +216,9 @@ result<reducer> reducer::make_portable(const reduction& what) {
 void reducer::reduce(std::span<const std::byte* const> inputs,
                      std::span<std::byte* const> outputs,
                      std::size_t count) const noexcept {
-  const std::uint32_t divisor =
-      what_.op == reduction_op::average ? static_cast<std::uint32_t>(inputs.size()) : 0;
+  const std::uint32_t divisor = operation_.op == reduction_op::average
+                                    ? static_cast<std::uint32_t>(inputs.size())
+                                    : 0;
   std::size_t done = 0;
   if (kernels_->whole != nullptr) {
     const default_environment environment;
@@ -250,11 +253,11 @@ void reducer::reduce_backwards(std::span<const std::byte* const> inputs,
   std::size_t here = 0;
   for (std::size_t left = count; left > 0; left -= here) {
     here = (left - 1) % stretch + 1;
-    const std::size_t at = (left - here) * element_bytes_;
+    const std::size_t offset = (left - here) * element_bytes_;
     std::transform(inputs.begin(), inputs.end(), from.begin(),
-                   [&](const std::byte* p) { return p + at; });
+                   [&](const std::byte* p) { return p + offset; });
     std::transform(outputs.begin(), outputs.end(), to.begin(),
-                   [&](std::byte* p) { return p + at; });
+                   [&](std::byte* p) { return p + offset; });
     reduce(std::span(from).first(inputs.size()), std::span(to).first(outputs.size()),
            here);
   }
@@ -266,7 +269,7 @@ void reducer::fold(std::span<const part> parts, std::span<std::byte* const> outp
                    std::size_t count, bool finish, int ranks) const noexcept {
   const default_environment environment;
   const std::uint32_t divisor =
-      what_.op == reduction_op::average ? static_cast<std::uint32_t>(ranks) : 0;
+      operation_.op == reduction_op::average ? static_cast<std::uint32_t>(ranks) : 0;
   if (rule_ == partial_rule::none) {
     std::array<const std::byte*, max_ranks> inputs;
     std::transform(parts.begin(), parts.end(), inputs.begin(),

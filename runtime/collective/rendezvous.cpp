@@ -84,8 +84,8 @@ result<rendezvous::meeting*> rendezvous::enter(std::uint64_t group, int rank,
                  fmt::format("no rank {} in group {}: expected [0, {})", rank, group,
                              state.ranks));
   }
-  const auto [at, fresh] = state.meetings.try_emplace(sequence);
-  meeting& m = at->second;
+  const auto [entry, fresh] = state.meetings.try_emplace(sequence);
+  meeting& m = entry->second;
   if (fresh) {
     m.came.resize(static_cast<std::size_t>(state.ranks));
   }
@@ -120,39 +120,45 @@ meeting_outcome rendezvous::decide(std::uint64_t group, std::uint64_t sequence,
 // Forgets a meeting that is decided once all ranks have come to it.
 void rendezvous::forget_if_over(std::uint64_t group, std::uint64_t sequence) {
   group_state& state = groups_.at(group);
-  const auto at = state.meetings.find(sequence);
-  if (at->second.state != meeting_state::waiting && at->second.arrived == state.ranks) {
-    state.meetings.erase(at);
+  const auto entry = state.meetings.find(sequence);
+  if (entry->second.state != meeting_state::waiting &&
+      entry->second.arrived == state.ranks) {
+    state.meetings.erase(entry);
   }
 }
 
 // The first rank that waits sets what the others must agree on. A meeting may be decided
 // before all ranks have come, by the first that differs or by the deadline.
-result<meeting_outcome> rendezvous::join(const arrival& who, std::int64_t now_ns) {
+result<meeting_outcome> rendezvous::join(const arrival& participant,
+                                         std::int64_t now_ns) {
   WEIR_TRY(meeting* const m,
-           enter(who.group, who.rank, who.sequence, now_ns,
-                 who.patience_ns == 0 ? patience_ns_ : who.patience_ns));
-  m->waiting.emplace(who.rank, who.ticket);
-  meeting_outcome outcome{meeting_state::waiting, who.group, who.sequence, {}};
+           enter(participant.group, participant.rank, participant.sequence, now_ns,
+                 participant.patience_ns == 0 ? patience_ns_ : participant.patience_ns));
+  m->waiting.emplace(participant.rank, participant.ticket);
+  meeting_outcome outcome{
+      meeting_state::waiting, participant.group, participant.sequence, {}};
   if (m->state != meeting_state::waiting) {
     // a late rank gets the same answer
-    outcome = decide(who.group, who.sequence, *m, m->state);
+    outcome = decide(participant.group, participant.sequence, *m, m->state);
   } else if (m->deadline_ns <= now_ns && m->arrived > 1) {
-    outcome = decide(who.group, who.sequence, *m, meeting_state::timeout);
+    outcome = decide(participant.group, participant.sequence, *m, meeting_state::timeout);
   } else {
     if (m->waiting.size() == 1) {
-      m->call = who.call;
-      m->descriptor = who.descriptor;
+      m->call = participant.call;
+      m->descriptor = participant.descriptor;
     }
-    if (m->call != who.call) {
-      outcome = decide(who.group, who.sequence, *m, meeting_state::collective_mismatch);
-    } else if (m->descriptor != who.descriptor) {
-      outcome = decide(who.group, who.sequence, *m, meeting_state::determinism_violation);
-    } else if (m->arrived == groups_.at(who.group).ranks) {
-      outcome = decide(who.group, who.sequence, *m, meeting_state::complete);
+    if (m->call != participant.call) {
+      outcome = decide(participant.group, participant.sequence, *m,
+                       meeting_state::collective_mismatch);
+    } else if (m->descriptor != participant.descriptor) {
+      outcome = decide(participant.group, participant.sequence, *m,
+                       meeting_state::determinism_violation);
+    } else if (m->arrived == groups_.at(participant.group).ranks) {
+      outcome =
+          decide(participant.group, participant.sequence, *m, meeting_state::complete);
     }
   }
-  forget_if_over(who.group, who.sequence);
+  forget_if_over(participant.group, participant.sequence);
   return outcome;
 }
 

@@ -14,8 +14,8 @@ namespace {
 /// Bases are compared apart, so all footprints may name one storage.
 constexpr storage_id same_storage{0, 1};
 
-error refused(errc code, std::string what) {
-  return error(code, std::move(what));
+error refused(errc code, std::string text) {
+  return error(code, std::move(text));
 }
 
 /// Strides of a row-major tensor; its bytes.
@@ -276,16 +276,16 @@ result<void> address_registry::remove(const void* base) {
 }
 
 address_registry::place address_registry::find(const void* address) const noexcept {
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  const auto after = ranges_.upper_bound(at);
+  const auto number = reinterpret_cast<std::uintptr_t>(address);
+  const auto after = ranges_.upper_bound(number);
   if (after != ranges_.begin()) {
     const auto& [begin, found] = *std::prev(after);
-    if (at < found.end) {
-      return {reinterpret_cast<const void*>(begin), static_cast<std::int64_t>(at - begin),
-              found.generation};
+    if (number < found.end) {
+      return {reinterpret_cast<const void*>(begin),
+              static_cast<std::int64_t>(number - begin), found.generation};
     }
   }
-  return {nullptr, static_cast<std::int64_t>(at), 0};
+  return {nullptr, static_cast<std::int64_t>(number), 0};
 }
 
 }  // namespace weir::runtime

@@ -189,8 +189,8 @@ class producer_map {
   [[nodiscard]] bool alive(const entry& e) const noexcept {
     return e.producer >= oldest_alive_;
   }
-  void unlink(std::uint32_t at) noexcept {
-    entry& e = pool_[at];
+  void unlink(std::uint32_t index) noexcept {
+    entry& e = pool_[index];
     (e.newer == nowhere ? heads_[e.bucket] : pool_[e.newer].older) = e.older;
     if (e.older != nowhere) {
       pool_[e.older].newer = e.newer;
@@ -202,24 +202,24 @@ class producer_map {
   /// dead tail is cut off.
   template <class Visit>
   void walk(const key& region, Visit&& visit) {
-    std::uint32_t at = heads_[bucket_of(Traits::base(region))];
-    while (at != nowhere) {
-      const entry& e = pool_[at];
+    std::uint32_t index = heads_[bucket_of(Traits::base(region))];
+    while (index != nowhere) {
+      const entry& e = pool_[index];
       if (!alive(e)) {
-        cut(at);
+        cut(index);
         return;
       }
       if (Traits::meet(region, e.region) && !visit(e.producer)) {
         return;
       }
-      at = e.older;
+      index = e.older;
     }
   }
-  void cut(std::uint32_t at) noexcept {
-    while (at != nowhere) {
-      const std::uint32_t older = pool_[at].older;
-      unlink(at);
-      at = older;
+  void cut(std::uint32_t index) noexcept {
+    while (index != nowhere) {
+      const std::uint32_t older = pool_[index].older;
+      unlink(index);
+      index = older;
     }
   }
 

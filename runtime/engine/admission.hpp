@@ -50,7 +50,7 @@ class admission {
 
  private:
   [[nodiscard]] std::uint32_t max_accesses() const noexcept {
-    return map_.most() < UINT16_MAX ? map_.most() : UINT16_MAX;
+    return map_.max_size() < UINT16_MAX ? map_.max_size() : UINT16_MAX;
   }
   [[nodiscard]] bool too_many(std::span<const access> accesses) const noexcept {
     return accesses.size() > max_accesses();

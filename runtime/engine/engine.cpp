@@ -129,16 +129,16 @@ result<capture> engine::end_capture(capture_use use) {
   WEIR_TRY(auto graph, impl_->captured.end(use));
   return capture(std::move(graph));
 }
-result<task_id> engine::replay(const capture& what, const void* argument) {
-  return impl_->captured.replay(what.graph_, argument);
+result<task_id> engine::replay(const capture& recording, const void* argument) {
+  return impl_->captured.replay(recording.graph_, argument);
 }
-result<void> engine::rebind_erased(const capture& what, std::size_t index,
+result<void> engine::rebind_erased(const capture& recording, std::size_t index,
                                    const void* captures, std::size_t size, call_fn fn) {
-  if (what.graph_ == nullptr) {
+  if (recording.graph_ == nullptr) {
     return error(errc::invalid_argument,
                  "captured values not replaced: expected a capture, found none");
   }
-  return what.graph_->rebind(index, captures, size, fn);
+  return recording.graph_->rebind(index, captures, size, fn);
 }
 
 // The submitter's thread, and others.

@@ -51,8 +51,8 @@ engine::impl::impl(const engine_options& o)
 [[gnu::always_inline]] inline result<task_id> engine::impl::submit_usual(
     const char* name, std::span<const access> accesses, const erased_kernel& kernel,
     const submit_options& with) {
-  if (!window.has_room(accesses.size())) {
-    window.make_room(1, accesses.size());
+  if (!window.has_space(accesses.size())) {
+    window.make_space(1, accesses.size());
   }
   task& t = window.prepare(name, kernel.fn, kernel.captures, kernel.size, with);
   edges.enter_plain(t, accesses);
@@ -74,12 +74,12 @@ engine::impl::impl(const engine_options& o)
   if (!with.after.empty()) {
     WEIR_CHECK(admission::check_predecessors(with.after, window.next()));
   }
-  if (!window.has_room(accesses.size())) {
-    window.make_room(1, accesses.size());
+  if (!window.has_space(accesses.size())) {
+    window.make_space(1, accesses.size());
   }
   // The map must contain the accesses of replays before it is searched.
   if (window.has_batches()) {
-    captured.show(accesses.size());
+    captured.register_accesses(accesses.size());
   }
   task& t = window.prepare(name, kernel.fn, kernel.captures, kernel.size, with);
   const bool manual = fresh.is_manual();

@@ -60,7 +60,7 @@ void engine::impl::wait_for_users(storage_id id) {
 /// map.
 std::vector<task_id> engine::impl::users(const footprint& bytes, bool readers_too,
                                          task_id& failed) {
-  captured.show(0);
+  captured.register_accesses(0);
   std::vector<task_id> out;
   const auto note = [&](access_ref, const access_entry& e) { out.push_back(e.task); };
   failed = search.map().failure_in(bytes);

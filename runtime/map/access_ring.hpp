@@ -58,7 +58,7 @@ static_assert(sizeof(access_entry) == 32);
 
 /// An access that lies in the grid: one cache line with its links.
 struct alignas(64) grid_entry {
-  access_entry what;
+  access_entry entry;
   /// First cell that it is linked into. The access may begin later, because a write may
   /// have taken bytes from it since.
   std::int64_t first_cell = 0;
@@ -82,13 +82,13 @@ static_assert(sizeof(grid_entry) == 64);
 /// @threads{thread-compatible}
 class access_ring {
  public:
-  /// Makes an empty ring for at least `most` accesses, as far as that is possible.
-  explicit access_ring(std::uint32_t most)
-      : most_(std::bit_ceil(std::clamp(most, first_size, largest_size))) {
+  /// Makes an empty ring for at least `max_size` accesses, as far as that is possible.
+  explicit access_ring(std::uint32_t max_size)
+      : max_size_(std::bit_ceil(std::clamp(max_size, first_size, largest_size))) {
     resize(first_size);
   }
 
-  [[nodiscard]] std::uint32_t most() const noexcept { return most_; }
+  [[nodiscard]] std::uint32_t max_size() const noexcept { return max_size_; }
   /// Returns the number of live accesses.
   [[nodiscard]] std::uint32_t size() const noexcept {
     return static_cast<std::uint32_t>(head_ - tail_);
@@ -115,7 +115,7 @@ class access_ring {
     owners_[ref & mask_] |= far_bit;
   }
   /// Returns true if the access is live. @pre the reference is of one of the last 2^31 -
-  /// 2 * most() accesses; a reference that is kept for longer must be replaced by
+  /// 2 * max_size() accesses; a reference that is kept for longer must be replaced by
   /// `gone()` in time
   [[nodiscard]] bool alive(access_ref ref) const noexcept {
     return ((ref - static_cast<access_ref>(tail_)) & ref_mask) < size();
@@ -142,7 +142,7 @@ class access_ring {
   /// Returns the number of registered accesses at which the ring is full in its present
   /// size.
   [[nodiscard]] std::uint64_t full_at() const noexcept { return tail_ + mask_; }
-  /// Provides capacity for `count` more accesses. @pre size() + count <= most()
+  /// Provides capacity for `count` more accesses. @pre size() + count <= max_size()
   void reserve(std::size_t count) {
     while (size() + count > capacity()) {
       resize(capacity() * 2);
@@ -163,7 +163,7 @@ class access_ring {
     // The address may lie behind the end of the array; a prefetch ignores that.
     prefetch_to_write(reinterpret_cast<const void*>(
         reinterpret_cast<std::uintptr_t>(&out) + places_ahead * sizeof(grid_entry)));
-    out.what.tag = push(owner | far_bit, dense, any_order);
+    out.entry.tag = push(owner | far_bit, dense, any_order);
     return out;
   }
   /// Returns the short form of the number in a tag.
@@ -205,7 +205,7 @@ class access_ring {
   std::unique_ptr<std::uint32_t[]> owners_;
   std::unique_ptr<grid_entry[]> far_;  ///< null as long as there is no grid
   std::uint32_t mask_ = 0;
-  std::uint32_t most_;
+  std::uint32_t max_size_;
   std::uint64_t head_ = 1;
   std::uint64_t tail_ = 1;
 };

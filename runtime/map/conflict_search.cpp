@@ -15,15 +15,15 @@ namespace weir::runtime {
 
 // Chooses by where the writers lie: few in their index, or many in the grid.
 [[gnu::noinline]] task_id conflict_search::find_writers(const access& a,
-                                                        const question& q) {
+                                                        const lookup_parameters& q) {
   return map_.near(a.bytes, true) ? find_near_writers(a, q) : find_far_writers(a, q);
 }
 
 // Visits the writers from old to new, so the last one that covers the bytes is the
 // newest. Edges are added after the visit, because only then the floor is known.
-task_id conflict_search::find_near_writers(const access& a, const question& q) {
+task_id conflict_search::find_near_writers(const access& a, const lookup_parameters& q) {
   task_id floor = 0;
-  std::array<task_id, region_index::room> found;
+  std::array<task_id, region_index::inline_capacity> found;
   std::size_t count = 0;
   map_.near_conflicts(a.bytes, true, [&](access_ref, access_entry& e) {
     if (is_companion(a, q, e)) {
@@ -43,7 +43,7 @@ task_id conflict_search::find_near_writers(const access& a, const question& q) {
 }
 
 // The grid visits in no fixed order, so the floor is the newest covering writer found.
-task_id conflict_search::find_far_writers(const access& a, const question& q) {
+task_id conflict_search::find_far_writers(const access& a, const lookup_parameters& q) {
   task_id floor = 0;
   found_.clear();
   map_.conflicts(a.bytes, true, [&](access_ref, access_entry& e) {

@@ -41,8 +41,8 @@ namespace weir::runtime {
 class conflict_search {
  public:
   /// Makes an empty map. Ids of live tasks differ modulo `window`, a power of two.
-  conflict_search(std::uint32_t most_accesses, std::uint32_t window)
-      : map_(most_accesses), predecessors_(window) {}
+  conflict_search(std::uint32_t max_accesses, std::uint32_t window)
+      : map_(max_accesses), predecessors_(window) {}
 
   [[nodiscard]] dependency_map& map() noexcept { return map_; }
   [[nodiscard]] const dependency_map& map() const noexcept { return map_; }
@@ -93,7 +93,7 @@ class conflict_search {
 
  private:
   /// The parameters of a look-up.
-  struct question {
+  struct lookup_parameters {
     hazard why;
     bool prune;
     bool any_order;
@@ -129,9 +129,9 @@ class conflict_search {
   /// Looks up and registers an access of a strided region.
   void enter_steps(const access& a, task_id task);
   /// Returns the newest writer of all the bytes, or 0.
-  task_id find_writers(const access& a, const question& q);
-  task_id find_near_writers(const access& a, const question& q);
-  task_id find_far_writers(const access& a, const question& q);
+  task_id find_writers(const access& a, const lookup_parameters& q);
+  task_id find_near_writers(const access& a, const lookup_parameters& q);
+  task_id find_far_writers(const access& a, const lookup_parameters& q);
   /// Adds the readers of bytes that the access writes.
   void find_readers(const access& a, bool prune, task_id floor);
   /// Examines one reader, which may be strided. Returns true if it is to be removed.
@@ -139,7 +139,7 @@ class conflict_search {
   /// Keeps the oldest failure that these accesses inherit.
   void note_failures(std::span<const access> accesses);
   /// Returns true if the entry is a companion of the access, and notes its task.
-  [[nodiscard]] bool is_companion(const access& a, const question& q,
+  [[nodiscard]] bool is_companion(const access& a, const lookup_parameters& q,
                                   const access_entry& e) noexcept {
     if (!e.any_order() || !q.any_order || !map_.same_bytes(e, a.bytes)) {
       return false;

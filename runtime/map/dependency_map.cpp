@@ -40,7 +40,7 @@ void dependency_map::retire_far(std::uint32_t count) noexcept {
 // Provides capacity for `count` accesses, and computes up to which number the next calls
 // of `reserve` need not come here: until the ring is full, the heads of lists must be
 // cleaned, or the grid must grow.
-void dependency_map::make_room(std::size_t count) {
+void dependency_map::make_space(std::size_t count) {
   ring_.reserve(count);
   if (ring_.registered() >= heads_until_) {
     heads_until_ = ring_.registered() + region_grid::heads_last;
@@ -139,14 +139,15 @@ void dependency_map::keep_failed(std::uint32_t count, task_id root) {
 // older failure.
 void dependency_map::add_failed(const footprint& bytes, task_id root) {
   std::vector<failed_write>& all = failed_[bytes.id.index];
-  footprint what = bytes;
-  what.id.generation = 0;  // an index is used again only after its failures are forgotten
+  footprint written = bytes;
+  written.id.generation =
+      0;  // an index is used again only after its failures are forgotten
   for (std::size_t i = all.size(); i-- > 0 && all.size() - i <= compared;) {
-    if (all[i].root <= root && covers(all[i].bytes, what)) {
+    if (all[i].root <= root && covers(all[i].bytes, written)) {
       return;
     }
   }
-  all.push_back({what, root});
+  all.push_back({written, root});
 }
 
 // Returns the oldest failure in bytes of the query, or 0.

@@ -44,8 +44,8 @@ class dependency_map {
  public:
   using entry = access_entry;
 
-  /// Makes an empty map in which `most` accesses can be live at once.
-  explicit dependency_map(std::uint32_t most) : ring_(most) {}
+  /// Makes an empty map in which `max_size` accesses can be live at once.
+  explicit dependency_map(std::uint32_t max_size) : ring_(max_size) {}
   dependency_map(const dependency_map&) = delete;
   dependency_map& operator=(const dependency_map&) = delete;
 
@@ -145,12 +145,12 @@ class dependency_map {
   }
 
   /// Returns the number of accesses that can be registered before some must retire.
-  [[nodiscard]] std::uint32_t room() const noexcept {
-    return ring_.most() - ring_.size();
+  [[nodiscard]] std::uint32_t space() const noexcept {
+    return ring_.max_size() - ring_.size();
   }
-  [[nodiscard]] std::uint32_t most() const noexcept { return ring_.most(); }
+  [[nodiscard]] std::uint32_t max_size() const noexcept { return ring_.max_size(); }
   /// Registers an access of the newest task. `any_order` says that it commutes with
-  /// others of the same bytes in any order. @pre the footprint is not empty; room() > 0
+  /// others of the same bytes in any order. @pre the footprint is not empty; space() > 0
   access_ref insert(const footprint& bytes, bool writer, task_id task,
                     bool any_order = false) {
     reserve(1);
@@ -158,10 +158,10 @@ class dependency_map {
     return ring_.newest();
   }
   /// Provides capacity for `count` accesses, which are then inserted by `insert_next`.
-  /// @pre room() >= count
+  /// @pre space() >= count
   void reserve(std::size_t count) {
     if (ring_.registered() + count > reserved_) {
-      make_room(count);
+      make_space(count);
     }
   }
   /// Inserts an access for which capacity has been provided.
@@ -253,7 +253,7 @@ class dependency_map {
   /// Removes the oldest accesses from the counts of the grid.
   void retire_far(std::uint32_t count) noexcept;
   /// The slow part of `reserve`.
-  void make_room(std::size_t count);
+  void make_space(std::size_t count);
   /// The general insertion of an access.
   void insert_any(region_index& index, const footprint& bytes, task_id task,
                   bool any_order);

@@ -77,22 +77,22 @@ class predecessor_list {
     /// Unpacks the entries of the list.
     class iterator {
      public:
-      explicit iterator(const std::uint64_t* at) noexcept : at_(at) {}
+      explicit iterator(const std::uint64_t* position) noexcept : position_(position) {}
       [[nodiscard]] item operator*() const noexcept {
-        return {*at_ >> reasons, static_cast<hazard>(*at_ & reason_mask)};
+        return {*position_ >> reasons, static_cast<hazard>(*position_ & reason_mask)};
       }
       iterator& operator++() noexcept {
-        ++at_;
+        ++position_;
         return *this;
       }
       friend bool operator==(iterator, iterator) = default;
 
      private:
-      const std::uint64_t* at_;
+      const std::uint64_t* position_;
     };
 
-    explicit view(const predecessor_list& of) noexcept
-        : begin_(of.found_.get()), end_(of.end_) {}
+    explicit view(const predecessor_list& list) noexcept
+        : begin_(list.found_.get()), end_(list.end_) {}
     [[nodiscard]] bool empty() const noexcept { return begin_ == end_; }
     [[nodiscard]] iterator begin() const noexcept { return iterator(begin_); }
     [[nodiscard]] iterator end() const noexcept { return iterator(end_); }
@@ -112,11 +112,11 @@ class predecessor_list {
   /// Replaces the reason of a predecessor. Rare, so it searches the list. @pre it has
   /// been added
   [[gnu::noinline]] void strengthen(task_id id, hazard why) noexcept {
-    std::uint64_t* at = found_.get();
-    while (*at >> reasons != id) {
-      ++at;
+    std::uint64_t* place = found_.get();
+    while (*place >> reasons != id) {
+      ++place;
     }
-    *at = (id << reasons) + static_cast<std::uint64_t>(why);
+    *place = (id << reasons) + static_cast<std::uint64_t>(why);
   }
 
   std::uint64_t mask_;

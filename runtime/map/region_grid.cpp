@@ -23,7 +23,7 @@ void region_grid::forget_old_heads() noexcept {
 void region_grid::grow() {
   const std::size_t size = heads_.size() * 4;
   heads_.assign(size, ring_.gone() * 2);
-  most_ = size / 2;
+  capacity_ = size / 2;
   shift_ = 64U - static_cast<unsigned>(std::countr_zero(size));
   access_ref ref = ring_.oldest();
   for (std::uint32_t i = ring_.size(); i > 0; --i, ref = (ref + 1) & ref_mask) {

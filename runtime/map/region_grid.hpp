@@ -31,9 +31,9 @@ class region_grid {
 
   /// The levels of one index.
   struct directory {
-    explicit directory(std::uint32_t of) noexcept : owner(of) {
+    explicit directory(std::uint32_t storage) noexcept : owner(storage) {
       for (std::uint64_t level = 0; level < levels; ++level) {
-        place[level] = place_of(of, level);
+        place[level] = place_of(storage, level);
       }
     }
     std::uint32_t owner;     ///< index that it belongs to
@@ -58,10 +58,10 @@ class region_grid {
   /// how many more it is large enough. With a table that is too small, look-ups only take
   /// longer.
   std::size_t reserve(std::size_t count) {
-    while (size_ != 0 && size_ + count + most_ / 8 > most_) {
+    while (size_ != 0 && size_ + count + capacity_ / 8 > capacity_) {
       grow();
     }
-    return most_ - size_;
+    return capacity_ - size_;
   }
   /// Adds the newest access to the ring and the grid. @pre the ring has capacity
   [[gnu::always_inline]] void insert(directory& in, access_ring& ring,
@@ -69,8 +69,8 @@ class region_grid {
                                      bool any_order) noexcept {
     const std::uint32_t owner = in.owner;
     grid_entry& e = ring.push_far(owner, !strided, any_order);
-    const access_ref ref = e.what.ref();
-    e.what.task = task;
+    const access_ref ref = e.entry.ref();
+    e.entry.task = task;
     e.owner = owner;
     place(e, in, ref, bytes.lo, bytes.hi);
     const std::uint64_t cells = in.place[e.level];
@@ -85,15 +85,15 @@ class region_grid {
   }
   /// Adds an access although others were registered after it. @pre none of those that
   /// belong to the same index is in the grid
-  void insert_late(directory& in, const access_entry& what) {
-    ring_.make_far(what.ref());
-    grid_entry& e = ring_.far(what.ref());
-    place(e, in, what.ref(), what.lo, what.hi);
-    e.what.task = what.task;
-    e.what.tag = what.tag;
+  void insert_late(directory& in, const access_entry& entry) {
+    ring_.make_far(entry.ref());
+    grid_entry& e = ring_.far(entry.ref());
+    place(e, in, entry.ref(), entry.lo, entry.hi);
+    e.entry.task = entry.task;
+    e.entry.tag = entry.tag;
     e.owner = in.owner;
     for (std::uint32_t k = 0; k < e.cells; ++k) {
-      link_in_order(e, what.ref() * 2 + k);
+      link_in_order(e, entry.ref() * 2 + k);
     }
   }
 
@@ -162,8 +162,8 @@ class region_grid {
   /// Returns the bucket of a cell, by multiplicative hashing.
   [[nodiscard]] std::size_t bucket(std::uint64_t place,
                                    std::int64_t cell) const noexcept {
-    const std::uint64_t at = place + static_cast<std::uint64_t>(cell);
-    return static_cast<std::size_t>((at * 0x9E3779B97F4A7C15U) >> shift_);
+    const std::uint64_t key = place + static_cast<std::uint64_t>(cell);
+    return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15U) >> shift_);
   }
   [[nodiscard]] bool alive(access_ref ref) const noexcept { return ring_.alive(ref); }
 
@@ -171,8 +171,8 @@ class region_grid {
   /// its level.
   [[gnu::always_inline]] void place(grid_entry& e, directory& in, access_ref ref,
                                     std::int64_t lo, std::int64_t hi) noexcept {
-    e.what.lo = lo;
-    e.what.hi = hi;
+    e.entry.lo = lo;
+    e.entry.hi = hi;
     // Computes ceil(log2(span)), also for a span of 1, without a branch.
     const std::uint64_t odd = static_cast<std::uint64_t>(hi - lo - 1) * 2 + 1;
     const auto level = static_cast<unsigned>(std::bit_width(odd) - 1);
@@ -191,13 +191,13 @@ class region_grid {
   }
   /// Links an entry into one of its cells, behind all newer accesses.
   void link_in_order(grid_entry& e, std::uint32_t link) noexcept {
-    std::uint32_t* at =
+    std::uint32_t* slot =
         &heads_[bucket(place_of(e.owner, e.level), e.first_cell + (link & 1))];
-    while (alive(*at >> 1) && age(*at >> 1) < age(link >> 1)) {
-      at = &ring_.far(*at >> 1).next[*at & 1];
+    while (alive(*slot >> 1) && age(*slot >> 1) < age(link >> 1)) {
+      slot = &ring_.far(*slot >> 1).next[*slot & 1];
     }
-    e.next[link & 1] = *at;
-    *at = link;
+    e.next[link & 1] = *slot;
+    *slot = link;
   }
   /// Returns the number of accesses registered since this one.
   [[nodiscard]] std::uint32_t age(access_ref ref) const noexcept {
@@ -207,25 +207,25 @@ class region_grid {
   /// Visits the accesses of one cell and unlinks the pruned ones on the way.
   template <class Visit>
   void visit_cell(directory& in, const cell_query& q, Visit&& visit) {
-    std::uint32_t* at = &heads_[bucket(in.place[q.level], q.cell)];
-    while (alive(*at >> 1)) {
-      const std::uint32_t link = *at;
+    std::uint32_t* slot = &heads_[bucket(in.place[q.level], q.cell)];
+    while (alive(*slot >> 1)) {
+      const std::uint32_t link = *slot;
       grid_entry& e = ring_.far(link >> 1);
       std::uint32_t& next = e.next[link & 1];
       if (e.pruned()) {
-        *at = next;
+        *slot = next;
         continue;
       }
       const std::int64_t own = e.first_cell;
       const bool here = e.owner == in.owner && e.level == q.level &&
                         own + static_cast<std::int64_t>(link & 1) == q.cell;
       // An access in two cells of the query is reported in the first of them.
-      if (here && q.cell == std::max(own, q.first) && e.what.lo < q.hi &&
-          q.lo < e.what.hi && visit(e.what)) {
+      if (here && q.cell == std::max(own, q.first) && e.entry.lo < q.hi &&
+          q.lo < e.entry.hi && visit(e.entry)) {
         prune(in, e);
-        *at = next;
+        *slot = next;
       } else {
-        at = &next;
+        slot = &next;
       }
     }
   }
@@ -235,16 +235,16 @@ class region_grid {
   template <class Visit>
   void visit_level(directory& in, unsigned level, std::int64_t lo, std::int64_t hi,
                    Visit&& visit) {
-    access_ref* at = &in.head[level];
-    while (alive(*at)) {
-      grid_entry& e = ring_.far(*at);
-      if (!e.pruned() && e.what.lo < hi && lo < e.what.hi && visit(e.what)) {
+    access_ref* slot = &in.head[level];
+    while (alive(*slot)) {
+      grid_entry& e = ring_.far(*slot);
+      if (!e.pruned() && e.entry.lo < hi && lo < e.entry.hi && visit(e.entry)) {
         prune(in, e);
       }
       if (e.pruned()) {
-        *at = e.level_next;
+        *slot = e.level_next;
       } else {
-        at = &e.level_next;
+        slot = &e.level_next;
       }
     }
   }
@@ -256,7 +256,8 @@ class region_grid {
   std::vector<std::uint32_t> heads_;
   unsigned shift_ = 64U - 10U;
   std::size_t size_ = 0;
-  std::size_t most_ = first_heads / 2;  ///< accesses for which the table is large enough
+  std::size_t capacity_ =
+      first_heads / 2;  ///< accesses for which the table is large enough
 };
 
 }  // namespace weir::runtime

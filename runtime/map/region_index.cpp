@@ -19,7 +19,7 @@ unsigned region_index::meeting_alive(const access_ring& ring, std::int64_t lo,
 // in the order from old to new, so that each level's list runs from new to old.
 bool region_index::make_place(access_ring& ring, region_grid& grid) {
   filter([&](const access_entry& e) { return !ring.alive(e); });
-  if (count_ < room) {
+  if (count_ < inline_capacity) {
     return true;
   }
   if (directory_ == nullptr) {
@@ -29,7 +29,7 @@ bool region_index::make_place(access_ring& ring, region_grid& grid) {
   for (const access_entry& e : few_) {
     grid.insert_late(*directory_, e);
   }
-  count_ = room + 1;
+  count_ = inline_capacity + 1;
   return false;
 }
 
@@ -53,7 +53,7 @@ const access_entry* region_index::find(const access_ring& ring,
                                        access_ref ref) const noexcept {
   if (ring.is_far(ref)) {
     const grid_entry& e = ring.far(ref);
-    return e.pruned() ? nullptr : &e.what;
+    return e.pruned() ? nullptr : &e.entry;
   }
   const access_entry* const end = few_.data() + (in_grid() ? 0 : count_);
   const access_entry* const found = std::find_if(

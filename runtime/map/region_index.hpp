@@ -18,21 +18,22 @@
 namespace weir::runtime {
 
 /// Accesses of one kind (readers or writers) to one storage. `count_` says where they
-/// are: up to `room` lie in `few_`, and `room + 1` means that all are in the grid. An
-/// index returns to the array when its last access in the grid has gone.
+/// are: up to `inline_capacity` lie in `few_`, and `inline_capacity + 1` means that all
+/// are in the grid. An index returns to the array when its last access in the grid has
+/// gone.
 /// @threads{thread-compatible}
 class region_index {
  public:
   /// Number of accesses in the array.
-  static constexpr std::uint32_t room = 8;
-  static_assert(room == 8, "they are compared four or eight at a time");
+  static constexpr std::uint32_t inline_capacity = 8;
+  static_assert(inline_capacity == 8, "they are compared four or eight at a time");
 
   explicit region_index(std::uint32_t owner) : owner_(owner) {}
 
   /// Adds the newest access to the ring and the index. @pre the ring has capacity
   void insert(access_ring& ring, region_grid& grid, const footprint& bytes, task_id task,
               bool any_order) {
-    if (!in_grid() && (count_ < room || make_place(ring, grid))) {
+    if (!in_grid() && (count_ < inline_capacity || make_place(ring, grid))) {
       const std::uint64_t tag = ring.push(owner_, bytes.dense(), any_order);
       few_[count_++] = {bytes.lo, bytes.hi, task, tag};
     } else {
@@ -44,7 +45,7 @@ class region_index {
   [[gnu::always_inline]] bool insert_near(access_ring& ring, const footprint& bytes,
                                           task_id task) noexcept {
     const std::uint32_t count = count_;
-    if (count >= room) {
+    if (count >= inline_capacity) {
       return false;
     }
     access_entry& e = few_[count];
@@ -76,7 +77,7 @@ class region_index {
       grid.prefetch(*directory_, lo);
     }
   }
-  [[nodiscard]] bool in_grid() const noexcept { return count_ > room; }
+  [[nodiscard]] bool in_grid() const noexcept { return count_ > inline_capacity; }
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
   /// Returns the only access, which may be retired, if it is plain, and null otherwise.
   [[nodiscard]] access_entry* only_plain() noexcept {
@@ -89,16 +90,16 @@ class region_index {
   template <class Gone>
   void filter(Gone&& gone) {
     access_entry* const end = few_.data() + count_;
-    access_entry* kept = few_.data();
-    for (access_entry* e = kept; e != end; ++e) {
+    access_entry* next = few_.data();
+    for (access_entry* e = next; e != end; ++e) {
       if (!gone(*e)) {
-        if (kept != e) {
-          *kept = *e;
+        if (next != e) {
+          *next = *e;
         }
-        ++kept;
+        ++next;
       }
     }
-    count_ = static_cast<std::uint32_t>(kept - few_.data());
+    count_ = static_cast<std::uint32_t>(next - few_.data());
   }
 
   /// Calls `visit(access)` once for each live access whose [lo, hi) meets the query's,
@@ -116,7 +117,7 @@ class region_index {
     }
   }
   /// Visits the accesses of an index that is not in the grid, from old to new. There are
-  /// at most `room`.
+  /// at most `inline_capacity`.
   template <class Visit>
   void scan(const access_ring& ring, std::int64_t lo, std::int64_t hi, Visit&& visit) {
     unsigned hits = meeting(lo, hi);
@@ -163,8 +164,8 @@ class region_index {
     // must be set and the second must not.
     const __m128i query = _mm_set_epi64x(lo + 1, hi);
     const auto signs = [&](const access_entry& e) {  // the signs are in the upper 32 bits
-      const auto* at = reinterpret_cast<const __m128i*>(&e.lo);
-      return _mm_castsi128_ps(_mm_sub_epi64(_mm_load_si128(at), query));
+      const auto* bounds = reinterpret_cast<const __m128i*>(&e.lo);
+      return _mm_castsi128_ps(_mm_sub_epi64(_mm_load_si128(bounds), query));
     };
     // differences of four entries, as 16-bit words
     const auto four = [&](const access_entry* e) {
@@ -173,7 +174,8 @@ class region_index {
       return _mm_packs_epi32(_mm_castps_si128(a), _mm_castps_si128(b));
     };
     const __m128i first = four(few_.data());
-    const __m128i rest = count_ <= room / 2 ? first : four(few_.data() + room / 2);
+    const __m128i rest =
+        count_ <= inline_capacity / 2 ? first : four(few_.data() + inline_capacity / 2);
     const auto both =
         static_cast<unsigned>(_mm_movemask_epi8(_mm_packs_epi16(first, rest)));
     return both & ~(both >> 1) & bits_in_use[count_];
@@ -203,15 +205,15 @@ class region_index {
   [[gnu::noinline]] bool make_place(access_ring& ring, region_grid& grid);
 
   /// Mask of all places in use, by their number.
-  static constexpr std::array<std::uint16_t, room + 1> bits_in_use = {
+  static constexpr std::array<std::uint16_t, inline_capacity + 1> bits_in_use = {
       0, 0x1, 0x5, 0x15, 0x55, 0x155, 0x555, 0x1555, 0x5555};
 
   // Directory, counts and the first access share a cache line.
   alignas(64) std::unique_ptr<region_grid::directory> directory_;
   std::uint32_t owner_;
-  /// accesses in `few_`; more than `room`: all are in the grid
+  /// accesses in `few_`; more than `inline_capacity`: all are in the grid
   std::uint32_t count_ = 0;
-  std::array<access_entry, room> few_;  ///< oldest first
+  std::array<access_entry, inline_capacity> few_;  ///< oldest first
 };
 
 }  // namespace weir::runtime

@@ -10,11 +10,11 @@
 
 namespace weir::runtime {
 
-/// Removes the blocks of the outermost progression of `of` that `by` covers, if these are
-/// its first or its last blocks, so that the rest is a footprint again. Returns true if
-/// nothing is left. Every removed byte is a byte of `by`.
-/// @pre both are not empty and of one storage; `of` is not dense
+/// Removes the blocks of the outermost progression of `target` that `cover` covers, if
+/// these are its first or its last blocks, so that the rest is a footprint again. Returns
+/// true if nothing is left. Every removed byte is a byte of `cover`.
+/// @pre both are not empty and of one storage; `target` is not dense
 /// @threads{pure}
-[[nodiscard]] bool cut(footprint& of, const footprint& by) noexcept;
+[[nodiscard]] bool cut(footprint& target, const footprint& cover) noexcept;
 
 }  // namespace weir::runtime

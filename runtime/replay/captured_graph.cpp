@@ -23,11 +23,11 @@ constexpr access_ref none = ~ref_mask;
 
 /// Returns the largest index of a storage in the graph; a map is sized by it.
 std::uint32_t storages_of(const captured_graph& g) {
-  std::uint32_t most = 0;
+  std::uint32_t largest = 0;
   for (const storage_id id : g.storages) {
-    most = std::max(most, id.index);
+    largest = std::max(largest, id.index);
   }
-  return most;
+  return largest;
 }
 
 /// Enters the accesses of a graph into the map of `in`, with ids from `first` on. Calls
@@ -70,7 +70,8 @@ std::uint32_t window_for(std::size_t tasks) {
 }  // namespace
 
 /// Records one task. Its captured values are copied, because the program may change them.
-void captured_graph::add(node kernel, const void* values, std::span<const access> of,
+void captured_graph::add(node kernel, const void* values,
+                         std::span<const access> accesses_of_task,
                          const submit_options& with, bool manual) {
   kernel.first_access = static_cast<std::uint32_t>(accesses.size());
   kernel.urgent = with.urgent;
@@ -83,10 +84,10 @@ void captured_graph::add(node kernel, const void* values, std::span<const access
     }
   }
   nodes.push_back(kernel);
-  most_captured = std::max<std::size_t>(most_captured, kernel.size);
+  max_captured = std::max<std::size_t>(max_captured, kernel.size);
   captures.emplace_back();
   std::memcpy(captures.back().data(), values, kernel.size);
-  for (const access& a : of) {
+  for (const access& a : accesses_of_task) {
     accesses.push_back({a.bytes, manual ? access_mode::none : a.mode});
   }
 }
@@ -106,7 +107,7 @@ void captured_graph::finish() {
     };
     note(storages);
     if (a.mode == access_mode::none) {
-      note(kept);
+      note(kept_storages);
     }
   }
   conflict_search search(static_cast<std::uint32_t>(accesses.size()), window_for(size()));
@@ -127,7 +128,7 @@ void captured_graph::finish() {
   waits_for.resize(size());
   for (std::uint32_t from = 0; from < size(); ++from) {
     follower_begin.push_back(static_cast<std::uint32_t>(followers.size()));
-    for (const graph_edges::edge& e : found.of(from)) {
+    for (const graph_edges::edge& e : found.edges_from(from)) {
       followers.emplace_back(e.to, carries_failure(e.why));
       ++waits_for[e.to];
       ++edges[static_cast<std::size_t>(e.why)];
@@ -210,7 +211,7 @@ const std::vector<outer_edge>& captured_graph::edges_after(
        });
   found.reduce();
   for (std::uint32_t from = 0; from < first; ++from) {
-    for (const graph_edges::edge& e : found.of(from)) {
+    for (const graph_edges::edge& e : found.edges_from(from)) {
       if (e.to >= first) {
         out.push_back({e.to - first, from, e.why});
       }

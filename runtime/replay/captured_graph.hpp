@@ -24,8 +24,8 @@ struct outer_edge {
 /// The records of the tasks of one replay. They are used again by a later replay of the
 /// same graph once all tasks have been retired.
 struct replay_instance {
-  replay_instance(std::size_t count, std::size_t most_captured)
-      : records(count, most_captured) {
+  replay_instance(std::size_t count, std::size_t max_captured)
+      : records(count, max_captured) {
     records.join(batch);
   }
 
@@ -58,8 +58,8 @@ struct captured_graph {
   std::uint64_t engine_serial = 0;  ///< of the engine that it belongs to
   std::vector<node> nodes;          ///< after `finish` one more than there are tasks
   std::vector<std::array<std::byte, engine::max_capture>> captures;
-  std::size_t most_captured = 0;  ///< largest number of bytes that a task captured
-  std::uint64_t version = 1;      ///< of `captures`
+  std::size_t max_captured = 0;  ///< largest number of bytes that a task captured
+  std::uint64_t version = 1;     ///< of `captures`
   std::vector<access> accesses;
   /// For each access, 1 if no later write of the graph covers it: tasks that are
   /// submitted after a replay have to find it.
@@ -71,7 +71,8 @@ struct captured_graph {
   std::vector<std::uint32_t> roots;  ///< tasks that wait for none of the same replay
   std::array<std::uint64_t, hazards> edges{};  ///< by hazard
   std::vector<storage_id> storages;            ///< all that the tasks access, once each
-  std::vector<storage_id> kept;     ///< those that some task only keeps, or fresh ones
+  std::vector<storage_id>
+      kept_storages;                ///< those that some task only keeps, or fresh ones
   std::uint64_t releases_seen = 0;  ///< `storage_table::releases` when all were valid
   /// For the serial of an earlier graph, the edges from its tasks to tasks of this graph,
   /// without those that other edges imply.
@@ -90,7 +91,7 @@ struct captured_graph {
   [[nodiscard]] std::size_t size() const noexcept { return nodes.size() - 1; }
   /// Records a task. `kernel` has its name, its function and the size of its captured
   /// values. In a manual scope its accesses ask for no order.
-  void add(node kernel, const void* values, std::span<const access> of,
+  void add(node kernel, const void* values, std::span<const access> accesses_of_task,
            const submit_options& with, bool manual);
   /// Derives the edges. The graph does not change after this, but for `rebind`.
   void finish();

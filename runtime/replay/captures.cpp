@@ -25,7 +25,7 @@ std::uint64_t next_serial() {
 
 /// Makes the records of one replay, filled with all that does not change between replays.
 std::unique_ptr<replay_instance> make_instance(const captured_graph& g) {
-  auto out = std::make_unique<replay_instance>(g.size(), g.most_captured);
+  auto out = std::make_unique<replay_instance>(g.size(), g.max_captured);
   out->batch.follower_begin = g.follower_begin.data();
   out->batch.followers = g.followers.data();
   for (std::size_t i = 0; i < g.size(); ++i) {
@@ -83,9 +83,10 @@ result<std::shared_ptr<captured_graph>> captures::end(capture_use use) {
   graph->releases_seen = storages_.releases();
   graph->finish();
   for (const storage_id id : graph->storages) {
-    const auto& kept = graph->kept;
-    if (storages_.fresh(id) && std::find(kept.begin(), kept.end(), id) == kept.end()) {
-      graph->kept.push_back(id);
+    const auto& kept_storages = graph->kept_storages;
+    if (storages_.fresh(id) && std::find(kept_storages.begin(), kept_storages.end(),
+                                         id) == kept_storages.end()) {
+      graph->kept_storages.push_back(id);
     }
   }
   if (graph->size() > window_.capacity() && use == capture_use::replay) {
@@ -118,14 +119,14 @@ result<task_id> captures::replay(const std::shared_ptr<captured_graph>& graph,
   if (g.size() == 0) {
     return task_id{0};
   }
-  window_.make_room(static_cast<std::uint32_t>(g.size()), 0);
+  window_.make_space(static_cast<std::uint32_t>(g.size()), 0);
   live_replay& r = start(graph, argument);
   link(r);
   tally<std::uint64_t>(replayed_, g.size());
   for (std::size_t why = 0; why < hazards; ++why) {
     edges_.count_edges(static_cast<hazard>(why), g.edges[why]);
   }
-  for (const storage_id id : g.kept) {
+  for (const storage_id id : g.kept_storages) {
     storages_.keep(id, window_.next() - 1);
   }
   const task_id first = r.first;
@@ -312,11 +313,11 @@ void captures::publish(live_replay& r) {
   workers_.wake_for_tasks(started);
 }
 
-/// Returns how many accesses show() would register at most.
-std::size_t captures::unshown_accesses() const noexcept {
+/// Returns how many accesses register_accesses() would register at most.
+std::size_t captures::unregistered_accesses() const noexcept {
   std::size_t out = 0;
   for (const live_replay& r : replays_) {
-    if (!r.shown) {
+    if (!r.registered) {
       const captured_graph& g = *r.graph;
       out += g.accesses.size() -
              g.nodes[std::max(window_.oldest(), r.first) - r.first].first_access;
@@ -326,23 +327,23 @@ std::size_t captures::unshown_accesses() const noexcept {
 }
 
 /// Registers accesses of replays in flight. Tasks run first if the map lacks space.
-void captures::show(std::size_t accesses) {
-  while (search_.map().room() < unshown_accesses() + accesses) {
+void captures::register_accesses(std::size_t accesses) {
+  while (search_.map().space() < unregistered_accesses() + accesses) {
     window_.run_oldest();
   }
   for (live_replay& r : replays_) {
-    if (r.shown) {
+    if (r.registered) {
       continue;
     }
     const std::uint64_t retired = std::max(window_.oldest(), r.first) - r.first;
     for (auto i = static_cast<std::uint32_t>(retired); i < r.graph->size(); ++i) {
-      show_task(r, i);
+      register_task(r, i);
     }
-    r.shown = true;
+    r.registered = true;
   }
 }
 
-void captures::show_task(const live_replay& r, std::uint32_t index) {
+void captures::register_task(const live_replay& r, std::uint32_t index) {
   const captured_graph& g = *r.graph;
   task& t = r.tasks[index];
   for (std::uint32_t a = g.nodes[index].first_access; a < g.nodes[index + 1].first_access;
@@ -358,7 +359,7 @@ void captures::show_task(const live_replay& r, std::uint32_t index) {
 /// written.
 void captures::retire_failed(live_batch& batch, std::uint32_t index, task_id root) {
   const auto& r = static_cast<const live_replay&>(batch);
-  if (r.shown) {
+  if (r.registered) {
     return;  // the map has the accesses, and notes the failure when it retires them
   }
   const captured_graph& g = *r.graph;

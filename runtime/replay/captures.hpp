@@ -36,8 +36,9 @@ namespace weir::runtime {
 ///
 /// Accesses of a replay are not registered in the map, because later replays do not look
 /// there. When a task is submitted alone, or a wait asks for the users of a tensor,
-/// `show` registers the accesses of all replays in flight first. Only accesses that no
-/// later write of the same replay covers are registered (`captured_graph::stays`).
+/// `register_accesses` registers the accesses of all replays in flight first. Only
+/// accesses that no later write of the same replay covers are registered
+/// (`captured_graph::stays`).
 ///
 /// A task with edges of the second or third kind gets `wiring_guard` on top of its
 /// `pending` count when its first such edge is written (`edges_of`), and loses it in
@@ -76,7 +77,7 @@ class captures final : private batch_owner {
                                        const void* argument);
   /// Registers the accesses of replays in the map, for look-ups that are to come, and
   /// makes room for this many further accesses.
-  void show(std::size_t accesses);
+  void register_accesses(std::size_t accesses);
 
   /// Tasks that came from replays so far.
   [[nodiscard]] const std::atomic<std::uint64_t>& replayed() const noexcept {
@@ -88,7 +89,7 @@ class captures final : private batch_owner {
   struct live_replay : live_batch {
     std::shared_ptr<captured_graph> graph;
     std::unique_ptr<replay_instance> instance;
-    bool shown = false;  ///< its accesses are in the map
+    bool registered = false;  ///< its accesses are in the map
   };
   /// A capture whose tasks may still run. They point to its argument.
   struct live_recording {
@@ -110,8 +111,8 @@ class captures final : private batch_owner {
   /// Puts the wiring guard on the task when this is its first.
   [[nodiscard]] std::uint32_t& edges_of(live_replay& r, std::uint32_t index);
   void publish(live_replay& r);
-  [[nodiscard]] std::size_t unshown_accesses() const noexcept;
-  void show_task(const live_replay& r, std::uint32_t index);
+  [[nodiscard]] std::size_t unregistered_accesses() const noexcept;
+  void register_task(const live_replay& r, std::uint32_t index);
 
   void retire_failed(live_batch& batch, std::uint32_t index, task_id root) override;
   void retire_batch(live_batch& batch) override;

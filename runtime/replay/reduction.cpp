@@ -51,14 +51,14 @@ void graph_edges::reduce() {
   }
   bit_rows ordered(n);  // reachable by any path
   bit_rows carried(n);  // reachable by a path on which every edge carries failures
-  std::vector<edge> kept;
+  std::vector<edge> remaining;
   for (std::size_t from = n; from-- > 0;) {
-    kept.clear();
+    remaining.clear();
     // Successors are in ascending order, so an edge comes after those that may imply it.
     for (const edge& e : after_[from]) {
       const bool carries = carries_failure(e.why);
       if (!(carries ? carried : ordered).test(from, e.to)) {
-        kept.push_back(e);
+        remaining.push_back(e);
       }
       ordered.set(from, e.to);
       ordered.merge(from, e.to);
@@ -67,7 +67,7 @@ void graph_edges::reduce() {
         carried.merge(from, e.to);
       }
     }
-    after_[from] = kept;
+    after_[from] = remaining;
   }
 }
 

@@ -30,7 +30,7 @@ class graph_edges {
   /// and, if this edge carries failures, carry failures too.
   void reduce();
   /// Returns the edges to the successors of a task, oldest successor first.
-  [[nodiscard]] std::span<const edge> of(std::uint32_t from) const noexcept {
+  [[nodiscard]] std::span<const edge> edges_from(std::uint32_t from) const noexcept {
     return after_[from];
   }
 

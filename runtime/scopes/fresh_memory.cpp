@@ -103,7 +103,7 @@ void fresh_memory::reclaim() noexcept {
   }
 }
 
-result<void> fresh_memory::make_room(std::uint64_t bytes, storage_id replaced) {
+result<void> fresh_memory::make_space(std::uint64_t bytes, storage_id replaced) {
   window_.retire_ended();
   reclaim();
   // A block goes back once its scope does not hold it and its tasks have ended. Tasks end
@@ -132,12 +132,12 @@ result<void> fresh_memory::make_room(std::uint64_t bytes, storage_id replaced) {
 }
 
 error fresh_memory::deadlock(std::uint64_t bytes, storage_id replaced) const {
-  std::uint64_t held = 0;
+  std::uint64_t used = 0;
   std::size_t first = heap_.blocks().size();
   for (std::size_t i = first; i-- > 0;) {
     const heap_ring::block& b = heap_.blocks()[i];
     if (b.id != replaced && storages_.valid(b.id)) {
-      held += b.end - b.begin;
+      used += b.end - b.begin;
       first = i;
     }
   }
@@ -148,7 +148,7 @@ error fresh_memory::deadlock(std::uint64_t bytes, storage_id replaced) const {
                            "those of storage {} by \"{}\", which this thread would have "
                            "to close",
                            scopes_.path(scopes_.last().serial), bytes, heap_.capacity(),
-                           held, holds.index, scopes_.path(storages_.scope_of(holds))))
+                           used, holds.index, scopes_.path(storages_.scope_of(holds))))
       .hint(fmt::format("a heap of {} bytes would do (engine_options::heap); or give up "
                         "what no later task needs",
                         heap_.enough(first, bytes)));
@@ -171,7 +171,7 @@ result<storage> fresh_memory::make_in(std::uint64_t scope, std::int64_t bytes,
                                               "heap of fresh memory"));
     map_.add_storage(heap_memory_.id.index);
   }
-  WEIR_CHECK(make_room(size, replaced));
+  WEIR_CHECK(make_space(size, replaced));
   const storage made =
       storages_.fresh_part(heap_memory_.base + heap_.next(size), bytes, scope);
   heap_.add(size, made.id);

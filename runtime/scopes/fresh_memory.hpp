@@ -74,7 +74,7 @@ class fresh_memory {
   [[nodiscard]] result<storage> make_in(std::uint64_t scope, std::int64_t bytes,
                                         storage_id replaced);
   /// Runs tasks until no block is in the way of a new one.
-  [[nodiscard]] result<void> make_room(std::uint64_t bytes, storage_id replaced);
+  [[nodiscard]] result<void> make_space(std::uint64_t bytes, storage_id replaced);
   [[nodiscard]] error deadlock(std::uint64_t bytes, storage_id replaced) const;
   /// Takes a block from its scope.
   void drop(storage_id id) noexcept;

@@ -8,10 +8,10 @@
 namespace weir::runtime {
 namespace {
 
-/// Forgets the oldest entries beyond the number `kept`.
+/// Forgets the oldest entries beyond the number `count`.
 template <class Value>
-void keep_newest(std::map<task_id, Value>& from, std::size_t kept) {
-  while (from.size() > kept) {
+void keep_newest(std::map<task_id, Value>& from, std::size_t count) {
+  while (from.size() > count) {
     from.erase(from.begin());
   }
 }
@@ -71,7 +71,7 @@ void failure_log::retire(task_id id, const char* name, task_id root) {
   retired_.emplace(
       id,
       retired_task{root, std::make_shared<const error>(answer_locked(id, name, root))});
-  keep_newest(retired_, kept);
+  keep_newest(retired_, max_records);
 }
 
 std::optional<error> failure_log::retired(task_id id) const {
@@ -97,7 +97,7 @@ std::optional<error> failure_log::take_first() {
   }
   std::optional<error> out(*first->second);
   reported_ = failures_.rbegin()->first;
-  keep_newest(failures_, kept);
+  keep_newest(failures_, max_records);
   return out;
 }
 

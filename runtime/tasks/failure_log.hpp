@@ -36,7 +36,7 @@ class failure_log {
  private:
   /// Number of errors that are kept. Failed tasks are few, but poisoned ones can be many,
   /// so old errors are forgotten.
-  static constexpr std::size_t kept = 65536;
+  static constexpr std::size_t max_records = 65536;
 
   [[nodiscard]] error answer_locked(task_id id, const char* name, task_id root) const;
 

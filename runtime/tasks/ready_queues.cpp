@@ -126,9 +126,9 @@ ready_queues::taken ready_queues::take_half(unsigned worker, unsigned victim,
 
 /// Takes the next task for a worker. The order is: urgent tasks, tasks that were sent to
 /// this worker, its own queue, half of another worker's queue, and, as the last resort, a
-/// task that was sent to another worker. `what` can end the search earlier. A single
+/// task that was sent to another worker. `range` can end the search earlier. A single
 /// worker has only two plain rings.
-ready_queues::taken ready_queues::pop(unsigned worker, scope what) {
+ready_queues::taken ready_queues::pop(unsigned worker, scope range) {
   if (queues_.empty()) {
     task* t = urgent_ring_.pop();
     return {t != nullptr ? t : ring_.pop()};
@@ -144,21 +144,21 @@ ready_queues::taken ready_queues::pop(unsigned worker, scope what) {
   if (own.items.try_dequeue_from_producer(own.owner, t)) {
     return {t};
   }
-  if (what == scope::own) {
+  if (range == scope::own) {
     return {};
   }
   for (unsigned i = 1; i < workers_; ++i) {
     const unsigned victim = (worker + i) % workers_;
     // Queue 0 is that of the submitter, who is about to run those few tasks itself.
-    const std::size_t least = what == scope::surplus                     ? many
-                              : what == scope::unless_few && victim == 0 ? few + 1
-                                                                         : 1;
+    const std::size_t least = range == scope::surplus                     ? many
+                              : range == scope::unless_few && victim == 0 ? few + 1
+                                                                          : 1;
     const taken some = take_half(worker, victim, least);
     if (some.first != nullptr) {
       return some;
     }
   }
-  if (what == scope::surplus) {
+  if (range == scope::surplus) {
     return {};
   }
   // Tasks that were sent to other workers come last: those workers are preferred for

@@ -42,7 +42,7 @@ class ready_queues {
   /// Takes the first task that there is of: urgent ones, beginning with those sent to the
   /// worker; others sent to it; its own queue; the queue of another worker, of which up
   /// to half moves to the worker's own queue; tasks sent to other workers.
-  [[nodiscard]] taken pop(unsigned worker, scope what = scope::any);
+  [[nodiscard]] taken pop(unsigned worker, scope range = scope::any);
   /// May be out of date as soon as it returns; never true while a push that happened
   /// before is unpopped.
   [[nodiscard]] bool empty() const noexcept;
@@ -90,18 +90,18 @@ class ready_queues {
 /// @threads{open, full, close: the owner; offer: any thread}
 class inbox {
  public:
-  void open() noexcept { task_.store(nobody(), std::memory_order_relaxed); }
+  void open() noexcept { task_.store(empty_marker(), std::memory_order_relaxed); }
   [[nodiscard]] bool full() const noexcept {
-    return task_.load(std::memory_order_relaxed) != nobody();
+    return task_.load(std::memory_order_relaxed) != empty_marker();
   }
   /// Returns the task that was handed over, or null.
   [[nodiscard]] task* close() noexcept {
     task* const t = task_.exchange(nullptr, std::memory_order_acquire);
-    return t == nobody() ? nullptr : t;
+    return t == empty_marker() ? nullptr : t;
   }
   /// Hands a task over. Returns false if the inbox is closed or full.
   [[nodiscard]] bool offer(task& t) noexcept {
-    task* expected = nobody();
+    task* expected = empty_marker();
     return task_.load(std::memory_order_relaxed) == expected &&
            task_.compare_exchange_strong(expected, &t, std::memory_order_release,
                                          std::memory_order_relaxed);
@@ -109,7 +109,7 @@ class inbox {
 
  private:
   /// Stands for "open and empty"; null stands for "closed".
-  [[nodiscard]] static task* nobody() noexcept {
+  [[nodiscard]] static task* empty_marker() noexcept {
     static task none;
     return &none;
   }

@@ -125,10 +125,11 @@ template <bool Alone>
 template <bool Alone>
 [[gnu::always_inline]] inline void scheduler::dispatch(task& t, unsigned w,
                                                        freed_tasks& freed) {
-  const bool elsewhere =
+  const bool for_other_worker =
       !Alone && t.worker != submit_options::anywhere && t.worker % workers_ != w;
   task* rest = &t;
-  if (!elsewhere && (freed.in_hand == nullptr || (t.urgent && !freed.in_hand->urgent))) {
+  if (!for_other_worker &&
+      (freed.in_hand == nullptr || (t.urgent && !freed.in_hand->urgent))) {
     rest = std::exchange(freed.in_hand, &t);
   }
   if (rest != nullptr && (Alone || !hand_over(*rest, w))) {

@@ -24,14 +24,14 @@ constexpr int pauses_per_look = 16;
 constexpr std::int64_t watch_ns = 3'000;
 
 /// Sets a flag for its own lifetime.
-class raised {
+class flag_guard {
  public:
-  explicit raised(std::atomic<bool>& flag) noexcept : flag_(flag) {
+  explicit flag_guard(std::atomic<bool>& flag) noexcept : flag_(flag) {
     flag_.store(true, std::memory_order_relaxed);
   }
-  ~raised() { flag_.store(false, std::memory_order_relaxed); }
-  raised(const raised&) = delete;
-  raised& operator=(const raised&) = delete;
+  ~flag_guard() { flag_.store(false, std::memory_order_relaxed); }
+  flag_guard(const flag_guard&) = delete;
+  flag_guard& operator=(const flag_guard&) = delete;
 
  private:
   std::atomic<bool>& flag_;
@@ -144,8 +144,8 @@ const worker_tally& scheduler::tally_of(unsigned w) const noexcept {
 }
 
 /// Takes a task for a worker.
-task* scheduler::take(unsigned w, ready_queues::scope what) {
-  const ready_queues::taken some = ready_.pop(w, what);
+task* scheduler::take(unsigned w, ready_queues::scope range) {
+  const ready_queues::taken some = ready_.pop(w, range);
   // A worker that went to sleep meanwhile may have seen neither queue with these tasks.
   wake_for_tasks(some.moved);
   return some.first;
@@ -168,7 +168,7 @@ bool scheduler::submits(unsigned w) noexcept {
 }
 
 /// Returns whether another worker is in a long kernel while tasks wait for it.
-bool scheduler::somebody_lags(unsigned w, std::int64_t passed_ns) noexcept {
+bool scheduler::another_worker_lags(unsigned w, std::int64_t passed_ns) noexcept {
   bool lags = false;
   bool all_slow = true;
   const bool submitting = submits(w);
@@ -263,7 +263,7 @@ template <class Reason>
 task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
   inbox& mine = state_[w]->from_others;
   mine.open();
-  ready_queues::scope what = at_first(w);
+  ready_queues::scope range = at_first(w);
   do {
     for (int i = 0; i < pauses_per_look && !mine.full(); ++i) {
       spin_pause();
@@ -271,7 +271,7 @@ task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
     if (mine.full() || awake()) {
       break;
     }
-    if (task* const t = take(w, what); t != nullptr) {
+    if (task* const t = take(w, range); t != nullptr) {
       if (task* const handed = mine.close(); handed != nullptr) {
         queue(*handed, w);
         wake_for_tasks(1);
@@ -279,7 +279,7 @@ task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
       return t;
     }
     // From the second look on, a few tasks are enough, even of a submitter at work.
-    what = ready_queues::scope::any;
+    range = ready_queues::scope::any;
   } while (now_ns() < end_ns);
   return mine.close();
 }
@@ -289,15 +289,15 @@ task* scheduler::look_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
 template <class Reason>
 task* scheduler::watch_until(unsigned w, std::int64_t end_ns, Reason&& awake) {
   std::int64_t looked = now_ns();
-  (void)somebody_lags(w, 0);
+  (void)another_worker_lags(w, 0);
   while (!awake()) {
     spin_pause();
     const std::int64_t now = now_ns();
     if (now - looked < watch_ns) {
       continue;
     }
-    if (somebody_lags(w, now - looked) || now >= end_ns) {
-      state_[w]->lengths.ask_again();
+    if (another_worker_lags(w, now - looked) || now >= end_ns) {
+      state_[w]->lengths.measure_again();
       return take(w, ready_queues::scope::any);
     }
     if (task* const t = take(w, at_first(w)); t != nullptr) {
@@ -388,7 +388,7 @@ void scheduler::help_until_ended(const task& t) {
   if (board_ != nullptr) {
     board_->submitter_waits(&t);
   }
-  const raised helping(helping_);
+  const flag_guard helping(helping_);
   const fp_scope scope;
   // The worker that ends the task closes it before it looks for a thread to wake.
   const auto closed = [&t] {
@@ -438,7 +438,7 @@ void scheduler::idle(std::int64_t timeout_ns) {
            sum_of_others(&worker_tally::finished) != released_seen_ || !ready_.empty();
   };
   if (!reason()) {
-    const raised helping(helping_);
+    const flag_guard helping(helping_);
     awaited_.store(waits_for_any, std::memory_order_seq_cst);
     if (task* t = spin_or_park(0, timeout_ns, reason); t != nullptr) {
       queue(*t, 0);

@@ -75,12 +75,12 @@ struct worker_tally {
 ///   are tiny, the submitter does not wait, and has submitted since the last question.
 ///   The worker is then right behind the submitter, and both write the same lines;
 /// * looks every 3 microseconds how many tasks each other worker has ended
-///   (`watch_until`). `somebody_lags` if tasks lie in the queue of a worker that ended
-///   fewer tasks than tiny ones in that time, and that is not the submitter at work: that
-///   worker is in a long kernel, and its tasks are worth taking. All workers being slow
-///   counts as well, if any queue has tasks;
+///   (`watch_until`). `another_worker_lags` if tasks lie in the queue of a worker that
+///   ended fewer tasks than tiny ones in that time, and that is not the submitter at
+///   work: that worker is in a long kernel, and its tasks are worth taking. All workers
+///   being slow counts as well, if any queue has tasks;
 /// * after about 100 microseconds takes whatever it finds and measures again
-///   (`kernel_lengths::ask_again`), because kernels may have become longer.
+///   (`kernel_lengths::measure_again`), because kernels may have become longer.
 ///
 /// **Sleeping.** A worker that finds no task looks for one for `spin_ns`, then sleeps. To
 /// lose no task, it announces that it will sleep, and looks once more after a
@@ -221,14 +221,14 @@ class scheduler {
   /// Gives a task that worker `w` has released to a worker that is looking for one.
   /// Returns false if there is none.
   [[nodiscard]] bool hand_over(task& t, unsigned w) noexcept;
-  [[nodiscard]] task* take(unsigned w, ready_queues::scope what);
+  [[nodiscard]] task* take(unsigned w, ready_queues::scope range);
   /// Says from which queues worker `w` may take before it has watched the others.
   [[nodiscard]] ready_queues::scope at_first(unsigned w) const noexcept;
   /// Returns true if tasks lie in the queue of a worker that is slow: that ended less
   /// than one task per `move_ns` since the last call, `passed_ns` ago, and is not the
   /// submitter at work. Also returns true if all others are slow and tasks lie in any
   /// queue.
-  [[nodiscard]] bool somebody_lags(unsigned w, std::int64_t passed_ns) noexcept;
+  [[nodiscard]] bool another_worker_lags(unsigned w, std::int64_t passed_ns) noexcept;
   /// Tells the workers that the submitter is at work.
   void note_submission() noexcept {
     if (!alone_) {

@@ -24,9 +24,9 @@ std::byte* aligned(void* block) noexcept {
 /// Allocates a storage of zeros. The block is larger than the storage, so that its
 /// beginning can be aligned and nothing else lies in its last cache line.
 result<storage> storage_table::allocate(std::int64_t bytes, std::string_view owner) {
-  constexpr std::int64_t most = INT64_MAX - static_cast<std::int64_t>(2 * alignment);
+  constexpr std::int64_t max_bytes = INT64_MAX - static_cast<std::int64_t>(2 * alignment);
   // calloc takes large blocks from fresh pages, which are zero without being touched.
-  void* block = bytes < 0 || bytes > most
+  void* block = bytes < 0 || bytes > max_bytes
                     ? nullptr
                     : std::calloc(static_cast<std::size_t>(bytes) + 2 * alignment, 1);
   if (block == nullptr) {
@@ -36,7 +36,7 @@ result<storage> storage_table::allocate(std::int64_t bytes, std::string_view own
                     owner, bytes));
   }
   storage s = add(aligned(block), bytes, owner_index(owner));
-  rest_[s.id.index].memory.reset(block);
+  details_[s.id.index].memory.reset(block);
   return s;
 }
 
@@ -52,7 +52,7 @@ storage storage_table::fresh_part(std::byte* base, std::int64_t bytes,
   const storage s = add(base, bytes, unowned);
   slots_[s.id.index].fresh = true;
   any_fresh_ = true;
-  rest_[s.id.index].scope = scope;
+  details_[s.id.index].scope = scope;
   return s;
 }
 
@@ -63,7 +63,7 @@ storage storage_table::add(std::byte* base, std::int64_t bytes, std::size_t owne
   if (free_.empty()) {
     index = static_cast<std::uint32_t>(slots_.size());
     slots_.emplace_back();
-    rest_.emplace_back();
+    details_.emplace_back();
     ++count_;
   } else {
     index = free_.back();
@@ -75,7 +75,7 @@ storage storage_table::add(std::byte* base, std::int64_t bytes, std::size_t owne
   s.live = true;
   s.fresh = false;
   s.kept_by = 0;
-  rest_[index].owner = owner;
+  details_[index].owner = owner;
   ++s.generation;
   if (owner != unowned) {
     owners_[owner].second += bytes;
@@ -86,11 +86,11 @@ storage storage_table::add(std::byte* base, std::int64_t bytes, std::size_t owne
 /// Frees the memory and the slot. Bytes are no longer charged to the owner.
 void storage_table::release(storage_id id) {
   slot& s = slots_[id.index];
-  rest_of_slot& rest = rest_[id.index];
-  if (rest.owner != unowned) {
-    owners_[rest.owner].second -= s.size;
+  slot_details& details = details_[id.index];
+  if (details.owner != unowned) {
+    owners_[details.owner].second -= s.size;
   }
-  rest.memory.reset();
+  details.memory.reset();
   end(s);
   if (s.generation != UINT32_MAX) {  // a generation is never used twice
     free_.push_back(id.index);

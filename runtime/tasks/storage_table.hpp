@@ -65,7 +65,7 @@ class storage_table {
   [[nodiscard]] bool any_fresh() const noexcept { return any_fresh_; }
   /// Serial number of the scope that fresh memory belongs to.
   [[nodiscard]] std::uint64_t scope_of(storage_id id) const noexcept {
-    return rest_[id.index].scope;
+    return details_[id.index].scope;
   }
   /// @pre valid(id)
   [[nodiscard]] std::int64_t size(storage_id id) const noexcept {
@@ -95,7 +95,7 @@ class storage_table {
     bool live = false;
     bool fresh = false;
   };
-  struct rest_of_slot {
+  struct slot_details {
     std::uint64_t scope = 0;
     std::size_t owner = 0;
     std::unique_ptr<void, decltype(&std::free)> memory{nullptr, &std::free};
@@ -115,7 +115,7 @@ class storage_table {
   std::uint64_t releases_ = 0;
   bool any_fresh_ = false;
   std::vector<slot> slots_;
-  std::vector<rest_of_slot> rest_;  ///< in the order of `slots_`
+  std::vector<slot_details> details_;  ///< in the order of `slots_`
   std::vector<std::uint32_t> free_;
   std::vector<std::pair<std::string, std::int64_t>> owners_;
 };

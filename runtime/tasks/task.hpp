@@ -64,9 +64,9 @@ struct follower {
 /// that each place is aligned as far as its kernel can ask for.
 class captured_values {
  public:
-  captured_values(std::size_t count, std::size_t most_bytes)
+  captured_values(std::size_t count, std::size_t max_bytes)
       : shift_(static_cast<unsigned>(
-            std::bit_width(std::max<std::size_t>(most_bytes, 16) - 1))),
+            std::bit_width(std::max<std::size_t>(max_bytes, 16) - 1))),
         lines_(std::make_unique_for_overwrite<line[]>((count << shift_) / sizeof(line) +
                                                       1)) {}
   /// The values of task i lie at `first() + (i << shift())`.
@@ -204,11 +204,11 @@ std::span<const follower> task_batch::followers_of(const task& t) const noexcept
 /// Memory for the records of tasks, their first blocks of successors, and their captured
 /// values.
 struct task_records {
-  task_records(std::size_t count, std::size_t most_captured)
+  task_records(std::size_t count, std::size_t max_captured)
       : size(count),
         tasks(std::make_unique<task[]>(count)),
         successors(std::make_unique<successor_block[]>(count)),
-        values(count, most_captured) {}
+        values(count, max_captured) {}
   /// Makes these the records of the batch.
   void join(task_batch& batch) noexcept {
     batch.tasks = tasks.get();

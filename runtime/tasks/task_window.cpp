@@ -42,29 +42,29 @@ task_window::task_window(const engine_options& options, dependency_map& map,
 
 /// Called before each submission. Asks from time to time whether tasks have ended, which
 /// keeps the window from filling up; runs tasks if room is needed now.
-void task_window::make_room(std::uint32_t tasks, std::size_t accesses) {
+void task_window::make_space(std::uint32_t tasks, std::size_t accesses) {
   if (tasks == 1 && next_ % submissions_per_look == 0 &&
       next_ - oldest_ >= newest_not_asked) {
     retire(max_retired_per_look);
   }
-  if (tasks != 1 || is_full(tasks) || map_.room() < accesses) {
+  if (tasks != 1 || is_full(tasks) || map_.space() < accesses) {
     retire_ended();
   }
-  if (is_full(tasks) || map_.room() < accesses) {
-    wait_for_room(tasks, accesses);
+  if (is_full(tasks) || map_.space() < accesses) {
+    wait_for_space(tasks, accesses);
   }
 }
 
 /// Runs the oldest tasks until there is room. The oldest task never waits for a newer
 /// one, so this comes to an end.
-void task_window::wait_for_room(std::uint32_t tasks, std::size_t accesses) {
+void task_window::wait_for_space(std::uint32_t tasks, std::size_t accesses) {
   if (is_full(tasks)) {
     run_until_not_full(tasks);
   }
-  if (map_.room() < accesses) {
+  if (map_.space() < accesses) {
     tally<std::uint64_t>(access_stalls_);
   }
-  while (is_full(tasks) || map_.room() < accesses) {
+  while (is_full(tasks) || map_.space() < accesses) {
     run_oldest();
   }
 }

@@ -103,12 +103,12 @@ class task_window {
 
   /// Returns true if one more task with this many accesses fits and no ended tasks are
   /// due to be retired.
-  [[nodiscard]] bool has_room(std::size_t accesses) const noexcept {
-    return next_ % submissions_per_look != 0 && !is_full(1) && map_.room() >= accesses;
+  [[nodiscard]] bool has_space(std::size_t accesses) const noexcept {
+    return next_ % submissions_per_look != 0 && !is_full(1) && map_.space() >= accesses;
   }
   /// Retires tasks, and runs tasks if that is not enough, until this many more fit, with
   /// this many accesses in total.
-  void make_room(std::uint32_t tasks, std::size_t accesses);
+  void make_space(std::uint32_t tasks, std::size_t accesses);
 
   /// Fills the record of task `next()`, which is in flight once `advance` is called.
   /// @pre the window is not full
@@ -163,7 +163,7 @@ class task_window {
   [[nodiscard]] bool is_full(std::uint32_t tasks) const noexcept {
     return next_ - oldest_ + tasks > capacity_;
   }
-  void wait_for_room(std::uint32_t tasks, std::size_t accesses);
+  void wait_for_space(std::uint32_t tasks, std::size_t accesses);
   /// Runs tasks until about this many more fit into the window.
   void run_until_not_full(std::uint32_t tasks);
   void retire_one(task& t) {

@@ -85,7 +85,7 @@ class kernel_lengths {
   void calibrate(const tick_clock& clock) noexcept {
     if (worth_moving_ == 0) {
       worth_moving_ = clock.to_ticks(worth_moving_ns);
-      ask_again();
+      measure_again();
     }
   }
   /// Returns true for one kernel in 64: its length is to be measured and added.
@@ -94,8 +94,8 @@ class kernel_lengths {
       --until_sample_;
       return false;
     }
-    until_sample_ = asking_ == 0 ? kernels_per_sample - 1 : 0;
-    asking_ -= static_cast<int>(asking_ != 0);
+    until_sample_ = samples_left_ == 0 ? kernels_per_sample - 1 : 0;
+    samples_left_ -= static_cast<int>(samples_left_ != 0);
     return true;
   }
   void add(std::int64_t ticks) noexcept {
@@ -104,10 +104,10 @@ class kernel_lengths {
   }
   /// Makes kernels count as long until the next eight have been measured, because they
   /// may have become longer.
-  void ask_again() noexcept {
+  void measure_again() noexcept {
     mean_ = 4 * worth_moving_;
     tiny_ = false;
-    asking_ = samples_in_a_row;
+    samples_left_ = samples_in_a_row;
     until_sample_ = 0;
   }
   [[nodiscard]] bool tiny() const noexcept { return tiny_; }
@@ -117,7 +117,7 @@ class kernel_lengths {
   static constexpr int samples_in_a_row = 8;
 
   int until_sample_ = 0;
-  int asking_ = 0;  ///< samples in a row that are still to come
+  int samples_left_ = 0;  ///< samples in a row that are still to come
   bool tiny_ = false;
   std::int64_t mean_ = 0;  ///< in ticks
   std::int64_t worth_moving_ = 0;

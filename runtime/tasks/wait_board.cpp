@@ -114,8 +114,8 @@ std::string wait_board::describe_waits() const {
   std::string out;
   for (std::size_t i = 0; i < std::min(waiting.size(), max_described); ++i) {
     const std::string reasons = reasons_of(places_[waiting[i] & mask_]);
-    const std::string who = named(waiting[i]);
-    out += who.empty() ? "" : fmt::format("; {} waits for {}", who, reasons);
+    const std::string task_name = named(waiting[i]);
+    out += task_name.empty() ? "" : fmt::format("; {} waits for {}", task_name, reasons);
   }
   if (waiting.size() > max_described) {
     out += fmt::format("; and {} more wait", waiting.size() - max_described);

@@ -20,10 +20,10 @@ namespace {
 using progression = footprint::progression;
 
 /// Returns the error for a view whose offsets leave 63 bits.
-error leaves_range(const char* what) {
+error leaves_range(const char* found) {
   return error(
       errc::out_of_range,
-      fmt::format("view is too large: expected bytes in [0, 2^63), found {}", what));
+      fmt::format("view is too large: expected bytes in [0, 2^63), found {}", found));
 }
 
 /// The dimensions that matter, with positive strides. `offset` is that of the lowest
@@ -64,25 +64,25 @@ result<open_form> without_trivial(std::int64_t offset,
 /// Merges progressions into the run or into the progression inside them, where the union
 /// is exactly one progression again. Strides ascend before and after.
 void merge(open_form& form, std::int64_t& run) {
-  int kept = 0;
+  int depth = 0;
   for (int i = 0; i < form.depth; ++i) {
     const progression p = form.steps[static_cast<std::size_t>(i)];
     // The copies touch or overlap, so together they are a longer run.
-    if (kept == 0 && p.stride <= run) {
+    if (depth == 0 && p.stride <= run) {
       run += (p.count - 1) * p.stride;
       continue;
     }
-    if (kept > 0) {
-      progression& inner = form.steps[static_cast<std::size_t>(kept - 1)];
+    if (depth > 0) {
+      progression& inner = form.steps[static_cast<std::size_t>(depth - 1)];
       // The copies continue the inner progression without a gap.
       if (p.stride % inner.stride == 0 && p.stride / inner.stride <= inner.count) {
         inner.count += (p.count - 1) * (p.stride / inner.stride);
         continue;
       }
     }
-    form.steps[static_cast<std::size_t>(kept++)] = p;
+    form.steps[static_cast<std::size_t>(depth++)] = p;
   }
-  form.depth = kept;
+  form.depth = depth;
 }
 
 }  // namespace

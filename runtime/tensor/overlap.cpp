@@ -21,12 +21,12 @@ struct side {
     std::int64_t inside = f.run;
     span[static_cast<std::size_t>(depth)] = inside;
     for (int i = depth - 1; i >= 0; --i) {
-      const progression& p = at(i);
+      const progression& p = step(i);
       inside += p.stride * (p.count - 1);
       span[static_cast<std::size_t>(i)] = inside;
     }
   }
-  [[nodiscard]] const progression& at(int level) const noexcept {
+  [[nodiscard]] const progression& step(int level) const noexcept {
     return bytes.steps[static_cast<std::size_t>(level)];
   }
   [[nodiscard]] std::int64_t from(int level) const noexcept {
@@ -108,8 +108,8 @@ class search {
   /// Decides exactly where each side has at most one progression.
   [[nodiscard]] bool leaf(std::int64_t d, int i, int j) const noexcept {
     const progression one{1, 1};
-    return blocks_meet(i < a_.depth ? a_.at(i) : one, a_.bytes.run,
-                       j < b_.depth ? b_.at(j) : one, b_.bytes.run, d);
+    return blocks_meet(i < a_.depth ? a_.step(i) : one, a_.bytes.run,
+                       j < b_.depth ? b_.step(j) : one, b_.bytes.run, d);
   }
 
   /// Opens the level with the fewest candidates: the blocks of A, the blocks of B, or the
@@ -130,8 +130,8 @@ class search {
     const bool take_a = cost_a <= cost_b;
     const choice& c = take_a ? by_a : by_b;
     for (std::int64_t k = c.first; k <= c.last; ++k) {
-      const overlap o = take_a ? meet(d - k * a_.at(i).stride, i + 1, j)
-                               : meet(d + k * b_.at(j).stride, i, j + 1);
+      const overlap o = take_a ? meet(d - k * a_.step(i).stride, i + 1, j)
+                               : meet(d + k * b_.step(j).stride, i, j + 1);
       if (note(o, seen)) {
         return seen;
       }
@@ -143,8 +143,8 @@ class search {
   /// several pairs of blocks may have the same one.
   [[nodiscard]] overlap try_differences(const choice& c, std::int64_t d, int i,
                                         int j) noexcept {
-    const progression& p = a_.at(i);
-    const progression& q = b_.at(j);
+    const progression& p = a_.step(i);
+    const progression& q = b_.step(j);
     overlap seen = overlap::no;
     for (std::int64_t n = 0, count = c.size(); n < count; ++n) {
       const std::int64_t v = c.first + n * c.step;
@@ -174,21 +174,21 @@ class search {
 
   /// Returns the blocks of A's outer level whose span meets that of B.
   [[nodiscard]] choice blocks_of_a(std::int64_t d, int i, int j) const noexcept {
-    const progression& p = a_.at(i);
+    const progression& p = a_.step(i);
     return {std::max<std::int64_t>(0, ceil_div(d - a_.from(i + 1) + 1, p.stride)),
             std::min(p.count - 1, floor_div(d + b_.from(j) - 1, p.stride)), 1};
   }
   /// Returns the blocks of B's outer level whose span meets that of A.
   [[nodiscard]] choice blocks_of_b(std::int64_t d, int i, int j) const noexcept {
-    const progression& q = b_.at(j);
+    const progression& q = b_.step(j);
     return {std::max<std::int64_t>(0, ceil_div(-d - b_.from(j + 1) + 1, q.stride)),
             std::min(q.count - 1, floor_div(a_.from(i) - d - 1, q.stride)), 1};
   }
   /// Returns the distances between a block of A and one of B at which their insides can
   /// meet.
   [[nodiscard]] choice differences(std::int64_t d, int i, int j) const noexcept {
-    const progression& p = a_.at(i);
-    const progression& q = b_.at(j);
+    const progression& p = a_.step(i);
+    const progression& q = b_.step(j);
     const std::int64_t step =
         p.stride == q.stride ? p.stride : std::gcd(p.stride, q.stride);
     const std::int64_t low = std::max(d - a_.from(i + 1) + 1, (1 - q.count) * q.stride);

@@ -10,15 +10,15 @@ namespace weir::runtime {
 
 /// Reduces the question for (s, m) to the same question for (m mod s, s), as Euclid's
 /// algorithm does with two numbers. It ends early when the answer can only be above
-/// `most`.
+/// `max`.
 std::int64_t first_landing(std::int64_t step, std::int64_t modulus, std::int64_t low,
-                           std::int64_t high, std::int64_t most) noexcept {
+                           std::int64_t high, std::int64_t max) noexcept {
   using number = std::uint64_t;  // sums below stay under twice the modulus
   number s = static_cast<number>(step);
   number m = static_cast<number>(modulus);
   number from = static_cast<number>(low);
   const number width = static_cast<number>(high) - from;
-  const number limit = static_cast<number>(most);
+  const number limit = static_cast<number>(max);
   if (from == 0) {
     return 0;
   }

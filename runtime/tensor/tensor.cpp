@@ -29,10 +29,10 @@ result<std::int64_t> element_bytes(dtype type) {
 }
 
 /// Returns the error for a dimension that does not exist.
-error bad_dim(const char* what, int dim, std::size_t dims) {
+error bad_dim(const char* operation, int dim, std::size_t dims) {
   return error(
       errc::out_of_range,
-      fmt::format("{}: expected a dimension in [0, {}), found {}", what, dims, dim));
+      fmt::format("{}: expected a dimension in [0, {}), found {}", operation, dims, dim));
 }
 
 /// Returns row-major strides in bytes. An extent of 0 counts as 1, so that an empty
@@ -108,8 +108,8 @@ result<tensor> tensor::slice(int dim, std::int64_t start, std::int64_t stop,
   const auto d = static_cast<std::size_t>(dim);
   const std::int64_t extent = shape_[d];
   const std::int64_t least = step < 0 ? -1 : 0;
-  const std::int64_t most = step < 0 ? extent - 1 : extent;
-  if (step == 0 || start < least || start > most || stop < least || stop > extent) {
+  const std::int64_t max_start = step < 0 ? extent - 1 : extent;
+  if (step == 0 || start < least || start > max_start || stop < least || stop > extent) {
     return error(
         errc::out_of_range,
         fmt::format("slice of dimension {}: expected start and stop within its extent {} "

@@ -90,8 +90,8 @@ result<void> check_footer(bytes_view whole, const preamble& p, const std::string
   const auto differs =
       std::mismatch(expected.begin(), expected.end(), found.begin()).first;
   if (differs != expected.end()) {
-    const auto at = static_cast<std::uint64_t>(differs - expected.begin());
-    return damaged(path, p.file_bytes - footer_bytes + at, "FOOTER",
+    const auto offset = static_cast<std::uint64_t>(differs - expected.begin());
+    return damaged(path, p.file_bytes - footer_bytes + offset, "FOOTER",
                    "expected generation, pulse, length and hash of preamble and table, "
                    "found others");
   }

@@ -77,8 +77,8 @@ result<stream_cursor> context_stream::state::make_cursor(
   WEIR_TRY(c.history_hash, history_hash_of(*this, all, states));
   c.source_state = source_state(states, all.back());
   c.stream_identity = source->identity().digest();
-  const auto kept = all.subspan(first_needed(all, states));
-  c.eras.assign(kept.begin(), kept.end());
+  const auto needed = all.subspan(first_needed(all, states));
+  c.eras.assign(needed.begin(), needed.end());
   return c;
 }
 

@@ -97,20 +97,20 @@ result<void> digest_content(token_source& source, source_identity& identity) {
   for (std::uint64_t start = 0; start < source.size(); start += segment) {
     xxh3_stream hash;
     const std::uint64_t end = std::min(source.size(), start + segment);
-    for (std::uint64_t at = start; at < end;) {
+    for (std::uint64_t offset = start; offset < end;) {
       const auto want =
-          static_cast<std::size_t>(std::min<std::uint64_t>(end - at, piece.size()));
-      WEIR_TRY(const std::size_t got, source.read(at, std::span(piece).first(want)));
+          static_cast<std::size_t>(std::min<std::uint64_t>(end - offset, piece.size()));
+      WEIR_TRY(const std::size_t got, source.read(offset, std::span(piece).first(want)));
       if (got == 0) {
         return error(errc::source_unavailable,
                      fmt::format("cannot digest source: expected {} tokens, found {}",
-                                 source.size(), at))
-            .located(source.place_text(at));
+                                 source.size(), offset))
+            .located(source.place_text(offset));
       }
       record_writer bytes;
       bytes.put_all(std::span<const std::uint32_t>(piece).first(got));
       hash.update(bytes.view());
-      at += got;
+      offset += got;
     }
     segments.push_back(hash.digest());
   }

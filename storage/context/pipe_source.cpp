@@ -45,13 +45,13 @@ class pipe_tokens final : public token_source {
     }
     WEIR_CHECK(fill(index - first_ + to.size()));
     const std::uint64_t start = index - first_;
-    if (start >= kept_.size()) {
+    if (start >= newest_.size()) {
       return std::size_t{0};
     }
-    const auto at = static_cast<std::size_t>(start);
-    const std::size_t count = std::min(to.size(), kept_.size() - at);
+    const auto offset = static_cast<std::size_t>(start);
+    const std::size_t count = std::min(to.size(), newest_.size() - offset);
     for (std::size_t i = 0; i < count; ++i) {
-      to[i] = std::to_integer<std::uint32_t>(kept_[at + i]);
+      to[i] = std::to_integer<std::uint32_t>(newest_[offset + i]);
     }
     forget();
     return count;
@@ -65,7 +65,7 @@ class pipe_tokens final : public token_source {
 
   result<void> continue_at(std::uint64_t index,
                            std::span<const std::uint32_t> before) override {
-    if (first_ + kept_.size() != 0) {
+    if (first_ + newest_.size() != 0) {
       return error(errc::unsupported,
                    fmt::format("cannot continue {}: it has been read already", name_));
     }
@@ -80,8 +80,8 @@ class pipe_tokens final : public token_source {
       bytes.push_back(static_cast<std::byte>(token));
     }
     WEIR_EXPECT(before.size() <= index);
-    kept_ = std::move(bytes);
-    first_ = index - kept_.size();
+    newest_ = std::move(bytes);
+    first_ = index - newest_.size();
     return {};
   }
 
@@ -90,9 +90,9 @@ class pipe_tokens final : public token_source {
   /// chunks independent of how the writer cuts its output.
   result<void> fill(std::uint64_t count) {
     std::array<std::byte, 16384> piece{};
-    while (!ended_ && kept_.size() < count) {
+    while (!ended_ && newest_.size() < count) {
       const std::size_t want =
-          std::min<std::uint64_t>(piece.size(), count - kept_.size());
+          std::min<std::uint64_t>(piece.size(), count - newest_.size());
       const ssize_t got = ::read(descriptor_, piece.data(), want);
       if (got < 0 && errno == EINTR) {
         continue;
@@ -100,19 +100,19 @@ class pipe_tokens final : public token_source {
       if (got < 0) {
         return error(errc::source_unavailable,
                      fmt::format("cannot read {}: {}", name_, std::strerror(errno)))
-            .located(place_text(first_ + kept_.size()));
+            .located(place_text(first_ + newest_.size()));
       }
       ended_ = got == 0;
-      append(kept_, bytes_view(piece).first(static_cast<std::size_t>(got)));
+      append(newest_, bytes_view(piece).first(static_cast<std::size_t>(got)));
     }
     return {};
   }
   /// Drops old bytes. It waits until half of the memory can be dropped, so that every
   /// byte is moved once on average.
   void forget() {
-    if (kept_.size() > 2 * remembered) {
-      const std::size_t old = kept_.size() - remembered;
-      kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(old));
+    if (newest_.size() > 2 * remembered) {
+      const std::size_t old = newest_.size() - remembered;
+      newest_.erase(newest_.begin(), newest_.begin() + static_cast<std::ptrdiff_t>(old));
       first_ += old;
     }
   }
@@ -120,8 +120,8 @@ class pipe_tokens final : public token_source {
   int descriptor_;
   std::string name_;
   source_identity identity_;
-  byte_vector kept_;         ///< the newest bytes, the oldest first
-  std::uint64_t first_ = 0;  ///< index of the first byte of `kept_`
+  byte_vector newest_;       ///< the newest bytes, the oldest first
+  std::uint64_t first_ = 0;  ///< index of the first byte of `newest_`
   bool ended_ = false;
 };
 

@@ -139,11 +139,11 @@ trajectory::trajectory(const address_space& space, const anchor& a) noexcept
 // A shard in the horizon region is linear: its blocks follow each other, 2^scale blocks
 // apart.
 std::optional<std::uint64_t> trajectory::block(std::uint64_t n) const noexcept {
-  std::uint64_t at = 0;
+  std::uint64_t block = 0;
   if (horizon_) {
     std::uint64_t far = 0;
     if (!checked_mul(n, std::uint64_t{1} << std::min(scale_, 32U), far) ||
-        !checked_add(gravity_, far, at)) {
+        !checked_add(gravity_, far, block)) {
       return std::nullopt;
     }
   } else {
@@ -152,9 +152,9 @@ std::optional<std::uint64_t> trajectory::block(std::uint64_t n) const noexcept {
     }
     const unsigned k = n < 256 ? (hints_ >> (2 * (n >> 4))) & 3U : 0U;
     const address_space space{total_, 0, still_};
-    at = land({base_, phi_}, gravity_, step_, n, scale_, theta(space, phi_, k));
+    block = land({base_, phi_}, gravity_, step_, n, scale_, theta(space, phi_, k));
   }
-  return at < total_ ? std::optional(at) : std::nullopt;
+  return block < total_ ? std::optional(block) : std::nullopt;
 }
 
 }  // namespace weir::storage::hn4

@@ -162,8 +162,8 @@ error hn4_error(hn4_code code, std::string text, std::optional<errc> kind) {
 // The outermost error that carries a code decides; errors without one wrap those of other
 // modules.
 hn4_code code_of(const error& e) noexcept {
-  for (const error* at = &e; at != nullptr; at = at->cause()) {
-    if (const auto code = at->text().empty() ? std::nullopt : marked(at->text())) {
+  for (const error* cause = &e; cause != nullptr; cause = cause->cause()) {
+    if (const auto code = cause->text().empty() ? std::nullopt : marked(cause->text())) {
       return *code;
     }
   }

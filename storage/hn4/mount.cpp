@@ -33,10 +33,10 @@ constexpr std::uint64_t largest_rebuild = std::uint64_t{256} << 20;
 
 /// Derives the layout from the superblock and compares it with the size of the device.
 result<void> check_geometry(core& c) {
-  const std::string at = fmt::format("{}:0 (superblock)", c.device->name());
+  const std::string place = fmt::format("{}:0 (superblock)", c.device->name());
   auto geometry = geometry_of(c.sb);
   if (!geometry) {
-    return std::move(geometry).error().located(at);
+    return std::move(geometry).error().located(place);
   }
   c.geometry = *geometry;
   c.space = space_of(c.sb, c.geometry);
@@ -46,7 +46,7 @@ result<void> check_geometry(core& c) {
                      fmt::format("cannot open \"{}\": expected {} bytes, found {}",
                                  c.device->name(), c.sb.capacity, c.device->size()),
                      errc::torn)
-        .located(at)
+        .located(place)
         .hint("the file was cut; copy it again");
   }
   return {};
@@ -169,18 +169,18 @@ template <class Visit>
 result<void> scan(block_device& device, std::uint64_t begin, std::uint64_t end,
                   std::uint64_t unit, Visit visit) {
   byte_vector buffer;
-  for (std::uint64_t at = begin; at < end;) {
-    WEIR_TRY(const extent data, device.next_data(at, end));
+  for (std::uint64_t offset = begin; offset < end;) {
+    WEIR_TRY(const extent data, device.next_data(offset, end));
     if (data.size == 0) {
       break;
     }
-    at = begin + align_down(data.offset - begin, unit);
+    offset = begin + align_down(data.offset - begin, unit);
     const std::uint64_t stop = std::min(end, begin + align_up(data.end() - begin, unit));
-    for (; at < stop; at += buffer.size()) {
+    for (; offset < stop; offset += buffer.size()) {
       buffer.resize(
-          static_cast<std::size_t>(std::min<std::uint64_t>(stop - at, scan_bytes)));
-      WEIR_CHECK(device.read(at, buffer));
-      visit(at, bytes_view(buffer));
+          static_cast<std::size_t>(std::min<std::uint64_t>(stop - offset, scan_bytes)));
+      WEIR_CHECK(device.read(offset, buffer));
+      visit(offset, bytes_view(buffer));
     }
   }
   return {};
@@ -208,8 +208,8 @@ result<void> read_bits(core& c) {
     }
     bits->bits.resize(static_cast<std::size_t>(bytes));
     WEIR_CHECK(scan(*c.device, c.geometry.bitmap, c.geometry.bitmap + bytes, 1,
-                    [&](std::uint64_t at, bytes_view piece) {
-                      std::memcpy(bits->bits.data() + (at - c.geometry.bitmap),
+                    [&](std::uint64_t offset, bytes_view piece) {
+                      std::memcpy(bits->bits.data() + (offset - c.geometry.bitmap),
                                   piece.data(), piece.size());
                     }));
   }
@@ -230,7 +230,7 @@ bool all_zero(bytes_view bytes) noexcept {
 result<void> read_directory(const core& c) {
   const std::uint64_t end = c.slot_offset(c.slots());
   return scan(*c.device, c.geometry.cortex, end, anchor_bytes,
-              [&](std::uint64_t at, bytes_view piece) {
+              [&](std::uint64_t offset, bytes_view piece) {
                 for (std::size_t i = 0; i + anchor_bytes <= piece.size();
                      i += anchor_bytes) {
                   const bytes_view bytes = piece.subspan(i, anchor_bytes);
@@ -238,7 +238,7 @@ result<void> read_directory(const core& c) {
                     continue;
                   }
                   entry e;
-                  e.slot = (at + i - c.geometry.cortex) / anchor_bytes;
+                  e.slot = (offset + i - c.geometry.cortex) / anchor_bytes;
                   const bool good = load_anchor(bytes, e.a);
                   (good ? c.entries : c.damaged).push_back(e);
                 }
@@ -265,12 +265,12 @@ std::string core::place(std::uint64_t offset, const std::string& thing) const {
 byte_vector from_armored(bytes_view region, std::uint64_t blocks) {
   byte_vector bits(static_cast<std::size_t>((blocks + 7) / 8));
   for (std::size_t word = 0; (word + 1) * armored_word <= region.size(); ++word) {
-    const std::size_t at = word * 8;
-    if (at >= bits.size()) {
+    const std::size_t byte = word * 8;
+    if (byte >= bits.size()) {
       break;
     }
-    std::memcpy(bits.data() + at, region.data() + word * armored_word,
-                std::min<std::size_t>(8, bits.size() - at));
+    std::memcpy(bits.data() + byte, region.data() + word * armored_word,
+                std::min<std::size_t>(8, bits.size() - byte));
   }
   return bits;
 }
@@ -278,13 +278,13 @@ byte_vector from_armored(bytes_view region, std::uint64_t blocks) {
 byte_vector to_armored(const block_bits& bits, std::size_t region_bytes) {
   byte_vector region(region_bytes);
   for (std::size_t word = 0; (word + 1) * armored_word <= region.size(); ++word) {
-    const std::size_t at = word * 8;
-    if (at >= bits.bits.size()) {
+    const std::size_t byte = word * 8;
+    if (byte >= bits.bits.size()) {
       break;
     }
     std::byte* to = region.data() + word * armored_word;
-    std::memcpy(to, bits.bits.data() + at,
-                std::min<std::size_t>(8, bits.bits.size() - at));
+    std::memcpy(to, bits.bits.data() + byte,
+                std::min<std::size_t>(8, bits.bits.size() - byte));
     to[8] = static_cast<std::byte>(ecc_of(load_le<std::uint64_t>(to)));
   }
   return region;

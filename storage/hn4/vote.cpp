@@ -258,14 +258,14 @@ error nothing_valid(const core& c, const ballot& votes) {
 
 // Strict refusals come last, because they depend on the copy that was elected.
 result<void> vote(core& c) {
-  const std::string at = fmt::format("{}:0 (superblock)", c.device->name());
+  const std::string place = fmt::format("{}:0 (superblock)", c.device->name());
   if (is_wiped(*c.device)) {
     return hn4_error(hn4_code::wipe_pending, "cannot open the volume: it was wiped")
-        .located(at);
+        .located(place);
   }
   WEIR_TRY(const ballot votes, collect(c));
   if (votes.copies.empty()) {
-    return nothing_valid(c, votes).located(at);
+    return nothing_valid(c, votes).located(place);
   }
   WEIR_TRY(const found_copy* best, elect(c, votes));
   c.sb = best->sb;

@@ -24,8 +24,8 @@ namespace {
 /// Number of intervals for which the table has capacity at first.
 constexpr std::size_t first_capacity = 64;
 
-std::uintptr_t address_number(const void* at) noexcept {
-  return reinterpret_cast<std::uintptr_t>(at);
+std::uintptr_t address_number(const void* address) noexcept {
+  return reinterpret_cast<std::uintptr_t>(address);
 }
 
 }  // namespace
@@ -54,16 +54,16 @@ void address_table::end_change() noexcept {
   version_.store(version_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
-/// Returns the number of cells that begin at or before `at`, by binary search. A reader
-/// may see a count that belongs to a newer list of cells, so the count is limited by the
-/// capacity of the list at hand.
-std::size_t address_table::first_behind(std::uintptr_t at) const noexcept {
+/// Returns the number of cells that begin at or before `address`, by binary search. A
+/// reader may see a count that belongs to a newer list of cells, so the count is limited
+/// by the capacity of the list at hand.
+std::size_t address_table::first_behind(std::uintptr_t address) const noexcept {
   const cells& table = *cells_.load(std::memory_order_acquire);
   std::size_t low = 0;
   std::size_t high = std::min(count_.load(std::memory_order_acquire), table.capacity);
   while (low < high) {
     const std::size_t middle = low + (high - low) / 2;
-    if (table.at[middle].begin.load(std::memory_order_acquire) <= at) {
+    if (table.items[middle].begin.load(std::memory_order_acquire) <= address) {
       low = middle + 1;
     } else {
       high = middle;
@@ -76,7 +76,7 @@ bool address_table::is_free(std::uintptr_t begin, std::uintptr_t end) const noex
   // Intervals do not overlap, so the last one that begins before `end` decides.
   const std::size_t behind = first_behind(end - 1);
   return behind == 0 || cells_.load(std::memory_order_relaxed)
-                                ->at[behind - 1]
+                                ->items[behind - 1]
                                 .end.load(std::memory_order_relaxed) <= begin;
 }
 
@@ -92,7 +92,7 @@ void address_table::grow(std::size_t wanted) {
   auto made = std::make_unique<cells>(std::max(wanted, 2 * old.capacity));
   const std::size_t count = count_.load(std::memory_order_relaxed);
   for (std::size_t i = 0; i < count; ++i) {
-    made->at[i].copy(old.at[i]);
+    made->items[i].copy(old.items[i]);
   }
   entries_.reserve(made->capacity);
   all_cells_.push_back(std::move(made));
@@ -122,7 +122,7 @@ std::atomic<std::uintptr_t>* address_table::take_ranks(std::size_t count) {
 void address_table::insert(const allocation_ptr& memory,
                            std::span<const std::int32_t> by_address) noexcept {
   const auto instances = memory->instances();
-  cell* const at = cells_.load(std::memory_order_relaxed)->at.get();
+  cell* const items = cells_.load(std::memory_order_relaxed)->items.get();
   std::size_t old_left = count_.load(std::memory_order_relaxed);
   std::size_t new_left = by_address.size();
   std::size_t to = old_left + new_left;
@@ -133,17 +133,18 @@ void address_table::insert(const allocation_ptr& memory,
     const std::uintptr_t begin =
         address_number(instances[static_cast<std::size_t>(rank)]);
     --to;
-    if (old_left > 0 && at[old_left - 1].begin.load(std::memory_order_relaxed) > begin) {
+    if (old_left > 0 &&
+        items[old_left - 1].begin.load(std::memory_order_relaxed) > begin) {
       --old_left;
-      at[to].copy(at[old_left]);
+      items[to].copy(items[old_left]);
       entries_[to] = std::move(entries_[old_left]);
       continue;
     }
     --new_left;
-    at[to].begin.store(begin, std::memory_order_release);
-    at[to].end.store(begin + memory->bytes(), std::memory_order_release);
-    at[to].ranks.store(nullptr, std::memory_order_release);
-    at[to].rank_count.store(0, std::memory_order_release);
+    items[to].begin.store(begin, std::memory_order_release);
+    items[to].end.store(begin + memory->bytes(), std::memory_order_release);
+    items[to].ranks.store(nullptr, std::memory_order_release);
+    items[to].rank_count.store(0, std::memory_order_release);
     entries_[to] = entry{memory, rank};
   }
 }
@@ -179,7 +180,7 @@ result<void> address_table::add(const allocation_ptr& memory) {
                          std::memory_order_release);
       }
       cell& zero = cells_.load(std::memory_order_relaxed)
-                       ->at[first_behind(address_number(memory->data())) - 1];
+                       ->items[first_behind(address_number(memory->data())) - 1];
       zero.ranks.store(numbers, std::memory_order_release);
       zero.rank_count.store(ranks, std::memory_order_release);
     }
@@ -199,55 +200,56 @@ bool address_table::remove(const allocation_ptr& memory) noexcept {
   if (found == 0 || entries_[found - 1].memory != memory) {
     return false;
   }
-  cell* const at = cells_.load(std::memory_order_relaxed)->at.get();
-  if (auto* numbers = at[found - 1].ranks.load(std::memory_order_relaxed)) {
+  cell* const items = cells_.load(std::memory_order_relaxed)->items.get();
+  if (auto* numbers = items[found - 1].ranks.load(std::memory_order_relaxed)) {
     // A reader may still use the list. It will find that the version has changed.
     ranks_[memory->instances().size()].idle.push_back(numbers);
   }
   begin_change();
-  std::size_t kept = 0;
+  std::size_t remaining = 0;
   const std::size_t count = count_.load(std::memory_order_relaxed);
   for (std::size_t i = 0; i < count; ++i) {
     if (entries_[i].memory == memory) {
       continue;
     }
-    if (kept != i) {
-      at[kept].copy(at[i]);
-      entries_[kept] = std::move(entries_[i]);
+    if (remaining != i) {
+      items[remaining].copy(items[i]);
+      entries_[remaining] = std::move(entries_[i]);
     }
-    ++kept;
+    ++remaining;
   }
-  count_.store(kept, std::memory_order_release);
+  count_.store(remaining, std::memory_order_release);
   end_change();
-  entries_.resize(kept);
+  entries_.resize(remaining);
   return true;
 }
 
 // Takes the mutex, because the result keeps the allocation alive.
-memory_place address_table::find(const void* at) const {
+memory_place address_table::find(const void* address) const {
   const std::lock_guard lock(mutex_);
-  const std::size_t behind = first_behind(address_number(at));
+  const std::size_t behind = first_behind(address_number(address));
   if (behind == 0) {
     return {};
   }
-  const cell& c = cells_.load(std::memory_order_relaxed)->at[behind - 1];
-  if (address_number(at) >= c.end.load(std::memory_order_relaxed)) {
+  const cell& c = cells_.load(std::memory_order_relaxed)->items[behind - 1];
+  if (address_number(address) >= c.end.load(std::memory_order_relaxed)) {
     return {};
   }
   const entry& found = entries_[behind - 1];
-  return {found.memory, address_number(at) - c.begin.load(std::memory_order_relaxed),
+  return {found.memory, address_number(address) - c.begin.load(std::memory_order_relaxed),
           found.rank};
 }
 
-bool address_table::contains(const std::byte* at, std::size_t bytes) const {
-  const memory_place place = find(at);
+bool address_table::contains(const std::byte* address, std::size_t bytes) const {
+  const memory_place place = find(address);
   return place.memory != nullptr && bytes <= place.bytes_left();
 }
 
-// Takes no lock. Returns the address on another rank if `at` lies in instance 0 of a
-// symmetric allocation, and `at` itself otherwise.
-std::byte* address_table::translate(std::byte* at, std::int32_t rank) const noexcept {
-  const std::uintptr_t address = address_number(at);
+// Takes no lock. Returns the address on another rank if `pointer` lies in instance 0 of a
+// symmetric allocation, and `pointer` itself otherwise.
+std::byte* address_table::translate(std::byte* pointer,
+                                    std::int32_t rank) const noexcept {
+  const std::uintptr_t address = address_number(pointer);
   for (;;) {
     const std::uint64_t before = version_.load(std::memory_order_acquire);
     if (before % 2 != 0) {
@@ -257,7 +259,7 @@ std::byte* address_table::translate(std::byte* at, std::int32_t rank) const noex
     }
     std::uintptr_t found = address;
     if (const std::size_t behind = first_behind(address); behind > 0) {
-      const cell& c = cells_.load(std::memory_order_acquire)->at[behind - 1];
+      const cell& c = cells_.load(std::memory_order_acquire)->items[behind - 1];
       const std::uintptr_t begin = c.begin.load(std::memory_order_acquire);
       const std::uintptr_t end = c.end.load(std::memory_order_acquire);
       const auto* ranks = c.ranks.load(std::memory_order_acquire);
@@ -268,7 +270,7 @@ std::byte* address_table::translate(std::byte* at, std::int32_t rank) const noex
       }
     }
     if (version_.load(std::memory_order_acquire) == before) {
-      return at + static_cast<std::ptrdiff_t>(found - address);
+      return pointer + static_cast<std::ptrdiff_t>(found - address);
     }
   }
 }

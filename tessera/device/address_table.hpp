@@ -36,11 +36,13 @@ class address_table {
   bool remove(const allocation_ptr& memory) noexcept;
 
   /// Returns the place of an address; its allocation is null if the address is unknown.
-  [[nodiscard]] memory_place find(const void* at) const;
+  [[nodiscard]] memory_place find(const void* address) const;
   /// Returns true if a single interval holds all of [at, at + bytes).
-  [[nodiscard]] bool contains(const std::byte* at, std::size_t bytes) const;
-  /// Returns the address on rank `rank` that belongs to `at`, or `at` if there is none.
-  [[nodiscard]] std::byte* translate(std::byte* at, std::int32_t rank) const noexcept;
+  [[nodiscard]] bool contains(const std::byte* address, std::size_t bytes) const;
+  /// Returns the address on rank `rank` that belongs to `pointer`, or `pointer` if there
+  /// is none.
+  [[nodiscard]] std::byte* translate(std::byte* pointer,
+                                     std::int32_t rank) const noexcept;
   /// Returns all allocations without duplicates.
   [[nodiscard]] std::vector<allocation_ptr> all() const;
 
@@ -58,9 +60,9 @@ class address_table {
   };
   /// A list of cells with a fixed capacity.
   struct cells {
-    explicit cells(std::size_t n) : capacity(n), at(new cell[n]) {}
+    explicit cells(std::size_t n) : capacity(n), items(new cell[n]) {}
     std::size_t capacity;
-    std::unique_ptr<cell[]> at;
+    std::unique_ptr<cell[]> items;
   };
   /// Address lists of equal length.
   struct rank_lists {
@@ -74,7 +76,7 @@ class address_table {
   };
 
   /// Returns the number of cells that begin at or before an address.
-  [[nodiscard]] std::size_t first_behind(std::uintptr_t at) const noexcept;
+  [[nodiscard]] std::size_t first_behind(std::uintptr_t address) const noexcept;
   /// Returns true if no interval shares an address with [begin, end).
   [[nodiscard]] bool is_free(std::uintptr_t begin, std::uintptr_t end) const noexcept;
   /// Provides capacity for this many cells and entries. Throws std::bad_alloc.

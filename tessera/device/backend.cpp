@@ -15,7 +15,7 @@ namespace weir::tessera {
 namespace {
 
 /// Does a piece of work on the calling thread.
-struct inline_doer {
+struct inline_executor {
   device_backend& backend;
 
   result<void> operator()(const copy_work& work) const { return backend.copy(work); }
@@ -26,11 +26,11 @@ struct inline_doer {
 };
 
 /// Returns the error of a launch with a number outside of [1, most].
-error wrong_launch(const grid_launch& launch, std::string_view what, std::int64_t most,
+error wrong_launch(const grid_launch& launch, std::string_view expected, std::int64_t max,
                    std::int64_t found) {
   return {errc::invalid_argument,
           fmt::format("launch kernel {}: expected {} of 1 to {}, found {}",
-                      launch.code.name, what, most, found)};
+                      launch.code.name, expected, max, found)};
 }
 
 /// Checks that grid and block are within the limits of the device.
@@ -89,16 +89,16 @@ std::int64_t slice_plan::begin(std::int64_t slice) const noexcept {
   return (slice * each + std::min(slice, rest)) * unit;
 }
 
-// Cuts `total` into at most `most` slices of whole units, with at least `least` in each
-// as far as possible. A total of 0 has no slices.
+// Cuts `total` into at most `max_slices` slices of whole units, with at least `least` in
+// each as far as possible. A total of 0 has no slices.
 slice_plan cut_evenly(std::int64_t total, std::int64_t unit, std::int64_t least,
-                      std::int64_t most) noexcept {
+                      std::int64_t max_slices) noexcept {
   slice_plan plan{std::max<std::int64_t>(total, 0), 0, std::max<std::int64_t>(unit, 1)};
   // A slice of less than `least` would cost more than it saves, so there are fewer
   // slices.
   if (plan.total > 0) {
     const std::int64_t fit = plan.total / std::max(least, plan.unit);
-    plan.slices = std::clamp<std::int64_t>(fit, 1, std::max<std::int64_t>(most, 1));
+    plan.slices = std::clamp<std::int64_t>(fit, 1, std::max<std::int64_t>(max_slices, 1));
   }
   return plan;
 }
@@ -106,7 +106,7 @@ slice_plan cut_evenly(std::int64_t total, std::int64_t unit, std::int64_t least,
 // Backends whose work is done at once need no queue: the work has ended when this
 // returns, and the completion is called before.
 void device_backend::submit(const device_work& work, completion done) {
-  result<void> outcome = std::visit(inline_doer{*this}, work);
+  result<void> outcome = std::visit(inline_executor{*this}, work);
   if (done) {
     done(std::move(outcome));
   }

@@ -46,7 +46,7 @@ constexpr std::array<type_row, 17> types{{
     {dtype::uint64, {type_uint, 64, 1}},
 }};
 /// Limit of dimensions, before any array of the other library is read.
-constexpr std::int32_t most_dims = 64;
+constexpr std::int32_t max_dims = 64;
 
 /// Returns the type in DLPack's terms. @error{unsupported; it has none}
 result<data_type> their_type(dtype type) {
@@ -114,11 +114,11 @@ struct exported {
   pid_t process = ::getpid();
 
   static void drop(Managed* self) {
-    auto* const what = static_cast<exported*>(self->context);
+    auto* const tensor = static_cast<exported*>(self->context);
     // In the child of a fork, threads that no longer exist may have held locks that the
     // destructor needs. The memory is then leaked.
-    if (what->process == ::getpid()) {
-      delete what;
+    if (tensor->process == ::getpid()) {
+      delete tensor;
     }
   }
 };
@@ -132,12 +132,12 @@ result<void> check_shape(std::span<const std::int64_t> shape, std::size_t stride
           fmt::format("describe a tensor: expected extents of at least 0, found {}", n));
     }
   }
-  if (shape.size() > most_dims || (strides != 0 && strides != shape.size())) {
+  if (shape.size() > max_dims || (strides != 0 && strides != shape.size())) {
     return error(
         errc::invalid_argument,
         fmt::format("describe a tensor: expected at most {} dimensions and as many "
                     "strides or none, found {} and {}",
-                    most_dims, shape.size(), strides));
+                    max_dims, shape.size(), strides));
   }
   return {};
 }
@@ -217,11 +217,11 @@ result<exported<Managed>*> make_export(allocation_ptr memory,
 /// @error{invalid_argument; a shape or an address that cannot be}
 /// @error{out_of_range; bytes outside of the address space}
 result<description> describe_tensor(const tensor& t) {
-  if (t.ndim < 0 || t.ndim > most_dims || (t.ndim > 0 && t.shape == nullptr)) {
+  if (t.ndim < 0 || t.ndim > max_dims || (t.ndim > 0 && t.shape == nullptr)) {
     return error(errc::invalid_argument,
                  fmt::format("import a tensor: expected a shape of 0 to {} dimensions, "
                              "found {} of them",
-                             most_dims, t.ndim));
+                             max_dims, t.ndim));
   }
   description d;
   const auto dims = static_cast<std::size_t>(t.ndim);

@@ -19,21 +19,21 @@ namespace weir::tessera {
 namespace {
 
 /// Returns the error of a missing entry.
-error no_memory(const char* what) {
+error no_memory(const char* action) {
   return {errc::out_of_memory,
-          fmt::format("{}: expected room for its entry, found none", what)};
+          fmt::format("{}: expected room for its entry, found none", action)};
 }
 
 /// Checks that a range is not empty and lies within the address space.
-result<void> check_range(const std::byte* at, std::size_t bytes) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(at);
-  if (at == nullptr || bytes == 0 ||
+result<void> check_range(const std::byte* address, std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  if (address == nullptr || bytes == 0 ||
       bytes > std::numeric_limits<std::uintptr_t>::max() - begin) {
     return error(
         errc::invalid_argument,
         fmt::format("note memory at {}: expected an address and bytes within the "
                     "address space, found {} bytes",
-                    static_cast<const void*>(at), bytes));
+                    static_cast<const void*>(address), bytes));
   }
   return {};
 }
@@ -55,8 +55,8 @@ allocation::~allocation() {
       }
       break;
     case memory_kind::host:
-      for (std::byte* at : instances_) {
-        report(backend_->free_host(at));
+      for (std::byte* address : instances_) {
+        report(backend_->free_host(address));
       }
       break;
     case memory_kind::registered:
@@ -154,8 +154,8 @@ result<allocation_ptr> symmetric_memory::allocate(std::span<const std::int32_t> 
     made->devices_.assign(devices.begin(), devices.end());
     made->instances_.reserve(devices.size());
     for (const std::int32_t device : devices) {
-      WEIR_TRY(auto* at, backend_->allocate(device, bytes));
-      made->instances_.push_back(at);
+      WEIR_TRY(auto* address, backend_->allocate(device, bytes));
+      made->instances_.push_back(address);
     }
     WEIR_CHECK(table_->add(made));
     return allocation_ptr(std::move(made));
@@ -174,8 +174,8 @@ result<allocation_ptr> symmetric_memory::allocate_host(std::size_t bytes,
     made->backend_ = backend_;
     made->devices_.assign(1, allocation::host_device);
     made->instances_.reserve(1);
-    WEIR_TRY(auto* at, backend_->allocate_host(bytes));
-    made->instances_.push_back(at);
+    WEIR_TRY(auto* address, backend_->allocate_host(bytes));
+    made->instances_.push_back(address);
     WEIR_CHECK(table_->add(made));
     return allocation_ptr(std::move(made));
   } catch (const std::bad_alloc&) {
@@ -185,15 +185,16 @@ result<allocation_ptr> symmetric_memory::allocate_host(std::size_t bytes,
 
 // The table comes first, since pinning overlapping ranges twice would end with one of
 // them unpinned too early. A failure to pin undoes the entry.
-result<allocation_ptr> symmetric_memory::register_host(std::byte* at, std::size_t bytes,
+result<allocation_ptr> symmetric_memory::register_host(std::byte* address,
+                                                       std::size_t bytes,
                                                        std::uint64_t owner) {
-  WEIR_CHECK(check_range(at, bytes));
+  WEIR_CHECK(check_range(address, bytes));
   try {
     auto made = make(memory_kind::registered, bytes, owner);
     made->devices_.assign(1, allocation::host_device);
-    made->instances_.assign(1, at);
+    made->instances_.assign(1, address);
     WEIR_CHECK(table_->add(made));
-    if (auto pinned = backend_->pin_host(at, bytes); !pinned) {
+    if (auto pinned = backend_->pin_host(address, bytes); !pinned) {
       table_->remove(made);
       return std::move(pinned).error();
     }
@@ -206,16 +207,16 @@ result<allocation_ptr> symmetric_memory::register_host(std::byte* at, std::size_
 
 // Memory that lies inside of a known allocation cannot be in the table twice. It is kept
 // in the list of aliases, only so that it can be removed again.
-result<allocation_ptr> symmetric_memory::adopt(std::byte* at, std::size_t bytes,
+result<allocation_ptr> symmetric_memory::adopt(std::byte* address, std::size_t bytes,
                                                std::int32_t device,
                                                std::function<void()> on_release,
                                                std::uint64_t owner) {
-  WEIR_CHECK(check_range(at, bytes));
+  WEIR_CHECK(check_range(address, bytes));
   try {
     auto made = make(memory_kind::imported, bytes, owner);
     made->devices_.assign(1, device);
-    made->instances_.assign(1, at);
-    if (table_->contains(at, bytes)) {
+    made->instances_.assign(1, address);
+    if (table_->contains(address, bytes)) {
       const std::lock_guard lock(aliases_mutex_);
       aliases_.push_back(made);
     } else {
@@ -228,11 +229,11 @@ result<allocation_ptr> symmetric_memory::adopt(std::byte* at, std::size_t bytes,
   }
 }
 
-// Removes and returns an alias that begins at `at`.
-allocation_ptr symmetric_memory::take_alias(const void* at, std::uint64_t owner) {
+// Removes and returns an alias that begins at `address`.
+allocation_ptr symmetric_memory::take_alias(const void* address, std::uint64_t owner) {
   const std::lock_guard lock(aliases_mutex_);
   for (auto i = aliases_.begin(); i != aliases_.end(); ++i) {
-    if ((*i)->data() == at && (*i)->owner() == owner) {
+    if ((*i)->data() == address && (*i)->owner() == owner) {
       allocation_ptr taken = std::move(*i);
       aliases_.erase(i);
       return taken;
@@ -243,14 +244,14 @@ allocation_ptr symmetric_memory::take_alias(const void* at, std::uint64_t owner)
 
 // Removes an allocation from the table. Its memory is freed when the last user releases
 // it, which the caller may be.
-result<allocation_ptr> symmetric_memory::remove(const void* at, memory_kind kind,
+result<allocation_ptr> symmetric_memory::remove(const void* address, memory_kind kind,
                                                 std::uint64_t owner) {
-  const memory_place place = table_->find(at);
+  const memory_place place = table_->find(address);
   const bool fits = place.memory != nullptr && place.rank == 0 && place.offset == 0 &&
                     place.memory->kind() == kind && place.memory->owner() == owner;
   // Memory that was imported twice stays known until both imports have been removed.
   if (kind == memory_kind::imported) {
-    if (auto alias = take_alias(at, owner); alias != nullptr) {
+    if (auto alias = take_alias(address, owner); alias != nullptr) {
       return alias;
     }
   }
@@ -262,7 +263,7 @@ result<allocation_ptr> symmetric_memory::remove(const void* at, memory_kind kind
       errc::invalid_argument,
       fmt::format("free memory at {}: expected the start of an allocation of the "
                   "same kind and owner, found {}",
-                  at,
+                  address,
                   place.memory == nullptr ? "an address that is not known"
                   : place.offset != 0     ? "an address inside of one"
                   : place.rank != 0       ? "the address of another rank"
@@ -295,16 +296,16 @@ std::vector<allocation_ptr> symmetric_memory::remove_all(std::uint64_t owner) {
 }
 
 // Aliases are not found: the allocation that contains them is.
-std::optional<memory_place> symmetric_memory::find(const void* at) const {
-  memory_place place = table_->find(at);
+std::optional<memory_place> symmetric_memory::find(const void* address) const {
+  memory_place place = table_->find(address);
   if (place.memory == nullptr) {
     return std::nullopt;
   }
   return place;
 }
 
-std::byte* symmetric_memory::translate(void* at, std::int32_t rank) const noexcept {
-  return table_->translate(static_cast<std::byte*>(at), rank);
+std::byte* symmetric_memory::translate(void* address, std::int32_t rank) const noexcept {
+  return table_->translate(static_cast<std::byte*>(address), rank);
 }
 
 // Lock order: the list of aliases, then the table.

@@ -37,7 +37,7 @@ constexpr std::size_t at_version = 8, at_kind = 12, at_bytes = 16, at_key = 24,
                       at_environment = 56, at_content = 88, at_self = 120;
 constexpr std::size_t trailer_bytes = 152;
 /// Largest size of an entry file that is read, in bytes.
-constexpr std::uint64_t most_entry_bytes = std::uint64_t{1} << 32;
+constexpr std::uint64_t max_entry_bytes = std::uint64_t{1} << 32;
 /// Ends of file names: entries, and damaged entries that were set aside.
 constexpr std::string_view entry_suffix = ".entry";
 constexpr std::string_view bad_suffix = ".bad";
@@ -45,8 +45,8 @@ constexpr std::string_view bad_suffix = ".bad";
 using trailer = std::array<std::byte, trailer_bytes>;
 
 template <std::size_t N>
-void put_bytes(trailer& to, std::size_t at, const std::array<std::byte, N>& from) {
-  std::copy(from.begin(), from.end(), to.begin() + static_cast<std::ptrdiff_t>(at));
+void put_bytes(trailer& to, std::size_t offset, const std::array<std::byte, N>& from) {
+  std::copy(from.begin(), from.end(), to.begin() + static_cast<std::ptrdiff_t>(offset));
 }
 
 /// Returns true if the stored bytes are this digest.
@@ -196,7 +196,7 @@ class module_cache::impl {
       return missed(key);
     }
     // A file beyond the limit is damaged; one that cannot be read counts as missing.
-    auto bytes = read_private(*file, most_entry_bytes);
+    auto bytes = read_private(*file, max_entry_bytes);
     if (!bytes) {
       return bytes.error().code() == errc::out_of_range ? damaged(key, path)
                                                         : missed(key);
@@ -206,12 +206,12 @@ class module_cache::impl {
       case entry_state::stale:
         ++stale_;
         ::unlink(path.c_str());
-        tell(key, "was of another runtime or machine and is removed");
+        report(key, "was of another runtime or machine and is removed");
         return missed(key);
       case entry_state::good: break;
     }
     ++hits_;
-    tell(key, "is used");
+    report(key, "is used");
     bytes->resize(bytes->size() - trailer_bytes);
     return std::optional(opened{std::move(*file), std::move(*bytes)});
   }
@@ -226,7 +226,7 @@ class module_cache::impl {
       written = write_private(options_.folder, name_of(key), content, end);
     }
     ++(written ? writes_ : failed_writes_);
-    tell(key, written ? "is written" : "could not be written");
+    report(key, written ? "is written" : "could not be written");
     return written;
   }
 
@@ -240,7 +240,7 @@ class module_cache::impl {
       if (file && !file->is_open()) {
         continue;  // removed meanwhile
       }
-      auto bytes = file ? read_private(*file, most_entry_bytes)
+      auto bytes = file ? read_private(*file, max_entry_bytes)
                         : result<byte_vector>(std::move(file).error());
       if (!bytes || judge(*bytes, name, options_.environment) == entry_state::damaged) {
         first = ++bad == 1 ? path : first;
@@ -301,17 +301,17 @@ class module_cache::impl {
   }
 
   /// Reports what was done with an entry.
-  void tell(const cache_key& key, std::string_view what) const {
+  void report(const cache_key& key, std::string_view event) const {
     if (options_.on_decision) {
       options_.on_decision(fmt::format("cache entry {} of {} {}",
                                        to_hex(key.digest()).substr(0, 12), kind_name(key),
-                                       what));
+                                       event));
     }
   }
 
   std::optional<opened> missed(const cache_key& key) {
     ++misses_;
-    tell(key, "is not there");
+    report(key, "is not there");
     return std::nullopt;
   }
 

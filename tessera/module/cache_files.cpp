@@ -81,13 +81,13 @@ result<private_file> create_temporary(const std::string& folder, std::string& pa
 /// Makes a folder and those above it. Only the failure of the last one counts: folders
 /// above may exist although this process could not make them.
 result<void> make_folders(const std::string& path) {
-  for (std::size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
-    const std::string part = path.substr(0, at);
-    if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST && at == std::string::npos) {
+  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST && end == std::string::npos) {
       return refused_folder(path, "one that can be made",
                             fmt::format("\"{}\"", std::strerror(errno)));
     }
-    if (at == std::string::npos) {
+    if (end == std::string::npos) {
       return {};
     }
   }
@@ -164,16 +164,16 @@ result<private_file> open_private(const std::string& path) {
 
 // Reads at most the size that the file had at first. A file that has become shorter gives
 // fewer bytes, which the check of its trailer finds.
-result<byte_vector> read_private(const private_file& file, std::uint64_t most) {
+result<byte_vector> read_private(const private_file& file, std::uint64_t max_bytes) {
   struct stat facts {};
   if (::fstat(file.get(), &facts) != 0) {
     return system_error("look at", "an entry of the cache", errno);
   }
-  if (facts.st_size < 0 || static_cast<std::uint64_t>(facts.st_size) > most) {
+  if (facts.st_size < 0 || static_cast<std::uint64_t>(facts.st_size) > max_bytes) {
     return error(errc::out_of_range,
                  fmt::format("cannot read an entry of the cache: expected at most {} "
                              "bytes, found {}",
-                             most, facts.st_size));
+                             max_bytes, facts.st_size));
   }
   byte_vector out(static_cast<std::size_t>(facts.st_size));
   std::size_t got = 0;

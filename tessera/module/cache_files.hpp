@@ -49,9 +49,9 @@ class private_file {
 [[nodiscard]] result<private_file> open_private(const std::string& path);
 
 /// Reads a whole file. @error{io; it cannot be read} @error{out_of_range; more than
-/// `most` bytes}
+/// `max_bytes` bytes}
 [[nodiscard]] result<byte_vector> read_private(const private_file& file,
-                                               std::uint64_t most);
+                                               std::uint64_t max_bytes);
 
 /// Writes a new file of mode 0600 under a temporary name, syncs it, renames it and syncs
 /// the folder. The file is locked while it is written.

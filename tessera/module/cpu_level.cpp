@@ -110,9 +110,10 @@ const std::vector<std::string>& host_levels() {
   return *levels;
 }
 
-std::vector<std::string> host_levels_up_to(std::string_view most) {
+std::vector<std::string> host_levels_up_to(std::string_view highest) {
   const std::vector<std::string>& all = host_levels();
-  const auto from = most.empty() ? all.begin() : std::find(all.begin(), all.end(), most);
+  const auto from =
+      highest.empty() ? all.begin() : std::find(all.begin(), all.end(), highest);
   return {from, all.end()};
 }
 

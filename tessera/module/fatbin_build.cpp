@@ -45,13 +45,13 @@ class byte_sink {
 class string_table {
  public:
   std::uint32_t offset_of(const std::string& text) {
-    const auto [at, fresh] =
+    const auto [entry, fresh] =
         offsets_.emplace(text, static_cast<std::uint32_t>(bytes_.size()));
     if (fresh) {
       append(bytes_, as_view(text));
       bytes_.push_back(std::byte(0));
     }
-    return at->second;
+    return entry->second;
   }
   [[nodiscard]] const byte_vector& bytes() const { return bytes_; }
 

@@ -65,7 +65,8 @@ inline constexpr std::size_t name = 0, kind = 4, dtype = 8, size = 12, offset = 
 inline constexpr std::uint32_t plan_bytes = 48;
 namespace plan {
 inline constexpr std::size_t collective = 0, dtype = 4, axis = 8, algorithm = 12,
-                             least = 16, most = 24, chunk = 32, wire = 40, reserved = 44;
+                             min_bytes = 16, max_bytes = 24, chunk = 32, wire = 40,
+                             reserved = 44;
 }  // namespace plan
 /// The numerics policy and the seed that the module asks for.
 inline constexpr std::uint32_t policy_bytes = 32;
@@ -84,9 +85,9 @@ inline constexpr std::uint32_t ed25519 = 1;
 /// kernel has a bit for each section of code, hence the limit of 64.
 inline constexpr std::uint32_t table_align = 8;
 inline constexpr std::uint32_t code_align = 4096;
-inline constexpr std::uint32_t most_sections = 1024;
-inline constexpr std::size_t most_code_sections = 64;
-inline constexpr std::size_t most_name_bytes = 255;
+inline constexpr std::uint32_t max_sections = 1024;
+inline constexpr std::size_t max_code_sections = 64;
+inline constexpr std::size_t max_name_bytes = 255;
 inline constexpr std::uint32_t known_kernel_flags = 63;
 
 /// Returns the hash of a container, without its own field and without the `bytes` bytes

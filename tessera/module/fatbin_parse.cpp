@@ -54,7 +54,7 @@ bool is_letter(char c) {
 
 /// Returns true for printable characters without spaces, at most 255.
 bool is_word(std::string_view text) {
-  return text.size() <= lay::most_name_bytes &&
+  return text.size() <= lay::max_name_bytes &&
          std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 127; });
 }
 
@@ -86,14 +86,14 @@ class record_table {
   [[nodiscard]] std::uint32_t size() const { return count_; }
   /// Returns a field of record `i`, which is below `size`.
   [[nodiscard]] std::uint32_t u32(std::uint32_t i, std::size_t field) const {
-    return load_le<std::uint32_t>(at(i) + field);
+    return load_le<std::uint32_t>(record(i) + field);
   }
   [[nodiscard]] std::uint64_t u64(std::uint32_t i, std::size_t field) const {
-    return load_le<std::uint64_t>(at(i) + field);
+    return load_le<std::uint64_t>(record(i) + field);
   }
 
  private:
-  [[nodiscard]] const std::byte* at(std::uint32_t i) const {
+  [[nodiscard]] const std::byte* record(std::uint32_t i) const {
     return records_.data() + std::size_t{i} * record_bytes_;
   }
 
@@ -171,11 +171,11 @@ class fatbin_reader {
                             fmt::format("less than {}", strings_.size()),
                             fmt::format("{}", offset));
     }
-    const std::string_view rest = strings_.substr(offset, lay::most_name_bytes + 1);
+    const std::string_view rest = strings_.substr(offset, lay::max_name_bytes + 1);
     const std::size_t end = rest.find('\0');
     if (end == std::string_view::npos) {
       return damaged_fatbin("strings",
-                            fmt::format("at most {} bytes", lay::most_name_bytes),
+                            fmt::format("at most {} bytes", lay::max_name_bytes),
                             fmt::format("more at {}", offset));
     }
     return std::string(rest.substr(0, end));
@@ -208,10 +208,10 @@ class fatbin_reader {
                               fmt::format("{} for \"{}\"", s.bytes.size(), arch));
       }
       if (!seen.emplace(s.kind, arch).second ||
-          out_.code.size() == lay::most_code_sections) {
+          out_.code.size() == lay::max_code_sections) {
         return damaged_fatbin(name_of(kind),
                               fmt::format("at most {} sections, each for another machine",
-                                          lay::most_code_sections),
+                                          lay::max_code_sections),
                               fmt::format("one more for \"{}\"", arch));
       }
       out_.code.push_back({kind, s.optional(), std::move(arch), s.bytes});
@@ -382,8 +382,8 @@ class fatbin_reader {
       p.dtype = table.u32(i, lay::plan::dtype);
       WEIR_TRY(p.axis, string_at(table.u32(i, lay::plan::axis)));
       p.algorithm = table.u32(i, lay::plan::algorithm);
-      p.least_bytes = table.u64(i, lay::plan::least);
-      p.max_bytes = table.u64(i, lay::plan::most);
+      p.least_bytes = table.u64(i, lay::plan::min_bytes);
+      p.max_bytes = table.u64(i, lay::plan::max_bytes);
       p.chunk_bytes = table.u64(i, lay::plan::chunk);
       p.wire_dtype = table.u32(i, lay::plan::wire);
       const auto known = [](std::uint32_t id) {
@@ -446,7 +446,7 @@ class fatbin_reader {
 }  // namespace
 
 bool is_kernel_name(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= lay::most_name_bytes && is_letter(text[0]) &&
+  return !text.empty() && text.size() <= lay::max_name_bytes && is_letter(text[0]) &&
          std::all_of(text.begin(), text.end(),
                      [](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
 }

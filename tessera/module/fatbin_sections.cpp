@@ -35,14 +35,14 @@ bool looks_like_fatbin(bytes_view image) noexcept {
 namespace {
 
 /// Read numbers at offsets that have been checked.
-std::uint16_t u16_at(bytes_view bytes, std::size_t at) {
-  return load_le<std::uint16_t>(bytes.data() + at);
+std::uint16_t u16_at(bytes_view bytes, std::size_t offset) {
+  return load_le<std::uint16_t>(bytes.data() + offset);
 }
-std::uint32_t u32_at(bytes_view bytes, std::size_t at) {
-  return load_le<std::uint32_t>(bytes.data() + at);
+std::uint32_t u32_at(bytes_view bytes, std::size_t offset) {
+  return load_le<std::uint32_t>(bytes.data() + offset);
 }
-std::uint64_t u64_at(bytes_view bytes, std::size_t at) {
-  return load_le<std::uint64_t>(bytes.data() + at);
+std::uint64_t u64_at(bytes_view bytes, std::size_t offset) {
+  return load_le<std::uint64_t>(bytes.data() + offset);
 }
 
 bool all_zero(bytes_view bytes) {
@@ -109,12 +109,12 @@ result<void> check_header(bytes_view image) {
   }
   const std::uint32_t count = u32_at(image, lay::header::sections);
   const std::uint64_t table = u64_at(image, lay::header::table);
-  if (count > lay::most_sections || table < lay::header_bytes ||
+  if (count > lay::max_sections || table < lay::header_bytes ||
       table % lay::table_align != 0 ||
       !inside(table, std::uint64_t{count} * lay::entry_bytes, image.size())) {
     return damaged_fatbin("table of sections",
                           fmt::format("at most {} entries inside {} bytes",
-                                      lay::most_sections, image.size()),
+                                      lay::max_sections, image.size()),
                           fmt::format("{} at {}", count, table));
   }
   return {};
@@ -220,9 +220,9 @@ result<std::vector<section_entry>> read_sections(bytes_view image, abi_version r
   const std::uint64_t table = u64_at(image, lay::header::table);
   std::vector<section_entry> sections;
   for (std::uint32_t i = 0; i < u32_at(image, lay::header::sections); ++i) {
-    const std::uint64_t at = table + std::uint64_t{i} * lay::entry_bytes;
+    const std::uint64_t offset = table + std::uint64_t{i} * lay::entry_bytes;
     WEIR_TRY(const section_entry entry,
-             read_entry(image, image.subspan(at, lay::entry_bytes)));
+             read_entry(image, image.subspan(offset, lay::entry_bytes)));
     sections.push_back(entry);
   }
   WEIR_CHECK(check_overlaps(sections, table));

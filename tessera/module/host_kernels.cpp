@@ -64,15 +64,15 @@ result<void> register_host_kernel(host_kernel kernel) {
 result<void> unregister_host_kernel(std::string_view name) {
   host_kernel_table& table = host_kernels();
   const std::lock_guard guard(table.lock);
-  const auto at = table.kernels.find(name);
-  if (at == table.kernels.end()) {
+  const auto found = table.kernels.find(name);
+  if (found == table.kernels.end()) {
     return error(
         errc::not_found,
         fmt::format("cannot take back a kernel: expected one that is registered, found "
                     "{}",
                     json_quote(name)));
   }
-  table.kernels.erase(at);
+  table.kernels.erase(found);
   return {};
 }
 
@@ -80,8 +80,8 @@ result<void> unregister_host_kernel(std::string_view name) {
 std::optional<host_kernel> find_host_kernel(std::string_view name) {
   host_kernel_table& table = host_kernels();
   const std::lock_guard guard(table.lock);
-  const auto at = table.kernels.find(name);
-  return at == table.kernels.end() ? std::nullopt : std::optional(at->second);
+  const auto found = table.kernels.find(name);
+  return found == table.kernels.end() ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace weir::tessera

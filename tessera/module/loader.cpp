@@ -179,9 +179,9 @@ error disagrees(const kernel_record& kernel, std::string_view expected,
 /// agree, since a wrong one would let the kernel read beyond its arguments.
 result<kernel_entry> entry_in(const tessKernelLibrary& table,
                               const kernel_record& kernel) {
-  const auto* at = reinterpret_cast<const std::byte*>(table.entries);
-  for (std::uint32_t i = 0; i < table.entryCount; ++i, at += table.entrySize) {
-    const auto* e = reinterpret_cast<const tessKernelEntry*>(at);
+  const auto* next = reinterpret_cast<const std::byte*>(table.entries);
+  for (std::uint32_t i = 0; i < table.entryCount; ++i, next += table.entrySize) {
+    const auto* e = reinterpret_cast<const tessKernelEntry*>(next);
     if (e->name == nullptr || kernel.symbol != e->name) {
       continue;
     }

@@ -27,7 +27,7 @@ namespace weir::tessera {
 namespace {
 
 /// Limit of the number of entries in a table of kernels; more are taken for damage.
-constexpr std::uint32_t most_library_entries = 65536;
+constexpr std::uint32_t max_library_entries = 65536;
 
 /// A descriptor that is closed by the destructor unless it is released.
 class owned_descriptor {
@@ -191,7 +191,7 @@ result<const tessKernelLibrary*> shared_object::library(abi_version abi) const {
   if (table->structSize < sizeof(tessKernelLibrary) ||
       table->entrySize < sizeof(tessKernelEntry) ||
       table->entrySize % alignof(tessKernelEntry) != 0 ||
-      table->entryCount > most_library_entries ||
+      table->entryCount > max_library_entries ||
       (table->entryCount != 0 && table->entries == nullptr)) {
     return refused(
         "a table of kernels",

@@ -21,7 +21,7 @@ namespace weir::tessera {
 namespace {
 
 /// Limit of the size of a key file, and the characters that separate keys.
-constexpr std::uint64_t most_key_file_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t max_key_file_bytes = std::uint64_t{1} << 20;
 constexpr std::string_view separators = ",: \t\r\n";
 
 unsigned char* raw(std::byte* bytes) {
@@ -54,13 +54,13 @@ std::string without_comments(std::string_view text) {
 /// Reads keys of 64 hexadecimal digits, separated by commas, colons or white space.
 result<std::vector<public_key>> parse_keys(std::string_view text) {
   std::vector<public_key> keys;
-  std::size_t at = text.find_first_not_of(separators);
-  while (at != std::string_view::npos) {
-    const std::size_t end = std::min(text.find_first_of(separators, at), text.size());
+  std::size_t start = text.find_first_not_of(separators);
+  while (start != std::string_view::npos) {
+    const std::size_t end = std::min(text.find_first_of(separators, start), text.size());
     public_key key;
-    WEIR_CHECK(from_hex(text.substr(at, end - at), key));
+    WEIR_CHECK(from_hex(text.substr(start, end - start), key));
     keys.push_back(key);
-    at = text.find_first_not_of(separators, end);
+    start = text.find_first_not_of(separators, end);
   }
   return keys;
 }
@@ -79,10 +79,10 @@ result<std::string> read_key_file(const std::string& path) {
     return refused(std::move(opened).error());
   }
   const auto size = (*opened)->size();
-  if (!size || *size > most_key_file_bytes) {
+  if (!size || *size > max_key_file_bytes) {
     return refused(error(errc::invalid_argument,
                          fmt::format("cannot read key file {}: expected at most {} bytes",
-                                     path, most_key_file_bytes)));
+                                     path, max_key_file_bytes)));
   }
   std::string text(*size, '\0');
   if (auto read = read_exactly(

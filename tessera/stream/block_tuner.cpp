@@ -39,11 +39,12 @@ std::vector<block_extents> blocks_of(const stream& target, const kernel_record& 
     return out;
   }
   const launch_limits& limits = device->limits;
-  const std::int64_t most = std::min<std::int64_t>(record.max_threads, limits.threads);
+  const std::int64_t max_threads =
+      std::min<std::int64_t>(record.max_threads, limits.threads);
   for (const std::int32_t extent : tried_extents) {
     const block_extents block = {extent, usual[1], usual[2]};
     if (block != usual && extent <= limits.block[0] &&
-        std::int64_t{extent} * block[1] * block[2] <= most) {
+        std::int64_t{extent} * block[1] * block[2] <= max_threads) {
       out.push_back(block);
     }
   }
@@ -97,16 +98,16 @@ block_key key_of(const stream& target, const launch_request& request,
 /// text, so a damaged entry is measured anew.
 std::optional<block_extents> block_from(std::string_view text) {
   block_extents out{};
-  const char* at = text.data();
-  const char* const end = at + text.size();
+  const char* next_char = text.data();
+  const char* const end = next_char + text.size();
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const auto [next, problem] = std::from_chars(at, end, out[i]);
+    const auto [next, problem] = std::from_chars(next_char, end, out[i]);
     const bool last = i + 1 == out.size();
     if (problem != std::errc() || out[i] < 1 || (last ? next != end : next == end) ||
         (!last && *next != ',')) {
       return std::nullopt;
     }
-    at = last ? next : next + 1;
+    next_char = last ? next : next + 1;
   }
   return out;
 }

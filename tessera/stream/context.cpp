@@ -18,7 +18,7 @@
 #include "device/cpu.hpp"
 #include "stream/block_tuner.hpp"
 #include "stream/collectives/meeting_point.hpp"
-#include "stream/janitor.hpp"
+#include "stream/deferred_calls.hpp"
 #include "stream/notifier.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/tessera/stream/stream.hpp"
@@ -42,9 +42,9 @@ class observers final : public operation_observer {
       one->ended(operation, lane, start_ns, end_ns);
     }
   }
-  void called(const observed_call& what) noexcept override {
+  void called(const observed_call& call) noexcept override {
     for (const auto& one : all_) {
-      one->called(what);
+      one->called(call);
     }
   }
 
@@ -154,8 +154,8 @@ mesh::mesh(std::shared_ptr<tessera::context> context_of, std::uint64_t number_of
     facts.ranks = shape.ranks();
     const auto sizes = shape.sizes();
     std::copy(sizes.begin(), sizes.end(), facts.axis_size.begin());
-    if (const auto at = shape.coordinates(rank)) {
-      std::copy(at->begin(), at->end(), facts.axis_index.begin());
+    if (const auto coordinates = shape.coordinates(rank)) {
+      std::copy(coordinates->begin(), coordinates->end(), facts.axis_index.begin());
     }
   }
 }
@@ -182,7 +182,7 @@ result<std::shared_ptr<const collective::collective_plan>> plan_cache::get(
   WEIR_TRY(auto made, collective::plan_collective(call, ranks, shape, options));
   auto out = std::make_shared<const collective::collective_plan>(std::move(made));
   const std::lock_guard lock(mutex_);
-  if (plans_.size() >= most) {
+  if (plans_.size() >= max_plans) {
     plans_.clear();
   }
   plans_.emplace(k, out);
@@ -193,20 +193,20 @@ context::context(runtime_settings settings)
     : settings_(std::move(settings)),
       notifier_(std::make_unique<tessera::notifier>()),
       policy_(settings_.policy),
-      cleaner_(std::make_unique<janitor>()) {}
+      deferred_(std::make_unique<deferred_calls>()) {}
 
 context::~context() = default;
 
 // Called when the last reference has gone, on whichever thread released it.
-void context::destroy(context* what) noexcept {
+void context::destroy(context* object) noexcept {
   if (!on_worker()) {
-    delete what;
+    delete object;
     return;
   }
   // After a shutdown that timed out, the last operation to end may release the context on
   // a worker. The worker cannot wait for itself in the engine's destructor.
   try {
-    std::thread([what] { delete what; }).detach();
+    std::thread([object] { delete object; }).detach();
   } catch (...) {
     // Without a thread the context is never destroyed, which is better than ending the
     // process.
@@ -527,10 +527,10 @@ std::vector<collective::collective_hint> context::hints(collective::axis_set axe
   return out;
 }
 
-// Called on a worker, which must not wait for files: the janitor writes the cache.
+// Called on a worker, which must not wait for files: a deferred call writes the cache.
 void context::took(const collective::tuning_trial& trial, std::int64_t ns) {
   if (tuner_->took(trial, ns) && cache_ != nullptr) {
-    cleaner_->later([self = weak_from_this(), key = trial.key] {
+    deferred_->later([self = weak_from_this(), key = trial.key] {
       if (const auto alive = self.lock()) {
         alive->tuner_->keep(key);
       }
@@ -542,7 +542,7 @@ void context::took(const block_trial& trial, std::int64_t ns) {
   if (!blocks_->took(trial.key, trial.block, ns)) {
     return;
   }
-  cleaner_->later([self = weak_from_this(), key = trial.key] {
+  deferred_->later([self = weak_from_this(), key = trial.key] {
     if (const auto alive = self.lock()) {
       alive->log(log_level::debug, "kernel \"{}\": its fastest block is known",
                  key.kernel);

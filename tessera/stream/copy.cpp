@@ -23,7 +23,7 @@ namespace {
 /// One side of a copy: the source or the target.
 struct end_of_copy {
   std::optional<memory_place> place;  ///< set if the address table knows the address
-  std::byte* at = nullptr;
+  std::byte* address = nullptr;
   /// The lane whose memory it is, or no lane. Without a value, each lane uses an instance
   /// of its own.
   std::optional<touched_memory> owner;
@@ -32,7 +32,7 @@ struct end_of_copy {
     return place && place->device() != allocation::host_device;
   }
   [[nodiscard]] std::byte* on_rank(int rank) const noexcept {
-    return place ? place->on_rank(rank) : at;
+    return place ? place->on_rank(rank) : address;
   }
   /// Returns true if each lane uses an instance of its own.
   [[nodiscard]] bool everywhere() const noexcept { return !owner; }
@@ -55,40 +55,41 @@ struct end_of_copy {
 };
 
 /// Returns the error for a request that is refused.
-error refused(std::string_view what, std::string_view expected, std::string_view found) {
+error refused(std::string_view operation, std::string_view expected,
+              std::string_view found) {
   return {errc::invalid_argument,
-          fmt::format("{}: expected {}, found {}", what, expected, found)};
+          fmt::format("{}: expected {}, found {}", operation, expected, found)};
 }
 
 /// Looks an address up and checks that it may be one side of an operation of this stream.
-/// `device` says whether memory of a device is expected. `what` names the side in
+/// `device` says whether memory of a device is expected. `operation` names the side in
 /// messages.
 /// @error{invalid_argument; null, too few bytes in the allocation, memory of another
 /// mesh, or host instead of device memory and the reverse}
 result<end_of_copy> find_end(const stream& target, const void* address, std::size_t bytes,
-                             bool device, bool writes, std::string_view what) {
+                             bool device, bool writes, std::string_view operation) {
   end_of_copy out;
   if (address == nullptr) {
-    return refused(what, "an address", "null");
+    return refused(operation, "an address", "null");
   }
-  out.at = static_cast<std::byte*>(const_cast<void*>(address));
+  out.address = static_cast<std::byte*>(const_cast<void*>(address));
   // Memory of the host need not be known to the table.
   out.place = target.context().memory().find(address);
   if (out.place && bytes > out.place->bytes_left()) {
-    return refused(what,
+    return refused(operation,
                    fmt::format("at most {} bytes to the end of the allocation",
                                out.place->bytes_left()),
                    fmt::format("{}", bytes));
   }
   if (out.place && out.place->memory->symmetric() && !target.fits(*out.place)) {
-    return refused(what, "memory of the stream's mesh", "another mesh's");
+    return refused(operation, "memory of the stream's mesh", "another mesh's");
   }
   out.owner = target.owner_of(out.place, address, bytes, writes);
   if (device && !out.on_device()) {
-    return refused(what, "memory of a device", "memory of the host");
+    return refused(operation, "memory of a device", "memory of the host");
   }
   if (!device && out.on_device()) {
-    return refused(what, "memory of the host", "memory of a device");
+    return refused(operation, "memory of the host", "memory of a device");
   }
   return out;
 }
@@ -180,16 +181,16 @@ class fill_operation final : public lane_operation {
         mesh_(std::move(mesh)),
         bound_(bound),
         to_(std::move(to)),
-        what_(request) {
+        request_(request) {
     touches_more = !to_.everywhere();
     // A target that belongs to no lane is filled by lane 0.
     only_lane = to_.everywhere() ? -1 : std::max(to_.lane(), 0);
   }
 
   [[nodiscard]] std::string_view name() const noexcept override { return "fill"; }
-  [[nodiscard]] std::uint64_t bytes() const noexcept override { return what_.bytes; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept override { return request_.bytes; }
   [[nodiscard]] ref<operation> clone() const override {
-    return make_ref<fill_operation>(mesh_, bound_, to_, what_);
+    return make_ref<fill_operation>(mesh_, bound_, to_, request_);
   }
   void touched(unsigned lane, std::vector<touched_memory>& all) const override {
     to_.touch(lane, all);
@@ -198,16 +199,16 @@ class fill_operation final : public lane_operation {
  protected:
   result<void> run(unsigned lane) override {
     const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
-    return mesh_->context->backend().fill({to_.on_rank(rank), what_.bytes,
-                                           to_.device(*mesh_, rank), what_.pattern_bytes,
-                                           what_.pattern});
+    return mesh_->context->backend().fill({to_.on_rank(rank), request_.bytes,
+                                           to_.device(*mesh_, rank),
+                                           request_.pattern_bytes, request_.pattern});
   }
 
  private:
   std::shared_ptr<mesh> mesh_;
   int bound_;
   end_of_copy to_;
-  fill_request what_;
+  fill_request request_;
 };
 
 /// A call of a function of the program, when all lanes have reached it. It is not called
@@ -274,11 +275,11 @@ int lane_that_copies(const copy_request& request, const end_of_copy& to,
 
 /// Returns the bytes that one side of a copy covers, as offsets from `base`.
 result<runtime::footprint> bytes_of(const copy_shape& shape, std::size_t pitch,
-                                    const std::byte* at, const std::byte* base) {
+                                    const std::byte* address, const std::byte* base) {
   const std::array<std::int64_t, 2> counts = {static_cast<std::int64_t>(shape.rows),
                                               static_cast<std::int64_t>(shape.bytes)};
   const std::array<std::int64_t, 2> strides = {static_cast<std::int64_t>(pitch), 1};
-  return runtime::footprint::of_view({1, 1}, at - base, counts, strides, 1);
+  return runtime::footprint::of_view({1, 1}, address - base, counts, strides, 1);
 }
 
 /// Checks for each rank that the copy writes no bytes that it reads. A quick test of the
@@ -322,8 +323,9 @@ result<copy_shape> shape_of(const copy_request& request) {
           fmt::format("rows of {} bytes to begin at least as far apart", request.bytes),
           fmt::format("{}", pitch));
     }
-    constexpr std::size_t most = std::numeric_limits<std::int64_t>::max();
-    if (request.bytes > most || pitch > (most - request.bytes) / (request.rows - 1)) {
+    constexpr std::size_t max_bytes = std::numeric_limits<std::int64_t>::max();
+    if (request.bytes > max_bytes ||
+        pitch > (max_bytes - request.bytes) / (request.rows - 1)) {
       return refused("copy of rows", "rows that fit into memory",
                      fmt::format("{} at a distance of {} bytes", request.rows, pitch));
     }
@@ -366,7 +368,8 @@ result<ref<operation>> make_copy(stream& target, const copy_request& request) {
   WEIR_TRY(end_of_copy from,
            find_end(target, request.from, shape.span(shape.from_pitch),
                     has_device_source(request.kind), false, "copy from its source"));
-  if (to.at == from.at && (shape.rows == 1 || shape.to_pitch == shape.from_pitch)) {
+  if (to.address == from.address &&
+      (shape.rows == 1 || shape.to_pitch == shape.from_pitch)) {
     return ref<operation>();
   }
   const bool bound = target.options().rank >= 0;

@@ -182,8 +182,9 @@ result<ref<operation>> make_launch(stream& target, const launch_request& request
     return request.kernel.kernel == nullptr ? result<ref<launch_shape>>()
                                             : shape_of(target, request, policy);
   };
-  const auto accept = [&](const launch_shape& of, std::uint64_t number) -> result<void> {
-    WEIR_TRY(args, arguments_of(target, of.kernel.kernel->record, request));
+  const auto accept = [&](const launch_shape& accepted,
+                          std::uint64_t number) -> result<void> {
+    WEIR_TRY(args, arguments_of(target, accepted.kernel.kernel->record, request));
     ordinal = number;
     return {};
   };

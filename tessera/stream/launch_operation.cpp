@@ -98,25 +98,25 @@ void launch_operation::submit(submission& to) {
   }
 }
 
-// Submits the tasks on device `d`. The accesses `held` are those of the lane's token and
+// Submits the tasks on device `d`. `accesses` are those of the lane's token and
 // of other memory that the launch touches.
 void launch_operation::submit_on(submission& to, unsigned d,
-                                 std::span<const runtime::access> held, bool last) {
+                                 std::span<const runtime::access> accesses, bool last) {
   const std::int64_t slices = shape_->slices.slices;
   if (slices <= 1) {
     if (last) {
-      to.add_last(*this, d, whole, held);
+      to.add_last(*this, d, whole, accesses);
     } else {
-      to.add(*this, d, whole, held);
+      to.add(*this, d, whole, accesses);
     }
     return;
   }
-  const runtime::task_id first = to.add(*this, d, opening, held);
+  const runtime::task_id first = to.add(*this, d, opening, accesses);
   std::vector<runtime::task_id> all;
   for (std::uint32_t i = 0; i < slices; ++i) {
     all.push_back(to.add(*this, d, i, {}, {&first, 1}));
   }
-  to.add(*this, d, closing, held, all);
+  to.add(*this, d, closing, accesses, all);
 }
 
 // Runs one of the tasks. The fields of `cut` are set by the opening task before the
@@ -126,19 +126,19 @@ void launch_operation::step(lane_set& lanes, unsigned lane,
   if (index == whole) {
     run_on(lanes, lane, [&] { return run(lane, 0, shape_->grid().blocks()); });
   } else if (index == opening) {
-    cut& of = cut_[lane];
-    of.skip = !may_run(lanes, lane);
-    of.failed.store(no_slice, std::memory_order_relaxed);
-    of.started = begin();
+    cut& state = cut_[lane];
+    state.skip = !may_run(lanes, lane);
+    state.failed.store(no_slice, std::memory_order_relaxed);
+    state.started = begin();
   } else if (index == closing) {
-    cut& of = cut_[lane];
+    cut& state = cut_[lane];
     // A slice that failed has set `why` before.
-    if (of.failed.load(std::memory_order_relaxed) != no_slice) {
-      fail(lanes.lane_of(lane), std::move(*of.why));
-      of.why.reset();
+    if (state.failed.load(std::memory_order_relaxed) != no_slice) {
+      fail(lanes.lane_of(lane), std::move(*state.why));
+      state.why.reset();
     }
-    if (!of.skip) {
-      observe(lane, of.started);
+    if (!state.skip) {
+      observe(lane, state.started);
     }
     pass_failure_on(lanes, lane);
   } else {
@@ -170,8 +170,8 @@ double launch_operation::occupancy() const {
 // Runs one slice. Later slices run even if an earlier one has failed, because otherwise
 // the reported failure would depend on timing.
 void launch_operation::run_slice(unsigned lane, std::uint32_t index) noexcept {
-  cut& of = cut_[lane];
-  if (of.skip) {
+  cut& state = cut_[lane];
+  if (state.skip) {
     return;
   }
   const slice_plan& slices = shape_->slices;
@@ -179,10 +179,10 @@ void launch_operation::run_slice(unsigned lane, std::uint32_t index) noexcept {
       guarded([&] { return run(lane, slices.begin(index), slices.end(index)); });
   if (!outcome) {
     // The failure of the lowest slice is kept.
-    const std::lock_guard lock(of.mutex);
-    if (index < of.failed.load(std::memory_order_relaxed)) {
-      of.failed.store(index, std::memory_order_relaxed);
-      of.why.emplace(std::move(outcome).error());
+    const std::lock_guard lock(state.mutex);
+    if (index < state.failed.load(std::memory_order_relaxed)) {
+      state.failed.store(index, std::memory_order_relaxed);
+      state.why.emplace(std::move(outcome).error());
     }
   }
 }

@@ -121,7 +121,7 @@ class launch_operation : public operation {
   };
 
   /// Submits the tasks of one lane, in slices or as a whole.
-  void submit_on(submission& to, unsigned d, std::span<const runtime::access> held,
+  void submit_on(submission& to, unsigned d, std::span<const runtime::access> accesses,
                  bool last);
   /// Returns members of a JSON object: each argument by name, as a hexadecimal number
   /// with the most significant byte first.

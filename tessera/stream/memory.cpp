@@ -60,7 +60,7 @@ ref<point> end_of(stream& s, const ref<last_use>& user) {
 
 /// The capture that a stream records into, as seen by a call about memory.
 struct seen_capture {
-  std::shared_ptr<graph_recording> what;
+  std::shared_ptr<graph_recording> recording;
   bool only = false;  ///< the stream does not run what it records
 };
 
@@ -84,7 +84,7 @@ result<seen_capture> capture_of(stream& by) {
 result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> node) {
   auto in = by.context().submission_lock().enter();
   in.reserve(node->tasks(by.lanes()));
-  if (by.recording() != seen.what) {
+  if (by.recording() != seen.recording) {
     return error(errc::invalid_argument,
                  "memory not taken or given back: expected the capture of the stream to "
                  "go on, found that it has ended meanwhile");
@@ -97,24 +97,24 @@ result<void> record_memory(stream& by, const seen_capture& seen, ref<operation> 
 /// that was freed while streams still use it, and calls `take` once more. An allocation
 /// therefore rarely fails only because the streams have not come far enough.
 template <class Take>
-auto insist(context& of, const std::shared_ptr<mesh>& m, Take&& take)
+auto insist(context& owner, const std::shared_ptr<mesh>& m, Take&& take)
     -> decltype(take()) {
   auto made = take();
   if (made || made.error().code() != errc::out_of_memory) {
     return made;
   }
-  of.trim_pools();
-  if (of.frees().pending()) {
+  owner.trim_pools();
+  if (owner.frees().pending()) {
     // Streams of another mesh on the same devices may use the memory.
-    for (const auto& other : of.open_meshes()) {
+    for (const auto& other : owner.open_meshes()) {
       const auto& ids = other->devices;
       if (std::find_first_of(ids.begin(), ids.end(), m->devices.begin(),
                              m->devices.end()) != ids.end()) {
-        static_cast<void>(of.drain(other, -1));
+        static_cast<void>(owner.drain(other, -1));
       }
     }
-    static_cast<void>(of.frees().wait_for_none(release_limit_ns));
-    of.trim_pools();
+    static_cast<void>(owner.frees().wait_for_none(release_limit_ns));
+    owner.trim_pools();
   }
   return take();
 }
@@ -167,16 +167,16 @@ result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
   WEIR_TRY(const seen_capture seen, capture_of(by));
   std::shared_ptr<graph_memory> memory = [&] {
     const auto in = submission_lock_->enter();
-    return seen.what->reusable(by, bytes);
+    return seen.recording->reusable(by, bytes);
   }();
   const bool first = memory == nullptr;
   if (first) {
     WEIR_TRY(memory, insist(*this, by.mesh(),
                             [&] { return graph_memory::take(by.mesh(), bytes); }));
   } else {
-    WEIR_CHECK(memory->show());
+    WEIR_CHECK(memory->show_address());
   }
-  void* const at = memory->data();
+  void* const address = memory->data();
   if (!seen.only) {  // the stream also runs what it records
     WEIR_CHECK(memory->lend(by.budget()));
   }
@@ -185,11 +185,11 @@ result<void*> context::allocate_in_capture(stream& by, std::size_t bytes) {
       make_ref<memory_node>(memory_node::direction::takes, std::move(memory), first));
   if (!recorded) {
     if (!seen.only) {
-      static_cast<void>(free_behind(by, at));
+      static_cast<void>(free_behind(by, address));
     }
     return std::move(recorded).error();
   }
-  return at;
+  return address;
 }
 
 // Refuses memory that only a capture has: freeing it would break the graph.
@@ -250,7 +250,7 @@ result<void> context::free_in_capture(stream& by, void* address) {
   WEIR_TRY(const seen_capture seen, capture_of(by));
   std::shared_ptr<graph_memory> memory = [&] {
     const auto in = submission_lock_->enter();
-    return seen.what->memory_at(address);
+    return seen.recording->memory_at(address);
   }();
   if (!seen.only) {  // the stream also runs what it records
     WEIR_CHECK(free_behind(by, address));
@@ -263,7 +263,7 @@ result<void> context::free_in_capture(stream& by, void* address) {
                              "capture of the stream, found none at {}",
                              address));
   } else {
-    memory->hide();
+    memory->hide_address();
   }
   return record_memory(by, seen,
                        make_ref<memory_node>(memory_node::direction::gives_back,

@@ -20,11 +20,11 @@ namespace weir::tessera {
 // Returns the bytes that may still be charged. The limit may be below the use if the
 // program lowers it.
 std::size_t memory_budget::free_bytes() const noexcept {
-  const std::size_t most = limit_;
+  const std::size_t max_bytes = limit_;
   const std::size_t used = used_;
-  return most == 0     ? std::numeric_limits<std::size_t>::max()
-         : used < most ? most - used
-                       : 0;
+  return max_bytes == 0     ? std::numeric_limits<std::size_t>::max()
+         : used < max_bytes ? max_bytes - used
+                            : 0;
 }
 
 // Charges bytes unless that exceeds the limit. The loop makes check and addition one
@@ -32,9 +32,9 @@ std::size_t memory_budget::free_bytes() const noexcept {
 bool memory_budget::charge(std::size_t bytes) noexcept {
   std::size_t used = used_;
   for (;;) {
-    const std::size_t most = limit_;
+    const std::size_t max_bytes = limit_;
     if (bytes > std::numeric_limits<std::size_t>::max() - used ||
-        (most != 0 && used + bytes > most)) {
+        (max_bytes != 0 && used + bytes > max_bytes)) {
       return false;
     }
     if (used_.compare_exchange_weak(used, used + bytes)) {
@@ -54,7 +54,7 @@ memory_pool::memory_pool(symmetric_memory& memory, std::span<const std::int32_t>
 // once the point at its end is reached.
 allocation_ptr memory_pool::find_kept(std::uint64_t stream, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  const auto fits = [&](const kept& k) {
+  const auto fits = [&](const kept_memory& k) {
     return k.memory->bytes() == bytes && (k.stream == stream || k.end->reached());
   };
   // The latest block is the most likely to be in the caches.
@@ -72,13 +72,13 @@ allocation_ptr memory_pool::find_kept(std::uint64_t stream, std::size_t bytes) {
 // Counts memory as used and returns its address.
 result<void*> memory_pool::hand_out(allocation_ptr memory,
                                     const std::shared_ptr<memory_budget>& pays) {
-  void* const at = memory->data();
+  void* const address = memory->data();
   const std::lock_guard lock(mutex_);
-  out_.emplace(at, handed_out{memory->bytes(), pays, {}});
+  out_.emplace(address, handed_out{memory->bytes(), pays, {}});
   counts_.used += memory->bytes();
   counts_.used_peak = std::max(counts_.used_peak, counts_.used);
   counts_.reserved_peak = std::max(counts_.reserved_peak, counts_.reserved);
-  return at;
+  return address;
 }
 
 result<void*> memory_pool::take(std::uint64_t stream, std::size_t bytes,
@@ -120,11 +120,11 @@ std::optional<memory_pool::handed_out> memory_pool::settle(const allocation_ptr&
   if (found == out_.end()) {
     return std::nullopt;
   }
-  handed_out what = std::move(found->second);
-  what.pays->discharge(what.bytes);
-  counts_.used -= what.bytes;
+  handed_out entry = std::move(found->second);
+  entry.pays->discharge(entry.bytes);
+  counts_.used -= entry.bytes;
   out_.erase(found);
-  return what;
+  return entry;
 }
 
 // Takes memory back after the operations in front of `end`. Memory of a graph returns to
@@ -133,14 +133,14 @@ void memory_pool::give_back(std::uint64_t stream, const allocation_ptr& memory,
                             ref<point> end) {
   std::shared_ptr<graph_memory> graphs;
   // Declared before the lock, so that the blocks are released after it is unlocked.
-  std::vector<kept> gone;
+  std::vector<kept_memory> gone;
   {
     const std::lock_guard lock(mutex_);
-    const auto what = settle(memory);
-    if (!what) {
+    const auto entry = settle(memory);
+    if (!entry) {
       return;
     }
-    graphs = what->graphs.lock();
+    graphs = entry->graphs.lock();
     // Memory that another library has may be in use for any time, so it is not kept
     // either.
     if (memory->lent() || graphs != nullptr) {
@@ -159,12 +159,12 @@ void memory_pool::give_back(std::uint64_t stream, const allocation_ptr& memory,
 // Ends the accounting without keeping the memory. Returns the graph that has it, or null.
 std::shared_ptr<graph_memory> memory_pool::forget(const allocation_ptr& memory) {
   const std::lock_guard lock(mutex_);
-  const auto what = settle(memory);
-  if (!what) {
+  const auto entry = settle(memory);
+  if (!entry) {
     return nullptr;
   }
   counts_.reserved -= memory->bytes();
-  return what->graphs.lock();
+  return entry->graphs.lock();
 }
 
 // Notes addresses that only a capture has, so that freeing them by other calls is
@@ -185,27 +185,27 @@ bool memory_pool::recorded(const void* address) const {
 
 // Removes the oldest blocks until at most `bytes` are kept, and returns them. The caller
 // holds `mutex_` and releases the blocks after it.
-std::vector<memory_pool::kept> memory_pool::over(std::size_t bytes) {
+std::vector<memory_pool::kept_memory> memory_pool::over(std::size_t bytes) {
   auto last = kept_.begin();
   for (; kept_bytes_ > bytes; ++last) {
     kept_bytes_ -= last->memory->bytes();
     counts_.reserved -= last->memory->bytes();
   }
-  std::vector<kept> out(std::make_move_iterator(kept_.begin()),
-                        std::make_move_iterator(last));
+  std::vector<kept_memory> out(std::make_move_iterator(kept_.begin()),
+                               std::make_move_iterator(last));
   kept_.erase(kept_.begin(), last);
   return out;
 }
 
 void memory_pool::set_keep(std::size_t bytes) {
-  std::vector<kept> gone;
+  std::vector<kept_memory> gone;
   const std::lock_guard lock(mutex_);
   counts_.keeps = bytes;
   gone = over(bytes);
 }
 
 void memory_pool::trim(std::size_t bytes) {
-  std::vector<kept> gone;
+  std::vector<kept_memory> gone;
   const std::lock_guard lock(mutex_);
   gone = over(bytes);
 }

@@ -30,7 +30,7 @@ thread_local bool on_engine = false;  // NOLINT: one for each thread
 /// `graph_runs` in each run. Outside of graphs the argument is null, and the task then
 /// owns a reference to the operation, which it releases.
 struct step_call {
-  operation* what;
+  operation* owner;
   lane_set* lanes;
   std::uint32_t lane;
   std::uint32_t index;
@@ -42,11 +42,11 @@ struct step_call {
       return;
     }
     in_step = true;
-    what->step(*lanes, lane, index);
+    owner->step(*lanes, lane, index);
     in_step = false;
     if (c.argument == nullptr) {
       on_engine = true;
-      what->release();
+      owner->release();
       on_engine = false;
     }
   }
@@ -107,8 +107,8 @@ runtime::task_id submission::add(operation& operation, unsigned lane, std::uint3
 runtime::task_id submission::add_last(operation& operation, unsigned lane,
                                       std::uint32_t index,
                                       std::span<const runtime::access> accesses) {
-  if (what_.get() == &operation) {
-    static_cast<void>(what_.detach());
+  if (operation_.get() == &operation) {
+    static_cast<void>(operation_.detach());
     return put(operation, lane, index, accesses, {}, runtime::submit_options::anywhere);
   }
   return add(operation, lane, index, accesses);
@@ -124,11 +124,11 @@ std::span<const runtime::access> submission::held(const operation& operation,
   }
   std::vector<touched_memory> all;
   operation.touched(lane, all);
-  held_.assign(1, own);
+  accesses_.assign(1, own);
   for (const touched_memory& one : all) {
-    held_.push_back(lanes_.access_to(one));
+    accesses_.push_back(lanes_.access_to(one));
   }
-  return held_;
+  return accesses_;
 }
 
 // Submits one task. It runs after the points that the operation waits for and after

@@ -4,7 +4,7 @@
 ///
 /// The blocks run on threads of their own, because a worker that is occupied for ever
 /// would be lost to all streams. The task only starts the threads. The stream holds back
-/// its later operations until the last device's threads have ended. Then the janitor,
+/// its later operations until the last device's threads have ended. Then a deferred call,
 /// which may wait for the session, reports the outcomes and lets the stream proceed.
 #include "stream/persistent_launch.hpp"
 
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "stream/janitor.hpp"
+#include "stream/deferred_calls.hpp"
 
 namespace weir::tessera {
 namespace {
@@ -47,7 +47,7 @@ class persistent_operation final : public launch_operation {
   void admitted(submission_lock::session&, stream& target) override { target.hold(); }
 
   // The arguments live on this stack only until `start_persistent` returns, which copies
-  // them. `self` and `on` keep operation and stream alive even if the run ends before
+  // them. `self` and `target` keep operation and stream alive even if the run ends before
   // this step does.
   void step(lane_set& lanes, unsigned lane, std::uint32_t) noexcept override {
     if (!may_run(lanes, lane)) {
@@ -60,12 +60,12 @@ class persistent_operation final : public launch_operation {
       const tessDeterminism of_numbers = determinism();
       const grid_launch grid = placed(lane, args.data(), of_numbers);
       const ref<persistent_operation> self(this);
-      const std::shared_ptr<stream> on = stream_;  // until the run has ended
+      const std::shared_ptr<stream> target = stream_;  // until the run has ended
       WEIR_TRY(const auto run, shape_->mesh->context->backend().start_persistent(
                                    grid, [self, lane, start](result<void> outcome) {
                                      self->ended(lane, std::move(outcome), start);
                                    }));
-      on->note_persistent(run, number);
+      target->note_persistent(run, number);
       const std::lock_guard lock(mutex_);
       runs_.push_back(run);
       return {};
@@ -87,11 +87,12 @@ class persistent_operation final : public launch_operation {
         return;
       }
     }
-    // A worker must not wait for the session, so the janitor takes it.
-    shape_->mesh->context->cleaner().later(
+    // A worker must not wait for the session, so a deferred call takes it.
+    shape_->mesh->context->deferred().later(
         [self = ref<persistent_operation>(this)] { self->release_stream(); });
   }
-  /// Reports the outcomes and lets the stream proceed. @threads{the janitor}
+  /// Reports the outcomes and lets the stream proceed. @threads{that of the deferred
+  /// calls}
   void release_stream();
 
   std::shared_ptr<stream> stream_;
@@ -106,35 +107,35 @@ class persistent_operation final : public launch_operation {
 /// it goes ahead of all operations that are.
 class outcome_operation final : public lane_operation {
  public:
-  outcome_operation(ref<persistent_operation> of, std::vector<result<void>> outcomes)
+  outcome_operation(ref<persistent_operation> launch, std::vector<result<void>> outcomes)
       : lane_operation(operation_kind::other),
-        of_(std::move(of)),
+        launch_(std::move(launch)),
         outcomes_(std::move(outcomes)) {
-    touches_more = of_->touches_more;
+    touches_more = launch_->touches_more;
   }
 
   void touched(unsigned lane, std::vector<touched_memory>& all) const override {
-    of_->touched(lane, all);
+    launch_->touched(lane, all);
   }
 
  protected:
   result<void> run(unsigned lane) override { return std::move(outcomes_[lane]); }
 
  private:
-  ref<persistent_operation> of_;
+  ref<persistent_operation> launch_;
   std::vector<result<void>> outcomes_;
 };
 
 // The operation drops its reference to the stream, which would otherwise be a cycle.
 void persistent_operation::release_stream() {
-  const std::shared_ptr<stream> on = std::move(stream_);
-  auto in = on->context().submission_lock().enter();
+  const std::shared_ptr<stream> target = std::move(stream_);
+  auto in = target->context().submission_lock().enter();
   const auto report =
       make_ref<outcome_operation>(ref<persistent_operation>(this), std::move(outcomes_));
   report->number = number;
-  submission to(in, on->chain(), report);
+  submission to(in, target->chain(), report);
   report->submit(to);
-  on->proceed(in);
+  target->proceed(in);
 }
 
 }  // namespace

@@ -32,12 +32,12 @@ constexpr std::align_val_t line{step};
 
 /// A batch of free blocks of one size. The blocks are not linked through their own
 /// memory, because following a link would wait for another processor's cache line.
-struct handful {
-  static constexpr std::uint32_t most = 32;
-  std::array<void*, most> rooms{};
+struct block_batch {
+  static constexpr std::uint32_t capacity = 32;
+  std::array<void*, capacity> blocks{};
   std::uint32_t count = 0;
 
-  [[nodiscard]] bool full() const noexcept { return count == most; }
+  [[nodiscard]] bool full() const noexcept { return count == capacity; }
 };
 
 /// Batches on their way from thread to thread, by size. @threads{safe from any thread}
@@ -45,35 +45,35 @@ class exchange {
  public:
   /// Takes over a batch and leaves `all` empty. If the list cannot grow, the blocks are
   /// freed.
-  void give(std::size_t kind, handful& all) noexcept {
+  void give(std::size_t kind, block_batch& all) noexcept {
     try {
       const std::lock_guard lock(mutex_);
-      handfuls_[kind].push_back(all);
+      batches_[kind].push_back(all);
       all.count = 0;
     } catch (const std::bad_alloc&) {
       drop(all);
     }
   }
   /// Moves a batch into `all`, which stays empty if there is none.
-  void take(std::size_t kind, handful& all) noexcept {
+  void take(std::size_t kind, block_batch& all) noexcept {
     const std::lock_guard lock(mutex_);
-    if (!handfuls_[kind].empty()) {
-      all = handfuls_[kind].back();
-      handfuls_[kind].pop_back();
+    if (!batches_[kind].empty()) {
+      all = batches_[kind].back();
+      batches_[kind].pop_back();
     }
   }
   /// Makes the lock usable in children of `fork`.
   bool open_in_children() { return unlock_in_child_of_fork(mutex_); }
   /// Frees the blocks of a batch.
-  static void drop(handful& all) noexcept {
+  static void drop(block_batch& all) noexcept {
     while (all.count != 0) {
-      ::operator delete(all.rooms[--all.count], line);
+      ::operator delete(all.blocks[--all.count], line);
     }
   }
 
  private:
   std::mutex mutex_;
-  std::array<std::vector<handful>, kinds> handfuls_;
+  std::array<std::vector<block_batch>, kinds> batches_;
 };
 
 /// Returns the exchange, which is never destroyed because threads may end after it.
@@ -86,9 +86,9 @@ exchange& between_threads() {
 
 /// Free blocks of one thread. There are two batches of each size, so that a thread that
 /// alternates between making and destroying objects does not use the exchange each time.
-class own_rooms {
+class own_blocks {
  public:
-  ~own_rooms() {
+  ~own_blocks() {
     gone_ = true;
     for (auto* const all : {&now_, &spare_}) {
       for (std::size_t kind = 0; kind < kinds; ++kind) {
@@ -105,7 +105,7 @@ class own_rooms {
   /// Returns a block, or null if the thread and the exchange have none. Takes from the
   /// current batch, then the spare one, then the exchange.
   [[nodiscard]] void* get(std::size_t kind) noexcept {
-    handful& now = now_[kind];
+    block_batch& now = now_[kind];
     if (now.count == 0) {
       std::swap(now, spare_[kind]);
     }
@@ -115,9 +115,9 @@ class own_rooms {
     if (now.count == 0) {
       return nullptr;
     }
-    void* const out = now.rooms[--now.count];
+    void* const out = now.blocks[--now.count];
     if (now.count != 0) {  // the next block may be in another processor's cache
-      const auto* const next = static_cast<const std::byte*>(now.rooms[now.count - 1]);
+      const auto* const next = static_cast<const std::byte*>(now.blocks[now.count - 1]);
       for (std::size_t i = 0; i <= kind; ++i) {
         prefetch_to_write(next + i * step);
       }
@@ -126,14 +126,14 @@ class own_rooms {
   }
   /// Keeps a block. If both batches are full, one goes to the exchange.
   void keep(std::size_t kind, void* address) noexcept {
-    handful& now = now_[kind];
+    block_batch& now = now_[kind];
     if (now.full()) {
       if (spare_[kind].count != 0) {
         between_threads().give(kind, spare_[kind]);
       }
       std::swap(now, spare_[kind]);
     }
-    now.rooms[now.count++] = address;
+    now.blocks[now.count++] = address;
   }
 
   /// Returns true once the thread's blocks are released. Other thread-local variables may
@@ -141,12 +141,12 @@ class own_rooms {
   [[nodiscard]] static bool gone() noexcept { return gone_; }
 
  private:
-  std::array<handful, kinds> now_;
-  std::array<handful, kinds> spare_;
+  std::array<block_batch, kinds> now_;
+  std::array<block_batch, kinds> spare_;
   static thread_local bool gone_;
 };
-thread_local bool own_rooms::gone_ = false;
-thread_local own_rooms rooms_here;  // NOLINT: one for each thread
+thread_local bool own_blocks::gone_ = false;
+thread_local own_blocks blocks_of_thread;  // NOLINT: one for each thread
 
 /// Returns the index of a size: blocks of index k have (k + 1) * `step` bytes.
 constexpr std::size_t kind_of(std::size_t bytes) noexcept {
@@ -161,17 +161,17 @@ void* counted::operator new(std::size_t bytes) {
   if (!recycles || kind >= kinds) {
     return ::operator new(bytes, line);
   }
-  void* const found = own_rooms::gone() ? nullptr : rooms_here.get(kind);
+  void* const found = own_blocks::gone() ? nullptr : blocks_of_thread.get(kind);
   return found != nullptr ? found : ::operator new((kind + 1) * step, line);
 }
 
 // Often called on another thread than the one that made the object.
 void counted::operator delete(void* memory, std::size_t bytes) noexcept {
   const std::size_t kind = kind_of(bytes);
-  if (!recycles || kind >= kinds || own_rooms::gone()) {
+  if (!recycles || kind >= kinds || own_blocks::gone()) {
     ::operator delete(memory, line);
   } else {
-    rooms_here.keep(kind, memory);
+    blocks_of_thread.keep(kind, memory);
   }
 }
 

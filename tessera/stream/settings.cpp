@@ -43,28 +43,28 @@ class reader {
   /// Sets `into` to the value and returns true, if the value is a number in [least,
   /// most]. Sizes may end in k, m, g or t for powers of 1024. Warns of other values.
   template <class T>
-  bool take(const char* name, T& into, std::uint64_t least, std::uint64_t most) const {
+  bool take(const char* name, T& into, std::uint64_t min, std::uint64_t max) const {
     const auto value = text(name);
     if (!value || value->empty()) {
       return false;
     }
     std::uint64_t number = 0;
     const char* const end = value->data() + value->size();
-    auto [at, problem] = std::from_chars(value->data(), end, number);
+    auto [next, problem] = std::from_chars(value->data(), end, number);
     unsigned shift = 0;
-    if (at + 1 == end) {
+    if (next + 1 == end) {
       const char* const units = "kmgt";
       const char* const unit =
-          static_cast<const char*>(std::memchr(units, *at | 0x20, 4));
+          static_cast<const char*>(std::memchr(units, *next | 0x20, 4));
       if (unit != nullptr) {
         shift = 10 * static_cast<unsigned>(unit - units + 1);
-        ++at;
+        ++next;
       }
     }
     // Comparing with `most >> shift` avoids the overflow of the shifted number.
-    if (problem != std::errc() || at != end || number > (most >> shift) ||
-        (number << shift) < least) {
-      warn(name, fmt::format("a number in [{}, {}]", least, most), *value);
+    if (problem != std::errc() || next != end || number > (max >> shift) ||
+        (number << shift) < min) {
+      warn(name, fmt::format("a number in [{}, {}]", min, max), *value);
       return false;
     }
     into = static_cast<T>(number << shift);

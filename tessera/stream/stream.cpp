@@ -32,10 +32,10 @@ namespace {
 constexpr std::size_t many_waits = 16;
 
 /// Takes and clears the failures of all lanes for a thread that waits in `synchronize`.
-class collector final : public joining_operation {
+class failure_collector final : public joining_operation {
  public:
-  explicit collector(notifier& notifier)
-      : joining_operation(operation_kind::other), bell_(notifier) {}
+  explicit failure_collector(notifier& notifier)
+      : joining_operation(operation_kind::other), notifier_(notifier) {}
 
   [[nodiscard]] bool done() const noexcept {
     return state_.load(std::memory_order_seq_cst) == state::done;
@@ -58,7 +58,7 @@ class collector final : public joining_operation {
     }
     found_ = lanes.take_failures();
     state_.store(state::done, std::memory_order_seq_cst);
-    bell_.ring();
+    notifier_.ring();
   }
 
  private:
@@ -66,31 +66,31 @@ class collector final : public joining_operation {
   /// exactly one of them decides.
   enum class state : std::uint8_t { waiting, given_up, takes, done };
 
-  notifier& bell_;
+  notifier& notifier_;
   failure found_;
   std::atomic<state> state_{state::waiting};
 };
 
 /// The last operation of a stream. It keeps the stream alive until all others have ended,
 /// and logs a failure that was never returned.
-class closing final : public joining_operation {
+class closing_operation final : public joining_operation {
  public:
-  explicit closing(std::shared_ptr<stream> of)
-      : joining_operation(operation_kind::other), of_(std::move(of)) {}
+  explicit closing_operation(std::shared_ptr<stream> closed)
+      : joining_operation(operation_kind::other), closed_(std::move(closed)) {}
 
  protected:
   void run(lane_set& lanes) override {
     if (const failure left = lanes.first_failure()) {
-      of_->context().log(
+      closed_->context().log(
           log_level::info,
           fmt::format("stream {} destroyed with a failure that nobody asked "
                       "for: {}",
-                      of_->number(), left.error->message()));
+                      closed_->number(), left.error->message()));
     }
   }
 
  private:
-  std::shared_ptr<stream> of_;
+  std::shared_ptr<stream> closed_;
 };
 
 }  // namespace
@@ -231,8 +231,8 @@ void stream::enqueue_beside(submission_lock::session& in, ref<operation> operati
 
 // Preserves the order: nothing passes operations that are held back.
 void stream::pass(submission_lock::session& in, ref<operation> operation) {
-  if (holds_ > 0 || !held_.empty()) {
-    held_.push_back(std::move(operation));
+  if (holds_ > 0 || !postponed_.empty()) {
+    postponed_.push_back(std::move(operation));
   } else {
     admit(in, std::move(operation));
   }
@@ -253,7 +253,7 @@ point* stream::held_point(const operation& operation) {
 // submitted.
 void stream::admit(submission_lock::session& in, ref<operation> operation) {
   if (point* const first = held_point(*operation); first != nullptr) {
-    held_.push_front(std::move(operation));
+    postponed_.push_front(std::move(operation));
     hold();
     first->when_submitted([self = shared_from_this()](submission_lock::session& then) {
       self->proceed(then);
@@ -277,9 +277,9 @@ void stream::proceed(submission_lock::session& in) {
   if (std::exchange(proceeds_, true)) {
     return;  // the loop of the outer call goes on
   }
-  while (holds_ == 0 && !held_.empty()) {
-    ref<operation> next = std::move(held_.front());
-    held_.pop_front();
+  while (holds_ == 0 && !postponed_.empty()) {
+    ref<operation> next = std::move(postponed_.front());
+    postponed_.pop_front();
     admit(in, std::move(next));
   }
   proceeds_ = false;
@@ -288,7 +288,8 @@ void stream::proceed(submission_lock::session& in) {
 // `ended_` saves the question whether the engine has ended all tasks if nothing was
 // enqueued since the last synchronization.
 bool stream::rests(submission_lock::session& in) {
-  if (recording_ != nullptr || holds_ > 0 || !held_.empty() || !pending_waits_.empty()) {
+  if (recording_ != nullptr || holds_ > 0 || !postponed_.empty() ||
+      !pending_waits_.empty()) {
     return false;
   }
   // Operations have been enqueued since the last known end, so the engine is asked.
@@ -384,7 +385,7 @@ void stream::wait(submission_lock::session&, ref<point> p) {
 // out while a worker takes the failures, this thread waits for the worker, because the
 // failures would otherwise be lost.
 result<void> stream::synchronize(std::int64_t limit_ns) {
-  auto last = make_ref<collector>(context().notifier());
+  auto last = make_ref<failure_collector>(context().notifier());
   {
     auto in = context().submission_lock().enter();
     in.reserve(1);  // may release the session, so it comes before the checks
@@ -458,7 +459,7 @@ void stream::close() {
     record_into(nullptr, false);
     forget_recording();  // a recording keeps its streams alive
     forget_launches();
-    enqueue(in, make_ref<closing>(shared_from_this()));
+    enqueue(in, make_ref<closing_operation>(shared_from_this()));
   }
 }
 

@@ -94,7 +94,7 @@ TEST(nat_sum, is_the_same_however_it_is_grouped) {
   EXPECT_EQ(left, all);
 }
 
-TEST(nat_sum, says_nothing_about_nothing) {
+TEST(nat_sum, has_no_bits_without_addends) {
   EXPECT_EQ(nat_sum{}.bits_per_byte(), 0.0);
 }
 

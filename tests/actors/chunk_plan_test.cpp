@@ -20,19 +20,19 @@ class lanes_of_text {
 
   /// Returns the next chunk of a lane, or none at its end.
   chunk_reply answer(const chunk_order& order) {
-    std::uint64_t& at = positions_[order.lane];
-    std::uint64_t n = std::min(order.tokens, sizes_[order.lane] - at);
+    std::uint64_t& position = positions_[order.lane];
+    std::uint64_t n = std::min(order.tokens, sizes_[order.lane] - position);
     if (n == 0) {
       return {order, std::nullopt};
     }
     // A chunk ends at the next boundary; there is one every 37 tokens.
-    const std::uint64_t boundary = (at / 37 + 1) * 37;
-    n = short_ones_ ? std::min(n, boundary - at) : n;
+    const std::uint64_t boundary = (position / 37 + 1) * 37;
+    n = short_ones_ ? std::min(n, boundary - position) : n;
     storage::token_chunk c;
     c.lane = order.lane;
-    c.lane_position = at;
+    c.lane_position = position;
     c.tokens.assign(n, 7);
-    at += n;
+    position += n;
     return {order, c};
   }
 

@@ -36,9 +36,9 @@ storage::token_chunk chunk_at(std::uint64_t position, std::uint64_t n,
 std::size_t feed(conductor_state& c, std::vector<std::uint64_t>& positions) {
   const auto orders = c.take_orders();
   for (const chunk_order& order : orders) {
-    auto& at = positions[order.lane];
-    EXPECT_TRUE(c.arrived({order, chunk_at(at, order.tokens, order.lane)}));
-    at += order.tokens;
+    auto& position = positions[order.lane];
+    EXPECT_TRUE(c.arrived({order, chunk_at(position, order.tokens, order.lane)}));
+    position += order.tokens;
   }
   return orders.size();
 }
@@ -119,7 +119,7 @@ TEST(conductor_state, issues_no_more_than_its_window) {
   }
   EXPECT_EQ(issued, c.config().window);
   ASSERT_TRUE(c.commit(done_of(0), 1));
-  EXPECT_TRUE(c.take_pulses(0)) << "a commit gives the credit back";
+  EXPECT_TRUE(c.take_pulses(0)) << "a commit gives one credit back";
   EXPECT_FALSE(c.take_pulses(0));
 }
 
@@ -146,13 +146,15 @@ TEST(conductor_state, issues_whole_batches_while_enough_is_in_flight) {
   for (std::uint64_t id = 0; id < 3; ++id) {
     ASSERT_TRUE(c.commit(done_of(id), 1));
   }
-  EXPECT_TRUE(take_all().empty()) << "room for three";
+  EXPECT_TRUE(take_all().empty())
+      << "a batch needs four free places, and only three are free";
   ASSERT_TRUE(c.commit(done_of(3), 1));
   EXPECT_EQ(take_all(), (std::vector<std::size_t>{4}));
   for (std::uint64_t id = 4; id < 8; ++id) {
     ASSERT_TRUE(c.commit(done_of(id), 1));
   }
-  EXPECT_EQ(take_all(), (std::vector<std::size_t>{2})) << "the budget ends";
+  EXPECT_EQ(take_all(), (std::vector<std::size_t>{2}))
+      << "the budget ends with two more pulses";
 }
 
 TEST(conductor_state, ends_a_batch_where_a_snapshot_follows_or_chunks_are_missing) {
@@ -169,8 +171,9 @@ TEST(conductor_state, ends_a_batch_where_a_snapshot_follows_or_chunks_are_missin
   EXPECT_TRUE(first->snapshot_after);
   const auto second = c.take_pulses(0);
   ASSERT_TRUE(second);
-  EXPECT_EQ(second->orders.size(), 3U) << "five chunks have come";
-  EXPECT_FALSE(second->snapshot_after) << "a save is in flight";
+  EXPECT_EQ(second->orders.size(), 3U) << "five chunks have arrived";
+  EXPECT_FALSE(second->snapshot_after)
+      << "no snapshot may follow while a save is in flight";
   EXPECT_FALSE(c.take_pulses(0));
 }
 
@@ -208,7 +211,8 @@ TEST(conductor_state, saves_the_boundary_of_the_pulse_it_named) {
   EXPECT_EQ(b->pulses, 2U);
   EXPECT_EQ(b->tokens, 128U);
   EXPECT_EQ(b->marks[0].after.position, 128U)
-      << "not the third pulse, which is on its way";
+      << "the boundary must be that of the second pulse, because the third is still in "
+         "flight";
   EXPECT_FALSE(c.take_boundary());
 }
 
@@ -216,10 +220,10 @@ TEST(save_gate, lets_one_save_at_a_time_and_coalesces_the_rest) {
   save_gate gate(100);
   EXPECT_FALSE(gate.pass(0, 99));
   EXPECT_TRUE(gate.pass(99, 100));
-  EXPECT_FALSE(gate.pass(100, 250)) << "one is in flight";
+  EXPECT_FALSE(gate.pass(100, 250)) << "no second save may begin while one is in flight";
   EXPECT_FALSE(gate.pass(250, 350));
   gate.save_ended();
-  EXPECT_TRUE(gate.pass(350, 360)) << "what fell due meanwhile is one save";
+  EXPECT_TRUE(gate.pass(350, 360)) << "requests that fall due during a save are one save";
   gate.save_ended();
   EXPECT_FALSE(gate.pass(360, 390));
 }
@@ -256,7 +260,7 @@ TEST(conductor_state, orders_nothing_ahead_without_prefetch) {
     ASSERT_TRUE(c.take_pulses(0));
     feed(c, positions);
   }
-  EXPECT_EQ(positions[0], 64 * s.window) << "no credit, no order";
+  EXPECT_EQ(positions[0], 64 * s.window) << "without a credit no chunk may be ordered";
 }
 
 // A boundary inside a chunk resets the context before the next chunk. A boundary at the

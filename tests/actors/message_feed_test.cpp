@@ -146,8 +146,10 @@ TEST(message_feed, passes_over_garbage_on_request_and_counts_it) {
   faulty_files fs({{"in/x.tgm", damaged()}});
   const fed from_file = read_all(*feed_of(fs, source));
   EXPECT_EQ(from_file.numbers, (numbers{0, 2}));
-  EXPECT_EQ(from_file.errors.size(), 1u) << "the flipped one";
-  EXPECT_EQ(from_file.skipped, cut) << "what lay before the flipped one went with it";
+  EXPECT_EQ(from_file.errors.size(), 1u)
+      << "the message with the flipped byte is one error";
+  EXPECT_EQ(from_file.skipped, cut)
+      << "the bytes before the damaged message are skipped together with it";
   const auto script = in_pieces(damaged(), 64, 2);
   const fed from_pipe = read_all(*piped(std::make_shared<scripted_pipe>(script), source));
   EXPECT_EQ(from_pipe.numbers, from_file.numbers);
@@ -208,14 +210,14 @@ TEST(reader_state, holds_the_requested_messages_within_its_limits) {
   reader_state state(feed_of(fs, source), source);
   EXPECT_FALSE(state.take());
   while (state.wants(0)) {
-    EXPECT_EQ(state.read(), reader_state::step::held);
+    EXPECT_EQ(state.read(), reader_state::step::buffered);
   }
-  EXPECT_EQ(state.held(), 2u) << "bytes bound it";
+  EXPECT_EQ(state.buffered(), 2u) << "the limit of bytes ends reading ahead";
   while (state.wants(5)) {
-    EXPECT_EQ(state.read(), reader_state::step::held);
+    EXPECT_EQ(state.read(), reader_state::step::buffered);
   }
-  EXPECT_EQ(state.held(), 5u) << "credits go beyond";
-  EXPECT_EQ(state.held_bytes(), 5 * parts[0].size());
+  EXPECT_EQ(state.buffered(), 5u) << "pulls are answered beyond the limit of bytes";
+  EXPECT_EQ(state.buffered_bytes(), 5 * parts[0].size());
   for (std::uint64_t i = 0; i < 20; ++i) {
     while (state.wants(1)) {
       static_cast<void>(state.read());
@@ -227,9 +229,11 @@ TEST(reader_state, holds_the_requested_messages_within_its_limits) {
   while (state.wants(1)) {
     static_cast<void>(state.read());
   }
-  EXPECT_EQ(state.held_bytes(), 0u);
-  EXPECT_EQ((*state.take())->message, nullptr) << "the end";
-  EXPECT_EQ((*state.take())->message, nullptr) << "and again";
+  EXPECT_EQ(state.buffered_bytes(), 0u);
+  EXPECT_EQ((*state.take())->message, nullptr)
+      << "the first pull behind the end gets the empty message";
+  EXPECT_EQ((*state.take())->message, nullptr)
+      << "every later pull gets the empty message too";
   EXPECT_EQ(state.delivered(), 20u);
 }
 

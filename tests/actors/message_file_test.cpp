@@ -58,7 +58,8 @@ TEST(message_file, takes_whole_messages_if_they_are_sound) {
   EXPECT_EQ(log->append(order).error().code(), errc::hash_mismatch);
   whole = joined({numbered_message(4), numbered_message(5)});
   order.encoded = std::make_shared<const byte_vector>(whole);
-  EXPECT_EQ(log->append(order).error().code(), errc::corrupt) << "two are not one";
+  EXPECT_EQ(log->append(order).error().code(), errc::corrupt)
+      << "bytes of two messages are not accepted as one message";
   EXPECT_EQ(log_of(fs.visible()), numbered_message(4));
 }
 
@@ -142,7 +143,7 @@ TEST(message_file, no_crash_removes_a_durable_message) {
     faulty_files fs;
     std::uint64_t durable = 0;
     std::uint64_t messages = 0;
-    fs.most_bytes = 300;  // a message takes two writes
+    fs.max_bytes = 300;  // a message takes two writes
     fs.after_change = [&] {
       const auto all = fs.crash_states(model, [](const std::string&) { return true; });
       for (const disk& found : all) {

@@ -103,13 +103,13 @@ TEST_F(orchestrator_states,
   }
   EXPECT_EQ(state.stall_ns(), 0);
   state.submit(order_of(10));
-  EXPECT_EQ(state.stall_ns(), 50) << "the engine rested for 50 ns";
+  EXPECT_EQ(state.stall_ns(), 50) << "the engine was idle for 50 ns";
   state.submit(order_of(11, false));
   ASSERT_TRUE(next_pulse());
   ASSERT_TRUE(next_pulse());
   fake_now += 1000;
   state.submit(order_of(12));
-  EXPECT_EQ(state.stall_ns(), 50) << "nothing was to follow";
+  EXPECT_EQ(state.stall_ns(), 50) << "idle time counts only if another pulse follows";
 }
 
 TEST_F(orchestrator_states, gives_up_after_its_patience) {

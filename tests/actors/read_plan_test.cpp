@@ -59,13 +59,13 @@ TEST(read_plan, pieces_are_read_ahead_and_answered_at_once) {
   read_plan plan(small_settings(), 1);
   const auto s = plan.add_stream("s", 1050, 1);
   run(plan);
-  EXPECT_EQ(plan.ahead(s), 3U) << "the window";
+  EXPECT_EQ(plan.ahead(s), 3U) << "as many pieces are read ahead as the window holds";
   EXPECT_EQ(plan.credits_free(), 1U);
   std::uint64_t expected = 0;
   for (int i = 0; i < 11; ++i) {
     const auto ticket = or_throw(plan.pull(s, 0));
     const auto answers = plan.take_answers();
-    ASSERT_EQ(answers.size(), 1U) << "it was there already";
+    ASSERT_EQ(answers.size(), 1U) << "the piece had been read ahead";
     EXPECT_EQ(answers[0].ticket, ticket);
     EXPECT_EQ(answers[0].piece->offset, expected);
     expect_content(s, *answers[0].piece);
@@ -103,12 +103,12 @@ TEST(read_plan, a_client_that_does_not_pull_delays_no_other) {
   EXPECT_EQ(plan.credits_free(), 0U) << "all credits are in use";
   EXPECT_GT(plan.ahead(idle), 0U);
   const auto busy = plan.add_stream("busy", 2000, 1);
-  for (std::uint64_t at = 0; at < 2000; at += 100) {
+  for (std::uint64_t offset = 0; offset < 2000; offset += 100) {
     ASSERT_TRUE(plan.pull(busy, 0));
     run(plan);
     const auto answers = plan.take_answers();
     ASSERT_EQ(answers.size(), 1U);
-    EXPECT_EQ(answers[0].piece->offset, at);
+    EXPECT_EQ(answers[0].piece->offset, offset);
   }
   plan.close(idle);
   plan.close(other);
@@ -142,8 +142,8 @@ TEST(read_plan, a_late_request_is_answered_and_its_worker_comes_back) {
   read_plan plan(small_settings(), 1);
   const auto s = plan.add_stream("tag \"x\" of v.hn4", 1000, 1);
   const auto ticket = or_throw(plan.pull(s, 0));
-  const auto held = plan.next_job(0);
-  ASSERT_TRUE(held);
+  const auto job = plan.next_job(0);
+  ASSERT_TRUE(job);
   EXPECT_EQ(plan.next_deadline(), 30 * second);
   plan.expire(30 * second - 1);
   EXPECT_TRUE(plan.take_answers().empty());
@@ -156,12 +156,12 @@ TEST(read_plan, a_late_request_is_answered_and_its_worker_comes_back) {
   EXPECT_NE(answers[0].piece.error().text().find("tag \"x\" of v.hn4"),
             std::string::npos);
   const auto refused = plan.read(s, 0, 10, 31 * second);
-  ASSERT_FALSE(refused) << "the only worker is stuck";
+  ASSERT_FALSE(refused) << "the only worker does not answer";
   EXPECT_EQ(refused.error().code(), errc::timeout);
   EXPECT_NE(refused.error().hint().find("worker 0 at byte 0"), std::string::npos)
       << refused.error().hint();
-  carry_out(plan, *held);
-  EXPECT_TRUE(plan.take_answers().empty()) << "nobody waits for it any more";
+  carry_out(plan, *job);
+  EXPECT_TRUE(plan.take_answers().empty()) << "the client no longer waits for the answer";
   ASSERT_TRUE(plan.read(s, 0, 10, 32 * second));
   run(plan, 32 * second);
   ASSERT_EQ(plan.take_answers().size(), 1U);
@@ -183,26 +183,28 @@ TEST(read_plan, a_failed_piece_ends_its_sequence_and_no_other) {
   ASSERT_TRUE(plan.pull(bad, 0));
   const auto answers = plan.take_answers();
   ASSERT_EQ(answers.size(), 2U);
-  EXPECT_TRUE(answers[0].piece) << "before the failure all is well";
+  EXPECT_TRUE(answers[0].piece) << "pieces before the failure are delivered";
   ASSERT_FALSE(answers[1].piece);
   EXPECT_EQ(answers[1].piece.error().code(), errc::io);
   const auto again = plan.pull(bad, 0);
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().text(), "no luck");
-  EXPECT_EQ(plan.ahead(bad), 0U) << "nothing is kept for it";
-  EXPECT_TRUE(plan.read(bad, 300, 10, 0)) << "ranges can still be read";
+  EXPECT_EQ(plan.ahead(bad), 0U) << "nothing is read ahead behind the failure";
+  EXPECT_TRUE(plan.read(bad, 300, 10, 0))
+      << "a range request after the failure is still served";
   EXPECT_TRUE(plan.pull(good, 0));
 }
 
 TEST(read_plan, fills_in_pieces_by_several_workers_and_says_how_far) {
   read_plan plan(small_settings(), 3);
   auto memory = std::make_shared<byte_vector>(950);
-  std::vector<std::uint64_t> told;
+  std::vector<std::uint64_t> reported;
   const auto s = plan.add_stream("s", 1000, 1);
-  const auto ticket = or_throw(plan.fill(
-      s, 50,
-      {*memory, memory, [&](std::uint64_t done, std::uint64_t) { told.push_back(done); }},
-      0));
+  const auto ticket = or_throw(
+      plan.fill(s, 50,
+                {*memory, memory,
+                 [&](std::uint64_t done, std::uint64_t) { reported.push_back(done); }},
+                0));
   std::vector<read_plan::job> running;
   while (const auto j = plan.next_job(0)) {
     running.push_back(*j);
@@ -221,9 +223,9 @@ TEST(read_plan, fills_in_pieces_by_several_workers_and_says_how_far) {
   for (std::size_t i = 0; i < memory->size(); ++i) {
     ASSERT_EQ((*memory)[i], content(s, 50 + i));
   }
-  ASSERT_EQ(told.size(), 10U);
-  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
-  EXPECT_EQ(told.back(), 950U);
+  ASSERT_EQ(reported.size(), 10U);
+  EXPECT_TRUE(std::is_sorted(reported.begin(), reported.end()));
+  EXPECT_EQ(reported.back(), 950U);
 }
 
 TEST(read_plan, a_fill_ends_with_the_failure_of_the_lowest_offset) {
@@ -234,14 +236,15 @@ TEST(read_plan, a_fill_ends_with_the_failure_of_the_lowest_offset) {
   const auto first = plan.next_job(0), second_job = plan.next_job(0);
   ASSERT_TRUE(first && second_job);
   plan.finished(second_job->id, error(errc::io, "second"));
-  EXPECT_TRUE(plan.take_answers().empty()) << "the first may fail too";
+  EXPECT_TRUE(plan.take_answers().empty())
+      << "a piece at a lower offset can still fail, so no answer is given yet";
   plan.finished(first->id, error(errc::corrupt, "first"));
   const auto answers = plan.take_answers();
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_EQ(answers[0].piece.error().text(), "first");
   const auto next = plan.next_job(0);
   ASSERT_TRUE(next);
-  EXPECT_NE(next->holder, memory) << "no more work for it";
+  EXPECT_NE(next->holder, memory) << "no further piece of the failed fill is given out";
 }
 
 TEST(read_plan, refuses_impossible_requests) {
@@ -257,15 +260,18 @@ TEST(read_plan, refuses_impossible_requests) {
   for (int i = 0; i < 8; ++i) {
     ASSERT_TRUE(plan.pull(s, 0));
   }
-  EXPECT_EQ(plan.pull(s, 0).error().code(), errc::out_of_range) << "too many requests";
-  const auto held = plan.next_job(0);
-  ASSERT_TRUE(held);
+  EXPECT_EQ(plan.pull(s, 0).error().code(), errc::out_of_range)
+      << "the client has more open requests than are allowed";
+  const auto job = plan.next_job(0);
+  ASSERT_TRUE(job);
   plan.lose_worker(0, error(errc::stopping, "gone"));
-  ASSERT_EQ(plan.take_answers().size(), 1U) << "what it was at has failed";
-  carry_out(plan, *held);
-  EXPECT_TRUE(plan.take_answers().empty()) << "and stays so";
+  ASSERT_EQ(plan.take_answers().size(), 1U)
+      << "the request that the worker was carrying out fails";
+  carry_out(plan, *job);
+  EXPECT_TRUE(plan.take_answers().empty()) << "the failed request is answered only once";
   const auto other = plan.add_stream("t", 1000, 1);
-  EXPECT_EQ(plan.pull(other, 0).error().code(), errc::timeout) << "nobody is left";
+  EXPECT_EQ(plan.pull(other, 0).error().code(), errc::timeout)
+      << "no worker answers any more";
 }
 
 TEST(read_plan, a_short_answer_is_an_error) {
@@ -327,7 +333,8 @@ class any_order : public testing::TestWithParam<std::uint32_t> {
   void look() {
     for (const auto& a : plan_.take_answers()) {
       const auto found = asked_.find(a.ticket);
-      ASSERT_NE(found, asked_.end()) << "answered twice, or never asked";
+      ASSERT_NE(found, asked_.end()) << "the answer belongs to no open request: it was "
+                                        "given twice or never requested";
       const auto [s, pulls] = found->second;
       asked_.erase(found);
       if (!a.piece || a.piece->count == 0) {
@@ -335,7 +342,8 @@ class any_order : public testing::TestWithParam<std::uint32_t> {
       }
       expect_content(s, *a.piece);
       if (pulls) {
-        EXPECT_TRUE(seen_.emplace(s, a.piece->offset).second) << "the same piece twice";
+        EXPECT_TRUE(seen_.emplace(s, a.piece->offset).second)
+            << "the same piece was delivered twice";
         bytes_ += a.piece->count;
       }
     }

@@ -37,7 +37,8 @@ TEST(supervisor_state, names_the_survivors) {
   const auto hub = s.adopt("hub", stop_group::source);
   const auto engine = s.adopt("engine", stop_group::engine);
   EXPECT_EQ(s.stop(), (children{hub}));
-  EXPECT_EQ(s.next(), (children{engine})) << "time is up for the hub";
+  EXPECT_EQ(s.next(), (children{engine}))
+      << "after the deadline of the hub the engine is stopped";
   EXPECT_FALSE(s.down(engine));
   EXPECT_TRUE(s.next().empty());
   EXPECT_EQ(s.alive(), (survivors{"hub"}));
@@ -47,7 +48,7 @@ TEST(supervisor_state, notices_a_child_that_ends_unasked) {
   supervisor_state s;
   const auto hub = s.adopt("hub", stop_group::source);
   EXPECT_TRUE(s.down(hub));
-  EXPECT_FALSE(s.down(hub)) << "once";
+  EXPECT_FALSE(s.down(hub)) << "a child that ended is reported only once";
 }
 
 TEST(supervisor_state, skips_ranks_without_living_children) {

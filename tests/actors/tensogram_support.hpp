@@ -41,12 +41,12 @@ inline std::uint64_t number_of(const formats::message_reader& message) {
 }
 /// Flips one bit in the payload of a message.
 inline byte_vector with_flipped_payload(byte_vector message) {
-  std::size_t at = 0;
+  std::size_t offset = 0;
   const auto reader = or_throw(formats::message_reader::open(message));
   for (const formats::frame_info& frame : reader.frames()) {
-    at = frame.type == 9 ? frame.offset + 16 : at;
+    offset = frame.type == 9 ? frame.offset + 16 : offset;
   }
-  message.at(at) ^= std::byte{1};
+  message.at(offset) ^= std::byte{1};
   return message;
 }
 /// Returns parts one behind the other.
@@ -92,11 +92,11 @@ class scripted_pipe final : public actors::byte_pipe {
 inline std::deque<byte_vector> in_pieces(bytes_view bytes, std::size_t step,
                                          std::size_t pause) {
   std::deque<byte_vector> out;
-  for (std::size_t at = 0; at < bytes.size(); at += step) {
+  for (std::size_t offset = 0; offset < bytes.size(); offset += step) {
     if (out.size() % pause == 0) {
       out.emplace_back();
     }
-    const bytes_view piece = bytes.subspan(at, std::min(step, bytes.size() - at));
+    const bytes_view piece = bytes.subspan(offset, std::min(step, bytes.size() - offset));
     out.emplace_back(piece.begin(), piece.end());
   }
   return out;

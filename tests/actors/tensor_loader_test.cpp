@@ -123,7 +123,8 @@ TEST(tensor_loader, a_load_waits_for_readers_of_what_was_there_before) {
                             }));
   or_throw(loader.load(*c, tensor));
   or_throw(f.engine->wait_all());
-  EXPECT_EQ(old_value.load(), 0) << "the old bytes, which were zero";
+  EXPECT_EQ(old_value.load(), 0) << "a reader that was submitted before the load reads "
+                                    "the old bytes, which are zero";
   const byte_vector file = small_file();
   EXPECT_EQ(std::memcmp(tensor.data(), part_of(file, *c).data(), 64), 0);
 }
@@ -134,17 +135,17 @@ TEST(tensor_loader, a_damaged_block_fails_its_tensor_and_readers_do_not_run) {
   // Finds a byte of tensor "b" on the device.
   const byte_vector file = small_file();
   const bytes_view b = part_of(file, *directory.find("b"));
-  std::uint64_t at = 0;
-  for (std::uint64_t page = 0; page < f.device->size() && at == 0;
+  std::uint64_t byte = 0;
+  for (std::uint64_t page = 0; page < f.device->size() && byte == 0;
        page += storage::memory_device::page_bytes) {
     const bytes_view bytes = f.device->view(page, storage::memory_device::page_bytes);
     const auto found =
         std::search(bytes.begin(), bytes.end(), b.begin() + 15'000, b.begin() + 15'032);
-    at = found != bytes.end() ? page + static_cast<std::uint64_t>(found - bytes.begin())
-                              : 0;
+    byte = found != bytes.end() ? page + static_cast<std::uint64_t>(found - bytes.begin())
+                                : 0;
   }
-  ASSERT_NE(at, 0U);
-  storage::test::flipped_byte damage(*f.device, at, 1);
+  ASSERT_NE(byte, 0U);
+  storage::test::flipped_byte damage(*f.device, byte, 1);
   tensor_loader loader(*f.engine, f.stream());
   std::atomic<int> ran{0};
   for (const storage::stored_tensor& each : directory.tensors()) {
@@ -157,7 +158,7 @@ TEST(tensor_loader, a_damaged_block_fails_its_tensor_and_readers_do_not_run) {
   EXPECT_EQ(outcome.error().code(), errc::kernel_failed);
   EXPECT_EQ(outcome.error().root().code(), errc::corrupt);
   EXPECT_NE(outcome.error().root().text().find("model"), std::string::npos);
-  EXPECT_EQ(ran.load(), 2) << "the readers of the other two tensors";
+  EXPECT_EQ(ran.load(), 2) << "only the readers of the two sound tensors run";
 }
 
 TEST(tensor_loader, cancelled_loads_fail_and_say_so) {
@@ -168,7 +169,8 @@ TEST(tensor_loader, cancelled_loads_fail_and_say_so) {
   const auto outcome = f.engine->wait_all();
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error().root().code(), errc::interrupted);
-  EXPECT_EQ(loader.bytes_done(), 0U) << "with one worker nothing ran before";
+  EXPECT_EQ(loader.bytes_done(), 0U)
+      << "with one worker nothing has been loaded before the cancellation";
 }
 
 TEST(tensor_loader, a_source_takes_the_place_of_the_stream) {

@@ -57,7 +57,7 @@ TEST(Error, FamiliesHaveTheirExitCodes) {
   EXPECT_EQ(exit_code_of(errc::interrupted), 6);
 }
 
-TEST(Error, OfASystemCallHasTheCodeOfItsErrnoAndNamesTheThing) {
+TEST(Error, OfASystemCallHasTheCodeOfItsErrnoAndNamesTheFile) {
   const std::pair<int, errc> codes[] = {{ENOENT, errc::not_found},
                                         {ENOTDIR, errc::not_found},
                                         {EEXIST, errc::already_exists},

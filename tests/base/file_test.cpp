@@ -38,7 +38,7 @@ TEST(AtomicFile, FailureOfTheWriterKeepsTheOldContent) {
 // Two threads replace the same file with contents of different length. A writer that
 // shared its temporary file with the other, or wrote in place, would show a mixture or a
 // part.
-TEST(AtomicFile, OfManyWritersOneWinsWhole) {
+TEST(AtomicFile, ManyWritersLeaveTheWholeContentOfOne) {
   const test::temp_folder folder;
   auto& fs = posix_file_system();
   const std::string path = folder / "x";
@@ -62,7 +62,7 @@ TEST(AtomicFile, OfManyWritersOneWinsWhole) {
 
 // Temporary files end with ".PROCESS-NUMBER.tmp". Names that only look similar must stay;
 // an empty name stands for every file of the folder.
-TEST(AtomicFile, WhatKilledWritersLeftIsRemovedAndNothingElse) {
+TEST(AtomicFile, LeftoversOfKilledWritersAreRemovedAndNothingElse) {
   const test::temp_folder folder;
   auto& fs = posix_file_system();
   for (const char* name : {"x.12-0.tmp", "x.y.7-13.tmp", "x.tmp", "x.-1.tmp", "x.1-.tmp",
@@ -70,9 +70,9 @@ TEST(AtomicFile, WhatKilledWritersLeftIsRemovedAndNothingElse) {
     or_throw(write_file_atomically(fs, folder / name, as_view("left")));
   }
   or_throw(remove_unfinished(fs, folder / "x"));
-  const std::vector<std::string> kept = {"x.-1.tmp",  "x.1-.tmp", "x.1-2.tmpp",
-                                         "x.1-a.tmp", "x.tmp",    "z.3-4.tmp"};
-  EXPECT_EQ(or_throw(fs.list(folder.path())), kept);
+  const std::vector<std::string> remaining = {"x.-1.tmp",  "x.1-.tmp", "x.1-2.tmpp",
+                                              "x.1-a.tmp", "x.tmp",    "z.3-4.tmp"};
+  EXPECT_EQ(or_throw(fs.list(folder.path())), remaining);
   or_throw(remove_unfinished(fs, folder / ""));
   EXPECT_FALSE(fs.exists(folder / "z.3-4.tmp"));
 }

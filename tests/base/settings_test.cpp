@@ -176,7 +176,7 @@ TEST(Settings, UnknownNamesAreRefusedWithTheNearestOne) {
   EXPECT_EQ(suggestion("titel"), "; did you mean \"title\"?");
   EXPECT_EQ(suggestion("paint"), "; did you mean \"tool.paint\"?");
   EXPECT_EQ(table.assign(p, "tool.wet", {true}).error().code(), errc::unknown_key)
-      << "a setting that was left out can be set";
+      << "a setting that was left out of the table is unknown";
 }
 
 TEST(Settings, RequiredOnesDifferFromTheirDefault) {

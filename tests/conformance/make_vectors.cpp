@@ -194,8 +194,8 @@ byte_vector descriptor_first() {
 }
 
 /// Returns a message with one flipped bit.
-byte_vector flipped(byte_vector message, std::size_t at) {
-  message[at] ^= std::byte{1};
+byte_vector flipped(byte_vector message, std::size_t offset) {
+  message[offset] ^= std::byte{1};
   return message;
 }
 
@@ -209,7 +209,7 @@ byte_vector both(byte_vector first, const byte_vector& second, std::string_view 
 /// A file of the suite: its name, its purpose, and its bytes.
 struct vector_file {
   const char* name;
-  const char* what;
+  const char* content;
   byte_vector bytes;
 };
 
@@ -303,7 +303,7 @@ void write_all(const std::string& folder) {
     const std::string name = std::string(file.name) + ".tgm";
     or_throw(write_file_atomically(posix_file_system(), folder + "/" + name, file.bytes));
     cbor_map entry = describe(file.bytes);
-    entry.set("what", file.what);
+    entry.set("what", file.content);
     files.set(name, std::move(entry));
   }
   const std::string json = to_json(cbor_value(std::move(files)), 1) + "\n";

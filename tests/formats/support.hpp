@@ -55,13 +55,13 @@ inline byte_vector load(const std::string& path) {
 class numbers {
  public:
   explicit numbers(std::uint64_t seed) : random_(seed, 3) {}
-  std::uint64_t next() { return random_.bits(at_++); }
+  std::uint64_t next() { return random_.bits(index_++); }
   std::uint64_t below(std::uint64_t n) { return next() % n; }
   double unit() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
  private:
   philox random_;
-  std::uint64_t at_ = 0;
+  std::uint64_t index_ = 0;
 };
 
 /// Returns pseudo-random bytes, a function of the seed.

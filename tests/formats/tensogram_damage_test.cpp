@@ -103,16 +103,17 @@ TEST(tensogram_damage, a_flipped_byte_is_found_or_changes_nothing) {
   for (const byte_vector& message : victims()) {
     const whole_message before = or_throw(read_all(message));
     std::size_t unseen = 0;
-    for (std::size_t at = 0; at < message.size(); ++at) {
+    for (std::size_t offset = 0; offset < message.size(); ++offset) {
       for (const int mask : {0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xFF}) {
         byte_vector damaged = message;
-        damaged[at] ^= static_cast<std::byte>(mask);
+        damaged[offset] ^= static_cast<std::byte>(mask);
         const auto after = read_all(damaged);
         unseen += after.has_value() ? 1 : 0;
-        EXPECT_TRUE(!after || same(before, *after)) << "byte " << at << " mask " << mask;
+        EXPECT_TRUE(!after || same(before, *after))
+            << "byte " << offset << " mask " << mask;
         const auto present = read_all(damaged, hash_check::present);
         EXPECT_TRUE(!present || same(before, *present))
-            << "byte " << at << " mask " << mask;
+            << "byte " << offset << " mask " << mask;
       }
     }
     // Damage may go unnoticed only in reserved fields, frame versions, padding and the
@@ -124,12 +125,12 @@ TEST(tensogram_damage, a_flipped_byte_is_found_or_changes_nothing) {
 TEST(tensogram_damage, a_validated_flip_leaves_values_and_metadata_whole) {
   for (const byte_vector& message : victims()) {
     const whole_message before = or_throw(read_all(message));
-    for (std::size_t at = 0; at < message.size(); ++at) {
+    for (std::size_t offset = 0; offset < message.size(); ++offset) {
       byte_vector damaged = message;
-      damaged[at] ^= std::byte{0x04};
+      damaged[offset] ^= std::byte{0x04};
       if (validate(damaged).ok()) {
         const auto after = read_all(damaged, hash_check::none);
-        EXPECT_TRUE(after && same(before, *after)) << "byte " << at;
+        EXPECT_TRUE(after && same(before, *after)) << "byte " << offset;
       }
     }
   }
@@ -161,26 +162,26 @@ byte_vector mutate(const philox& random, std::uint64_t& draw, byte_vector bytes,
                    bytes_view other) {
   const std::uint64_t times = 1 + random.below(draw++, 6);
   for (std::uint64_t k = 0; k < times && !bytes.empty(); ++k) {
-    const std::size_t at = random.below(draw++, bytes.size());
-    const auto where = bytes.begin() + static_cast<std::ptrdiff_t>(at);
+    const std::size_t offset = random.below(draw++, bytes.size());
+    const auto place = bytes.begin() + static_cast<std::ptrdiff_t>(offset);
     switch (random.below(draw++, 6)) {
-      case 0: *where ^= static_cast<std::byte>(1u << random.below(draw++, 8)); break;
-      case 1: *where = static_cast<std::byte>(random.below(draw++, 256)); break;
-      case 2: bytes.erase(where); break;
+      case 0: *place ^= static_cast<std::byte>(1u << random.below(draw++, 8)); break;
+      case 1: *place = static_cast<std::byte>(random.below(draw++, 256)); break;
+      case 2: bytes.erase(place); break;
       case 3:
-        bytes.insert(where, static_cast<std::byte>(random.below(draw++, 256)));
+        bytes.insert(place, static_cast<std::byte>(random.below(draw++, 256)));
         break;
       case 4: {  // eight bytes of one kind: lengths and offsets at their limits
         const auto fill =
             static_cast<std::byte>(random.below(draw++, 2) == 0 ? 0x00 : 0xFF);
-        std::fill_n(where, std::min<std::size_t>(8, bytes.size() - at), fill);
+        std::fill_n(place, std::min<std::size_t>(8, bytes.size() - offset), fill);
         break;
       }
       default: {  // a piece of another message
         const std::size_t from = random.below(draw++, other.size());
-        const std::size_t n = std::min({other.size() - from, bytes.size() - at,
+        const std::size_t n = std::min({other.size() - from, bytes.size() - offset,
                                         std::size_t{1} + random.below(draw++, 40)});
-        std::copy_n(other.begin() + static_cast<std::ptrdiff_t>(from), n, where);
+        std::copy_n(other.begin() + static_cast<std::ptrdiff_t>(from), n, place);
       }
     }
   }
@@ -263,9 +264,9 @@ TEST(tensogram_damage, lengths_that_no_number_can_count_have_codes_of_their_own)
   using codes = std::vector<std::string>;
   const std::vector<sample_object> objects{sample(1, dtype::fp32, {3})};
   const byte_vector sound = or_throw(encode_message(to_write(objects)));
-  const auto with = [&](std::size_t at, std::uint64_t length) {
+  const auto with = [&](std::size_t offset, std::uint64_t length) {
     byte_vector message = sound;
-    store_be(message.data() + at, length);
+    store_be(message.data() + offset, length);
     return structural_codes(message);
   };
   constexpr std::size_t whole = 16;
@@ -304,7 +305,8 @@ TEST(tensogram_damage, a_payload_that_does_not_decode_is_found_where_decoding_is
   options.trial_decode = false;
   EXPECT_TRUE(validate_message(message, options).ok());
   options.level = validation_level::fidelity;
-  EXPECT_TRUE(validate_message(message, options).ok()) << "at any level";
+  EXPECT_TRUE(validate_message(message, options).ok())
+      << "without trial decoding the damage is found at no level";
 }
 
 TEST(tensogram_damage, a_shape_beyond_its_payload_is_refused_before_memory_is_taken) {

@@ -158,9 +158,9 @@ template <class T>
 std::vector<double> values(const message_reader& reader, std::size_t i) {
   const byte_vector bytes = or_throw(reader.decode(i));
   std::vector<double> out;
-  for (std::size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
+  for (std::size_t offset = 0; offset + sizeof(T) <= bytes.size(); offset += sizeof(T)) {
     T value;
-    std::memcpy(&value, bytes.data() + at, sizeof(T));
+    std::memcpy(&value, bytes.data() + offset, sizeof(T));
     out.push_back(static_cast<double>(value));
   }
   return out;
@@ -311,8 +311,9 @@ TEST(tensogram_fixture, remote_files_hold_one_ramp_per_message) {
       const auto part = bytes_view(bytes).subspan(spans[k].offset, spans[k].length);
       EXPECT_EQ(spans[k].length, remote_length(file.name, k));
       const auto reader = or_throw(message_reader::open(part));
-      const auto at = static_cast<double>(k);
-      EXPECT_EQ(values<float>(reader, 0), (doubles{at, at + 1, at + 2, at + 3}));
+      const auto first = static_cast<double>(k);
+      EXPECT_EQ(values<float>(reader, 0),
+                (doubles{first, first + 1, first + 2, first + 3}));
       EXPECT_EQ(find_path(reader.metadata(0), "fixture.msg_index")->uint64(), k);
       EXPECT_NE(find_path(reader.metadata(0), "_reserved_.tensor"), nullptr);
     }

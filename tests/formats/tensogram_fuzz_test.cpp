@@ -103,10 +103,10 @@ TEST(tensogram_fuzz, no_input_of_the_corpus_does_harm) {
   const std::string tests = std::string(WEIR_SOURCE_DIR) + "/tests/";
   for (const auto& [name, run] : fuzz_targets) {
     SCOPED_TRACE(name);
-    const byte_vector kept = load(tests + "formats/fuzz/corpus/" + name + ".bin");
-    const auto count = fuzz::each_input(kept, run);
+    const byte_vector stored = load(tests + "formats/fuzz/corpus/" + name + ".bin");
+    const auto count = fuzz::each_input(stored, run);
     ASSERT_TRUE(count) << count.error().message();
-    EXPECT_GT(*count, 50u) << "the corpus has lost its inputs";
+    EXPECT_GT(*count, 50u) << "the corpus has too few inputs";
   }
 }
 
@@ -191,9 +191,9 @@ TEST(tensogram_fuzz, no_file_of_the_conformance_suite_does_harm) {
 
 TEST(tensogram_fuzz, every_byte_of_every_stage_may_be_flipped) {
   for (const byte_vector& message : corpus()) {
-    for (std::size_t at = 0; at < message.size(); ++at) {
+    for (std::size_t offset = 0; offset < message.size(); ++offset) {
       byte_vector damaged = message;
-      damaged[at] ^= static_cast<std::byte>(1u << (at % 8));
+      damaged[offset] ^= static_cast<std::byte>(1u << (offset % 8));
       fuzz::decode(damaged);
     }
   }
@@ -216,17 +216,19 @@ TEST(tensogram_fuzz, mutations_of_a_seed_do_no_harm) {
     const philox random(seed, 11);
     byte_vector input = messages[random.bits(0) % messages.size()];
     for (std::uint64_t k = 0; k < 1 + random.bits(1) % 6; ++k) {
-      const std::size_t at = random.bits(10 + 3 * k) % input.size();
+      const std::size_t offset = random.bits(10 + 3 * k) % input.size();
       switch (random.bits(11 + 3 * k) % 4) {
-        case 0: input[at] = static_cast<std::byte>(random.bits(12 + 3 * k) & 0xFF); break;
-        case 1: input[at] = std::byte{0xFF}; break;
-        case 2: input.erase(input.begin() + static_cast<std::ptrdiff_t>(at)); break;
+        case 0:
+          input[offset] = static_cast<std::byte>(random.bits(12 + 3 * k) & 0xFF);
+          break;
+        case 1: input[offset] = std::byte{0xFF}; break;
+        case 2: input.erase(input.begin() + static_cast<std::ptrdiff_t>(offset)); break;
         default: {
           const std::size_t from = random.bits(12 + 3 * k) % input.size();
           const std::size_t n =
-              std::min({std::size_t{8}, input.size() - at, input.size() - from});
+              std::min({std::size_t{8}, input.size() - offset, input.size() - from});
           std::copy_n(input.begin() + static_cast<std::ptrdiff_t>(from), n,
-                      input.begin() + static_cast<std::ptrdiff_t>(at));
+                      input.begin() + static_cast<std::ptrdiff_t>(offset));
         }
       }
     }

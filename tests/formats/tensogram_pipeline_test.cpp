@@ -372,7 +372,8 @@ TEST(tensogram_pipeline, lz4_blocks_must_keep_the_size_in_front_of_them) {
     EXPECT_EQ(read_stored("lz4", 1000, payload).error().code(), errc::corrupt) << lie;
   }
   store_le<std::uint32_t>(payload.data(), 1001);
-  EXPECT_FALSE(read_stored("lz4", 1001, payload).has_value()) << "the block has 1000";
+  EXPECT_FALSE(read_stored("lz4", 1001, payload).has_value())
+      << "the block decodes to 1000 bytes and not to 1001";
   store_le<std::uint32_t>(payload.data(), 1000);
   EXPECT_FALSE(read_stored("lz4", 1000, bytes_view(payload).first(8)).has_value());
 }

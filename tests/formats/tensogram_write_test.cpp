@@ -226,11 +226,11 @@ void expect_non_finite(dtype type, T pattern, std::size_t components, bool nan) 
     EXPECT_EQ(refused.error().text().find("NaN") != std::string::npos, nan);
     message_options options;
     options.floats = non_finite::store;
-    const byte_vector kept = or_throw(encode_message(to_write({object}), options));
-    EXPECT_EQ(or_throw(or_throw(message_reader::open(kept, strict)).decode(0)),
+    const byte_vector encoded = or_throw(encode_message(to_write({object}), options));
+    EXPECT_EQ(or_throw(or_throw(message_reader::open(encoded, strict)).decode(0)),
               object.data);
-    EXPECT_TRUE(validate(kept).ok());
-    const file_report report = validate(kept, {validation_level::fidelity});
+    EXPECT_TRUE(validate(encoded).ok());
+    const file_report report = validate(encoded, {validation_level::fidelity});
     EXPECT_FALSE(report.ok());
     EXPECT_EQ(report.messages[0].issues.back().code,
               nan ? "nan_detected" : "inf_detected");
@@ -252,9 +252,9 @@ TEST(tensogram_write, non_finite_values_are_refused_unless_stored_on_purpose) {
 
 TEST(tensogram_write, memory_is_reused_and_a_refusal_names_the_object) {
   auto objects = small_objects();
-  byte_vector room(1 << 16, std::byte{9});
-  or_throw(encode_message_into(room, to_write(objects)));
-  EXPECT_EQ(room, or_throw(encode_message(to_write(objects))));
+  byte_vector buffer(1 << 16, std::byte{9});
+  or_throw(encode_message_into(buffer, to_write(objects)));
+  EXPECT_EQ(buffer, or_throw(encode_message(to_write(objects))));
   objects[1].data.clear();
   const auto refused = encode_message(to_write(objects));
   ASSERT_FALSE(refused.has_value());
@@ -428,8 +428,8 @@ TEST(tensogram_source, a_message_is_read_where_it_lies) {
 
 TEST(tensogram_source, errors_name_file_offset_and_object) {
   byte_vector message = or_throw(encode_message(to_write(small_objects())));
-  const std::uint64_t at = or_throw(message_reader::open(message)).frames()[3].offset;
-  message[at + 20] ^= std::byte{1};
+  const std::uint64_t offset = or_throw(message_reader::open(message)).frames()[3].offset;
+  message[offset + 20] ^= std::byte{1};
   const temp_folder folder;
   or_throw(write_file_atomically(posix_file_system(), folder / "a.tgm", message));
   const auto source = or_throw(file_source::open(
@@ -438,8 +438,9 @@ TEST(tensogram_source, errors_name_file_offset_and_object) {
   const auto refused = reader.decode(0);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code(), errc::hash_mismatch);
-  EXPECT_EQ(refused.error().location(),
-            (folder / "a.tgm") + ":" + std::to_string(at) + " (object 0 \"weights\")");
+  EXPECT_EQ(
+      refused.error().location(),
+      (folder / "a.tgm") + ":" + std::to_string(offset) + " (object 0 \"weights\")");
   EXPECT_EQ(reader.verify().error().code(), errc::hash_mismatch);
   read_options blind;
   blind.hashes = hash_check::none;

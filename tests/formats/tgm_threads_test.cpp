@@ -24,7 +24,7 @@ bool each_once(unsigned threads) {
   return done == std::vector<int>(17, 1) && inner == 51;
 }
 
-TEST(TensogramThreads, EveryPieceIsDoneOnceWhoeverElseCalls) {
+TEST(TensogramThreads, EveryPieceIsProcessedOnceWithConcurrentCallers) {
   std::atomic<int> wrong{0};
   std::vector<std::thread> callers;
   for (int c = 0; c < 3; ++c) {
@@ -40,7 +40,7 @@ TEST(TensogramThreads, EveryPieceIsDoneOnceWhoeverElseCalls) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(TensogramThreads, WhatAPieceThrowsArrivesAndTheNextLoopWorks) {
+TEST(TensogramThreads, AnExceptionOfAPieceReachesTheCallerAndTheNextLoopWorks) {
   for (int round = 0; round < 50; ++round) {
     EXPECT_THROW(for_each_piece(3, 9,
                                 [](std::size_t i) {

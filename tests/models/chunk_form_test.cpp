@@ -53,7 +53,7 @@ double worst_difference(const std::vector<std::size_t>& chunks) {
     position += n;
   }
   EXPECT_EQ(position % models::window_rows, 0U)
-      << "memories are comparable at window ends only";
+      << "memories can be compared only at the end of a window";
   for (std::size_t b = 0; b < config.blocks; ++b) {
     for (std::size_t l = 0; l < config.frequencies.size(); ++l) {
       for (std::size_t h = 0; h < config.heads; ++h) {

@@ -159,7 +159,8 @@ TEST(MemoryNorm, AMemoryLearnsTheValueOfAKeyThatRepeats) {
   m.window(
       0, -1e4F, [](int, int c) { return c == 3 ? 1.0 : 0.0; },
       [](int, int) { return unit_element; });
-  EXPECT_NEAR(m.norm(), 1, 2e-3) << "a closed decay keeps all but 1/1024 of it";
+  EXPECT_NEAR(m.norm(), 1, 2e-3)
+      << "a closed decay gate loses at most 1/1024 of the memory";
 }
 
 /// A small model whose gates are all moved to one place by their biases, and the bound of

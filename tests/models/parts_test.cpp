@@ -80,7 +80,8 @@ TEST(Layout, NeighboursThatProductsTakeAsOneMatrixHaveNoGaps) {
       total += layout[p].count();
     }
   }
-  EXPECT_EQ(total, layout.parameter_count()) << "every parameter is in one group";
+  EXPECT_EQ(total, layout.parameter_count())
+      << "every parameter must be in exactly one group";
 }
 
 /// Groups of a block must not contain parameters of another block, so that a pulse can
@@ -157,7 +158,8 @@ TEST(Kernels, ElementaryFunctionsAreNearTheTruthOnEveryInstructionSet) {
     for (float x : logits) {
       sum += static_cast<double>(x);
     }
-    EXPECT_NEAR(sum, 0, 1e-6) << "the probabilities add up to 1, minus 1 at the target";
+    EXPECT_NEAR(sum, 0, 1e-6)
+        << "the probabilities add up to 1, and 1 is subtracted at the target";
   }
 }
 
@@ -187,7 +189,7 @@ TEST(Kernels, AMemoryThatForgetsAtOnceHasNoDenormalDecays) {
   table->memory_forward(h);
   const double keep = (1 - 0x1p-10) / (1 + std::exp(3.0));
   EXPECT_NEAR(h.table[10 * window_rows + 8], keep * keep, 1e-7)
-      << "decay of the write of row 8 until row 10: two firings";
+      << "between rows 8 and 10 the memory decays with two firings";
   for (std::size_t i = 0; i < table_rows * window_rows; ++i) {
     EXPECT_TRUE(h.table[i] == 0 || h.table[i] >= 1e-30F) << i << ": " << h.table[i];
   }
@@ -215,7 +217,7 @@ TEST(Kernels, StepIsAdamWithDecoupledDecay) {
   EXPECT_NEAR(m[3], 0.1 * d, 1e-7);
   EXPECT_NEAR(v[3], 0.01 * d * d, 1e-7);
   EXPECT_NEAR(p[3], 2.0 * (1 - 0.01 * 0.1) - 0.01, 1e-5)
-      << "the first step has the size of the rate";
+      << "the first step has the size of the learning rate";
   EXPECT_EQ(e[3], 0.0F);
 }
 

@@ -212,7 +212,7 @@ TEST(Prose, SnapshotIsOfThePulsesSubmittedBeforeIt) {
   const auto before = s.snapshot();
   const auto ticket = or_throw(s.model().submit_snapshot(during));
   s.run(pulse_phase::build, 256, 64);
-  EXPECT_EQ(during.use_count(), 2) << "the model keeps the image until `finish`";
+  EXPECT_EQ(during.use_count(), 2) << "the model holds the image until `finish`";
   or_throw(s.model().finish(ticket));
   EXPECT_EQ(during.use_count(), 1);
   EXPECT_TRUE(s.model().ended(ticket));
@@ -246,7 +246,8 @@ void fail_behind_a_snapshot(unsigned workers, bool kernel_fails) {
   const std::weak_ptr<byte_vector> watched = snapshot;
   const auto ticket = or_throw(s.model().submit_snapshot(std::move(snapshot)));
   s.text()[s.model().position(0)] = small().vocab;
-  ASSERT_FALSE(s.submit(pulse_phase::build, 64).has_value()) << "the text fails";
+  ASSERT_FALSE(s.submit(pulse_phase::build, 64).has_value())
+      << "submission fails because the text has a token outside the vocabulary";
   EXPECT_FALSE(watched.expired()) << "only the model holds the image now";
   if (workers == 1) {  // the only worker is this thread, which has not run the tasks yet
     EXPECT_FALSE(s.model().ended(pulse));
@@ -275,7 +276,8 @@ TEST(Prose, PendingPredictionIsScoredByTheNextToken) {
   std::uint64_t found = pending.run(pulse_phase::test, 640, 64, false);
   const auto logits = or_throw(pending.model().pending_logits(0));
   EXPECT_EQ(logits.size(), small().vocab);
-  EXPECT_LT(found, loss) << "the last row has no token yet";
+  EXPECT_LT(found, loss) << "the prediction of the last row has no next token yet, so "
+                            "its loss is not counted";
   EXPECT_EQ(or_throw(pending.model().context_hash()),
             or_throw(known.model().context_hash()));
   const auto next_known = or_throw(known.step(pulse_phase::test, 1));
@@ -421,7 +423,8 @@ TEST(Prose, SeveralPulsesMayBeInFlight) {
   }
   for (auto t = tickets.rbegin(); t != tickets.rend(); ++t) {
     ASSERT_TRUE(many.model().finish(*t).has_value());
-    EXPECT_FALSE(many.model().finish(*t).has_value()) << "a ticket is finished once";
+    EXPECT_FALSE(many.model().finish(*t).has_value())
+        << "a ticket can be finished only once";
   }
   EXPECT_EQ(or_throw(one.model().context_hash()), or_throw(many.model().context_hash()));
 }

@@ -92,7 +92,7 @@ TEST(Replay, LeavesTheBitsOfTasksInTheirOrder) {
         << workers << " workers";
     const auto counters = engine->counters();
     EXPECT_GT(counters.replayed, counters.submitted / 2)
-        << "most pulses must be replayed, or this test shows nothing";
+        << "this test needs runs in which most pulses are replayed";
   }
 }
 

@@ -229,7 +229,7 @@ TEST(Replicas, EndAPulseWithTheErrorOfOneDevice) {
   }
   broken = before;
   EXPECT_FALSE(j.model().check_replicas().has_value())
-      << "the first wait reports what has failed since the wait before it";
+      << "the first wait reports failures since the wait before it";
   const auto same = j.model().check_replicas();
   EXPECT_TRUE(same.has_value()) << "a device stepped: " << same.error().message();
 }

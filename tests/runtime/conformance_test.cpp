@@ -185,13 +185,13 @@ TEST(TensorMap, KeepsIdsBeyond32BitsInOrder) {  // 3.c; T2
 TEST(TensorMap, SeesOneStorageBehindInteriorPointers) {  // 3.f; T8
   address_registry storages;
   ASSERT_TRUE(storages.add(memory, 4096));
-  const auto at = [&](const std::byte* p, std::int64_t size) {
+  const auto region_of = [&](const std::byte* p, std::int64_t size) {
     const address_registry::place found = storages.find(p);
     return region(found.offset, size, found.base);
   };
   tensor_map map = basic();
-  ASSERT_TRUE(map.insert(at(memory, 1024), 1));
-  EXPECT_EQ(map.lookup(at(memory + 256, 64)), 1U);
+  ASSERT_TRUE(map.insert(region_of(memory, 1024), 1));
+  EXPECT_EQ(map.lookup(region_of(memory + 256, 64)), 1U);
   EXPECT_EQ(storages.add(memory + 100, 10).error().code(), errc::already_exists);
   EXPECT_EQ(storages.add(memory + 4000, 200).error().code(), errc::already_exists);
   EXPECT_FALSE(storages.add(memory, 0));
@@ -263,7 +263,7 @@ TEST(LogicalTensor, DerivesSixKinds) {  // R18, R19, R21, R22
   EXPECT_EQ(overlap_hybrid(alias, t), overlap::yes);
 }
 
-TEST(LogicalTensor, RefusesWhatCannotBe) {  // R19, R20
+TEST(LogicalTensor, RefusesImpossibleViews) {  // R19, R20
   const logical_tensor t = or_throw(logical_tensor::raw(memory, i64s{4, 6}, 4));
   EXPECT_FALSE(t.view(i64s{3}, i64s{2}));
   EXPECT_FALSE(t.view(i64s{-1}, i64s{2}));
@@ -286,7 +286,7 @@ TEST(LogicalTensor, KeepsTheDimensionsThatAViewDoesNotName) {  // R20
   EXPECT_EQ(rows.box(), (bounding_box{24, 71}));
 }
 
-TEST(HybridOverlap, TellsInterleavedElementsApart) {  // R31, R34
+TEST(HybridOverlap, DistinguishesInterleavedElements) {  // R31, R34
   const auto strided = [](std::int64_t offset) {
     return or_throw(logical_tensor::strided(memory, 64, offset, i64s{4}, i64s{8}, 4));
   };
@@ -328,7 +328,9 @@ TEST(TensorMapEx, FindsProducersThroughViews) {  // R2, R3, R33, R36, R37
 /// The engine's index behind the interface of the specification's map.
 class indexed_map {
  public:
-  explicit indexed_map(std::uint32_t most) : map_(most) { map_.add_storage(0); }
+  explicit indexed_map(std::uint32_t max_accesses) : map_(max_accesses) {
+    map_.add_storage(0);
+  }
   result<void> insert(const logical_tensor& key, task_id task) {
     if (!key.bytes().empty()) {
       map_.insert(key.bytes(), true, task);

@@ -29,7 +29,7 @@ footprint span_of(std::uint32_t storage, std::int64_t lo, std::int64_t hi) {
 std::set<task_id> tasks_in(dependency_map& map, const footprint& query, bool writers) {
   std::set<task_id> out;
   map.conflicts(query, writers, [&](access_ref, const dependency_map::entry& e) {
-    EXPECT_TRUE(out.insert(e.task).second) << "reported twice";
+    EXPECT_TRUE(out.insert(e.task).second) << "the map reported a task twice";
   });
   return out;
 }
@@ -118,10 +118,10 @@ TEST(DependencyMap, KnowsIdsBeyond32Bits) {  // T2
 }
 
 /// Returns the number of accesses that `tasks_in` finds; their lists must end.
-std::size_t found_in(dependency_map& map, const footprint& query, std::size_t most) {
+std::size_t found_in(dependency_map& map, const footprint& query, std::size_t max_size) {
   std::size_t out = 0;
   map.conflicts(query, true, [&](access_ref, const dependency_map::entry&) {
-    if (++out > most) {
+    if (++out > max_size) {
       throw std::runtime_error("a list of accesses goes round in circles");
     }
   });
@@ -180,8 +180,8 @@ TEST(DependencyMap, LosesNoneWhenItsCellsBecomeMoreWhereAccessesHaveGone) {
     add_tile();
     map.insert(span_of(1 + static_cast<std::uint32_t>(next) % others, 0, 64), true, next);
     ++next;
-    for (; map.most() - map.room() > live; map.retire(1, 0)) {
-      const task_id oldest = next - (map.most() - map.room());
+    for (; map.max_size() - map.space() > live; map.retire(1, 0)) {
+      const task_id oldest = next - (map.max_size() - map.space());
       expected[oldest % tiles] -= oldest % 2;
     }
   }
@@ -230,15 +230,16 @@ TEST(DependencyMap, TakesFromAnEntryWhatAWriteCoversAndNothingElse) {
       }
     }
     std::vector<test::byte_set> found(static_cast<std::size_t>(live));
-    for (std::int64_t at = 0; at < size; ++at) {
-      for (const task_id id : tasks_in(map, span_of(0, at, at + 1), false)) {
-        found[id - 1][static_cast<std::size_t>(at)] = true;
+    for (std::int64_t byte = 0; byte < size; ++byte) {
+      for (const task_id id : tasks_in(map, span_of(0, byte, byte + 1), false)) {
+        found[id - 1][static_cast<std::size_t>(byte)] = true;
       }
     }
     for (std::size_t i = 0; i < found.size(); ++i) {
       ASSERT_TRUE((left[i] & ~found[i]).none())
-          << "round " << round << ": bytes are lost";
-      ASSERT_TRUE((found[i] & ~own[i]).none()) << "round " << round << ": bytes are new";
+          << "round " << round << ": the map has lost bytes";
+      ASSERT_TRUE((found[i] & ~own[i]).none())
+          << "round " << round << ": the map has bytes that no task accessed";
       shorter += static_cast<int>(found[i].any() && found[i] != own[i]);
     }
   }

@@ -72,7 +72,7 @@ TEST_P(Engine, RunsAChainInOrder) {
   EXPECT_EQ(c.failed + c.poisoned, 0U);
 }
 
-TEST_P(Engine, WhatTasksHaveDoneIsSeenByWhoSeesThemCounted) {
+TEST_P(Engine, EffectsOfTasksAreVisibleToAThreadThatSeesThemCounted) {
   if (GetParam() == 1) {
     GTEST_SKIP() << "a single worker runs tasks only while somebody waits";
   }
@@ -309,7 +309,7 @@ TEST_P(Engine, RefusesAccessesThatLeaveTheirStorage) {
   };
   EXPECT_EQ(refusal(0, 64), "");
   EXPECT_EQ(refusal(63, 64), "");
-  EXPECT_EQ(refusal(1000, 1000), "") << "no bytes";
+  EXPECT_EQ(refusal(1000, 1000), "") << "an access without bytes is allowed anywhere";
   for (const auto& [lo, hi] : std::vector<std::pair<std::int64_t, std::int64_t>>{
            {0, 65}, {64, 65}, {-1, 64}, {-2, -1}, {8, 7}, {INT64_MIN, INT64_MAX}}) {
     EXPECT_NE(refusal(lo, hi).find("submission leaves its storage: expected bytes below "
@@ -439,14 +439,15 @@ TEST_P(Engine, EndsIdleWhenAnotherThreadWakesIt) {
 /// Only `idle` waits here, and no other thread would wake it.
 TEST_P(Engine, EndsIdleForEveryTaskThatEnds) {
   if (GetParam() == 1) {
-    GTEST_SKIP() << "who only idles needs somebody else to run the task";
+    GTEST_SKIP() << "a thread that only idles needs another thread to run the task";
   }
   for (int i = 0; i < 2'000; ++i) {
     const task_id id = submit(*e, "other", {}, [](const task_context&) {});
     while (!e->ended(id)) {
       const std::int64_t start = now_ns();
       e->idle(20'000'000'000);
-      ASSERT_LT(now_ns() - start, 10'000'000'000) << "task " << id << " has ended";
+      ASSERT_LT(now_ns() - start, 10'000'000'000)
+          << "task " << id << " did not end idle() within 10 s";
     }
   }
 }
@@ -559,7 +560,7 @@ TEST_P(Engine, ReadsATensorOnlyAfterAllOfItsTiles) {
   }
 }
 
-TEST_P(Engine, DropsWaitingTasksWhenItGoes) {
+TEST_P(Engine, DropsWaitingTasksWhenItIsDestroyed) {
   e = make_engine(GetParam(), 4096);
   std::atomic<int> runs{0};
   auto* count = &runs;

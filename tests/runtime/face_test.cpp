@@ -129,7 +129,7 @@ TEST_P(Face, GivesANameToOneVersionAfterAnother) {
   EXPECT_EQ(*e.get(sum), expected);
   EXPECT_EQ(e.base().counters().edges_war, 0U);
   e.give_up(x);
-  EXPECT_FALSE(e.get(x, 0)) << "given up";
+  EXPECT_FALSE(e.get(x, 0)) << "the tensor has been given up";
 }
 
 TEST_P(Face, ClonesAndPacksByTasks) {

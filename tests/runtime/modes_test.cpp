@@ -224,10 +224,11 @@ TEST(ReadyTasks, AreTakenFromAnotherByHalves) {
     EXPECT_EQ(some.first, t.data());
     EXPECT_EQ(some.moved, half - 1) << count;
     if (half < count) {
-      EXPECT_EQ(q.pop(0).first, &t[half]) << "they are not in the first queue any more";
+      EXPECT_EQ(q.pop(0).first, &t[half])
+          << "half of the tasks have moved to the other queue";
     }
     for (std::size_t i = 1; i < half; ++i) {
-      EXPECT_EQ(q.pop(1).first, &t[i]) << "the oldest first";
+      EXPECT_EQ(q.pop(1).first, &t[i]) << "the oldest task comes first";
     }
     std::size_t left = count - std::min(half + 1, count);
     while (q.pop(left % 2 == 0 ? 1 : 0).first != nullptr) {
@@ -241,7 +242,7 @@ TEST(ReadyTasks, AreTakenFromAnotherByHalves) {
 TEST(ReadyTasks, AreLeftToOthersWhileTheyAreFew) {
   using enum ready_queues::scope;
   struct rule {
-    ready_queues::scope what;
+    ready_queues::scope range;
     unsigned owner;
     std::size_t least;
   };
@@ -253,7 +254,7 @@ TEST(ReadyTasks, AreLeftToOthersWhileTheyAreFew) {
     std::vector<task> t(never);
     ready_queues q(3, 3, 128);
     std::size_t pushed = 0;
-    while (pushed < never && q.pop(1, r.what).first == nullptr) {
+    while (pushed < never && q.pop(1, r.range).first == nullptr) {
       EXPECT_EQ(q.empty(r.owner), pushed == 0);
       q.push(r.owner, t.at(pushed++));
     }
@@ -261,7 +262,7 @@ TEST(ReadyTasks, AreLeftToOthersWhileTheyAreFew) {
   }
 }
 
-TEST(ReadyTasks, ThatWereSentAreTakenByWhoLeavesTheQueuesOfOthersAlone) {
+TEST(ReadyTasks, ThatWereSentAreTakenByAWorkerThatLeavesTheQueuesOfOthersAlone) {
   using enum ready_queues::scope;
   std::array<task, 4> t;
   ready_queues q(3, 3, 64);
@@ -318,7 +319,7 @@ TEST(TaskIds, PassTwoToThe32) {
   }
 }
 
-TEST(Accesses, BeyondTheirRoomStallTheSubmissionOrAreRefused) {
+TEST(Accesses, BeyondTheCapacityStallTheSubmissionOrAreRefused) {
   engine_options o;
   o.accesses = 512;
   for (const unsigned workers : {1U, 2U}) {
@@ -378,8 +379,8 @@ class Watchdog : public testing::TestWithParam<unsigned> {
     static_cast<void>(
         or_throw(e_->submit(name, std::span(all).first(ordered ? 1 : 0), kernel, with)));
   }
-  void expect_said(const std::string& what) const {
-    EXPECT_NE(text_.find(what), std::string::npos) << text_;
+  void expect_said(const std::string& text) const {
+    EXPECT_NE(text_.find(text), std::string::npos) << text_;
   }
 
   std::vector<std::string> awaited_;
@@ -391,7 +392,7 @@ class Watchdog : public testing::TestWithParam<unsigned> {
 };
 INSTANTIATE_TEST_SUITE_P(Workers, Watchdog, testing::Values(1U, 2U));
 
-TEST_P(Watchdog, SaysWhichKernelNothingComesOfAndWhoWaits) {
+TEST_P(Watchdog, NamesTheKernelThatDoesNotEndAndTheTasksThatWait) {
   watch({"runs task 2 \"endless\"", "the submitter waits"});
   ::usleep(60'000);  // no task is in flight, so nothing is reported
   EXPECT_FALSE(noticed_.load());
@@ -406,7 +407,7 @@ TEST_P(Watchdog, SaysWhichKernelNothingComesOfAndWhoWaits) {
       "task 4 \"last\" waits for task 3 \"behind\"");
 }
 
-TEST_P(Watchdog, SaysWhoWaitsInReplaysForOthersAndForWorkers) {
+TEST_P(Watchdog, NamesTasksOfReplaysThatWaitForOthersAndForWorkers) {
   watch({"runs task 4 \"endless\"", "the submitter waits"});
   ASSERT_TRUE(e_->begin_capture());
   submit("one");
@@ -430,7 +431,7 @@ TEST_P(Watchdog, SaysWhoWaitsInReplaysForOthersAndForWorkers) {
   expect_said("and 16 more wait");
 }
 
-TEST_P(Watchdog, SaysWhoIsReadyAndWaitsForAWorker) {
+TEST_P(Watchdog, NamesReadyTasksThatWaitForAWorker) {
   watch({"runs task 1 \"endless\"", "the submitter waits"});
   submit("endless", false, true);
   while (started_ + 1 < static_cast<int>(GetParam())) {

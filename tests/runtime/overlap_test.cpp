@@ -323,11 +323,11 @@ TEST(Progression, FindsTheFirstMultipleInAWindow) {
           }
           ASSERT_EQ(first_landing(step, modulus, low, high), expected)
               << step << " mod " << modulus << " in [" << low << ", " << high << "]";
-          const std::int64_t most = (low + high) % modulus;
-          ASSERT_EQ(first_landing(step, modulus, low, high, most),
-                    expected <= most ? expected : -1)
+          const std::int64_t max = (low + high) % modulus;
+          ASSERT_EQ(first_landing(step, modulus, low, high, max),
+                    expected <= max ? expected : -1)
               << step << " mod " << modulus << " in [" << low << ", " << high
-              << "] up to " << most;
+              << "] up to " << max;
         }
       }
     }

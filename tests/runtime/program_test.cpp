@@ -16,7 +16,7 @@ using namespace weir::test;
 
 /// A program and the memory of its execution.
 struct run_state {
-  const program* what;
+  const program* source;
   program_memory* memory;
 };
 
@@ -46,16 +46,16 @@ class Program : public testing::TestWithParam<unsigned> {
   static task_id submit_all(engine& e, dice& d, const std::vector<storage>& stores,
                             const run_state& state) {
     task_id first = 0;
-    for (std::size_t i = 0; i < state.what->tasks.size(); ++i) {
+    for (std::size_t i = 0; i < state.source->tasks.size(); ++i) {
       std::vector<access> accesses;
-      for (const program_access& a : state.what->tasks[i].accesses) {
+      for (const program_access& a : state.source->tasks[i].accesses) {
         const tensor t =
             or_throw(tensor::strided(stores[a.storage], a.view.type(), a.view.offset(),
                                      a.view.shape(), a.view.strides()));
         accesses.push_back({t.bytes(), a.mode});
       }
       const auto kernel = [state, i](const task_context&) -> result<void> {
-        const program_task& task = state.what->tasks[i];
+        const program_task& task = state.source->tasks[i];
         delay(task.delay);
         if (task.fails) {
           return error(errc::io, "injected failure");

@@ -15,8 +15,8 @@
 
 namespace weir::test {
 
-inline constexpr std::size_t most_bytes = 4096;
-using byte_set = std::bitset<most_bytes>;
+inline constexpr std::size_t max_bytes = 4096;
+using byte_set = std::bitset<max_bytes>;
 using i64s = std::vector<std::int64_t>;
 
 /// Random numbers without the distributions of std, so that a printed seed gives the same

@@ -33,7 +33,7 @@ struct script {
 
 /// A run of a script: its flat program and its memory.
 struct flat_run {
-  const program* what;
+  const program* source;
   program_memory* memory;
 };
 /// Argument of a replay.
@@ -50,9 +50,9 @@ script random_script(dice& d, std::int64_t failing_one_in) {
   std::vector<std::pair<std::size_t, std::size_t>> graphs;
   for (std::int64_t i = d.in(1, 3); i > 0; --i) {
     const auto first = static_cast<std::size_t>(d.in(0, tasks - 1));
-    const auto most = tasks - static_cast<std::int64_t>(first);
-    graphs.emplace_back(first,
-                        static_cast<std::size_t>(d.in(1, std::min(most, d.in(1, 24)))));
+    const auto max_count = tasks - static_cast<std::int64_t>(first);
+    graphs.emplace_back(
+        first, static_cast<std::size_t>(d.in(1, std::min(max_count, d.in(1, 24)))));
   }
   const auto put = [&](std::size_t index) {
     program_task t = source.tasks[index];
@@ -101,7 +101,7 @@ class Replay : public testing::TestWithParam<unsigned> {
   static void submit_task(engine& e, const std::vector<storage>& stores,
                           const flat_run& run, std::size_t position, std::size_t offset) {
     std::vector<access> accesses;
-    for (const program_access& a : run.what->tasks[position].accesses) {
+    for (const program_access& a : run.source->tasks[position].accesses) {
       const tensor t =
           or_throw(tensor::strided(stores[a.storage], a.view.type(), a.view.offset(),
                                    a.view.shape(), a.view.strides()));
@@ -109,13 +109,13 @@ class Replay : public testing::TestWithParam<unsigned> {
     }
     const auto kernel = [run, position, offset](const task_context& c) -> result<void> {
       const auto* call = static_cast<const replay_call*>(c.argument);
-      const std::size_t at = call == nullptr ? position : call->first + offset;
-      const program_task& task = run.what->tasks[at];
+      const std::size_t index = call == nullptr ? position : call->first + offset;
+      const program_task& task = run.source->tasks[index];
       delay(task.delay);
       if (task.fails) {
         return error(errc::io, "injected failure");
       }
-      run_task(task, at, *run.memory);
+      run_task(task, index, *run.memory);
       return {};
     };
     static_cast<void>(or_throw(e.submit("step", accesses, kernel)));
@@ -456,7 +456,7 @@ TEST(Capture, ReplaysWaitOnlyForWhatNothingElseImplies) {
 
 /// The ids of a capture's tasks can be waited for like others, during a replay and after
 /// it.
-TEST(Capture, TellsWhichTaskOfAReplayFailed) {
+TEST(Capture, NamesTheTaskOfAReplayThatFailed) {
   auto e = small_engine();
   const storage s = or_throw(e->allocate(8, "test"));
   const std::array<access, 1> all{updates(bytes_of(s))};

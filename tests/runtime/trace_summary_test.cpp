@@ -99,7 +99,7 @@ TEST(TraceSummary, SurvivesRecordsThatNameEachOther) {
   EXPECT_NE(to_text(summarize({})).find("critical path of 0 tasks"), std::string::npos);
 }
 
-TEST(TraceSummary, SaysItInWords) {
+TEST(TraceSummary, IsWrittenAsText) {
   const std::string text = to_text(summarize(example()));
   EXPECT_NE(text.find("critical path of 3 tasks"), std::string::npos) << text;
   EXPECT_NE(text.find("66.7 % busy, 2 tasks"), std::string::npos) << text;

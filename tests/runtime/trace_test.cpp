@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t second = 1'000'000'000;
 
-task_record at(std::uint64_t id, std::int64_t start) {
+task_record record_of(std::uint64_t id, std::int64_t start) {
   task_record r;
   r.name = "step \"quoted\"";
   r.id = id;
@@ -81,7 +81,7 @@ TEST(Trace, KeepsBothEndsAndMarkedPulsesOfALongRun) {
   EXPECT_TRUE(t.recording());
   for (std::uint64_t i = 0; i < 100; ++i) {  // ten pulses per second
     t.begin_pulse(i, i == 50);
-    task_record r = at(i + 1, second + static_cast<std::int64_t>(i) * second / 10);
+    task_record r = record_of(i + 1, second + static_cast<std::int64_t>(i) * second / 10);
     r.pulse = t.pulse();
     r.keep = t.keeps();
     t.record(static_cast<unsigned>(i % 2), r);
@@ -99,7 +99,7 @@ TEST(Trace, WritesChromeJsonThatPythonReads) {
   const test::temp_folder folder;
   trace t(options(trace_mode::all), 2);
   for (std::uint64_t i = 0; i < 200; ++i) {
-    task_record r = at(i + 1, second + static_cast<std::int64_t>(i) * 2000);
+    task_record r = record_of(i + 1, second + static_cast<std::int64_t>(i) * 2000);
     r.waited_for = i;
     r.waited_for_name = "earlier";
     r.worker = static_cast<std::uint32_t>(i % 2);
@@ -110,17 +110,17 @@ TEST(Trace, WritesChromeJsonThatPythonReads) {
   EXPECT_EQ(check_with_python(folder / "trace.json", 200), 0);
 }
 
-TEST(Trace, LetsTheMiddleGoWhenTheFileWouldBeTooLarge) {
+TEST(Trace, DropsTheMiddleOfARunIfTheFileWouldBeTooLarge) {
   const test::temp_folder folder;
-  constexpr std::uint64_t most = 20'000;
-  trace t(options(trace_mode::all, most), 1);
+  constexpr std::uint64_t max_bytes = 20'000;
+  trace t(options(trace_mode::all, max_bytes), 1);
   for (std::uint64_t i = 0; i < 1000; ++i) {
-    t.record(0, at(i + 1, second + static_cast<std::int64_t>(i) * 2000));
+    t.record(0, record_of(i + 1, second + static_cast<std::int64_t>(i) * 2000));
   }
   ASSERT_TRUE(t.write(posix_file_system(), folder / "trace.json"));
   const std::string text = text_of(folder / "trace.json");
-  EXPECT_LE(text.size(), most);
-  EXPECT_GT(text.size(), most * 3 / 4);
+  EXPECT_LE(text.size(), max_bytes);
+  EXPECT_GT(text.size(), max_bytes * 3 / 4);
   EXPECT_NE(text.find("\"id\":1,"), std::string::npos);
   EXPECT_NE(text.find("\"id\":1000,"), std::string::npos);
   EXPECT_EQ(text.find("\"id\":500,"), std::string::npos);

@@ -149,8 +149,8 @@ TEST_P(CrashStates, TwoFilesEachWrittenPerfectlyDoNotFitTogether) {
           }
         },
         good);
-    EXPECT_EQ(t.bad, 0U) << "each file alone is old or new";
-    EXPECT_GT(mismatched, 5U) << "but the two are not";
+    EXPECT_EQ(t.bad, 0U) << "each single file is either the old or the new one";
+    EXPECT_GT(mismatched, 5U) << "the two files do not fit together in some states";
   }
 }
 
@@ -190,7 +190,7 @@ TEST_P(CrashStates, OfARenameWithoutSyncAreTornAndWithoutFolderSyncNotDurable) {
     const auto after = fs.crash_states(GetParam(), is_checkpoint);
     EXPECT_TRUE(std::any_of(after.begin(), after.end(), [](const disk& state) {
       return whole(state.at("f/ck.weir"), 'a');
-    })) << "the old one may come back";
+    })) << "the old checkpoint may come back after a crash";
   }
 }
 
@@ -241,10 +241,10 @@ TEST_P(CrashStates, AfterAFailedSaveStillLoadTheAcknowledgedCheckpoint) {
     const small_model two(2);
     const small_model three(3);
     or_throw(store.save(one.sections(), 1));
-    const std::size_t at = fs.operations() + k;
+    const std::size_t failing = fs.operations() + k;
     fs.fail = [&](std::size_t number, op_kind) -> std::optional<error> {
-      return number == at ? std::optional(error(errc::io, "input/output error"))
-                          : std::nullopt;
+      return number == failing ? std::optional(error(errc::io, "input/output error"))
+                               : std::nullopt;
     };
     const auto second = store.save(two.sections(), 2);
     for (const disk& state : fs.crash_states(GetParam(), is_checkpoint)) {

@@ -39,11 +39,11 @@ struct writer {
 }  // namespace
 
 TEST(CheckpointFaults, ShortReadsAndWritesAreContinued) {
-  for (const std::size_t most : {1U, 7U, 4095U}) {
+  for (const std::size_t max_bytes : {1U, 7U, 4095U}) {
     writer w;
-    w.fs.most_bytes = most;
+    w.fs.max_bytes = max_bytes;
     or_throw(w.store.save(small_model(2).sections(), 2));
-    EXPECT_EQ(w.newest_pulse(), 2U) << most;
+    EXPECT_EQ(w.newest_pulse(), 2U) << max_bytes;
   }
 }
 
@@ -60,9 +60,9 @@ TEST(CheckpointFaults, AnyOperationMayFailOnceAndTheNextSaveSucceeds) {
     for (std::size_t k = 0; k < operations; ++k) {
       SCOPED_TRACE(k);
       writer w;
-      const std::size_t at = w.fs.operations() + k;
+      const std::size_t failing = w.fs.operations() + k;
       w.fs.fail = [&](std::size_t number, op_kind) -> std::optional<error> {
-        return number == at ? std::optional(error(code, "cannot")) : std::nullopt;
+        return number == failing ? std::optional(error(code, "cannot")) : std::nullopt;
       };
       const auto saved = w.store.save(small_model(2).sections(), 2);
       if (!saved) {
@@ -120,10 +120,11 @@ TEST(CheckpointFaults, AFailedSyncGivesTheFileUpAndTheNextSaveIsAnotherFile) {
 }
 
 TEST(CheckpointFaults, RenameAcrossFileSystemsAndAFolderThatCannotBeSyncedAreReported) {
-  for (const op_kind what : {op_kind::rename, op_kind::sync_folder}) {
+  for (const op_kind failing_kind : {op_kind::rename, op_kind::sync_folder}) {
     writer w;
     w.fs.fail = [&](std::size_t, op_kind kind) -> std::optional<error> {
-      return kind == what ? std::optional(error(errc::io, "refused")) : std::nullopt;
+      return kind == failing_kind ? std::optional(error(errc::io, "refused"))
+                                  : std::nullopt;
     };
     EXPECT_EQ(w.store.save(small_model(2).sections(), 2).error().code(), errc::io);
     w.fs.fail = nullptr;

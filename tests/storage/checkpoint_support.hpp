@@ -19,7 +19,7 @@ namespace weir::test {
 
 /// Sections of a model after `pulse` pulses. Their bytes depend on the pulse.
 struct small_model {
-  explicit small_model(std::uint64_t at) : pulse(at) {
+  explicit small_model(std::uint64_t at_pulse) : pulse(at_pulse) {
     storage::stream_config config;
     config.chunk = 8;
     config.frequencies = {1};

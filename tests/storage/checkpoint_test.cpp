@@ -29,13 +29,13 @@ checkpoint_store reader_in(const temp_folder& folder) {
 void seal(byte_vector& bytes) {
   const auto table_bytes = load_le<std::uint64_t>(bytes.data() + 32);
   std::byte* const table = bytes.data() + 64;
-  for (std::size_t at = 0; at < table_bytes;) {
-    const auto name = load_le<std::uint16_t>(table + at);
-    const auto dimensions = std::to_integer<std::size_t>(table[at + 3]);
-    const auto offset = load_le<std::uint64_t>(table + at + 8);
-    const auto length = load_le<std::uint64_t>(table + at + 16);
-    store_le(table + at + 24, xxh3_64(bytes_view(bytes).subspan(offset, length)));
-    at += 32 + 8 * dimensions + align_up<std::size_t>(name, 8);
+  for (std::size_t record = 0; record < table_bytes;) {
+    const auto name = load_le<std::uint16_t>(table + record);
+    const auto dimensions = std::to_integer<std::size_t>(table[record + 3]);
+    const auto offset = load_le<std::uint64_t>(table + record + 8);
+    const auto length = load_le<std::uint64_t>(table + record + 16);
+    store_le(table + record + 24, xxh3_64(bytes_view(bytes).subspan(offset, length)));
+    record += 32 + 8 * dimensions + align_up<std::size_t>(name, 8);
   }
   store_le(bytes.data() + 48, xxh3_64(bytes_view(bytes).subspan(64, table_bytes)));
   store_le(bytes.data() + 56, xxh3_64(bytes_view(bytes).first(56)));
@@ -46,13 +46,13 @@ void seal(byte_vector& bytes) {
 /// Returns the offset of a section in a file, or 0 if the table does not list it.
 std::uint64_t offset_of(const byte_vector& bytes, std::string_view wanted) {
   const std::byte* const table = bytes.data() + 64;
-  for (std::size_t at = 0; at < load_le<std::uint64_t>(bytes.data() + 32);) {
-    const auto name = load_le<std::uint16_t>(table + at);
-    const auto dimensions = std::to_integer<std::size_t>(table[at + 3]);
-    if (as_text({table + at + 32 + 8 * dimensions, name}) == wanted) {
-      return load_le<std::uint64_t>(table + at + 8);
+  for (std::size_t record = 0; record < load_le<std::uint64_t>(bytes.data() + 32);) {
+    const auto name = load_le<std::uint16_t>(table + record);
+    const auto dimensions = std::to_integer<std::size_t>(table[record + 3]);
+    if (as_text({table + record + 32 + 8 * dimensions, name}) == wanted) {
+      return load_le<std::uint64_t>(table + record + 8);
     }
-    at += 32 + 8 * dimensions + align_up<std::size_t>(name, 8);
+    record += 32 + 8 * dimensions + align_up<std::size_t>(name, 8);
   }
   return 0;
 }
@@ -100,17 +100,17 @@ TEST(Checkpoint, AnyFlippedByteIsAnErrorThatNamesFileAndSection) {
   replace(flipped_path, bytes);
   const auto f = or_throw(posix_file_system().open(flipped_path, open_mode::read_write));
   std::map<std::string, std::size_t> sections;
-  for (std::size_t at = 0; at < bytes.size(); ++at) {
-    const std::byte flipped = bytes[at] ^ static_cast<std::byte>(1U << at % 8);
-    or_throw(write_all(*f, at, std::span(&flipped, 1)));
+  for (std::size_t offset = 0; offset < bytes.size(); ++offset) {
+    const std::byte flipped = bytes[offset] ^ static_cast<std::byte>(1U << offset % 8);
+    or_throw(write_all(*f, offset, std::span(&flipped, 1)));
     const auto r = load_checkpoint(posix_file_system(), flipped_path);
-    ASSERT_FALSE(r) << at;
+    ASSERT_FALSE(r) << offset;
     const std::string& where = r.error().location();
-    ASSERT_EQ(where.rfind(flipped_path, 0), 0U) << at << ": " << r.error().message();
+    ASSERT_EQ(where.rfind(flipped_path, 0), 0U) << offset << ": " << r.error().message();
     const auto section = where.find("(section ");
-    ASSERT_NE(section, std::string::npos) << at << ": " << r.error().message();
+    ASSERT_NE(section, std::string::npos) << offset << ": " << r.error().message();
     ++sections[where.substr(section)];
-    or_throw(write_all(*f, at, bytes_view(bytes).subspan(at, 1)));
+    or_throw(write_all(*f, offset, bytes_view(bytes).subspan(offset, 1)));
   }
   EXPECT_TRUE(load_checkpoint(posix_file_system(), flipped_path));
   for (const char* name :
@@ -129,9 +129,9 @@ TEST(Checkpoint, EveryCutIsTornOrCorrupt) {
   std::vector<std::size_t> sizes = {
       0, 1, 63, 64, 127, 128, bytes.size() - 65, bytes.size() - 1};
   for (const char* name : {"CONFIG", "CONDUCTOR", "CURSOR", "SOURCE_STATE", "PARAM/w"}) {
-    const std::size_t at = offset_of(bytes, name);
-    ASSERT_GT(at, 0U);
-    sizes.insert(sizes.end(), {at - 1, at, at + 1});
+    const std::size_t offset = offset_of(bytes, name);
+    ASSERT_GT(offset, 0U);
+    sizes.insert(sizes.end(), {offset - 1, offset, offset + 1});
   }
   for (const std::size_t size : sizes) {
     replace(folder / "cut", bytes_view(bytes).first(size));
@@ -154,16 +154,16 @@ TEST(Checkpoint, HugeLengthsAreRefusedBeforeAnythingIsAllocated) {
   // The offsets of the number of sections, of the length of the table and of the file,
   // and then of offset, length and a dimension of the first entry. The checksums are made
   // right again, so that only the check of the lengths can refuse them.
-  for (const std::size_t at : {12U, 32U, 40U, 64U + 8, 64U + 16, 64U + 32}) {
+  for (const std::size_t offset : {12U, 32U, 40U, 64U + 8, 64U + 16, 64U + 32}) {
     for (const std::uint64_t value :
          {~std::uint64_t{0}, std::uint64_t{1} << 40, std::uint64_t{0}}) {
       byte_vector damaged = bytes;
-      if (at == 12) {
-        store_le(damaged.data() + at, static_cast<std::uint32_t>(value));
+      if (offset == 12) {
+        store_le(damaged.data() + offset, static_cast<std::uint32_t>(value));
       } else {
-        store_le(damaged.data() + at, value);
+        store_le(damaged.data() + offset, value);
       }
-      if (at >= 64) {
+      if (offset >= 64) {
         store_le(damaged.data() + 48,
                  xxh3_64(bytes_view(damaged).subspan(
                      64, load_le<std::uint64_t>(damaged.data() + 32))));
@@ -171,7 +171,7 @@ TEST(Checkpoint, HugeLengthsAreRefusedBeforeAnythingIsAllocated) {
       store_le(damaged.data() + 56, xxh3_64(bytes_view(damaged).first(56)));
       replace(folder / "huge", damaged);
       EXPECT_FALSE(load_checkpoint(posix_file_system(), folder / "huge"))
-          << at << " " << value;
+          << offset << " " << value;
     }
   }
 }
@@ -232,10 +232,10 @@ TEST(RestoreErrors, ACursorOfAnotherCheckpointDoesNotPassTheGate) {
   or_throw(store.save(small_model(4).sections(), 4));
   byte_vector bytes = bytes_of(folder / "ck/ck-1.weir");
   const byte_vector other = bytes_of(folder / "ck/ck-2.weir");
-  const std::uint64_t at = offset_of(bytes, "CURSOR");
-  ASSERT_EQ(at, offset_of(other, "CURSOR"));
-  std::copy_n(other.begin() + static_cast<std::ptrdiff_t>(at), 72,
-              bytes.begin() + static_cast<std::ptrdiff_t>(at));
+  const std::uint64_t offset = offset_of(bytes, "CURSOR");
+  ASSERT_EQ(offset, offset_of(other, "CURSOR"));
+  std::copy_n(other.begin() + static_cast<std::ptrdiff_t>(offset), 72,
+              bytes.begin() + static_cast<std::ptrdiff_t>(offset));
   seal(bytes);
   replace(folder / "x", bytes);
   EXPECT_FALSE(load_checkpoint(posix_file_system(), folder / "x"));

@@ -25,19 +25,20 @@ byte_vector little_endian(const tokens& ids) {
 /// Computes the hash chain of a lane and its incomplete block from the definition.
 byte_vector history_record(const tokens& text) {
   std::uint64_t chain = 0;
-  std::size_t at = 0;
-  for (; at + 64 <= text.size(); at += 64) {
+  std::size_t offset = 0;
+  for (; offset + 64 <= text.size(); offset += 64) {
     byte_vector bytes(8);
     store_le(bytes.data(), chain);
-    append(bytes, little_endian({text.begin() + static_cast<std::ptrdiff_t>(at),
-                                 text.begin() + static_cast<std::ptrdiff_t>(at + 64)}));
+    append(bytes,
+           little_endian({text.begin() + static_cast<std::ptrdiff_t>(offset),
+                          text.begin() + static_cast<std::ptrdiff_t>(offset + 64)}));
     chain = xxh3_64(bytes);
   }
   byte_vector out(16);
   store_le(out.data(), std::uint64_t{text.size()});
   store_le(out.data() + 8, chain);
   append(out,
-         little_endian({text.begin() + static_cast<std::ptrdiff_t>(at), text.end()}));
+         little_endian({text.begin() + static_cast<std::ptrdiff_t>(offset), text.end()}));
   return out;
 }
 
@@ -175,10 +176,10 @@ TEST(StreamCursor, NoFlippedByteCrashesTheReader) {
   c.frequencies = {1};
   const auto stream = open_stream(c, random_tokens(500, 21, 4));
   std::size_t refused = 0;
-  for (std::size_t at = 0; at < bytes.size(); ++at) {
+  for (std::size_t offset = 0; offset < bytes.size(); ++offset) {
     for (const unsigned mask : {0x01U, 0x80U, 0xFFU}) {
       byte_vector flipped = bytes;
-      flipped[at] ^= static_cast<std::byte>(mask);
+      flipped[offset] ^= static_cast<std::byte>(mask);
       const auto r = decode_cursor(flipped);
       refused += !r || !stream->restore(*r) ? 1U : 0U;
     }

@@ -61,7 +61,7 @@ errc restored(context_stream& stream, const stream_cursor& cursor) {
   return r ? errc::internal : r.error().code();
 }
 
-constexpr std::size_t most_chunks = 60;
+constexpr std::size_t max_chunks = 60;
 
 }  // namespace
 
@@ -72,7 +72,7 @@ TEST(Restore, ResumingAtEveryChunkOnceTwiceAndThriceEqualsTheUninterruptedStream
     const auto reference = open_stream(config, corpus);
     std::vector<token_chunk> chunks;
     std::vector<byte_vector> cursors;
-    while (chunks.size() < most_chunks) {
+    while (chunks.size() < max_chunks) {
       auto chunk = or_throw(reference->next_chunk(24));
       if (!chunk) {
         break;
@@ -247,7 +247,7 @@ TEST(Restore, WithOneLaneAnotherChunkSizeBeginsAnEra) {
 
 // A pipe cannot go back, so a resumed stream expects that the pipe starts at the position
 // of the cursor.
-TEST(Restore, APipeContinuesBehindWhatItSaid) {
+TEST(Restore, APipeContinuesBehindTheBytesThatWereRead) {
   int ends[2];
   const auto pipe_with = [&](std::string_view text) {
     EXPECT_EQ(::pipe(ends), 0);
@@ -312,14 +312,14 @@ TEST_F(RestoreError, PositionOutOfBounds) {
 }
 
 TEST_F(RestoreError, HistoryMismatchNamesTheFirstTokenThatDiffers) {
-  for (const std::size_t at : {6399U, 6000U, 6400U - 4096U}) {
+  for (const std::size_t index : {6399U, 6000U, 6400U - 4096U}) {
     tokens changed = corpus_;
-    changed[at] = (changed[at] + 1) % 256;
+    changed[index] = (changed[index] + 1) % 256;
     changed[6399] = (changed[6399] + 1) % 256;
     const auto r = open_stream(config_, changed)->restore(cursor_);
     ASSERT_FALSE(r);
     EXPECT_EQ(r.error().code(), errc::history_mismatch);
-    EXPECT_EQ(r.error().location(), "memory:" + std::to_string(at));
+    EXPECT_EQ(r.error().location(), "memory:" + std::to_string(index));
     // Without the remembered tokens only their hash can show the difference.
     stream_cursor bare = cursor_;
     bare.ring.clear();
@@ -329,13 +329,13 @@ TEST_F(RestoreError, HistoryMismatchNamesTheFirstTokenThatDiffers) {
 }
 
 TEST_F(RestoreError, HistoryMismatchOutsideTheWindowNamesTheStretch) {
-  for (const std::size_t at : {0U, 100U, 2000U, 6400U, 8999U}) {
+  for (const std::size_t index : {0U, 100U, 2000U, 6400U, 8999U}) {
     tokens changed = corpus_;
-    changed[at] = (changed[at] + 1) % 256;
+    changed[index] = (changed[index] + 1) % 256;
     const auto r = open_stream(config_, changed)->restore(cursor_);
-    ASSERT_FALSE(r) << at;
+    ASSERT_FALSE(r) << index;
     EXPECT_EQ(r.error().code(), errc::history_mismatch);
-    EXPECT_EQ(r.error().location(), "memory:" + std::to_string(at / 4096 * 4096));
+    EXPECT_EQ(r.error().location(), "memory:" + std::to_string(index / 4096 * 4096));
   }
 }
 

@@ -69,13 +69,13 @@ TEST(FileSet, ReadsAtAnyIndexEqualTheWhole) {
   ASSERT_EQ(text_of(*set), expected);
   const philox random(4, 4);
   for (std::uint64_t i = 0; i < 500; ++i) {
-    const std::size_t at = random.below(2 * i, expected.size());
+    const std::size_t offset = random.below(2 * i, expected.size());
     tokens some(1 + random.below(2 * i + 1, 60));
-    const std::size_t got = or_throw(set->read(at, some));
-    ASSERT_EQ(got, std::min(some.size(), expected.size() - at));
+    const std::size_t got = or_throw(set->read(offset, some));
+    ASSERT_EQ(got, std::min(some.size(), expected.size() - offset));
     for (std::size_t k = 0; k < got; ++k) {
       ASSERT_EQ(some[k] == end_of_text ? '|' : static_cast<char>(some[k]),
-                expected[at + k]);
+                expected[offset + k]);
     }
   }
 }
@@ -183,13 +183,13 @@ TEST(PipeSource, ChunksDoNotDependOnTheTimingOfTheWriter) {
     for (const std::uint32_t token : expected) {
       bytes.push_back(static_cast<char>(token));
     }
-    for (std::size_t at = 0, i = 0; at < bytes.size(); ++i) {
-      const std::size_t count = std::min(bytes.size() - at, 1 + i * 37 % 5000);
-      const ssize_t put = ::write(ends[1], bytes.data() + at, count);
+    for (std::size_t offset = 0, i = 0; offset < bytes.size(); ++i) {
+      const std::size_t count = std::min(bytes.size() - offset, 1 + i * 37 % 5000);
+      const ssize_t put = ::write(ends[1], bytes.data() + offset, count);
       if (put <= 0) {
         break;
       }
-      at += static_cast<std::size_t>(put);
+      offset += static_cast<std::size_t>(put);
     }
     ::close(ends[1]);
   });

@@ -28,13 +28,13 @@ TEST(ContextStream, HandsOutTheSourceInOrderWithIdsPositionsAndLookahead) {
   const auto chunks = read_all(*stream, 64);
   ASSERT_EQ(chunks.size(), 16U);
   EXPECT_EQ(joined(chunks), corpus);
-  std::uint64_t at = 0;
+  std::uint64_t position = 0;
   for (std::size_t g = 0; g < chunks.size(); ++g) {
     EXPECT_EQ(chunks[g].chunk_id, g);
-    EXPECT_EQ(chunks[g].lane_position, at);
-    at += chunks[g].tokens.size();
-    if (at < corpus.size()) {
-      EXPECT_EQ(chunks[g].lookahead, corpus[at]);
+    EXPECT_EQ(chunks[g].lane_position, position);
+    position += chunks[g].tokens.size();
+    if (position < corpus.size()) {
+      EXPECT_EQ(chunks[g].lookahead, corpus[position]);
     } else {
       EXPECT_FALSE(chunks[g].lookahead);
     }

@@ -40,12 +40,12 @@ inline std::unique_ptr<storage::context_stream> open_stream(storage::stream_conf
       config, or_throw(storage::open_memory_source(std::move(corpus)))));
 }
 
-/// Reads all chunks of a rank, or the first `most`.
+/// Reads all chunks of a rank, or the first `max_count`.
 inline std::vector<storage::token_chunk> read_all(storage::context_stream& stream,
                                                   std::size_t n, std::uint32_t rank = 0,
-                                                  std::size_t most = 1000000) {
+                                                  std::size_t max_count = 1000000) {
   std::vector<storage::token_chunk> out;
-  while (out.size() < most) {
+  while (out.size() < max_count) {
     auto chunk = or_throw(stream.next_chunk(n, rank));
     if (!chunk) {
       break;

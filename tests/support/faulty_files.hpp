@@ -55,7 +55,7 @@ class faulty_files final : public file_system {
   /// of doing it. A failing write does half of its work first.
   std::function<std::optional<error>(std::size_t number, op_kind kind)> fail;
   /// Largest number of bytes that one read or write moves.
-  std::size_t most_bytes = SIZE_MAX;
+  std::size_t max_bytes = SIZE_MAX;
   /// Called after every operation that changes something, to look at the crash states of
   /// this instant.
   std::function<void()> after_change;
@@ -192,7 +192,7 @@ class faulty_files final : public file_system {
         return std::size_t{0};
       }
       const std::size_t count = std::min(
-          {to.size(), content.size() - static_cast<std::size_t>(offset), fs_.most_bytes});
+          {to.size(), content.size() - static_cast<std::size_t>(offset), fs_.max_bytes});
       std::copy_n(content.begin() + static_cast<std::ptrdiff_t>(offset), count,
                   to.begin());
       return count;
@@ -200,7 +200,7 @@ class faulty_files final : public file_system {
     result<std::size_t> write_some(std::uint64_t offset, bytes_view from) override {
       auto e = fs_.step(op_kind::write);
       const std::size_t count =
-          std::min(e ? from.size() / 2 : from.size(), fs_.most_bytes);
+          std::min(e ? from.size() / 2 : from.size(), fs_.max_bytes);
       if (count > 0) {
         effect w{effect_kind::write, path_, "", inode_, offset, {}, 0, false, false};
         w.bytes.assign(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(count));
@@ -363,8 +363,9 @@ class faulty_files final : public file_system {
     for_each_subset(writes.size(), [&](std::uint64_t chosen) {
       std::map<std::size_t, byte_vector> contents;
       for (const std::size_t inode : reachable) {
-        const auto kept = base_.contents.find(inode);
-        contents[inode] = kept == base_.contents.end() ? byte_vector() : kept->second;
+        const auto durable = base_.contents.find(inode);
+        contents[inode] =
+            durable == base_.contents.end() ? byte_vector() : durable->second;
       }
       for (std::size_t i = 0; i < writes.size(); ++i) {
         if ((chosen >> i & 1) != 0) {

@@ -117,10 +117,10 @@ bool store_anyway(const setting<Owner>& s, Owner& owner, const setting_value& va
     return false;
   }
   s.set(owner, value);
-  const setting_value held = s.get(owner);
-  const auto* number = std::get_if<double>(&held.data);
-  return held == value || (number != nullptr && std::isnan(*number) &&
-                           std::isnan(std::get<double>(value.data)));
+  const setting_value current = s.get(owner);
+  const auto* number = std::get_if<double>(&current.data);
+  return current == value || (number != nullptr && std::isnan(*number) &&
+                              std::isnan(std::get<double>(value.data)));
 }
 
 /// Sets each setting of `good`, which is valid, to the ends of its range and beyond.

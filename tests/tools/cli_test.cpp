@@ -106,7 +106,7 @@ TEST(TimeSlices, AreLongWhereTheKernelKnowsThemAndLeaveTheShareAlone) {
   EXPECT_EQ(child[7], 0U);
 }
 
-TEST(Progress, SaysWhatMatters) {
+TEST(Progress, ShowsShareSpeedLossTimeAndCheckpoint) {
   actors::run_progress p;
   p.phase = "build";
   p.phase_tokens = 150000;

@@ -247,7 +247,8 @@ TEST(SettingsPage, OfTheDocumentationIsWhatTheTablesSay) {
   const std::string path = WEIR_SOURCE_DIR "/docs/settings.md";
   const auto page = or_throw(read_file(posix_file_system(), path));
   EXPECT_TRUE(as_text(page) == settings_page(list_settings(actors::run_settings())))
-      << "write it anew: build/weir settings --markdown >docs/settings.md";
+      << "docs/settings.md is out of date; write it again with build/weir settings "
+         "--markdown >docs/settings.md";
 }
 
 TEST(SettingsPage, NamesEveryKeyWithItsRangeAndDefault) {

@@ -42,9 +42,10 @@ TEST(Curves, LabelsKeepTheirDistance) {
   }
   const std::string drawing = draw_curves(lines, 1000);
   std::vector<double> heights;
-  for (std::size_t at = 0; (at = drawing.find("class=\"label", at)) != std::string::npos;
-       ++at) {
-    const std::size_t y = drawing.rfind("y=\"", at);
+  for (std::size_t position = 0;
+       (position = drawing.find("class=\"label", position)) != std::string::npos;
+       ++position) {
+    const std::size_t y = drawing.rfind("y=\"", position);
     heights.push_back(std::stod(drawing.substr(y + 3)));
   }
   std::sort(heights.begin(), heights.end());

@@ -110,10 +110,10 @@ result<void> write_new_file(const std::string& path, bool force,
   }
   WEIR_CHECK(storage::hn4_remove_leftovers(path));
   return write_file_atomically(files, path, [&](file& f) {
-    std::uint64_t at = 0;
+    std::uint64_t offset = 0;
     return fill([&](bytes_view bytes) -> result<void> {
-      WEIR_CHECK(write_all(f, at, bytes));
-      at += bytes.size();
+      WEIR_CHECK(write_all(f, offset, bytes));
+      offset += bytes.size();
       return {};
     });
   });

@@ -55,14 +55,15 @@ result<std::uint64_t> mask_of(const described_kernel& kernel,
 result<byte_vector> build_image(const module_description& from,
                                 const secret_key* sign_with) {
   tessera::fatbin_builder builder;
-  std::deque<byte_vector> kept;  // the builder refers to the code until it has built
+  std::deque<byte_vector>
+      code_bytes;  // the builder refers to the code until it has built
   for (const code_file& code : from.code) {
     if (!code.path.empty()) {
       WEIR_TRY(byte_vector bytes, read_file(posix_file_system(), code.path));
-      kept.push_back(std::move(bytes));
+      code_bytes.push_back(std::move(bytes));
     }
     builder.add_code(code.kind, code.arch,
-                     code.path.empty() ? bytes_view() : bytes_view(kept.back()));
+                     code.path.empty() ? bytes_view() : bytes_view(code_bytes.back()));
   }
   for (const described_kernel& kernel : from.kernels) {
     tessera::kernel_record record = kernel.record;

@@ -64,25 +64,25 @@ class decode_target {
   [[nodiscard]] static decode_target nowhere(std::uint64_t size) noexcept {
     decode_target out{mutable_bytes()};
     out.size_ = size;
-    out.kept_ = false;
+    out.has_memory_ = false;
     return out;
   }
 
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  [[nodiscard]] bool kept() const noexcept { return kept_; }
+  [[nodiscard]] bool has_memory() const noexcept { return has_memory_; }
   /// Returns the memory; empty if nothing is kept.
   [[nodiscard]] mutable_bytes bytes() const noexcept {
-    return kept_ ? mutable_bytes(data_, size_) : mutable_bytes();
+    return has_memory_ ? mutable_bytes(data_, size_) : mutable_bytes();
   }
   [[nodiscard]] decode_target part(std::uint64_t offset,
                                    std::uint64_t count) const noexcept {
-    return kept_ ? decode_target(bytes().subspan(offset, count)) : nowhere(count);
+    return has_memory_ ? decode_target(bytes().subspan(offset, count)) : nowhere(count);
   }
 
  private:
   std::byte* data_;
   std::uint64_t size_;
-  bool kept_ = true;
+  bool has_memory_ = true;
 };
 
 /// Checks a stream with a library that can only write to memory. Decodes beginnings of

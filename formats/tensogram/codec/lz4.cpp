@@ -58,12 +58,12 @@ result<code_buffer> lz4_encode(bytes_view from) {
 /// LZ4 counts in `int`, so larger sizes are refused before the call. The library needs an
 /// address even for an empty result.
 result<void> lz4_decode_block(bytes_view from, const decode_target& to) {
-  constexpr std::uint64_t most = std::numeric_limits<int>::max();
-  const auto stored = static_cast<int>(std::min<std::uint64_t>(from.size(), most));
-  const bool possible = from.size() <= most && to.size() <= most;
+  constexpr std::uint64_t max_bytes = std::numeric_limits<int>::max();
+  const auto stored = static_cast<int>(std::min<std::uint64_t>(from.size(), max_bytes));
+  const bool possible = from.size() <= max_bytes && to.size() <= max_bytes;
   int size = -1;
   std::byte none{};
-  if (possible && to.kept()) {
+  if (possible && to.has_memory()) {
     std::byte* out = to.size() == 0 ? &none : to.bytes().data();
     size =
         LZ4_decompress_safe(chars(from), chars(out), stored, static_cast<int>(to.size()));

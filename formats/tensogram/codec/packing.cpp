@@ -106,18 +106,18 @@ class bit_packer {
   unsigned current_ = 0;
 };
 
-/// Returns the integer of `bits` bits that starts at bit `at` of `from`. One load of
-/// eight bytes suffices except near the end and for wide integers that begin inside a
+/// Returns the integer of `bits` bits that starts at bit `first_bit` of `from`. One load
+/// of eight bytes suffices except near the end and for wide integers that begin inside a
 /// byte.
-std::uint64_t bits_at(bytes_view from, std::uint64_t at, unsigned bits) noexcept {
-  const std::size_t start = at / 8;
-  const unsigned skip = at % 8;
+std::uint64_t bits_at(bytes_view from, std::uint64_t first_bit, unsigned bits) noexcept {
+  const std::size_t start = first_bit / 8;
+  const unsigned skip = first_bit % 8;
   if (skip + bits <= 64 && start + 8 <= from.size()) {
     return load_be<std::uint64_t>(from.data() + start) << skip >> (64 - bits);
   }
   std::uint64_t out = 0;
   for (unsigned done = 0; done < bits;) {
-    const std::uint64_t bit = at + done;
+    const std::uint64_t bit = first_bit + done;
     const unsigned inside = bit % 8;
     const unsigned take = std::min(bits - done, 8 - inside);
     const auto byte = std::to_integer<unsigned>(from[bit / 8]);
@@ -131,14 +131,14 @@ std::uint64_t bits_at(bytes_view from, std::uint64_t at, unsigned bits) noexcept
 /// Infinite scales are left to the scalar loop, which handles the NaN that they produce.
 void pack_piece(bytes_view values, const packing& p, double scale, std::byte* to) {
   const std::size_t count = values.size() / 8;
-  std::size_t at = 0;
+  std::size_t i = 0;
   if (p.bits % 8 == 0 && p.bits <= 32 && std::isfinite(scale) && simd_at_hand()) {
-    at = pack_simd(values.data(), count, p.reference, scale, p.bits, to).done;
+    i = pack_simd(values.data(), count, p.reference, scale, p.bits, to).done;
   }
   const std::uint64_t largest = ~std::uint64_t{0} >> (64 - p.bits);
-  bit_packer packer(to + at * p.bits / 8, p.bits);
-  for (; at < count; ++at) {
-    packer.put(quantise(value_at(values, at), p.reference, scale, largest));
+  bit_packer packer(to + i * p.bits / 8, p.bits);
+  for (; i < count; ++i) {
+    packer.put(quantise(value_at(values, i), p.reference, scale, largest));
   }
   packer.flush();
 }
@@ -152,17 +152,16 @@ double factor_of(const packing& p) noexcept {
 void unpack_piece(bytes_view from, const packing& p, double factor, std::uint64_t first,
                   mutable_bytes to) {
   const std::size_t count = to.size() / 8;
-  std::size_t at = 0;
+  std::size_t i = 0;
   if (p.bits % 8 == 0 && p.bits <= 32 && p.bits > 0 && simd_at_hand()) {
     const bytes_view used = from.subspan(first * p.bits / 8);
-    at = unpack_simd(used.data(), count, p.reference, factor, p.bits, to.data()).done;
+    i = unpack_simd(used.data(), count, p.reference, factor, p.bits, to.data()).done;
   }
-  for (; at < count; ++at) {
-    const std::uint64_t q =
-        p.bits == 0 ? 0 : bits_at(from, (first + at) * p.bits, p.bits);
+  for (; i < count; ++i) {
+    const std::uint64_t q = p.bits == 0 ? 0 : bits_at(from, (first + i) * p.bits, p.bits);
     const double value =
         p.bits == 0 ? p.reference : p.reference + factor * static_cast<double>(q);
-    std::memcpy(to.data() + 8 * at, &value, 8);
+    std::memcpy(to.data() + 8 * i, &value, 8);
   }
 }
 
@@ -371,12 +370,12 @@ void unpack_values(bytes_view from, const packing& p, std::uint64_t first,
                    mutable_bytes to, unsigned threads) {
   const double factor = factor_of(p);
   const std::size_t count = to.size() / 8;
-  for_each_piece(worth_threads(threads, to.size()), (count + piece - 1) / piece,
-                 [&](std::size_t k) {
-                   const std::size_t at = k * piece;
-                   const std::size_t n = std::min(piece, count - at);
-                   unpack_piece(from, p, factor, first + at, to.subspan(8 * at, 8 * n));
-                 });
+  for_each_piece(
+      worth_threads(threads, to.size()), (count + piece - 1) / piece, [&](std::size_t k) {
+        const std::size_t start = k * piece;
+        const std::size_t n = std::min(piece, count - start);
+        unpack_piece(from, p, factor, first + start, to.subspan(8 * start, 8 * n));
+      });
 }
 
 }  // namespace weir::formats

@@ -22,9 +22,9 @@ namespace {
 /// Returns the first zero of `values` if `found` is zero, and else `found`. Zeros of both
 /// signs compare equal, and the SIMD lanes do not keep the order of the elements.
 double first_of_equals(bytes_view values, double found) noexcept {
-  for (std::size_t at = 0; found == 0 && at + 8 <= values.size(); at += 8) {
+  for (std::size_t i = 0; found == 0 && i + 8 <= values.size(); i += 8) {
     double value;
-    std::memcpy(&value, values.data() + at, 8);
+    std::memcpy(&value, values.data() + i, 8);
     if (value == 0) {
       return value;
     }
@@ -83,19 +83,19 @@ __attribute__((target("avx2"))) std::size_t pack_avx2(const std::byte* values,
   const __m256d r = _mm256_set1_pd(reference);
   const __m256d s = _mm256_set1_pd(scale);
   const __m256d top = _mm256_set1_pd(static_cast<double>((1ull << (8 * Bytes)) - 1));
-  std::size_t at = 0;
+  std::size_t i = 0;
   // Each store writes eight bytes, some of which belong to later elements. With at least
   // 12 elements behind the current four, they are within the output.
-  for (; at + 16 <= count; at += 4) {
-    const __m256i q = quantise4(values + 8 * at, r, s, top);
+  for (; i + 16 <= count; i += 4) {
+    const __m256i q = quantise4(values + 8 * i, r, s, top);
     const __m256i packed = _mm256_shuffle_epi8(q, order);
-    std::byte* out = to + at * Bytes;
+    std::byte* out = to + i * Bytes;
     const long long low = _mm256_extract_epi64(packed, 0);
     const long long high = _mm256_extract_epi64(packed, 2);
     std::memcpy(out, &low, 8);
     std::memcpy(out + 2 * Bytes, &high, 8);
   }
-  return at;
+  return i;
 }
 
 /// Returns the byte shuffle that spreads four big-endian integers of `bytes` bytes to
@@ -122,18 +122,18 @@ __attribute__((target("avx2"))) std::size_t unpack_avx2(const std::byte* from,
   const __m256d r = _mm256_set1_pd(reference);
   const __m256d f = _mm256_set1_pd(factor);
   const __m256d magic = _mm256_set1_pd(0x1p52);
-  std::size_t at = 0;
-  for (; at + 16 <= count;
-       at += 4) {  // a load takes 16 bytes, some of which belong to later elements
+  std::size_t i = 0;
+  for (; i + 16 <= count;
+       i += 4) {  // a load takes 16 bytes, some of which belong to later elements
     const __m128i raw =
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at * Bytes));
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * Bytes));
     const __m256i q = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(raw), order);
     const __m256d whole = _mm256_sub_pd(
         _mm256_castsi256_pd(_mm256_or_si256(q, _mm256_castpd_si256(magic))), magic);
-    _mm256_storeu_pd(reinterpret_cast<double*>(to + 8 * at),
+    _mm256_storeu_pd(reinterpret_cast<double*>(to + 8 * i),
                      _mm256_add_pd(r, _mm256_mul_pd(f, whole)));
   }
-  return at;
+  return i;
 }
 
 /// Computes the span of the first elements with two independent pairs of accumulators,
@@ -151,10 +151,10 @@ __attribute__((target("avx2"))) std::size_t span_avx2(bytes_view values,
   __m256d odd = _mm256_setzero_pd();
   __m256d low2 = low;
   __m256d high2 = low;
-  std::size_t at = 0;
-  for (; at + 8 <= count; at += 8) {
-    const __m256d v = _mm256_loadu_pd(data + at);
-    const __m256d w = _mm256_loadu_pd(data + at + 4);
+  std::size_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m256d v = _mm256_loadu_pd(data + i);
+    const __m256d w = _mm256_loadu_pd(data + i + 4);
     low = _mm256_min_pd(v, low);
     high = _mm256_max_pd(v, high);
     low2 = _mm256_min_pd(w, low2);
@@ -171,7 +171,7 @@ __attribute__((target("avx2"))) std::size_t span_avx2(bytes_view values,
     span.highest = lanes[4 + k] > span.highest ? lanes[4 + k] : span.highest;
     span.finite = span.finite && lanes[8 + k] == 0;
   }
-  return at;
+  return i;
 }
 
 #endif
@@ -233,15 +233,15 @@ value_span span_of_piece(bytes_view values) noexcept {
   }
   std::memcpy(&out.lowest, values.data(), 8);
   out.highest = out.lowest;
-  std::size_t at = 0;
+  std::size_t i = 0;
 #if defined(__x86_64__)
   if (simd_at_hand()) {
-    at = span_avx2(values, out);
+    i = span_avx2(values, out);
   }
 #endif
-  for (; 8 * (at + 1) <= values.size(); ++at) {
+  for (; 8 * (i + 1) <= values.size(); ++i) {
     double value;
-    std::memcpy(&value, values.data() + 8 * at, 8);
+    std::memcpy(&value, values.data() + 8 * i, 8);
     widen(out, value);
   }
   return out;

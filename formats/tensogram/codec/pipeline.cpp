@@ -102,7 +102,7 @@ result<void> decompress(const pipeline& plan, bytes_view stored, const decode_ta
                         unsigned threads) {
   switch (plan.compression) {
     case codec::none:
-      if (to.kept() && to.size() != 0) {
+      if (to.has_memory() && to.size() != 0) {
         std::memcpy(to.bytes().data(), stored.data(), to.size());
       }
       return {};

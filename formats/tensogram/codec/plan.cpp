@@ -91,9 +91,9 @@ codec codec_named(std::string_view name) noexcept {
 }
 
 /// Returns the error for stages that cannot be combined.
-error odd_pair(errc kind, std::string_view what, std::string_view why) {
-  return error(kind,
-               fmt::format("cannot run pipeline: expected {}, found {}", what, why));
+error odd_pair(errc kind, std::string_view expected, std::string_view found) {
+  return error(
+      kind, fmt::format("cannot run pipeline: expected {}, found {}", expected, found));
 }
 
 /// Error code of a malformed descriptor, and whether it is being written or read.

@@ -64,18 +64,18 @@ void run(transposition step, bytes_view from, std::size_t size, mutable_bytes to
 /// specialised for common sizes.
 struct direction {
   transposition any;
-  transposition of_2;
-  transposition of_3;
-  transposition of_4;
-  transposition of_8;
+  transposition for_2;
+  transposition for_3;
+  transposition for_4;
+  transposition for_8;
 
   /// Returns the function for items of `size` bytes.
-  [[nodiscard]] transposition of(std::size_t size) const noexcept {
+  [[nodiscard]] transposition for_size(std::size_t size) const noexcept {
     switch (size) {
-      case 2: return of_2;
-      case 3: return of_3;
-      case 4: return of_4;
-      case 8: return of_8;
+      case 2: return for_2;
+      case 3: return for_3;
+      case 4: return for_4;
+      case 8: return for_8;
       default: return any;
     }
   }
@@ -87,12 +87,12 @@ constexpr direction gathering{gather<0>, gather<2>, gather<3>, gather<4>, gather
 
 void shuffle_bytes(bytes_view from, std::size_t size, mutable_bytes to,
                    unsigned threads) noexcept {
-  run(spreading.of(size), from, size, to, threads);
+  run(spreading.for_size(size), from, size, to, threads);
 }
 
 void unshuffle_bytes(bytes_view from, std::size_t size, mutable_bytes to,
                      unsigned threads) noexcept {
-  run(gathering.of(size), from, size, to, threads);
+  run(gathering.for_size(size), from, size, to, threads);
 }
 
 /// Only reading is needed: this build never writes bit-shuffled data. It goes over the
@@ -106,8 +106,8 @@ void unshuffle_bits(bytes_view from, std::size_t size, mutable_bytes to) noexcep
     for (unsigned bit = 0; bit < 8; ++bit) {
       const std::byte* bits = from.data() + (k * 8 + bit) * row;
       for (std::size_t i = 0; i < count; ++i) {
-        const auto on = std::to_integer<unsigned>(bits[i / 8]) >> (i % 8) & 1u;
-        to[i * size + k] |= static_cast<std::byte>(on << bit);
+        const auto value = std::to_integer<unsigned>(bits[i / 8]) >> (i % 8) & 1u;
+        to[i * size + k] |= static_cast<std::byte>(value << bit);
       }
     }
   }

@@ -65,8 +65,8 @@ struct padding_fit {
 padding_fit fit_of(const szip_stream& stream, const aec_parameters& p) {
   padding_fit out;
   const std::uint64_t step = interval_bytes(p);
-  const std::uint64_t most = std::min<std::uint64_t>(step, 16384 * p.sample_bytes);
-  byte_vector samples(static_cast<std::size_t>(most));
+  const std::uint64_t max_bytes = std::min<std::uint64_t>(step, 16384 * p.sample_bytes);
+  byte_vector samples(static_cast<std::size_t>(max_bytes));
   xxh3_stream digest;
   aec_decoder decoder(stream.bytes, 0, p, stream.size / p.sample_bytes);
   for (std::uint64_t done = 0; done < stream.size;) {
@@ -76,7 +76,7 @@ padding_fit fit_of(const szip_stream& stream, const aec_parameters& p) {
                               stream.offsets[interval] == decoder.position()
                           ? 1
                           : 0;
-    const std::uint64_t count = std::min({most, step - inside, stream.size - done});
+    const std::uint64_t count = std::min({max_bytes, step - inside, stream.size - done});
     const auto part = mutable_bytes(samples).first(static_cast<std::size_t>(count));
     if (!decoder.read(part)) {
       return out;
@@ -122,7 +122,7 @@ result<void> decode_from_start(const szip_stream& stream, std::uint64_t first,
   aec_decoder decoder(stream.bytes, 0, stream.parameters,
                       stream.size / stream.parameters.sample_bytes);
   WEIR_CHECK(decoder.skip(first));
-  return to.kept() ? decoder.read(to.bytes()) : decoder.skip(to.size());
+  return to.has_memory() ? decoder.read(to.bytes()) : decoder.skip(to.size());
 }
 
 }  // namespace
@@ -221,7 +221,7 @@ result<void> szip_decode(const szip_stream& stream, const decode_target& to,
   WEIR_TRY(const aec_parameters p, settled(stream));
   const szip_stream known{stream.bytes, p, stream.offsets, stream.size};
   threads = worth_threads(threads, to.size());
-  if (threads > 1 && to.kept() && stream.offsets.size() > 1 &&
+  if (threads > 1 && to.has_memory() && stream.offsets.size() > 1 &&
       decode_groups(known, to.bytes(), threads)) {
     return {};
   }
@@ -262,7 +262,7 @@ result<void> szip_decode_intervals(bytes_view from, const aec_parameters& p,
   aec_decoder decoder(from, intervals.start, p, intervals.size / p.sample_bytes);
   const std::uint64_t before = first - intervals.decoded;
   WEIR_CHECK(decoder.skip(before));
-  WEIR_CHECK(to.kept() ? decoder.read(to.bytes()) : decoder.skip(to.size()));
+  WEIR_CHECK(to.has_memory() ? decoder.read(to.bytes()) : decoder.skip(to.size()));
   WEIR_CHECK(decoder.skip(intervals.size - before - to.size()));
   const std::uint64_t end = decoder.position();
   if (intervals.end == 0 ? (end + 7) / 8 != from.size() : end != intervals.end) {

@@ -210,7 +210,7 @@ result<void> zfp_decode(bytes_view from, const zfp_parameters& p,
   // Memory that is not aligned for doubles is filled through a small array.
   try {
     const bool in_place =
-        to.kept() &&
+        to.has_memory() &&
         reinterpret_cast<std::uintptr_t>(to.bytes().data()) % alignof(double) == 0;
     block_decoder decoder(from, p);
     std::array<double, block_decoder::run_values> values{};
@@ -225,7 +225,7 @@ result<void> zfp_decode(bytes_view from, const zfp_parameters& p,
                                  "{}",
                                  count, from.size(), i + n));
       }
-      if (to.kept() && !in_place) {
+      if (to.has_memory() && !in_place) {
         std::memcpy(to.bytes().data() + i * sizeof(double), values.data(),
                     n * sizeof(double));
       }

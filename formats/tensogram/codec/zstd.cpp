@@ -66,7 +66,7 @@ result<void> zstd_decode(bytes_view from, const decode_target& to) {
     std::byte none{};  // the library needs an address even for no bytes
     return ZSTD_decompress(size == 0 ? &none : out, size, from.data(), from.size());
   };
-  if (!to.kept()) {
+  if (!to.has_memory()) {
     return show_beginnings(to.size(), [&](mutable_bytes out) -> result<void> {
       // The library decodes block by block and stops at the first block that does not
       // fit.

@@ -156,7 +156,7 @@ class content_reader {
     const std::uint64_t start = frame.offset + offset;
     const std::uint64_t end = body.offset + body.length;
     WEIR_TRY(const bytes_view bytes,
-             pieces_.at(layout_.span.offset + start, end - start));
+             pieces_.read(layout_.span.offset + start, end - start));
     const auto item = decode(frame, bytes, start, i);
     if (!item) {
       return {};
@@ -294,7 +294,7 @@ class content_reader {
   result<void> take_frame(const frame_info& frame, std::size_t next_object) {
     const frame_body body = body_of(frame);
     WEIR_TRY(const bytes_view bytes,
-             pieces_.at(layout_.span.offset + body.offset, body.length));
+             pieces_.read(layout_.span.offset + body.offset, body.length));
     if (checks_.digests && has_digest(frame, layout_.head, checks_.legacy)) {
       if (const std::uint64_t actual = xxh3_64(bytes); actual != frame.digest) {
         add("hash_mismatch", validation_level::integrity, issue_severity::error,

@@ -13,39 +13,39 @@ namespace {
 
 /// Returns the error for a message that ends inside a frame. Its code, `torn`, tells the
 /// caller that more bytes may help.
-error cut_short(std::uint64_t at) {
+error cut_short(std::uint64_t offset) {
   return error(errc::torn, fmt::format("cannot read metadata: expected a whole frame at "
                                        "{}, found the end of the message",
-                                       at));
+                                       offset));
 }
 
-/// Returns the frame at `at`, after checks of its header, length and end.
-result<frame_info> frame_at(bytes_view message, std::uint64_t at) {
-  if (message.size() < at + frame_header_size) {
-    return cut_short(at);
+/// Returns the frame at `offset`, after checks of its header, length and end.
+result<frame_info> frame_at(bytes_view message, std::uint64_t offset) {
+  if (message.size() < offset + frame_header_size) {
+    return cut_short(offset);
   }
-  const std::byte* head = message.data() + at;
+  const std::byte* head = message.data() + offset;
   frame_info out;
   out.type = load_be<std::uint16_t>(head + 2);
   out.flags = load_be<std::uint16_t>(head + 6);
-  out.offset = at;
+  out.offset = offset;
   out.length = load_be<std::uint64_t>(head + 8);
-  if (!starts_with(message.subspan(at), frame_magic) || phase_of(out.type) < 0 ||
+  if (!starts_with(message.subspan(offset), frame_magic) || phase_of(out.type) < 0 ||
       out.length < frame_header_size + tail_size(out.type)) {
     return error(errc::corrupt,
                  fmt::format("cannot read metadata: expected a frame at {}, found other "
                              "bytes",
-                             at));
+                             offset));
   }
-  if (out.length > message.size() - at) {
-    return cut_short(at);
+  if (out.length > message.size() - offset) {
+    return cut_short(offset);
   }
-  const bytes_view tail = message.subspan(at + out.length - frame_tail_size);
+  const bytes_view tail = message.subspan(offset + out.length - frame_tail_size);
   if (!starts_with(tail.subspan(8), frame_end_magic)) {
     return error(errc::corrupt,
                  fmt::format("cannot read metadata: expected \"ENDF\" at {}, found other "
                              "bytes",
-                             at + out.length - 4));
+                             offset + out.length - 4));
   }
   out.digest = load_be<std::uint64_t>(tail.data());
   return out;
@@ -64,9 +64,9 @@ result<message_metadata> read_metadata(bytes_view message) {
   if (head.total_length != 0 && head.total_length <= message.size()) {
     message = message.first(head.total_length);
   }
-  std::uint64_t at = preamble_size;
+  std::uint64_t offset = preamble_size;
   while (true) {
-    WEIR_TRY(const frame_info frame, frame_at(message, at));
+    WEIR_TRY(const frame_info frame, frame_at(message, offset));
     if (is_metadata_frame(frame.type)) {
       const frame_body body = body_of(frame);
       const bytes_view bytes = message.subspan(body.offset, body.length);
@@ -80,10 +80,10 @@ result<message_metadata> read_metadata(bytes_view message) {
       return parse_metadata(std::move(item.value));
     }
     // Writers pad frames to a multiple of 8 bytes, but need not.
-    const std::uint64_t end = at + frame.length;
+    const std::uint64_t end = offset + frame.length;
     const bool unpadded =
         message.size() - end >= 2 && starts_with(message.subspan(end), frame_magic);
-    at = unpadded ? end : align_up(end, frame_alignment);
+    offset = unpadded ? end : align_up(end, frame_alignment);
   }
 }
 

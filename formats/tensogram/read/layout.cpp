@@ -14,7 +14,7 @@
 namespace weir::formats {
 
 /// The range is checked against the source before memory is taken.
-result<bytes_view> piece_reader::at(std::uint64_t offset, std::uint64_t bytes) {
+result<bytes_view> piece_reader::read(std::uint64_t offset, std::uint64_t bytes) {
   if (offset > source_.size() || bytes > source_.size() - offset) {
     return error(errc::torn,
                  fmt::format("cannot read {} bytes: expected them there, found the end "
@@ -99,84 +99,84 @@ class frame_walk {
   /// the bytes that it may use.
   result<void> run(std::uint64_t end, bool stream) {
     stream_ = stream;
-    WEIR_TRY(const std::uint64_t at, fill(preamble_size, end));
-    if (at != 0) {
-      layout_.span.length = at + postamble_size;
+    WEIR_TRY(const std::uint64_t offset, fill(preamble_size, end));
+    if (offset != 0) {
+      layout_.span.length = offset + postamble_size;
     }
     return {};
   }
 
-  /// Takes frames from `at` on until they reach `end`. Returns the offset at which they
-  /// end, or 0 after a fault.
-  result<std::uint64_t> fill(std::uint64_t at, std::uint64_t end) {
+  /// Takes frames from `offset` on until they reach `end`. Returns the offset at which
+  /// they end, or 0 after a fault.
+  result<std::uint64_t> fill(std::uint64_t offset, std::uint64_t end) {
     end_ = end;
     while (!layout_.complete) {
-      if (!stream_ && at == end_) {
+      if (!stream_ && offset == end_) {
         layout_.complete = true;
         break;
       }
-      WEIR_TRY(const std::uint64_t next, step(at));
+      WEIR_TRY(const std::uint64_t next, step(offset));
       if (next == 0) {
         return std::uint64_t{0};
       }
-      at = next;
+      offset = next;
     }
-    return at;
+    return offset;
   }
 
   /// Takes the frames of the header. Returns the offset at which they end, or 0 after a
   /// fault.
   result<std::uint64_t> header(std::uint64_t end) {
     end_ = end;
-    std::uint64_t at = preamble_size;
-    while (at != 0 && left(at) >= frame_header_size) {
+    std::uint64_t offset = preamble_size;
+    while (offset != 0 && left(offset) >= frame_header_size) {
       // A frame with a type of a later phase ends the header. Other bytes are left to
       // step(), which notes what is wrong with them.
-      WEIR_TRY(const bytes_view start, bytes_at(at, frame_header_size));
+      WEIR_TRY(const bytes_view start, bytes_at(offset, frame_header_size));
       if (starts_with(start, frame_magic) &&
           phase_of(load_be<std::uint16_t>(start.data() + 2)) > 0) {
         break;
       }
-      WEIR_TRY(at, step(at));
+      WEIR_TRY(offset, step(offset));
     }
-    return at;
+    return offset;
   }
 
  private:
   result<bytes_view> bytes_at(std::uint64_t offset, std::uint64_t count) {
-    return pieces_.at(layout_.span.offset + offset, count);
+    return pieces_.read(layout_.span.offset + offset, count);
   }
-  std::uint64_t left(std::uint64_t at) const { return end_ - at; }
+  std::uint64_t left(std::uint64_t offset) const { return end_ - offset; }
 
-  /// Takes the frame at `at` and returns the offset of the next one, or 0 after a fault.
-  /// At the postamble of a stream the walk is complete and the result is `at`.
-  result<std::uint64_t> step(std::uint64_t at) {
-    if (left(at) < frame_header_size) {
-      issues_.fail("truncated_frame_header", errc::torn, at,
+  /// Takes the frame at `offset` and returns the offset of the next one, or 0 after a
+  /// fault. At the postamble of a stream the walk is complete and the result is `offset`.
+  result<std::uint64_t> step(std::uint64_t offset) {
+    if (left(offset) < frame_header_size) {
+      issues_.fail("truncated_frame_header", errc::torn, offset,
                    fmt::format("cannot read frame header: expected {} bytes, found {}",
-                               frame_header_size, left(at)));
+                               frame_header_size, left(offset)));
       return std::uint64_t{0};
     }
-    WEIR_TRY(const bytes_view header, bytes_at(at, frame_header_size));
+    WEIR_TRY(const bytes_view header, bytes_at(offset, frame_header_size));
     if (!starts_with(header, frame_magic)) {
-      WEIR_TRY(layout_.complete, postamble_at(at));
+      WEIR_TRY(layout_.complete, postamble_at(offset));
       if (!layout_.complete) {
-        issues_.fail("invalid_frame_header", errc::corrupt, at,
+        issues_.fail("invalid_frame_header", errc::corrupt, offset,
                      "cannot read frame: expected \"FR\", found other bytes");
       }
-      return layout_.complete ? at : 0;
+      return layout_.complete ? offset : 0;
     }
     frame_info frame{load_be<std::uint16_t>(header.data() + 2),
                      load_be<std::uint16_t>(header.data() + 4),
                      load_be<std::uint16_t>(header.data() + 6),
-                     at,
+                     offset,
                      load_be<std::uint64_t>(header.data() + 8),
                      0};
     WEIR_TRY(const bool good, take(frame));
     if (!good) {
       return std::uint64_t{0};
     }
-    return after(at + frame.length);
+    return after(offset + frame.length);
   }
 
   /// Checks type, length and end marker of a frame and adds it to the layout. The length
@@ -252,48 +252,48 @@ class frame_walk {
 
   /// Returns the offset of the next frame: behind zeros up to the next multiple of 8, or
   /// at once if a frame or the postamble follows without padding.
-  result<std::uint64_t> after(std::uint64_t at) {
-    const std::uint64_t aligned = align_up(at, frame_alignment);
-    if (at == aligned || (!stream_ && at == end_)) {
-      return at;
+  result<std::uint64_t> after(std::uint64_t offset) {
+    const std::uint64_t aligned = align_up(offset, frame_alignment);
+    if (offset == aligned || (!stream_ && offset == end_)) {
+      return offset;
     }
-    if (left(at) >= 2) {
-      WEIR_TRY(const bytes_view next, bytes_at(at, 2));
+    if (left(offset) >= 2) {
+      WEIR_TRY(const bytes_view next, bytes_at(offset, 2));
       if (starts_with(next, frame_magic)) {
-        return at;
+        return offset;
       }
     }
-    WEIR_TRY(const bool ended, postamble_at(at));
+    WEIR_TRY(const bool ended, postamble_at(offset));
     if (ended) {
-      return at;
+      return offset;
     }
     if (aligned > end_) {
       issues_.fail(
-          "truncated_frame_header", errc::torn, at,
+          "truncated_frame_header", errc::torn, offset,
           "cannot read frame: expected one or the end of the message, found neither");
       return std::uint64_t{0};
     }
-    WEIR_TRY(const bytes_view padding, bytes_at(at, aligned - at));
+    WEIR_TRY(const bytes_view padding, bytes_at(offset, aligned - offset));
     if (std::any_of(padding.begin(), padding.end(),
                     [](std::byte b) { return b != std::byte{}; })) {
-      issues_.warn("non_zero_padding", at,
+      issues_.warn("non_zero_padding", offset,
                    "padding between frames: expected zeros, found others");
     }
     return aligned;
   }
 
-  /// Returns true if the postamble of a stream begins at `at`.
-  result<bool> postamble_at(std::uint64_t at) {
-    if (!stream_ || left(at) < postamble_size) {
+  /// Returns true if the postamble of a stream begins at `offset`.
+  result<bool> postamble_at(std::uint64_t offset) {
+    if (!stream_ || left(offset) < postamble_size) {
       return false;
     }
-    WEIR_TRY(const bytes_view bytes, bytes_at(at, postamble_size));
+    WEIR_TRY(const bytes_view bytes, bytes_at(offset, postamble_size));
     // A stream has no other end than this. The magic alone could stand here by chance, so
     // the two numbers have to make sense at this place as well.
     const auto first_footer = load_be<std::uint64_t>(bytes.data());
     const auto total = load_be<std::uint64_t>(bytes.data() + 8);
-    return starts_with(bytes.subspan(16), end_magic) && first_footer <= at &&
-           (total == 0 || total == at + postamble_size);
+    return starts_with(bytes.subspan(16), end_magic) && first_footer <= offset &&
+           (total == 0 || total == offset + postamble_size);
   }
 
   piece_reader& pieces_;
@@ -409,7 +409,7 @@ result<std::uint64_t> announced_end(piece_reader& pieces, message_layout& layout
   }
   layout.span.length = total;
   const std::uint64_t end = total - postamble_size;
-  WEIR_TRY(const bytes_view bytes, pieces.at(layout.span.offset + end, postamble_size));
+  WEIR_TRY(const bytes_view bytes, pieces.read(layout.span.offset + end, postamble_size));
   const auto parsed = parse_postamble(bytes);
   if (!parsed) {
     issues.fail("postamble_invalid", errc::corrupt, end, parsed.error().text());
@@ -421,7 +421,7 @@ result<std::uint64_t> announced_end(piece_reader& pieces, message_layout& layout
 /// Reads the postamble and compares it with the preamble and the frames.
 result<void> read_tail(piece_reader& pieces, message_layout& layout, issue_list& issues) {
   const std::uint64_t end = layout.span.length - postamble_size;
-  WEIR_TRY(const bytes_view bytes, pieces.at(layout.span.offset + end, postamble_size));
+  WEIR_TRY(const bytes_view bytes, pieces.read(layout.span.offset + end, postamble_size));
   WEIR_TRY(layout.tail, parse_postamble(bytes));
   const std::uint64_t total = layout.head.total_length;
   if (total != 0 && layout.tail.total_length != 0 && layout.tail.total_length != total) {
@@ -450,7 +450,7 @@ result<message_layout> read_layout(piece_reader& pieces, message_span within,
     return layout;
   }
   // The magic and the version decide whether the rest can be understood at all.
-  WEIR_TRY(const bytes_view start, pieces.at(within.offset, preamble_size));
+  WEIR_TRY(const bytes_view start, pieces.read(within.offset, preamble_size));
   const auto head = parse_preamble(start);
   if (!head) {
     const bool magic = head.error().code() == errc::corrupt;
@@ -486,15 +486,16 @@ result<message_layout> read_layout(piece_reader& pieces, message_span within,
 result<std::optional<std::uint64_t>> walk_header(piece_reader& pieces,
                                                  message_layout& layout,
                                                  std::uint64_t end, issue_list& issues) {
-  WEIR_TRY(const std::uint64_t at, frame_walk(pieces, layout, issues).header(end));
-  return at == 0 ? std::nullopt : std::optional(at);
+  WEIR_TRY(const std::uint64_t offset, frame_walk(pieces, layout, issues).header(end));
+  return offset == 0 ? std::nullopt : std::optional(offset);
 }
 
 result<void> walk_frames(piece_reader& pieces, message_layout& layout,
                          std::uint64_t begin, std::uint64_t end, issue_list& issues) {
   layout.complete = false;
-  WEIR_TRY(const std::uint64_t at, frame_walk(pieces, layout, issues).fill(begin, end));
-  layout.complete = at != 0;
+  WEIR_TRY(const std::uint64_t offset,
+           frame_walk(pieces, layout, issues).fill(begin, end));
+  layout.complete = offset != 0;
   return {};
 }
 

@@ -23,7 +23,7 @@ class piece_reader {
   explicit piece_reader(const byte_source& source)
       : source_(source), view_(source.view()) {}
   /// Returns `bytes` bytes at `offset`. @error{torn, the range exceeds the source}
-  [[nodiscard]] result<bytes_view> at(std::uint64_t offset, std::uint64_t bytes);
+  [[nodiscard]] result<bytes_view> read(std::uint64_t offset, std::uint64_t bytes);
   [[nodiscard]] const byte_source& source() const noexcept { return source_; }
   [[nodiscard]] bool in_memory() const noexcept { return view_.has_value(); }
 

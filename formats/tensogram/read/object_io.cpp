@@ -24,11 +24,11 @@ result<void> hash_range(const byte_source& source, std::uint64_t offset,
                         std::uint64_t length, xxh3_stream& digest) {
   piece_reader pieces(source);
   const std::uint64_t step = pieces.in_memory() ? length : read_piece;
-  for (std::uint64_t at = 0; at < length;) {
-    const std::uint64_t count = std::min(step, length - at);
-    WEIR_TRY(const bytes_view piece, pieces.at(offset + at, count));
+  for (std::uint64_t done = 0; done < length;) {
+    const std::uint64_t count = std::min(step, length - done);
+    WEIR_TRY(const bytes_view piece, pieces.read(offset + done, count));
     digest.update(piece);
-    at += count;
+    done += count;
   }
   return {};
 }
@@ -71,14 +71,14 @@ result<void> compare(const object_place& place, std::uint64_t actual) {
 /// are hashed at once; large ones are copied and hashed in one pass over memory.
 result<void> read_raw(const byte_source& source, std::uint64_t message,
                       const object_place& place, bool verify, mutable_bytes to) {
-  const std::uint64_t at = message + place.payload_offset;
+  const std::uint64_t start = message + place.payload_offset;
   const auto view = source.view();
   if (!verify) {
-    return source.read(at, to);
+    return source.read(start, to);
   }
   const frame_body body = body_of(place.frame);
   if (view && body.length <= copy_piece) {
-    WEIR_CHECK(source.read(at, to));
+    WEIR_CHECK(source.read(start, to));
     return compare(place, xxh3_64(view->subspan(message + body.offset, body.length)));
   }
   const std::uint64_t before = place.payload_offset - body.offset;
@@ -86,12 +86,12 @@ result<void> read_raw(const byte_source& source, std::uint64_t message,
   xxh3_stream digest;
   WEIR_CHECK(hash_range(source, message + body.offset, before, digest));
   if (view) {
-    copy_and_hash(view->subspan(at, to.size()), to, digest);
+    copy_and_hash(view->subspan(start, to.size()), to, digest);
   } else {
-    WEIR_CHECK(source.read(at, to));
+    WEIR_CHECK(source.read(start, to));
     digest.update(to);
   }
-  WEIR_CHECK(hash_range(source, at + to.size(), behind, digest));
+  WEIR_CHECK(hash_range(source, start + to.size(), behind, digest));
   return compare(place, digest.digest());
 }
 
@@ -101,7 +101,7 @@ result<void> read_encoded(const byte_source& source, std::uint64_t message,
                           unsigned threads, const element_memory& memory) {
   const frame_body body = body_of(place.frame);
   piece_reader pieces(source);
-  WEIR_TRY(const bytes_view bytes, pieces.at(message + body.offset, body.length));
+  WEIR_TRY(const bytes_view bytes, pieces.read(message + body.offset, body.length));
   if (verify) {
     WEIR_CHECK(compare(place, xxh3_64(bytes)));
   }
@@ -122,7 +122,7 @@ element_memory noting(const element_memory& memory, mutable_bytes& where) {
 /// Returns the payload and the masks of an object.
 result<bytes_view> region_of(piece_reader& pieces, std::uint64_t message,
                              const object_place& place) {
-  return pieces.at(message + place.payload_offset, place.region_length);
+  return pieces.read(message + place.payload_offset, place.region_length);
 }
 
 /// Returns the number of elements of an object.
@@ -253,7 +253,7 @@ result<void> decode_object_range(const byte_source& source, std::uint64_t messag
     WEIR_CHECK(source.read(from, to));
   } else {
     piece_reader pieces(source);
-    WEIR_TRY(const bytes_view bytes, pieces.at(from, range.length));
+    WEIR_TRY(const bytes_view bytes, pieces.read(from, range.length));
     WEIR_CHECK(decode_payload_range(plan, range, bytes, noting(memory, to)));
   }
   return finish_elements(source, message, place, plan, options, first, to);

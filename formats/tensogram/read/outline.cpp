@@ -135,7 +135,7 @@ class outline_reader {
     WEIR_CHECK(source_.prefetch(std::vector<byte_range>{
         {start, preamble_size},
         {start + layout.span.length - postamble_size, postamble_size}}));
-    WEIR_TRY(const bytes_view head, pieces_.at(start, preamble_size));
+    WEIR_TRY(const bytes_view head, pieces_.read(start, preamble_size));
     WEIR_TRY(layout.head, located(parse_preamble(head), 0));
     const std::uint64_t total = layout.head.total_length;
     if (total != 0 && (total < smallest_message || total > layout.span.length)) {
@@ -145,7 +145,7 @@ class outline_reader {
     }
     layout.span.length = total != 0 ? total : layout.span.length;
     const std::uint64_t end = layout.span.length - postamble_size;
-    WEIR_TRY(const bytes_view tail, pieces_.at(start + end, postamble_size));
+    WEIR_TRY(const bytes_view tail, pieces_.read(start + end, postamble_size));
     WEIR_TRY(layout.tail, located(parse_postamble(tail), end));
     const std::uint64_t footer = layout.tail.first_footer_offset;
     if (footer < preamble_size || footer > end) {
@@ -188,7 +188,7 @@ class outline_reader {
   result<cbor_value> read_cbor(const frame_info& frame) {
     const frame_body content = body_of(frame);
     WEIR_TRY(const bytes_view bytes,
-             pieces_.at(layout.span.offset + content.offset, content.length));
+             pieces_.read(layout.span.offset + content.offset, content.length));
     if (checks_.digests && has_digest(frame, layout.head, checks_.legacy) &&
         xxh3_64(bytes) != frame.digest) {
       return error(errc::hash_mismatch,
@@ -334,7 +334,7 @@ result<cbor_map> read_preceder(piece_reader& pieces, const message_layout& messa
   layout.span = message.span;
   layout.head = message.head;
   WEIR_TRY(const bytes_view first,
-           pieces.at(message.span.offset + gap.offset, frame_magic.size()));
+           pieces.read(message.span.offset + gap.offset, frame_magic.size()));
   const std::uint64_t start = starts_with(first, frame_magic)
                                   ? gap.offset
                                   : align_up(gap.offset, frame_alignment);
@@ -352,7 +352,7 @@ result<cbor_map> read_preceder(piece_reader& pieces, const message_layout& messa
   }
   const frame_body body = body_of(layout.frames[0]);
   WEIR_TRY(const bytes_view bytes,
-           pieces.at(message.span.offset + body.offset, body.length));
+           pieces.read(message.span.offset + body.offset, body.length));
   if (checks.digests && has_digest(layout.frames[0], message.head, checks.legacy) &&
       xxh3_64(bytes) != layout.frames[0].digest) {
     return error(errc::hash_mismatch,

@@ -34,10 +34,10 @@ class scanner {
     std::vector<message_span> found;
     std::vector<message_span> from_end;
     bool backward = order != scan_order::forward;
-    std::uint64_t at = 0;
-    while (at < size_ && size_ - at >= smallest_message) {
+    std::uint64_t offset = 0;
+    while (offset < size_ && size_ - offset >= smallest_message) {
       if (backward) {
-        WEIR_TRY(const std::uint64_t length, message_before(size_, at));
+        WEIR_TRY(const std::uint64_t length, message_before(size_, offset));
         backward = length > 0;
         if (backward) {
           size_ -= length;
@@ -47,7 +47,7 @@ class scanner {
           continue;
         }
       }
-      WEIR_TRY(const bool more, step(at, found));
+      WEIR_TRY(const bool more, step(offset, found));
       if (!more) {
         break;
       }
@@ -57,42 +57,42 @@ class scanner {
   }
 
  private:
-  /// Takes the message at `at`, or moves `at` to the next place where one may start.
-  /// Returns false at the end.
-  result<bool> step(std::uint64_t& at, std::vector<message_span>& found) {
-    if (at >= size_ || size_ - at < smallest_message) {
+  /// Takes the message at `offset`, or moves `offset` to the next place where one may
+  /// start. Returns false at the end.
+  result<bool> step(std::uint64_t& offset, std::vector<message_span>& found) {
+    if (offset >= size_ || size_ - offset < smallest_message) {
       return false;
     }
-    WEIR_TRY(const std::uint64_t length, message_at(at));
+    WEIR_TRY(const std::uint64_t length, message_at(offset));
     if (length > 0) {
-      found.push_back({at, length});
-      at += length;
+      found.push_back({offset, length});
+      offset += length;
       return true;
     }
-    WEIR_TRY(const auto next, find(start_magic, at + 1));
-    at = next.value_or(size_);
+    WEIR_TRY(const auto next, find(start_magic, offset + 1));
+    offset = next.value_or(size_);
     return next.has_value();
   }
 
   /// Returns the length of the message that ends at `end` and starts at `least` or later;
   /// 0 unless postamble and preamble agree on it.
   result<std::uint64_t> message_before(std::uint64_t end, std::uint64_t least) {
-    WEIR_TRY(const bytes_view tail, pieces_.at(end - postamble_size, postamble_size));
+    WEIR_TRY(const bytes_view tail, pieces_.read(end - postamble_size, postamble_size));
     const auto total = load_be<std::uint64_t>(tail.data() + 8);
     if (!starts_with(tail.subspan(16), end_magic) || total < smallest_message ||
         total > largest_backward || total > end - least) {
       return std::uint64_t{0};
     }
-    WEIR_TRY(const bytes_view start, pieces_.at(end - total, preamble_size));
+    WEIR_TRY(const bytes_view start, pieces_.read(end - total, preamble_size));
     const auto head = starts_with(start, start_magic)
                           ? parse_preamble(start)
                           : error(errc::corrupt, "no message begins here");
     return head && head->total_length == total ? total : 0;
   }
 
-  /// Returns the length of the message at `at`, or 0 if there is none.
-  result<std::uint64_t> message_at(std::uint64_t at) {
-    WEIR_TRY(const bytes_view bytes, pieces_.at(at, preamble_size));
+  /// Returns the length of the message at `offset`, or 0 if there is none.
+  result<std::uint64_t> message_at(std::uint64_t offset) {
+    WEIR_TRY(const bytes_view bytes, pieces_.read(offset, preamble_size));
     const auto head = starts_with(bytes, start_magic)
                           ? parse_preamble(bytes)
                           : error(errc::corrupt, "no message begins here");
@@ -101,25 +101,25 @@ class scanner {
     }
     const std::uint64_t total = head->total_length;
     if (total == 0) {
-      return stream_at(at);
+      return stream_at(offset);
     }
-    if (total < smallest_message || total > size_ - at) {
+    if (total < smallest_message || total > size_ - offset) {
       return std::uint64_t{0};
     }
     WEIR_TRY(const bytes_view end,
-             pieces_.at(at + total - end_magic.size(), end_magic.size()));
+             pieces_.read(offset + total - end_magic.size(), end_magic.size()));
     return starts_with(end, end_magic) ? total : 0;
   }
 
-  /// Returns the length of the stream at `at`. A stream ends where its frames lead; if
-  /// they are damaged, at the next end magic. That place is remembered, so that many
+  /// Returns the length of the stream at `offset`. A stream ends where its frames lead;
+  /// if they are damaged, at the next end magic. That place is remembered, so that many
   /// damaged starts before it cost one search.
-  result<std::uint64_t> stream_at(std::uint64_t at) {
-    WEIR_TRY(const std::uint64_t walked, walk_stream(pieces_, {at, size_ - at}));
+  result<std::uint64_t> stream_at(std::uint64_t offset) {
+    WEIR_TRY(const std::uint64_t walked, walk_stream(pieces_, {offset, size_ - offset}));
     if (walked > 0) {
       return walked;
     }
-    const std::uint64_t from = at + preamble_size;
+    const std::uint64_t from = offset + preamble_size;
     if (!known_end_ || *known_end_ < from) {
       if (no_more_ends_) {
         return std::uint64_t{0};
@@ -127,10 +127,10 @@ class scanner {
       WEIR_TRY(known_end_, find(end_magic, from));
       no_more_ends_ = !known_end_;
     }
-    if (!known_end_ || *known_end_ + end_magic.size() < at + smallest_message) {
+    if (!known_end_ || *known_end_ + end_magic.size() < offset + smallest_message) {
       return std::uint64_t{0};
     }
-    return *known_end_ + end_magic.size() - at;
+    return *known_end_ + end_magic.size() - offset;
   }
 
   /// Finds a text. Pieces overlap by its size less one, so that no place is missed.
@@ -138,7 +138,7 @@ class scanner {
     const std::uint64_t step = pieces_.in_memory() ? size_ : search_piece;
     while (from < size_ && size_ - from >= text.size()) {
       const std::uint64_t count = std::min(step, size_ - from);
-      WEIR_TRY(const bytes_view piece, pieces_.at(from, count));
+      WEIR_TRY(const bytes_view piece, pieces_.read(from, count));
       const std::size_t hit = as_text(piece).find(text);
       if (hit != std::string_view::npos) {
         return std::optional(from + hit);

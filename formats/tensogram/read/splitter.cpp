@@ -16,11 +16,11 @@ namespace {
 /// Smallest frame, in bytes.
 constexpr std::uint64_t smallest_frame = frame_header_size + frame_tail_size;
 
-/// Returns true if a frame or the postamble begins at `at`. @pre `bytes` has at least the
-/// size of a postamble from there on
-bool frame_or_end_at(bytes_view bytes, std::uint64_t at) {
-  return starts_with(bytes.subspan(at), frame_magic) ||
-         starts_with(bytes.subspan(at + 16), end_magic);
+/// Returns true if a frame or the postamble begins at `offset`. @pre `bytes` has at least
+/// the size of a postamble from there on
+bool frame_or_end_at(bytes_view bytes, std::uint64_t offset) {
+  return starts_with(bytes.subspan(offset), frame_magic) ||
+         starts_with(bytes.subspan(offset + 16), end_magic);
 }
 
 }  // namespace
@@ -51,14 +51,14 @@ void message_splitter::skip(std::uint64_t bytes) {
 /// Skips bytes that cannot begin a message. Returns false if more bytes are needed. The
 /// last bytes are kept if they may be the beginning of a start magic.
 bool message_splitter::go_to_magic() {
-  const bytes_view held = rest();
-  const std::size_t at = as_text(held).find(start_magic);
-  if (at != std::string_view::npos) {
-    skip(at);
-    return held.size() - at >= smallest_message;
+  const bytes_view bytes = rest();
+  const std::size_t start = as_text(bytes).find(start_magic);
+  if (start != std::string_view::npos) {
+    skip(start);
+    return bytes.size() - start >= smallest_message;
   }
   const std::size_t open = ended_ ? 0 : start_magic.size() - 1;
-  skip(held.size() - std::min(held.size(), open));
+  skip(bytes.size() - std::min(bytes.size(), open));
   return false;
 }
 
@@ -67,11 +67,11 @@ bool message_splitter::go_to_magic() {
 std::optional<message_splitter::piece> message_splitter::take() {
   while (go_to_magic()) {
     std::uint64_t length = 0;
-    const found what = look(length);
-    if (what == found::unclear) {
+    const found result = look(length);
+    if (result == found::unclear) {
       return std::nullopt;
     }
-    if (what == found::nothing) {
+    if (result == found::nothing) {
       skip(1);
       continue;
     }
@@ -92,8 +92,8 @@ std::optional<message_splitter::piece> message_splitter::take() {
 
 /// Classifies the start of the held bytes, which begin with the start magic.
 message_splitter::found message_splitter::look(std::uint64_t& length) {
-  const bytes_view held = rest();
-  const auto head = parse_preamble(held.first(preamble_size));
+  const bytes_view bytes = rest();
+  const auto head = parse_preamble(bytes.first(preamble_size));
   if (!head) {
     return found::nothing;
   }
@@ -104,11 +104,11 @@ message_splitter::found message_splitter::look(std::uint64_t& length) {
   if (length < smallest_message || length > largest_) {
     return found::nothing;
   }
-  if (length > held.size()) {
+  if (length > bytes.size()) {
     cut_short_ = cut_short_ || (ended_ && skipped_ == 0);
     return ended_ ? found::nothing : found::unclear;
   }
-  const bytes_view end = held.subspan(length - end_magic.size());
+  const bytes_view end = bytes.subspan(length - end_magic.size());
   return starts_with(end, end_magic) ? found::message : found::nothing;
 }
 
@@ -135,14 +135,14 @@ message_splitter::found message_splitter::look_at_stream(std::uint64_t& length) 
 /// Walks from frame to frame by their lengths, as far as the bytes have arrived. Only a
 /// hint: the caller walks over a complete message again with all checks.
 message_splitter::found message_splitter::hop(std::uint64_t& length) {
-  const bytes_view held = rest();
+  const bytes_view bytes = rest();
   walked_ = std::max(walked_, preamble_size);
-  while (held.size() - walked_ >= postamble_size) {
-    if (!starts_with(held.subspan(walked_), frame_magic)) {
+  while (bytes.size() - walked_ >= postamble_size) {
+    if (!starts_with(bytes.subspan(walked_), frame_magic)) {
       length = walked_ + postamble_size;
-      return frame_or_end_at(held, walked_) ? found::message : found::nothing;
+      return frame_or_end_at(bytes, walked_) ? found::message : found::nothing;
     }
-    const auto frame = load_be<std::uint64_t>(held.data() + walked_ + 8);
+    const auto frame = load_be<std::uint64_t>(bytes.data() + walked_ + 8);
     if (frame < smallest_frame || frame > largest_ - walked_) {
       return found::nothing;
     }
@@ -150,16 +150,16 @@ message_splitter::found message_splitter::hop(std::uint64_t& length) {
     // Whether padding follows a frame is known when the bytes behind it have arrived.
     const std::uint64_t padded =
         (end + frame_alignment - 1) / frame_alignment * frame_alignment;
-    const auto there = [&](std::uint64_t at) {
-      return at <= held.size() && held.size() - at >= postamble_size;
+    const auto fits = [&](std::uint64_t offset) {
+      return offset <= bytes.size() && bytes.size() - offset >= postamble_size;
     };
-    if (!there(end)) {
+    if (!fits(end)) {
       break;
     }
-    if (!frame_or_end_at(held, end) && !there(padded)) {
+    if (!frame_or_end_at(bytes, end) && !fits(padded)) {
       break;
     }
-    walked_ = frame_or_end_at(held, end) ? end : padded;
+    walked_ = frame_or_end_at(bytes, end) ? end : padded;
     if (walked_ > largest_) {
       return found::nothing;
     }
@@ -169,15 +169,15 @@ message_splitter::found message_splitter::hop(std::uint64_t& length) {
 
 /// Searches for the end magic of a stream whose frames are damaged.
 message_splitter::found message_splitter::search_end(std::uint64_t& length) {
-  const bytes_view held = rest();
-  const std::size_t hit = as_text(held).find(end_magic, searched_);
+  const bytes_view bytes = rest();
+  const std::size_t hit = as_text(bytes).find(end_magic, searched_);
   if (hit != std::string_view::npos) {
     length = hit + end_magic.size();
     return length < smallest_message || length > largest_ ? found::nothing
                                                           : found::message;
   }
-  searched_ = std::max(searched_, held.size() - (end_magic.size() - 1));
-  if (ended_ || held.size() > largest_) {
+  searched_ = std::max(searched_, bytes.size() - (end_magic.size() - 1));
+  if (ended_ || bytes.size() > largest_) {
     cut_short_ = cut_short_ || (ended_ && skipped_ == 0);
     return found::nothing;
   }

@@ -222,8 +222,9 @@ std::string public_part(std::string_view address) {
   const std::size_t query = address.find_first_of("?#", start);
   std::string_view rest = address.substr(start, query - start);
   const std::string_view authority = rest.substr(0, rest.find('/'));
-  if (const std::size_t at = authority.rfind('@'); at != std::string_view::npos) {
-    rest.remove_prefix(at + 1);
+  if (const std::size_t separator = authority.rfind('@');
+      separator != std::string_view::npos) {
+    rest.remove_prefix(separator + 1);
   } else if (has_malformed_port(authority)) {
     // This may be a password that contains a slash.
     return std::string(address.substr(0, start + authority.find(':'))) + ":***";

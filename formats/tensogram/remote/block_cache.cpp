@@ -102,11 +102,11 @@ void block_cache::put(std::uint64_t offset, bytes_view bytes) {
     }
     by_age_.push_front(number);
     blocks_[number] = {byte_vector(content.begin(), content.end()), by_age_.begin()};
-    held_ += content.size();
+    cached_bytes_ += content.size();
   }
-  while (held_ > capacity_ && by_age_.size() > 1) {
+  while (cached_bytes_ > capacity_ && by_age_.size() > 1) {
     const auto oldest = blocks_.find(by_age_.back());
-    held_ -= oldest->second.bytes.size();
+    cached_bytes_ -= oldest->second.bytes.size();
     blocks_.erase(oldest);
     by_age_.pop_back();
   }

@@ -66,7 +66,7 @@ class block_cache {
   mutable std::mutex mutex_;
   std::map<std::uint64_t, block> blocks_;
   std::list<std::uint64_t> by_age_;  ///< numbers of blocks, most recently used first
-  std::uint64_t held_ = 0;
+  std::uint64_t cached_bytes_ = 0;
   /// The last offsets that were requested or predicted, as a ring.
   std::array<std::uint64_t, 64> asked_{};
   std::size_t asked_count_ = 0;

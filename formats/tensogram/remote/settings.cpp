@@ -93,8 +93,8 @@ result<void> refuse(given_settings& /*s*/, const std::string& /*value*/) {
                "service issues");
 }
 result<void> refuse_switch(given_settings& /*s*/, const std::string& value) {
-  WEIR_TRY(const bool on, parse_switch(value));
-  if (on) {
+  WEIR_TRY(const bool enabled, parse_switch(value));
+  if (enabled) {
     return error(errc::unsupported, "expected it to be off, found it on");
   }
   return {};

@@ -137,10 +137,10 @@ std::string try_scan() {
 }
 
 /// Returns the entry of a feature in the report.
-cbor_map feature(const char* name, const char* kind, bool on, const char* backend = "",
-                 const std::string& version = "") {
-  cbor_map out{{"name", name}, {"kind", kind}, {"state", on ? "on" : "off"}};
-  if (on && *backend != '\0') {
+cbor_map feature(const char* name, const char* kind, bool enabled,
+                 const char* backend = "", const std::string& version = "") {
+  cbor_map out{{"name", name}, {"kind", kind}, {"state", enabled ? "on" : "off"}};
+  if (enabled && *backend != '\0') {
     out.set("backend", backend);
     out.set("linkage", version.empty() ? "native" : "ffi");
   }

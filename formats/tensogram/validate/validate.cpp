@@ -270,15 +270,15 @@ result<file_report> validate(const byte_source& source,
                              const validation_options& options) {
   WEIR_TRY(const std::vector<message_span> spans, scan(source));
   file_report report;
-  std::uint64_t at = 0;
+  std::uint64_t end = 0;
   for (const message_span& span : spans) {
-    note_gap(report, at, span.offset,
-             at == 0 ? "before the first message" : "between messages");
+    note_gap(report, end, span.offset,
+             end == 0 ? "before the first message" : "between messages");
     WEIR_TRY(message_report message, validate_message(source, span, options));
     report.messages.push_back(std::move(message));
-    at = span.offset + span.length;
+    end = span.offset + span.length;
   }
-  note_gap(report, at, source.size(),
+  note_gap(report, end, source.size(),
            spans.empty() ? "with no valid messages" : "after the last message");
   if (source.size() == 0) {
     report.file_issues.push_back({0, 0, "0 bytes with no valid messages"});

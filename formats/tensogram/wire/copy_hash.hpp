@@ -58,10 +58,10 @@ inline void finish_copies() noexcept {
 
 /// Copies `from` to `to`, which is as large, and feeds it to `digest`.
 inline void copy_and_hash(bytes_view from, mutable_bytes to, xxh3_stream& digest) {
-  for (std::size_t at = 0; at < from.size(); at += copy_piece) {
-    const std::size_t count = std::min(copy_piece, from.size() - at);
-    std::memcpy(to.data() + at, from.data() + at, count);
-    digest.update(to.subspan(at, count));
+  for (std::size_t offset = 0; offset < from.size(); offset += copy_piece) {
+    const std::size_t count = std::min(copy_piece, from.size() - offset);
+    std::memcpy(to.data() + offset, from.data() + offset, count);
+    digest.update(to.subspan(offset, count));
   }
 }
 

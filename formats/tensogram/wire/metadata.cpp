@@ -17,9 +17,9 @@ namespace weir::formats {
 namespace {
 
 /// Returns the error for a part of the metadata.
-error bad_metadata(std::string_view what, std::string_view expected,
+error bad_metadata(std::string_view part, std::string_view expected,
                    std::string_view found) {
-  return error(errc::corrupt, fmt::format("cannot read {}: expected {}, found {}", what,
+  return error(errc::corrupt, fmt::format("cannot read {}: expected {}, found {}", part,
                                           expected, found));
 }
 

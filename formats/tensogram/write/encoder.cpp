@@ -95,11 +95,11 @@ class message_encoder {
     return {};
   }
   bool aligned() const { return options_.payload_alignment != 0 && !objects_.empty(); }
-  /// Returns the number of bytes by which a frame at `at` must move for its payload to be
-  /// aligned.
-  std::uint64_t gap(std::uint64_t at) const {
+  /// Returns the number of bytes by which a frame at offset `frame` must move for its
+  /// payload to be aligned.
+  std::uint64_t gap(std::uint64_t frame) const {
     const std::uint64_t a = options_.payload_alignment;
-    return align_up(at + frame_header_size, a) - (at + frame_header_size);
+    return align_up(frame + frame_header_size, a) - (frame + frame_header_size);
   }
   /// Returns a byte string of at least 256 bytes. The head of its length then has three
   /// bytes whatever `more` below 4096 is, so each byte added moves the rest by one byte.
@@ -112,8 +112,8 @@ class message_encoder {
       prepared_object& object = prepared_[i];
       object.map.set("padding", filler(0));
       object.descriptor = encode_cbor(object.map);
-      const std::uint64_t at = options_.payload_alignment - frame_header_size;
-      const std::uint64_t next = align_up(at + object.frame_length(), frame_alignment);
+      const std::uint64_t start = options_.payload_alignment - frame_header_size;
+      const std::uint64_t next = align_up(start + object.frame_length(), frame_alignment);
       object.map.set("padding", filler(gap(next)));
       object.descriptor = encode_cbor(object.map);
     }
@@ -158,14 +158,14 @@ class message_encoder {
     total_ = footer_ + (footer_list() ? list : 0) + postamble_size;
   }
 
-  /// Sets the offsets of all objects, the first of which is at `at`. Returns the end of
-  /// the last one.
-  std::uint64_t place_objects(std::uint64_t at) {
+  /// Sets the offsets of all objects, the first of which is at `offset`. Returns the end
+  /// of the last one.
+  std::uint64_t place_objects(std::uint64_t offset) {
     for (std::size_t i = 0; i < prepared_.size(); ++i) {
-      index_.offsets[i] = at;
-      at += align_up(index_.lengths[i], frame_alignment);
+      index_.offsets[i] = offset;
+      offset += align_up(index_.lengths[i], frame_alignment);
     }
-    return at;
+    return offset;
   }
 
   /// Returns the flags of the preamble, which announce the frames that follow.

@@ -61,12 +61,12 @@ template <class T, bool Swap>
                                                        T exponent) noexcept {
   constexpr std::size_t block = 4096 / sizeof(T);
   const std::size_t count = bytes.size() / sizeof(T);
-  for (std::size_t at = 0; at < count; at += block) {
-    const std::size_t n = std::min(block, count - at);
-    if (!any_set<T, Swap>(bytes.data() + at * sizeof(T), n, exponent)) {
+  for (std::size_t first = 0; first < count; first += block) {
+    const std::size_t n = std::min(block, count - first);
+    if (!any_set<T, Swap>(bytes.data() + first * sizeof(T), n, exponent)) {
       continue;
     }
-    for (std::size_t i = at; i < at + n; ++i) {
+    for (std::size_t i = first; i < first + n; ++i) {
       const T raw = load<T, std::endian::native>(bytes.data() + i * sizeof(T));
       const T value = Swap ? byteswap(raw) : raw;
       if ((value & exponent) == exponent) {

@@ -216,19 +216,19 @@ result<prepared_object> prepare(const object_to_write& object, std::size_t index
 /// Depth is checked here, because a reader refuses deeper nesting, and a message that
 /// cannot be read must not be written.
 result<void> check_metadata(const cbor_map& metadata, metadata_place place,
-                            const std::string& what) {
+                            const std::string& part) {
   if (metadata.find("_reserved_") != nullptr) {
     return error(
         errc::invalid_argument,
         fmt::format("cannot write {}: expected keys other than _reserved_, found it",
-                    what));
+                    part));
   }
   const bool misplaced = place == metadata_place::extra && has_no_place(metadata);
   if (depth_of(metadata) > deepest(place) || misplaced) {
     return error(
         errc::invalid_argument,
         fmt::format("cannot write {}: expected at most {} nested containers, found more",
-                    what, deepest(place) - (misplaced ? 1 : 0)));
+                    part, deepest(place) - (misplaced ? 1 : 0)));
   }
   return {};
 }

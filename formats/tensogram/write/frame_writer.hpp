@@ -51,10 +51,10 @@ struct prepared_object {
 enum class metadata_place : std::uint8_t { extra, base_entry, descriptor };
 
 /// Checks metadata of a caller: they must not have `_reserved_` at the top and must not
-/// be nested deeper than a reader accepts. `what` names them in the error.
+/// be nested deeper than a reader accepts. `part` names them in the error.
 /// @error{invalid_argument}
 [[nodiscard]] result<void> check_metadata(const cbor_map& metadata, metadata_place place,
-                                          const std::string& what);
+                                          const std::string& part);
 
 /// Adds `_reserved_` to a base entry.
 void add_reserved(cbor_map& base, const cbor_map& reserved);

@@ -23,7 +23,7 @@ void graph<R>::backward(pulse_record& record, int lane) {
       failed_ = std::make_shared<error>(w.error());
       return;
     }
-    spot s{&record, &lr.windows[i], *w, lane, 0, i};
+    task_location s{&record, &lr.windows[i], *w, lane, 0, i};
     head_weights(s);
     for (s.b = n_.blocks - 1; s.b >= 0; --s.b) {
       for (int half = 0; half < 2; ++half) {
@@ -58,7 +58,7 @@ void graph<R>::backward(pulse_record& record, int lane) {
 /// the gradient of the memory is passed on in `between`, which belongs to the lane: the
 /// task reads the gradient after the window from it and leaves the one before the window.
 template <class R>
-void graph<R>::memory_backward(const spot& s, int l, int h) {
+void graph<R>::memory_backward(const task_location& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);
   const auto head = static_cast<std::size_t>(h);
   block& b = block_at(s);
@@ -79,7 +79,8 @@ void graph<R>::memory_backward(const spot& s, int l, int h) {
   R* d_memory = between.data;
   task(
       "memory_backward", s,
-      [this, l, h, precedes, follows, d_memory](const spot& here) -> result<void> {
+      [this, l, h, precedes, follows,
+       d_memory](const task_location& here) -> result<void> {
         memory_head<R> m = memory_of(here, l, h);
         m.wants_gradient_before = precedes;
         m.has_gradient_after = follows;
@@ -95,7 +96,7 @@ void graph<R>::memory_backward(const spot& s, int l, int h) {
 /// The task of head 0 also copies the gradients of all gates, because the columns of the
 /// heads' gates are interleaved and one footprint covers them all.
 template <class R>
-void graph<R>::keys_backward(const spot& s, int h) {
+void graph<R>::keys_backward(const task_location& s, int h) {
   block& b = block_at(s);
   const auto head = static_cast<std::size_t>(h);
   for (const auto& level : b.levels) {
@@ -113,7 +114,7 @@ void graph<R>::keys_backward(const spot& s, int h) {
   }
   task(
       "keys_backward", s,
-      [this, h](const spot& here) -> result<void> {
+      [this, h](const task_location& here) -> result<void> {
         if (h == 0) {
           gates_backward(block_at(here));
         }
@@ -141,7 +142,7 @@ void graph<R>::gates_backward(block& b) {
 }
 
 template <class R>
-void graph<R>::run_keys_backward(const spot& s, int h) {
+void graph<R>::run_keys_backward(const task_location& s, int h) {
   block& b = block_at(s);
   const R* d_keys[max_levels];
   const R* d_values[max_levels];
@@ -159,7 +160,7 @@ void graph<R>::run_keys_backward(const spot& s, int h) {
 /// Submits the product that carries the gradients of keys, values, gates and queries back
 /// through their weights, for half of the columns of z.
 template <class R>
-void graph<R>::stack_backward(const spot& s, int half) {
+void graph<R>::stack_backward(const task_location& s, int half) {
   block& b = block_at(s);
   const block_parameters& p = parameters(s);
   accesses_.reads(b.d_stack.all())
@@ -167,7 +168,7 @@ void graph<R>::stack_backward(const spot& s, int half) {
       .writes(b.d_z_halves[static_cast<std::size_t>(half)]);
   task(
       "stack_backward", s,
-      [this, half](const spot& here) -> result<void> {
+      [this, half](const task_location& here) -> result<void> {
         const block& t = block_at(here);
         const int columns = n_.width / 2;
         const int first = half * columns;
@@ -183,7 +184,7 @@ void graph<R>::stack_backward(const spot& s, int half) {
 /// convolution reaches three rows further, so the task needs the gradients of the first
 /// three rows of the next window, if the chunk has one.
 template <class R>
-void graph<R>::conv_backward(const spot& s) {
+void graph<R>::conv_backward(const task_location& s) {
   block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const auto in = static_cast<std::size_t>(s.b);
@@ -204,7 +205,7 @@ void graph<R>::conv_backward(const spot& s) {
     accesses_.reads(d_z.part(0, 3 * std::int64_t{n_.width}));
     rows_after = d_z.data;
   }
-  task("conv_backward", s, [this, rows_after](const spot& here) -> result<void> {
+  task("conv_backward", s, [this, rows_after](const task_location& here) -> result<void> {
     R* last_rows = block_at(here).d_z.data + window_rows * n_.width;
     if (rows_after != nullptr) {
       std::copy_n(rows_after, 3 * n_.width, last_rows);
@@ -217,7 +218,7 @@ void graph<R>::conv_backward(const spot& s) {
 }
 
 template <class R>
-void graph<R>::run_conv_backward(const spot& s) {
+void graph<R>::run_conv_backward(const task_location& s) {
   block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const auto in = static_cast<std::size_t>(s.b);

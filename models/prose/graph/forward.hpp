@@ -37,7 +37,7 @@ void graph<R>::forward(pulse_record& record, int lane) {
       failed_ = std::make_shared<error>(w.error());
       return;
     }
-    spot s{&record, &lr.windows[i], *w, lane, 0, i};
+    task_location s{&record, &lr.windows[i], *w, lane, 0, i};
     embed(s);
     for (s.b = 0; s.b < n_.blocks; ++s.b) {
       norm_conv(s);
@@ -65,12 +65,12 @@ void graph<R>::forward(pulse_record& record, int lane) {
 /// Submits the task that looks up the rows of the window in the embedding. In the last
 /// window of a chunk it also advances the clock of the lane.
 template <class R>
-void graph<R>::embed(const spot& s) {
+void graph<R>::embed(const task_location& s) {
   accesses_.reads(values(layout_.embedding)).writes(s.w->x[0].all());
   if (s.rows->ends_chunk) {
     accesses_.writes(context(s.lane).clock.all());
   }
-  task("embed", s, [this](const spot& here) -> result<void> {
+  task("embed", s, [this](const task_location& here) -> result<void> {
     const R* table = value(layout_.embedding);
     R* x = here.w->x[0].data;
     for (int r = 0; r < window_rows; ++r, x += n_.width) {
@@ -96,7 +96,7 @@ void graph<R>::embed(const spot& s) {
 /// first block it also computes the block's input, as the sum that the block before left
 /// in three parts.
 template <class R>
-void graph<R>::norm_conv(const spot& s) {
+void graph<R>::norm_conv(const task_location& s) {
   const buffer<R>& x = s.w->x[static_cast<std::size_t>(s.b)];
   if (s.b == 0) {
     accesses_.reads(x.all());
@@ -107,7 +107,7 @@ void graph<R>::norm_conv(const spot& s) {
   accesses_.reads(values(parameters(s).gain1, 2))
       .updates(context(s).tail.all())
       .writes(block_at(s).past.all());
-  task("norm_conv", s, [this](const spot& here) -> result<void> {
+  task("norm_conv", s, [this](const task_location& here) -> result<void> {
     if (here.b > 0) {
       sum_output(here, here.b - 1, 0, window_rows);
     }
@@ -120,7 +120,7 @@ void graph<R>::norm_conv(const spot& s) {
 /// of the lane so far; the new last three rows replace it. Rows that are not new are
 /// zero, because products take all 64 rows of the window.
 template <class R>
-void graph<R>::run_norm_conv(const spot& s) {
+void graph<R>::run_norm_conv(const task_location& s) {
   block& b = block_at(s);
   const int first = s.rows->first;
   const int last = s.rows->last;
@@ -146,7 +146,7 @@ void graph<R>::run_norm_conv(const spot& s) {
 /// Submits the two products that compute keys, values, gates and queries of a block: one
 /// for keys, values, gates and near queries, and one for far queries.
 template <class R>
-void graph<R>::project(const spot& s) {
+void graph<R>::project(const task_location& s) {
   const block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const auto submit_product = [&](const char* name, int parameter, int tensors,
@@ -172,7 +172,7 @@ void graph<R>::project(const spot& s) {
 
 /// Returns the arguments of the `keys` kernel for a head.
 template <class R>
-key_head<R> graph<R>::keys_of(const spot& s, int h) {
+key_head<R> graph<R>::keys_of(const task_location& s, int h) {
   key_head<R> k = block_at(s).heads[static_cast<std::size_t>(h)].head;
   R* open = context(s).open[static_cast<std::size_t>(h)].data;
   k.open_key = open;
@@ -186,7 +186,7 @@ key_head<R> graph<R>::keys_of(const spot& s, int h) {
 
 /// Submits the task that prepares what all levels of a head share.
 template <class R>
-void graph<R>::keys(const spot& s, int h) {
+void graph<R>::keys(const task_location& s, int h) {
   block& b = block_at(s);
   const auto head = static_cast<std::size_t>(h);
   accesses_.reads(b.near.all())
@@ -197,7 +197,7 @@ void graph<R>::keys(const spot& s, int h) {
   }
   task(
       "keys", s,
-      [this, h](const spot& here) -> result<void> {
+      [this, h](const task_location& here) -> result<void> {
         k_->keys(keys_of(here, h));
         return {};
       },
@@ -206,7 +206,7 @@ void graph<R>::keys(const spot& s, int h) {
 
 /// Returns the arguments of the memory kernels for one level of one head.
 template <class R>
-memory_head<R> graph<R>::memory_of(const spot& s, int l, int h) {
+memory_head<R> graph<R>::memory_of(const task_location& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);
   const auto head = static_cast<std::size_t>(h);
   memory_state<R>& m = context(s).memories[level][head];
@@ -227,7 +227,7 @@ memory_head<R> graph<R>::memory_of(const spot& s, int l, int h) {
 /// Submits the forward task of one level of one head. It only reads the memory as long as
 /// the window is open, and updates it when the window is complete.
 template <class R>
-void graph<R>::memory(const spot& s, int l, int h) {
+void graph<R>::memory(const task_location& s, int l, int h) {
   const auto level = static_cast<std::size_t>(l);
   const auto head = static_cast<std::size_t>(h);
   block& b = block_at(s);
@@ -242,7 +242,7 @@ void graph<R>::memory(const spot& s, int l, int h) {
   }
   task(
       "memory", s,
-      [this, l, h](const spot& here) -> result<void> {
+      [this, l, h](const task_location& here) -> result<void> {
         k_->memory_forward(memory_of(here, l, h));
         return {};
       },

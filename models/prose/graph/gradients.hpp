@@ -30,14 +30,14 @@ runtime::footprint graph<R>::squares_part(int parameter, int count) const {
 /// Returns whether the gradients are complete after this window. They are not if other
 /// lanes or other devices add to them, or if the chunk has an earlier window.
 template <class R>
-bool graph<R>::finishes(const spot& s) const {
+bool graph<R>::finishes(const task_location& s) const {
   const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
   return n_.lanes == 1 && !shares_ && s.rows == &lane.windows.front();
 }
 
 /// Computes the sums of squares of `count` parameters' gradients, if these are complete.
 template <class R>
-void graph<R>::note_squares(const spot& s, int parameter, int count) {
+void graph<R>::note_squares(const task_location& s, int parameter, int count) {
   if (!finishes(s)) {
     return;
   }
@@ -47,8 +47,8 @@ void graph<R>::note_squares(const spot& s, int parameter, int count) {
 }
 
 template <class R>
-void graph<R>::weight_product(const spot& s, int parameter, int count, matrix<const R> a,
-                              matrix<const R> b) {
+void graph<R>::weight_product(const task_location& s, int parameter, int count,
+                              matrix<const R> a, matrix<const R> b) {
   const parameter_info& first = info(parameter);
   const parameter_info& last = info(parameter + count - 1);
   const std::int64_t rows = (last.offset + last.count() - first.offset) / first.columns;
@@ -61,7 +61,7 @@ void graph<R>::weight_product(const spot& s, int parameter, int count, matrix<co
 /// Adds `value` to the gradient of a vector parameter, or sets it in the chunk's last
 /// window, which is the first one that is processed.
 template <class R>
-void graph<R>::vector_gradient(const spot& s, int parameter, const R* value) {
+void graph<R>::vector_gradient(const task_location& s, int parameter, const R* value) {
   R* to = gradient(s.lane, parameter);
   const auto count = static_cast<int>(info(parameter).count());
   if (accumulates(s)) {
@@ -76,14 +76,14 @@ void graph<R>::vector_gradient(const spot& s, int parameter, const R* value) {
 
 /// Submits the task of the gradients of the unembedding and the final gain.
 template <class R>
-void graph<R>::head_weights(const spot& s) {
+void graph<R>::head_weights(const task_location& s) {
   accesses_.reads(s.w->head.all())
       .reads(s.w->d_gain.all())
       .updates(gradient_part(s.lane, layout_.final_gain, 2))
       .writes(squares_part(layout_.final_gain, 2));
   task(
       "head_weights", s,
-      [this](const spot& here) -> result<void> {
+      [this](const task_location& here) -> result<void> {
         weight_product(here, layout_.unembedding, 1, constant(here.w->logits),
                        constant(here.w->normed));
         R* gain = scratch<R>(n_.width);
@@ -97,7 +97,7 @@ void graph<R>::head_weights(const spot& s) {
 /// Submits the two tasks of the gradients of the two-layer part: `mlp_out`, and `mlp_in`
 /// with `gain2`.
 template <class R>
-void graph<R>::mlp_weights(const spot& s) {
+void graph<R>::mlp_weights(const task_location& s) {
   block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const buffer<R>& d_x = s.w->d_x[static_cast<std::size_t>(s.b) + 1];
@@ -108,7 +108,7 @@ void graph<R>::mlp_weights(const spot& s) {
       .writes(squares_part(p.mlp_out));
   task(
       "mlp_weights", s,
-      [this](const spot& here) -> result<void> {
+      [this](const task_location& here) -> result<void> {
         const matrix<R> d = rows_of(here.w->d_x[static_cast<std::size_t>(here.b) + 1], 0);
         halves_product(here, parameters(here).mlp_out, block_at(here).halves[0].hidden,
                        block_at(here).halves[1].hidden, constant(d));
@@ -123,7 +123,7 @@ void graph<R>::mlp_weights(const spot& s) {
       .writes(squares_part(p.gain2, 2));
   task(
       "mlp_weights", s,
-      [this](const spot& here) -> result<void> {
+      [this](const task_location& here) -> result<void> {
         const block& t = block_at(here);
         halves_product(here, parameters(here).mlp_in, t.halves[0].d_hidden,
                        t.halves[1].d_hidden, {t.normed2.data, n_.width});
@@ -137,7 +137,7 @@ void graph<R>::mlp_weights(const spot& s) {
 /// Computes the gradient of a matrix whose rows are hidden units, as `weight_product`
 /// does. The left operand is given in two parts, one for each half of the hidden units.
 template <class R>
-void graph<R>::halves_product(const spot& s, int parameter, const R* first,
+void graph<R>::halves_product(const task_location& s, int parameter, const R* first,
                               const R* second, matrix<const R> b) {
   const int rows = n_.half_hidden;
   R* to = gradient(s.lane, parameter);
@@ -151,7 +151,7 @@ void graph<R>::halves_product(const spot& s, int parameter, const R* first,
 
 /// Submits the task of the gradients of `out` in all levels.
 template <class R>
-void graph<R>::out_weights(const spot& s) {
+void graph<R>::out_weights(const task_location& s) {
   block& b = block_at(s);
   const int out = parameters(s).levels[0].out;
   accesses_.reads(b.y.all())
@@ -160,7 +160,7 @@ void graph<R>::out_weights(const spot& s) {
       .writes(squares_part(out, n_.levels));
   task(
       "out_weights", s,
-      [this, out](const spot& here) -> result<void> {
+      [this, out](const task_location& here) -> result<void> {
         weight_product(here, out, n_.levels, {block_at(here).y.data, n_.outs},
                        {block_at(here).d_x1.data, n_.width});
         return {};
@@ -170,7 +170,7 @@ void graph<R>::out_weights(const spot& s) {
 
 /// Submits the task of the gradients of the far levels' queries.
 template <class R>
-void graph<R>::far_weights(const spot& s) {
+void graph<R>::far_weights(const task_location& s) {
   if (n_.near_levels == n_.levels) {
     return;
   }
@@ -183,7 +183,7 @@ void graph<R>::far_weights(const spot& s) {
       .writes(squares_part(query, count));
   task(
       "query_weights", s,
-      [this, query, count](const spot& here) -> result<void> {
+      [this, query, count](const task_location& here) -> result<void> {
         weight_product(here, query, count,
                        {block_at(here).d_stack.data + n_.near, n_.stack},
                        {block_at(here).z, n_.width});
@@ -195,7 +195,7 @@ void graph<R>::far_weights(const spot& s) {
 /// Submits the task of the gradients of keys, values, gates and the near levels' queries.
 /// The gradient of a gate's bias is the sum over the rows.
 template <class R>
-void graph<R>::near_weights(const spot& s) {
+void graph<R>::near_weights(const task_location& s) {
   block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const int bias = p.levels[0].gate_bias;
@@ -208,7 +208,7 @@ void graph<R>::near_weights(const spot& s) {
       .writes(squares_part(bias, n_.levels));
   task(
       "key_weights", s,
-      [this, bias, count](const spot& here) -> result<void> {
+      [this, bias, count](const task_location& here) -> result<void> {
         const R* stack = block_at(here).d_stack.data;
         weight_product(here, parameters(here).key, count, {stack, n_.stack},
                        {block_at(here).z, n_.width});
@@ -229,18 +229,18 @@ void graph<R>::near_weights(const spot& s) {
 
 /// Submits the task of the gradient of the embedding.
 template <class R>
-void graph<R>::embedding_weights(const spot& s) {
+void graph<R>::embedding_weights(const task_location& s) {
   accesses_.reads(s.w->d_x[0].all())
       .updates(gradient_part(s.lane, layout_.embedding))
       .writes(squares_part(layout_.embedding));
-  task("embedding_weights", s, [this](const spot& here) -> result<void> {
+  task("embedding_weights", s, [this](const task_location& here) -> result<void> {
     run_embedding_weights(here);
     return {};
   });
 }
 
 template <class R>
-void graph<R>::run_embedding_weights(const spot& s) {
+void graph<R>::run_embedding_weights(const task_location& s) {
   R* table = gradient(s.lane, layout_.embedding);
   if (!accumulates(s)) {
     std::fill_n(table, info(layout_.embedding).padded(), R(0));

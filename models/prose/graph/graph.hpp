@@ -176,7 +176,7 @@ class graph {
   using window = window_buffers<R>;
   using block = block_buffers<R>;
   /// The place where a task works: a block in a window of a lane in a pulse.
-  struct spot {
+  struct task_location {
     pulse_record* pulse;
     window_record* rows;
     window* w;  ///< buffers of the window
@@ -224,70 +224,72 @@ class graph {
 
   // forward.hpp
   void forward(pulse_record& record, int lane);
-  void embed(const spot& s);
-  void norm_conv(const spot& s);
-  void project(const spot& s);
-  void keys(const spot& s, int h);
-  void memory(const spot& s, int l, int h);
-  void run_norm_conv(const spot& s);
+  void embed(const task_location& s);
+  void norm_conv(const task_location& s);
+  void project(const task_location& s);
+  void keys(const task_location& s, int h);
+  void memory(const task_location& s, int l, int h);
+  void run_norm_conv(const task_location& s);
 
   // mlp.hpp
-  void out(const spot& s, int half);
-  void mlp(const spot& s, int half);
-  void mlp_backward(const spot& s, int half);
-  void out_backward(const spot& s, int half);
-  void run_out(const spot& s, int half);
-  void run_mlp(const spot& s, int half);
-  void run_mlp_backward(const spot& s, int half);
-  void run_out_backward(const spot& s, int half);
+  void out(const task_location& s, int half);
+  void mlp(const task_location& s, int half);
+  void mlp_backward(const task_location& s, int half);
+  void out_backward(const task_location& s, int half);
+  void run_out(const task_location& s, int half);
+  void run_mlp(const task_location& s, int half);
+  void run_mlp_backward(const task_location& s, int half);
+  void run_out_backward(const task_location& s, int half);
   /// Adds the accesses to rows of the output of block `b`, which it has left as three
   /// summands.
-  void reads_output(const spot& s, int b, int row, int rows);
+  void reads_output(const task_location& s, int b, int row, int rows);
   /// Adds the three summands to the input of the next block.
-  void sum_output(const spot& s, int b, int row, int rows);
+  void sum_output(const task_location& s, int b, int row, int rows);
 
   // head.hpp
-  void head(const spot& s, int half);
+  void head(const task_location& s, int half);
   void score_pending(pulse_record& record, int lane);
-  result<void> run_head(const spot& s, int half);
-  void head_gradient(const spot& s, int half);
-  [[nodiscard]] bool leaves_pending(const spot& s, int half) const;
-  key_head<R> keys_of(const spot& s, int h);
-  memory_head<R> memory_of(const spot& s, int l, int h);
+  result<void> run_head(const task_location& s, int half);
+  void head_gradient(const task_location& s, int half);
+  [[nodiscard]] bool leaves_pending(const task_location& s, int half) const;
+  key_head<R> keys_of(const task_location& s, int h);
+  memory_head<R> memory_of(const task_location& s, int l, int h);
 
   // backward.hpp
   void backward(pulse_record& record, int lane);
-  void memory_backward(const spot& s, int l, int h);
-  void keys_backward(const spot& s, int h);
-  void stack_backward(const spot& s, int half);
-  void conv_backward(const spot& s);
-  void run_keys_backward(const spot& s, int h);
+  void memory_backward(const task_location& s, int l, int h);
+  void keys_backward(const task_location& s, int h);
+  void stack_backward(const task_location& s, int half);
+  void conv_backward(const task_location& s);
+  void run_keys_backward(const task_location& s, int h);
   void gates_backward(block& b);
-  void run_conv_backward(const spot& s);
+  void run_conv_backward(const task_location& s);
 
   // gradients.hpp
-  void head_weights(const spot& s);
-  void mlp_weights(const spot& s);
-  void out_weights(const spot& s);
-  void near_weights(const spot& s);
-  void far_weights(const spot& s);
-  void embedding_weights(const spot& s);
-  void run_embedding_weights(const spot& s);
+  void head_weights(const task_location& s);
+  void mlp_weights(const task_location& s);
+  void out_weights(const task_location& s);
+  void near_weights(const task_location& s);
+  void far_weights(const task_location& s);
+  void embedding_weights(const task_location& s);
+  void run_embedding_weights(const task_location& s);
   /// Returns whether gradients are added to those of the windows behind this one.
-  [[nodiscard]] bool accumulates(const spot& s) const { return !s.rows->ends_chunk; }
+  [[nodiscard]] bool accumulates(const task_location& s) const {
+    return !s.rows->ends_chunk;
+  }
   /// Adds a^T b to the gradients of `count` parameters that lie one after another, or
   /// sets them in the chunk's last window. Computes their squares if they are then
   /// complete.
-  void weight_product(const spot& s, int parameter, int count, matrix<const R> a,
+  void weight_product(const task_location& s, int parameter, int count, matrix<const R> a,
                       matrix<const R> b);
-  void halves_product(const spot& s, int parameter, const R* first, const R* second,
-                      matrix<const R> b);
-  void vector_gradient(const spot& s, int parameter, const R* value);
-  void note_squares(const spot& s, int parameter, int count);
+  void halves_product(const task_location& s, int parameter, const R* first,
+                      const R* second, matrix<const R> b);
+  void vector_gradient(const task_location& s, int parameter, const R* value);
+  void note_squares(const task_location& s, int parameter, int count);
   [[nodiscard]] runtime::footprint gradient_part(int lane, int parameter,
                                                  int count = 1) const;
   [[nodiscard]] runtime::footprint squares_part(int parameter, int count = 1) const;
-  [[nodiscard]] bool finishes(const spot& s) const;
+  [[nodiscard]] bool finishes(const task_location& s) const;
 
   // optimize.hpp
   void reduce(pulse_record& record);
@@ -306,7 +308,7 @@ class graph {
     const std::int64_t n = b.count / 2;
     return b.part(half * n, n);
   }
-  [[nodiscard]] static half_buffers<R>& half_at(const spot& s, int half) {
+  [[nodiscard]] static half_buffers<R>& half_at(const task_location& s, int half) {
     return block_at(s).halves[static_cast<std::size_t>(half)];
   }
   [[nodiscard]] static matrix<R> rows_from(matrix<R> m, int row) {
@@ -333,17 +335,17 @@ class graph {
   [[nodiscard]] lane_context<R>& context(int lane) {
     return state_.lanes[static_cast<std::size_t>(lane)];
   }
-  [[nodiscard]] block_context<R>& context(const spot& s) {
+  [[nodiscard]] block_context<R>& context(const task_location& s) {
     return context(s.lane).blocks[static_cast<std::size_t>(s.b)];
   }
-  [[nodiscard]] const block_parameters& parameters(const spot& s) const {
+  [[nodiscard]] const block_parameters& parameters(const task_location& s) const {
     return layout_.blocks[static_cast<std::size_t>(s.b)];
   }
-  [[nodiscard]] static block& block_at(const spot& s) {
+  [[nodiscard]] static block& block_at(const task_location& s) {
     return s.w->blocks[static_cast<std::size_t>(s.b)];
   }
   /// Returns whether the pulse computes only some rows of the window.
-  [[nodiscard]] static bool partial(const spot& s) {
+  [[nodiscard]] static bool partial(const task_location& s) {
     return s.rows->first > 0 || s.rows->last < window_rows;
   }
 
@@ -379,10 +381,10 @@ class graph {
   /// Submits a task that works at a spot. The kernel gets the spot in the pulse that is
   /// running: in a replay that is another pulse than the one whose tasks were recorded.
   template <class Kernel>
-  runtime::task_id task(const char* name, const spot& s, const Kernel& kernel,
+  runtime::task_id task(const char* name, const task_location& s, const Kernel& kernel,
                         priority p = priority::chain, int part = shared_part) {
     const auto in_pulse = [s, kernel](const runtime::task_context& context) {
-      spot here = s;
+      task_location here = s;
       here.pulse = &pulse_of(context, s.pulse);
       here.rows = &here.pulse->lanes[static_cast<std::size_t>(s.lane)].windows[s.index];
       return kernel(here);
@@ -390,11 +392,11 @@ class graph {
     return task(name, in_pulse, p, part);
   }
   /// Submits a task of the chain that calls `Run` for one half.
-  template <void (graph::*Run)(const spot&, int)>
-  void half_task(const char* name, const spot& s, int half) {
+  template <void (graph::*Run)(const task_location&, int)>
+  void half_task(const char* name, const task_location& s, int half) {
     task(
         name, s,
-        [this, half](const spot& here) -> result<void> {
+        [this, half](const task_location& here) -> result<void> {
           (this->*Run)(here, half);
           return {};
         },

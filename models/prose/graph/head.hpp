@@ -26,7 +26,7 @@ inline result<std::uint64_t> to_q32(double nats) {
 /// Submits the task of one half. Its input is the output of the last block, which that
 /// block left in three parts.
 template <class R>
-void graph<R>::head(const spot& s, int half) {
+void graph<R>::head(const task_location& s, int half) {
   const auto top = static_cast<std::size_t>(n_.blocks);
   reads_output(s, n_.blocks - 1, half * half_rows, half_rows);
   accesses_.writes(half_of(s.w->x[top], half))
@@ -40,14 +40,16 @@ void graph<R>::head(const spot& s, int half) {
   }
   s.pulse->results.push_back(task(
       "head", s,
-      [this, half](const spot& here) -> result<void> { return run_head(here, half); },
+      [this, half](const task_location& here) -> result<void> {
+        return run_head(here, half);
+      },
       priority::chain, half));
 }
 
 /// Computes logits and losses of half of the rows. In a Build pulse the gradients of the
 /// logits then replace the logits, scaled so that the loss is the mean over all rows.
 template <class R>
-result<void> graph<R>::run_head(const spot& s, int half) {
+result<void> graph<R>::run_head(const task_location& s, int half) {
   const int row = half * half_rows;
   sum_output(s, n_.blocks - 1, row, half_rows);
   const matrix<R> logits = rows_from(s.w->logits, row);
@@ -88,7 +90,7 @@ result<void> graph<R>::run_head(const spot& s, int half) {
 /// The head has no residual path around its norm, so a row of zeros, with stride 0,
 /// stands for it.
 template <class R>
-void graph<R>::head_gradient(const spot& s, int half) {
+void graph<R>::head_gradient(const task_location& s, int half) {
   const int row = half * half_rows;
   const int width = n_.width;
   const auto top = static_cast<std::size_t>(n_.blocks);
@@ -107,7 +109,7 @@ void graph<R>::head_gradient(const spot& s, int half) {
 /// Returns whether this half has the last row of the chunk and the token after that row
 /// is not known yet.
 template <class R>
-bool graph<R>::leaves_pending(const spot& s, int half) const {
+bool graph<R>::leaves_pending(const task_location& s, int half) const {
   const lane_record& lane = s.pulse->lanes[static_cast<std::size_t>(s.lane)];
   return s.rows->ends_chunk && lane.leaves_pending &&
          (s.rows->last - 1) / half_rows == half;

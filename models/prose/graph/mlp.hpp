@@ -16,7 +16,7 @@ namespace weir::models {
 
 /// Submits x1 = x + y out, for half of the columns.
 template <class R>
-void graph<R>::out(const spot& s, int half) {
+void graph<R>::out(const task_location& s, int half) {
   block& b = block_at(s);
   accesses_.reads(b.y.all())
       .reads(s.w->x[static_cast<std::size_t>(s.b)].all())
@@ -26,7 +26,7 @@ void graph<R>::out(const spot& s, int half) {
 }
 
 template <class R>
-void graph<R>::run_out(const spot& s, int half) {
+void graph<R>::run_out(const task_location& s, int half) {
   const block& b = block_at(s);
   const int width = n_.width;
   const int columns = width / 2;
@@ -43,7 +43,7 @@ void graph<R>::run_out(const spot& s, int half) {
 /// Submits the two layers for half of the hidden units. The result is one of the three
 /// summands of the block's output: x1, and one from each half.
 template <class R>
-void graph<R>::mlp(const spot& s, int half) {
+void graph<R>::mlp(const task_location& s, int half) {
   block& b = block_at(s);
   half_buffers<R>& t = half_at(s, half);
   accesses_.reads(b.x1.all())
@@ -57,7 +57,7 @@ void graph<R>::mlp(const spot& s, int half) {
 }
 
 template <class R>
-void graph<R>::run_mlp(const spot& s, int half) {
+void graph<R>::run_mlp(const task_location& s, int half) {
   const block& b = block_at(s);
   const half_buffers<R>& t = half_at(s, half);
   const block_parameters& p = parameters(s);
@@ -79,7 +79,7 @@ void graph<R>::run_mlp(const spot& s, int half) {
 }
 
 template <class R>
-void graph<R>::reads_output(const spot& s, int b, int row, int rows) {
+void graph<R>::reads_output(const task_location& s, int b, int row, int rows) {
   const block& from = s.w->blocks[static_cast<std::size_t>(b)];
   const std::int64_t first = std::int64_t{row} * n_.width;
   const std::int64_t count = std::int64_t{rows} * n_.width;
@@ -89,7 +89,7 @@ void graph<R>::reads_output(const spot& s, int b, int row, int rows) {
 }
 
 template <class R>
-void graph<R>::sum_output(const spot& s, int b, int row, int rows) {
+void graph<R>::sum_output(const task_location& s, int b, int row, int rows) {
   const block& from = s.w->blocks[static_cast<std::size_t>(b)];
   const std::ptrdiff_t first = std::ptrdiff_t{row} * n_.width;
   const int count = rows * n_.width;
@@ -101,7 +101,7 @@ void graph<R>::sum_output(const spot& s, int b, int row, int rows) {
 /// Submits the way back through the two layers for half of the hidden units. The result
 /// is one half's part of the gradient of the norm's output.
 template <class R>
-void graph<R>::mlp_backward(const spot& s, int half) {
+void graph<R>::mlp_backward(const task_location& s, int half) {
   half_buffers<R>& t = half_at(s, half);
   accesses_.reads(s.w->d_x[static_cast<std::size_t>(s.b) + 1].all())
       .reads(values(parameters(s).mlp_in, 2))
@@ -111,7 +111,7 @@ void graph<R>::mlp_backward(const spot& s, int half) {
 }
 
 template <class R>
-void graph<R>::run_mlp_backward(const spot& s, int half) {
+void graph<R>::run_mlp_backward(const task_location& s, int half) {
   const half_buffers<R>& t = half_at(s, half);
   const block_parameters& p = parameters(s);
   const int width = n_.width;
@@ -128,7 +128,7 @@ void graph<R>::run_mlp_backward(const spot& s, int half) {
 /// Submits the way back through the norm and the `out` matrices, for the heads of one
 /// half.
 template <class R>
-void graph<R>::out_backward(const spot& s, int half) {
+void graph<R>::out_backward(const task_location& s, int half) {
   block& b = block_at(s);
   accesses_.reads(half_at(s, 0).back.all())
       .reads(half_at(s, 1).back.all())
@@ -144,7 +144,7 @@ void graph<R>::out_backward(const spot& s, int half) {
 }
 
 template <class R>
-void graph<R>::run_out_backward(const spot& s, int half) {
+void graph<R>::run_out_backward(const task_location& s, int half) {
   const block& b = block_at(s);
   const block_parameters& p = parameters(s);
   const int width = n_.width;

@@ -41,13 +41,13 @@ enum class instructions : std::uint8_t { portable, avx2 };
 
 /// Return the kernels of a reduction that exists, each for its types, and null for
 /// others.
-[[nodiscard]] const reduction_kernels* float_kernels(const reduction& what,
+[[nodiscard]] const reduction_kernels* float_kernels(const reduction& operation,
                                                      instructions set) noexcept;
-[[nodiscard]] const reduction_kernels* narrow_kernels(const reduction& what,
+[[nodiscard]] const reduction_kernels* narrow_kernels(const reduction& operation,
                                                       instructions set) noexcept;
-[[nodiscard]] const reduction_kernels* integer_kernels(const reduction& what,
+[[nodiscard]] const reduction_kernels* integer_kernels(const reduction& operation,
                                                        instructions set) noexcept;
-[[nodiscard]] const reduction_kernels* exact_kernels(const reduction& what,
+[[nodiscard]] const reduction_kernels* exact_kernels(const reduction& operation,
                                                      instructions set) noexcept;
 
 }  // namespace weir::collective

@@ -23,12 +23,12 @@ namespace weir::collective {
 
 /// An element at an address of any alignment.
 template <class T>
-struct [[gnu::packed, gnu::may_alias]] loose {
+struct [[gnu::packed, gnu::may_alias]] unaligned_value {
   T value;
 };
 /// A node at an aligned address, in memory without a type of its own.
 template <class T>
-struct [[gnu::may_alias]] firm {
+struct [[gnu::may_alias]] aligned_value {
   T value;
 };
 
@@ -40,8 +40,8 @@ struct tile_loops {
   struct widen {
     WEIR_INLINE static void run(const std::byte* from, std::byte* to,
                                 std::size_t count) noexcept {
-      const auto* const __restrict x = reinterpret_cast<const loose<S>*>(from);
-      auto* const __restrict y = reinterpret_cast<firm<N>*>(to);
+      const auto* const __restrict x = reinterpret_cast<const unaligned_value<S>*>(from);
+      auto* const __restrict y = reinterpret_cast<aligned_value<N>*>(to);
       for (std::size_t i = 0; i < count; ++i) {
         y[i].value = widened<N>(S(x[i].value));
       }
@@ -51,9 +51,9 @@ struct tile_loops {
   struct pair {
     WEIR_INLINE static void run(const std::byte* left, const std::byte* right,
                                 std::byte* to, std::size_t count) noexcept {
-      const auto* const __restrict a = reinterpret_cast<const loose<S>*>(left);
-      const auto* const __restrict b = reinterpret_cast<const loose<S>*>(right);
-      auto* const __restrict y = reinterpret_cast<firm<N>*>(to);
+      const auto* const __restrict a = reinterpret_cast<const unaligned_value<S>*>(left);
+      const auto* const __restrict b = reinterpret_cast<const unaligned_value<S>*>(right);
+      auto* const __restrict y = reinterpret_cast<aligned_value<N>*>(to);
       for (std::size_t i = 0; i < count; ++i) {
         y[i].value =
             Op::template apply<N>(widened<N>(S(a[i].value)), widened<N>(S(b[i].value)));
@@ -64,15 +64,15 @@ struct tile_loops {
   struct join {
     WEIR_INLINE static void run(const std::byte* left, const std::byte* right,
                                 std::byte* to, std::size_t count) noexcept {
-      const auto* const __restrict b = reinterpret_cast<const firm<N>*>(right);
-      auto* const __restrict y = reinterpret_cast<firm<N>*>(to);
+      const auto* const __restrict b = reinterpret_cast<const aligned_value<N>*>(right);
+      auto* const __restrict y = reinterpret_cast<aligned_value<N>*>(to);
       if (left == to) {  // a separate loop: __restrict would be wrong for equal addresses
         for (std::size_t i = 0; i < count; ++i) {
           y[i].value = Op::template apply<N>(y[i].value, b[i].value);
         }
         return;
       }
-      const auto* const __restrict a = reinterpret_cast<const firm<N>*>(left);
+      const auto* const __restrict a = reinterpret_cast<const aligned_value<N>*>(left);
       for (std::size_t i = 0; i < count; ++i) {
         y[i].value = Op::template apply<N>(a[i].value, b[i].value);
       }
@@ -82,8 +82,8 @@ struct tile_loops {
   struct finish {
     WEIR_INLINE static void run(const std::byte* from, std::byte* to, std::size_t count,
                                 std::uint32_t divisor) noexcept {
-      const auto* const __restrict x = reinterpret_cast<const firm<N>*>(from);
-      auto* const __restrict y = reinterpret_cast<loose<S>*>(to);
+      const auto* const __restrict x = reinterpret_cast<const aligned_value<N>*>(from);
+      auto* const __restrict y = reinterpret_cast<unaligned_value<S>*>(to);
       if (divisor > 1) {
         for (std::size_t i = 0; i < count; ++i) {
           y[i].value = finished<S>(x[i].value, divisor);
@@ -125,7 +125,7 @@ struct tile_tables {
                                              run_avx2<typename loops::join>,
                                              run_avx2<typename loops::finish>,
                                              nullptr};
-  static const reduction_kernels* of(instructions set) noexcept {
+  static const reduction_kernels* table(instructions set) noexcept {
     return set == instructions::avx2 ? &avx2 : &portable;
   }
 };

@@ -107,7 +107,7 @@ struct vector_exact {
   /// element, the exponents of its inputs, apart from zeros, lie within `spread` of each
   /// other. Infinities and NaN give the right sums in any case.
   WEIR_INLINE static bool quick_sums(const std::byte* const* inputs, std::size_t ranks,
-                                     std::size_t at, std::int32_t spread,
+                                     std::size_t offset, std::int32_t spread,
                                      V* sums) noexcept {
     constexpr std::size_t halves = block_elements / 8;
     U largest[halves] = {};
@@ -119,7 +119,7 @@ struct vector_exact {
       sums[v] = -V{};  // -0 is the neutral element: it leaves a sum of -0 as it is
     }
     for (std::size_t r = 0; r < ranks; ++r) {
-      const std::byte* const from = inputs[r] + at;
+      const std::byte* const from = inputs[r] + offset;
       for (std::size_t h = 0; h < halves; ++h) {
         U bits;
         load_bits(from + h * 8 * sizeof(S), bits);
@@ -159,16 +159,17 @@ struct vector_exact {
   /// Adds one block in pairs of doubles, high + low. A lane of `lost` is not zero if its
   /// sum needs more bits, or if an input is infinite or a NaN.
   WEIR_INLINE static void double_sums(const std::byte* const* inputs, std::size_t ranks,
-                                      std::size_t at, V* high, V* low, M* lost) noexcept {
+                                      std::size_t offset, V* high, V* low,
+                                      M* lost) noexcept {
     for (std::size_t v = 0; v < vectors; ++v) {
-      load(inputs[0] + at + v * width * sizeof(S), high[v]);
+      load(inputs[0] + offset + v * width * sizeof(S), high[v]);
       low[v] = V{};
       lost[v] = M{};
     }
     for (std::size_t r = 1; r < ranks; ++r) {
       for (std::size_t v = 0; v < vectors; ++v) {
         V x;
-        load(inputs[r] + at + v * width * sizeof(S), x);
+        load(inputs[r] + offset + v * width * sizeof(S), x);
         V rest;
         two_sum(high[v], x, rest);
         checked_sum(low[v], rest, lost[v]);
@@ -215,11 +216,11 @@ struct vector_exact {
 
   /// Adds the inputs of one element in the long accumulator.
   WEIR_INLINE static S slow_element(const std::byte* const* inputs, std::size_t ranks,
-                                    std::size_t at, std::uint32_t divisor) noexcept {
+                                    std::size_t offset, std::uint32_t divisor) noexcept {
     exact_number sum;
     for (std::size_t r = 0; r < ranks; ++r) {
       S x;
-      __builtin_memcpy(&x, inputs[r] + at, sizeof x);
+      __builtin_memcpy(&x, inputs[r] + offset, sizeof x);
       sum.add(widened<double>(x));
     }
     const double value =
@@ -230,12 +231,12 @@ struct vector_exact {
 
   /// Adds one block in pairs of doubles, and single elements in the long accumulator.
   WEIR_INLINE static void slow_block(const std::byte* const* inputs, std::size_t ranks,
-                                     std::size_t at, std::uint32_t divisor,
+                                     std::size_t offset, std::uint32_t divisor,
                                      S* to) noexcept {
     V high[vectors];
     V low[vectors];
     M lost[vectors];
-    double_sums(inputs, ranks, at, high, low, lost);
+    double_sums(inputs, ranks, offset, high, low, lost);
     for (std::size_t v = 0; v < vectors; ++v) {
       // With a divisor the sum is rounded to fp64 first, as the division needs. Otherwise
       // it is rounded once, to the type of the elements.
@@ -251,7 +252,8 @@ struct vector_exact {
       for (std::size_t i = 0; i < width; ++i) {
         if (lost[v][i] << 1 != 0) {
           const std::size_t element = v * width + i;
-          to[element] = slow_element(inputs, ranks, at + element * sizeof(S), divisor);
+          to[element] =
+              slow_element(inputs, ranks, offset + element * sizeof(S), divisor);
         }
       }
     }
@@ -259,16 +261,16 @@ struct vector_exact {
 
   /// Adds one block by the cheapest method that is exact.
   WEIR_INLINE static void block(const std::byte* const* inputs, std::size_t ranks,
-                                std::size_t at, std::uint32_t divisor,
+                                std::size_t offset, std::uint32_t divisor,
                                 std::int32_t spread, S* to) noexcept {
     V sums[vectors];
     bool exact = false;
     // sums of doubles are hardly ever exact in fp64
     if constexpr (!std::is_same_v<S, double>) {
-      exact = quick_sums(inputs, ranks, at, spread, sums);
+      exact = quick_sums(inputs, ranks, offset, spread, sums);
     }
     if (!exact) {
-      slow_block(inputs, ranks, at, divisor, to);
+      slow_block(inputs, ranks, offset, divisor, to);
       return;
     }
     for (std::size_t v = 0; v < vectors; ++v) {

@@ -69,23 +69,23 @@ struct vector_sum {
 
   /// Adds the inputs [First, Last) of one vector by the tree.
   template <int First, int Last>
-  WEIR_INLINE static void node(const std::byte* const* inputs, std::size_t at,
+  WEIR_INLINE static void node(const std::byte* const* inputs, std::size_t offset,
                                V& sum) noexcept {
     if constexpr (Last - First == 1) {
-      load_lanes(inputs[First] + at, sum);
+      load_lanes(inputs[First] + offset, sum);
     } else {
       constexpr int middle = split_of(First, Last);
       V right;
-      node<First, middle>(inputs, at, sum);
-      node<middle, Last>(inputs, at, right);
+      node<First, middle>(inputs, offset, sum);
+      node<middle, Last>(inputs, offset, right);
       sum += right;
     }
   }
 
   /// Adds all inputs of one vector, divides, and makes every NaN canonical.
-  WEIR_INLINE static void block(const std::byte* const* inputs, std::size_t at,
+  WEIR_INLINE static void block(const std::byte* const* inputs, std::size_t offset,
                                 std::uint32_t divisor, V& sum) noexcept {
-    node<0, Ranks>(inputs, at, sum);
+    node<0, Ranks>(inputs, offset, sum);
     if (divisor > 1) {
       sum /= static_cast<T>(divisor);
     }
@@ -96,9 +96,10 @@ struct vector_sum {
   /// Prefetches for reading (`Writes` is 0) or writing (1). The address may lie behind
   /// the end of the buffer.
   template <int Writes>
-  WEIR_INLINE static void fetch(const std::byte* buffer, std::size_t at) noexcept {
-    const auto there = reinterpret_cast<std::uintptr_t>(buffer) + at + fetched_ahead;
-    __builtin_prefetch(reinterpret_cast<const void*>(there), Writes);  // NOLINT
+  WEIR_INLINE static void fetch(const std::byte* buffer, std::size_t offset) noexcept {
+    const auto address =
+        reinterpret_cast<std::uintptr_t>(buffer) + offset + fetched_ahead;
+    __builtin_prefetch(reinterpret_cast<const void*>(address), Writes);  // NOLINT
   }
 
   /// Adds two vectors at a time and stores them in every output. `Outputs` is the number
@@ -119,17 +120,17 @@ struct vector_sum {
     for (std::size_t r = 0; r < Outputs; ++r) {
       outputs[r] = given_outputs[r];
     }
-    std::size_t at = 0;
-    for (; at + 2 * Bytes <= bytes; at += 2 * Bytes) {
+    std::size_t offset = 0;
+    for (; offset + 2 * Bytes <= bytes; offset += 2 * Bytes) {
       V low;
       V high;
       for (const std::byte* input : inputs) {
-        fetch<0>(input, at);
+        fetch<0>(input, offset);
       }
-      block(inputs.data(), at, divisor, low);
-      block(inputs.data(), at + Bytes, divisor, high);
+      block(inputs.data(), offset, divisor, low);
+      block(inputs.data(), offset + Bytes, divisor, high);
       for (std::size_t r = 0; r < (Outputs == 0 ? output_count : Outputs); ++r) {
-        std::byte* const to = (Outputs == 0 ? given_outputs[r] : outputs[r]) + at;
+        std::byte* const to = (Outputs == 0 ? given_outputs[r] : outputs[r]) + offset;
         if constexpr (!Streams) {
           fetch<1>(to, 0);
         }
@@ -137,7 +138,7 @@ struct vector_sum {
         store<Streams>(high, to + Bytes);
       }
     }
-    return at / sizeof(T);
+    return offset / sizeof(T);
   }
 
   template <bool Streams>

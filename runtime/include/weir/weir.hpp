@@ -267,13 +267,13 @@ class engine {
 
  private:
   /// A kernel that is too large for the engine's own record, or owns something.
-  struct held_kernel {
-    virtual ~held_kernel() = default;
+  struct stored_kernel {
+    virtual ~stored_kernel() = default;
     virtual result<void> run() = 0;
   };
   template <class Call>
-  struct held_call final : held_kernel {
-    explicit held_call(Call c) : call(std::move(c)) {}
+  struct stored_call final : stored_kernel {
+    explicit stored_call(Call c) : call(std::move(c)) {}
     result<void> run() override { return call(); }
     Call call;
   };
@@ -367,24 +367,24 @@ class engine {
       return or_throw(engine_->submit(
           name, accesses, [call](const runtime::task_context&) { return call(); }));
     } else {
-      auto kept = std::make_unique<held_call<call_type>>(std::move(call));
-      held_kernel* kernel_of_task = kept.get();
+      auto stored = std::make_unique<stored_call<call_type>>(std::move(call));
+      stored_kernel* kernel_of_task = stored.get();
       const task_id id = or_throw(
           engine_->submit(name, accesses, [kernel_of_task](const runtime::task_context&) {
             return kernel_of_task->run();
           }));
       drop_ended();
-      held_.emplace_back(id, std::move(kept));
+      stored_.emplace_back(id, std::move(stored));
       return id;
     }
   }
   void drop_ended() {
-    while (!held_.empty() && engine_->ended(held_.front().first)) {
-      held_.pop_front();
+    while (!stored_.empty() && engine_->ended(stored_.front().first)) {
+      stored_.pop_front();
     }
   }
 
-  std::deque<std::pair<task_id, std::unique_ptr<held_kernel>>> held_;
+  std::deque<std::pair<task_id, std::unique_ptr<stored_kernel>>> stored_;
   std::unique_ptr<runtime::engine> engine_;  // last: its threads end first
 };
 

@@ -161,9 +161,9 @@ bool checker::block_is_good(const entry& e, std::uint64_t n, std::uint64_t block
 // blocks cannot exist.
 result<void> checker::shard(const entry& e) {
   const std::uint64_t blocks = blocks_for(c.geometry, e.a.mass);
-  const std::uint64_t at = c.slot_offset(e.slot);
+  const std::uint64_t offset = c.slot_offset(e.slot);
   if (blocks > c.geometry.blocks) {
-    find("mass", at,
+    find("mass", offset,
          fmt::format("directory slot {}: expected at most {} blocks, found {} bytes",
                      e.slot, c.geometry.blocks, e.a.mass));
     return {};
@@ -177,7 +177,7 @@ result<void> checker::shard(const entry& e) {
     quiet = bad >= max_per_shard;
     const auto block = path.block(n);
     if (!block && !quiet) {
-      find("address", at,
+      find("address", offset,
            fmt::format("directory slot {}: block {} lies outside the volume", e.slot, n));
     }
     if (!block && why_unreadable(e, n)) {
@@ -187,7 +187,7 @@ result<void> checker::shard(const entry& e) {
   }
   quiet = false;
   if (bad > max_per_shard) {
-    find("block", at,
+    find("block", offset,
          fmt::format("directory slot {}: {} bad blocks, of which {} are listed", e.slot,
                      bad, max_per_shard));
   }
@@ -257,9 +257,10 @@ result<void> checker::bitmap() {
     byte_vector region(static_cast<std::size_t>(c.geometry.qmask - c.geometry.bitmap));
     WEIR_CHECK(c.device->read(c.geometry.bitmap, region));
     std::uint64_t wrong = 0;
-    for (std::size_t at = 0; at + armored_word <= region.size(); at += armored_word) {
-      const std::uint64_t word = load_le<std::uint64_t>(region.data() + at);
-      wrong += region[at + 8] != static_cast<std::byte>(ecc_of(word)) ? 1 : 0;
+    for (std::size_t offset = 0; offset + armored_word <= region.size();
+         offset += armored_word) {
+      const std::uint64_t word = load_le<std::uint64_t>(region.data() + offset);
+      wrong += region[offset + 8] != static_cast<std::byte>(ecc_of(word)) ? 1 : 0;
     }
     if (wrong != 0) {
       find("bitmap", c.geometry.bitmap,

@@ -72,16 +72,16 @@ void checker::slot_of(const entry& e, const std::vector<std::uint64_t>& occupied
 
 // Checks the name of an entry and its filter.
 result<void> checker::name_of(const entry& e, std::string& name) {
-  const std::uint64_t at = c.slot_offset(e.slot);
+  const std::uint64_t offset = c.slot_offset(e.slot);
   auto full = name_of_entry(c, e.a);
   if (!full) {
-    find("name", at, fmt::format("{}: {}", slot_text(e), full.error().text()));
+    find("name", offset, fmt::format("{}: {}", slot_text(e), full.error().text()));
     return {};
   }
   name = full->text;
   if (e.a.has(class_bits::extended)) {
     if (full->block == 0) {
-      find("name", at,
+      find("name", offset,
            fmt::format("{}: expected a long name, found a pointer that leads nowhere",
                        slot_text(e)));
     } else {
@@ -98,9 +98,9 @@ result<void> checker::name_of(const entry& e, std::string& name) {
     }
   }
   if (name.empty()) {
-    find("name", at, fmt::format("{}: expected a name, found none", slot_text(e)));
+    find("name", offset, fmt::format("{}: expected a name, found none", slot_text(e)));
   } else if (e.a.tag_filter != tag_mask(name)) {
-    find("filter", at,
+    find("filter", offset,
          fmt::format("{}: expected filter {:#x} for \"{}\", found {:#x}", slot_text(e),
                      tag_mask(name), name, e.a.tag_filter));
   }
@@ -109,14 +109,14 @@ result<void> checker::name_of(const entry& e, std::string& name) {
 
 // Checks length and generation of an entry.
 void checker::entry_of(const entry& e, const std::string& name) {
-  const std::uint64_t at = c.slot_offset(e.slot);
+  const std::uint64_t offset = c.slot_offset(e.slot);
   if (e.a.mass == 0) {
-    find("mass", at,
+    find("mass", offset,
          fmt::format("shard of \"{}\" in {}: expected at least 1 byte, found 0", name,
                      slot_text(e)));
   }
   if (e.a.write_gen == 0) {
-    find("generation", at,
+    find("generation", offset,
          fmt::format("shard of \"{}\" in {}: expected a generation from 1, found 0", name,
                      slot_text(e)));
   }
@@ -227,13 +227,14 @@ void checker::find_repeated() {
     if (e.slot == 0 || !e.a.live()) {
       continue;
     }
-    const auto [at, is_new] = newest.emplace(e.a.seed, &e);
+    const auto [known, is_new] = newest.emplace(e.a.seed, &e);
     if (is_new) {
       continue;
     }
-    const auto ahead = static_cast<std::int32_t>(e.a.write_gen - at->second->a.write_gen);
-    repeated.insert(ahead > 0 ? at->second->slot : e.slot);
-    at->second = ahead > 0 ? &e : at->second;
+    const auto ahead =
+        static_cast<std::int32_t>(e.a.write_gen - known->second->a.write_gen);
+    repeated.insert(ahead > 0 ? known->second->slot : e.slot);
+    known->second = ahead > 0 ? &e : known->second;
   }
 }
 

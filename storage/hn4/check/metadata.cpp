@@ -63,9 +63,9 @@ void checker::zeros(bytes_view sb) {
     const auto other = std::find_if(part.begin(), part.end(),
                                     [](std::byte b) { return b != std::byte{0}; });
     if (other != part.end()) {
-      const std::size_t at = begin + static_cast<std::size_t>(other - part.begin());
-      find(kind, c.elected_at + at,
-           fmt::format("byte {:#x} of the superblock: expected 0, found {:#x}", at,
+      const std::size_t offset = begin + static_cast<std::size_t>(other - part.begin());
+      find(kind, c.elected_at + offset,
+           fmt::format("byte {:#x} of the superblock: expected 0, found {:#x}", offset,
                        std::to_integer<unsigned>(*other)));
     }
   };
@@ -118,19 +118,19 @@ result<void> checker::superblocks() {
       all.push_back(places.south);
     }
   }
-  for (const std::uint64_t at : all) {
-    if (at == c.elected_at) {
+  for (const std::uint64_t offset : all) {
+    if (offset == c.elected_at) {
       continue;
     }
     superblock ignored;
     std::optional<std::string> why = "expected 8192 bytes, found the end of the device";
-    if (c.device->read(at, copy)) {
+    if (c.device->read(offset, copy)) {
       why = load_superblock(copy, ignored);
     }
     if (why) {
-      find("superblock_copy", at, fmt::format("superblock copy: {}", *why));
+      find("superblock_copy", offset, fmt::format("superblock copy: {}", *why));
     } else if (copy != elected) {
-      find("superblock_copy", at,
+      find("superblock_copy", offset,
            "superblock copy: expected the same bytes as the elected one, found others");
     }
   }
@@ -140,32 +140,32 @@ result<void> checker::superblocks() {
 // Checks the current epoch entry, and notes older ones.
 result<void> checker::epoch() {
   const hn4_geometry& g = c.geometry;
-  const std::uint64_t at = c.sb.epoch_block * g.block;
-  if (c.sb.epoch_block >= g.blocks || at < g.epoch || at >= g.cortex) {
+  const std::uint64_t offset = c.sb.epoch_block * g.block;
+  if (c.sb.epoch_block >= g.blocks || offset < g.epoch || offset >= g.cortex) {
     find("epoch", c.elected_at,
          fmt::format("epoch entry: expected it in the ring at byte {}, found block {}",
                      g.epoch, c.sb.epoch_block));
     return {};
   }
   std::array<std::byte, epoch_bytes> entry{};
-  WEIR_CHECK(c.device->read(at, entry));
+  WEIR_CHECK(c.device->read(offset, entry));
   const std::uint32_t actual = crc32(0, bytes_view(entry).first(124));
   const std::uint32_t stored = load_le<std::uint32_t>(entry.data() + 124);
   if (stored != actual) {
-    find("epoch", at,
+    find("epoch", offset,
          fmt::format("checksum of the epoch entry: expected {:#010x}, found {:#010x}",
                      actual, stored));
   }
   const std::uint64_t id = load_le<std::uint64_t>(entry.data());
   if (id != c.sb.epoch_id) {
-    find("epoch", at,
+    find("epoch", offset,
          fmt::format("epoch entry: expected id {}, found {}", c.sb.epoch_id, id));
   }
   constexpr std::uint64_t max_entries = 4096;
   const std::uint64_t end = std::min(g.cortex, g.epoch + max_entries * g.block);
   std::uint64_t older = 0;
   for (std::uint64_t other = g.epoch; other < end; other += g.block) {
-    if (other != at && c.device->read(other, entry)) {
+    if (other != offset && c.device->read(other, entry)) {
       older += load_le<std::uint64_t>(entry.data()) != 0 ? 1 : 0;
     }
   }
@@ -190,17 +190,18 @@ result<void> checker::log() {
   byte_vector sector(static_cast<std::size_t>(ss));
   std::uint32_t before = 0;
   std::uint64_t count = 0;
-  for (std::uint64_t at = begin; at < next; at += ss, ++count) {
-    WEIR_CHECK(c.device->read(at, sector));
+  for (std::uint64_t offset = begin; offset < next; offset += ss, ++count) {
+    WEIR_CHECK(c.device->read(offset, sector));
     const std::byte* p = sector.data();
     const std::uint32_t crc = crc32(0, bytes_view(sector).first(0x3C));
     const bool good = load_le<std::uint64_t>(p) == log_magic &&
-                      load_le<std::uint64_t>(p + 0x28) == at / ss &&
+                      load_le<std::uint64_t>(p + 0x28) == offset / ss &&
                       load_le<std::uint32_t>(p + 0x38) == before &&
                       load_le<std::uint32_t>(p + 0x3C) == crc &&
                       load_le<std::uint64_t>(p + ss - 8) == (crc ^ log_tail);
     if (!good) {
-      find("log", at, fmt::format("log: entry {} does not continue the chain", count));
+      find("log", offset,
+           fmt::format("log: entry {} does not continue the chain", count));
       return {};
     }
     before = crc32(0, sector);
@@ -216,30 +217,30 @@ result<void> checker::quality() {
   const hn4_geometry& g = c.geometry;
   const std::uint64_t end = g.qmask + (g.blocks + 3) / 4;
   std::uint64_t wrong = 0, behind = 0, first = UINT64_MAX;
-  const auto differ = [&](std::uint64_t at, std::uint64_t count) {
-    const std::uint64_t before = at < end ? std::min(count, end - at) : 0;
+  const auto differ = [&](std::uint64_t offset, std::uint64_t count) {
+    const std::uint64_t before = offset < end ? std::min(count, end - offset) : 0;
     wrong += before;
     behind += count - before;
-    first = std::min(first, at);
+    first = std::min(first, offset);
   };
   byte_vector piece(std::size_t{1} << 20);
-  for (std::uint64_t at = g.qmask; at < g.flux;) {
-    WEIR_TRY(const extent data, c.device->next_data(at, g.flux));
+  for (std::uint64_t offset = g.qmask; offset < g.flux;) {
+    WEIR_TRY(const extent data, c.device->next_data(offset, g.flux));
     const std::uint64_t next = data.size != 0 ? data.offset : g.flux;
-    if (next > at) {
-      differ(at, next - at);  // a hole reads as zeros
+    if (next > offset) {
+      differ(offset, next - offset);  // a hole reads as zeros
     }
-    for (at = next; at < data.end() && data.size != 0; at += piece.size()) {
+    for (offset = next; offset < data.end() && data.size != 0; offset += piece.size()) {
       const auto n = static_cast<std::size_t>(
-          std::min<std::uint64_t>(piece.size(), data.end() - at));
-      WEIR_CHECK(c.device->read(at, mutable_bytes(piece).first(n)));
+          std::min<std::uint64_t>(piece.size(), data.end() - offset));
+      WEIR_CHECK(c.device->read(offset, mutable_bytes(piece).first(n)));
       for (std::size_t i = 0; i < n; ++i) {
         if (piece[i] != silver) {
-          differ(at + i, 1);
+          differ(offset + i, 1);
         }
       }
     }
-    at = data.size != 0 ? data.end() : g.flux;
+    offset = data.size != 0 ? data.end() : g.flux;
   }
   if (wrong != 0) {
     find("quality", first,

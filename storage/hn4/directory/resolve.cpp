@@ -40,13 +40,13 @@ bool by_seed(const entry& x, const entry& y) {
 result<entries> without_duplicates(const core& c, std::string_view tag, entries all,
                                    std::vector<std::string>& warnings) {
   std::stable_sort(all.begin(), all.end(), by_seed);
-  entries kept;
+  entries newest;
   for (const entry& e : all) {
-    if (kept.empty() || kept.back().a.seed != e.a.seed) {
-      kept.push_back(e);
+    if (newest.empty() || newest.back().a.seed != e.a.seed) {
+      newest.push_back(e);
       continue;
     }
-    entry& before = kept.back();
+    entry& before = newest.back();
     const bool tie = !newer(e, before) && !newer(before, e);
     if (tie && before.a.mass != e.a.mass) {
       return hn4_error(hn4_code::data_rot,
@@ -63,7 +63,7 @@ result<entries> without_duplicates(const core& c, std::string_view tag, entries 
       before = e;
     }
   }
-  return kept;
+  return newest;
 }
 
 /// The shards of one store, sorted by identity.

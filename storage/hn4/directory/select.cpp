@@ -218,21 +218,21 @@ result<selection> select_strictly(const core& c, std::string_view tag) {
       found.shards.push_back(e);
     }
   }
-  const std::string at = c.place(c.geometry.cortex, "directory");
+  const std::string place = c.place(c.geometry.cortex, "directory");
   if (found.shards.empty() || tag.empty()) {
     return hn4_error(hn4_code::not_found,
                      fmt::format("cannot find tag \"{}\" in \"{}\": "
                                  "expected a tag of the volume, found "
                                  "no entry with that name",
                                  tag, c.device->name()))
-        .located(at);
+        .located(place);
   }
   if (found.shards.size() == max_candidates) {
     return hn4_error(hn4_code::tag_overflow,
                      fmt::format("cannot open tag \"{}\": expected at most {} shards, "
                                  "found more",
                                  tag, max_candidates - 1))
-        .located(at);
+        .located(place);
   }
   warn_of_repeats(tag, found);
   return found;

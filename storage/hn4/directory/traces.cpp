@@ -29,10 +29,10 @@ constexpr std::size_t chain_header = 16;
 
 /// Finds the entry in a slot; null if there is none.
 const entry* in_slot(const std::vector<entry>& sorted, std::uint64_t slot) {
-  const auto at =
+  const auto found =
       std::lower_bound(sorted.begin(), sorted.end(), slot,
                        [](const entry& e, std::uint64_t s) { return e.slot < s; });
-  return at != sorted.end() && at->slot == slot ? &*at : nullptr;
+  return found != sorted.end() && found->slot == slot ? &*found : nullptr;
 }
 
 /// Returns whether two identities share a half: damage to one half leaves the other.
@@ -117,9 +117,9 @@ void trace_finder::claim_blocks() {
   constexpr std::uint64_t slack = 1024;
   for (const entry& e : c_.entries) {
     const bool removed = role_of(e.a) == entry_role::ended && group_of(e.a);
-    const auto [at, is_new] = known_.emplace(e.a.seed, known_shard{&e, removed});
-    if (at->second.removed && !removed) {
-      at->second = {&e, false};
+    const auto [known, is_new] = known_.emplace(e.a.seed, known_shard{&e, removed});
+    if (known->second.removed && !removed) {
+      known->second = {&e, false};
     }
     if (e.a.has(class_bits::valid) && e.a.seed != hn4_id{UINT64_MAX, UINT64_MAX}) {
       claim_shard(e.a, 2 * allocated + slack);

@@ -54,32 +54,33 @@ class team {
   /// Takes pieces and reads them.
   void work() {
     for (;;) {
-      const std::uint64_t at = next_.fetch_add(piece_);
+      const std::uint64_t start = next_.fetch_add(piece_);
       // After a failure, only pieces before it are read: one of them may fail as well,
       // and the error of the lowest offset is returned.
-      if (at >= to_.size() || at > failed_at_.load()) {
+      if (start >= to_.size() || start > failed_at_.load()) {
         return;
       }
       if (options_.stop.stop_requested()) {
-        fail(at, error(errc::interrupted, "reading the stream was stopped"));
+        fail(start, error(errc::interrupted, "reading the stream was stopped"));
         return;
       }
-      const std::uint64_t n = std::min<std::uint64_t>(piece_, to_.size() - at);
-      auto got = stream_.read(offset_ + at, to_.subspan(static_cast<std::size_t>(at),
-                                                        static_cast<std::size_t>(n)));
+      const std::uint64_t n = std::min<std::uint64_t>(piece_, to_.size() - start);
+      auto got = stream_.read(
+          offset_ + start,
+          to_.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(n)));
       if (!got) {
-        fail(at, std::move(got).error());
+        fail(start, std::move(got).error());
         return;
       }
       report(n);
     }
   }
   /// Notes a failure; the one of the lowest offset counts.
-  void fail(std::uint64_t at, error e) {
+  void fail(std::uint64_t start, error e) {
     const std::lock_guard lock(mutex_);
-    if (!failure_ || at < failed_at_.load()) {
+    if (!failure_ || start < failed_at_.load()) {
       failure_ = std::move(e);
-      failed_at_.store(at);
+      failed_at_.store(start);
     }
   }
   /// Reports progress, one call at a time.

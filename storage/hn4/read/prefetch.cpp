@@ -73,10 +73,10 @@ struct hn4_prefetcher::shared {
 
   /// Reads one piece.
   result<byte_vector> read(std::uint64_t index) const {
-    const std::uint64_t at = options.offset + index * options.piece;
+    const std::uint64_t start = options.offset + index * options.piece;
     byte_vector bytes(
-        static_cast<std::size_t>(std::min<std::uint64_t>(options.piece, end - at)));
-    WEIR_TRY(const std::size_t got, stream.read(at, bytes));
+        static_cast<std::size_t>(std::min<std::uint64_t>(options.piece, end - start)));
+    WEIR_TRY(const std::size_t got, stream.read(start, bytes));
     bytes.resize(got);
     return bytes;
   }

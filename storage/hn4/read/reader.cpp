@@ -32,10 +32,10 @@ constexpr std::size_t batch_blocks = 128;
 // Adds the tag, the place and the offset in the stream to an error.
 error reader::named(error cause, std::uint64_t n,
                     std::optional<std::uint64_t> byte) const {
-  const std::uint64_t at = map_.shards[shard_].offset + n * cap_;
+  const std::uint64_t offset = map_.shards[shard_].offset + n * cap_;
   const errc code = cause.code();
-  const std::string text =
-      fmt::format("cannot read tag \"{}\" at byte {}: {}", map_.tag, at, cause.text());
+  const std::string text = fmt::format("cannot read tag \"{}\" at byte {}: {}", map_.tag,
+                                       offset, cause.text());
   return error(code, text)
       .located(fmt::format("{}:{} (tag \"{}\", shard {}, block {})", map_.device->name(),
                            byte ? std::to_string(*byte) : "outside", map_.tag, shard_,
@@ -114,25 +114,25 @@ result<void> reader::take(std::uint64_t n, bytes_view header, bytes_view payload
 }
 
 // Reads the block at a place.
-result<void> reader::try_place(std::uint64_t n, const place& at, std::size_t skip,
+result<void> reader::try_place(std::uint64_t n, const place& location, std::size_t skip,
                                mutable_bytes to) {
-  WEIR_TRY(const bytes_view bytes, fetch(at.byte));
+  WEIR_TRY(const bytes_view bytes, fetch(location.byte));
   return take(n, bytes, bytes.subspan(header_bytes), skip, to);
 }
 
 // The bitmap of a PICO volume is trusted only for shards in the horizon region.
-result<void> reader::check_pico_horizon(std::uint64_t n, const place& at,
+result<void> reader::check_pico_horizon(std::uint64_t n, const place& location,
                                         bool& hole) const {
   const hn4_geometry& g = map_.geometry;
   if (g.profile != hn4_profile::pico ||
       !map_.sources[shard_].a.has(class_bits::horizon)) {
     return {};
   }
-  const std::uint64_t block = at.byte / g.block;
+  const std::uint64_t block = location.byte / g.block;
   if (block >= (g.qmask - g.bitmap) / armored_word * 64) {
     return named(hn4_error(hn4_code::geometry,
                            "expected a block that the bitmap covers, found one behind"),
-                 n, at.byte);
+                 n, location.byte);
   }
   hole = !map_.bits->marked(block);
   return {};
@@ -141,18 +141,18 @@ result<void> reader::check_pico_horizon(std::uint64_t n, const place& at,
 // Reads a block as the reference implementation does: from one place, and zeros if no
 // block is allocated there.
 result<void> reader::read_strictly(std::uint64_t n, std::size_t skip, mutable_bytes to) {
-  const auto at = locate(n);
-  bool hole = !at || !at->allocated;
+  const auto location = locate(n);
+  bool hole = !location || !location->allocated;
   if (!hole) {
-    WEIR_CHECK(check_pico_horizon(n, *at, hole));
+    WEIR_CHECK(check_pico_horizon(n, *location, hole));
   }
   if (hole) {
     fill_hole(to);
     return {};
   }
   last_hole_ = false;
-  auto taken = try_place(n, *at, skip, to);
-  return taken ? result<void>() : named(std::move(taken).error(), n, at->byte);
+  auto taken = try_place(n, *location, skip, to);
+  return taken ? result<void>() : named(std::move(taken).error(), n, location->byte);
 }
 
 // Reads a block or a part of it, and searches for it if it is not at the hinted place.
@@ -161,15 +161,15 @@ result<void> reader::read_block(std::uint64_t n, std::size_t skip, mutable_bytes
     return read_strictly(n, skip, to);
   }
   last_hole_ = false;
-  const auto at = locate(n);
-  if (!at) {
-    return probe(n, skip, to, std::nullopt, at);
+  const auto location = locate(n);
+  if (!location) {
+    return probe(n, skip, to, std::nullopt, location);
   }
-  auto taken = try_place(n, *at, skip, to);
+  auto taken = try_place(n, *location, skip, to);
   if (!taken) {
-    return probe(n, skip, to, std::move(taken).error(), at);
+    return probe(n, skip, to, std::move(taken).error(), location);
   }
-  if (!at->allocated) {
+  if (!location->allocated) {
     map_.log->add(hn4_recovery_kind::cleared_bit, shard_, n);
   }
   return {};
@@ -197,14 +197,14 @@ result<std::size_t> reader::read_batch(std::uint64_t n, std::uint64_t byte,
   return count;
 }
 
-// Does the same for blocks that lie in memory, the first of them at `at`. Each is
+// Does the same for blocks that lie in memory, the first of them at `location`. Each is
 // verified while it is copied; a block that turns out to be wrong has then been copied in
 // vain.
-std::size_t reader::read_mapped(std::uint64_t n, place at, mutable_bytes to) {
+std::size_t reader::read_mapped(std::uint64_t n, place location, mutable_bytes to) {
   const std::size_t limit = to.size() / cap_;
   std::size_t count = 0;
   for (;;) {
-    const bytes_view block = map_.device->view(at.byte, map_.geometry.block);
+    const bytes_view block = map_.device->view(location.byte, map_.geometry.block);
     if (block.empty()) {
       return count;
     }
@@ -218,7 +218,7 @@ std::size_t reader::read_mapped(std::uint64_t n, place at, mutable_bytes to) {
     if (!next || !next->allocated) {
       return count;
     }
-    at = *next;
+    location = *next;
   }
 }
 
@@ -275,11 +275,12 @@ bytes_view reader::view(std::uint64_t offset, std::size_t count) {
   const hn4_shard& shard = map_.shards[shard_];
   const std::uint64_t local = offset - shard.offset;
   const auto skip = static_cast<std::size_t>(local % cap_);
-  const auto at = locate(local / cap_);
-  if (count > shard.bytes - local || count > cap_ - skip || !at || !at->allocated) {
+  const auto location = locate(local / cap_);
+  if (count > shard.bytes - local || count > cap_ - skip || !location ||
+      !location->allocated) {
     return {};
   }
-  const bytes_view block = map_.device->view(at->byte, map_.geometry.block);
+  const bytes_view block = map_.device->view(location->byte, map_.geometry.block);
   if (block.empty()) {
     return {};
   }

@@ -41,13 +41,14 @@ class reader {
   [[nodiscard]] std::optional<place> locate(std::uint64_t n) const;
   result<void> read_whole(std::uint64_t n, mutable_bytes to);
   std::size_t read_plain(std::uint64_t n, const place& first, mutable_bytes to);
-  std::size_t read_mapped(std::uint64_t n, place at, mutable_bytes to);
+  std::size_t read_mapped(std::uint64_t n, place location, mutable_bytes to);
   result<std::size_t> read_batch(std::uint64_t n, std::uint64_t byte, std::size_t count,
                                  mutable_bytes to);
   result<void> read_block(std::uint64_t n, std::size_t skip, mutable_bytes to);
   result<void> read_strictly(std::uint64_t n, std::size_t skip, mutable_bytes to);
-  result<void> check_pico_horizon(std::uint64_t n, const place& at, bool& hole) const;
-  result<void> try_place(std::uint64_t n, const place& at, std::size_t skip,
+  result<void> check_pico_horizon(std::uint64_t n, const place& location,
+                                  bool& hole) const;
+  result<void> try_place(std::uint64_t n, const place& location, std::size_t skip,
                          mutable_bytes to);
   /// Searches for block n on all orbits. Its error is that of the most likely place.
   result<void> probe(std::uint64_t n, std::size_t skip, mutable_bytes to,

@@ -79,18 +79,18 @@ class header_walker {
 
   bool ran_out = false;  ///< the bytes at hand end before the header does
   /// Returns the offset in the file.
-  [[nodiscard]] std::uint64_t at() const { return at_; }
+  [[nodiscard]] std::uint64_t offset() const { return offset_; }
 
   /// Moves over `n` bytes.
   bool skip(std::uint64_t n) {
-    if (n > size_ - at_) {
+    if (n > size_ - offset_) {
       return false;
     }
-    if (n > head_.size() - at_) {
+    if (n > head_.size() - offset_) {
       ran_out = true;
       return false;
     }
-    at_ += n;
+    offset_ += n;
     return true;
   }
   /// Reads a number.
@@ -99,7 +99,7 @@ class header_walker {
     if (!skip(sizeof(T))) {
       return false;
     }
-    to = load_le<T>(head_.data() + at_ - sizeof(T));
+    to = load_le<T>(head_.data() + offset_ - sizeof(T));
     return true;
   }
   /// Reads a text with its length.
@@ -108,8 +108,8 @@ class header_walker {
     if (!number(n) || n > longest_text || !skip(n)) {
       return false;
     }
-    to = as_text(
-        head_.subspan(static_cast<std::size_t>(at_ - n), static_cast<std::size_t>(n)));
+    to = as_text(head_.subspan(static_cast<std::size_t>(offset_ - n),
+                               static_cast<std::size_t>(n)));
     return true;
   }
   /// Moves over a value of metadata.
@@ -141,14 +141,14 @@ class header_walker {
  private:
   bytes_view head_;
   std::uint64_t size_;
-  std::uint64_t at_ = 0;
+  std::uint64_t offset_ = 0;
 };
 
 /// Makes the error for a header that is wrong.
 error bad(const header_walker& w, std::string_view text) {
   return hn4_error(
       hn4_code::data_rot,
-      fmt::format("cannot read the GGUF header at byte {}: {}", w.at(), text));
+      fmt::format("cannot read the GGUF header at byte {}: {}", w.offset(), text));
 }
 
 /// Computes shape and size of a tensor from its dimensions, innermost first. Returns
@@ -259,7 +259,7 @@ result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
     }
     found.push_back(std::move(t));
   }
-  const std::uint64_t data = align_up(w.at(), alignment);
+  const std::uint64_t data = align_up(w.offset(), alignment);
   for (stored_tensor& t : found) {
     if (!checked_add(t.offset, data, t.offset)) {
       return bad(w, fmt::format("expected tensor \"{}\" inside the file", t.name));

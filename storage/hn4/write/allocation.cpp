@@ -187,11 +187,11 @@ result<void> write_bits(core& c, const block_bits& bits) {
     new_bytes = after;
   }
   bool same = true;
-  for (std::size_t at = 0; at < new_bytes.size(); at += bitmap_unit) {
+  for (std::size_t offset = 0; offset < new_bytes.size(); offset += bitmap_unit) {
     const bytes_view now =
-        new_bytes.subspan(at, std::min(bitmap_unit, new_bytes.size() - at));
-    if (std::memcmp(now.data(), old_bytes.data() + at, now.size()) != 0) {
-      WEIR_CHECK(c.device->write(c.geometry.bitmap + at, now));
+        new_bytes.subspan(offset, std::min(bitmap_unit, new_bytes.size() - offset));
+    if (std::memcmp(now.data(), old_bytes.data() + offset, now.size()) != 0) {
+      WEIR_CHECK(c.device->write(c.geometry.bitmap + offset, now));
       same = false;
     }
   }
@@ -218,16 +218,16 @@ result<void> write_entries(core& c, const std::vector<entry>& entries) {
   return c.device->sync();
 }
 
-std::vector<entry> buried(std::vector<entry> entries) {
+std::vector<entry> as_tombstones(std::vector<entry> entries) {
   for (entry& e : entries) {
-    e.a = buried(e.a);
+    e.a = as_tombstone(e.a);
   }
   return entries;
 }
 
 // The identity stays, so that blocks of the shard are known to be free. Everything that a
 // look-up uses is erased.
-anchor buried(anchor a) {
+anchor as_tombstone(anchor a) {
   a.data_class = (a.data_class & ~class_bits::extended) | class_bits::tombstone;
   if (group_of(a)) {
     a.public_id = public_id_of({0, 1, 0, false, false, false});
@@ -273,7 +273,7 @@ std::vector<entry> tombstones_of(const core& c, const resolved_tag& found,
     e.a.seed = *lost.seed;
     e.a.data_class = class_bits::valid;
     e.a.public_id = public_id_of({});
-    e.a = buried(e.a);
+    e.a = as_tombstone(e.a);
     e.slot = lost.slot;
     while (!used.insert(e.slot).second) {
       e.slot = (e.slot + 1) % c.slots();

@@ -45,11 +45,11 @@ struct free_run {
 /// Writes entries, each into its slot, and makes them durable. @error{io, a write failed}
 [[nodiscard]] result<void> write_entries(core& c, const std::vector<entry>& entries);
 /// Returns entries as they remain after their end.
-[[nodiscard]] std::vector<entry> buried(std::vector<entry> entries);
+[[nodiscard]] std::vector<entry> as_tombstones(std::vector<entry> entries);
 /// Returns what remains of an entry after its end: only its identity, as the reference
 /// implementation leaves it. Whichever byte of it is damaged later, it cannot be mistaken
 /// for a live shard.
-[[nodiscard]] anchor buried(anchor a);
+[[nodiscard]] anchor as_tombstone(anchor a);
 /// Clears the bits of long names whose entries the tag has lost. No entry names them any
 /// more, so nothing else would free them. @error{io, a read failed}
 [[nodiscard]] result<void> free_lost_names(const core& c, std::string_view tag,

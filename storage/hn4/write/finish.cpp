@@ -53,8 +53,8 @@ std::set<std::uint64_t> filters_to_look_at(const core& c) {
     if (role == entry_role::announced || role == entry_role::grave) {
       filters.insert(e.a.tag_filter);
     } else if (role == entry_role::live && mark) {
-      const auto [at, is_new] = generations.emplace(e.a.tag_filter, e.a.write_gen);
-      if (!is_new && at->second != e.a.write_gen) {
+      const auto [known, is_new] = generations.emplace(e.a.tag_filter, e.a.write_gen);
+      if (!is_new && known->second != e.a.write_gen) {
         filters.insert(e.a.tag_filter);
       }
       if (mark->over_foreign) {
@@ -136,8 +136,8 @@ result<void> find_unfinished(core& c) {
   }
   bits.blind = c.bits->blind;
   c.bits = std::make_shared<const block_bits>(std::move(bits));
-  work.ended = buried(std::move(work.ended));
-  work.graves = buried(std::move(work.graves));
+  work.ended = as_tombstones(std::move(work.ended));
+  work.graves = as_tombstones(std::move(work.graves));
   adopt_entries(c, work.ended);
   adopt_entries(c, work.graves);
   if (!work.live.empty() || !work.ended.empty() || !work.graves.empty()) {

@@ -163,10 +163,10 @@ result<void> write_new_bits(block_device& device, const hn4_geometry& g,
     all = armored;
   }
   static constexpr std::array<std::byte, unit> zeros{};
-  for (std::size_t at = 0; at < all.size(); at += unit) {
-    const bytes_view part = all.subspan(at, std::min(unit, all.size() - at));
+  for (std::size_t offset = 0; offset < all.size(); offset += unit) {
+    const bytes_view part = all.subspan(offset, std::min(unit, all.size() - offset));
     if (std::memcmp(part.data(), zeros.data(), part.size()) != 0) {
-      WEIR_CHECK(device.write(g.bitmap + at, part));
+      WEIR_CHECK(device.write(g.bitmap + offset, part));
     }
   }
   return {};
@@ -184,9 +184,10 @@ result<void> write_regions(block_device& device, const hn4_geometry& g,
   reserve_metadata(g, bits);
   WEIR_CHECK(write_new_bits(device, g, bits));
   const byte_vector quality(fill_bytes, silver);
-  for (std::uint64_t at = g.qmask; at < g.flux; at += quality.size()) {
-    const std::uint64_t n = std::min<std::uint64_t>(quality.size(), g.flux - at);
-    WEIR_CHECK(device.write(at, bytes_view(quality).first(static_cast<std::size_t>(n))));
+  for (std::uint64_t offset = g.qmask; offset < g.flux; offset += quality.size()) {
+    const std::uint64_t n = std::min<std::uint64_t>(quality.size(), g.flux - offset);
+    WEIR_CHECK(
+        device.write(offset, bytes_view(quality).first(static_cast<std::size_t>(n))));
   }
   return {};
 }

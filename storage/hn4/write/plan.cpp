@@ -29,10 +29,10 @@ constexpr std::uint32_t read_write = 3;
 }  // namespace
 
 // Continues the newest group of the tag with a new one, for an append.
-result<void> planner::continue_group(const std::vector<entry>& kept) {
-  kept_ = kept.size();
+result<void> planner::continue_group(const std::vector<entry>& continued) {
+  continued_shards_ = continued.size();
   std::uint32_t top = 0;
-  for (const entry& e : kept) {
+  for (const entry& e : continued) {
     earliest_clock_ = std::max(earliest_clock_, e.a.create_clock);
     const auto mark = group_of(e.a);
     if (mark && e.a.write_gen >= top) {
@@ -135,7 +135,7 @@ error planner::full(std::uint64_t bytes, bool whole) {
 // Plans a shard for the next `bytes` of the source. If no run is long enough, the shard
 // gets fewer bytes, or the store fails if `whole` is set.
 result<void> planner::add(std::uint64_t bytes, bool whole) {
-  if (kept_ + shards.size() == max_shards) {
+  if (continued_shards_ + shards.size() == max_shards) {
     return hn4_error(hn4_code::tag_overflow,
                      fmt::format("cannot store tag \"{}\": expected at most {} shards, "
                                  "found {} bytes behind them",
@@ -162,7 +162,8 @@ result<void> planner::add(std::uint64_t bytes, bool whole) {
 // Cuts the source into shards.
 result<void> planner::split() {
   const std::uint64_t bytes = source_.size();
-  const std::uint64_t max_count = std::min<std::uint64_t>(max_shards - kept_, bytes);
+  const std::uint64_t max_count =
+      std::min<std::uint64_t>(max_shards - continued_shards_, bytes);
   if (options_.shards > max_count) {
     return hn4_error(
         hn4_code::invalid_argument,

@@ -44,7 +44,7 @@ class planner {
 
  private:
   result<void> collect();
-  result<void> continue_group(const std::vector<entry>& kept);
+  result<void> continue_group(const std::vector<entry>& continued);
   [[nodiscard]] error exists(const resolved_tag& found) const;
   result<void> split();
   result<void> add(std::uint64_t bytes, bool whole);
@@ -60,13 +60,13 @@ class planner {
   bytes_view source_;
   const hn4_put_options& options_;
   /// The stream of the tag before, with its losses.
-  resolved_tag lost_;  // what the tag was, with what it has lost
+  resolved_tag lost_;
   std::uint32_t generation_ = 1;
   std::uint32_t distance_ = 0;
   std::uint32_t earliest_clock_ = 0;
-  std::size_t kept_ = 0;  // shards that stay  ///< number of shards that stay
+  std::size_t continued_shards_ = 0;  ///< number of shards that stay
   /// Block at which the last search ended.
-  std::uint64_t cursor_ = 0;  // where the last search ended
+  std::uint64_t cursor_ = 0;
 };
 
 }  // namespace weir::storage::hn4

@@ -106,9 +106,9 @@ std::vector<entry> grown_entry(const planner& p) {
 
 /// Returns the tombstones of what the store ends.
 std::vector<entry> ended_entries(const planner& p) {
-  std::vector<entry> ended = buried(p.replaced);
+  std::vector<entry> ended = as_tombstones(p.replaced);
   for (const entry& e : p.discarded) {
-    ended.push_back({buried(e.a), e.slot});
+    ended.push_back({as_tombstone(e.a), e.slot});
   }
   return ended;
 }

@@ -27,7 +27,7 @@ struct removal {
 /// Plans a removal. `discarded` are entries that end but tell nothing about blocks.
 removal plan_removal(const core& c, std::vector<entry> all,
                      std::vector<entry> discarded) {
-  removal r{{}, buried(std::move(discarded)), *c.bits};
+  removal r{{}, as_tombstones(std::move(discarded)), *c.bits};
   r.bits.blind = false;
   if (all.empty()) {
     return r;
@@ -42,7 +42,7 @@ removal plan_removal(const core& c, std::vector<entry> all,
   r.grave.push_back(grave);
   all.erase(last);
   for (const entry& e : all) {
-    r.others.push_back({buried(e.a), e.slot});
+    r.others.push_back({as_tombstone(e.a), e.slot});
   }
   return r;
 }
@@ -53,7 +53,7 @@ result<void> carry_out(core& c, const removal& r) {
   WEIR_CHECK(write_entries(c, r.grave));
   WEIR_CHECK(write_bits(c, r.bits));
   WEIR_CHECK(write_entries(c, r.others));
-  return write_entries(c, buried(r.grave));
+  return write_entries(c, as_tombstones(r.grave));
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ result<void> remove_tag(core& c, std::string_view tag) {
                         std::move(done).error());
   }
   adopt_entries(c, r.others);
-  adopt_entries(c, buried(r.grave));
+  adopt_entries(c, as_tombstones(r.grave));
   r.bits.blind = c.bits->blind;
   c.bits = std::make_shared<const block_bits>(std::move(r.bits));
   return {};

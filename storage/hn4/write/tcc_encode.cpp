@@ -43,12 +43,12 @@ class encoder {
 
   /// Compresses; returns the length, or nothing if the output was too small.
   std::optional<std::size_t> run() {
-    while (at_ < from_.size() && !full_) {
+    while (offset_ < from_.size() && !full_) {
       if (!bitmask() && !isotope() && !gradient() && !word()) {
-        ++at_;
+        ++offset_;
       }
     }
-    literals(at_);
+    literals(offset_);
     return full_ ? std::nullopt : std::optional(out_);
   }
 
@@ -56,7 +56,7 @@ class encoder {
   /// Returns the byte at an index.
   unsigned byte(std::size_t i) const { return static_cast<unsigned>(from_[i]); }
   /// Returns how many bytes one token can cover from here.
-  std::size_t left() const { return std::min(from_.size() - at_, longest_token); }
+  std::size_t left() const { return std::min(from_.size() - offset_, longest_token); }
 
   /// Writes a byte, unless the output is full.
   void put(unsigned value) {
@@ -93,23 +93,23 @@ class encoder {
   }
   /// Moves behind bytes that a token covers.
   void consume(std::size_t n) {
-    at_ += n;
-    start_ = at_;
+    offset_ += n;
+    start_ = offset_;
   }
 
   /// Tries a repeated byte.
   bool isotope() {
     const std::size_t limit = left();
     std::size_t n = 1;
-    while (n < limit && from_[at_ + n] == from_[at_]) {
+    while (n < limit && from_[offset_ + n] == from_[offset_]) {
       ++n;
     }
     if (n < least_run) {
       return false;
     }
-    literals(at_);
+    literals(offset_);
     token(0x40, n - 4);
-    put(byte(at_));
+    put(byte(offset_));
     consume(n);
     return true;
   }
@@ -119,23 +119,24 @@ class encoder {
     if (left() < 2) {
       return false;
     }
-    const int slope = static_cast<int>(byte(at_ + 1)) - static_cast<int>(byte(at_));
+    const int slope =
+        static_cast<int>(byte(offset_ + 1)) - static_cast<int>(byte(offset_));
     if (slope == 0 || slope < -127 || slope > 127) {
       return false;
     }
     const std::size_t limit = left();
     std::size_t n = 2;
-    while (n < limit &&
-           static_cast<int>(byte(at_ + n)) - static_cast<int>(byte(at_ + n - 1)) ==
-               slope) {
+    while (n < limit && static_cast<int>(byte(offset_ + n)) -
+                                static_cast<int>(byte(offset_ + n - 1)) ==
+                            slope) {
       ++n;
     }
     if (n < least_run + 1) {
       return false;
     }
-    literals(at_);
+    literals(offset_);
     token(0x80, n - 4);
-    put(byte(at_));
+    put(byte(offset_));
     put(static_cast<unsigned>(slope) & 0xFFU);
     consume(n);
     return true;
@@ -150,11 +151,11 @@ class encoder {
   /// zero word; runs of zeros alone are left to isotopes.
   bool bitmask() {
     const std::size_t words = left() / 4;
-    if (words < 4 || !zero_word(at_)) {
+    if (words < 4 || !zero_word(offset_)) {
       return false;
     }
     std::size_t ahead = 1;
-    while (ahead < long_zeros && ahead < words && zero_word(at_ + 4 * ahead)) {
+    while (ahead < long_zeros && ahead < words && zero_word(offset_ + 4 * ahead)) {
       ++ahead;
     }
     if (ahead == long_zeros) {
@@ -162,7 +163,7 @@ class encoder {
     }
     std::size_t used = 0, zeros = 0, filled = 0;
     for (std::size_t i = 0, gap = 0; i < words && gap < 4; ++i) {
-      if (zero_word(at_ + 4 * i)) {
+      if (zero_word(offset_ + 4 * i)) {
         ++zeros;
         filled += gap;
         gap = 0;
@@ -174,7 +175,7 @@ class encoder {
     if (zeros < 3 || filled == 0) {
       return false;
     }
-    literals(at_);
+    literals(offset_);
     write_mask(used);
     consume(4 * used);
     return true;
@@ -186,22 +187,22 @@ class encoder {
     for (std::size_t first = 0; first < words; first += 8) {
       unsigned mask = 0;
       for (std::size_t i = first; i < std::min(first + 8, words); ++i) {
-        mask |= zero_word(at_ + 4 * i) ? 0U : 1U << (i - first);
+        mask |= zero_word(offset_ + 4 * i) ? 0U : 1U << (i - first);
       }
       put(mask);
     }
     for (std::size_t i = 0; i < words; ++i) {
-      for (std::size_t k = 0; k < 4 && !zero_word(at_ + 4 * i); ++k) {
-        put(byte(at_ + 4 * i + k));
+      for (std::size_t k = 0; k < 4 && !zero_word(offset_ + 4 * i); ++k) {
+        put(byte(offset_ + 4 * i + k));
       }
     }
   }
 
   /// Tries the longest string of the dictionary.
   bool word() {
-    const std::string_view rest = as_text(from_.subspan(at_));
+    const std::string_view rest = as_text(from_.subspan(offset_));
     std::size_t best = 64, length = 0;
-    for (const std::size_t i : words_[byte(at_)]) {
+    for (const std::size_t i : words_[byte(offset_)]) {
       const std::string_view text = tcc_word(i);
       if (text.size() > length && rest.substr(0, text.size()) == text) {
         best = i;
@@ -211,7 +212,7 @@ class encoder {
     if (best == 64) {
       return false;
     }
-    literals(at_);
+    literals(offset_);
     put(0x00);
     put(0x01);
     put(static_cast<unsigned>(best));
@@ -222,7 +223,7 @@ class encoder {
   bytes_view from_;
   mutable_bytes to_;
   const word_table& words_ = words_by_first();
-  std::size_t at_ = 0;
+  std::size_t offset_ = 0;
   std::size_t start_ = 0;  ///< first byte that no token covers yet
   std::size_t out_ = 0;
   bool full_ = false;

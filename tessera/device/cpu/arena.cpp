@@ -36,7 +36,7 @@ constexpr std::size_t large_allocation = std::size_t{64} << 10;
 constexpr std::byte guard_byte{0xA7};
 /// Largest request. It is far below the end of the address space, so that sums with the
 /// guard bytes cannot overflow.
-constexpr std::size_t most_arena_bytes = std::numeric_limits<std::size_t>::max() / 4;
+constexpr std::size_t max_arena_bytes = std::numeric_limits<std::size_t>::max() / 4;
 
 constexpr std::size_t round_up_to(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -56,8 +56,8 @@ cpu_arena::cpu_arena(options o) : options_(std::move(o)) {
 }
 
 cpu_arena::~cpu_arena() {
-  for (const auto& [at, b] : live_) {
-    (void)give_back(at, b);
+  for (const auto& [address, b] : live_) {
+    (void)give_back(address, b);
   }
 }
 
@@ -66,7 +66,7 @@ cpu_arena::~cpu_arena() {
 result<void> cpu_arena::charge(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const std::size_t left = use_.capacity - use_.in_use;
-  if (bytes > most_arena_bytes || round_up_to(bytes, alignment) > left) {
+  if (bytes > max_arena_bytes || round_up_to(bytes, alignment) > left) {
     ++use_.refused;
     return error(
         errc::out_of_memory,
@@ -138,22 +138,22 @@ result<cpu_arena::block> cpu_arena::take(std::size_t bytes) const {
   if (options_.pinned) {
     (void)::mlock(b.raw, b.total);
   }
-  std::byte* const at = b.raw + b.front;
+  std::byte* const address = b.raw + b.front;
   const std::size_t behind = b.total - b.front - bytes;
-  std::fill_n(at - guard_bytes, guard_bytes, guard_byte);
-  std::fill_n(at + bytes, behind, guard_byte);
+  std::fill_n(address - guard_bytes, guard_bytes, guard_byte);
+  std::fill_n(address + bytes, behind, guard_byte);
   forbid(b.raw, b.front);
-  forbid(at + bytes, behind);
+  forbid(address + bytes, behind);
   return b;
 }
 
 // Checks the guards and frees the memory. Damage is reported after the memory is free,
 // because keeping it would help nobody.
-result<void> cpu_arena::give_back(std::byte* at, const block& b) const {
+result<void> cpu_arena::give_back(std::byte* address, const block& b) const {
   const std::size_t behind = b.total - b.front - b.bytes;
   permit(b.raw, b.total);
-  const std::size_t before_ok = first_damage(at - guard_bytes, guard_bytes);
-  const std::size_t behind_ok = first_damage(at + b.bytes, behind);
+  const std::size_t before_ok = first_damage(address - guard_bytes, guard_bytes);
+  const std::size_t behind_ok = first_damage(address + b.bytes, behind);
   if (options_.pinned) {
     (void)::munlock(b.raw, b.total);
   }
@@ -186,11 +186,11 @@ result<std::byte*> cpu_arena::allocate(std::size_t bytes) {
     discharge(bytes);
     return std::move(taken).error();
   }
-  std::byte* const at = taken->raw + taken->front;
+  std::byte* const address = taken->raw + taken->front;
   try {
-    live_.emplace(at, *taken);
+    live_.emplace(address, *taken);
   } catch (const std::bad_alloc&) {
-    (void)give_back(at, *taken);
+    (void)give_back(address, *taken);
     discharge(bytes);
     return error(errc::out_of_memory,
                  "allocate memory of a device: expected room for "
@@ -198,31 +198,31 @@ result<std::byte*> cpu_arena::allocate(std::size_t bytes) {
   }
   ++use_.live;
   ++use_.allocated;
-  return at;
+  return address;
 }
 
 // The allocation leaves the table first, so of two threads that free the same address one
 // gets an error.
-result<void> cpu_arena::free(std::byte* at) {
-  if (at == nullptr) {
+result<void> cpu_arena::free(std::byte* address) {
+  if (address == nullptr) {
     return {};
   }
   block b;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = live_.find(at);
+    const auto found = live_.find(address);
     if (found == live_.end()) {
       return error(errc::invalid_argument,
                    fmt::format("free memory of {}: expected the start of an allocation, "
                                "found {}",
-                               options_.name, static_cast<const void*>(at)));
+                               options_.name, static_cast<const void*>(address)));
     }
     b = found->second;
     live_.erase(found);
     --use_.live;
     discharge(b.bytes);
   }
-  return give_back(at, b);
+  return give_back(address, b);
 }
 
 memory_use cpu_arena::use() const {

@@ -41,7 +41,7 @@ class cpu_arena {
   /// Allocates memory. See device_backend::allocate.
   [[nodiscard]] result<std::byte*> allocate(std::size_t bytes);
   /// Frees memory. See device_backend::free.
-  [[nodiscard]] result<void> free(std::byte* at);
+  [[nodiscard]] result<void> free(std::byte* address);
   /// Returns the counters.
   [[nodiscard]] memory_use use() const;
 
@@ -65,7 +65,7 @@ class cpu_arena {
   /// Returns memory to where it was taken from.
   void release(const block& b) const;
   /// Frees memory. @error{corrupt; a guard was overwritten}
-  [[nodiscard]] result<void> give_back(std::byte* at, const block& b) const;
+  [[nodiscard]] result<void> give_back(std::byte* address, const block& b) const;
 
   options options_;
   mutable std::mutex mutex_;

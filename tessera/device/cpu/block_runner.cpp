@@ -110,30 +110,30 @@ class block_environment {
 
 /// Indices of the thread with a linear number; x is the fastest. Also used for blocks.
 struct thread_index {
-  std::int32_t at[3];
+  std::int32_t xyz[3];
 
   thread_index(std::int64_t linear, const std::array<std::int32_t, 3>& extents) noexcept {
     if (linear < extents[0]) {  // the common case needs no divisions
-      at[0] = static_cast<std::int32_t>(linear);
-      at[1] = at[2] = 0;
+      xyz[0] = static_cast<std::int32_t>(linear);
+      xyz[1] = xyz[2] = 0;
       return;
     }
-    at[0] = static_cast<std::int32_t>(linear % extents[0]);
+    xyz[0] = static_cast<std::int32_t>(linear % extents[0]);
     linear /= extents[0];
-    at[1] = static_cast<std::int32_t>(linear % extents[1]);
-    at[2] = static_cast<std::int32_t>(linear / extents[1]);
+    xyz[1] = static_cast<std::int32_t>(linear % extents[1]);
+    xyz[2] = static_cast<std::int32_t>(linear / extents[1]);
   }
   /// Moves to the next thread.
   void advance(const std::int32_t* extents) noexcept {
-    if (++at[0] < extents[0]) {
+    if (++xyz[0] < extents[0]) {
       return;
     }
-    at[0] = 0;
-    if (++at[1] < extents[1]) {
+    xyz[0] = 0;
+    if (++xyz[1] < extents[1]) {
       return;
     }
-    at[1] = 0;
-    ++at[2];
+    xyz[1] = 0;
+    ++xyz[2];
   }
 };
 
@@ -147,7 +147,7 @@ class block_loop {
 
   [[nodiscard]] const block_host& host() const noexcept { return host_; }
   /// Notes that the kernel called a service that it may not call.
-  void misuse(const char* what) noexcept { misuse_ = what; }
+  void misuse(const char* text) noexcept { misuse_ = text; }
   [[nodiscard]] bool has_fibers() const noexcept { return fibers_; }
 
  private:
@@ -269,7 +269,7 @@ result<void> block_loop::run(std::int64_t first, std::int64_t last, bool fibers)
     if (i != first) {
       environment_.restore();
     }
-    std::copy(index.at, index.at + 3, context_.blockIndex);
+    std::copy(index.xyz, index.xyz + 3, context_.blockIndex);
     run_block();
     if (failed_thread_ != no_thread || misuse_ != nullptr) {
       environment_.restore();
@@ -311,7 +311,7 @@ void block_loop::run_block_entry() noexcept {
 void block_loop::call_thread(std::int64_t linear, const thread_index& thread) noexcept {
   const auto entry = reinterpret_cast<tessThreadEntry>(host_.launch->code.entry);
   try {
-    if (const int status = entry(&context_, thread.at, host_.launch->args.data());
+    if (const int status = entry(&context_, thread.xyz, host_.launch->args.data());
         status != 0) {
       note(linear, status, nullptr);
     }

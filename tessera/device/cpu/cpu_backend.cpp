@@ -81,9 +81,9 @@ class cpu_backend final : public device_backend {
     WEIR_CHECK(check_device(device, options_.devices));
     return arena(device).allocate(bytes);
   }
-  [[nodiscard]] result<void> free(std::int32_t device, std::byte* at) override {
+  [[nodiscard]] result<void> free(std::int32_t device, std::byte* address) override {
     WEIR_CHECK(check_device(device, options_.devices));
-    return arena(device).free(at);
+    return arena(device).free(address);
   }
   [[nodiscard]] memory_use memory(std::int32_t device) const override {
     return check_device(device, options_.devices) ? arena(device).use() : memory_use{};
@@ -91,14 +91,16 @@ class cpu_backend final : public device_backend {
   [[nodiscard]] result<std::byte*> allocate_host(std::size_t bytes) override {
     return host_.allocate(bytes);
   }
-  [[nodiscard]] result<void> free_host(std::byte* at) override { return host_.free(at); }
-  [[nodiscard]] result<void> pin_host(std::byte* at, std::size_t bytes) override {
+  [[nodiscard]] result<void> free_host(std::byte* address) override {
+    return host_.free(address);
+  }
+  [[nodiscard]] result<void> pin_host(std::byte* address, std::size_t bytes) override {
     // pages stay unlocked if the limit for locked memory is small
-    (void)::mlock(at, bytes);
+    (void)::mlock(address, bytes);
     return {};
   }
-  void unpin_host(std::byte* at, std::size_t bytes) noexcept override {
-    (void)::munlock(at, bytes);
+  void unpin_host(std::byte* address, std::size_t bytes) noexcept override {
+    (void)::munlock(address, bytes);
   }
 
   [[nodiscard]] result<void> check(const grid_launch& launch,
@@ -179,11 +181,11 @@ result<void> cpu_backend::fill(const fill_work& work) {
     return {};
   }
   // Copies the filled part behind itself again and again, in pieces that fit the cache.
-  constexpr std::size_t most = std::size_t{16} << 10;
+  constexpr std::size_t max_piece = std::size_t{16} << 10;
   std::size_t filled = work.pattern_bytes;
   std::memcpy(work.to, work.pattern.data(), filled);
   while (filled < work.bytes) {
-    const std::size_t piece = std::min({filled, most, work.bytes - filled});
+    const std::size_t piece = std::min({filled, max_piece, work.bytes - filled});
     std::memcpy(work.to + filled, work.to, piece);
     filled += piece;
   }

@@ -25,13 +25,13 @@ namespace {
 
 /// Limit of guard pages in the whole process. Each takes two of the 65530 mappings that a
 /// process may have by default.
-constexpr std::size_t most_guards = 8192;
+constexpr std::size_t max_guards = 8192;
 std::atomic<std::size_t> guards{0};
 
 /// Makes a page inaccessible. Returns false if that was not possible.
-bool close_page(std::byte* at, std::size_t bytes) noexcept {
-  if (guards.fetch_add(1, std::memory_order_relaxed) < most_guards &&
-      ::mprotect(at, bytes, PROT_NONE) == 0) {
+bool close_page(std::byte* address, std::size_t bytes) noexcept {
+  if (guards.fetch_add(1, std::memory_order_relaxed) < max_guards &&
+      ::mprotect(address, bytes, PROT_NONE) == 0) {
     return true;
   }
   guards.fetch_sub(1, std::memory_order_relaxed);
@@ -159,11 +159,11 @@ result<void> fiber_team::reserve(std::int64_t threads) {
 
 // Runs on the thread that called it: the first fiber starts, and the last one that ends
 // switches back to this function.
-void fiber_team::run(std::int64_t threads, body what, void* argument,
+void fiber_team::run(std::int64_t threads, body function, void* argument,
                      between rounds) noexcept {
   threads_ = threads;
   started_ = 0;
-  body_ = what;
+  body_ = function;
   argument_ = argument;
   rounds_ = std::move(rounds);
   asked_ = false;

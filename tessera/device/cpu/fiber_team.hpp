@@ -69,7 +69,8 @@ class fiber_team {
   [[nodiscard]] result<void> reserve(std::int64_t threads);
   /// Runs body(argument, t) for each t in [0, threads) to its end. `reserve` has been
   /// called for this many threads.
-  void run(std::int64_t threads, body what, void* argument, between rounds = {}) noexcept;
+  void run(std::int64_t threads, body function, void* argument,
+           between rounds = {}) noexcept;
   /// Waits until all threads have arrived or ended. Called by the body. Returns the
   /// result of the call between rounds if `outside` is set, and 0 otherwise.
   int barrier(bool outside = false) noexcept;

@@ -110,11 +110,12 @@ result<void> cpu_persistent_run::start(const std::shared_ptr<cpu_persistent_run>
     threads_.reserve(static_cast<std::size_t>(blocks));
     for (std::int64_t b = 0; b < blocks; ++b) {
       auto scratch = std::make_shared<block_scratch>(stack_bytes);
-      auto room = scratch->reserve(launch_.shared_bytes, fibers ? launch_.threads() : 0);
-      if (!room) {
+      auto reserved =
+          scratch->reserve(launch_.shared_bytes, fibers ? launch_.threads() : 0);
+      if (!reserved) {
         open(false);
         join();
-        return std::move(room).error();
+        return std::move(reserved).error();
       }
       threads_.emplace_back([self, scratch, b] {
         name_this_thread("weir-kernel");

@@ -31,10 +31,10 @@ bool output_is_packed(const collective::collective_call& call) noexcept {
 
 namespace {
 
-/// Looks a buffer up and checks it. `what` names it in messages.
+/// Looks a buffer up and checks it. `role` names it in messages.
 result<memory_place> place_of(const stream& target, const void* address,
                               std::size_t bytes, std::size_t element_bytes,
-                              std::string_view what) {
+                              std::string_view role) {
   const auto refuse = [&](std::string_view expected, std::string_view found) {
     return error(
         errc::invalid_argument,
@@ -46,21 +46,21 @@ result<memory_place> place_of(const stream& target, const void* address,
   const bool own = place && place->memory->symmetric() && target.options().rank >= 0 &&
                    place->device() == target.device_of(0);
   if (!place || !place->memory->symmetric() || (place->rank != 0 && !own)) {
-    return refuse(fmt::format("memory of the mesh as {}", what),
+    return refuse(fmt::format("memory of the mesh as {}", role),
                   address == nullptr ? "null" : "another address");
   }
   if (!target.fits(*place)) {
-    return refuse(fmt::format("an instance of the {} on each of {} devices", what,
+    return refuse(fmt::format("an instance of the {} on each of {} devices", role,
                               target.mesh()->ranks()),
                   fmt::format("{}", place->memory->devices().size()));
   }
   if (place->offset % element_bytes != 0) {
     return refuse(
-        fmt::format("{} at a multiple of its element's {} bytes", what, element_bytes),
+        fmt::format("{} at a multiple of its element's {} bytes", role, element_bytes),
         fmt::format("it at byte {} of its allocation", place->offset));
   }
   if (bytes > place->bytes_left()) {
-    return refuse(fmt::format("{} bytes of {}", bytes, what),
+    return refuse(fmt::format("{} bytes of {}", bytes, role),
                   fmt::format("{} to the end of the allocation", place->bytes_left()));
   }
   return *place;

@@ -26,9 +26,9 @@ namespace {
 /// Plans expect scratch at a multiple of this.
 constexpr std::size_t scratch_alignment = 64;
 
-std::byte* aligned(std::byte* at) noexcept {
-  const auto number = reinterpret_cast<std::uintptr_t>(at);
-  return at + (scratch_alignment - number % scratch_alignment) % scratch_alignment;
+std::byte* aligned(std::byte* address) noexcept {
+  const auto number = reinterpret_cast<std::uintptr_t>(address);
+  return address + (scratch_alignment - number % scratch_alignment) % scratch_alignment;
 }
 
 /// A plan, how it was chosen, and the measurement if this call is one.
@@ -40,15 +40,15 @@ struct planned {
 
 /// Returns a lookup that proposes the fastest schedule, or the next one to be measured,
 /// which it stores in `trial`.
-collective::tuner_lookup tuner_of(context& of, bool measures,
+collective::tuner_lookup tuner_of(context& owner, bool measures,
                                   std::optional<collective::tuning_trial>& trial) {
-  return [&of, measures, &trial](const collective::collective_call& call, int ranks,
-                                 const collective::topology& shape)
+  return [&owner, measures, &trial](const collective::collective_call& call, int ranks,
+                                    const collective::topology& shape)
              -> result<std::optional<collective::collective_hint>> {
     WEIR_TRY(std::optional<collective::algorithm> how,
-             of.tuner().fastest(call, ranks, shape));
+             owner.tuner().fastest(call, ranks, shape));
     if (!how && measures) {
-      trial = of.tuner().next(call, ranks, shape);
+      trial = owner.tuner().next(call, ranks, shape);
       how = trial ? std::optional(trial->how) : std::nullopt;
     }
     std::optional<collective::collective_hint> out;
@@ -136,15 +136,15 @@ void note_numbers(stream& target, const numerics_policy& policy,
 /// call is ignored if it comes from the environment.
 /// @error{determinism_violation; a wire format that the policy forbids}
 result<planned> plan_for(stream& target, const collective_request& request, int ranks) {
-  context& of = target.context();
-  const auto& settings = of.settings();
+  context& owner = target.context();
+  const auto& settings = owner.settings();
   collective::topology shape;
   if (!settings.topology.empty()) {
     WEIR_TRY(shape, collective::parse_topology(settings.topology));
   }
-  shape.workers = static_cast<int>(of.workers());
-  const numerics_policy policy = of.policy();
-  const std::vector<collective::collective_hint> hints = of.hints(request.axes);
+  shape.workers = static_cast<int>(owner.workers());
+  const numerics_policy policy = owner.policy();
+  const std::vector<collective::collective_hint> hints = owner.hints(request.axes);
   collective::choice_sources sources;
   sources.hints = hints;
   sources.forced = request.how;
@@ -168,11 +168,11 @@ result<planned> plan_for(stream& target, const collective_request& request, int 
   // Only calls whose schedule the tuner may choose are measured; a chunk size or wire
   // format that the program sets has another cost. A share's time includes the wait for
   // other ranks, and a recorded call keeps its schedule.
-  const bool measures = of.measures(policy) && target.options().rank < 0 &&
+  const bool measures = owner.measures(policy) && target.options().rank < 0 &&
                         request.chunk_bytes == 0 &&
                         request.wire == collective::wire_format::plain &&
                         !request.in_graph && !target.records();
-  sources.tuner = tuner_of(of, measures, out.trial);
+  sources.tuner = tuner_of(owner, measures, out.trial);
   WEIR_TRY(out.how, collective::choose_algorithm(request.call, ranks, shape, sources));
   if (request.chunk_bytes != 0) {
     out.how.chunk_bytes = request.chunk_bytes;
@@ -181,13 +181,13 @@ result<planned> plan_for(stream& target, const collective_request& request, int 
     out.how.wire = request.wire;
     out.how.how = collective::algorithm::direct;
   }
-  WEIR_TRY(out.plan, of.plans().get(request.call, ranks, shape,
-                                    {out.how.how, out.how.chunk_bytes, out.how.wire}));
+  WEIR_TRY(out.plan, owner.plans().get(request.call, ranks, shape,
+                                       {out.how.how, out.how.chunk_bytes, out.how.wire}));
   note_numbers(target, policy, *out.plan);
-  of.log(log_level::debug, "{} of {} {} over {} ranks: {}, chosen by {}",
-         collective::name_of(request.call.kind), request.call.count,
-         info_of(request.call.type).tessera, ranks, collective::name_of(out.how.how),
-         collective::name_of(out.how.level));
+  owner.log(log_level::debug, "{} of {} {} over {} ranks: {}, chosen by {}",
+            collective::name_of(request.call.kind), request.call.count,
+            info_of(request.call.type).tessera, ranks, collective::name_of(out.how.how),
+            collective::name_of(out.how.level));
   return out;
 }
 
@@ -291,23 +291,23 @@ void collective_operation::submit_groups(submission& to) {
   // for each step; a worker would start the steps on its own processor first.
   const bool at_once = steps.size() > 1 && verify_ == nullptr && to.runs_once() &&
                        to.session().all_ended();
-  std::vector<runtime::access> held;
+  std::vector<runtime::access> accesses;
   for (unsigned i = 0; i < groups_.size(); ++i) {
     const collective_group& g = groups_[i];
-    held.clear();
-    held.reserve(g.lanes.size());
-    for (const lane* of : g.lanes) {
-      held.push_back(holds(*of));
+    accesses.clear();
+    accesses.reserve(g.lanes.size());
+    for (const lane* member : g.lanes) {
+      accesses.push_back(holds(*member));
     }
     if (steps.size() <= 1) {
-      to.add(*this, i, whole, held);
+      to.add(*this, i, whole, accesses);
       continue;
     }
     std::vector<runtime::task_id> opened;
     if (at_once) {
       step(to.lanes(), i, opening);
     } else {
-      opened.push_back(to.add(*this, i, opening, held));
+      opened.push_back(to.add(*this, i, opening, accesses));
     }
     std::vector<runtime::task_id> ids;
     for (std::uint32_t s = 0; s < steps.size(); ++s) {
@@ -318,7 +318,7 @@ void collective_operation::submit_groups(submission& to) {
       const unsigned worker = in_place ? 1 + s % own : runtime::submit_options::anywhere;
       ids.push_back(to.add(*this, i, s, {}, after, static_cast<std::uint8_t>(worker)));
     }
-    to.add(*this, i, closing, held, ids);
+    to.add(*this, i, closing, accesses, ids);
   }
 }
 
@@ -327,8 +327,8 @@ void collective_operation::submit_groups(submission& to) {
 // caches.
 void collective_operation::open(collective_group& g) noexcept {
   failure poison;
-  for (lane* of : g.lanes) {
-    poison.merge(of->poison);
+  for (lane* member : g.lanes) {
+    poison.merge(member->poison);
   }
   g.skip = static_cast<bool>(poison);
   g.broken = {};
@@ -402,8 +402,8 @@ result<void> collective_operation::verify(collective_group& g) const {
     }
     const bool shard = call.kind == collective::collective_kind::reduce_scatter;
     const std::size_t length = shard ? bytes / ranks : bytes;
-    const std::size_t at = shard ? r * length : 0;
-    const std::size_t there = shard && call.packed_shards ? 0 : at;
+    const std::size_t offset = shard ? r * length : 0;
+    const std::size_t there = shard && call.packed_shards ? 0 : offset;
     if (std::memcmp(g.outputs[r] + there, outputs[r] + there, length) != 0) {
       return error(errc::determinism_violation,
                    fmt::format("collective not verified \"{}\": expected the bits of "
@@ -425,12 +425,12 @@ void collective_operation::close(collective_group& g) {
     }
   }
   failure poison = g.broken;
-  for (lane* of : g.lanes) {
-    poison.merge(of->poison);
+  for (lane* member : g.lanes) {
+    poison.merge(member->poison);
   }
   if (poison) {
-    for (lane* of : g.lanes) {
-      of->poison.merge(poison);
+    for (lane* member : g.lanes) {
+      member->poison.merge(poison);
     }
   }
   g.scratch = nullptr;
@@ -545,50 +545,50 @@ result<ref<operation>> ready(stream& target, const ref<rank_share>& share,
 // Checks a request, plans it, and makes the operation of a mesh stream, or the share of a
 // rank for the stream of one rank. Returns null if a mesh stream has nothing to do.
 result<ref<operation>> make_collective(stream& target, const collective_request& asked) {
-  collective_request what = asked;
+  collective_request checked = asked;
+  collective::collective_call& call = checked.call;
   const numerics_policy policy = target.context().policy();
-  what.call.level = policy.level();
-  what.call.wide = target.context().settings().numerics == numerics_mode::promote;
+  call.level = policy.level();
+  call.wide = target.context().settings().numerics == numerics_mode::promote;
   const mesh& m = *target.mesh();
-  int ranks = m.shape.group_size(what.axes);
-  WEIR_CHECK(collective::check_call(what.call, ranks));
+  int ranks = m.shape.group_size(checked.axes);
+  WEIR_CHECK(collective::check_call(call, ranks));
   std::vector<int> pair;
-  if (what.call.kind == collective::collective_kind::send && target.options().rank >= 0) {
-    WEIR_TRY(pair, pair_of(target, what));
+  if (call.kind == collective::collective_kind::send && target.options().rank >= 0) {
+    WEIR_TRY(pair, pair_of(target, checked));
     ranks = static_cast<int>(pair.size());
-    what.call.root = 0;
-    what.call.peer = ranks - 1;
+    call.root = 0;
+    call.peer = ranks - 1;
   }
-  const bool needs_memory =
-      what.call.count > 0 && what.call.kind != collective::collective_kind::barrier;
-  if (!needs_memory && what.call.kind != collective::collective_kind::barrier &&
-      target.options().rank < 0) {
+  const bool barrier = call.kind == collective::collective_kind::barrier;
+  const bool needs_memory = call.count > 0 && !barrier;
+  if (!needs_memory && !barrier && target.options().rank < 0) {
     // a rank's share of no elements is enqueued, because the other ranks expect it
     return ref<operation>();
   }
   buffer_places buffers;
   if (needs_memory) {
-    WEIR_TRY(buffers, places_of(target, what, ranks));
+    WEIR_TRY(buffers, places_of(target, checked, ranks));
   }
-  WEIR_TRY(planned p, plan_for(target, what, ranks));
+  WEIR_TRY(planned p, plan_for(target, checked, ranks));
   std::shared_ptr<const collective::collective_plan> verify;
   if (target.context().settings().verify_determinism && needs_memory &&
-      collective::reduces(what.call.kind) && what.call.level > 0) {
+      collective::reduces(call.kind) && call.level > 0) {
     WEIR_TRY(verify, plan_to_verify(target, *p.plan, ranks));
   }
   if (target.options().rank >= 0) {
     std::vector<int> group = std::move(pair);
     if (group.empty()) {
-      WEIR_TRY(group, m.shape.group_of(what.axes, target.options().rank));
+      WEIR_TRY(group, m.shape.group_of(checked.axes, target.options().rank));
     }
     const auto share =
-        make_ref<rank_share>(std::move(p.plan), p.how, what, std::move(group),
+        make_ref<rank_share>(std::move(p.plan), p.how, checked, std::move(group),
                              digest_of_descriptor(target, policy));
     share->verify = std::move(verify);
     return ready(target, share, std::move(buffers));
   }
   const auto out = make_ref<collective_operation>(
-      std::move(p.plan), p.how, groups_of(m, what.axes, buffers.input, buffers.output),
+      std::move(p.plan), p.how, groups_of(m, checked.axes, buffers.input, buffers.output),
       target.budget()->free_bytes());
   out->verify_by(std::move(verify));
   if (p.trial) {

@@ -14,8 +14,8 @@ namespace {
 
 /// A call that has been checked and is ready to be enqueued.
 struct made_call {
-  std::shared_ptr<stream> on;
-  ref<operation> what;
+  std::shared_ptr<stream> target;
+  ref<tessera::operation> operation;
 };
 
 /// Combines the shares of each stream of one rank into one operation, in the place of the
@@ -23,22 +23,22 @@ struct made_call {
 std::vector<made_call> gather_shares(std::vector<made_call> calls) {
   std::vector<made_call> out;
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    if (!calls[i].what) {
+    if (!calls[i].operation) {
       continue;
     }
-    if (calls[i].on->options().rank < 0) {
+    if (calls[i].target->options().rank < 0) {
       out.push_back(std::move(calls[i]));
       continue;
     }
     std::vector<ref<rank_share>> shares;
     for (std::size_t j = i; j < calls.size(); ++j) {
-      if (calls[j].on == calls[i].on && calls[j].what) {
+      if (calls[j].target == calls[i].target && calls[j].operation) {
         // For a stream of one rank, `make_collective` returns nothing but shares.
-        shares.emplace_back(static_cast<rank_share*>(calls[j].what.get()));
-        calls[j].what = {};
+        shares.emplace_back(static_cast<rank_share*>(calls[j].operation.get()));
+        calls[j].operation = {};
       }
     }
-    out.push_back({calls[i].on, make_ref<share_group>(std::move(shares))});
+    out.push_back({calls[i].target, make_ref<share_group>(std::move(shares))});
   }
   return out;
 }
@@ -46,21 +46,21 @@ std::vector<made_call> gather_shares(std::vector<made_call> calls) {
 /// Enqueues the calls that belong to one context.
 /// @error{invalid_argument; a stream is in a capture of another thread; nothing is
 /// enqueued}
-result<void> enqueue_all(context& of, const std::vector<made_call>& calls) {
+result<void> enqueue_all(context& owner, const std::vector<made_call>& calls) {
   std::uint32_t tasks = 0;
   for (const made_call& c : calls) {
-    tasks += &c.on->context() == &of ? c.what->tasks(c.on->lanes()) : 0;
+    tasks += &c.target->context() == &owner ? c.operation->tasks(c.target->lanes()) : 0;
   }
-  auto in = of.submission_lock().enter();
+  auto in = owner.submission_lock().enter();
   in.reserve(tasks);
   for (const made_call& c : calls) {
-    if (&c.on->context() == &of) {
-      WEIR_CHECK(c.on->check_caller());
+    if (&c.target->context() == &owner) {
+      WEIR_CHECK(c.target->check_caller());
     }
   }
   for (const made_call& c : calls) {
-    if (&c.on->context() == &of) {
-      c.on->enqueue(in, c.what);
+    if (&c.target->context() == &owner) {
+      c.target->enqueue(in, c.operation);
     }
   }
   return {};
@@ -73,16 +73,16 @@ result<void> enqueue_all(context& of, const std::vector<made_call>& calls) {
 result<void> enqueue_group(std::span<const grouped_call> calls) {
   std::vector<made_call> made;
   for (const grouped_call& c : calls) {
-    WEIR_TRY(auto what, make_collective(*c.target, c.request));
-    made.push_back({c.target, std::move(what)});
+    WEIR_TRY(auto operation_of_call, make_collective(*c.target, c.request));
+    made.push_back({c.target, std::move(operation_of_call)});
   }
   made = gather_shares(std::move(made));
   std::vector<context*> seen;
   for (const made_call& c : made) {
-    context& of = c.on->context();
-    if (std::find(seen.begin(), seen.end(), &of) == seen.end()) {
-      seen.push_back(&of);
-      WEIR_CHECK(enqueue_all(of, made));
+    context& owner = c.target->context();
+    if (std::find(seen.begin(), seen.end(), &owner) == seen.end()) {
+      seen.push_back(&owner);
+      WEIR_CHECK(enqueue_all(owner, made));
     }
   }
   return {};

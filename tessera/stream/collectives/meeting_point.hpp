@@ -32,7 +32,7 @@ struct rank_group {
   /// A meeting whose ranks have called different collectives. It is kept until every rank
   /// has been told.
   struct mismatch {
-    std::string what;     ///< the descriptions of two calls that differ
+    std::string text;     ///< the descriptions of two calls that differ
     std::size_t unheard;  ///< number of ranks that have not been told
   };
   std::map<std::uint64_t, mismatch> mismatches;  ///< key: the sequence number
@@ -47,7 +47,7 @@ struct rank_group {
 class meeting_point {
  public:
   /// Makes a meeting point without groups.
-  explicit meeting_point(context& of);
+  explicit meeting_point(context& owner);
 
   /// Gives a rank's share the next number of its group.
   void number(rank_share& share, stream& target);
@@ -85,7 +85,7 @@ class meeting_point {
   [[nodiscard]] static group_key key_of(const rank_share& share, const stream& target);
   /// Acts on the outcome of a meeting: runs it or ends its shares with errors, and lets
   /// their streams proceed.
-  void tell(submission_lock::session& in, const collective::meeting_outcome& what);
+  void settle(submission_lock::session& in, const collective::meeting_outcome& outcome);
   /// Runs the collective, once the shares of all ranks are there and ask for the same.
   void run(submission_lock::session& in, const std::vector<ref<rank_share>>& shares);
   /// Ends the group and the shares that wait in it.
@@ -94,10 +94,10 @@ class meeting_point {
   /// Ends the groups of a mesh whose ranks have recovered less often than `era` times.
   void end_before(submission_lock::session& in, const mesh& m, std::uint64_t era,
                   const char* why);
-  /// Asks the janitor to end meetings whose time is over, at the next deadline.
+  /// Defers a call that ends the meetings whose time is over to the next deadline.
   void look_later();
 
-  context& of_;
+  context& context_;
   collective::rendezvous meetings_;
   std::map<group_key, std::shared_ptr<rank_group>> groups_;
   std::uint64_t numbers_ = 0;  ///< number of the last group

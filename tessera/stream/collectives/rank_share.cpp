@@ -6,7 +6,7 @@
 /// number when its stream comes to it. The stream is held meanwhile. The share that
 /// arrives last submits the tasks of the whole collective, on the lanes of all streams.
 /// The rendezvous knows shares as tickets: the address of a share, with a reference that
-/// is returned in `tell`. Everything runs under the session.
+/// is returned in `settle`. Everything runs under the session.
 #include "stream/collectives/rank_share.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include <fmt/ranges.h>
 
 #include "stream/collectives/meeting_point.hpp"
-#include "stream/janitor.hpp"
+#include "stream/deferred_calls.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/tessera/stream/work.hpp"
 
@@ -73,14 +73,14 @@ rank_share::rank_share(std::shared_ptr<const collective::collective_plan> plan_o
       ranks(std::move(ranks_of)),
       descriptor(descriptor_of) {}
 
-void rank_share::taken(submission_lock::session&, stream& of) {
-  of.context().meetings().number(*this, of);
+void rank_share::taken(submission_lock::session&, stream& owner) {
+  owner.context().meetings().number(*this, owner);
 }
 
-void rank_share::admitted(submission_lock::session& in, stream& of) {
-  on = of.shared_from_this();
-  of.hold();
-  of.context().meetings().join(in, ref<rank_share>(this));
+void rank_share::admitted(submission_lock::session& in, stream& owner) {
+  waiting_stream = owner.shared_from_this();
+  owner.hold();
+  owner.context().meetings().join(in, ref<rank_share>(this));
 }
 
 ref<operation> rank_share::clone() const {
@@ -91,8 +91,8 @@ ref<operation> rank_share::clone() const {
   return out;
 }
 
-result<void> rank_share::check(const stream& of) const {
-  return of.context().meetings().check(*this, of);
+result<void> rank_share::check(const stream& owner) const {
+  return owner.context().meetings().check(*this, owner);
 }
 
 std::string rank_share::details() const {
@@ -121,18 +121,18 @@ std::string rank_share::description() const {
 void rank_share::end(submission_lock::session& in, const error& why) {
   const auto report = make_failing(why);
   report->number = number;
-  submission to(in, on->chain(), report);
+  submission to(in, waiting_stream->chain(), report);
   report->submit(to);
 }
 
 // Releases the reference to the stream, which exists only while the share waits.
 void rank_share::proceed(submission_lock::session& in) {
-  std::exchange(on, nullptr)->proceed(in);
+  std::exchange(waiting_stream, nullptr)->proceed(in);
 }
 
-void share_group::taken(submission_lock::session& in, stream& of) {
+void share_group::taken(submission_lock::session& in, stream& owner) {
   for (const ref<rank_share>& share : shares_) {
-    share->taken(in, of);
+    share->taken(in, owner);
   }
 }
 
@@ -145,9 +145,9 @@ ref<operation> share_group::clone() const {
   return make_ref<share_group>(std::move(copies));
 }
 
-result<void> share_group::check(const stream& of) const {
+result<void> share_group::check(const stream& owner) const {
   for (const ref<rank_share>& share : shares_) {
-    WEIR_CHECK(share->check(of));
+    WEIR_CHECK(share->check(owner));
   }
   return {};
 }
@@ -162,8 +162,8 @@ memory_need share_group::needs() const noexcept {
 
 // The shares join one after another while the group holds the stream, so that nothing of
 // the stream runs between them. The operation has taken one number for each share.
-void share_group::admitted(submission_lock::session& in, stream& of) {
-  of.hold();  // no operation passes between two of them
+void share_group::admitted(submission_lock::session& in, stream& owner) {
+  owner.hold();  // no operation passes between two of them
   std::uint64_t next = number - shares_.size();
   for (const ref<rank_share>& share : shares_) {
     share->number = ++next;
@@ -172,15 +172,15 @@ void share_group::admitted(submission_lock::session& in, stream& of) {
     share->observer = observer;
     share->enqueued_ns = enqueued_ns;
     share->enqueued_by = enqueued_by;
-    share->admitted(in, of);
+    share->admitted(in, owner);
   }
-  of.proceed(in);
+  owner.proceed(in);
 }
 
-meeting_point::meeting_point(context& of)
-    : of_(of),
-      meetings_(of.settings().rendezvous_limit_ms > 0
-                    ? of.settings().rendezvous_limit_ms * 1'000'000
+meeting_point::meeting_point(context& owner)
+    : context_(owner),
+      meetings_(owner.settings().rendezvous_limit_ms > 0
+                    ? owner.settings().rendezvous_limit_ms * 1'000'000
                     : std::numeric_limits<std::int64_t>::max() / 2) {}
 
 // A recovery of a rank changes its key, so its later calls meet in a new group.
@@ -279,7 +279,7 @@ void meeting_point::abort(submission_lock::session& in, mesh& m) {
 // Reports the arrival of a share. The reference that goes with the ticket is returned
 // when the meeting has an outcome.
 void meeting_point::join(submission_lock::session& in, const ref<rank_share>& share) {
-  if (over_ || share->on->mesh()->gone) {
+  if (over_ || share->waiting_stream->mesh()->gone) {
     share->end(in, not_run(errc::timeout, *share, "all ranks of the group",
                            "that they will not come: the mesh is gone"));
     share->proceed(in);
@@ -291,16 +291,16 @@ void meeting_point::join(submission_lock::session& in, const ref<rank_share>& sh
     share->proceed(in);
     return;
   }
-  collective::arrival who;
-  who.group = group.number;
-  who.sequence = share->sequence;
-  who.rank = share->place_in_group(share->on->options().rank);
-  who.call = call_digest(*share);
-  who.descriptor = share->descriptor;
-  who.patience_ns = share->request.patience_ns;
+  collective::arrival arriving;
+  arriving.group = group.number;
+  arriving.sequence = share->sequence;
+  arriving.rank = share->place_in_group(share->waiting_stream->options().rank);
+  arriving.call = call_digest(*share);
+  arriving.descriptor = share->descriptor;
+  arriving.patience_ns = share->request.patience_ns;
   share->retain();
-  who.ticket = reinterpret_cast<std::uintptr_t>(share.get());
-  auto outcome = meetings_.join(who, now_ns());
+  arriving.ticket = reinterpret_cast<std::uintptr_t>(share.get());
+  auto outcome = meetings_.join(arriving, now_ns());
   if (!outcome) {
     share->release();
     share->end(in, outcome.error());
@@ -308,7 +308,7 @@ void meeting_point::join(submission_lock::session& in, const ref<rank_share>& sh
   } else if (outcome->state == collective::meeting_state::waiting) {
     look_later();
   } else {
-    tell(in, *outcome);
+    settle(in, *outcome);
   }
 }
 
@@ -322,7 +322,7 @@ void meeting_point::run(submission_lock::session& in,
   std::size_t scratch_limit = first.scratch_limit;
   g.ranks.assign(first.ranks.begin(), first.ranks.end());
   for (const ref<rank_share>& s : shares) {
-    const int rank = s->on->options().rank;
+    const int rank = s->waiting_stream->options().rank;
     scratch_limit = std::min(scratch_limit, s->scratch_limit);
     for (const auto& place : {s->source, s->target}) {
       if (place) {
@@ -331,7 +331,7 @@ void meeting_point::run(submission_lock::session& in,
     }
     g.inputs.push_back(s->source ? s->source->on_rank(rank) : nullptr);
     g.outputs.push_back(s->target ? s->target->on_rank(rank) : nullptr);
-    g.lanes.push_back(&s->on->chain().lane_of(0));
+    g.lanes.push_back(&s->waiting_stream->chain().lane_of(0));
     g.streams.push_back(s->stream_number);
   }
   // All shares have equal calls, so the plan of the first serves all.
@@ -340,11 +340,11 @@ void meeting_point::run(submission_lock::session& in,
   all->verify_by(first.verify);
   all->number = first.number;
   all->stream_number = first.stream_number;
-  all->on_devices = first.on->mesh()->devices.data();
+  all->on_devices = first.waiting_stream->mesh()->devices.data();
   all->observer = first.observer;
   all->enqueued_ns = first.enqueued_ns;
   all->enqueued_by = first.enqueued_by;
-  submission to(in, first.on->chain(), all);
+  submission to(in, first.waiting_stream->chain(), all);
   all->submit_groups(to);
 }
 
@@ -354,7 +354,8 @@ namespace {
 /// shares
 std::string differing(const std::vector<ref<rank_share>>& shares) {
   const auto words = [](const rank_share& s) {
-    return fmt::format("\"{}\" by rank {}", s.description(), s.on->options().rank);
+    return fmt::format("\"{}\" by rank {}", s.description(),
+                       s.waiting_stream->options().rank);
   };
   const rank_share& one = *shares.front();
   const auto other = std::find_if(
@@ -366,13 +367,13 @@ std::string differing(const std::vector<ref<rank_share>>& shares) {
 
 /// Returns the text of the error for a rank of a mismatch. Ranks that come after the
 /// mismatch was found get the same text.
-std::string mismatch_told(rank_group& group, std::uint64_t sequence,
+std::string mismatch_text(rank_group& group, std::uint64_t sequence,
                           const std::vector<ref<rank_share>>& shares) {
   const auto [known, first] = group.mismatches.try_emplace(sequence);
   if (first) {
     known->second = {differing(shares), group.ranks.size()};
   }
-  std::string out = known->second.what;
+  std::string out = known->second.text;
   known->second.unheard -= shares.size();
   if (known->second.unheard == 0) {
     group.mismatches.erase(known);
@@ -385,7 +386,7 @@ std::vector<int> missing_of(const rank_group& group,
                             const std::vector<ref<rank_share>>& shares) {
   std::vector<int> out = group.ranks;
   for (const ref<rank_share>& s : shares) {
-    std::erase(out, s->on->options().rank);
+    std::erase(out, s->waiting_stream->options().rank);
   }
   return out;
 }
@@ -394,10 +395,10 @@ std::vector<int> missing_of(const rank_group& group,
 
 // Takes the references of the tickets back first. Streams proceed at the end, after the
 // collective is submitted, because their next operations must come behind it.
-void meeting_point::tell(submission_lock::session& in,
-                         const collective::meeting_outcome& what) {
+void meeting_point::settle(submission_lock::session& in,
+                           const collective::meeting_outcome& outcome) {
   std::vector<ref<rank_share>> shares;
-  for (const std::uint64_t ticket : what.tickets) {
+  for (const std::uint64_t ticket : outcome.tickets) {
     // NOLINT: `join` made it from this pointer
     auto* const share = reinterpret_cast<rank_share*>(ticket);
     shares.emplace_back(share);
@@ -413,13 +414,13 @@ void meeting_point::tell(submission_lock::session& in,
       s->end(in, not_run(code, *s, expected, found));
     }
   };
-  switch (what.state) {
+  switch (outcome.state) {
     case collective::meeting_state::complete: run(in, shares); break;
     case collective::meeting_state::collective_mismatch:
       end_each(errc::collective_mismatch,
                fmt::format("{} to call the same as their collective {}",
-                           words_of(group->ranks), what.sequence + 1),
-               mismatch_told(*group, what.sequence, shares));
+                           words_of(group->ranks), outcome.sequence + 1),
+               mismatch_text(*group, outcome.sequence, shares));
       break;
     case collective::meeting_state::determinism_violation:
       end_each(errc::determinism_violation,
@@ -427,13 +428,13 @@ void meeting_point::tell(submission_lock::session& in,
                "policies that differ");
       break;
     case collective::meeting_state::timeout: {
-      const std::string who = fmt::format(
+      const std::string missing = fmt::format(
           "that {} {} not come to {} {}", words_of(missing_of(*group, shares)),
           missing_of(*group, shares).size() == 1 ? "has" : "have",
-          shares.front()->call_name(), what.sequence + 1);
-      end_each(errc::timeout, fmt::format("{} in time", words_of(group->ranks)), who);
+          shares.front()->call_name(), outcome.sequence + 1);
+      end_each(errc::timeout, fmt::format("{} in time", words_of(group->ranks)), missing);
       if (!over_) {
-        end(in, group, {errc::timeout, who + " in time"});
+        end(in, group, {errc::timeout, missing + " in time"});
       }
       break;
     }
@@ -454,7 +455,7 @@ void meeting_point::end(submission_lock::session& in,
                         const std::shared_ptr<rank_group>& group, const error& why) {
   group->over = why;
   for (const collective::meeting_outcome& over : meetings_.drop_group(group->number)) {
-    tell(in, over);
+    settle(in, over);
   }
 }
 
@@ -481,12 +482,12 @@ void meeting_point::forget(submission_lock::session& in, mesh& m) {
 void meeting_point::end_before(submission_lock::session& in, const mesh& m,
                                std::uint64_t era, const char* why) {
   std::vector<std::shared_ptr<rank_group>> past;
-  for (auto at = groups_.begin(); at != groups_.end();) {
-    if (at->first.mesh == m.number && at->first.era < era) {
-      past.push_back(std::move(at->second));
-      at = groups_.erase(at);
+  for (auto entry = groups_.begin(); entry != groups_.end();) {
+    if (entry->first.mesh == m.number && entry->first.era < era) {
+      past.push_back(std::move(entry->second));
+      entry = groups_.erase(entry);
     } else {
-      ++at;
+      ++entry;
     }
   }
   for (const auto& group : past) {
@@ -496,21 +497,21 @@ void meeting_point::end_before(submission_lock::session& in, const mesh& m,
   }
 }
 
-// Does nothing without a limit of time. The janitor enters the session, which a worker
-// must not wait for.
+// Does nothing without a limit of time. A deferred call enters the session, which a
+// worker must not wait for.
 void meeting_point::look_later() {
   const std::int64_t when = meetings_.next_deadline();
   if (when >= std::numeric_limits<std::int64_t>::max() / 2) {
     return;
   }
-  of_.cleaner().later(
-      [self = of_.weak_from_this()] {
+  context_.deferred().later(
+      [self = context_.weak_from_this()] {
         if (const auto alive = self.lock()) {
           auto in = alive->submission_lock().enter();
           meeting_point& here = alive->meetings();
           for (const collective::meeting_outcome& over :
                here.meetings_.expire(now_ns())) {
-            here.tell(in, over);
+            here.settle(in, over);
           }
         }
       },
@@ -522,7 +523,7 @@ void meeting_point::end_all(submission_lock::session& in) {
   over_ = true;
   for (const collective::meeting_outcome& over :
        meetings_.expire(std::numeric_limits<std::int64_t>::max())) {
-    tell(in, over);
+    settle(in, over);
   }
 }
 

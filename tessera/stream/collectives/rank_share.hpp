@@ -24,8 +24,8 @@ class meeting_operation : public lane_operation {
  public:
   using lane_operation::lane_operation;
   [[nodiscard]] bool waits_for_ranks() const noexcept final { return true; }
-  /// Checks that its ranks meet if it is called on this stream. The caller holds the
-  /// session.
+  /// Checks that its ranks meet if it is called on this stream. The waiting_stream holds
+  /// the session.
   /// @error{timeout; they do not meet any more}
   [[nodiscard]] virtual result<void> check(const stream& target) const = 0;
 };
@@ -76,7 +76,7 @@ class rank_share final : public meeting_operation {
   std::uint64_t sequence = 0;         ///< number of the meeting in the group
   std::uint64_t descriptor;
   std::size_t scratch_limit = static_cast<std::size_t>(-1);
-  std::shared_ptr<class stream> on;  ///< its stream, while it waits
+  std::shared_ptr<class stream> waiting_stream;  ///< its stream, while it waits
 
  protected:
   result<void> run(unsigned) override { return {}; }

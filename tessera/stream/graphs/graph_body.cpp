@@ -24,15 +24,15 @@ namespace weir::tessera {
 
 // The nodes of a graph.
 
-graph_body::graph_body(context& of) : of_(of.shared_from_this()) {}
+graph_body::graph_body(context& owner) : context_(owner.shared_from_this()) {}
 
-result<std::shared_ptr<graph_body>> graph_body::make(context& of, const graph& from,
+result<std::shared_ptr<graph_body>> graph_body::make(context& owner, const graph& from,
                                                      const graph_run_facts* top) {
-  std::shared_ptr<graph_body> out(new graph_body(of));
+  std::shared_ptr<graph_body> out(new graph_body(owner));
   out->top_ = top != nullptr ? top : &out->run;
   out->streams = from.streams;
   for (const auto& s : from.streams) {
-    WEIR_TRY(auto made, of.take_lanes(s->lanes()));
+    WEIR_TRY(auto made, owner.take_lanes(s->lanes()));
     made->urgent = s->options().priority < 0;
     out->lanes.push_back(std::move(made));
   }
@@ -50,11 +50,11 @@ result<std::shared_ptr<graph_body>> graph_body::make(context& of, const graph& f
   for (const graph_node& node : from.nodes) {
     graph_node copy{{}, {}, node.chain, node.after};
     if (node.before) {
-      copy.before = make_ref<point>(out->lanes[node.chain]->devices(), of.notifier());
+      copy.before = make_ref<point>(out->lanes[node.chain]->devices(), owner.notifier());
       take_waits(*copy.before, *node.before);
       out->adopt(*copy.before, node.chain, out->nodes.size());
     }
-    WEIR_TRY(copy.operation, copy_for_graph(*node.operation, of, out->top_));
+    WEIR_TRY(copy.operation, copy_for_graph(*node.operation, owner, out->top_));
     take_waits(*copy.operation, *node.operation);
     out->adopt(*copy.operation, node.chain, out->nodes.size());
     copy.operation->urgent = node.operation->urgent;
@@ -77,7 +77,7 @@ result<std::shared_ptr<graph_body>> graph_body::make(context& of, const graph& f
 
 graph_body::~graph_body() {
   for (auto& l : lanes) {
-    of_->return_lanes(std::move(l));
+    context_->return_lanes(std::move(l));
   }
 }
 
@@ -85,7 +85,7 @@ graph_body::~graph_body() {
 // its position, which orders failures like the recording.
 void graph_body::adopt(operation& operation, std::size_t chain, std::size_t node) const {
   operation.number = node + 1;
-  operation.graph_of = of_.get();
+  operation.graph_of = context_.get();
   operation.run_of_graph = top_;
   operation.stream_number = streams[chain]->number();
   operation.on_devices = streams[chain]->devices();
@@ -122,7 +122,7 @@ void graph_body::replace(std::size_t node, ref<operation> operation) {
       here.before ? here.before->waits : here.operation->waits;
   if (!here.before && !waits.empty() &&
       !operation->on_all_lanes(lanes[here.chain]->devices())) {
-    here.before = make_ref<point>(lanes[here.chain]->devices(), of_->notifier());
+    here.before = make_ref<point>(lanes[here.chain]->devices(), context_->notifier());
     here.before->waits = waits;
     adopt(*here.before, here.chain, node);
   } else if (!here.before) {
@@ -176,10 +176,10 @@ std::vector<std::shared_ptr<graph_memory>> memory_left_by(
   std::vector<std::shared_ptr<graph_memory>> out;
   for (const graph_node& node : nodes) {
     if (node.operation->kind() == operation_kind::memory) {
-      const auto& what = static_cast<const memory_node&>(*node.operation);
-      std::erase(out, what.memory());
-      if (what.takes()) {
-        out.push_back(what.memory());
+      const auto& memory_operation = static_cast<const memory_node&>(*node.operation);
+      std::erase(out, memory_operation.memory());
+      if (memory_operation.takes()) {
+        out.push_back(memory_operation.memory());
       }
     }
   }
@@ -187,7 +187,7 @@ std::vector<std::shared_ptr<graph_memory>> memory_left_by(
 }
 
 // Copies an operation. A graph in a graph gets a body of its own for each copy.
-result<ref<operation>> copy_for_graph(const operation& operation, context& of,
+result<ref<operation>> copy_for_graph(const operation& operation, context& owner,
                                       const graph_run_facts* top) {
   ref<tessera::operation> copy = operation.clone();
   if (!copy) {
@@ -197,7 +197,7 @@ result<ref<operation>> copy_for_graph(const operation& operation, context& of,
                              operation.name()));
   }
   if (copy->kind() == operation_kind::graph) {
-    return static_cast<const child_graph&>(*copy).instance(of, top);
+    return static_cast<const child_graph&>(*copy).instance(owner, top);
   }
   return copy;
 }
@@ -222,7 +222,7 @@ void graph_frame::submit(submission& to) {
     }
   }
   for (const auto& memory : inside_.memories) {
-    accesses.push_back(memory->held());
+    accesses.push_back(memory->token_access());
   }
   to.add(*this, 0, 0, accesses);
 }
@@ -293,19 +293,19 @@ void graph_frame::leave() {
 
 // A graph that is a node of another.
 
-result<ref<operation>> child_graph::instance(context& of,
+result<ref<operation>> child_graph::instance(context& owner,
                                              const graph_run_facts* top) const {
-  auto out = make_ref<child_graph>(what_);
-  WEIR_TRY(out->body_, graph_body::make(of, *what_, top));
+  auto out = make_ref<child_graph>(graph_);
+  WEIR_TRY(out->body_, graph_body::make(owner, *graph_, top));
   return ref<operation>(std::move(out));
 }
 
 ref<operation> child_graph::clone() const {
-  return make_ref<child_graph>(what_);
+  return make_ref<child_graph>(graph_);
 }
 
 std::string child_graph::details() const {
-  return fmt::format("\"nodes\":{}", what_->nodes.size());
+  return fmt::format("\"nodes\":{}", graph_->nodes.size());
 }
 
 // Waits are the concern of a task on each outer lane before the frame. In a recorded

@@ -21,11 +21,12 @@ namespace weir::tessera {
 class graph_body : public std::enable_shared_from_this<graph_body> {
  public:
   /// Makes a graph of copies of the recorded operations, which report to the observers of
-  /// `of`. `top` is the run that they belong to; null means `run`, which the frame sets.
+  /// `owner`. `top` is the run that they belong to; null means `run`, which the frame
+  /// sets.
   /// @error{unsupported; an operation that cannot be in a graph}
   /// @error{out_of_memory; no memory for the lanes}
   [[nodiscard]] static result<std::shared_ptr<graph_body>> make(
-      context& of, const graph& from, const graph_run_facts* top = nullptr);
+      context& owner, const graph& from, const graph_run_facts* top = nullptr);
   ~graph_body();
   graph_body(const graph_body&) = delete;
   graph_body& operator=(const graph_body&) = delete;
@@ -55,13 +56,13 @@ class graph_body : public std::enable_shared_from_this<graph_body> {
   graph_run_facts run;  ///< the present run, if the frame sets it
 
  private:
-  explicit graph_body(context& of);
+  explicit graph_body(context& owner);
   /// Gives an operation its number, stream and run in this graph.
   void adopt(operation& operation, std::size_t chain, std::size_t node) const;
   /// Computes the memory that a run needs.
   void sum_needs();
 
-  std::shared_ptr<context> of_;
+  std::shared_ptr<context> context_;
   const graph_run_facts* top_ = nullptr;
   memory_need needs_;
 };
@@ -119,12 +120,12 @@ class graph_frame final : public operation {
 class child_graph final : public operation {
  public:
   /// Makes a recorded node, which cannot run.
-  explicit child_graph(std::shared_ptr<const graph> what)
-      : operation(operation_kind::graph), what_(std::move(what)) {}
+  explicit child_graph(std::shared_ptr<const graph> child)
+      : operation(operation_kind::graph), graph_(std::move(child)) {}
 
   /// Returns a node that can run, in the graph whose run is `top`; null: in no graph.
   /// Errors are those of graph_body::make.
-  [[nodiscard]] result<ref<operation>> instance(context& of,
+  [[nodiscard]] result<ref<operation>> instance(context& owner,
                                                 const graph_run_facts* top) const;
   [[nodiscard]] ref<operation> clone() const override;
   [[nodiscard]] std::string_view name() const noexcept override { return "graph"; }
@@ -145,7 +146,7 @@ class child_graph final : public operation {
   }
 
  private:
-  std::shared_ptr<const graph> what_;
+  std::shared_ptr<const graph> graph_;
   std::shared_ptr<graph_body> body_;    ///< the tasks; null for a recorded node
   std::vector<ref<operation>> frames_;  ///< keeps the frames of recorded tasks alive
 };
@@ -154,7 +155,7 @@ class child_graph final : public operation {
 /// graph_body::make.
 /// @error{unsupported; the operation cannot be in a graph}
 [[nodiscard]] result<ref<operation>> copy_for_graph(const operation& operation,
-                                                    context& of,
+                                                    context& owner,
                                                     const graph_run_facts* top);
 
 }  // namespace weir::tessera

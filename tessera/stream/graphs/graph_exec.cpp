@@ -36,8 +36,8 @@ error not_updated(std::string_view expected, std::string_view found) {
 }
 
 /// Returns true if an operation waits for other ranks.
-bool has_ranks_that_meet(const graph& what) {
-  return std::any_of(what.nodes.begin(), what.nodes.end(),
+bool has_ranks_that_meet(const graph& recorded) {
+  return std::any_of(recorded.nodes.begin(), recorded.nodes.end(),
                      [](const graph_node& n) { return n.operation->waits_for_ranks(); });
 }
 
@@ -49,11 +49,11 @@ class graph_run final : public operation {
   /// `recorded` is the operation that a recording of the stream gets, or null.
   graph_run(std::shared_ptr<graph_exec> exec, ref<operation> recorded)
       : operation(operation_kind::graph),
-        what_(std::move(exec)),
+        exec_(std::move(exec)),
         recorded_(std::move(recorded)) {}
 
   [[nodiscard]] std::uint32_t tasks(unsigned devices) const override {
-    return what_->body_->tasks() + devices;
+    return exec_->body_->tasks() + devices;
   }
   [[nodiscard]] std::string_view name() const noexcept override { return "graph"; }
   [[nodiscard]] ref<operation> clone() const override {
@@ -67,8 +67,8 @@ class graph_run final : public operation {
         to.add(*this, d, 0, {&holds(to.lanes().lane_of(d)), 1});
       }
     }
-    const auto found = what_->captures_.find(stream_number);
-    WEIR_EXPECT(found != what_->captures_.end());
+    const auto found = exec_->captures_.find(stream_number);
+    WEIR_EXPECT(found != exec_->captures_.end());
     static_cast<graph_frame&>(*found->second.frame.front())
         .expect({number, enqueued_ns, enqueued_by, stream_number, first_ordinal});
     auto first = to.session().to().replay(found->second.tasks, &graph_runs);
@@ -83,7 +83,7 @@ class graph_run final : public operation {
   std::uint64_t first_ordinal = 0;
 
  private:
-  std::shared_ptr<graph_exec> what_;
+  std::shared_ptr<graph_exec> exec_;
   ref<operation> recorded_;
 };
 
@@ -94,11 +94,11 @@ result<std::shared_ptr<graph_exec>> graph_exec::make(std::shared_ptr<const graph
                  "graph not instantiated: expected at least one operation, found none");
   }
   std::shared_ptr<graph_exec> out(new graph_exec);
-  out->of_ = from->streams.front()->context().shared_from_this();
+  out->context_ = from->streams.front()->context().shared_from_this();
   if (has_ranks_that_meet(*from)) {
-    WEIR_TRY(out->reissue_, graph_reissue::make(*out->of_, *from));
+    WEIR_TRY(out->reissue_, graph_reissue::make(*out->context_, *from));
   } else {
-    WEIR_TRY(out->body_, graph_body::make(*out->of_, *from));
+    WEIR_TRY(out->body_, graph_body::make(*out->context_, *from));
   }
   out->left_ = memory_left_by(from->nodes);
   out->from_ = std::move(from);
@@ -144,14 +144,14 @@ result<const runtime::capture*> graph_exec::capture_for(submission_lock::session
 // would leave the program with memory of a run that does not take place. A run that
 // exceeds the stream's memory limit fails in the order of the stream.
 result<void> graph_exec::launch(const std::shared_ptr<stream>& target) {
-  if (&target->context() != of_.get()) {
+  if (&target->context() != context_.get()) {
     return not_launched(errc::invalid_argument, "a stream of its context", "another's");
   }
   std::vector<ref<operation>> copies;
   if (reissue_ != nullptr) {
     WEIR_TRY(copies, reissue_->copies());
   }
-  auto in = of_->submission_lock().enter();
+  auto in = context_->submission_lock().enter();
   // May release the session, so it comes before all checks of state: other threads may
   // update the graph or begin a capture meanwhile.
   in.reserve((reissue_ != nullptr ? reissue_->tasks() : body_->tasks()) +
@@ -172,15 +172,15 @@ result<void> graph_exec::launch(const std::shared_ptr<stream>& target) {
     static_cast<void>(tasks);
   }
   const memory_need need = needs();
-  const std::size_t room = target->budget()->free_bytes();
-  if (need.in_graph > room || need.scratch > room - need.in_graph) {
+  const std::size_t free_bytes = target->budget()->free_bytes();
+  if (need.in_graph > free_bytes || need.scratch > free_bytes - need.in_graph) {
     target->enqueue(
         in, make_failing(
                 error(errc::out_of_memory,
                       fmt::format("graph not run: expected scratch, shared memory and "
                                   "arguments within the {} bytes that the stream's "
                                   "limit leaves, found {} and {}",
-                                  room, need.scratch, need.in_graph))));
+                                  free_bytes, need.scratch, need.in_graph))));
     return {};
   }
   WEIR_TRY(auto first, lend_memory(*target));
@@ -250,10 +250,10 @@ void graph_exec::retire(const std::shared_ptr<graph_exec>& exec) {
     exec->reissue_->close();
     return;
   }
-  auto in = exec->of_->submission_lock().enter();
+  auto in = exec->context_->submission_lock().enter();
   for (const auto& [number, made] : exec->captures_) {
     if (const auto s = made.target.lock()) {
-      auto end = make_ref<point>(s->lanes(), exec->of_->notifier());
+      auto end = make_ref<point>(s->lanes(), exec->context_->notifier());
       end->when_reached([exec] {});
       s->enqueue_beside(in, std::move(end));
     }
@@ -264,7 +264,7 @@ void graph_exec::retire(const std::shared_ptr<graph_exec>& exec) {
 // stream on the same devices.
 result<void> graph_exec::check_update(std::size_t node, const operation& operation,
                                       const stream& made_on) const {
-  const auto in = of_->submission_lock().enter();
+  const auto in = context_->submission_lock().enter();
   if (node >= nodes().size()) {
     return not_updated(fmt::format("one in [0, {})", nodes().size()),
                        fmt::format("{}", node));
@@ -277,7 +277,7 @@ result<void> graph_exec::check_update(std::size_t node, const operation& operati
                              node, recorded.name(), operation.name()));
   }
   const stream& recorded_on = *from_->streams[nodes()[node].chain];
-  if (&made_on.context() != of_.get() ||
+  if (&made_on.context() != context_.get() ||
       made_on.options().rank != recorded_on.options().rank ||
       made_on.mesh()->devices != recorded_on.mesh()->devices) {
     return not_updated("a stream on the devices that it was recorded on", "another");
@@ -298,7 +298,7 @@ result<void> graph_exec::update(std::size_t node, const operation& operation,
   // while this thread waited without the session, it waits again.
   for (;;) {
     const std::uint64_t seen = wait_for_runs();
-    const auto in = of_->submission_lock().enter();
+    const auto in = context_->submission_lock().enter();
     if (seen == runs_) {
       return replace(node, operation);
     }
@@ -311,7 +311,7 @@ std::uint64_t graph_exec::wait_for_runs() {
   std::vector<std::shared_ptr<stream>> used;
   std::uint64_t seen = 0;
   {
-    const auto in = of_->submission_lock().enter();
+    const auto in = context_->submission_lock().enter();
     seen = runs_;
     for (const auto& [number, made] : captures_) {
       if (auto s = made.target.lock()) {
@@ -320,9 +320,9 @@ std::uint64_t graph_exec::wait_for_runs() {
     }
   }
   for (const auto& s : used) {
-    auto end = make_ref<point>(s->lanes(), of_->notifier());
+    auto end = make_ref<point>(s->lanes(), context_->notifier());
     s->enqueue_beside(end);
-    of_->notifier().wait([&] { return end->reached(); }, -1);
+    context_->notifier().wait([&] { return end->reached(); }, -1);
   }
   return seen;
 }
@@ -339,7 +339,8 @@ result<void> graph_exec::replace(std::size_t node, const operation& operation) {
     here.operation = std::move(copy);
     return {};
   }
-  WEIR_TRY(ref<tessera::operation> copy, copy_for_graph(operation, *of_, &body_->run));
+  WEIR_TRY(ref<tessera::operation> copy,
+           copy_for_graph(operation, *context_, &body_->run));
   copy->urgent = operation.urgent;
   body_->replace(node, std::move(copy));
   captures_.clear();

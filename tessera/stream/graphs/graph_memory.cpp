@@ -28,14 +28,14 @@ result<std::shared_ptr<graph_memory>> graph_memory::take(
 // A capture that was never finished leaves its memory shown.
 graph_memory::~graph_memory() {
   if (state_ == state::shown) {
-    hide();
+    hide_address();
   }
   if (token_ != nullptr) {
     mesh_->context->return_lanes(std::move(token_));
   }
 }
 
-void graph_memory::hide() {
+void graph_memory::hide_address() {
   const std::lock_guard lock(mutex_);
   // If the mesh is gone, the address is not in the table, and the error does not matter.
   static_cast<void>(
@@ -44,7 +44,7 @@ void graph_memory::hide() {
   state_ = state::hidden;
 }
 
-result<void> graph_memory::show() {
+result<void> graph_memory::show_address() {
   const std::lock_guard lock(mutex_);
   WEIR_CHECK(mesh_->context->memory().restore(memory_));
   mesh_->pool.note_recorded(data(), true);

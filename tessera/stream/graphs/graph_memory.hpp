@@ -40,15 +40,15 @@ class graph_memory : public std::enable_shared_from_this<graph_memory> {
   /// Returns the size of an instance. @units{bytes}
   [[nodiscard]] std::size_t bytes() const noexcept { return memory_->bytes(); }
   /// Returns the access of the tasks that enter and leave a graph with this memory.
-  [[nodiscard]] const runtime::access& held() const noexcept {
+  [[nodiscard]] const runtime::access& token_access() const noexcept {
     return token_->lane_of(0).held;
   }
 
   /// Removes the address from the table, because the capture has returned the memory.
-  void hide();
+  void hide_address();
   /// Adds the address again, because the capture takes the memory again. Errors are those
   /// of symmetric_memory::restore.
-  [[nodiscard]] result<void> show();
+  [[nodiscard]] result<void> show_address();
 
   /// Returns true if a run has left the memory to the program, which has not returned it.
   [[nodiscard]] bool lent() const;
@@ -86,27 +86,27 @@ class memory_node final : public joining_operation {
   enum class direction : std::uint8_t { takes, gives_back };
 
   /// Makes a node. `first` is true if no earlier node takes this memory.
-  memory_node(direction which, std::shared_ptr<graph_memory> what, bool first)
+  memory_node(direction which, std::shared_ptr<graph_memory> memory, bool first)
       : joining_operation(operation_kind::memory),
         direction_(which),
-        what_(std::move(what)),
+        memory_(std::move(memory)),
         first_(first) {}
 
   [[nodiscard]] std::string_view name() const noexcept override {
     return takes() ? "take memory" : "give memory back";
   }
-  [[nodiscard]] std::uint64_t bytes() const noexcept override { return what_->bytes(); }
+  [[nodiscard]] std::uint64_t bytes() const noexcept override { return memory_->bytes(); }
   [[nodiscard]] memory_need needs() const noexcept override {
-    return {0, takes() && first_ ? what_->bytes() : 0};
+    return {0, takes() && first_ ? memory_->bytes() : 0};
   }
   [[nodiscard]] ref<operation> clone() const override {
-    return make_ref<memory_node>(direction_, what_, first_);
+    return make_ref<memory_node>(direction_, memory_, first_);
   }
   /// Returns true if it takes memory, and false if it returns it.
   [[nodiscard]] bool takes() const noexcept { return direction_ == direction::takes; }
   /// Returns the memory.
   [[nodiscard]] const std::shared_ptr<graph_memory>& memory() const noexcept {
-    return what_;
+    return memory_;
   }
 
  protected:
@@ -114,7 +114,7 @@ class memory_node final : public joining_operation {
 
  private:
   direction direction_;
-  std::shared_ptr<graph_memory> what_;
+  std::shared_ptr<graph_memory> memory_;
   bool first_;
 };
 

@@ -21,9 +21,9 @@ namespace {
 /// The end of a run in one of the graph's streams. It clears the failures, which have
 /// gone to the stream that the graph was launched on, so that the next run begins without
 /// them.
-class sweeping final : public joining_operation {
+class clear_failures_operation final : public joining_operation {
  public:
-  sweeping() : joining_operation(operation_kind::other) {}
+  clear_failures_operation() : joining_operation(operation_kind::other) {}
 
  protected:
   void run(lane_set& lanes) override { static_cast<void>(lanes.take_failures()); }
@@ -32,9 +32,9 @@ class sweeping final : public joining_operation {
 }  // namespace
 
 // Checks that all operations can be copied, so that a launch does not fail later.
-result<std::unique_ptr<graph_reissue>> graph_reissue::make(context& of,
+result<std::unique_ptr<graph_reissue>> graph_reissue::make(context& owner,
                                                            const graph& from) {
-  std::unique_ptr<graph_reissue> out(new graph_reissue(of));
+  std::unique_ptr<graph_reissue> out(new graph_reissue(owner));
   for (const auto& s : from.streams) {
     WEIR_TRY(auto made, s->stand_in());
     out->streams_.push_back(std::move(made));
@@ -90,7 +90,7 @@ memory_need graph_reissue::needs() const {
 // Lets the graph's streams wait for the launching stream and for the end of the last run,
 // because runs share the operations' memory.
 void graph_reissue::begin(submission_lock::session& in, stream& target) {
-  const auto here = make_ref<point>(target.lanes(), of_.notifier());
+  const auto here = make_ref<point>(target.lanes(), context_.notifier());
   target.enqueue(in, here);
   for (const auto& s : streams_) {
     s->wait(in, here);
@@ -105,11 +105,11 @@ void graph_reissue::begin(submission_lock::session& in, stream& target) {
 void graph_reissue::end(submission_lock::session& in, stream& target) {
   ends_.clear();
   for (const auto& s : streams_) {
-    auto done = make_ref<point>(s->lanes(), of_.notifier());
+    auto done = make_ref<point>(s->lanes(), context_.notifier());
     s->enqueue(in, done);
     target.wait(in, std::move(done));
-    s->enqueue(in, make_ref<sweeping>());
-    auto clean = make_ref<point>(s->lanes(), of_.notifier());
+    s->enqueue(in, make_ref<clear_failures_operation>());
+    auto clean = make_ref<point>(s->lanes(), context_.notifier());
     clean->order_only = true;  // failures do not pass to the next run
     s->enqueue(in, clean);
     ends_.push_back(std::move(clean));
@@ -122,14 +122,14 @@ void graph_reissue::end(submission_lock::session& in, stream& target) {
 result<std::vector<ref<operation>>> graph_reissue::copies() const {
   std::vector<ref<operation>> recorded;
   {
-    const auto in = of_.submission_lock().enter();
+    const auto in = context_.submission_lock().enter();
     for (const graph_node& node : nodes) {
       recorded.push_back(node.operation);
     }
   }
   std::vector<ref<operation>> out;
-  for (const ref<operation>& what : recorded) {
-    WEIR_TRY(auto copy, copy_for_graph(*what, of_, nullptr));
+  for (const ref<operation>& original : recorded) {
+    WEIR_TRY(auto copy, copy_for_graph(*original, context_, nullptr));
     out.push_back(std::move(copy));
   }
   return out;

@@ -23,7 +23,7 @@ class graph_reissue {
   /// Makes a graph with streams of its own.
   /// @error{unsupported; an operation that cannot be in a graph}
   /// @error{out_of_memory; no memory for the streams}
-  [[nodiscard]] static result<std::unique_ptr<graph_reissue>> make(context& of,
+  [[nodiscard]] static result<std::unique_ptr<graph_reissue>> make(context& owner,
                                                                    const graph& from);
 
   /// Checks that a run can take place. @error{timeout; ranks that meet in it do not meet
@@ -48,13 +48,13 @@ class graph_reissue {
   std::vector<graph_node> nodes;  ///< the recorded nodes
 
  private:
-  explicit graph_reissue(context& of) : of_(of) {}
+  explicit graph_reissue(context& owner) : context_(owner) {}
   /// Orders a run behind the stream's operations and the last run.
   void begin(submission_lock::session& in, stream& target);
   /// Orders the stream's later operations behind the run, and clears its failures.
   void end(submission_lock::session& in, stream& target);
 
-  context& of_;
+  context& context_;
   /// The graph's stream for each recorded stream.
   std::vector<std::shared_ptr<stream>> streams_;
   std::vector<ref<point>> ends_;  ///< end of the last run in each stream

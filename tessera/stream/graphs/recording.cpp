@@ -78,7 +78,7 @@ void graph_recording::add(stream& by, const ref<operation>& operation) {
   last_[made_.nodes.back().chain] = made_.nodes.size();
 }
 
-// Makes a stream a part of the capture in which the event at `at` was recorded. Waits
+// Makes a stream a part of the capture in which the event at `index` was recorded. Waits
 // that the stream has collected before are carried out now, since they are not part of
 // the graph.
 result<void> graph_recording::join(submission_lock::session& in, const point& recorded,
@@ -117,10 +117,10 @@ void graph_recording::note_memory(const memory_node& node, std::size_t chain) {
   const auto found =
       std::find_if(memories_.begin(), memories_.end(),
                    [&](const taken_memory& m) { return m.memory == node.memory(); });
-  taken_memory& of = found != memories_.end()
-                         ? *found
-                         : memories_.emplace_back(taken_memory{node.memory(), 0});
-  of.freed_by = node.takes() ? 0 : chain + 1;
+  taken_memory& entry = found != memories_.end()
+                            ? *found
+                            : memories_.emplace_back(taken_memory{node.memory(), 0});
+  entry.freed_by = node.takes() ? 0 : chain + 1;
 }
 
 // Returns memory that the same stream has given back in this capture, of exactly this
@@ -152,11 +152,12 @@ bool graph_recording::all_reach(std::size_t last) const {
   std::vector<bool> reached(made_.nodes.size(), false);
   std::vector<std::size_t> open{last};
   while (!open.empty()) {
-    const std::size_t at = open.back();
+    const std::size_t index = open.back();
     open.pop_back();
-    if (!reached[at]) {
-      reached[at] = true;
-      open.insert(open.end(), made_.nodes[at].after.begin(), made_.nodes[at].after.end());
+    if (!reached[index]) {
+      reached[index] = true;
+      open.insert(open.end(), made_.nodes[index].after.begin(),
+                  made_.nodes[index].after.end());
     }
   }
   for (std::size_t i = 0; i < made_.nodes.size(); ++i) {
@@ -180,7 +181,7 @@ result<std::shared_ptr<const graph>> graph_recording::finish(stream* origin) {
   }
   for (const taken_memory& m : memories_) {
     if (m.freed_by == 0 && !m.memory->lent()) {
-      m.memory->hide();  // a launch of the graph shows it to the program again
+      m.memory->hide_address();  // a launch of the graph shows it to the program again
     }
   }
   if (!spoilt_.empty()) {
@@ -213,14 +214,14 @@ std::string graph::to_dot() const {
 std::string graph::to_json() const {
   std::string out = "{\"nodes\":[";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const operation& what = *nodes[i].operation;
-    const std::string details = what.details();
+    const operation& recorded = *nodes[i].operation;
+    const std::string details = recorded.details();
     out += fmt::format(
         "{}{{\"index\":{},\"kind\":\"{}\",\"name\":\"{}\",\"stream\":{},\"bytes\":{},"
         "\"after\":[{}]{}{}}}",
-        i == 0 ? "" : ",", i, operation::kind_name(what.kind()), what.name(),
-        streams[nodes[i].chain]->number(), what.bytes(), fmt::join(nodes[i].after, ","),
-        details.empty() ? "" : ",", details);
+        i == 0 ? "" : ",", i, operation::kind_name(recorded.kind()), recorded.name(),
+        streams[nodes[i].chain]->number(), recorded.bytes(),
+        fmt::join(nodes[i].after, ","), details.empty() ? "" : ",", details);
   }
   return out + "]}";
 }

@@ -133,7 +133,7 @@ TEST(run, gives_that_state_with_a_replica_on_each_of_the_ranks) {
   }
 }
 
-TEST(run, tells_different_seeds_apart) {
+TEST(run, gives_different_states_for_different_seeds) {
   test::small_runs runs;
   auto config = runs.config("a");
   const auto a = run(config);
@@ -254,7 +254,7 @@ TEST(run, reports_a_setting_that_cannot_be) {
   EXPECT_FALSE(std::filesystem::exists(config.folder));
 }
 
-TEST(run, tells_how_it_stands_on_the_calling_thread) {
+TEST(run, reports_its_progress_on_the_calling_thread) {
   test::small_runs runs;
   const auto here = std::this_thread::get_id();
   int starts = 0;

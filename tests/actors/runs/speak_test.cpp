@@ -49,7 +49,8 @@ TEST_F(speak_tests, parameters_come_back_from_the_volume_with_their_hash) {
   ASSERT_TRUE(direct) << direct.error().message();
   EXPECT_EQ(direct->model, set->model);
   EXPECT_EQ(direct->entries.size(), set->entries.size());
-  EXPECT_EQ(*encode_parameters(*direct), *encode_parameters(*set)) << "equal bytes";
+  EXPECT_EQ(*encode_parameters(*direct), *encode_parameters(*set))
+      << "both ways of loading give equal bytes";
 }
 
 TEST_F(speak_tests, a_flipped_byte_of_the_message_is_an_error) {

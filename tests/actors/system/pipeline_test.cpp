@@ -51,7 +51,8 @@ TEST(pipeline, ends_in_one_state_for_every_interleaving) {
     o.every_tokens = seed % 5 * 100;
     test::harness h(disk.fs, disk.folder.path(), o);
     const auto end = h.run();
-    ASSERT_TRUE(end) << "the run got stuck";
+    ASSERT_TRUE(end)
+        << "the run does not end: no message is on its way and no event is due";
     ASSERT_FALSE(end->failure) << end->failure->message();
     EXPECT_EQ(end->ended, "finished");
     EXPECT_EQ(end->record.tokens, 1500U);
@@ -223,7 +224,7 @@ TEST(pipeline, ends_by_name_when_a_source_stays_silent_past_the_deadline) {
   o.now = [] { return test_now_ns; };
   test_now_ns = 1;
   test::harness h(disk.fs, disk.folder.path(), o);
-  EXPECT_FALSE(h.run()) << "nobody answered, and no time has passed";
+  EXPECT_FALSE(h.run()) << "no answer has come, and the deadline has not passed";
   test_now_ns += 600'000'000'000;
   EXPECT_FALSE(h.pass(std::chrono::seconds(1))) << "the deadline is 600 s, and met";
   test_now_ns += 1;

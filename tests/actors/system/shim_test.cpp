@@ -43,20 +43,20 @@ probe_actor::behavior_type probe(probe_actor::stateful_pointer<probe_shell> self
                                  probe_config) {
   install_defaults(self);
   return {answers("probe, read",
-                  [self](read_atom, int what) -> caf::result<int> {
-                    if (what == 1) {
+                  [self](read_atom, int number) -> caf::result<int> {
+                    if (number == 1) {
                       throw std::runtime_error("out of luck");
                     }
-                    if (what == 2) {
+                    if (number == 2) {
                       return to_caf(error(errc::torn, "outer")
                                         .located("here")
                                         .hint("try again")
                                         .because(error(errc::io, "inner")));
                     }
-                    if (what == 3 || what == 4) {
+                    if (number == 3 || number == 4) {
                       return postpone(self);
                     }
-                    return what;
+                    return number;
                   }),
           reacts(self, "probe, work", [self](work_atom) {
             self->state.later = {};
@@ -74,8 +74,8 @@ struct shim : testing::Test {
   caf::scoped_actor self{system};
   probe_actor target = spawn_shared(system, probe, probe_config{});
 
-  result<int> ask_for(int what, std::chrono::seconds deadline = 20s) {
-    return ask<int>(self, target, deadline, "asking the probe", read_atom_v, what);
+  result<int> ask_for(int number, std::chrono::seconds deadline = 20s) {
+    return ask<int>(self, target, deadline, "asking the probe", read_atom_v, number);
   }
 };
 
@@ -126,7 +126,7 @@ TEST_F(shim, a_failed_message_without_answer_ends_the_actor_with_its_text) {
   EXPECT_EQ(text, "unexpected exception: broken");
   const auto r = ask_for(7);
   ASSERT_FALSE(r);
-  EXPECT_EQ(r.error().code(), errc::stopping) << "it is gone";
+  EXPECT_EQ(r.error().code(), errc::stopping) << "the actor has ended";
 }
 
 TEST(system_config, takes_the_policies_it_names) {

@@ -59,9 +59,9 @@ TEST(supervised_system, ends_under_load_every_time) {
     open_system open;
     for (const stop_group rank : {stop_group::source, stop_group::conductor,
                                   stop_group::sink, stop_group::engine}) {
-      open.s->tell(open.s->spawn_io("busy_io", rank, worker, worker_config{ended}),
+      open.s->send(open.s->spawn_io("busy_io", rank, worker, worker_config{ended}),
                    work_atom_v);
-      open.s->tell(open.s->spawn("busy", rank, worker, worker_config{ended}),
+      open.s->send(open.s->spawn("busy", rank, worker, worker_config{ended}),
                    work_atom_v);
     }
     EXPECT_TRUE(open.s->stop().empty());
@@ -73,7 +73,7 @@ TEST(supervised_system, ends_when_it_is_merely_destroyed) {
   auto ended = std::make_shared<std::atomic<int>>(0);
   {
     open_system open;
-    open.s->tell(open.s->spawn("busy", stop_group::source, worker, worker_config{ended}),
+    open.s->send(open.s->spawn("busy", stop_group::source, worker, worker_config{ended}),
                  work_atom_v);
   }
   EXPECT_EQ(ended->load(), 1);
@@ -82,7 +82,7 @@ TEST(supervised_system, ends_when_it_is_merely_destroyed) {
 TEST(supervised_system, reports_a_child_that_fails_with_name_text_and_cause) {
   open_system open;
   auto ended = std::make_shared<std::atomic<int>>(0);
-  open.s->tell(
+  open.s->send(
       open.s->spawn("fragile", stop_group::source, worker, worker_config{ended, 5}),
       work_atom_v);
   const auto events = open.events->wait();

@@ -185,7 +185,7 @@ TEST(message_flow, copies_a_pipe_into_a_file_whatever_the_order_of_events) {
       EXPECT_GE(log.appended[i].durable, spans[i].offset + spans[i].length);
     }
   }
-  EXPECT_LT(syncs, 300u * 13u) << "appends share a sync";
+  EXPECT_LT(syncs, 300u * 13u) << "several appends share one sync";
 }
 
 TEST(message_flow, a_pipe_that_fails_answers_every_pull_and_earlier_messages_are_kept) {
@@ -198,13 +198,13 @@ TEST(message_flow, a_pipe_that_fails_answers_every_pull_and_earlier_messages_are
         in_pieces(bytes_view(all).first(cut), 333, 2), error(errc::io, "no cable"));
     const flow_log log = copy(seed, fs, pipe);
     EXPECT_EQ(log.pulled.size(), formats::scan(bytes_view(all).first(cut)).size());
-    ASSERT_GT(log.pull_errors.size(), 100u) << "each later pull gets the same";
+    ASSERT_GT(log.pull_errors.size(), 100u) << "each later pull gets the same error";
     EXPECT_EQ(log.pull_errors.front(), errc::io);
     EXPECT_EQ(log.appended.size(), log.pulled.size());
   }
 }
 
-TEST(message_flow, any_operation_on_the_file_may_fail_and_no_answer_is_a_lie) {
+TEST(message_flow, any_operation_on_the_file_may_fail_and_every_answer_is_true) {
   std::size_t refused = 0;
   for (std::uint32_t seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

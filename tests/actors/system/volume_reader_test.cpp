@@ -270,13 +270,13 @@ TEST(volume_reader, many_clients_get_many_tags_whole_in_every_order) {
 storage::extent middle_block(std::size_t tag) {
   const byte_vector bytes = tag_bytes(tag);
   const bytes_view part = bytes_view(bytes).subspan(bytes.size() / 2, 4000);
-  for (std::uint64_t at = 0; at < image().size();
-       at += storage::memory_device::page_bytes) {
-    const bytes_view page = image().view(at, storage::memory_device::page_bytes);
+  for (std::uint64_t offset = 0; offset < image().size();
+       offset += storage::memory_device::page_bytes) {
+    const bytes_view page = image().view(offset, storage::memory_device::page_bytes);
     const auto found =
         std::search(page.begin(), page.end(), part.begin(), part.begin() + 64);
     if (found != page.end()) {
-      return {at + static_cast<std::uint64_t>(found - page.begin()), 1};
+      return {offset + static_cast<std::uint64_t>(found - page.begin()), 1};
     }
   }
   throw std::runtime_error("the block was not found");
@@ -346,7 +346,8 @@ TEST(volume_reader, refuses_at_once_when_every_worker_hangs) {
   ASSERT_TRUE(log->at(tag_name(0)).failure);
   const auto late = s.add_client({tag_name(1)});
   s.step_all();
-  ASSERT_TRUE(late->at("").failure) << "without waiting";
+  ASSERT_TRUE(late->at("").failure)
+      << "the request is refused without waiting for a deadline";
   EXPECT_EQ(late->at("").failure->code(), errc::timeout);
 }
 
@@ -374,7 +375,7 @@ TEST(volume_reader, a_worker_that_dies_fails_its_request_and_is_not_asked_again)
   caf::anon_send_exit(s.workers().front(), caf::exit_reason::kill);
   s.step_all();
   const auto& seen = log->at(tag_name(0));
-  EXPECT_TRUE(seen.ended || seen.failure) << "no request is left waiting";
+  EXPECT_TRUE(seen.ended || seen.failure) << "every request has ended or failed";
   if (seen.failure) {
     EXPECT_EQ(seen.failure->code(), errc::stopping);
   }

@@ -21,7 +21,8 @@ struct collective_state_test : testing::Test {
       : engine(axes), x(engine->memory(elements)) {
     for (int r = 0; r < static_cast<int>(engine->mesh->ranks()); ++r) {
       for (std::size_t i = 0; i < elements; ++i) {
-        engine->at(x, r)[i] = static_cast<float>((r + 1) * 100) + static_cast<float>(i);
+        engine->instance(x, r)[i] =
+            static_cast<float>((r + 1) * 100) + static_cast<float>(i);
       }
     }
     open();
@@ -48,7 +49,7 @@ struct collective_state_test : testing::Test {
   void take(std::int64_t now = 0) {
     for (auto& a : group->take_answers(now)) {
       EXPECT_TRUE(answers.emplace(a.asked, std::move(a.outcome)).second)
-          << "answered twice";
+          << "a share was answered twice";
     }
   }
   void join(int rank, std::int64_t now = 0) { join(share_of(rank), now); }
@@ -84,7 +85,7 @@ struct collective_state_test : testing::Test {
     for (const auto& [ticket, outcome] : answers) {
       EXPECT_TRUE(outcome.has_value()) << outcome.error().message();
     }
-    EXPECT_EQ(engine->at(x, 2)[7], 1000.0F + 4 * 7);
+    EXPECT_EQ(engine->instance(x, 2)[7], 1000.0F + 4 * 7);
   }
 
   hand_engine engine;
@@ -99,14 +100,14 @@ TEST_F(collective_state_test, ranks_meet_in_every_order) {
   std::uint64_t number = 0;
   do {
     for (int r = 0; r < 4; ++r) {
-      std::fill_n(engine->at(x, r), elements, static_cast<float>(r) + 0.5F);
+      std::fill_n(engine->instance(x, r), elements, static_cast<float>(r) + 0.5F);
     }
     forget();
     for (const int rank : order) {
       EXPECT_TRUE(answers.empty());
       join(rank);
     }
-    EXPECT_TRUE(answers.empty()) << "nothing has run";
+    EXPECT_TRUE(answers.empty()) << "no share is answered before all ranks have joined";
     engine.run_all();
     take();
     ASSERT_EQ(answers.size(), 4U);
@@ -115,7 +116,7 @@ TEST_F(collective_state_test, ranks_meet_in_every_order) {
     }
     ++number;
     for (int r = 0; r < 4; ++r) {
-      EXPECT_EQ(engine->at(x, r)[elements - 1], 8.0F);
+      EXPECT_EQ(engine->instance(x, r)[elements - 1], 8.0F);
     }
   } while (std::next_permutation(order.begin(), order.end()));
   EXPECT_EQ(number, 24U);
@@ -137,7 +138,7 @@ TEST_F(collective_state_test, a_rank_may_be_ahead_of_the_others) {
   engine.run_all();
   take();
   EXPECT_EQ(answers.size(), 8U);
-  EXPECT_EQ(engine->at(x, 1)[0], 4000.0F);
+  EXPECT_EQ(engine->instance(x, 1)[0], 4000.0F);
 }
 
 TEST_F(collective_state_test, calls_that_differ_are_an_error_for_every_rank) {
@@ -150,7 +151,8 @@ TEST_F(collective_state_test, calls_that_differ_are_an_error_for_every_rank) {
   expect_all(errc::collective_mismatch,
              {"\"gradients\"", "rank 0 with all_reduce of 33", "rank 2", "of 32"});
   engine.run_all();
-  EXPECT_EQ(engine->at(x, 0)[0], 100.0F) << "nothing was written";
+  EXPECT_EQ(engine->instance(x, 0)[0], 100.0F)
+      << "a collective that fails must write nothing";
   expect_next_works();
 }
 
@@ -170,7 +172,8 @@ TEST_F(collective_state_test, policies_that_differ_are_an_error_for_every_rank) 
   }
   expect_all(errc::determinism_violation, {"of the context", "policy of level 1"});
   engine.run_all();
-  EXPECT_EQ(engine->at(x, 0)[0], 100.0F) << "nothing was written";
+  EXPECT_EQ(engine->instance(x, 0)[0], 100.0F)
+      << "a collective that fails must write nothing";
   expect_next_works();
 }
 
@@ -216,7 +219,8 @@ TEST_F(collective_state_test, a_failure_before_it_is_an_error_for_every_rank) {
   engine.run_all();
   take();
   expect_all(errc::kernel_failed, {"\"gradients\"", "stage out of luck"});
-  EXPECT_EQ(engine->at(x, 0)[0], 100.0F) << "nothing was written";
+  EXPECT_EQ(engine->instance(x, 0)[0], 100.0F)
+      << "a collective that fails must write nothing";
   expect_next_works();
 }
 
@@ -236,12 +240,12 @@ TEST_F(collective_state_test, a_share_that_makes_no_sense_does_not_count) {
   engine.run_all();
   take();
   EXPECT_EQ(answers.size(), 4U);
-  EXPECT_EQ(engine->at(x, 3)[0], 1000.0F);
+  EXPECT_EQ(engine->instance(x, 3)[0], 1000.0F);
 }
 
 TEST_F(collective_state_test, keeps_the_holder_until_the_share_has_ended) {
   auto memory = std::make_shared<int>(1);
-  const std::weak_ptr<int> kept = memory;
+  const std::weak_ptr<int> alive = memory;
   for (int r = 0; r < 4; ++r) {
     auto order = share_of(r);
     order.holder = memory;
@@ -250,9 +254,10 @@ TEST_F(collective_state_test, keeps_the_holder_until_the_share_has_ended) {
   memory.reset();
   take(1000);
   expect_all(errc::timeout, {"found it running"});
-  EXPECT_FALSE(kept.expired()) << "nobody waits, but it has not run";
+  EXPECT_FALSE(alive.expired())
+      << "the share has no client any more but has not run, so it keeps its holder";
   engine.run_all();
-  EXPECT_TRUE(kept.expired());
+  EXPECT_TRUE(alive.expired());
 }
 
 TEST_F(collective_state_test, shares_that_wait_are_dropped_with_the_group) {
@@ -278,7 +283,7 @@ TEST_F(collective_axis_test, joins_the_ranks_of_one_group_alone) {
   EXPECT_EQ(answers.size(), 2U);
   const float expected[] = {100, 600, 300, 600};
   for (int r = 0; r < 4; ++r) {
-    EXPECT_EQ(engine->at(x, r)[0], expected[r]) << "rank " << r;
+    EXPECT_EQ(engine->instance(x, r)[0], expected[r]) << "rank " << r;
   }
 }
 

@@ -94,13 +94,13 @@ struct device_mesh {
   [[nodiscard]] float* memory(std::size_t count) const {
     const auto out = or_throw(
         context->memory().allocate(mesh->devices, count * sizeof(float), mesh->number));
-    for (std::byte* at : out->instances()) {
-      std::memset(at, 0, count * sizeof(float));
+    for (std::byte* instance : out->instances()) {
+      std::memset(instance, 0, count * sizeof(float));
     }
     return reinterpret_cast<float*>(out->data());
   }
   /// Returns the instance of a rank. The host may read it while no task runs.
-  [[nodiscard]] float* at(float* symmetric, int rank) const {
+  [[nodiscard]] float* instance(float* symmetric, int rank) const {
     return reinterpret_cast<float*>(context->memory().translate(symmetric, rank));
   }
 };

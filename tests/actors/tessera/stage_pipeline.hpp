@@ -65,13 +65,13 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
   using supervisor_maker =
       std::function<actors::supervisor_actor(actors::supervisor_config)>;
 
-  kept_streams(const std::shared_ptr<tessera::mesh>& on, stream_maker make_stream,
+  kept_streams(const std::shared_ptr<tessera::mesh>& mesh, stream_maker make_stream,
                const supervisor_maker& make_supervisor)
       : make_stream_(std::move(make_stream)), make_supervisor_(make_supervisor) {
     for (std::size_t i = 0; i < pipeline_streams; ++i) {
-      kept& k = kept_[i];
+      stored_stream& k = stored_[i];
       k.spec.name = "stream " + std::to_string(i);
-      k.spec.mesh = on;
+      k.spec.mesh = mesh;
       k.spec.options.rank = i < 2 ? -1 : static_cast<int>(i) - 2;
       k.spec.handover = std::make_shared<tessera::event>();
     }
@@ -86,7 +86,7 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
           alive->begin_again(i);
         }
       };
-      kept_[i].supervisor = make_supervisor_(std::move(config));
+      stored_[i].supervisor = make_supervisor_(std::move(config));
       start(i);
     }
   }
@@ -94,14 +94,14 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
-    for (kept& k : kept_) {
+    for (stored_stream& k : stored_) {
       k.stream = nullptr;
       k.supervisor = nullptr;
     }
   }
   [[nodiscard]] actors::stream_actor get(std::size_t i) const {
     const std::lock_guard lock(mutex_);
-    return kept_[i].stream;
+    return stored_[i].stream;
   }
   [[nodiscard]] int restarts() const {
     const std::lock_guard lock(mutex_);
@@ -109,7 +109,7 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
   }
 
  private:
-  struct kept {
+  struct stored_stream {
     actors::queue_spec spec;
     actors::supervisor_actor supervisor;
     actors::stream_actor stream;
@@ -127,21 +127,21 @@ class kept_streams : public std::enable_shared_from_this<kept_streams> {
   }
   /// Starts a stream and lets its supervisor adopt it.
   void start(std::size_t i) {
-    auto stream = make_stream_(kept_[i].spec);
+    auto stream = make_stream_(stored_[i].spec);
     const std::lock_guard lock(mutex_);
     if (!closed_) {
-      caf::anon_send(kept_[i].supervisor, actors::adopt_atom_v,
-                     actors::by_reference(
-                         actors::child_spec{kept_[i].spec.name, actors::stop_group::sink,
-                                            caf::actor_cast<caf::actor>(stream)}));
-      kept_[i].stream = std::move(stream);
+      caf::anon_send(stored_[i].supervisor, actors::adopt_atom_v,
+                     actors::by_reference(actors::child_spec{
+                         stored_[i].spec.name, actors::stop_group::sink,
+                         caf::actor_cast<caf::actor>(stream)}));
+      stored_[i].stream = std::move(stream);
     }
   }
 
   stream_maker make_stream_;
   supervisor_maker make_supervisor_;
   mutable std::mutex mutex_;
-  kept kept_[pipeline_streams];
+  stored_stream stored_[pipeline_streams];
   int restarts_ = 0;
   bool closed_ = false;
 };
@@ -281,15 +281,16 @@ inline pipeline_driver_actor::behavior_type pipeline_driver(
 /// The context and the memory of a pipeline, with checks of its results.
 class pipeline_memory {
  public:
-  pipeline_memory(const device_mesh& on, std::size_t batches) : on_(&on) {
+  pipeline_memory(const device_mesh& devices, std::size_t batches) : devices_(&devices) {
     for (std::size_t b = 0; b < batches; ++b) {
       batches_.emplace_back();
       for (float*& buffer : batches_.back().buffers) {
-        buffer = on.memory(pipeline_elements);
+        buffer = devices.memory(pipeline_elements);
       }
       for (int rank = 0; rank < pipeline_ranks; ++rank) {
         for (int i = 0; i < pipeline_elements; ++i) {
-          on.at(batches_.back().buffers[0], rank)[i] = pipeline_input(b, rank, i);
+          devices.instance(batches_.back().buffers[0], rank)[i] =
+              pipeline_input(b, rank, i);
         }
       }
     }
@@ -300,7 +301,8 @@ class pipeline_memory {
     for (std::size_t b = 0; b < batches_.size(); ++b) {
       for (int rank = 0; rank < pipeline_ranks; ++rank) {
         for (int i = 0; i < pipeline_elements; ++i) {
-          ASSERT_EQ(on_->at(batches_[b].buffers[3], rank)[i], pipeline_expected(b, i))
+          ASSERT_EQ(devices_->instance(batches_[b].buffers[3], rank)[i],
+                    pipeline_expected(b, i))
               << "batch " << b << " rank " << rank << " element " << i;
         }
       }
@@ -308,7 +310,7 @@ class pipeline_memory {
   }
 
  private:
-  const device_mesh* on_;
+  const device_mesh* devices_;
   std::vector<pipeline_batch> batches_;
 };
 

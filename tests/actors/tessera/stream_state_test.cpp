@@ -48,21 +48,21 @@ TEST_F(stream_state_test, runs_copies_and_launches_in_their_order) {
   EXPECT_TRUE(s->launch(stage(-1, 10)).has_value());
   EXPECT_TRUE(
       s->copy({{out->data(), x, bytes, copy_kind::device_to_host, 2}, out}).has_value());
-  const std::weak_ptr<void> kept = in;
+  const std::weak_ptr<void> alive = in;
   in.reset();
-  EXPECT_FALSE(kept.expired()) << "the copy has not run";
+  EXPECT_FALSE(alive.expired()) << "the copy has not run";
   static_cast<void>(s->synchronize(0));
   EXPECT_TRUE(s->take_answers(0).empty());
   EXPECT_EQ(rings, 0);
   engine.run_all();
   EXPECT_EQ(rings, 1);
   EXPECT_EQ(or_throw(answer_of(*s)), 4U);
-  EXPECT_TRUE(kept.expired());
+  EXPECT_TRUE(alive.expired());
   for (int rank = 0; rank < 4; ++rank) {
     const float r = static_cast<float>(rank + 1);
-    EXPECT_EQ(engine->at(x, rank)[blocks - 1], -(2.0F * 3 + r) + 10 * r);
+    EXPECT_EQ(engine->instance(x, rank)[blocks - 1], -(2.0F * 3 + r) + 10 * r);
   }
-  EXPECT_EQ((*out)[0], engine->at(x, 2)[0]);
+  EXPECT_EQ((*out)[0], engine->instance(x, 2)[0]);
 }
 
 TEST_F(stream_state_test, waits_for_points_of_other_queues) {
@@ -76,7 +76,7 @@ TEST_F(stream_state_test, waits_for_points_of_other_queues) {
     or_throw(first->wait(*second->record()));
   }
   engine.run_all();
-  EXPECT_EQ(engine->at(y, 3)[0], 2 * 20 * 4);
+  EXPECT_EQ(engine->instance(y, 3)[0], 2 * 20 * 4);
   // A queue that waits for a point of a failed queue fails too.
   EXPECT_TRUE(first->launch(launch_of("broken", {}, 1)).has_value());
   or_throw(second->wait(*first->record()));
@@ -84,10 +84,11 @@ TEST_F(stream_state_test, waits_for_points_of_other_queues) {
   static_cast<void>(second->synchronize(0));
   engine.run_all();
   EXPECT_EQ(answer_of(*second).error().code(), errc::kernel_failed);
-  EXPECT_EQ(engine->at(y, 3)[0], 2 * 20 * 4) << "it was not run";
+  EXPECT_EQ(engine->instance(y, 3)[0], 2 * 20 * 4)
+      << "a launch behind a failed point must not run";
 }
 
-TEST_F(stream_state_test, tells_the_first_failure_once_with_its_cause) {
+TEST_F(stream_state_test, reports_the_first_failure_once_with_its_cause) {
   auto s = open();
   EXPECT_TRUE(s->launch(stage(1, 1)).has_value());
   const auto number = or_throw(s->launch(launch_of("broken", {}, 1)));
@@ -103,12 +104,13 @@ TEST_F(stream_state_test, tells_the_first_failure_once_with_its_cause) {
   EXPECT_EQ(failed.error().location(), "stream \"scale\"");
   ASSERT_NE(failed.error().cause(), nullptr);
   EXPECT_NE(failed.error().message().find("broken"), std::string::npos);
-  EXPECT_EQ(engine->at(x, 0)[0], 1.0F) << "what came behind was not run";
+  EXPECT_EQ(engine->instance(x, 0)[0], 1.0F)
+      << "an operation behind the failure must not run";
   EXPECT_TRUE(s->launch(stage(2, 0)).has_value());
   static_cast<void>(s->synchronize(0));
   engine.run_all();
   EXPECT_EQ(or_throw(answer_of(*s)), 4U);
-  EXPECT_EQ(engine->at(x, 0)[0], 2.0F);
+  EXPECT_EQ(engine->instance(x, 0)[0], 2.0F);
 }
 
 TEST_F(stream_state_test, refuses_more_than_its_window_and_takes_credit_back_by_itself) {
@@ -127,7 +129,7 @@ TEST_F(stream_state_test, refuses_more_than_its_window_and_takes_credit_back_by_
       << s->describe();
   EXPECT_TRUE(s->launch(stage(1, 1)).has_value());
   engine.run_all();
-  EXPECT_EQ(engine->at(x, 0)[0], 9.0F);
+  EXPECT_EQ(engine->instance(x, 0)[0], 9.0F);
 }
 
 TEST_F(stream_state_test, is_overdue_once_and_loses_no_failure_by_that) {
@@ -142,7 +144,8 @@ TEST_F(stream_state_test, is_overdue_once_and_loses_no_failure_by_that) {
   EXPECT_EQ(answer_of(*s, 1500).error().code(), errc::timeout);
   EXPECT_TRUE(s->take_answers(5000).empty());
   engine.run_all();
-  EXPECT_TRUE(s->take_answers(5000).empty()) << "that one has been answered";
+  EXPECT_TRUE(s->take_answers(5000).empty())
+      << "the overdue synchronization has been answered already";
   static_cast<void>(s->synchronize(6000));
   engine.run_all();
   EXPECT_EQ(answer_of(*s, 6000).error().code(), errc::kernel_failed);
@@ -165,7 +168,8 @@ TEST_F(stream_state_test, a_successor_begins_behind_and_without_old_failures) {
   static_cast<void>(s->synchronize(0));
   engine.run_all();
   EXPECT_TRUE(answer_of(*s).has_value());
-  EXPECT_EQ(engine->at(y, 1)[0], 20.0F) << "all ten launches of the other came before";
+  EXPECT_EQ(engine->instance(y, 1)[0], 20.0F)
+      << "all ten launches of the other stream come first";
 }
 
 TEST_F(stream_state_test, names_the_fault_of_orders_and_specs) {

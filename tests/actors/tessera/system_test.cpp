@@ -176,14 +176,14 @@ struct tessera_actors : testing::Test {
   std::vector<std::function<result<std::uint64_t>()>> pending;
 };
 
-TEST_F(tessera_actors, a_stream_tells_failures_with_origin_text_and_causes) {
+TEST_F(tessera_actors, a_stream_reports_failures_with_origin_text_and_causes) {
   const auto stream = open();
   EXPECT_TRUE(system
                   .ask<std::uint64_t>(stream, launch_atom_v,
                                       by_reference(launch_of("stage", {x, x, 1, 2}, few)))
                   .has_value());
   EXPECT_EQ(or_throw(system.ask<std::uint64_t>(stream, sync_atom_v)), 1U);
-  EXPECT_EQ(system.engine->at(x, 3)[0], 8.0F);
+  EXPECT_EQ(system.engine->instance(x, 3)[0], 8.0F);
   const auto refused = system.ask<std::uint64_t>(
       stream, launch_atom_v, by_reference(launch_of("stage", {x, x, 1, 2}, -1)));
   EXPECT_EQ(refused.error().code(), errc::invalid_argument);
@@ -257,17 +257,17 @@ TEST_F(tessera_actors, a_stream_that_cannot_be_opened_says_why_to_everybody) {
 TEST_F(tessera_actors, ranks_that_join_are_answered_when_all_is_done) {
   const auto group = open_group();
   for (int r = 0; r < 4; ++r) {
-    std::fill_n(system.engine->at(x, r), few, static_cast<float>(r));
+    std::fill_n(system.engine->instance(x, r), few, static_cast<float>(r));
     request(group, join_atom_v, share_of(r));
   }
   system.go_on_all();
   for (const auto& a : answers()) {
     EXPECT_EQ(or_throw(a), 0U);
   }
-  EXPECT_EQ(system.engine->at(x, 1)[few - 1], 6.0F);
+  EXPECT_EQ(system.engine->instance(x, 1)[few - 1], 6.0F);
 }
 
-TEST_F(tessera_actors, every_rank_hears_the_text_of_a_mismatch) {
+TEST_F(tessera_actors, every_rank_gets_the_text_of_a_mismatch) {
   const auto group = open_group();
   for (int r = 0; r < 4; ++r) {
     request(group, join_atom_v, share_of(r, r == 2 ? few - 1 : few));
@@ -282,7 +282,7 @@ TEST_F(tessera_actors, every_rank_hears_the_text_of_a_mismatch) {
   }
 }
 
-TEST_F(tessera_actors, every_rank_hears_of_a_policy_that_differs) {
+TEST_F(tessera_actors, every_rank_gets_the_error_of_a_policy_that_differs) {
   const auto group = open_group();
   for (int r = 0; r < 4; ++r) {
     join_order order = *share_of(r);
@@ -298,7 +298,7 @@ TEST_F(tessera_actors, every_rank_hears_of_a_policy_that_differs) {
   }
 }
 
-TEST_F(tessera_actors, ranks_that_wait_in_vain_learn_which_ranks_are_missing) {
+TEST_F(tessera_actors, ranks_that_time_out_get_the_missing_ranks) {
   const auto group = open_group(2'000'000'000);
   request(group, join_atom_v, share_of(3));
   request(group, join_atom_v, share_of(1));

@@ -104,7 +104,7 @@ TEST(tensogram_c, writes_by_tasks_are_carried_out_in_the_order_of_their_launches
   EXPECT_STREQ(tgm_metadata_get_string(meta.get(), "run"), "first");
 }
 
-TEST(tensogram_c, what_is_known_to_be_wrong_with_a_write_is_said_at_its_launch) {
+TEST(tensogram_c, faults_of_a_write_that_are_known_are_reported_at_its_launch) {
   const task_stream stream;
   const auto write = [&](const char* json) {
     return make<task>(tgm_async_streaming_encoder_write_object, stream.get(), json,
@@ -136,7 +136,8 @@ TEST(tensogram_c, a_stream_by_tasks_that_is_finished_takes_nothing_more) {
   const task_stream stream;
   EXPECT_EQ(joined(stream.write_preceder("{}")), TGM_ERROR_OK);
   EXPECT_EQ(joined(stream.write_preceder("{}")), TGM_ERROR_FRAMING);
-  EXPECT_EQ(joined(stream.finish()), TGM_ERROR_FRAMING) << "the preceder has no object";
+  EXPECT_EQ(joined(stream.finish()), TGM_ERROR_FRAMING)
+      << "a preceder without an object behind it is a framing error";
   EXPECT_EQ(joined(stream.write(1)), TGM_ERROR_OK) << last_error();
   EXPECT_EQ(joined(stream.finish()), TGM_ERROR_OK) << last_error();
   EXPECT_EQ(joined(stream.write(2)), TGM_ERROR_FRAMING);
@@ -185,7 +186,8 @@ TEST(tensogram_c, writes_that_end_before_they_begin_leave_no_trace) {
   EXPECT_EQ(stream.status(3), TGM_OBJECT_COUNT_STATUS_OK);
   EXPECT_EQ(joined(stream.write(6, cancel.get())), TGM_ERROR_CANCELLED);
   EXPECT_EQ(joined(stream.finish(false, cancel.get())), TGM_ERROR_CANCELLED);
-  EXPECT_EQ(joined(stream.write(7)), TGM_ERROR_OK) << "the stream is open still";
+  EXPECT_EQ(joined(stream.write(7)), TGM_ERROR_OK)
+      << "the stream accepts writes until it is finished";
   EXPECT_EQ(joined(stream.finish()), TGM_ERROR_OK) << last_error();
   EXPECT_EQ(stream.first_elements(), (std::vector<float>{0, 1, 5, 7}));
 }

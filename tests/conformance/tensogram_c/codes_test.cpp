@@ -35,9 +35,12 @@ tgm_error masking(const TgmEncodeMaskOptions& masks) {
 TEST(tensogram_c, messages_that_cannot_be_encoded_have_the_codes_of_the_reference) {
   const std::string one = four_floats_json();
   EXPECT_EQ(encoding(one, 1), TGM_ERROR_OK) << last_error();
-  EXPECT_EQ(encoding(one, 2), TGM_ERROR_INVALID_ARG) << "1 descriptor, 2 objects";
-  EXPECT_EQ(encoding(one, 0), TGM_ERROR_INVALID_ARG) << "1 descriptor, 0 objects";
-  EXPECT_EQ(encoding("{\"a\":\"\xff\xfe\"}", 0), TGM_ERROR_INVALID_ARG) << "no UTF-8";
+  EXPECT_EQ(encoding(one, 2), TGM_ERROR_INVALID_ARG)
+      << "one descriptor with two objects is refused";
+  EXPECT_EQ(encoding(one, 0), TGM_ERROR_INVALID_ARG)
+      << "one descriptor without an object is refused";
+  EXPECT_EQ(encoding("{\"a\":\"\xff\xfe\"}", 0), TGM_ERROR_INVALID_ARG)
+      << "metadata that is not UTF-8 is refused";
   EXPECT_EQ(encoding("nonsense", 0), TGM_ERROR_METADATA);
   EXPECT_EQ(encoding("[1]", 0), TGM_ERROR_METADATA);
   EXPECT_EQ(encoding("[", 0), TGM_ERROR_METADATA);
@@ -83,7 +86,8 @@ TEST(tensogram_c, names_that_arguments_do_not_know_are_invalid_arguments) {
     }
   }
   masks.allow_nan = false;
-  EXPECT_EQ(masking(masks), TGM_ERROR_ENCODING) << "infinities are allowed, NaN is not";
+  EXPECT_EQ(masking(masks), TGM_ERROR_ENCODING)
+      << "only infinities are allowed, so NaN is refused";
   const std::string bytes = encode_two();
   for (const char* level : {"bogus", "", "metadata", "Quick", "\xff"}) {
     EXPECT_EQ(tgm_validate(as_u8(bytes), bytes.size(), level, 0, &out.bytes),
@@ -110,9 +114,11 @@ TEST(tensogram_c, stored_payloads_that_cannot_be_are_failures_of_metadata) {
   EXPECT_EQ(storing(four_floats_json(), 15), TGM_ERROR_METADATA);
   EXPECT_EQ(storing(four_floats_json(R"(, "szip_block_offsets": [0])"), 16),
             TGM_ERROR_METADATA)
-      << "no szip";
-  EXPECT_EQ(storing(szip + "[9, 3]}]}", 16), TGM_ERROR_METADATA) << "going back";
-  EXPECT_EQ(storing(szip + "[0, 9999]}]}", 16), TGM_ERROR_METADATA) << "beyond";
+      << "offsets of szip blocks are refused without szip";
+  EXPECT_EQ(storing(szip + "[9, 3]}]}", 16), TGM_ERROR_METADATA)
+      << "offsets that decrease are refused";
+  EXPECT_EQ(storing(szip + "[0, 9999]}]}", 16), TGM_ERROR_METADATA)
+      << "offsets beyond the payload are refused";
   EXPECT_EQ(storing(szip + "[0, 30]}]}", 16), TGM_ERROR_OK) << last_error();
   EXPECT_EQ(storing(four_floats_json(R"(, "encoding": "x")"), 16), TGM_ERROR_ENCODING);
   EXPECT_EQ(storing(four_floats_json(), 0), TGM_ERROR_METADATA);
@@ -153,7 +159,8 @@ TEST(tensogram_c, messages_that_cannot_be_decoded_have_the_codes_of_the_referenc
       good.find(std::string(reinterpret_cast<const char*>(&two), sizeof two));
   changed[payload] ^= 1;
   EXPECT_EQ(decode(changed, true).code, TGM_ERROR_HASH_MISMATCH);
-  EXPECT_EQ(decode(changed).code, TGM_ERROR_HASH_MISMATCH) << "a digest that is there";
+  EXPECT_EQ(decode(changed).code, TGM_ERROR_HASH_MISMATCH)
+      << "a digest that does not match its payload is found";
   EXPECT_EQ(object(changed, 0, 1), TGM_ERROR_HASH_MISMATCH);
 }
 
@@ -170,8 +177,8 @@ TEST(tensogram_c, ranges_that_cannot_be_decoded_have_the_codes_of_the_reference)
   };
   constexpr std::uint64_t all_bits = std::numeric_limits<std::uint64_t>::max();
   EXPECT_EQ(range(0, 0, 4), TGM_ERROR_OK) << last_error();
-  EXPECT_EQ(range(1, 3, 0), TGM_ERROR_OK) << "no elements from the end on";
-  EXPECT_EQ(range(0, 0, 0, 0), TGM_ERROR_OK) << "no ranges";
+  EXPECT_EQ(range(1, 3, 0), TGM_ERROR_OK) << "an empty range at the end is allowed";
+  EXPECT_EQ(range(0, 0, 0, 0), TGM_ERROR_OK) << "a call without ranges is allowed";
   EXPECT_EQ(range(0, 3, 2), TGM_ERROR_ENCODING);
   EXPECT_EQ(range(0, 5, 0), TGM_ERROR_ENCODING);
   EXPECT_EQ(range(0, 1, all_bits), TGM_ERROR_ENCODING);

@@ -127,9 +127,9 @@ TEST(tensogram_c, the_same_keys_are_missed_by_readers) {
   EXPECT_EQ(decoding_with(bytes, "sp_bits_per_value", 'x'), TGM_ERROR_METADATA);
   EXPECT_EQ(decoding_with(bytes, "sp_decimal_scale_factor", 'x'), TGM_ERROR_METADATA);
   EXPECT_EQ(decoding_with(bytes, "sp_bits_per_value\x10", '\x60'), TGM_ERROR_METADATA)
-      << "an empty text";
+      << "an empty text instead of a number is an error of the metadata";
   EXPECT_EQ(decoding_with(bytes, "sp_bits_per_value\x10", '\x11'), TGM_ERROR_ENCODING)
-      << "17 bits";
+      << "17 bits per value cannot be decoded";
   EXPECT_EQ(decoding_with(bytes, "simple_packing", 'x'), TGM_ERROR_ENCODING);
 }
 
@@ -142,13 +142,15 @@ TEST(tensogram_c, damage_has_the_code_of_the_layer_that_it_is_in) {
     return decode(changed).code;
   };
   EXPECT_EQ(with(0, 'X'), TGM_ERROR_FRAMING);
-  EXPECT_EQ(with(24, 'X'), TGM_ERROR_FRAMING) << "the first frame";
-  EXPECT_EQ(with(40, 0xFF), TGM_ERROR_METADATA) << "the metadata's first byte of CBOR";
+  EXPECT_EQ(with(24, 'X'), TGM_ERROR_FRAMING)
+      << "a damaged magic of the first frame is a framing error";
+  EXPECT_EQ(with(40, 0xFF), TGM_ERROR_METADATA)
+      << "a damaged first byte of the metadata's CBOR is an error of the metadata";
   EXPECT_EQ(with(bytes.rfind("float64"), 'g'), TGM_ERROR_METADATA);
   EXPECT_EQ(with(bytes.size() - 1, 'X'), TGM_ERROR_FRAMING);
   const std::size_t payload = bytes.rfind("FR") + 16;
   EXPECT_EQ(with(payload, 0xEE), TGM_ERROR_ENCODING)
-      << "the size in front of an LZ4 block";
+      << "a damaged size in front of an LZ4 block is an encoding error";
   EXPECT_NE(last_error().find("object 1"), std::string::npos) << last_error();
   std::string damaged = bytes;
   damaged[payload] = '\xEE';
@@ -157,10 +159,10 @@ TEST(tensogram_c, damage_has_the_code_of_the_layer_that_it_is_in) {
   ASSERT_EQ(objects.code, TGM_ERROR_OK) << last_error();
   EXPECT_EQ(make<message>(tgm_object_iter_next, objects.get()).code, TGM_ERROR_OK);
   EXPECT_EQ(make<message>(tgm_object_iter_next, objects.get()).code, TGM_ERROR_ENCODING)
-      << "object by object as all at once";
+      << "the iterator reports the same code as decoding all objects at once";
   EXPECT_EQ(make<message>(tgm_object_iter_next, objects.get()).code,
             TGM_ERROR_END_OF_ITER)
-      << "and the iterator went on";
+      << "the iterator continues behind the object that failed";
 }
 
 TEST(tensogram_c, ranges_of_szip_without_offsets_are_a_failure_of_compression) {

@@ -61,7 +61,7 @@ TEST(tensogram_c, elements_are_seen_where_they_lie_if_they_lie_there) {
     return tgm_x_object_view(as_u8(message), message.size(), object, &elements, &length);
   };
   EXPECT_EQ(view(bytes, 0), TGM_ERROR_OK) << last_error();
-  EXPECT_EQ(view(bytes, 1), TGM_ERROR_ENCODING) << "compressed";
+  EXPECT_EQ(view(bytes, 1), TGM_ERROR_ENCODING) << "a compressed payload has no view";
   EXPECT_EQ(view(bytes, 2), TGM_ERROR_OBJECT);
   std::string changed = bytes;
   changed[static_cast<std::size_t>(elements - as_u8(bytes))] ^= 1;
@@ -75,7 +75,8 @@ TEST(tensogram_c, equal_input_gives_equal_bytes_where_that_is_asked_for) {
   owned second;
   ASSERT_EQ(encode_two_with(options, first), TGM_ERROR_OK);
   ASSERT_EQ(encode_two_with(options, second), TGM_ERROR_OK);
-  EXPECT_FALSE(first.text() == second.text()) << "each has an identifier of its own";
+  EXPECT_FALSE(first.text() == second.text())
+      << "each message has an identifier of its own";
   options.reproducible = true;
   options.hash_algo = "xxh3";
   for (const auto list :
@@ -113,7 +114,7 @@ TEST(tensogram_c, options_grow_at_their_end_and_are_checked) {
   EXPECT_EQ(decode_with(bytes, later.known), TGM_ERROR_OK) << last_error();
   later.added = 1;
   EXPECT_EQ(decode_with(bytes, later.known), TGM_ERROR_INVALID_ARG)
-      << "what this library does not know is asked for";
+      << "an option that this library does not know is refused if it is set";
   options = defaults<tgm_x_encode_options_t>();
   auto reading = defaults<tgm_x_decode_options_t>();
   const auto whole = make<scan_result>(tgm_x_scan, as_u8(bytes), bytes.size(),
@@ -141,7 +142,8 @@ TEST(tensogram_c, decoding_checks_digests_and_sizes_as_asked) {
   options.hash_check = TGM_X_HASH_CHECK_NONE;
   EXPECT_EQ(decode_with(changed, options), TGM_ERROR_OK) << last_error();
   options.max_object_bytes = 23;
-  EXPECT_EQ(decode_with(good, options), TGM_ERROR_OBJECT) << "object 1 has 24 bytes";
+  EXPECT_EQ(decode_with(good, options), TGM_ERROR_OBJECT)
+      << "the limit is below the 24 bytes of object 1";
   options.max_object_bytes = 24;
   EXPECT_EQ(decode_with(good, options), TGM_ERROR_OK) << last_error();
   const std::uint64_t offset = 1;
@@ -158,7 +160,7 @@ TEST(tensogram_c, decoding_checks_digests_and_sizes_as_asked) {
             TGM_ERROR_OBJECT);
 }
 
-TEST(tensogram_c, masks_are_had_beside_the_stored_elements) {
+TEST(tensogram_c, masks_are_returned_beside_the_stored_elements) {
   const float values[4] = {std::numeric_limits<float>::quiet_NaN(), 2,
                            std::numeric_limits<float>::infinity(), 4};
   const TgmEncodeMaskOptions allowed{true, true, nullptr, nullptr, nullptr, -1};
@@ -175,7 +177,8 @@ TEST(tensogram_c, masks_are_had_beside_the_stored_elements) {
   tgm_x_masks_t masks{};
   ASSERT_EQ(tgm_x_decode_masks(as_u8(bytes), bytes.size(), 0, &masks), TGM_ERROR_OK);
   ASSERT_EQ(masks.nan.len, 1u);
-  EXPECT_EQ(masks.nan.data[0], 0x80) << "the first element has the highest bit";
+  EXPECT_EQ(masks.nan.data[0], 0x80)
+      << "the highest bit of the mask stands for the first element";
   ASSERT_EQ(masks.positive_infinity.len, 1u);
   EXPECT_EQ(masks.positive_infinity.data[0], 0x20);
   EXPECT_EQ(masks.negative_infinity.len, 0u);
@@ -246,7 +249,7 @@ TEST(tensogram_c, a_splitter_finds_messages_in_bytes_that_come_piece_by_piece) {
   owned none;
   EXPECT_EQ(tgm_x_splitter_take(small.get(), &none.bytes, nullptr, nullptr),
             TGM_ERROR_END_OF_ITER)
-      << "larger than it may be";
+      << "a message above the size limit is not returned";
 }
 
 TEST(tensogram_c, a_buffer_is_judged_with_a_level_and_a_limit_of_its_own) {
@@ -273,7 +276,7 @@ TEST(tensogram_c, a_buffer_is_judged_with_a_level_and_a_limit_of_its_own) {
   EXPECT_EQ(tgm_x_validate(nullptr, 0, nullptr, nullptr, &out.bytes), TGM_ERROR_OK);
 }
 
-TEST(tensogram_c, the_library_says_its_version) {
+TEST(tensogram_c, the_library_reports_its_version) {
   const std::string version = tgm_x_version();
   EXPECT_EQ(version.find_first_not_of("0123456789."), std::string::npos) << version;
   EXPECT_NE(version, "");

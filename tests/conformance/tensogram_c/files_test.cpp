@@ -54,14 +54,15 @@ TEST(tensogram_c, a_buffer_is_walked_message_by_message) {
   const std::uint8_t* place = nullptr;
   std::size_t length = 0;
   EXPECT_EQ(tgm_buffer_iter_next(walk.get(), &place, &length), TGM_ERROR_OK);
-  EXPECT_EQ(place, as_u8(all)) << "inside the buffer, not a copy";
+  EXPECT_EQ(place, as_u8(all)) << "the message is a part of the buffer and not a copy";
   EXPECT_EQ(length, one.size());
   EXPECT_EQ(tgm_buffer_iter_next(walk.get(), &place, &length), TGM_ERROR_OK);
   EXPECT_EQ(place, as_u8(all) + one.size() + 7);
   for (int again = 0; again < 2; ++again) {
     EXPECT_EQ(tgm_buffer_iter_next(walk.get(), &place, &length), TGM_ERROR_END_OF_ITER);
   }
-  EXPECT_EQ(tgm_buffer_iter_count(walk.get()), 2u) << "those passed included";
+  EXPECT_EQ(tgm_buffer_iter_count(walk.get()), 2u)
+      << "the count includes messages that the iterator has passed";
 }
 
 TEST(tensogram_c, a_file_is_created_appended_to_and_read) {
@@ -106,7 +107,7 @@ TEST(tensogram_c, a_file_is_created_appended_to_and_read) {
       make<message>(tgm_file_decode_message, again.get(), std::size_t{3}, 1, 0u, 0).code,
       TGM_ERROR_OBJECT);
   EXPECT_EQ(messages_in(make<file>(tgm_file_create, path.c_str()).get()), 0u)
-      << "creating empties a file";
+      << "creating a file that exists empties it";
 }
 
 TEST(tensogram_c, a_file_is_walked_message_by_message_also_after_it_was_closed) {
@@ -127,7 +128,7 @@ TEST(tensogram_c, a_file_is_walked_message_by_message_also_after_it_was_closed) 
   }
   owned none;
   EXPECT_EQ(tgm_file_iter_next(walk.get(), &none.bytes), TGM_ERROR_END_OF_ITER)
-      << "what was appended later is not among them";
+      << "a message that was appended later is not found by the iterator";
   EXPECT_EQ(none.bytes.data, nullptr);
 }
 
@@ -166,7 +167,7 @@ TEST(tensogram_c, a_file_that_vanished_or_was_cut_is_a_failure) {
   EXPECT_NE(tgm_file_iter_next(walk.get(), &cut.bytes), TGM_ERROR_OK);
   EXPECT_NE(last_error(), "");
   EXPECT_EQ(tgm_file_iter_next(walk.get(), &cut.bytes), TGM_ERROR_END_OF_ITER)
-      << "the iterator went on";
+      << "the iterator moves on behind the message that it could not read";
   EXPECT_NE(
       make<message>(tgm_file_decode_message, open.get(), std::size_t{1}, 1, 0u, 0).code,
       TGM_ERROR_OK);
@@ -203,7 +204,8 @@ TEST(tensogram_c, a_message_is_judged_at_every_level) {
   EXPECT_EQ(damaged.at("hash_verified"), false);
   owned out;
   ASSERT_EQ(tgm_validate(nullptr, 0, nullptr, 0, &out.bytes), TGM_ERROR_OK);
-  EXPECT_FALSE(nlohmann::json::parse(out.text()).at("issues").empty()) << "no message";
+  EXPECT_FALSE(nlohmann::json::parse(out.text()).at("issues").empty())
+      << "a file without a message is reported as an issue";
 }
 
 TEST(tensogram_c, a_file_is_judged_with_what_lies_between_messages) {

@@ -23,7 +23,7 @@ std::string bytes_of(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-TEST(tensogram_c, a_message_goes_there_and_back) {
+TEST(tensogram_c, a_message_survives_encoding_and_decoding) {
   const auto found = decode(encode_two(), true);
   ASSERT_EQ(found.code, TGM_ERROR_OK) << last_error();
   const tgm_message_t* msg = found.get();
@@ -199,7 +199,8 @@ TEST(tensogram_c, elements_come_in_the_byte_order_that_is_asked_for) {
     const auto whole =
         make<message>(tgm_decode, as_u8(bytes), bytes.size(), order, 0u, 0);
     EXPECT_EQ(elements_of(whole.get(), 0), expected);
-    EXPECT_STREQ(tgm_object_byte_order(whole.get(), 0), "big") << "what the file has";
+    EXPECT_STREQ(tgm_object_byte_order(whole.get(), 0), "big")
+        << "the object keeps the byte order of the file";
     const auto one = make<message>(tgm_decode_object, as_u8(bytes), bytes.size(),
                                    std::size_t{0}, order, 0u, 0);
     EXPECT_EQ(elements_of(one.get(), 0), expected);
@@ -336,7 +337,7 @@ TEST(tensogram_c, payloads_that_went_through_their_pipeline_are_stored_as_they_a
       return;
     }
   }
-  FAIL() << "no length of the payload is one that decodes";
+  FAIL() << "no length of the payload decodes";
 }
 
 }  // namespace

@@ -36,16 +36,19 @@ TEST(tensogram_c, paths_lead_to_values_of_objects_and_of_the_message) {
   EXPECT_EQ(tgm_metadata_version(m), 3u);
   EXPECT_EQ(tgm_metadata_num_objects(m), 2u);
   EXPECT_EQ(string_of(tgm_metadata_get(m, "name")), "a")
-      << "the first object that has it";
+      << "the key is taken from the first object that has it";
   EXPECT_EQ(string_of(tgm_metadata_get_at(m, 1, "name")), "b");
-  EXPECT_EQ(string_of(tgm_metadata_get(m, "grid.type")), "regular") << "of object 1";
+  EXPECT_EQ(string_of(tgm_metadata_get(m, "grid.type")), "regular")
+      << "the key is taken from object 1";
   EXPECT_EQ(string_of(tgm_metadata_get(m, "deep.class")), "od");
-  EXPECT_EQ(string_of(tgm_metadata_get(m, "run")), "first") << "of the message";
+  EXPECT_EQ(string_of(tgm_metadata_get(m, "run")), "first")
+      << "the key is taken from the message";
   for (const char* path : {"extra.run", "_extra_.run"}) {
     EXPECT_EQ(string_of(tgm_metadata_get(m, path)), "first");
-    EXPECT_EQ(tgm_metadata_get_at(m, 0, path), nullptr) << "no object has it";
+    EXPECT_EQ(tgm_metadata_get_at(m, 0, path), nullptr) << "no object has the key";
   }
-  EXPECT_EQ(tgm_metadata_get(m, "extra.name"), nullptr) << "of an object alone";
+  EXPECT_EQ(tgm_metadata_get(m, "extra.name"), nullptr)
+      << "a path into the extra map does not find a key of one object";
   EXPECT_EQ(tgm_metadata_get_at(m, 0, "grid.type"), nullptr);
   EXPECT_EQ(tgm_metadata_get_at(m, 0, "run"), nullptr);
   EXPECT_EQ(tgm_metadata_get_at(m, 2, "name"), nullptr);
@@ -58,7 +61,7 @@ TEST(tensogram_c, paths_lead_to_values_of_objects_and_of_the_message) {
     EXPECT_FALSE(tgm_metadata_has(m, absent)) << absent;
     EXPECT_FALSE(tgm_metadata_has_at(m, 0, absent)) << absent;
   }
-  EXPECT_TRUE(tgm_metadata_has(m, "nothing")) << "null is a value";
+  EXPECT_TRUE(tgm_metadata_has(m, "nothing")) << "a key with the value null exists";
   EXPECT_TRUE(tgm_metadata_has_at(m, 0, "nothing"));
   EXPECT_FALSE(tgm_metadata_has_at(m, 1, "nothing"));
 }
@@ -110,7 +113,7 @@ TEST(tensogram_c, values_keep_their_type_and_only_integers_widen) {
   EXPECT_TRUE(tgm_value_as_i64(value("negative"), &number));
   EXPECT_EQ(number, -5);
   EXPECT_FALSE(tgm_value_as_u64(value("negative"), &size));
-  EXPECT_EQ(size, 42u) << "a failure writes nothing";
+  EXPECT_EQ(size, 42u) << "a failed call must not write its result";
   EXPECT_TRUE(tgm_value_as_f64(value("negative"), &real));
   EXPECT_EQ(real, -5.0);
   EXPECT_EQ(tgm_value_get_type(value("ratio")), TGM_VALUE_TYPE_FLOAT);
@@ -150,7 +153,7 @@ TEST(tensogram_c, integers_of_64_bits_are_exact) {
   EXPECT_EQ(number, std::numeric_limits<std::int64_t>::min());
   EXPECT_EQ(tgm_metadata_get_int(meta.get(), "odd", 0), 9007199254740993);
   EXPECT_TRUE(tgm_value_as_f64(value("odd"), &real));
-  EXPECT_EQ(real, 9007199254740992.0) << "rounded to 53 bits";
+  EXPECT_EQ(real, 9007199254740992.0) << "the integer is rounded to 53 bits";
 }
 
 TEST(tensogram_c, arrays_and_maps_are_walked) {
@@ -178,13 +181,13 @@ TEST(tensogram_c, arrays_and_maps_are_walked) {
     keys += std::string(key, length) + " ";
     EXPECT_EQ(tgm_value_map_value_at(map, i), tgm_value_map_get(map, key));
   }
-  EXPECT_EQ(keys, "list class ") << "shorter keys come first";
+  EXPECT_EQ(keys, "list class ") << "shorter keys come before longer ones";
   EXPECT_EQ(tgm_value_map_key_at(map, 2, &length), nullptr);
   EXPECT_EQ(length, 0u);
   EXPECT_EQ(tgm_value_map_value_at(map, 2), nullptr);
   EXPECT_EQ(tgm_value_map_get(map, "y"), nullptr);
   EXPECT_EQ(tgm_value_map_get(tgm_metadata_object(meta.get(), 0), "deep.class"), nullptr)
-      << "a key is no path";
+      << "a key of a map is not read as a path";
 }
 
 /// Returns the metadata of a message with the key "v", whose value of two bytes is
@@ -214,7 +217,8 @@ TEST(tensogram_c, values_that_json_does_not_have_are_read) {
   value = tgm_metadata_get(tagged.get(), "v");
   std::int64_t number = 0;
   std::uint64_t tag = 0;
-  EXPECT_EQ(tgm_value_get_type(value), TGM_VALUE_TYPE_INT) << "what the tag encloses";
+  EXPECT_EQ(tgm_value_get_type(value), TGM_VALUE_TYPE_INT)
+      << "the value inside the tag is returned";
   EXPECT_TRUE(tgm_value_as_i64(value, &number));
   EXPECT_EQ(number, 5);
   EXPECT_EQ(tgm_metadata_get_int(tagged.get(), "v", 0), 5);
@@ -251,18 +255,20 @@ TEST(tensogram_c, shortcuts_convert_and_fall_back_to_a_default) {
     EXPECT_EQ(tgm_metadata_get_float(m, none, -1), -1) << none;
     EXPECT_EQ(tgm_metadata_get_float_at(m, 0, none, -1), -1) << none;
   }
-  EXPECT_STREQ(tgm_metadata_get_string(m, "version"), "3") << "of the format";
+  EXPECT_STREQ(tgm_metadata_get_string(m, "version"), "3")
+      << "the text is the version of the format";
   EXPECT_EQ(tgm_metadata_get_int(m, "version", -1), 3);
   EXPECT_EQ(tgm_metadata_get_float(m, "version", -1), -1);
-  EXPECT_EQ(tgm_metadata_get(m, "version"), nullptr) << "no key of this name";
-  const char* kept = tgm_metadata_get_string(m, "name");
+  EXPECT_EQ(tgm_metadata_get(m, "version"), nullptr)
+      << "the metadata has no key of this name";
+  const char* first = tgm_metadata_get_string(m, "name");
   (void)tgm_metadata_get_string(m, "grid.type");
-  EXPECT_EQ(tgm_metadata_get_string(m, "name"), kept)
-      << "texts live as long as the handle";
-  EXPECT_STREQ(kept, "a");
+  EXPECT_EQ(tgm_metadata_get_string(m, "name"), first)
+      << "texts stay valid as long as the handle";
+  EXPECT_STREQ(first, "a");
 }
 
-TEST(tensogram_c, keys_at_the_top_join_extra_which_has_the_first_word) {
+TEST(tensogram_c, keys_at_the_top_join_extra_which_takes_precedence) {
   for (const char* name : {"_extra_", "extra"}) {
     const auto meta = metadata_of_json(R"({"a": 1, "b": 2, ")" + std::string(name) +
                                        R"(": {"a": 10, "c": 3}})");
@@ -299,11 +305,12 @@ TEST(tensogram_c, metadata_become_json) {
   EXPECT_EQ(tgm_metadata_to_json(meta.get()), tgm_metadata_to_json(meta.get()));
   const auto of_bytes = metadata_with("\x41\xAB");
   const auto with_bytes = nlohmann::json::parse(tgm_metadata_to_json(of_bytes.get()));
-  EXPECT_EQ(with_bytes.at("_extra_").at("v"), "ab") << "hexadecimal digits";
-  EXPECT_FALSE(with_bytes.contains("base")) << "an empty part";
+  EXPECT_EQ(with_bytes.at("_extra_").at("v"), "ab")
+      << "bytes are written as hexadecimal digits";
+  EXPECT_FALSE(with_bytes.contains("base")) << "an empty part is left out";
 }
 
-TEST(tensogram_c, metadata_are_had_while_the_message_still_arrives) {
+TEST(tensogram_c, metadata_are_read_before_the_message_is_complete) {
   std::vector<double> values(1000);
   owned out;
   ASSERT_EQ(encode_one(R"({"run": "first",
@@ -316,14 +323,14 @@ TEST(tensogram_c, metadata_are_had_while_the_message_still_arrives) {
     const auto meta = metadata_of(bytes.substr(0, size));
     if (meta.code != TGM_ERROR_OK) {
       EXPECT_EQ(meta.code, TGM_ERROR_FRAMING) << size << ": " << last_error();
-      EXPECT_EQ(enough, 0u) << "more bytes are enough as well";
+      EXPECT_EQ(enough, 0u) << "a longer buffer gives the metadata as well";
       continue;
     }
     enough = enough == 0 ? size : enough;
     EXPECT_STREQ(tgm_metadata_get_string(meta.get(), "run"), "first") << size;
   }
   EXPECT_GT(enough, 0u);
-  EXPECT_LT(enough, 600u) << "the payload is not needed";
+  EXPECT_LT(enough, 600u) << "the metadata is available before the payload has arrived";
 }
 
 }  // namespace

@@ -520,7 +520,7 @@ TEST(tensogram_c, null_is_an_invalid_argument_or_an_empty_answer_of_every_functi
   const auto opening = make<task>(tgm_async_file_open, path.c_str(), nullptr, 0u);
   join_null(opening.get());
   const auto async = make<async_file>(tgm_async_task_join_async_file, opening.get());
-  ASSERT_EQ(async.code, TGM_ERROR_OK) << "no failed join took the result away";
+  ASSERT_EQ(async.code, TGM_ERROR_OK) << "a failed join must not take the result away";
   launch_with_null(path, async.get());
   const auto creating =
       make<task>(tgm_async_streaming_encoder_create, (folder / "async.tgm").c_str(), "{}",

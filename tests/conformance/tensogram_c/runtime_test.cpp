@@ -14,9 +14,9 @@ namespace {
 /// Collects checks in a child process and ends it with the number of checks that failed.
 class verdict {
  public:
-  void ask(bool held, const char* what) {
-    if (!held) {
-      std::fprintf(stderr, "%s; last error: %s\n", what, last_error().c_str());
+  void ask(bool holds, const char* text) {
+    if (!holds) {
+      std::fprintf(stderr, "%s; last error: %s\n", text, last_error().c_str());
       ++failures_;
     }
   }
@@ -112,7 +112,7 @@ void stream_after_shutdown(const std::string& path) {
   ASK(v, count == 0);
   v.end();
 }
-TEST_F(tensogram_c_process, a_write_that_cannot_be_launched_does_not_stand_in_line) {
+TEST_F(tensogram_c_process, a_write_that_cannot_be_launched_is_not_queued) {
   EXPECT_VERDICT(stream_after_shutdown(folder / "stream.tgm"));
 }
 

@@ -67,7 +67,8 @@ TEST(tensogram_c, a_stream_writes_objects_and_their_metadata_to_a_file) {
       << last_error();
   EXPECT_EQ(tgm_streaming_encoder_count(stream.get()), 2u);
   ASSERT_EQ(tgm_streaming_encoder_finish(stream.get()), TGM_ERROR_OK) << last_error();
-  EXPECT_EQ(tgm_streaming_encoder_count(stream.get()), 0u) << "it is finished";
+  EXPECT_EQ(tgm_streaming_encoder_count(stream.get()), 0u)
+      << "a finished stream has no objects";
   const std::string bytes = read_whole(path);
   const auto found = decode(bytes, true);
   ASSERT_EQ(found.code, TGM_ERROR_OK) << last_error();
@@ -140,7 +141,7 @@ TEST(tensogram_c, an_object_that_is_refused_leaves_no_trace_in_a_stream) {
   ASSERT_EQ(tgm_message_num_objects(found.get()), 1u) << last_error();
   const auto meta = make<metadata>(tgm_message_metadata, found.get());
   EXPECT_STREQ(tgm_metadata_get_string_at(meta.get(), 0, "name"), "a")
-      << "the preceder waited for a good object";
+      << "the preceder belongs to the next object that is accepted";
 }
 
 TEST(tensogram_c, a_stream_that_cannot_begin_has_a_code_and_leaves_a_file_alone) {
@@ -160,7 +161,7 @@ TEST(tensogram_c, a_stream_that_cannot_begin_has_a_code_and_leaves_a_file_alone)
   ASSERT_EQ(announced.code, TGM_ERROR_OK) << last_error();
   EXPECT_EQ(write_floats(announced.get()), TGM_ERROR_OK);
   EXPECT_EQ(tgm_streaming_encoder_finish(announced.get()), TGM_ERROR_METADATA)
-      << "one of the two objects is missing";
+      << "finishing fails while one of the two announced objects is missing";
 }
 
 TEST(tensogram_c, masks_are_written_by_a_stream) {
@@ -185,7 +186,7 @@ TEST(tensogram_c, a_stream_that_is_not_finished_is_no_message) {
     ASSERT_EQ(write_floats(stream.get()), TGM_ERROR_OK);
   }
   const std::string bytes = read_whole(path);
-  EXPECT_GT(bytes.size(), 16u) << "what was written stays";
+  EXPECT_GT(bytes.size(), 16u) << "the bytes that were written stay in the file";
   EXPECT_EQ(decode(bytes).code, TGM_ERROR_FRAMING);
 }
 
@@ -226,7 +227,8 @@ TEST(tensogram_c, a_function_that_refuses_bytes_is_a_failure_to_write_that_stays
   later.answer = -1;
   EXPECT_EQ(write_floats(stream.get()), TGM_ERROR_IO);
   later.answer = 0;
-  EXPECT_EQ(write_floats(stream.get()), TGM_ERROR_IO) << "bytes are missing in between";
+  EXPECT_EQ(write_floats(stream.get()), TGM_ERROR_IO)
+      << "every later write fails, because bytes are missing in between";
   EXPECT_EQ(tgm_streaming_encoder_finish(stream.get()), TGM_ERROR_IO);
 }
 

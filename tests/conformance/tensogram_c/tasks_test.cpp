@@ -96,7 +96,7 @@ TEST(tensogram_c, tasks_read_what_calls_read) {
   tgm_multi_bytes_free(parts, found);
 }
 
-TEST(tensogram_c, what_goes_wrong_in_a_task_comes_out_of_its_join) {
+TEST(tensogram_c, failures_of_a_task_are_returned_by_its_join) {
   const two_messages from;
   owned raw;
   EXPECT_EQ(tgm_async_task_join_bytes(from.read(2).get(), &raw.bytes), TGM_ERROR_OBJECT);
@@ -199,7 +199,7 @@ TEST(tensogram_c, a_callback_is_called_once_when_the_task_has_ended) {
         << last_error();
     EXPECT_EQ(tgm_async_task_set_completion(counting.get(), &called::now, &never),
               TGM_ERROR_INVALID_ARG)
-        << "there is one already";
+        << "a task has at most one completion callback";
     EXPECT_FALSE(tgm_async_task_is_ready(counting.get()));
     EXPECT_EQ(early.times, 0);
     blocked.release();
@@ -220,7 +220,7 @@ TEST(tensogram_c, a_callback_is_called_once_when_the_task_has_ended) {
   ASSERT_EQ(joined_size(joined, count), TGM_ERROR_OK);
   EXPECT_EQ(tgm_async_task_set_completion(joined.get(), &called::now, &never),
             TGM_ERROR_INVALID_ARG)
-      << "it was joined";
+      << "a task that was joined accepts no callback";
   EXPECT_EQ(early.times, 1);
   EXPECT_EQ(late.times, 1);
   EXPECT_EQ(never.times, 0);
@@ -246,7 +246,8 @@ TEST(tensogram_c, a_callback_may_join_and_free_its_task) {
   tgm_async_task_cancel(counting.get());
   counting.handle.reset();
   cancelled.wait();
-  EXPECT_EQ(cancelled.times, 1) << "a task that is cancelled and freed has ended too";
+  EXPECT_EQ(cancelled.times, 1)
+      << "the callback of a task that is cancelled and freed is called once";
 }
 
 TEST(tensogram_c, a_task_that_is_cancelled_ends_at_once) {
@@ -257,7 +258,8 @@ TEST(tensogram_c, a_task_that_is_cancelled_ends_at_once) {
     std::this_thread::yield();
   }
   tgm_async_task_cancel(ended.get());
-  EXPECT_EQ(joined_size(ended, count), TGM_ERROR_OK) << "it comes too late";
+  EXPECT_EQ(joined_size(ended, count), TGM_ERROR_OK)
+      << "a cancellation after the end has no effect";
   const blocked_workers blocked(from.folder / "pipe");
   const auto waiting = from.count();
   const auto other = from.count();
@@ -266,7 +268,7 @@ TEST(tensogram_c, a_task_that_is_cancelled_ends_at_once) {
   EXPECT_TRUE(tgm_async_task_is_ready(waiting.get()));
   EXPECT_EQ(joined_size(waiting, count), TGM_ERROR_CANCELLED);
   EXPECT_NE(last_error().find("cancelled"), std::string::npos) << last_error();
-  EXPECT_FALSE(tgm_async_task_is_ready(other.get())) << "the others go on";
+  EXPECT_FALSE(tgm_async_task_is_ready(other.get())) << "the other tasks go on";
 }
 
 TEST(tensogram_c, a_token_cancels_the_tasks_that_were_launched_with_it) {

@@ -225,11 +225,11 @@ byte_vector random_bits(numbers& random, std::uint64_t count) {
   byte_vector out((count + 7) / 8);
   const std::uint64_t kind = random.below(4);
   for (std::uint64_t i = 0; i < count; ++i) {
-    const bool on = kind == 0   ? random.below(2) == 0
-                    : kind == 1 ? random.below(500) == 0
-                    : kind == 2 ? i / 777 % 2 == 0
-                                : i % 70'000 < 3;
-    if (on) {
+    const bool set = kind == 0   ? random.below(2) == 0
+                     : kind == 1 ? random.below(500) == 0
+                     : kind == 2 ? i / 777 % 2 == 0
+                                 : i % 70'000 < 3;
+    if (set) {
       set_bit(out, i);
     }
   }

@@ -226,7 +226,8 @@ TEST(tensogram_memory, an_honest_small_message_is_bounded_by_max_object_bytes) {
   read_options options = bare();
   EXPECT_EQ(options.max_object_bytes, default_max_object_bytes);
   const allocation_meter meter;
-  EXPECT_TRUE(validate_message(message).ok()) << "no memory is needed to see that";
+  EXPECT_TRUE(validate_message(message).ok())
+      << "validation needs no memory for the elements";
   options.max_object_bytes = default_max_object_bytes - 1;
   validation_options checks;
   checks.max_object_bytes = options.max_object_bytes;

@@ -27,9 +27,9 @@ inline std::vector<std::uint64_t> szip_values(numbers& random, std::size_t count
   return out;
 }
 
-/// Returns an object of up to `most` elements, with any type and any parameters that szip
-/// accepts.
-inline sample_object random_szip_object(std::uint64_t seed, std::size_t most) {
+/// Returns an object of up to `max_count` elements, with any type and any parameters that
+/// szip accepts.
+inline sample_object random_szip_object(std::uint64_t seed, std::size_t max_count) {
   numbers random(seed);
   constexpr std::array types{dtype::uint8, dtype::uint16, dtype::int16,
                              dtype::int32, dtype::fp32,   dtype::fp64};
@@ -38,7 +38,7 @@ inline sample_object random_szip_object(std::uint64_t seed, std::size_t most) {
   out.descriptor.order =
       random.below(4) == 0 ? formats::byte_order::big : formats::byte_order::little;
   out.descriptor.compression = "szip";
-  const std::size_t count = 1 + random.below(most);
+  const std::size_t count = 1 + random.below(max_count);
   out.descriptor.shape = {static_cast<std::int64_t>(count)};
   constexpr std::array<int, 4> flags{8, 8, 0, 9};
   out.descriptor.parameters = {{"szip_rsi", 1 + random.below(5)},
@@ -74,10 +74,11 @@ inline byte_vector szip_message(const sample_object& object) {
   return or_throw(formats::encode_message({&one, 1}, options));
 }
 
-/// Returns the same message with offsets that are up to `most` bits too small and with no
-/// mark that vouches for them. The reference writes such offsets for intervals that start
-/// with empty blocks.
-inline byte_vector with_small_offsets(const byte_vector& message, std::uint64_t most) {
+/// Returns the same message with offsets that are up to `max_step` bits too small and
+/// with no mark that vouches for them. The reference writes such offsets for intervals
+/// that start with empty blocks.
+inline byte_vector with_small_offsets(const byte_vector& message,
+                                      std::uint64_t max_step) {
   const auto reader = or_throw(formats::message_reader::open(message));
   formats::object_descriptor descriptor = reader.descriptor(0);
   descriptor.szip_offsets = 0;
@@ -86,8 +87,8 @@ inline byte_vector with_small_offsets(const byte_vector& message, std::uint64_t 
   std::uint64_t less = 0;
   for (formats::cbor_value& offset : *offsets.array()) {
     const std::uint64_t right = *offset.uint64();
-    const std::uint64_t room = right == 0 ? 0 : right - before - 1;
-    before = right - std::min(less++ % (most + 1), room);
+    const std::uint64_t distance = right == 0 ? 0 : right - before - 1;
+    before = right - std::min(less++ % (max_step + 1), distance);
     offset = before;
   }
   const byte_vector region = or_throw(reader.stored_region(0));

@@ -96,7 +96,7 @@ TEST(tensogram_szip, a_mark_vouches_for_its_own_offsets_alone) {
   };
   object_descriptor descriptor = reader.descriptor(0);
   EXPECT_NE(descriptor.szip_offsets, 0u);
-  EXPECT_EQ(again(descriptor), message) << "the mark goes with the stored payload";
+  EXPECT_EQ(again(descriptor), message) << "the mark is stored with the payload";
   EXPECT_TRUE(validate(message, {validation_level::fidelity}).ok());
 
   cbor_array& offsets = *descriptor.parameters.find("szip_block_offsets")->array();
@@ -114,7 +114,7 @@ TEST(tensogram_szip, a_mark_vouches_for_its_own_offsets_alone) {
   descriptor.order = byte_order::little;
   const object_to_write decoded{descriptor, {}, object.data};
   EXPECT_EQ(or_throw(encode_message({&decoded, 1})), message)
-      << "a writer that makes the offsets marks its own";
+      << "a writer that computes the offsets marks them";
 }
 
 /// A stream in which every interval ends at a byte, as some writers leave it.
@@ -130,11 +130,11 @@ padded_stream pad_intervals(const aec_code& code) {
     const std::uint64_t end =
         i + 1 < code.offsets.size() ? code.offsets[i + 1] : 8 * from.size();
     out.offsets.push_back(8 * out.bytes.size());
-    std::uint64_t at = code.offsets[i];
-    for (; at < end; at += 8) {
+    std::uint64_t first_bit = code.offsets[i];
+    for (; first_bit < end; first_bit += 8) {
       unsigned byte = 0;
       for (unsigned k = 0; k < 8; ++k) {
-        const std::uint64_t bit = at + k;
+        const std::uint64_t bit = first_bit + k;
         const unsigned value =
             bit < end ? std::to_integer<unsigned>(from[bit / 8]) >> (7 - bit % 8) & 1u
                       : 0u;

@@ -38,8 +38,8 @@ inline std::vector<formats::message_span> split(bytes_view input, std::size_t st
       out.push_back({piece->offset, piece->bytes.size()});
     }
   };
-  for (std::size_t at = 0; at < input.size(); at += step) {
-    splitter.put(input.subspan(at, std::min(step, input.size() - at)));
+  for (std::size_t offset = 0; offset < input.size(); offset += step) {
+    splitter.put(input.subspan(offset, std::min(step, input.size() - offset)));
     take_all();
   }
   splitter.end();
@@ -89,23 +89,23 @@ inline formats::object_descriptor chosen(bytes_view input) {
                                              "zfp",  "blosc2", "rle",  "roaring"};
   constexpr std::array types{dtype::uint8, dtype::uint16, dtype::fp32, dtype::fp64,
                              dtype::bitmask};
-  const auto at = [&](std::size_t i) { return std::to_integer<unsigned>(input[i]); };
+  const auto byte = [&](std::size_t i) { return std::to_integer<unsigned>(input[i]); };
   formats::object_descriptor d;
-  d.compression = names[at(0) % names.size()];
-  d.type = types[at(1) % types.size()];
-  d.shape = {static_cast<std::int64_t>(at(2) * 16 + at(3))};
-  d.encoding = at(4) % 3 == 0 && d.type == dtype::fp64 ? "simple_packing" : "none";
-  d.filter = at(4) % 5 == 0 ? "shuffle" : "none";
-  d.parameters = {{"shuffle_element_size", 1 + at(5) % 4},
-                  {"sp_bits_per_value", at(5) % 65},
+  d.compression = names[byte(0) % names.size()];
+  d.type = types[byte(1) % types.size()];
+  d.shape = {static_cast<std::int64_t>(byte(2) * 16 + byte(3))};
+  d.encoding = byte(4) % 3 == 0 && d.type == dtype::fp64 ? "simple_packing" : "none";
+  d.filter = byte(4) % 5 == 0 ? "shuffle" : "none";
+  d.parameters = {{"shuffle_element_size", 1 + byte(5) % 4},
+                  {"sp_bits_per_value", byte(5) % 65},
                   {"sp_reference_value", 1.5},
                   {"sp_binary_scale_factor", -3},
                   {"sp_decimal_scale_factor", 1},
-                  {"szip_rsi", 1 + at(6)},
-                  {"szip_block_size", 8u << at(7) % 4},
-                  {"szip_flags", at(7) % 2 * 8},
-                  {"zfp_mode", at(6) % 2 == 0 ? "fixed_rate" : "fixed_accuracy"},
-                  {"zfp_rate", static_cast<double>(at(7))},
+                  {"szip_rsi", 1 + byte(6)},
+                  {"szip_block_size", 8u << byte(7) % 4},
+                  {"szip_flags", byte(7) % 2 * 8},
+                  {"zfp_mode", byte(6) % 2 == 0 ? "fixed_rate" : "fixed_accuracy"},
+                  {"zfp_rate", static_cast<double>(byte(7))},
                   {"zfp_tolerance", 0.01}};
   return d;
 }

@@ -56,7 +56,7 @@ class environment {
   std::vector<storage_option> variables_;
 };
 
-TEST(RemoteAddress, IsToldFromTheNameOfAFileByItsScheme) {
+TEST(RemoteAddress, IsDistinguishedFromAFileNameByItsScheme) {
   for (const char* text :
        {"http://h/a", "https://h/a", "HTTPS://h/a", "s3://b/k", "s3a://b/k", "gs://b/k",
         "az://c/k", "azure://c/k", "abfs://c/k", "abfss://c/k", "adl://c/k"}) {
@@ -192,7 +192,7 @@ TEST(RemoteSettings, TakeFromTheEnvironmentWhatIsNotGiven) {
   EXPECT_EQ(some.endpoint, "http://own");
   EXPECT_EQ(some.region, "r2");
   EXPECT_EQ(some.access_key, "A");
-  EXPECT_EQ(some.session_token, "") << "a token of another identity does not count";
+  EXPECT_EQ(some.session_token, "") << "a session token of another identity is not used";
   EXPECT_EQ(or_throw(make_settings({}, false)).access_key, "");
   const environment more(std::vector<storage_option>{{"AWS_REGION", "r3"}});
   EXPECT_EQ(or_throw(make_settings({}, true)).region, "r3");
@@ -263,7 +263,8 @@ TEST(RemoteCache, AsksForWhatAReadMissedThoughAnotherReadHasCachedItSince) {
   cache.put(2 * block, byte_vector(2 * block));  // as another thread would
   EXPECT_EQ(cache.to_request(missing, ranges{{3 * block, 5}}, 1000 * block),
             (ranges{{2 * block, block}}))
-      << "the read has not got its bytes, so they are requested; a guess is cached";
+      << "the read misses its bytes, so they are requested even though a guess has "
+         "cached them since";
 }
 
 }  // namespace

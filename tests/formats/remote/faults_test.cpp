@@ -69,7 +69,7 @@ class RemoteFaults : public testing::Test {
   std::shared_ptr<remote_source> source;
 };
 
-TEST_F(RemoteFaults, WhatPassesIsAskedForAgain) {
+TEST_F(RemoteFaults, ATransientFailureIsRetried) {
   for (const char* status : {"408", "429", "500", "502", "503", "504"}) {
     SCOPED_TRACE(status);
     const std::string fault = std::string("status:") + status;
@@ -82,13 +82,13 @@ TEST_F(RemoteFaults, WhatPassesIsAskedForAgain) {
   EXPECT_GE(source->traffic().repeats, 1u);
 }
 
-TEST_F(RemoteFaults, WhatStaysIsAskedForOnlySoOften) {
+TEST_F(RemoteFaults, APersistentFailureIsRetriedALimitedNumberOfTimes) {
   expect_refused("status:503", errc::source_unavailable,
                  "expected status 206, found 503 after 6 requests");
   expect_refused("silent", errc::source_unavailable, "Empty reply from server");
 }
 
-TEST_F(RemoteFaults, WhatIsFinalIsAskedForOnce) {
+TEST_F(RemoteFaults, AFinalAnswerIsNotRetried) {
   expect_refused("status:404", errc::source_unavailable,
                  "expected the file as it was opened, found status 404; it was removed");
   EXPECT_EQ(server.log().size(), 1u);
@@ -100,7 +100,7 @@ TEST_F(RemoteFaults, WhatIsFinalIsAskedForOnce) {
 }
 
 // The ranges of the repeated requests show that each goes on where the connection broke.
-TEST_F(RemoteFaults, OfABrokenConnectionWhatCameIsKept) {
+TEST_F(RemoteFaults, BytesThatArrivedBeforeAConnectionBrokeAreKept) {
   expect_sound({"cut:70000", "cut:20000"});
   const auto log = server.log();
   ASSERT_EQ(log.size(), 3u);
@@ -108,7 +108,7 @@ TEST_F(RemoteFaults, OfABrokenConnectionWhatCameIsKept) {
   EXPECT_EQ(log[2]["range"], "bytes=237456-262143");
 }
 
-TEST_F(RemoteFaults, AConnectionThatBreaksWhileOpeningIsTakenUpAgain) {
+TEST_F(RemoteFaults, AConnectionThatBreaksWhileOpeningIsRetried) {
   server.faults("a.bin", {"cut:1000", "status:500", "cut:30000"});
   source = or_throw(try_open());
   EXPECT_EQ(source->size(), content.size());
@@ -117,13 +117,13 @@ TEST_F(RemoteFaults, AConnectionThatBreaksWhileOpeningIsTakenUpAgain) {
   EXPECT_EQ(found, content);
 }
 
-TEST_F(RemoteFaults, AServerThatAsksForTimeGetsIt) {
+TEST_F(RemoteFaults, ARetryWaitsAsLongAsTheServerAsks) {
   const auto start = std::chrono::steady_clock::now();
   expect_sound({"status:503:1", "status:429:1"});
   EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(2000));
 }
 
-TEST_F(RemoteFaults, AServerThatAsksForHoursIsTakenForClosed) {
+TEST_F(RemoteFaults, AServerThatAsksToWaitForHoursIsUnavailable) {
   expect_refused("status:503:7200", errc::source_unavailable,
                  "found 503 and Retry-After 7200 s");
   EXPECT_EQ(server.log().size(), 1u);
@@ -166,7 +166,7 @@ TEST_F(RemoteFaults, AServerWithoutRangesIsReadWholeUpToALimit) {
   EXPECT_TRUE(says(refused.error(), "whole file of 300000 bytes"));
 }
 
-TEST_F(RemoteFaults, AWholeFileThatBreaksOffIsAskedForAgain) {
+TEST_F(RemoteFaults, AWholeFileThatBreaksOffIsRequestedAgain) {
   server.faults("a.bin", {"whole-length:300000", "whole"});
   source = or_throw(try_open());
   EXPECT_EQ(source->size(), content.size());
@@ -243,7 +243,7 @@ TEST_F(RemoteFaults, AFileThatChangesIsNoticedWithoutHelpOfTheServer) {
       says(beyond.error(), "expected the file as it was opened, found status 416"));
 }
 
-TEST_F(RemoteFaults, ASlowDripEndsWithTheTimeOfItsRequest) {
+TEST_F(RemoteFaults, ASlowTransferEndsAtTheTimeLimitOfItsRequest) {
   options.storage = {{"timeout", "300ms"}};
   options.repeats = 1;
   source = or_throw(try_open());
@@ -259,7 +259,7 @@ TEST_F(RemoteFaults, ASlowDripEndsWithTheTimeOfItsRequest) {
   EXPECT_LT(took, milliseconds(10'000));
 }
 
-TEST_F(RemoteFaults, ACallEndsWithItsTime) {
+TEST_F(RemoteFaults, ACallEndsAtItsTimeLimit) {
   for (const char* fault : {"hang", "drip:20", "status:503:5"}) {
     SCOPED_TRACE(fault);
     const auto start = std::chrono::steady_clock::now();
@@ -294,7 +294,8 @@ TEST_F(RemoteFaults, ACallEndsWhenItIsCancelled) {
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().code(), errc::interrupted) << done.error().message();
     server.faults("a.bin", {});
-    EXPECT_TRUE(source->read(200'000, to)) << "only the call is cancelled, not the file";
+    EXPECT_TRUE(source->read(200'000, to))
+        << "only the call is cancelled and not the file";
   }
 }
 
@@ -330,7 +331,7 @@ TEST_F(RemoteFaults, AServerThatIsNotThereIsAnErrorThatNamesIt) {
   EXPECT_TRUE(says(nowhere.error(), "nowhere.invalid"));
 }
 
-TEST_F(RemoteFaults, AGuessThatFailsDoesNotSpoilTheRead) {
+TEST_F(RemoteFaults, AFailedReadAheadDoesNotFailTheRead) {
   // After two equal steps the third place is requested ahead of time. That request fails,
   // and the read of the place must succeed all the same.
   server.put("big.bin", random_bytes(13, 2'000'000));

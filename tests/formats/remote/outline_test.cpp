@@ -208,10 +208,10 @@ TEST(TensogramOutline, OfADamagedMessageNoObjectIsTakenForAnother) {
   for (const byte_vector& sound : {stream, whole}) {
     const auto truth = or_throw(message_reader::open(bytes_view(sound)));
     std::size_t refused = 0;
-    for (std::size_t at = 0; at < sound.size(); ++at) {
+    for (std::size_t offset = 0; offset < sound.size(); ++offset) {
       for (const unsigned bit : {0u, 3u, 7u}) {
         byte_vector file = sound;
-        file[at] ^= static_cast<std::byte>(1u << bit);
+        file[offset] ^= static_cast<std::byte>(1u << bit);
         const auto source = std::make_shared<counting_source>(file);
         const auto outline = message_outline::open(source, {0, file.size()});
         refused += !outline;
@@ -222,7 +222,7 @@ TEST(TensogramOutline, OfADamagedMessageNoObjectIsTakenForAnother) {
           refused += !found;
           if (found && i < truth.object_count()) {
             ASSERT_EQ(*found, or_throw(truth.decode(i)))
-                << "byte " << at << " bit " << bit;
+                << "byte " << offset << " bit " << bit;
           }
         }
       }

@@ -42,11 +42,11 @@ TEST_F(RemoteRedirects, LeadToTheFileAndAreRemembered) {
     or_throw(source->read(0, found));
     EXPECT_EQ(found, content);
     EXPECT_EQ(one.log().size(), 1u)
-        << "the second request goes to where the first was led";
+        << "the second request goes straight to the target of the redirect";
   }
 }
 
-TEST_F(RemoteRedirects, ThatStopWorkingAreAskedForAgain) {
+TEST_F(RemoteRedirects, ThatStopWorkingAreRequestedAgain) {
   one.faults("moved.bin", {}, "redirect:302:" + two.url("b.bin"));
   const auto source = or_throw(remote_source::open(one.url("moved.bin"), options));
   two.faults("b.bin", {"status:403"});
@@ -78,18 +78,18 @@ TEST_F(RemoteRedirects, ToOtherProtocolsAreRefused) {
   }
 }
 
-TEST_F(RemoteRedirects, TellNoOtherServerThePassword) {
+TEST_F(RemoteRedirects, SendThePasswordToNoOtherServer) {
   one.faults("a.bin", {}, "basic:ada:s3cret/word");
   const auto source = or_throw(remote_source::open(with_password("a.bin"), options));
   EXPECT_EQ(source->name(), one.url("a.bin"));
   EXPECT_EQ(source->size(), content.size());
   one.faults("moved.bin", {}, "redirect:302:" + two.url("b.bin"));
   EXPECT_TRUE(remote_source::open(with_password("moved.bin"), options));
-  bool told = false;
+  bool authorized = false;
   for (const auto& entry : one.log()) {
-    told = told || entry["headers"].contains("authorization");
+    authorized = authorized || entry["headers"].contains("authorization");
   }
-  EXPECT_TRUE(told) << "the server of the address is told";
+  EXPECT_TRUE(authorized) << "the server of the address gets the authorization";
   const auto elsewhere = two.log();
   ASSERT_FALSE(elsewhere.empty());
   for (const auto& entry : elsewhere) {

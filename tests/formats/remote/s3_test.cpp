@@ -117,7 +117,7 @@ TEST_F(RemoteS3, APublicBucketNeedsNoKeys) {
   }
 }
 
-TEST_F(RemoteS3, WhatTheStoreSaysIsPassedOn) {
+TEST_F(RemoteS3, ErrorsOfTheStoreArePassedOn) {
   give_keys();
   const auto missing = remote_source::open("s3://bucket/missing", options);
   ASSERT_FALSE(missing);
@@ -140,7 +140,7 @@ TEST_F(RemoteS3, ARedirectIsNotFollowed) {
   EXPECT_TRUE(elsewhere.log().empty());
 }
 
-TEST_F(RemoteS3, WhoPaysIsSaid) {
+TEST_F(RemoteS3, ThePayerOfARequestIsSent) {
   demand_keys();
   give_keys();
   options.storage.emplace_back("aws_request_payer", "true");

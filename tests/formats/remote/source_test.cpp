@@ -36,11 +36,11 @@ class RemoteSource : public testing::Test {
   /// Returns the largest number of requests that were answered at the same time since the
   /// log was last read.
   std::size_t max_concurrency() {
-    std::size_t most = 0;
+    std::size_t max_beside = 0;
     for (const auto& entry : server.log()) {
-      most = std::max(most, entry["beside"].get<std::size_t>());
+      max_beside = std::max(max_beside, entry["beside"].get<std::size_t>());
     }
-    return most;
+    return max_beside;
   }
   test_server server;
 };
@@ -75,7 +75,7 @@ TEST_F(RemoteSource, ReadsTheSameBytesAsTheFileHolds) {
   }
 }
 
-TEST_F(RemoteSource, OfAnEmptyFileTheSizeIsNought) {
+TEST_F(RemoteSource, AnEmptyFileHasSizeZero) {
   server.put("empty.tgm", std::string());
   EXPECT_EQ(open("empty.tgm")->size(), 0u);
   EXPECT_EQ(open_file("empty.tgm")->message_count(), 0u);
@@ -292,13 +292,14 @@ TEST_F(RemoteSource, KeepsNoMoreThanItsCacheMayHold) {
   or_throw(source->read(2'000'000, found));
   const auto once = source->traffic().requests;
   or_throw(source->read(2'000'050, found));
-  EXPECT_EQ(source->traffic().requests, once) << "it is still there";
-  for (std::uint64_t at = 100'000; at < 1'900'000; at += 100'000) {
-    or_throw(source->read(at + at % 7777, found));
+  EXPECT_EQ(source->traffic().requests, once) << "the block is still cached";
+  for (std::uint64_t offset = 100'000; offset < 1'900'000; offset += 100'000) {
+    or_throw(source->read(offset + offset % 7777, found));
   }
   const auto before = source->traffic().requests;
   or_throw(source->read(2'000'000, found));
-  EXPECT_GT(source->traffic().requests, before) << "others have taken its place";
+  EXPECT_GT(source->traffic().requests, before)
+      << "the block has been replaced in the cache";
   EXPECT_TRUE(std::equal(found.begin(), found.end(), content.begin() + 2'000'000));
 }
 
@@ -315,8 +316,8 @@ TEST_F(RemoteSource, PrefetchesNoMoreThanItsCacheMayHold) {
   // The memory is bounded for a file that claims a huge size as well.
   server.faults("a.bin", {}, "total:4611686018427387904");
   const auto huge = or_throw(remote_source::open(server.url("a.bin"), options));
-  const std::vector<formats::byte_range> most{{100'000, std::uint64_t{1} << 61}};
-  EXPECT_TRUE(huge->prefetch(most));
+  const std::vector<formats::byte_range> ranges{{100'000, std::uint64_t{1} << 61}};
+  EXPECT_TRUE(huge->prefetch(ranges));
 }
 
 TEST_F(RemoteSource, AFileIsValidatedThroughItsAddress) {

@@ -21,9 +21,9 @@ class RemoteTls : public testing::Test {
   /// Opens a port with a certificate of a kind and makes its authority the trusted one.
   /// Returns the address of the file there.
   std::string secure(const std::string& kind) {
-    const auto told = server.ask({{"do", "tls"}, {"kind", kind}});
-    ::setenv("SSL_CERT_FILE", told["authority"].get<std::string>().c_str(), 1);
-    return "https://localhost:" + std::to_string(told["port"].get<int>()) + "/a.bin";
+    const auto answer = server.ask({{"do", "tls"}, {"kind", kind}});
+    ::setenv("SSL_CERT_FILE", answer["authority"].get<std::string>().c_str(), 1);
+    return "https://localhost:" + std::to_string(answer["port"].get<int>()) + "/a.bin";
   }
   /// Expects that opening fails before any request is sent, and returns the error.
   error refused(const std::string& url) {
@@ -32,7 +32,8 @@ class RemoteTls : public testing::Test {
     EXPECT_FALSE(done);
     EXPECT_EQ(done.error().code(), errc::source_unavailable);
     EXPECT_TRUE(says(done.error(), url));
-    EXPECT_TRUE(server.log().empty()) << "nothing may be asked of such a server";
+    EXPECT_TRUE(server.log().empty())
+        << "no request may be sent to a server whose certificate is refused";
     return done.error();
   }
 
@@ -52,7 +53,7 @@ TEST_F(RemoteTls, ACertificateOfATrustedAuthorityIsAccepted) {
   EXPECT_EQ(found, content);
 }
 
-TEST_F(RemoteTls, OneOfAnAuthorityThatTheSystemDoesNotKnowIsRefused) {
+TEST_F(RemoteTls, ACertificateOfAnUnknownAuthorityIsRefused) {
   const std::string url = secure("good");
   ::unsetenv("SSL_CERT_FILE");
   const error e = refused(url);
@@ -60,14 +61,14 @@ TEST_F(RemoteTls, OneOfAnAuthorityThatTheSystemDoesNotKnowIsRefused) {
   EXPECT_TRUE(says(e, "name the file of its authority in SSL_CERT_FILE"));
 }
 
-TEST_F(RemoteTls, OneThatSignsItselfIsRefused) {
+TEST_F(RemoteTls, ASelfSignedCertificateIsRefused) {
   EXPECT_TRUE(says(refused(secure("self")), "self-signed certificate"));
 }
 
-TEST_F(RemoteTls, OneOfAnotherHostIsRefused) {
+TEST_F(RemoteTls, ACertificateOfAnotherHostIsRefused) {
   const error e = refused(secure("other"));
   EXPECT_TRUE(says(e, "no alternative certificate subject name matches"));
-  EXPECT_EQ(e.hint(), "") << "another authority would not help";
+  EXPECT_EQ(e.hint(), "") << "the hint about authorities would not help here";
 }
 
 TEST_F(RemoteTls, AFileOfCertificatesThatIsNotThereIsAnError) {
@@ -82,7 +83,7 @@ TEST_F(RemoteTls, ChecksAreOffOnlyWhereTheCallerSaysSo) {
 }
 
 // A redirect from https to http would send the rest of the conversation in the clear.
-TEST_F(RemoteTls, ARedirectDoesNotLeaveIt) {
+TEST_F(RemoteTls, ARedirectToAPlainConnectionIsRefused) {
   const std::string url = secure("good");
   server.faults("a.bin", {}, "redirect:302:" + server.url("b.bin"));
   const auto done = remote_source::open(url, options);
@@ -90,7 +91,7 @@ TEST_F(RemoteTls, ARedirectDoesNotLeaveIt) {
   EXPECT_TRUE(says(done.error(), "expected a redirect to https, found one to"));
 }
 
-TEST_F(RemoteTls, AServerThatSpeaksNoneIsRefused) {
+TEST_F(RemoteTls, AServerWithoutTlsIsRefused) {
   const auto done = remote_source::open(
       "https://localhost:" + std::to_string(server.port()) + "/a.bin", options);
   ASSERT_FALSE(done);

@@ -116,7 +116,7 @@ TEST(Choice, TopologiesAndAlgorithmsHaveNames) {
   EXPECT_EQ(algorithm_named("star").error().code(), errc::unknown_key);
 }
 
-TEST(Choice, DigestsTellCallsApartByWhatTheyLookAt) {
+TEST(Choice, DigestsDistinguishCallsByTheirOwnFieldsAlone) {
   collective_call call = call_of(400, 1);
   const std::uint64_t digest = digest_of(call);
   collective_call other = call;

@@ -149,7 +149,7 @@ bytes by_fixed_point(dtype type, const std::vector<bytes>& leaves,
   return out;
 }
 
-TEST(Leaves, FixedPointSumsSeeNeitherRanksNorOrder) {
+TEST(Leaves, FixedPointSumsDependNeitherOnRanksNorOnOrder) {
   const std::uint64_t seed = 12;
   std::mt19937_64 dice(seed);
   for (const dtype type : {dtype::fp32, dtype::fp64, dtype::bf16, dtype::fp16,

@@ -31,12 +31,13 @@ class planner {
  public:
   const collective_plan& plan(const collective_call& call, int ranks) {
     const auto key = std::make_tuple(digest_of(call), call.level, ranks);
-    auto at = plans_.find(key);
-    if (at == plans_.end()) {
-      at = plans_.emplace(key, or_throw(plan_collective(call, ranks, {1, 2, true}, {})))
-               .first;
+    auto found = plans_.find(key);
+    if (found == plans_.end()) {
+      found =
+          plans_.emplace(key, or_throw(plan_collective(call, ranks, {1, 2, true}, {})))
+              .first;
     }
-    return at->second;
+    return found->second;
   }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lists every way to write the numbers 1 to `most` as a product along four axes.
+/// Lists every way to write the numbers 1 to `max_ranks` as a product along four axes.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace weir::collective::test {
 
-/// Returns the axes of all meshes with up to `most` devices.
-inline std::vector<mesh_axes> all_meshes(int most) {
+/// Returns the axes of all meshes with up to `max_ranks` devices.
+inline std::vector<mesh_axes> all_meshes(int max_ranks) {
   std::vector<mesh_axes> all;
-  for (int tp = 1; tp <= most; ++tp) {
-    for (int pp = 1; tp * pp <= most; ++pp) {
-      for (int dp = 1; tp * pp * dp <= most; ++dp) {
-        for (int ep = 1; tp * pp * dp * ep <= most; ++ep) {
+  for (int tp = 1; tp <= max_ranks; ++tp) {
+    for (int pp = 1; tp * pp <= max_ranks; ++pp) {
+      for (int dp = 1; tp * pp * dp <= max_ranks; ++dp) {
+        for (int ep = 1; tp * pp * dp * ep <= max_ranks; ++ep) {
           all.push_back({tp, pp, dp, ep});
         }
       }

@@ -230,13 +230,13 @@ inline std::uint64_t rounded(const float_format& f, double x) {
 }
 
 /// Reads a code of `bits` bits.
-inline std::uint64_t code_at(const std::byte* at, int bits) {
+inline std::uint64_t code_at(const std::byte* address, int bits) {
   std::uint64_t code = 0;
-  std::memcpy(&code, at, static_cast<std::size_t>(bits / 8));
+  std::memcpy(&code, address, static_cast<std::size_t>(bits / 8));
   return code;
 }
-inline void put_code(std::byte* at, int bits, std::uint64_t code) {
-  std::memcpy(at, &code, static_cast<std::size_t>(bits / 8));
+inline void put_code(std::byte* address, int bits, std::uint64_t code) {
+  std::memcpy(address, &code, static_cast<std::size_t>(bits / 8));
 }
 
 /// Combines neighbours of a list until one value is left.
@@ -326,23 +326,24 @@ inline std::uint64_t exact_sum(const float_format& f, const std::vector<double>&
 }
 
 /// Reduces the codes of one floating point element.
-inline std::uint64_t reduced_float(const reduction& what, dtype type,
+inline std::uint64_t reduced_float(const reduction& operation, dtype type,
                                    const std::vector<std::uint64_t>& codes) {
   const float_format f = format_of(type);
   std::vector<double> values;
   for (const std::uint64_t code : codes) {
     values.push_back(value_of(f, code));
   }
-  const bool adds = what.op == reduction_op::sum || what.op == reduction_op::average;
-  if (what.op == reduction_op::max || what.op == reduction_op::min) {
-    return rounded(f, extreme(values, what.op == reduction_op::max));
+  const bool adds =
+      operation.op == reduction_op::sum || operation.op == reduction_op::average;
+  if (operation.op == reduction_op::max || operation.op == reduction_op::min) {
+    return rounded(f, extreme(values, operation.op == reduction_op::max));
   }
-  if (what.level == 2 && adds) {
-    return exact_sum(f, values, what.op == reduction_op::average);
+  if (operation.level == 2 && adds) {
+    return exact_sum(f, values, operation.op == reduction_op::average);
   }
-  const bool fp64_nodes = f.bits == 64 || (what.wide && f.bits == 32);
-  return rounded(
-      f, fp64_nodes ? noded<double>(values, what.op) : noded<float>(values, what.op));
+  const bool fp64_nodes = f.bits == 64 || (operation.wide && f.bits == 32);
+  return rounded(f, fp64_nodes ? noded<double>(values, operation.op)
+                               : noded<float>(values, operation.op));
 }
 
 /// Reduces the codes of one integer element.
@@ -383,10 +384,10 @@ inline std::uint64_t reduced_bool(reduction_op op,
 
 /// Multiplies the complex numbers of one element along the canonical tree.
 template <class T>
-void multiply_complex(const std::vector<const std::byte*>& at, std::byte* to) {
-  std::vector<std::array<T, 2>> values(at.size());
-  for (std::size_t r = 0; r < at.size(); ++r) {
-    std::memcpy(values[r].data(), at[r], 2 * sizeof(T));
+void multiply_complex(const std::vector<const std::byte*>& elements, std::byte* to) {
+  std::vector<std::array<T, 2>> values(elements.size());
+  for (std::size_t r = 0; r < elements.size(); ++r) {
+    std::memcpy(values[r].data(), elements[r], 2 * sizeof(T));
   }
   auto whole = paired(values, [](std::array<T, 2> a, std::array<T, 2> b) {
     return std::array<T, 2>{a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]};
@@ -398,42 +399,44 @@ void multiply_complex(const std::vector<const std::byte*>& at, std::byte* to) {
 }
 
 /// Reduces one element over all ranks.
-inline void reduce_element(const reduction& what, const std::vector<const std::byte*>& at,
-                           std::byte* to) {
-  const bool complex = what.type == dtype::complex64 || what.type == dtype::complex128;
-  if (complex && what.op == reduction_op::product) {
-    return what.type == dtype::complex64 ? multiply_complex<float>(at, to)
-                                         : multiply_complex<double>(at, to);
+inline void reduce_element(const reduction& operation,
+                           const std::vector<const std::byte*>& elements, std::byte* to) {
+  const bool complex =
+      operation.type == dtype::complex64 || operation.type == dtype::complex128;
+  if (complex && operation.op == reduction_op::product) {
+    return operation.type == dtype::complex64 ? multiply_complex<float>(elements, to)
+                                              : multiply_complex<double>(elements, to);
   }
-  const int bits = complex ? format_of(what.type).bits : info_of(what.type).size * 8;
+  const int bits =
+      complex ? format_of(operation.type).bits : info_of(operation.type).size * 8;
   for (int part = 0; part < (complex ? 2 : 1); ++part) {
     const auto offset = static_cast<std::ptrdiff_t>(part * bits / 8);
     std::vector<std::uint64_t> codes;
-    for (const std::byte* p : at) {
+    for (const std::byte* p : elements) {
       codes.push_back(code_at(p + offset, bits));
     }
     std::uint64_t whole = 0;
-    if (what.type == dtype::boolean) {
-      whole = reduced_bool(what.op, codes);
-    } else if (what.type >= dtype::int8 && what.type <= dtype::int64) {
-      whole = reduced_integer(what.op, bits, codes);
+    if (operation.type == dtype::boolean) {
+      whole = reduced_bool(operation.op, codes);
+    } else if (operation.type >= dtype::int8 && operation.type <= dtype::int64) {
+      whole = reduced_integer(operation.op, bits, codes);
     } else {
-      whole = reduced_float(what, what.type, codes);
+      whole = reduced_float(operation, operation.type, codes);
     }
     put_code(to + offset, bits, whole);
   }
 }
 
 /// Returns the reduction of the inputs of all ranks.
-inline bytes reduced(const reduction& what, const std::vector<bytes>& inputs) {
+inline bytes reduced(const reduction& operation, const std::vector<bytes>& inputs) {
   bytes out(inputs[0].size());
-  const std::size_t size = info_of(what.type).size;
+  const std::size_t size = info_of(operation.type).size;
   for (std::size_t i = 0; i < out.size(); i += size) {
-    std::vector<const std::byte*> at;
+    std::vector<const std::byte*> elements;
     for (const bytes& input : inputs) {
-      at.push_back(input.data() + i);
+      elements.push_back(input.data() + i);
     }
-    reduce_element(what, at, out.data() + i);
+    reduce_element(operation, elements, out.data() + i);
   }
   return out;
 }
@@ -446,9 +449,9 @@ enum class flavour {
   special,  ///< signed zeros, infinities, NaN, extreme values
 };
 
-inline void put_number(std::byte* at, dtype type, double x) {
+inline void put_number(std::byte* address, dtype type, double x) {
   const float_format f = format_of(type);
-  put_code(at, f.bits, rounded(f, x));
+  put_code(address, f.bits, rounded(f, x));
 }
 
 /// Returns `count` elements of random numbers of the type.

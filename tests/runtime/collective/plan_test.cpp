@@ -33,7 +33,7 @@ void expect_call(const collective_call& call, int ranks, const topology& shape,
   const auto outside = test::run_plan(plan, inputs, before, false, dice);
   ASSERT_EQ(test::first_difference(outside, test::expected_outputs(call, inputs, before)),
             -1)
-      << "out of place";
+      << "the outputs of the call out of place differ";
   if (!call.packed_shards) {
     const auto inside = test::run_plan(plan, inputs, {}, true, dice);
     auto expected = test::expected_outputs(call, inputs, inputs);
@@ -42,7 +42,8 @@ void expect_call(const collective_call& call, int ranks, const topology& shape,
       // The bytes around a rank's shard must not change.
       expected = test::expected_outputs(call, inputs, inputs);
     }
-    ASSERT_EQ(test::first_difference(inside, expected), -1) << "in place";
+    ASSERT_EQ(test::first_difference(inside, expected), -1)
+        << "the outputs of the call in place differ";
   }
 }
 
@@ -218,7 +219,7 @@ TEST(Plan, ReduceScatterThenAllGatherIsAllReduce) {
   }
 }
 
-TEST(Plan, AtLevel2TheOrderOfRanksDoesNotShow) {
+TEST(Plan, AtLevel2TheOrderOfRanksHasNoEffect) {
   std::mt19937_64 dice(77);
   for (const dtype type : {dtype::fp32, dtype::bf16, dtype::fp64, dtype::fp16}) {
     collective_call call;
@@ -256,8 +257,8 @@ void expect_no_races(const collective_plan& plan) {
           const bool scratch = o.buffer == plan_operand::place::scratch;
           const std::uint64_t buffer =
               scratch ? 4096 + o.slot : static_cast<std::uint64_t>(r);
-          const std::uint64_t at = (buffer << 40) + o.offset;
-          touched[i].push_back({at, at + plan.bytes(steps[i], o), writes});
+          const std::uint64_t begin = (buffer << 40) + o.offset;
+          touched[i].push_back({begin, begin + plan.bytes(steps[i], o), writes});
           ASSERT_TRUE(!scratch ||
                       o.offset + plan.bytes(steps[i], o) <= plan.slot_bytes());
         }
@@ -340,7 +341,7 @@ TEST(Plan, ScratchOfLongCallsIsUsedAgain) {
   }
 }
 
-TEST(Plan, RefusesWhatCannotBe) {
+TEST(Plan, RefusesImpossibleCalls) {
   const auto code = [](collective_call call, int ranks, plan_options options = {}) {
     const auto plan = plan_collective(call, ranks, plain_topology, options);
     return plan ? errc{} : plan.error().code();

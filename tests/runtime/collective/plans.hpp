@@ -84,10 +84,10 @@ inline std::vector<bytes> expected_outputs(const collective_call& c,
   const std::size_t ranks = inputs.size();
   const std::size_t shard = c.count * info_of(c.type).size / ranks;
   const auto root = static_cast<std::size_t>(c.root);
-  const auto paste = [](bytes& to, std::size_t at, const bytes& from, std::size_t first,
-                        std::size_t count) {
+  const auto paste = [](bytes& to, std::size_t offset, const bytes& from,
+                        std::size_t first, std::size_t count) {
     std::copy_n(from.begin() + std::ptrdiff_t(first), count,
-                to.begin() + std::ptrdiff_t(at));
+                to.begin() + std::ptrdiff_t(offset));
   };
   bytes sum;
   if (reduces(c.kind) && c.count > 0) {
@@ -162,8 +162,8 @@ inline void run_in_random_order(const collective_plan& plan,
 /// Returns scratch memory inside `memory`, aligned to 64 bytes and filled with garbage.
 inline std::byte* aligned_scratch(bytes& memory, std::size_t size) {
   memory.assign(size + 64, std::byte{0xEE});
-  const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
-  return memory.data() + (64 - at % 64) % 64;
+  const auto number = reinterpret_cast<std::uintptr_t>(memory.data());
+  return memory.data() + (64 - number % 64) % 64;
 }
 
 /// Runs a plan once. In place, each output buffer starts with the rank's input.
@@ -198,8 +198,9 @@ inline std::vector<bytes> random_buffers(std::mt19937_64& dice, dtype type, int 
 
 /// Returns the first rank whose buffer differs, or -1.
 inline int first_difference(const std::vector<bytes>& a, const std::vector<bytes>& b) {
-  const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
-  return at.first == a.end() ? -1 : static_cast<int>(at.first - a.begin());
+  const auto difference = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return difference.first == a.end() ? -1
+                                     : static_cast<int>(difference.first - a.begin());
 }
 
 }  // namespace weir::collective::test

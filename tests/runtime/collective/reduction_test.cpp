@@ -22,18 +22,18 @@ using test::flavour;
 
 /// A reduction and the size and kind of its inputs.
 struct one_case {
-  reduction what;
+  reduction operation;
   int ranks;
   std::size_t count;
   flavour kind;
 };
 
 std::string text_of(const one_case& c) {
-  return std::string(info_of(c.what.type).tessera) + " " +
-         std::string(name_of(c.what.op)) + " level " + std::to_string(c.what.level) +
-         (c.what.wide ? " wide " : " ") + std::to_string(c.ranks) + " ranks " +
-         std::to_string(c.count) + " elements flavour " +
-         std::to_string(static_cast<int>(c.kind));
+  return std::string(info_of(c.operation.type).tessera) + " " +
+         std::string(name_of(c.operation.op)) + " level " +
+         std::to_string(c.operation.level) + (c.operation.wide ? " wide " : " ") +
+         std::to_string(c.ranks) + " ranks " + std::to_string(c.count) +
+         " elements flavour " + std::to_string(static_cast<int>(c.kind));
 }
 
 /// Returns the inputs of a case.
@@ -41,7 +41,7 @@ std::vector<bytes> random_inputs(std::uint64_t seed, const one_case& c) {
   std::mt19937_64 dice(seed);
   std::vector<bytes> inputs;
   for (int r = 0; r < c.ranks; ++r) {
-    inputs.push_back(test::random_elements(dice, c.what.type, c.count, c.kind));
+    inputs.push_back(test::random_elements(dice, c.operation.type, c.count, c.kind));
   }
   return inputs;
 }
@@ -60,17 +60,19 @@ bytes run(const reducer& reduce, const std::vector<bytes>& inputs, std::size_t c
 
 /// Returns the index of the first element that differs, or -1.
 std::ptrdiff_t first_difference(const bytes& a, const bytes& b, std::size_t size) {
-  const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
-  return at.first == a.end() ? -1 : (at.first - a.begin()) / std::ptrdiff_t(size);
+  const auto difference = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return difference.first == a.end()
+             ? -1
+             : (difference.first - a.begin()) / std::ptrdiff_t(size);
 }
 
 /// Compares a reduction of random inputs with the oracle.
 void expect_oracle(std::uint64_t seed, const one_case& c) {
   const std::vector<bytes> inputs = random_inputs(seed, c);
-  const bytes expected = test::reduced(c.what, inputs);
-  const std::size_t size = info_of(c.what.type).size;
-  const bytes fast = run(or_throw(reducer::make(c.what)), inputs, c.count);
-  const bytes plain = run(or_throw(reducer::make_portable(c.what)), inputs, c.count);
+  const bytes expected = test::reduced(c.operation, inputs);
+  const std::size_t size = info_of(c.operation.type).size;
+  const bytes fast = run(or_throw(reducer::make(c.operation)), inputs, c.count);
+  const bytes plain = run(or_throw(reducer::make_portable(c.operation)), inputs, c.count);
   ASSERT_EQ(first_difference(fast, expected, size), -1) << text_of(c) << " seed " << seed;
   ASSERT_EQ(first_difference(plain, expected, size), -1)
       << text_of(c) << " seed " << seed << " portable";
@@ -84,9 +86,9 @@ std::vector<reduction> all_reductions() {
     for (const reduction_op op : test::all_ops) {
       for (const int level : {1, 2}) {
         for (const bool wide : {false, true}) {
-          const reduction what{type, op, level, wide};
-          if (check_reduction(what)) {
-            all.push_back(what);
+          const reduction operation{type, op, level, wide};
+          if (check_reduction(operation)) {
+            all.push_back(operation);
           }
         }
       }
@@ -96,39 +98,39 @@ std::vector<reduction> all_reductions() {
 }
 
 TEST(Reduction, EqualsTheOracleForEveryTypeOperationAndNumberOfRanks) {
-  for (const reduction& what : all_reductions()) {
+  for (const reduction& operation : all_reductions()) {
     for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 17}) {
       for (const flavour kind :
            {flavour::codes, flavour::normal, flavour::wide, flavour::special}) {
-        expect_oracle(static_cast<std::uint64_t>(ranks), {what, ranks, 35, kind});
+        expect_oracle(static_cast<std::uint64_t>(ranks), {operation, ranks, 35, kind});
       }
     }
   }
 }
 
 TEST(Reduction, EqualsTheOracleAcrossTiles) {
-  for (const reduction& what : all_reductions()) {
-    expect_oracle(5, {what, 3, 521, flavour::normal});
+  for (const reduction& operation : all_reductions()) {
+    expect_oracle(5, {operation, 3, 521, flavour::normal});
   }
 }
 
 TEST(Reduction, TakesNoElements) {
-  for (const reduction& what : all_reductions()) {
+  for (const reduction& operation : all_reductions()) {
     bytes guard(16, std::byte{0x5A});
     const std::array<const std::byte*, 2> from = {guard.data(), guard.data()};
     const std::array<std::byte*, 1> to = {guard.data()};
-    or_throw(reducer::make(what)).reduce(from, to, 0);
-    ASSERT_EQ(guard, bytes(16, std::byte{0x5A})) << text_of({what, 2, 0, {}});
+    or_throw(reducer::make(operation)).reduce(from, to, 0);
+    ASSERT_EQ(guard, bytes(16, std::byte{0x5A})) << text_of({operation, 2, 0, {}});
   }
 }
 
 TEST(Reduction, WritesEveryOutputAndNothingBeside) {
   constexpr std::size_t margin = 64;
-  for (const reduction& what : all_reductions()) {
+  for (const reduction& operation : all_reductions()) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{67}}) {
-      const one_case c{what, 4, count, flavour::normal};
+      const one_case c{operation, 4, count, flavour::normal};
       std::vector<bytes> inputs = random_inputs(11, c);
-      const bytes expected = test::reduced(what, inputs);
+      const bytes expected = test::reduced(operation, inputs);
       // Inputs are unaligned, one output is in place, and there are two further outputs.
       std::vector<bytes> padded;
       for (const bytes& input : inputs) {
@@ -144,7 +146,7 @@ TEST(Reduction, WritesEveryOutputAndNothingBeside) {
           from.push_back(to.back());
         }
       }
-      or_throw(reducer::make(what)).reduce(from, to, count);
+      or_throw(reducer::make(operation)).reduce(from, to, count);
       for (const bytes& p : padded) {
         const bytes middle(p.begin() + margin + 1,
                            p.begin() + std::ptrdiff_t(margin + 1 + expected.size()));
@@ -158,18 +160,18 @@ TEST(Reduction, WritesEveryOutputAndNothingBeside) {
   }
 }
 
-TEST(Reduction, AtLevel2DoesNotSeeTheOrderOfRanks) {
+TEST(Reduction, AtLevel2DoesNotDependOnTheOrderOfRanks) {
   const std::uint64_t seed = 20260301;
   std::mt19937_64 dice(seed);
-  for (const reduction& what : all_reductions()) {
-    if (what.level != 2 || what.wide) {
+  for (const reduction& operation : all_reductions()) {
+    if (operation.level != 2 || operation.wide) {
       continue;
     }
     for (const flavour kind :
          {flavour::codes, flavour::normal, flavour::wide, flavour::special}) {
-      const one_case c{what, 7, 50, kind};
+      const one_case c{operation, 7, 50, kind};
       std::vector<bytes> inputs = random_inputs(seed, c);
-      const reducer reduce = or_throw(reducer::make(what));
+      const reducer reduce = or_throw(reducer::make(operation));
       const bytes expected = run(reduce, inputs, c.count);
       for (int i = 0; i < 6; ++i) {
         std::shuffle(inputs.begin(), inputs.end(), dice);
@@ -180,24 +182,24 @@ TEST(Reduction, AtLevel2DoesNotSeeTheOrderOfRanks) {
   }
 }
 
-TEST(Reduction, AtLevel1SeesTheOrderOfRanks) {
+TEST(Reduction, AtLevel1DependsOnTheOrderOfRanks) {
   const one_case c{{dtype::fp32, reduction_op::sum, 1}, 7, 500, flavour::wide};
   std::vector<bytes> inputs = random_inputs(3, c);
-  const reducer reduce = or_throw(reducer::make(c.what));
+  const reducer reduce = or_throw(reducer::make(c.operation));
   const bytes before = run(reduce, inputs, c.count);
   std::reverse(inputs.begin(), inputs.end());
   EXPECT_NE(run(reduce, inputs, c.count), before);
 }
 
 TEST(Reduction, OfAPrefixIsThePrefixOfTheReduction) {
-  for (const reduction& what : all_reductions()) {
-    const one_case c{what, 5, 700, flavour::normal};
+  for (const reduction& operation : all_reductions()) {
+    const one_case c{operation, 5, 700, flavour::normal};
     const std::vector<bytes> inputs = random_inputs(8, c);
-    const reducer reduce = or_throw(reducer::make(what));
+    const reducer reduce = or_throw(reducer::make(operation));
     const bytes whole = run(reduce, inputs, c.count);
     for (const std::size_t count : {1U, 31U, 512U, 699U}) {
       const bytes part = run(reduce, inputs, count);
-      const auto end = std::ptrdiff_t(count * info_of(what.type).size);
+      const auto end = std::ptrdiff_t(count * info_of(operation.type).size);
       ASSERT_TRUE(std::equal(part.begin(), part.begin() + end, whole.begin()))
           << text_of(c) << " prefix " << count;
     }
@@ -205,10 +207,10 @@ TEST(Reduction, OfAPrefixIsThePrefixOfTheReduction) {
 }
 
 TEST(Reduction, DoesNotDependOnTheCallersFloatEnvironment) {
-  for (const reduction& what : all_reductions()) {
-    const one_case c{what, 4, 40, flavour::codes};
+  for (const reduction& operation : all_reductions()) {
+    const one_case c{operation, 4, 40, flavour::codes};
     const std::vector<bytes> inputs = random_inputs(21, c);
-    const reducer reduce = or_throw(reducer::make(what));
+    const reducer reduce = or_throw(reducer::make(operation));
     const bytes expected = run(reduce, inputs, c.count);
     const fp_scope flushing;
     ASSERT_EQ(run(reduce, inputs, c.count), expected) << text_of(c);
@@ -243,7 +245,7 @@ TEST(Reduction, AtLevel2NeverOverflowsOnTheWay) {
   EXPECT_EQ(one_sum<float>(2, {large, large, -large}), large);
 }
 
-TEST(Reduction, AtLevel2FindsWhatIsFarBelow) {
+TEST(Reduction, AtLevel2CountsAddendsThatAreFarSmaller) {
   EXPECT_EQ(one_sum<double>(2, {1e300, 1.0, -1e300}), 1.0);
   EXPECT_EQ(one_sum<double>(2, {1e300, 5e-324, -1e300}), 5e-324);
   EXPECT_EQ(one_sum<float>(2, {1e38F, 1e-45F, -1e38F}), 1e-45F);
@@ -285,13 +287,13 @@ bytes folded(const reducer& reduce, const std::vector<bytes>& inputs, int first,
 }
 
 TEST(Reduction, IsTheJoinOfItsPartialResults) {
-  for (const reduction& what : all_reductions()) {
-    const reducer reduce = or_throw(reducer::make(what));
+  for (const reduction& operation : all_reductions()) {
+    const reducer reduce = or_throw(reducer::make(operation));
     if (reduce.rule() == partial_rule::none) {
       continue;
     }
     for (const int ranks : {1, 2, 3, 5, 8, 13}) {
-      const one_case c{what, ranks, 300, flavour::wide};
+      const one_case c{operation, ranks, 300, flavour::wide};
       const std::vector<bytes> inputs = random_inputs(17, c);
       ASSERT_EQ(folded(reduce, inputs, 0, ranks, c.count, true),
                 run(reduce, inputs, c.count))
@@ -308,7 +310,7 @@ TEST(Reduction, TakesTheLargestNumberOfRanks) {
   }
 }
 
-TEST(Reduction, RefusesWhatDoesNotExist) {
+TEST(Reduction, RefusesOperationsThatDoNotExist) {
   const auto code = [](dtype type, reduction_op op, int level) {
     const auto made = reducer::make({type, op, level});
     return made ? errc{} : made.error().code();
@@ -330,32 +332,32 @@ TEST(Reduction, RefusesWhatDoesNotExist) {
 TEST(Reduction, LargeOutputsHaveTheSameBitsWhereverTheyBegin) {
   // From this size on, outputs bypass the caches if their addresses allow it.
   constexpr std::size_t count = (std::size_t{5} << 18) + 13;
-  constexpr std::size_t room = count * sizeof(float) + 64;
+  constexpr std::size_t buffer_bytes = count * sizeof(float) + 64;
   std::mt19937 dice(11);
   for (const int ranks : {2, 4}) {
     std::vector<bytes> inputs;
     for (int r = 0; r < ranks; ++r) {
-      inputs.emplace_back(room);
+      inputs.emplace_back(buffer_bytes);
       for (std::size_t i = 0; i < count; ++i) {
         const auto x = static_cast<float>(static_cast<int>(dice()));
         std::memcpy(inputs.back().data() + 4 * i, &x, sizeof x);
       }
     }
     for (const std::size_t begin : {std::size_t{0}, std::size_t{4}}) {
-      std::vector<bytes> fast(inputs.size(), bytes(room));
-      std::vector<bytes> plain(inputs.size(), bytes(room));
+      std::vector<bytes> fast(inputs.size(), bytes(buffer_bytes));
+      std::vector<bytes> plain(inputs.size(), bytes(buffer_bytes));
       std::vector<const std::byte*> from;
       std::vector<std::byte*> to_fast;
       std::vector<std::byte*> to_plain;
       for (std::size_t r = 0; r < inputs.size(); ++r) {
         from.push_back(inputs[r].data());
-        const auto at = reinterpret_cast<std::uintptr_t>(fast[r].data());
-        to_fast.push_back(fast[r].data() + (32 - at % 32) % 32 + begin);
+        const auto number = reinterpret_cast<std::uintptr_t>(fast[r].data());
+        to_fast.push_back(fast[r].data() + (32 - number % 32) % 32 + begin);
         to_plain.push_back(plain[r].data());
       }
-      const reduction what{dtype::fp32, reduction_op::average, 1, false};
-      or_throw(reducer::make(what)).reduce(from, to_fast, count);
-      or_throw(reducer::make_portable(what)).reduce(from, to_plain, count);
+      const reduction operation{dtype::fp32, reduction_op::average, 1, false};
+      or_throw(reducer::make(operation)).reduce(from, to_fast, count);
+      or_throw(reducer::make_portable(operation)).reduce(from, to_plain, count);
       for (std::size_t r = 0; r < inputs.size(); ++r) {
         EXPECT_EQ(std::memcmp(to_fast[r], to_plain[r], count * sizeof(float)), 0)
             << ranks << " ranks, begin " << begin << ", output " << r;
@@ -371,7 +373,7 @@ TEST(Reduction, BackwardsGivesTheSameBitsInPlaceAndOutOfPlace) {
       for (const std::size_t count : {1U, 4096U, 5003U}) {
         const one_case c{
             {type, reduction_op::sum, level, false}, 3, count, flavour::wide};
-        const reducer sum = or_throw(reducer::make(c.what));
+        const reducer sum = or_throw(reducer::make(c.operation));
         std::vector<bytes> inputs = random_inputs(dice(), c);
         const bytes expected = run(sum, inputs, count);
         bytes apart(expected.size());

@@ -35,7 +35,7 @@ class ranks_of_engine {
       outputs.push_back(in_place ? inputs.back() : make(test::output_bytes(call, ranks)));
     }
   }
-  engine& on() { return *engine_; }
+  engine& task_engine() { return *engine_; }
 
   region_collective plan(const plan_options& how = {}) {
     return or_throw(region_collective::create(*engine_, call_, inputs, outputs, how));
@@ -80,8 +80,8 @@ class ranks_of_engine {
  private:
   /// A kernel may capture 128 bytes, so it captures an address and a length instead of a
   /// tensor.
-  static tensor view_of(std::byte* at, std::int64_t count) {
-    const storage s{{0, 1}, at, count * 4};
+  static tensor view_of(std::byte* address, std::int64_t count) {
+    const storage s{{0, 1}, address, count * 4};
     return or_throw(tensor::over(s, dtype::fp32, {&count, 1}));
   }
   static std::size_t size_of(const tensor& t) {
@@ -134,7 +134,7 @@ TEST(RegionCollective, EveryKindGivesTheBitsThatTheCallDefines) {
         const std::vector<bytes> empty(3, bytes(test::output_bytes(call, 3)));
         region_collective sums = e.plan({algorithm::direct, 1024});
         ASSERT_TRUE(sums.submit().has_value());
-        ASSERT_TRUE(e.on().wait_all().has_value());
+        ASSERT_TRUE(e.task_engine().wait_all().has_value());
         const auto expected = test::expected_outputs(call, inputs, empty);
         for (std::size_t r = 0; r < 3; ++r) {
           EXPECT_EQ(e.content(e.outputs[r]), expected[r])
@@ -156,7 +156,7 @@ TEST(RegionCollective, EveryAlgorithmGivesTheSameBitsInPlaceWithAnyNumberOfWorke
         const auto inputs = e.expected_inputs(1);
         e.write_inputs(1);
         ASSERT_TRUE(sum.submit().has_value());
-        ASSERT_TRUE(e.on().wait_all().has_value());
+        ASSERT_TRUE(e.task_engine().wait_all().has_value());
         const auto expected = test::expected_outputs(call, inputs, inputs);
         for (std::size_t r = 0; r < 4; ++r) {
           EXPECT_EQ(e.content(e.outputs[r]), expected[r])
@@ -190,10 +190,10 @@ TEST(RegionCollective, ComesBetweenTheTasksBeforeAndBehindItOnTheSameRegions) {
       e.write_inputs(round);
       ASSERT_TRUE(sum.submit().has_value());
       for (std::size_t r = 0; r < 3; ++r) {
-        submit_copy(e.on(), e.outputs[r], seen[round * 3 + r].data());
+        submit_copy(e.task_engine(), e.outputs[r], seen[round * 3 + r].data());
       }
     }
-    ASSERT_TRUE(e.on().wait_all().has_value());
+    ASSERT_TRUE(e.task_engine().wait_all().has_value());
     for (std::uint32_t round = 0; round < rounds; ++round) {
       const auto inputs = e.expected_inputs(round);
       const auto expected = test::expected_outputs(call, inputs, inputs);
@@ -215,15 +215,16 @@ TEST(RegionCollective, AFailedInputPoisonsTheOutputsOfAllRanks) {
     });
     ASSERT_TRUE(sum.submit().has_value());
     for (const tensor& out : e.outputs) {
-      const auto waited = e.on().wait(out);
+      const auto waited = e.task_engine().wait(out);
       ASSERT_FALSE(waited.has_value()) << name_of(how);
       EXPECT_EQ(waited.error().code(), errc::upstream_failed);
       EXPECT_NE(waited.error().text().find("the input cannot be read"),
                 std::string::npos);
     }
-    EXPECT_EQ(e.on().wait_all().error().code(), errc::kernel_failed);
+    EXPECT_EQ(e.task_engine().wait_all().error().code(), errc::kernel_failed);
     for (const tensor& out : e.outputs) {
-      EXPECT_EQ(e.content(out), bytes(call.count * 4)) << "a sum of some of the inputs";
+      EXPECT_EQ(e.content(out), bytes(call.count * 4))
+          << "the output must not be a sum of only some of the inputs";
     }
   }
 }
@@ -236,17 +237,18 @@ TEST(RegionCollective, AFailedPartOfAnInputPoisonsThatPartOnAllRanksAndNoOther) 
   e.write_inputs(1);
   const tensor part = or_throw(e.inputs[0].slice(0, 2048, 3072));  // the third piece
   const access a = writes(part);
-  static_cast<void>(
-      or_throw(e.on().submit("fail", {&a, 1}, [](const task_context&) -> result<void> {
+  static_cast<void>(or_throw(
+      e.task_engine().submit("fail", {&a, 1}, [](const task_context&) -> result<void> {
         return error(errc::io, "the part cannot be read");
       })));
   ASSERT_TRUE(sum.submit().has_value());
   const auto expected = test::expected_outputs(call, inputs, inputs);
   for (std::size_t r = 0; r < 2; ++r) {
     const tensor& out = e.outputs[r];
-    EXPECT_TRUE(e.on().wait(or_throw(out.slice(0, 0, 2048))).has_value());
-    EXPECT_FALSE(e.on().wait(or_throw(out.slice(0, 2048, 3072))).has_value());
-    EXPECT_TRUE(e.on().wait(or_throw(out.slice(0, 3072, 16 * 1024))).has_value());
+    EXPECT_TRUE(e.task_engine().wait(or_throw(out.slice(0, 0, 2048))).has_value());
+    EXPECT_FALSE(e.task_engine().wait(or_throw(out.slice(0, 2048, 3072))).has_value());
+    EXPECT_TRUE(
+        e.task_engine().wait(or_throw(out.slice(0, 3072, 16 * 1024))).has_value());
     const bytes got = e.content(out);
     EXPECT_TRUE(std::equal(got.begin(), got.begin() + 2048 * 4, expected[r].begin()));
     EXPECT_TRUE(
@@ -260,25 +262,26 @@ TEST(RegionCollective, RunsAgainWhenItsCaptureIsReplayed) {
     ranks_of_engine e(2, 3, call, true);
     std::optional<region_collective> sum = e.plan({how, 2048});
     e.write_inputs(0);
-    ASSERT_TRUE(e.on().begin_capture().has_value());
+    ASSERT_TRUE(e.task_engine().begin_capture().has_value());
     ASSERT_TRUE(sum->submit().has_value());
-    const capture recorded = or_throw(e.on().end_capture());
+    const capture recorded = or_throw(e.task_engine().end_capture());
     EXPECT_EQ(recorded.size(), sum->tasks());
     std::vector<bytes> seen(10, bytes(call.count * 4));
     for (std::uint32_t round = 1; round < 10; ++round) {
       e.write_inputs(round);
-      ASSERT_TRUE(e.on().replay(recorded).has_value());
-      submit_copy(e.on(), e.outputs[2], seen[round].data());
+      ASSERT_TRUE(e.task_engine().replay(recorded).has_value());
+      submit_copy(e.task_engine(), e.outputs[2], seen[round].data());
     }
     sum.reset();  // waits for the replays
-    ASSERT_TRUE(e.on().wait_all().has_value());
+    ASSERT_TRUE(e.task_engine().wait_all().has_value());
     for (std::uint32_t round = 1; round < 10; ++round) {
       const auto inputs = e.expected_inputs(round);
       EXPECT_EQ(seen[round], test::expected_outputs(call, inputs, inputs)[2])
           << name_of(how) << ", round " << round;
     }
-    const auto after = e.on().replay(recorded);
-    ASSERT_FALSE(after.has_value()) << "a replay without the plan";
+    const auto after = e.task_engine().replay(recorded);
+    ASSERT_FALSE(after.has_value())
+        << "a replay must fail after its collective has been destroyed";
     EXPECT_EQ(after.error().code(), errc::not_found);
   }
 }
@@ -288,12 +291,12 @@ TEST(RegionCollective, SubmitsNothingIfATensorHasBeenReleased) {
   for (std::size_t released = 0; released < 3; ++released) {
     ranks_of_engine e(1, 3, call);
     region_collective sum = e.plan({algorithm::ring, 2048});
-    ASSERT_TRUE(e.on().release(e.outputs[released].store().id).has_value());
-    const std::uint64_t before = e.on().counters().submitted;
+    ASSERT_TRUE(e.task_engine().release(e.outputs[released].store().id).has_value());
+    const std::uint64_t before = e.task_engine().counters().submitted;
     const auto refused = sum.submit();
     ASSERT_FALSE(refused.has_value());
     EXPECT_EQ(refused.error().code(), errc::not_found);
-    EXPECT_EQ(e.on().counters().submitted, before);
+    EXPECT_EQ(e.task_engine().counters().submitted, before);
   }
 }
 
@@ -302,7 +305,7 @@ TEST(RegionCollective, RefusesTensorsThatTheCallCannotUse) {
   ranks_of_engine e(1, 3, call);
   const auto refused = [&](std::vector<tensor> inputs, std::vector<tensor> outputs,
                            std::string_view text) {
-    const auto got = region_collective::create(e.on(), call, inputs, outputs);
+    const auto got = region_collective::create(e.task_engine(), call, inputs, outputs);
     ASSERT_FALSE(got.has_value()) << text;
     EXPECT_EQ(got.error().code(), errc::invalid_argument);
     EXPECT_NE(got.error().text().find(text), std::string::npos) << got.error().text();
@@ -319,8 +322,8 @@ TEST(RegionCollective, RefusesTensorsThatTheCallCannotUse) {
   refused(e.inputs, {e.outputs[0], e.outputs[1], e.inputs[0]},
           "an output of rank 2 beside all inputs");
   refused({e.inputs[0], e.inputs[1]}, e.outputs, "2 inputs and 3 outputs");
-  EXPECT_EQ(region_collective::create(e.on(), call_of(collective_kind::barrier), e.inputs,
-                                      e.outputs)
+  EXPECT_EQ(region_collective::create(e.task_engine(), call_of(collective_kind::barrier),
+                                      e.inputs, e.outputs)
                 .error()
                 .code(),
             errc::unsupported);

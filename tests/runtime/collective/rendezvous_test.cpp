@@ -57,17 +57,17 @@ TEST(Rendezvous, ADifferentCallIsAMismatchForAllWhoeverIsFirst) {
     std::vector<int> order = {0, 1, 2};
     do {
       rendezvous meetings = with_group(3);
-      std::vector<std::uint64_t> told;
+      std::vector<std::uint64_t> reported;
       for (const int rank : order) {
         const std::uint64_t call = rank == odd ? 7 : 1;
         const auto outcome = or_throw(meetings.join(share(rank, 0, call), 0));
         if (outcome.state != meeting_state::waiting) {
           ASSERT_EQ(outcome.state, meeting_state::collective_mismatch);
-          told.insert(told.end(), outcome.tickets.begin(), outcome.tickets.end());
+          reported.insert(reported.end(), outcome.tickets.begin(), outcome.tickets.end());
         }
       }
-      std::sort(told.begin(), told.end());
-      ASSERT_EQ(told, ranks_below(3));
+      std::sort(reported.begin(), reported.end());
+      ASSERT_EQ(reported, ranks_below(3));
       ASSERT_EQ(meetings.open(), 0U);
     } while (std::next_permutation(order.begin(), order.end()));
   }
@@ -92,7 +92,7 @@ TEST(Rendezvous, ADifferentCallCountsBeforeADifferentDescriptor) {
             meeting_state::collective_mismatch);
 }
 
-TEST(Rendezvous, TimesOutForThoseThereAndForWhoComesLate) {
+TEST(Rendezvous, TimesOutForPresentAndForLateRanks) {
   rendezvous meetings = with_group(3, 100);
   or_throw(meetings.join(share(0), 10));
   or_throw(meetings.join(share(1), 50));
@@ -135,7 +135,7 @@ TEST(Rendezvous, SequencesDoNotMix) {
   }
 }
 
-TEST(Rendezvous, WhoWithdrawsEndsTheMeeting) {
+TEST(Rendezvous, AWithdrawnShareEndsTheMeeting) {
   rendezvous meetings = with_group(3);
   or_throw(meetings.join(share(1), 0));
   const auto outcome = or_throw(meetings.withdraw(group_id, 0, 0, 0));
@@ -158,7 +158,7 @@ TEST(Rendezvous, ADroppedGroupEndsItsMeetings) {
   EXPECT_TRUE(meetings.drop_group(group_id).empty());
 }
 
-TEST(Rendezvous, RefusesStrangersAndSecondArrivals) {
+TEST(Rendezvous, RefusesRanksOutsideTheGroupAndSecondArrivals) {
   rendezvous meetings = with_group(2);
   EXPECT_EQ(meetings.add_group(group_id, 2).error().code(), errc::already_exists);
   EXPECT_EQ(meetings.add_group(1, 0).error().code(), errc::invalid_argument);
@@ -175,23 +175,25 @@ TEST(Rendezvous, EndsWhenTheFirstShareHasWaitedAsLongAsItWanted) {
   constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
   rendezvous meetings = with_group(3);  // each share waits for 100
   const auto comes = [&](int rank, std::int64_t patience, std::int64_t now) {
-    arrival who = share(rank);
-    who.patience_ns = patience;
-    return or_throw(meetings.join(who, now)).state;
+    arrival arriving = share(rank);
+    arriving.patience_ns = patience;
+    return or_throw(meetings.join(arriving, now)).state;
   };
   EXPECT_EQ(comes(0, -1, 0), meeting_state::waiting);
-  EXPECT_EQ(meetings.next_deadline(), never) << "for ever";
+  EXPECT_EQ(meetings.next_deadline(), never)
+      << "a share with a patience of -1 waits for ever";
   EXPECT_EQ(comes(1, 0, 1000), meeting_state::waiting);
   EXPECT_EQ(meetings.next_deadline(), 1100);
   EXPECT_TRUE(meetings.expire(1099).empty());
   const auto over = meetings.expire(1100);
   ASSERT_EQ(over.size(), 1U);
   EXPECT_EQ(over[0].tickets, ranks_below(2));
-  EXPECT_EQ(comes(2, -1, 1101), meeting_state::timeout) << "nobody is there any more";
+  EXPECT_EQ(comes(2, -1, 1101), meeting_state::timeout)
+      << "the meeting has ended, so a late rank gets its timeout";
   EXPECT_EQ(meetings.open(), 0U);
 }
 
-TEST(Rendezvous, WhoComesLaterDoesNotPutTheEndOff) {
+TEST(Rendezvous, ALaterArrivalDoesNotPostponeTheEnd) {
   rendezvous meetings = with_group(3);
   arrival hasty = share(0);
   hasty.patience_ns = 10;
@@ -209,10 +211,10 @@ TEST(Rendezvous, EveryTicketIsHandedOutOnceWhateverHappens) {
     constexpr std::uint64_t meetings_each = 6;
     rendezvous meetings = with_group(ranks, 20);
     std::vector<std::uint64_t> next(ranks);
-    std::vector<int> told(ranks * meetings_each);
-    const auto tell = [&](const meeting_outcome& outcome) {
+    std::vector<int> reported(ranks * meetings_each);
+    const auto report = [&](const meeting_outcome& outcome) {
       for (const std::uint64_t t : outcome.tickets) {
-        ++told[t];
+        ++reported[t];
       }
     };
     std::int64_t now = 0;
@@ -223,19 +225,19 @@ TEST(Rendezvous, EveryTicketIsHandedOutOnceWhateverHappens) {
       }
       const std::uint64_t s = next[r]++;
       const std::uint64_t call = dice() % 12 == 0 ? 2 : 1;
-      tell(or_throw(meetings.join(
+      report(or_throw(meetings.join(
           {group_id, static_cast<int>(r), s, call, 0, r * meetings_each + s}, now)));
       --left;
       if (dice() % 3 == 0) {
         for (const auto& outcome : meetings.expire(now)) {
-          tell(outcome);
+          report(outcome);
         }
       }
     }
     for (const auto& outcome : meetings.expire(now + 1000)) {
-      tell(outcome);
+      report(outcome);
     }
-    ASSERT_EQ(told, std::vector<int>(ranks * meetings_each, 1)) << "seed " << seed;
+    ASSERT_EQ(reported, std::vector<int>(ranks * meetings_each, 1)) << "seed " << seed;
     ASSERT_EQ(meetings.open(), 0U) << "seed " << seed;
   }
 }

@@ -52,9 +52,12 @@ TEST(Tuner, ProposesTheFastestOnceEachWasTried) {
   }
   EXPECT_EQ(or_throw(tuner.fastest(call, 4, {})), algorithm::ring);
   EXPECT_FALSE(tuner.next(call, 4, {}).has_value());
-  EXPECT_EQ(or_throw(tuner.fastest(call_of(900), 4, {})), algorithm::ring) << "alike";
-  EXPECT_FALSE(or_throw(tuner.fastest(call_of(2000), 4, {})).has_value()) << "larger";
-  EXPECT_FALSE(or_throw(tuner.fastest(call, 5, {})).has_value()) << "more ranks";
+  EXPECT_EQ(or_throw(tuner.fastest(call_of(900), 4, {})), algorithm::ring)
+      << "a call of a similar size shares the measurement";
+  EXPECT_FALSE(or_throw(tuner.fastest(call_of(2000), 4, {})).has_value())
+      << "a larger call has no measurement";
+  EXPECT_FALSE(or_throw(tuner.fastest(call, 5, {})).has_value())
+      << "a call with more ranks has no measurement";
 }
 
 TEST(Tuner, HasNothingToTryWhereThereIsNoChoice) {
@@ -71,26 +74,27 @@ TEST(Tuner, OnlySucceededTrialsCount) {
   collective_tuner tuner;
   const collective_call call = call_of(8);
   for (int i = 0; i < 50; ++i) {
-    ASSERT_TRUE(tuner.next(call, 4, {}).has_value()) << "none of them ever ends";
+    ASSERT_TRUE(tuner.next(call, 4, {}).has_value())
+        << "the tuner proposes trials as long as none has ended";
   }
   EXPECT_EQ(run_trials(tuner, call, [](algorithm) { return 7; }), 1);
   EXPECT_EQ(or_throw(tuner.fastest(call, 4, {})), algorithm::direct)
-      << "the first of the fastest";
+      << "equally fast candidates: the first one is chosen";
 }
 
 TEST(Tuner, KeepsWhatItKnowsInItsStore) {
-  std::map<tuning_key, algorithm> kept;
+  std::map<tuning_key, algorithm> stored;
   tuning_store store;
   store.load = [&](const tuning_key& key) {
-    const auto found = kept.find(key);
-    return found == kept.end() ? std::nullopt : std::optional(found->second);
+    const auto found = stored.find(key);
+    return found == stored.end() ? std::nullopt : std::optional(found->second);
   };
-  store.keep = [&](const tuning_key& key, algorithm how) { kept[key] = how; };
+  store.keep = [&](const tuning_key& key, algorithm how) { stored[key] = how; };
   const collective_call call = call_of(8);
   const tuning_key key = tuning_key::of_call(call, 4, {});
   collective_tuner first(store);
   first.keep(key);
-  EXPECT_TRUE(kept.empty()) << "nothing is known yet";
+  EXPECT_TRUE(stored.empty()) << "nothing has been measured yet";
   run_trials(first, call, [](algorithm how) { return how == algorithm::tree ? 1 : 2; });
   first.keep(key);
   collective_tuner second(store);

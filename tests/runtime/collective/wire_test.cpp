@@ -96,7 +96,8 @@ TEST(Wire, AllReducesAreCloseAndTheSameEverywhere) {
                                                    flavour::normal);
           const auto outputs = test::run_plan(plan, inputs, inputs, false, dice);
           const auto again = test::run_plan(plan, inputs, {}, true, dice);
-          EXPECT_EQ(outputs, again) << "in place, and in another order";
+          EXPECT_EQ(outputs, again)
+              << "the call in place gives the same bits in another order of its steps";
           collective_call exact = call;
           exact.level = 2;
           const auto wanted = test::expected_outputs(exact, inputs, inputs);
@@ -113,7 +114,7 @@ TEST(Wire, AllReducesAreCloseAndTheSameEverywhere) {
           }
           // Numbers of N(0, 1), and sums of a few of them, stay below 16.
           EXPECT_LT(worst, 16 * ranks * relative_error(wire)) << name_of(kind);
-          EXPECT_GT(worst, 0.0) << name_of(kind) << ": nothing was rounded";
+          EXPECT_GT(worst, 0.0) << name_of(kind) << ": the numbers were not rounded";
         }
       }
     }

@@ -17,9 +17,11 @@ namespace weir::test {
 
 /// An access to some of the four bytes.
 struct small_access {
-  runtime::access what;
+  runtime::access accessed;
   unsigned mask = 0;
-  [[nodiscard]] bool writes() const { return what.mode != runtime::access_mode::read; }
+  [[nodiscard]] bool writes() const {
+    return accessed.mode != runtime::access_mode::read;
+  }
 };
 
 /// Returns every access that one strided view can make. With `dense`, only those without
@@ -83,10 +85,10 @@ class program_judge {
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       search_.start(next_ + i);
       for (const small_access* a : tasks[i]) {
-        search_.look_up(a->what, true);
+        search_.look_up(a->accessed, true);
       }
       for (const small_access* a : tasks[i]) {
-        search_.insert(a->what, next_ + i);
+        search_.insert(a->accessed, next_ + i);
       }
       for (const auto& p : search_.found()) {
         const auto before = static_cast<std::size_t>(p.id - next_);

@@ -18,11 +18,11 @@
 namespace weir::runtime {
 namespace {
 
-std::unique_ptr<engine> crewed_engine(unsigned workers, unsigned most,
+std::unique_ptr<engine> crewed_engine(unsigned workers, unsigned max_workers,
                                       std::uint32_t window = 256) {
   engine_options o;
   o.workers = workers;
-  o.max_workers = most;
+  o.max_workers = max_workers;
   o.window = window;
   return or_throw(engine::create(o));
 }
@@ -83,7 +83,8 @@ TEST(Crew, JoinsAndLeavesWhileTasksRun) {
     over.store(true);
     first.join();
     second.join();
-    EXPECT_EQ(run_chains(*e, 50), expected_chains(50)) << "after they have left";
+    EXPECT_EQ(run_chains(*e, 50), expected_chains(50))
+        << "the engine still works after the crew has left";
   }
 }
 
@@ -114,7 +115,7 @@ TEST(Crew, HasNoMorePlacesThanItWasGiven) {
 }
 
 // Destroys the engine while two threads serve it. Both calls of `serve` must return.
-TEST(Crew, IsSentHomeWhenTheEngineGoes) {
+TEST(Crew, LeavesWhenTheEngineIsDestroyed) {
   auto e = crewed_engine(1, 3);
   std::atomic<int> in{0};
   std::atomic<int> left{0};
@@ -150,7 +151,7 @@ TEST(Batch, StartsTogetherAndAtTheLatestWhenSomebodyWaits) {
     }
     ::usleep(2000);
     if (workers > 1) {
-      EXPECT_EQ(runs.load(), 0) << "started before the batch has ended";
+      EXPECT_EQ(runs.load(), 0) << "no task may start before the batch has ended";
     }
     e->end_batch();
     ASSERT_TRUE(e->wait_all());

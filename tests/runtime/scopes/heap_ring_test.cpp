@@ -23,7 +23,7 @@ struct unit_map {
   }
   void mark(std::uint64_t first, std::uint64_t count) {
     for (std::uint64_t i = first; i < first + count; ++i) {
-      ASSERT_LT(i, used.size()) << "a block lies across the end";
+      ASSERT_LT(i, used.size()) << "a block reaches beyond the end of the ring";
       ASSERT_FALSE(used[i]) << "two blocks share unit " << i;
       used[i] = true;
     }
@@ -43,7 +43,8 @@ TEST(HeapRing, GivesNoByteTwice) {  // T10, T13
       const std::size_t in_the_way = ring.in_the_way(bytes);
       ASSERT_LE(in_the_way, ring.blocks().size());
       for (std::size_t k = 0; k < in_the_way; ++k) {
-        ASSERT_NE(ring.in_the_way(bytes), 0U) << "one less would have done";
+        ASSERT_NE(ring.in_the_way(bytes), 0U)
+            << "the ring counted more blocks than must go";
         ring.pop();
       }
       ASSERT_EQ(ring.in_the_way(bytes), 0U);
@@ -58,7 +59,7 @@ TEST(HeapRing, GivesNoByteTwice) {  // T10, T13
   }
 }
 
-TEST(HeapRing, LetsNoMoreGoThanIsInTheWay) {  // T11
+TEST(HeapRing, CountsOnlyTheBlocksThatAreInTheWay) {  // T11
   heap_ring ring(10 * ring_unit);
   ring.add(4 * ring_unit, {1, 1});
   ring.add(4 * ring_unit, {2, 1});
@@ -72,7 +73,7 @@ TEST(HeapRing, LetsNoMoreGoThanIsInTheWay) {  // T11
   EXPECT_EQ(ring.next(10 * ring_unit), 0U);
 }
 
-TEST(HeapRing, SaysHowLargeItShouldHaveBeen) {
+TEST(HeapRing, ReportsTheCapacityThatWouldHaveSufficed) {
   test::dice d(7);
   for (int round = 0; round < 300; ++round) {
     std::vector<std::uint64_t> sizes;

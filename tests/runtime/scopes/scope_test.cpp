@@ -103,8 +103,8 @@ TEST_P(Scopes, GiveFreshMemoryBackWhenTheyEnd) {
 TEST_P(Scopes, NameThemselvesAndTheSizeThatWouldDoWhenTheyBlockEachOther) {
   const auto program = [](engine& in) -> result<storage> {
     const scope outer = or_throw(in.open_scope("outer"));
-    const storage held = or_throw(in.fresh(3000));
-    submit_to(in, {writes(bytes_of(held))}, put(held, 1));
+    const storage stored = or_throw(in.fresh(3000));
+    submit_to(in, {writes(bytes_of(stored))}, put(stored, 1));
     const scope inner = or_throw(in.open_scope("inner"));
     static_cast<void>(or_throw(in.fresh(500)));
     return in.fresh(2000);
@@ -113,16 +113,16 @@ TEST_P(Scopes, NameThemselvesAndTheSizeThatWouldDoWhenTheyBlockEachOther) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), errc::out_of_memory);
   if (GetParam() == 1) {
-    EXPECT_EQ(e->counters().finished, 0U) << "it has waited for something";
+    EXPECT_EQ(e->counters().finished, 0U) << "the call has waited although it must not";
   }
   const std::string text = refused.error().message();
   EXPECT_NE(text.find("in scope \"engine/outer/inner\""), std::string::npos) << text;
   EXPECT_NE(text.find("by \"engine/outer\""), std::string::npos) << text;
-  const std::size_t at = text.find("a heap of ");
-  ASSERT_NE(at, std::string::npos) << text;
-  const auto enough = scoped_engine(GetParam(), std::stoll(text.substr(at + 10)));
+  const std::size_t position = text.find("a heap of ");
+  ASSERT_NE(position, std::string::npos) << text;
+  const auto enough = scoped_engine(GetParam(), std::stoll(text.substr(position + 10)));
   EXPECT_TRUE(program(*enough));
-  EXPECT_TRUE(e->fresh(2000)) << "the scopes have ended";
+  EXPECT_TRUE(e->fresh(2000)) << "the memory is free again after the scopes have ended";
 }
 
 TEST_P(Scopes, MayGiveUpATensorBeforeTheyEnd) {
@@ -136,7 +136,7 @@ TEST_P(Scopes, MayGiveUpATensorBeforeTheyEnd) {
       add_to(&sum, s)(c);
     });
     ASSERT_TRUE(e->give_up(s.id));
-    ASSERT_TRUE(e->give_up(s.id)) << "a second time does nothing";
+    ASSERT_TRUE(e->give_up(s.id)) << "giving a tensor up again has no effect";
     const std::array<access, 1> late{reads(bytes_of(s))};
     EXPECT_EQ(e->submit("late", late, put(s, 0)).error().code(), errc::not_found);
   }
@@ -169,7 +169,7 @@ TEST_P(Scopes, CloseWhatIsOpenInside) {
   outer.close();
   const std::array<access, 1> late{reads(bytes_of(s))};
   EXPECT_EQ(e->submit("late", late, put(s, 0)).error().code(), errc::not_found);
-  EXPECT_TRUE(e->open_scope("automatic")) << "no manual scope is open any more";
+  EXPECT_TRUE(e->open_scope("automatic")) << "the manual scope has been closed";
   inner.close();
   EXPECT_TRUE(e->fresh(4096));
 }
@@ -255,7 +255,8 @@ TEST_P(Scopes, OfManualKindLeaveTheOrderToTheProgram) {
         },
         with));
   }
-  ASSERT_TRUE(e->release(s.id)) << "which waits for those that keep it";
+  ASSERT_TRUE(e->release(s.id))
+      << "the release waits for the tasks that keep the storage";
   ASSERT_TRUE(e->wait_all());
   EXPECT_EQ(e->counters().lookups, before);
   EXPECT_EQ(e->counters().edges_raw + e->counters().edges_waw, 0U);
@@ -369,7 +370,7 @@ TEST_P(Scopes, NeverOverwriteWhatATaskStillReads) {
   EXPECT_GT(stalls, 100U);
 }
 
-TEST_P(Scopes, NeedNoRoomForEdgesToGoOn) {  // T12
+TEST_P(Scopes, ContinueWithoutFreeSpaceForEdges) {  // T12
   engine_options o;
   o.workers = GetParam();
   o.window = 256;
@@ -404,7 +405,7 @@ TEST_P(Scopes, NeedNoRoomForEdgesToGoOn) {  // T12
 
 /// Each round needs two blocks of edges beyond those inside the tasks. If a block is
 /// lost, a later round has to stall. Tasks end while their fifteenth edge is added.
-TEST_P(Scopes, GetRoomForEdgesBackWheneverTheirTaskEnds) {
+TEST_P(Scopes, GetSpaceForEdgesBackWheneverTheirTaskEnds) {
   engine_options o;
   o.workers = GetParam();
   o.window = 256;

@@ -88,9 +88,10 @@ TEST(Hn4C, OneContextServesManyThreads) {
   for (std::size_t i = 0; i < 8; ++i) {
     threads.emplace_back([&, i] {
       byte_vector part(9001);
-      for (std::size_t at = i * 31; at + part.size() < file.bytes.size(); at += 4444) {
-        if (hn4_tensor_read(ctx, at, part.data(), part.size()) != HN4_OK ||
-            std::memcmp(part.data(), file.bytes.data() + at, part.size()) != 0) {
+      for (std::size_t offset = i * 31; offset + part.size() < file.bytes.size();
+           offset += 4444) {
+        if (hn4_tensor_read(ctx, offset, part.data(), part.size()) != HN4_OK ||
+            std::memcmp(part.data(), file.bytes.data() + offset, part.size()) != 0) {
           ++wrong;
         }
       }
@@ -110,12 +111,12 @@ TEST(Hn4C, DamageHasTheReferencesNumber) {
   const std::string path = scratch / "rot.img";
   {
     const auto to = or_throw(create_file_device(path, small_capacity));
-    std::uint64_t at = 0;
+    std::uint64_t offset = 0;
     unpack(folder + "/rot.img.zst", [&](bytes_view piece) {
       if (!all_zero(piece)) {
-        or_throw(to->write(at, piece));
+        or_throw(to->write(offset, piece));
       }
-      at += piece.size();
+      offset += piece.size();
     });
   }
   hn4_volume_t* volume = nullptr;

@@ -96,11 +96,11 @@ TEST(Hn4Check, LostBytesAreRangesOfTheirTag) {
             [](const hn4::entry& x, const hn4::entry& y) { return x.a.seed < y.a.seed; });
   const auto break_block = [&](const hn4::entry& e, std::uint64_t n) {
     const std::uint64_t block = *hn4::trajectory(core->space, e.a).block(n);
-    const std::uint64_t at = block * core->geometry.block + 60;
+    const std::uint64_t offset = block * core->geometry.block + 60;
     byte_vector byte(1);
-    or_throw(device->read(at, byte));
+    or_throw(device->read(offset, byte));
     byte[0] ^= std::byte{1};
-    or_throw(device->write(at, byte));
+    or_throw(device->write(offset, byte));
   };
   for (std::uint64_t n = 3; n < 143; ++n) {
     break_block(shards[0], n);
@@ -113,13 +113,13 @@ TEST(Hn4Check, LostBytesAreRangesOfTheirTag) {
   EXPECT_EQ(report.lost[0].bytes, 140 * cap);
   EXPECT_EQ(report.lost[1].offset, 75'000 + 5 * cap);
   EXPECT_EQ(report.lost[1].bytes, cap);
-  EXPECT_EQ(report.tags, 2U) << "the directory has all of both";
+  EXPECT_EQ(report.tags, 2U) << "the directory still has all entries of both tags";
   byte_vector some(10);
   EXPECT_TRUE(whole.read(3 * cap - 10, some));
   EXPECT_FALSE(whole.read(3 * cap, some));
 }
 
-TEST(Hn4Check, ALostShardIsToldWithItsPlaceInTheStream) {
+TEST(Hn4Check, ALostShardIsReportedWithItsPlaceInTheStream) {
   const auto device = filled();
   const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
   auto shards = or_throw(hn4::entries_named(*core, "a")).live;
@@ -132,7 +132,7 @@ TEST(Hn4Check, ALostShardIsToldWithItsPlaceInTheStream) {
   ASSERT_EQ(report.lost.size(), 1U) << all_of(report.findings);
   EXPECT_EQ(report.lost[0].tag, "a");
   EXPECT_EQ(report.lost[0].offset, 6000U);
-  EXPECT_FALSE(report.lost[0].bytes) << "nobody knows how long it was";
+  EXPECT_FALSE(report.lost[0].bytes) << "the length of the lost shard is unknown";
   EXPECT_TRUE(has(report.findings, "lost")) << all_of(report.findings);
   EXPECT_TRUE(has(report.findings, "orphan")) << all_of(report.findings);
   EXPECT_EQ(report.tags, 1U);
@@ -143,9 +143,9 @@ TEST(Hn4Check, ALostShardIsToldWithItsPlaceInTheStream) {
 void write_superblocks(block_device& device, mutable_bytes sb) {
   store_le(sb.data() + 0x1FFC, crc32(0, bytes_view(sb).first(0x1FFC)));
   const hn4::copy_places places = hn4::places_of_copies(small_capacity, 4096);
-  for (const std::uint64_t at :
+  for (const std::uint64_t offset :
        {std::uint64_t{0}, places.east, places.west, places.south}) {
-    or_throw(device.write(at, sb));
+    or_throw(device.write(offset, sb));
   }
 }
 
@@ -184,7 +184,7 @@ TEST(Hn4Check, AShardThatStandsTwiceIsOneFindingAndCountsOnce) {
 TEST(Hn4Check, WhatFormatLeavesZeroInASuperblockIsZero) {
   const struct {
     const char* kind;
-    std::size_t at;
+    std::size_t offset;
     unsigned value;
   } cases[] = {{"label", 0xEF, 'x'},   {"label", 0xD0, 0xFF},   {"label", 0xD8, 'x'},
                {"padding", 0x78, 1},   {"padding", 0x10F, 1},   {"padding", 0x118, 1},
@@ -193,11 +193,11 @@ TEST(Hn4Check, WhatFormatLeavesZeroInASuperblockIsZero) {
     const auto device = filled();
     byte_vector sb(hn4::superblock_bytes);
     ASSERT_TRUE(device->read(0, sb));
-    sb[c.at] = static_cast<std::byte>(c.value);
+    sb[c.offset] = static_cast<std::byte>(c.value);
     write_superblocks(*device, sb);
     const hn4_check_report report = checked(*device);
-    ASSERT_EQ(report.findings.size(), 1U) << c.at << "\n" << all_of(report.findings);
-    EXPECT_EQ(report.findings[0].kind, c.kind) << c.at;
+    ASSERT_EQ(report.findings.size(), 1U) << c.offset << "\n" << all_of(report.findings);
+    EXPECT_EQ(report.findings[0].kind, c.kind) << c.offset;
   }
 }
 
@@ -206,22 +206,22 @@ TEST(Hn4Check, ACopyOfAnImpossibleLayoutIsAFindingNotAFailure) {
   // The offsets of the fields for the ring of epochs, the capacity, the bitmap and the
   // quality mask.
   for (const std::size_t field : {0x20U, 0x28U, 0x38U, 0x58U}) {
-    for (const std::uint64_t at : {std::uint64_t{0}, places.east, places.south}) {
+    for (const std::uint64_t offset : {std::uint64_t{0}, places.east, places.south}) {
       const auto device = filled();
       byte_vector sb(hn4::superblock_bytes);
-      ASSERT_TRUE(device->read(at, sb));
+      ASSERT_TRUE(device->read(offset, sb));
       store_le(sb.data() + field, std::uint64_t{17});
       store_le(sb.data() + 0x1FFC, crc32(0, bytes_view(sb).first(0x1FFC)));
-      ASSERT_TRUE(device->write(at, sb));
+      ASSERT_TRUE(device->write(offset, sb));
       const auto report = hn4_check(std::make_unique<borrowed_device>(*device));
       ASSERT_TRUE(report) << field << report.error().message();
       ASSERT_EQ(report->findings.size(), 1U) << field << all_of(report->findings);
       EXPECT_EQ(report->findings[0].kind, "superblock_copy");
-      EXPECT_EQ(report->findings[0].offset, at);
+      EXPECT_EQ(report->findings[0].offset, offset);
       const auto volume = open_on(*device);
       ASSERT_TRUE(volume) << field << volume.error().message();
       ASSERT_EQ(volume->warnings().size(), 1U) << field;
-      EXPECT_NE(volume->warnings()[0].find("byte " + std::to_string(at)),
+      EXPECT_NE(volume->warnings()[0].find("byte " + std::to_string(offset)),
                 std::string::npos)
           << volume->warnings()[0];
       EXPECT_TRUE(or_throw(read_tag(*device, "a")) == noise(12'000, 3)) << field;
@@ -305,8 +305,9 @@ TEST(Hn4Check, WhatCanBeReadIsSavedIntoANewVolume) {
     const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*device)));
     for (const hn4::entry& e : core->entries) {
       if (or_throw(hn4::name_of_entry(*core, e.a)).text == "bad") {
-        const std::uint64_t at = *hn4::trajectory(core->space, e.a).block(3) * 4096 + 99;
-        ASSERT_TRUE(device->write(at, noise(8, 9)));
+        const std::uint64_t offset =
+            *hn4::trajectory(core->space, e.a).block(3) * 4096 + 99;
+        ASSERT_TRUE(device->write(offset, noise(8, 9)));
       }
     }
   }

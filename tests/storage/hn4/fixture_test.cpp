@@ -330,7 +330,7 @@ TEST(Hn4Fixtures, DamageHasItsOwnName) {
   }
 }
 
-TEST(Hn4Fixtures, AShardThatIsTooLongAndASumThatIsToldApart) {
+TEST(Hn4Fixtures, AShardThatIsTooLongAndASumThatOverflowsHaveDifferentErrors) {
   WEIR_NEEDS_FIXTURES(folder, "hn4");
   const auto device = unpack_image(folder + "/tags.img.zst", small_capacity);
   hn4_stream_options strict;

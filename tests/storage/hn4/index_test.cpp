@@ -39,7 +39,7 @@ TEST(Hn4Index, FindsTagsWithoutTheDirectory) {
   EXPECT_FALSE(core->directory_read);
   EXPECT_EQ(hn4::look_up_index(*core, "a").value().size(), 3U);
   EXPECT_EQ(or_throw(hn4::select_tag(*core, "a", false)).shards.size(), 3U);
-  EXPECT_FALSE(core->directory_read) << "nothing else was read";
+  EXPECT_FALSE(core->directory_read) << "the open must not read the directory";
   const hn4_volume volume = or_throw(hn4_volume::open(v.path));
   EXPECT_TRUE(or_throw(or_throw(volume.stream("a")).read_all()) == noise(30'000, 1));
   EXPECT_TRUE(
@@ -110,8 +110,8 @@ pid_t gone() {
 // an index. Files that only look similar must stay.
 TEST(Hn4Index, WhatKilledProcessesLeftGoesWithTheNextWriter) {
   const indexed v;
-  const auto name = [](pid_t process, const std::string& of) {
-    return of + "." + std::to_string(process) + "-3.tmp";
+  const auto name = [](pid_t process, const std::string& name_of_file) {
+    return name_of_file + "." + std::to_string(process) + "-3.tmp";
   };
   const std::vector<std::string> leftovers{name(gone(), "v"), name(gone(), "v.index"),
                                            name(::getppid(), "v.index")};
@@ -126,7 +126,7 @@ TEST(Hn4Index, WhatKilledProcessesLeftGoesWithTheNextWriter) {
   std::for_each(others.begin(), others.end(), make);
   (void)or_throw(hn4_volume::open(v.path));
   for (const std::string& file : leftovers) {
-    EXPECT_TRUE(std::filesystem::exists(v.scratch / file)) << "reading removes nothing";
+    EXPECT_TRUE(std::filesystem::exists(v.scratch / file)) << "a reader removes no file";
   }
   {
     hn4_volume volume = or_throw(hn4_volume::open(v.path, device_mode::writable));

@@ -194,14 +194,14 @@ inline bool all_zero(bytes_view bytes) {
 inline std::unique_ptr<memory_device> unpack_image(const std::string& path,
                                                    std::uint64_t size) {
   auto device = std::make_unique<memory_device>(size, path);
-  std::uint64_t at = 0;
+  std::uint64_t offset = 0;
   unpack(path, [&](bytes_view piece) {
     if (!all_zero(piece)) {
-      or_throw(device->write(at, piece));
+      or_throw(device->write(offset, piece));
     }
-    at += piece.size();
+    offset += piece.size();
   });
-  EXPECT_EQ(at, size) << path;
+  EXPECT_EQ(offset, size) << path;
   return device;
 }
 

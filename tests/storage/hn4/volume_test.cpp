@@ -40,10 +40,11 @@ TEST(Hn4Format, TheSameOptionsGiveTheSameBytes) {
   };
   const auto a = made();
   const auto b = made();
-  for (std::uint64_t at = 0; at < small_capacity; at += memory_device::page_bytes) {
-    const bytes_view x = a->view(at, memory_device::page_bytes);
-    const bytes_view y = b->view(at, memory_device::page_bytes);
-    ASSERT_TRUE(std::equal(x.begin(), x.end(), y.begin(), y.end())) << at;
+  for (std::uint64_t offset = 0; offset < small_capacity;
+       offset += memory_device::page_bytes) {
+    const bytes_view x = a->view(offset, memory_device::page_bytes);
+    const bytes_view y = b->view(offset, memory_device::page_bytes);
+    ASSERT_TRUE(std::equal(x.begin(), x.end(), y.begin(), y.end())) << offset;
   }
 }
 
@@ -184,17 +185,18 @@ TEST(Hn4Volume, ExtentsSayWhereEveryByteLies) {
   EXPECT_GE(extents.size(), 2U);
   std::uint64_t total = 0, end = 0;
   for (const hn4_extent& e : extents) {
-    EXPECT_GE(e.device_offset, end) << "in the order of the device, and apart";
+    EXPECT_GE(e.device_offset, end)
+        << "extents are in the order of the device and do not overlap";
     end = e.device_offset + e.blocks * 4096;
     total += e.bytes;
-    for (std::uint64_t n = 0, at = e.offset; n < e.blocks; ++n) {
+    for (std::uint64_t n = 0, offset = e.offset; n < e.blocks; ++n) {
       byte_vector block(4096);
       ASSERT_TRUE(device->read(e.device_offset + n * 4096, block));
       const std::size_t stored = load_le<std::uint32_t>(&block[40]) >> 4;
       ASSERT_TRUE(std::equal(block.begin() + 48,
                              block.begin() + 48 + static_cast<std::ptrdiff_t>(stored),
-                             bytes.begin() + static_cast<std::ptrdiff_t>(at)));
-      at += stored;
+                             bytes.begin() + static_cast<std::ptrdiff_t>(offset)));
+      offset += stored;
     }
   }
   EXPECT_EQ(total, bytes.size());
@@ -224,7 +226,7 @@ TEST(Hn4Volume, FilesHoldVolumesToo) {
   }
   const hn4_stream stream = or_throw(or_throw(hn4_volume::open(path)).stream("prose"));
   EXPECT_TRUE(or_throw(stream.read_all()) == bytes)
-      << "the volume object is gone, its stream lives";
+      << "the stream stays usable after its volume object has been destroyed";
   ASSERT_TRUE(
       or_throw(posix_file_system().open(path, open_mode::read_write))->resize(1 << 20));
   const auto cut = hn4_volume::open(path);
@@ -232,7 +234,7 @@ TEST(Hn4Volume, FilesHoldVolumesToo) {
   EXPECT_EQ(cut.error().code(), errc::torn) << cut.error().message();
   byte_vector part(10);
   EXPECT_EQ(stream.read(0, part).error().code(), errc::torn)
-      << "the file shrank under the stream";
+      << "reading is refused because the file shrank";
 }
 
 TEST(Hn4Volume, ThingsThatAreNoVolumeAreNamed) {
@@ -282,7 +284,7 @@ TEST(Hn4Volume, TagsOfEqualMasksStayApart) {
 
 // The reference stops after 4096 entries with a fitting filter and reads a doubled entry
 // twice. The strict mode repeats both and warns.
-TEST(Hn4Volume, WhatTheReferenceLeavesOutOrReadsTwiceIsSaid) {
+TEST(Hn4Volume, ShardsThatTheReferenceLeavesOutOrReadsTwiceAreReported) {
   const auto device = formatted();
   {
     hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
@@ -343,7 +345,8 @@ TEST(Hn4Volume, BadRequestsChangeNothing) {
   EXPECT_TRUE(or_throw(volume.tags()).empty());
   EXPECT_EQ(or_throw(open_on(*device)).put("t", bytes).error().code(),
             errc::invalid_argument);
-  EXPECT_TRUE(volume.put("t", bytes, fixed_put())) << "and the volume still works";
+  EXPECT_TRUE(volume.put("t", bytes, fixed_put()))
+      << "the volume accepts writes after the failed one";
 }
 
 TEST(Hn4Volume, ReplacingFreesWhatWasThere) {
@@ -371,7 +374,8 @@ TEST(Hn4Volume, AFullVolumeSaysSoAndKeepsWhatItHas) {
   const byte_vector big = noise(30'000'000, 1);
   ASSERT_TRUE(volume.put("a", big, fixed_put()));
   const auto one_piece = volume.put("b", noise(45'000'000, 2), fixed_put(1));
-  ASSERT_FALSE(one_piece) << "a superblock copy lies in the way";
+  ASSERT_FALSE(one_piece)
+      << "one shard cannot be stored, because a superblock copy lies in the way";
   EXPECT_EQ(one_piece.error().code(), errc::no_space);
   ASSERT_TRUE(volume.put("b", noise(45'000'000, 2), fixed_put()));
   EXPECT_GT(or_throw(volume.stream("b")).shards().size(), 1U);

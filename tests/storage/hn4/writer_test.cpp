@@ -143,8 +143,12 @@ TEST(Hn4Writer, AVolumeHoldsWhatTheReferenceLooksFor) {
     EXPECT_EQ(device->size(), k.capacity);
     byte_vector sb(8192);
     ASSERT_TRUE(device->read(0, sb));
-    const auto word = [&](std::size_t at) { return load_le<std::uint64_t>(&sb[at]); };
-    const auto half = [&](std::size_t at) { return load_le<std::uint32_t>(&sb[at]); };
+    const auto word = [&](std::size_t offset) {
+      return load_le<std::uint64_t>(&sb[offset]);
+    };
+    const auto half = [&](std::size_t offset) {
+      return load_le<std::uint32_t>(&sb[offset]);
+    };
     const hn4_geometry g = or_throw(hn4::lay_out(k.profile, k.capacity, k.sector));
     EXPECT_EQ(half(0x08), 0x00060006U);
     EXPECT_EQ(half(0x0C), g.block);
@@ -170,9 +174,9 @@ TEST(Hn4Writer, AVolumeHoldsWhatTheReferenceLooksFor) {
     EXPECT_EQ(half(0x1FFC), crc32(0, bytes_view(sb).first(0x1FFC)));
     const hn4::copy_places places = hn4::places_of_copies(k.capacity, g.block);
     byte_vector copy(8192);
-    for (const std::uint64_t at : {places.east, places.west, places.south}) {
-      ASSERT_TRUE(device->read(at, copy));
-      EXPECT_TRUE(copy == sb) << at;
+    for (const std::uint64_t offset : {places.east, places.west, places.south}) {
+      ASSERT_TRUE(device->read(offset, copy));
+      EXPECT_TRUE(copy == sb) << offset;
     }
     std::array<std::byte, 64> quality{};
     ASSERT_TRUE(device->read(g.flux - 64, quality));
@@ -300,7 +304,8 @@ TEST(Hn4Writer, CompactingMovesTagsTogether) {
   }
   const std::uint64_t before = end_of_shards(*device);
   EXPECT_EQ(or_throw(volume.compact()).moves, 3U);
-  EXPECT_EQ(or_throw(volume.compact()).moves, 0U) << "nothing moves up";
+  EXPECT_EQ(or_throw(volume.compact()).moves, 0U)
+      << "compacting a compact volume moves nothing";
   EXPECT_LT(end_of_shards(*device) + 10'000'000, before);
   for (std::uint64_t i = 1; i < 6; i += 2) {
     EXPECT_TRUE(or_throw(read_tag(*device, fmt::format("t{}", i))) ==
@@ -358,7 +363,7 @@ TEST(Hn4Writer, CompactingDoesNotReadWhatCannotMove) {
   ASSERT_TRUE(volume.remove("t1"));
   read = 0;
   EXPECT_EQ(or_throw(volume.compact()).moves, 0U);
-  EXPECT_LT(read, 10'000'000U) << "t2 is larger than the gap";
+  EXPECT_LT(read, 10'000'000U) << "t2 is larger than the gap, so it must not be read";
 }
 
 TEST(Hn4Writer, ExtentsOfAnImpossibleLengthEndWithTheVolume) {

@@ -116,15 +116,18 @@ TEST(TesseraBlocks, EachIsTriedAndTheFastestIsTaken) {
     blocks b({{"TESS_CACHE_DIR", folder / "cache"}}, any);
     EXPECT_EQ(b.tried(), each_three_times);
     EXPECT_EQ(b.tried(5), (std::map<int32_t, int>{{64, 5}}));
-    EXPECT_EQ(b.launch(1000, 64, 32), 32) << "what a launch says counts";
-    EXPECT_EQ(b.launch(900, 1), 64) << "alike: as many binary digits";
-    EXPECT_EQ(b.launch(100'000, 16), 128) << "another shape is measured on its own";
+    EXPECT_EQ(b.launch(1000, 64, 32), 32)
+        << "the block size of the call is used if it is given";
+    EXPECT_EQ(b.launch(900, 1), 64)
+        << "sizes with equally many binary digits share one choice";
+    EXPECT_EQ(b.launch(100'000, 16), 128)
+        << "a launch of another shape is measured separately";
     EXPECT_EQ(b.written(1), 1U);
   }
   // The cache keeps the result for other processes, which then need not measure.
   blocks again({{"TESS_CACHE_DIR", folder / "cache"}, {"TESS_AUTOTUNE", "0"}}, any);
   EXPECT_EQ(again.tried(4), (std::map<int32_t, int>{{64, 4}}));
-  EXPECT_EQ(again.launch(100'000), 128) << "nothing is known of this shape";
+  EXPECT_EQ(again.launch(100'000), 128) << "nothing has been measured for this shape";
 }
 
 TEST(TesseraBlocks, AreOnlyChosenForKernelsThatWorkWithAny) {
@@ -139,13 +142,13 @@ TEST(TesseraBlocks, UnderADeterministicPolicyAreMeasuredOnDemandAndOnlyWhereBits
   const std::map<std::string, std::string> cache = {{"TESS_CACHE_DIR", folder / "cache"}};
   {
     blocks b(cache, any | fixed);
-    EXPECT_EQ(b.tried().size(), 5U) << "at level 0";
+    EXPECT_EQ(b.tried().size(), 5U) << "five sizes are tried at level 0";
     EXPECT_EQ(b.written(1), 1U);
   }
   {
     blocks b(cache, any | fixed, true);
     EXPECT_EQ(b.tried(5), (std::map<int32_t, int>{{128, 5}}))
-        << "nobody asked for it, and what the cache has is of another policy";
+        << "measuring was not requested, and the cached result is of another policy";
   }
   {
     auto asked = cache;
@@ -181,15 +184,15 @@ TEST(TesseraBlocks, InGraphsAreNotTried) {
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(replay(), 128);
   }
-  EXPECT_EQ(b.tried(), each_three_times) << "replays were no trials";
-  EXPECT_EQ(replay(), 128) << "it stays as it was recorded";
+  EXPECT_EQ(b.tried(), each_three_times) << "replays must not count as trials";
+  EXPECT_EQ(replay(), 128) << "the replay keeps the block size of the recording";
   record();
   EXPECT_EQ(replay(), 64);
   const cover_arguments args{b.out, 50'000, 64};
   ASSERT_TESS(tessGraphExecUpdateLaunch(exec, 0, (*b.m)["covering"],
                                         {{2, 1, 1}, {0, 0, 0}, 0, 0}, &args, sizeof args,
                                         b.s->stream));
-  EXPECT_EQ(replay(), 128) << "nothing is known of this shape";
+  EXPECT_EQ(replay(), 128) << "nothing has been measured for this shape";
 }
 
 TEST(TesseraBlocks, OfLaunchesThatFailAreNotCounted) {

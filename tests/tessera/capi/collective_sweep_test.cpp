@@ -20,7 +20,7 @@ using collective::collective_kind;
 using collective::reduction_op;
 using collective::test::bytes;
 
-constexpr std::size_t most_elements = 16 * 7;
+constexpr std::size_t max_elements = 16 * 7;
 
 /// A mesh with two buffers on every device, which the test reads and writes directly:
 /// devices of the processor have memory that it can reach.
@@ -33,8 +33,8 @@ class swept_mesh {
     EXPECT_TESS(tessMeshCreate(context, ids.data(), shape.ranks(),
                                {axes.tp, axes.pp, axes.dp, axes.ep}, &mesh));
     EXPECT_TESS(tessStreamCreate(mesh, 0, &stream));
-    for (auto* at : {&from, &to}) {
-      EXPECT_TESS(tessMalloc(mesh, most_elements * 16, at));
+    for (auto* buffer : {&from, &to}) {
+      EXPECT_TESS(tessMalloc(mesh, max_elements * 16, buffer));
     }
   }
   ~swept_mesh() { EXPECT_TESS(tessMeshDestroy(mesh)); }
@@ -42,9 +42,9 @@ class swept_mesh {
   swept_mesh& operator=(const swept_mesh&) = delete;
 
   /// Writes each rank's bytes to its instance of the buffer.
-  void put(void* buffer, const std::vector<bytes>& what) const {
-    for (std::size_t r = 0; r < what.size(); ++r) {
-      std::copy(what[r].begin(), what[r].end(),
+  void put(void* buffer, const std::vector<bytes>& content) const {
+    for (std::size_t r = 0; r < content.size(); ++r) {
+      std::copy(content[r].begin(), content[r].end(),
                 static_cast<std::byte*>(on_rank(buffer, r)));
     }
   }
@@ -85,36 +85,36 @@ struct swept_call {
 
 /// Makes the call through the specific function of the interface if it has one for these
 /// parameters, otherwise through tessCollective.
-tessStatus_t post(const swept_mesh& m, const swept_call& what) {
-  const collective_call& c = what.call;
+tessStatus_t post(const swept_mesh& m, const swept_call& swept) {
+  const collective_call& c = swept.call;
   const int type = static_cast<int>(c.type);
   const bool of_the_specification =
       c.op == reduction_op::sum || c.op == reduction_op::max || c.op == reduction_op::min;
-  if (of_the_specification && what.in_place && what.algorithm == nullptr &&
+  if (of_the_specification && swept.in_place && swept.algorithm == nullptr &&
       !c.packed_shards) {
     const auto op = static_cast<tessCollOp>(c.op);
     switch (c.kind) {
       case collective_kind::all_reduce:
-        return tessAllReduce(m.mesh, m.to, c.count, type, op, what.axis, m.stream);
+        return tessAllReduce(m.mesh, m.to, c.count, type, op, swept.axis, m.stream);
       case collective_kind::reduce_scatter:
-        return tessReduceScatter(m.mesh, m.to, c.count, type, op, what.axis, m.stream);
+        return tessReduceScatter(m.mesh, m.to, c.count, type, op, swept.axis, m.stream);
       case collective_kind::all_gather:
-        return tessAllGather(m.mesh, m.to, c.count, type, what.axis, m.stream);
+        return tessAllGather(m.mesh, m.to, c.count, type, swept.axis, m.stream);
       default: break;
     }
   }
   tessCollectiveDesc d{};
   d.structSize = sizeof d;
   d.kind = static_cast<int32_t>(c.kind);
-  d.sendbuf = what.in_place ? m.to : m.from;
+  d.sendbuf = swept.in_place ? m.to : m.from;
   d.recvbuf = m.to;
   d.count = c.count;
   d.dtype = type;
   d.op = static_cast<int32_t>(c.op);
-  d.axis = what.axis;
+  d.axis = swept.axis;
   d.root = c.root;
   d.peer = c.peer;
-  d.algorithm = what.algorithm;
+  d.algorithm = swept.algorithm;
   d.packedShards = c.packed_shards ? 1 : 0;
   return tessCollective(m.mesh, &d, m.stream);
 }
@@ -135,17 +135,17 @@ bool has_operation(const collective_call& c) {
 }
 
 /// Returns what the buffer of results must hold on each rank.
-std::vector<bytes> expected_of(const swept_mesh& m, const swept_call& what,
+std::vector<bytes> expected_of(const swept_mesh& m, const swept_call& swept,
                                const std::vector<bytes>& from, std::vector<bytes> to) {
-  for (const std::vector<int>& group : m.shape.groups(what.axes)) {
+  for (const std::vector<int>& group : m.shape.groups(swept.axes)) {
     std::vector<bytes> inputs;
     std::vector<bytes> outputs;
     for (const int rank : group) {
       const auto r = static_cast<std::size_t>(rank);
-      inputs.push_back(what.in_place ? to[r] : from[r]);
+      inputs.push_back(swept.in_place ? to[r] : from[r]);
       outputs.push_back(to[r]);
     }
-    outputs = collective::test::expected_outputs(what.call, inputs, std::move(outputs));
+    outputs = collective::test::expected_outputs(swept.call, inputs, std::move(outputs));
     for (std::size_t i = 0; i < group.size(); ++i) {
       to[static_cast<std::size_t>(group[i])] = std::move(outputs[i]);
     }
@@ -154,31 +154,32 @@ std::vector<bytes> expected_of(const swept_mesh& m, const swept_call& what,
 }
 
 /// Makes the call and compares its results with the oracle.
-void expect_swept(const swept_mesh& m, const swept_call& what) {
-  const int ranks = m.shape.group_size(what.axes);
-  const std::size_t size = what.call.count * info_of(what.call.type).size;
-  std::mt19937_64 dice(what.seed);
+void expect_swept(const swept_mesh& m, const swept_call& swept) {
+  const int ranks = m.shape.group_size(swept.axes);
+  const std::size_t size = swept.call.count * info_of(swept.call.type).size;
+  std::mt19937_64 dice(swept.seed);
   const auto flavour = static_cast<collective::test::flavour>(dice() % 4);
-  const auto from = collective::test::random_buffers(dice, what.call.type,
+  const auto from = collective::test::random_buffers(dice, swept.call.type,
                                                      m.shape.ranks(), size, flavour);
-  const auto to = collective::test::random_buffers(dice, what.call.type, m.shape.ranks(),
+  const auto to = collective::test::random_buffers(dice, swept.call.type, m.shape.ranks(),
                                                    size, flavour);
   m.put(m.from, from);
   m.put(m.to, to);
   const auto text = [&] {
-    return collective::test::text_of(what.call, ranks) + " along " + what.axis + " of " +
-           std::to_string(m.shape.ranks()) + (what.in_place ? " in place " : " ") +
-           (what.algorithm == nullptr ? "" : what.algorithm) + " seed " +
-           std::to_string(what.seed);
+    return collective::test::text_of(swept.call, ranks) + " along " + swept.axis +
+           " of " + std::to_string(m.shape.ranks()) +
+           (swept.in_place ? " in place " : " ") +
+           (swept.algorithm == nullptr ? "" : swept.algorithm) + " seed " +
+           std::to_string(swept.seed);
   };
-  const bool reduces = collective::reduces(what.call.kind);
-  const bool there = !reduces || has_operation(what.call);
-  ASSERT_EQ(post(m, what), there ? TESS_OK : TESS_ERR_UNSUPPORTED) << text();
+  const bool reduces = collective::reduces(swept.call.kind);
+  const bool there = !reduces || has_operation(swept.call);
+  ASSERT_EQ(post(m, swept), there ? TESS_OK : TESS_ERR_UNSUPPORTED) << text();
   ASSERT_TESS(tessStreamSynchronize(m.stream));
-  const auto expected = there ? expected_of(m, what, from, to) : to;
+  const auto expected = there ? expected_of(m, swept, from, to) : to;
   ASSERT_EQ(collective::test::first_difference(m.get(m.to, size), expected), -1)
       << text();
-  if (!what.in_place) {
+  if (!swept.in_place) {
     ASSERT_EQ(m.get(m.from, size), from) << "input of " << text();
   }
 }
@@ -243,22 +244,22 @@ TEST_P(Sweep, EveryAxisOfEveryMeshEqualsTheOracle) {
       const auto calls = calls_of(kind, ranks);
       const std::size_t turns = all ? calls.size() : 2;
       for (std::size_t i = 0; i < turns; ++i, ++seed) {
-        swept_call what{
+        swept_call swept{
             calls[all ? i : seed * 31 % calls.size()], axis, set, seed % 2 == 0,
             algorithms[seed / 2 % algorithms.size()],  seed};
-        if (what.algorithm != nullptr &&
-            !is_legal(or_throw(collective::algorithm_named(what.algorithm)), what.call,
+        if (swept.algorithm != nullptr &&
+            !is_legal(or_throw(collective::algorithm_named(swept.algorithm)), swept.call,
                       static_cast<int>(ranks), {1, 2, true})) {
-          what.algorithm = nullptr;
+          swept.algorithm = nullptr;
         }
-        what.call.root = static_cast<int>(seed % ranks);
-        what.call.peer = static_cast<int>((seed / 3 + 1) % ranks);
-        if (what.call.level != level) {
-          level = what.call.level;
+        swept.call.root = static_cast<int>(seed % ranks);
+        swept.call.peer = static_cast<int>((seed / 3 + 1) % ranks);
+        if (swept.call.level != level) {
+          level = swept.call.level;
           const tessNumericsPolicy policy{level - 1, 1, 1, 0};
           ASSERT_TESS(tessSetNumericsPolicy(context, &policy));
         }
-        ASSERT_NO_FATAL_FAILURE(expect_swept(m, what));
+        ASSERT_NO_FATAL_FAILURE(expect_swept(m, swept));
         ++done;
       }
     }

@@ -85,9 +85,9 @@ TEST(TesseraCollective, BroadcastReachesEveryRank) {
 TEST(TesseraCollective, RefusesWhatMakesNoSense) {
   session s(4);
   auto* x = numbered(s, 4, 100);
-  const auto reduce = [&](void* at, std::size_t count, int type, int op,
+  const auto reduce = [&](void* buffer, std::size_t count, int type, int op,
                           const char* axis) {
-    return tessAllReduce(s.mesh, at, count, type, static_cast<tessCollOp>(op), axis,
+    return tessAllReduce(s.mesh, buffer, count, type, static_cast<tessCollOp>(op), axis,
                          s.stream);
   };
   EXPECT_EQ(reduce(nullptr, 1, TESS_INT64, TESS_COLL_SUM, nullptr),
@@ -116,7 +116,8 @@ TEST(TesseraCollective, RefusesWhatMakesNoSense) {
   d.op = 5;
   EXPECT_EQ(tessCollective(s.mesh, &d, s.stream), TESS_ERR_INVALID_VALUE);
   d.op = TESS_COLL_PRODUCT;
-  EXPECT_EQ(tessCollective(s.mesh, &d, s.stream), TESS_ERR_UNSUPPORTED) << "at level 2";
+  EXPECT_EQ(tessCollective(s.mesh, &d, s.stream), TESS_ERR_UNSUPPORTED)
+      << "products are unsupported at level 2";
   d.op = TESS_COLL_SUM;
   d.wireDtype = TESS_BF16;
   EXPECT_EQ(tessCollective(s.mesh, &d, s.stream), TESS_ERR_DETERMINISM_VIOLATION);
@@ -154,7 +155,8 @@ TEST(TesseraCollective, RanksMeetWhateverTheOrderOfTheirCalls) {
     EXPECT_TESS(tessStreamSynchronize(one));
   }
   for (int r = 0; r < 8; ++r) {
-    EXPECT_EQ(s.read(x, 1000, r)[10], number(6, 10)) << "smaller of the two maxima";
+    EXPECT_EQ(s.read(x, 1000, r)[10], number(6, 10))
+        << "the smaller of the two maxima is stored";
   }
 }
 
@@ -185,7 +187,7 @@ TEST(TesseraCollective, CallsThatDifferFailOnEveryRank) {
   auto* x = numbered(s, 2, 100);
   const auto streams = bound_streams(s, 2);
   struct difference {
-    const char* what;
+    const char* difference;
     std::size_t count;
     int type;
     tessCollOp op;
@@ -196,15 +198,20 @@ TEST(TesseraCollective, CallsThatDifferFailOnEveryRank) {
     ASSERT_TESS(
         tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr, streams[0]));
     ASSERT_TESS(tessAllReduce(s.mesh, x, d.count, d.type, d.op, nullptr, streams[1]));
-    EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_COLLECTIVE_MISMATCH) << d.what;
-    EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_COLLECTIVE_MISMATCH) << d.what;
+    EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_COLLECTIVE_MISMATCH)
+        << d.difference;
+    EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_COLLECTIVE_MISMATCH)
+        << d.difference;
   }
   ASSERT_TESS(
       tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr, streams[0]));
   ASSERT_TESS(tessAllGather(s.mesh, x, 100, TESS_INT64, nullptr, streams[1]));
-  EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_COLLECTIVE_MISMATCH) << "kind";
-  EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_COLLECTIVE_MISMATCH) << "kind";
-  EXPECT_EQ(s.read(x, 100, 1)[5], number(1, 5)) << "nothing was written";
+  EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_COLLECTIVE_MISMATCH)
+      << "calls of different kinds are a mismatch on rank 0";
+  EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_COLLECTIVE_MISMATCH)
+      << "calls of different kinds are a mismatch on rank 1";
+  EXPECT_EQ(s.read(x, 100, 1)[5], number(1, 5))
+      << "a collective that fails must write nothing";
 }
 
 TEST(TesseraCollective, PoliciesThatDifferViolateDeterminismOnEveryRank) {
@@ -246,7 +253,7 @@ TEST(TesseraCollective, ARankThatDoesNotComeIsATimeoutForAll) {
   }
   EXPECT_EQ(tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_SUM, nullptr, streams[2]),
             TESS_ERR_TIMEOUT)
-      << "too late";
+      << "the call comes after the timeout of its group";
   ASSERT_TESS(tessMeshRecover(s.mesh, -1));
   for (tessStream_t one : streams) {
     ASSERT_TESS(tessAllReduce(s.mesh, x, 100, TESS_INT64, TESS_COLL_MAX, nullptr, one));
@@ -283,7 +290,7 @@ TEST(TesseraCollective, AShareWaitsAsLongAsItsCallSays) {
   EXPECT_EQ(s.read(x, 100, 0)[1], number(0, 1) + number(1, 1));
 }
 
-TEST(TesseraCollective, ACallCanBeLessPatientThanTheEnvironment) {
+TEST(TesseraCollective, ACallCanHaveAShorterTimeoutThanTheEnvironment) {
   const environment patient({{"TESS_TIMEOUT_MS", "600000"}});
   session s(2);
   auto* x = numbered(s, 2, 100);
@@ -299,7 +306,7 @@ TEST(TesseraCollective, ACallCanBeLessPatientThanTheEnvironment) {
   // it.
   d.structSize = offsetof(tessCollectiveDesc, timeoutMs);
   EXPECT_EQ(tessCollective(s.mesh, &d, streams[1]), TESS_ERR_TIMEOUT)
-      << "rank 0 has gone";
+      << "rank 0 has left after its timeout";
   --d.structSize;
   EXPECT_EQ(tessCollective(s.mesh, &d, streams[1]), TESS_ERR_INVALID_VALUE);
 }
@@ -307,7 +314,7 @@ TEST(TesseraCollective, ACallCanBeLessPatientThanTheEnvironment) {
 TEST(TesseraCollective, TheirDescriptorSaysHowNumbersAreAddedAndSent) {
   session s(4);
   auto* x = s.memory<char>(4096);
-  const auto told = [&](const tessCollectiveDesc& d) {
+  const auto determinism_of = [&](const tessCollectiveDesc& d) {
     EXPECT_TESS(tessCollective(s.mesh, &d, s.stream));
     tessDeterminism out{};
     out.structSize = sizeof out;
@@ -322,35 +329,36 @@ TEST(TesseraCollective, TheirDescriptorSaysHowNumbersAreAddedAndSent) {
   d.algorithm = "tree";
   d.chunkBytes = 256;
   under({0, 1, 0, 0});
-  const tessDeterminism tree = told(d);
+  const tessDeterminism tree = determinism_of(d);
   EXPECT_EQ(tree.level, 1U);
   EXPECT_EQ(tree.policy, 2U);
   EXPECT_EQ(tree.algorithm, 2U);
   EXPECT_EQ(tree.accumulate, uint32_t{TESS_FP32});
   EXPECT_EQ(tree.wire, 0U);
   EXPECT_EQ(tree.chunkBytes, 256U);
-  EXPECT_EQ(told(d).digest, tree.digest) << "the same again";
+  EXPECT_EQ(determinism_of(d).digest, tree.digest) << "the same call has the same digest";
   d.algorithm = "ring";
-  EXPECT_NE(told(d).digest, tree.digest);
+  EXPECT_NE(determinism_of(d).digest, tree.digest);
   under({1, 1, 1, 0});
-  const tessDeterminism exact = told(d);
+  const tessDeterminism exact = determinism_of(d);
   EXPECT_EQ(exact.policy, 7U);
-  EXPECT_EQ(exact.accumulate, uint32_t{TESS_FP64}) << "and rounded once";
+  EXPECT_EQ(exact.accumulate, uint32_t{TESS_FP64}) << "the sum is exact and rounded once";
   under({0, 0, 1, 1});
   d.algorithm = nullptr;
   d.dtype = TESS_FP32;
   d.wireDtype = TESS_FP8_E4M3;
-  const tessDeterminism rounded = told(d);
+  const tessDeterminism rounded = determinism_of(d);
   EXPECT_EQ(rounded.policy, 12U);
   EXPECT_EQ(rounded.algorithm, 4U);
   EXPECT_EQ(rounded.wire, uint32_t{TESS_FP8_E4M3});
   d.kind = TESS_COLLECTIVE_ALL_GATHER;
   d.wireDtype = 0;
-  EXPECT_EQ(told(d).accumulate, 0U) << "adds nothing";
+  EXPECT_EQ(determinism_of(d).accumulate, 0U)
+      << "a collective that adds nothing has no accumulation type";
   EXPECT_TESS(tessStreamSynchronize(s.stream));
 }
 
-TEST(TesseraCollective, RanksThatAreToldOfOtherSeedsOrTogglesDisagree) {
+TEST(TesseraCollective, RanksWithOtherSeedsOrTogglesDisagree) {
   session s(2);
   auto* x = s.memory<float>(4);
   ASSERT_TESS(tessStreamSynchronize(s.stream));
@@ -471,7 +479,7 @@ TEST(TesseraCollective, VerificationComparesTwoSchedules) {
   EXPECT_EQ(s.read(x, count, 2)[77], 4 * number(3, 77));
 }
 
-TEST(TesseraCollective, ThoseThatFollowEachOtherAreRightWhicheverWayTheyGo) {
+TEST(TesseraCollective, ConsecutiveCallsAreCorrectInEitherDirection) {
   session s(4);
   constexpr std::size_t count = 150'001;
   auto* x = numbered(s, 4, count);

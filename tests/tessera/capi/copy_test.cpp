@@ -31,7 +31,7 @@ TEST(TesseraCopy, OfRowsLeavesWhatIsBetweenThem) {
   auto* const x = s.memory<uint8_t>(256);
   auto* const y = s.memory<uint8_t>(256);
   for (int i = 0; i < 60; ++i) {
-    const auto pick = [&](std::size_t most) { return 1 + random() % most; };
+    const auto pick = [&](std::size_t max) { return 1 + random() % max; };
     const std::size_t width = pick(12);
     const std::size_t height = pick(8);
     const std::size_t to_pitch = width + random() % 12;
@@ -76,16 +76,20 @@ TEST(TesseraCopy, OfRowsWithinAnAllocationMayLieBetweenEachOther) {
     return tessMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, TESS_COPY_D2D,
                              s.stream);
   };
-  EXPECT_EQ(refused(x + 7, 16, x, 16, 8, 4), TESS_ERR_INVALID_VALUE) << "overlaps";
-  EXPECT_EQ(refused(x, 16, x, 17, 8, 3), TESS_ERR_INVALID_VALUE) << "overlaps";
-  EXPECT_EQ(refused(x + 8, 7, x, 16, 8, 2), TESS_ERR_INVALID_VALUE) << "rows overlap";
+  EXPECT_EQ(refused(x + 7, 16, x, 16, 8, 4), TESS_ERR_INVALID_VALUE)
+      << "ranges that overlap are refused";
+  EXPECT_EQ(refused(x, 16, x, 17, 8, 3), TESS_ERR_INVALID_VALUE)
+      << "ranges that overlap are refused";
+  EXPECT_EQ(refused(x + 8, 7, x, 16, 8, 2), TESS_ERR_INVALID_VALUE)
+      << "rows that overlap are refused";
   EXPECT_EQ(refused(x + 8, 16, x, 16, 9, 4), TESS_ERR_INVALID_VALUE);
-  EXPECT_EQ(refused(x + 8, 16, x, 16, 8, 5), TESS_ERR_INVALID_VALUE) << "too far";
+  EXPECT_EQ(refused(x + 8, 16, x, 16, 8, 5), TESS_ERR_INVALID_VALUE)
+      << "rows beyond the end of the allocation are refused";
   EXPECT_EQ(refused(x + 8, SIZE_MAX / 2, x, 16, 8, 5), TESS_ERR_INVALID_VALUE);
   EXPECT_TESS(refused(x, 16, x, 16, 8, 4));  // copying rows onto themselves is allowed
   EXPECT_TESS(refused(x, 16, x, 16, 0, 4));
   EXPECT_TESS(refused(x, 16, x, 16, 4, 0));
-  EXPECT_EQ(s.read(x, 64, 0), expected) << "what was refused changed nothing";
+  EXPECT_EQ(s.read(x, 64, 0), expected) << "a refused copy must change nothing";
 }
 
 TEST(TesseraCopy, ByADescriptionIsThatOfTheCalls) {
@@ -150,11 +154,11 @@ TEST(TesseraCopy, FromHostToHostIsInTheOrderOfItsStream) {
             TESS_ERR_INVALID_VALUE);
 }
 
-TEST(TesseraStream, SaysWhatItIs) {
+TEST(TesseraStream, ReportsItsProperties) {
   int least = 5;
   int greatest = 5;
   ASSERT_TESS(tessStreamGetPriorityRange(&least, &greatest));
-  EXPECT_LT(greatest, least) << "lower is more urgent";
+  EXPECT_LT(greatest, least) << "a lower number is a more urgent priority";
   EXPECT_TESS(tessStreamGetPriorityRange(nullptr, nullptr));
   session s(4);
   const auto info_of = [](tessStream_t stream) {

@@ -48,23 +48,25 @@ TEST(TesseraGroup, CallsBeginAtTheOutermostEnd) {
   ASSERT_TESS(tessGroupStart());
   ASSERT_TESS(tessAllReduce(s.mesh, x, 4, TESS_INT64, TESS_COLL_MAX, nullptr, s.stream));
   ASSERT_TESS(tessGroupEnd());
-  EXPECT_EQ(s.read(x, 4, 1), (std::vector<int64_t>{10, 11, 12, 13})) << "not yet";
+  EXPECT_EQ(s.read(x, 4, 1), (std::vector<int64_t>{10, 11, 12, 13}))
+      << "no call may begin before the end of the outermost group";
   ASSERT_TESS(tessGroupEnd());
   EXPECT_EQ(s.read(x, 4, 1), (std::vector<int64_t>{60, 64, 68, 72}));
   EXPECT_EQ(tessGroupEnd(), TESS_ERR_INVALID_VALUE);
 }
 
-TEST(TesseraGroup, OneBadCallAndNoneBegins) {
+TEST(TesseraGroup, NoCallBeginsIfOneIsInvalid) {
   session s(4);
   auto* x = ranked(s, 4, 4);
   ASSERT_TESS(tessGroupStart());
   ASSERT_TESS(tessAllReduce(s.mesh, x, 4, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream));
   EXPECT_EQ(tessAllReduce(s.mesh, x, 5, TESS_INT64, TESS_COLL_SUM, nullptr, s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "refused at once";
+      << "the invalid call is refused at once";
   EXPECT_EQ(tessAllReduce(s.mesh, x, 1, TESS_COMPLEX64, TESS_COLL_MAX, "dp", s.stream),
             TESS_ERR_UNSUPPORTED);
-  EXPECT_EQ(tessGroupEnd(), TESS_ERR_INVALID_VALUE) << "the first that failed";
+  EXPECT_EQ(tessGroupEnd(), TESS_ERR_INVALID_VALUE)
+      << "the group ends with the first failure";
   EXPECT_EQ(s.read(x, 4, 2), (std::vector<int64_t>{20, 21, 22, 23}));
   // If a stream or memory that a call of the group names is destroyed before the end of
   // the group, the group fails and none of its calls starts.
@@ -94,27 +96,27 @@ TEST(TesseraGroup, SendsNeedTheirTwoRanksAlone) {
   auto* x = ranked(s, 8, 2);
   auto* y = s.memory<int64_t>(2);
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  const auto of = rank_streams(s, 8);
-  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 6, 1, of[6]));
-  EXPECT_EQ(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 6, 1, of[2]),
+  const auto streams = rank_streams(s, 8);
+  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 6, 1, streams[6]));
+  EXPECT_EQ(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 6, 1, streams[2]),
             TESS_ERR_INVALID_VALUE)
-      << "neither of the two";
-  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 6, 1, of[1]));
-  EXPECT_TESS(tessStreamSynchronize(of[6]));
-  EXPECT_TESS(tessStreamSynchronize(of[1]));
+      << "rank 2 is neither the source nor the target";
+  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 6, 1, streams[1]));
+  EXPECT_TESS(tessStreamSynchronize(streams[6]));
+  EXPECT_TESS(tessStreamSynchronize(streams[1]));
   EXPECT_EQ(s.read(y, 2, 1), (std::vector<int64_t>{60, 61}));
   EXPECT_EQ(s.read(y, 2, 6), (std::vector<int64_t>{0, 0}));
-  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 1, TESS_INT64, 3, 3, of[3]));
-  EXPECT_TESS(tessStreamSynchronize(of[3]));
+  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 1, TESS_INT64, 3, 3, streams[3]));
+  EXPECT_TESS(tessStreamSynchronize(streams[3]));
   EXPECT_EQ(s.read(y, 2, 3), (std::vector<int64_t>{30, 0}));
   // On a mesh stream, one call is both the send and the receive.
   ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 5, 0, s.stream));
   EXPECT_EQ(s.read(y, 2, 0), (std::vector<int64_t>{50, 51}));
   // Both ranks must agree on the number of elements of the message.
-  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 0, 1, of[0]));
-  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 1, TESS_INT64, 0, 1, of[1]));
-  EXPECT_EQ(tessStreamSynchronize(of[0]), TESS_ERR_COLLECTIVE_MISMATCH);
-  EXPECT_EQ(tessStreamSynchronize(of[1]), TESS_ERR_COLLECTIVE_MISMATCH);
+  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 2, TESS_INT64, 0, 1, streams[0]));
+  ASSERT_TESS(tessSendRecv(s.mesh, x, y, 1, TESS_INT64, 0, 1, streams[1]));
+  EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_COLLECTIVE_MISMATCH);
+  EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_COLLECTIVE_MISMATCH);
 }
 
 // Each rank runs on its own thread and calls its two sends and two receives in its own
@@ -128,26 +130,27 @@ TEST(TesseraGroup, NeighboursOfARingExchangeInWhateverOrderTheyCall) {
   auto* left = s.memory<int64_t>(1);
   auto* right = s.memory<int64_t>(1);
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  const auto of = rank_streams(s, ranks);
+  const auto streams = rank_streams(s, ranks);
   // Each rank sends to both neighbours and receives from both, in its own order of calls.
   const auto exchange = [&](int rank) {
     const int next = (rank + 1) % ranks;
     const int before = (rank + ranks - 1) % ranks;
-    tessStream_t const on = of[static_cast<std::size_t>(rank)];
+    tessStream_t const target = streams[static_cast<std::size_t>(rank)];
     EXPECT_TESS(tessGroupStart());
     for (int i = 0; i < 4; ++i) {
       switch ((i + rank) % 4) {
         case 0:
-          EXPECT_TESS(tessSendRecv(s.mesh, x, left, 1, TESS_INT64, rank, next, on));
+          EXPECT_TESS(tessSendRecv(s.mesh, x, left, 1, TESS_INT64, rank, next, target));
           break;
         case 1:
-          EXPECT_TESS(tessSendRecv(s.mesh, x, right, 1, TESS_INT64, next, rank, on));
+          EXPECT_TESS(tessSendRecv(s.mesh, x, right, 1, TESS_INT64, next, rank, target));
           break;
         case 2:
-          EXPECT_TESS(tessSendRecv(s.mesh, x, right, 1, TESS_INT64, rank, before, on));
+          EXPECT_TESS(
+              tessSendRecv(s.mesh, x, right, 1, TESS_INT64, rank, before, target));
           break;
         default:
-          EXPECT_TESS(tessSendRecv(s.mesh, x, left, 1, TESS_INT64, before, rank, on));
+          EXPECT_TESS(tessSendRecv(s.mesh, x, left, 1, TESS_INT64, before, rank, target));
       }
     }
     EXPECT_TESS(tessGroupEnd());
@@ -160,7 +163,7 @@ TEST(TesseraGroup, NeighboursOfARingExchangeInWhateverOrderTheyCall) {
     t.join();
   }
   for (int rank = 0; rank < ranks; ++rank) {
-    ASSERT_TESS(tessStreamSynchronize(of[static_cast<std::size_t>(rank)]));
+    ASSERT_TESS(tessStreamSynchronize(streams[static_cast<std::size_t>(rank)]));
   }
   for (int rank = 0; rank < ranks; ++rank) {
     EXPECT_EQ(s.read(left, 1, rank)[0], (rank + ranks - 1) % ranks * 10) << rank;
@@ -177,19 +180,20 @@ TEST(TesseraGroup, RanksNeedNotAgreeOnTheOrderOfAxes) {
   auto* y = ranked(s, 4, 1);
   auto* z = s.memory<int64_t>(1);
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  const auto of = rank_streams(s, 4);
-  const auto sum = [&](int64_t* at, const char* axis, tessStream_t on) {
-    EXPECT_TESS(tessAllReduce(s.mesh, at, 1, TESS_INT64, TESS_COLL_SUM, axis, on));
+  const auto streams = rank_streams(s, 4);
+  const auto sum = [&](int64_t* buffer, const char* axis, tessStream_t target) {
+    EXPECT_TESS(
+        tessAllReduce(s.mesh, buffer, 1, TESS_INT64, TESS_COLL_SUM, axis, target));
   };
   for (std::size_t r = 0; r < 4; ++r) {
     ASSERT_TESS(tessGroupStart());
-    sum(r < 2 ? x : y, r < 2 ? "tp" : "dp", of[r]);
-    sum(r < 2 ? y : x, r < 2 ? "dp" : "tp", of[r]);
+    sum(r < 2 ? x : y, r < 2 ? "tp" : "dp", streams[r]);
+    sum(r < 2 ? y : x, r < 2 ? "dp" : "tp", streams[r]);
     ASSERT_TESS(tessGroupEnd());
     // An operation enqueued after the group runs after all calls of the group.
-    ASSERT_TESS(tessMemcpyAsync(z, x, 8, TESS_COPY_D2D, of[r]));
+    ASSERT_TESS(tessMemcpyAsync(z, x, 8, TESS_COPY_D2D, streams[r]));
   }
-  for (const tessStream_t stream : of) {
+  for (const tessStream_t stream : streams) {
     EXPECT_TESS(tessStreamSynchronize(stream));
   }
   for (int r = 0; r < 4; ++r) {
@@ -203,7 +207,7 @@ TEST(TesseraGroup, TheFirstFailureOfAGroupIsTheOneThatIsReported) {
   const environment limit({{"TESS_TIMEOUT_MS", "20000"}});
   session s(2);
   auto* x = ranked(s, 2, 2);
-  const auto of = rank_streams(s, 2);
+  const auto streams = rank_streams(s, 2);
   const tessNumericsPolicy loose{0, 0, 1, 0};
   const tessNumericsPolicy firm{1, 1, 1, 0};
   // The first calls of the two ranks have different policies, the second ones different
@@ -211,13 +215,13 @@ TEST(TesseraGroup, TheFirstFailureOfAGroupIsTheOneThatIsReported) {
   for (std::size_t r = 0; r < 2; ++r) {
     ASSERT_TESS(tessSetNumericsPolicy(s.context, r == 0 ? &firm : &loose));
     ASSERT_TESS(tessGroupStart());
-    ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_SUM, "dp", of[r]));
-    ASSERT_TESS(tessSendRecv(s.mesh, x, x, r + 1, TESS_INT64, 0, 1, of[r]));
+    ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_SUM, "dp", streams[r]));
+    ASSERT_TESS(tessSendRecv(s.mesh, x, x, r + 1, TESS_INT64, 0, 1, streams[r]));
     ASSERT_TESS(tessGroupEnd());
   }
-  EXPECT_EQ(tessStreamSynchronize(of[0]), TESS_ERR_DETERMINISM_VIOLATION);
-  EXPECT_EQ(tessStreamSynchronize(of[1]), TESS_ERR_DETERMINISM_VIOLATION);
-  EXPECT_TESS(tessStreamSynchronize(of[0]));
+  EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_DETERMINISM_VIOLATION);
+  EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_DETERMINISM_VIOLATION);
+  EXPECT_TESS(tessStreamSynchronize(streams[0]));
 }
 
 #ifndef WEIR_SANITIZED  // sanitizers end a program that runs out of memory
@@ -240,7 +244,7 @@ class little_memory {
   rlimit before_{};
 };
 
-TEST(TesseraGroup, ACallForWhichThereIsNoMemoryAndNoneBegins) {
+TEST(TesseraGroup, NoCallBeginsIfThereIsNoMemoryForOne) {
   session s(4);
   auto* x = ranked(s, 4, 4);
   const std::string axis(std::size_t{64} << 20, 'x');
@@ -251,7 +255,7 @@ TEST(TesseraGroup, ACallForWhichThereIsNoMemoryAndNoneBegins) {
     EXPECT_EQ(
         tessAllReduce(s.mesh, x, 4, TESS_INT64, TESS_COLL_SUM, axis.c_str(), s.stream),
         TESS_ERR_OUT_OF_MEMORY)
-        << "the text about its axis";
+        << "there is no memory for the text of the error about its axis";
   }
   EXPECT_EQ(tessGroupEnd(), TESS_ERR_OUT_OF_MEMORY);
   EXPECT_EQ(s.read(x, 4, 1), (std::vector<int64_t>{10, 11, 12, 13}));
@@ -262,30 +266,31 @@ TEST(TesseraGroup, ACallForWhichThereIsNoMemoryAndNoneBegins) {
 }
 #endif
 
-TEST(TesseraGroup, ARanksShareOfNothingIsAShare) {
+TEST(TesseraGroup, AnEmptyShareOfARankIsAShare) {
   const environment limit({{"TESS_TIMEOUT_MS", "20000"}});
   session s(2);
   auto* x = ranked(s, 2, 4);
-  const auto of = rank_streams(s, 2);
+  const auto streams = rank_streams(s, 2);
   const auto sum = [&](std::size_t r, std::size_t count) {
-    ASSERT_TESS(tessAllReduce(s.mesh, x, count, TESS_INT64, TESS_COLL_SUM, "dp", of[r]));
+    ASSERT_TESS(
+        tessAllReduce(s.mesh, x, count, TESS_INT64, TESS_COLL_SUM, "dp", streams[r]));
   };
   for (std::size_t r = 0; r < 2; ++r) {
     sum(r, 0);
-    ASSERT_TESS(tessAllGather(s.mesh, x, 0, TESS_FP32, "dp", of[r]));
-    ASSERT_TESS(tessSendRecv(s.mesh, nullptr, nullptr, 0, TESS_FP32, 0, 1, of[r]));
+    ASSERT_TESS(tessAllGather(s.mesh, x, 0, TESS_FP32, "dp", streams[r]));
+    ASSERT_TESS(tessSendRecv(s.mesh, nullptr, nullptr, 0, TESS_FP32, 0, 1, streams[r]));
     sum(r, 4);
   }
-  EXPECT_TESS(tessStreamSynchronize(of[0]));
-  EXPECT_TESS(tessStreamSynchronize(of[1]));
+  EXPECT_TESS(tessStreamSynchronize(streams[0]));
+  EXPECT_TESS(tessStreamSynchronize(streams[1]));
   EXPECT_EQ(s.read(x, 4, 1), (std::vector<int64_t>{10, 12, 14, 16}));
   sum(0, 0);
   sum(0, 4);
   sum(1, 4);
   sum(1, 4);
-  EXPECT_EQ(tessStreamSynchronize(of[0]), TESS_ERR_COLLECTIVE_MISMATCH);
-  EXPECT_EQ(tessStreamSynchronize(of[1]), TESS_ERR_COLLECTIVE_MISMATCH);
-  EXPECT_EQ(s.read(x, 4, 1)[0], 10) << "what came behind was skipped";
+  EXPECT_EQ(tessStreamSynchronize(streams[0]), TESS_ERR_COLLECTIVE_MISMATCH);
+  EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_COLLECTIVE_MISMATCH);
+  EXPECT_EQ(s.read(x, 4, 1)[0], 10) << "operations behind the failure are skipped";
 }
 
 // Thousands of calls of one rank wait behind a collective that cannot complete yet. They
@@ -294,60 +299,61 @@ TEST(TesseraGroup, AnyNumberOfSharesMayWaitBehindOneAnother) {
   const environment limit({{"TESS_TIMEOUT_MS", "100000"}});
   session s(2);
   auto* x = ranked(s, 2, 1);
-  const auto of = rank_streams(s, 2);
+  const auto streams = rank_streams(s, 2);
   // The first collective can complete only after all others are enqueued.
-  ASSERT_TESS(tessBarrier(s.mesh, "dp", of[0]));
+  ASSERT_TESS(tessBarrier(s.mesh, "dp", streams[0]));
   for (int i = 0; i < 6'000; ++i) {
-    ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_MAX, "dp", of[0]));
+    ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_MAX, "dp", streams[0]));
   }
-  ASSERT_TESS(tessSendRecv(s.mesh, x, x, 1, TESS_INT64, 0, 1, of[1]));
-  ASSERT_TESS(tessBarrier(s.mesh, "dp", of[1]));
+  ASSERT_TESS(tessSendRecv(s.mesh, x, x, 1, TESS_INT64, 0, 1, streams[1]));
+  ASSERT_TESS(tessBarrier(s.mesh, "dp", streams[1]));
   for (int i = 0; i < 6'000; ++i) {
-    ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_MAX, "dp", of[1]));
+    ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_MAX, "dp", streams[1]));
   }
   const tessStreamDesc desc{sizeof desc, 0, 0, 0, 0, -1};
   tessStream_t third = nullptr;
   ASSERT_TESS(tessStreamCreateEx(s.mesh, &desc, &third));
   ASSERT_TESS(tessSendRecv(s.mesh, x, x, 1, TESS_INT64, 0, 1, third));
-  EXPECT_TESS(tessStreamSynchronize(of[0]));
-  EXPECT_TESS(tessStreamSynchronize(of[1]));
-  EXPECT_EQ(s.read(x, 1, 0)[0], 0) << "the send came first";
+  EXPECT_TESS(tessStreamSynchronize(streams[0]));
+  EXPECT_TESS(tessStreamSynchronize(streams[1]));
+  EXPECT_EQ(s.read(x, 1, 0)[0], 0) << "the send comes before the reductions";
 }
 
 // Ranks wait without a timeout for calls that never come. Destroying the mesh must end
 // all of them and wake the thread that waits.
-TEST(TesseraGroup, AMeshThatGoesEndsAllThatItsRanksWaitFor) {
+TEST(TesseraGroup, DestroyingAMeshEndsAllThatItsRanksWaitFor) {
   const environment forever({{"TESS_TIMEOUT_MS", "0"}});
   session s(2);
   auto* x = s.memory<int64_t>(1);
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  const auto of = rank_streams(s, 2);
+  const auto streams = rank_streams(s, 2);
   // One collective waits for its partner, one is behind it, and one is a send. The
   // partner never calls.
-  ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_SUM, "dp", of[0]));
-  ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_MAX, "dp", of[0]));
-  ASSERT_TESS(tessSendRecv(s.mesh, x, x, 1, TESS_INT64, 0, 1, of[1]));
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_SUM, "dp", streams[0]));
+  ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_MAX, "dp", streams[0]));
+  ASSERT_TESS(tessSendRecv(s.mesh, x, x, 1, TESS_INT64, 0, 1, streams[1]));
   tessStatus_t waited = TESS_OK;
   std::atomic<pid_t> id{0};
   std::thread waits([&] {
     id = gettid();
-    waited = tessStreamSynchronize(of[0]);
+    waited = tessStreamSynchronize(streams[0]);
   });
   until_asleep(id);
   EXPECT_TESS(tessMeshDestroy(s.mesh));
   waits.join();
   EXPECT_EQ(waited, TESS_ERR_TIMEOUT);
-  EXPECT_EQ(tessStreamSynchronize(of[1]), TESS_ERR_INVALID_VALUE) << "it went too";
+  EXPECT_EQ(tessStreamSynchronize(streams[1]), TESS_ERR_INVALID_VALUE)
+      << "the stream has been destroyed together with its mesh";
 }
 
-TEST(TesseraGroup, AContextThatGoesEndsThemToo) {
+TEST(TesseraGroup, DestroyingAContextEndsThemToo) {
   const environment forever({{"TESS_TIMEOUT_MS", "0"}});
   session s(2);
   auto* x = s.memory<int64_t>(1);
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  const auto of = rank_streams(s, 2);
+  const auto streams = rank_streams(s, 2);
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_SUM, "dp", of[0]));
+    ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT64, TESS_COLL_SUM, "dp", streams[0]));
   }
   EXPECT_TESS(tessShutdown(std::exchange(s.context, nullptr)));
 }

@@ -36,16 +36,16 @@ using tessera::ref;
 using tessera::stream;
 
 /// Makes a mesh of `devices` devices along dp.
-std::shared_ptr<mesh> mesh_on(context& of, int devices) {
+std::shared_ptr<mesh> mesh_on(context& owner, int devices) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(devices));
   std::iota(ids.begin(), ids.end(), 0);
-  return or_throw(of.make_mesh(ids, {0, 0, devices, 0}));
+  return or_throw(owner.make_mesh(ids, {0, 0, devices, 0}));
 }
 
 /// Waits up to ten seconds for a condition and returns whether it became true.
-bool soon(const std::function<bool()>& what) {
+bool soon(const std::function<bool()>& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!what()) {
+  while (!condition()) {
     if (std::chrono::steady_clock::now() > end) {
       return false;
     }
@@ -58,12 +58,12 @@ bool soon(const std::function<bool()>& what) {
 // whether the stream, the recording and the context keep each other alive.
 TEST(TesseraLifetime, ARecordingThatNobodyTookGoesWithItsStream) {
   for (const bool closed_by_synchronization : {true, false}) {
-    auto of = or_throw(context::make({}));
-    auto m = mesh_on(*of, 2);
+    auto owner = or_throw(context::make({}));
+    auto m = mesh_on(*owner, 2);
     auto s = or_throw(stream::make(m, {}));
     auto recording = std::make_shared<graph_recording>();
     {
-      const auto in = of->submission_lock().enter();
+      const auto in = owner->submission_lock().enter();
       recording->take_part(*s);
       s->record_into(recording, false);
     }
@@ -77,30 +77,31 @@ TEST(TesseraLifetime, ARecordingThatNobodyTookGoesWithItsStream) {
     const std::weak_ptr<stream> closed = s;
     s->close();
     s = nullptr;
-    EXPECT_TRUE(of->shut_down().has_value());
+    EXPECT_TRUE(owner->shut_down().has_value());
     EXPECT_TRUE(soon([&] { return closed.expired() && left.expired(); }))
         << "synchronized: " << closed_by_synchronization;
     EXPECT_EQ(runs, 1);
     m = nullptr;
-    const std::weak_ptr<context> last = std::exchange(of, nullptr);
+    const std::weak_ptr<context> last = std::exchange(owner, nullptr);
     EXPECT_TRUE(last.expired());
   }
 }
 
 /// Sums the numbers of all ranks with the ring algorithm along all ranks.
 void sum_ranks(const std::shared_ptr<mesh>& m, const std::shared_ptr<stream>& s,
-               std::int64_t* at, std::size_t count) {
+               std::int64_t* address, std::size_t count) {
   tessera::collective_request sum;
   sum.call.kind = collective::collective_kind::all_reduce;
   sum.call.type = dtype::int64;
   sum.call.count = count;
-  sum.input = at;
-  sum.output = at;
+  sum.input = address;
+  sum.output = address;
   sum.how = collective::algorithm::ring;
   sum.chunk_bytes = 64;
-  ref<tessera::operation> what = or_throw(tessera::make_collective(*s, sum));
-  EXPECT_GT(what->tasks(m->ranks()), 8U) << "more tasks than the window takes";
-  s->enqueue(std::move(what));
+  ref<tessera::operation> sum_operation = or_throw(tessera::make_collective(*s, sum));
+  EXPECT_GT(sum_operation->tasks(m->ranks()), 8U)
+      << "the test needs more tasks than the window holds";
+  s->enqueue(std::move(sum_operation));
 }
 
 TEST(TesseraLifetime, AnEngineOfTheProgramMayHaveASmallWindow) {
@@ -110,22 +111,22 @@ TEST(TesseraLifetime, AnEngineOfTheProgramMayHaveASmallWindow) {
   options.window = 8;
   options.heap = 0;
   const auto workers = or_throw(runtime::engine::create(options));
-  auto of = or_throw(context::over(*workers, {}));
-  const auto m = mesh_on(*of, 4);
+  auto owner = or_throw(context::over(*workers, {}));
+  const auto m = mesh_on(*owner, 4);
   const auto s = or_throw(stream::make(m, {}));
   const auto other = or_throw(stream::make(m, {}));
-  auto* const x =
-      static_cast<std::int64_t*>(or_throw(of->allocate(m, count * sizeof(std::int64_t))));
+  auto* const x = static_cast<std::int64_t*>(
+      or_throw(owner->allocate(m, count * sizeof(std::int64_t))));
   std::vector<std::int64_t> host(count);
   std::iota(host.begin(), host.end(), 1);
   const auto copy = [&](void* to, const void* from, tessera::copy_kind kind, int rank) {
-    tessera::copy_request what;
-    what.to = to;
-    what.from = from;
-    what.bytes = count * sizeof(std::int64_t);
-    what.kind = kind;
-    what.rank = rank;
-    s->enqueue(or_throw(tessera::make_copy(*s, what)));
+    tessera::copy_request request;
+    request.to = to;
+    request.from = from;
+    request.bytes = count * sizeof(std::int64_t);
+    request.kind = kind;
+    request.rank = rank;
+    s->enqueue(or_throw(tessera::make_copy(*s, request)));
   };
   copy(x, host.data(), tessera::copy_kind::host_to_device, -1);
   sum_ranks(m, s, x, count);
@@ -153,23 +154,23 @@ TEST(TesseraLifetime, AnEngineOfTheProgramMayHaveASmallWindow) {
   or_throw(other->synchronize());
   or_throw(s->synchronize());
   EXPECT_EQ(runs, 1000);
-  EXPECT_TRUE(of->shut_down().has_value());
+  EXPECT_TRUE(owner->shut_down().has_value());
 }
 
 TEST(TesseraLifetime, AResultThatASecondScheduleDoesNotGiveIsAViolation) {
-  auto of = or_throw(context::make({}));
-  const auto m = mesh_on(*of, 2);
+  auto owner = or_throw(context::make({}));
+  const auto m = mesh_on(*owner, 2);
   const auto s = or_throw(stream::make(m, {}));
   constexpr std::size_t count = 5000;
-  auto* const x =
-      static_cast<std::int64_t*>(or_throw(of->allocate(m, count * sizeof(std::int64_t))));
-  const auto place = of->memory().find(x);
+  auto* const x = static_cast<std::int64_t*>(
+      or_throw(owner->allocate(m, count * sizeof(std::int64_t))));
+  const auto place = owner->memory().find(x);
   collective::collective_call sum;
   sum.type = dtype::int64;
   sum.count = count;
   const auto plan_of = [&](collective::reduction_op op) {
     sum.op = op;
-    return or_throw(of->plans().get(sum, 2, {}, {}));
+    return or_throw(owner->plans().get(sum, 2, {}, {}));
   };
   // All schedules of one call give the same bits. To provoke a difference, this call is
   // verified by another one with a different operation.
@@ -195,20 +196,20 @@ TEST(TesseraLifetime, AResultThatASecondScheduleDoesNotGiveIsAViolation) {
       EXPECT_EQ(ended.error().code(), errc::determinism_violation);
     }
   }
-  EXPECT_TRUE(of->shut_down().has_value());
+  EXPECT_TRUE(owner->shut_down().has_value());
 }
 
 TEST(TesseraLifetime, ReplaysOfGraphsLookNothingUp) {
-  auto of = or_throw(context::make({}));
-  const auto m = mesh_on(*of, 4);
+  auto owner = or_throw(context::make({}));
+  const auto m = mesh_on(*owner, 4);
   const auto s = or_throw(stream::make(m, {}));
-  void* const x = or_throw(of->allocate(m, 4096));
+  void* const x = or_throw(owner->allocate(m, 4096));
   tessera::collective_request sum;
   sum.call.count = 1024;
   sum.input = sum.output = x;
   auto recording = std::make_shared<graph_recording>();
   {
-    const auto in = of->submission_lock().enter();
+    const auto in = owner->submission_lock().enter();
     recording->take_part(*s);
     s->record_into(recording, true);
   }
@@ -217,7 +218,7 @@ TEST(TesseraLifetime, ReplaysOfGraphsLookNothingUp) {
   }
   std::shared_ptr<const tessera::graph> made;
   {
-    const auto in = of->submission_lock().enter();
+    const auto in = owner->submission_lock().enter();
     made = or_throw(recording->finish(s.get()));
   }
   const auto exec = or_throw(graph_exec::make(made));
@@ -225,26 +226,27 @@ TEST(TesseraLifetime, ReplaysOfGraphsLookNothingUp) {
     // A replay looks up tasks that were submitted one by one and have not ended. Wait
     // until all have.
     or_throw(s->synchronize());
-    while (!of->submission_lock().enter().all_ended()) {
+    while (!owner->submission_lock().enter().all_ended()) {
       std::this_thread::yield();
     }
-    const auto now = [&] { return of->submission_lock().engine().counters().lookups; };
+    const auto now = [&] { return owner->submission_lock().engine().counters().lookups; };
     const std::uint64_t before = now();
     for (int i = 0; i < launches; ++i) {
       or_throw(exec->launch(s));
     }
     return now() - before;
   };
-  EXPECT_GE(lookups_of(1), 20U) << "the capture looks up once";
+  EXPECT_GE(lookups_of(1), 20U)
+      << "the first launch records the graph and looks its regions up";
   EXPECT_EQ(lookups_of(1), 0U);
   EXPECT_EQ(lookups_of(50), 0U);
   or_throw(s->synchronize());
-  EXPECT_TRUE(of->shut_down().has_value());
+  EXPECT_TRUE(owner->shut_down().has_value());
 }
 
 TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
-  auto of = or_throw(context::make({}));
-  const auto m = mesh_on(*of, 2);
+  auto owner = or_throw(context::make({}));
+  const auto m = mesh_on(*owner, 2);
   const auto recorded_on = or_throw(stream::make(m, {}));
   std::atomic<int> sum{0};
   const auto adds = [&](int n) {
@@ -252,7 +254,7 @@ TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
   };
   auto recording = std::make_shared<graph_recording>();
   {
-    const auto in = of->submission_lock().enter();
+    const auto in = owner->submission_lock().enter();
     recording->take_part(*recorded_on);
     recorded_on->record_into(recording, true);
   }
@@ -260,7 +262,7 @@ TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
   recorded_on->enqueue(adds(1));
   std::shared_ptr<const tessera::graph> made;
   {
-    const auto in = of->submission_lock().enter();
+    const auto in = owner->submission_lock().enter();
     made = or_throw(recording->finish(recorded_on.get()));
   }
   const auto exec = or_throw(graph_exec::make(made));
@@ -292,8 +294,8 @@ TEST(TesseraLifetime, GraphsAreUpdatedWhileOthersLaunchThem) {
   const int before = sum;
   or_throw(exec->launch(recorded_on));
   or_throw(recorded_on->synchronize());
-  EXPECT_EQ(sum - before, 1001) << "the update is there";
-  EXPECT_TRUE(of->shut_down().has_value());
+  EXPECT_EQ(sum - before, 1001) << "the launch runs the updated node";
+  EXPECT_TRUE(owner->shut_down().has_value());
 }
 
 /// Resources that the process holds.
@@ -364,7 +366,7 @@ void one_life(int number) {
   }
 }
 
-TEST(TesseraRestart, LivesLeaveNothingBehind) {
+TEST(TesseraRestart, RepeatedRestartsLeaveNothingBehind) {
   const environment quiet({{"TESS_NUM_THREADS", "2"}});
   const char* const asked = std::getenv("WEIR_TEST_RESTARTS");
   const int lives = asked == nullptr ? 600 : std::atoi(asked);

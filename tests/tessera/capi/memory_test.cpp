@@ -20,9 +20,9 @@ TEST(TesseraMemory, OnePointerStandsForAnInstanceOnEveryDevice) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % 256, 0U);
   std::vector<char*> instances(4);
   for (int r = 0; r < 4; ++r) {
-    void* at = nullptr;
-    ASSERT_TESS(tessMemGetRankPtr(s.mesh, static_cast<char*>(p) + 10, r, &at));
-    instances[static_cast<std::size_t>(r)] = static_cast<char*>(at);
+    void* address = nullptr;
+    ASSERT_TESS(tessMemGetRankPtr(s.mesh, static_cast<char*>(p) + 10, r, &address));
+    instances[static_cast<std::size_t>(r)] = static_cast<char*>(address);
   }
   EXPECT_EQ(instances[0], static_cast<char*>(p) + 10);
   for (int r = 1; r < 4; ++r) {
@@ -58,7 +58,7 @@ TEST(TesseraMemory, EndsAtTheBytesAskedFor) {
   EXPECT_TESS(tessMemcpyAsync(host.data(), p, 100, TESS_COPY_D2H, s.stream));
   EXPECT_EQ(tessMemcpyAsync(host.data() + 60, p, 50, TESS_COPY_D2H, s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "behind the end of the registered side";
+      << "the range ends behind the registered memory";
   EXPECT_TESS(tessHostUnregister(host.data()));
   EXPECT_EQ(tessHostUnregister(host.data()), TESS_ERR_INVALID_VALUE);
   EXPECT_TESS(tessStreamSynchronize(s.stream));
@@ -82,7 +82,7 @@ TEST(TesseraMemory, CopiesRefuseTheWrongSide) {
   EXPECT_TESS(copy(a, a, TESS_COPY_D2D));
   EXPECT_EQ(tessMemcpyAsync(a + 10, a, 50, TESS_COPY_D2D, s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "ranges that overlap";
+      << "ranges that overlap are refused";
   EXPECT_TESS(tessMemcpyAsync(a, nullptr, 0, TESS_COPY_H2D, s.stream));
 }
 
@@ -212,23 +212,24 @@ struct program_memory {
     if (self.refuses) {
       return nullptr;
     }
-    void* const at = std::aligned_alloc(alignment, bytes + alignment);
+    void* const address = std::aligned_alloc(alignment, bytes + alignment);
     const std::lock_guard lock(self.mutex);
-    self.out[at] = bytes;
-    return static_cast<char*>(at) + (self.misaligned ? 8 : 0);
+    self.out[address] = bytes;
+    return static_cast<char*>(address) + (self.misaligned ? 8 : 0);
   }
-  static void give_back(void* at, std::size_t bytes, void* user) {
+  static void give_back(void* address, std::size_t bytes, void* user) {
     auto& self = *static_cast<program_memory*>(user);
-    at = static_cast<char*>(at) - (self.misaligned ? 8 : 0);
+    address = static_cast<char*>(address) - (self.misaligned ? 8 : 0);
     const std::lock_guard lock(self.mutex);
-    EXPECT_EQ(self.out[at], bytes);
-    EXPECT_EQ(self.out.erase(at), 1U);
-    std::free(at);
+    EXPECT_EQ(self.out[address], bytes);
+    EXPECT_EQ(self.out.erase(address), 1U);
+    std::free(address);
   }
-  [[nodiscard]] bool has(const void* at) {
+  [[nodiscard]] bool has(const void* address) {
     const std::lock_guard lock(mutex);
-    auto next = out.upper_bound(const_cast<void*>(at));
-    return next != out.begin() && at < static_cast<char*>((--next)->first) + next->second;
+    auto next = out.upper_bound(const_cast<void*>(address));
+    return next != out.begin() &&
+           address < static_cast<char*>((--next)->first) + next->second;
   }
 
   std::mutex mutex;
@@ -248,7 +249,8 @@ TEST(TesseraMemory, ComesFromTheProgramIfItSaysSo) {
     ASSERT_TESS(tessMemGetRankPtr(s.mesh, x, 1, &rank1));
     ASSERT_TESS(tessMallocAsync(&pooled, 64, s.stream));
     EXPECT_TRUE(program.has(x) && program.has(rank1) && program.has(pooled));
-    EXPECT_FALSE(program.has(before.memory<char>(64))) << "of a context made before";
+    EXPECT_FALSE(program.has(before.memory<char>(64)))
+        << "the context was made before the allocator was set";
     EXPECT_EQ(s.read(x, 100'000, 1), std::vector<char>(100'000));
     void* more = nullptr;
     program.refuses = true;
@@ -258,7 +260,8 @@ TEST(TesseraMemory, ComesFromTheProgramIfItSaysSo) {
     program.refuses = false;
     EXPECT_TESS(tessMalloc(s.mesh, 64, &more));
   }
-  EXPECT_EQ(program.out.size(), 0U) << "all has gone back with the context";
+  EXPECT_EQ(program.out.size(), 0U)
+      << "all memory has been returned to the program with the context";
   session s;
   program.misaligned = true;
   void* x = nullptr;

@@ -24,7 +24,7 @@ environment many_workers() {
 
 /// Arguments of write_slowly.
 struct write_args {
-  std::int32_t* at;
+  std::int32_t* address;
   std::int32_t value;
   std::int32_t slow_rank;  ///< the rank that is slow
 };
@@ -34,7 +34,7 @@ int write_slowly(const tessBlockContext* block, const void* args) {
   if (block->rank == a->slow_rank) {
     std::this_thread::sleep_for(milliseconds(30));
   }
-  *a->at = a->value + block->rank;
+  *a->address = a->value + block->rank;
   return 0;
 }
 
@@ -70,10 +70,10 @@ int sum_of_slots(const tessBlockContext* block, const void* args) {
 /// Multiplies the number by 10 and adds rank + 1, so that its digits show the order in
 /// which ranks ran.
 int append_rank(const tessBlockContext* block, const void* args) {
-  auto* const at = *static_cast<std::int32_t* const*>(args);
-  const std::int32_t before = *at;
+  auto* const address = *static_cast<std::int32_t* const*>(args);
+  const std::int32_t before = *address;
   std::this_thread::sleep_for(milliseconds(2));
-  *at = before * 10 + block->rank + 1;
+  *address = before * 10 + block->rank + 1;
   return 0;
 }
 
@@ -99,15 +99,15 @@ class TesseraOrder : public ::testing::Test {
   void launch(const char* name, const void* args, std::size_t bytes) {
     ASSERT_TESS(tessLaunch(kernels_[name], s.mesh, one_thread, args, bytes, s.stream));
   }
-  /// Launches write_slowly on the memory at `at`.
-  void write(std::int32_t* at, std::int32_t number, std::int32_t slow_rank) {
-    const write_args args{at, number, slow_rank};
+  /// Launches write_slowly on the memory at `address`.
+  void write(std::int32_t* address, std::int32_t number, std::int32_t slow_rank) {
+    const write_args args{address, number, slow_rank};
     launch("o_write", &args, sizeof args);
   }
   /// Returns the address of one rank's instance.
-  std::int32_t* on_rank(std::int32_t* at, int rank) {
+  std::int32_t* on_rank(std::int32_t* address, int rank) {
     void* out = nullptr;
-    EXPECT_TESS(tessMemGetRankPtr(s.mesh, at, rank, &out));
+    EXPECT_TESS(tessMemGetRankPtr(s.mesh, address, rank, &out));
     return static_cast<std::int32_t*>(out);
   }
   /// Allocates pinned host memory, filled with zeros.
@@ -181,7 +181,7 @@ TEST_F(TesseraOrder, MemoryThatAStreamGivesBackBehindACopyFromARankIsReusedBehin
   ASSERT_TESS(tessFreeAsync(x, s.stream));
   void* again = nullptr;
   ASSERT_TESS(tessMallocAsync(&again, bytes, s.stream));
-  ASSERT_EQ(again, x) << "the test is about memory that is reused";
+  ASSERT_EQ(again, x) << "this test needs memory that is reused";
   ASSERT_TESS(tessMemsetAsync(again, 4, bytes, s.stream));
   EXPECT_EQ(s.read(y, bytes), std::vector<char>(bytes, 3));
 }
@@ -238,9 +238,11 @@ TEST_F(TesseraOrder, AFailureReachesWhoReadsWhatShouldHaveBeenWrittenAndNobodyEl
   host[4] = 77;
   ASSERT_TESS(tessMemcpyRankAsync(x, host + 4, 4, TESS_COPY_H2D, 3, s.stream));
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
-  EXPECT_EQ(s.read(x, 1, 2)[0], 0x01010101) << "what rank 1 did not send is not taken";
-  EXPECT_EQ(s.read(x, 1, 3)[0], 77) << "other bytes of the host are sound";
-  EXPECT_EQ(s.read(x, 1, 0)[0], 0x01010101) << "rank 0 goes on";
+  EXPECT_EQ(s.read(x, 1, 2)[0], 0x01010101)
+      << "the copy to rank 2 is skipped, because rank 1 did not write its source";
+  EXPECT_EQ(s.read(x, 1, 3)[0], 77)
+      << "other bytes of the host's memory can still be copied";
+  EXPECT_EQ(s.read(x, 1, 0)[0], 0x01010101) << "rank 0 has not failed, so its fill runs";
   ASSERT_TESS(tessHostFree(host));
 }
 
@@ -287,7 +289,7 @@ TEST_F(TesseraOrder, AWaitHoldsAllLanesEvenIfTheNextOperationIsThatOfOneLane) {
   ASSERT_TESS(tessMemcpyRankAsync(&got, y, 4, TESS_COPY_D2H, 0, other));
   ASSERT_TESS(tessMemsetAsync(x, 0, 4, other));
   ASSERT_TESS(tessStreamSynchronize(other));
-  EXPECT_EQ(s.read(x, 1, 2)[0], 0) << "the launch came before the fill";
+  EXPECT_EQ(s.read(x, 1, 2)[0], 0) << "the fill must run after the launch";
 }
 
 TEST_F(TesseraOrder, AWaitInACaptureForAnEventFromOutsideIsRefusedAndLosesTheCapture) {
@@ -354,13 +356,13 @@ class TesseraMeeting : public ::testing::Test {
     for (int r = 0; r < ranks; ++r) {
       tessStreamDesc own{sizeof own, 0, 0, 0, 0, -1};
       own.rank = r;
-      EXPECT_TESS(tessStreamCreateEx(s.mesh, &own, &a[at(r)]));
-      EXPECT_TESS(tessStreamCreateEx(s.mesh, &own, &b[at(r)]));
+      EXPECT_TESS(tessStreamCreateEx(s.mesh, &own, &a[index(r)]));
+      EXPECT_TESS(tessStreamCreateEx(s.mesh, &own, &b[index(r)]));
     }
   }
-  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   /// Calls a sum of one element on a rank's stream.
-  [[nodiscard]] tessStatus_t sum(std::int32_t* x, tessStream_t on, const char* axis,
+  [[nodiscard]] tessStatus_t sum(std::int32_t* x, tessStream_t stream, const char* axis,
                                  std::int64_t timeout_ms = 0) const {
     tessCollectiveDesc d{};
     d.structSize = sizeof d;
@@ -369,7 +371,7 @@ class TesseraMeeting : public ::testing::Test {
     d.dtype = TESS_INT32;
     d.axis = axis;
     d.timeoutMs = timeout_ms;
-    return tessCollective(s.mesh, &d, on);
+    return tessCollective(s.mesh, &d, stream);
   }
   /// Allocates an element and sets it to `number` on each rank.
   std::int32_t* numbers(std::int32_t number) {
@@ -381,7 +383,7 @@ class TesseraMeeting : public ::testing::Test {
   /// Expects that synchronizing stream a of each rank returns `status`.
   void expect_all(tessStatus_t status) const {
     for (int r = 0; r < ranks; ++r) {
-      EXPECT_EQ(tessStreamSynchronize(a[at(r)]), status) << "stream a of rank " << r;
+      EXPECT_EQ(tessStreamSynchronize(a[index(r)]), status) << "stream a of rank " << r;
     }
   }
 
@@ -398,13 +400,13 @@ TEST_F(TesseraMeeting, CollectivesPairByTheOrderOfTheCallsWhicheverStreamsTheyAr
   // last of its ranks has called it. It delays the sum of x, which was called before the
   // sum of y.
   for (int r = 0; r < ranks; ++r) {
-    ASSERT_TESS(sum(t, a[at(r)], "tp"));
-    ASSERT_TESS(sum(x, a[at(r)], nullptr));
-    ASSERT_TESS(sum(y, b[at(r)], nullptr));
+    ASSERT_TESS(sum(t, a[index(r)], "tp"));
+    ASSERT_TESS(sum(x, a[index(r)], nullptr));
+    ASSERT_TESS(sum(y, b[index(r)], nullptr));
   }
   for (int r = 0; r < ranks; ++r) {
-    ASSERT_TESS(tessStreamSynchronize(a[at(r)]));
-    ASSERT_TESS(tessStreamSynchronize(b[at(r)]));
+    ASSERT_TESS(tessStreamSynchronize(a[index(r)]));
+    ASSERT_TESS(tessStreamSynchronize(b[index(r)]));
   }
   for (int r = 0; r < ranks; ++r) {
     EXPECT_EQ(s.read(t, 1, r)[0], 2) << r;
@@ -424,9 +426,9 @@ TEST_F(TesseraMeeting, RanksMeetByWhicheverAxesTheyNameTheirGroup) {
   for (int r = 0; r < 2; ++r) {
     tessStreamDesc desc{sizeof desc, 0, 0, 0, 0, -1};
     desc.rank = r;
-    ASSERT_TESS(tessStreamCreateEx(line.mesh, &desc, &own[at(r)]));
-    ASSERT_TESS(tessAllReduce(line.mesh, x, 1, TESS_INT32, TESS_COLL_SUM, names[at(r)],
-                              own[at(r)]));
+    ASSERT_TESS(tessStreamCreateEx(line.mesh, &desc, &own[index(r)]));
+    ASSERT_TESS(tessAllReduce(line.mesh, x, 1, TESS_INT32, TESS_COLL_SUM, names[index(r)],
+                              own[index(r)]));
   }
   for (const tessStream_t one : own) {
     EXPECT_TESS(tessStreamSynchronize(one));
@@ -440,7 +442,7 @@ TEST_F(TesseraMeeting, ARankMayNameItsOwnInstance) {
   for (int r = 0; r < ranks; ++r) {
     void* own = nullptr;
     ASSERT_TESS(tessMemGetRankPtr(s.mesh, x, r, &own));
-    ASSERT_TESS(sum(static_cast<std::int32_t*>(own), a[at(r)], nullptr));
+    ASSERT_TESS(sum(static_cast<std::int32_t*>(own), a[index(r)], nullptr));
   }
   expect_all(TESS_OK);
   EXPECT_EQ(s.read(x, 1, 3)[0], 20);
@@ -452,14 +454,15 @@ TEST_F(TesseraMeeting, ARankMayNameItsOwnInstance) {
 
 // One rank calls another operation than the others. The message on every rank must name
 // both calls and the rank that differs.
-TEST_F(TesseraMeeting, RanksThatDisagreeHearBothDescriptions) {
+TEST_F(TesseraMeeting, RanksThatDisagreeGetBothDescriptions) {
   std::int32_t* const x = numbers(1);
   for (int r = 0; r < ranks; ++r) {
     ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT32,
-                              r == 2 ? TESS_COLL_MAX : TESS_COLL_SUM, nullptr, a[at(r)]));
+                              r == 2 ? TESS_COLL_MAX : TESS_COLL_SUM, nullptr,
+                              a[index(r)]));
   }
   for (int r = 0; r < ranks; ++r) {
-    EXPECT_EQ(tessStreamSynchronize(a[at(r)]), TESS_ERR_COLLECTIVE_MISMATCH);
+    EXPECT_EQ(tessStreamSynchronize(a[index(r)]), TESS_ERR_COLLECTIVE_MISMATCH);
     const std::string why = tessGetLastErrorMessage();
     EXPECT_NE(why.find("all_reduce of 1 int32, sum"), std::string::npos) << why;
     EXPECT_NE(why.find("all_reduce of 1 int32, max"), std::string::npos) << why;
@@ -467,7 +470,7 @@ TEST_F(TesseraMeeting, RanksThatDisagreeHearBothDescriptions) {
   }
   // All ranks have called, so they are in step again.
   for (int r = 0; r < ranks; ++r) {
-    ASSERT_TESS(sum(x, a[at(r)], nullptr));
+    ASSERT_TESS(sum(x, a[index(r)], nullptr));
   }
   expect_all(TESS_OK);
   EXPECT_EQ(s.read(x, 1)[0], 4);
@@ -477,23 +480,24 @@ TEST_F(TesseraMeeting, ARankThatLeavesOneOutBreaksTheGroupUntilAllHaveRecovered)
   std::int32_t* const x = numbers(1);
   std::int32_t* const y = numbers(1);
   for (int r = 0; r < 3; ++r) {
-    ASSERT_TESS(sum(x, a[at(r)], nullptr, 30));
+    ASSERT_TESS(sum(x, a[index(r)], nullptr, 30));
   }
   for (int r = 0; r < 3; ++r) {
-    EXPECT_EQ(tessStreamSynchronize(a[at(r)]), TESS_ERR_TIMEOUT);
+    EXPECT_EQ(tessStreamSynchronize(a[index(r)]), TESS_ERR_TIMEOUT);
     const std::string why = tessGetLastErrorMessage();
     EXPECT_NE(why.find("rank 3 has not come to all_reduce 1"), std::string::npos) << why;
   }
   // No call is paired with a call of another collective: all fail until the recovery.
   for (int r = 0; r < ranks; ++r) {
-    EXPECT_EQ(sum(x, a[at(r)], nullptr), TESS_ERR_TIMEOUT) << r;
+    EXPECT_EQ(sum(x, a[index(r)], nullptr), TESS_ERR_TIMEOUT) << r;
   }
   const std::string why = tessGetLastErrorMessage();
   EXPECT_NE(why.find("tessMeshRecover"), std::string::npos) << why;
   for (int r = 0; r < ranks; ++r) {
-    EXPECT_TESS(sum(y, b[at(r)], "tp"));  // other groups are not affected
+    EXPECT_TESS(sum(y, b[index(r)], "tp"));  // other groups are not affected
     EXPECT_TESS(tessMeshRecover(s.mesh, r));
-    EXPECT_TESS(sum(x, a[at(r)], nullptr));  // each rank works again after its recovery
+    EXPECT_TESS(
+        sum(x, a[index(r)], nullptr));  // each rank works again after its recovery
   }
   expect_all(TESS_OK);
 }
@@ -531,16 +535,16 @@ TEST_F(TesseraMeeting, AnAbortEndsWhatWaitsAndAllThatComesUntilARecovery) {
     EXPECT_NE(std::string(tessGetLastErrorMessage()).find("tessMeshRecover"),
               std::string::npos);
     // The abort also ends calls on groups that were never used before.
-    EXPECT_EQ(sum(x, a[at(r)], "dp"), TESS_ERR_TIMEOUT) << r;
-    EXPECT_EQ(sum(x, a[at(r)], nullptr), TESS_ERR_TIMEOUT) << r;
+    EXPECT_EQ(sum(x, a[index(r)], "dp"), TESS_ERR_TIMEOUT) << r;
+    EXPECT_EQ(sum(x, a[index(r)], nullptr), TESS_ERR_TIMEOUT) << r;
   }
   ASSERT_TESS(tessAllReduce(s.mesh, x, 1, TESS_INT32, TESS_COLL_SUM, nullptr, s.stream));
   EXPECT_TESS(tessStreamSynchronize(s.stream));  // no other rank is needed on this stream
   for (int r = 0; r < ranks; ++r) {
     ASSERT_TESS(tessMeshRecover(s.mesh, r));
     EXPECT_TESS(tessMeshQuery(s.mesh, r));
-    ASSERT_TESS(sum(x, a[at(r)], nullptr));
-    ASSERT_TESS(sum(y, b[at(r)], "tp"));
+    ASSERT_TESS(sum(x, a[index(r)], nullptr));
+    ASSERT_TESS(sum(y, b[index(r)], "tp"));
   }
   expect_all(TESS_OK);
   EXPECT_EQ(tessMeshQuery(s.mesh, ranks), TESS_ERR_INVALID_VALUE);

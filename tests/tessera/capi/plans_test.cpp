@@ -66,7 +66,8 @@ TEST(TesseraPlans, WireFormatsCountWhereThePolicyLetsThem) {
   session s(4);
   const tessFatbinPlan plan = plan_of(0, TESS_BF16);
   load_filled(s, [&](tessFatbin_t f) { ASSERT_TESS(tessFatbinAddPlan(f, &plan)); });
-  EXPECT_TRUE(sums_exactly(s)) << "the default policy forbids it: no error, no rounding";
+  EXPECT_TRUE(sums_exactly(s))
+      << "the default policy forbids the wire format: no error and no rounding";
   const tessNumericsPolicy stable{1, 0, 1, 1};
   ASSERT_TESS(tessSetNumericsPolicy(s.context, &stable));
   EXPECT_TRUE(sums_exactly(s));
@@ -194,7 +195,7 @@ TEST(TesseraPlans, WithoutAPlanTheFastestThatWasMeasuredCounts) {
   EXPECT_EQ(decisions(s, x, 1000, 1), (std::vector<std::string>(2, fastest)));
   EXPECT_EQ(decisions(s, x, 100'000, 1),
             (std::vector<std::string>(2, "direct by fallback")))
-      << "not measured, and not to be";
+      << "nothing has been measured for this size, and measuring is switched off";
   const tessFatbinPlan plan = plan_of(2, 0);
   load_filled(s, [&](tessFatbin_t f) { ASSERT_TESS(tessFatbinAddPlan(f, &plan)); });
   EXPECT_EQ(decisions(s, x, 1000, 1), (std::vector<std::string>(2, "tree by hint")));
@@ -218,7 +219,7 @@ TEST(TesseraPlans, ADeterministicPolicyMeasuresNothingUnlessItIsAskedTo) {
       choices(s, [&] { ASSERT_TESS(tessGraphLaunch(exec, s.stream)); });
   EXPECT_NE(trace.find("\"algorithm\":\"direct\",\"chosen_by\":\"fallback\""),
             std::string::npos)
-      << "what is recorded tries nothing";
+      << "a recorded call measures nothing";
 }
 
 /// Stores the description of numerics that its launch has received.
@@ -233,16 +234,16 @@ TEST(TesseraPlans, SeedAndTogglesAreWhatTheProgramSets) {
   const registered_module m(
       s.context, {{"telling", telling_kernel, {pointer_to("out", TESS_INT64)}}});
   auto* x = s.memory<tessDeterminism>(1);
-  const auto told = [&] {
+  const auto determinism = [&] {
     EXPECT_TESS(tessLaunch(m["telling"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, &x,
                            sizeof x, s.stream));
     return s.read(x, 1)[0];
   };
-  const tessDeterminism before = told();
+  const tessDeterminism before = determinism();
   EXPECT_EQ(before.seed, 5U);
   EXPECT_EQ(before.stableToggles, 7U);
   ASSERT_TESS(tessSetDeterminism(s.context, 99, 2));
-  const tessDeterminism after = told();
+  const tessDeterminism after = determinism();
   EXPECT_EQ(after.seed, 99U);
   EXPECT_EQ(after.stableToggles, 2U);
   EXPECT_NE(after.digest, before.digest);
@@ -269,7 +270,7 @@ TEST(TesseraPlans, ExternalMemoryHasADeviceAndAnEnd) {
   EXPECT_EQ(bytes, std::vector<char>(100, 2));
   EXPECT_EQ(tessMemRegisterExternal(s.context, bytes.data() + 50, 100, 1),
             TESS_ERR_INVALID_VALUE)
-      << "overlaps what is known";
+      << "the range overlaps registered memory";
   EXPECT_EQ(tessMemRegisterExternal(s.context, bytes.data(), 0, 1),
             TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(tessMemRegisterExternal(s.context, bytes.data(), SIZE_MAX, 1),
@@ -298,7 +299,7 @@ TEST(TesseraPlans, AGroupOnAStreamThatRecordsIsPartOfTheRecording) {
   ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
   ASSERT_TESS(tessGraphGetNodeCount(graph, &nodes));
   EXPECT_EQ(nodes, 2U);
-  EXPECT_EQ(s.read(x, 1, 1)[0], 1) << "nothing ran";
+  EXPECT_EQ(s.read(x, 1, 1)[0], 1) << "a collective in a recording group must not run";
   ASSERT_TESS(tessGraphInstantiate(graph, &exec));
   ASSERT_TESS(tessGraphLaunch(exec, s.stream));
   ASSERT_TESS(tessGraphLaunch(exec, s.stream));

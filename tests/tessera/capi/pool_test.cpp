@@ -66,16 +66,20 @@ TEST(TesseraPool, ServesTheSameStreamAtOnceAndOthersWhenTheStreamIsThatFar) {
   char* const x = take(s.stream, 1000);
   before.put_into(s.stream);
   ASSERT_TESS(tessFreeAsync(x, s.stream));
-  EXPECT_EQ(tessFreeAsync(x, s.stream), TESS_ERR_INVALID_VALUE) << "given back already";
+  EXPECT_EQ(tessFreeAsync(x, s.stream), TESS_ERR_INVALID_VALUE)
+      << "the memory has been given back already";
   char* const elsewhere = take(other, 1000);
-  EXPECT_NE(elsewhere, x) << "its stream is not that far";
-  EXPECT_EQ(take(s.stream, 1000), x) << "in the order of its stream";
+  EXPECT_NE(elsewhere, x)
+      << "the stream that gave the memory back has not reached that point";
+  EXPECT_EQ(take(s.stream, 1000), x) << "the same stream reuses the memory at once";
   EXPECT_EQ(stats_of(s.mesh).reuses, 1U);
   ASSERT_TESS(tessFreeAsync(x, s.stream));
-  EXPECT_NE(take(s.stream, 999), x) << "blocks serve requests of their own size";
+  EXPECT_NE(take(s.stream, 999), x)
+      << "a kept block serves only requests of its own size";
   before.open();
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  EXPECT_EQ(take(other, 1000), x) << "its stream has ended";
+  EXPECT_EQ(take(other, 1000), x)
+      << "another stream reuses the memory after the first one has ended";
 }
 
 TEST(TesseraPool, MemoryEndsAtTheBytesAskedForTheSecondTimeToo) {
@@ -87,7 +91,7 @@ TEST(TesseraPool, MemoryEndsAtTheBytesAskedForTheSecondTimeToo) {
     EXPECT_EQ(s.read(x, 100)[99], i);
     ASSERT_TESS(tessFreeAsync(x, s.stream));
     EXPECT_EQ(tessMemsetAsync(x, 0, 1, s.stream), TESS_ERR_INVALID_VALUE)
-        << "an address that is given back names nothing";
+        << "an address that has been given back names no memory";
   }
   EXPECT_EQ(stats_of(s.mesh).reuses, 2U);
 }
@@ -106,7 +110,7 @@ TEST(TesseraPool, CountsWhatIsUsedAndKeptAndLetsGoOfIt) {
   EXPECT_EQ(before - free_bytes(s, 1), 3U << 20);
   ASSERT_TESS(tessMemPoolTrim(s.mesh, 0));
   now = stats_of(s.mesh);
-  EXPECT_EQ(now.reservedBytes, 2U << 20) << "what is used stays";
+  EXPECT_EQ(now.reservedBytes, 2U << 20) << "memory that is in use stays reserved";
   EXPECT_EQ(now.reservedPeakBytes, 3U << 20);
   EXPECT_EQ(before - free_bytes(s, 1), 2U << 20);
   // The pool releases the memory that was freed first.
@@ -122,11 +126,11 @@ TEST(TesseraPool, CountsWhatIsUsedAndKeptAndLetsGoOfIt) {
   EXPECT_EQ(now.keepBytes, 1U << 20);
   ASSERT_TESS(tessFreeAsync(take(s.stream, 2 << 20), s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  EXPECT_EQ(stats_of(s.mesh).reservedBytes, 0U) << "more than is kept";
+  EXPECT_EQ(stats_of(s.mesh).reservedBytes, 0U) << "memory above the limit is freed";
   EXPECT_EQ(free_bytes(s, 1), before);
 }
 
-TEST(TesseraPool, ADeviceThatIsFullGetsWhatIsKept) {
+TEST(TesseraPool, AFullDeviceTakesTheKeptMemory) {
   const environment small({{"TESS_CPU_DEVICE_MEMORY", "1m"}});
   session s(2);
   ASSERT_TESS(tessFreeAsync(take(s.stream, 600 << 10), s.stream));
@@ -145,7 +149,7 @@ TEST(TesseraPool, ADeviceThatIsFullGetsWhatIsKept) {
 
 // Frees memory of tessMalloc with tessFreeAsync and memory of tessMallocAsync with
 // tessFree.
-TEST(TesseraPool, OneFreeGoesForTheOthersMemory) {
+TEST(TesseraPool, EitherFreeTakesMemoryOfTheOtherAllocation) {
   session s(2);
   void* plain = nullptr;
   ASSERT_TESS(tessMalloc(s.mesh, 512, &plain));
@@ -191,7 +195,7 @@ TEST(TesseraPool, MemoryOfTheMeshIsNoPartOfACapture) {
     ASSERT_TESS(tessStreamQuery(s.stream, &done));
     usleep(100);
   }
-  EXPECT_EQ(done, 1) << "what is recorded does not run";
+  EXPECT_EQ(done, 1) << "a recorded operation must not run";
   ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
   std::size_t nodes = 1;
   ASSERT_TESS(tessGraphGetNodeCount(graph, &nodes));
@@ -254,11 +258,11 @@ TEST(TesseraPool, ScratchHasToFitBesideWhatAStreamHas) {
   ASSERT_TESS(tessStreamSetMemoryLimit(s.stream, 64 << 10));
   ASSERT_TESS(tessCollective(s.mesh, &d, s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  char* const most = take(s.stream, (64 << 10) - 1);
+  char* const largest = take(s.stream, (64 << 10) - 1);
   ASSERT_TESS(tessCollective(s.mesh, &d, s.stream));
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_OUT_OF_MEMORY)
-      << "seen when it runs, not by the call";
-  ASSERT_TESS(tessFreeAsync(most, s.stream));
+      << "the failure is found when the collective runs and not by the call";
+  ASSERT_TESS(tessFreeAsync(largest, s.stream));
   ASSERT_TESS(tessCollective(s.mesh, &d, s.stream));
   EXPECT_TESS(tessStreamSynchronize(s.stream));
 }
@@ -297,7 +301,7 @@ TEST(TesseraPool, ManyThreadsTakeAndGiveBackWithoutAnotherSeeingIt) {
       auto* const x = reinterpret_cast<int64_t*>(take(streams[t], bytes));
       EXPECT_TESS(tessMemsetAsync(x, 0, bytes, streams[t]));
       struct {
-        int64_t* at;
+        int64_t* address;
         int64_t addend;
       } const args{x, i};
       EXPECT_TESS(tessLaunch(adding, s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, &args,

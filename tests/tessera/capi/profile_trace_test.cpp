@@ -28,8 +28,8 @@ struct json_value {
 
   [[nodiscard]] const json_value& operator[](const std::string& name) const {
     static const json_value none;
-    const auto at = members.find(name);
-    return at == members.end() ? none : at->second;
+    const auto found = members.find(name);
+    return found == members.end() ? none : found->second;
   }
   [[nodiscard]] int64_t whole() const {
     return is == type::number ? std::stoll(text) : std::numeric_limits<int64_t>::min();
@@ -143,7 +143,7 @@ struct timed_event {
 void check_operation(const json_value& event, int64_t start, int64_t took) {
   const json_value& args = event["args"];
   const int64_t enqueued = args["enqueue_ns"].whole();
-  EXPECT_GE(enqueued, -1'000'000'000'000) << "enqueue_ns is there";
+  EXPECT_GE(enqueued, -1'000'000'000'000) << "every event has enqueue_ns";
   EXPECT_LE(enqueued, args["start_ns"].whole());
   EXPECT_LE(args["start_ns"].whole(), args["stop_ns"].whole());
   EXPECT_EQ(args["start_ns"].whole(), start);
@@ -181,7 +181,7 @@ trace_facts check_trace(const json_value& trace) {
     if (phase == "C") {
       const int64_t bytes = event["args"]["bytes"].whole();
       EXPECT_GE(bytes, 0);
-      EXPECT_GE(*start, counted[lane.first].first) << "counters in order";
+      EXPECT_GE(*start, counted[lane.first].first) << "counters are sorted by time";
       counted[lane.first] = {*start, bytes};
       out.in_flight[lane.first] = std::max(out.in_flight[lane.first], bytes);
     } else if (phase == "X") {
@@ -264,19 +264,19 @@ TEST(TesseraTrace, HasOneLaneForEachDeviceAndStream) {
   std::vector<int64_t> host(64);
   constexpr int rounds = 60;
   for (int i = 0; i < rounds; ++i) {
-    tessStream_t const on = i % 3 == 0 ? other : s.stream;
-    int64_t* at = i % 3 == 0 ? y : x;
-    ASSERT_TESS(tessLaunch(m["traced"], s.mesh, traced_blocks(i % 2 == 0 ? 1 : 64), &at,
-                           sizeof at, on));
-    ASSERT_TESS(tessMemcpyAsync(at, host.data(), 512, TESS_COPY_H2D, on));
-    ASSERT_TESS(tessMemcpyAsync(at, at + 32, 256, TESS_COPY_D2D, on));
-    ASSERT_TESS(tessMemsetAsync(at, i, 100, on));
-    ASSERT_TESS(tessAllReduce(s.mesh, at, 64, TESS_INT64, TESS_COLL_MAX,
-                              i % 2 == 0 ? "dp" : nullptr, on));
-    ASSERT_TESS(tessEventRecord(event, on));
-    ASSERT_TESS(tessStreamWaitEvent(on == other ? s.stream : other, event));
+    tessStream_t const target = i % 3 == 0 ? other : s.stream;
+    int64_t* buffer = i % 3 == 0 ? y : x;
+    ASSERT_TESS(tessLaunch(m["traced"], s.mesh, traced_blocks(i % 2 == 0 ? 1 : 64),
+                           &buffer, sizeof buffer, target));
+    ASSERT_TESS(tessMemcpyAsync(buffer, host.data(), 512, TESS_COPY_H2D, target));
+    ASSERT_TESS(tessMemcpyAsync(buffer, buffer + 32, 256, TESS_COPY_D2D, target));
+    ASSERT_TESS(tessMemsetAsync(buffer, i, 100, target));
+    ASSERT_TESS(tessAllReduce(s.mesh, buffer, 64, TESS_INT64, TESS_COLL_MAX,
+                              i % 2 == 0 ? "dp" : nullptr, target));
+    ASSERT_TESS(tessEventRecord(event, target));
+    ASSERT_TESS(tessStreamWaitEvent(target == other ? s.stream : other, event));
     ASSERT_TESS(tessLaunchHostFunc(
-        on, [](void*) {}, nullptr));
+        target, [](void*) {}, nullptr));
   }
   EXPECT_TESS(tessStreamSynchronize(s.stream));
   EXPECT_TESS(tessStreamSynchronize(other));
@@ -310,29 +310,30 @@ TEST(TesseraTrace, StreamsOfOneRankAreOnTheirOwnDevice) {
   ASSERT_TESS(tessMeshCreate(s.context, ids, 2, {1, 1, 2, 1}, &mesh));
   ASSERT_TESS(tessMalloc(mesh, 64, &x));
   const registered_module m(s.context, traced_kernels());
-  tessStream_t of[2] = {};
+  tessStream_t streams[2] = {};
   tessProfiler_t profiler = nullptr;
   ASSERT_TESS(tessProfilerStart(s.context, &profiler));
   for (int r = 0; r < 2; ++r) {
     const tessStreamDesc desc{sizeof desc, 0, r, 0, 0, -1};
-    ASSERT_TESS(tessStreamCreateEx(mesh, &desc, &of[r]));
-    ASSERT_TESS(tessLaunch(m["traced"], mesh, traced_blocks(8), &x, 8, of[r]));
-    ASSERT_TESS(tessAllReduce(mesh, x, 8, TESS_INT64, TESS_COLL_SUM, nullptr, of[r]));
+    ASSERT_TESS(tessStreamCreateEx(mesh, &desc, &streams[r]));
+    ASSERT_TESS(tessLaunch(m["traced"], mesh, traced_blocks(8), &x, 8, streams[r]));
+    ASSERT_TESS(
+        tessAllReduce(mesh, x, 8, TESS_INT64, TESS_COLL_SUM, nullptr, streams[r]));
   }
-  EXPECT_TESS(tessStreamSynchronize(of[0]));
-  EXPECT_TESS(tessStreamSynchronize(of[1]));
+  EXPECT_TESS(tessStreamSynchronize(streams[0]));
+  EXPECT_TESS(tessStreamSynchronize(streams[1]));
   const std::string path = folder / "ranks.json";
   ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
   const json_value trace = parsed_file(path);
   const trace_facts facts = check_trace(trace);
   for (const int64_t pid : {6, 3}) {
     ASSERT_EQ(facts.lanes.count(pid), 1U) << pid;
-    EXPECT_EQ(facts.lanes.at(pid).size(), 1U) << "one stream of each device";
+    EXPECT_EQ(facts.lanes.at(pid).size(), 1U) << "each device has one stream";
     const auto& names = facts.names.at(pid);
     EXPECT_EQ(std::count(names.begin(), names.end(), "traced"), 1);
     EXPECT_EQ(std::count(names.begin(), names.end(), "all_reduce"), 1);
   }
-  EXPECT_EQ(facts.lanes.size(), 3U) << "the host and two devices";
+  EXPECT_EQ(facts.lanes.size(), 3U) << "the trace has the host and two devices";
 }
 
 TEST(TesseraTrace, LaunchesSayHowMuchOfTheMachineTheyCanUse) {
@@ -387,7 +388,8 @@ TEST(TesseraTrace, ShowsHowLongEachCallTook) {
   EXPECT_EQ(facts.calls.at("tessLaunch"), 1);
   EXPECT_GT(facts.time_in_calls.at("tessLaunch"), 0);
   EXPECT_EQ(facts.calls.at("tessMemsetAsync"), 1);
-  EXPECT_EQ(facts.lanes.at(0).size(), 2U) << "a lane for each thread that called";
+  EXPECT_EQ(facts.lanes.at(0).size(), 2U)
+      << "the host has one lane for each thread that called";
   // Each flow begins inside the call that enqueued the operation.
   std::map<std::string, std::pair<int64_t, int64_t>> call;
   std::map<std::string, int64_t> thread;
@@ -429,14 +431,14 @@ TEST(TesseraTrace, KeepsTheEarliestAndCountsTheOthers) {
   ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
   const json_value trace = parsed_file(path);
   const trace_facts facts = check_trace(trace);
-  int kept = 0;
+  int recorded = 0;
   for (const auto& [name, count] : facts.calls) {
-    kept += count;
+    recorded += count;
   }
   for (const auto& [category, count] : facts.operations) {
-    kept += count;
+    recorded += count;
   }
-  EXPECT_EQ(kept, 10);
+  EXPECT_EQ(recorded, 10);
   // Each round makes a fill, its end and two calls. The end of the last fill may come
   // after the profiler has stopped.
   const int dropped = std::stoi(trace["metadata"]["dropped_records"].text);
@@ -447,7 +449,7 @@ TEST(TesseraTrace, KeepsTheEarliestAndCountsTheOthers) {
   EXPECT_EQ(tessProfilerStartEx(s.context, nullptr, &profiler), TESS_ERR_INVALID_VALUE);
 }
 
-TEST(TesseraTrace, SaysUnderWhichPolicyAndWhichLocks) {
+TEST(TesseraTrace, RecordsThePolicyAndItsLocks) {
   const environment locked({{"TESS_POLICY_LOCK", "stable,nofastmath"}});
   const temp_folder folder;
   session s;
@@ -466,7 +468,7 @@ TEST(TesseraTrace, SaysUnderWhichPolicyAndWhichLocks) {
   EXPECT_EQ(trace["metadata"]["TESS_PROFILER_RECORDS"].text, "262144");
 }
 
-TEST(TesseraTrace, SaysWhatCollectivesWouldTakeOfABus) {
+TEST(TesseraTrace, EstimatesTheBusTrafficOfCollectives) {
   const temp_folder folder;
   session s(4);
   auto* x = s.memory<float>(1 << 16);
@@ -528,7 +530,8 @@ TEST(TesseraTrace, LeavesOutWhatDidNotRun) {
   const std::string path = folder / "failed.json";
   ASSERT_TESS(tessProfilerStop(profiler, path.c_str()));
   const trace_facts facts = check_trace(parsed_file(path));
-  EXPECT_EQ(facts.operations.at("kernel"), 2) << "the refusing one on each device";
+  EXPECT_EQ(facts.operations.at("kernel"), 2)
+      << "the kernel that fails is recorded once for each device";
 }
 
 TEST(TesseraTrace, ShowsReplaysOfGraphsToo) {

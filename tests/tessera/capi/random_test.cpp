@@ -39,10 +39,10 @@ class draws {
     list = s.memory<uint64_t>(200);
     EXPECT_TESS(tessStreamSynchronize(s.stream));
   }
-  void launch(tessStream_t on, unsigned flags = 0) {
+  void launch(tessStream_t stream, unsigned flags = 0) {
     const draw_arguments args{list};
     EXPECT_TESS(tessLaunch((*m)["drawing"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, flags},
-                           &args, sizeof args, on));
+                           &args, sizeof args, stream));
   }
   void step() {
     launch(s.stream);
@@ -100,10 +100,10 @@ TEST(TesseraRandom, WithoutStateAReplayDrawsWhatItsCaptureSays) {
   const tessGraphExec_t exec = d.captured([&] { d.step(); });
   for (int i = 0; i < 3; ++i) {
     ASSERT_TESS(tessGraphLaunch(exec, d.s.stream));
-    EXPECT_EQ(d.drawn(), numbers(stream, 3, 3)) << "the same in each run";
+    EXPECT_EQ(d.drawn(), numbers(stream, 3, 3)) << "each run draws the same numbers";
   }
   d.step();
-  EXPECT_EQ(d.drawn(), numbers(stream, 6, 3)) << "what was recorded has had its numbers";
+  EXPECT_EQ(d.drawn(), numbers(stream, 6, 3)) << "a recorded launch has used its numbers";
 }
 
 TEST(TesseraRandom, WithStateReplayedNTimesEqualsEagerNTimes) {
@@ -143,7 +143,8 @@ TEST(TesseraRandom, WithStateARunCountsOnTheStreamThatItIsLaunchedOn) {
   ASSERT_TESS(tessGraphLaunch(outer, d.s.stream));
   const auto first = d.drawn();
   ASSERT_FALSE(first.empty());
-  EXPECT_EQ(first, numbers(first[0].first, 0, 5)) << "nodes of graphs in it too";
+  EXPECT_EQ(first, numbers(first[0].first, 0, 5))
+      << "nodes of graphs inside graphs count too";
   ASSERT_TESS(tessGraphLaunch(outer, other));
   ASSERT_TESS(tessGraphLaunch(inner, other));
   ASSERT_TESS(tessStreamSynchronize(other));
@@ -226,7 +227,7 @@ TEST(TesseraRandom, ASeedOfZeroIsASeed) {
         tessLaunch(m["seeded"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, &out, 8, s.stream));
     return s.read(out, 1)[0];
   };
-  EXPECT_EQ(seed_with(""), 31U) << "not set: that of the module";
+  EXPECT_EQ(seed_with(""), 31U) << "without the variable the seed of the module is used";
   EXPECT_EQ(seed_with("0"), 0U);
   EXPECT_EQ(seed_with("12"), 12U);
 }

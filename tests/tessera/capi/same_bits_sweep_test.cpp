@@ -32,9 +32,9 @@ class summed {
 
   void fill(const std::vector<int>& order) {
     for (int r = 0; r < ranks_; ++r) {
-      void* at = nullptr;
+      void* address = nullptr;
       EXPECT_TESS(tessStreamSynchronize(session_.stream));
-      EXPECT_TESS(tessMemGetRankPtr(session_.mesh, from_, r, &at));
+      EXPECT_TESS(tessMemGetRankPtr(session_.mesh, from_, r, &address));
       std::mt19937_64 dice(77 +
                            static_cast<unsigned>(order[static_cast<std::size_t>(r)]));
       std::normal_distribution<float> normal;
@@ -42,9 +42,9 @@ class summed {
       for (std::size_t i = 0; i < full_count; ++i) {
         const float x = std::ldexp(normal(dice), exponent(dice));
         if (type_ == TESS_FP32) {
-          std::memcpy(static_cast<char*>(at) + 4 * i, &x, 4);
+          std::memcpy(static_cast<char*>(address) + 4 * i, &x, 4);
         } else {  // a bf16 is the upper half of a float
-          std::memcpy(static_cast<char*>(at) + 2 * i,
+          std::memcpy(static_cast<char*>(address) + 2 * i,
                       reinterpret_cast<const char*>(&x) + 2, 2);
         }
       }
@@ -141,9 +141,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(same_case{2, 1, TESS_FP32}, same_case{3, 1, TESS_FP32},
                     same_case{4, 1, TESS_BF16}, same_case{8, 1, TESS_FP32},
                     same_case{4, 2, TESS_FP32}, same_case{8, 2, TESS_BF16}),
-    [](const auto& of) {
-      return "ranks" + std::to_string(of.param.ranks) + "level" +
-             std::to_string(of.param.level) + "type" + std::to_string(of.param.type);
+    [](const auto& info) {
+      return "ranks" + std::to_string(info.param.ranks) + "level" +
+             std::to_string(info.param.level) + "type" + std::to_string(info.param.type);
     });
 
 TEST(SameBitsOfSums, AtLevelTwoEveryPermutationOfRanks) {
@@ -162,7 +162,8 @@ TEST(SameBitsOfSums, AtLevelOneTheOrderOfRanksShows) {
   summed s(5, 1, TESS_FP32);
   const auto first = s.sum(full_count);
   s.fill({4, 2, 0, 1, 3});
-  EXPECT_NE(s.sum(full_count), first) << "or level 2 would be for nothing";
+  EXPECT_NE(s.sum(full_count), first)
+      << "the order of ranks must show at level 1, or the tests of level 2 show nothing";
 }
 
 /// Returns byte i of rank r, a mixture of both. Sums of such bytes wrap around.
@@ -179,14 +180,14 @@ TEST(SameBitsOfSums, CountsBeyondTwoToThe31) {
   session s(2);
   void* x = nullptr;
   ASSERT_TESS(tessMalloc(s.mesh, count, &x));
-  std::array<unsigned char*, 2> at{};
+  std::array<unsigned char*, 2> instances{};
   const auto refill = [&] {
     for (int r = 0; r < 2; ++r) {
       void* there = nullptr;
       ASSERT_TESS(tessMemGetRankPtr(s.mesh, x, r, &there));
-      at[static_cast<std::size_t>(r)] = static_cast<unsigned char*>(there);
+      instances[static_cast<std::size_t>(r)] = static_cast<unsigned char*>(there);
       for (std::size_t i = 0; i < count; ++i) {
-        at[static_cast<std::size_t>(r)][i] = mixed_byte(r, i);
+        instances[static_cast<std::size_t>(r)][i] = mixed_byte(r, i);
       }
     }
   };
@@ -196,18 +197,18 @@ TEST(SameBitsOfSums, CountsBeyondTwoToThe31) {
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const auto sum = static_cast<unsigned char>(mixed_byte(0, i) + mixed_byte(1, i));
-    wrong += at[0][i] != sum || at[1][i] != sum ? 1 : 0;
+    wrong += instances[0][i] != sum || instances[1][i] != sum ? 1 : 0;
   }
-  EXPECT_EQ(wrong, 0U) << "all_reduce";
+  EXPECT_EQ(wrong, 0U) << "some elements of all_reduce are wrong";
   refill();
   ASSERT_TESS(tessAllGather(s.mesh, x, count, TESS_INT8, "dp", s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   wrong = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const unsigned char owned = mixed_byte(i < count / 2 ? 0 : 1, i);
-    wrong += at[0][i] != owned || at[1][i] != owned ? 1 : 0;
+    wrong += instances[0][i] != owned || instances[1][i] != owned ? 1 : 0;
   }
-  EXPECT_EQ(wrong, 0U) << "all_gather";
+  EXPECT_EQ(wrong, 0U) << "some elements of all_gather are wrong";
 }
 
 /// Returns normally distributed numbers that depend on the rank.

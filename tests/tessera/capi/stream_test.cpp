@@ -97,7 +97,7 @@ TEST(TesseraStream, RunsLaunchesInOrderOnEveryDevice) {
   }
 }
 
-TEST(TesseraStream, TellsBlocksTheirRankAndPlace) {
+TEST(TesseraStream, GivesBlocksTheirRankAndPlace) {
   session s(8, {2, 1, 4, 1});
   const registered_module m(s.context, all_kernels());
   auto* x = s.memory<int64_t>(1);
@@ -120,10 +120,10 @@ TEST(TesseraStream, EventsOrderStreams) {
   auto* x = s.memory<int64_t>(1);
   int64_t expected = 0;
   for (int64_t i = 0; i < 200; ++i) {
-    tessStream_t const on = i % 2 == 0 ? s.stream : other;
+    tessStream_t const target = i % 2 == 0 ? s.stream : other;
     step_arguments args{x, i % 5 == 0 ? -1 : 1, i};
-    ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, on));
-    ASSERT_TESS(tessEventRecord(done, on));
+    ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, target));
+    ASSERT_TESS(tessEventRecord(done, target));
     ASSERT_TESS(tessStreamWaitEvent(i % 2 == 0 ? other : s.stream, done));
     expected = expected * (i % 5 == 0 ? -1 : 1) + i;
   }
@@ -166,7 +166,7 @@ TEST(TesseraStream, AFailurePoisonsItsStreamUntilItIsReported) {
   EXPECT_NE(std::string(tessGetLastErrorMessage()).find("43"), std::string::npos)
       << tessGetLastErrorMessage();
   EXPECT_TESS(tessStreamSynchronize(s.stream));
-  EXPECT_EQ(s.read(x, 1)[0], 0) << "what came behind the failure was skipped";
+  EXPECT_EQ(s.read(x, 1)[0], 0) << "operations behind the failure are skipped";
   ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, s.stream));
   EXPECT_EQ(s.read(x, 1)[0], 5);
 }
@@ -272,7 +272,7 @@ TEST(TesseraStream, QueriesComeToAnEndWithoutAWait) {
   ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   ASSERT_TESS(tessStreamQuery(s.stream, &done));
-  EXPECT_EQ(done, 1) << "at once after a synchronization";
+  EXPECT_EQ(done, 1) << "a query after a synchronization reports the end at once";
 }
 
 // One thread waits for an event while another records it. Both orders are valid, and

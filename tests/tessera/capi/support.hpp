@@ -94,9 +94,9 @@ class session {
   /// Returns the values of one rank's instance. Waits for the stream first, so all
   /// operations submitted to it before have ended.
   template <class T>
-  std::vector<T> read(T* at, std::size_t count, int rank = 0) {
+  std::vector<T> read(T* address, std::size_t count, int rank = 0) {
     std::vector<T> out(count);
-    EXPECT_TESS(tessMemcpyRankAsync(out.data(), at, count * sizeof(T), TESS_COPY_D2H,
+    EXPECT_TESS(tessMemcpyRankAsync(out.data(), address, count * sizeof(T), TESS_COPY_D2H,
                                     rank, stream));
     EXPECT_TESS(tessStreamSynchronize(stream));
     return out;

@@ -88,17 +88,17 @@ class Backend : public testing::TestWithParam<make_subject> {
 
   device_backend& backend() { return *backend_; }
   /// Returns the subject that made the backend.
-  subject& of() { return *subject_; }
+  subject& tested() { return *subject_; }
 
   /// Allocates device memory; a failure fails the test and returns a null pointer.
   std::byte* allocate(std::int32_t device, std::size_t bytes) {
-    auto at = backend_->allocate(device, bytes);
-    EXPECT_TRUE(at.has_value()) << at.error().message();
-    return at ? *at : nullptr;
+    auto made = backend_->allocate(device, bytes);
+    EXPECT_TRUE(made.has_value()) << made.error().message();
+    return made ? *made : nullptr;
   }
   /// Frees device memory; a failure fails the test.
-  void free(std::int32_t device, std::byte* at) {
-    auto freed = backend_->free(device, at);
+  void free(std::int32_t device, std::byte* address) {
+    auto freed = backend_->free(device, address);
     EXPECT_TRUE(freed.has_value()) << freed.error().message();
   }
   /// Submits work, waits for its completion, and returns its result.
@@ -134,13 +134,13 @@ class Backend : public testing::TestWithParam<make_subject> {
   /// Allocates `count` values on the device and fills them with zeros.
   template <class T>
   T* zeros(std::int32_t device, std::size_t count) {
-    std::byte* at = allocate(device, count * sizeof(T));
+    std::byte* address = allocate(device, count * sizeof(T));
     fill_work w;
-    w.to = at;
+    w.to = address;
     w.bytes = count * sizeof(T);
     w.device = device;
     EXPECT_TRUE(perform(w).has_value());
-    return reinterpret_cast<T*>(at);
+    return reinterpret_cast<T*>(address);
   }
   /// Returns a launch of `kernel`. It refers to `args`, which must outlive it.
   template <class Args>

@@ -91,10 +91,11 @@ TEST_P(Backend, ABlockThatFailsIsNamed) {
     EXPECT_NE(text.find("(3, 1, 0)"), std::string::npos) << text;
     EXPECT_NE(text.find("42"), std::string::npos) << text;
     const auto found = get(0, args.out, 12);
-    EXPECT_EQ(std::accumulate(found.begin(), found.end(), 0), 7) << "blocks before it";
+    EXPECT_EQ(std::accumulate(found.begin(), found.end(), 0), 7)
+        << "the blocks before the failed one have run";
   }
   args.block = -1;
-  EXPECT_EQ(code_of(run(launch)), 0) << "the failure does not stay";
+  EXPECT_EQ(code_of(run(launch)), 0) << "a launch after the failed one succeeds";
   free(0, reinterpret_cast<std::byte*>(args.out));
 }
 
@@ -147,16 +148,16 @@ TEST_P(Backend, SlicesOfBlocksCoverTheGrid) {
       grid_launch launch;
       launch.grid = {blocks, 1, 1};
       const slice_plan plan = backend().plan(launch, workers);
-      std::int64_t at = 0;
+      std::int64_t next = 0;
       std::int64_t shortest = blocks;
       std::int64_t longest = 0;
       for (std::int64_t s = 0; s < plan.slices; ++s) {
-        EXPECT_EQ(plan.begin(s), at);
-        shortest = std::min(shortest, plan.end(s) - at);
-        longest = std::max(longest, plan.end(s) - at);
-        at = plan.end(s);
+        EXPECT_EQ(plan.begin(s), next);
+        shortest = std::min(shortest, plan.end(s) - next);
+        longest = std::max(longest, plan.end(s) - next);
+        next = plan.end(s);
       }
-      EXPECT_EQ(at, blocks);
+      EXPECT_EQ(next, blocks);
       EXPECT_GE(shortest, 1);
       EXPECT_LE(longest - shortest, 1);
     }

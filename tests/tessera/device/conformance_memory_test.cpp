@@ -32,7 +32,7 @@ TEST_P(Backend, ThereAreNoOtherDevices) {
     EXPECT_EQ(code_of(backend().free(d, nullptr)), code_of(errc::out_of_range));
     EXPECT_EQ(backend().memory(d).capacity, 0U);
     grid_launch launch;
-    launch.code = of().kernel("write_indices");
+    launch.code = tested().kernel("write_indices");
     launch.device = d;
     EXPECT_EQ(code_of(backend().check(launch, false)), code_of(errc::out_of_range));
   }
@@ -52,8 +52,8 @@ TEST_P(Backend, AllocationsAreAlignedAndDisjoint) {
   }
   EXPECT_EQ(backend().memory(1).live, made.size());
   EXPECT_EQ(backend().memory(0).live, 0U);
-  for (const auto& [at, bytes] : made) {
-    free(1, at);
+  for (const auto& [address, bytes] : made) {
+    free(1, address);
   }
   EXPECT_EQ(backend().memory(1).in_use, 0U);
 }
@@ -89,24 +89,24 @@ TEST_P(Backend, MemoryEndsAtTheCapacity) {
 }
 
 TEST_P(Backend, OnlyStartsOfLiveAllocationsAreFreed) {
-  std::byte* at = allocate(0, 1000);
-  EXPECT_EQ(code_of(backend().free(0, at + 1)), code_of(errc::invalid_argument));
-  EXPECT_EQ(code_of(backend().free(0, at + 256)), code_of(errc::invalid_argument));
-  EXPECT_EQ(code_of(backend().free(1, at)), code_of(errc::invalid_argument));
-  EXPECT_EQ(code_of(backend().free_host(at)), code_of(errc::invalid_argument));
-  free(0, at);
-  EXPECT_EQ(code_of(backend().free(0, at)), code_of(errc::invalid_argument));
+  std::byte* address = allocate(0, 1000);
+  EXPECT_EQ(code_of(backend().free(0, address + 1)), code_of(errc::invalid_argument));
+  EXPECT_EQ(code_of(backend().free(0, address + 256)), code_of(errc::invalid_argument));
+  EXPECT_EQ(code_of(backend().free(1, address)), code_of(errc::invalid_argument));
+  EXPECT_EQ(code_of(backend().free_host(address)), code_of(errc::invalid_argument));
+  free(0, address);
+  EXPECT_EQ(code_of(backend().free(0, address)), code_of(errc::invalid_argument));
 }
 
 TEST_P(Backend, HostMemoryCanBeUsedAtOnce) {
-  auto at = backend().allocate_host(100'001);
-  ASSERT_TRUE(at.has_value());
-  std::memset(*at, 5, 100'001);
-  EXPECT_EQ((*at)[100'000], std::byte{5});
-  EXPECT_EQ(code_of(backend().free(0, *at)), code_of(errc::invalid_argument));
-  EXPECT_EQ(code_of(backend().free_host(*at + 64)), code_of(errc::invalid_argument));
-  EXPECT_EQ(code_of(backend().free_host(*at)), 0);
-  EXPECT_EQ(code_of(backend().free_host(*at)), code_of(errc::invalid_argument));
+  auto memory = backend().allocate_host(100'001);
+  ASSERT_TRUE(memory.has_value());
+  std::memset(*memory, 5, 100'001);
+  EXPECT_EQ((*memory)[100'000], std::byte{5});
+  EXPECT_EQ(code_of(backend().free(0, *memory)), code_of(errc::invalid_argument));
+  EXPECT_EQ(code_of(backend().free_host(*memory + 64)), code_of(errc::invalid_argument));
+  EXPECT_EQ(code_of(backend().free_host(*memory)), 0);
+  EXPECT_EQ(code_of(backend().free_host(*memory)), code_of(errc::invalid_argument));
   EXPECT_EQ(code_of(backend().allocate_host(std::numeric_limits<std::size_t>::max())),
             code_of(errc::out_of_memory));
   std::vector<std::byte> own(5000);
@@ -138,61 +138,62 @@ TEST_P(Backend, CopiesGoThroughDevicesUnchanged) {
 
 TEST_P(Backend, CopiesThatOverlapAreRefused) {
   const std::vector<std::int32_t> values{1, 2, 3, 4, 5, 6, 7, 8};
-  auto* at = reinterpret_cast<std::int32_t*>(allocate(0, 32));
-  put(0, at, values);
+  auto* address = reinterpret_cast<std::int32_t*>(allocate(0, 32));
+  put(0, address, values);
   const auto copy = [&](std::size_t to, std::size_t from, std::size_t bytes) {
-    auto* base = reinterpret_cast<std::byte*>(at);
+    auto* base = reinterpret_cast<std::byte*>(address);
     return code_of(
         perform(copy_work{copy_kind::device_to_device, base + to, base + from, bytes}));
   };
   EXPECT_EQ(copy(4, 0, 5), code_of(errc::invalid_argument));
   EXPECT_EQ(copy(0, 4, 5), code_of(errc::invalid_argument));
-  EXPECT_EQ(get(0, at, 8), values);
+  EXPECT_EQ(get(0, address, 8), values);
   EXPECT_EQ(copy(0, 0, 32), 0);  // copying a range onto itself is allowed
   EXPECT_EQ(copy(1, 0, 0), 0);
   EXPECT_EQ(copy(16, 0, 16), 0);
-  EXPECT_EQ(get(0, at, 8), (std::vector<std::int32_t>{1, 2, 3, 4, 1, 2, 3, 4}));
+  EXPECT_EQ(get(0, address, 8), (std::vector<std::int32_t>{1, 2, 3, 4, 1, 2, 3, 4}));
   EXPECT_EQ(code_of(perform(copy_work{copy_kind::device_to_device, nullptr,
-                                      reinterpret_cast<std::byte*>(at), 1})),
+                                      reinterpret_cast<std::byte*>(address), 1})),
             code_of(errc::invalid_argument));
-  EXPECT_EQ(code_of(perform(copy_work{copy_kind::device_to_device,
-                                      reinterpret_cast<std::byte*>(at), nullptr, 1})),
-            code_of(errc::invalid_argument));
+  EXPECT_EQ(
+      code_of(perform(copy_work{copy_kind::device_to_device,
+                                reinterpret_cast<std::byte*>(address), nullptr, 1})),
+      code_of(errc::invalid_argument));
   EXPECT_EQ(code_of(perform(copy_work{})), 0);
-  free(0, reinterpret_cast<std::byte*>(at));
+  free(0, reinterpret_cast<std::byte*>(address));
 }
 
 TEST_P(Backend, FillsRepeatTheirPattern) {
-  constexpr std::size_t room = 100'000;
-  std::byte* at = allocate(1, room);
+  constexpr std::size_t total = 100'000;
+  std::byte* address = allocate(1, total);
   for (const std::uint8_t size : std::initializer_list<std::uint8_t>{1, 2, 4, 8, 16}) {
     for (const std::size_t times : {0UL, 1UL, 3UL, 1024UL, 5000UL}) {
       fill_work zero;
-      zero.to = at;
-      zero.bytes = room;
+      zero.to = address;
+      zero.bytes = total;
       zero.device = 1;
       ASSERT_EQ(code_of(perform(zero)), 0);
       fill_work work = zero;
-      work.to = at + 16;
+      work.to = address + 16;
       work.bytes = size * times;
       work.pattern_bytes = size;
       for (std::size_t i = 0; i < 16; ++i) {
         work.pattern[i] = static_cast<std::byte>(i + 1);
       }
       ASSERT_EQ(code_of(perform(work)), 0);
-      const auto found = get(1, reinterpret_cast<std::uint8_t*>(at), room);
-      std::vector<std::uint8_t> expected(room);
+      const auto found = get(1, reinterpret_cast<std::uint8_t*>(address), total);
+      std::vector<std::uint8_t> expected(total);
       for (std::size_t i = 0; i < work.bytes; ++i) {
         expected[16 + i] = static_cast<std::uint8_t>(i % size + 1);
       }
       EXPECT_EQ(found, expected) << int{size} << " x " << times;
     }
   }
-  free(1, at);
+  free(1, address);
 }
 
 TEST_P(Backend, FillsThatMakeNoSenseAreRefused) {
-  std::byte* at = allocate(0, 64);
+  std::byte* address = allocate(0, 64);
   const auto fill = [&](std::byte* to, std::size_t bytes, std::uint8_t pattern) {
     fill_work w;
     w.to = to;
@@ -202,12 +203,12 @@ TEST_P(Backend, FillsThatMakeNoSenseAreRefused) {
   };
   for (const std::uint8_t pattern :
        std::initializer_list<std::uint8_t>{0, 3, 5, 6, 7, 12, 15, 17, 32, 255}) {
-    EXPECT_EQ(fill(at, 0, pattern), code_of(errc::invalid_argument)) << int{pattern};
+    EXPECT_EQ(fill(address, 0, pattern), code_of(errc::invalid_argument)) << int{pattern};
   }
-  EXPECT_EQ(fill(at, 9, 2), code_of(errc::invalid_argument));
+  EXPECT_EQ(fill(address, 9, 2), code_of(errc::invalid_argument));
   EXPECT_EQ(fill(nullptr, 8, 8), code_of(errc::invalid_argument));
   EXPECT_EQ(fill(nullptr, 0, 8), 0);
-  free(0, at);
+  free(0, address);
 }
 
 TEST_P(Backend, SlicesOfBytesCoverAllOfThem) {
@@ -216,14 +217,14 @@ TEST_P(Backend, SlicesOfBytesCoverAllOfThem) {
     for (unsigned workers = 1; workers <= 9; ++workers) {
       const slice_plan plan = backend().plan(bytes, workers);
       EXPECT_EQ(plan.slices == 0, bytes == 0);
-      std::int64_t at = 0;
+      std::int64_t next = 0;
       for (std::int64_t s = 0; s < plan.slices; ++s) {
-        EXPECT_EQ(plan.begin(s), at);
-        EXPECT_GT(plan.end(s), at);
-        EXPECT_EQ(plan.begin(s) % 64, 0) << "slices share no line of the cache";
-        at = plan.end(s);
+        EXPECT_EQ(plan.begin(s), next);
+        EXPECT_GT(plan.end(s), next);
+        EXPECT_EQ(plan.begin(s) % 64, 0) << "two slices must not share a cache line";
+        next = plan.end(s);
       }
-      EXPECT_EQ(at, static_cast<std::int64_t>(bytes));
+      EXPECT_EQ(next, static_cast<std::int64_t>(bytes));
     }
   }
 }
@@ -234,15 +235,15 @@ TEST_P(Backend, ThreadsMayUseDifferentDevicesAtOnce) {
   for (std::int32_t d = 0; d < 3; ++d) {
     threads.emplace_back([&, d] {
       for (std::uint32_t i = 0; i < 200; ++i) {
-        auto at = backend().allocate(d, 4096);
+        auto memory = backend().allocate(d, 4096);
         std::vector<std::uint32_t> values(1024, i);
         auto* raw = reinterpret_cast<std::byte*>(values.data());
-        (void)perform(copy_work{copy_kind::host_to_device, *at, raw, 4096, d, d});
+        (void)perform(copy_work{copy_kind::host_to_device, *memory, raw, 4096, d, d});
         std::fill(values.begin(), values.end(), 0U);
-        (void)perform(copy_work{copy_kind::device_to_host, raw, *at, 4096, d, d});
+        (void)perform(copy_work{copy_kind::device_to_host, raw, *memory, 4096, d, d});
         wrong[static_cast<std::size_t>(d)] += static_cast<int>(
             std::count_if(values.begin(), values.end(), [&](auto v) { return v != i; }));
-        wrong[static_cast<std::size_t>(d)] += code_of(backend().free(d, *at));
+        wrong[static_cast<std::size_t>(d)] += code_of(backend().free(d, *memory));
       }
     });
   }

@@ -275,7 +275,8 @@ TEST_F(CpuBlocks, WhatABlockDoesToTheEnvironmentEndsWithIt) {
   EXPECT_EQ(found, std::vector<int>(4, FE_TONEAREST));
   EXPECT_EQ(std::fegetround(), FE_TONEAREST);
 #if defined(__SSE2__)
-  EXPECT_EQ(_mm_getcsr() & 0x3FU, 0U) << "flags that blocks raised are theirs";
+  EXPECT_EQ(_mm_getcsr() & 0x3FU, 0U)
+      << "exception flags that blocks raised must not reach the caller";
 #endif
 }
 

@@ -27,26 +27,26 @@ TEST(CpuArena, EveryByteAskedForIsUsable) {
       for (const std::size_t bytes :
            {1UL, 63UL, 64UL, 65UL, 255UL, 257UL, 4095UL, 65'535UL, 65'536UL, 70'001UL,
             (2UL << 20) - 300, (2UL << 20) - 1, 2UL << 20, (5UL << 20) + 13}) {
-        std::byte* at = or_throw(arena.allocate(bytes));
-        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(at) % cpu_arena::alignment, 0U);
-        std::memset(at, 0x5A, bytes);
-        EXPECT_TRUE(arena.free(at).has_value()) << bytes;
+        std::byte* address = or_throw(arena.allocate(bytes));
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address) % cpu_arena::alignment, 0U);
+        std::memset(address, 0x5A, bytes);
+        EXPECT_TRUE(arena.free(address).has_value()) << bytes;
       }
     }
   }
 }
 
 #if defined(WEIR_ASAN)
-TEST(CpuArena, NoByteBeyondIsUsable) {
+TEST(CpuArena, NoByteBeyondTheEndIsUsable) {
   cpu_arena arena(arena_options(std::size_t{1} << 20));
   for (const std::size_t bytes : {1UL, 7UL, 8UL, 13UL, 100UL, 255UL, 256UL, 70'001UL}) {
-    std::byte* at = or_throw(arena.allocate(bytes));
-    EXPECT_TRUE(__asan_address_is_poisoned(at - 1));
-    EXPECT_FALSE(__asan_address_is_poisoned(at));
-    EXPECT_FALSE(__asan_address_is_poisoned(at + bytes - 1));
-    EXPECT_TRUE(__asan_address_is_poisoned(at + bytes));
-    EXPECT_TRUE(__asan_address_is_poisoned(at + (bytes + 255) / 256 * 256));
-    EXPECT_TRUE(arena.free(at).has_value());
+    std::byte* address = or_throw(arena.allocate(bytes));
+    EXPECT_TRUE(__asan_address_is_poisoned(address - 1));
+    EXPECT_FALSE(__asan_address_is_poisoned(address));
+    EXPECT_FALSE(__asan_address_is_poisoned(address + bytes - 1));
+    EXPECT_TRUE(__asan_address_is_poisoned(address + bytes));
+    EXPECT_TRUE(__asan_address_is_poisoned(address + (bytes + 255) / 256 * 256));
+    EXPECT_TRUE(arena.free(address).has_value());
   }
 }
 #else
@@ -63,13 +63,13 @@ TEST(CpuArena, WhatTheSystemDoesNotHaveIsRefusedToo) {
 
 // Writes before and behind allocations. Freeing must report the distance of the damage,
 // and must free the memory all the same.
-TEST(CpuArena, AWriteBeyondIsFoundOut) {
+TEST(CpuArena, AWriteBeyondTheEndIsDetected) {
   cpu_arena arena(arena_options(std::size_t{8} << 20));
   for (const std::size_t bytes : {1UL, 13UL, 256UL, 70'001UL, 3UL << 20}) {
     for (const std::ptrdiff_t offset : {0, 1, 63}) {
-      std::byte* at = or_throw(arena.allocate(bytes));
-      at[static_cast<std::ptrdiff_t>(bytes) + offset] = std::byte{0};
-      auto freed = arena.free(at);
+      std::byte* address = or_throw(arena.allocate(bytes));
+      address[static_cast<std::ptrdiff_t>(bytes) + offset] = std::byte{0};
+      auto freed = arena.free(address);
       ASSERT_FALSE(freed.has_value()) << bytes << " + " << offset;
       EXPECT_EQ(freed.error().code(), errc::corrupt);
       EXPECT_NE(freed.error().text().find(std::to_string(offset + 1) +
@@ -77,9 +77,9 @@ TEST(CpuArena, AWriteBeyondIsFoundOut) {
                 std::string::npos)
           << freed.error().text();
 
-      at = or_throw(arena.allocate(bytes));
-      at[-1 - offset] = std::byte{0};
-      freed = arena.free(at);
+      address = or_throw(arena.allocate(bytes));
+      address[-1 - offset] = std::byte{0};
+      freed = arena.free(address);
       ASSERT_FALSE(freed.has_value()) << bytes << " - " << offset;
       EXPECT_NE(freed.error().text().find(std::to_string(offset + 1) +
                                           " bytes before the first"),
@@ -87,7 +87,7 @@ TEST(CpuArena, AWriteBeyondIsFoundOut) {
           << freed.error().text();
     }
   }
-  EXPECT_EQ(arena.use().in_use, 0U) << "it is given back all the same";
+  EXPECT_EQ(arena.use().in_use, 0U) << "damaged memory is given back as well";
 }
 #endif
 
@@ -106,11 +106,11 @@ TEST(CpuArena, CountsAddUpWhateverTheOrder) {
     if (random() % 5 < 3) {
       const std::size_t bytes = 1 + random() % 9000;
       const std::size_t charged = (bytes + 255) / 256 * 256;
-      auto at = arena.allocate(bytes);
-      ASSERT_EQ(at.has_value(), in_use + charged <= capacity) << "step " << step;
-      if (at) {
-        std::memset(*at, static_cast<int>(step), bytes);
-        live.emplace_back(*at, bytes);
+      auto memory = arena.allocate(bytes);
+      ASSERT_EQ(memory.has_value(), in_use + charged <= capacity) << "step " << step;
+      if (memory) {
+        std::memset(*memory, static_cast<int>(step), bytes);
+        live.emplace_back(*memory, bytes);
         in_use += charged;
         ++allocated;
       } else {

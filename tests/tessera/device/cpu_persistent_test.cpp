@@ -173,7 +173,7 @@ TEST_F(CpuPersistent, EveryBlockHasAThreadOfItsOwn) {
   EXPECT_EQ(std::count(ids.begin(), ids.end(), std::this_thread::get_id()), 0);
 }
 
-TEST_F(CpuPersistent, TheLastBlockCallsTheCompletionBeforeAnyoneHearsOfTheEnd) {
+TEST_F(CpuPersistent, TheLastBlockCallsTheCompletionBeforeTheEndIsReported) {
   for (int trial = 0; trial < 20; ++trial) {
     std::atomic<int> called{0};
     auto token = std::make_shared<int>(0);
@@ -183,7 +183,7 @@ TEST_F(CpuPersistent, TheLastBlockCallsTheCompletionBeforeAnyoneHearsOfTheEnd) {
     ASSERT_TRUE(started.has_value());
     ASSERT_TRUE((*started)->wait(-1).has_value());
     EXPECT_EQ(called, 1);
-    EXPECT_EQ(token.use_count(), 1) << "the completion is gone";
+    EXPECT_EQ(token.use_count(), 1) << "the completion function has been destroyed";
   }
 }
 
@@ -214,7 +214,7 @@ TEST_F(CpuPersistent, ACompletionMayDropTheBackend) {
 
 // Destroys the backend while a kernel runs that waits for the stop request. The run must
 // have ended when the destructor returns, and its completion must have been called.
-TEST_F(CpuPersistent, GoingAwayStopsWhatRuns) {
+TEST_F(CpuPersistent, DestroyingTheBackendStopsRunningKernels) {
   std::promise<result<void>> done;
   auto started =
       backend_->start_persistent(launch_of(
@@ -234,7 +234,7 @@ TEST_F(CpuPersistent, GoingAwayStopsWhatRuns) {
 
 // // The kernel ignores the stop request. Destroying the backend must return after the
 // stop limit (20 ms) and leave the run alive until its kernel does end.
-TEST_F(CpuPersistent, AKernelThatDoesNotListenIsLeftBehindInTime) {
+TEST_F(CpuPersistent, AKernelThatIgnoresTheStopIsLeftBehindInTime) {
   backend_ = make(20'000'000);
   std::atomic<bool> let_go{false};
   std::promise<void> done;
@@ -258,7 +258,7 @@ TEST_F(CpuPersistent, AKernelThatDoesNotListenIsLeftBehindInTime) {
   EXPECT_TRUE((*started)->wait(-1).has_value());
 }
 
-TEST_F(CpuPersistent, ManyShortOnesLeaveNothingBehind) {
+TEST_F(CpuPersistent, ManyShortKernelsRunOneAfterAnother) {
   std::atomic<int> ran{0};
   const grid_launch launch = launch_of(
       [&](const tessBlockContext*, std::int64_t) {
@@ -276,8 +276,8 @@ TEST_F(CpuPersistent, ManyShortOnesLeaveNothingBehind) {
 /// Limits the address space so that 64 threads cannot start, and exits with 0 if the
 /// start is refused, no block has run, and the same start succeeds once the limit is
 /// raised.
-[[noreturn]] void start_without_room(device_backend& backend, const grid_launch& launch,
-                                     const std::atomic<int>& ran) {
+[[noreturn]] void start_without_memory(device_backend& backend, const grid_launch& launch,
+                                       const std::atomic<int>& ran) {
   rlimit limit{};
   ::getrlimit(RLIMIT_AS, &limit);
   limit.rlim_cur = rlim_t{1} << 28;  // less than 64 stacks of 8 MiB
@@ -304,7 +304,8 @@ TEST_F(CpuPersistentDeathTest, AllBlocksStartOrNone) {
         return 0;
       },
       64);
-  EXPECT_EXIT(start_without_room(*backend_, launch, ran), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(start_without_memory(*backend_, launch, ran), testing::ExitedWithCode(0),
+              "");
 }
 #endif
 

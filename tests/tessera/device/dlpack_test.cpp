@@ -74,10 +74,10 @@ TEST_F(Dlpack, AnExportKeepsItsMemory) {
   options.rank = 1;
   options.read_only = true;
   managed_tensor_versioned* out = or_throw(make_versioned(made, options));
-  std::byte* const at = made->data();
+  std::byte* const address = made->data();
   std::byte* const second = made->instances()[1];
   made.reset();
-  (void)or_throw(memory_.remove(at, memory_kind::device));
+  (void)or_throw(memory_.remove(address, memory_kind::device));
   EXPECT_GT(backend_->memory(0).in_use, 0U);
   EXPECT_EQ(out->major, 1U);
   EXPECT_EQ(out->flags, flag_read_only);
@@ -207,7 +207,7 @@ TEST_F(Dlpack, OurOwnTensorsMayComeBack) {
   auto* out = or_throw(make_versioned(made, options));
   auto in = or_throw(adopt(memory_, out, 0));
   EXPECT_EQ(memory_.find(made->data() + 40)->memory, made);
-  EXPECT_EQ(made.use_count(), holders + 1) << "and the export";
+  EXPECT_EQ(made.use_count(), holders + 1) << "the export holds one more reference";
   (void)or_throw(memory_.remove(in->data(), memory_kind::imported));
   in.reset();
   EXPECT_EQ(made.use_count(), holders);

@@ -23,10 +23,10 @@ namespace {
 
 constexpr std::size_t test_stack = (sanitized ? 256 : 64) << 10;
 
-/// Runs a block whose threads each call `what` with their number. `rounds` is called
+/// Runs a block whose threads each call `body` with their number. `rounds` is called
 /// between rounds whose threads asked for it.
 void run_team(fiber_team& team, std::int64_t threads,
-              const std::function<void(std::int64_t)>& what,
+              const std::function<void(std::int64_t)>& body,
               fiber_team::between rounds = {}) {
   or_throw(team.reserve(threads));
   team.run(
@@ -34,15 +34,15 @@ void run_team(fiber_team& team, std::int64_t threads,
       [](void* argument, std::int64_t thread) {
         (*static_cast<const std::function<void(std::int64_t)>*>(argument))(thread);
       },
-      const_cast<std::function<void(std::int64_t)>*>(&what), std::move(rounds));
+      const_cast<std::function<void(std::int64_t)>*>(&body), std::move(rounds));
 }
 
 /// Returns the (thread, step) pairs in the order in which they must run if thread t waits
 /// `waits[t]` times: round by round, and by thread number within a round.
 std::vector<std::pair<std::int64_t, int>> expected_order(const std::vector<int>& waits) {
   std::vector<std::pair<std::int64_t, int>> order;
-  const int most = *std::max_element(waits.begin(), waits.end());
-  for (int round = 0; round <= most; ++round) {
+  const int max_waits = *std::max_element(waits.begin(), waits.end());
+  for (int round = 0; round <= max_waits; ++round) {
     for (std::size_t t = 0; t < waits.size(); ++t) {
       if (round <= waits[t]) {
         order.emplace_back(static_cast<std::int64_t>(t), round);
@@ -359,7 +359,7 @@ TEST(FiberTeam, StacksThatTheSystemDoesNotHaveAreAnError) {
 
 // // A depth of 100 fits into the 64 KiB of a stack and shows that the recursion itself
 // works; 300 does not fit and must hit the guard page.
-TEST(FiberTeamDeathTest, BelowAStackIsNothing) {
+TEST(FiberTeamDeathTest, ThePageBelowAStackIsProtected) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   fiber_team team(test_stack);
   int result = 0;

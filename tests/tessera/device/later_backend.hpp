@@ -47,8 +47,8 @@ class later_backend final : public device_backend {
                                             std::size_t bytes) override {
     return real_->allocate(device, bytes);
   }
-  [[nodiscard]] result<void> free(std::int32_t device, std::byte* at) override {
-    return real_->free(device, at);
+  [[nodiscard]] result<void> free(std::int32_t device, std::byte* address) override {
+    return real_->free(device, address);
   }
   [[nodiscard]] memory_use memory(std::int32_t device) const override {
     return real_->memory(device);
@@ -56,14 +56,14 @@ class later_backend final : public device_backend {
   [[nodiscard]] result<std::byte*> allocate_host(std::size_t bytes) override {
     return real_->allocate_host(bytes);
   }
-  [[nodiscard]] result<void> free_host(std::byte* at) override {
-    return real_->free_host(at);
+  [[nodiscard]] result<void> free_host(std::byte* address) override {
+    return real_->free_host(address);
   }
-  [[nodiscard]] result<void> pin_host(std::byte* at, std::size_t bytes) override {
-    return real_->pin_host(at, bytes);
+  [[nodiscard]] result<void> pin_host(std::byte* address, std::size_t bytes) override {
+    return real_->pin_host(address, bytes);
   }
-  void unpin_host(std::byte* at, std::size_t bytes) noexcept override {
-    real_->unpin_host(at, bytes);
+  void unpin_host(std::byte* address, std::size_t bytes) noexcept override {
+    real_->unpin_host(address, bytes);
   }
   [[nodiscard]] result<void> check(const grid_launch& launch,
                                    bool persistent) const override {

@@ -83,7 +83,8 @@ TEST_F(SymmetricMemory, OnlyAddressesOfInstanceZeroAreTranslated) {
       EXPECT_EQ(memory_.find(made->data() + offset)->on_rank(r), instance + offset);
       for (std::int32_t other = 1; other < 4; ++other) {
         std::byte* own = made->instances()[static_cast<std::size_t>(other)] + offset;
-        EXPECT_EQ(memory_.translate(own, r), own) << "a rank's own address";
+        EXPECT_EQ(memory_.translate(own, r), own)
+            << "an address in the rank's own instance is returned unchanged";
         EXPECT_EQ(memory_.find(own)->on_rank(r), own);
       }
     }
@@ -100,17 +101,17 @@ TEST_F(SymmetricMemory, OnlyAddressesOfInstanceZeroAreTranslated) {
 
 // A lookup holds a reference. After the allocation was removed from the table, the memory
 // must stay until that reference is released, too.
-TEST_F(SymmetricMemory, MemoryGoesBackWhenTheLastOneLetsGo) {
+TEST_F(SymmetricMemory, MemoryIsFreedWithItsLastReference) {
   const std::vector<std::int32_t> devices{0, 1};
   auto first = or_throw(memory_.allocate(devices, 300));
-  std::byte* const at = first->data();
-  auto place = memory_.find(at + 5);
+  std::byte* const address = first->data();
+  auto place = memory_.find(address + 5);
   first.reset();
-  auto removed = or_throw(memory_.remove(at, memory_kind::device));
-  EXPECT_FALSE(memory_.find(at).has_value());
-  EXPECT_EQ(memory_.translate(at, 1), at);
+  auto removed = or_throw(memory_.remove(address, memory_kind::device));
+  EXPECT_FALSE(memory_.find(address).has_value());
+  EXPECT_EQ(memory_.translate(address, 1), address);
   removed.reset();
-  EXPECT_EQ(in_use(), 1024U) << "whoever found it keeps it";
+  EXPECT_EQ(in_use(), 1024U) << "a place that was found keeps the memory";
   EXPECT_EQ(place->on_rank(1) - 5, place->memory->instances()[1]);
   place.reset();
   EXPECT_EQ(in_use(), 0U);
@@ -119,8 +120,8 @@ TEST_F(SymmetricMemory, MemoryGoesBackWhenTheLastOneLetsGo) {
 TEST_F(SymmetricMemory, OnlyStartsOfTheRightKindAndOwnerAreRemoved) {
   const std::vector<std::int32_t> devices{0, 1};
   auto made = or_throw(memory_.allocate(devices, 300, 1));
-  const auto code = [&](const void* at, memory_kind kind, std::uint64_t owner) {
-    return code_of_failure(memory_.remove(at, kind, owner));
+  const auto code = [&](const void* address, memory_kind kind, std::uint64_t owner) {
+    return code_of_failure(memory_.remove(address, kind, owner));
   };
   EXPECT_EQ(code(made->data() + 1, memory_kind::device, 1), errc::invalid_argument);
   EXPECT_EQ(code(made->instances()[1], memory_kind::device, 1), errc::invalid_argument);
@@ -196,10 +197,10 @@ TEST_F(SymmetricMemory, HostMemoryIsTheSameForAllRanks) {
 
 TEST_F(SymmetricMemory, RegistrationsMustNotOverlap) {
   std::vector<std::byte> own(1000);
-  std::byte* const at = own.data() + 100;
-  auto kept = or_throw(memory_.register_host(at, 100));
+  std::byte* const address = own.data() + 100;
+  auto registered = or_throw(memory_.register_host(address, 100));
   const auto code = [&](std::ptrdiff_t offset, std::size_t bytes) {
-    return code_of_failure(memory_.register_host(at + offset, bytes));
+    return code_of_failure(memory_.register_host(address + offset, bytes));
   };
   EXPECT_EQ(code(0, 100), errc::already_exists);
   EXPECT_EQ(code(50, 10), errc::already_exists);
@@ -228,7 +229,7 @@ TEST_F(SymmetricMemory, ForeignMemoryIsReleasedOnceByTheLastHolder) {
   EXPECT_EQ(memory_.find(foreign.data() + 8)->memory, adopted);
   auto failed = memory_.adopt(foreign.data() + 60, 10, 2, [&] { released += 100; });
   EXPECT_EQ(code_of_failure(failed), errc::already_exists);
-  EXPECT_EQ(released, 0) << "what was refused stays the caller's";
+  EXPECT_EQ(released, 0) << "a refused registration must not release the caller's memory";
   (void)or_throw(memory_.remove(foreign.data(), memory_kind::imported));
   EXPECT_EQ(released, 0);
   adopted.reset();
@@ -275,13 +276,13 @@ TEST_F(SymmetricMemory, TheTableAgreesWithASearchOfAllThereIs) {
   std::vector<std::byte> ground(40'000);  // its parts are registered
   std::vector<allocation_ptr> model;
   std::vector<std::int32_t> devices{0, 1, 2, 3, 4, 5, 6, 7};
-  const auto place_of = [&](const std::byte* at) {
+  const auto place_of = [&](const std::byte* address) {
     memory_place p;
     for (const auto& m : model) {
       for (std::size_t r = 0; r < m->instances().size(); ++r) {
         const std::byte* base = m->instances()[r];
-        if (at >= base && at < base + m->bytes()) {
-          p = {m, static_cast<std::size_t>(at - base), static_cast<std::int32_t>(r)};
+        if (address >= base && address < base + m->bytes()) {
+          p = {m, static_cast<std::size_t>(address - base), static_cast<std::int32_t>(r)};
         }
       }
     }
@@ -297,14 +298,15 @@ TEST_F(SymmetricMemory, TheTableAgreesWithASearchOfAllThereIs) {
         model.push_back(*made);
       }
     } else if (kind == 1) {
-      std::byte* at = ground.data() + random() % 39'000;
+      std::byte* address = ground.data() + random() % 39'000;
       const std::size_t bytes = 1 + random() % 500;
       bool overlaps = false;
       for (const auto& m : model) {
-        overlaps = overlaps || (m->kind() == memory_kind::registered &&
-                                at < m->data() + m->bytes() && m->data() < at + bytes);
+        overlaps =
+            overlaps || (m->kind() == memory_kind::registered &&
+                         address < m->data() + m->bytes() && m->data() < address + bytes);
       }
-      auto made = memory_.register_host(at, bytes);
+      auto made = memory_.register_host(address, bytes);
       ASSERT_EQ(made.has_value(), !overlaps) << "step " << step;
       if (made) {
         model.push_back(*made);
@@ -318,23 +320,23 @@ TEST_F(SymmetricMemory, TheTableAgreesWithASearchOfAllThereIs) {
     }
     ASSERT_EQ(memory_.size(), model.size());
     for (int probe = 0; probe < 5; ++probe) {
-      std::byte* at = ground.data() + random() % ground.size();
+      std::byte* address = ground.data() + random() % ground.size();
       if (!model.empty() && random() % 2 == 0) {
         const auto& m = model[random() % model.size()];
-        at = m->instances()[random() % m->instances().size()] +
-             static_cast<std::ptrdiff_t>(random() % (m->bytes() + 20)) - 10;
+        address = m->instances()[random() % m->instances().size()] +
+                  static_cast<std::ptrdiff_t>(random() % (m->bytes() + 20)) - 10;
       }
-      const memory_place expected = place_of(at);
-      const auto found = memory_.find(at);
+      const memory_place expected = place_of(address);
+      const auto found = memory_.find(address);
       ASSERT_EQ(found.has_value(), expected.memory != nullptr) << "step " << step;
       const auto rank = static_cast<std::int32_t>(random() % 9);
       if (found) {
         ASSERT_EQ(found->memory, expected.memory);
         ASSERT_EQ(found->offset, expected.offset);
         ASSERT_EQ(found->rank, expected.rank);
-        ASSERT_EQ(memory_.translate(at, rank), expected.on_rank(rank));
+        ASSERT_EQ(memory_.translate(address, rank), expected.on_rank(rank));
       } else {
-        ASSERT_EQ(memory_.translate(at, rank), at);
+        ASSERT_EQ(memory_.translate(address, rank), address);
       }
     }
   }
@@ -344,7 +346,7 @@ TEST_F(SymmetricMemory, TheTableAgreesWithASearchOfAllThereIs) {
 // others, which moves entries of the table. Each lookup must find the same allocation.
 TEST_F(SymmetricMemory, ReadersSeeWholeEntriesWhileOthersChangeThem) {
   const std::vector<std::int32_t> devices{0, 1, 2, 3};
-  auto kept = or_throw(memory_.allocate(devices, 256));
+  auto memory = or_throw(memory_.allocate(devices, 256));
   std::atomic<bool> stop{false};
   std::atomic<std::int64_t> wrong{0};
   std::atomic<std::int64_t> looked{0};
@@ -353,9 +355,9 @@ TEST_F(SymmetricMemory, ReadersSeeWholeEntriesWhileOthersChangeThem) {
     threads.emplace_back([&] {
       while (!stop) {
         for (std::int32_t r = 0; r < 4; ++r) {
-          std::byte* expected = kept->instances()[static_cast<std::size_t>(r)] + 17;
-          wrong += memory_.translate(kept->data() + 17, r) == expected ? 0 : 1;
-          wrong += memory_.find(kept->data() + 17)->on_rank(r) == expected ? 0 : 1;
+          std::byte* expected = memory->instances()[static_cast<std::size_t>(r)] + 17;
+          wrong += memory_.translate(memory->data() + 17, r) == expected ? 0 : 1;
+          wrong += memory_.find(memory->data() + 17)->on_rank(r) == expected ? 0 : 1;
         }
         ++looked;
       }
@@ -385,28 +387,28 @@ TEST_F(SymmetricMemory, ReadersSeeWholeEntriesWhileOthersChangeThem) {
 TEST_F(SymmetricMemory, OfTwoThatRemoveTheSameOneSucceeds) {
   const std::vector<std::int32_t> devices{0};
   for (int trial = 0; trial < 200; ++trial) {
-    std::byte* at = or_throw(memory_.allocate(devices, 8))->data();
+    std::byte* address = or_throw(memory_.allocate(devices, 8))->data();
     std::atomic<int> removed{0};
     std::thread other(
-        [&] { removed += memory_.remove(at, memory_kind::device) ? 1 : 0; });
-    removed += memory_.remove(at, memory_kind::device) ? 1 : 0;
+        [&] { removed += memory_.remove(address, memory_kind::device) ? 1 : 0; });
+    removed += memory_.remove(address, memory_kind::device) ? 1 : 0;
     other.join();
     ASSERT_EQ(removed, 1);
   }
   EXPECT_EQ(in_use(), 0U);
 }
 
-TEST(SymmetricMemoryLife, WhatIsHeldOutlivesTheTable) {
+TEST(SymmetricMemoryLife, AllocationsThatAreReferencedOutliveTheTable) {
   cpu_options options;
   options.devices = 2;
-  allocation_ptr held;
+  allocation_ptr survivor;
   {
     symmetric_memory memory(or_throw(make_cpu_backend(options)));
     const std::vector<std::int32_t> devices{0, 1};
-    held = or_throw(memory.allocate(devices, 64));
+    survivor = or_throw(memory.allocate(devices, 64));
   }
-  held->instances()[1][63] = std::byte{1};
-  EXPECT_EQ(held->instances()[1][63], std::byte{1});
+  survivor->instances()[1][63] = std::byte{1};
+  EXPECT_EQ(survivor->instances()[1][63], std::byte{1});
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ std::vector<std::uint32_t> offsets_of(std::vector<kernel_parameter> parameters,
 }
 
 /// Returns a scalar parameter of this type.
-kernel_parameter of(std::uint32_t dtype) {
+kernel_parameter scalar(std::uint32_t dtype) {
   return scalar_parameter("p", dtype);
 }
 
@@ -36,36 +36,38 @@ using offsets = std::vector<std::uint32_t>;
 
 TEST(Arguments, LieWhereTheSpecificationsExampleHasThem) {
   const kernel_parameter pointer = pointer_parameter("p", 5);
-  EXPECT_EQ(
-      offsets_of({pointer, pointer, pointer, pointer, of(9), of(9), of(9), of(9), of(5)},
-                 {0x34, 0x38}),
-      (offsets{0x00, 0x08, 0x10, 0x18, 0x20, 0x24, 0x28, 0x2C, 0x30}));
+  EXPECT_EQ(offsets_of({pointer, pointer, pointer, pointer, scalar(9), scalar(9),
+                        scalar(9), scalar(9), scalar(5)},
+                       {0x34, 0x38}),
+            (offsets{0x00, 0x08, 0x10, 0x18, 0x20, 0x24, 0x28, 0x2C, 0x30}));
 }
 
 TEST(Arguments, OfMixedSizesAreAlignedToTheirOwn) {
-  EXPECT_EQ(offsets_of({of(7), of(10), of(8), of(5)}, {24, 24}), (offsets{0, 8, 16, 20}));
+  EXPECT_EQ(offsets_of({scalar(7), scalar(10), scalar(8), scalar(5)}, {24, 24}),
+            (offsets{0, 8, 16, 20}));
 }
 
 TEST(Arguments, Complex64IsAlignedTo8WhereCTakes4) {
-  EXPECT_EQ(offsets_of({of(9), of(12)}, {16, 16}), (offsets{0, 8}));
+  EXPECT_EQ(offsets_of({scalar(9), scalar(12)}, {16, 16}), (offsets{0, 8}));
 }
 
 TEST(Arguments, Complex128IsAlignedTo8WhereVectorsTake16) {
-  EXPECT_EQ(offsets_of({of(10), of(13), of(7)}, {25, 32}), (offsets{0, 8, 24}));
+  EXPECT_EQ(offsets_of({scalar(10), scalar(13), scalar(7)}, {25, 32}),
+            (offsets{0, 8, 24}));
 }
 
 TEST(Arguments, OpaqueBytesOfAnySizeAreAlignedTo8) {
-  EXPECT_EQ(
-      offsets_of({of(7), opaque_parameter("o", 3), of(7), opaque_parameter("o", 20)},
-                 {36, 40}),
-      (offsets{0, 8, 11, 16}));
+  EXPECT_EQ(offsets_of({scalar(7), opaque_parameter("o", 3), scalar(7),
+                        opaque_parameter("o", 20)},
+                       {36, 40}),
+            (offsets{0, 8, 11, 16}));
 }
 
 TEST(Arguments, OfAllTypesHaveTheSizesOfTheABI) {
   const std::array<std::uint32_t, 13> sizes{1, 1, 2, 2, 4, 8, 1, 2, 4, 8, 1, 8, 16};
   for (std::uint32_t id = 1; id <= 13; ++id) {
     EXPECT_EQ(size_of_dtype(id), sizes[id - 1]) << id;
-    EXPECT_EQ(of(id).size, sizes[id - 1]) << id;
+    EXPECT_EQ(scalar(id).size, sizes[id - 1]) << id;
   }
   EXPECT_EQ(size_of_dtype(0), 0U);
   EXPECT_EQ(size_of_dtype(14), 0U);
@@ -84,7 +86,7 @@ TEST(Arguments, OfNoParametersTakeNoByte) {
 }
 
 TEST(Arguments, MayEndAnywhereInTheirPaddingAndNowhereElse) {
-  std::vector<kernel_parameter> parameters{pointer_parameter("p", 5), of(9)};
+  std::vector<kernel_parameter> parameters{pointer_parameter("p", 5), scalar(9)};
   ASSERT_TRUE(lay_out(parameters));
   const std::array<char, 32> buffer{};
   for (std::size_t bytes = 0; bytes <= buffer.size(); ++bytes) {
@@ -96,7 +98,7 @@ TEST(Arguments, MayEndAnywhereInTheirPaddingAndNowhereElse) {
 }
 
 TEST(Arguments, ThatAreCopiedAreZeroBehindTheirEnd) {
-  std::vector<kernel_parameter> parameters{pointer_parameter("p", 5), of(9)};
+  std::vector<kernel_parameter> parameters{pointer_parameter("p", 5), scalar(9)};
   ASSERT_TRUE(lay_out(parameters));
   std::array<std::byte, 16> buffer;
   buffer.fill(std::byte(7));
@@ -114,18 +116,18 @@ TEST(Arguments, ThatDoNotFitTheirKindAreRefused) {
     const auto laid = lay_out(one);
     return !laid && laid.error().code() == errc::invalid_argument;
   };
-  EXPECT_TRUE(refused(of(0)));
-  EXPECT_TRUE(refused(of(14)));
-  EXPECT_TRUE(refused(of(32)));
+  EXPECT_TRUE(refused(scalar(0)));
+  EXPECT_TRUE(refused(scalar(14)));
+  EXPECT_TRUE(refused(scalar(32)));
   EXPECT_TRUE(refused(opaque_parameter("o", 0)));
   EXPECT_TRUE(refused(opaque_parameter("o", max_argument_bytes + 1)));
   EXPECT_FALSE(refused(opaque_parameter("o", max_argument_bytes)));
   EXPECT_TRUE(refused(pointer_parameter("p", 99)));
   EXPECT_FALSE(refused(pointer_parameter("p", 0)));
-  kernel_parameter p = of(5);
+  kernel_parameter p = scalar(5);
   p.size = 8;
   EXPECT_TRUE(refused(p));
-  p = of(5);
+  p = scalar(5);
   p.direction = parameter_direction::out;
   EXPECT_TRUE(refused(p));
   p = pointer_parameter("p", 5);
@@ -140,7 +142,7 @@ TEST(Arguments, ThatDoNotFitTheirKindAreRefused) {
     p.space = static_cast<address_space>(space);
     EXPECT_TRUE(refused(p)) << space;
   }
-  p = of(5);
+  p = scalar(5);
   p.kind = static_cast<parameter_kind>(3);
   EXPECT_TRUE(refused(p));
 }
@@ -148,7 +150,7 @@ TEST(Arguments, ThatDoNotFitTheirKindAreRefused) {
 TEST(Arguments, BehindOneAnotherCannotExceedTheLimit) {
   std::vector<kernel_parameter> many(max_argument_bytes / 8, pointer_parameter("p", 5));
   EXPECT_TRUE(lay_out(many));
-  many.push_back(of(7));
+  many.push_back(scalar(7));
   EXPECT_FALSE(lay_out(many));
   std::vector<kernel_parameter> huge(3, opaque_parameter("o", 0xFFFFFFFF));
   EXPECT_FALSE(lay_out(huge));
@@ -165,7 +167,7 @@ TEST(Arguments, ThatArePackedStandAtTheirOffsets) {
       const std::uint32_t pick = random() % 15;
       parameters.push_back(pick == 0    ? pointer_parameter("p", 5)
                            : pick == 14 ? opaque_parameter("o", 1 + random() % 40)
-                                        : of(pick));
+                                        : scalar(pick));
       byte_vector value(parameters.back().size);
       std::generate(value.begin(), value.end(),
                     [&] { return static_cast<std::byte>(1 + random() % 255); });

@@ -136,7 +136,7 @@ TEST(Cache, KeepsFilesAndFolderForTheirUserAlone) {
   EXPECT_EQ(facts.st_mode & 0777, 0600U);
 }
 
-TEST(Cache, TellsEveryPartOfAKeyApart) {
+TEST(Cache, DistinguishesEveryPartOfAKey) {
   const cache_key key = key_of("k");
   std::vector<cache_key> others(8, key);
   others[0].kind = cache_kind::collective_tuning;
@@ -314,7 +314,7 @@ TEST(Cache, ThatIsReadOnlyStillGivesWhatItHas) {
   EXPECT_EQ(exit_code_of_process(child), 0);
 }
 
-TEST(Cache, KeepsTheOldEntryWhereTheNewOneHasNoRoom) {
+TEST(Cache, KeepsTheOldEntryWhereTheNewOneHasNoSpace) {
   const temp_folder folder;
   const std::string path = folder / "cache";
   ASSERT_TRUE(open_cache(path)->put(key_of("k"), content_of(100)));

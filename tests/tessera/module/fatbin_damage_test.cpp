@@ -71,12 +71,12 @@ TEST(FatbinDamage, OfAnyByteOfTheDemosKernelsIsFound) {
 
 TEST(FatbinDamage, OfAnyBitOfASignatureIsFoundThoughNoneIsRequired) {
   byte_vector image = test::golden_fatbin("full");
-  const std::size_t at = test::find_section(image, section_kind::signature);
+  const std::size_t offset = test::find_section(image, section_kind::signature);
   for (std::size_t bit = 0; bit < std::size_t{8} * lay::signature_section_bytes; ++bit) {
     const auto flip = static_cast<std::byte>(1U << (bit % 8));
-    image[at + bit / 8] ^= flip;
+    image[offset + bit / 8] ^= flip;
     ASSERT_EQ(parse_fatbin(image).error().code(), errc::corrupt) << "bit " << bit;
-    image[at + bit / 8] ^= flip;
+    image[offset + bit / 8] ^= flip;
   }
   EXPECT_TRUE(parse_fatbin(image));
 }
@@ -142,13 +142,14 @@ TEST(FatbinDamage, BehindRightHashesNeverCrashes) {
       const auto random = [&] { return static_cast<std::uint32_t>(engine()); };
       byte_vector damaged = image;
       for (std::uint32_t changes = 1 + random() % 3; changes > 0; --changes) {
-        const std::size_t at = (16 + random() % (end - 24)) / 4 * 4;
+        const std::size_t offset = (16 + random() % (end - 24)) / 4 * 4;
         if (random() % 2 == 0) {
-          store_le(damaged.data() + at, static_cast<std::uint32_t>(nasty[random() % 12]));
+          store_le(damaged.data() + offset,
+                   static_cast<std::uint32_t>(nasty[random() % 12]));
         } else if (random() % 2 == 0) {
-          store_le(damaged.data() + at, nasty[random() % 12]);
+          store_le(damaged.data() + offset, nasty[random() % 12]);
         } else {
-          damaged[at + random() % 4] = static_cast<std::byte>(random());
+          damaged[offset + random() % 4] = static_cast<std::byte>(random());
         }
       }
       test::reseal(damaged);

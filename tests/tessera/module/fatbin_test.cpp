@@ -191,7 +191,7 @@ TEST(Fatbin, NamesEachKernelAndParameterOnce) {
   EXPECT_FALSE(same.build());
 }
 
-TEST(Fatbin, RefusesWhatABuilderShouldNotBeTold) {
+TEST(Fatbin, RefusesInvalidArgumentsOfABuilder) {
   const auto refused = [](const std::function<void(fatbin_builder&)>& change) {
     fatbin_builder b = small_builder();
     change(b);
@@ -259,8 +259,8 @@ TEST(Fatbin, WithAWrongFieldBehindRightHashesIsRefused) {
   const std::size_t parameters = find_section(image, section_kind::parameters);
   const std::size_t first = kernels + lay::table_head;
   const std::size_t p = parameters + lay::table_head;
-  const auto u32 = [&](std::size_t at, std::uint32_t value) {
-    return code_after(image, at, value);
+  const auto u32 = [&](std::size_t offset, std::uint32_t value) {
+    return code_after(image, offset, value);
   };
   ASSERT_EQ(u32(first + lay::kernel::max_threads, 64), errc{});
   EXPECT_EQ(u32(first + lay::kernel::arguments, 24), errc::corrupt);
@@ -295,8 +295,8 @@ TEST(Fatbin, WithAWrongTableOfSectionsIsRefused) {
   const std::size_t entry = find_entry(image, section_kind::kernels);
   const std::size_t registered = find_entry(image, section_kind::cpu_registered);
   const auto at_kernels = test::u64_of(image, entry + lay::entry::offset);
-  const auto u64 = [&](std::size_t at, std::uint64_t value) {
-    return code_after(image, at, value);
+  const auto u64 = [&](std::size_t offset, std::uint64_t value) {
+    return code_after(image, offset, value);
   };
   EXPECT_EQ(u64(entry + lay::entry::offset, ~std::uint64_t{0}), errc::corrupt);
   EXPECT_EQ(u64(entry + lay::entry::offset, ~std::uint64_t{7}), errc::corrupt);
@@ -333,10 +333,10 @@ TEST(Fatbin, WithAWrongTableOfSectionsIsRefused) {
 TEST(Fatbin, WithoutTheEndOfItsStringsIsRefused) {
   byte_vector image = golden_fatbin("small");
   const std::size_t entry = find_entry(image, section_kind::strings);
-  const std::size_t at = find_section(image, section_kind::strings);
+  const std::size_t offset = find_section(image, section_kind::strings);
   const auto bytes = test::u64_of(image, entry + lay::entry::bytes);
-  EXPECT_EQ(code_after(image, at + bytes - 1, std::uint8_t{'x'}), errc::corrupt);
-  EXPECT_EQ(code_after(image, at, std::uint8_t{'x'}), errc::corrupt);
+  EXPECT_EQ(code_after(image, offset + bytes - 1, std::uint8_t{'x'}), errc::corrupt);
+  EXPECT_EQ(code_after(image, offset, std::uint8_t{'x'}), errc::corrupt);
 }
 
 TEST(Fatbin, SkipsAnOptionalSectionThatItDoesNotKnow) {
@@ -356,9 +356,9 @@ TEST(Fatbin, ReadsRecordsThatHaveGrown) {
   const std::size_t kernels = find_section(image, section_kind::kernels);
   // The record has 72 bytes. This version must skip the last eight.
   byte_vector longer = image;
-  const auto at = longer.begin() + static_cast<std::ptrdiff_t>(kernels + lay::table_head +
-                                                               lay::kernel_bytes);
-  longer.insert(at, 8, std::byte(0xAB));
+  const auto place = longer.begin() + static_cast<std::ptrdiff_t>(
+                                          kernels + lay::table_head + lay::kernel_bytes);
+  longer.insert(place, 8, std::byte(0xAB));
   store_le(longer.data() + kernels, std::uint32_t{72});
   store_le(longer.data() + lay::header::file_bytes, std::uint64_t{longer.size()});
   for (std::size_t i = 0; i < 4; ++i) {

@@ -123,17 +123,17 @@ std::vector<double> attention_reference(attention_shape s, const floats& q,
   for (std::size_t row = 0; row < q.size() / D; ++row) {
     const std::size_t head = row / L * L;
     std::vector<double> weights(L);
-    double most = -1e300;
+    double max = -1e300;
     for (std::size_t j = 0; j < L; ++j) {
       for (std::size_t d = 0; d < D; ++d) {
         weights[j] += double{q[row * D + d]} * k[(head + j) * D + d];
       }
       weights[j] *= scale;
-      most = std::max(most, weights[j]);
+      max = std::max(max, weights[j]);
     }
     double sum = 0;
     for (double& w : weights) {
-      w = std::exp(w - most);
+      w = std::exp(w - max);
       sum += w;
     }
     for (std::size_t j = 0; j < L; ++j) {
@@ -168,7 +168,7 @@ TEST(Kernels, OfFusedAttentionAgreeWithTheReference) {
         }
         first = first.empty() ? o : first;
         EXPECT_EQ(std::memcmp(first.data(), o.data(), n * sizeof(float)), 0)
-            << "bits depend on the level or the grid";
+            << "the bits must not depend on the CPU level or the grid";
       }
     }
   }
@@ -231,17 +231,17 @@ TEST(Kernels, OfRowsAgreeWithTheReference) {
                norm.data(), rows, columns, 1e-5F);
     for (std::size_t r = 0; r < 9; ++r) {
       const float* row = x.data() + r * 77;
-      const double most = *std::max_element(row, row + 77);
+      const double max = *std::max_element(row, row + 77);
       double weight = 0, sum = 0, squares = 0;
       for (std::size_t i = 0; i < 77; ++i) {
-        weight += std::exp(row[i] - most);
+        weight += std::exp(row[i] - max);
         sum += row[i];
       }
       for (std::size_t i = 0; i < 77; ++i) {
         squares += (row[i] - sum / 77) * (row[i] - sum / 77);
       }
       for (std::size_t i = 0; i < 77; ++i) {
-        const double p = std::exp(row[i] - most) / weight;
+        const double p = std::exp(row[i] - max) / weight;
         ASSERT_NEAR(soft[r * 77 + i], p, 1e-6 * p + 1e-12);
         const double unit = (row[i] - sum / 77) / std::sqrt(squares / 77 + 1e-5);
         ASSERT_NEAR(norm[r * 77 + i], unit * gain[i] + shift[i], 2e-6);
@@ -334,7 +334,7 @@ std::int64_t run_persistent(const loaded_kernel* kernel, floats& a, floats& b,
   return done;
 }
 
-TEST(Kernels, ThatStayMeetAfterEveryStepAndStopWhenTold) {
+TEST(Kernels, ThatPersistMeetAfterEveryStepAndStopOnRequest) {
   const auto module = or_throw(load_module(test::demo_fatbin()));
   const loaded_kernel* kernel = module->find("persistent_heat");
   floats a = random_floats(50, 1);

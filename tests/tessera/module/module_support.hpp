@@ -44,12 +44,12 @@ inline byte_vector golden_fatbin(const std::string& wanted) {
 }
 
 /// Returns the little-endian 32-bit number at an offset.
-inline std::uint32_t u32_of(const byte_vector& image, std::size_t at) {
-  return load_le<std::uint32_t>(image.data() + at);
+inline std::uint32_t u32_of(const byte_vector& image, std::size_t offset) {
+  return load_le<std::uint32_t>(image.data() + offset);
 }
 /// Returns the little-endian 64-bit number at an offset.
-inline std::uint64_t u64_of(const byte_vector& image, std::size_t at) {
-  return load_le<std::uint64_t>(image.data() + at);
+inline std::uint64_t u64_of(const byte_vector& image, std::size_t offset) {
+  return load_le<std::uint64_t>(image.data() + offset);
 }
 
 /// Returns the offset of a section's entry. Holds for images of fatbin_builder, which
@@ -84,17 +84,18 @@ inline void reseal(byte_vector& image) {
     if (entry > image.size() - lay::entry_bytes) {
       return;
     }
-    const std::uint64_t at = u64_of(image, entry + lay::entry::offset);
+    const std::uint64_t offset = u64_of(image, entry + lay::entry::offset);
     const std::uint64_t bytes = u64_of(image, entry + lay::entry::bytes);
-    if (at > image.size() || bytes > image.size() - at || at < lay::header_bytes) {
+    if (offset > image.size() || bytes > image.size() - offset ||
+        offset < lay::header_bytes) {
       return;
     }
     if (u32_of(image, entry) == static_cast<std::uint32_t>(section_kind::signature)) {
-      hole = at;
+      hole = offset;
       hole_bytes = bytes;
       continue;
     }
-    const digest256 hash = sha256(bytes_view(image).subspan(at, bytes));
+    const digest256 hash = sha256(bytes_view(image).subspan(offset, bytes));
     std::copy_n(hash.begin(), lay::entry::hash_bytes,
                 image.data() + entry + lay::entry::hash);
   }
@@ -105,8 +106,8 @@ inline void reseal(byte_vector& image) {
 /// Overwrites a number, recomputes the hashes, and returns the code with which reading
 /// ends (a zero code on success).
 template <class T>
-errc code_after(byte_vector image, std::size_t at, T value) {
-  store_le(image.data() + at, value);
+errc code_after(byte_vector image, std::size_t offset, T value) {
+  store_le(image.data() + offset, value);
   reseal(image);
   const auto read = parse_fatbin(image);
   return read ? errc{} : read.error().code();

@@ -30,16 +30,16 @@ TEST(Digest, IsThatOfTheStandard) {
   EXPECT_EQ(pieces.digest(), sha256(as_view("abc")));
 }
 
-TEST(Digest, TellsSequencesOfTextsApart) {
-  const auto of = [](std::initializer_list<const char*> texts) {
+TEST(Digest, DistinguishesSequencesOfTexts) {
+  const auto digest_of = [](std::initializer_list<const char*> texts) {
     sha256_stream hash;
     for (const char* text : texts) {
       hash.text(text);
     }
     return hash.digest();
   };
-  EXPECT_NE(of({"ab", "c"}), of({"a", "bc"}));
-  EXPECT_NE(of({"ab"}), of({"ab", ""}));
+  EXPECT_NE(digest_of({"ab", "c"}), digest_of({"a", "bc"}));
+  EXPECT_NE(digest_of({"ab"}), digest_of({"ab", ""}));
 }
 
 TEST(Digest, IsReadFromHexadecimalTextOfItsLengthAlone) {

@@ -64,7 +64,7 @@ class aec_bits {
  public:
   /// @pre `start` is within `from`
   aec_bits(bytes_view from, std::uint64_t start) noexcept
-      : at_(from.data() + start / 8),
+      : next_(from.data() + start / 8),
         begin_(from.data()),
         end_(from.data() + from.size()) {
     refill();
@@ -92,7 +92,7 @@ class aec_bits {
     }
     while (bits_ == 0) {
       zeros += left_;
-      if (at_ == end_ || zeros > std::numeric_limits<std::uint32_t>::max()) {
+      if (next_ == end_ || zeros > std::numeric_limits<std::uint32_t>::max()) {
         overrun_ = true;
         return 0;
       }
@@ -111,24 +111,24 @@ class aec_bits {
   bool align() noexcept { return get(left_ % 8) == 0; }
   [[nodiscard]] bool overrun() const noexcept { return overrun_; }
   [[nodiscard]] std::uint64_t position() const noexcept {
-    return static_cast<std::uint64_t>(at_ - begin_) * 8 - left_;
+    return static_cast<std::uint64_t>(next_ - begin_) * 8 - left_;
   }
 
   /// Fills bits_ to at least 56 bits, or with all bytes that are left. Far from the end
   /// it loads eight bytes at once and counts only the whole bytes that fit.
  private:
   void refill() noexcept {
-    if (end_ - at_ >= 8) {
-      bits_ |= load_be<std::uint64_t>(at_) >> left_;
+    if (end_ - next_ >= 8) {
+      bits_ |= load_be<std::uint64_t>(next_) >> left_;
       const unsigned bytes = (63 - left_) / 8;
-      at_ += bytes;
+      next_ += bytes;
       left_ += 8 * bytes;
       // Clears the bits that are not counted, because the next load delivers them again.
       bits_ = left_ == 0 ? 0 : bits_ >> (64 - left_) << (64 - left_);
       return;
     }
-    for (; left_ <= 56 && at_ < end_; ++at_, left_ += 8) {
-      bits_ |= std::to_integer<std::uint64_t>(*at_) << (56 - left_);
+    for (; left_ <= 56 && next_ < end_; ++next_, left_ += 8) {
+      bits_ |= std::to_integer<std::uint64_t>(*next_) << (56 - left_);
     }
   }
   /// Drops `count` bits, at most those that are left.
@@ -143,7 +143,7 @@ class aec_bits {
     left_ -= count;
   }
 
-  const std::byte* at_;
+  const std::byte* next_;
   const std::byte* begin_;
   const std::byte* end_;
   std::uint64_t bits_ = 0;  ///< the next bit is the highest; zeros below the last one

@@ -72,10 +72,10 @@ void fold_unsigned(const std::uint32_t* x, std::size_t count, std::uint32_t top,
     const std::uint32_t before = x[i - 1];
     const bool up = x[i] >= before;
     const std::uint32_t distance = up ? x[i] - before : before - x[i];
-    const std::uint32_t room = up ? before : top - before;
+    const std::uint32_t mixed_range = up ? before : top - before;
     const std::uint32_t near = 2 * distance - (up ? 0 : 1);
     const std::uint32_t far = up ? x[i] : top - x[i];
-    d[i] = distance <= room ? near : far;
+    d[i] = distance <= mixed_range ? near : far;
   }
 }
 
@@ -114,7 +114,7 @@ class interval_encoder {
       : p_(p),
         to_(to),
         split_(split),
-        split_most_((1u << p.id_bits()) - 3),
+        max_split_((1u << p.id_bits()) - 3),
         raw_(blocks * p.block),
         folded_(blocks * p.block) {}
 
@@ -230,7 +230,7 @@ class interval_encoder {
         no_turn = no_turn || least != std::numeric_limits<std::uint64_t>::max();
         least = length;
         best = k;
-        turn = up && (unary < count || k >= split_most_);
+        turn = up && (unary < count || k >= max_split_);
         if (!up && (unary >= count || k == 0)) {
           break;
         }
@@ -310,7 +310,7 @@ class interval_encoder {
   const aec_parameters& p_;
   bit_writer& to_;
   unsigned split_;
-  unsigned split_most_;
+  unsigned max_split_;
   std::vector<std::uint32_t> raw_;
   std::vector<std::uint32_t> folded_;
   std::uint32_t run_ = 0;
@@ -347,9 +347,9 @@ result<coded_group> encode_group(bytes_view from, const aec_parameters& p,
   interval_encoder encoder(p, to, split,
                            std::min<std::size_t>(p.rsi, (all + p.block - 1) / p.block));
   const std::size_t step = p.interval() * p.sample_bytes;
-  for (std::size_t at = 0; at < from.size(); at += step) {
+  for (std::size_t offset = 0; offset < from.size(); offset += step) {
     out.offsets.push_back(to.bits());
-    encoder.encode(from.subspan(at, std::min(step, from.size() - at)));
+    encoder.encode(from.subspan(offset, std::min(step, from.size() - offset)));
   }
   out.bits = to.bits();
   to.finish();
@@ -358,13 +358,13 @@ result<coded_group> encode_group(bytes_view from, const aec_parameters& p,
   return out;
 }
 
-/// Writes the bits of a group to bit `at` of `to` and the following ones. Byte k of the
+/// Writes the bits of a group to bit `bit` of `to` and the following ones. Byte k of the
 /// output holds bits of bytes k - 1 and k of the group. The first byte of the output, if
 /// it is shared with the group before, is left to join(): two threads must not write it.
-void place_bits(std::byte* to, std::uint64_t at, const coded_group& group) noexcept {
+void place_bits(std::byte* to, std::uint64_t bit, const coded_group& group) noexcept {
   const bytes_view from = group.code.bytes;
-  const unsigned shift = at % 8;
-  std::byte* out = to + at / 8;
+  const unsigned shift = bit % 8;
+  std::byte* out = to + bit / 8;
   if (shift == 0) {
     std::copy(from.begin(), from.end(), out);
     return;
@@ -419,8 +419,8 @@ result<aec_code> encode_groups(bytes_view from, const aec_parameters& p,
   const std::size_t count = (intervals + per_group - 1) / per_group;
   std::vector<std::optional<result<coded_group>>> groups(count);
   const auto piece = [&](std::size_t g) {
-    const std::size_t at = g * per_group * interval;
-    return from.subspan(at, std::min(per_group * interval, from.size() - at));
+    const std::size_t offset = g * per_group * interval;
+    return from.subspan(offset, std::min(per_group * interval, from.size() - offset));
   };
   for_each_piece(threads, count, [&](std::size_t g) {
     unsigned split = 0;

@@ -52,8 +52,8 @@ std::uint64_t component_at(const std::byte* from, unsigned size,
                            byte_order order) noexcept {
   std::uint64_t out = 0;
   for (unsigned k = 0; k < size; ++k) {
-    const unsigned at = order == byte_order::big ? k : size - 1 - k;
-    out = out << 8 | std::to_integer<std::uint64_t>(from[at]);
+    const unsigned index = order == byte_order::big ? k : size - 1 - k;
+    out = out << 8 | std::to_integer<std::uint64_t>(from[index]);
   }
   return out;
 }
@@ -82,10 +82,10 @@ value_class class_of(const std::byte* element, const float_form& form,
                   : (negative ? value_class::negative : value_class::finite);
 }
 
-/// Sets bit `at` of a list of `count` bits, which gets its memory with the first bit.
-void mark(byte_vector& bits, std::uint64_t count, std::uint64_t at) {
+/// Sets bit `index` of a list of `count` bits, which gets its memory with the first bit.
+void mark(byte_vector& bits, std::uint64_t count, std::uint64_t index) {
   bits.resize((count + 7) / 8);
-  set_bit(bits, at);
+  set_bit(bits, index);
 }
 
 /// Walks over elements and takes the non-finite ones out. Blocks without such a value,
@@ -107,11 +107,11 @@ class mask_taker {
   /// vectorised and small enough for the elements to stay in the cache.
   result<std::optional<masked_elements>> run() {
     constexpr std::size_t block = 4096;
-    for (std::size_t at = 0; at < count_; at += block) {
-      const std::size_t n = std::min(block, count_ - at);
-      if (find_non_finite(from_.subspan(at * width_, n * width_), descriptor_.type,
+    for (std::size_t first = 0; first < count_; first += block) {
+      const std::size_t n = std::min(block, count_ - first);
+      if (find_non_finite(from_.subspan(first * width_, n * width_), descriptor_.type,
                           descriptor_.order)) {
-        WEIR_CHECK(take_block(at, at + n));
+        WEIR_CHECK(take_block(first, first + n));
       }
     }
     return std::move(out_);
@@ -354,8 +354,8 @@ void restore_values(const value_masks& masks, dtype type, byte_order order,
   const auto put = [&](const byte_vector& bits, std::uint64_t value) {
     std::array<std::byte, 8> image{};
     for (unsigned k = 0; k < form.size; ++k) {
-      const unsigned at = order == byte_order::little ? k : form.size - 1 - k;
-      image[at] = static_cast<std::byte>(value >> (8 * k) & 0xFF);
+      const unsigned index = order == byte_order::little ? k : form.size - 1 - k;
+      image[index] = static_cast<std::byte>(value >> (8 * k) & 0xFF);
     }
     // Only these bytes of the mask can contain bits of the range.
     const std::uint64_t from = std::min<std::uint64_t>(first / 8, bits.size());

@@ -15,20 +15,20 @@ std::uint64_t run_end(bytes_view bits, std::uint64_t from, std::uint64_t count) 
   if (from >= count) {
     return count;
   }
-  const bool on = bit_at(bits, from);
-  const std::byte whole = on ? std::byte{0xFF} : std::byte{0};
-  std::uint64_t at = from;
-  while (at < count) {
+  const bool value = bit_at(bits, from);
+  const std::byte whole = value ? std::byte{0xFF} : std::byte{0};
+  std::uint64_t bit = from;
+  while (bit < count) {
     // A whole byte at a time where the run covers one.
-    if (at % 8 == 0 && bits[at / 8] == whole) {
-      at += 8;
-    } else if (bit_at(bits, at) == on) {
-      ++at;
+    if (bit % 8 == 0 && bits[bit / 8] == whole) {
+      bit += 8;
+    } else if (bit_at(bits, bit) == value) {
+      ++bit;
     } else {
       break;
     }
   }
-  return std::min(at, count);
+  return std::min(bit, count);
 }
 
 /// Sets single bits up to a byte boundary, then whole bytes, then the remaining bits.
@@ -51,14 +51,14 @@ byte_vector rle_encode(bytes_view bits, std::uint64_t count) {
     return out;
   }
   out.push_back(bit_at(bits, 0) ? std::byte{1} : std::byte{0});
-  for (std::uint64_t at = 0; at < count;) {
-    const std::uint64_t end = run_end(bits, at, count);
-    std::uint64_t run = end - at;
+  for (std::uint64_t first = 0; first < count;) {
+    const std::uint64_t end = run_end(bits, first, count);
+    std::uint64_t run = end - first;
     for (; run >= 0x80; run >>= 7) {
       out.push_back(static_cast<std::byte>(0x80 | (run & 0x7F)));
     }
     out.push_back(static_cast<std::byte>(run));
-    at = end;
+    first = end;
   }
   return out;
 }
@@ -76,21 +76,21 @@ result<void> rle_decode(bytes_view from, std::uint64_t count, const decode_targe
   if (from.empty() || count == 0) {
     return from.empty() && count == 0 ? result<void>() : result<void>(damaged());
   }
-  bool on = from[0] == std::byte{1};
-  if (!on && from[0] != std::byte{}) {
+  bool value = from[0] == std::byte{1};
+  if (!value && from[0] != std::byte{}) {
     return damaged();
   }
   std::uint64_t done = 0;
-  std::size_t at = 1;
-  while (at < from.size()) {
+  std::size_t offset = 1;
+  while (offset < from.size()) {
     std::uint64_t run = 0;
     unsigned shift = 0;
     bool more = true;
     while (more) {
-      if (at == from.size() || shift > 56) {
+      if (offset == from.size() || shift > 56) {
         return damaged();
       }
-      const auto byte = std::to_integer<std::uint64_t>(from[at++]);
+      const auto byte = std::to_integer<std::uint64_t>(from[offset++]);
       run |= (byte & 0x7F) << shift;
       shift += 7;
       more = (byte & 0x80) != 0;
@@ -98,11 +98,11 @@ result<void> rle_decode(bytes_view from, std::uint64_t count, const decode_targe
     if (run == 0 || run > count - done) {
       return damaged();
     }
-    if (on && to.kept()) {
+    if (value && to.has_memory()) {
       set_bits(bits, done, done + run);
     }
     done += run;
-    on = !on;
+    value = !value;
   }
   return done == count ? result<void>() : result<void>(damaged());
 }

@@ -25,7 +25,7 @@ constexpr std::uint32_t cookie_runs = 12347;
 constexpr std::uint32_t cookie_plain = 12346;
 constexpr std::uint64_t container_bits = 65536;
 /// Largest cardinality of an array container; larger ones are bitmaps.
-constexpr std::uint32_t array_most = 4096;
+constexpr std::uint32_t max_in_array = 4096;
 constexpr std::size_t bitmap_bytes = 8192;
 /// Files that have run containers store offsets from this number of containers on.
 constexpr std::size_t offsets_from = 4;
@@ -46,12 +46,12 @@ std::uint16_t low(std::uint64_t position) noexcept {
 /// Calls `use(first, last)` for every run of ones in `[from, to)`.
 template <class Use>
 void for_each_run(bytes_view bits, std::uint64_t from, std::uint64_t to, const Use& use) {
-  for (std::uint64_t at = from; at < to;) {
-    const std::uint64_t end = run_end(bits, at, to);
-    if (bit_at(bits, at)) {
-      use(at, end);
+  for (std::uint64_t first = from; first < to;) {
+    const std::uint64_t end = run_end(bits, first, to);
+    if (bit_at(bits, first)) {
+      use(first, end);
     }
-    at = end;
+    first = end;
   }
 }
 
@@ -83,8 +83,8 @@ byte_vector bitmap_body(bytes_view bits, std::uint64_t from, std::uint64_t to) {
 byte_vector array_body(bytes_view bits, std::uint64_t from, std::uint64_t to) {
   record_writer out;
   for_each_run(bits, from, to, [&](std::uint64_t first, std::uint64_t last) {
-    for (std::uint64_t at = first; at < last; ++at) {
-      out.put(low(at));
+    for (std::uint64_t position = first; position < last; ++position) {
+      out.put(low(position));
     }
   });
   return std::move(out).take();
@@ -101,11 +101,11 @@ container make_container(bytes_view bits, std::uint64_t from, std::uint64_t to) 
     ++runs;
   });
   const std::size_t plain =
-      out.cardinality > array_most ? bitmap_bytes : 2 * std::size_t{out.cardinality};
+      out.cardinality > max_in_array ? bitmap_bytes : 2 * std::size_t{out.cardinality};
   out.runs = 2 + 4 * std::size_t{runs} < plain;
   if (out.cardinality > 0) {
     out.body = out.runs                       ? run_body(bits, from, to, runs)
-               : out.cardinality > array_most ? bitmap_body(bits, from, to)
+               : out.cardinality > max_in_array ? bitmap_body(bits, from, to)
                                               : array_body(bits, from, to);
   }
   return out;
@@ -116,7 +116,7 @@ container make_container(bytes_view bits, std::uint64_t from, std::uint64_t to) 
 class roaring_reader {
  public:
   roaring_reader(bytes_view from, std::uint64_t count, const decode_target& to)
-      : from_(from), count_(count), to_(to.bytes()), kept_(to.kept()) {}
+      : from_(from), count_(count), to_(to.bytes()), stores_(to.has_memory()) {}
 
   /// Reads the head and then all containers. There are at most 65,536 containers, so the
   /// head is bounded before it is taken.
@@ -163,8 +163,8 @@ class roaring_reader {
     if (runs) {
       return read_runs(base, cardinality);
     }
-    return cardinality > array_most ? read_bitmap(base, cardinality)
-                                    : read_array(base, cardinality);
+    return cardinality > max_in_array ? read_bitmap(base, cardinality)
+                                      : read_array(base, cardinality);
   }
 
   /// Runs must be sorted and must not overlap; neighbours may touch.
@@ -179,7 +179,7 @@ class roaring_reader {
           base + start + length > count_) {
         return false;
       }
-      if (kept_) {
+      if (stores_) {
         set_bits(to_, base + start, base + start + length);
       }
       next = start + length;
@@ -190,11 +190,11 @@ class roaring_reader {
 
   bool read_array(std::uint64_t base, std::uint32_t cardinality) {
     const bytes_view body = from_.get_bytes(2 * std::size_t{cardinality});
-    byte_vector own(kept_ ? 0 : bitmap_bytes);  // finds positions that occur twice
-    const mutable_bytes bits = kept_ ? to_ : mutable_bytes(own);
+    byte_vector own(stores_ ? 0 : bitmap_bytes);  // finds positions that occur twice
+    const mutable_bytes bits = stores_ ? to_ : mutable_bytes(own);
     for (std::size_t i = 0; 2 * i < body.size(); ++i) {
       const std::uint64_t inside = load_le<std::uint16_t>(body.data() + 2 * i);
-      const std::uint64_t bit = kept_ ? base + inside : inside;
+      const std::uint64_t bit = stores_ ? base + inside : inside;
       if (base + inside >= count_ || bit_at(bits, bit)) {
         return false;
       }
@@ -210,12 +210,12 @@ class roaring_reader {
     for (std::size_t k = 0; k < body.size(); ++k) {
       for (unsigned i = 0; body[k] != std::byte{} && i < 8; ++i) {
         if ((std::to_integer<unsigned>(body[k]) >> i & 1u) != 0) {
-          const std::uint64_t at = base + 8 * k + i;
-          if (at >= count_) {
+          const std::uint64_t position = base + 8 * k + i;
+          if (position >= count_) {
             return false;
           }
-          if (kept_) {
-            set_bit(to_, at);
+          if (stores_) {
+            set_bit(to_, position);
           }
           ++total;
         }
@@ -227,7 +227,7 @@ class roaring_reader {
   record_reader from_;
   std::uint64_t count_;
   mutable_bytes to_;
-  bool kept_;
+  bool stores_;
   bytes_view run_flags_;
 };
 
@@ -261,8 +261,8 @@ result<byte_vector> roaring_encode(bytes_view bits, std::uint64_t count) {
   }
   std::vector<container> all;
   bool runs = false;
-  for (std::uint64_t at = 0; at < count; at += container_bits) {
-    container c = make_container(bits, at, std::min(at + container_bits, count));
+  for (std::uint64_t offset = 0; offset < count; offset += container_bits) {
+    container c = make_container(bits, offset, std::min(offset + container_bits, count));
     if (c.cardinality > 0) {
       runs = runs || c.runs;
       all.push_back(std::move(c));
@@ -278,10 +278,10 @@ result<byte_vector> roaring_encode(bytes_view bits, std::uint64_t count) {
   }
   put_heads(out, all);
   if (!runs || all.size() >= offsets_from) {
-    std::size_t at = out.size() + 4 * all.size();
+    std::size_t offset = out.size() + 4 * all.size();
     for (const container& c : all) {
-      out.put(static_cast<std::uint32_t>(at));
-      at += c.body.size();
+      out.put(static_cast<std::uint32_t>(offset));
+      offset += c.body.size();
     }
   }
   for (const container& c : all) {

@@ -16,11 +16,11 @@ namespace weir::formats {
 
 namespace {
 
-error damaged_chunk(std::string_view what) {
+error damaged_chunk(std::string_view text) {
   return error(errc::corrupt,
                fmt::format("cannot decompress payload: expected a chunk of blosc2, found "
                            "{}",
-                           what));
+                           text));
 }
 
 unsigned byte_at(bytes_view bytes, std::size_t i) noexcept {
@@ -39,7 +39,7 @@ result<void> decode_blosclz(bytes_view from, const decode_target& to) {
   if (to.size() / blosclz_largest_ratio > from.size()) {
     return damaged_chunk("a blosclz stream too short for its block");
   }
-  if (!to.kept()) {
+  if (!to.has_memory()) {
     return {};  // the library cannot decode a part of a stream
   }
   WEIR_TRY(code_buffer framed, make_buffer(head + from.size()));
@@ -70,7 +70,7 @@ result<void> decode_zlib(bytes_view from, const decode_target& to) {
                ? result<void>()
                : result<void>(damaged_chunk("a damaged zlib stream"));
   };
-  if (to.kept()) {
+  if (to.has_memory()) {
     return decode(to.bytes(), Z_OK);
   }
   return show_beginnings(to.size(),
@@ -94,7 +94,8 @@ result<void> decode_stream(unsigned codec, bytes_view from, const decode_target&
 /// Reads the streams of one block. Filters are still applied to the result.
 class block_reader {
  public:
-  block_reader(const blosc2_chunk& chunk, std::size_t at) : chunk_(chunk), at_(at) {}
+  block_reader(const blosc2_chunk& chunk, std::size_t offset)
+      : chunk_(chunk), offset_(offset) {}
 
   /// Reads all streams of the block. The last block of a chunk, if it is shorter than the
   /// others, always has a single stream.
@@ -114,11 +115,11 @@ class block_reader {
  private:
   /// Returns the next `count` bytes of the chunk, if it has them.
   result<bytes_view> take(std::size_t count) {
-    if (at_ > chunk_.bytes.size() || count > chunk_.bytes.size() - at_) {
+    if (offset_ > chunk_.bytes.size() || count > chunk_.bytes.size() - offset_) {
       return damaged_chunk("streams beyond its end");
     }
-    const bytes_view out = chunk_.bytes.subspan(at_, count);
-    at_ += count;
+    const bytes_view out = chunk_.bytes.subspan(offset_, count);
+    offset_ += count;
     return out;
   }
   /// Reads one stream: a 32-bit size and that many bytes. A size of zero or less is a run
@@ -146,7 +147,7 @@ class block_reader {
   }
 
   const blosc2_chunk& chunk_;
-  std::size_t at_;
+  std::size_t offset_;
 };
 
 /// Filters of Blosc2, with their numbers.
@@ -292,7 +293,7 @@ result<void> decode_blocks(const blosc2_chunk& chunk, std::uint64_t first,
     const std::uint64_t begin = b * chunk.block;
     const std::uint64_t from = std::max(begin, first);
     const std::uint64_t until = std::min(begin + block.size(), end);
-    if (to.kept()) {
+    if (to.has_memory()) {
       std::memcpy(to.bytes().data() + (from - first), block.data() + (from - begin),
                   until - from);
     }
@@ -382,7 +383,7 @@ result<void> decode_blosc2_chunk(const blosc2_chunk& chunk, std::uint64_t first,
     if (body.size() < chunk.size) {
       return damaged_chunk("fewer bytes than it holds uncompressed");
     }
-    if (to.kept()) {
+    if (to.has_memory()) {
       std::memcpy(to.bytes().data(), body.data() + first, to.size());
     }
     return {};

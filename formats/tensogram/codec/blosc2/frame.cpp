@@ -19,11 +19,11 @@ constexpr std::string_view frame_start =
     "\x9e\xa8"
     "b2frame";
 
-error damaged_frame(std::string_view what) {
+error damaged_frame(std::string_view text) {
   return error(errc::corrupt,
                fmt::format("cannot decompress payload: expected a frame of blosc2, found "
                            "{}",
-                           what));
+                           text));
 }
 
 /// Fields of the header.
@@ -36,8 +36,8 @@ struct frame_head {
 };
 
 template <class T>
-T number_at(bytes_view from, std::size_t at) noexcept {
-  return load_be<T>(from.data() + at);
+T number_at(bytes_view from, std::size_t offset) noexcept {
+  return load_be<T>(from.data() + offset);
 }
 
 /// Reads the header and compares its sizes with the payload and with the size `total`
@@ -100,12 +100,12 @@ class offset_list {
 
   /// Returns the offset of chunk `i`. @error{corrupt; unsupported; out_of_memory}
   result<std::int64_t> operator[](std::uint64_t i) {
-    const std::uint64_t at = width * i;
-    if (at < begin_ || at >= begin_ + part_.bytes.size()) {
-      WEIR_CHECK(load(at / step_ * step_));
+    const std::uint64_t offset = width * i;
+    if (offset < begin_ || offset >= begin_ + part_.bytes.size()) {
+      WEIR_CHECK(load(offset / step_ * step_));
     }
     return static_cast<std::int64_t>(
-        load_le<std::uint64_t>(part_.bytes.data() + (at - begin_)));
+        load_le<std::uint64_t>(part_.bytes.data() + (offset - begin_)));
   }
 
  private:

@@ -187,17 +187,17 @@ result<blosc2_parameters> read_blosc2(const cbor_map& parameters, unsigned type_
 /// Writes header, chunks, list of offsets and trailer. The sizes at 0x10 and 0x27 of the
 /// header are known only at the end and are filled in then.
 result<code_buffer> blosc2_encode(bytes_view from, const blosc2_parameters& p) {
-  const std::size_t most = align_down<std::size_t>(largest_chunk, p.type_size);
-  const std::size_t chunk = std::min(from.size(), most);
+  const std::size_t max_chunk = align_down<std::size_t>(largest_chunk, p.type_size);
+  const std::size_t chunk = std::min(from.size(), max_chunk);
   byte_vector out;
   try {
     out.reserve(from.size() + from.size() / 64 + 1024);
     put_frame_head(out, from.size(), chunk, p);
     const std::size_t header = out.size();
     record_writer offsets;
-    for (std::size_t at = 0; at < from.size(); at += chunk) {
+    for (std::size_t offset = 0; offset < from.size(); offset += chunk) {
       offsets.put<std::uint64_t>(out.size() - header);
-      put_chunk(from.subspan(at, std::min(chunk, from.size() - at)), p, out);
+      put_chunk(from.subspan(offset, std::min(chunk, from.size() - offset)), p, out);
     }
     store_be<std::uint64_t>(out.data() + 0x27, out.size() - header);
     put_plain(offsets.view(), 8, 0, out);

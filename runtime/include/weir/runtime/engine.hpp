@@ -82,7 +82,7 @@ class scope {
 
  private:
   friend class engine;
-  scope(engine* of, std::uint64_t serial) : engine_(of), serial_(serial) {}
+  scope(engine* owner, std::uint64_t serial) : engine_(owner), serial_(serial) {}
   engine* engine_ = nullptr;
   std::uint64_t serial_ = 0;
 };
@@ -265,7 +265,7 @@ class engine {
                                               std::span<const access> accesses,
                                               const erased_kernel& kernel,
                                               const submit_options& options);
-  [[nodiscard]] result<void> rebind_erased(const capture& what, std::size_t index,
+  [[nodiscard]] result<void> rebind_erased(const capture& recording, std::size_t index,
                                            const void* captures, std::size_t size,
                                            call_fn fn);
 

@@ -67,7 +67,7 @@ class running_kernel {
   }
 
  private:
-  void touch_one(std::uintptr_t at, bool writes, std::int64_t byte) const {
+  void touch_one(std::uintptr_t address, bool writes, std::int64_t byte) const {
     int only_read = -1;
     for (std::size_t i = 0; i < accesses_.size(); ++i) {
       const runtime::footprint& bytes = accesses_[i].operand.bytes();
@@ -75,7 +75,7 @@ class running_kernel {
       one.id = bytes.id;
       one.run = 1;
       one.lo = static_cast<std::int64_t>(
-          at - reinterpret_cast<std::uintptr_t>(accesses_[i].operand.store().base));
+          address - reinterpret_cast<std::uintptr_t>(accesses_[i].operand.store().base));
       one.hi = one.lo + 1;
       if (runtime::decide_overlap(bytes, one) == runtime::overlap::no) {
         continue;

@@ -39,7 +39,7 @@ class measured_choice {
   };
 
   /// Makes an empty choice that uses this store.
-  explicit measured_choice(store kept) : store_(std::move(kept)) {}
+  explicit measured_choice(store stored) : store_(std::move(stored)) {}
 
   /// Returns the fastest candidate, or nothing if it is not known yet or if there are
   /// fewer than two candidates. @error{cache_corrupt; the store failed; it is asked again
@@ -71,11 +71,11 @@ class measured_choice {
   /// on: the caller then calls `keep`, from a thread that may wait for a file.
   [[nodiscard]] bool took(const Key& key, const Choice& how, std::int64_t ns) {
     const std::lock_guard lock(mutex_);
-    const auto at = entries_.find(key);
-    if (at == entries_.end() || at->second.fastest) {
+    const auto found = entries_.find(key);
+    if (found == entries_.end() || found->second.fastest) {
       return false;
     }
-    std::vector<candidate>& all = at->second.candidates;
+    std::vector<candidate>& all = found->second.candidates;
     for (candidate& c : all) {
       if (c.how == how) {
         c.shortest_ns = c.measured == 0 ? ns : std::min(c.shortest_ns, ns);
@@ -86,11 +86,11 @@ class measured_choice {
                      [](const candidate& c) { return c.measured >= trials; })) {
       return false;
     }
-    at->second.fastest = std::min_element(all.begin(), all.end(),
-                                          [](const candidate& a, const candidate& b) {
-                                            return a.shortest_ns < b.shortest_ns;
-                                          })
-                             ->how;
+    found->second.fastest = std::min_element(all.begin(), all.end(),
+                                             [](const candidate& a, const candidate& b) {
+                                               return a.shortest_ns < b.shortest_ns;
+                                             })
+                                ->how;
     return true;
   }
   /// Passes the fastest candidate of a key to the store.
@@ -98,8 +98,8 @@ class measured_choice {
     std::optional<Choice> how;
     {
       const std::lock_guard lock(mutex_);
-      const auto at = entries_.find(key);
-      how = at == entries_.end() ? std::nullopt : at->second.fastest;
+      const auto found = entries_.find(key);
+      how = found == entries_.end() ? std::nullopt : found->second.fastest;
     }
     if (how && store_.keep) {
       store_.keep(key, *how);

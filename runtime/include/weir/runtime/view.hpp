@@ -152,12 +152,12 @@ class view {
   requires(sizeof...(Index) == Rank && (std::is_integral_v<Index> && ...))
       [[nodiscard]] T&
       operator()(Index... index) const {
-    const extents at{static_cast<std::int64_t>(index)...};
+    const extents indices{static_cast<std::int64_t>(index)...};
     std::int64_t offset = 0;
-    for (std::size_t i = 0; i < at.size(); ++i) {
-      offset += at[i] * strides_[i];
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      offset += indices[i] * strides_[i];
     }
-    check(at, offset);
+    check(indices, offset);
     touch(offset);
     return data_[offset];
   }
@@ -173,9 +173,9 @@ class view {
   operator[](Index index) const {
     const auto first = static_cast<std::int64_t>(index);
     const std::int64_t offset = first * strides_[0];
-    extents at{};
-    at[0] = first;
-    check(at, offset, 1);
+    extents indices{};
+    indices[0] = first;
+    check(indices, offset, 1);
     typename view<T, Rank - 1>::extents shape{};
     typename view<T, Rank - 1>::extents strides{};
     for (std::size_t i = 1; i < shape_.size(); ++i) {
@@ -253,12 +253,12 @@ class view {
 
  private:
   void check(
-      [[maybe_unused]] const extents& at, [[maybe_unused]] std::int64_t offset,
+      [[maybe_unused]] const extents& indices, [[maybe_unused]] std::int64_t offset,
       [[maybe_unused]] std::size_t dimensions = static_cast<std::size_t>(Rank)) const {
 #if WEIR_VIEWS_CHECKED
     for (std::size_t i = 0; i < dimensions; ++i) {
-      if (at[i] < 0 || at[i] >= shape_[i]) {
-        touched_outside(owner_, at[i], static_cast<int>(i), shape_[i],
+      if (indices[i] < 0 || indices[i] >= shape_[i]) {
+        touched_outside(owner_, indices[i], static_cast<int>(i), shape_[i],
                         offset * static_cast<std::int64_t>(sizeof(T)));
       }
     }

@@ -112,7 +112,8 @@ TEST_F(tensogram_c_remote_faults, certificates_that_nobody_vouches_for_are_refus
   EXPECT_EQ(opened_at(secure_url("self")).code, TGM_ERROR_REMOTE);
   EXPECT_TRUE(last_error_says("self-signed certificate"));
   EXPECT_EQ(opened_at(secure_url("other")).code, TGM_ERROR_REMOTE);
-  EXPECT_TRUE(server.log().empty()) << "nothing may be asked of such a server";
+  EXPECT_TRUE(server.log().empty())
+      << "no request may be sent to a server whose certificate is refused";
   const auto trusted = opened_at(secure_url("good"));
   ASSERT_EQ(trusted.code, TGM_ERROR_OK) << last_error();
   EXPECT_EQ(joined_message(object_of(trusted, 0, 1)), TGM_ERROR_OK) << last_error();
@@ -162,13 +163,14 @@ TEST_F(tensogram_c_remote_faults, a_cancelled_task_ends_at_once_with_its_request
       quickest =
           std::min(quickest,
                    std::chrono::duration_cast<milliseconds>(steady_clock::now() - begin));
-      EXPECT_TRUE(becomes_idle(server)) << "the requests end with their tasks";
+      EXPECT_TRUE(becomes_idle(server)) << "the requests of a task end with the task";
       server.faults("big.tgm", {});
       EXPECT_EQ(joined_message(object_of(file, 0, 1)), TGM_ERROR_OK)
           << "a task is cancelled, not the file\n"
           << last_error();
     }
-    EXPECT_LT(quickest, milliseconds(200)) << "in the best of three attempts";
+    EXPECT_LT(quickest, milliseconds(200))
+        << "the task must end within 200 ms in the best of three attempts";
   }
 }
 

@@ -81,7 +81,8 @@ TEST_F(tensogram_c_remote, a_call_reads_no_more_of_a_big_file_than_it_needs) {
   ASSERT_EQ(file.code, TGM_ERROR_OK) << last_error();
   constexpr std::uint64_t block = 16 << 10;
   const traffic open = traffic_of(server);
-  EXPECT_LE(open.requests, 4u) << "the first 64 KiB, and the ends of three messages";
+  EXPECT_LE(open.requests, 4u)
+      << "one request reads the first 64 KiB, and three read the ends of the messages";
   EXPECT_LE(open.bytes, 4 * block + 8 * block);
   std::uint64_t count = 0;
   EXPECT_EQ(joined_size(make<task>(tgm_async_file_message_count, file.get(), nullptr, 0u),
@@ -89,7 +90,7 @@ TEST_F(tensogram_c_remote, a_call_reads_no_more_of_a_big_file_than_it_needs) {
             TGM_ERROR_OK);
   EXPECT_EQ(count, 3u);
   EXPECT_EQ(traffic_of(server).requests, 0u)
-      << "messages were counted when it was opened";
+      << "messages are counted when the file is opened, so the count needs no request";
 
   const auto meta =
       make<metadata>(tgm_async_task_join_metadata, metadata_of(file, 1).get());
@@ -269,7 +270,7 @@ TEST_F(tensogram_c_remote, a_damaged_message_has_the_code_that_it_has_in_a_file)
     EXPECT_EQ(joined_message(message_of(remote, 0)), expected) << "byte " << i;
     refused += expected != TGM_ERROR_OK ? 1 : 0;
   }
-  EXPECT_GT(refused, 30u) << "bytes of a message that were changed";
+  EXPECT_GT(refused, 30u) << "too few of the damaged messages are refused";
 }
 
 TEST_F(tensogram_c_remote, an_object_is_read_where_another_one_is_damaged) {

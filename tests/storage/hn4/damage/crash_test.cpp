@@ -29,13 +29,13 @@ class recording_device final : public borrowed_device {
   using borrowed_device::borrowed_device;
 
   result<void> write(std::uint64_t offset, bytes_view from) override {
-    for (std::uint64_t at = offset; at < offset + from.size();) {
+    for (std::uint64_t start = offset; start < offset + from.size();) {
       const std::uint64_t end =
-          std::min(offset + from.size(), align_down(at, sector_bytes) + sector_bytes);
-      const bytes_view piece = from.subspan(static_cast<std::size_t>(at - offset),
-                                            static_cast<std::size_t>(end - at));
-      periods->back().push_back({at, byte_vector(piece.begin(), piece.end())});
-      at = end;
+          std::min(offset + from.size(), align_down(start, sector_bytes) + sector_bytes);
+      const bytes_view piece = from.subspan(static_cast<std::size_t>(start - offset),
+                                            static_cast<std::size_t>(end - start));
+      periods->back().push_back({start, byte_vector(piece.begin(), piece.end())});
+      start = end;
     }
     return borrowed_device::write(offset, from);
   }
@@ -165,14 +165,14 @@ void apply(memory_device& device, const written& w) {
 }
 
 /// The sectors of a period between two syncs: true for each that a crash kept.
-using kept = std::vector<bool>;
+using subset = std::vector<bool>;
 
 /// Returns subsets of `n` sectors: none, all, prefixes, all but one, only one, and random
 /// ones.
-std::vector<kept> subsets(std::size_t n, std::uint64_t seed) {
-  std::vector<kept> all{kept(n, false), kept(n, true)};
+std::vector<subset> subsets(std::size_t n, std::uint64_t seed) {
+  std::vector<subset> all{subset(n, false), subset(n, true)};
   for (std::size_t i = 0; i<n; i += n> 40 ? 1 + n / 40 : 1) {
-    kept prefix(n, false), without(n, true), alone(n, false);
+    subset prefix(n, false), without(n, true), alone(n, false);
     std::fill_n(prefix.begin(), i, true);
     without[i] = false;
     alone[i] = true;
@@ -180,7 +180,7 @@ std::vector<kept> subsets(std::size_t n, std::uint64_t seed) {
   }
   const philox random(seed, n);
   for (std::uint64_t j = 0; j < 60; ++j) {
-    kept some(n, false);
+    subset some(n, false);
     for (std::size_t i = 0; i < n; ++i) {
       some[i] = (random.bits(j * n + i) & 1) != 0;
     }
@@ -198,7 +198,7 @@ tally enumerate(const story& s, std::uint64_t seed) {
   // right.
   for (std::size_t p = 0; p < s.periods.size(); ++p) {
     std::size_t number = 0;
-    for (const kept& some : subsets(s.periods[p].size(), seed)) {
+    for (const subset& some : subsets(s.periods[p].size(), seed)) {
       const auto device = durable->clone();
       for (std::size_t i = 0; i < some.size(); ++i) {
         if (some[i]) {
@@ -231,7 +231,7 @@ TEST_P(Hn4Crash, LeavesTheOldOrTheNewStream) {
   const shape p = GetParam();
   const story s = record(p.tag, p.old_shards, p.new_shards);
   ASSERT_EQ(s.periods.size(), p.old_shards != 0 ? 6U : 4U)
-      << "one period per sync, and an empty one";
+      << "there is one period per sync and an empty one at the end";
   const tally t = enumerate(s, seed);
   EXPECT_EQ(t.bad, 0U);
   EXPECT_GT(t.new_ones, 0U);
@@ -254,7 +254,7 @@ TEST_P(Hn4Crash, AFailedCallLeavesTheOldOrTheNewStream) {
       EXPECT_EQ(put.error().code(), errc::io);
       EXPECT_EQ(put.error().root().text().substr(0, 8), "injected");
       EXPECT_FALSE(volume.put("again", s.new_bytes))
-          << "the state of the device is unknown";
+          << "writing is refused because the state of the device is unknown";
     }
     judge(s, *device, finished, t);
     go_on(s, *device);
@@ -301,7 +301,7 @@ void enumerate_operation(const story& s, std::size_t decided,
   const std::unique_ptr<memory_device> durable = s.before->clone();
   std::size_t old_ones = 0, new_ones = 0;
   for (std::size_t p = 0; p < s.periods.size(); ++p) {
-    for (const kept& some : subsets(s.periods[p].size(), 5)) {
+    for (const subset& some : subsets(s.periods[p].size(), 5)) {
       const auto device = durable->clone();
       for (std::size_t i = 0; i < some.size(); ++i) {
         if (some[i]) {

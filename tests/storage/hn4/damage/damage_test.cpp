@@ -143,7 +143,7 @@ TEST(Hn4Damage, LongNamesAreNoticed) {
       hn4_stream_options left;
       left.recover = true;
       const hn4_stream stream = or_throw(volume.stream(long_tag, left));
-      EXPECT_TRUE(or_throw(stream.read_all()) == s.bytes[2]) << "no byte of it is lost";
+      EXPECT_TRUE(or_throw(stream.read_all()) == s.bytes[2]) << "the tag loses no byte";
       EXPECT_EQ(stream.warnings().size(), 1U);
     }
   }
@@ -212,9 +212,9 @@ TEST(Hn4Damage, ASuperblockWithImpossibleSizesAndAGoodChecksumIsRefused) {
     store_le(sb.data() + 0x0C, block);
     store_le(sb.data() + 0x1FFC, crc32(0, bytes_view(sb).first(0x1FFC)));
     const hn4::copy_places places = hn4::places_of_copies(small_capacity, 4096);
-    for (const std::uint64_t at :
+    for (const std::uint64_t offset :
          {std::uint64_t{0}, places.east, places.west, places.south}) {
-      ASSERT_TRUE(device->write(at, sb));
+      ASSERT_TRUE(device->write(offset, sb));
     }
     const auto volume = open_on(*device);
     ASSERT_FALSE(volume) << block;
@@ -317,8 +317,9 @@ TEST(Hn4Damage, CostsAtMostTwiceWhatASoundVolumeCosts) {
   std::vector<std::uint64_t> places{
       3, 0x30, 0x88, g.epoch + 9, g.cortex + 17, g.cortex + 100'000, g.journal + 4};
   for (const hn4::entry& e : core->entries) {
-    const std::uint64_t at = core->slot_offset(e.slot);
-    places.insert(places.end(), {at, at + 0x23, at + 0x2B, at + 0x31, at + 0x70});
+    const std::uint64_t offset = core->slot_offset(e.slot);
+    places.insert(places.end(),
+                  {offset, offset + 0x23, offset + 0x2B, offset + 0x31, offset + 0x70});
     if (const auto block = hn4::trajectory(core->space, e.a).block(0)) {
       const std::uint64_t byte = *block * g.block;
       places.insert(places.end(),
@@ -326,12 +327,12 @@ TEST(Hn4Damage, CostsAtMostTwiceWhatASoundVolumeCosts) {
     }
   }
   const auto sound = costs(*device, tags);
-  for (const std::uint64_t at : places) {
+  for (const std::uint64_t offset : places) {
     for (const unsigned bit : {0x01U, 0x80U}) {
-      const flipped_byte flip(*device, at, bit);
+      const flipped_byte flip(*device, offset, bit);
       const auto damaged = costs(*device, tags);
       for (std::size_t i = 0; i < sound.size(); ++i) {
-        EXPECT_LE(damaged[i], 2 * sound[i]) << "byte " << at << ", part " << i;
+        EXPECT_LE(damaged[i], 2 * sound[i]) << "byte " << offset << ", part " << i;
       }
     }
   }
@@ -363,13 +364,13 @@ TEST(Hn4Damage, AByteAnywhereNeverGivesWrongBytes) {
   // Half of the damaged bytes lie in the data, the others before it.
   const std::uint64_t flux = s.core->geometry.flux;
   for (std::uint64_t i = 0; i < 1500; ++i) {
-    const std::uint64_t at =
+    const std::uint64_t offset =
         i % 2 == 0 ? random.below(3 * i, flux) : flux + random.below(3 * i, 30 * 4096);
-    const flipped_byte flip(*s.device, at,
+    const flipped_byte flip(*s.device, offset,
                             1U + static_cast<unsigned>(random.below(3 * i + 1, 255)));
     for (std::size_t t = 0; t < s.tags.size(); ++t) {
       look(s, t);
-      ASSERT_FALSE(HasFailure()) << "seed " << seed << ", byte " << at;
+      ASSERT_FALSE(HasFailure()) << "seed " << seed << ", byte " << offset;
     }
   }
 }

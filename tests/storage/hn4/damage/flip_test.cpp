@@ -88,8 +88,8 @@ void add_places(subject& s, const philox& random) {
   for (const hn4::entry& e : core->entries) {
     add(core->slot_offset(e.slot), hn4::anchor_bytes, 12);
     if (e.a.has(hn4::class_bits::extended)) {
-      const std::uint64_t at = load_le<std::uint64_t>(e.a.name.data()) * g.sector;
-      add(at < s.size ? at : 0, 80, 4);
+      const std::uint64_t offset = load_le<std::uint64_t>(e.a.name.data()) * g.sector;
+      add(offset < s.size ? offset : 0, 80, 4);
     }
     const hn4::trajectory path(core->space, e.a);
     for (int i = 0; i < 4 && e.a.live() && e.a.mass != 0; ++i) {
@@ -102,9 +102,9 @@ void add_places(subject& s, const philox& random) {
     }
   }
   const hn4::copy_places copies = hn4::places_of_copies(g.capacity, g.block);
-  for (const std::uint64_t at : {std::uint64_t{0}, copies.east, copies.west}) {
-    add(at, 0x118, 3);
-    add(at, hn4::superblock_bytes, 1);
+  for (const std::uint64_t offset : {std::uint64_t{0}, copies.east, copies.west}) {
+    add(offset, 0x118, 3);
+    add(offset, hn4::superblock_bytes, 1);
   }
   add(g.epoch, 4096, 4);
   add(g.bitmap, g.qmask - g.bitmap, 4);
@@ -145,24 +145,24 @@ struct fault {
 fault draw_fault(subject& s, const philox& random, std::uint64_t number) {
   const auto bits = [&](std::uint64_t i) { return random.bits(8 * number + i); };
   fault f;
-  const std::uint64_t at = s.places[bits(0) % s.places.size()];
+  const std::uint64_t offset = s.places[bits(0) % s.places.size()];
   const std::uint64_t kind = bits(1) % 8;
   std::array<std::byte, 1> old{};
-  or_throw(s.device->read(at, old));
+  or_throw(s.device->read(offset, old));
   if (kind < 4) {
-    f.bytes[at] = old[0] ^ static_cast<std::byte>(1U << (bits(2) % 8));
-    f.text = fmt::format("a bit of byte {}", at);
+    f.bytes[offset] = old[0] ^ static_cast<std::byte>(1U << (bits(2) % 8));
+    f.text = fmt::format("a bit of byte {}", offset);
   } else if (kind < 6) {
-    f.bytes[at] = old[0] ^ static_cast<std::byte>(1 + bits(2) % 255);
-    f.text = fmt::format("byte {}", at);
+    f.bytes[offset] = old[0] ^ static_cast<std::byte>(1 + bits(2) % 255);
+    f.text = fmt::format("byte {}", offset);
   } else {
     f.is_sector = true;
     const byte_vector lost =
         kind == 6 ? byte_vector(sector_bytes) : noise(sector_bytes, bits(3));
     for (std::uint64_t i = 0; i < sector_bytes; ++i) {
-      f.bytes[align_down(at, sector_bytes) + i] = lost[static_cast<std::size_t>(i)];
+      f.bytes[align_down(offset, sector_bytes) + i] = lost[static_cast<std::size_t>(i)];
     }
-    f.text = fmt::format("the sector at byte {} is {}", align_down(at, sector_bytes),
+    f.text = fmt::format("the sector at byte {} is {}", align_down(offset, sector_bytes),
                          kind == 6 ? "zero" : "noise");
   }
   return f;

@@ -42,7 +42,7 @@ inline void make_foreign(block_device& device, const std::string& tag) {
       slot = (slot + 1) % core->slots();
     }
     write_entry(a, slot);
-    write_entry(hn4::buried(e.a), e.slot);
+    write_entry(hn4::as_tombstone(e.a), e.slot);
   }
 }
 

@@ -26,8 +26,8 @@ F* next(const char* name) {
 
 /// Counts a call and returns whether the program must be killed at it.
 bool is_last() {
-  static const char* at = std::getenv("WEIR_KILL_AT");
-  return ++calls == (at != nullptr ? std::atol(at) : 0);
+  static const char* setting = std::getenv("WEIR_KILL_AT");
+  return ++calls == (setting != nullptr ? std::atol(setting) : 0);
 }
 
 /// Kills the program.

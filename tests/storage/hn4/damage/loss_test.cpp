@@ -185,7 +185,7 @@ TEST(Hn4Loss, ATagThatLostAllEntriesIsNotMerelyAbsent) {
       EXPECT_EQ(code_of(refused), hn4_code::data_rot) << refused.message();
       EXPECT_FALSE(checked(*v.device).findings.empty());
       EXPECT_TRUE(or_throw(read_tag(*v.device, "other")) == v.other)
-          << "its shards have numbers, and all are there";
+          << "all numbered shards of the other tag are there";
     }
   }
   damaged_volume v("t", 1);
@@ -195,7 +195,7 @@ TEST(Hn4Loss, ATagThatLostAllEntriesIsNotMerelyAbsent) {
 // The filter of a name is no checksum: a damaged name may have the same filter.
 TEST(Hn4Loss, ADamagedNameThatStillAgreesWithItsFilterIsNotBelieved) {
   std::string tag;
-  std::size_t at = 0;
+  std::size_t index = 0;
   for (int i = 0; tag.empty(); ++i) {
     const std::string name = fmt::format("part{}/of:many", i);
     for (std::size_t k = 4; k < name.size(); ++k) {
@@ -203,7 +203,7 @@ TEST(Hn4Loss, ADamagedNameThatStillAgreesWithItsFilterIsNotBelieved) {
       other[k] = static_cast<char>(other[k] ^ 1);
       if (hn4::tag_mask(other) == hn4::tag_mask(name)) {
         tag = name;
-        at = k;
+        index = k;
       }
     }
   }
@@ -211,7 +211,7 @@ TEST(Hn4Loss, ADamagedNameThatStillAgreesWithItsFilterIsNotBelieved) {
   make_foreign(*v.device, tag);
   const auto core = mounted(*v.device);
   const hn4::entry e = shards_of(*core, tag)[1];
-  const flipped_byte flip(*v.device, core->slot_offset(e.slot) + 0x68 + at, 1);
+  const flipped_byte flip(*v.device, core->slot_offset(e.slot) + 0x68 + index, 1);
   EXPECT_EQ(code_of(failure_of(read_tag(*v.device, tag))), hn4_code::data_rot);
 }
 
@@ -279,7 +279,7 @@ TEST(Hn4Loss, DoesNotFreeTheBlocksOfTheShard) {
     or_throw(v.device->write(core->slot_offset(e.slot), entry_before));
   }
   EXPECT_TRUE(or_throw(read_tag(*v.device, "t")) == v.bytes)
-      << "the entry is back, and nobody wrote over its blocks";
+      << "the entry is back, and its blocks were not overwritten";
 }
 
 // The entry is lost before the index is written, so the index must not present the tag as

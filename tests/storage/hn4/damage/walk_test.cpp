@@ -40,13 +40,13 @@ class crashing_device final : public borrowed_device {
       return error(errc::io, "the device is gone");
     }
     ++m_.calls;
-    for (std::uint64_t at = offset; at < offset + from.size();) {
+    for (std::uint64_t start = offset; start < offset + from.size();) {
       const std::uint64_t end =
-          std::min(offset + from.size(), align_down(at, sector_bytes) + sector_bytes);
-      const bytes_view part = from.subspan(static_cast<std::size_t>(at - offset),
-                                           static_cast<std::size_t>(end - at));
-      m_.pending.push_back({at, byte_vector(part.begin(), part.end())});
-      at = end;
+          std::min(offset + from.size(), align_down(start, sector_bytes) + sector_bytes);
+      const bytes_view part = from.subspan(static_cast<std::size_t>(start - offset),
+                                           static_cast<std::size_t>(end - start));
+      m_.pending.push_back({start, byte_vector(part.begin(), part.end())});
+      start = end;
     }
     return m_.gone() ? error(errc::io, "the device is gone")
                      : borrowed_device::write(offset, from);
@@ -78,7 +78,7 @@ class walk {
  private:
   enum class outcome { done, refused, crashed };
   struct attempt {
-    std::string what;
+    std::string description;
     content after;
     outcome ended = outcome::done;
   };
@@ -88,10 +88,10 @@ class walk {
   result<void> put(hn4_volume& volume, const std::string& tag, attempt& a);
   attempt run();
   void crash();
-  content look(const std::string& what);
-  void check(const std::string& what);
-  void complain(const std::string& what, const std::string& text) const {
-    ADD_FAILURE() << "seed " << seed_ << ", step " << step_ << ", " << what << ": "
+  content look(const std::string& description);
+  void check(const std::string& description);
+  void complain(const std::string& description, const std::string& text) const {
+    ADD_FAILURE() << "seed " << seed_ << ", step " << step_ << ", " << description << ": "
                   << text;
   }
 
@@ -148,18 +148,18 @@ result<void> walk::put(hn4_volume& volume, const std::string& tag, attempt& a) {
   const byte_vector bytes = below(4) == 0
                                 ? byte_vector(size, static_cast<std::byte>(below(256)))
                                 : noise(size, draws_);
-  a.what = fmt::format("{} \"{}\", {} bytes in {} shards",
-                       kind < 3   ? "append to"
-                       : kind < 6 ? "put new"
-                                  : "replace",
-                       tag, size, options.shards);
+  a.description = fmt::format("{} \"{}\", {} bytes in {} shards",
+                              kind < 3   ? "append to"
+                              : kind < 6 ? "put new"
+                                         : "replace",
+                              tag, size, options.shards);
   if (kind >= 3) {
     a.after[tag].clear();
   }
   append(a.after[tag], bytes);
   const auto done = volume.put(tag, bytes, options);
   if (!done && done.error().code() == errc::already_exists && model_.count(tag) == 0) {
-    complain(a.what, "it is not there: " + done.error().message());
+    complain(a.description, "it is not there: " + done.error().message());
   }
   return done;
 }
@@ -173,18 +173,18 @@ walk::attempt walk::plan(hn4_volume& volume) {
   if (kind < 15) {
     done = put(volume, tag, a);
   } else if (kind < 19) {
-    a.what = "remove \"" + tag + "\"";
+    a.description = "remove \"" + tag + "\"";
     a.after.erase(tag);
     done = volume.remove(tag);
     if (!done && done.error().code() == errc::not_found && model_.count(tag) != 0) {
-      complain(a.what, "it is there: " + done.error().message());
+      complain(a.description, "it is there: " + done.error().message());
     }
   } else {
-    a.what = "compact";
+    a.description = "compact";
     const auto compacted = volume.compact();
     done = compacted ? result<void>() : compacted.error();
     if (compacted && !compacted->left.empty()) {
-      complain(a.what, compacted->left.front().problem.message());
+      complain(a.description, compacted->left.front().problem.message());
     }
   }
   a.ended = medium_.gone() ? outcome::crashed : done ? outcome::done : outcome::refused;
@@ -192,7 +192,7 @@ walk::attempt walk::plan(hn4_volume& volume) {
     const errc code = done.error().code();
     if (code != errc::no_space && code != errc::not_found &&
         code != errc::already_exists) {
-      complain(a.what, done.error().message());
+      complain(a.description, done.error().message());
     }
   }
   return a;
@@ -219,7 +219,7 @@ void walk::crash() {
 
 /// Checks all tags: each that is listed must be readable without a warning, and no other
 /// one may exist.
-content walk::look(const std::string& what) {
+content walk::look(const std::string& description) {
   content found;
   const hn4_volume volume = or_throw(open_on(*medium_.durable));
   const auto listed = or_throw(volume.tags());
@@ -227,37 +227,38 @@ content walk::look(const std::string& what) {
     const auto stream = volume.stream(tag.name);
     const auto bytes = stream ? stream->read_all() : result<byte_vector>(stream.error());
     if (!bytes) {
-      complain(what, "listed, but not whole: " + bytes.error().message());
+      complain(description, "listed, but not whole: " + bytes.error().message());
       continue;
     }
     if (!stream->warnings().empty() || !stream->recoveries().empty()) {
-      complain(what, "something is said of \"" + tag.name + "\"");
+      complain(description, "something is said of \"" + tag.name + "\"");
     }
     found[tag.name] = *bytes;
   }
   for (const hn4_damaged_tag& tag : or_throw(volume.damaged_tags())) {
-    complain(what, "damaged: " + tag.problem.message());
+    complain(description, "damaged: " + tag.problem.message());
   }
   for (const std::string& tag : walked_tags) {
     const auto stream = found.count(tag) == 0
                             ? volume.stream(tag)
                             : result<hn4_stream>(error(errc::not_found, ""));
     if (stream || stream.error().code() != errc::not_found) {
-      complain(what, "neither listed nor absent: " + tag);
+      complain(description, "neither listed nor absent: " + tag);
     }
   }
   return found;
 }
 
 /// Expects that a check of the volume finds nothing and counts the tags of the model.
-void walk::check(const std::string& what) {
+void walk::check(const std::string& description) {
   const auto report = or_throw(hn4_check(medium_.durable->clone()));
   for (const hn4_finding& f : report.findings) {
-    complain(what, fmt::format("finding {} at byte {}: {}", f.kind, f.offset, f.text));
+    complain(description,
+             fmt::format("finding {} at byte {}: {}", f.kind, f.offset, f.text));
   }
   if (report.tags != model_.size() || !report.lost.empty()) {
-    complain(what, fmt::format("a check counts {} tags, {} are there", report.tags,
-                               model_.size()));
+    complain(description, fmt::format("a check counts {} tags, {} are there", report.tags,
+                                      model_.size()));
   }
 }
 
@@ -269,31 +270,31 @@ void walk::step() {
   medium_.pending.clear();
   clock_ += static_cast<std::int64_t>(below(3)) * 400'000'000;
   const attempt a = run();
-  const std::string what = fmt::format("{} ({})", a.what,
-                                       a.ended == outcome::done      ? "done"
-                                       : a.ended == outcome::refused ? "refused"
-                                                                     : "crash");
+  const std::string description = fmt::format("{} ({})", a.description,
+                                              a.ended == outcome::done      ? "done"
+                                              : a.ended == outcome::refused ? "refused"
+                                                                            : "crash");
   if (a.ended == outcome::refused) {
     ++refusals;
     if (medium_.calls != 0) {
-      complain(what, "it wrote before it was refused");
+      complain(description, "it wrote before it was refused");
     }
   }
   if (a.ended == outcome::crashed) {
     crash();
   }
-  content now = look(what);
+  content now = look(description);
   const bool is_before = now == model_, is_after = now == a.after;
   if (!(a.ended == outcome::crashed   ? is_before || is_after
         : a.ended == outcome::refused ? is_before
                                       : is_after)) {
-    complain(what,
+    complain(description,
              "the volume holds neither what was there before nor what should be "
              "there now");
   }
   model_ = std::move(now);
   if (a.ended == outcome::crashed || step_ % 4 == 0) {
-    check(what);
+    check(description);
   }
 }
 

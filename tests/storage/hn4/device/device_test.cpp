@@ -73,13 +73,13 @@ TEST_P(Devices, GiveTheBytesOfEveryRange) {
   EXPECT_EQ(w.device->size(), device_bytes);
   const philox random(seed, 1);
   for (std::uint64_t i = 0; i < 200; ++i) {
-    const std::uint64_t at = random.below(2 * i, device_bytes);
+    const std::uint64_t offset = random.below(2 * i, device_bytes);
     byte_vector to(random.below(2 * i + 1, i % 10 == 0 ? 900'000 : 9000));
-    to.resize(std::min<std::size_t>(to.size(), device_bytes - at));
-    ASSERT_TRUE(w.device->read(at, to));
-    ASSERT_EQ(std::memcmp(to.data(), w.content.data() + at, to.size()), 0)
+    to.resize(std::min<std::size_t>(to.size(), device_bytes - offset));
+    ASSERT_TRUE(w.device->read(offset, to));
+    ASSERT_EQ(std::memcmp(to.data(), w.content.data() + offset, to.size()), 0)
         << "seed " << seed << " case " << i;
-    const bytes_view view = w.device->view(at, to.size());
+    const bytes_view view = w.device->view(offset, to.size());
     if (!view.empty()) {
       ASSERT_EQ(std::memcmp(view.data(), to.data(), to.size()), 0);
     }
@@ -91,10 +91,10 @@ TEST_P(Devices, ScatterOneRangeOverManyPieces) {
   GetParam().make(w);
   byte_vector to(600'000);
   std::vector<mutable_bytes> pieces;
-  for (std::size_t at = 0, n = 0; at < to.size(); at += n) {
+  for (std::size_t offset = 0, n = 0; offset < to.size(); offset += n) {
     n = std::min<std::size_t>(pieces.size() % 5 == 3 ? 0 : 1 + pieces.size() * 7 % 900,
-                              to.size() - at);
-    pieces.push_back(mutable_bytes(to).subspan(at, n));
+                              to.size() - offset);
+    pieces.push_back(mutable_bytes(to).subspan(offset, n));
   }
   ASSERT_TRUE(w.device->read_scattered(12'345, pieces));
   EXPECT_EQ(std::memcmp(to.data(), w.content.data() + 12'345, to.size()), 0);
@@ -104,14 +104,14 @@ TEST_P(Devices, RefuseRangesThatLeaveThem) {
   workbench w;
   GetParam().make(w);
   byte_vector to(100);
-  for (const std::uint64_t at : {device_bytes - 99, device_bytes, device_bytes + 5000,
-                                 UINT64_MAX - 10, UINT64_MAX}) {
-    const auto read = w.device->read(at, to);
-    ASSERT_FALSE(read) << at;
-    EXPECT_EQ(read.error().code(), errc::torn) << at;
+  for (const std::uint64_t offset : {device_bytes - 99, device_bytes, device_bytes + 5000,
+                                     UINT64_MAX - 10, UINT64_MAX}) {
+    const auto read = w.device->read(offset, to);
+    ASSERT_FALSE(read) << offset;
+    EXPECT_EQ(read.error().code(), errc::torn) << offset;
     EXPECT_FALSE(read.error().location().empty());
-    EXPECT_FALSE(w.device->write(at, to)) << at;
-    EXPECT_TRUE(w.device->view(at, 100).empty());
+    EXPECT_FALSE(w.device->write(offset, to)) << offset;
+    EXPECT_TRUE(w.device->view(offset, 100).empty());
   }
   EXPECT_TRUE(w.device->read(device_bytes, {}));
 }
@@ -136,17 +136,17 @@ TEST_P(Devices, NameTheirDataInOrder) {
   workbench w;
   GetParam().make(w);
   std::uint64_t covered = 0;
-  for (std::uint64_t at = 0; at < device_bytes;) {
-    const extent e = or_throw(w.device->next_data(at, device_bytes));
+  for (std::uint64_t offset = 0; offset < device_bytes;) {
+    const extent e = or_throw(w.device->next_data(offset, device_bytes));
     if (e.size == 0) {
       break;
     }
-    ASSERT_GE(e.offset, at);
+    ASSERT_GE(e.offset, offset);
     ASSERT_LE(e.end(), device_bytes);
     covered += e.size;
-    at = e.end();
+    offset = e.end();
   }
-  EXPECT_EQ(covered, device_bytes) << "noise has no holes";
+  EXPECT_EQ(covered, device_bytes) << "random data has no holes";
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -205,7 +205,7 @@ TEST(FaultyDevices, AFailedOrShortReadIsAnErrorWithAPlaceOrDoesNoHarm) {
 TEST(FaultyDevices, ATornWriteLeavesTheOldOrTheNewStream) {
   const byte_vector old_bytes = noise(40'000, 1), new_bytes = noise(30'000, 2);
   bool finished = false;
-  std::size_t kept = 0;
+  std::size_t unchanged = 0;
   for (std::uint64_t n = 0; !finished; ++n) {
     for (const bool torn : {false, true}) {
       const auto device = stored(old_bytes);
@@ -216,29 +216,29 @@ TEST(FaultyDevices, ATornWriteLeavesTheOldOrTheNewStream) {
       finished = volume.put("t", new_bytes, fixed_put(2)).has_value();
       const byte_vector now = or_throw(read_tag(*device, "t"));
       ASSERT_TRUE(now == new_bytes || (!finished && now == old_bytes)) << n;
-      kept += now == old_bytes ? 1 : 0;
+      unchanged += now == old_bytes ? 1 : 0;
     }
   }
-  EXPECT_GE(kept, 4U);
+  EXPECT_GE(unchanged, 4U);
 }
 
-TEST(Parallel, ManyThreadsGiveTheSameBytesAndTellHowFarTheyAre) {
+TEST(Parallel, ManyThreadsGiveTheSameBytesAndReportTheirProgress) {
   const byte_vector bytes = noise(9'000'000, 1);
   const auto device = stored(bytes);
   const hn4_volume volume = or_throw(open_on(*device));
   const hn4_stream stream = or_throw(volume.stream("t"));
   for (const std::uint32_t threads : {1U, 2U, 8U}) {
     byte_vector all(bytes.size() + 100);
-    std::uint64_t told = 0;
+    std::uint64_t reported = 0;
     hn4_parallel_options options;
     options.threads = threads;
     options.progress = [&](std::uint64_t done, std::uint64_t total) {
-      EXPECT_GT(done, told);
+      EXPECT_GT(done, reported);
       EXPECT_EQ(total, bytes.size() - 5);
-      told = done;
+      reported = done;
     };
     EXPECT_EQ(or_throw(read_parallel(stream, 5, all, options)), bytes.size() - 5);
-    EXPECT_EQ(told, bytes.size() - 5);
+    EXPECT_EQ(reported, bytes.size() - 5);
     EXPECT_EQ(std::memcmp(all.data(), bytes.data() + 5, bytes.size() - 5), 0);
   }
   std::stop_source stop;
@@ -314,7 +314,8 @@ TEST(Prefetch, CancellingAndErrorsEndIt) {
   EXPECT_TRUE(or_throw(failing.next()));
   EXPECT_TRUE(or_throw(failing.next()));
   EXPECT_EQ(failing.next().error().code(), errc::corrupt);
-  EXPECT_EQ(failing.next().error().code(), errc::corrupt) << "and again";
+  EXPECT_EQ(failing.next().error().code(), errc::corrupt)
+      << "every later call returns the error again";
 }
 
 TEST(Snapshot, ADirectoryThatChangedIsNoticed) {

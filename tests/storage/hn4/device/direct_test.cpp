@@ -57,15 +57,16 @@ TEST_P(DirectReads, EveryTransferEndsOnceWithItsBytes) {
       std::map<std::size_t, std::int64_t> ended;
       for (std::size_t i = 0; i < to.size(); ++i) {
         const auto e = q->wait();
-        EXPECT_TRUE(ended.emplace(e.number, e.bytes).second) << "twice";
+        EXPECT_TRUE(ended.emplace(e.number, e.bytes).second)
+            << "a transfer was reported as ended twice";
       }
       for (std::size_t i = 0; i < to.size(); ++i) {
-        const std::size_t at = (round * 8 + i) * 50'000;
-        const std::size_t there = at < file_bytes ? file_bytes - at : 0;
-        const std::size_t expected = std::min<std::size_t>(50'000, there);
+        const std::size_t offset = (round * 8 + i) * 50'000;
+        const std::size_t available = offset < file_bytes ? file_bytes - offset : 0;
+        const std::size_t expected = std::min<std::size_t>(50'000, available);
         ASSERT_EQ(ended.at(i), static_cast<std::int64_t>(expected)) << round;
-        ASSERT_EQ(std::memcmp(to[i].data(), w.content.data() + std::min(at, file_bytes),
-                              expected),
+        ASSERT_EQ(std::memcmp(to[i].data(),
+                              w.content.data() + std::min(offset, file_bytes), expected),
                   0);
       }
     }
@@ -88,9 +89,9 @@ TEST_P(DirectReads, ReadsInOrderAreTheFile) {
   const auto device = or_throw(open_direct_device(w.path, GetParam()));
   for (const std::size_t step : {70'000U, 131'072U, 262'144U, 1'000'001U, 2'999'999U}) {
     byte_vector all(file_bytes);
-    for (std::size_t at = 0; at < file_bytes; at += step) {
-      const std::size_t n = std::min<std::size_t>(step, file_bytes - at);
-      ASSERT_TRUE(device->read(at, mutable_bytes(all).subspan(at, n)));
+    for (std::size_t offset = 0; offset < file_bytes; offset += step) {
+      const std::size_t n = std::min<std::size_t>(step, file_bytes - offset);
+      ASSERT_TRUE(device->read(offset, mutable_bytes(all).subspan(offset, n)));
     }
     EXPECT_TRUE(all == w.content) << step;
   }
@@ -101,7 +102,7 @@ TEST_P(DirectReads, AReadThatStartsAfreshSeesTheFileAsItIsNow) {
   const auto device = or_throw(open_direct_device(w.path, GetParam()));
   byte_vector to(200'000);
   ASSERT_TRUE(device->read(0, to));
-  ASSERT_TRUE(device->read(200'000, to)) << "and reads ahead";
+  ASSERT_TRUE(device->read(200'000, to)) << "the read succeeds and starts reading ahead";
   const auto writer = or_throw(open_file_device(w.path, device_mode::writable));
   const byte_vector other = noise(900'000, 2);
   ASSERT_TRUE(writer->write(300'000, other));
@@ -119,19 +120,19 @@ TEST_P(DirectReads, ManyThreadsShareADevice) {
     threads.emplace_back([&, i] {
       const philox random(i, 1);
       byte_vector to;
-      std::uint64_t at = 0;
+      std::uint64_t offset = 0;
       for (std::uint64_t k = 0; k < 40; ++k) {
         if (k % 3 == 0) {
-          at = random.below(2 * k, file_bytes);
+          offset = random.below(2 * k, file_bytes);
         }
         to.resize(std::min<std::size_t>(random.below(2 * k + 1, 300'000),
-                                        file_bytes - static_cast<std::size_t>(at)));
-        if (!device->read(at, to) ||
+                                        file_bytes - static_cast<std::size_t>(offset)));
+        if (!device->read(offset, to) ||
             !std::equal(to.begin(), to.end(),
-                        w.content.begin() + static_cast<std::ptrdiff_t>(at))) {
+                        w.content.begin() + static_cast<std::ptrdiff_t>(offset))) {
           ++wrong;
         }
-        at = std::min<std::uint64_t>(at + to.size(), file_bytes);
+        offset = std::min<std::uint64_t>(offset + to.size(), file_bytes);
       }
     });
   }

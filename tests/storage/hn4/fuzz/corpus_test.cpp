@@ -25,11 +25,11 @@ std::vector<byte_vector> kept_inputs(const std::string& target) {
                            "/tests/storage/hn4/fuzz/corpus/hn4_" + target + ".bin";
   const byte_vector file = or_throw(read_file(posix_file_system(), path));
   std::vector<byte_vector> inputs;
-  for (std::size_t at = 0; at + 4 <= file.size();) {
-    const std::size_t size = load_le<std::uint32_t>(file.data() + at);
-    const bytes_view input = bytes_view(file).subspan(at + 4, size);
+  for (std::size_t offset = 0; offset + 4 <= file.size();) {
+    const std::size_t size = load_le<std::uint32_t>(file.data() + offset);
+    const bytes_view input = bytes_view(file).subspan(offset + 4, size);
     inputs.emplace_back(input.begin(), input.end());
-    at += 4 + size;
+    offset += 4 + size;
   }
   return inputs;
 }
@@ -68,10 +68,11 @@ TEST_P(Hn4FuzzCorpus, KeptInputsAndTheirMutationsDoNoHarm) {
   }
   const fuzz::volume_for_fuzzing untouched;
   byte_vector left(1 << 16), right(left.size());
-  for (std::uint64_t at = 0; at < untouched.device().size(); at += left.size()) {
-    ASSERT_TRUE(untouched.device().read(at, left));
-    ASSERT_TRUE(fuzz::shared_volume().device().read(at, right));
-    ASSERT_TRUE(left == right) << "a target left the volume changed at " << at;
+  for (std::uint64_t offset = 0; offset < untouched.device().size();
+       offset += left.size()) {
+    ASSERT_TRUE(untouched.device().read(offset, left));
+    ASSERT_TRUE(fuzz::shared_volume().device().read(offset, right));
+    ASSERT_TRUE(left == right) << "a target left the volume changed at " << offset;
   }
 }
 INSTANTIATE_TEST_SUITE_P(Targets, Hn4FuzzCorpus,

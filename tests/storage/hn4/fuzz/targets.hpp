@@ -17,9 +17,9 @@
 namespace weir::storage::test::fuzz {
 
 /// Ends the process with a text if a promise of the library is broken.
-inline void promise(bool kept, const char* what) {
-  if (!kept) {
-    std::fprintf(stderr, "broken promise: %s\n", what);
+inline void promise(bool holds, const char* text) {
+  if (!holds) {
+    std::fprintf(stderr, "broken promise: %s\n", text);
     std::abort();
   }
 }
@@ -121,9 +121,9 @@ inline void blocks(bytes_view input) {
   byte_vector block(v.core().geometry.block);
   or_throw(v.device().read(v.block_offset(n), block));
   const bytes_view over = input.subspan(2);
-  const std::size_t at = (mend & 4U) != 0 ? hn4::header_bytes : 0;
-  const std::size_t size = std::min(over.size(), block.size() - at);
-  std::copy_n(over.begin(), size, block.begin() + static_cast<std::ptrdiff_t>(at));
+  const std::size_t offset = (mend & 4U) != 0 ? hn4::header_bytes : 0;
+  const std::size_t size = std::min(over.size(), block.size() - offset);
+  std::copy_n(over.begin(), size, block.begin() + static_cast<std::ptrdiff_t>(offset));
   if ((mend & 1U) != 0) {
     hn4::block_header h = hn4::load_header(block);
     h.data_crc = crc32(0, bytes_view(block).subspan(hn4::header_bytes));

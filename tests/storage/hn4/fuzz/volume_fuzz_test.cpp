@@ -76,7 +76,7 @@ void survive(block_device& device, const victim& v) {
     if (now && *now != bytes) {
       EXPECT_FALSE(stream->warnings().empty() && stream->recoveries().empty() &&
                    volume->warnings().empty())
-          << "other bytes of " << tag << " without a word";
+          << "other bytes of " << tag << " were returned without a warning";
     }
   }
 }
@@ -111,11 +111,11 @@ TEST(Hn4Fuzz, FlippedBytesOfEveryImageDoNoHarm) {
     const auto core = or_throw(hn4::mount(std::make_shared<borrowed_device>(*v.device)));
     const philox random(seed, v.device->size());
     for (std::uint64_t i = 0; i < 15; ++i) {
-      const std::uint64_t at = place_of(*core, random, i);
-      const flipped_byte flip(*v.device, at,
+      const std::uint64_t offset = place_of(*core, random, i);
+      const flipped_byte flip(*v.device, offset,
                               1U + static_cast<unsigned>(random.below(16 * i + 9, 255)));
       survive(*v.device, v);
-      ASSERT_FALSE(HasFailure()) << "seed " << seed << ", byte " << at;
+      ASSERT_FALSE(HasFailure()) << "seed " << seed << ", byte " << offset;
     }
   }
 }
@@ -132,12 +132,12 @@ TEST(Hn4Fuzz, EveryCutImageIsGeometryInStrictMode) {
           std::uint64_t{8192}, std::uint64_t{100'000}, v.device->size() / 2,
           v.device->size() - 512, v.device->size() - 1}) {
       auto cut = std::make_unique<memory_device>(size, "cut.img");
-      for (std::uint64_t at = 0; at < size; at += memory_device::page_bytes) {
+      for (std::uint64_t offset = 0; offset < size; offset += memory_device::page_bytes) {
         byte_vector piece(static_cast<std::size_t>(
-            std::min<std::uint64_t>(memory_device::page_bytes, size - at)));
-        ASSERT_TRUE(v.device->read(at, piece));
+            std::min<std::uint64_t>(memory_device::page_bytes, size - offset)));
+        ASSERT_TRUE(v.device->read(offset, piece));
         if (!all_zero(piece)) {
-          ASSERT_TRUE(cut->write(at, piece));
+          ASSERT_TRUE(cut->write(offset, piece));
         }
       }
       survive(*cut, v);
@@ -163,8 +163,8 @@ TEST(Hn4Fuzz, NoiseInPlaceOfStructuresDoesNoHarm) {
     ASSERT_TRUE(device->read(0, sb));
     const philox random(seed, i);
     for (std::uint64_t k = 0; k < 2; ++k) {
-      const auto at = static_cast<std::size_t>(0x08 + random.below(2 * k, 0xF8));
-      sb[at] = static_cast<std::byte>(random.bits(2 * k + 1));
+      const auto offset = static_cast<std::size_t>(0x08 + random.below(2 * k, 0xF8));
+      sb[offset] = static_cast<std::byte>(random.bits(2 * k + 1));
     }
     store_le(sb.data() + 0x1FFC, crc32(0, bytes_view(sb).first(0x1FFC)));
     ASSERT_TRUE(device->write(0, sb));

@@ -30,16 +30,16 @@ int add_kernel(const tessBlockContext*, const void* args) {
 /// Two devices, a kernel, and short names for the calls on captures and memory.
 class TesseraCaptureMemory : public testing::Test {
  protected:
-  void add(tessStream_t on, void* to, const void* from, int32_t value,
+  void add(tessStream_t stream, void* to, const void* from, int32_t value,
            bool slow = false) {
     const add_arguments args{static_cast<int32_t*>(to), static_cast<const int32_t*>(from),
                              value, slow ? 1 : 0};
     const tessLaunchConfig one{{1, 1, 1}, {1, 1, 1}, 0, 0};
-    EXPECT_TESS(tessLaunch(m["add_slowly"], s.mesh, one, &args, sizeof args, on));
+    EXPECT_TESS(tessLaunch(m["add_slowly"], s.mesh, one, &args, sizeof args, stream));
   }
-  void* take(tessStream_t on, std::size_t bytes = 4) {
+  void* take(tessStream_t stream, std::size_t bytes = 4) {
     void* out = nullptr;
-    EXPECT_TESS(tessMallocAsync(&out, bytes, on));
+    EXPECT_TESS(tessMallocAsync(&out, bytes, stream));
     return out;
   }
   tessGraph_t end() {
@@ -57,10 +57,10 @@ class TesseraCaptureMemory : public testing::Test {
     EXPECT_TESS(tessMemGetInfo(s.mesh, 0, &out, nullptr));
     return out;
   }
-  int kind_of(const void* at) {
+  int kind_of(const void* address) {
     tessPointerAttributes out{};
     out.structSize = sizeof out;
-    EXPECT_TESS(tessPointerGetAttributes(s.context, at, &out));
+    EXPECT_TESS(tessPointerGetAttributes(s.context, address, &out));
     return out.kind;
   }
 
@@ -85,7 +85,7 @@ TEST_F(TesseraCaptureMemory, TakenAndGivenBackServesEveryRun) {
   add(s.stream, x, p, 1);
   EXPECT_EQ(kind_of(p), TESS_POINTER_DEVICE);
   ASSERT_TESS(tessFreeAsync(p, s.stream));
-  EXPECT_EQ(kind_of(p), TESS_POINTER_UNKNOWN) << "it was given back";
+  EXPECT_EQ(kind_of(p), TESS_POINTER_UNKNOWN) << "the address has been given back";
   // A second allocation on the same stream reuses the memory.
   EXPECT_EQ(take(s.stream), p);
   ASSERT_TESS(tessFreeAsync(p, s.stream));
@@ -94,16 +94,16 @@ TEST_F(TesseraCaptureMemory, TakenAndGivenBackServesEveryRun) {
   std::size_t nodes = 0;
   ASSERT_TESS(tessGraphGetNodeCount(graph, &nodes));
   EXPECT_EQ(nodes, 7U);
-  EXPECT_EQ(s.read(x, 1)[0], 0) << "nothing has run";
-  const std::size_t kept = free_bytes();
+  EXPECT_EQ(s.read(x, 1)[0], 0) << "no operation of the capture has run yet";
+  const std::size_t remaining = free_bytes();
   for (int i = 0; i < 5; ++i) {
     ASSERT_TESS(tessGraphLaunch(exec, s.stream));
   }
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(s.read(x, 1, rank)[0], 6);
   }
-  EXPECT_EQ(free_bytes(), kept);
-  EXPECT_LT(kept, before) << "the graph has it";
+  EXPECT_EQ(free_bytes(), remaining);
+  EXPECT_LT(remaining, before) << "the memory of the graph counts as used";
   ASSERT_TESS(tessGraphExecDestroy(exec));
   ASSERT_TESS(tessGraphDestroy(graph));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
@@ -119,7 +119,7 @@ TEST_F(TesseraCaptureMemory, LeftByAGraphIsTheProgramsBehindEachLaunch) {
   ASSERT_TESS(tessMemsetAsync(p, 7, 64, s.stream));
   const tessGraphExec_t exec = ready(end());
   EXPECT_EQ(tessMemsetAsync(p, 1, 64, s.stream), TESS_ERR_INVALID_VALUE)
-      << "no run has taken it yet";
+      << "no run has allocated the memory yet";
   EXPECT_EQ(tessFreeAsync(p, s.stream), TESS_ERR_INVALID_VALUE);
   std::size_t used = 0;
   for (int run = 0; run < 4; ++run) {
@@ -127,7 +127,7 @@ TEST_F(TesseraCaptureMemory, LeftByAGraphIsTheProgramsBehindEachLaunch) {
     ASSERT_TESS(tessStreamGetMemoryUse(s.stream, &used, nullptr));
     EXPECT_EQ(used, 64U);
     EXPECT_EQ(tessGraphLaunch(exec, s.stream), TESS_ERR_INVALID_VALUE)
-        << "the program still has it";
+        << "the program still owns the memory of the last run";
     EXPECT_NE(std::string(tessGetLastErrorMessage()).find("64 bytes"), std::string::npos);
     auto* const words = static_cast<int32_t*>(p);
     EXPECT_EQ(s.read(words, 16, run % 2), std::vector<int32_t>(16, 0x07070707));
@@ -215,7 +215,8 @@ TEST_F(TesseraCaptureMemory, OfOthersCannotBeGivenBackThere) {
       << tessGetLastErrorMessage();
   EXPECT_EQ(tessFreeAsync(p, other), TESS_ERR_INVALID_VALUE);
   ASSERT_TESS(tessFreeAsync(p, s.stream));
-  EXPECT_EQ(tessFreeAsync(p, s.stream), TESS_ERR_INVALID_VALUE) << "twice";
+  EXPECT_EQ(tessFreeAsync(p, s.stream), TESS_ERR_INVALID_VALUE)
+      << "memory is given back only once";
   const tessGraphExec_t exec = ready(end());
   ASSERT_TESS(tessGraphLaunch(exec, s.stream));
   ASSERT_TESS(tessFreeAsync(mine, s.stream));
@@ -256,11 +257,13 @@ TEST_F(TesseraCaptureMemory, OfALaunchWithTheFlagIsRecordedAndRuns) {
   ASSERT_TESS(tessMemcpyAsync(left, p, 4, TESS_COPY_D2D, s.stream));
   ASSERT_TESS(tessFreeAsync(p, s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  EXPECT_EQ(s.read(static_cast<int32_t*>(left), 1)[0], 11) << "it ran";
+  EXPECT_EQ(s.read(static_cast<int32_t*>(left), 1)[0], 11)
+      << "the launch with the flag has run";
   tessGraph_t graph = nullptr;
   ASSERT_TESS(tessStreamTakeGraph(s.stream, &graph));
   const tessGraphExec_t exec = ready(graph);
-  EXPECT_EQ(tessGraphLaunch(exec, s.stream), TESS_ERR_INVALID_VALUE) << "not given back";
+  EXPECT_EQ(tessGraphLaunch(exec, s.stream), TESS_ERR_INVALID_VALUE)
+      << "the memory of the last run has not been given back";
   ASSERT_TESS(tessFreeAsync(left, s.stream));
   ASSERT_TESS(tessGraphLaunch(exec, s.stream));
   EXPECT_EQ(s.read(static_cast<int32_t*>(left), 1)[0], 12);
@@ -276,7 +279,8 @@ TEST_F(TesseraCaptureMemory, CountsAgainstTheLimitOfTheStreamThatRunsIt) {
   ASSERT_TESS(tessStreamSetMemoryLimit(s.stream, 7999));
   ASSERT_TESS(tessGraphLaunch(exec, s.stream));
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_OUT_OF_MEMORY);
-  EXPECT_EQ(tessFreeAsync(left, s.stream), TESS_ERR_INVALID_VALUE) << "it did not run";
+  EXPECT_EQ(tessFreeAsync(left, s.stream), TESS_ERR_INVALID_VALUE)
+      << "the run has failed and left no memory";
   ASSERT_TESS(tessStreamSetMemoryLimit(s.stream, 8000));
   ASSERT_TESS(tessGraphLaunch(exec, s.stream));
   EXPECT_TESS(tessStreamSynchronize(s.stream));

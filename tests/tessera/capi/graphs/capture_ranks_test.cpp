@@ -42,37 +42,37 @@ class TesseraCaptureRanks : public testing::Test {
     EXPECT_TESS(tessStreamCreateEx(s.mesh, &desc, &out));
     return out;
   }
-  tessStream_t& of(int rank) { return own[static_cast<std::size_t>(rank)]; }
-  void step(tessStream_t on, int32_t* to, const int32_t* from, int32_t value) {
+  tessStream_t& own_stream(int rank) { return own[static_cast<std::size_t>(rank)]; }
+  void step(tessStream_t stream, int32_t* to, const int32_t* from, int32_t value) {
     const rank_arguments args{to, from, value};
-    EXPECT_TESS(tessLaunch(m["rank_step"], s.mesh, one, &args, sizeof args, on));
+    EXPECT_TESS(tessLaunch(m["rank_step"], s.mesh, one, &args, sizeof args, stream));
   }
-  tessStatus_t sum(int32_t* at, tessStream_t on, const char* axis = nullptr,
+  tessStatus_t sum(int32_t* address, tessStream_t stream, const char* axis = nullptr,
                    int64_t timeout_ms = 0) {
     tessCollectiveDesc d{};
     d.structSize = sizeof d;
-    d.sendbuf = at;
-    d.recvbuf = at;
+    d.sendbuf = address;
+    d.recvbuf = address;
     d.count = 1;
     d.dtype = TESS_INT32;
     d.axis = axis;
     d.timeoutMs = timeout_ms;
-    return tessCollective(s.mesh, &d, on);
+    return tessCollective(s.mesh, &d, stream);
   }
   /// Calls one round of a rank's work on its own stream.
   void work(int rank, int32_t value) {
-    step(of(rank), x, x, value);
-    EXPECT_TESS(sum(x, of(rank)));
-    step(of(rank), x + 1, x, 0);
-    EXPECT_TESS(sum(x + 1, of(rank), "tp"));
-    EXPECT_TESS(tessMemcpyAsync(x + 2, x + 1, 4, TESS_COPY_D2D, of(rank)));
+    step(own_stream(rank), x, x, value);
+    EXPECT_TESS(sum(x, own_stream(rank)));
+    step(own_stream(rank), x + 1, x, 0);
+    EXPECT_TESS(sum(x + 1, own_stream(rank), "tp"));
+    EXPECT_TESS(tessMemcpyAsync(x + 2, x + 1, 4, TESS_COPY_D2D, own_stream(rank)));
   }
   tessGraphExec_t captured(int rank, const std::function<void()>& calls) {
     tessGraph_t graph = nullptr;
     tessGraphExec_t out = nullptr;
-    EXPECT_TESS(tessStreamBeginCapture(of(rank)));
+    EXPECT_TESS(tessStreamBeginCapture(own_stream(rank)));
     calls();
-    EXPECT_TESS(tessStreamEndCapture(of(rank), &graph));
+    EXPECT_TESS(tessStreamEndCapture(own_stream(rank), &graph));
     EXPECT_TESS(tessGraphInstantiate(graph, &out));
     EXPECT_TESS(tessGraphDestroy(graph));
     return out;
@@ -111,7 +111,7 @@ TEST_F(TesseraCaptureRanks, ReplayedNTimesEqualsEagerNTimes) {
     for (int i = 0; i < rounds; ++i) {
       work(r, 2);
     }
-    EXPECT_TESS(tessStreamSynchronize(of(r)));
+    EXPECT_TESS(tessStreamSynchronize(own_stream(r)));
   });
   const std::vector<int32_t> expected = state();
   ASSERT_TESS(tessMemsetAsync(x, 0, 32, s.stream));
@@ -122,12 +122,12 @@ TEST_F(TesseraCaptureRanks, ReplayedNTimesEqualsEagerNTimes) {
       if (i == 2) {
         work(r, 2);  // direct calls and runs of the graph alternate
       } else {
-        EXPECT_TESS(tessGraphLaunch(exec, of(r)));
+        EXPECT_TESS(tessGraphLaunch(exec, own_stream(r)));
       }
     }
     // Destroys the graph while runs are in progress.
     EXPECT_TESS(tessGraphExecDestroy(exec));
-    EXPECT_TESS(tessStreamSynchronize(of(r)));
+    EXPECT_TESS(tessStreamSynchronize(own_stream(r)));
   });
   EXPECT_EQ(state(), expected);
 }
@@ -136,13 +136,13 @@ TEST_F(TesseraCaptureRanks, OneRankMayCallWhatAnotherHasInAGraph) {
   each_rank([&](int r) {
     if (r % 2 == 0) {
       const tessGraphExec_t exec = captured(r, [&] { work(r, 1); });
-      EXPECT_TESS(tessGraphLaunch(exec, of(r)));
-      EXPECT_TESS(tessGraphLaunch(exec, of(r)));
+      EXPECT_TESS(tessGraphLaunch(exec, own_stream(r)));
+      EXPECT_TESS(tessGraphLaunch(exec, own_stream(r)));
     } else {
       work(r, 1);
       work(r, 1);
     }
-    EXPECT_TESS(tessStreamSynchronize(of(r)));
+    EXPECT_TESS(tessStreamSynchronize(own_stream(r)));
   });
   const std::vector<int32_t> mixed = state();
   ASSERT_TESS(tessMemsetAsync(x, 0, 32, s.stream));
@@ -150,7 +150,7 @@ TEST_F(TesseraCaptureRanks, OneRankMayCallWhatAnotherHasInAGraph) {
   each_rank([&](int r) {
     work(r, 1);
     work(r, 1);
-    EXPECT_TESS(tessStreamSynchronize(of(r)));
+    EXPECT_TESS(tessStreamSynchronize(own_stream(r)));
   });
   EXPECT_EQ(mixed, state());
 }
@@ -166,20 +166,20 @@ TEST_F(TesseraCaptureRanks, RunsOfOneGraphGoOneAfterAnotherOnAnyStreams) {
     EXPECT_TESS(tessEventCreate(&fork));
     EXPECT_TESS(tessEventCreate(&join));
     const tessGraphExec_t exec = captured(r, [&] {
-      EXPECT_TESS(tessEventRecord(fork, of(r)));
+      EXPECT_TESS(tessEventRecord(fork, own_stream(r)));
       EXPECT_TESS(tessStreamWaitEvent(side, fork));
       step(side, x + 1, x + 1, 1);
       EXPECT_TESS(sum(x + 1, side, "dp"));
-      step(of(r), x, x, 1);
-      EXPECT_TESS(sum(x, of(r)));
+      step(own_stream(r), x, x, 1);
+      EXPECT_TESS(sum(x, own_stream(r)));
       EXPECT_TESS(tessEventRecord(join, side));
-      EXPECT_TESS(tessStreamWaitEvent(of(r), join));
-      step(of(r), x + 2, x + 1, 0);
+      EXPECT_TESS(tessStreamWaitEvent(own_stream(r), join));
+      step(own_stream(r), x + 2, x + 1, 0);
     });
     for (int i = 0; i < 5; ++i) {
-      EXPECT_TESS(tessGraphLaunch(exec, i % 2 == 0 ? of(r) : elsewhere));
+      EXPECT_TESS(tessGraphLaunch(exec, i % 2 == 0 ? own_stream(r) : elsewhere));
     }
-    EXPECT_TESS(tessStreamSynchronize(of(r)));
+    EXPECT_TESS(tessStreamSynchronize(own_stream(r)));
     EXPECT_TESS(tessStreamSynchronize(elsewhere));
   });
   std::vector<int32_t> all(ranks);
@@ -203,7 +203,7 @@ TEST_F(TesseraCaptureRanks, RunsOfOneGraphGoOneAfterAnotherOnAnyStreams) {
 TEST_F(TesseraCaptureRanks, GroupsOfCallsAreCapturedToo) {
   each_rank([&](int r) {
     const tessGraphExec_t exec = captured(r, [&] {
-      step(of(r), x, x, 1);
+      step(own_stream(r), x, x, 1);
       EXPECT_TESS(tessGroupStart());
       // Both ranks of a pair make the calls in the same order. Neither waits for the
       // other inside the group, because all its calls start together.
@@ -211,14 +211,15 @@ TEST_F(TesseraCaptureRanks, GroupsOfCallsAreCapturedToo) {
         const int peer = (r + 2) % ranks;
         const int source = i == 0 ? r : peer;
         const int target = i == 0 ? peer : r;
-        EXPECT_TESS(tessSendRecv(s.mesh, x, x + 1, 1, TESS_INT32, source, target, of(r)));
+        EXPECT_TESS(
+            tessSendRecv(s.mesh, x, x + 1, 1, TESS_INT32, source, target, own_stream(r)));
       }
       EXPECT_TESS(tessGroupEnd());
     });
     for (int i = 0; i < 3; ++i) {
-      EXPECT_TESS(tessGraphLaunch(exec, of(r)));
+      EXPECT_TESS(tessGraphLaunch(exec, own_stream(r)));
     }
-    EXPECT_TESS(tessStreamSynchronize(of(r)));
+    EXPECT_TESS(tessStreamSynchronize(own_stream(r)));
   });
   for (int r = 0; r < ranks; ++r) {
     const int32_t peer = (r + 2) % ranks;
@@ -230,30 +231,32 @@ TEST_F(TesseraCaptureRanks, ARankThatDoesNotComeEndsARunAndRecoversForTheNext) {
   std::vector<tessGraphExec_t> execs;
   for (int r = 0; r < ranks; ++r) {
     execs.push_back(captured(r, [&] {
-      step(of(r), x, x, 1);
-      EXPECT_TESS(sum(x, of(r), nullptr, 50));
-      step(of(r), x + 1, x, 0);
+      step(own_stream(r), x, x, 1);
+      EXPECT_TESS(sum(x, own_stream(r), nullptr, 50));
+      step(own_stream(r), x + 1, x, 0);
     }));
   }
   for (int r = 0; r < ranks - 1; ++r) {
-    ASSERT_TESS(tessGraphLaunch(execs[static_cast<std::size_t>(r)], of(r)));
+    ASSERT_TESS(tessGraphLaunch(execs[static_cast<std::size_t>(r)], own_stream(r)));
   }
   for (int r = 0; r < ranks - 1; ++r) {
-    EXPECT_EQ(tessStreamSynchronize(of(r)), TESS_ERR_TIMEOUT) << r;
-    EXPECT_TESS(tessStreamSynchronize(of(r)));
-    EXPECT_EQ(s.read(x + 1, 1, r)[0], 0) << "what is behind it is skipped";
+    EXPECT_EQ(tessStreamSynchronize(own_stream(r)), TESS_ERR_TIMEOUT) << r;
+    EXPECT_TESS(tessStreamSynchronize(own_stream(r)));
+    EXPECT_EQ(s.read(x + 1, 1, r)[0], 0)
+        << "operations behind the failed collective are skipped";
   }
-  EXPECT_EQ(tessGraphLaunch(execs[0], of(0)), TESS_ERR_TIMEOUT) << "at once";
+  EXPECT_EQ(tessGraphLaunch(execs[0], own_stream(0)), TESS_ERR_TIMEOUT)
+      << "the launch is refused at once";
   EXPECT_NE(std::string(tessGetLastErrorMessage()).find("tessMeshRecover"),
             std::string::npos);
   ASSERT_TESS(tessMeshRecover(s.mesh, -1));
   ASSERT_TESS(tessMemsetAsync(x, 0, 32, s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   for (int r = 0; r < ranks; ++r) {
-    ASSERT_TESS(tessGraphLaunch(execs[static_cast<std::size_t>(r)], of(r)));
+    ASSERT_TESS(tessGraphLaunch(execs[static_cast<std::size_t>(r)], own_stream(r)));
   }
   for (int r = 0; r < ranks; ++r) {
-    EXPECT_TESS(tessStreamSynchronize(of(r)));
+    EXPECT_TESS(tessStreamSynchronize(own_stream(r)));
     EXPECT_EQ(s.read(x, 2, r), (std::vector<int32_t>{10, 30 + r}));
   }
 }
@@ -261,10 +264,10 @@ TEST_F(TesseraCaptureRanks, ARankThatDoesNotComeEndsARunAndRecoversForTheNext) {
 TEST_F(TesseraCaptureRanks, EachRankChangesItsOwnNode) {
   each_rank([&](int r) {
     const tessGraphExec_t exec = captured(r, [&] {
-      step(of(r), x, x, 1);
-      EXPECT_TESS(sum(x, of(r)));
+      step(own_stream(r), x, x, 1);
+      EXPECT_TESS(sum(x, own_stream(r)));
     });
-    EXPECT_TESS(tessGraphLaunch(exec, of(r)));
+    EXPECT_TESS(tessGraphLaunch(exec, own_stream(r)));
     tessCollectiveDesc d{};
     d.structSize = sizeof d;
     d.sendbuf = x;
@@ -272,55 +275,55 @@ TEST_F(TesseraCaptureRanks, EachRankChangesItsOwnNode) {
     d.count = 1;
     d.dtype = TESS_INT32;
     d.op = TESS_COLL_MAX;
-    EXPECT_TESS(tessGraphExecUpdateCollective(exec, 1, &d, of(r)));
+    EXPECT_TESS(tessGraphExecUpdateCollective(exec, 1, &d, own_stream(r)));
     EXPECT_EQ(tessGraphExecUpdateCollective(exec, 1, &d, s.stream),
               TESS_ERR_INVALID_VALUE);
     const rank_arguments args{x, x, 7};
     EXPECT_TESS(tessGraphExecUpdateLaunch(exec, 0, m["rank_step"], one, &args,
-                                          sizeof args, of(r)));
-    EXPECT_TESS(tessGraphLaunch(exec, of(r)));
-    EXPECT_TESS(tessStreamSynchronize(of(r)));
+                                          sizeof args, own_stream(r)));
+    EXPECT_TESS(tessGraphLaunch(exec, own_stream(r)));
+    EXPECT_TESS(tessStreamSynchronize(own_stream(r)));
   });
   EXPECT_EQ(s.read(x, 1)[0], 3 * 10 + 7 + 3);
 }
 
 TEST_F(TesseraCaptureRanks, AGraphInWhichRanksMeetIsNoNodeOfAnother) {
-  const tessGraphExec_t exec = captured(0, [&] { EXPECT_TESS(sum(x, of(0))); });
-  ASSERT_TESS(tessStreamBeginCapture(of(0)));
-  EXPECT_EQ(tessGraphLaunch(exec, of(0)), TESS_ERR_UNSUPPORTED);
+  const tessGraphExec_t exec = captured(0, [&] { EXPECT_TESS(sum(x, own_stream(0))); });
+  ASSERT_TESS(tessStreamBeginCapture(own_stream(0)));
+  EXPECT_EQ(tessGraphLaunch(exec, own_stream(0)), TESS_ERR_UNSUPPORTED);
   tessGraph_t graph = nullptr;
-  ASSERT_TESS(tessStreamEndCapture(of(0), &graph));
+  ASSERT_TESS(tessStreamEndCapture(own_stream(0), &graph));
 }
 
 TEST_F(TesseraCaptureRanks, MeshesAndContextsGoWhileARunWaits) {
   const tessGraphExec_t exec =
-      captured(0, [&] { EXPECT_TESS(sum(x, of(0), nullptr, -1)); });
-  ASSERT_TESS(tessGraphLaunch(exec, of(0)));
-  ASSERT_TESS(tessGraphLaunch(exec, of(0)));
+      captured(0, [&] { EXPECT_TESS(sum(x, own_stream(0), nullptr, -1)); });
+  ASSERT_TESS(tessGraphLaunch(exec, own_stream(0)));
+  ASSERT_TESS(tessGraphLaunch(exec, own_stream(0)));
   ASSERT_TESS(tessGraphExecDestroy(exec));
   const tessGraphExec_t other =
-      captured(1, [&] { EXPECT_TESS(sum(x, of(1), "tp", -1)); });
-  ASSERT_TESS(tessGraphLaunch(other, of(1)));
+      captured(1, [&] { EXPECT_TESS(sum(x, own_stream(1), "tp", -1)); });
+  ASSERT_TESS(tessGraphLaunch(other, own_stream(1)));
   EXPECT_TESS(tessMeshDestroy(s.mesh));
 }
 
 /// Memory and launches of other graphs may be nodes beside collectives.
 TEST_F(TesseraCaptureRanks, OtherNodesAreWhatTheyAreInAllGraphs) {
   each_rank([&](int r) {
-    const tessGraphExec_t inner = captured(r, [&] { step(of(r), x, x, 1); });
+    const tessGraphExec_t inner = captured(r, [&] { step(own_stream(r), x, x, 1); });
     const tessGraphExec_t exec = captured(r, [&] {
       void* p = nullptr;
-      EXPECT_TESS(tessMallocAsync(&p, 4, of(r)));
-      EXPECT_TESS(tessFreeAsync(p, of(r)));
-      EXPECT_TESS(tessGraphLaunch(inner, of(r)));
-      EXPECT_TESS(sum(x, of(r)));
-      EXPECT_TESS(tessGraphLaunch(inner, of(r)));
+      EXPECT_TESS(tessMallocAsync(&p, 4, own_stream(r)));
+      EXPECT_TESS(tessFreeAsync(p, own_stream(r)));
+      EXPECT_TESS(tessGraphLaunch(inner, own_stream(r)));
+      EXPECT_TESS(sum(x, own_stream(r)));
+      EXPECT_TESS(tessGraphLaunch(inner, own_stream(r)));
     });
     for (int i = 0; i < 3; ++i) {
-      EXPECT_TESS(tessGraphLaunch(exec, of(r)));
+      EXPECT_TESS(tessGraphLaunch(exec, own_stream(r)));
     }
     EXPECT_TESS(tessGraphExecDestroy(inner));
-    EXPECT_TESS(tessStreamSynchronize(of(r)));
+    EXPECT_TESS(tessStreamSynchronize(own_stream(r)));
   });
   std::vector<int32_t> now(ranks);
   for (int i = 0; i < 3; ++i) {

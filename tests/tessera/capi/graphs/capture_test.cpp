@@ -36,19 +36,19 @@ class TesseraCapture : public testing::Test {
  protected:
   static constexpr tessLaunchConfig one{{1, 1, 1}, {1, 1, 1}, 0, 0};
 
-  void step(tessStream_t on, int32_t* to, const int32_t* from, int32_t value,
+  void step(tessStream_t stream, int32_t* to, const int32_t* from, int32_t value,
             int slow_rank = -1) {
     const step_arguments args{to, from, value, slow_rank};
-    EXPECT_TESS(tessLaunch(m["step"], s.mesh, one, &args, sizeof args, on));
+    EXPECT_TESS(tessLaunch(m["step"], s.mesh, one, &args, sizeof args, stream));
   }
-  tessStatus_t launch_nothing(tessStream_t on) {
+  tessStatus_t launch_nothing(tessStream_t stream) {
     const step_arguments args{x, x, 0, -1};
-    return tessLaunch(m["step"], s.mesh, one, &args, sizeof args, on);
+    return tessLaunch(m["step"], s.mesh, one, &args, sizeof args, stream);
   }
-  tessGraphExec_t ended(tessStream_t on) {
+  tessGraphExec_t ended(tessStream_t stream) {
     tessGraph_t graph = nullptr;
     tessGraphExec_t out = nullptr;
-    EXPECT_TESS(tessStreamEndCapture(on, &graph));
+    EXPECT_TESS(tessStreamEndCapture(stream, &graph));
     EXPECT_TESS(tessGraphInstantiate(graph, &out));
     EXPECT_TESS(tessGraphDestroy(graph));
     return out;
@@ -141,7 +141,7 @@ TEST_F(TesseraCapture, OfItsThreadAloneGoesOnWithoutCallsOfOthers) {
     EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_INVALID_VALUE);
     EXPECT_EQ(tessEventSynchronize(inside), TESS_ERR_INVALID_VALUE);
     EXPECT_EQ(tessStreamWaitEvent(others, inside), TESS_ERR_INVALID_VALUE)
-        << "its stream would become a part of the capture";
+        << "the wait would make the stream a part of another thread's capture";
     int captures = 1;
     EXPECT_TESS(tessStreamIsCapturing(others, &captures));
     EXPECT_EQ(captures, 0);
@@ -149,7 +149,7 @@ TEST_F(TesseraCapture, OfItsThreadAloneGoesOnWithoutCallsOfOthers) {
     EXPECT_TESS(tessStreamSynchronize(others));
     tessGraph_t graph = nullptr;
     EXPECT_EQ(tessStreamEndCapture(s.stream, &graph), TESS_ERR_INVALID_VALUE)
-        << "the thread that began it ends it";
+        << "only the thread that began the capture can end it";
   }).join();
   tessGraph_t graph = nullptr;
   std::size_t nodes = 0;
@@ -284,7 +284,7 @@ TEST_F(TesseraCapture, AFailureInANodeThatIsAGraphIsTheStreams) {
     ASSERT_TESS(tessGraphLaunch(outer, s.stream));
     EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
     EXPECT_TESS(tessStreamSynchronize(s.stream));
-    EXPECT_EQ(s.read(x, 1)[0], 0) << "what is behind it is skipped";
+    EXPECT_EQ(s.read(x, 1)[0], 0) << "operations behind the failure are skipped";
   }
 }
 
@@ -350,7 +350,8 @@ TEST_F(TesseraCapture, CopiesAndFillsInGraphsCanBeChanged) {
   d = copy_of(TESS_COPY_D2D, y + 4, x, 8, 2);  // a copy in another direction
   ASSERT_TESS(tessGraphExecUpdateCopy(exec, 2, &d, s.stream));
   ASSERT_TESS(tessGraphLaunch(exec, s.stream));
-  EXPECT_EQ(s.read(x, 4, 0), (std::vector<int32_t>{1, 2, 0, 0})) << "only on rank 2";
+  EXPECT_EQ(s.read(x, 4, 0), (std::vector<int32_t>{1, 2, 0, 0}))
+      << "the changed copy writes on rank 2 only";
   EXPECT_EQ(s.read(x, 4, 2), (std::vector<int32_t>{5, 6, 7, 8}));
   EXPECT_EQ(s.read(y, 6, 2),
             (std::vector<int32_t>{0x01010101, 0x02020202, 0x02020202, 0, 5, 6}));
@@ -371,7 +372,7 @@ TEST_F(TesseraCapture, CopiesAndFillsInGraphsCanBeChanged) {
   EXPECT_NE(refused(tessGraphExecUpdateCopy(exec, 3, &d, s.stream)).size(), 0U);
   EXPECT_EQ(tessGraphExecUpdateCopy(exec, 0, nullptr, s.stream), TESS_ERR_INVALID_VALUE);
   ASSERT_TESS(tessGraphLaunch(exec, s.stream));
-  EXPECT_EQ(s.read(y, 6, 2)[5], 6) << "what was refused changed nothing";
+  EXPECT_EQ(s.read(y, 6, 2)[5], 6) << "a refused change must change nothing";
 }
 
 TEST_F(TesseraCapture, CollectivesInGraphsCanBeChanged) {

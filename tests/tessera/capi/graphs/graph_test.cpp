@@ -72,7 +72,7 @@ tessLaunchConfig grid_of(int n, unsigned flags = 0) {
 /// A program on two streams with a fork, a join, copies and collectives.
 class program {
  public:
-  program(session& on, const registered_module& m) : s_(on), m_(m) {
+  program(session& owner, const registered_module& m) : s_(owner), m_(m) {
     x = s_.memory<float>(count);
     y = s_.memory<float>(count);
     z = s_.memory<float>(count);
@@ -98,15 +98,15 @@ class program {
     EXPECT_TESS(
         tessAllReduce(s_.mesh, z, count, TESS_FP32, TESS_COLL_MAX, "dp", s_.stream));
   }
-  void mix(tessStream_t on, float* at, float factor, unsigned flags) {
-    const mix_arguments args{at, factor};
-    EXPECT_TESS(tessLaunch(m_["mix"], s_.mesh, grid_of(count, flags), &args, 12, on));
+  void mix(tessStream_t stream, float* buffer, float factor, unsigned flags) {
+    const mix_arguments args{buffer, factor};
+    EXPECT_TESS(tessLaunch(m_["mix"], s_.mesh, grid_of(count, flags), &args, 12, stream));
   }
   std::vector<float> state() {
     std::vector<float> out;
     for (int r = 0; r < 4; ++r) {
-      for (float* const at : {x, z}) {
-        const auto part = s_.read(at, count, r);
+      for (float* const buffer : {x, z}) {
+        const auto part = s_.read(buffer, count, r);
         out.insert(out.end(), part.begin(), part.end());
       }
     }
@@ -146,7 +146,8 @@ TEST(TesseraGraph, ReplayedNTimesEqualsEagerNTimes) {
   p.enqueue();
   tessGraph_t graph = nullptr;
   ASSERT_TESS(tessStreamEndCapture(s.stream, &graph));
-  EXPECT_EQ(p.state(), std::vector<float>(8 * program::count, 0.0F)) << "nothing ran";
+  EXPECT_EQ(p.state(), std::vector<float>(8 * program::count, 0.0F))
+      << "a capture must not run its operations";
   tessGraphExec_t exec = nullptr;
   ASSERT_TESS(tessGraphInstantiate(graph, &exec));
   ASSERT_TESS(tessGraphDestroy(graph));
@@ -180,7 +181,7 @@ TEST(TesseraGraph, TheFlagRecordsAndRuns) {
                          &args, 12, s.stream));
   ASSERT_TESS(tessMemcpyAsync(p.y, p.x, 8, TESS_COPY_D2D, s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  EXPECT_NE(p.state(), before) << "it ran";
+  EXPECT_NE(p.state(), before) << "the launch with the flag has run";
   ASSERT_TESS(tessStreamTakeGraph(s.stream, &graph));
   std::size_t nodes = 0;
   ASSERT_TESS(tessGraphGetNodeCount(graph, &nodes));
@@ -248,14 +249,15 @@ TEST(TesseraGraph, CapturesThatCannotBeWholeAreRefused) {
   ASSERT_TESS(tessStreamBeginCapture(s.stream));
   EXPECT_EQ(tessStreamBeginCapture(s.stream), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_INVALID_VALUE);
-  EXPECT_EQ(tessStreamEndCapture(s.stream, &graph), TESS_ERR_INVALID_VALUE) << "spoilt";
+  EXPECT_EQ(tessStreamEndCapture(s.stream, &graph), TESS_ERR_INVALID_VALUE)
+      << "the capture is invalid after a refused call";
   ASSERT_TESS(tessStreamBeginCapture(s.stream));
   ASSERT_TESS(tessMemsetAsync(x, 1, 4, s.stream));
   ASSERT_TESS(tessEventRecord(fork, s.stream));
   ASSERT_TESS(tessStreamWaitEvent(side, fork));
   ASSERT_TESS(tessMemsetAsync(x, 2, 4, side));
   EXPECT_EQ(tessStreamEndCapture(s.stream, &graph), TESS_ERR_INVALID_VALUE)
-      << "the other stream has not come back";
+      << "the other stream has not joined the capture's stream again";
   ASSERT_TESS(tessMemsetAsync(x, 3, 4, side));
   EXPECT_TESS(tessStreamSynchronize(side));  // the stream works again without the capture
   const auto bits = s.read(reinterpret_cast<uint32_t*>(x), 1);
@@ -363,27 +365,29 @@ TEST(TesseraGraph, OfOneRanksStreamRunsBehindAFailureOfAnyRankNoMore) {
       tessLaunch(m["failing_on_rank_1"], s.mesh, grid_of(1), nullptr, 0, s.stream));
   ASSERT_TESS(tessGraphLaunch(exec, s.stream));
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
-  EXPECT_EQ(s.read(x, 1, 0)[0], 0.0F) << "skipped";
+  EXPECT_EQ(s.read(x, 1, 0)[0], 0.0F) << "operations behind the failure are skipped";
 }
 
 TEST(TesseraGraph, NodesAreUpdatedOnlyByWhatCanRunThere) {
   session s(2);
   const registered_module m(s.context, graph_kernels());
   tessGraphExec_t exec = graph_of(s, s.stream, m["failing_on_rank_0"]);
-  const auto update = [&](tessKernel_t kernel, tessStream_t on, unsigned flags = 0) {
-    return tessGraphExecUpdateLaunch(exec, 0, kernel, grid_of(1, flags), nullptr, 0, on);
+  const auto update = [&](tessKernel_t kernel, tessStream_t stream, unsigned flags = 0) {
+    return tessGraphExecUpdateLaunch(exec, 0, kernel, grid_of(1, flags), nullptr, 0,
+                                     stream);
   };
   const tessStreamDesc desc{sizeof desc, 0, 1, 0, 0, -1};
   tessStream_t own = nullptr;
   ASSERT_TESS(tessStreamCreateEx(s.mesh, &desc, &own));
-  EXPECT_EQ(update(m["failing_on_rank_1"], own), TESS_ERR_INVALID_VALUE) << "one rank's";
+  EXPECT_EQ(update(m["failing_on_rank_1"], own), TESS_ERR_INVALID_VALUE)
+      << "a launch of one rank's stream cannot replace a launch on all devices";
   tessMesh_t mesh = nullptr;
   tessStream_t other = nullptr;
   const int id = 1;
   ASSERT_TESS(tessMeshCreate(s.context, &id, 1, {1, 1, 1, 1}, &mesh));
   ASSERT_TESS(tessStreamCreate(mesh, 0, &other));
   EXPECT_EQ(update(m["failing_on_rank_1"], other), TESS_ERR_INVALID_VALUE)
-      << "fewer devices";
+      << "a stream with fewer devices cannot replace the launch";
   EXPECT_EQ(update(m["spinning"], s.stream, TESS_LAUNCH_PERSISTENT),
             TESS_ERR_UNSUPPORTED);
   session elsewhere(2);
@@ -462,7 +466,7 @@ TEST(TesseraGraph, AStreamThatJoinedACaptureAndDidNothingGoesOn) {
     EXPECT_EQ(captures, 0);
     ASSERT_TESS(tessStreamWaitEvent(side, fork));
     ASSERT_TESS(tessStreamIsCapturing(side, &captures));
-    EXPECT_EQ(captures, 1) << "it joined";
+    EXPECT_EQ(captures, 1) << "the stream has joined the capture";
     if (goes_at_once) {
       continue;  // the context can end
     }
@@ -527,7 +531,7 @@ TEST(TesseraPersistent, RunsUntilItIsAskedToStopAndHoldsItsStreamAlone) {
   rounds = 0;
   EXPECT_EQ(tessLaunch(m["spinning"], s.mesh, grid_of(2), nullptr, 0, s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "persistent only";
+      << "the kernel is marked for persistent launches only";
   EXPECT_EQ(
       tessLaunch(m["mix"], s.mesh, grid_of(1, TESS_LAUNCH_PERSISTENT), &x, 12, s.stream),
       TESS_ERR_UNSUPPORTED);

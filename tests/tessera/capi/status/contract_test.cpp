@@ -43,7 +43,7 @@ std::vector<registered_module::entry> contract_kernels() {
             value("c", TESS_INT16, 2), value("d", TESS_FP32, 4)}}};
 }
 
-TEST(TesseraContract, TellsItsVersionBeforeAnything) {
+TEST(TesseraContract, ReportsItsVersionBeforeInitialization) {
   int major = -1;
   int minor = -1;
   EXPECT_EQ(tessGetVersion(&major, &minor, nullptr), TESS_OK);
@@ -71,7 +71,7 @@ TEST(TesseraContract, ContextsCoexistAndComeBack) {
     EXPECT_EQ(
         tessLaunch(m["idle"], b.mesh, {{3, 1, 1}, {1, 1, 1}, 0, 0}, nullptr, 0, b.stream),
         TESS_ERR_INVALID_VALUE)
-        << "a kernel of another context";
+        << "a kernel of another context is refused";
     tessEvent_t e = nullptr;
     EXPECT_TESS(tessEventCreate(&e));
     EXPECT_TESS(tessEventRecord(e, a.stream));
@@ -84,7 +84,7 @@ TEST(TesseraContract, HandlesOfAContextDieWithIt) {
   session s(2);
   auto m = std::make_unique<registered_module>(s.context, contract_kernels());
   tessKernel_t idle = (*m)["idle"];
-  EXPECT_EQ(idle, (*m)["idle"]) << "the same handle each time";
+  EXPECT_EQ(idle, (*m)["idle"]) << "the same kernel has the same handle each time";
   const tessContext_t context = std::exchange(s.context, nullptr);
   EXPECT_TESS(tessShutdown(context));
   EXPECT_EQ(tessShutdown(context), TESS_ERR_NOT_INITIALIZED);
@@ -102,8 +102,8 @@ TEST(TesseraContract, ALaunchLikeTheLastOneStillWantsHandlesThatLive) {
   const int ids[] = {0, 1};
   tessMesh_t twin = nullptr;  // another mesh with the same devices
   EXPECT_TESS(tessMeshCreate(s.context, ids, 2, {1, 1, 2, 1}, &twin));
-  const auto launch = [&](tessMesh_t on) {
-    return tessLaunch(idle, on, {{1, 1, 1}, {1, 1, 1}, 0, 0}, nullptr, 0, s.stream);
+  const auto launch = [&](tessMesh_t mesh) {
+    return tessLaunch(idle, mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, nullptr, 0, s.stream);
   };
   EXPECT_TESS(launch(s.mesh));
   EXPECT_EQ(launch(twin), TESS_ERR_INVALID_VALUE);
@@ -118,20 +118,20 @@ TEST(TesseraContract, ALaunchLikeTheLastOneStillWantsHandlesThatLive) {
 TEST(TesseraContract, LaunchesInARowEachHaveTheirOwnTermsAndNumber) {
   session s;
   const registered_module m(s.context, contract_kernels());
-  auto* const told = s.memory<tessDeterminism>(5);
+  auto* const described = s.memory<tessDeterminism>(5);
   const auto launch = [&](int i, int blocks, unsigned flags) {
-    tessDeterminism* const at = told + i;
-    return tessLaunch(m["describing"], s.mesh, {{blocks, 1, 1}, {1, 1, 1}, 0, flags}, &at,
-                      sizeof at, s.stream);
+    tessDeterminism* const address = described + i;
+    return tessLaunch(m["describing"], s.mesh, {{blocks, 1, 1}, {1, 1, 1}, 0, flags},
+                      &address, sizeof address, s.stream);
   };
   const tessNumericsPolicy loose{0, 0, 1, 0};
   EXPECT_TESS(tessSetNumericsPolicy(s.context, &loose));
   EXPECT_TESS(launch(0, 1, 0));
   EXPECT_TESS(launch(1, 1, TESS_LAUNCH_DETERMINISTIC));
-  EXPECT_EQ(tessLaunch(m["describing"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, told, 4,
-                       s.stream),
+  EXPECT_EQ(tessLaunch(m["describing"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, described,
+                       4, s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "arguments that are too short; it takes no number";
+      << "arguments that are too short are refused, and the launch gets no number";
   EXPECT_TESS(launch(2, 1, 0));
   EXPECT_TESS(tessSetDeterminism(s.context, 77, 7));
   EXPECT_TESS(launch(3, 1, 0));
@@ -139,7 +139,7 @@ TEST(TesseraContract, LaunchesInARowEachHaveTheirOwnTermsAndNumber) {
   tessDeterminism last{};
   last.structSize = sizeof last;
   EXPECT_TESS(tessStreamGetDeterminism(s.stream, &last));
-  const auto seen = s.read(told, 5);
+  const auto seen = s.read(described, 5);
   const std::uint32_t levels[] = {0, 1, 0, 0, 0};
   for (std::size_t i = 0; i < seen.size(); ++i) {
     EXPECT_EQ(seen[i].ordinal, i);
@@ -271,7 +271,8 @@ TEST(TesseraContract, PolicyIsCheckedKeptAndLocked) {
     tessNumericsPolicy p{1, 0, 1, 0};
     EXPECT_TESS(tessSetNumericsPolicy(s.context, &p));
     EXPECT_TESS(tessGetNumericsPolicy(s.context, &p));
-    EXPECT_EQ(p.deterministic, 1) << "a floor: the call succeeds";
+    EXPECT_EQ(p.deterministic, 1)
+        << "TESS_DETERMINISTIC is a lower bound for the policy, and the call succeeds";
   }
   {
     const environment locked({{"TESS_POLICY_LOCK", "nofastmath,deterministic"}});
@@ -289,18 +290,18 @@ TEST(TesseraContract, KernelsSeeTheDescriptorOfTheirLaunch) {
   const environment seed({{"TESS_SEED", "77"}});
   session s;
   const registered_module m(s.context, contract_kernels());
-  auto* at = s.memory<tessDeterminism>(1);
+  auto* memory = s.memory<tessDeterminism>(1);
   std::vector<tessDeterminism> seen;
   for (const tessNumericsPolicy& p :
        {tessNumericsPolicy{1, 1, 1, 0}, {0, 1, 1, 0}, {0, 0, 1, 1}}) {
     ASSERT_TESS(tessSetNumericsPolicy(s.context, &p));
-    ASSERT_TESS(tessLaunch(m["describing"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, &at,
-                           sizeof at, s.stream));
-    seen.push_back(s.read(at, 1)[0]);
-    tessDeterminism told{};
-    told.structSize = sizeof told;
-    ASSERT_TESS(tessStreamGetDeterminism(s.stream, &told));
-    EXPECT_EQ(told.digest, seen.back().digest);
+    ASSERT_TESS(tessLaunch(m["describing"], s.mesh, {{1, 1, 1}, {1, 1, 1}, 0, 0}, &memory,
+                           sizeof memory, s.stream));
+    seen.push_back(s.read(memory, 1)[0]);
+    tessDeterminism reported{};
+    reported.structSize = sizeof reported;
+    ASSERT_TESS(tessStreamGetDeterminism(s.stream, &reported));
+    EXPECT_EQ(reported.digest, seen.back().digest);
   }
   EXPECT_EQ(seen[0].level, 2U);
   EXPECT_EQ(seen[1].level, 1U);
@@ -309,7 +310,7 @@ TEST(TesseraContract, KernelsSeeTheDescriptorOfTheirLaunch) {
   EXPECT_EQ(seen[0].policy, 7U);
   EXPECT_EQ(seen[1].policy, 6U);
   EXPECT_EQ(seen[2].policy, 12U);
-  EXPECT_EQ(seen[0].algorithm, 0U) << "a launch is no collective";
+  EXPECT_EQ(seen[0].algorithm, 0U) << "a launch has no collective algorithm";
   EXPECT_EQ(seen[0].seed, 77U);
   EXPECT_EQ(seen[1].ordinal, seen[0].ordinal + 1);
   EXPECT_NE(seen[0].digest, seen[1].digest);
@@ -433,7 +434,7 @@ TEST(TesseraContract, ADamagedCacheEntryIsFound) {
   EXPECT_TESS(tessCacheClear(s.context));
 }
 
-TEST(TesseraContract, VariablesThatAreWrongAreSaidOnceWhateverTheLevel) {
+TEST(TesseraContract, WrongVariablesAreReportedOnceAtEveryLevel) {
   const auto said = [] {
     testing::internal::CaptureStderr();
     const session s;
@@ -451,14 +452,14 @@ TEST(TesseraContract, VariablesThatAreWrongAreSaidOnceWhateverTheLevel) {
             std::string::npos)
       << once;
   EXPECT_NE(once.find("TESS_AUTOTUNE ignored"), std::string::npos) << once;
-  EXPECT_EQ(said(), "") << "the same again";
+  EXPECT_EQ(said(), "") << "a second context must not repeat the message";
   std::vector<std::string> heard;
   EXPECT_TESS(tessSetLogCallback(
       [](tessLogLevel, const char* text, void* user) {
         static_cast<std::vector<std::string>*>(user)->emplace_back(text);
       },
       &heard));
-  EXPECT_EQ(said(), "") << "who listens hears it instead";
+  EXPECT_EQ(said(), "") << "the callback gets the message instead of standard error";
   EXPECT_TESS(tessSetLogCallback(nullptr, nullptr));
   ASSERT_GE(heard.size(), 2U);
   EXPECT_NE(heard[0].find("ignored"), std::string::npos);
@@ -485,7 +486,8 @@ TEST(TesseraContract, FunctionsAreFoundByName) {
             reinterpret_cast<void (*)()>(&tessGraphLaunch));
   EXPECT_EQ(tessGetProcAddress("malloc", 0), nullptr);
   EXPECT_EQ(tessGetProcAddress(nullptr, 0), nullptr);
-  EXPECT_EQ(tessGetProcAddress("tessInit", 1), nullptr) << "an ABI that is not there";
+  EXPECT_EQ(tessGetProcAddress("tessInit", 1), nullptr)
+      << "a version of the ABI that does not exist is refused";
 }
 
 TEST(TesseraContract, TheProfilerWritesATrace) {

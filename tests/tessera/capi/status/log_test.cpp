@@ -62,7 +62,7 @@ void sum(session& s, void* x) {
   ASSERT_TESS(tessStreamSynchronize(s.stream));
 }
 
-TEST(TesseraLog, DebugSaysWhatIsMadeAndDecidedAndTraceWhatIsEnqueued) {
+TEST(TesseraLog, DebugLogsObjectsAndDecisionsAndTraceLogsOperations) {
   const temp_folder scratch;
   for (const char* level : {"info", "debug", "trace"}) {
     const environment loud({{"TESS_LOG_LEVEL", level},
@@ -85,7 +85,7 @@ TEST(TesseraLog, DebugSaysWhatIsMadeAndDecidedAndTraceWhatIsEnqueued) {
   }
 }
 
-TEST(TesseraLog, ModulesAreSaidWhenTheyComeAndGo) {
+TEST(TesseraLog, LoadingAndUnloadingOfModulesIsLogged) {
   const environment loud({{"TESS_LOG_LEVEL", "debug"}});
   listener log;
   const session s;
@@ -104,17 +104,17 @@ TEST(TesseraLog, ACallbackThatCallsTheRuntimeIsAnsweredWhateverTheLineIsAbout) {
     int waits_refused = 0;
   } now;
   log.also = [](void* user) {
-    auto& at = *static_cast<state*>(user);
+    auto& own = *static_cast<state*>(user);
     int answer = 0;
     tessMeshInfo info{};
     info.structSize = sizeof info;
-    EXPECT_EQ(tessDeviceGetCount(at.context, &answer),
-              at.context == nullptr ? TESS_ERR_NOT_INITIALIZED : TESS_OK);
-    if (at.stream != nullptr) {
-      EXPECT_TESS(tessMeshGetInfo(at.mesh, &info));
-      EXPECT_TESS(tessStreamIsCapturing(at.stream, &answer));
-      EXPECT_EQ(tessMemsetAsync(nullptr, 0, 0, at.stream), TESS_ERR_INVALID_VALUE);
-      at.waits_refused += tessStreamSynchronize(at.stream) == TESS_ERR_INVALID_VALUE;
+    EXPECT_EQ(tessDeviceGetCount(own.context, &answer),
+              own.context == nullptr ? TESS_ERR_NOT_INITIALIZED : TESS_OK);
+    if (own.stream != nullptr) {
+      EXPECT_TESS(tessMeshGetInfo(own.mesh, &info));
+      EXPECT_TESS(tessStreamIsCapturing(own.stream, &answer));
+      EXPECT_EQ(tessMemsetAsync(nullptr, 0, 0, own.stream), TESS_ERR_INVALID_VALUE);
+      own.waits_refused += tessStreamSynchronize(own.stream) == TESS_ERR_INVALID_VALUE;
     }
   };
   log.user = &now;
@@ -173,7 +173,7 @@ TEST(TesseraCache, DamagedMeasurementsAreAnErrorWhereItIsStrict) {
   sum(s, x);
 }
 
-TEST(TesseraCache, DamagedEntriesThatAreSetAsideAreSaid) {
+TEST(TesseraCache, DamagedEntriesThatAreSetAsideAreLogged) {
   const temp_folder scratch;
   const environment cached({{"TESS_CACHE_DIR", scratch.path().c_str()}});
   keep_damaged_measurements(scratch.path());
@@ -183,7 +183,7 @@ TEST(TesseraCache, DamagedEntriesThatAreSetAsideAreSaid) {
   EXPECT_EQ(log.count(TESS_LOG_INFO, "was damaged and is set aside"), 1);
 }
 
-TEST(TesseraCache, AFolderThatCannotBeUsedIsSaidWhateverTheLevel) {
+TEST(TesseraCache, AFolderThatCannotBeUsedIsLoggedAtEveryLevel) {
   const temp_folder scratch;
   const std::string file = scratch / "no-folder";
   std::ofstream(file) << "a file";

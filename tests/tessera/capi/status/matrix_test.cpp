@@ -89,22 +89,23 @@ TEST(TesseraMatrix, InvalidValueAtOnce) {
   std::vector<char> damaged = module_of("CPU_REGISTERED", "host", "");
   EXPECT_TESS(load(s, damaged));
   damaged[damaged.size() - 1] ^= 1;
-  EXPECT_EQ(load(s, damaged), TESS_ERR_INVALID_VALUE) << "bytes of a module";
+  EXPECT_EQ(load(s, damaged), TESS_ERR_INVALID_VALUE)
+      << "damaged bytes of a module are refused";
   EXPECT_EQ(tessKernelGet(m.module, "other", &kernel), TESS_ERR_INVALID_VALUE);
   EXPECT_EQ(tessAllReduce(s.mesh, x, 4, TESS_FP32, TESS_COLL_SUM, "xp", s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "an axis";
+      << "an unknown axis is refused";
   EXPECT_EQ(tessAllReduce(s.mesh, x, 4, 14, TESS_COLL_SUM, nullptr, s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "a type";
+      << "an unknown type is refused";
   EXPECT_EQ(tessAllGather(s.mesh, x, 7, TESS_FP32, nullptr, s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "a count that the ranks do not divide";
+      << "a count that the ranks do not divide is refused";
   EXPECT_EQ(tessLaunch(m["m_quiet"], s.mesh, one_block(1U << 4), nullptr, 0, s.stream),
             TESS_ERR_INVALID_VALUE)
-      << "a flag";
+      << "an unknown flag is refused";
   EXPECT_EQ(tessStreamEndCapture(s.stream, &graph), TESS_ERR_INVALID_VALUE)
-      << "a capture that has not begun";
+      << "ending a capture that has not begun is refused";
   EXPECT_TESS(tessStreamSynchronize(s.stream));
 }
 
@@ -118,7 +119,8 @@ TEST(TesseraMatrix, InvalidValueOfTensorsOfOtherLibraries) {
   void* out = nullptr;
   const auto give = [&] { return tessMemExportDlpack(s.context, x, &desc, &out); };
   extent = 17;
-  EXPECT_EQ(give(), TESS_ERR_INVALID_VALUE) << "longer than its memory";
+  EXPECT_EQ(give(), TESS_ERR_INVALID_VALUE)
+      << "a tensor that is longer than its memory is refused";
   extent = -1;
   EXPECT_EQ(give(), TESS_ERR_INVALID_VALUE);
   extent = 16;
@@ -132,16 +134,16 @@ TEST(TesseraMatrix, InvalidValueOfTensorsOfOtherLibraries) {
   EXPECT_EQ(give(), TESS_ERR_INVALID_VALUE);
   desc.ndim = 1;
   EXPECT_EQ(tessMemExportDlpack(s.context, &info, &desc, &out), TESS_ERR_INVALID_VALUE)
-      << "memory that nobody knows";
+      << "memory that the context does not know is refused";
   ASSERT_TESS(give());
   EXPECT_EQ(tessMemImportDlpack(s.context, out, 4, -1, &info), TESS_ERR_INVALID_VALUE)
-      << "flags";
+      << "unknown flags are refused";
   EXPECT_EQ(tessMemImportDlpack(s.context, out, 0, 8, &info), TESS_ERR_INVALID_VALUE)
-      << "a device";
+      << "a device that does not exist is refused";
   EXPECT_EQ(tessMemImportDlpack(nullptr, out, 0, -1, &info), TESS_ERR_NOT_INITIALIZED);
   ASSERT_TESS(tessMemImportDlpack(s.context, out, 0, -1, &info));
   EXPECT_EQ(tessMemReleaseImported(s.context, x), TESS_ERR_INVALID_VALUE)
-      << "rank 0's memory, which was not imported";
+      << "memory that was not imported cannot be released as imported";
   EXPECT_TESS(tessMemReleaseImported(s.context, info.begin));
   EXPECT_EQ(tessMemReleaseImported(s.context, info.begin), TESS_ERR_INVALID_VALUE);
 }
@@ -199,14 +201,14 @@ TEST(TesseraMatrix, OutOfMemoryLaterByScratchAndSharedMemory) {
   EXPECT_TESS(tessStreamSynchronize(s.stream));
   // Each rank of a collective must have enough memory. One rank without it makes the call
   // fail for all.
-  std::vector<tessStream_t> of(4);
+  std::vector<tessStream_t> streams(4);
   for (int r = 0; r < 4; ++r) {
     const tessStreamDesc desc{sizeof desc, 0, r, 0, r == 2 ? 64U : 0U, -1};
-    auto& stream = of[static_cast<std::size_t>(r)];
+    auto& stream = streams[static_cast<std::size_t>(r)];
     ASSERT_TESS(tessStreamCreateEx(s.mesh, &desc, &stream));
     ASSERT_TESS(tessCollective(s.mesh, &d, stream));
   }
-  for (const tessStream_t stream : of) {
+  for (const tessStream_t stream : streams) {
     EXPECT_EQ(tessStreamSynchronize(stream), TESS_ERR_OUT_OF_MEMORY);
   }
 }
@@ -244,7 +246,7 @@ TEST(TesseraMatrix, ArchMismatchAtOnce) {
   EXPECT_EQ(load(s, module_of("PTX", "sm_90", "// ptx")), TESS_ERR_ARCH_MISMATCH);
   EXPECT_EQ(load(s, module_of("CUBIN", "sm_90a", "cubin")), TESS_ERR_ARCH_MISMATCH);
   EXPECT_EQ(load(s, module_of("CPU_REGISTERED", "host", "")), TESS_ERR_ARCH_MISMATCH)
-      << "a function that is not registered";
+      << "a function that is not registered is an architecture mismatch";
 }
 
 // TESS_ERR_UNSUPPORTED
@@ -283,23 +285,23 @@ struct two_ranks {
     EXPECT_TESS(tessStreamSynchronize(s.stream));
     for (int r = 0; r < 2; ++r) {
       const tessStreamDesc desc{sizeof desc, 0, r, 0, 0, -1};
-      EXPECT_TESS(tessStreamCreateEx(s.mesh, &desc, &of[r]));
+      EXPECT_TESS(tessStreamCreateEx(s.mesh, &desc, &streams[r]));
     }
   }
   void expect(tessStatus_t status) const {
-    EXPECT_EQ(tessStreamSynchronize(of[0]), status);
-    EXPECT_EQ(tessStreamSynchronize(of[1]), status);
-    EXPECT_TESS(tessStreamSynchronize(of[0]));
+    EXPECT_EQ(tessStreamSynchronize(streams[0]), status);
+    EXPECT_EQ(tessStreamSynchronize(streams[1]), status);
+    EXPECT_TESS(tessStreamSynchronize(streams[0]));
   }
   session s;
   float* x = nullptr;
-  tessStream_t of[2] = {};
+  tessStream_t streams[2] = {};
 };
 
 TEST(TesseraMatrix, CollectiveMismatchLater) {
   const two_ranks p;
-  const auto sum = [&](int r, float* at, std::size_t count, int type, tessCollOp op) {
-    ASSERT_TESS(tessAllReduce(p.s.mesh, at, count, type, op, nullptr, p.of[r]));
+  const auto sum = [&](int r, float* buffer, std::size_t count, int type, tessCollOp op) {
+    ASSERT_TESS(tessAllReduce(p.s.mesh, buffer, count, type, op, nullptr, p.streams[r]));
   };
   sum(0, p.x, 4, TESS_FP32, TESS_COLL_SUM);
   sum(1, p.x, 5, TESS_FP32, TESS_COLL_SUM);
@@ -310,10 +312,10 @@ TEST(TesseraMatrix, CollectiveMismatchLater) {
   sum(0, p.x, 4, TESS_FP32, TESS_COLL_SUM);
   sum(1, p.x, 4, TESS_FP32, TESS_COLL_MAX);
   p.expect(TESS_ERR_COLLECTIVE_MISMATCH);
-  ASSERT_TESS(tessBroadcast(p.s.mesh, p.x, 4, TESS_FP32, 0, p.of[0]));
-  ASSERT_TESS(tessBroadcast(p.s.mesh, p.x, 4, TESS_FP32, 1, p.of[1]));
+  ASSERT_TESS(tessBroadcast(p.s.mesh, p.x, 4, TESS_FP32, 0, p.streams[0]));
+  ASSERT_TESS(tessBroadcast(p.s.mesh, p.x, 4, TESS_FP32, 1, p.streams[1]));
   p.expect(TESS_ERR_COLLECTIVE_MISMATCH);
-  ASSERT_TESS(tessBarrier(p.s.mesh, nullptr, p.of[0]));
+  ASSERT_TESS(tessBarrier(p.s.mesh, nullptr, p.streams[0]));
   sum(1, p.x, 4, TESS_FP32, TESS_COLL_SUM);
   p.expect(TESS_ERR_COLLECTIVE_MISMATCH);
   sum(0, p.x, 4, TESS_FP32, TESS_COLL_SUM);
@@ -334,7 +336,7 @@ TEST(TesseraMatrix, DeterminismViolationAtOnce) {
   d.dtype = TESS_FP32;
   d.wireDtype = TESS_BF16;
   EXPECT_EQ(tessCollective(s.mesh, &d, s.stream), TESS_ERR_DETERMINISM_VIOLATION)
-      << "rounded between ranks";
+      << "the wire format would round between ranks";
 }
 
 TEST(TesseraMatrix, DeterminismViolationLater) {
@@ -344,7 +346,8 @@ TEST(TesseraMatrix, DeterminismViolationLater) {
   const tessNumericsPolicy free{0, 0, 1, 0};
   for (int r = 0; r < 2; ++r) {
     ASSERT_TESS(tessSetNumericsPolicy(p.s.context, r == 0 ? &firm : &free));
-    ASSERT_TESS(tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.of[r]));
+    ASSERT_TESS(
+        tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.streams[r]));
   }
   p.expect(TESS_ERR_DETERMINISM_VIOLATION);
   ASSERT_TESS(tessLaunch(m["m_unmarked"], p.s.mesh, one_block(TESS_LAUNCH_DETERMINISTIC),
@@ -355,17 +358,18 @@ TEST(TesseraMatrix, DeterminismViolationLater) {
 TEST(TesseraMatrix, TimeoutOfARankThatDoesNotCome) {
   const environment soon({{"TESS_TIMEOUT_MS", "50"}});
   const two_ranks p;
-  for (tessStream_t one : p.of) {
+  for (tessStream_t one : p.streams) {
     // The streams get no limit of their own, so that only the timeout of the collective
     // can end the wait.
     ASSERT_TESS(tessStreamSetTimeout(one, 0));
   }
-  ASSERT_TESS(tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.of[0]));
-  EXPECT_EQ(tessStreamSynchronize(p.of[0]), TESS_ERR_TIMEOUT);
+  ASSERT_TESS(
+      tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.streams[0]));
+  EXPECT_EQ(tessStreamSynchronize(p.streams[0]), TESS_ERR_TIMEOUT);
   // A rank that calls too late gets the status at once, and its stream stays usable.
-  EXPECT_EQ(tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.of[1]),
+  EXPECT_EQ(tessAllReduce(p.s.mesh, p.x, 4, TESS_FP32, TESS_COLL_SUM, "dp", p.streams[1]),
             TESS_ERR_TIMEOUT);
-  EXPECT_TESS(tessStreamSynchronize(p.of[1]));
+  EXPECT_TESS(tessStreamSynchronize(p.streams[1]));
 }
 
 TEST(TesseraMatrix, TimeoutOfAWaitLeavesTheStreamAtWork) {
@@ -396,14 +400,14 @@ TEST(TesseraMatrix, TimeoutOfAWaitLeavesTheFailureToTheNextOne) {
 
 TEST(TesseraMatrix, InvalidValueOfTimesThatNobodyCanWait) {
   session s;
-  constexpr int64_t most = INT64_MAX / 1'000'000;
+  constexpr int64_t max_ms = INT64_MAX / 1'000'000;
   tessStream_t out = nullptr;
-  for (const int64_t limit : {int64_t{-2}, most + 1, INT64_MAX, INT64_MIN}) {
+  for (const int64_t limit : {int64_t{-2}, max_ms + 1, INT64_MAX, INT64_MIN}) {
     const tessStreamDesc desc{sizeof desc, 0, -1, 0, 0, limit};
     EXPECT_EQ(tessStreamCreateEx(s.mesh, &desc, &out), TESS_ERR_INVALID_VALUE) << limit;
     EXPECT_EQ(tessStreamSetTimeout(s.stream, limit), TESS_ERR_INVALID_VALUE) << limit;
   }
-  ASSERT_TESS(tessStreamSetTimeout(s.stream, most));
+  ASSERT_TESS(tessStreamSetTimeout(s.stream, max_ms));
   EXPECT_TESS(tessStreamSynchronize(s.stream));
   const registered_module m(s.context, matrix_kernels());
   tessLaunchConfig large = one_block();

@@ -62,11 +62,11 @@ std::uint32_t algorithm_of_a_sum(session& s) {
   auto* const x = s.memory<float>(1024);
   EXPECT_TESS(tessAllReduce(s.mesh, x, 1024, TESS_FP32, TESS_COLL_SUM, "dp", s.stream));
   EXPECT_TESS(tessStreamSynchronize(s.stream));
-  tessDeterminism told{};
-  told.structSize = sizeof told;
-  EXPECT_TESS(tessStreamGetDeterminism(s.stream, &told));
+  tessDeterminism reported{};
+  reported.structSize = sizeof reported;
+  EXPECT_TESS(tessStreamGetDeterminism(s.stream, &reported));
   EXPECT_TESS(tessFree(s.mesh, x));
-  return told.algorithm;
+  return reported.algorithm;
 }
 
 // The policy is that of the module loaded last. Unloading modules must restore the policy
@@ -81,10 +81,10 @@ TEST(TesseraModules, TakePolicyAndPlansWithThemWhenTheyAreUnloaded) {
   ASSERT_TESS(load_plans(s, {0, 0, 1, 0}, "dp", &loose));
   EXPECT_EQ(level_of(s), 0);
   ASSERT_TESS(load_plans(s, {0, 1, 1, 0}, "tp", &firm));
-  EXPECT_EQ(level_of(s), 1) << "that of the last one";
+  EXPECT_EQ(level_of(s), 1) << "the level of the module that was loaded last is in force";
   EXPECT_EQ(algorithm_of_a_sum(s), ring);
   ASSERT_TESS(tessModuleUnload(firm));
-  EXPECT_EQ(level_of(s), 0) << "that of the one that is left";
+  EXPECT_EQ(level_of(s), 0) << "the level of the remaining module is in force";
   ASSERT_TESS(tessModuleUnload(loose));
   EXPECT_EQ(level_of(s), 2);
   EXPECT_EQ(algorithm_of_a_sum(s), before);
@@ -168,7 +168,7 @@ TEST(TesseraFork, TheChildGetsAnErrorFromEveryCallAndNoneHangs) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 0);
-  EXPECT_EQ(s.read(x, 1)[0], 0) << "the parent goes on";
+  EXPECT_EQ(s.read(x, 1)[0], 0) << "the stream of the parent process goes on";
 }
 
 /// An allocator that uses the system's memory and counts how often memory is given back.
@@ -180,9 +180,9 @@ struct counted_source {
   static void* take(std::size_t bytes, std::size_t alignment, void*) {
     return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   }
-  static void give_back(void* at, std::size_t, void*) {
+  static void give_back(void* address, std::size_t, void*) {
     ++given_back();
-    std::free(at);
+    std::free(address);
   }
 };
 
@@ -308,7 +308,7 @@ TEST(TesseraDescriptions, CountAsFarAsTheirSizeSaysAndHideNothing) {
   ASSERT_TESS(tessStreamCreateEx(s.mesh, &old, &stream));
   void* memory = nullptr;
   EXPECT_EQ(tessMallocAsync(&memory, 8192, stream), TESS_ERR_OUT_OF_MEMORY)
-      << "the limit lies inside the size";
+      << "the limit is below the requested size";
   struct longer {
     tessStreamDesc known;
     std::uint64_t unknown;
@@ -362,13 +362,13 @@ TEST(TesseraDescriptions, OfModulesAndTensorsAreReadByTheSameRule) {
   x.reserved = 0;
   x.structSize = sizeof x + 8;
   EXPECT_EQ(tessFatbinAddKernel(fatbin, &kernel.known), TESS_ERR_INVALID_VALUE)
-      << "the next of an array would be elsewhere";
+      << "elements of an array have the size that is known, so a larger one is refused";
   x.structSize = sizeof x;
   EXPECT_TESS(tessFatbinAddKernel(fatbin, &kernel.known));
   ASSERT_TESS(tessFatbinDestroy(fatbin));
 
   session s;
-  auto* const at = s.memory<float>(4);
+  auto* const memory = s.memory<float>(4);
   const std::int64_t extent = 4;
   later_version<tessTensorDesc> tensor{};
   tensor.known.structSize = sizeof tensor;
@@ -377,14 +377,14 @@ TEST(TesseraDescriptions, OfModulesAndTensorsAreReadByTheSameRule) {
   tensor.known.shape = &extent;
   void* made = nullptr;
   tensor.unknown = 1;
-  EXPECT_EQ(tessMemExportDlpack(s.context, at, &tensor.known, &made),
+  EXPECT_EQ(tessMemExportDlpack(s.context, memory, &tensor.known, &made),
             TESS_ERR_INVALID_VALUE);
   tensor.unknown = 0;
   tensor.known.flags = 1U << 31;
-  EXPECT_EQ(tessMemExportDlpack(s.context, at, &tensor.known, &made),
+  EXPECT_EQ(tessMemExportDlpack(s.context, memory, &tensor.known, &made),
             TESS_ERR_INVALID_VALUE);
   tensor.known.flags = 0;
-  ASSERT_TESS(tessMemExportDlpack(s.context, at, &tensor.known, &made));
+  ASSERT_TESS(tessMemExportDlpack(s.context, memory, &tensor.known, &made));
   auto* const managed = static_cast<tessera::dlpack::managed_tensor_versioned*>(made);
   managed->deleter(managed);
 }
@@ -464,7 +464,7 @@ TEST(TesseraProfiler, ThatIsOpenAtTheShutdownKeepsItsRecords) {
   EXPECT_NE(text.find("\"fill\""), std::string::npos) << text;
 }
 
-TEST(TesseraSettings, SayWhatTheyCannotUnderstand) {
+TEST(TesseraSettings, ReportVariablesThatTheyCannotRead) {
   const std::map<std::string, std::string> set = {
       {"TESS_TOPOLOGY", "abc"}, {"TESS_COLL_ALGO", "foo"},   {"TESS_DETERMINSTIC", "1"},
       {"TESS_SEED", "0"},       {"TESS_TIMEOUT_MS", "1000"}, {"PATH", "/bin"}};
@@ -487,10 +487,10 @@ TEST(TesseraSettings, SayWhatTheyCannotUnderstand) {
       << warnings[2];
   EXPECT_EQ(read.topology, "");
   EXPECT_EQ(read.algorithm, "");
-  EXPECT_EQ(read.seed, std::optional<std::uint64_t>(0)) << "0 is a seed like others";
+  EXPECT_EQ(read.seed, std::optional<std::uint64_t>(0)) << "the seed 0 is accepted";
   EXPECT_EQ(read.wait_limit_ms, 1000);
-  EXPECT_EQ(read.rendezvous_limit_ms, 900)
-      << "a missing rank is named before the wait ends";
+  EXPECT_EQ(read.rendezvous_limit_ms, 900) << "the rendezvous limit is shorter than the "
+                                              "wait, so that the missing rank is named";
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ class zoo {
 /// Calls a function once for each way to spoil one of its arguments.
 class sweeper {
  public:
-  explicit sweeper(const zoo& of) : zoo_(of) {}
+  explicit sweeper(const zoo& objects) : zoo_(objects) {}
 
   /// `may_be_null` lists the arguments for which null has a meaning.
   template <class... A>
@@ -134,10 +134,10 @@ class sweeper {
   void spoil(const char* name, tessStatus_t (*call)(A...), bool null_is_good,
              std::tuple<A...> arguments) {
     using type = std::tuple_element_t<I, std::tuple<A...>>;
-    const auto check = [&](type bad, tessStatus_t expected, const char* what) {
+    const auto check = [&](type bad, tessStatus_t expected, const char* text) {
       std::get<I>(arguments) = bad;
       EXPECT_EQ(std::apply(call, arguments), expected)
-          << name << ", argument " << I << " " << what << ": "
+          << name << ", argument " << I << " " << text << ": "
           << tessGetLastErrorMessage();
       EXPECT_STRNE(tessGetLastErrorMessage(), "") << name;
     };
@@ -454,7 +454,8 @@ TEST(TesseraRefusal, EveryCallWithEveryArgumentSpoilt) {
                 "tessGetProcAddress", "tessGroupStart", "tessGroupEnd",
                 "tessStreamGetPriorityRange"});
   std::set<std::string> all = declared("tessera.h");
-  EXPECT_EQ(all.size(), 29U) << "functions of the specification";
+  EXPECT_EQ(all.size(), 29U)
+      << "the number of functions of the specification has changed";
   for (const auto& header : std::filesystem::directory_iterator(TESSERA_HEADERS)) {
     if (header.path().extension() == ".h") {
       all.merge(declared(header.path().filename().c_str()));
@@ -536,26 +537,26 @@ TEST(TesseraRefusal, CallsInsideAStreamThatWouldEnqueueOrWait) {
       s.stream,
       [](void* user) {
         auto& me = *static_cast<seen*>(user);
-        const session& of = *me.s;
+        const session& own = *me.s;
         void* p = nullptr;
         tessGraph_t graph = nullptr;
         int done = 0;
-        me.got = {tessMalloc(of.mesh, 8, &p),
-                  tessFree(of.mesh, me.memory),
-                  tessMallocAsync(&p, 8, of.stream),
-                  tessFreeAsync(me.memory, of.stream),
-                  tessMemsetAsync(me.memory, 0, 8, of.stream),
-                  tessMemcpyAsync(me.memory, &p, 8, TESS_COPY_H2D, of.stream),
-                  tessStreamSynchronize(of.stream),
-                  tessStreamQuery(of.stream, &done),
-                  tessStreamDestroy(of.stream),
-                  tessMeshDestroy(of.mesh),
-                  tessShutdown(of.context),
-                  tessBarrier(of.mesh, nullptr, of.stream),
+        me.got = {tessMalloc(own.mesh, 8, &p),
+                  tessFree(own.mesh, me.memory),
+                  tessMallocAsync(&p, 8, own.stream),
+                  tessFreeAsync(me.memory, own.stream),
+                  tessMemsetAsync(me.memory, 0, 8, own.stream),
+                  tessMemcpyAsync(me.memory, &p, 8, TESS_COPY_H2D, own.stream),
+                  tessStreamSynchronize(own.stream),
+                  tessStreamQuery(own.stream, &done),
+                  tessStreamDestroy(own.stream),
+                  tessMeshDestroy(own.mesh),
+                  tessShutdown(own.context),
+                  tessBarrier(own.mesh, nullptr, own.stream),
                   tessGroupStart(),
                   tessGroupEnd(),
-                  tessStreamBeginCapture(of.stream),
-                  tessStreamEndCapture(of.stream, &graph)};
+                  tessStreamBeginCapture(own.stream),
+                  tessStreamEndCapture(own.stream, &graph)};
       },
       &saw));
   ASSERT_TESS(tessStreamSynchronize(s.stream));

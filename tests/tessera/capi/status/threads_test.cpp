@@ -30,8 +30,8 @@ std::map<std::string, std::uint64_t> blocked_by_thread() {
       if (word == "SigBlk:") {
         std::uint64_t mask = 0;
         status >> std::hex >> mask;
-        const auto [at, first] = out.emplace(name, mask);
-        at->second &= mask;
+        const auto [entry, first] = out.emplace(name, mask);
+        entry->second &= mask;
       }
     }
   }
@@ -69,7 +69,8 @@ TEST(TesseraThreads, HaveNamesAndLeaveSignalsToTheProgram) {
   }
   sigset_t here;
   pthread_sigmask(SIG_BLOCK, nullptr, &here);
-  EXPECT_EQ(sigismember(&here, SIGINT), 0) << "the program's own thread";
+  EXPECT_EQ(sigismember(&here, SIGINT), 0)
+      << "a thread of the program must keep its signals";
 }
 
 }  // namespace

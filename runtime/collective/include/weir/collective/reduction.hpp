@@ -66,7 +66,7 @@ class reducer {
   [[nodiscard]] static result<reducer> make_portable(const reduction& operation);
 
   /// Returns the type, operation and level.
-  [[nodiscard]] const reduction& operation() const noexcept { return what_; }
+  [[nodiscard]] const reduction& operation() const noexcept { return operation_; }
   /// Returns the size of an element. @units{bytes}
   [[nodiscard]] std::size_t element_bytes() const noexcept { return element_bytes_; }
   /// Returns the size of an element of a partial result. @units{bytes}
@@ -104,7 +104,7 @@ class reducer {
  private:
   reducer() = default;
 
-  reduction what_;
+  reduction operation_;
   std::size_t element_bytes_ = 0;
   std::size_t node_bytes_ = 0;
   std::size_t components_ = 1;  ///< real numbers that an element is added as

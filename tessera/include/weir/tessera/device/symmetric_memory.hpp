@@ -199,7 +199,7 @@ class symmetric_memory {
  private:
   [[nodiscard]] std::shared_ptr<allocation> make(memory_kind kind, std::size_t bytes,
                                                  std::uint64_t owner) const;
-  [[nodiscard]] allocation_ptr take_alias(const void* at, std::uint64_t owner);
+  [[nodiscard]] allocation_ptr take_alias(const void* address, std::uint64_t owner);
 
   std::shared_ptr<device_backend> backend_;
   std::shared_ptr<const std::function<void(const error&)>> on_damage_;

@@ -34,7 +34,7 @@ namespace weir::tessera {
 
 class context;
 class notifier;
-class janitor;
+class deferred_calls;
 class meeting_point;
 class stream;
 struct block_key;
@@ -88,7 +88,7 @@ class plan_cache {
       const collective::topology& shape, const collective::plan_options& options);
 
  private:
-  static constexpr std::size_t most = 256;
+  static constexpr std::size_t max_plans = 256;
   using key =
       std::tuple<std::uint64_t, int, int, int, int, int, std::size_t, int, bool, bool>;
   std::mutex mutex_;
@@ -182,7 +182,7 @@ class context : public std::enable_shared_from_this<context> {
   /// Returns the plans of collectives.
   [[nodiscard]] plan_cache& plans() noexcept { return plans_; }
   /// Returns the thread for work that workers must not wait for.
-  [[nodiscard]] janitor& cleaner() noexcept { return *cleaner_; }
+  [[nodiscard]] deferred_calls& deferred() noexcept { return *deferred_; }
   /// Returns the times and choices of collectives.
   [[nodiscard]] collective::collective_tuner& tuner() noexcept { return *tuner_; }
   /// Returns the times and choices of blocks, for launches that let the runtime choose.
@@ -320,7 +320,7 @@ class context : public std::enable_shared_from_this<context> {
   std::shared_ptr<late_releases> frees_ = std::make_shared<late_releases>();
   /// The threads of these members use the other members, so these are destroyed first.
   std::unique_ptr<runtime::engine> own_engine_;
-  std::unique_ptr<janitor> cleaner_;
+  std::unique_ptr<deferred_calls> deferred_;
 };
 
 }  // namespace weir::tessera

@@ -176,7 +176,7 @@ class graph_exec : public std::enable_shared_from_this<graph_exec> {
   [[nodiscard]] result<void> replace(std::size_t node, const operation& operation);
 
   std::shared_ptr<const graph> from_;
-  std::shared_ptr<context> of_;
+  std::shared_ptr<context> context_;
   std::uint64_t runs_ = 0;  ///< number of launched runs
   /// Nodes that run in one piece. Null if `reissue_` is set.
   std::shared_ptr<graph_body> body_;

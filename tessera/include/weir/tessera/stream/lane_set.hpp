@@ -56,11 +56,12 @@ struct touched_memory {
   /// addresses.
   [[nodiscard]] static touched_memory outside(const void* address, std::size_t bytes,
                                               bool writes) noexcept {
-    constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
-    const std::uint64_t begin =
-        std::min<std::uint64_t>(reinterpret_cast<std::uintptr_t>(address), most - 1);
+    constexpr std::uint64_t max_address = std::numeric_limits<std::int64_t>::max();
+    const std::uint64_t begin = std::min<std::uint64_t>(
+        reinterpret_cast<std::uintptr_t>(address), max_address - 1);
     const std::uint64_t end =
-        address == nullptr ? most : begin + std::min<std::uint64_t>(bytes, most - begin);
+        address == nullptr ? max_address
+                           : begin + std::min<std::uint64_t>(bytes, max_address - begin);
     return {no_lane, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end),
             writes};
   }

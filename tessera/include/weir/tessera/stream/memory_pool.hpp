@@ -97,7 +97,7 @@ class memory_pool {
   [[nodiscard]] pool_counters counters() const;
 
  private:
-  struct kept {
+  struct kept_memory {
     allocation_ptr memory;
     std::uint64_t stream;
     ref<point> end;
@@ -116,13 +116,13 @@ class memory_pool {
   [[nodiscard]] std::optional<handed_out> settle(const allocation_ptr& memory);
   /// Removes the oldest kept memory above the limit, which the caller releases after the
   /// mutex.
-  [[nodiscard]] std::vector<kept> over(std::size_t bytes);
+  [[nodiscard]] std::vector<kept_memory> over(std::size_t bytes);
 
   symmetric_memory& memory_;
   std::vector<std::int32_t> devices_;
   std::uint64_t owner_;
   mutable std::mutex mutex_;
-  std::vector<kept> kept_;  ///< oldest first
+  std::vector<kept_memory> kept_;  ///< oldest first
   /// Size of kept_. It can be less than `reserved` - `used`, because memory that is being
   /// taken is in neither.
   std::size_t kept_bytes_ = 0;

@@ -28,7 +28,7 @@ class submission {
  public:
   /// Begins the submission of `operation`, which lives until its last step has ended.
   submission(submission_lock::session& in, lane_set& lanes, ref<operation> operation)
-      : in_(in), lanes_(lanes), what_(std::move(operation)), owners_(true) {}
+      : in_(in), lanes_(lanes), operation_(std::move(operation)), owners_(true) {}
   /// Begins the submission of a graph, which keeps its operations alive itself.
   submission(submission_lock::session& in, lane_set& lanes)
       : in_(in), lanes_(lanes), owners_(false) {}
@@ -55,7 +55,7 @@ class submission {
   runtime::task_id add_last(operation& operation, unsigned lane, std::uint32_t index,
                             std::span<const runtime::access> accesses);
   /// Returns the operation, or null if its last task was submitted by `add_last`.
-  [[nodiscard]] operation* pending() const noexcept { return what_.get(); }
+  [[nodiscard]] operation* pending() const noexcept { return operation_.get(); }
 
  private:
   runtime::task_id put(operation& operation, unsigned lane, std::uint32_t index,
@@ -64,9 +64,9 @@ class submission {
 
   submission_lock::session& in_;
   lane_set& lanes_;
-  ref<operation> what_;
+  ref<operation> operation_;
   bool owners_;
-  std::vector<runtime::access> held_;
+  std::vector<runtime::access> accesses_;
 };
 
 /// One call of the interface by a thread of the program.

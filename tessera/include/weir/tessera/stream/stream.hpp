@@ -306,7 +306,7 @@ class stream : public std::enable_shared_from_this<stream> {
   unsigned holds_ = 0;
   bool proceeds_ = false;  ///< `proceed` is submitting operations
   bool closed_ = false;
-  std::deque<ref<operation>> held_;
+  std::deque<ref<operation>> postponed_;
   std::vector<ref<point>> pending_waits_;
   ref<point> looked_for_;    ///< the last point that `idle` has enqueued
   std::uint64_t ended_ = 0;  ///< operations that are known to have ended

@@ -13,10 +13,10 @@ namespace {
 
 int failures = 0;
 /// Reports a condition that does not hold, with the last error of the library.
-void check(bool holds, const char* what) {
+void check(bool holds, const char* text) {
   if (!holds) {
     const char* error = tgm_last_error();
-    std::cerr << "failed: " << what << "; last error: " << (error ? error : "none")
+    std::cerr << "failed: " << text << "; last error: " << (error ? error : "none")
               << "\n";
     ++failures;
   }

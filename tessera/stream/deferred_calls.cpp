@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The thread of the janitor: a list of calls ordered by time.
+/// The thread that makes deferred calls: a list of calls ordered by time.
 ///
 /// The thread sleeps until the time of the first call, or until a request comes. The name
 /// of the thread is visible in debuggers.
-#include "stream/janitor.hpp"
+#include "stream/deferred_calls.hpp"
 
 #include <chrono>
 #include <utility>
@@ -15,16 +15,16 @@
 namespace weir::tessera {
 namespace {
 
-/// Set when a call on this thread destroyed the janitor that runs it.
-thread_local bool janitor_is_gone = false;  // NOLINT: one for each thread
+/// Set when a call on this thread destroyed the `deferred_calls` that runs it.
+thread_local bool deferred_calls_are_gone = false;  // NOLINT: one for each thread
 
 }  // namespace
 
 // Drops the calls that have not begun. A call may release the last reference to the
-// object that owns the janitor. Then this destructor runs on the janitor's own thread,
+// object that owns the calls. Then this destructor runs on their own thread,
 // which cannot join itself: it is detached and told by the flag not to touch members
 // again.
-janitor::~janitor() {
+deferred_calls::~deferred_calls() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -36,7 +36,7 @@ janitor::~janitor() {
   }
   if (thread_.get_id() == std::this_thread::get_id()) {
     thread_.detach();
-    janitor_is_gone = true;
+    deferred_calls_are_gone = true;
   } else {
     thread_.join();
   }
@@ -44,10 +44,10 @@ janitor::~janitor() {
 
 // Starts the thread at the first request. The thread blocks signals, so that the handlers
 // of the program run on the program's threads.
-void janitor::later(std::function<void()> what, std::int64_t when_ns) {
+void deferred_calls::later(std::function<void()> call, std::int64_t when_ns) {
   {
     const std::lock_guard lock(mutex_);
-    calls_.emplace(when_ns, std::move(what));
+    calls_.emplace(when_ns, std::move(call));
     if (!thread_.joinable()) {
       const signal_blocker scope;
       thread_ = std::thread([this] { work(); });
@@ -56,7 +56,7 @@ void janitor::later(std::function<void()> what, std::int64_t when_ns) {
   changed_.notify_one();
 }
 
-void janitor::work() {
+void deferred_calls::work() {
   name_this_thread("weir-janitor");
   std::unique_lock lock(mutex_);
   while (!stop_) {
@@ -74,10 +74,10 @@ void janitor::work() {
     calls_.erase(first);
     lock.unlock();
     // The call and the objects that it holds are released without the lock: either may
-    // request another call or destroy the janitor.
+    // request another call or destroy this object.
     call();
     call = nullptr;
-    if (janitor_is_gone) {
+    if (deferred_calls_are_gone) {
       return;  // the mutex has been destroyed as well
     }
     lock.lock();

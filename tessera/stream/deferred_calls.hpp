@@ -18,16 +18,16 @@ namespace weir::tessera {
 /// run one at a time, in the order of their times; those with equal times run in the
 /// order of the requests. Calls must not throw.
 /// @threads{safe from any thread}
-class janitor {
+class deferred_calls {
  public:
-  janitor() = default;
-  ~janitor();
-  janitor(const janitor&) = delete;
-  janitor& operator=(const janitor&) = delete;
+  deferred_calls() = default;
+  ~deferred_calls();
+  deferred_calls(const deferred_calls&) = delete;
+  deferred_calls& operator=(const deferred_calls&) = delete;
 
-  /// Calls `what` as soon as the monotonic clock shows `when_ns` or more, in nanoseconds.
+  /// Calls `call` as soon as the monotonic clock shows `when_ns` or more, in nanoseconds.
   /// 0 means as soon as possible.
-  void later(std::function<void()> what, std::int64_t when_ns = 0);
+  void later(std::function<void()> call, std::int64_t when_ns = 0);
 
  private:
   /// The body of the thread: waits for the first call's time and runs it without the
