@@ -61,6 +61,7 @@ struct planned_stage {
   std::vector<std::uint32_t> in;   ///< for each inlet the index of its edge
   std::vector<std::uint32_t> out;  ///< edges that begin at the stage, by outlet
   std::vector<port_type> types;    ///< type of each port after unification
+  std::vector<port_type> scratch;  ///< type of each piece of scratch, all extents fixed
   std::uint32_t numbering = 0;     ///< numbering of the items that it makes
   /// Largest number of items of the stage that are alive at the same time.
   std::uint32_t slots = 0;
