@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weir/base/settings/value.hpp"
@@ -66,6 +67,8 @@ struct stage_info {
   bool stateless = false;                 ///< true if a failed item may be skipped
   gap_policy gaps = gap_policy::skip;     ///< see `gap_policy`
   flow::guarantee promise = guarantee::exactly_once;  ///< of a source or a sink
+  /// Values of the settings that a resumed run must have too, as text by name.
+  std::vector<std::pair<std::string, std::string>> frozen;
   bool forwards = false;  ///< true if an outlet may hand on the tensor of an inlet
 
   /// Returns the index of a port among `ports`, or -1.
