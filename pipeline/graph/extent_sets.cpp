@@ -33,7 +33,8 @@ std::int32_t extent_sets::root(std::int32_t extent) const {
 
 // The parent is the lower index: a graph has few extents, so paths stay short.
 bool extent_sets::join(std::int32_t a, std::int32_t b) {
-  const auto [low, high] = std::minmax(root(a), root(b));
+  const std::int32_t low = std::min(root(a), root(b));
+  const std::int32_t high = std::max(root(a), root(b));
   node& parent = nodes_[at_index(low)];
   node& child = nodes_[at_index(high)];
   if (parent.number && child.number && *parent.number != *child.number) {

@@ -147,10 +147,11 @@ class memory_sizer {
     const planned_stage& planned = plan_.stages[stage];
     wide slots = s.info.gives;
     // These stages hand an item on only when its tasks have ended. The items before that
-    // hold credits of the inlets.
+    // hold credits of the inlets, so that the windows limit the calls.
     if (s.info.face == face::late || s.on_failure == failure_policy::skip) {
-      slots += largest(plan_, planned.in,
-                       [&](const graph_edge& e) { return max_alive(plan_, e); });
+      const wide taken = largest(
+          plan_, planned.in, [&](const graph_edge& e) { return max_alive(plan_, e); });
+      slots += taken / s.info.takes * s.info.gives;
     }
     return slots + largest(plan_, planned.out,
                            [&](const graph_edge& e) { return items_.along(e); });
