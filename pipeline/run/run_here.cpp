@@ -78,6 +78,10 @@ class serial_host {
           run_.end(*b, run_.stage(source).position());
           break;
         }
+        if (run_.took_nothing(*b)) {
+          run_.take_back(source);
+          break;
+        }
         WEIR_CHECK(run_.deliver(*b));
       }
       if (run_.wants_cursor(source)) {
