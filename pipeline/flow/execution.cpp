@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "epoch/identity.hpp"
+#include "weir/pipeline/identity.hpp"
 #include "flow/stage_run.hpp"
 
 namespace weir::flow {
@@ -239,6 +239,9 @@ void execution::begin_epoch(std::uint64_t next) {
   section.name = identity_section;
   append(section.data, as_view(identity_of(s.planned.source)));
   section.shape = {static_cast<std::int64_t>(section.data.size())};
+}
+std::uint64_t execution::barrier() const noexcept {
+  return state_->barrier;
 }
 bool execution::epoch_in_flight() const noexcept {
   return state_->facts.epoch != 0;

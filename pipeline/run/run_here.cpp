@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
-#include "epoch/identity.hpp"
+#include "weir/pipeline/identity.hpp"
 #include "weir/pipeline/execution.hpp"
 
 namespace weir::flow {

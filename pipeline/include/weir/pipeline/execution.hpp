@@ -99,6 +99,8 @@ class execution {
   /// Begins an epoch whose barrier stands before item `next`. A source
   /// stops there until its cursor has been passed to `mark`. @pre No epoch is in flight; `next >= next_item()`
   void begin_epoch(std::uint64_t next);
+  /// Returns the first item behind the barrier of the epoch in flight.
+  [[nodiscard]] std::uint64_t barrier() const noexcept;
   /// Returns whether an epoch has begun and is not committed.
   [[nodiscard]] bool epoch_in_flight() const noexcept;
   /// Returns whether the image of the epoch in flight is complete.
