@@ -42,6 +42,8 @@ class tensor {
   /// Number of dimensions.
   static constexpr int rank = Rank;
 
+  /// Makes a tensor over no storage, to be assigned to before it is used.
+  tensor() = default;
   /// Gives a tensor of the layer below its type. It has `Rank` dimensions and elements of
   /// type `T`.
   explicit tensor(const runtime::tensor& bytes) : bytes_(bytes) {}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Running a pipeline of stages with actors: the engine has a thread, every source and
+/// every sink has one, and checkpoints are written beside them. A run is a folder, which
+/// `resume` continues after any crash.
+/// @source{docs/pipelines.md}
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "weir/actors/run.hpp"
+#include "weir/pipeline.hpp"
+#include "weir/pipeline/counters.hpp"
+
+namespace weir {
+
+/// How a run of a pipeline stands at the moment.
+/// @threads{a value}
+struct pipeline_progress {
+  std::uint64_t items = 0;           ///< items that all sources have delivered
+  double items_per_second = 0;       ///< over the last few seconds
+  std::uint64_t durable_items = 0;   ///< number of the first item that is not durable
+  std::uint64_t epochs = 0;          ///< checkpoints so far
+  std::string bottleneck;            ///< stage that limits the rate; empty if unknown
+};
+
+/// Options of a run of a pipeline.
+struct run_options {
+  /// The run folder, created if it does not exist. Checkpoints are below it. Empty: the
+  /// run leaves nothing and cannot be resumed.
+  std::string folder{};
+  std::string files{};            ///< folder to which relative paths of stages belong
+  unsigned workers = 1;           ///< threads that run tasks
+  std::uint64_t every_items = 0;  ///< items between two checkpoints; 0: no such limit
+  double every_seconds = 0;       ///< time between two checkpoints; 0: no such limit
+  std::uint64_t seed = 1;         ///< seed of `step::random`
+  /// Text of the file that describes the pipeline; checkpoints hold it. May be empty.
+  std::string description{};
+  /// Generation of the checkpoint to continue from; 0: the newest valid one.
+  std::uint64_t generation = 0;
+  std::int64_t stall_s = 60;  ///< time without progress after which the run fails
+  /// Called about ten times a second, on the thread that called `run`.
+  std::function<void(const pipeline_progress&)> progress{};
+  /// Called with one line of text, on the thread that called `run`.
+  std::function<void(const std::string&)> warning{};
+  /// Asks the run to stop behind the items in flight, with a checkpoint. May be null.
+  actors::run_control* control = nullptr;
+};
+
+/// Result of a run of a pipeline.
+struct pipeline_report {
+  std::string ended;              ///< "finished" or "interrupted"
+  std::uint64_t items = 0;        ///< items that all sources have delivered
+  std::uint64_t epochs = 0;       ///< checkpoints of this process
+  std::uint64_t generation = 0;   ///< last durable checkpoint; 0 if there is none
+  std::uint64_t resumed_item = 0; ///< first item after a resume
+  double seconds = 0;             ///< duration of the run
+  std::int64_t memory_bound = 0;  ///< largest bytes of items, as `check` prints it
+  std::int64_t item_bytes = 0;    ///< bytes of items at the end
+  flow::run_counters counters;    ///< counters of stages and edges
+  flow::plan planned;             ///< the plan of the run, with names for the counters
+};
+
+/// Makes the stages of Weir known by name: `tgm.read`, `tgm.write`, `hn4.tensors` and the
+/// others of docs/stages.md. Further calls do nothing.
+/// @threads{safe to call concurrently}
+void add_standard_stages();
+
+/// Begins a run of a pipeline and returns when all sources have ended and the sinks are
+/// durable, or when the control asked to stop.
+/// @error{already_exists, the folder holds a checkpoint: resume the run instead}
+/// @error{any, the pipeline is refused, or a stage or a task failed; the message names
+/// stage and item; the last checkpoint stands}
+/// @error{locked, another process has a run in the folder}
+/// @error{timeout, no stage can go on; the message names what each waits for}
+/// @threads{may be called from any thread; one run at a time in a folder}
+[[nodiscard]] result<pipeline_report> run(pipeline& p, const run_options& options);
+
+/// Continues the run in `options.folder` from its newest valid checkpoint, or begins it
+/// anew if there is none. The outputs of all sinks then equal those of a run without an
+/// interruption. Also returns the errors of `run`.
+/// @error{not_found, the folder does not exist}
+/// @error{config_mismatch, the checkpoint belongs to another pipeline}
+/// @error{history_mismatch, a source has other data than before}
+/// @error{torn, a sink has lost durable data}
+[[nodiscard]] result<pipeline_report> resume(pipeline& p, const run_options& options);
+
+}  // namespace weir

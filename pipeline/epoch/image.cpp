@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Images of epochs: what each stage adds at a barrier, and how it continues from one.
+///
+/// A stage adds its part in the place of the submission order where the barrier stands.
+/// Tensors are copied by tasks that read them, so that later items need not wait unless
+/// they overwrite bytes that are still being copied.
+#include "weir/pipeline/image.hpp"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "epoch/item_record.hpp"
+#include "flow/stage_run.hpp"
+
+namespace weir::flow {
+namespace {
+
+stored_item record_of(const item* one) {
+  return one == nullptr ? stored_item{}
+                        : stored_item{true, one->seq, one->lane, one->about};
+}
+
+error bad_section(const std::string& name, const std::string& expected,
+                  const std::string& found) {
+  return error(errc::corrupt,
+               fmt::format("cannot restore the section \"{}\" of a checkpoint: expected "
+                           "{}, found {}",
+                           name, expected, found));
+}
+
+}  // namespace
+
+const image_section* image::find(std::string_view name) const noexcept {
+  for (const image_section& s : sections) {
+    if (s.name == name) {
+      return &s;
+    }
+  }
+  return nullptr;
+}
+
+result<void> stage_run::copy_tensor(std::string section, const runtime::tensor& t) {
+  if (!t.row_major()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot store \"{}\": expected a row-major tensor, found "
+                             "one with gaps",
+                             section));
+  }
+  image_section& s = facts_.growing->sections.emplace_back();
+  s.name = std::move(section);
+  s.type = t.type();
+  s.shape.assign(t.shape().begin(), t.shape().end());
+  WEIR_TRY(const std::int64_t bytes, byte_size(t.type(), t.count()));
+  s.data.resize(static_cast<std::size_t>(bytes));
+  struct copy {
+    const std::byte* from;
+    std::byte* to;
+    std::int64_t bytes;
+    void operator()(const runtime::task_context&) const {
+      std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    }
+  };
+  if (bytes == 0) {
+    return {};
+  }
+  const std::array accesses{runtime::reads(t)};
+  WEIR_TRY(const task_id id,
+           facts_.host->base().submit("copy state", accesses,
+                                      copy{t.data(), s.data.data(), bytes}));
+  facts_.copies.push_back(id);
+  return {};
+}
+
+/// Adds everything that the stage needs to continue behind the barrier.
+result<void> stage_run::contribute() {
+  epoch_ = facts_.epoch;
+  for (const state_part& part : object_.state()) {
+    const std::string section = "STATE/" + name_ + "/" + part.name;
+    if (part.is_tensor) {
+      WEIR_CHECK(copy_tensor(section, part.tensor));
+    } else {
+      image_section& s = facts_.growing->sections.emplace_back();
+      s.name = section;
+      s.shape = {static_cast<std::int64_t>(part.value.size())};
+      s.data.assign(part.value.begin(), part.value.end());
+    }
+  }
+  record_writer numbers;
+  numbers.put(next_seq_);
+  numbers.put(next_made_);
+  numbers.put(static_cast<std::uint8_t>(ended_));
+  image_section& s = facts_.growing->sections.emplace_back();
+  s.name = "STAGE/" + name_;
+  s.data = std::move(numbers).take();
+  s.shape = {static_cast<std::int64_t>(s.data.size())};
+  WEIR_CHECK(copy_items());
+  return copy_feedback();
+}
+
+/// Adds the items of a call that is not complete yet.
+result<void> stage_run::copy_items() {
+  if (info_.takes == 1) {
+    return {};
+  }
+  record_writer items;
+  const call& c = calls_[next_open_ % calls_.size()];
+  items.put(static_cast<std::uint32_t>(collected_));
+  items.put(c.seq);
+  for (std::size_t i = 0; i < collected_ * in_.size(); ++i) {
+    const call::input& one = c.inputs[i];
+    put_item(items, record_of(one.body));
+    if (one.body != nullptr) {
+      WEIR_CHECK(copy_tensor(fmt::format("HELD/{}/{}", name_, i),
+                             one.body->slots[one.outlet]->tensor));
+    }
+  }
+  image_section& s = facts_.growing->sections.emplace_back();
+  s.name = "HELD/" + name_;
+  s.data = std::move(items).take();
+  s.shape = {static_cast<std::int64_t>(s.data.size())};
+  return {};
+}
+
+/// Adds the items on the feedback edges that begin at the stage.
+result<void> stage_run::copy_feedback() {
+  for (std::size_t outlet = 0; outlet < out_.size(); ++outlet) {
+    for (std::size_t t = 0; t < out_[outlet].size(); ++t) {
+      const target& to = out_[outlet][t];
+      if (to.delay == 0) {
+        continue;
+      }
+      const std::string section = fmt::format("LOOP/{}/{}/{}", name_, outlet, t);
+      record_writer items;
+      items.put(static_cast<std::uint32_t>(to.to->size()));
+      for (std::size_t i = 0; i < to.to->size(); ++i) {
+        const entry& e = to.to->peek(i);
+        stored_item one = record_of(e.body);
+        one.seq = e.number;
+        put_item(items, one);
+        if (e.body != nullptr) {
+          WEIR_CHECK(copy_tensor(fmt::format("{}/{}", section, i),
+                                 e.body->slots[outlet]->tensor));
+        }
+      }
+      image_section& s = facts_.growing->sections.emplace_back();
+      s.name = section;
+      s.data = std::move(items).take();
+      s.shape = {static_cast<std::int64_t>(s.data.size())};
+    }
+  }
+  return {};
+}
+
+result<void> stage_run::contribute_final() {
+  if (info_.face == face::sink) {
+    wants_settle_ = true;
+    return {};
+  }
+  if (info_.face == face::source) {
+    return mark(final_cursor_);
+  }
+  return contribute();
+}
+
+result<void> stage_run::mark(const small_record& cursor) {
+  image_section& s = facts_.growing->sections.emplace_back();
+  s.name = "CURSOR/" + name_;
+  s.data.assign(cursor.view().begin(), cursor.view().end());
+  s.shape = {static_cast<std::int64_t>(cursor.size)};
+  WEIR_CHECK(contribute());
+  if (!ended_) {
+    push_marker(entry_kind::barrier, facts_.epoch);
+  }
+  return {};
+}
+
+/// A sink passes its barrier here, because it has to settle first.
+result<void> stage_run::settled(const small_record& offset) {
+  WEIR_EXPECT(wants_settle_);
+  wants_settle_ = false;
+  for (inlet& i : in_) {
+    if (!ended_ && !i.ended && !i.from->empty() &&
+        i.from->front().kind == entry_kind::barrier) {
+      i.from->pop();
+    }
+  }
+  image_section& s = facts_.growing->sections.emplace_back();
+  s.name = "OFFSET/" + name_;
+  s.data.assign(offset.view().begin(), offset.view().end());
+  s.shape = {static_cast<std::int64_t>(offset.size)};
+  return contribute();
+}
+
+namespace {
+
+/// Fills a tensor that no task uses with the bytes of a section.
+result<void> fill(const runtime::tensor& t, const image_section& from) {
+  const bool same =
+      t.type() == from.type && t.row_major() &&
+      (t.shape().empty() ||
+       std::equal(t.shape().begin(), t.shape().end(), from.shape.begin(),
+                  from.shape.end())) &&
+      byte_size(t.type(), t.count()) == static_cast<std::int64_t>(from.data.size());
+  if (!same) {
+    return bad_section(from.name,
+                       fmt::format("{} bytes of type {}",
+                                   t.count() * info_of(t.type()).size,
+                                   port_text(t.type())),
+                       fmt::format("{} bytes of type {}, or another shape",
+                                   from.data.size(), port_text(from.type)));
+  }
+  if (!from.data.empty()) {
+    std::memcpy(t.data(), from.data.data(), from.data.size());
+  }
+  return {};
+}
+
+result<const image_section*> section(const image& from, const std::string& name) {
+  const image_section* s = from.find(name);
+  if (s == nullptr) {
+    return bad_section(name, "the section", "none");
+  }
+  return s;
+}
+
+}  // namespace
+
+result<void> stage_run::restore(const image& from) {
+  epoch_ = from.epoch;
+  for (state_part& part : object_.state()) {
+    WEIR_TRY(const image_section* s, section(from, "STATE/" + name_ + "/" + part.name));
+    if (part.is_tensor) {
+      WEIR_CHECK(fill(part.tensor, *s));
+    } else if (s->data.size() == part.value.size()) {
+      std::memcpy(part.value.data(), s->data.data(), s->data.size());
+    } else {
+      return bad_section(s->name, fmt::format("{} bytes", part.value.size()),
+                         fmt::format("{}", s->data.size()));
+    }
+  }
+  WEIR_TRY(const image_section* s, section(from, "STAGE/" + name_));
+  record_reader numbers(s->data);
+  next_seq_ = numbers.get<std::uint64_t>();
+  next_made_ = numbers.get<std::uint64_t>();
+  static_cast<void>(numbers.get<std::uint8_t>());
+  if (numbers.failed()) {
+    return bad_section(s->name, "17 bytes", fmt::format("{}", s->data.size()));
+  }
+  if (info_.face == face::source) {
+    WEIR_TRY(const image_section* cursor, section(from, "CURSOR/" + name_));
+    WEIR_CHECK(object_.seek(cursor->data));
+  }
+  if (info_.face == face::sink) {
+    WEIR_TRY(const image_section* offset, section(from, "OFFSET/" + name_));
+    WEIR_CHECK(object_.rewind(offset->data));
+  }
+  return restore_items(from);
+}
+
+/// Makes an item that the image holds, or of zeros if there is no section.
+result<item*> stage_run::make_initial(std::size_t outlet, const stored_item& one,
+                                      const port_type& type,
+                                      const image_section* bytes) {
+  if (!initial_slots_) {
+    std::size_t capacity = info_.takes * in_.size();
+    for (const auto& targets : out_) {
+      for (const target& t : targets) {
+        capacity += t.delay;
+      }
+    }
+    WEIR_TRY(initial_slots_,
+             slot_pool::create(*facts_.host, capacity, 0, std::int64_t{1} << 40,
+                               name_ + " (first items)"));
+    initial_items_ = std::make_unique<item_pool>(capacity);
+  }
+  std::vector<std::int64_t> shape;
+  for (const extent& e : type.shape) {
+    shape.push_back(e.number);
+  }
+  const dtype element = bytes != nullptr ? bytes->type : *type.element;
+  WEIR_TRY(slot* s, initial_slots_->take(element, bytes != nullptr ? bytes->shape : shape));
+  if (bytes != nullptr) {
+    WEIR_CHECK(fill(s->tensor, *bytes));
+  } else {
+    std::memset(s->tensor.data(), 0, static_cast<std::size_t>(s->bytes));
+  }
+  item& made = initial_items_->take();
+  made.seq = one.seq;
+  made.lane = one.lane;
+  made.about = one.about;
+  made.slots[outlet] = s;
+  return &made;
+}
+
+result<void> stage_run::restore_items(const image& from) {
+  if (info_.takes > 1) {
+    WEIR_TRY(const image_section* s, section(from, "HELD/" + name_));
+    record_reader items(s->data);
+    const std::size_t count = items.get<std::uint32_t>();
+    call& c = current();
+    c.seq = items.get<std::uint64_t>();
+    if (count >= info_.takes) {
+      return bad_section(s->name, fmt::format("fewer than {} items", info_.takes),
+                         fmt::format("{}", count));
+    }
+    for (std::size_t i = 0; i < count * in_.size(); ++i) {
+      const inlet& in = in_[i % in_.size()];
+      const stored_item one = get_item(items);
+      call::input taken_input{nullptr, in.from, in.outlet, 0};
+      if (one.present) {
+        WEIR_TRY(const image_section* bytes,
+                 section(from, fmt::format("HELD/{}/{}", name_, i)));
+        WEIR_TRY(taken_input.body, make_initial(in.outlet, one, {}, bytes));
+        taken_input.body->holders = 1;
+        taken_input.bytes = taken_input.body->slots[in.outlet]->bytes;
+        in.from->take_credit(taken_input.bytes);
+      }
+      c.inputs.push_back(taken_input);
+    }
+    if (items.failed()) {
+      return bad_section(s->name, "records of items", "fewer bytes");
+    }
+    collected_ = count;
+  }
+  for (std::size_t outlet = 0; outlet < out_.size(); ++outlet) {
+    for (std::size_t t = 0; t < out_[outlet].size(); ++t) {
+      if (out_[outlet][t].delay != 0) {
+        WEIR_CHECK(restore_feedback(from, outlet, t));
+      }
+    }
+  }
+  return {};
+}
+
+result<void> stage_run::restore_feedback(const image& from, std::size_t outlet,
+                                         std::size_t nth) {
+  target& to = out_[outlet][nth];
+  const std::string name = fmt::format("LOOP/{}/{}/{}", name_, outlet, nth);
+  WEIR_TRY(const image_section* s, section(from, name));
+  record_reader items(s->data);
+  const std::size_t count = items.get<std::uint32_t>();
+  to.to->epoch_passed = from.epoch;
+  for (std::size_t i = 0; i < count && !items.failed(); ++i) {
+    const stored_item one = get_item(items);
+    if (!to.to->has_credit(1)) {
+      return bad_section(name, "as many items as the edge has room for",
+                         fmt::format("{}", count));
+    }
+    if (!one.present) {
+      to.to->push_gap(one.seq);
+      continue;
+    }
+    WEIR_TRY(const image_section* bytes, section(from, fmt::format("{}/{}", name, i)));
+    WEIR_TRY(item* made, make_initial(outlet, one, {}, bytes));
+    to.to->push(*made, one.seq, made->slots[outlet]->bytes);
+  }
+  if (items.failed()) {
+    return bad_section(name, "records of items", "fewer bytes");
+  }
+  return {};
+}
+
+result<void> stage_run::fill_feedback() {
+  for (std::size_t outlet = 0; outlet < out_.size(); ++outlet) {
+    for (target& to : out_[outlet]) {
+      for (std::uint32_t n = 0; n < to.delay; ++n) {
+        const port_type& type = outlet_types_[outlet];
+        if (!type.bytes()) {
+          to.to->push_gap(n);
+          continue;
+        }
+        stored_item one;
+        one.seq = n;
+        WEIR_TRY(item* made, make_initial(outlet, one, type, nullptr));
+        to.to->push(*made, n, made->slots[outlet]->bytes);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace weir::flow

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Building graphs from the calls of a program.
+#include "weir/pipeline.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace weir {
+
+node node::operator[](std::string_view port) const {
+  return {*owner_, stage_, std::string(port)};
+}
+
+node& node::window(std::uint32_t items, std::int64_t bytes) {
+  owner_->windows_.push_back({stage_, port_, items, bytes});
+  return *this;
+}
+
+node& node::failing(flow::failure_policy policy) {
+  owner_->graph_.stages[stage_].on_failure = policy;
+  return *this;
+}
+
+node operator>>(node from, node to) {
+  from.owner_->connect(from.stage_, from.port_, to.stage_, to.port_);
+  return to;
+}
+
+void node::feed_back(node to, std::uint32_t delay) const {
+  if (delay == 0) {
+    owner_->mistake(error(errc::invalid_argument,
+                          "cannot add a feedback edge: expected a delay of at least 1, "
+                          "found 0"));
+    return;
+  }
+  owner_->connect(stage_, port_, to.stage_, to.port_, delay);
+}
+
+pipeline::pipeline(std::string name) {
+  graph_.name = std::move(name);
+}
+pipeline::~pipeline() = default;
+
+void pipeline::mistake(error e) {
+  if (!mistake_) {
+    mistake_ = std::move(e);
+  }
+}
+
+node pipeline::add(std::string name, std::string_view stage,
+                   const given_settings& settings) {
+  return add_made(std::move(name), flow::stages().make(stage, settings));
+}
+
+node pipeline::add_made(std::string name, result<flow::described_stage> stage) {
+  flow::graph_stage added;
+  added.name = std::move(name);
+  if (stage) {
+    added.info = std::move(stage->info);
+    objects_.push_back(std::move(stage->object));
+  } else {
+    const errc code = stage.error().code();
+    mistake(error(code, fmt::format("cannot add the stage \"{}\"", added.name))
+                .because(std::move(stage.error())));
+    objects_.push_back(nullptr);
+  }
+  graph_.stages.push_back(std::move(added));
+  return {*this, static_cast<std::uint32_t>(graph_.stages.size() - 1)};
+}
+
+/// Without a name the stage must have exactly one port in that direction.
+std::optional<std::uint32_t> pipeline::port_of(std::uint32_t stage, std::string_view port,
+                                               bool inlet) {
+  const flow::graph_stage& s = graph_.stages[stage];
+  std::optional<std::uint32_t> found;
+  std::string names;
+  std::uint32_t matches = 0;
+  for (std::uint32_t i = 0; i < s.info.ports.size(); ++i) {
+    const flow::port_info& p = s.info.ports[i];
+    if (p.inlet != inlet) {
+      continue;
+    }
+    names += (names.empty() ? "" : ", ") + p.name;
+    if (port.empty() || p.name == port) {
+      found = i;
+      ++matches;
+    }
+  }
+  if (matches == 1) {
+    return found;
+  }
+  if (objects_[stage]) {  // otherwise the stage itself is the mistake
+    mistake(error(errc::unknown_key,
+                  fmt::format("cannot connect the {} \"{}.{}\": expected one of {}, "
+                              "found {}",
+                              inlet ? "inlet" : "outlet", s.name, port,
+                              names.empty() ? std::string("none") : names,
+                              port.empty() ? "no name" : "another name")));
+  }
+  return std::nullopt;
+}
+
+void pipeline::connect(std::uint32_t from, std::string_view outlet, std::uint32_t to,
+                       std::string_view inlet, std::uint32_t delay) {
+  const auto begin = port_of(from, outlet, false);
+  const auto end = port_of(to, inlet, true);
+  if (begin && end) {
+    flow::graph_edge e;
+    e.from = from;
+    e.outlet = *begin;
+    e.to = to;
+    e.inlet = *end;
+    e.delay = delay;
+    graph_.edges.push_back(std::move(e));
+  }
+}
+
+void pipeline::apply_windows(flow::graph& g) const {
+  for (const window_setting& w : windows_) {
+    for (flow::graph_edge& e : g.edges) {
+      const std::string& inlet = g.stages[e.to].info.ports[e.inlet].name;
+      if (e.to == w.stage && (w.port.empty() || w.port == inlet)) {
+        e.window_items = w.items;
+        e.window_bytes = w.bytes;
+      }
+    }
+  }
+}
+
+result<flow::plan> pipeline::check() const {
+  if (mistake_) {
+    return *mistake_;
+  }
+  flow::graph g = graph_;
+  apply_windows(g);
+  return flow::check(std::move(g));
+}
+
+result<std::vector<std::unique_ptr<flow::stage_object>>> pipeline::take_stages() {
+  if (mistake_) {
+    return *mistake_;
+  }
+  if (taken_) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot run the pipeline \"{}\" again: expected stages that "
+                             "have not run, found used ones",
+                             graph_.name))
+        .hint("build the pipeline again for each run");
+  }
+  taken_ = true;
+  return std::move(objects_);
+}
+
+}  // namespace weir

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Functions of faces that a stage does not have, and types of ports of stage classes.
+#include "weir/pipeline/stage_object.hpp"
+
+#include "weir/pipeline/faces.hpp"
+
+namespace weir::flow {
+namespace {
+
+error not_of_this_face(const char* function) {
+  return error(errc::internal, std::string("call of a stage: expected a stage that has ") +
+                                   function + ", found one of another face");
+}
+
+}  // namespace
+
+result<void> stage_object::open(opening&) {
+  return {};
+}
+result<void> stage_object::on_item(step&) {
+  return not_of_this_face("on_item");
+}
+result<void> stage_object::on_done(step&) {
+  return not_of_this_face("on_done");
+}
+result<bool> stage_object::next(pull&) {
+  return not_of_this_face("next");
+}
+small_record stage_object::position() const {
+  return {};
+}
+result<void> stage_object::seek(bytes_view) {
+  return not_of_this_face("seek");
+}
+result<void> stage_object::put(taken&) {
+  return not_of_this_face("put");
+}
+result<small_record> stage_object::settle() {
+  return not_of_this_face("settle");
+}
+result<void> stage_object::rewind(bytes_view) {
+  return not_of_this_face("rewind");
+}
+std::vector<state_part> stage_object::state() {
+  return {};
+}
+
+port_type static_type(dtype element, int rank, std::string_view extents) {
+  WEIR_EXPECT(element != dtype{});
+  port_type type = or_throw(port_type::parse(std::string(port_text(element)) + "[" +
+                                             std::string(extents) + "]"));
+  WEIR_EXPECT(type.shape.size() == static_cast<std::size_t>(rank));
+  return type;
+}
+
+}  // namespace weir::flow

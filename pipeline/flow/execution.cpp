@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A run of a pipeline: makes edges and stages from a plan, gives stages turns, and keeps
+/// the epoch in flight.
+#include "weir/pipeline/execution.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "weir/pipeline/identity.hpp"
+#include "flow/stage_run.hpp"
+
+namespace weir::flow {
+namespace {
+
+constexpr std::uint64_t no_barrier = std::numeric_limits<std::uint64_t>::max();
+
+/// Number of a port among the inlets, or among the outlets, of its stage.
+std::uint32_t number_of_port(const stage_info& info, std::uint32_t port) {
+  std::uint32_t number = 0;
+  for (std::uint32_t p = 0; p < port; ++p) {
+    number += info.ports[p].inlet == info.ports[port].inlet ? 1 : 0;
+  }
+  return number;
+}
+
+}  // namespace
+
+struct execution::state {
+  plan planned;
+  execution_options options;
+  std::vector<std::unique_ptr<stage_object>> objects;
+  run_facts facts;
+  image growing;
+  std::vector<std::unique_ptr<edge>> edges;
+  std::vector<std::unique_ptr<stage_run>> stages;
+  std::vector<std::uint32_t> sources;
+  std::vector<std::uint32_t> sinks;
+  std::uint64_t newest_epoch = 0;
+  std::uint64_t barrier = no_barrier;  ///< first item behind the barrier in flight
+  std::uint64_t limit = no_barrier;    ///< first item that is not granted
+
+  [[nodiscard]] result<void> build();
+  [[nodiscard]] result<void> open_stages(const image* from);
+  [[nodiscard]] bool contributed() const;
+  [[nodiscard]] result<void> contribute_ended();
+};
+
+/// Makes edges and stages, and connects them.
+result<void> execution::state::build() {
+  const graph& g = planned.source;
+  for (const graph_edge& e : g.edges) {
+    edges.push_back(std::make_unique<edge>(e.window_items, e.window_bytes));
+  }
+  for (std::size_t i = 0; i < g.stages.size(); ++i) {
+    stages.push_back(std::make_unique<stage_run>(g.stages[i].name, g.stages[i].info,
+                                                 *objects[i], facts));
+  }
+  for (std::size_t i = 0; i < g.edges.size(); ++i) {
+    const graph_edge& e = g.edges[i];
+    const std::uint32_t outlet = number_of_port(g.stages[e.from].info, e.outlet);
+    const std::uint32_t inlet = number_of_port(g.stages[e.to].info, e.inlet);
+    stages[e.from]->connect_outlet(outlet, *edges[i], e.delay);
+    stages[e.to]->connect_inlet(inlet, *edges[i], outlet, e.delay != 0);
+  }
+  for (std::uint32_t i = 0; i < stages.size(); ++i) {
+    std::uint32_t open_calls = 1;
+    std::int64_t budget = 1;
+    for (const graph_edge& e : g.edges) {
+      open_calls = e.to == i ? std::max(open_calls, e.window_items) : open_calls;
+      budget = e.from == i ? std::max(budget, e.window_bytes) : budget;
+    }
+    WEIR_CHECK(
+        stages[i]->allocate(g.stages[i], planned.stages[i], open_calls + 1, budget));
+    const face kind = g.stages[i].info.face;
+    if (kind == face::source) {
+      sources.push_back(i);
+    } else if (kind == face::sink) {
+      sinks.push_back(i);
+    }
+  }
+  return {};
+}
+
+result<void> execution::state::open_stages(const image* from) {
+  opening run({facts.host, options.folder, from != nullptr, options.seed});
+  for (const auto& s : stages) {
+    result<void> opened;
+    try {
+      opened = s->object().open(run);
+    } catch (const std::exception& e) {
+      opened = error(errc::kernel_failed, fmt::format("a stage has thrown: {}", e.what()));
+    }
+    if (opened) {
+      opened = from != nullptr ? s->restore(*from) : s->fill_feedback();
+    }
+    if (!opened) {
+      const errc code = opened.error().code();
+      return error(code, fmt::format("cannot open stage \"{}\"", s->name()))
+          .because(std::move(opened.error()));
+    }
+  }
+  if (from != nullptr) {
+    newest_epoch = from->epoch;
+  }
+  return {};
+}
+
+bool execution::state::contributed() const {
+  return std::all_of(stages.begin(), stages.end(),
+                     [](const auto& s) { return s->contributed(); });
+}
+
+/// Stages that have ended see no barrier. Their state does not change any more, so it
+/// belongs into every image from then on.
+result<void> execution::state::contribute_ended() {
+  for (const auto& s : stages) {
+    if (facts.epoch != 0 && s->ended() && !s->contributed() && !s->wants_settle()) {
+      WEIR_CHECK(s->contribute_final());
+    }
+  }
+  return {};
+}
+
+execution::execution(std::unique_ptr<state> s) : state_(std::move(s)) {}
+
+/// Stages and items are destroyed before the engine, so their tasks have to end first.
+execution::~execution() {
+  static_cast<void>(state_->facts.host->wait());
+}
+
+result<std::unique_ptr<execution>> execution::create(
+    plan p, std::vector<std::unique_ptr<stage_object>> stages, weir::engine& host,
+    execution_options options, const image* from) {
+  WEIR_EXPECT(stages.size() == p.source.stages.size());
+  auto s = std::make_unique<state>();
+  s->planned = std::move(p);
+  s->options = std::move(options);
+  s->objects = std::move(stages);
+  s->facts.host = &host;
+  s->facts.seed = s->options.seed;
+  s->facts.growing = &s->growing;
+  WEIR_CHECK(s->build());
+  WEIR_CHECK(s->open_stages(from));
+  return std::unique_ptr<execution>(new execution(std::move(s)));
+}
+
+/// Stages further down the pipeline come first, so that they free what the others need.
+result<bool> execution::turn() {
+  state& s = *state_;
+  bool any = false;
+  for (const std::uint32_t i : s.planned.order) {
+    WEIR_TRY(const bool ended, s.stages[i]->settle());
+    any = any || ended;
+  }
+  for (auto i = s.planned.order.rbegin(); i != s.planned.order.rend(); ++i) {
+    if (s.planned.source.stages[*i].info.face != face::source) {
+      WEIR_TRY(const bool worked, s.stages[*i]->work(s.options.turn_items));
+      any = any || worked;
+    }
+  }
+  WEIR_CHECK(s.contribute_ended());
+  return any;
+}
+
+const std::vector<std::uint32_t>& execution::sources() const noexcept {
+  return state_->sources;
+}
+const std::vector<std::uint32_t>& execution::sinks() const noexcept {
+  return state_->sinks;
+}
+stage_object& execution::stage(std::uint32_t index) noexcept {
+  return state_->stages[index]->object();
+}
+
+blank* execution::grant(std::uint32_t source) {
+  stage_run& s = *state_->stages[source];
+  const bool waits = state_->facts.epoch != 0 && !s.contributed();
+  return s.grant(waits ? std::min(state_->barrier, state_->limit) : state_->limit);
+}
+result<void> execution::deliver(blank& filled) {
+  return filled.stage->deliver(filled);
+}
+bool execution::took_nothing(const blank& item) noexcept {
+  return item.nothing_yet;
+}
+void execution::take_back(std::uint32_t source) {
+  state_->stages[source]->take_back_grants();
+}
+void execution::end(blank& unused, const small_record& cursor) {
+  unused.stage->end_source(unused, cursor);
+}
+bool execution::wants_cursor(std::uint32_t source) const noexcept {
+  const stage_run& s = *state_->stages[source];
+  return state_->facts.epoch != 0 && !s.contributed() && !s.ended() &&
+         s.delivered() == state_->barrier && !s.has_grants();
+}
+result<void> execution::mark(std::uint32_t source, const small_record& cursor) {
+  return state_->stages[source]->mark(cursor);
+}
+
+result<const ready*> execution::next_ready(std::uint32_t sink) {
+  return state_->stages[sink]->next_ready();
+}
+void execution::done(std::uint32_t sink) {
+  state_->stages[sink]->done();
+}
+bool execution::wants_settle(std::uint32_t sink) const noexcept {
+  return state_->stages[sink]->wants_settle();
+}
+result<void> execution::settled(std::uint32_t sink, const small_record& offset) {
+  return state_->stages[sink]->settled(offset);
+}
+
+std::uint64_t execution::next_item() const noexcept {
+  std::uint64_t next = 0;
+  for (const std::uint32_t i : state_->sources) {
+    next = std::max(next, state_->stages[i]->requested());
+  }
+  return next;
+}
+
+void execution::stop_before(std::uint64_t next) noexcept {
+  state_->limit = next;
+}
+
+void execution::begin_epoch(std::uint64_t next) {
+  state& s = *state_;
+  WEIR_EXPECT(s.facts.epoch == 0 && next >= next_item());
+  s.facts.epoch = ++s.newest_epoch;
+  s.barrier = next;
+  s.growing = {};
+  s.growing.epoch = s.facts.epoch;
+  s.growing.next_item = next;
+  s.growing.finished = all_ended();
+  image_section& section = s.growing.sections.emplace_back();
+  section.name = identity_section;
+  append(section.data, as_view(identity_of(s.planned.source)));
+  section.shape = {static_cast<std::int64_t>(section.data.size())};
+}
+std::uint64_t execution::barrier() const noexcept {
+  return state_->barrier;
+}
+bool execution::epoch_in_flight() const noexcept {
+  return state_->facts.epoch != 0;
+}
+
+bool execution::complete() const noexcept {
+  const state& s = *state_;
+  const auto& copies = s.facts.copies;
+  return s.facts.epoch != 0 && s.contributed() &&
+         std::all_of(copies.begin(), copies.end(), [&](task_id id) {
+           return s.facts.host->base().ended(id);
+         });
+}
+
+result<const image*> execution::completed() {
+  WEIR_EXPECT(complete());
+  for (const task_id id : state_->facts.copies) {
+    WEIR_CHECK(state_->facts.host->base().wait(id));
+  }
+  return &state_->growing;
+}
+
+void execution::committed() {
+  state_->facts.epoch = 0;
+  state_->facts.copies.clear();
+  state_->barrier = no_barrier;
+}
+
+bool execution::all_ended() const noexcept {
+  return std::all_of(state_->stages.begin(), state_->stages.end(), [](const auto& s) {
+    return s->ended() && s->open_calls() == 0;
+  });
+}
+
+std::string execution::waiting() const {
+  std::string text;
+  for (const auto& s : state_->stages) {
+    text += fmt::format("{}\"{}\" waits for {}", text.empty() ? "" : "; ", s->name(),
+                        s->waiting_for());
+  }
+  return text;
+}
+
+std::string execution::bottleneck() const {
+  const auto& order = state_->planned.order;
+  for (auto i = order.rbegin(); i != order.rend(); ++i) {
+    const stage_run& s = *state_->stages[*i];
+    if (!s.ended() && s.limits_rate()) {
+      return s.name();
+    }
+  }
+  return {};
+}
+
+run_counters execution::counters() const {
+  run_counters all;
+  for (const auto& s : state_->stages) {
+    all.stages.push_back(s->counters);
+    all.item_bytes += s->slot_bytes();
+  }
+  for (const auto& e : state_->edges) {
+    all.edges.push_back(e->counters);
+  }
+  return all;
+}
+
+const plan& execution::planned() const noexcept {
+  return state_->planned;
+}
+
+}  // namespace weir::flow

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Pools of slots and items.
+#include "flow/item_memory.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace weir::flow {
+namespace {
+
+constexpr std::int64_t alignment = 64;
+
+}  // namespace
+
+result<std::unique_ptr<slot_pool>> slot_pool::create(engine& host, std::size_t count,
+                                                     std::int64_t fixed_bytes,
+                                                     std::int64_t budget,
+                                                     std::string name) {
+  std::unique_ptr<slot_pool> pool(
+      new slot_pool(host, fixed_bytes, budget, std::move(name)));
+  for (std::size_t i = 0; i < count; ++i) {
+    slot& s = *pool->all_.emplace_back(std::make_unique<slot>());
+    s.home = pool.get();
+    if (fixed_bytes != 0) {
+      WEIR_CHECK(pool->give_memory(s, fixed_bytes));
+    }
+  }
+  // The last slot of the list is taken first, so the order of use is that of `all_`.
+  for (auto s = pool->all_.rbegin(); s != pool->all_.rend(); ++s) {
+    pool->free_.push_back(s->get());
+  }
+  return pool;
+}
+
+slot_pool::~slot_pool() {
+  for (const auto& s : all_) {
+    release(*s);
+  }
+}
+
+slot::buffer slot_pool::allocate(std::int64_t bytes) noexcept {
+  const std::int64_t rounded =
+      std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
+  return slot::buffer(static_cast<std::byte*>(
+      std::aligned_alloc(alignment, static_cast<std::size_t>(rounded))));
+}
+
+error slot_pool::no_memory(std::int64_t bytes) const {
+  return error(errc::out_of_memory,
+               fmt::format("cannot allocate an item of \"{}\": expected {} bytes of free "
+                           "memory, found less",
+                           name_, bytes));
+}
+
+/// Gives a slot that no task uses memory of another size.
+result<void> slot_pool::give_memory(slot& s, std::int64_t bytes) {
+  release(s);
+  s.owned = allocate(bytes);
+  if (!s.owned) {
+    return no_memory(bytes);
+  }
+  s.memory = host_.base().adopt(s.owned.get(), bytes, name_);
+  total_ += bytes;
+  return {};
+}
+
+void slot_pool::release(slot& s) noexcept {
+  if (s.owned) {
+    static_cast<void>(host_.base().release(s.memory.id));
+    total_ -= s.memory.size;
+  }
+  s.memory = {};
+  s.owned.reset();
+}
+
+/// Frees memory of free slots until all slots together have at most `budget_` bytes.
+void slot_pool::trim() noexcept {
+  for (auto s = free_.begin(); s != free_.end() && total_ > budget_; ++s) {
+    release(**s);
+  }
+}
+
+result<std::int64_t> slot_pool::bytes_for(dtype type,
+                                          std::span<const std::int64_t> shape) const {
+  std::int64_t count = 1;
+  bool fits = true;
+  for (const std::int64_t extent : shape) {
+    fits = fits && extent >= 0 && checked_mul(count, extent, count);
+  }
+  const auto bytes = fits ? byte_size(type, count) : result<std::int64_t>(-1);
+  const std::int64_t limit = fixed_ != 0 ? fixed_ : budget_;
+  if (!bytes || *bytes < 0 || *bytes > limit) {
+    return error(errc::out_of_range,
+                 fmt::format("cannot make an item of \"{}\": expected at most {} bytes, "
+                             "found {}",
+                             name_, limit,
+                             bytes && *bytes >= 0 ? std::to_string(*bytes)
+                                                  : std::string("an impossible shape")))
+        .hint(fixed_ != 0 ? "the shape must be that of the port"
+                          : "give the edge behind it a window of more bytes");
+  }
+  return *bytes;
+}
+
+slot& slot_pool::take_blank() noexcept {
+  if (fixed_ == 0) {
+    trim();
+    // A slot that has memory already is likely to have enough of it.
+    const auto largest = std::max_element(
+        free_.begin(), free_.end(),
+        [](const slot* a, const slot* b) { return a->memory.size < b->memory.size; });
+    std::iter_swap(largest, free_.end() - 1);
+  }
+  slot& s = *free_.back();
+  free_.pop_back();
+  s.names = 1;
+  used_ += s.memory.size;
+  return s;
+}
+
+result<slot*> slot_pool::take(dtype type, std::span<const std::int64_t> shape) {
+  auto bytes = bytes_for(type, shape);
+  if (!bytes) {
+    return std::move(bytes.error());
+  }
+  slot& s = take_blank();
+  if (*bytes > s.memory.size) {
+    used_ -= s.memory.size;
+    auto grown = give_memory(s, *bytes);
+    used_ += s.memory.size;
+    if (!grown) {
+      drop(s);
+      return std::move(grown.error());
+    }
+  }
+  auto made = runtime::tensor::over(s.memory, type, shape);
+  if (!made) {
+    drop(s);
+    return std::move(made.error());
+  }
+  s.tensor = *made;
+  s.bytes = *bytes;
+  return &s;
+}
+
+/// Runs on the thread of a source, so it touches the slot alone.
+result<void> slot_pool::shape(slot& s, dtype type, std::span<const std::int64_t> shape) {
+  auto bytes = bytes_for(type, shape);
+  if (!bytes) {
+    return std::move(bytes.error());
+  }
+  runtime::storage memory = s.memory;
+  if (s.grown) {
+    memory.base = s.grown.get();
+    memory.size = s.grown_size;
+  }
+  if (*bytes > memory.size) {
+    s.grown = allocate(*bytes);
+    if (!s.grown) {
+      return no_memory(*bytes);
+    }
+    s.grown_size = *bytes;
+    memory.base = s.grown.get();
+    memory.size = s.grown_size;
+  }
+  auto made = runtime::tensor::over(memory, type, shape);
+  if (!made) {
+    return std::move(made.error());
+  }
+  s.tensor = *made;
+  s.bytes = *bytes;
+  return {};
+}
+
+void slot_pool::settle(slot& s) {
+  if (!s.grown) {
+    return;
+  }
+  used_ -= s.memory.size;
+  release(s);
+  s.owned = std::move(s.grown);
+  s.memory = host_.base().adopt(s.owned.get(), s.grown_size, name_);
+  s.grown_size = 0;
+  total_ += s.memory.size;
+  used_ += s.memory.size;
+  s.tensor = or_throw(
+      runtime::tensor::over(s.memory, s.tensor.type(), s.tensor.shape()));
+}
+
+result<void> slot_pool::replace(slot& s) {
+  const std::int64_t size = s.memory.size;
+  used_ -= size;
+  auto given = give_memory(s, size);
+  used_ += s.memory.size;
+  return given;
+}
+
+item_pool::item_pool(std::size_t count) : all_(count) {
+  free_.reserve(count);
+  for (auto one = all_.rbegin(); one != all_.rend(); ++one) {
+    one->home = this;
+    free_.push_back(&*one);
+  }
+}
+
+void item_pool::give_back(item& one) noexcept {
+  for (slot*& s : one.slots) {
+    if (s != nullptr) {
+      s->home->drop(*s);
+      s = nullptr;
+    }
+  }
+  if (!one.about.empty()) {
+    one.about.clear();
+  }
+  one.lane = 0;
+  free_.push_back(&one);
+}
+
+}  // namespace weir::flow

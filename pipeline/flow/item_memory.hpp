@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Memory of items: slots hold the tensors of an outlet, items name slots. Both come from
+/// pools that a run fills once, so that items at rest cost no allocation.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weir/pipeline/item.hpp"
+#include "weir/weir.hpp"
+
+namespace weir::flow {
+
+class slot_pool;
+class item_pool;
+
+/// Memory for the tensor of one item at one outlet.
+///
+/// A slot is free when no item names it. Names are dropped only after the tasks of the
+/// stage that held them have ended, so a free slot has no task left.
+struct slot {
+  /// Releases memory of `std::aligned_alloc`.
+  struct free_memory {
+    void operator()(std::byte* p) const noexcept { std::free(p); }
+  };
+  /// Owned bytes at a multiple of 64.
+  using buffer = std::unique_ptr<std::byte, free_memory>;
+
+  runtime::tensor tensor;   ///< tensor of the item, set when the slot is taken
+  runtime::storage memory;  ///< all bytes of the slot, known to the engine
+  buffer owned;             ///< bytes behind `memory`
+  buffer grown;             ///< larger bytes that the engine does not know yet
+  std::int64_t grown_size = 0;  ///< size of `grown`. @units{bytes}
+  std::int64_t bytes = 0;       ///< bytes of `tensor`. @units{bytes}
+  std::uint32_t names = 0;      ///< items and calls that name the slot
+  slot_pool* home = nullptr;    ///< pool to which the slot returns
+};
+
+/// The slots of one outlet or scratch memory.
+///
+/// Slots of a fixed size are allocated once. Slots of other sizes grow on demand; all of
+/// them together have at most twice `budget` bytes, because a slot is taken only while
+/// those in use have fewer than `budget`, and one item has at most `budget`.
+/// @threads{thread-compatible; `grow` of a taken slot: the thread that holds it}
+class slot_pool {
+ public:
+  /// Makes a pool. @param count Number of slots. @param fixed_bytes Size of each slot, or
+  /// 0 if sizes vary. @param budget See above. @param name Outlet, for messages.
+  /// @error{out_of_memory, the slots cannot be allocated}
+  [[nodiscard]] static result<std::unique_ptr<slot_pool>> create(
+      engine& host, std::size_t count, std::int64_t fixed_bytes, std::int64_t budget,
+      std::string name);
+  slot_pool(const slot_pool&) = delete;
+  slot_pool& operator=(const slot_pool&) = delete;
+  ~slot_pool();
+
+  /// Returns whether `count` slots can be taken.
+  [[nodiscard]] bool available(std::size_t count) const noexcept {
+    return free_.size() >= count && (fixed_ != 0 || used_ < budget_);
+  }
+  /// Takes a slot with memory for a tensor, which it then names once.
+  /// @pre `available(1)` @error{out_of_range, more bytes than the pool gives one item}
+  /// @error{out_of_memory, the allocation fails}
+  [[nodiscard]] result<slot*> take(dtype type, std::span<const std::int64_t> shape);
+  /// Takes a slot without setting its tensor, for a source that sets it by `shape`.
+  /// @pre `available(1)`
+  [[nodiscard]] slot& take_blank() noexcept;
+  /// Sets the tensor of a taken slot. Memory that is too small is replaced by memory that
+  /// the engine does not know before `settle`.
+  /// @error{out_of_range, see `take`} @error{out_of_memory, see `take`}
+  [[nodiscard]] result<void> shape(slot& s, dtype type,
+                                   std::span<const std::int64_t> shape);
+  /// Makes memory that `shape` has replaced known to the engine.
+  void settle(slot& s);
+  /// Gives new memory to a slot whose tasks have failed, because the engine does not run
+  /// tasks on bytes that a failed task should have written.
+  /// @error{out_of_memory, the allocation fails}
+  [[nodiscard]] result<void> replace(slot& s);
+  /// Drops one name; the slot becomes free with the last one.
+  void drop(slot& s) noexcept {
+    if (--s.names == 0) {
+      free_.push_back(&s);
+      used_ -= s.memory.size;
+    }
+  }
+  /// Returns whether all slots have one size.
+  [[nodiscard]] bool fixed() const noexcept { return fixed_ != 0; }
+  /// Returns the bytes of all slots. @units{bytes}
+  [[nodiscard]] std::int64_t bytes() const noexcept { return total_; }
+
+ private:
+  slot_pool(engine& host, std::int64_t fixed, std::int64_t budget, std::string name)
+      : host_(host), fixed_(fixed), budget_(budget), name_(std::move(name)) {}
+  [[nodiscard]] result<std::int64_t> bytes_for(dtype type,
+                                               std::span<const std::int64_t> shape) const;
+  [[nodiscard]] static slot::buffer allocate(std::int64_t bytes) noexcept;
+  [[nodiscard]] error no_memory(std::int64_t bytes) const;
+  [[nodiscard]] result<void> give_memory(slot& s, std::int64_t bytes);
+  void release(slot& s) noexcept;
+  void trim() noexcept;
+
+  engine& host_;
+  std::int64_t fixed_;
+  std::int64_t budget_;
+  std::int64_t used_ = 0;   ///< bytes of slots in use
+  std::int64_t total_ = 0;  ///< bytes of all slots
+  std::string name_;
+  std::vector<std::unique_ptr<slot>> all_;
+  std::vector<slot*> free_;
+};
+
+/// An item on the edges of a run: number, lane, attributes and the slots of its tensors.
+struct item {
+  std::uint64_t seq = 0;                   ///< number of the item
+  std::uint32_t lane = 0;                  ///< lane of the item
+  std::uint32_t holders = 0;               ///< edges and calls that hold the item
+  std::array<slot*, max_ports> slots{};    ///< by outlet; null for a gap at the outlet
+  attributes about;                        ///< attributes of the item
+  item_pool* home = nullptr;               ///< pool to which the item returns
+};
+
+/// The items of one stage.
+/// @threads{thread-compatible}
+class item_pool {
+ public:
+  /// Makes a pool of `count` items.
+  explicit item_pool(std::size_t count);
+  /// Returns whether `count` items can be taken.
+  [[nodiscard]] bool available(std::size_t count) const noexcept {
+    return free_.size() >= count;
+  }
+  /// Takes an item without slots, attributes or holders. @pre `available(1)`
+  [[nodiscard]] item& take() noexcept {
+    item& one = *free_.back();
+    free_.pop_back();
+    return one;
+  }
+  /// Takes an item back and drops its names.
+  void give_back(item& one) noexcept;
+
+ private:
+  std::vector<item> all_;
+  std::vector<item*> free_;
+};
+
+/// Drops one holder of an item, which returns to its pool with the last one.
+inline void let_go(item& one) noexcept {
+  if (--one.holders == 0) {
+    one.home->give_back(one);
+  }
+}
+
+}  // namespace weir::flow

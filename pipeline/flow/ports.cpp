@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Sources and sinks on the host's thread: granting empty items, taking them back filled,
+/// and handing complete items out.
+#include <fmt/format.h>
+
+#include "flow/stage_run.hpp"
+
+namespace weir::flow {
+
+/// Items of varying size are granted one at a time, because their bytes are known only
+/// when they come back.
+blank* stage_run::grant(std::uint64_t before) {
+  const std::uint64_t number = next_seq_ + granted_;
+  if (ended_ || number >= before || granted_ == blanks_.size() ||
+      !has_output(static_cast<std::uint32_t>(granted_) + 1)) {
+    return nullptr;
+  }
+  for (const auto& pool : pools_) {
+    if (!pool->available(1) || (!pool->fixed() && granted_ != 0)) {
+      return nullptr;
+    }
+  }
+  blank& b = *blanks_[(first_blank_ + granted_) % blanks_.size()];
+  ++granted_;
+  b.stage = this;
+  b.seq = number;
+  b.filled = {};
+  b.nothing_yet = false;
+  for (std::size_t o = 0; o < pools_.size(); ++o) {
+    b.slots[o] = &pools_[o]->take_blank();
+  }
+  return &b;
+}
+
+result<void> stage_run::deliver(blank& filled) {
+  WEIR_EXPECT(granted_ != 0 && filled.seq == next_seq_);
+  ++first_blank_;
+  --granted_;
+  call& c = current();
+  bool any = false;
+  for (std::size_t o = 0; o < pools_.size(); ++o) {
+    slot& s = *filled.slots[o];
+    pools_[o]->settle(s);
+    if (filled.filled[o]) {
+      c.made[o] = &s;
+      any = true;
+    } else {
+      pools_[o]->drop(s);
+    }
+  }
+  if (!any) {
+    return at_item(filled.seq, error(errc::invalid_argument,
+                                     "next has returned true: expected an item with at "
+                                     "least one tensor, found none"));
+  }
+  c.seq = next_seq_++;
+  if (!filled.about.empty()) {
+    c.about = std::move(filled.about);
+    c.about_set = true;
+    filled.about = {};
+  }
+  ++counters.items;
+  publish(c);
+  finish(c);
+  return {};
+}
+
+void stage_run::take_back_grants() noexcept {
+  while (granted_ != 0) {
+    --granted_;
+    blank& b = *blanks_[(first_blank_ + granted_) % blanks_.size()];
+    for (std::size_t o = 0; o < pools_.size(); ++o) {
+      pools_[o]->drop(*b.slots[o]);
+    }
+    b.about.clear();
+  }
+}
+
+void stage_run::end_source(blank& unused, const small_record& cursor) {
+  WEIR_EXPECT(unused.seq == next_seq_);
+  take_back_grants();
+  final_cursor_ = cursor;
+  ended_ = true;
+  push_marker(entry_kind::end, ~std::uint64_t{0});
+}
+
+result<const ready*> stage_run::next_ready() {
+  const std::size_t place = (first_open_ + handed_out_) % calls_.size();
+  if (handed_out_ == open() || !facts_.host->base().ended(calls_[place].last)) {
+    return nullptr;
+  }
+  call& c = calls_[place];
+  if (auto failed = failure_of(c)) {
+    return at_item(c.seq, std::move(*failed));
+  }
+  ++handed_out_;
+  ready_[place].of = &c;
+  return &ready_[place];
+}
+
+void stage_run::done() {
+  WEIR_EXPECT(handed_out_ != 0);
+  --handed_out_;
+  finish(oldest());
+  ++first_open_;
+}
+
+}  // namespace weir::flow

@@ -1,0 +1,621 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Taking items from edges, calling stages, and letting go of what they held.
+#include "flow/stage_run.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace weir::flow {
+namespace {
+
+/// Calls a function of a stage; an exception becomes an error.
+template <class Function>
+result<void> guarded(Function&& call_stage) {
+  try {
+    return call_stage();
+  } catch (const std::bad_alloc&) {
+    return error(errc::out_of_memory, "cannot allocate memory for a stage");
+  } catch (const std::exception& e) {
+    return error(errc::kernel_failed, fmt::format("a stage has thrown: {}", e.what()));
+  }
+}
+
+}  // namespace
+
+stage_run::stage_run(std::string name, const stage_info& info, stage_object& object,
+                     run_facts& facts)
+    : name_(std::move(name)), info_(info), object_(object), facts_(facts) {
+  in_.resize(info.inlets());
+  out_.resize(info.outlets());
+}
+
+void stage_run::connect_inlet(std::size_t number, edge& from, std::uint32_t outlet,
+                              bool feedback) {
+  in_[number] = {&from, outlet, feedback, false};
+}
+
+void stage_run::connect_outlet(std::size_t outlet, edge& to, std::uint32_t delay) {
+  out_[outlet].push_back({&to, delay});
+}
+
+result<void> stage_run::allocate(const graph_stage& source, const planned_stage& planned,
+                                 std::uint32_t open_calls, std::int64_t budget) {
+  skips_failures_ = source.on_failure == failure_policy::skip;
+  weir::engine& host = *facts_.host;
+  for (std::size_t p = 0; p < info_.ports.size(); ++p) {
+    if (info_.ports[p].inlet) {
+      inlet_types_.push_back(planned.types[p]);
+      continue;
+    }
+    outlet_types_.push_back(planned.types[p]);
+    auto& pool = pools_.emplace_back();
+    if (info_.ports[p].type.element || info_.face == face::source) {
+      WEIR_TRY(pool, slot_pool::create(host, planned.slots,
+                                       planned.types[p].bytes().value_or(0), budget,
+                                       name_ + "." + info_.ports[p].name));
+    }
+  }
+  for (const port_info& memory : info_.scratch) {
+    WEIR_TRY(auto pool,
+             slot_pool::create(host, open_calls + 1, memory.type.bytes().value_or(0),
+                               budget, name_ + "." + memory.name));
+    scratch_.push_back(std::move(pool));
+  }
+  items_ = std::make_unique<item_pool>(planned.slots +
+                                       (open_calls + 2) * std::size_t{info_.gives});
+  calls_.resize(open_calls + 1);
+  for (call& c : calls_) {
+    c.inputs.reserve(in_.size() * info_.takes);
+    c.emitted.reserve(info_.gives);
+  }
+  if (info_.face == face::source) {
+    for (std::uint32_t i = 0; i < planned.slots; ++i) {
+      blanks_.push_back(std::make_unique<blank>());
+    }
+  }
+  ready_.resize(calls_.size());
+  return {};
+}
+
+/// Returns whether an item can be handed on with every outlet.
+bool stage_run::has_output(std::uint32_t items) const noexcept {
+  for (const auto& targets : out_) {
+    for (const target& one : targets) {
+      if (!one.to->has_credit(items)) {
+        return false;
+      }
+    }
+  }
+  return items_->available(items);
+}
+
+bool stage_run::slots_available() const noexcept {
+  for (const auto& pool : pools_) {
+    if (pool && !pool->available(info_.gives)) {
+      return false;
+    }
+  }
+  for (const auto& pool : scratch_) {
+    if (!pool->available(1)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// A loop's head waits behind a barrier until the tail has passed it, so that the items
+/// on the feedback edge are those of the barrier when they are copied.
+bool stage_run::releases_feedback() const noexcept {
+  return std::all_of(in_.begin(), in_.end(), [&](const auto& i) {
+    return !i.feedback || i.from->epoch_passed >= epoch_;
+  });
+}
+
+next_action stage_run::look_at_inputs() noexcept {
+  bool all_ended = true;
+  bool barrier = false;
+  bool item = false;
+  for (inlet& i : in_) {
+    if (i.feedback || i.ended) {
+      continue;
+    }
+    if (i.from->empty()) {
+      return next_action::wait_input;
+    }
+    if (i.from->front().kind == entry_kind::end) {
+      i.from->pop();
+      i.ended = true;
+      continue;
+    }
+    all_ended = false;
+    (i.from->front().kind == entry_kind::barrier ? barrier : item) = true;
+  }
+  if (all_ended) {
+    return next_action::end;
+  }
+  if (barrier) {
+    return item ? next_action::wait_input : next_action::barrier;
+  }
+  for (const inlet& i : in_) {
+    if (i.feedback && i.from->empty()) {
+      return next_action::wait_input;
+    }
+  }
+  return releases_feedback() ? next_action::take : next_action::wait_input;
+}
+
+next_action stage_run::look() noexcept {
+  if (ended_) {
+    return next_action::ended;
+  }
+  const next_action action = look_at_inputs();
+  const bool waits_for_calls = emits_late() || info_.face == face::sink;
+  switch (action) {
+    case next_action::take: {
+      if (open() + 1 >= calls_.size()) {
+        return next_action::wait_tasks;
+      }
+      if (info_.face == face::sink) {
+        return action;
+      }
+      const bool completes = collected_ + 1 == info_.takes;
+      if (completes && !slots_available()) {
+        return next_action::wait_output;
+      }
+      if (completes && !emits_late() && !has_output(info_.gives)) {
+        return next_action::wait_output;
+      }
+      return action;
+    }
+    case next_action::barrier:
+      return waits_for_calls && open() != 0 ? next_action::wait_tasks : action;
+    case next_action::end:
+      if (open() != 0 && waits_for_calls) {
+        return next_action::wait_tasks;
+      }
+      if (collected_ != 0 && (!slots_available() || !has_output(info_.gives))) {
+        return next_action::wait_output;
+      }
+      return action;
+    default:
+      return action;
+  }
+}
+
+result<bool> stage_run::work(std::uint32_t limit) {
+  bool worked = false;
+  for (std::uint32_t n = 0; n < limit; ++n) {
+    switch (look()) {
+      case next_action::take:
+        WEIR_CHECK(take());
+        worked = true;
+        break;
+      case next_action::barrier:
+        if (info_.face == face::sink) {
+          wants_settle_ = true;  // `settled` passes the barrier
+          return worked;
+        }
+        WEIR_CHECK(pass_barrier());
+        worked = true;
+        break;
+      case next_action::end:
+        WEIR_CHECK(pass_end());
+        return true;
+      case next_action::wait_output:
+        ++counters.blocked_output;
+        return worked;
+      default:
+        ++counters.blocked_input;
+        return worked;
+    }
+  }
+  return worked;
+}
+
+/// Takes the entries of the next number from all inlets. Returns false if they are a gap
+/// of the stage.
+bool stage_run::collect(call& c) {
+  bool any = false;
+  bool all = true;
+  for (inlet& i : in_) {
+    call::input taken_input{nullptr, i.from, i.outlet, 0};
+    if (!i.ended) {
+      const entry e = i.from->pop();
+      WEIR_EXPECT(e.number == next_seq_);
+      if (e.kind == entry_kind::item) {
+        taken_input.body = e.body;
+        taken_input.bytes = e.bytes;
+      } else {
+        i.from->give_back(0);
+      }
+    }
+    const bool present = taken_input.body != nullptr;
+    any = any || (present && !i.feedback);
+    all = all && present;
+    c.inputs.push_back(taken_input);
+  }
+  return any && (all || info_.gaps == gap_policy::pass);
+}
+
+result<void> stage_run::take() {
+  call& c = current();
+  if (collected_ == 0) {
+    c.seq = next_seq_;
+  }
+  const std::size_t before = c.inputs.size();
+  const bool complete = collect(c);
+  const std::uint64_t number = next_seq_++;
+  if (complete) {
+    return ++collected_ == info_.takes ? run(c) : result<void>();
+  }
+  for (std::size_t i = before; i < c.inputs.size(); ++i) {
+    if (call::input& one = c.inputs[i]; one.body != nullptr) {
+      one.from->give_back(one.bytes);
+      let_go(*one.body);
+    }
+  }
+  c.inputs.resize(before);
+  if (info_.own_numbering || info_.face == face::sink) {
+    return {};
+  }
+  if (emits_late() && open() != 0) {
+    c.gap = true;  // behind the items that have not been emitted yet
+    ++next_open_;
+    return {};
+  }
+  if (emits_late() && !has_output(1)) {
+    c.gap = true;
+    ++next_open_;
+    return {};
+  }
+  push_gap(number);
+  return {};
+}
+
+result<void> stage_run::run(call& c) {
+  ++counters.items;
+  collected_ = 0;
+  if (info_.face == face::sink) {
+    WEIR_CHECK(gate(c));
+    ++next_open_;
+    return {};
+  }
+  active_ = &c;
+  step s(*this);
+  auto done = guarded([&] { return object_.on_item(s); });
+  active_ = nullptr;
+  if (!done) {
+    return at_item(c.seq, std::move(done.error()));
+  }
+  return after_on_item(c);
+}
+
+/// A sink runs outside the engine, so it gets an item only once this task has run.
+result<void> stage_run::gate(call& c) {
+  std::array<runtime::access, max_ports> accesses;
+  std::size_t count = 0;
+  for (const call::input& i : c.inputs) {
+    if (i.body != nullptr) {
+      accesses[count++] = runtime::reads(i.body->slots[i.outlet]->tensor);
+    }
+  }
+  auto id = facts_.host->base().submit("item is complete",
+                                       std::span(accesses.data(), count),
+                                       [](const runtime::task_context&) {});
+  if (!id) {
+    return at_item(c.seq, std::move(id.error()));
+  }
+  c.first = c.next = c.last = *id;
+  return {};
+}
+
+result<void> stage_run::after_on_item(call& c) {
+  if (info_.face == face::task && !info_.own_numbering &&
+      c.emissions + (c.skipped ? 1U : 0U) != 1) {
+    return at_item(c.seq,
+                   error(errc::invalid_argument,
+                         fmt::format("on_item must emit once or skip: expected one of "
+                                     "the two, found {} items{}",
+                                     c.emissions, c.skipped ? " and skip" : "")));
+  }
+  if (!emits_late()) {
+    if (c.skipped) {
+      push_gap(c.seq);
+    }
+    if (c.first == 0 && open() == 0) {
+      finish(c);
+      return {};
+    }
+  }
+  ++next_open_;
+  return {};
+}
+
+result<bool> stage_run::settle() {
+  if (info_.face == face::sink) {
+    return false;
+  }
+  bool any = false;
+  while (open() != 0) {
+    call& c = oldest();
+    while (c.next != 0 && c.next <= c.last && facts_.host->base().ended(c.next)) {
+      ++c.next;
+    }
+    if (c.next != 0 && c.next <= c.last) {
+      break;
+    }
+    WEIR_TRY(const bool ended, settle_front(c));
+    if (!ended) {
+      break;
+    }
+    finish(c);
+    ++first_open_;
+    any = true;
+  }
+  return any;
+}
+
+/// Looks at the tasks of a call only if the engine has counted new failures.
+std::optional<error> stage_run::failure_of(const call& c) {
+  if (c.first == 0) {
+    return std::nullopt;
+  }
+  const runtime::engine_counters now = facts_.host->base().counters();
+  if (now.failed + now.poisoned == 0) {
+    return std::nullopt;
+  }
+  for (task_id id = c.first; id <= c.last; ++id) {
+    if (auto ended = facts_.host->base().wait(id); !ended) {
+      return std::move(ended.error());
+    }
+  }
+  return std::nullopt;
+}
+
+/// Returns false if the call cannot end yet, because its item cannot be handed on.
+result<bool> stage_run::settle_front(call& c) {
+  if (emits_late() && !has_output(info_.gives)) {
+    ++counters.blocked_output;
+    return false;
+  }
+  if (auto failed = failure_of(c)) {
+    WEIR_CHECK(answer_failure(c, std::move(*failed)));
+    return true;
+  }
+  if (!emits_late()) {
+    return true;
+  }
+  if (c.gap) {
+    push_gap(c.seq);
+    return true;
+  }
+  if (info_.face == face::late) {
+    active_ = &c;
+    in_on_done_ = true;
+    step s(*this);
+    auto done = guarded([&] { return object_.on_done(s); });
+    in_on_done_ = false;
+    active_ = nullptr;
+    if (!done) {
+      return at_item(c.seq, std::move(done.error()));
+    }
+    if (!info_.own_numbering && c.emissions + (c.skipped ? 1U : 0U) != 1) {
+      return at_item(c.seq,
+                     error(errc::invalid_argument,
+                           fmt::format("on_done must emit once or skip: expected one of "
+                                       "the two, found {} items{}",
+                                       c.emissions, c.skipped ? " and skip" : "")));
+    }
+  } else if (c.wants_emit) {
+    publish(c);
+  }
+  if (c.skipped) {
+    push_gap(c.seq);
+  }
+  return true;
+}
+
+result<void> stage_run::answer_failure(call& c, error cause) {
+  if (!skips_failures_) {
+    return at_item(c.seq, std::move(cause));
+  }
+  ++counters.failed;
+  for (slot* s : c.made) {
+    if (s != nullptr && s->names == 1) {
+      WEIR_CHECK(s->home->replace(*s));
+    }
+  }
+  for (slot* s : c.scratch) {
+    if (s != nullptr) {
+      WEIR_CHECK(s->home->replace(*s));
+    }
+  }
+  push_gap(c.seq);
+  return {};
+}
+
+/// Returns the call that `on_item` or `on_done` is being called for to its empty state.
+void stage_run::finish(call& c) noexcept {
+  for (const call::input& i : c.inputs) {
+    if (i.body != nullptr) {
+      i.from->give_back(i.bytes);
+      let_go(*i.body);
+    }
+  }
+  c.inputs.clear();
+  for (item* one : c.emitted) {
+    let_go(*one);
+  }
+  c.emitted.clear();
+  drop_made(c);
+  for (slot*& s : c.scratch) {
+    if (s != nullptr) {
+      s->home->drop(*s);
+      s = nullptr;
+    }
+  }
+  if (c.about_set) {
+    c.about.clear();
+    c.about_set = false;
+  }
+  c.wants_emit = c.skipped = c.gap = false;
+  c.emissions = 0;
+  c.first = c.last = c.next = 0;
+}
+
+void stage_run::drop_made(call& c) noexcept {
+  for (slot*& s : c.made) {
+    if (s != nullptr) {
+      s->home->drop(*s);
+      s = nullptr;
+    }
+  }
+}
+
+result<void> stage_run::emit(call& c) {
+  if (info_.face == face::late && !in_on_done_) {
+    return error(errc::invalid_argument,
+                 "emit in on_item: expected a stage without on_done, found a late stage")
+        .hint("emit in on_done");
+  }
+  if (++c.emissions > info_.gives) {
+    return error(errc::invalid_argument,
+                 fmt::format("emit: expected at most {} items for each call, found more",
+                             info_.gives))
+        .hint("describe the stage with rate(takes, gives)");
+  }
+  if (info_.face == face::task && skips_failures_) {
+    c.wants_emit = true;
+    return {};
+  }
+  publish(c);
+  return {};
+}
+
+/// Makes an item of the slots of a call and pushes it on all edges.
+void stage_run::publish(call& c) {
+  item& one = items_->take();
+  one.seq = info_.own_numbering ? next_made_++ : c.seq;
+  one.slots = c.made;
+  c.made = {};
+  const item* from = nullptr;
+  for (const call::input& i : c.inputs) {
+    from = from != nullptr ? from : i.body;
+  }
+  if (from != nullptr) {
+    one.lane = from->lane;
+  }
+  if (c.about_set) {
+    one.about = c.about;
+  } else if (from != nullptr && !from->about.empty()) {
+    one.about = from->about;
+  }
+  one.holders = 1;  // the call
+  c.emitted.push_back(&one);
+  for (std::size_t outlet = 0; outlet < out_.size(); ++outlet) {
+    const slot* s = one.slots[outlet];
+    for (const target& t : out_[outlet]) {
+      if (s != nullptr) {
+        t.to->push(one, one.seq + t.delay, s->bytes);
+      } else {
+        t.to->push_gap(one.seq + t.delay);
+      }
+    }
+  }
+  ++counters.emitted;
+}
+
+void stage_run::push_gap(std::uint64_t number) {
+  ++counters.skipped;
+  for (const auto& targets : out_) {
+    for (const target& t : targets) {
+      t.to->push_gap(number + t.delay);
+    }
+  }
+}
+
+/// Feedback edges carry no markers: they are told that the marker has passed.
+void stage_run::push_marker(entry_kind kind, std::uint64_t epoch) {
+  for (const auto& targets : out_) {
+    for (const target& t : targets) {
+      if (t.delay == 0) {
+        t.to->push_marker(kind, epoch);
+      } else {
+        t.to->epoch_passed = epoch;
+      }
+    }
+  }
+}
+
+result<void> stage_run::pass_barrier() {
+  std::uint64_t epoch = 0;
+  for (inlet& i : in_) {
+    if (!i.feedback && !i.ended) {
+      epoch = i.from->pop().number;
+    }
+  }
+  WEIR_EXPECT(epoch == facts_.epoch);
+  WEIR_CHECK(contribute());
+  push_marker(entry_kind::barrier, epoch);
+  return {};
+}
+
+result<void> stage_run::pass_end() {
+  if (collected_ != 0) {
+    WEIR_CHECK(run(current()));
+  }
+  ended_ = true;
+  push_marker(entry_kind::end, ~std::uint64_t{0});
+  return {};
+}
+
+error stage_run::at_item(std::uint64_t seq, error cause) const {
+  const errc code = cause.code();
+  return error(code, fmt::format("cannot process item {} in stage \"{}\"", seq, name_))
+      .because(std::move(cause));
+}
+
+std::int64_t stage_run::slot_bytes() const noexcept {
+  std::int64_t all = initial_slots_ ? initial_slots_->bytes() : 0;
+  for (const auto* group : {&pools_, &scratch_}) {
+    for (const auto& pool : *group) {
+      all += pool ? pool->bytes() : 0;
+    }
+  }
+  return all;
+}
+
+bool stage_run::limits_rate() const noexcept {
+  if (!has_output(info_.gives)) {
+    return false;
+  }
+  return open() != 0 || in_.empty() ||
+         std::none_of(in_.begin(), in_.end(), [](const auto& i) {
+           return !i.ended && i.from->empty();
+         });
+}
+
+std::string stage_run::waiting_for() const {
+  if (ended_) {
+    return open() != 0 ? "tasks" : "nothing: it has ended";
+  }
+  for (const inlet& i : in_) {
+    if (!i.ended && i.from->empty()) {
+      return "input";
+    }
+  }
+  if (!releases_feedback()) {
+    return "the end of its loop at a barrier";
+  }
+  if (wants_settle_) {
+    return "the sink to make its items durable";
+  }
+  if (!has_output(info_.gives)) {
+    return "room on an edge behind it";
+  }
+  return open() != 0 ? "tasks" : "memory for an item";
+}
+
+}  // namespace weir::flow

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A stage of a run on the host's thread: takes items from its edges, calls the stage,
+/// hands items on, and lets go of what it held once the tasks of the call have ended.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "epoch/item_record.hpp"
+#include "flow/edge.hpp"
+#include "flow/item_memory.hpp"
+#include "weir/pipeline/graph.hpp"
+#include "weir/pipeline/image.hpp"
+#include "weir/pipeline/stage_object.hpp"
+
+namespace weir::flow {
+
+class stage_run;
+
+/// One call of a stage, from the first item that it takes until its tasks have ended.
+struct call {
+  /// An item that the call took, with the edge that gets its credit back.
+  struct input {
+    item* body = nullptr;    ///< null for a gap
+    edge* from = nullptr;    ///< edge of the item
+    std::uint32_t outlet = 0;  ///< outlet of the producer whose tensor the edge carries
+    std::int64_t bytes = 0;  ///< bytes of the credit
+  };
+  std::uint64_t seq = 0;               ///< number of the first item
+  std::vector<input> inputs;           ///< by item of the call, then by inlet
+  std::array<slot*, max_ports> made{}; ///< named by the call and not emitted yet
+  std::array<slot*, max_ports> scratch{};  ///< scratch memories of the call
+  std::vector<item*> emitted;          ///< items that the call handed on and still holds
+  attributes about;                    ///< attributes of the item to be emitted
+  bool about_set = false;              ///< true if `about` differs from the input's
+  bool wants_emit = false;             ///< emitted, but held back until its tasks ended
+  bool skipped = false;                ///< the stage has called `skip`
+  std::uint32_t emissions = 0;         ///< number of calls of `emit`
+  task_id first = 0;  ///< first task of the call; 0 if it has none
+  task_id last = 0;   ///< last task of the call
+  task_id next = 0;   ///< oldest task of the call that has not been seen to end
+  bool gap = false;   ///< a number without an item, which the stage was not called for
+};
+
+/// An empty item that a source fills.
+class blank {
+ public:
+  stage_run* stage = nullptr;  ///< stage that granted it
+  std::uint64_t seq = 0;       ///< number that the item will have
+  attributes about;            ///< attributes of the item
+  std::array<slot*, max_ports> slots{};  ///< by outlet
+  std::array<bool, max_ports> filled{};  ///< outlets that the source has filled
+  bool nothing_yet = false;  ///< the source has no item at the moment
+};
+
+/// An item that a sink takes.
+class ready {
+ public:
+  const call* of = nullptr;  ///< call that holds the item
+};
+
+/// What a stage can do next.
+enum class next_action : std::uint8_t {
+  wait_input,   ///< an inlet has no entry
+  wait_output,  ///< an edge has no credit, or memory is not free
+  wait_tasks,   ///< calls must end first
+  take,         ///< an item or a gap of one number at all inlets
+  barrier,      ///< a barrier at all inlets
+  end,          ///< all inlets have ended
+  ended         ///< the stage has ended before
+};
+
+/// Facts of the run that all its stages share.
+struct run_facts {
+  weir::engine* host = nullptr;   ///< engine of the run
+  std::uint64_t seed = 1;         ///< seed of the run
+  std::uint64_t failures = 0;     ///< failed and poisoned tasks that have been seen
+  std::uint64_t epoch = 0;        ///< epoch in flight; 0 if there is none
+  image* growing = nullptr;       ///< image of the epoch in flight
+  std::vector<task_id> copies;    ///< tasks that fill the image
+};
+
+/// @threads{thread-compatible; belongs to the submitter of the engine}
+class stage_run {
+ public:
+  /// @param name      Name of the stage in the pipeline.
+  /// @param info      Description; must outlive the object.
+  /// @param object    The stage; must outlive the object.
+  stage_run(std::string name, const stage_info& info, stage_object& object,
+            run_facts& facts);
+
+  /// Connects an edge to an inlet. @param number Number among the inlets. @param outlet Number among the producer's outlets.
+  void connect_inlet(std::size_t number, edge& from, std::uint32_t outlet, bool feedback);
+  /// Connects an edge to an outlet. @param delay Delay of a feedback edge, otherwise 0.
+  void connect_outlet(std::size_t outlet, edge& to, std::uint32_t delay);
+  /// Makes the pools. @error{out_of_memory, they cannot be allocated}
+  [[nodiscard]] result<void> allocate(const graph_stage& source,
+                                      const planned_stage& planned,
+                                      std::uint32_t open_calls, std::int64_t budget);
+
+  /// Lets go of calls whose tasks have ended, from the oldest. Returns whether there were
+  /// any. @error{kernel_failed, a task of an item failed; names stage and item}
+  [[nodiscard]] result<bool> settle();
+  /// Takes at most `limit` items. Returns whether it took any, or passed a marker on.
+  /// @error{any, the stage failed; the message names stage and item}
+  [[nodiscard]] result<bool> work(std::uint32_t limit);
+
+  /// Puts the first items of a feedback edge on it: zeros, or gaps if the shape of the
+  /// outlet is not fixed. @error{out_of_memory, see `allocate`}
+  [[nodiscard]] result<void> fill_feedback();
+
+  // Sources.
+  /// Returns an empty item for the source to fill, or a null pointer without credit.
+  [[nodiscard]] blank* grant(std::uint64_t before);
+  /// Takes the oldest granted item back, filled.
+  [[nodiscard]] result<void> deliver(blank& filled);
+  /// Takes the oldest granted item back, because the data have ended.
+  void end_source(blank& unused, const small_record& cursor);
+  /// Returns the number of the next item that the source will deliver.
+  [[nodiscard]] std::uint64_t delivered() const noexcept { return next_seq_; }
+  /// Returns the number of the next item that the source will be asked for.
+  [[nodiscard]] std::uint64_t requested() const noexcept { return next_seq_ + granted_; }
+  /// Passes a barrier on behind the delivered items and stores the cursor in the image.
+  [[nodiscard]] result<void> mark(const small_record& cursor);
+  /// Returns whether granted items are with the source.
+  [[nodiscard]] bool has_grants() const noexcept { return granted_ != 0; }
+  /// Gives granted items back unfilled, when a source stops.
+  void take_back_grants() noexcept;
+
+  // Sinks.
+  /// Hands out the oldest item that has not been handed out and whose tasks have ended, or
+  /// a null pointer. @error{upstream_failed, a task that writes the item failed}
+  [[nodiscard]] result<const ready*> next_ready();
+  /// Lets go of the oldest item that was handed out.
+  void done();
+  /// Returns whether all items before the barrier or the end have been taken, so that the
+  /// sink has to settle.
+  [[nodiscard]] bool wants_settle() const noexcept { return wants_settle_; }
+  /// Stores the offset of the sink in the image.
+  [[nodiscard]] result<void> settled(const small_record& offset);
+
+  /// Adds the state of an ended stage to an image that was begun later.
+  [[nodiscard]] result<void> contribute_final();
+  /// Returns whether the stage has added its part to the image of the epoch in flight.
+  [[nodiscard]] bool contributed() const noexcept { return epoch_ == facts_.epoch; }
+  /// Restores the state after `open`. @error{corrupt, a section is missing or wrong}
+  [[nodiscard]] result<void> restore(const image& from);
+
+  /// Returns whether the stage has seen the end of its input.
+  [[nodiscard]] bool ended() const noexcept { return ended_; }
+  /// Returns the number of calls whose tasks have not ended, or which a sink holds.
+  [[nodiscard]] std::size_t open_calls() const noexcept { return open(); }
+  /// Returns the reason for which the stage does nothing, in words.
+  [[nodiscard]] std::string waiting_for() const;
+  /// Returns whether the stage has work and is not blocked by the stages behind it. A
+  /// source always has work.
+  [[nodiscard]] bool limits_rate() const noexcept;
+  /// Returns the name of the stage.
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// Returns the description of the stage.
+  [[nodiscard]] const stage_info& info() const noexcept { return info_; }
+  /// Returns the stage itself.
+  [[nodiscard]] stage_object& object() noexcept { return object_; }
+  /// Returns the bytes of all slots. @units{bytes}
+  [[nodiscard]] std::int64_t slot_bytes() const noexcept;
+
+  stage_counters counters;  ///< counters since the start of the run
+
+ private:
+  friend class ::weir::step;
+  friend class ::weir::pull;
+  struct inlet {
+    edge* from = nullptr;
+    std::uint32_t outlet = 0;
+    bool feedback = false;
+    bool ended = false;
+  };
+  struct target {
+    edge* to = nullptr;
+    std::uint32_t delay = 0;
+  };
+
+  [[nodiscard]] next_action look() noexcept;
+  [[nodiscard]] next_action look_at_inputs() noexcept;
+  [[nodiscard]] bool has_output(std::uint32_t items) const noexcept;
+  [[nodiscard]] bool slots_available() const noexcept;
+  [[nodiscard]] bool releases_feedback() const noexcept;
+  [[nodiscard]] result<void> take();
+  [[nodiscard]] bool collect(call& c);
+  [[nodiscard]] result<void> run(call& c);
+  [[nodiscard]] result<void> gate(call& c);
+  [[nodiscard]] result<void> after_on_item(call& c);
+  [[nodiscard]] result<bool> settle_front(call& c);
+  [[nodiscard]] result<void> answer_failure(call& c, error cause);
+  [[nodiscard]] std::optional<error> failure_of(const call& c);
+  [[nodiscard]] result<void> emit(call& c);
+  void publish(call& c);
+  void push_gap(std::uint64_t number);
+  void push_marker(entry_kind kind, std::uint64_t epoch);
+  void drop_made(call& c) noexcept;
+  void finish(call& c) noexcept;
+  [[nodiscard]] result<void> pass_barrier();
+  [[nodiscard]] result<void> pass_end();
+  [[nodiscard]] result<void> contribute();
+  [[nodiscard]] result<void> copy_tensor(std::string section, const runtime::tensor& t);
+  [[nodiscard]] result<void> copy_items();
+  [[nodiscard]] result<void> copy_feedback();
+  [[nodiscard]] result<void> restore_items(const image& from);
+  [[nodiscard]] result<void> restore_feedback(const image& from, std::size_t outlet,
+                                              std::size_t nth);
+  [[nodiscard]] result<item*> make_initial(std::size_t outlet, const stored_item& one,
+                                           const port_type& type,
+                                           const image_section* bytes);
+  [[nodiscard]] error at_item(std::uint64_t seq, error cause) const;
+  [[nodiscard]] result<void> fits(std::size_t outlet, dtype type,
+                                  std::span<const std::int64_t> shape) const;
+  [[nodiscard]] call& oldest() noexcept { return calls_[first_open_ % calls_.size()]; }
+  [[nodiscard]] call& current() noexcept { return calls_[next_open_ % calls_.size()]; }
+  [[nodiscard]] std::size_t open() const noexcept { return next_open_ - first_open_; }
+  /// True if the item is emitted only after its tasks have ended.
+  [[nodiscard]] bool emits_late() const noexcept {
+    return info_.face == face::late || skips_failures_;
+  }
+
+  std::string name_;
+  const stage_info& info_;
+  stage_object& object_;
+  run_facts& facts_;
+  bool skips_failures_ = false;
+  std::vector<port_type> inlet_types_;   ///< after unification
+  std::vector<port_type> outlet_types_;  ///< after unification
+  std::vector<inlet> in_;
+  std::vector<std::vector<target>> out_;  ///< by outlet
+  std::vector<std::unique_ptr<slot_pool>> pools_;  ///< by outlet; null if it only forwards
+  std::vector<std::unique_ptr<slot_pool>> scratch_;
+  std::unique_ptr<item_pool> items_;
+  /// Memory of items that a run begins with: the first items of feedback edges, and items
+  /// that an image holds.
+  std::unique_ptr<slot_pool> initial_slots_;
+  std::unique_ptr<item_pool> initial_items_;
+
+  std::vector<call> calls_;       ///< a ring: open calls, then the one being made
+  std::size_t first_open_ = 0;
+  std::size_t next_open_ = 0;
+  std::size_t collected_ = 0;     ///< items of the current call so far
+  call* active_ = nullptr;        ///< call that the stage is being called for
+  bool in_on_done_ = false;
+  std::uint64_t next_seq_ = 0;    ///< number of the next item that the stage takes
+  std::uint64_t next_made_ = 0;   ///< number of the next item of an own numbering
+  std::uint64_t epoch_ = 0;       ///< newest epoch that the stage has contributed to
+  bool ended_ = false;
+  bool wants_settle_ = false;
+
+  std::vector<std::unique_ptr<blank>> blanks_;
+  std::size_t first_blank_ = 0;
+  std::size_t granted_ = 0;
+  small_record final_cursor_;
+  std::vector<ready> ready_;       ///< by place in `calls_`
+  std::size_t handed_out_ = 0;     ///< items of a sink that its host has
+};
+
+}  // namespace weir::flow

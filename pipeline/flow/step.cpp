@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The objects through which stages see their items.
+#include "weir/pipeline/stage.hpp"
+
+#include <fmt/format.h>
+
+#include "flow/stage_run.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir {
+namespace {
+
+const attributes no_attributes;
+
+const flow::item* first_item(const flow::call& c) noexcept {
+  for (const auto& one : c.inputs) {
+    if (one.body != nullptr) {
+      return one.body;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::uint64_t step::seq() const noexcept {
+  return stage_.active_->seq;
+}
+std::uint32_t step::lane() const noexcept {
+  const flow::item* one = first_item(*stage_.active_);
+  return one != nullptr ? one->lane : 0;
+}
+const attributes& step::about() const noexcept {
+  const flow::item* one = first_item(*stage_.active_);
+  return one != nullptr ? one->about : no_attributes;
+}
+attributes& step::emitted() {
+  flow::call& c = *stage_.active_;
+  if (!c.about_set) {
+    c.about = about();
+    c.about_set = true;
+  }
+  return c.about;
+}
+philox step::random() const noexcept {
+  return {stage_.facts_.seed, xxh3_64(as_view(stage_.name_)) + seq()};
+}
+std::size_t step::count() const noexcept {
+  return stage_.in_.empty() ? 1 : stage_.active_->inputs.size() / stage_.in_.size();
+}
+bool step::has(int inlet) const noexcept {
+  const auto& inputs = stage_.active_->inputs;
+  return inlet >= 0 && static_cast<std::size_t>(inlet) < inputs.size() &&
+         inputs[static_cast<std::size_t>(inlet)].body != nullptr;
+}
+const runtime::tensor& step::input_bytes(int inlet, std::size_t nth) const {
+  const std::size_t inlets = stage_.in_.size();
+  WEIR_EXPECT(inlet >= 0 && static_cast<std::size_t>(inlet) < inlets && nth < count());
+  const auto& one = stage_.active_->inputs[nth * inlets + static_cast<std::size_t>(inlet)];
+  WEIR_EXPECT(one.body != nullptr);
+  return one.body->slots[one.outlet]->tensor;
+}
+const runtime::tensor& step::scratch_of_item(int index) const {
+  const flow::slot* s = stage_.active_->scratch[static_cast<std::size_t>(index)];
+  WEIR_EXPECT(s != nullptr);
+  return s->tensor;
+}
+
+result<runtime::tensor> step::output_bytes(int outlet, dtype type,
+                                           std::span<const std::int64_t> shape) {
+  const auto o = static_cast<std::size_t>(outlet);
+  WEIR_EXPECT(outlet >= 0 && o < stage_.pools_.size() && stage_.pools_[o] &&
+              stage_.active_->made[o] == nullptr);
+  WEIR_CHECK(stage_.fits(o, type, shape));
+  WEIR_TRY(flow::slot * s, stage_.pools_[o]->take(type, shape));
+  stage_.active_->made[o] = s;
+  return s->tensor;
+}
+
+result<runtime::tensor> step::scratch_bytes(int index, dtype type,
+                                            std::initializer_list<std::int64_t> shape) {
+  const auto i = static_cast<std::size_t>(index);
+  WEIR_EXPECT(index >= 0 && i < stage_.scratch_.size() &&
+              stage_.active_->scratch[i] == nullptr);
+  WEIR_TRY(flow::slot * s,
+           stage_.scratch_[i]->take(type, std::span(shape.begin(), shape.size())));
+  stage_.active_->scratch[i] = s;
+  return s->tensor;
+}
+
+result<void> step::emit() {
+  return stage_.emit(*stage_.active_);
+}
+void step::skip() {
+  stage_.active_->skipped = true;
+}
+void step::pass(int inlet, int outlet) {
+  const auto& one = stage_.active_->inputs[static_cast<std::size_t>(inlet)];
+  const auto o = static_cast<std::size_t>(outlet);
+  WEIR_EXPECT(one.body != nullptr && stage_.active_->made[o] == nullptr);
+  flow::slot* s = one.body->slots[one.outlet];
+  ++s->names;
+  stage_.active_->made[o] = s;
+}
+void step::note_task(task_id id) noexcept {
+  flow::call& c = *stage_.active_;
+  if (c.first == 0) {
+    c.first = c.next = id;
+  }
+  c.last = id;
+}
+engine& step::host() noexcept {
+  return *stage_.facts_.host;
+}
+
+std::uint64_t pull::seq() const noexcept {
+  return blank_.seq;
+}
+void pull::nothing_yet() noexcept {
+  blank_.nothing_yet = true;
+}
+attributes& pull::emitted() noexcept {
+  return blank_.about;
+}
+result<runtime::tensor> pull::fill_bytes(int port, dtype type,
+                                         std::span<const std::int64_t> shape) {
+  const auto o = static_cast<std::size_t>(port);
+  flow::slot& s = *blank_.slots[o];
+  WEIR_CHECK(blank_.stage->fits(o, type, shape));
+  WEIR_CHECK(s.home->shape(s, type, shape));
+  blank_.filled[o] = true;
+  return s.tensor;
+}
+
+std::uint64_t taken::seq() const noexcept {
+  return ready_.of->seq;
+}
+const attributes& taken::about() const noexcept {
+  const flow::item* one = first_item(*ready_.of);
+  return one != nullptr ? one->about : no_attributes;
+}
+bool taken::has_bytes(int inlet) const noexcept {
+  return ready_.of->inputs[static_cast<std::size_t>(inlet)].body != nullptr;
+}
+const runtime::tensor& taken::bytes(int inlet) const {
+  const auto& one = ready_.of->inputs[static_cast<std::size_t>(inlet)];
+  WEIR_EXPECT(one.body != nullptr);
+  return one.body->slots[one.outlet]->tensor;
+}
+
+std::string opening::path(std::string_view relative) const {
+  if (relative.empty() || relative.front() == '/' || run_.folder.empty()) {
+    return std::string(relative);
+  }
+  return run_.folder + "/" + std::string(relative);
+}
+
+}  // namespace weir
+
+namespace weir::flow {
+
+/// A tensor must have the type that the check has found for the outlet, because the
+/// stages behind it rely on it.
+result<void> stage_run::fits(std::size_t outlet, dtype type,
+                             std::span<const std::int64_t> shape) const {
+  const port_type& expected = outlet_types_[outlet];
+  if (!expected.element) {
+    return {};
+  }
+  bool same = *expected.element == type && expected.shape.size() == shape.size();
+  for (std::size_t i = 0; same && i < shape.size(); ++i) {
+    same = expected.shape[i].is != extent::kind::fixed ||
+           expected.shape[i].number == shape[i];
+  }
+  if (same) {
+    return {};
+  }
+  port_type found;
+  found.element = type;
+  for (const std::int64_t n : shape) {
+    found.shape.push_back({extent::kind::fixed, n, '?'});
+  }
+  return error(errc::invalid_argument,
+               fmt::format("cannot make an item of \"{}\": expected a tensor of type {}, "
+                           "found {}",
+                           name_, expected.text(), found.text()));
+}
+
+}  // namespace weir::flow

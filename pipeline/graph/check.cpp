@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The check of a graph: the steps that make a plan of it, in their order.
+#include <algorithm>
+
+#include "graph/memory.hpp"
+#include "graph/numbering.hpp"
+#include "graph/structure.hpp"
+#include "graph/types.hpp"
+#include "graph/windows.hpp"
+#include "weir/pipeline/graph.hpp"
+
+namespace weir::flow {
+namespace {
+
+// Sources and sinks alone decide what survives a crash; of equal ones the first is named.
+void find_promise(plan& p) {
+  for (const graph_stage& s : p.source.stages) {
+    const bool counts = s.info.face == face::source || s.info.face == face::sink;
+    if (counts && s.info.promise < p.promise) {
+      p.promise = s.info.promise;
+      p.weakest = s.name;
+    }
+  }
+}
+
+}  // namespace
+
+result<plan> check(graph g) {
+  WEIR_CHECK(check_form(g));
+  plan p;
+  p.source = std::move(g);
+  p.stages.resize(p.source.stages.size());
+  WEIR_CHECK(connect_stages(p));
+  WEIR_CHECK(order_stages(p));
+  WEIR_CHECK(unify_types(p));
+  WEIR_CHECK(number_items(p));
+  WEIR_CHECK(size_windows(p));
+  WEIR_CHECK(size_memory(p));
+  find_promise(p);
+  return p;
+}
+
+}  // namespace weir::flow

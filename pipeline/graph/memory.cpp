@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Memory of the items of a pipeline.
+#include "graph/memory.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "graph/names.hpp"
+#include "weir/base/bytes.hpp"
+
+namespace weir::flow {
+namespace {
+
+// The product of bytes and slots has up to 95 bits.
+__extension__ using wide = unsigned __int128;
+
+constexpr wide max_bytes = std::numeric_limits<std::int64_t>::max();
+
+constexpr wide aligned(std::int64_t bytes) noexcept {
+  return align_up<std::uint64_t>(static_cast<std::uint64_t>(bytes), slot_alignment);
+}
+
+/// What is alive behind each stage because the stage forwards tensors. The unit is an
+/// item or a byte, as the edges are weighted.
+class forwarded {
+ public:
+  using weight = std::int64_t (*)(const plan& p, const graph_edge& edge);
+
+  forwarded(const plan& p, weight w)
+      : plan_(p), weight_(w), states_(p.stages.size()), behind_(p.stages.size(), 0) {
+    for (std::uint32_t s = 0; s < p.stages.size(); ++s) {
+      has_cycle_ = !visit(s) || has_cycle_;
+    }
+  }
+
+  /// Returns the sum that an edge and the stages behind it keep alive.
+  [[nodiscard]] wide along(const graph_edge& edge) const {
+    return static_cast<wide>(weight_(plan_, edge)) + behind(edge.to);
+  }
+
+ private:
+  enum class state : std::uint8_t { fresh, open, done };
+
+  [[nodiscard]] bool forwards(std::uint32_t stage) const {
+    return plan_.source.stages[stage].info.forwards;
+  }
+
+  /// Computes what is alive behind a stage and behind the stages that it leads to.
+  /// @returns False if stages that forward form a cycle.
+  bool visit(std::uint32_t stage) {
+    if (!forwards(stage) || states_[stage] == state::done) {
+      return true;
+    }
+    if (states_[stage] == state::open) {
+      return false;
+    }
+    states_[stage] = state::open;
+    bool without_cycle = true;
+    for (const std::uint32_t e : plan_.stages[stage].out) {
+      const graph_edge& edge = plan_.source.edges[e];
+      without_cycle = visit(edge.to) && without_cycle;
+      behind_[stage] = std::max(
+          behind_[stage], static_cast<wide>(weight_(plan_, edge)) + behind_[edge.to]);
+    }
+    states_[stage] = state::done;
+    return without_cycle;
+  }
+
+  // In a cycle, an old tensor may be alive beside new ones. Then each edge counts.
+  [[nodiscard]] wide behind(std::uint32_t stage) const {
+    if (!has_cycle_) {
+      return behind_[stage];
+    }
+    std::vector<std::uint32_t> reached{stage};
+    wide sum = 0;
+    for (std::size_t i = 0; i < reached.size(); ++i) {
+      if (!forwards(reached[i])) {
+        continue;
+      }
+      for (const std::uint32_t e : plan_.stages[reached[i]].out) {
+        const graph_edge& edge = plan_.source.edges[e];
+        sum += static_cast<wide>(weight_(plan_, edge));
+        if (std::ranges::find(reached, edge.to) == reached.end()) {
+          reached.push_back(edge.to);
+        }
+      }
+    }
+    return sum;
+  }
+
+  const plan& plan_;
+  weight weight_;
+  std::vector<state> states_;
+  std::vector<wide> behind_;  ///< of each stage, valid if there is no cycle
+  bool has_cycle_ = false;
+};
+
+std::int64_t window_bytes(const plan& /*p*/, const graph_edge& edge) {
+  return edge.window_bytes;
+}
+
+/// Returns the largest value of a function over edges; 0 if there are none.
+template <class Edges, class Value>
+wide largest(const plan& p, const Edges& edges, Value value) {
+  wide out = 0;
+  for (const std::uint32_t e : edges) {
+    out = std::max(out, static_cast<wide>(value(p.source.edges[e])));
+  }
+  return out;
+}
+
+/// Computes slots and bytes of the stages of a plan.
+class memory_sizer {
+ public:
+  explicit memory_sizer(plan& p)
+      : plan_(p), items_(p, max_alive), bytes_(p, window_bytes) {}
+
+  result<void> run() {
+    for (std::uint32_t s = 0; s < plan_.stages.size(); ++s) {
+      plan_.stages[s].slots = static_cast<std::uint32_t>(slots_of(s));
+      WEIR_CHECK(size_scratch(s));
+      WEIR_CHECK(size_ports(s));
+    }
+    for (const graph_edge& e : plan_.source.edges) {
+      const auto item = plan_.stages[e.to].types[e.inlet].bytes();
+      if (e.delay > 0 && item) {
+        total_ += aligned(*item) * e.delay;
+      }
+    }
+    if (total_ > max_bytes) {
+      return error(
+          errc::out_of_range,
+          fmt::format("cannot size the memory of the pipeline \"{}\": expected at "
+                      "most 2^63-1 bytes, found more",
+                      plan_.source.name));
+    }
+    plan_.memory_bound = static_cast<std::int64_t>(total_);
+    return {};
+  }
+
+ private:
+  [[nodiscard]] wide slots_of(std::uint32_t stage) const {
+    const graph_stage& s = plan_.source.stages[stage];
+    const planned_stage& planned = plan_.stages[stage];
+    wide slots = s.info.gives;
+    // These stages hand an item on only when its tasks have ended. The items before that
+    // hold credits of the inlets, so that the windows limit the calls.
+    if (s.info.face == face::late || s.on_failure == failure_policy::skip) {
+      const wide taken = largest(
+          plan_, planned.in, [&](const graph_edge& e) { return max_alive(plan_, e); });
+      slots += taken / s.info.takes * s.info.gives;
+    }
+    return slots + largest(plan_, planned.out,
+                           [&](const graph_edge& e) { return items_.along(e); });
+  }
+
+  result<void> size_scratch(std::uint32_t stage) {
+    const stage_info& info = plan_.source.stages[stage].info;
+    for (std::size_t i = 0; i < info.scratch.size(); ++i) {
+      const port_type& type = plan_.stages[stage].scratch[i];
+      const auto bytes = type.bytes();
+      if (!bytes) {
+        return refused_stage(
+            plan_.source, stage,
+            fmt::format("a fixed type of the scratch \"{}\"", info.scratch[i].name),
+            type.text());
+      }
+      total_ += aligned(*bytes) * plan_.stages[stage].slots;
+    }
+    return {};
+  }
+
+  result<void> size_ports(std::uint32_t stage) {
+    const graph_stage& s = plan_.source.stages[stage];
+    planned_stage& planned = plan_.stages[stage];
+    for (std::uint32_t port = 0; port < s.info.ports.size(); ++port) {
+      const port_info& info = s.info.ports[port];
+      const bool owns = !info.inlet && (info.type.element || !s.info.forwards);
+      const wide bytes = owns ? outlet_bytes(stage, port) : 0;
+      if (bytes > max_bytes) {
+        return error(errc::out_of_range,
+                     fmt::format("cannot size the memory of {}: expected at most 2^63-1 "
+                                 "bytes, found {} items of the type {}",
+                                 full_name(plan_.source, stage, port), planned.slots,
+                                 planned.types[port].text()))
+            .located(s.place);
+      }
+      planned.bytes.push_back(static_cast<std::int64_t>(bytes));
+      total_ += bytes;
+    }
+    return {};
+  }
+
+  [[nodiscard]] wide outlet_bytes(std::uint32_t stage, std::uint32_t port) const {
+    const planned_stage& planned = plan_.stages[stage];
+    if (const auto item = planned.types[port].bytes()) {
+      return aligned(*item) * planned.slots;
+    }
+    std::vector<std::uint32_t> edges;
+    std::ranges::copy_if(planned.out, std::back_inserter(edges), [&](std::uint32_t e) {
+      return plan_.source.edges[e].outlet == port;
+    });
+    if (edges.empty()) {
+      return wide{default_window_bytes};
+    }
+    const wide being_made =
+        largest(plan_, edges, [](const graph_edge& e) { return e.window_bytes; });
+    return being_made +
+           largest(plan_, edges, [&](const graph_edge& e) { return bytes_.along(e); });
+  }
+
+  plan& plan_;
+  forwarded items_;
+  forwarded bytes_;
+  wide total_ = 0;
+};
+
+}  // namespace
+
+std::int64_t max_alive(const plan& p, const graph_edge& edge) {
+  const auto item = p.stages[edge.from].types[edge.outlet].bytes();
+  if (!item || *item == 0) {
+    return edge.window_items;
+  }
+  const std::int64_t fit = std::max<std::int64_t>(1, edge.window_bytes / *item);
+  return std::min<std::int64_t>(edge.window_items, fit);
+}
+
+result<void> size_memory(plan& p) {
+  return memory_sizer(p).run();
+}
+
+}  // namespace weir::flow

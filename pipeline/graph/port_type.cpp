@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reading and printing of port types.
+#include "weir/pipeline/port_type.hpp"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <charconv>
+
+#include "weir/base/bytes.hpp"
+#include "weir/runtime/tensor.hpp"
+
+namespace weir::flow {
+namespace {
+
+struct element_name {
+  dtype type;
+  std::string_view text;
+};
+
+constexpr std::array<element_name, 17> element_names{{
+    {dtype::fp16, "f16"},
+    {dtype::bf16, "bf16"},
+    {dtype::fp32, "f32"},
+    {dtype::fp64, "f64"},
+    {dtype::int8, "i8"},
+    {dtype::int16, "i16"},
+    {dtype::int32, "i32"},
+    {dtype::int64, "i64"},
+    {dtype::uint8, "u8"},
+    {dtype::uint16, "u16"},
+    {dtype::uint32, "u32"},
+    {dtype::uint64, "u64"},
+    {dtype::boolean, "bool"},
+    {dtype::complex64, "c64"},
+    {dtype::complex128, "c128"},
+    {dtype::fp8_e4m3, "e4m3"},
+    {dtype::fp8_e5m2, "e5m2"},
+}};
+
+constexpr std::string_view any_text = "any";
+
+constexpr bool is_digit(char c) noexcept {
+  return c >= '0' && c <= '9';
+}
+
+/// Reads the text of a type from left to right. `next_` is the offset of the first
+/// character that is not read yet.
+class type_reader {
+ public:
+  explicit type_reader(std::string_view text) : text_(text) {}
+
+  result<port_type> read() {
+    port_type type;
+    if (text_ == any_text) {
+      return type;
+    }
+    WEIR_CHECK(read_element(type));
+    WEIR_CHECK(read_shape(type));
+    if (next_ != text_.size()) {
+      return refusal("the end");
+    }
+    const bool fixed = std::ranges::all_of(
+        type.shape, [](const extent& e) { return e.is == extent::kind::fixed; });
+    if (fixed && !type.bytes()) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot read the type \"{}\": expected fewer than 2^63 "
+                               "bytes, found more",
+                               text_));
+    }
+    return type;
+  }
+
+ private:
+  result<void> read_element(port_type& type) {
+    const std::string_view name = text_.substr(0, text_.find('['));
+    for (const auto& row : element_names) {
+      if (row.text == name) {
+        type.element = row.type;
+        next_ = name.size();
+        return next_ < text_.size() ? result<void>() : refusal("\"[\"");
+      }
+    }
+    return refusal("an element type such as f32, or any");
+  }
+
+  result<void> read_shape(port_type& type) {
+    ++next_;  // the bracket
+    skip_blanks();
+    if (take(']')) {
+      return {};
+    }
+    while (true) {
+      if (type.shape.size() == runtime::max_dims) {
+        return refusal(fmt::format("at most {} extents", runtime::max_dims));
+      }
+      WEIR_TRY(const extent e, read_extent());
+      type.shape.push_back(e);
+      skip_blanks();
+      if (take(']')) {
+        return {};
+      }
+      if (!take(',')) {
+        return refusal("\",\" or \"]\"");
+      }
+      skip_blanks();
+    }
+  }
+
+  result<extent> read_extent() {
+    const char c = peek();
+    if (take('?')) {
+      return extent{};
+    }
+    if (c >= 'a' && c <= 'z') {
+      ++next_;
+      return extent{extent::kind::letter, 0, c};
+    }
+    if (!is_digit(c)) {
+      return refusal("a number, a letter from a to z, or \"?\"");
+    }
+    extent e{extent::kind::fixed, 0, '?'};
+    const char* const begin = text_.data() + next_;
+    const auto [end, code] =
+        std::from_chars(begin, text_.data() + text_.size(), e.number);
+    if (code != std::errc()) {
+      return refusal("a number below 2^63");
+    }
+    if (c == '0' && end - begin > 1) {
+      return refusal("a number without leading zeros");
+    }
+    next_ += static_cast<std::size_t>(end - begin);
+    return e;
+  }
+
+  [[nodiscard]] char peek() const { return next_ < text_.size() ? text_[next_] : '\0'; }
+
+  bool take(char c) {
+    if (next_ == text_.size() || text_[next_] != c) {
+      return false;
+    }
+    ++next_;
+    return true;
+  }
+
+  void skip_blanks() {
+    while (take(' ')) {
+    }
+  }
+
+  // Positions in the message begin with 1, as columns do in messages of compilers.
+  [[nodiscard]] error refusal(std::string_view expected) const {
+    const std::string found =
+        next_ < text_.size() ? fmt::format("\"{}\"", text_.substr(next_)) : "the end";
+    return {
+        errc::invalid_argument,
+        fmt::format("cannot read the type \"{}\": expected {} at position {}, found {}",
+                    text_, expected, next_ + 1, found)};
+  }
+
+  std::string_view text_;
+  std::size_t next_ = 0;
+};
+
+std::string extent_text(const extent& e) {
+  switch (e.is) {
+    case extent::kind::fixed: return std::to_string(e.number);
+    case extent::kind::letter: return {e.letter};
+    case extent::kind::unknown: break;
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string_view port_text(dtype type) {
+  for (const auto& row : element_names) {
+    if (row.type == type) {
+      return row.text;
+    }
+  }
+  return info_of(type).tensogram;
+}
+
+result<port_type> port_type::parse(std::string_view text) {
+  return type_reader(text).read();
+}
+
+std::string port_type::text() const {
+  if (!element) {
+    return std::string(any_text);
+  }
+  std::string out(port_text(*element));
+  out += '[';
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    out += i == 0 ? "" : ",";
+    out += extent_text(shape[i]);
+  }
+  out += ']';
+  return out;
+}
+
+std::optional<std::int64_t> port_type::bytes() const {
+  if (!element) {
+    return std::nullopt;
+  }
+  std::int64_t count = 1;
+  bool empty = false;
+  bool overflow = false;
+  for (const extent& e : shape) {
+    if (e.is != extent::kind::fixed) {
+      return std::nullopt;
+    }
+    empty = empty || e.number == 0;
+    overflow = overflow || !checked_mul<std::int64_t>(count, e.number, count);
+  }
+  if (empty || overflow) {
+    return empty ? std::optional<std::int64_t>(0) : std::nullopt;
+  }
+  const auto size = byte_size(*element, count);
+  return size ? std::optional<std::int64_t>(*size) : std::nullopt;
+}
+
+}  // namespace weir::flow

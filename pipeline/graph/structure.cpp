@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The form of a graph: names, ports, edges, and the order of the stages.
+#include "graph/structure.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <queue>
+
+#include "graph/names.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::flow {
+namespace {
+
+bool is_alphanumeric(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/// Returns the mistake in a name, in words; empty if the name can be used.
+/// @param punctuation  Characters that a name may have beside letters and digits.
+std::string mistake_in(std::string_view name, std::string_view punctuation) {
+  if (name.empty()) {
+    return "no character";
+  }
+  if (name.size() > max_name_bytes) {
+    return fmt::format("{} bytes", name.size());
+  }
+  for (const char c : name) {
+    if (!is_alphanumeric(c) && punctuation.find(c) == std::string_view::npos) {
+      return fmt::format("\"{}\"", c);
+    }
+  }
+  return {};
+}
+
+// A name of a port has no dot, so that the last dot of "stage.port" is the separator.
+result<void> check_port_names(const graph& g, std::uint32_t stage) {
+  const std::vector<port_info>& ports = g.stages[stage].info.ports;
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    const std::string mistake = mistake_in(ports[i].name, "_-");
+    if (!mistake.empty()) {
+      return refused_stage(g, stage,
+                           "names of ports with 1 to 64 letters, digits, \"_\" or \"-\"",
+                           fmt::format("{} in \"{}\"", mistake, ports[i].name));
+    }
+    if (g.stages[stage].info.find_port(ports[i].name) != static_cast<int>(i)) {
+      return error(errc::already_exists,
+                   fmt::format("cannot use the stage {} ({}): expected unique names of "
+                               "ports, found two ports \"{}\"",
+                               stage_name(g, stage), g.stages[stage].info.name,
+                               ports[i].name))
+          .located(g.stages[stage].place);
+    }
+  }
+  return {};
+}
+
+result<void> check_port_counts(const graph& g, std::uint32_t stage) {
+  const stage_info& info = g.stages[stage].info;
+  const std::size_t inlets = info.inlets();
+  const std::size_t outlets = info.outlets();
+  const auto refused = [&](std::string_view expected, std::size_t count,
+                           const char* noun) {
+    return refused_stage(g, stage, expected, counted(count, noun));
+  };
+  if (info.face == face::source && inlets > 0) {
+    return refused("a source without inlets", inlets, "inlet");
+  }
+  if (info.face == face::source && outlets == 0) {
+    return refused("a source with an outlet", outlets, "outlet");
+  }
+  if (info.face != face::source && inlets == 0) {
+    return refused("at least 1 inlet", inlets, "inlet");
+  }
+  if (info.face == face::sink && outlets > 0) {
+    return refused("a sink without outlets", outlets, "outlet");
+  }
+  if (inlets > max_ports) {
+    return refused(fmt::format("at most {} inlets", max_ports), inlets, "inlet");
+  }
+  if (outlets > max_ports) {
+    return refused(fmt::format("at most {} outlets", max_ports), outlets, "outlet");
+  }
+  return {};
+}
+
+result<void> check_rates(const graph& g, std::uint32_t stage) {
+  const stage_info& info = g.stages[stage].info;
+  for (const auto& [verb, count] :
+       {std::pair{"takes", info.takes}, {"gives", info.gives}}) {
+    if (count < 1 || count > max_window_items) {
+      return refused_stage(
+          g, stage, fmt::format("a stage that {} 1 to {} items", verb, max_window_items),
+          fmt::format("one that {} {}", verb, count));
+    }
+  }
+  if (info.holds >= max_window_items) {
+    return refused_stage(
+        g, stage,
+        fmt::format("a stage that keeps back fewer than {} items", max_window_items),
+        fmt::format("one that keeps back {}", info.holds));
+  }
+  // Without numbers of its own, item n of an outlet belongs to item n of the inlets.
+  const bool passes = info.inlets() > 0 && info.outlets() > 0;
+  if (passes && !info.own_numbering && (info.takes != 1 || info.gives != 1)) {
+    return refused_stage(
+        g, stage, "a stage that gives 1 item for each item",
+        fmt::format("one that takes {} and gives {}, and whose items have "
+                    "no numbers of their own",
+                    info.takes, info.gives));
+  }
+  return {};
+}
+
+// A failed task poisons the tensors that it would have written. The next item would read
+// them if they were state.
+result<void> check_failure_policy(const graph& g, std::uint32_t stage) {
+  const graph_stage& s = g.stages[stage];
+  if (s.on_failure != failure_policy::skip ||
+      (s.info.stateless && s.info.state.empty())) {
+    return {};
+  }
+  return refused_stage(g, stage, "a stage without state, since failed items are skipped",
+                       s.info.state.empty()
+                           ? "one that is not declared stateless"
+                           : fmt::format("the state \"{}\"", s.info.state.front().name))
+      .hint("let a failed item stop the run");
+}
+
+result<void> check_stage(const graph& g, std::uint32_t stage) {
+  const graph_stage& s = g.stages[stage];
+  const std::string mistake = mistake_in(s.name, "_-.");
+  if (!mistake.empty()) {
+    return refused_stage(
+        g, stage, "a name of 1 to 64 letters, digits, \"_\", \"-\" or \".\"", mistake);
+  }
+  WEIR_CHECK(check_port_names(g, stage));
+  WEIR_CHECK(check_port_counts(g, stage));
+  WEIR_CHECK(check_rates(g, stage));
+  return check_failure_policy(g, stage);
+}
+
+result<void> check_unique_names(const graph& g) {
+  std::map<std::string_view, std::uint32_t> seen;
+  for (std::uint32_t i = 0; i < g.stages.size(); ++i) {
+    const auto [first, is_new] = seen.try_emplace(g.stages[i].name, i);
+    if (is_new) {
+      continue;
+    }
+    error refused(errc::already_exists,
+                  fmt::format("cannot add the stage {}: expected a unique name, found a "
+                              "stage with this name",
+                              stage_name(g, i)));
+    const std::string& place = g.stages[first->second].place;
+    return std::move(refused)
+        .hint(place.empty() ? "" : fmt::format("it is defined at {}", place))
+        .located(g.stages[i].place);
+  }
+  return {};
+}
+
+result<void> check_end(const graph& g, std::size_t edge, bool inlet) {
+  const graph_edge& e = g.edges[edge];
+  const std::uint32_t stage = inlet ? e.to : e.from;
+  const std::uint32_t port = inlet ? e.inlet : e.outlet;
+  if (stage >= g.stages.size()) {
+    return error(errc::invalid_argument,
+                 fmt::format(
+                     "cannot use edge {}: expected a stage below {}, found stage {}",
+                     edge, g.stages.size(), stage))
+        .located(e.place);
+  }
+  const std::vector<port_info>& ports = g.stages[stage].info.ports;
+  if (port >= ports.size()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot use edge {}: expected a port of {} below {}, found "
+                             "port {}",
+                             edge, stage_name(g, stage), ports.size(), port))
+        .located(e.place);
+  }
+  if (ports[port].inlet != inlet) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot {} an edge at {}: expected an {}, found an {}",
+                             inlet ? "end" : "begin", full_name(g, stage, port),
+                             inlet ? "inlet" : "outlet", inlet ? "outlet" : "inlet"))
+        .located(e.place);
+  }
+  return {};
+}
+
+result<void> check_edge(const graph& g, std::size_t edge) {
+  WEIR_CHECK(check_end(g, edge, false));
+  WEIR_CHECK(check_end(g, edge, true));
+  const graph_edge& e = g.edges[edge];
+  if (e.window_items < 1 || e.window_items > max_window_items) {
+    return refused_edge(g, e, fmt::format("a window of 1 to {} items", max_window_items),
+                        std::to_string(e.window_items));
+  }
+  if (e.window_bytes < 1) {
+    return refused_edge(g, e, "a window of at least 1 byte",
+                        std::to_string(e.window_bytes));
+  }
+  if (e.delay >= max_window_items) {
+    return refused_edge(g, e, fmt::format("a delay below {} items", max_window_items),
+                        std::to_string(e.delay));
+  }
+  return {};
+}
+
+result<void> connect_inlets(plan& p) {
+  const graph& g = p.source;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> edge_of;
+  for (std::uint32_t i = 0; i < g.edges.size(); ++i) {
+    const graph_edge& e = g.edges[i];
+    const auto [first, is_new] = edge_of.try_emplace({e.to, e.inlet}, i);
+    if (!is_new) {
+      return error(
+                 errc::invalid_argument,
+                 fmt::format("cannot connect {} to {}: expected one edge, found another "
+                             "from {}",
+                             outlet_name(g, e), inlet_name(g, e),
+                             outlet_name(g, g.edges[first->second])))
+          .hint("join the items with a stage")
+          .located(place_of(g, e));
+    }
+  }
+  for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
+    for (std::uint32_t port = 0; port < g.stages[s].info.ports.size(); ++port) {
+      if (!g.stages[s].info.ports[port].inlet) {
+        continue;
+      }
+      const auto found = edge_of.find({s, port});
+      if (found == edge_of.end()) {
+        return error(
+                   errc::invalid_argument,
+                   fmt::format("cannot leave the inlet {} open: expected one edge, found "
+                               "none",
+                               full_name(g, s, port)))
+            .located(g.stages[s].place);
+      }
+      p.stages[s].in.push_back(found->second);
+    }
+  }
+  return {};
+}
+
+void connect_outlets(plan& p) {
+  const graph& g = p.source;
+  for (std::uint32_t i = 0; i < g.edges.size(); ++i) {
+    p.stages[g.edges[i].from].out.push_back(i);
+  }
+  for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
+    std::vector<std::uint32_t>& out = p.stages[s].out;
+    std::ranges::stable_sort(out, {}, [&](std::uint32_t e) { return g.edges[e].outlet; });
+    for (std::uint32_t port = 0; port < g.stages[s].info.ports.size(); ++port) {
+      const auto leaves = [&](std::uint32_t e) { return g.edges[e].outlet == port; };
+      if (!g.stages[s].info.ports[port].inlet && std::ranges::none_of(out, leaves)) {
+        p.notes.push_back(fmt::format("outlet {} has no edge: its items are dropped",
+                                      full_name(g, s, port)));
+      }
+    }
+  }
+}
+
+// The end of the stream and barriers reach a stage over edges without a delay.
+result<void> check_undelayed_inlets(const plan& p) {
+  const graph& g = p.source;
+  for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
+    const std::vector<std::uint32_t>& in = p.stages[s].in;
+    const auto is_delayed = [&](std::uint32_t e) { return g.edges[e].delay > 0; };
+    if (!in.empty() && std::ranges::all_of(in, is_delayed)) {
+      return refused_stage(
+          g, s, "an inlet whose edge has no delay",
+          fmt::format("a delay of {} at {}", counted(g.edges[in.front()].delay, "item"),
+                      inlet_name(g, g.edges[in.front()])));
+    }
+  }
+  return {};
+}
+
+/// Returns the error for a graph in which some stages have never become ready.
+/// @param waits  For each stage the number of edges without a delay whose first end has
+/// not been ordered.
+error cycle_error(const plan& p, const std::vector<std::size_t>& waits) {
+  const graph& g = p.source;
+  // Each stage that waits has a predecessor that waits, so walking back finds a cycle.
+  const auto predecessor = [&](std::uint32_t s) {
+    const auto waiting = [&](std::uint32_t e) {
+      return g.edges[e].delay == 0 && waits[g.edges[e].from] > 0;
+    };
+    return g.edges[*std::ranges::find_if(p.stages[s].in, waiting)].from;
+  };
+  std::vector<std::uint32_t> walk;
+  auto s = static_cast<std::uint32_t>(
+      std::ranges::find_if(waits, [](std::size_t n) { return n > 0; }) - waits.begin());
+  auto again = walk.end();
+  while (again == walk.end()) {
+    walk.push_back(s);
+    s = predecessor(s);
+    again = std::ranges::find(walk, s);
+  }
+  std::vector<std::uint32_t> ring(again, walk.end());
+  std::ranges::reverse(ring);
+  rotate_to_first(ring);
+  return error(errc::invalid_argument,
+               fmt::format("cycle without a delay: {}", ring_name(g, ring)))
+      .hint("give an edge of the cycle a delay of 1 item or more")
+      .located(g.stages[ring.front()].place);
+}
+
+}  // namespace
+
+result<void> check_form(const graph& g) {
+  for (std::uint32_t i = 0; i < g.stages.size(); ++i) {
+    WEIR_CHECK(check_stage(g, i));
+  }
+  WEIR_CHECK(check_unique_names(g));
+  const auto is_source = [](const graph_stage& s) { return s.info.face == face::source; };
+  if (std::ranges::none_of(g.stages, is_source)) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot run the pipeline \"{}\": expected at least one source, "
+                    "found none",
+                    g.name));
+  }
+  for (std::size_t i = 0; i < g.edges.size(); ++i) {
+    WEIR_CHECK(check_edge(g, i));
+  }
+  return {};
+}
+
+result<void> connect_stages(plan& p) {
+  WEIR_CHECK(connect_inlets(p));
+  connect_outlets(p);
+  return check_undelayed_inlets(p);
+}
+
+result<void> order_stages(plan& p) {
+  const graph& g = p.source;
+  std::vector<std::size_t> waits(g.stages.size(), 0);
+  for (const graph_edge& e : g.edges) {
+    waits[e.to] += e.delay == 0 ? 1 : 0;
+  }
+  std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> ready;
+  for (std::uint32_t s = 0; s < waits.size(); ++s) {
+    if (waits[s] == 0) {
+      ready.push(s);
+    }
+  }
+  while (!ready.empty()) {
+    const std::uint32_t s = ready.top();
+    ready.pop();
+    p.order.push_back(s);
+    for (const std::uint32_t e : p.stages[s].out) {
+      const std::uint32_t next = g.edges[e].to;
+      if (g.edges[e].delay == 0 && --waits[next] == 0) {
+        ready.push(next);
+      }
+    }
+  }
+  return p.order.size() == g.stages.size() ? result<void>() : cycle_error(p, waits);
+}
+
+}  // namespace weir::flow

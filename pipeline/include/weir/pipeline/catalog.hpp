@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Stages by name, with settings as values: what files and command lines use.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/pipeline/faces.hpp"
+
+namespace weir {
+
+/// A value of a setting as programs write it in a list: a text, a number or a boolean.
+/// @threads{a value}
+struct given_value {
+  /// Takes a text.
+  given_value(const char* text) : value{std::string(text)} {}  // NOLINT
+  /// Takes a text.
+  given_value(std::string text) : value{std::move(text)} {}  // NOLINT
+  /// Takes a value that was read from a file.
+  given_value(setting_value read) : value(std::move(read)) {}  // NOLINT
+  /// Takes an integer, a number or a boolean.
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  given_value(T number) {  // NOLINT
+    if constexpr (std::is_same_v<T, bool>) {
+      value = {number};
+    } else if constexpr (std::is_integral_v<T>) {
+      value = {static_cast<std::int64_t>(number)};
+    } else {
+      value = {static_cast<double>(number)};
+    }
+  }
+  setting_value value;  ///< value with its kind
+};
+/// Settings of a stage by name.
+using given_settings = std::map<std::string, given_value, std::less<>>;
+
+namespace flow {
+
+/// The stages that a program knows by name.
+/// @threads{thread-compatible}
+class catalog {
+ public:
+  /// Makes a stage from settings.
+  using factory = std::function<result<described_stage>(const given_settings&)>;
+
+  /// Adds a stage class under the name of its description.
+  /// @error{already_exists, another stage has the name}
+  template <class S>
+  [[nodiscard]] result<void> add() {
+    require_face<S>();
+    stage_spec<S> spec;
+    S::describe(spec);
+    return add(spec.info().name, [](const given_settings& given) {
+      stage_spec<S> described_again;
+      S::describe(described_again);
+      settings_of<S> settings{};
+      for (const auto& [name, one] : given) {
+        if (auto set = described_again.table().assign(settings, name, one.value); !set) {
+          return result<described_stage>(std::move(set.error()));
+        }
+      }
+      return make_stage<S>(std::move(settings));
+    });
+  }
+  /// Adds a stage whose ports depend on its settings.
+  /// @error{already_exists, another stage has the name}
+  [[nodiscard]] result<void> add(std::string name, factory make);
+  /// Makes a stage.
+  /// @error{unknown_key, no stage has the name, or no setting has one of the names; the
+  /// message suggests the nearest} @error{invalid_argument, a value is refused}
+  [[nodiscard]] result<described_stage> make(std::string_view name,
+                                             const given_settings& settings) const;
+  /// Returns all names, sorted.
+  [[nodiscard]] std::vector<std::string> names() const;
+
+ private:
+  std::map<std::string, factory, std::less<>> factories_;
+};
+
+/// Returns the stages that every pipeline may use by name: `null`, `merge` and `zip`
+/// helpers of this layer, and what programs have added.
+/// @threads{thread-compatible: add stages before the first pipeline is made}
+[[nodiscard]] catalog& stages();
+
+}  // namespace flow
+}  // namespace weir

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One run of a planned pipeline, without threads of its own: a host calls it from the
+/// thread that submits to the engine, and moves items between it and the sources and
+/// sinks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weir/pipeline/counters.hpp"
+#include "weir/pipeline/graph.hpp"
+#include "weir/pipeline/image.hpp"
+#include "weir/pipeline/stage_object.hpp"
+
+namespace weir::flow {
+
+/// Options of an execution.
+struct execution_options {
+  std::uint64_t seed = 1;         ///< seed of `step::random`
+  std::string folder;             ///< folder of the pipeline's file, see `opening::path`
+  std::uint32_t turn_items = 32;  ///< items that a stage takes in one turn at most
+};
+
+/// A run of a pipeline.
+///
+/// The host alternates between `turn`, sources (`grant`, `deliver`, `end`) and sinks
+/// (`next_ready`, `done`). To make a checkpoint it calls `begin_epoch`, answers
+/// `wants_cursor` and `wants_settle`, waits until `complete`, saves the image and calls
+/// `committed`. Every function may be called only by the submitter of the engine; a
+/// `blank` and a `ready` may be used by another thread until they are given back.
+/// @threads{thread-compatible; belongs to the submitter of the engine}
+class execution {
+ public:
+  /// Makes a run, opens all stages and restores them from an image if there is one.
+  /// @param p       Plan of the pipeline.
+  /// @param stages  Stages in the order of the plan.
+  /// @param host    Engine of the run; must outlive it.
+  /// @param from    Image to continue from, or null.
+  /// @error{out_of_memory, the memory of items cannot be allocated}
+  /// @error{corrupt, the image lacks a section or has one of another size}
+  /// @error{any, a stage cannot be opened; the message names it}
+  [[nodiscard]] static result<std::unique_ptr<execution>> create(
+      plan p, std::vector<std::unique_ptr<stage_object>> stages, weir::engine& host,
+      execution_options options, const image* from = nullptr);
+  execution(const execution&) = delete;
+  execution& operator=(const execution&) = delete;
+  /// Waits for the tasks of the run.
+  ~execution();
+
+  /// Lets each stage do a bounded amount of work. Returns whether any stage did something.
+  /// @error{any, a stage or a task failed; the message names stage and item}
+  [[nodiscard]] result<bool> turn();
+
+  /// Returns the indices of all sources.
+  [[nodiscard]] const std::vector<std::uint32_t>& sources() const noexcept;
+  /// Returns the indices of all sinks.
+  [[nodiscard]] const std::vector<std::uint32_t>& sinks() const noexcept;
+  /// Returns the stage of an index.
+  [[nodiscard]] stage_object& stage(std::uint32_t index) noexcept;
+
+  /// Returns an empty item for a source to fill, or a null pointer without credit. Items
+  /// must be given back in the order in which they were granted.
+  [[nodiscard]] blank* grant(std::uint32_t source);
+  /// Takes an item that a source has filled. @error{invalid_argument, it has no tensor}
+  [[nodiscard]] result<void> deliver(blank& filled);
+  /// Returns whether the source has called `pull::nothing_yet` for the item.
+  [[nodiscard]] static bool took_nothing(const blank& item) noexcept;
+  /// Takes back all items that were granted to a source and that it has not filled.
+  void take_back(std::uint32_t source);
+  /// Ends a source, which has not filled `unused`. @param cursor Its last position.
+  void end(blank& unused, const small_record& cursor);
+  /// Returns whether the source has delivered all items before the barrier, so that the
+  /// host has to pass its cursor to `mark`.
+  [[nodiscard]] bool wants_cursor(std::uint32_t source) const noexcept;
+  /// Puts the barrier behind the delivered items. @error{any, the state cannot be copied}
+  [[nodiscard]] result<void> mark(std::uint32_t source, const small_record& cursor);
+
+  /// Hands out the next complete item of a sink, or a null pointer. Several items may be
+  /// handed out; `done` takes them back in the same order.
+  /// @error{upstream_failed, a task that writes the item failed}
+  [[nodiscard]] result<const ready*> next_ready(std::uint32_t sink);
+  /// Takes the oldest item that was handed out back.
+  void done(std::uint32_t sink);
+  /// Returns whether the sink has to make its items durable, and pass the offset to
+  /// `settled`.
+  [[nodiscard]] bool wants_settle(std::uint32_t sink) const noexcept;
+  /// Takes the offset of a sink whose items are durable.
+  /// @error{any, the state cannot be copied}
+  [[nodiscard]] result<void> settled(std::uint32_t sink, const small_record& offset);
+
+  /// Returns the number of the first item that no source has been asked for yet.
+  [[nodiscard]] std::uint64_t next_item() const noexcept;
+  /// Grants no item from number `next` on, until the limit is moved. By default there is
+  /// no limit.
+  void stop_before(std::uint64_t next) noexcept;
+  /// Begins an epoch whose barrier stands before item `next`. A source
+  /// stops there until its cursor has been passed to `mark`. @pre No epoch is in flight; `next >= next_item()`
+  void begin_epoch(std::uint64_t next);
+  /// Returns the first item behind the barrier of the epoch in flight.
+  [[nodiscard]] std::uint64_t barrier() const noexcept;
+  /// Returns whether an epoch has begun and is not committed.
+  [[nodiscard]] bool epoch_in_flight() const noexcept;
+  /// Returns whether the image of the epoch in flight is complete.
+  [[nodiscard]] bool complete() const noexcept;
+  /// Returns the image of the epoch in flight.
+  /// @error{kernel_failed, a state could not be copied}
+  [[nodiscard]] result<const image*> completed();
+  /// Ends the epoch in flight, after its image was saved.
+  void committed();
+  /// Returns whether all stages have ended.
+  [[nodiscard]] bool all_ended() const noexcept;
+
+  /// Returns for each stage the reason for which it does nothing, in words.
+  [[nodiscard]] std::string waiting() const;
+  /// Returns the stage that limits the rate, in words, or an empty text: seen from the
+  /// sinks, the first stage that has input and whose output is not blocked.
+  [[nodiscard]] std::string bottleneck() const;
+  /// Returns a copy of all counters.
+  [[nodiscard]] run_counters counters() const;
+  /// Returns the plan of the run.
+  [[nodiscard]] const plan& planned() const noexcept;
+
+ private:
+  struct state;
+  explicit execution(std::unique_ptr<state> s);
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace weir::flow

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A plain function as a stage: one task for each item.
+#pragma once
+
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "weir/pipeline/stage_object.hpp"
+
+namespace weir::flow {
+
+/// The parameters of a function from one view to another.
+template <class F>
+struct map_signature : map_signature<decltype(&F::operator())> {};
+/// The parameters of a plain function.
+template <class A, int RankA, class B, int RankB>
+struct map_signature<void (*)(view<A, RankA>, view<B, RankB>)> {
+  using from = std::remove_const_t<A>;     ///< element type of the inlet
+  using to = B;                            ///< element type of the outlet
+  static constexpr int from_rank = RankA;  ///< dimensions of the inlet
+  static constexpr int to_rank = RankB;    ///< dimensions of the outlet
+};
+/// The parameters of a function object.
+template <class C, class A, int RankA, class B, int RankB>
+struct map_signature<void (C::*)(view<A, RankA>, view<B, RankB>) const>
+    : map_signature<void (*)(view<A, RankA>, view<B, RankB>)> {};
+
+/// Checks the types of a map stage and describes it.
+/// @error{invalid_argument, a type does not fit to the function, or an extent of `to` is
+/// neither fixed nor a letter of `from`}
+[[nodiscard]] result<stage_info> describe_map(std::string_view from, dtype from_element,
+                                              int from_rank, std::string_view to,
+                                              dtype to_element, int to_rank);
+/// Returns the shape of the outlet for a shape of the inlet.
+[[nodiscard]] std::vector<std::int64_t> map_shape(const stage_info& info,
+                                                  std::span<const std::int64_t> from);
+
+/// A function as a stage.
+template <class Function>
+class map_stage final : public stage_object {
+ public:
+  /// Makes the stage. @param info Of `describe_map`.
+  map_stage(stage_info info, Function function)
+      : info_(std::move(info)), function_(std::move(function)) {}
+  result<void> on_item(step& s) override {
+    using types = map_signature<Function>;
+    const auto x = s[in<typename types::from, types::from_rank>{0}];
+    const auto shape = map_shape(info_, x.bytes().shape());
+    auto made = s.make_bytes(0, dtype_of<typename types::to>, shape);
+    if (!made) {
+      return std::move(made.error());
+    }
+    s.submit("map", function_, read(x),
+             write(tensor<typename types::to, types::to_rank>(*made)));
+    return s.emit();
+  }
+
+ private:
+  stage_info info_;
+  Function function_;
+};
+
+/// Makes a stage of a function from a view of const elements to a view of elements.
+/// @error{invalid_argument, see `describe_map`}
+template <class Function>
+[[nodiscard]] result<described_stage> make_map_stage(std::string_view from,
+                                                     std::string_view to,
+                                                     Function function) {
+  using types = map_signature<Function>;
+  auto info = describe_map(from, dtype_of<typename types::from>, types::from_rank, to,
+                           dtype_of<typename types::to>, types::to_rank);
+  if (!info) {
+    return std::move(info.error());
+  }
+  described_stage made;
+  made.info = *info;
+  made.object = std::make_unique<map_stage<Function>>(std::move(*info),
+                                                      std::move(function));
+  return made;
+}
+
+}  // namespace weir::flow

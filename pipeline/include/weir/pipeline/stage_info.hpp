@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The description of a stage: its ports, settings, state and guarantees. A stage
+/// describes itself once; the check, the reference pages, the checkpoint and the drawing
+/// are all made from the description.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weir/base/settings/value.hpp"
+#include "weir/pipeline/port_type.hpp"
+
+namespace weir::flow {
+
+/// The way in which a stage takes part in a pipeline.
+enum class face : std::uint8_t {
+  task,    ///< submits tasks for each item and hands the item on at once
+  late,    ///< also looks at the item once its tasks have ended
+  source,  ///< makes items
+  sink     ///< makes items durable
+};
+
+/// The strongest promise that a run of a pipeline can keep after a crash.
+enum class guarantee : std::uint8_t {
+  none,           ///< the output of a resumed run may differ
+  at_least_once,  ///< outputs may be repeated, byte for byte
+  exactly_once    ///< the output equals that of a run without a crash
+};
+
+/// Treatment of an item number that one of several inlets has no item for.
+enum class gap_policy : std::uint8_t {
+  skip,  ///< the number is a gap behind the stage too
+  pass   ///< the stage is called and asks which inlets have an item
+};
+
+/// An inlet or an outlet of a stage.
+struct port_info {
+  std::string name;    ///< unique among the ports of the stage
+  port_type type;      ///< type of the tensor that an item has at the port
+  bool inlet = false;  ///< true for an inlet, false for an outlet
+};
+
+/// A part of the state of a stage that belongs into a checkpoint.
+struct state_info {
+  std::string name;     ///< unique among the states of the stage
+  bool tensor = false;  ///< true for a tensor of the engine, false for a plain value
+};
+
+/// What is known about a stage before it runs.
+/// @threads{a value}
+struct stage_info {
+  std::string name;           ///< full name of the stage, such as `tgm.read`
+  std::string documentation;  ///< one sentence for users
+  flow::face face = flow::face::task;     ///< way in which it takes part
+  std::vector<port_info> ports;           ///< in the order of their description
+  std::vector<port_info> scratch;         ///< memory of one item that no edge carries
+  std::vector<state_info> state;          ///< in the order of the checkpoint
+  std::vector<setting_info> settings;     ///< in the order of the reference page
+  std::uint32_t takes = 1;                ///< items that one call takes
+  std::uint32_t gives = 1;                ///< items that one call makes at most
+  std::uint32_t holds = 0;                ///< items it keeps back before it makes one
+  bool own_numbering = false;             ///< true if its items have numbers of their own
+  bool stateless = false;                 ///< true if a failed item may be skipped
+  gap_policy gaps = gap_policy::skip;     ///< see `gap_policy`
+  flow::guarantee promise = guarantee::exactly_once;  ///< of a source or a sink
+  /// Values of the settings that a resumed run must have too, as text by name.
+  std::vector<std::pair<std::string, std::string>> frozen;
+  bool forwards = false;  ///< true if an outlet may hand on the tensor of an inlet
+
+  /// Returns the index of a port among `ports`, or -1.
+  [[nodiscard]] int find_port(std::string_view port) const noexcept;
+  /// Returns the number of inlets.
+  [[nodiscard]] std::size_t inlets() const noexcept;
+  /// Returns the number of outlets.
+  [[nodiscard]] std::size_t outlets() const noexcept;
+};
+
+}  // namespace weir::flow

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A stage without its static type, as the graph and the hosts handle it. The adapter in
+/// `weir/pipeline/faces.hpp` makes it from a user's class; stages whose ports depend on
+/// their settings implement it themselves.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/pipeline/stage.hpp"
+#include "weir/pipeline/stage_info.hpp"
+
+namespace weir::flow {
+
+/// A part of the state of a stage, with the memory that holds it: a tensor of the engine
+/// or a value of the stage itself.
+/// @threads{a value}
+struct state_part {
+  std::string name;             ///< name in the checkpoint, unique in the stage
+  bool is_tensor = false;       ///< which of the two members below counts
+  runtime::tensor tensor;       ///< row-major tensor of the engine
+  std::span<std::byte> value;   ///< bytes of the value
+};
+
+/// A stage of a run.
+///
+/// The host calls the functions of the stage's face only. No two calls overlap, except
+/// that `next` of a source and `put` and `settle` of a sink run on the thread of the
+/// stage's own host.
+/// @threads{thread-compatible}
+class stage_object {
+ public:
+  stage_object() = default;
+  stage_object(const stage_object&) = delete;
+  stage_object& operator=(const stage_object&) = delete;
+  virtual ~stage_object() = default;
+
+  /// Prepares the stage for its first item. @error{any, the stage cannot work}
+  [[nodiscard]] virtual result<void> open(opening& run);
+  /// Takes one item: submits its tasks. @error{any, the item fails}
+  [[nodiscard]] virtual result<void> on_item(step& s);
+  /// Looks at an item whose tasks have ended, in the order of the items.
+  /// @error{any, the item fails}
+  [[nodiscard]] virtual result<void> on_done(step& s);
+  /// Fills the next item of a source. Returns false at the end of the data.
+  /// @error{any, the source cannot go on}
+  [[nodiscard]] virtual result<bool> next(pull& p);
+  /// Returns the cursor from which `seek` continues behind the last item.
+  [[nodiscard]] virtual small_record position() const;
+  /// Continues from a cursor. @error{any, the data do not fit to the cursor}
+  [[nodiscard]] virtual result<void> seek(bytes_view cursor);
+  /// Writes one item. @error{any, the sink cannot go on}
+  [[nodiscard]] virtual result<void> put(taken& t);
+  /// Makes all items so far durable and returns the offset behind them.
+  /// @error{any, they are not durable}
+  [[nodiscard]] virtual result<small_record> settle();
+  /// Removes everything behind an offset. @error{torn, less than the offset is there}
+  [[nodiscard]] virtual result<void> rewind(bytes_view offset);
+  /// Returns the parts of the state. Called after `open`.
+  [[nodiscard]] virtual std::vector<state_part> state();
+};
+
+/// A stage with its description, before the run.
+struct described_stage {
+  stage_info info;                       ///< description
+  std::unique_ptr<stage_object> object;  ///< the stage itself
+};
+
+}  // namespace weir::flow
