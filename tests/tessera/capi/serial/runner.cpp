@@ -12,7 +12,7 @@
 #include <set>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "serial/arithmetic.hpp"
 #include "serial/graph_book.hpp"
