@@ -46,11 +46,18 @@ function(weir_module name)
   set_property(GLOBAL APPEND PROPERTY WEIR_SUMMARY "weir::${name}")
 endfunction()
 
-# weir_test(NAME SOURCES ... [DEPENDS ...] [LABELS ...] [TIMEOUT seconds])
+# weir_test(NAME SOURCES ... [ONE_THREAD ...] [DEPENDS ...] [LABELS ...] [TIMEOUT seconds])
 # Defines a GoogleTest program; each TEST becomes a CTest entry "NAME.Suite.Test". The label is "unit"
-# and the timeout 120 seconds unless given.
+# and the timeout 120 seconds unless given. ONE_THREAD lists the sources that start no thread: they are left out if
+# WEIR_ONE_THREAD_TESTS is OFF, and a program without sources is left out, too.
 function(weir_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;ONE_THREAD;DEPENDS;LABELS" ${ARGN})
+  if(arg_ONE_THREAD AND NOT WEIR_ONE_THREAD_TESTS)
+    list(REMOVE_ITEM arg_SOURCES ${arg_ONE_THREAD})
+  endif()
+  if(NOT arg_SOURCES)
+    return()
+  endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
