@@ -1,4 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
+# weir_split_headers(FOLDER HEADERS SOURCES FIRST_VARIABLE OTHERS_VARIABLE)
+# Splits the headers below FOLDER into those that a source file includes before anything else, and the others. A compiler
+# that compiles the sources file by file compiles the first kind alone in any case.
+function(weir_split_headers folder headers sources first_variable others_variable)
+  set(included_first "")
+  foreach(source IN LISTS sources)
+    cmake_path(ABSOLUTE_PATH source)
+    file(STRINGS "${source}" line LIMIT_COUNT 1 REGEX "^#include ")
+    string(REGEX REPLACE "^#include [<\"]([^>\"]+).*" "\\1" name "${line}")
+    list(APPEND included_first "${folder}/${name}")
+  endforeach()
+  set(others ${headers})
+  if(included_first)
+    list(REMOVE_ITEM others ${included_first})
+  endif()
+  set(first ${headers})
+  if(others)
+    list(REMOVE_ITEM first ${others})
+  endif()
+  set(${first_variable} ${first} PARENT_SCOPE)
+  set(${others_variable} ${others} PARENT_SCOPE)
+endfunction()
+
 # weir_module(NAME SOURCES ... [DEPENDS ...] [PRIVATE_DEPENDS ...])
 # Defines the static library weir_NAME (alias weir::NAME) with public headers in the include/weir/NAME/ of the
 # folder that calls it, and installs it.
@@ -8,23 +31,33 @@ function(weir_module name)
   add_library(weir::${name} ALIAS weir_${name})
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/include/*.hpp"
        "${CMAKE_CURRENT_SOURCE_DIR}/include/*.h")
-  target_sources(weir_${name} PUBLIC FILE_SET HEADERS
-    BASE_DIRS "${CMAKE_CURRENT_SOURCE_DIR}/include" FILES ${headers})
+  weir_split_headers("${CMAKE_CURRENT_SOURCE_DIR}/include" "${headers}" "${arg_SOURCES}" first others)
+  target_sources(weir_${name} PUBLIC
+    FILE_SET HEADERS BASE_DIRS "${CMAKE_CURRENT_SOURCE_DIR}/include" FILES ${others}
+    FILE_SET included_first TYPE HEADERS BASE_DIRS "${CMAKE_CURRENT_SOURCE_DIR}/include" FILES ${first})
   target_include_directories(weir_${name} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_link_libraries(weir_${name} PUBLIC ${arg_DEPENDS}
     PRIVATE $<BUILD_INTERFACE:weir_flags> ${arg_PRIVATE_DEPENDS})
   target_compile_features(weir_${name} PUBLIC cxx_std_20)
-  set_target_properties(weir_${name} PROPERTIES EXPORT_NAME ${name})
-  install(TARGETS weir_${name} EXPORT weirTargets FILE_SET HEADERS
+  set_target_properties(weir_${name} PROPERTIES
+    EXPORT_NAME ${name} INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
+  install(TARGETS weir_${name} EXPORT weirTargets FILE_SET HEADERS FILE_SET included_first
           ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   set_property(GLOBAL APPEND PROPERTY WEIR_SUMMARY "weir::${name}")
 endfunction()
 
-# weir_test(NAME SOURCES ... [DEPENDS ...] [LABELS ...] [TIMEOUT seconds])
+# weir_test(NAME SOURCES ... [ONE_THREAD ...] [DEPENDS ...] [LABELS ...] [TIMEOUT seconds])
 # Defines a GoogleTest program; each TEST becomes a CTest entry "NAME.Suite.Test". The label is "unit"
-# and the timeout 120 seconds unless given.
+# and the timeout 120 seconds unless given. ONE_THREAD lists the sources that start no thread: they are left out if
+# WEIR_ONE_THREAD_TESTS is OFF, and a program without sources is left out, too.
 function(weir_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;ONE_THREAD;DEPENDS;LABELS" ${ARGN})
+  if(arg_ONE_THREAD AND NOT WEIR_ONE_THREAD_TESTS)
+    list(REMOVE_ITEM arg_SOURCES ${arg_ONE_THREAD})
+  endif()
+  if(NOT arg_SOURCES)
+    return()
+  endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()

@@ -2,6 +2,7 @@
 # Options, compiler flags, and the summary that is printed at the end of the configuration.
 option(WEIR_TESTS "Build the tests" ON)
 option(WEIR_UNITY_TESTS "Compile test files in batches: shorter from scratch, longer after a change" OFF)
+option(WEIR_ONE_THREAD_TESTS "Build the test files that start no thread; scripts/test sets it to OFF under ThreadSanitizer" ON)
 option(WEIR_BENCH "Build the benchmarks" OFF)
 option(WEIR_WERROR "Warnings are errors" OFF)
 option(WEIR_FUZZ "Build the libFuzzer programs; needs clang" OFF)
@@ -36,6 +37,10 @@ target_compile_options(weir_flags INTERFACE
 if(WEIR_SANITIZE)
   add_compile_options(-fsanitize=${WEIR_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${WEIR_SANITIZE})
+  find_program(WEIR_LLD NAMES ld.lld ld.lld-14)
+  if(WEIR_LLD AND CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    add_link_options(-fuse-ld=lld)
+  endif()
   if(WEIR_SANITIZE MATCHES undefined)
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()

@@ -5,7 +5,7 @@
 
 #include <dlfcn.h>
 #include <dnnl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "weir/base/error.hpp"
 

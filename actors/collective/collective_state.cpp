@@ -4,7 +4,7 @@
 /// the answer to each rank.
 #include "collective/collective_state.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <limits>

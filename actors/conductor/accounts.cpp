@@ -3,7 +3,7 @@
 /// Sums of likelihoods, and the encoding of the CONDUCTOR and METRICS sections.
 #include "conductor/accounts.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "weir/base/record.hpp"
 

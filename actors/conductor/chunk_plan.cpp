@@ -3,7 +3,7 @@
 /// The sizes of chunks, their order over lanes and phases, and the pulses they form.
 #include "conductor/chunk_plan.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

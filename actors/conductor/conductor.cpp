@@ -4,7 +4,7 @@
 /// what follows from their answers.
 #include "conductor/conductor.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

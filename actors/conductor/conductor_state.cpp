@@ -3,7 +3,7 @@
 /// Issuing and committing of pulses, and the metrics that a commit updates.
 #include "conductor/conductor_state.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

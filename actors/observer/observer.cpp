@@ -3,7 +3,7 @@
 /// Rates from samples, and the handlers of the observer's messages.
 #include "observer/observer.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::actors {
 

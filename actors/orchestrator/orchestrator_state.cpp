@@ -3,7 +3,7 @@
 /// The queue of pulses and snapshots, and the measurement of stalls and pauses.
 #include "orchestrator/orchestrator_state.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 /// checkpoint that hold a model.
 #include "orchestrator/prose_runner.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "weir/base/file.hpp"
 

@@ -2,7 +2,7 @@
 /// @file
 /// Parameters of a model: reading them from checkpoints, encoding them as Tensogram
 /// messages, and storing them in HN4 volumes.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 /// write its results.
 #include "weir/actors/run.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/resource.h>
 
 #include <filesystem>

@@ -4,7 +4,7 @@
 /// model, stream and Conductor that are derived from it.
 #include "run/settings.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

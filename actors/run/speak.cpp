@@ -4,7 +4,7 @@
 /// from its predictions.
 #include "weir/actors/speak.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>

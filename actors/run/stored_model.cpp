@@ -3,7 +3,7 @@
 /// Building of models from checkpoints and from parameters.
 #include "run/stored_model.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <set>

@@ -3,7 +3,7 @@
 /// Conversion of errors to CAF and back, and the configuration of the actor system.
 #include "shim/shim.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 

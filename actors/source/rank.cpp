@@ -3,7 +3,7 @@
 /// The checks of a rank, and the handler of its only message.
 #include "source/rank.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::actors {
 

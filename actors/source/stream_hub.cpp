@@ -3,7 +3,7 @@
 /// Opening of a corpus, and the handlers of the hub's messages.
 #include "source/stream_hub.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::actors {
 

@@ -3,7 +3,7 @@
 /// Enqueuing of operations, and the answers when they have ended.
 #include "stream/stream_state.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <limits>

@@ -3,7 +3,7 @@
 /// The order of shutdown, and the handlers of the supervisor's messages.
 #include "supervisor/supervisor.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

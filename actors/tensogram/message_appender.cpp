@@ -4,7 +4,7 @@
 /// message behind the appends that are in its mailbox, and syncs when that one arrives.
 #include "tensogram/message_appender.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::actors {
 

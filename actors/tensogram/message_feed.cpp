@@ -4,7 +4,7 @@
 /// a pipe are split into messages as they arrive.
 #include "tensogram/message_feed.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

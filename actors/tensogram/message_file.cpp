@@ -3,7 +3,7 @@
 /// Appending and syncing of messages, and finding the end of a file after a crash.
 #include "tensogram/message_file.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

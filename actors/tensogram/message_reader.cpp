@@ -4,7 +4,7 @@
 /// its mailbox in between, so that pulls are answered while it reads ahead.
 #include "tensogram/message_reader.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::actors {
 

@@ -2,7 +2,7 @@
 /// @file
 /// The second part of `read_plan`: the jobs that workers get, and what their results mean
 /// for the requests.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 /// the workers are in `read_jobs.cpp`.
 #include "volume/read_plan.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

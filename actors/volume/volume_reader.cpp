@@ -4,7 +4,7 @@
 /// `advance`, which gives jobs to workers and answers to clients.
 #include "volume/volume_reader.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 /// Names, shapes and initial values of the parameters, and their step groups.
 #include "prose/layout.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

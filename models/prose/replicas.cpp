@@ -4,7 +4,7 @@
 /// replicas equal.
 #include "prose/replicas.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

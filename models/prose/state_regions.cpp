@@ -3,7 +3,7 @@
 /// The order of the regions in the image, the tasks that copy them, and digests.
 #include "prose/state_regions.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

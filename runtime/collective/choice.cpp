@@ -13,7 +13,7 @@
 #include <bit>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "weir/collective/tuner.hpp"
 

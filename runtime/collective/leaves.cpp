@@ -12,7 +12,7 @@
 #include <limits>
 #include <new>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "collective/exact_number.hpp"
 #include "collective/kernels/default_environment.hpp"

@@ -14,7 +14,7 @@
 #include <array>
 #include <new>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "collective/plan_builder.hpp"
 #include "collective/wire_codec.hpp"

@@ -12,7 +12,7 @@
 #include <array>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "collective/kernels/default_environment.hpp"
 #include "collective/kernels/reduction_kernels.hpp"

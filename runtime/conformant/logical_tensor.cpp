@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::runtime {
 namespace {

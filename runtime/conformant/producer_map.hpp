@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "conformant/logical_tensor.hpp"
 #include "weir/base/error.hpp"

@@ -4,7 +4,7 @@
 /// or no; the functions here find the reason of a refusal.
 #include "engine/admission.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::runtime {
 

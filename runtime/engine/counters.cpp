@@ -5,7 +5,7 @@
 /// different moments.
 #include <cstdio>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "engine/engine_impl.hpp"
 

@@ -8,7 +8,7 @@
 #include <exception>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "engine/engine_impl.hpp"
 

@@ -4,7 +4,7 @@
 /// submitter runs tasks while it waits.
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "engine/engine_impl.hpp"
 

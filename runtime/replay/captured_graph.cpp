@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "map/conflict_search.hpp"
 #include "replay/reduction.hpp"

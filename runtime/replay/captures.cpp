@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::runtime {
 namespace {

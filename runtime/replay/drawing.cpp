@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "replay/captured_graph.hpp"
 #include "weir/base/svg.hpp"

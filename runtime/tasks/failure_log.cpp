@@ -3,7 +3,7 @@
 /// Failures of kernels, and the errors that waits report for them.
 #include "tasks/failure_log.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::runtime {
 namespace {

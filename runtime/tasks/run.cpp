@@ -6,7 +6,7 @@
 #include <exception>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "tasks/exclusion.hpp"
 #include "tasks/scheduler.hpp"

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "weir/base/clock.hpp"
 #include "weir/base/system/threads.hpp"

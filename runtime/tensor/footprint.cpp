@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "weir/runtime/tensor.hpp"
 

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "weir/base/text.hpp"
 #include "weir/runtime/trace_events.hpp"

@@ -8,7 +8,7 @@
 #include <map>
 #include <unordered_map>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::runtime {
 namespace {

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <set>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "capi/objects.hpp"
 #include "capi/profiler.hpp"

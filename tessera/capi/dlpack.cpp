@@ -4,7 +4,7 @@
 /// and without version.
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "capi/objects.hpp"
 #include "weir/tessera/device/dlpack.hpp"

@@ -8,7 +8,7 @@
 /// container is built.
 #include <limits>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "capi/objects.hpp"
 

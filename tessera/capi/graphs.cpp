@@ -5,7 +5,7 @@
 /// A stream records in one of two ways. A capture that was begun by a call only records.
 /// A launch with TESS_LAUNCH_CAPTURE begins a recording that also runs; a synchronization
 /// closes it, and `tessStreamTakeGraph` returns the graph.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "capi/objects.hpp"
 #include "capi/requests.hpp"

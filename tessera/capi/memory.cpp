@@ -4,7 +4,7 @@
 ///
 /// Functions that end in Async take effect in the order of a stream. All others act at
 /// once; freeing, however, lets enqueued operations finish with the memory.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "capi/objects.hpp"
 #include "capi/requests.hpp"

@@ -4,7 +4,7 @@
 ///
 /// Handles of kernels belong to their module and disappear with it. Operations hold the
 /// loaded code itself, so a module may be unloaded while its kernels still run.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "capi/objects.hpp"
 

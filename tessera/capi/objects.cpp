@@ -12,7 +12,7 @@
 #include <cstring>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "weir/base/clock.hpp"
 

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::tessera::capi {
 

@@ -6,7 +6,7 @@
 /// leave the work to the stream. Errors of operations come later, from a synchronization.
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "capi/objects.hpp"
 #include "capi/requests.hpp"

@@ -16,7 +16,7 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::tessera {
 namespace {

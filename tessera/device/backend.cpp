@@ -7,7 +7,7 @@
 #include <bit>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "device/launch_check.hpp"
 

@@ -11,7 +11,7 @@
 #include <new>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "device/address_table.hpp"
 

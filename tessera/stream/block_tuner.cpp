@@ -15,7 +15,7 @@
 #include <cstring>
 #include <span>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "device/cpu.hpp"
 #include "weir/base/bytes.hpp"

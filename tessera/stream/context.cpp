@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "device/cpu.hpp"
 #include "stream/block_tuner.hpp"

@@ -13,7 +13,7 @@
 #include <optional>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "weir/tessera/stream/work.hpp"
 

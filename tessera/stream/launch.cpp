@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "stream/block_tuner.hpp"
 #include "stream/launch_operation.hpp"

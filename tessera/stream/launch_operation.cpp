@@ -14,7 +14,7 @@
 #include <array>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "weir/base/clock.hpp"
 

@@ -10,7 +10,7 @@
 /// the graph owns the memory between its runs.
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "stream/graphs/graph_memory.hpp"
 #include "weir/tessera/stream/context.hpp"

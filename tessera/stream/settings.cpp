@@ -13,7 +13,7 @@
 #include <limits>
 #include <set>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "weir/base/text.hpp"
 #include "weir/collective/call.hpp"

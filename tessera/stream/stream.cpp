@@ -16,7 +16,7 @@
 #include <cstring>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "stream/collectives/meeting_point.hpp"
 #include "stream/notifier.hpp"

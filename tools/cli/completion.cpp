@@ -4,7 +4,7 @@
 /// options come from the parser, so the scripts never differ from the program.
 #include "completion.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

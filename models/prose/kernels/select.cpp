@@ -3,7 +3,7 @@
 /// The choice of kernels by the features of the processor.
 #include "prose/kernels/select.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <vector>
 

@@ -17,7 +17,7 @@
 #include <new>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "device/cpu/sanitizers.hpp"
 

@@ -19,7 +19,7 @@
 #include <string>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "device/cpu/grid_gate.hpp"
 #include "device/cpu/sanitizers.hpp"

@@ -18,7 +18,7 @@
 #include <new>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace weir::tessera {
 namespace {

@@ -19,7 +19,7 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "device/cpu/grid_gate.hpp"
 #include "weir/base/system/threads.hpp"

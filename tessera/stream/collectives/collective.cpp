@@ -13,7 +13,7 @@
 #include <span>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "stream/collectives/buffers.hpp"
 #include "stream/collectives/rank_share.hpp"

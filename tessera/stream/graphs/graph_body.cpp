@@ -14,7 +14,7 @@
 #include <numeric>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "stream/graphs/graph_memory.hpp"
 #include "weir/base/clock.hpp"

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "stream/graphs/graph_body.hpp"
 #include "stream/graphs/graph_memory.hpp"

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "stream/collectives/rank_share.hpp"
 #include "stream/graphs/graph_body.hpp"

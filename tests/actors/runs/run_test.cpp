@@ -4,7 +4,7 @@
 /// ranks and prefetched chunks.
 #include "weir/actors/run.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>

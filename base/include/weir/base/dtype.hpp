@@ -6,7 +6,7 @@
 #pragma once
 
 #include <array>
-#include <complex>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -69,10 +69,22 @@ struct dtype_info {
 /// @error{out_of_range, `count` is negative or the product exceeds 2^63-1}
 [[nodiscard]] result<std::int64_t> byte_size(dtype type, std::int64_t count);
 
-/// The dtype of a C++ type, as in `dtype_of<float>`; `dtype{}`, which is no type, for all
-/// others.
+/// Holds if `T` is `std::complex<Real>` or a type with the layout and the accessors of
+/// it. The header <complex> is not included here, because it takes longer to compile than
+/// all of this one.
+template <class T, class Real>
+concept complex_number = sizeof(T) == 2 * sizeof(Real) && requires(const T& z) {
+  requires std::same_as<typename T::value_type, Real>;
+  { z.real() } -> std::same_as<Real>;
+  { z.imag() } -> std::same_as<Real>;
+};
+
+/// The dtype of a C++ type, as in `dtype_of<float>` or `dtype_of<std::complex<float>>`;
+/// `dtype{}`, which is no type, for types that no dtype describes.
 template <class T>
-inline constexpr dtype dtype_of = dtype{};
+inline constexpr dtype dtype_of = complex_number<T, float>    ? dtype::complex64
+                                  : complex_number<T, double> ? dtype::complex128
+                                                              : dtype{};
 /// The dtype of `float`.
 template <>
 inline constexpr dtype dtype_of<float> = dtype::fp32;
@@ -106,11 +118,5 @@ inline constexpr dtype dtype_of<std::uint64_t> = dtype::uint64;
 /// The dtype of `bool`.
 template <>
 inline constexpr dtype dtype_of<bool> = dtype::boolean;
-/// The dtype of `std::complex<float>`.
-template <>
-inline constexpr dtype dtype_of<std::complex<float>> = dtype::complex64;
-/// The dtype of `std::complex<double>`.
-template <>
-inline constexpr dtype dtype_of<std::complex<double>> = dtype::complex128;
 
 }  // namespace weir

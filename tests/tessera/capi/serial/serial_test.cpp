@@ -12,7 +12,7 @@
 #include <iostream>
 #include <memory>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "serial/generate/generator.hpp"
 #include "serial/rules.hpp"

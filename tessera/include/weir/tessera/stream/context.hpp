@@ -15,7 +15,7 @@
 #include <tuple>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "weir/collective/choice.hpp"
 #include "weir/collective/mesh.hpp"

@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "serial/graph_book.hpp"
 #include "serial/run/kernel.hpp"
