@@ -40,8 +40,7 @@ void keep_working(host_pointer self) {
 }
 
 bool tasks_in_flight(host_pointer self) {
-  const runtime::engine_counters c =
-      self->state.config.parts->host->base().counters();
+  const runtime::engine_counters c = self->state.config.parts->host->base().counters();
   return c.finished + c.poisoned + c.failed < c.submitted;
 }
 
@@ -355,8 +354,8 @@ void report_progress(host_pointer self) {
   }
   const auto [begin, items] = s.recent.front();
   if (now > begin) {
-    p.items_per_second = static_cast<double>(p.items - items) * 1e9 /
-                         static_cast<double>(now - begin);
+    p.items_per_second =
+        static_cast<double>(p.items - items) * 1e9 / static_cast<double>(now - begin);
   }
   p.epochs = s.report.epochs;
   p.durable_items = s.durable_items;
@@ -398,9 +397,9 @@ result<void> open_run(engine_host_shell& s) {
   flow::execution_options options;
   options.seed = s.config.options.seed;
   options.folder = s.config.options.files;
-  WEIR_TRY(parts.run, flow::execution::create(s.config.planned, std::move(parts.objects),
-                                              *parts.host, std::move(options),
-                                              s.config.from.get()));
+  WEIR_TRY(parts.run,
+           flow::execution::create(s.config.planned, std::move(parts.objects),
+                                   *parts.host, std::move(options), s.config.from.get()));
   const std::uint64_t every = s.config.options.every_items;
   if (every != 0) {
     s.boundary = (parts.run->next_item() / every + 1) * every;
@@ -441,9 +440,8 @@ engine_host_actor::behavior_type engine_host(host_pointer self,
                keep_working(self);
              }),
       reacts(self, "engine host, work", [self](work_atom) { work_a_little(self); }),
-      reacts(self, "engine host, deadline", [self](deadline_atom) {
-        look_at_clock(self);
-      }),
+      reacts(self, "engine host, deadline",
+             [self](deadline_atom) { look_at_clock(self); }),
   };
 }
 

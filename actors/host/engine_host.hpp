@@ -32,16 +32,16 @@ struct hosted_stage {
 
 /// Configuration of an engine host.
 struct engine_host_config {
-  std::shared_ptr<pipeline_parts> parts;     ///< not null
-  flow::plan planned;                        ///< plan of the pipeline
-  std::shared_ptr<const flow::image> from;   ///< image to continue from; may be null
-  runtime::engine_options engine;            ///< options of the engine
-  run_options options;                       ///< options of the run
-  std::vector<hosted_stage> sources;         ///< all sources
-  std::vector<hosted_stage> sinks;           ///< all sinks
-  epoch_saver_actor saver;                   ///< null: checkpoints are not kept
-  std::function<void(pipeline_progress)> progress;     ///< called ten times a second
-  std::function<void(result<host_end>)> ended;         ///< called once
+  std::shared_ptr<pipeline_parts> parts;    ///< not null
+  flow::plan planned;                       ///< plan of the pipeline
+  std::shared_ptr<const flow::image> from;  ///< image to continue from; may be null
+  runtime::engine_options engine;           ///< options of the engine
+  run_options options;                      ///< options of the run
+  std::vector<hosted_stage> sources;        ///< all sources
+  std::vector<hosted_stage> sinks;          ///< all sinks
+  epoch_saver_actor saver;                  ///< null: checkpoints are not kept
+  std::function<void(pipeline_progress)> progress;  ///< called ten times a second
+  std::function<void(result<host_end>)> ended;      ///< called once
 };
 
 /// State that CAF keeps for an engine host.
@@ -66,8 +66,8 @@ struct engine_host_shell {
   bool saving = false;         ///< the image is being written
   std::uint64_t boundary = 0;  ///< first item behind the next barrier by number
   std::int64_t start_ns = 0;
-  std::int64_t epoch_ns = 0;     ///< begin of the last epoch
-  std::int64_t progress_ns = 0;  ///< last time that anything happened
+  std::int64_t epoch_ns = 0;        ///< begin of the last epoch
+  std::int64_t progress_ns = 0;     ///< last time that anything happened
   std::uint64_t durable_items = 0;  ///< first item that is not in a checkpoint
   pipeline_report report;
   std::deque<std::pair<std::int64_t, std::uint64_t>> recent;  ///< time and items

@@ -81,9 +81,9 @@ io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_she
                 auto offset = guarded([&] { return config.stage->settle(); });
                 if (!offset) {
                   const errc code = offset.error().code();
-                  return error(code,
-                               fmt::format("cannot make the items of stage \"{}\" durable",
-                                           config.name))
+                  return error(code, fmt::format(
+                                         "cannot make the items of stage \"{}\" durable",
+                                         config.name))
                       .because(std::move(offset.error()));
                 }
                 return by_reference(*offset);

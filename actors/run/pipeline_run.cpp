@@ -39,9 +39,8 @@ class pipeline_runner {
       return finished_before();
     }
     WEIR_TRY(system_, supervised_system::open(
-                          std::chrono::seconds(60), [events = events_](error e) {
-                            events->push(std::move(e));
-                          }));
+                          std::chrono::seconds(60),
+                          [events = events_](error e) { events->push(std::move(e)); }));
     WEIR_TRY(auto host, start());
     auto end = wait_for_end(host);
     host = nullptr;
@@ -86,9 +85,10 @@ result<void> pipeline_runner::prepare_folder() const {
     return {};
   }
   if (resuming_) {
-    return error(errc::not_found,
-                 fmt::format("cannot resume the run \"{}\": expected a folder, found none",
-                             options_.folder));
+    return error(
+        errc::not_found,
+        fmt::format("cannot resume the run \"{}\": expected a folder, found none",
+                    options_.folder));
   }
   std::filesystem::create_directories(options_.folder, failure);
   if (failure) {
@@ -100,10 +100,9 @@ result<void> pipeline_runner::prepare_folder() const {
 
 /// Takes the lock of the checkpoints and loads the one to continue from.
 result<void> pipeline_runner::open_store() {
-  WEIR_TRY(auto opened,
-           epoch_store::open(posix_file_system(),
-                             join_path(options_.folder, "checkpoint"),
-                             options_.description));
+  WEIR_TRY(auto opened, epoch_store::open(posix_file_system(),
+                                          join_path(options_.folder, "checkpoint"),
+                                          options_.description));
   store_ = std::make_shared<epoch_store>(std::move(opened));
   WEIR_TRY(const bool empty, store_->empty());
   if (empty) {
@@ -142,9 +141,9 @@ std::vector<hosted_stage> pipeline_runner::spawn_hosts(
   for (std::uint32_t i = 0; i < planned_.source.stages.size(); ++i) {
     const flow::graph_stage& s = planned_.source.stages[i];
     if (s.info.face == kind) {
-      hosts.push_back({i, system_->spawn_io(s.name.c_str(), group, io_host,
-                                            io_host_config{parts->objects[i].get(),
-                                                           s.name, parts})});
+      hosts.push_back(
+          {i, system_->spawn_io(s.name.c_str(), group, io_host,
+                                io_host_config{parts->objects[i].get(), s.name, parts})});
     }
   }
   return hosts;

@@ -335,10 +335,9 @@ result<run_report> runner::execute() {
   // `check_config` itself.
   WEIR_TRY(warnings_, check_config(config_));
   WEIR_CHECK(prepare_folder());
-  WEIR_TRY(system_,
-           supervised_system::open(
-               std::chrono::seconds(config_.deadline_s),
-               [events = events_](error e) { events->push(std::move(e)); }));
+  WEIR_TRY(system_, supervised_system::open(
+                        std::chrono::seconds(config_.deadline_s),
+                        [events = events_](error e) { events->push(std::move(e)); }));
   WEIR_CHECK(open_store());
   WEIR_CHECK(open_stream());
   WEIR_CHECK(open_orchestrator());

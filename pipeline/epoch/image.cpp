@@ -199,17 +199,16 @@ namespace {
 result<void> fill(const runtime::tensor& t, const image_section& from) {
   const bool same =
       t.type() == from.type && t.row_major() &&
-      (t.shape().empty() ||
-       std::equal(t.shape().begin(), t.shape().end(), from.shape.begin(),
-                  from.shape.end())) &&
+      (t.shape().empty() || std::equal(t.shape().begin(), t.shape().end(),
+                                       from.shape.begin(), from.shape.end())) &&
       byte_size(t.type(), t.count()) == static_cast<std::int64_t>(from.data.size());
   if (!same) {
-    return bad_section(from.name,
-                       fmt::format("{} bytes of type {}",
-                                   t.count() * info_of(t.type()).size,
-                                   port_text(t.type())),
-                       fmt::format("{} bytes of type {}, or another shape",
-                                   from.data.size(), port_text(from.type)));
+    return bad_section(
+        from.name,
+        fmt::format("{} bytes of type {}", t.count() * info_of(t.type()).size,
+                    port_text(t.type())),
+        fmt::format("{} bytes of type {}, or another shape", from.data.size(),
+                    port_text(from.type)));
   }
   if (!from.data.empty()) {
     std::memcpy(t.data(), from.data.data(), from.data.size());
@@ -261,8 +260,7 @@ result<void> stage_run::restore(const image& from) {
 
 /// Makes an item that the image holds, or of zeros if there is no section.
 result<item*> stage_run::make_initial(std::size_t outlet, const stored_item& one,
-                                      const port_type& type,
-                                      const image_section* bytes) {
+                                      const port_type& type, const image_section* bytes) {
   if (!initial_slots_) {
     std::size_t capacity = info_.takes * in_.size();
     for (const auto& targets : out_) {
@@ -280,7 +278,8 @@ result<item*> stage_run::make_initial(std::size_t outlet, const stored_item& one
     shape.push_back(e.number);
   }
   const dtype element = bytes != nullptr ? bytes->type : *type.element;
-  WEIR_TRY(slot* s, initial_slots_->take(element, bytes != nullptr ? bytes->shape : shape));
+  WEIR_TRY(slot * s,
+           initial_slots_->take(element, bytes != nullptr ? bytes->shape : shape));
   if (bytes != nullptr) {
     WEIR_CHECK(fill(s->tensor, *bytes));
   } else {
@@ -353,7 +352,7 @@ result<void> stage_run::restore_feedback(const image& from, std::size_t outlet,
       continue;
     }
     WEIR_TRY(const image_section* bytes, section(from, fmt::format("{}/{}", name, i)));
-    WEIR_TRY(item* made, make_initial(outlet, one, {}, bytes));
+    WEIR_TRY(item * made, make_initial(outlet, one, {}, bytes));
     to.to->push(*made, one.seq, made->slots[outlet]->bytes);
   }
   if (items.failed()) {
@@ -373,7 +372,7 @@ result<void> stage_run::fill_feedback() {
         }
         stored_item one;
         one.seq = n;
-        WEIR_TRY(item* made, make_initial(outlet, one, type, nullptr));
+        WEIR_TRY(item * made, make_initial(outlet, one, type, nullptr));
         to.to->push(*made, n, made->slots[outlet]->bytes);
       }
     }

@@ -39,14 +39,11 @@ stored_item get_item(record_reader& from) {
       case 0:
         one.about[std::move(name)] = static_cast<std::int64_t>(from.get<std::uint64_t>());
         break;
-      case 1:
-        one.about[std::move(name)] = from.get<std::uint64_t>();
-        break;
+      case 1: one.about[std::move(name)] = from.get<std::uint64_t>(); break;
       case 2:
         one.about[std::move(name)] = std::bit_cast<double>(from.get<std::uint64_t>());
         break;
-      default:
-        one.about[std::move(name)] = from.get_text();
+      default: one.about[std::move(name)] = from.get_text();
     }
   }
   return one;

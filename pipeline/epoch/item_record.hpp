@@ -12,10 +12,10 @@ namespace weir::flow {
 
 /// An item that an image holds, without its tensor.
 struct stored_item {
-  bool present = false;      ///< false for a gap
-  std::uint64_t seq = 0;     ///< number of the item
-  std::uint32_t lane = 0;    ///< lane of the item
-  attributes about;          ///< attributes of the item
+  bool present = false;    ///< false for a gap
+  std::uint64_t seq = 0;   ///< number of the item
+  std::uint32_t lane = 0;  ///< lane of the item
+  attributes about;        ///< attributes of the item
 };
 
 /// Appends the record of an item.

@@ -13,8 +13,7 @@ namespace {
 result<port_type> type_for(std::string_view text, dtype element, int rank,
                            std::string_view port) {
   WEIR_TRY(port_type type, port_type::parse(text));
-  if (type.element != element ||
-      type.shape.size() != static_cast<std::size_t>(rank)) {
+  if (type.element != element || type.shape.size() != static_cast<std::size_t>(rank)) {
     return error(errc::invalid_argument,
                  fmt::format("cannot make a stage of a function: expected a port \"{}\" "
                              "of {} with {} dimensions as in its parameter, found {}",
@@ -24,8 +23,8 @@ result<port_type> type_for(std::string_view text, dtype element, int rank,
 }
 
 const extent* letter_in(const port_type& type, char letter) {
-  const auto found = std::find_if(
-      type.shape.begin(), type.shape.end(), [&](const extent& e) {
+  const auto found =
+      std::find_if(type.shape.begin(), type.shape.end(), [&](const extent& e) {
         return e.is == extent::kind::letter && e.letter == letter;
       });
   return found == type.shape.end() ? nullptr : &*found;

@@ -9,8 +9,9 @@ namespace weir::flow {
 namespace {
 
 error not_of_this_face(const char* function) {
-  return error(errc::internal, std::string("call of a stage: expected a stage that has ") +
-                                   function + ", found one of another face");
+  return error(errc::internal,
+               std::string("call of a stage: expected a stage that has ") + function +
+                   ", found one of another face");
 }
 
 }  // namespace

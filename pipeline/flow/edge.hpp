@@ -23,9 +23,9 @@ enum class entry_kind : std::uint8_t {
 
 /// One place of an edge.
 struct entry {
-  item* body = nullptr;      ///< the item; null for all other kinds
-  std::uint64_t number = 0;  ///< number of the item or gap; epoch of a barrier
-  std::int64_t bytes = 0;    ///< bytes of the item at the edge's outlet
+  item* body = nullptr;               ///< the item; null for all other kinds
+  std::uint64_t number = 0;           ///< number of the item or gap; epoch of a barrier
+  std::int64_t bytes = 0;             ///< bytes of the item at the edge's outlet
   entry_kind kind = entry_kind::gap;  ///< content
 };
 

@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "weir/pipeline/identity.hpp"
 #include "flow/stage_run.hpp"
+#include "weir/pipeline/identity.hpp"
 
 namespace weir::flow {
 namespace {
@@ -91,7 +91,8 @@ result<void> execution::state::open_stages(const image* from) {
     try {
       opened = s->object().open(run);
     } catch (const std::exception& e) {
-      opened = error(errc::kernel_failed, fmt::format("a stage has thrown: {}", e.what()));
+      opened =
+          error(errc::kernel_failed, fmt::format("a stage has thrown: {}", e.what()));
     }
     if (opened) {
       opened = from != nullptr ? s->restore(*from) : s->fill_feedback();
@@ -251,9 +252,8 @@ bool execution::complete() const noexcept {
   const state& s = *state_;
   const auto& copies = s.facts.copies;
   return s.facts.epoch != 0 && s.contributed() &&
-         std::all_of(copies.begin(), copies.end(), [&](task_id id) {
-           return s.facts.host->base().ended(id);
-         });
+         std::all_of(copies.begin(), copies.end(),
+                     [&](task_id id) { return s.facts.host->base().ended(id); });
 }
 
 result<const image*> execution::completed() {
@@ -271,9 +271,8 @@ void execution::committed() {
 }
 
 bool execution::all_ended() const noexcept {
-  return std::all_of(state_->stages.begin(), state_->stages.end(), [](const auto& s) {
-    return s->ended() && s->open_calls() == 0;
-  });
+  return std::all_of(state_->stages.begin(), state_->stages.end(),
+                     [](const auto& s) { return s->ended() && s->open_calls() == 0; });
 }
 
 std::string execution::waiting() const {

@@ -185,8 +185,7 @@ void slot_pool::settle(slot& s) {
   s.grown_size = 0;
   total_ += s.memory.size;
   used_ += s.memory.size;
-  s.tensor = or_throw(
-      runtime::tensor::over(s.memory, s.tensor.type(), s.tensor.shape()));
+  s.tensor = or_throw(runtime::tensor::over(s.memory, s.tensor.type(), s.tensor.shape()));
 }
 
 result<void> slot_pool::replace(slot& s) {

@@ -31,10 +31,10 @@ struct slot {
   /// Owned bytes at a multiple of 64.
   using buffer = std::unique_ptr<std::byte, free_memory>;
 
-  runtime::tensor tensor;   ///< tensor of the item, set when the slot is taken
-  runtime::storage memory;  ///< all bytes of the slot, known to the engine
-  buffer owned;             ///< bytes behind `memory`
-  buffer grown;             ///< larger bytes that the engine does not know yet
+  runtime::tensor tensor;       ///< tensor of the item, set when the slot is taken
+  runtime::storage memory;      ///< all bytes of the slot, known to the engine
+  buffer owned;                 ///< bytes behind `memory`
+  buffer grown;                 ///< larger bytes that the engine does not know yet
   std::int64_t grown_size = 0;  ///< size of `grown`. @units{bytes}
   std::int64_t bytes = 0;       ///< bytes of `tensor`. @units{bytes}
   std::uint32_t names = 0;      ///< items and calls that name the slot
@@ -52,9 +52,11 @@ class slot_pool {
   /// Makes a pool. @param count Number of slots. @param fixed_bytes Size of each slot, or
   /// 0 if sizes vary. @param budget See above. @param name Outlet, for messages.
   /// @error{out_of_memory, the slots cannot be allocated}
-  [[nodiscard]] static result<std::unique_ptr<slot_pool>> create(
-      engine& host, std::size_t count, std::int64_t fixed_bytes, std::int64_t budget,
-      std::string name);
+  [[nodiscard]] static result<std::unique_ptr<slot_pool>> create(engine& host,
+                                                                 std::size_t count,
+                                                                 std::int64_t fixed_bytes,
+                                                                 std::int64_t budget,
+                                                                 std::string name);
   slot_pool(const slot_pool&) = delete;
   slot_pool& operator=(const slot_pool&) = delete;
   ~slot_pool();
@@ -116,12 +118,12 @@ class slot_pool {
 
 /// An item on the edges of a run: number, lane, attributes and the slots of its tensors.
 struct item {
-  std::uint64_t seq = 0;                   ///< number of the item
-  std::uint32_t lane = 0;                  ///< lane of the item
-  std::uint32_t holders = 0;               ///< edges and calls that hold the item
-  std::array<slot*, max_ports> slots{};    ///< by outlet; null for a gap at the outlet
-  attributes about;                        ///< attributes of the item
-  item_pool* home = nullptr;               ///< pool to which the item returns
+  std::uint64_t seq = 0;                 ///< number of the item
+  std::uint32_t lane = 0;                ///< lane of the item
+  std::uint32_t holders = 0;             ///< edges and calls that hold the item
+  std::array<slot*, max_ports> slots{};  ///< by outlet; null for a gap at the outlet
+  attributes about;                      ///< attributes of the item
+  item_pool* home = nullptr;             ///< pool to which the item returns
 };
 
 /// The items of one stage.

@@ -7,22 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "flow/guarded.hpp"
+
 namespace weir::flow {
-namespace {
-
-/// Calls a function of a stage; an exception becomes an error.
-template <class Function>
-result<void> guarded(Function&& call_stage) {
-  try {
-    return call_stage();
-  } catch (const std::bad_alloc&) {
-    return error(errc::out_of_memory, "cannot allocate memory for a stage");
-  } catch (const std::exception& e) {
-    return error(errc::kernel_failed, fmt::format("a stage has thrown: {}", e.what()));
-  }
-}
-
-}  // namespace
 
 stage_run::stage_run(std::string name, const stage_info& info, stage_object& object,
                      run_facts& facts)
@@ -179,8 +166,7 @@ next_action stage_run::look() noexcept {
         return next_action::wait_output;
       }
       return action;
-    default:
-      return action;
+    default: return action;
   }
 }
 
@@ -200,15 +186,9 @@ result<bool> stage_run::work(std::uint32_t limit) {
         WEIR_CHECK(pass_barrier());
         worked = true;
         break;
-      case next_action::end:
-        WEIR_CHECK(pass_end());
-        return true;
-      case next_action::wait_output:
-        ++counters.blocked_output;
-        return worked;
-      default:
-        ++counters.blocked_input;
-        return worked;
+      case next_action::end: WEIR_CHECK(pass_end()); return true;
+      case next_action::wait_output: ++counters.blocked_output; return worked;
+      default: ++counters.blocked_input; return worked;
     }
   }
   return worked;
@@ -301,9 +281,9 @@ result<void> stage_run::gate(call& c) {
       accesses[count++] = runtime::reads(i.body->slots[i.outlet]->tensor);
     }
   }
-  auto id = facts_.host->base().submit("item is complete",
-                                       std::span(accesses.data(), count),
-                                       [](const runtime::task_context&) {});
+  auto id =
+      facts_.host->base().submit("item is complete", std::span(accesses.data(), count),
+                                 [](const runtime::task_context&) {});
   if (!id) {
     return at_item(c.seq, std::move(id.error()));
   }
@@ -330,109 +310,6 @@ result<void> stage_run::after_on_item(call& c) {
     }
   }
   ++next_open_;
-  return {};
-}
-
-result<bool> stage_run::settle() {
-  if (info_.face == face::sink) {
-    return false;
-  }
-  bool any = false;
-  while (open() != 0) {
-    call& c = oldest();
-    while (c.next != 0 && c.next <= c.last && facts_.host->base().ended(c.next)) {
-      ++c.next;
-    }
-    if (c.next != 0 && c.next <= c.last) {
-      break;
-    }
-    WEIR_TRY(const bool ended, settle_front(c));
-    if (!ended) {
-      break;
-    }
-    finish(c);
-    ++first_open_;
-    any = true;
-  }
-  return any;
-}
-
-/// Looks at the tasks of a call only if the engine has counted new failures.
-std::optional<error> stage_run::failure_of(const call& c) {
-  if (c.first == 0) {
-    return std::nullopt;
-  }
-  const runtime::engine_counters now = facts_.host->base().counters();
-  if (now.failed + now.poisoned == 0) {
-    return std::nullopt;
-  }
-  for (task_id id = c.first; id <= c.last; ++id) {
-    if (auto ended = facts_.host->base().wait(id); !ended) {
-      return std::move(ended.error());
-    }
-  }
-  return std::nullopt;
-}
-
-/// Returns false if the call cannot end yet, because its item cannot be handed on.
-result<bool> stage_run::settle_front(call& c) {
-  if (emits_late() && !has_output(info_.gives)) {
-    ++counters.blocked_output;
-    return false;
-  }
-  if (auto failed = failure_of(c)) {
-    WEIR_CHECK(answer_failure(c, std::move(*failed)));
-    return true;
-  }
-  if (!emits_late()) {
-    return true;
-  }
-  if (c.gap) {
-    push_gap(c.seq);
-    return true;
-  }
-  if (info_.face == face::late) {
-    active_ = &c;
-    in_on_done_ = true;
-    step s(*this);
-    auto done = guarded([&] { return object_.on_done(s); });
-    in_on_done_ = false;
-    active_ = nullptr;
-    if (!done) {
-      return at_item(c.seq, std::move(done.error()));
-    }
-    if (!info_.own_numbering && c.emissions + (c.skipped ? 1U : 0U) != 1) {
-      return at_item(c.seq,
-                     error(errc::invalid_argument,
-                           fmt::format("on_done must emit once or skip: expected one of "
-                                       "the two, found {} items{}",
-                                       c.emissions, c.skipped ? " and skip" : "")));
-    }
-  } else if (c.wants_emit) {
-    publish(c);
-  }
-  if (c.skipped) {
-    push_gap(c.seq);
-  }
-  return true;
-}
-
-result<void> stage_run::answer_failure(call& c, error cause) {
-  if (!skips_failures_) {
-    return at_item(c.seq, std::move(cause));
-  }
-  ++counters.failed;
-  for (slot* s : c.made) {
-    if (s != nullptr && s->names == 1) {
-      WEIR_CHECK(s->home->replace(*s));
-    }
-  }
-  for (slot* s : c.scratch) {
-    if (s != nullptr) {
-      WEIR_CHECK(s->home->replace(*s));
-    }
-  }
-  push_gap(c.seq);
   return {};
 }
 
@@ -592,9 +469,8 @@ bool stage_run::limits_rate() const noexcept {
     return false;
   }
   return open() != 0 || in_.empty() ||
-         std::none_of(in_.begin(), in_.end(), [](const auto& i) {
-           return !i.ended && i.from->empty();
-         });
+         std::none_of(in_.begin(), in_.end(),
+                      [](const auto& i) { return !i.ended && i.from->empty(); });
 }
 
 std::string stage_run::waiting_for() const {

@@ -26,36 +26,36 @@ class stage_run;
 struct call {
   /// An item that the call took, with the edge that gets its credit back.
   struct input {
-    item* body = nullptr;    ///< null for a gap
-    edge* from = nullptr;    ///< edge of the item
+    item* body = nullptr;      ///< null for a gap
+    edge* from = nullptr;      ///< edge of the item
     std::uint32_t outlet = 0;  ///< outlet of the producer whose tensor the edge carries
-    std::int64_t bytes = 0;  ///< bytes of the credit
+    std::int64_t bytes = 0;    ///< bytes of the credit
   };
-  std::uint64_t seq = 0;               ///< number of the first item
-  std::vector<input> inputs;           ///< by item of the call, then by inlet
-  std::array<slot*, max_ports> made{}; ///< named by the call and not emitted yet
+  std::uint64_t seq = 0;                   ///< number of the first item
+  std::vector<input> inputs;               ///< by item of the call, then by inlet
+  std::array<slot*, max_ports> made{};     ///< named by the call and not emitted yet
   std::array<slot*, max_ports> scratch{};  ///< scratch memories of the call
-  std::vector<item*> emitted;          ///< items that the call handed on and still holds
-  attributes about;                    ///< attributes of the item to be emitted
-  bool about_set = false;              ///< true if `about` differs from the input's
-  bool wants_emit = false;             ///< emitted, but held back until its tasks ended
-  bool skipped = false;                ///< the stage has called `skip`
-  std::uint32_t emissions = 0;         ///< number of calls of `emit`
-  task_id first = 0;  ///< first task of the call; 0 if it has none
-  task_id last = 0;   ///< last task of the call
-  task_id next = 0;   ///< oldest task of the call that has not been seen to end
-  bool gap = false;   ///< a number without an item, which the stage was not called for
+  std::vector<item*> emitted;   ///< items that the call handed on and still holds
+  attributes about;             ///< attributes of the item to be emitted
+  bool about_set = false;       ///< true if `about` differs from the input's
+  bool wants_emit = false;      ///< emitted, but held back until its tasks ended
+  bool skipped = false;         ///< the stage has called `skip`
+  std::uint32_t emissions = 0;  ///< number of calls of `emit`
+  task_id first = 0;            ///< first task of the call; 0 if it has none
+  task_id last = 0;             ///< last task of the call
+  task_id next = 0;             ///< oldest task of the call that has not been seen to end
+  bool gap = false;  ///< a number without an item, which the stage was not called for
 };
 
 /// An empty item that a source fills.
 class blank {
  public:
-  stage_run* stage = nullptr;  ///< stage that granted it
-  std::uint64_t seq = 0;       ///< number that the item will have
-  attributes about;            ///< attributes of the item
+  stage_run* stage = nullptr;            ///< stage that granted it
+  std::uint64_t seq = 0;                 ///< number that the item will have
+  attributes about;                      ///< attributes of the item
   std::array<slot*, max_ports> slots{};  ///< by outlet
   std::array<bool, max_ports> filled{};  ///< outlets that the source has filled
-  bool nothing_yet = false;  ///< the source has no item at the moment
+  bool nothing_yet = false;              ///< the source has no item at the moment
 };
 
 /// An item that a sink takes.
@@ -77,12 +77,12 @@ enum class next_action : std::uint8_t {
 
 /// Facts of the run that all its stages share.
 struct run_facts {
-  weir::engine* host = nullptr;   ///< engine of the run
-  std::uint64_t seed = 1;         ///< seed of the run
-  std::uint64_t failures = 0;     ///< failed and poisoned tasks that have been seen
-  std::uint64_t epoch = 0;        ///< epoch in flight; 0 if there is none
-  image* growing = nullptr;       ///< image of the epoch in flight
-  std::vector<task_id> copies;    ///< tasks that fill the image
+  weir::engine* host = nullptr;  ///< engine of the run
+  std::uint64_t seed = 1;        ///< seed of the run
+  std::uint64_t failures = 0;    ///< failed and poisoned tasks that have been seen
+  std::uint64_t epoch = 0;       ///< epoch in flight; 0 if there is none
+  image* growing = nullptr;      ///< image of the epoch in flight
+  std::vector<task_id> copies;   ///< tasks that fill the image
 };
 
 /// @threads{thread-compatible; belongs to the submitter of the engine}
@@ -94,7 +94,8 @@ class stage_run {
   stage_run(std::string name, const stage_info& info, stage_object& object,
             run_facts& facts);
 
-  /// Connects an edge to an inlet. @param number Number among the inlets. @param outlet Number among the producer's outlets.
+  /// Connects an edge to an inlet. @param number Number among the inlets. @param outlet
+  /// Number among the producer's outlets.
   void connect_inlet(std::size_t number, edge& from, std::uint32_t outlet, bool feedback);
   /// Connects an edge to an outlet. @param delay Delay of a feedback edge, otherwise 0.
   void connect_outlet(std::size_t outlet, edge& to, std::uint32_t delay);
@@ -133,8 +134,8 @@ class stage_run {
   void take_back_grants() noexcept;
 
   // Sinks.
-  /// Hands out the oldest item that has not been handed out and whose tasks have ended, or
-  /// a null pointer. @error{upstream_failed, a task that writes the item failed}
+  /// Hands out the oldest item that has not been handed out and whose tasks have ended,
+  /// or a null pointer. @error{upstream_failed, a task that writes the item failed}
   [[nodiscard]] result<const ready*> next_ready();
   /// Lets go of the oldest item that was handed out.
   void done();
@@ -236,7 +237,8 @@ class stage_run {
   std::vector<port_type> outlet_types_;  ///< after unification
   std::vector<inlet> in_;
   std::vector<std::vector<target>> out_;  ///< by outlet
-  std::vector<std::unique_ptr<slot_pool>> pools_;  ///< by outlet; null if it only forwards
+  std::vector<std::unique_ptr<slot_pool>>
+      pools_;  ///< by outlet; null if it only forwards
   std::vector<std::unique_ptr<slot_pool>> scratch_;
   std::unique_ptr<item_pool> items_;
   /// Memory of items that a run begins with: the first items of feedback edges, and items
@@ -244,15 +246,15 @@ class stage_run {
   std::unique_ptr<slot_pool> initial_slots_;
   std::unique_ptr<item_pool> initial_items_;
 
-  std::vector<call> calls_;       ///< a ring: open calls, then the one being made
+  std::vector<call> calls_;  ///< a ring: open calls, then the one being made
   std::size_t first_open_ = 0;
   std::size_t next_open_ = 0;
-  std::size_t collected_ = 0;     ///< items of the current call so far
-  call* active_ = nullptr;        ///< call that the stage is being called for
+  std::size_t collected_ = 0;  ///< items of the current call so far
+  call* active_ = nullptr;     ///< call that the stage is being called for
   bool in_on_done_ = false;
-  std::uint64_t next_seq_ = 0;    ///< number of the next item that the stage takes
-  std::uint64_t next_made_ = 0;   ///< number of the next item of an own numbering
-  std::uint64_t epoch_ = 0;       ///< newest epoch that the stage has contributed to
+  std::uint64_t next_seq_ = 0;   ///< number of the next item that the stage takes
+  std::uint64_t next_made_ = 0;  ///< number of the next item of an own numbering
+  std::uint64_t epoch_ = 0;      ///< newest epoch that the stage has contributed to
   bool ended_ = false;
   bool wants_settle_ = false;
 
@@ -260,8 +262,8 @@ class stage_run {
   std::size_t first_blank_ = 0;
   std::size_t granted_ = 0;
   small_record final_cursor_;
-  std::vector<ready> ready_;       ///< by place in `calls_`
-  std::size_t handed_out_ = 0;     ///< items of a sink that its host has
+  std::vector<ready> ready_;    ///< by place in `calls_`
+  std::size_t handed_out_ = 0;  ///< items of a sink that its host has
 };
 
 }  // namespace weir::flow

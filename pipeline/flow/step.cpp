@@ -57,7 +57,8 @@ bool step::has(int inlet) const noexcept {
 const runtime::tensor& step::input_bytes(int inlet, std::size_t nth) const {
   const std::size_t inlets = stage_.in_.size();
   WEIR_EXPECT(inlet >= 0 && static_cast<std::size_t>(inlet) < inlets && nth < count());
-  const auto& one = stage_.active_->inputs[nth * inlets + static_cast<std::size_t>(inlet)];
+  const auto& one =
+      stage_.active_->inputs[nth * inlets + static_cast<std::size_t>(inlet)];
   WEIR_EXPECT(one.body != nullptr);
   return one.body->slots[one.outlet]->tensor;
 }

@@ -32,10 +32,11 @@ result<append_file::offset> append_file::settle() {
 result<void> append_file::rewind(offset durable) {
   WEIR_TRY(const std::uint64_t size, file_->size());
   if (size < durable.bytes) {
-    return error(errc::torn,
-                 fmt::format("cannot continue \"{}\": expected at least {} durable bytes, "
-                             "found {}",
-                             file_->path(), durable.bytes, size))
+    return error(
+               errc::torn,
+               fmt::format("cannot continue \"{}\": expected at least {} durable bytes, "
+                           "found {}",
+                           file_->path(), durable.bytes, size))
         .hint("continue from an older checkpoint, or begin the run anew");
   }
   end_ = durable.bytes;

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
-#include "weir/pipeline/identity.hpp"
 #include "weir/pipeline/execution.hpp"
+#include "weir/pipeline/identity.hpp"
 
 namespace weir::flow {
 namespace {
@@ -123,7 +123,8 @@ class serial_host {
         try {
           put = run_.stage(sink).put(t);
         } catch (const std::exception& e) {
-          put = error(errc::kernel_failed, fmt::format("a stage has thrown: {}", e.what()));
+          put =
+              error(errc::kernel_failed, fmt::format("a stage has thrown: {}", e.what()));
         }
         if (!put) {
           return at_item(sink, t.seq(), std::move(put.error()));
@@ -135,9 +136,8 @@ class serial_host {
         auto offset = run_.stage(sink).settle();
         if (!offset) {
           const errc code = offset.error().code();
-          return error(code,
-                       fmt::format("cannot make the items of stage \"{}\" durable",
-                                   run_.planned().source.stages[sink].name))
+          return error(code, fmt::format("cannot make the items of stage \"{}\" durable",
+                                         run_.planned().source.stages[sink].name))
               .because(std::move(offset.error()));
         }
         WEIR_CHECK(run_.settled(sink, *offset));
@@ -210,8 +210,7 @@ result<here_report> run_here(pipeline& p, const here_options& options) {
   run_options.folder = options.folder;
   run_options.turn_items = options.turn_items;
   WEIR_TRY(auto run, execution::create(std::move(planned), std::move(stages), host,
-                                       std::move(run_options),
-                                       from ? &*from : nullptr));
+                                       std::move(run_options), from ? &*from : nullptr));
   return serial_host(*run, host, options).loop();
 }
 

@@ -91,8 +91,7 @@ result<resume_state> check_pipeline(std::span<const loaded> sections, const load
     }
   }
   const bool sized = epoch.data.size() >= 16;
-  const std::uint64_t stored =
-      sized ? load_le<std::uint64_t>(epoch.data.data() + 8) : 0;
+  const std::uint64_t stored = sized ? load_le<std::uint64_t>(epoch.data.data() + 8) : 0;
   if (!sized || stored != next_item) {
     return error(errc::corrupt,
                  fmt::format("cannot read checkpoint section {}: expected item {}, the "

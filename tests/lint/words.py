@@ -6,19 +6,15 @@ import tree
 
 # Matches whole words and parts of identifiers, so "constraint" and "restrain" are allowed.
 FORBIDDEN = re.compile(r"^(pre|re|un)?(train|trains|trained|trainer|trainers|training|trainable"
-                       r"|dataloader|dataloaders|epoch|epochs)$")
-# A name of the C++ standard library.
-STANDARD = "time_since_epoch"
+                       r"|dataloader|dataloaders)$")
 PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 TEXT = {".hpp", ".cpp", ".h", ".toml", ".md", ".py", ".sh", ".txt", ".json", ".cmake", ".in", ""}
 OWN = ("tests/lint/words.py", "tests/lint/complain_test.py", "LICENSE")
-# HN4's specification uses the word for a generation of a volume.
-VOLUME_WORD, VOLUME = re.compile("^epochs?$"), re.compile("hn4")
 
 
 def pieces(line):
     """Yields the words of a line, split at underscores and at capitals inside a word, and certain pairs of them."""
-    words = [w.lower() for w in PIECE.findall(line.replace(STANDARD, ""))]
+    words = [w.lower() for w in PIECE.findall(line)]
     yield from words
     for left, right in zip(words, words[1:]):
         if left == "data" and right.startswith("loader"):
@@ -31,8 +27,7 @@ def main():
     for path in checked:
         for number, line in enumerate(tree.read(path).splitlines(), 1):
             for word in pieces(line):
-                own_word = VOLUME_WORD.match(word) and (VOLUME.search(str(path)) or "HN4" in line)
-                if FORBIDDEN.match(word) and not own_word:
+                if FORBIDDEN.match(word):
                     out.add(path, number, f'the word "{word}"')
     out.finish(len(checked))
 

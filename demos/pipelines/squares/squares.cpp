@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the squares of numbers: squares FOLDER. Kill it and start it again:
-// FOLDER/squares ends with the same bytes.
+/// @file
+/// Writes the squares of numbers: squares FOLDER. Kill it and start it again, and
+/// FOLDER/squares ends with the same bytes.
 #include <sys/stat.h>
 
 #include <weir/actors/pipelines.hpp>

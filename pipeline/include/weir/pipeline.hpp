@@ -47,7 +47,8 @@ class node {
   /// Adds an edge. The name of a port may be left out if the stage has only one in that
   /// direction. Returns the second node, so that edges can be chained.
   friend node operator>>(node from, node to);
-  /// Adds a feedback edge: `to` reads with item n what this stage made for item n - delay.
+  /// Adds a feedback edge: `to` reads with item n what this stage made for item n -
+  /// delay.
   /// @param delay  At least 1.
   void feed_back(node to, std::uint32_t delay) const;
 
@@ -96,7 +97,8 @@ class pipeline {
                std::string_view inlet, std::uint32_t delay = 0);
 
   /// Checks the pipeline, see `flow::check`.
-  /// @error{any, the first mistake in building it, or an error of `flow::check`}
+  /// @error{invalid_argument, the first mistake in building it. Also returns the errors
+  /// of `flow::check`}
   [[nodiscard]] result<flow::plan> check() const;
   /// Hands the stages over for a run, in the order in which they were added. A pipeline
   /// runs once. @error{invalid_argument, the stages were taken before}

@@ -4,30 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <filesystem>
 #include <thread>
 
 #include "pipeline/support/number_stages.hpp"
+#include "support/temp_folder.hpp"
 #include "weir/actors/pipelines.hpp"
 
 namespace weir::test {
 namespace {
-
-/// A folder that is removed at the end of the test.
-class run_folder {
- public:
-  run_folder() {
-    std::string name = ::testing::TempDir() + "weir-pipeline-XXXXXX";
-    path_ = ::mkdtemp(name.data());
-  }
-  ~run_folder() { std::filesystem::remove_all(path_); }
-  run_folder(const run_folder&) = delete;
-  run_folder& operator=(const run_folder&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 struct fragile {
   struct settings {
@@ -117,7 +101,7 @@ TEST(PipelineRun, EqualsItselfWithAnyWorkersAndCheckpoints) {
   const durable_items expected = whole_run();
   ASSERT_GT(expected.items.size(), 100U);
   for (const std::uint64_t every : {1U, 7U, 100U}) {
-    run_folder folder;
+    temp_folder folder;
     durable_items d;
     pipeline p("numbers");
     build(p, d);
@@ -150,7 +134,7 @@ TEST(PipelineRun, EqualsItselfWithAnyWorkersAndCheckpoints) {
 TEST(PipelineRun, KeepsItsLastCheckpointWhenATaskFailsAndContinuesFromIt) {
   const durable_items expected = whole_run();
   for (const bool throws : {false, true}) {
-    run_folder folder;
+    temp_folder folder;
     durable_items d;
     run_options options;
     options.folder = folder.path();
@@ -178,7 +162,7 @@ TEST(PipelineRun, KeepsItsLastCheckpointWhenATaskFailsAndContinuesFromIt) {
 
 TEST(PipelineRun, ContinuesFromAnOlderGenerationAndRefusesOneThatIsMissing) {
   const durable_items expected = whole_run();
-  run_folder folder;
+  temp_folder folder;
   durable_items d;
   run_options options;
   options.folder = folder.path();
@@ -203,7 +187,7 @@ TEST(PipelineRun, ContinuesFromAnOlderGenerationAndRefusesOneThatIsMissing) {
 }
 
 TEST(PipelineRun, RefusesACheckpointOfAnotherPipelineAndASinkThatWasCut) {
-  run_folder folder;
+  temp_folder folder;
   durable_items d;
   run_options options;
   options.folder = folder.path();
@@ -230,7 +214,7 @@ TEST(PipelineRun, RefusesACheckpointOfAnotherPipelineAndASinkThatWasCut) {
 }
 
 TEST(PipelineRun, AQuietSourceIsCheckpointedByTimeAndStopsAtOnce) {
-  run_folder folder;
+  temp_folder folder;
   durable_items d;
   pipeline p("quiet");
   auto source = p.add<quiet_source>("source");
@@ -261,7 +245,7 @@ TEST(PipelineRun, AQuietSourceIsCheckpointedByTimeAndStopsAtOnce) {
 TEST(PipelineRun, AStoppedRunContinuesToTheSameOutput) {
   const durable_items expected = whole_run();
   for (std::uint64_t stop_behind = 1; stop_behind < 400; stop_behind += 57) {
-    run_folder folder;
+    temp_folder folder;
     durable_items d;
     run_options options;
     options.folder = folder.path();

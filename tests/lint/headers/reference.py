@@ -27,7 +27,6 @@ PARTS = {
     "doorbell": "notifier",
     "janitor": "reaper, or name its duty",
     "most": "max_...",
-    "port": "submission lock",
     "room": "capacity, or free bytes",
     "told": "name the state: notified, reported",
 }

@@ -176,20 +176,11 @@ class random_pipeline {
           return early_filter::keeps(n) ? maybe(x) : std::nullopt;
         });
         break;
-      case 4:
-        grow_join();
-        break;
-      case 5:
-        grow_branch();
-        break;
-      case 6:
-        grow_batch();
-        break;
-      case 7:
-        grow_double();
-        break;
-      default:
-        grow_loop();
+      case 4: grow_join(); break;
+      case 5: grow_branch(); break;
+      case 6: grow_batch(); break;
+      case 7: grow_double(); break;
+      default: grow_loop();
     }
   }
 
@@ -283,9 +274,9 @@ class random_pipeline {
     for (std::uint64_t n = 0; n < from.items.size(); ++n) {
       const auto token = n < delay ? std::optional(numbers{}) : to.items[n - delay];
       const auto& x = from.items[n];
-      to.items.push_back(x && token ? std::optional(scaled::make(
-                                          loop_head::make(*x, *token), 3, n))
-                                    : std::nullopt);
+      to.items.push_back(
+          x && token ? std::optional(scaled::make(loop_head::make(*x, *token), 3, n))
+                     : std::nullopt);
     }
     ends_.push_back(std::move(to));
   }
@@ -305,8 +296,8 @@ std::uint64_t graphs() {
   return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 150;
 }
 
-void expect_equal(const std::vector<durable_items>& expected, const std::vector<durable_items>& found,
-                  const std::string& text) {
+void expect_equal(const std::vector<durable_items>& expected,
+                  const std::vector<durable_items>& found, const std::string& text) {
   ASSERT_EQ(expected.size(), found.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(expected[i].items, found[i].items) << text << ", sink " << i;
@@ -330,7 +321,8 @@ TEST(PipelineRandomGraph, EqualsASerialInterpreter) {
       ASSERT_TRUE(report) << g.text() << ", variant " << variant << ": "
                           << report.error().message();
       ASSERT_TRUE(report->finished);
-      expect_equal(g.expected(), disks, g.text() + ", variant " + std::to_string(variant));
+      expect_equal(g.expected(), disks,
+                   g.text() + ", variant " + std::to_string(variant));
       if (HasFailure()) {
         return;
       }

@@ -43,7 +43,8 @@ struct number_source {
   std::uint64_t at = 0;
 
   static void describe(stage_spec<number_source>& s) {
-    s.name("test.numbers", "numbers that depend on a seed").port("x", &number_source::x, "3");
+    s.name("test.numbers", "numbers that depend on a seed")
+        .port("x", &number_source::x, "3");
     s.set("count", &settings::count, "items");
     s.set("seed", &settings::seed, "start of the numbers");
   }

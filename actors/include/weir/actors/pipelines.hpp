@@ -20,11 +20,11 @@ namespace weir {
 /// How a run of a pipeline stands at the moment.
 /// @threads{a value}
 struct pipeline_progress {
-  std::uint64_t items = 0;           ///< items that all sources have delivered
-  double items_per_second = 0;       ///< over the last few seconds
-  std::uint64_t durable_items = 0;   ///< number of the first item that is not durable
-  std::uint64_t epochs = 0;          ///< checkpoints so far
-  std::string bottleneck;            ///< stage that limits the rate; empty if unknown
+  std::uint64_t items = 0;          ///< items that all sources have delivered
+  double items_per_second = 0;      ///< over the last few seconds
+  std::uint64_t durable_items = 0;  ///< number of the first item that is not durable
+  std::uint64_t epochs = 0;         ///< checkpoints so far
+  std::string bottleneck;           ///< stage that limits the rate; empty if unknown
 };
 
 /// Options of a run of a pipeline.
@@ -52,16 +52,16 @@ struct run_options {
 
 /// Result of a run of a pipeline.
 struct pipeline_report {
-  std::string ended;              ///< "finished" or "interrupted"
-  std::uint64_t items = 0;        ///< items that all sources have delivered
-  std::uint64_t epochs = 0;       ///< checkpoints of this process
-  std::uint64_t generation = 0;   ///< last durable checkpoint; 0 if there is none
-  std::uint64_t resumed_item = 0; ///< first item after a resume
-  double seconds = 0;             ///< duration of the run
-  std::int64_t memory_bound = 0;  ///< largest bytes of items, as `check` prints it
-  std::int64_t item_bytes = 0;    ///< bytes of items at the end
-  flow::run_counters counters;    ///< counters of stages and edges
-  flow::plan planned;             ///< the plan of the run, with names for the counters
+  std::string ended;               ///< "finished" or "interrupted"
+  std::uint64_t items = 0;         ///< items that all sources have delivered
+  std::uint64_t epochs = 0;        ///< checkpoints of this process
+  std::uint64_t generation = 0;    ///< last durable checkpoint; 0 if there is none
+  std::uint64_t resumed_item = 0;  ///< first item after a resume
+  double seconds = 0;              ///< duration of the run
+  std::int64_t memory_bound = 0;   ///< largest bytes of items, as `check` prints it
+  std::int64_t item_bytes = 0;     ///< bytes of items at the end
+  flow::run_counters counters;     ///< counters of stages and edges
+  flow::plan planned;              ///< the plan of the run, with names for the counters
 };
 
 /// Makes the stages of Weir known by name: `tgm.read`, `tgm.write`, `hn4.tensors` and the
@@ -72,8 +72,8 @@ void add_standard_stages();
 /// Begins a run of a pipeline and returns when all sources have ended and the sinks are
 /// durable, or when the control asked to stop.
 /// @error{already_exists, the folder holds a checkpoint: resume the run instead}
-/// @error{any, the pipeline is refused, or a stage or a task failed; the message names
-/// stage and item; the last checkpoint stands}
+/// @error{invalid_argument, the pipeline is refused, or a stage or a task failed; the
+/// message names stage and item; the last checkpoint stands}
 /// @error{locked, another process has a run in the folder}
 /// @error{timeout, no stage can go on; the message names what each waits for}
 /// @threads{may be called from any thread; one run at a time in a folder}

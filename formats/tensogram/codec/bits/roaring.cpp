@@ -104,9 +104,9 @@ container make_container(bytes_view bits, std::uint64_t from, std::uint64_t to) 
       out.cardinality > max_in_array ? bitmap_bytes : 2 * std::size_t{out.cardinality};
   out.runs = 2 + 4 * std::size_t{runs} < plain;
   if (out.cardinality > 0) {
-    out.body = out.runs                       ? run_body(bits, from, to, runs)
+    out.body = out.runs                         ? run_body(bits, from, to, runs)
                : out.cardinality > max_in_array ? bitmap_body(bits, from, to)
-                                              : array_body(bits, from, to);
+                                                : array_body(bits, from, to);
   }
   return out;
 }

@@ -20,12 +20,12 @@ struct edge_counters {
 
 /// Counters of one stage since the start of the run.
 struct stage_counters {
-  std::uint64_t items = 0;          ///< calls of the stage
-  std::uint64_t emitted = 0;        ///< items that the stage has handed on
-  std::uint64_t skipped = 0;        ///< numbers that the stage has skipped
-  std::uint64_t failed = 0;         ///< items whose tasks failed and that were skipped
-  std::uint64_t blocked_input = 0;  ///< turns that ended without an item to take
-  std::uint64_t blocked_output = 0; ///< turns that ended without a credit
+  std::uint64_t items = 0;           ///< calls of the stage
+  std::uint64_t emitted = 0;         ///< items that the stage has handed on
+  std::uint64_t skipped = 0;         ///< numbers that the stage has skipped
+  std::uint64_t failed = 0;          ///< items whose tasks failed and that were skipped
+  std::uint64_t blocked_input = 0;   ///< turns that ended without an item to take
+  std::uint64_t blocked_output = 0;  ///< turns that ended without a credit
 };
 
 /// A copy of all counters.

@@ -41,7 +41,8 @@ class execution {
   /// @param from    Image to continue from, or null.
   /// @error{out_of_memory, the memory of items cannot be allocated}
   /// @error{corrupt, the image lacks a section or has one of another size}
-  /// @error{any, a stage cannot be opened; the message names it}
+  /// @error{invalid_argument, a stage cannot be opened; it may fail with other codes,
+  /// too}
   [[nodiscard]] static result<std::unique_ptr<execution>> create(
       plan p, std::vector<std::unique_ptr<stage_object>> stages, weir::engine& host,
       execution_options options, const image* from = nullptr);
@@ -50,8 +51,10 @@ class execution {
   /// Waits for the tasks of the run.
   ~execution();
 
-  /// Lets each stage do a bounded amount of work. Returns whether any stage did something.
-  /// @error{any, a stage or a task failed; the message names stage and item}
+  /// Lets each stage do a bounded amount of work. Returns whether any stage did
+  /// something.
+  /// @error{kernel_failed, a stage or a task failed; the message names stage and item. An
+  /// error of a stage keeps its code}
   [[nodiscard]] result<bool> turn();
 
   /// Returns the indices of all sources.
@@ -75,7 +78,8 @@ class execution {
   /// Returns whether the source has delivered all items before the barrier, so that the
   /// host has to pass its cursor to `mark`.
   [[nodiscard]] bool wants_cursor(std::uint32_t source) const noexcept;
-  /// Puts the barrier behind the delivered items. @error{any, the state cannot be copied}
+  /// Puts the barrier behind the delivered items. @error{invalid_argument, the state
+  /// cannot be copied}
   [[nodiscard]] result<void> mark(std::uint32_t source, const small_record& cursor);
 
   /// Hands out the next complete item of a sink, or a null pointer. Several items may be
@@ -88,7 +92,7 @@ class execution {
   /// `settled`.
   [[nodiscard]] bool wants_settle(std::uint32_t sink) const noexcept;
   /// Takes the offset of a sink whose items are durable.
-  /// @error{any, the state cannot be copied}
+  /// @error{invalid_argument, the state cannot be copied}
   [[nodiscard]] result<void> settled(std::uint32_t sink, const small_record& offset);
 
   /// Returns the number of the first item that no source has been asked for yet.
@@ -97,7 +101,8 @@ class execution {
   /// no limit.
   void stop_before(std::uint64_t next) noexcept;
   /// Begins an epoch whose barrier stands before item `next`. A source
-  /// stops there until its cursor has been passed to `mark`. @pre No epoch is in flight; `next >= next_item()`
+  /// stops there until its cursor has been passed to `mark`. @pre No epoch is in flight;
+  /// `next >= next_item()`
   void begin_epoch(std::uint64_t next);
   /// Returns the first item behind the barrier of the epoch in flight.
   [[nodiscard]] std::uint64_t barrier() const noexcept;

@@ -28,14 +28,18 @@ struct no_settings {};
 
 namespace flow {
 
+/// The settings of a stage class that has none.
 template <class S>
 struct settings_type {
-  using type = no_settings;
+  using type = no_settings;  ///< a structure without members
 };
+/// The settings of a stage class with a type `settings`.
 template <class S>
-requires requires { typename S::settings; }
+requires requires {
+  typename S::settings;
+}
 struct settings_type<S> {
-  using type = typename S::settings;
+  using type = typename S::settings;  ///< the structure of the class
 };
 /// The settings of a stage class, or `no_settings`.
 template <class S>
@@ -89,8 +93,8 @@ class stage_spec {
   stage_spec& memory(std::string memory_name, scratch<T, Rank> S::*member,
                      std::string_view extents) {
     bind(member, static_cast<int>(info_.scratch.size()));
-    info_.scratch.push_back({std::move(memory_name),
-                             flow::static_type(dtype_of<T>, Rank, extents), false});
+    info_.scratch.push_back(
+        {std::move(memory_name), flow::static_type(dtype_of<T>, Rank, extents), false});
     return *this;
   }
   /// Declares a tensor of the engine that belongs into checkpoints. `open` makes it.
@@ -104,8 +108,8 @@ class stage_spec {
   }
   /// Declares a value without pointers that belongs into checkpoints.
   template <class T>
-  requires std::is_trivially_copyable_v<T>
-  stage_spec& state(std::string state_name, T S::*member) {
+  requires std::is_trivially_copyable_v<T> stage_spec& state(std::string state_name,
+                                                             T S::*member) {
     info_.state.push_back({state_name, false});
     states_.push_back([state_name, member](S& stage) {
       return flow::state_part{
@@ -124,8 +128,8 @@ class stage_spec {
     info_.stateless = true;
     return *this;
   }
-  /// Declares that a call takes `takes` items and makes up to `gives`. The items of such a
-  /// stage have a numbering of their own.
+  /// Declares that a call takes `takes` items and makes up to `gives`. The items of such
+  /// a stage have a numbering of their own.
   stage_spec& rate(std::uint32_t takes, std::uint32_t gives) {
     info_.takes = takes;
     info_.gives = gives;
@@ -207,8 +211,8 @@ concept late_stage = task_stage<S> && requires(S s, step& x) {
 /// A source. After `seek` with the result of `position`, `next` goes on behind the item
 /// before `position`. The cursor has at most 64 bytes and no pointers.
 template <class S>
-concept source_stage = described<S> && requires(S s, const S& c, pull& p,
-                                                typename S::cursor where) {
+concept source_stage = described<S> &&
+    requires(S s, const S& c, pull& p, typename S::cursor where) {
   { s.next(p) } -> std::same_as<result<bool>>;
   { c.position() } -> std::same_as<typename S::cursor>;
   { s.seek(where) } -> std::same_as<result<void>>;
@@ -230,8 +234,7 @@ namespace flow {
 /// Refuses classes that are no stage, with the members that are missing.
 template <class S>
 constexpr void require_face() {
-  static_assert(described<S>,
-                "a stage has `static void describe(weir::stage_spec<S>&)`");
+  static_assert(described<S>, "a stage has `static void describe(weir::stage_spec<S>&)`");
   if constexpr (requires { typename S::cursor; }) {
     static_assert(source_stage<S>,
                   "a source (it has a type `cursor`) has `result<bool> next(pull&)`, "
@@ -266,6 +269,7 @@ template <class S>
 template <class S>
 class typed_stage final : public stage_object {
  public:
+  /// Makes a stage with numbered ports.
   typed_stage(stage_spec<S> spec, settings_of<S> settings)
       : spec_(std::move(spec)), settings_(std::move(settings)) {
     spec_.number_ports(stage_);
@@ -371,8 +375,7 @@ template <class S>
       made.info.frozen.emplace_back(one.name, one.get(settings).describe());
     }
   }
-  made.object =
-      std::make_unique<typed_stage<S>>(std::move(spec), std::move(settings));
+  made.object = std::make_unique<typed_stage<S>>(std::move(spec), std::move(settings));
   return made;
 }
 

@@ -73,13 +73,13 @@ struct planned_stage {
 /// A pipeline after its check: everything that a run needs to know beside the stages.
 /// @threads{a value}
 struct plan {
-  graph source;                         ///< the graph, with enlarged windows
-  std::vector<planned_stage> stages;    ///< in the order of `source.stages`
-  std::vector<std::uint32_t> order;     ///< stages, each behind the stages that feed it
-  std::vector<std::string> notes;       ///< enlarged edges, outlets without an edge
-  std::int64_t memory_bound = 0;        ///< bytes of items; states are not known yet
+  graph source;                       ///< the graph, with enlarged windows
+  std::vector<planned_stage> stages;  ///< in the order of `source.stages`
+  std::vector<std::uint32_t> order;   ///< stages, each behind the stages that feed it
+  std::vector<std::string> notes;     ///< enlarged edges, outlets without an edge
+  std::int64_t memory_bound = 0;      ///< bytes of items; states are not known yet
   flow::guarantee promise = guarantee::exactly_once;  ///< weakest of all stages
-  std::string weakest;                  ///< stage that sets `promise`; empty if strongest
+  std::string weakest;  ///< stage that sets `promise`; empty if strongest
 };
 
 /// Checks a graph and plans its run.

@@ -16,8 +16,8 @@ namespace weir::flow {
 
 /// One named part of an image.
 struct image_section {
-  std::string name;          ///< unique in the image, such as `STATE/mean/sum`
-  dtype type = dtype::uint8; ///< element type of the bytes
+  std::string name;                 ///< unique in the image, such as `STATE/mean/sum`
+  dtype type = dtype::uint8;        ///< element type of the bytes
   std::vector<std::int64_t> shape;  ///< extents of the elements
   byte_vector data;                 ///< elements in row-major order
 };
@@ -30,7 +30,8 @@ struct image {
   std::uint64_t epoch = 0;      ///< number of the epoch, from 1
   std::uint64_t next_item = 0;  ///< number of the first item behind the barrier
   bool finished = false;        ///< true if all sources have ended
-  std::vector<image_section> sections;  ///< by stage, in the order of the plan
+  std::vector<image_section>
+      sections;  ///< parts of the image, in the order of the stages
 
   /// Returns the section of a name, or a null pointer.
   [[nodiscard]] const image_section* find(std::string_view name) const noexcept;
@@ -45,7 +46,7 @@ class image_store {
   image_store& operator=(const image_store&) = delete;
   virtual ~image_store() = default;
   /// Makes an image durable. When it returns, a crash leaves this image or a newer one.
-  /// @error{any, the image is not durable}
+  /// @error{io, the image is not durable}
   [[nodiscard]] virtual result<void> save(const image& one) = 0;
   /// Loads the newest image. @error{not_found, there is none} @error{corrupt, damaged}
   [[nodiscard]] virtual result<image> load_newest() = 0;

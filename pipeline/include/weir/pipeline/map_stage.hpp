@@ -13,7 +13,7 @@ namespace weir::flow {
 
 /// The parameters of a function from one view to another.
 template <class F>
-struct map_signature : map_signature<decltype(&F::operator())> {};
+struct map_signature;
 /// The parameters of a plain function.
 template <class A, int RankA, class B, int RankB>
 struct map_signature<void (*)(view<A, RankA>, view<B, RankB>)> {
@@ -26,6 +26,19 @@ struct map_signature<void (*)(view<A, RankA>, view<B, RankB>)> {
 template <class C, class A, int RankA, class B, int RankB>
 struct map_signature<void (C::*)(view<A, RankA>, view<B, RankB>) const>
     : map_signature<void (*)(view<A, RankA>, view<B, RankB>)> {};
+/// The type that names the parameters of a function object.
+template <class F>
+struct map_function {
+  using type = decltype(&F::operator());  ///< the call of the object
+};
+/// The type that names the parameters of a plain function.
+template <class R, class... As>
+struct map_function<R (*)(As...)> {
+  using type = R (*)(As...);  ///< the function itself
+};
+/// The parameters of a function or function object.
+template <class F>
+using map_parameters = map_signature<typename map_function<F>::type>;
 
 /// Checks the types of a map stage and describes it.
 /// @error{invalid_argument, a type does not fit to the function, or an extent of `to` is
@@ -45,7 +58,7 @@ class map_stage final : public stage_object {
   map_stage(stage_info info, Function function)
       : info_(std::move(info)), function_(std::move(function)) {}
   result<void> on_item(step& s) override {
-    using types = map_signature<Function>;
+    using types = map_parameters<Function>;
     const auto x = s[in<typename types::from, types::from_rank>{0}];
     const auto shape = map_shape(info_, x.bytes().shape());
     auto made = s.make_bytes(0, dtype_of<typename types::to>, shape);
@@ -68,7 +81,7 @@ template <class Function>
 [[nodiscard]] result<described_stage> make_map_stage(std::string_view from,
                                                      std::string_view to,
                                                      Function function) {
-  using types = map_signature<Function>;
+  using types = map_parameters<Function>;
   auto info = describe_map(from, dtype_of<typename types::from>, types::from_rank, to,
                            dtype_of<typename types::to>, types::to_rank);
   if (!info) {
@@ -76,8 +89,8 @@ template <class Function>
   }
   described_stage made;
   made.info = *info;
-  made.object = std::make_unique<map_stage<Function>>(std::move(*info),
-                                                      std::move(function));
+  made.object =
+      std::make_unique<map_stage<Function>>(std::move(*info), std::move(function));
   return made;
 }
 

@@ -37,7 +37,8 @@ struct port_type {
   std::vector<extent> shape;
 
   /// Reads a type: an element type (`f16`, `bf16`, `f32`, `f64`, `i8` to `i64`, `u8` to
-  /// `u64`, `bool`, `c64`, `c128`, `e4m3`, `e5m2`) with the extents in brackets, or `any`.
+  /// `u64`, `bool`, `c64`, `c128`, `e4m3`, `e5m2`) with the extents in brackets, or
+  /// `any`.
   /// @error{invalid_argument, the text is no type; the message shows the text and the
   /// position}
   [[nodiscard]] static result<port_type> parse(std::string_view text);

@@ -39,9 +39,10 @@ struct here_report {
 };
 
 /// Runs a pipeline until its sources have ended or `stop` returns true.
-/// @error{any, the pipeline is refused, or a stage or a task failed; the message names
-/// stage and item} @error{timeout, no stage can go on; the message names what each waits
-/// for} @error{config_mismatch, the checkpoint belongs to another pipeline}
+/// @error{invalid_argument, the pipeline is refused, or a stage or a task failed; the
+/// message names stage and item} @error{timeout, no stage can go on; the message names
+/// what each waits for} @error{config_mismatch, the checkpoint belongs to another
+/// pipeline}
 /// @threads{thread-compatible}
 [[nodiscard]] result<here_report> run_here(pipeline& p, const here_options& options);
 

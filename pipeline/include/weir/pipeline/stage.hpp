@@ -294,8 +294,8 @@ class opening {
   explicit opening(facts run) : run_(std::move(run)) {}
   /// Returns the engine of the run, to make the tensors of the state.
   [[nodiscard]] weir::engine& host() const noexcept { return *run_.engine; }
-  /// Returns a path of the settings as the process finds it: relative paths lie beside the
-  /// pipeline's file.
+  /// Returns a path of the settings as the process finds it: relative paths lie beside
+  /// the pipeline's file.
   [[nodiscard]] std::string path(std::string_view relative) const;
   /// Returns whether the state will be replaced by that of a checkpoint after `open`.
   [[nodiscard]] bool resuming() const noexcept { return run_.resuming; }

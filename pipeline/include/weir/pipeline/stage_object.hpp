@@ -21,10 +21,10 @@ namespace weir::flow {
 /// or a value of the stage itself.
 /// @threads{a value}
 struct state_part {
-  std::string name;             ///< name in the checkpoint, unique in the stage
-  bool is_tensor = false;       ///< which of the two members below counts
-  runtime::tensor tensor;       ///< row-major tensor of the engine
-  std::span<std::byte> value;   ///< bytes of the value
+  std::string name;            ///< name in the checkpoint, unique in the stage
+  bool is_tensor = false;      ///< which of the two members below counts
+  runtime::tensor tensor;      ///< row-major tensor of the engine
+  std::span<std::byte> value;  ///< bytes of the value
 };
 
 /// A stage of a run.
@@ -40,24 +40,26 @@ class stage_object {
   stage_object& operator=(const stage_object&) = delete;
   virtual ~stage_object() = default;
 
-  /// Prepares the stage for its first item. @error{any, the stage cannot work}
+  /// Prepares the stage for its first item. The error may have any code: the stage cannot
+  /// work.
   [[nodiscard]] virtual result<void> open(opening& run);
-  /// Takes one item: submits its tasks. @error{any, the item fails}
+  /// Takes one item: submits its tasks. The error may have any code: the item fails.
   [[nodiscard]] virtual result<void> on_item(step& s);
   /// Looks at an item whose tasks have ended, in the order of the items.
-  /// @error{any, the item fails}
+  /// The error may have any code: the item fails.
   [[nodiscard]] virtual result<void> on_done(step& s);
   /// Fills the next item of a source. Returns false at the end of the data.
-  /// @error{any, the source cannot go on}
+  /// The error may have any code: the source cannot go on.
   [[nodiscard]] virtual result<bool> next(pull& p);
   /// Returns the cursor from which `seek` continues behind the last item.
   [[nodiscard]] virtual small_record position() const;
-  /// Continues from a cursor. @error{any, the data do not fit to the cursor}
+  /// Continues from a cursor. The error may have any code: the data do not fit to the
+  /// cursor.
   [[nodiscard]] virtual result<void> seek(bytes_view cursor);
-  /// Writes one item. @error{any, the sink cannot go on}
+  /// Writes one item. The error may have any code: the sink cannot go on.
   [[nodiscard]] virtual result<void> put(taken& t);
   /// Makes all items so far durable and returns the offset behind them.
-  /// @error{any, they are not durable}
+  /// The error may have any code: they are not durable.
   [[nodiscard]] virtual result<small_record> settle();
   /// Removes everything behind an offset. @error{torn, less than the offset is there}
   [[nodiscard]] virtual result<void> rewind(bytes_view offset);
