@@ -81,7 +81,7 @@ std::pair<double, double> insert_and_retire_ns() {
     }
     insert = std::min(insert, seconds_of([&] {
                         for (std::uint32_t k = 0; k < batch; ++k) {
-                          t.map.insert(t.at((next + k) % (4 * live)), true, next + k);
+                          t.map.insert(t.region((next + k) % (4 * live)), true, next + k);
                         }
                       }));
     next += batch;
