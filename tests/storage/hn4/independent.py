@@ -34,6 +34,11 @@ def up(value, unit):
     return -(-value // unit) * unit
 
 
+def blank(data):
+    """Returns whether all bytes are zero. Comparing is many times faster than `any`, and blocks may have 64 MiB."""
+    return data == bytes(len(data))
+
+
 def tag_mask(tag):
     """Returns the filter of a tag: three bits for each part between "/" and ":"."""
     mask = 0
@@ -122,7 +127,7 @@ def plain(kind, length, take):
         last = start + (length + 3) * slope
         if slope in (0, -128) or not 0 <= last <= 255:
             raise ValueError
-        return bytes(start + i * slope for i in range(length + 4))
+        return bytes(range(start, last + (1 if slope > 0 else -1), slope))
     if length == 0 or length % 4:
         raise ValueError
     words = length // 4
@@ -199,7 +204,7 @@ class Volume:
         for start, stop in self.data(self.cortex, self.bitmap):
             raw = self.at(start, stop - start)
             for i in range(0, len(raw) - 127, 128):
-                if any(raw[i:i + 128]):
+                if not blank(raw[i:i + 128]):
                     yield Anchor(raw[i:i + 128], (start + i - self.cortex) // 128)
 
     def marked(self, block):
@@ -428,7 +433,7 @@ class Volume:
         last = self.at(blocks[-(-anchor.mass // self.cap) - 1] * self.bs, self.bs)
         packing = struct.unpack_from("<I", last, 0x28)[0]
         expect(packing & 15 or packing >> 4 == (tail or self.cap), what, "stored length")
-        expect(not any(last[48 + (packing >> 4):]), what, "padding")
+        expect(blank(last[48 + (packing >> 4):]), what, "padding")
         slots, h = (self.bitmap - self.cortex) // 128, anchor.seed[0] ^ anchor.seed[1]
         h = (h ^ h >> 33) * 0xFF51AFD7ED558CCD & MASK
         start = (h ^ h >> 33) % slots

@@ -70,7 +70,7 @@ struct dtype_info {
 [[nodiscard]] result<std::int64_t> byte_size(dtype type, std::int64_t count);
 
 /// Holds if `T` is `std::complex<Real>` or a type with the layout and the accessors of
-/// it. The header <complex> is not included here, because it takes longer to compile than
+/// it. The header `complex` is not included here, because it takes longer to compile than
 /// all of this one.
 template <class T, class Real>
 concept complex_number = sizeof(T) == 2 * sizeof(Real) && requires(const T& z) {
