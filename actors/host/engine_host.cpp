@@ -19,7 +19,7 @@ using host_pointer = engine_host_actor::stateful_pointer<engine_host_shell>;
 using outside = engine_host_shell::outside;
 
 /// Longest time for which the actor works before it looks at its mailbox again.
-constexpr std::int64_t max_ns = 1'000'000;
+constexpr std::int64_t max_work_ns = 1'000'000;
 /// Longest sleep while tasks run.
 constexpr std::int64_t idle_ns = 100'000;
 /// Items that an I/O host gets with one message.
@@ -309,7 +309,7 @@ void work_a_little(host_pointer self) {
     return;
   }
   runtime::engine& engine = s.config.parts->host->base();
-  const std::int64_t until = now_ns() + max_ns;
+  const std::int64_t until = now_ns() + max_work_ns;
   bool goes_on = true;
   for (std::int64_t now = 0; goes_on && now < until; now = now_ns()) {
     auto worked = advance(self);
