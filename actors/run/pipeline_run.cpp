@@ -183,11 +183,11 @@ result<engine_host_actor> pipeline_runner::start() {
 /// Passes a request to stop on once. The first failure, of any actor, ends the wait.
 result<pipeline_report> pipeline_runner::wait_for_end(const engine_host_actor& host) {
   bool drained = false;
-  system_->tell(host, launch_atom_v);
+  system_->send(host, launch_atom_v);
   while (true) {
     if (control_->stop_requested() && !drained) {
       drained = true;
-      system_->tell(host, drain_atom_v);
+      system_->send(host, drain_atom_v);
     }
     for (pipeline_event& e : events_->wait()) {
       if (auto* failed = std::get_if<error>(&e)) {
