@@ -132,7 +132,8 @@ TEST(StandardStages, AreDescribedHereAndInTheDocuments) {
     EXPECT_NE(section.find("use = \"" + name + "\""), std::string_view::npos) << name;
     for (const setting_info& one : made->info.settings) {
       EXPECT_GE(one.documentation.size(), 10U) << name << " " << one.name;
-      EXPECT_NE(section.find("| `" + one.name + "` |"), std::string_view::npos)
+      EXPECT_NE(section.find("| `" + one.name + (one.required ? "` * |" : "` |")),
+                std::string_view::npos)
           << name << " " << one.name;
     }
     for (const flow::port_info& port : made->info.ports) {

@@ -66,8 +66,14 @@ void write_pairs(const std::string& path) {
   for (double n = 0; n < 3; ++n) {
     const std::array<double, 2> a{n, n};
     const std::array<std::int32_t, 1> b{static_cast<std::int32_t>(-n)};
-    formats::object_to_write first{{dtype::fp64, {2}}, {}, std::as_bytes(std::span(a))};
-    formats::object_to_write second{{dtype::int32, {1}}, {}, std::as_bytes(std::span(b))};
+    formats::object_to_write first;
+    first.descriptor.type = dtype::fp64;
+    first.descriptor.shape = {2};
+    first.data = std::as_bytes(std::span(a));
+    formats::object_to_write second;
+    second.descriptor.type = dtype::int32;
+    second.descriptor.shape = {1};
+    second.data = std::as_bytes(std::span(b));
     first.metadata.set("name", "wind");
     second.metadata.set("name", "code");
     const formats::object_to_write objects[] = {first, second};

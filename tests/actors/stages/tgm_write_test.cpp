@@ -2,13 +2,12 @@
 /// @file
 /// The sink tgm.write: files of any pipeline, resumed after crashes that leave more, less
 /// or other bytes, and pipes.
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <thread>
 
-#include "stages/factories.hpp"
 #include "stages/file_runs.hpp"
-#include "support/faulty_files.hpp"
 #include "weir/formats/tensogram.hpp"
 
 namespace weir::test {

@@ -12,7 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "support/number_stages.hpp"
+#include "support/memory_store.hpp"
+#include "weir/pipeline.hpp"
 #include "weir/pipeline/run_here.hpp"
 
 namespace weir::test {
