@@ -7,7 +7,6 @@
 #include "stages/source_parts.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/base/text.hpp"
-#include "weir/pipeline/stage_settings.hpp"
 #include "weir/storage/hn4_tensors.hpp"
 
 namespace weir::actors {

@@ -5,7 +5,6 @@
 
 #include "stages/factories.hpp"
 #include "weir/actors/pipelines.hpp"
-#include "weir/pipeline/basic_stages.hpp"
 
 namespace weir {
 

@@ -6,7 +6,6 @@
 #include "stages/factories.hpp"
 #include "stages/source_parts.hpp"
 #include "weir/base/hash.hpp"
-#include "weir/pipeline/stage_settings.hpp"
 
 namespace weir::actors {
 namespace {

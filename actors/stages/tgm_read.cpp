@@ -7,7 +7,6 @@
 #include "stages/source_parts.hpp"
 #include "tensogram/message_feed.hpp"
 #include "weir/base/hash.hpp"
-#include "weir/pipeline/stage_settings.hpp"
 
 namespace weir::actors {
 namespace {

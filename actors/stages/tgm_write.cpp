@@ -8,7 +8,6 @@
 #include "tensogram/message_file.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/formats/tensogram_packing.hpp"
-#include "weir/pipeline/stage_settings.hpp"
 
 namespace weir::actors {
 namespace {
@@ -68,6 +67,13 @@ settings_table<write_settings> write_table() {
       .unit("bytes")
       .may_change();
   return table;
+}
+
+/// Returns whether a file that begins with these bytes may be emptied. A crash can leave
+/// a part of the first message, or zeros in its place.
+bool begins_like_messages(std::string_view start) {
+  return message_magic.starts_with(start) ||
+         start.find_first_not_of('\0') == std::string_view::npos;
 }
 
 struct write_offset {
@@ -158,7 +164,7 @@ class tgm_write final : public flow::stage_object {
     }
     byte_vector start(std::min<std::uint64_t>(size, message_magic.size()));
     WEIR_CHECK(read_exactly(**f, 0, start));
-    if (as_text(start) != message_magic) {
+    if (!begins_like_messages(as_text(start))) {
       return error(
                  errc::already_exists,
                  fmt::format("cannot replace \"{}\": expected Tensogram messages, found "

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The basic stages by name.
-#include "weir/pipeline/basic_stages.hpp"
+#include "weir/pipeline/catalog.hpp"
 
 #include "stages/factories.hpp"
 #include "stages/null.hpp"

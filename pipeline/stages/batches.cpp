@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "stages/factories.hpp"
-#include "weir/pipeline/stage_settings.hpp"
 
 namespace weir::flow {
 namespace {

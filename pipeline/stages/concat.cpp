@@ -8,7 +8,6 @@
 
 #include "stages/factories.hpp"
 #include "stages/stage_text.hpp"
-#include "weir/pipeline/stage_settings.hpp"
 
 namespace weir::flow {
 namespace {

@@ -9,7 +9,6 @@
 #include "stages/element_kernels.hpp"
 #include "stages/factories.hpp"
 #include "stages/number_types.hpp"
-#include "weir/pipeline/stage_settings.hpp"
 
 namespace weir::flow {
 namespace {

@@ -9,7 +9,6 @@
 #include "stages/factories.hpp"
 #include "stages/number_types.hpp"
 #include "weir/base/philox.hpp"
-#include "weir/pipeline/stage_settings.hpp"
 
 namespace weir::flow {
 namespace {

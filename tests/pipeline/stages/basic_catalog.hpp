@@ -4,7 +4,7 @@
 #pragma once
 
 #include "support/tape.hpp"
-#include "weir/pipeline/basic_stages.hpp"
+#include "weir/pipeline/catalog.hpp"
 
 namespace weir::test {
 

@@ -22,7 +22,7 @@ class memory_store final : public flow::image_store {
     }
     return images.back();
   }
-  std::vector<flow::image> images;  ///< in the order of the epochs
+  std::vector<flow::image> images;  ///< in the order in which they were saved
 };
 
 }  // namespace weir::test
