@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "support/memory_store.hpp"
 #include "weir/pipeline.hpp"
-#include "weir/pipeline/image.hpp"
 
 namespace weir::test {
 
@@ -374,21 +374,5 @@ struct number_sink {
 inline number_sink::settings sink_of(durable_items& d) {
   return {reinterpret_cast<std::uint64_t>(&d)};  // NOLINT
 }
-
-/// Keeps all images of a run, as files that were never removed.
-class memory_store final : public flow::image_store {
- public:
-  result<void> save(const flow::image& one) override {
-    images.push_back(one);
-    return {};
-  }
-  result<flow::image> load_newest() override {
-    if (images.empty()) {
-      return error(errc::not_found, "no image");
-    }
-    return images.back();
-  }
-  std::vector<flow::image> images;  ///< in the order of the epochs
-};
 
 }  // namespace weir::test

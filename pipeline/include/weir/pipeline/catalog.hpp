@@ -82,10 +82,47 @@ class catalog {
   std::map<std::string, factory, std::less<>> factories_;
 };
 
-/// Returns the stages that every pipeline may use by name: `null`, `merge` and `zip`
-/// helpers of this layer, and what programs have added.
+/// Returns the stages that every pipeline may use by name: what programs have added, such
+/// as those of `add_basic_stages`.
 /// @threads{thread-compatible: add stages before the first pipeline is made}
 [[nodiscard]] catalog& stages();
+
+/// Adds `generator`, `null`, `select`, `merge`, `zip`, `batch`, `unbatch`, `elementwise`
+/// and `concat`. The stages of `concat` are looked up in `to`, which must outlive the
+/// pipelines that use it.
+/// @error{already_exists, a stage of one of these names is there already}
+/// @threads{thread-compatible} @source{docs/stages.md}
+[[nodiscard]] result<void> add_basic_stages(catalog& to);
+
+/// Reads the settings of a stage by name and adds their description to the stage. For
+/// stages whose ports depend on their settings: their factories read the settings before
+/// they know the ports.
+/// @param info   Receives the settings, and the values that a resumed run must have too.
+/// @param table  Settings of the stage.
+/// @error{unknown_key, no setting has one of the names; the message suggests the nearest}
+/// @error{invalid_argument, a value is refused or a required setting is missing}
+/// @threads{thread-compatible}
+template <class Settings>
+[[nodiscard]] result<Settings> read_settings(stage_info& info,
+                                             const settings_table<Settings>& table,
+                                             const given_settings& given) {
+  Settings settings{};
+  for (const auto& [name, one] : given) {
+    if (auto assigned = table.assign(settings, name, one.value); !assigned) {
+      return std::move(assigned.error());
+    }
+  }
+  if (auto checked = table.check(settings); !checked) {
+    return std::move(checked.error());
+  }
+  for (const auto& one : table.entries()) {
+    info.settings.push_back(one);
+    if (!one.may_change) {
+      info.frozen.emplace_back(one.name, one.get(settings).describe());
+    }
+  }
+  return settings;
+}
 
 }  // namespace flow
 }  // namespace weir

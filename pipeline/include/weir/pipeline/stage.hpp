@@ -97,6 +97,12 @@ class step {
   [[nodiscard]] tensor<T, Rank> operator[](const in<T, Rank>& port) const {
     return input(port);
   }
+  /// Returns the tensor of an inlet without a static type, see `input` above.
+  /// @param nth  Number of the item in the call, below `count`.
+  [[nodiscard]] const runtime::tensor& input(const any_in& port,
+                                             std::size_t nth = 0) const {
+    return input_bytes(port.index, nth);
+  }
   /// Returns the tensor of an inlet without a static type.
   [[nodiscard]] const runtime::tensor& operator[](const any_in& port) const {
     return input_bytes(port.index, 0);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Factories of the stages that read and write files and volumes. All of them refuse
+/// unknown settings with `unknown_key` and values outside of their range with
+/// `invalid_argument`.
+#pragma once
+
+#include "weir/base/file.hpp"
+#include "weir/pipeline/catalog.hpp"
+
+namespace weir::actors {
+
+/// Makes the source `tgm.read`. @param fs Must outlive the stage; tests use others.
+[[nodiscard]] result<flow::described_stage> make_tgm_read(
+    const given_settings& given, file_system& fs = posix_file_system());
+/// Makes the sink `tgm.write`. @param fs Must outlive the stage; tests use others, whose
+/// files cannot be locked.
+[[nodiscard]] result<flow::described_stage> make_tgm_write(
+    const given_settings& given, file_system& fs = posix_file_system());
+/// Makes the source `hn4.tensors`.
+[[nodiscard]] result<flow::described_stage> make_hn4_tensors(const given_settings& given);
+/// Makes the source `hn4.read`.
+[[nodiscard]] result<flow::described_stage> make_hn4_read(const given_settings& given);
+/// Makes the source `text.chunks`. @param fs Must outlive the stage; tests use others.
+[[nodiscard]] result<flow::described_stage> make_text_chunks(
+    const given_settings& given, file_system& fs = posix_file_system());
+
+}  // namespace weir::actors

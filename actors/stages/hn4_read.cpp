@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The source `hn4.read`: the stream of a tag as blocks of bytes.
+#include <algorithm>
+
+#include "stages/factories.hpp"
+#include "stages/source_parts.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/storage/hn4.hpp"
+
+namespace weir::actors {
+namespace {
+
+constexpr std::string_view stage_name = "hn4.read";
+
+struct hn4_settings {
+  std::string path;
+  std::string tag;
+  std::uint64_t block = std::uint64_t{1} << 20;
+};
+
+settings_table<hn4_settings> hn4_table() {
+  settings_table<hn4_settings> table("the source hn4.read");
+  table.add("path", &hn4_settings::path, "the volume: an image file or a block device")
+      .required();
+  table.add("tag", &hn4_settings::tag, "name of the tag whose bytes are read").required();
+  table.add("block", &hn4_settings::block, "size of an item; the last one may be shorter")
+      .range(1, std::int64_t{1} << 30)
+      .unit("bytes");
+  return table;
+}
+
+class hn4_read final : public flow::stage_object {
+ public:
+  explicit hn4_read(hn4_settings settings) : settings_(std::move(settings)) {}
+
+  result<void> open(opening& run) override {
+    WEIR_TRY(const auto volume, storage::hn4_volume::open(path_of(run, settings_.path)));
+    WEIR_TRY(stream_, volume.stream(settings_.tag));
+    return {};
+  }
+  result<bool> next(pull& p) override {
+    const std::uint64_t left = stream_->size() - last_.end;
+    if (left == 0) {
+      return false;
+    }
+    const std::uint64_t offset = last_.end;
+    const std::uint64_t count = std::min(left, settings_.block);
+    WEIR_TRY(const mutable_bytes to, fill_block(p, count));
+    WEIR_CHECK(read(offset, to));
+    attribute_collector about(p.emitted());
+    about.add("offset", offset);
+    about.add("tag", settings_.tag);
+    last_ = {offset + count, count, xxh3_64(to)};
+    return true;
+  }
+  [[nodiscard]] flow::small_record position() const override {
+    return flow::small_record::holding(last_);
+  }
+  result<void> seek(bytes_view stored) override {
+    WEIR_TRY(const auto cursor, record_of<read_block>(stored, stage_name, "cursor"));
+    WEIR_CHECK(verify_block(
+        cursor, stream_->size(), stage_name, settings_.tag,
+        [&](std::uint64_t offset, mutable_bytes to) { return read(offset, to); }));
+    last_ = cursor;
+    return {};
+  }
+
+ private:
+  [[nodiscard]] result<void> read(std::uint64_t offset, mutable_bytes to) const {
+    WEIR_TRY(const std::size_t count, stream_->read(offset, to));
+    if (count != to.size()) {
+      return error(
+          errc::torn,
+          fmt::format("cannot read the tag \"{}\": expected {} bytes at {}, found "
+                      "{}",
+                      settings_.tag, to.size(), offset, count));
+    }
+    return {};
+  }
+
+  hn4_settings settings_;
+  std::optional<storage::hn4_stream> stream_;
+  read_block last_;
+};
+
+}  // namespace
+
+result<flow::described_stage> make_hn4_read(const given_settings& given) {
+  flow::described_stage made;
+  made.info = source_info(std::string(stage_name),
+                          "reads the bytes of a tag of an HN4 volume in blocks");
+  WEIR_TRY(hn4_settings settings, flow::read_settings(made.info, hn4_table(), given));
+  WEIR_TRY(flow::port_type type, flow::port_type::parse("u8[?]"));
+  made.info.ports = {{"x", std::move(type), false}};
+  made.object = std::make_unique<hn4_read>(std::move(settings));
+  return made;
+}
+
+}  // namespace weir::actors

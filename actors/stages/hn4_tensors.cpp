@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The source `hn4.tensors`: tensors of the files that a volume stores.
+#include <algorithm>
+
+#include "stages/factories.hpp"
+#include "stages/source_parts.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/text.hpp"
+#include "weir/storage/hn4_tensors.hpp"
+
+namespace weir::actors {
+namespace {
+
+constexpr std::string_view stage_name = "hn4.tensors";
+
+struct tensors_settings {
+  std::string path;
+  std::string tag;
+  std::vector<std::string> names;
+  std::string pattern = "*";
+  std::string type = "any";
+};
+
+settings_table<tensors_settings> tensors_table() {
+  settings_table<tensors_settings> table("the source hn4.tensors");
+  table
+      .add("path", &tensors_settings::path, "the volume: an image file or a block device")
+      .required();
+  table.add("tag", &tensors_settings::tag,
+            "tag of the stored file; empty: all tags in the order of their names");
+  table
+      .add("names", &tensors_settings::names,
+           "tensors in the order in which they are read; none: by pattern")
+      .single();
+  table.add("pattern", &tensors_settings::pattern,
+            "tensors in the order of the stored file whose names match; * stands for any "
+            "text, ? for one character");
+  table
+      .add("type", &tensors_settings::type,
+           "type of the tensors, such as f32[n,4]; any: as the stages behind it need")
+      .rule("that is a type of a port", is_port_type);
+  return table;
+}
+
+/// Returns whether a text matches a pattern with `*` and `?`. When the text differs
+/// behind a `*`, the `*` takes one more character.
+bool matches(std::string_view pattern, std::string_view text) {
+  std::size_t p = 0;
+  std::size_t t = 0;
+  std::size_t star = std::string_view::npos;
+  std::size_t taken_by_star = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken_by_star = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++taken_by_star;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+/// A tensor that the source will read.
+struct entry {
+  std::size_t stream = 0;  ///< index of the stream of its tag
+  storage::stored_tensor tensor;
+};
+
+struct tensors_cursor {
+  std::uint64_t next = 0;      ///< tensors so far
+  std::uint64_t identity = 0;  ///< digest of the descriptions of these tensors
+  std::uint64_t digest = 0;    ///< digest of the bytes of the last one
+};
+
+class hn4_tensors final : public flow::stage_object {
+ public:
+  explicit hn4_tensors(tensors_settings settings) : settings_(std::move(settings)) {}
+
+  result<void> open(opening& run) override {
+    const std::string path = path_of(run, settings_.path);
+    WEIR_TRY(const auto volume, storage::hn4_volume::open(path));
+    std::vector<entry> all;
+    if (!settings_.tag.empty()) {
+      WEIR_CHECK(add_tag(volume, settings_.tag, all));
+    } else {
+      WEIR_TRY(const auto tags, volume.tags());
+      for (const storage::hn4_tag& tag : tags) {
+        WEIR_CHECK(add_tag(volume, tag.name, all));
+      }
+    }
+    if (!settings_.names.empty()) {
+      return choose_by_name(all, path);
+    }
+    std::copy_if(
+        all.begin(), all.end(), std::back_inserter(entries_),
+        [&](const entry& e) { return matches(settings_.pattern, e.tensor.name); });
+    if (entries_.empty()) {
+      return error(errc::not_found,
+                   fmt::format("cannot read tensors of \"{}\": expected names that match "
+                               "\"{}\", found none among {}",
+                               path, settings_.pattern, all.size()));
+    }
+    return {};
+  }
+  result<bool> next(pull& p) override {
+    if (next_ == entries_.size()) {
+      return false;
+    }
+    const entry& e = entries_[next_];
+    if (e.tensor.shape.size() > runtime::max_dims) {
+      return error(errc::unsupported,
+                   fmt::format("cannot read the tensor \"{}\": expected at most {} "
+                               "dimensions, found {}",
+                               e.tensor.name, runtime::max_dims, e.tensor.shape.size()));
+    }
+    WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, e.tensor.type, e.tensor.shape));
+    const mutable_bytes to(x.data(), static_cast<std::size_t>(e.tensor.bytes));
+    WEIR_CHECK(read(e, 0, to));
+    attribute_collector about(p.emitted());
+    about.add("name", e.tensor.name);
+    about.add("tag", streams_[e.stream].tag());
+    digest_ = xxh3_64(to);
+    ++next_;
+    return true;
+  }
+  [[nodiscard]] flow::small_record position() const override {
+    return flow::small_record::holding(tensors_cursor{next_, identity(next_), digest_});
+  }
+  result<void> seek(bytes_view stored) override {
+    WEIR_TRY(const auto cursor, record_of<tensors_cursor>(stored, stage_name, "cursor"));
+    if (cursor.next > entries_.size()) {
+      return too_short(stage_name, settings_.path, cursor.next, entries_.size(),
+                       "tensors");
+    }
+    if (identity(cursor.next) != cursor.identity) {
+      return other_data(stage_name, settings_.path,
+                        "the tensors that the run has read before", "others");
+    }
+    if (cursor.next != 0) {
+      const entry& last = entries_[cursor.next - 1];
+      WEIR_CHECK(verify_block({last.tensor.bytes, last.tensor.bytes, cursor.digest},
+                              last.tensor.bytes, stage_name, last.tensor.name,
+                              [&](std::uint64_t offset, mutable_bytes to) {
+                                return read(last, offset, to);
+                              }));
+    }
+    next_ = cursor.next;
+    digest_ = cursor.digest;
+    return {};
+  }
+
+ private:
+  result<void> add_tag(const storage::hn4_volume& volume, const std::string& tag,
+                       std::vector<entry>& all) {
+    WEIR_TRY(auto stream, volume.stream(tag));
+    WEIR_TRY(const auto directory, storage::tensor_directory::from_stream(stream));
+    for (const storage::stored_tensor& one : directory.tensors()) {
+      all.push_back({streams_.size(), one});
+    }
+    streams_.push_back(std::move(stream));
+    return {};
+  }
+  /// A name must belong to exactly one tensor.
+  result<void> choose_by_name(const std::vector<entry>& all, const std::string& path) {
+    for (const std::string& name : settings_.names) {
+      const auto has_name = [&](const entry& e) { return e.tensor.name == name; };
+      const auto found = std::find_if(all.begin(), all.end(), has_name);
+      if (found == all.end()) {
+        std::vector<std::string> known;
+        for (const entry& e : all) {
+          known.push_back(e.tensor.name);
+        }
+        return error(errc::not_found,
+                     fmt::format("cannot read the tensor \"{}\" of \"{}\": expected it "
+                                 "among {} tensors, found none of that name{}",
+                                 name, path, all.size(), did_you_mean(name, known)));
+      }
+      if (std::any_of(found + 1, all.end(), has_name)) {
+        return error(
+                   errc::invalid_argument,
+                   fmt::format("cannot read the tensor \"{}\" of \"{}\": expected it in "
+                               "one tag, found it in several",
+                               name, path))
+            .hint("set tag");
+      }
+      entries_.push_back(*found);
+    }
+    return {};
+  }
+  [[nodiscard]] result<void> read(const entry& e, std::uint64_t offset,
+                                  mutable_bytes to) const {
+    WEIR_TRY(const std::size_t count,
+             streams_[e.stream].read(e.tensor.offset + offset, to));
+    if (count != to.size()) {
+      return error(
+          errc::torn,
+          fmt::format("cannot read the tensor \"{}\": expected {} bytes, found {}",
+                      e.tensor.name, to.size(), count));
+    }
+    return {};
+  }
+  [[nodiscard]] std::uint64_t identity(std::uint64_t count) const {
+    xxh3_stream digest;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const entry& e = entries_[i];
+      digest.update(as_view(fmt::format("{}\n{}\n{} [{}] {}\n", streams_[e.stream].tag(),
+                                        e.tensor.name, e.tensor.type_name,
+                                        fmt::join(e.tensor.shape, ","), e.tensor.bytes)));
+    }
+    return digest.digest();
+  }
+
+  tensors_settings settings_;
+  std::vector<storage::hn4_stream> streams_;
+  std::vector<entry> entries_;
+  std::uint64_t next_ = 0;
+  std::uint64_t digest_ = 0;  ///< of the bytes of the last tensor
+};
+
+}  // namespace
+
+result<flow::described_stage> make_hn4_tensors(const given_settings& given) {
+  flow::described_stage made;
+  made.info = source_info(std::string(stage_name),
+                          "reads tensors of safetensors and GGUF files in an HN4 volume");
+  WEIR_TRY(tensors_settings settings,
+           flow::read_settings(made.info, tensors_table(), given));
+  if (!settings.names.empty() && given.find("pattern") != given.end()) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot make hn4.tensors: expected names or a pattern, found "
+                    "{} and \"{}\"",
+                    counted(settings.names.size(), "name"), settings.pattern));
+  }
+  WEIR_TRY(flow::port_type type, flow::port_type::parse(settings.type));
+  made.info.ports = {{"x", std::move(type), false}};
+  made.object = std::make_unique<hn4_tensors>(std::move(settings));
+  return made;
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Parts that the sources and sinks of files have in common.
+#include "stages/source_parts.hpp"
+
+#include <limits>
+
+#include "weir/base/hash.hpp"
+
+namespace weir::actors {
+
+std::string path_of(const opening& run, const std::string& setting) {
+  return setting == standard_stream ? setting : run.path(setting);
+}
+
+namespace {
+
+formats::cbor_value value_of(const attribute& from) {
+  return std::visit([](const auto& value) { return formats::cbor_value(value); }, from);
+}
+
+std::optional<attribute> scalar_of(const formats::cbor_value& from) {
+  if (const auto flag = from.boolean()) {
+    return attribute(std::uint64_t{*flag});
+  }
+  if (const auto whole = from.uint64()) {
+    return attribute(*whole);
+  }
+  if (const auto whole = from.int64()) {
+    return attribute(*whole);
+  }
+  if (const auto number = from.real()) {
+    return attribute(*number);
+  }
+  if (const std::string* text = from.text()) {
+    return attribute(*text);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void attribute_collector::add(const std::string& name, attribute value) {
+  const std::size_t bytes = formats::encode_cbor(formats::cbor_value(name)).size() +
+                            formats::encode_cbor(value_of(value)).size();
+  if (bytes_ + bytes <= max_attribute_bytes &&
+      to_.try_emplace(name, std::move(value)).second) {
+    bytes_ += bytes;
+  }
+}
+
+void attribute_collector::add_scalars(const formats::cbor_map& from) {
+  for (const formats::cbor_entry& entry : from) {
+    const std::string* name = entry.key.text();
+    auto value = scalar_of(entry.value);
+    if (name != nullptr && value) {
+      add(*name, std::move(*value));
+    }
+  }
+}
+
+formats::cbor_map metadata_of(const attributes& from) {
+  formats::cbor_map out;
+  for (const auto& [name, value] : from) {
+    out.set(name, value_of(value));
+  }
+  return out;
+}
+
+flow::stage_info source_info(std::string name, std::string documentation) {
+  flow::stage_info info;
+  info.name = std::move(name);
+  info.documentation = std::move(documentation);
+  info.face = flow::face::source;
+  return info;
+}
+
+bool is_port_type(const std::string& text) {
+  return flow::port_type::parse(text).has_value();
+}
+
+error other_data(std::string_view stage, std::string_view thing,
+                 std::string_view expected, std::string_view found) {
+  return error(errc::history_mismatch,
+               fmt::format("cannot continue {} in \"{}\": expected {}, found {}", stage,
+                           thing, expected, found))
+      .hint("restore the data that the run has read before");
+}
+
+error too_short(std::string_view stage, std::string_view thing, std::uint64_t expected,
+                std::uint64_t found, std::string_view unit) {
+  return error(errc::position_out_of_bounds,
+               fmt::format("cannot continue {} in \"{}\": expected at least {} {}, found "
+                           "{}",
+                           stage, thing, expected, unit, found));
+}
+
+result<void> verify_block(
+    const read_block& last, std::uint64_t size, std::string_view stage,
+    std::string_view thing,
+    const std::function<result<void>(std::uint64_t, mutable_bytes)>& read) {
+  if (last.length > last.end) {
+    return error(errc::corrupt,
+                 fmt::format("cannot use the stored cursor of {}: expected a block of at "
+                             "most {} bytes, found {}",
+                             stage, last.end, last.length));
+  }
+  if (size < last.end) {
+    return too_short(stage, thing, last.end, size);
+  }
+  constexpr std::uint64_t piece = std::uint64_t{1} << 20;
+  xxh3_stream digest;
+  byte_vector bytes(static_cast<std::size_t>(std::min(piece, last.length)));
+  for (std::uint64_t done = 0; done < last.length;) {
+    const auto part = mutable_bytes(bytes).first(
+        static_cast<std::size_t>(std::min(piece, last.length - done)));
+    WEIR_CHECK(read(last.end - last.length + done, part));
+    digest.update(part);
+    done += part.size();
+  }
+  if (last.length != 0 && digest.digest() != last.digest) {
+    return other_data(stage, thing,
+                      fmt::format("the digest {} of {} bytes at {}", hex64(last.digest),
+                                  last.length, last.end - last.length),
+                      hex64(digest.digest()));
+  }
+  return {};
+}
+
+result<mutable_bytes> fill_block(pull& p, std::uint64_t count) {
+  const std::int64_t shape[] = {static_cast<std::int64_t>(count)};
+  WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, dtype::uint8, shape));
+  return mutable_bytes(x.data(), static_cast<std::size_t>(count));
+}
+
+}  // namespace weir::actors

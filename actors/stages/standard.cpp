@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The stages of Weir by name.
+#include <mutex>
+
+#include "stages/factories.hpp"
+#include "weir/actors/pipelines.hpp"
+
+namespace weir {
+
+void add_standard_stages() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    flow::catalog& all = flow::stages();
+    or_throw(flow::add_basic_stages(all));
+    or_throw(all.add("tgm.read", [](const given_settings& given) {
+      return actors::make_tgm_read(given);
+    }));
+    or_throw(all.add("tgm.write", [](const given_settings& given) {
+      return actors::make_tgm_write(given);
+    }));
+    or_throw(all.add("hn4.tensors", actors::make_hn4_tensors));
+    or_throw(all.add("hn4.read", actors::make_hn4_read));
+    or_throw(all.add("text.chunks", [](const given_settings& given) {
+      return actors::make_text_chunks(given);
+    }));
+  });
+}
+
+}  // namespace weir

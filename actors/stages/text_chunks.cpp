@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The source `text.chunks`: files as blocks of bytes.
+#include <algorithm>
+
+#include "stages/factories.hpp"
+#include "stages/source_parts.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::actors {
+namespace {
+
+constexpr std::string_view stage_name = "text.chunks";
+
+struct text_settings {
+  std::vector<std::string> files;
+  std::uint64_t chunk = 65536;
+};
+
+settings_table<text_settings> text_table() {
+  settings_table<text_settings> table("the source text.chunks");
+  table
+      .add("files", &text_settings::files,
+           "files in the order in which they are read; a file named twice is read twice")
+      .required()
+      .single();
+  table
+      .add("chunk", &text_settings::chunk,
+           "size of a chunk; the last one of a file may "
+           "be shorter")
+      .range(1, std::int64_t{1} << 30)
+      .unit("bytes");
+  return table;
+}
+
+struct text_cursor {
+  std::uint64_t file = 0;      ///< index of the file of the last chunk
+  read_block last;             ///< the last chunk
+  std::uint64_t identity = 0;  ///< of the files up to that one
+};
+
+class text_chunks final : public flow::stage_object {
+ public:
+  text_chunks(text_settings settings, file_system& fs)
+      : settings_(std::move(settings)), fs_(fs) {}
+
+  /// All files must exist from the start, so that a misspelt name is found early.
+  result<void> open(opening& run) override {
+    for (const std::string& name : settings_.files) {
+      paths_.push_back(path_of(run, name));
+      WEIR_TRY(const auto f, fs_.open(paths_.back(), open_mode::read));
+    }
+    return {};
+  }
+  result<bool> next(pull& p) override {
+    for (; next_file_ < paths_.size(); close()) {
+      WEIR_CHECK(enter());
+      const std::uint64_t left = size_ - offset_;
+      if (left == 0) {
+        continue;
+      }
+      const std::uint64_t count = std::min(left, settings_.chunk);
+      WEIR_TRY(const mutable_bytes to, fill_block(p, count));
+      WEIR_CHECK(read_exactly(*file_, offset_, to));
+      attribute_collector about(p.emitted());
+      about.add("file", settings_.files[next_file_]);
+      about.add("offset", offset_);
+      offset_ += count;
+      last_file_ = next_file_;
+      last_ = {offset_, count, xxh3_64(to)};
+      return true;
+    }
+    return false;
+  }
+  [[nodiscard]] flow::small_record position() const override {
+    return flow::small_record::holding(
+        text_cursor{last_file_, last_, identity(last_file_)});
+  }
+  result<void> seek(bytes_view stored) override {
+    WEIR_TRY(const auto cursor, record_of<text_cursor>(stored, stage_name, "cursor"));
+    if (cursor.last.length == 0) {
+      return {};
+    }
+    if (cursor.file >= paths_.size()) {
+      return too_short(stage_name, paths_.back(), cursor.file + 1, paths_.size(),
+                       "files");
+    }
+    sizes_.clear();
+    for (std::uint64_t i = 0; i < cursor.file; ++i) {
+      WEIR_TRY(const auto f, fs_.open(paths_[i], open_mode::read));
+      WEIR_TRY(const std::uint64_t size, f->size());
+      sizes_.push_back(size);
+    }
+    if (identity(cursor.file) != cursor.identity) {
+      return other_data(stage_name, paths_[cursor.file],
+                        "files of the names and sizes before it as when they were read",
+                        "others");
+    }
+    next_file_ = last_file_ = cursor.file;
+    WEIR_CHECK(enter());
+    WEIR_CHECK(verify_block(cursor.last, size_, stage_name, paths_[next_file_],
+                            [&](std::uint64_t offset, mutable_bytes to) {
+                              return read_exactly(*file_, offset, to);
+                            }));
+    last_ = cursor.last;
+    offset_ = last_.end;
+    return {};
+  }
+
+ private:
+  /// Opens the next file unless it is open.
+  result<void> enter() {
+    if (file_) {
+      return {};
+    }
+    WEIR_TRY(file_, fs_.open(paths_[next_file_], open_mode::read));
+    WEIR_TRY(size_, file_->size());
+    offset_ = 0;
+    return {};
+  }
+  void close() {
+    sizes_.push_back(size_);
+    file_.reset();
+    ++next_file_;
+  }
+  /// Returns a digest of the names of the files up to one, and of the sizes of those
+  /// before it. The size of the file itself may grow.
+  [[nodiscard]] std::uint64_t identity(std::uint64_t file) const {
+    std::string text;
+    for (std::uint64_t i = 0; i <= file; ++i) {
+      text += fmt::format("{}\n{}\n", settings_.files[i], i < file ? sizes_[i] : 0);
+    }
+    return xxh3_64(as_view(text));
+  }
+
+  text_settings settings_;
+  file_system& fs_;
+  std::vector<std::string> paths_;
+  std::vector<std::uint64_t> sizes_;  ///< of the files before `next_file_`
+  std::unique_ptr<file> file_;
+  std::uint64_t size_ = 0;
+  std::uint64_t offset_ = 0;  ///< of the next chunk
+  std::uint64_t next_file_ = 0;
+  std::uint64_t last_file_ = 0;
+  read_block last_;
+};
+
+}  // namespace
+
+result<flow::described_stage> make_text_chunks(const given_settings& given,
+                                               file_system& fs) {
+  flow::described_stage made;
+  made.info = source_info(std::string(stage_name),
+                          "reads files one after another as chunks of bytes");
+  WEIR_TRY(text_settings settings, flow::read_settings(made.info, text_table(), given));
+  WEIR_TRY(flow::port_type type, flow::port_type::parse("u8[?]"));
+  made.info.ports = {{"x", std::move(type), false}};
+  made.object = std::make_unique<text_chunks>(std::move(settings), fs);
+  return made;
+}
+
+}  // namespace weir::actors

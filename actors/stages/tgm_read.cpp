@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The source `tgm.read`: one object of each message of a file, a folder or a pipe.
+#include <algorithm>
+
+#include "stages/factories.hpp"
+#include "stages/source_parts.hpp"
+#include "tensogram/message_feed.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::actors {
+namespace {
+
+constexpr std::string_view stage_name = "tgm.read";
+/// Larger messages are not read as a whole: their objects are read from the file straight
+/// into the memory of the item.
+constexpr std::uint64_t whole_message = 65536;
+/// Time for which a pull waits for bytes of a pipe.
+constexpr std::chrono::milliseconds pipe_wait{50};
+
+struct tgm_settings {
+  std::string path;
+  std::string object;
+  std::uint64_t index = 0;
+  std::string type = "any";
+  bool skip_garbage = false;
+};
+
+settings_table<tgm_settings> read_table() {
+  settings_table<tgm_settings> table("the source tgm.read");
+  table
+      .add("path", &tgm_settings::path,
+           "a file, a folder whose files *.tgm are read in the order of their names, a "
+           "pipe, or - for standard input")
+      .required();
+  table.add("object", &tgm_settings::object,
+            "name of the object of each message; empty: the object of the index");
+  table.add("index", &tgm_settings::index, "number of the object of each message")
+      .range(0, 65535);
+  table
+      .add("type", &tgm_settings::type,
+           "type of the tensors, such as f32[n,4]; any: as the stages behind it need")
+      .rule("that is a type of a port", is_port_type);
+  table.add("skip_garbage", &tgm_settings::skip_garbage,
+            "true to skip bytes that belong to no message; false: they are an error");
+  return table;
+}
+
+struct read_cursor {
+  std::uint64_t messages = 0;  ///< messages so far
+  std::uint64_t file = 0;      ///< digest of the name of the file in its folder
+  read_block last;             ///< the last message
+};
+
+class tgm_read final : public flow::stage_object {
+ public:
+  tgm_read(tgm_settings settings, file_system& fs)
+      : settings_(std::move(settings)), fs_(fs) {}
+
+  /// The source is opened by the first pull or by `seek`. A missing path is found here.
+  result<void> open(opening& run) override {
+    path_ = path_of(run, settings_.path);
+    return run.resuming() ? result<void>() : open_source({});
+  }
+  result<bool> next(pull& p) override {
+    if (!feed_) {
+      WEIR_CHECK(open_source({}));
+    }
+    WEIR_TRY(const auto delivery, feed_->next());
+    if (!delivery) {
+      p.nothing_yet();
+      return true;
+    }
+    if (!delivery->message) {
+      return false;
+    }
+    if (auto decoded = decode(p, *delivery->message); !decoded) {
+      const errc code = decoded.error().code();
+      return error(code, fmt::format("cannot read message {}", messages_))
+          .located(fmt::format("{}:{}", file_path(delivery->place.file),
+                               delivery->place.offset))
+          .because(std::move(decoded.error()));
+    }
+    attribute_collector about(p.emitted());
+    about.add("message", messages_);
+    about.add_scalars(delivery->message->metadata().extra);
+    ++messages_;
+    file_ = delivery->place.file;
+    last_ = {delivery->place.offset + delivery->length, delivery->length, 0};
+    digest_known_ = false;
+    return true;
+  }
+  [[nodiscard]] flow::small_record position() const override {
+    read_cursor cursor{messages_, xxh3_64(as_view(file_)), last_};
+    cursor.last.digest = digest_of_last();
+    return flow::small_record::holding(cursor);
+  }
+  result<void> seek(bytes_view stored) override {
+    WEIR_TRY(const auto cursor, record_of<read_cursor>(stored, stage_name, "cursor"));
+    if (cursor.messages == 0) {
+      return open_source({});
+    }
+    if (is_pipe(path_)) {
+      return error(errc::unsupported,
+                   fmt::format("cannot continue tgm.read behind message {} of \"{}\": "
+                               "expected a file or a folder, found a pipe",
+                               cursor.messages - 1, path_))
+          .hint("write what arrives to a file first");
+    }
+    WEIR_TRY(file_, name_of_file(cursor.file));
+    WEIR_TRY(const auto f, fs_.open(file_path(file_), open_mode::read));
+    WEIR_TRY(const std::uint64_t size, f->size());
+    WEIR_CHECK(verify_block(cursor.last, size, stage_name, file_path(file_),
+                            [&](std::uint64_t offset, mutable_bytes to) {
+                              return read_exactly(*f, offset, to);
+                            }));
+    messages_ = cursor.messages;
+    last_ = cursor.last;
+    digest_known_ = true;
+    return open_source({file_, last_.end});
+  }
+
+ private:
+  result<void> open_source(message_position start) {
+    message_source source;
+    source.path = path_;
+    source.start = std::move(start);
+    source.prefetch_bytes = whole_message;
+    source.skip_garbage = settings_.skip_garbage;
+    feed_environment environment;
+    environment.fs = &fs_;
+    environment.timeout = pipe_wait;
+    WEIR_TRY(feed_, open_feed(environment, source));
+    return {};
+  }
+  [[nodiscard]] std::string file_path(const std::string& name) const {
+    return name.empty() ? path_ : join_path(path_, name);
+  }
+  /// Returns the name of the file of a folder whose digest is given; empty for a file.
+  [[nodiscard]] result<std::string> name_of_file(std::uint64_t digest) const {
+    if (digest == xxh3_64({})) {
+      return std::string();
+    }
+    WEIR_TRY(const auto names, fs_.list(path_));
+    const auto found = std::find_if(names.begin(), names.end(), [&](const auto& name) {
+      return xxh3_64(as_view(name)) == digest;
+    });
+    if (found == names.end()) {
+      return other_data(stage_name, path_, "the file of the last message", "none");
+    }
+    return *found;
+  }
+  /// The digest is needed at checkpoints alone. If the file cannot be read any more, the
+  /// digest is wrong, so that a run is not continued from here.
+  [[nodiscard]] std::uint64_t digest_of_last() const {
+    if (digest_known_ || last_.length == 0 || is_pipe(path_)) {
+      return last_.digest;
+    }
+    auto f = fs_.open(file_path(file_), open_mode::read);
+    byte_vector piece(static_cast<std::size_t>(
+        std::min<std::uint64_t>(std::uint64_t{1} << 20, last_.length)));
+    xxh3_stream digest;
+    for (std::uint64_t done = 0; f && done < last_.length;) {
+      const auto part = mutable_bytes(piece).first(static_cast<std::size_t>(
+          std::min<std::uint64_t>(piece.size(), last_.length - done)));
+      if (!read_exactly(**f, last_.end - last_.length + done, part)) {
+        return 0;
+      }
+      digest.update(part);
+      done += part.size();
+    }
+    last_.digest = f ? digest.digest() : 0;
+    digest_known_ = f.has_value();
+    return last_.digest;
+  }
+
+  [[nodiscard]] result<std::size_t> find_object(
+      const formats::message_reader& message) const {
+    if (settings_.object.empty()) {
+      if (settings_.index < message.object_count()) {
+        return static_cast<std::size_t>(settings_.index);
+      }
+      return error(errc::not_found,
+                   fmt::format("cannot find object {}: expected more than that, found {} "
+                               "objects",
+                               settings_.index, message.object_count()));
+    }
+    const auto found = message.find(settings_.object);
+    if (!found) {
+      return error(errc::not_found,
+                   fmt::format("cannot find the object \"{}\": expected it among {} "
+                               "objects, found none of that name",
+                               settings_.object, message.object_count()));
+    }
+    return *found;
+  }
+  /// Decodes straight into the memory of the item.
+  result<void> decode(pull& p, const formats::message_reader& message) const {
+    WEIR_TRY(const std::size_t object, find_object(message));
+    const formats::object_descriptor& descriptor = message.descriptor(object);
+    if (info_of(descriptor.type).size == 0 ||
+        descriptor.shape.size() > runtime::max_dims) {
+      return error(
+          errc::unsupported,
+          fmt::format("cannot make an item of object {}: expected whole bytes "
+                      "and at most {} dimensions, found {} with {}",
+                      object, runtime::max_dims, info_of(descriptor.type).tensogram,
+                      descriptor.shape.size()));
+    }
+    WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, descriptor.type, descriptor.shape));
+    return message.decode_into(
+        object, {x.data(), static_cast<std::size_t>(message.object_bytes(object))});
+  }
+
+  tgm_settings settings_;
+  file_system& fs_;
+  std::string path_;
+  std::unique_ptr<message_feed> feed_;
+  std::uint64_t messages_ = 0;
+  std::string file_;  ///< name in the folder of the file of the last message
+  mutable read_block last_;
+  mutable bool digest_known_ = false;
+};
+
+}  // namespace
+
+result<flow::described_stage> make_tgm_read(const given_settings& given,
+                                            file_system& fs) {
+  flow::described_stage made;
+  made.info = source_info(std::string(stage_name),
+                          "reads one object of each Tensogram message as an item");
+  WEIR_TRY(tgm_settings settings, flow::read_settings(made.info, read_table(), given));
+  if (!settings.object.empty() && given.find("index") != given.end()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot make tgm.read: expected a name or an index of the "
+                             "object, found \"{}\" and {}",
+                             settings.object, settings.index));
+  }
+  WEIR_TRY(flow::port_type type, flow::port_type::parse(settings.type));
+  made.info.ports = {{"x", std::move(type), false}};
+  if (is_pipe(settings.path)) {
+    made.info.promise = flow::guarantee::none;
+  }
+  made.object = std::make_unique<tgm_read>(std::move(settings), fs);
+  return made;
+}
+
+}  // namespace weir::actors

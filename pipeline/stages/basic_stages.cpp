@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The basic stages by name.
+#include "weir/pipeline/catalog.hpp"
+
+#include "stages/factories.hpp"
+#include "stages/null.hpp"
+
+namespace weir::flow {
+
+result<void> add_basic_stages(catalog& to) {
+  WEIR_CHECK(to.add<null_sink>());
+  WEIR_CHECK(to.add("generator", make_generator));
+  WEIR_CHECK(to.add("select", make_select));
+  WEIR_CHECK(to.add("merge", make_merge));
+  WEIR_CHECK(to.add("zip", make_zip));
+  WEIR_CHECK(to.add("batch", make_batch));
+  WEIR_CHECK(to.add("unbatch", make_unbatch));
+  WEIR_CHECK(to.add("elementwise", make_elementwise));
+  return to.add("concat",
+                [&to](const given_settings& given) { return make_concat(to, given); });
+}
+
+}  // namespace weir::flow

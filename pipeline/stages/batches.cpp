@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Stages that make one item of several, and several of one: `batch` and `unbatch`.
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "stages/factories.hpp"
+
+namespace weir::flow {
+namespace {
+
+/// Name of the attribute with the number of items in a batch that has been padded.
+constexpr std::string_view items_attribute = "items";
+
+enum class last_batch : std::uint8_t { keep, pad, drop };
+
+struct batch_settings {
+  std::string type;
+  std::uint32_t size = 2;
+  last_batch last = last_batch::keep;
+};
+
+/// Adds the settings that both stages have.
+void add_common(settings_table<batch_settings>& table) {
+  table
+      .add("type", &batch_settings::type,
+           "type of the tensor of a single item, such as f32[n,4]")
+      .required()
+      .rule("that is a type of a port with an element type", [](const std::string& text) {
+        const auto type = port_type::parse(text);
+        return type && type->element && type->shape.size() < runtime::max_dims;
+      });
+  table.add("size", &batch_settings::size, "number of items in a batch")
+      .range(1, 4096)
+      .unit("items");
+}
+
+settings_table<batch_settings> batch_table() {
+  settings_table<batch_settings> table("the stage batch");
+  add_common(table);
+  table.add(
+      "last", &batch_settings::last,
+      {{"keep", last_batch::keep}, {"pad", last_batch::pad}, {"drop", last_batch::drop}},
+      "treatment of the last batch if it is shorter: keep it, pad it with zeros, or "
+      "drop it");
+  return table;
+}
+
+settings_table<batch_settings> unbatch_table() {
+  settings_table<batch_settings> table("the stage unbatch");
+  add_common(table);
+  return table;
+}
+
+/// Returns a view of some bytes of a row-major tensor.
+result<runtime::tensor> bytes_of(const runtime::tensor& t, std::int64_t begin,
+                                 std::int64_t count) {
+  const std::int64_t shape[] = {count};
+  return runtime::tensor::over(t.store(), dtype::uint8, shape, t.offset() + begin);
+}
+
+/// Submits a task that copies bytes between two tensors.
+result<void> submit_copy(step& s, const char* name, const runtime::tensor& from,
+                         const runtime::tensor& to) {
+  const runtime::access accesses[] = {runtime::reads(from), runtime::writes(to)};
+  return s.submit_bytes(name, accesses,
+                        [source = from.data(), target = to.data(),
+                         count = to.count()](const runtime::task_context&) {
+                          std::memcpy(target, source, static_cast<std::size_t>(count));
+                        });
+}
+
+result<void> submit_zeros(step& s, const runtime::tensor& to) {
+  const runtime::access accesses[] = {runtime::writes(to)};
+  return s.submit_bytes(
+      "pad batch", accesses,
+      [target = to.data(), count = to.count()](const runtime::task_context&) {
+        std::memset(target, 0, static_cast<std::size_t>(count));
+      });
+}
+
+bool same_shape(const runtime::tensor& a, const runtime::tensor& b) {
+  return a.type() == b.type() && std::equal(a.shape().begin(), a.shape().end(),
+                                            b.shape().begin(), b.shape().end());
+}
+
+class batch_stage final : public stage_object {
+ public:
+  explicit batch_stage(batch_settings settings) : settings_(std::move(settings)) {}
+
+  result<void> on_item(step& s) override {
+    const bool whole = s.count() == settings_.size;
+    if (!whole && settings_.last == last_batch::drop) {
+      return {};
+    }
+    const runtime::tensor& first = input(s, 0);
+    const std::size_t extent_of_batch =
+        settings_.last == last_batch::pad ? settings_.size : s.count();
+    std::vector<std::int64_t> shape{static_cast<std::int64_t>(extent_of_batch)};
+    shape.insert(shape.end(), first.shape().begin(), first.shape().end());
+    WEIR_TRY(const runtime::tensor to, s.make_bytes(0, first.type(), shape));
+    WEIR_TRY(const std::int64_t bytes, byte_size(first.type(), first.count()));
+    for (std::size_t i = 0; bytes != 0 && i < s.count(); ++i) {
+      const runtime::tensor& from = input(s, i);
+      if (!same_shape(first, from)) {
+        return error(
+            errc::invalid_argument,
+            fmt::format("cannot batch items: expected the shape [{}] of the first "
+                        "item, found [{}] in item {} of the batch",
+                        fmt::join(first.shape(), ","), fmt::join(from.shape(), ","), i));
+      }
+      WEIR_TRY(const auto source, bytes_of(from, 0, bytes));
+      WEIR_TRY(const auto target,
+               bytes_of(to, static_cast<std::int64_t>(i) * bytes, bytes));
+      WEIR_CHECK(submit_copy(s, "batch", source, target));
+    }
+    return finish(s, to, bytes);
+  }
+
+ private:
+  static const runtime::tensor& input(const step& s, std::size_t nth) {
+    return s.input(any_in{0}, nth);
+  }
+  /// Pads the batch, notes the number of its items, and hands it on.
+  result<void> finish(step& s, const runtime::tensor& to, std::int64_t bytes) {
+    if (settings_.last == last_batch::pad) {
+      s.emitted()[std::string(items_attribute)] = std::uint64_t{s.count()};
+      const std::int64_t used = static_cast<std::int64_t>(s.count()) * bytes;
+      const std::int64_t all = static_cast<std::int64_t>(settings_.size) * bytes;
+      if (used != all) {
+        WEIR_TRY(const auto padding, bytes_of(to, used, all - used));
+        WEIR_CHECK(submit_zeros(s, padding));
+      }
+    }
+    return s.emit();
+  }
+
+  batch_settings settings_;
+};
+
+class unbatch_stage final : public stage_object {
+ public:
+  explicit unbatch_stage(batch_settings settings) : settings_(std::move(settings)) {}
+
+  result<void> on_item(step& s) override {
+    const runtime::tensor from = s[any_in{0}];
+    WEIR_TRY(const std::int64_t count, items_in(s, from));
+    const auto shape = from.shape().subspan(1);
+    const std::int64_t bytes_of_all = from.count() * info_of(from.type()).size;
+    const std::int64_t bytes = from.shape()[0] == 0 ? 0 : bytes_of_all / from.shape()[0];
+    if (s.about().contains(items_attribute)) {
+      s.emitted().erase(std::string(items_attribute));
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      WEIR_TRY(const runtime::tensor to, s.make_bytes(0, from.type(), shape));
+      if (bytes != 0) {
+        WEIR_TRY(const auto source, bytes_of(from, i * bytes, bytes));
+        WEIR_TRY(const auto target, bytes_of(to, 0, bytes));
+        WEIR_CHECK(submit_copy(s, "unbatch", source, target));
+      }
+      WEIR_CHECK(s.emit());
+    }
+    return {};
+  }
+
+ private:
+  /// Returns the number of items in a batch, without padding.
+  result<std::int64_t> items_in(const step& s, const runtime::tensor& from) const {
+    std::int64_t count = from.shape()[0];
+    if (count > static_cast<std::int64_t>(settings_.size)) {
+      return error(
+                 errc::out_of_range,
+                 fmt::format("cannot divide a batch: expected at most {} items, found {}",
+                             settings_.size, count))
+          .hint("set size to the number of items in the largest batch");
+    }
+    const auto note = s.about().find(items_attribute);
+    if (note != s.about().end()) {
+      const auto* whole = std::get_if<std::uint64_t>(&note->second);
+      if (whole == nullptr || *whole > static_cast<std::uint64_t>(count)) {
+        return error(
+            errc::corrupt,
+            fmt::format("cannot divide a batch: expected the attribute \"{}\" to "
+                        "be a number up to {}, found another value",
+                        items_attribute, count));
+      }
+      count = static_cast<std::int64_t>(*whole);
+    }
+    return count;
+  }
+
+  batch_settings settings_;
+};
+
+port_type with_leading(const port_type& type, extent leading) {
+  port_type out = type;
+  out.shape.insert(out.shape.begin(), leading);
+  return out;
+}
+
+}  // namespace
+
+result<described_stage> make_batch(const given_settings& given) {
+  described_stage made;
+  made.info.name = "batch";
+  made.info.documentation =
+      "joins several items of one shape to a tensor with a new slowest dimension";
+  WEIR_TRY(batch_settings settings, read_settings(made.info, batch_table(), given));
+  WEIR_TRY(const port_type type, port_type::parse(settings.type));
+  extent leading{extent::kind::fixed, settings.size, '?'};
+  if (settings.last == last_batch::keep && settings.size > 1) {
+    leading = extent{};
+  }
+  made.info.ports = {{"x", type, true}, {"y", with_leading(type, leading), false}};
+  made.info.takes = settings.size;
+  made.info.own_numbering = true;
+  made.object = std::make_unique<batch_stage>(std::move(settings));
+  return made;
+}
+
+result<described_stage> make_unbatch(const given_settings& given) {
+  described_stage made;
+  made.info.name = "unbatch";
+  made.info.documentation =
+      "divides a tensor along its slowest dimension into items of their own";
+  WEIR_TRY(batch_settings settings, read_settings(made.info, unbatch_table(), given));
+  WEIR_TRY(const port_type type, port_type::parse(settings.type));
+  made.info.ports = {{"x", with_leading(type, extent{}), true}, {"y", type, false}};
+  made.info.gives = settings.size;
+  made.info.own_numbering = true;
+  made.object = std::make_unique<unbatch_stage>(std::move(settings));
+  return made;
+}
+
+}  // namespace weir::flow

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The stage `elementwise`: one operation on every element of a tensor.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "stages/element_kernels.hpp"
+#include "stages/factories.hpp"
+#include "stages/number_types.hpp"
+
+namespace weir::flow {
+namespace {
+
+using op = element_operation;
+
+/// Elements of one task. A task of a later stage can begin when the task of the same
+/// elements has ended, so large tensors have several.
+constexpr std::int64_t elements_of_task = std::int64_t{1} << 16;
+/// Integers up to this number are exact as a number of a setting.
+constexpr double largest_exact = 9007199254740992.0;
+
+struct elementwise_settings {
+  op operation = op::add;
+  std::string type;
+  double operand = 0;
+  double low = 0;
+  double high = 0;
+  std::string to;
+};
+
+const std::vector<std::pair<const char*, op>>& operations() {
+  static const std::vector<std::pair<const char*, op>> all = {
+      {"add", op::add},         {"subtract", op::subtract}, {"multiply", op::multiply},
+      {"divide", op::divide},   {"negate", op::negate},     {"absolute", op::absolute},
+      {"minimum", op::minimum}, {"maximum", op::maximum},   {"relu", op::relu},
+      {"clamp", op::clamp},     {"convert", op::convert}};
+  return all;
+}
+
+std::string_view text_of(op operation) {
+  return operations()[static_cast<std::size_t>(operation)].first;
+}
+
+settings_table<elementwise_settings> elementwise_table() {
+  settings_table<elementwise_settings> table("the stage elementwise");
+  table.add("op", &elementwise_settings::operation, operations(),
+            "operation on each element");
+  table.add("type", &elementwise_settings::type, "type of the tensors, such as f32[n,4]")
+      .required()
+      .rule("that is a type of a port whose element type is " + number_types_text(),
+            [](const std::string& text) {
+              const auto type = port_type::parse(text);
+              return type && type->element && is_number_type(*type->element);
+            });
+  table.add("operand", &elementwise_settings::operand,
+            "second operand of add, subtract, multiply, divide, minimum and maximum");
+  table.add("low", &elementwise_settings::low, "smallest result of clamp");
+  table.add("high", &elementwise_settings::high, "largest result of clamp");
+  table.add("to", &elementwise_settings::to, "element type of the results of convert")
+      .rule("that is empty or " + number_types_text(), [](const std::string& text) {
+        return text.empty() || number_type_named(text).has_value();
+      });
+  return table;
+}
+
+/// Returns the names of the settings that an operation needs.
+std::vector<std::string_view> needed_by(op operation) {
+  switch (operation) {
+    case op::negate:
+    case op::absolute:
+    case op::relu: return {};
+    case op::clamp: return {"low", "high"};
+    case op::convert: return {"to"};
+    default: return {"operand"};
+  }
+}
+
+/// An operation has exactly the operands that it needs.
+result<void> check_operands(const elementwise_settings& s, const given_settings& given) {
+  const auto needed = needed_by(s.operation);
+  for (const std::string_view name : {"operand", "low", "high", "to"}) {
+    const bool needs = std::find(needed.begin(), needed.end(), name) != needed.end();
+    if (needs != (given.find(name) != given.end())) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot make the stage elementwise: expected {} setting "
+                               "\"{}\" for the operation {}, found {}",
+                               needs ? "the" : "no", name, text_of(s.operation),
+                               needs ? "none" : "one"));
+    }
+  }
+  if (s.operation == op::clamp && s.low > s.high) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot make the stage elementwise: expected low up to high, "
+                    "found low = {} and high = {}",
+                    s.low, s.high));
+  }
+  return {};
+}
+
+/// An operand of integers is an integer of their type.
+result<void> check_number(dtype type, std::string_view name, double value,
+                          bool may_be_zero) {
+  const bool fits = with_number_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_integral_v<T>) {
+      return std::floor(value) == value && std::abs(value) <= largest_exact &&
+             value >= static_cast<double>(std::numeric_limits<T>::min()) &&
+             value <= static_cast<double>(std::numeric_limits<T>::max()) &&
+             (may_be_zero || value != 0);
+    } else {
+      return true;
+    }
+  });
+  if (!fits) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot make the stage elementwise: expected \"{}\" to be an "
+                    "integer of {}{}, found {}",
+                    name, port_text(type), may_be_zero ? "" : " other than 0", value));
+  }
+  return {};
+}
+
+/// Returns a part of a row-major tensor as a tensor of one dimension.
+result<runtime::tensor> part_of(const runtime::tensor& t, std::int64_t begin,
+                                std::int64_t count) {
+  const std::int64_t shape[] = {count};
+  return runtime::tensor::over(t.store(), t.type(), shape,
+                               t.offset() + begin * info_of(t.type()).size);
+}
+
+class elementwise final : public stage_object {
+ public:
+  elementwise(const elementwise_settings& settings, dtype from, dtype to)
+      : settings_(settings), from_(from), to_(to) {}
+
+  result<void> on_item(step& s) override {
+    const runtime::tensor x = s[any_in{0}];
+    WEIR_TRY(const runtime::tensor y, s.make_bytes(0, to_, x.shape()));
+    for (std::int64_t begin = 0; begin < x.count(); begin += elements_of_task) {
+      const std::int64_t count = std::min(elements_of_task, x.count() - begin);
+      WEIR_TRY(const auto from, part_of(x, begin, count));
+      WEIR_TRY(const auto to, part_of(y, begin, count));
+      WEIR_CHECK(submit(s, from, to));
+    }
+    return s.emit();
+  }
+
+ private:
+  [[nodiscard]] result<void> submit(step& s, const runtime::tensor& from,
+                                    const runtime::tensor& to) const {
+    const runtime::access accesses[] = {runtime::reads(from), runtime::writes(to)};
+    const std::byte* source = from.data();
+    return with_number_type(from_, [&](auto x) -> result<void> {
+      using T = decltype(x);
+      if (settings_.operation == op::convert) {
+        return with_number_type(to_, [&](auto y) {
+          return s.submit_bytes(
+              "convert", accesses,
+              convert_kernel<T, decltype(y)>{source, to.data(), to.count()});
+        });
+      }
+      const bool clamps = settings_.operation == op::clamp;
+      return s.submit_bytes(
+          "elementwise", accesses,
+          element_kernel<T>{source, to.data(), to.count(), settings_.operation,
+                            static_cast<T>(clamps ? settings_.low : settings_.operand),
+                            static_cast<T>(settings_.high)});
+    });
+  }
+
+  elementwise_settings settings_;
+  dtype from_;
+  dtype to_;
+};
+
+}  // namespace
+
+result<described_stage> make_elementwise(const given_settings& given) {
+  described_stage made;
+  made.info.name = "elementwise";
+  made.info.documentation = "applies one exact operation to every element of a tensor";
+  made.info.stateless = true;
+  WEIR_TRY(const elementwise_settings settings,
+           read_settings(made.info, elementwise_table(), given));
+  WEIR_CHECK(check_operands(settings, given));
+  WEIR_TRY(port_type x, port_type::parse(settings.type));
+  const dtype from = *x.element;
+  const bool divides = settings.operation == op::divide;
+  WEIR_CHECK(check_number(from, "operand", settings.operand, !divides));
+  WEIR_CHECK(check_number(from, "low", settings.low, true));
+  WEIR_CHECK(check_number(from, "high", settings.high, true));
+  port_type y = x;
+  if (settings.operation == op::convert) {
+    y.element = number_type_named(settings.to);
+  }
+  const dtype to = *y.element;
+  made.info.ports = {{"x", std::move(x), true}, {"y", std::move(y), false}};
+  made.object = std::make_unique<elementwise>(settings, from, to);
+  return made;
+}
+
+}  // namespace weir::flow

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Stages that hand tensors on without looking at them: `select`, `merge` and `zip`.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "stages/factories.hpp"
+
+namespace weir::flow {
+namespace {
+
+/// Describes a stage that forwards tensors and keeps nothing.
+stage_info forwarding(std::string name, std::string documentation) {
+  stage_info info;
+  info.name = std::move(name);
+  info.documentation = std::move(documentation);
+  info.stateless = true;
+  info.forwards = true;
+  return info;
+}
+
+struct select_settings {
+  std::uint32_t modulo = 0;
+  std::string attribute;
+  std::vector<std::string> values;
+};
+
+settings_table<select_settings> select_table() {
+  settings_table<select_settings> table("the stage select");
+  table
+      .add("modulo", &select_settings::modulo,
+           "item n leaves through the outlet n modulo this number; 0: by attribute")
+      .range(0, max_ports);
+  table.add("attribute", &select_settings::attribute,
+            "name of the attribute whose value chooses the outlet");
+  table
+      .add("values", &select_settings::values,
+           "value of the attribute for each outlet; other items leave through rest")
+      .count(0, max_ports - 1)
+      .single();
+  return table;
+}
+
+std::string text_of(const attribute& value) {
+  return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+}
+
+class select_stage final : public stage_object {
+ public:
+  explicit select_stage(select_settings settings) : settings_(std::move(settings)) {}
+
+  result<void> on_item(step& s) override {
+    s.forward(any_in{0}, any_out{outlet_for(s)});
+    return s.emit();
+  }
+
+ private:
+  [[nodiscard]] int outlet_for(const step& s) const {
+    if (settings_.modulo != 0) {
+      return static_cast<int>(s.seq() % settings_.modulo);
+    }
+    const auto& values = settings_.values;
+    const auto found = s.about().find(settings_.attribute);
+    const auto place = found == s.about().end() ? values.end()
+                                                : std::find(values.begin(), values.end(),
+                                                            text_of(found->second));
+    return static_cast<int>(place - values.begin());  // the last outlet is `rest`
+  }
+
+  select_settings settings_;
+};
+
+/// One of the two ways to select must be chosen, and completely.
+result<void> check_select(const select_settings& s) {
+  const bool by_number = s.modulo != 0;
+  const bool by_attribute = !s.attribute.empty() && !s.values.empty();
+  const bool clear = by_number ? s.attribute.empty() && s.values.empty() : by_attribute;
+  if (!clear) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot make the stage select: expected modulo, or attribute "
+                    "and values, found modulo = {}, attribute = \"{}\" and {} "
+                    "values",
+                    s.modulo, s.attribute, s.values.size()));
+  }
+  return {};
+}
+
+struct merge_settings {
+  std::uint32_t inlets = 2;
+};
+
+settings_table<merge_settings> merge_table() {
+  settings_table<merge_settings> table("the stage merge");
+  table.add("inlets", &merge_settings::inlets, "number of inlets, named a, b, ...")
+      .range(2, max_ports);
+  return table;
+}
+
+class merge_stage final : public stage_object {
+ public:
+  explicit merge_stage(std::uint32_t inlets) : inlets_(inlets) {}
+
+  result<void> on_item(step& s) override {
+    int found = -1;
+    for (int i = 0; i < static_cast<int>(inlets_); ++i) {
+      if (!s.has(i)) {
+        continue;
+      }
+      if (found >= 0) {
+        return error(errc::invalid_argument,
+                     fmt::format("cannot merge item {}: expected it at one inlet, found "
+                                 "it at \"{}\" and \"{}\"",
+                                 s.seq(), static_cast<char>('a' + found),
+                                 static_cast<char>('a' + i)))
+            .hint("merge the outlets of one select");
+      }
+      found = i;
+    }
+    s.forward(any_in{found}, any_out{0});
+    return s.emit();
+  }
+
+ private:
+  std::uint32_t inlets_;
+};
+
+enum class zip_gaps : std::uint8_t { skip, pass };
+
+struct zip_settings {
+  std::string first = "any";
+  std::string second = "any";
+  zip_gaps gaps = zip_gaps::skip;
+};
+
+settings_table<zip_settings> zip_table() {
+  settings_table<zip_settings> table("the stage zip");
+  const auto is_type = [](const std::string& text) {
+    return port_type::parse(text).has_value();
+  };
+  table.add("first", &zip_settings::first, "type of the first tensor, such as f32[n,4]")
+      .rule("that is a type of a port", is_type);
+  table.add("second", &zip_settings::second, "type of the second tensor")
+      .rule("that is a type of a port", is_type);
+  table.add(
+      "gaps", &zip_settings::gaps, {{"skip", zip_gaps::skip}, {"pass", zip_gaps::pass}},
+      "skip: a number that one inlet lacks has no item; pass: it has the other one");
+  return table;
+}
+
+class zip_stage final : public stage_object {
+ public:
+  result<void> on_item(step& s) override {
+    for (int i = 0; i < 2; ++i) {
+      if (s.has(i)) {
+        s.forward(any_in{i}, any_out{i});
+      }
+    }
+    return s.emit();
+  }
+};
+
+}  // namespace
+
+result<described_stage> make_select(const given_settings& given) {
+  described_stage made;
+  made.info = forwarding("select",
+                         "hands each item on through one of several outlets, "
+                         "by its number or by an attribute");
+  WEIR_TRY(select_settings settings, read_settings(made.info, select_table(), given));
+  WEIR_CHECK(check_select(settings));
+  made.info.ports.push_back({"x", {}, true});
+  const std::size_t outlets =
+      settings.modulo != 0 ? settings.modulo : settings.values.size();
+  for (std::size_t i = 0; i < outlets; ++i) {
+    made.info.ports.push_back({fmt::format("y{}", i), {}, false});
+  }
+  if (settings.modulo == 0) {
+    made.info.ports.push_back({"rest", {}, false});
+  }
+  made.object = std::make_unique<select_stage>(std::move(settings));
+  return made;
+}
+
+result<described_stage> make_merge(const given_settings& given) {
+  described_stage made;
+  made.info =
+      forwarding("merge", "hands on the item of the one inlet that has the number");
+  WEIR_TRY(const merge_settings settings, read_settings(made.info, merge_table(), given));
+  made.info.gaps = gap_policy::pass;
+  for (std::uint32_t i = 0; i < settings.inlets; ++i) {
+    made.info.ports.push_back({std::string(1, static_cast<char>('a' + i)), {}, true});
+  }
+  made.info.ports.push_back({"y", {}, false});
+  made.object = std::make_unique<merge_stage>(settings.inlets);
+  return made;
+}
+
+result<described_stage> make_zip(const given_settings& given) {
+  described_stage made;
+  made.info = forwarding("zip", "joins two branches by the numbers of their items");
+  WEIR_TRY(const zip_settings settings, read_settings(made.info, zip_table(), given));
+  WEIR_TRY(port_type first, port_type::parse(settings.first));
+  WEIR_TRY(port_type second, port_type::parse(settings.second));
+  made.info.gaps = settings.gaps == zip_gaps::pass ? gap_policy::pass : gap_policy::skip;
+  made.info.ports = {{"first", first, true},
+                     {"second", second, true},
+                     {"a", std::move(first), false},
+                     {"b", std::move(second), false}};
+  made.object = std::make_unique<zip_stage>();
+  return made;
+}
+
+}  // namespace weir::flow

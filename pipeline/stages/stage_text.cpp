@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads a stage with its settings from one line of text.
+#include "stages/stage_text.hpp"
+
+#include <charconv>
+
+#include <fmt/format.h>
+
+namespace weir::flow {
+namespace {
+
+error bad_line(std::string_view line, std::string_view expected, std::string_view found) {
+  return error(errc::invalid_argument,
+               fmt::format("cannot read the stage \"{}\": expected {}, found {}", line,
+                           expected, found));
+}
+
+void skip_spaces(std::string_view& rest) {
+  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+}
+
+std::string_view take_until(std::string_view& rest, std::string_view ends) {
+  const std::string_view word = rest.substr(0, rest.find_first_of(ends));
+  rest.remove_prefix(word.size());
+  return word;
+}
+
+/// Returns the value of a word without quotes.
+setting_value value_of(std::string_view word) {
+  if (word == "true" || word == "false") {
+    return {word == "true"};
+  }
+  const char* end = word.data() + word.size();
+  std::int64_t integer = 0;
+  if (const auto read = std::from_chars(word.data(), end, integer);
+      read.ec == std::errc() && read.ptr == end) {
+    return {integer};
+  }
+  double number = 0;
+  if (const auto read = std::from_chars(word.data(), end, number);
+      read.ec == std::errc() && read.ptr == end) {
+    return {number};
+  }
+  return {std::string(word)};
+}
+
+result<setting_value> take_value(std::string_view& rest, std::string_view line) {
+  if (!rest.starts_with('"')) {
+    const std::string_view word = take_until(rest, " ");
+    if (word.empty()) {
+      return bad_line(line, "a value behind each \"=\"", "none");
+    }
+    return value_of(word);
+  }
+  const std::size_t end = rest.find('"', 1);
+  if (end == std::string_view::npos) {
+    return bad_line(line, "a quote at the end of a value", "none");
+  }
+  setting_value value{std::string(rest.substr(1, end - 1))};
+  rest.remove_prefix(end + 1);
+  return value;
+}
+
+}  // namespace
+
+result<stage_text> parse_stage_text(std::string_view line) {
+  std::string_view rest = line;
+  stage_text out;
+  skip_spaces(rest);
+  out.name = take_until(rest, " ");
+  if (out.name.empty()) {
+    return bad_line(line, "the name of a stage", "no text");
+  }
+  for (skip_spaces(rest); !rest.empty(); skip_spaces(rest)) {
+    const std::string key(take_until(rest, " ="));
+    if (key.empty() || !rest.starts_with('=')) {
+      return bad_line(line, "settings of the form name=value",
+                      fmt::format("\"{}\"", key));
+    }
+    rest.remove_prefix(1);
+    WEIR_TRY(setting_value value, take_value(rest, line));
+    if (!out.settings.emplace(key, std::move(value)).second) {
+      return error(
+          errc::already_exists,
+          fmt::format("cannot read the stage \"{}\": expected each setting once, "
+                      "found \"{}\" twice",
+                      line, key));
+    }
+  }
+  return out;
+}
+
+}  // namespace weir::flow

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The sink tgm.write on a disk that crashes at every instant: whatever a crash leaves,
+/// the resumed run makes the file of a run without a crash.
+#include "stages/factories.hpp"
+#include "stages/file_runs.hpp"
+#include "support/faulty_files.hpp"
+
+namespace weir::test {
+namespace {
+
+constexpr const char* path = "folder/out.tgm";
+
+/// Writes six items to a file of a file system.
+file_builder writing_to(file_system& fs) {
+  return [&fs](pipeline& p) {
+    add_stage(p, "source", "generator", {{"count", 6}, {"element", "u16"}}) >>
+        p.add_made("sink", actors::make_tgm_write({{"path", path}}, fs));
+  };
+}
+
+/// Continues a run on the disk that a crash has left and returns the file.
+byte_vector after_crash(const disk& left, const std::vector<flow::image>& images) {
+  faulty_files files(left);
+  const auto done = images.empty() ? run_files(writing_to(files))
+                                   : resume_files(writing_to(files), images.back());
+  EXPECT_TRUE(done) << done.error().message();
+  return files.visible()[path];
+}
+
+TEST(TgmWrite, SurvivesACrashAtEveryInstant) {
+  faulty_files plain;
+  ASSERT_TRUE(run_files(writing_to(plain)));
+  const byte_vector expected = plain.visible()[path];
+  for (const disk_model model : {disk_model::posix, disk_model::ext4}) {
+    faulty_files files;
+    memory_store store;
+    std::size_t crashes = 0;
+    std::size_t wrong = 0;
+    files.after_change = [&] {
+      for (const disk& left :
+           files.crash_states(model, [](const std::string&) { return true; })) {
+        ++crashes;
+        wrong += after_crash(left, store.images) == expected ? 0 : 1;
+      }
+    };
+    flow::here_options options;
+    options.every_items = 2;
+    options.store = &store;
+    const auto done = run_files(writing_to(files), options);
+    ASSERT_TRUE(done) << done.error().message();
+    EXPECT_EQ(wrong, 0U) << "of " << crashes;
+    EXPECT_GE(crashes, 20U);
+  }
+}
+
+TEST(TgmWrite, EndsWithOneErrorIfAnOperationFails) {
+  faulty_files plain;
+  ASSERT_TRUE(run_files(writing_to(plain)));
+  const byte_vector expected = plain.visible()[path];
+  for (std::size_t failing = 0; failing < plain.operations(); ++failing) {
+    faulty_files files;
+    files.fail = [&](std::size_t number, op_kind) {
+      return number == failing ? std::optional(error(errc::no_space, "the disk is full"))
+                               : std::nullopt;
+    };
+    memory_store store;
+    flow::here_options options;
+    options.every_items = 2;
+    options.store = &store;
+    const auto done = run_files(writing_to(files), options);
+    expect_error(done, errc::no_space, "the disk is full");
+    EXPECT_EQ(after_crash(files.visible(), store.images), expected)
+        << "operation " << failing;
+  }
+}
+
+}  // namespace
+}  // namespace weir::test
