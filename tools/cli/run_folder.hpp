@@ -17,8 +17,8 @@ namespace weir::tools {
 /// @error{io, a folder cannot be created}
 [[nodiscard]] result<void> make_folders(const std::string& path);
 
-/// Creates the first of runs/NAME-1, runs/NAME-2, ... that does not exist, and returns its
-/// path. Creating the folder reserves it: if two processes try the same number, one
+/// Creates the first of runs/NAME-1, runs/NAME-2, ... that does not exist, and returns
+/// its path. Creating the folder reserves it: if two processes try the same number, one
 /// succeeds.
 /// @error{io, the folder cannot be created}
 /// @error{already_exists, there is no free number}

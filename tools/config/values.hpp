@@ -24,12 +24,12 @@ struct config_entry {
 /// A value of a TOML text, or one of its tables with all keys.
 /// @threads{a value}
 struct toml_item {
-  std::string key;              ///< key in the table around it; empty in a list
-  setting_value value;          ///< value; foreign for tables and lists of tables
-  std::string where;            ///< place for messages: "file:line:column"
-  std::size_t line = 0;         ///< line, from 1; 0 if it is unknown
-  bool table = false;           ///< true for a table, whose keys are in `items`
-  bool list_of_tables = false;  ///< true for a list of tables, which are in `items`
+  std::string key;                 ///< key in the table around it; empty in a list
+  setting_value value;             ///< value; foreign for tables and lists of tables
+  std::string where;               ///< place for messages: "file:line:column"
+  std::size_t line = 0;            ///< line, from 1; 0 if it is unknown
+  bool table = false;              ///< true for a table, whose keys are in `items`
+  bool list_of_tables = false;     ///< true for a list of tables, which are in `items`
   std::vector<toml_item> items{};  ///< in the order of the text
 };
 

@@ -190,8 +190,8 @@ class builder {
                      fmt::format("an {} of \"{}\" ({})", kind, stage.name, stage.use),
                      "none that is open");
     }
-    const std::string expected = fmt::format("an {} of \"{}\" ({})", kind, stage.name,
-                                             fmt::join(ports, ", "));
+    const std::string expected =
+        fmt::format("an {} of \"{}\" ({})", kind, stage.name, fmt::join(ports, ", "));
     if (name.empty()) {
       return refused(errc::invalid_argument, edge, to, expected, "no name")
           .hint(std::string_view(kind) == "outlet"
@@ -200,8 +200,8 @@ class builder {
                                   edge.from));
     }
     const auto nearest = nearest_name(name, ports);
-    const std::string place = fmt::format("\"{}\" is defined at {}", stage.name,
-                                          stage.where);
+    const std::string place =
+        fmt::format("\"{}\" is defined at {}", stage.name, stage.where);
     return refused(errc::unknown_key, edge, to, expected, fmt::format("\"{}\"", name))
         .hint(nearest ? fmt::format("did you mean \"{}\"? {}", *nearest, place) : place);
   }
@@ -209,10 +209,10 @@ class builder {
   [[nodiscard]] error refused(errc code, const written_edge& edge, std::uint32_t to,
                               std::string_view expected, std::string_view found) const {
     const std::string inlet = edge.inlet.empty() ? "" : "." + edge.inlet;
-    return error(code, fmt::format("cannot connect \"{}\" to \"{}{}\": expected {}, "
-                                   "found {}",
-                                   edge.from, from_.stages[to].name, inlet, expected,
-                                   found))
+    return error(code,
+                 fmt::format("cannot connect \"{}\" to \"{}{}\": expected {}, "
+                             "found {}",
+                             edge.from, from_.stages[to].name, inlet, expected, found))
         .located(edge.where);
   }
 

@@ -179,7 +179,8 @@ facts run_facts(const pipeline_report& report,
   head["seconds"] = report.seconds;
   head["items_per_second"] =
       report.seconds > 0
-          ? static_cast<double>(report.items - std::min(report.items, report.resumed_item)) /
+          ? static_cast<double>(report.items -
+                                std::min(report.items, report.resumed_item)) /
                 report.seconds
           : 0;
   head["checkpoints"] = report.epochs;

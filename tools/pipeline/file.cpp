@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // A longer line could nest tables deeper than the stack of the parser allows.
-constexpr std::size_t max_line_bytes = 16384;
+constexpr std::size_t max_line_bytes = 4096;
 
 bool is_folder_name(const std::string& name) {
   constexpr std::string_view letters =
@@ -136,9 +136,10 @@ class file_reader {
       return {};
     }
     if (item.key == "plugins") {
-      return error(errc::unsupported,
-                   "cannot use key \"plugins\": expected a key of this version, found one "
-                   "that is reserved for a later version")
+      return error(
+                 errc::unsupported,
+                 "cannot use key \"plugins\": expected a key of this version, found one "
+                 "that is reserved for a later version")
           .located(item.where);
     }
     last_line_ = std::max(last_line_, item.line);
@@ -307,8 +308,8 @@ result<written_pipeline> read_pipeline(std::string_view text, const std::string&
     out.settings.files = folder;
     assignments.push_back({"files", {folder}, ""});
   }
-  out.copy = copy_of(reader.set_line() == 0 ? text : lines_before(text, reader.set_line()),
-                     assignments);
+  out.copy = copy_of(
+      reader.set_line() == 0 ? text : lines_before(text, reader.set_line()), assignments);
   return out;
 }
 

@@ -37,8 +37,8 @@ namespace weir::tools {
 
 /// Keys of a file outside of its stages.
 struct pipeline_settings {
-  std::string name;      ///< name of the pipeline; the name of its file if empty
-  std::string files;     ///< folder of relative paths; the folder of the file if empty
+  std::string name;   ///< name of the pipeline; the name of its file if empty
+  std::string files;  ///< folder of relative paths; the folder of the file if empty
   std::uint32_t workers = 1;   ///< threads that run tasks
   std::uint64_t seed = 1;      ///< seed of all random numbers
   std::string stall = "60 s";  ///< time without progress after which the run fails
@@ -63,11 +63,11 @@ struct written_stage {
   std::string use;         ///< name of the stage among those that the program knows
   std::string where;       ///< place of the stage for messages
   std::string where_used;  ///< place of the key `use`
-  std::vector<written_edge> edges;  ///< edges that end at the stage
-  bool has_inlets = false;          ///< the key `inlets` was given
-  bool has_from = false;            ///< the key `from` was given
-  limits window;                    ///< window of the edges that end at the stage
-  bool skips_failures = false;      ///< failed items become gaps
+  std::vector<written_edge> edges;     ///< edges that end at the stage
+  bool has_inlets = false;             ///< the key `inlets` was given
+  bool has_from = false;               ///< the key `from` was given
+  limits window;                       ///< window of the edges that end at the stage
+  bool skips_failures = false;         ///< failed items become gaps
   std::vector<config_entry> settings;  ///< settings of the stage itself
 };
 
@@ -80,8 +80,8 @@ struct written_pipeline {
   std::string copy;
 };
 
-/// Returns whether a text describes a pipeline of stages: it has a line `[[stage]]`. Other
-/// files describe a job that learns from text.
+/// Returns whether a text describes a pipeline of stages: it has a line `[[stage]]`.
+/// Other files describe a job that learns from text.
 /// @threads{safe to call concurrently}
 [[nodiscard]] bool describes_stages(std::string_view text) noexcept;
 
@@ -91,8 +91,8 @@ struct written_pipeline {
 /// @param folder  Folder of the file, absolute.
 /// @param sets    Assignments KEY=VALUE, which override the file: keys outside of stages
 /// such as `run.workers`, and STAGE.KEY.
-/// @error{invalid_argument, the text is not TOML, or a value is refused; the message gives
-/// line and column}
+/// @error{invalid_argument, the text is not TOML, or a value is refused; the message
+/// gives line and column}
 /// @error{unknown_key, a key does not exist; the message suggests the nearest}
 /// @error{unsupported, a key is reserved for a later version}
 /// @threads{safe to call concurrently}

@@ -323,7 +323,8 @@ class layouter {
     for (std::size_t i = 0; i + 1 < path.size(); ++i) {
       const column& left = columns_[cells_[path[i]].layer];
       const column& right = columns_[cells_[path[i + 1]].layer];
-      const double y = i + 2 == path.size() ? end_of(e).second : cells_[path[i + 1]].middle();
+      const double y =
+          i + 2 == path.size() ? end_of(e).second : cells_[path[i + 1]].middle();
       add_curve(points, {left.x + left.width + left.behind, points.back().second},
                 {right.x - right.before, y});
     }

@@ -45,9 +45,9 @@ std::string text_at(const facts& object, const char* key) {
 
 std::uint64_t number_at(const facts& object, const char* key) {
   const auto found = object.find(key);
-  return found != object.end() && found->is_number_unsigned()
-             ? found->get<std::uint64_t>()
-             : 0;
+  const bool is_count =
+      found != object.end() && found->is_number_integer() && *found >= 0;
+  return is_count ? found->get<std::uint64_t>() : 0;
 }
 
 /// Returns the objects of a list; none if there is no list.
@@ -195,7 +195,8 @@ std::string picture_svg(const graph_picture& picture) {
 }
 
 std::string picture_dot(const graph_picture& picture) {
-  std::string out = fmt::format("digraph {} {{\n  rankdir=LR;\n", dot_quote(picture.name));
+  std::string out =
+      fmt::format("digraph {} {{\n  rankdir=LR;\n", dot_quote(picture.name));
   for (const pictured_stage& stage : picture.stages) {
     out += fmt::format("  {} [shape={}, tooltip={}];\n", dot_quote(stage.name),
                        dot_shape(stage.face), dot_quote(stage.tip));
@@ -203,12 +204,12 @@ std::string picture_dot(const graph_picture& picture) {
   for (const pictured_edge& edge : picture.edges) {
     const std::string label =
         edge.delay == 0 ? edge.type : fmt::format("{}, delay {}", edge.type, edge.delay);
-    out += fmt::format(
-        "  {} -> {} [label={}, taillabel={}, headlabel={}, tooltip={}{}];\n",
-        dot_quote(picture.stages[edge.from].name),
-        dot_quote(picture.stages[edge.to].name), dot_quote(label),
-        dot_quote(edge.outlet), dot_quote(edge.inlet), dot_quote(edge.tip),
-        edge.delay == 0 ? "" : ", style=dashed, constraint=false");
+    out +=
+        fmt::format("  {} -> {} [label={}, taillabel={}, headlabel={}, tooltip={}{}];\n",
+                    dot_quote(picture.stages[edge.from].name),
+                    dot_quote(picture.stages[edge.to].name), dot_quote(label),
+                    dot_quote(edge.outlet), dot_quote(edge.inlet), dot_quote(edge.tip),
+                    edge.delay == 0 ? "" : ", style=dashed, constraint=false");
   }
   return out + "}\n";
 }

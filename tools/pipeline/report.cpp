@@ -82,15 +82,16 @@ std::string table_html(const facts& metrics, const char* list,
   return out + "</table>";
 }
 
-constexpr std::array<column, 9> stage_columns{{{"name", "stage"},
-                                               {"use", "uses"},
-                                               {"face", "face"},
-                                               {"items", "items taken"},
-                                               {"emitted", "handed on"},
-                                               {"skipped", "skipped"},
-                                               {"failed", "failed"},
-                                               {"blocked_input", "turns without item"},
-                                               {"blocked_output", "turns without credit"}}};
+constexpr std::array<column, 9> stage_columns{
+    {{"name", "stage"},
+     {"use", "uses"},
+     {"face", "face"},
+     {"items", "items taken"},
+     {"emitted", "handed on"},
+     {"skipped", "skipped"},
+     {"failed", "failed"},
+     {"blocked_input", "turns without item"},
+     {"blocked_output", "turns without credit"}}};
 constexpr std::array<column, 8> edge_columns{{{"from", "from"},
                                               {"to", "to"},
                                               {"type", "type"},
@@ -110,7 +111,8 @@ std::string bottleneck_text(const facts& metrics) {
   const double part =
       share != found->end() && share->is_number() ? share->get<double>() : 0;
   return fmt::format(
-      "The stage \"{}\" limited the rate in {:.0f} % of the observations: items waited in "
+      "The stage \"{}\" limited the rate in {:.0f} % of the observations: items waited "
+      "in "
       "front of it, and it could hand on what it had made.",
       shown(*found, "stage"), 100 * part);
 }

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -100,10 +101,13 @@ class reporter {
     if (r.resumed_item > 0) {
       say(fmt::format("resumed    at item {}", r.resumed_item));
     }
-    say(fmt::format("{:<10} {} in {}", r.ended, counted(r.items, "item"),
-                    human_seconds(r.seconds)));
-    say(fmt::format("checkpoint {} in this process, the last is generation {}",
-                    counted(r.epochs, "checkpoint"), r.generation));
+    const std::uint64_t added = r.items - std::min(r.items, r.resumed_item);
+    say(fmt::format("{:<10} {} in {}, {} items/s", r.ended, counted(added, "item"),
+                    human_seconds(r.seconds),
+                    grouped(r.seconds > 0 ? static_cast<double>(added) / r.seconds : 0)));
+    say(r.generation == 0 ? std::string("durable    without a checkpoint")
+                          : fmt::format("durable    {}, the last is generation {}",
+                                        counted(r.epochs, "checkpoint"), r.generation));
     log_.info(fmt::format("ended: {}, {}, generation {}", r.ended,
                           counted(r.items, "item"), r.generation));
   }

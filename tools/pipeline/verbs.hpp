@@ -20,12 +20,12 @@ namespace weir::tools {
 struct graph_options {
   std::string file;               ///< file of a pipeline
   std::vector<std::string> sets;  ///< KEY=VALUE; they override the file
-  std::string drawing = "-";      ///< `graph`: file for the drawing; "-" for standard output
-  bool dot = false;               ///< `graph`: text for Graphviz instead of SVG
+  std::string drawing = "-";  ///< `graph`: file for the drawing; "-" for standard output
+  bool dot = false;           ///< `graph`: text for Graphviz instead of SVG
   bool json = false;
 };
-/// Performs `weir check`: prints types, windows, memory, guarantee and notes of a pipeline.
-/// Errors of `load_pipeline` and `pipeline::check` are passed on.
+/// Performs `weir check`: prints types, windows, memory, guarantee and notes of a
+/// pipeline. Errors of `load_pipeline` and `pipeline::check` are passed on.
 [[nodiscard]] command_result check_command(const graph_options& options, output& out);
 /// Performs `weir graph`: draws a pipeline.
 /// @error{no_space, io, the drawing cannot be written}

@@ -78,7 +78,8 @@ void progress_line::show(const actors::run_progress& p) {
   const std::string text = progress_text(p, false);
   // A line that is too long is cut, and has no colour, because cutting could split an
   // escape sequence.
-  draw(text.size() < columns() ? progress_text(p, colour_) : text.substr(0, columns() - 1));
+  draw(text.size() < columns() ? progress_text(p, colour_)
+                               : text.substr(0, columns() - 1));
 }
 
 void progress_line::show(const std::string& text) {

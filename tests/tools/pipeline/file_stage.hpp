@@ -27,8 +27,9 @@ struct brighter {
   }
   result<void> on_item(step& s) {
     WEIR_TRY(auto to, s.make(bright, s[image].extent(0), s[image].extent(1)));
-    s.submit("copy", [](auto from, auto out) { std::copy(from.begin(), from.end(), out.begin()); },
-             read(s[image]), write(to));
+    s.submit(
+        "copy", [](auto from, auto out) { out(0, 0) = from(0, 0); }, read(s[image]),
+        write(to));
     return s.emit();
   }
 };
