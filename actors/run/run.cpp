@@ -33,7 +33,7 @@ class runner {
   runner(const run_config& config, const run_callbacks& callbacks, bool resuming)
       : config_(config), callbacks_(callbacks), resuming_(resuming) {
     control_ = callbacks.control != nullptr ? callbacks.control : &own_control_;
-    events_ = std::make_shared<event_queue>(*control_);
+    events_ = std::make_shared<event_queue<run_event>>(*control_);
   }
   [[nodiscard]] result<run_report> execute();
 
@@ -58,7 +58,7 @@ class runner {
   run_control own_control_;
   run_control* control_ = nullptr;
   std::int64_t start_ns_ = now_ns();
-  std::shared_ptr<event_queue> events_;
+  std::shared_ptr<event_queue<run_event>> events_;
   std::unique_ptr<supervised_system> system_;
   std::vector<std::string> warnings_;
 
@@ -336,7 +336,9 @@ result<run_report> runner::execute() {
   WEIR_TRY(warnings_, check_config(config_));
   WEIR_CHECK(prepare_folder());
   WEIR_TRY(system_,
-           supervised_system::open(std::chrono::seconds(config_.deadline_s), events_));
+           supervised_system::open(
+               std::chrono::seconds(config_.deadline_s),
+               [events = events_](error e) { events->push(std::move(e)); }));
   WEIR_CHECK(open_store());
   WEIR_CHECK(open_stream());
   WEIR_CHECK(open_orchestrator());

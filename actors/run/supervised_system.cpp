@@ -10,32 +10,22 @@
 
 namespace weir::actors {
 
-void event_queue::push(run_event e) {
-  {
-    const std::lock_guard lock(mutex_);
-    events_.push_back(std::move(e));
-  }
-  control_->wake();
-}
-
-std::vector<run_event> event_queue::wait() {
-  pollfd waited{control_->descriptor(), POLLIN, 0};
+void wait_for(const run_control& control) {
+  pollfd waited{control.descriptor(), POLLIN, 0};
   ::poll(&waited, 1, -1);
   std::uint64_t count = 0;
-  [[maybe_unused]] const auto read = ::read(control_->descriptor(), &count, sizeof count);
-  const std::lock_guard lock(mutex_);
-  return std::exchange(events_, {});
+  [[maybe_unused]] const auto read = ::read(control.descriptor(), &count, sizeof count);
 }
 
 result<std::unique_ptr<supervised_system>> supervised_system::open(
-    std::chrono::seconds deadline, std::shared_ptr<event_queue> events) {
+    std::chrono::seconds deadline, std::function<void(error)> failed) {
   std::unique_ptr<supervised_system> s(new supervised_system);
   s->deadline_ = deadline;
   WEIR_TRY(s->config_, system_config::make(s->options_));
   s->system_ = std::make_unique<caf::actor_system>(*s->config_);
   s->self_ = std::make_unique<caf::scoped_actor>(*s->system_);
   supervisor_config config;
-  config.failed = [events](error e) { events->push(std::move(e)); };
+  config.failed = std::move(failed);
   s->supervisor_ = spawn_shared(*s->system_, supervisor, std::move(config));
   return s;
 }

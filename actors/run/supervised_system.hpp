@@ -6,10 +6,12 @@
 
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -28,22 +30,36 @@ struct warning_event {
 /// An event of a run; an error is the failure of an actor.
 using run_event = std::variant<run_progress, warning_event, conductor_end, error>;
 
+/// Waits until a control was woken or asked to stop, and takes back its being woken.
+void wait_for(const run_control& control);
+
 /// Events that actors send to the calling thread, which is not an actor.
 /// @threads{`push`: any thread; the rest: the calling thread}
+template <class Event>
 class event_queue {
  public:
   /// Makes a queue that wakes the calling thread by `control`, which must outlive it.
   explicit event_queue(run_control& control) : control_(&control) {}
   /// Adds an event and wakes the calling thread.
-  void push(run_event e);
+  void push(Event e) {
+    {
+      const std::lock_guard lock(mutex_);
+      events_.push_back(std::move(e));
+    }
+    control_->wake();
+  }
   /// Waits until there are events or a stop was requested. Returns all events, which may
   /// be none.
-  [[nodiscard]] std::vector<run_event> wait();
+  [[nodiscard]] std::vector<Event> wait() {
+    wait_for(*control_);
+    const std::lock_guard lock(mutex_);
+    return std::exchange(events_, {});
+  }
 
  private:
   run_control* control_;
   std::mutex mutex_;
-  std::vector<run_event> events_;
+  std::vector<Event> events_;
 };
 
 /// An actor system whose actors all have one supervisor. Its destructor stops them.
@@ -52,9 +68,9 @@ class supervised_system {
  public:
   /// Starts an actor system and a supervisor.
   /// @param deadline  For the answers to `ask`.
-  /// @param events  Gets the error of every actor that fails.
+  /// @param failed  Gets the error of every actor that fails, on a thread of the system.
   [[nodiscard]] static result<std::unique_ptr<supervised_system>> open(
-      std::chrono::seconds deadline, std::shared_ptr<event_queue> events);
+      std::chrono::seconds deadline, std::function<void(error)> failed);
   ~supervised_system();
   supervised_system(const supervised_system&) = delete;
   supervised_system& operator=(const supervised_system&) = delete;

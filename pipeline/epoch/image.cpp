@@ -199,8 +199,9 @@ namespace {
 result<void> fill(const runtime::tensor& t, const image_section& from) {
   const bool same =
       t.type() == from.type && t.row_major() &&
-      std::equal(t.shape().begin(), t.shape().end(), from.shape.begin(),
-                 from.shape.end()) &&
+      (t.shape().empty() ||
+       std::equal(t.shape().begin(), t.shape().end(), from.shape.begin(),
+                  from.shape.end())) &&
       byte_size(t.type(), t.count()) == static_cast<std::int64_t>(from.data.size());
   if (!same) {
     return bad_section(from.name,

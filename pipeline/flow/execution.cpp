@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "epoch/identity.hpp"
+#include "weir/pipeline/identity.hpp"
 #include "flow/stage_run.hpp"
 
 namespace weir::flow {
@@ -183,6 +183,12 @@ blank* execution::grant(std::uint32_t source) {
 result<void> execution::deliver(blank& filled) {
   return filled.stage->deliver(filled);
 }
+bool execution::took_nothing(const blank& item) noexcept {
+  return item.nothing_yet;
+}
+void execution::take_back(std::uint32_t source) {
+  state_->stages[source]->take_back_grants();
+}
 void execution::end(blank& unused, const small_record& cursor) {
   unused.stage->end_source(unused, cursor);
 }
@@ -234,6 +240,9 @@ void execution::begin_epoch(std::uint64_t next) {
   append(section.data, as_view(identity_of(s.planned.source)));
   section.shape = {static_cast<std::int64_t>(section.data.size())};
 }
+std::uint64_t execution::barrier() const noexcept {
+  return state_->barrier;
+}
 bool execution::epoch_in_flight() const noexcept {
   return state_->facts.epoch != 0;
 }
@@ -274,6 +283,17 @@ std::string execution::waiting() const {
                         s->waiting_for());
   }
   return text;
+}
+
+std::string execution::bottleneck() const {
+  const auto& order = state_->planned.order;
+  for (auto i = order.rbegin(); i != order.rend(); ++i) {
+    const stage_run& s = *state_->stages[*i];
+    if (!s.ended() && s.limits_rate()) {
+      return s.name();
+    }
+  }
+  return {};
 }
 
 run_counters execution::counters() const {

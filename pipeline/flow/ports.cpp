@@ -26,6 +26,7 @@ blank* stage_run::grant(std::uint64_t before) {
   b.stage = this;
   b.seq = number;
   b.filled = {};
+  b.nothing_yet = false;
   for (std::size_t o = 0; o < pools_.size(); ++o) {
     b.slots[o] = &pools_[o]->take_blank();
   }
@@ -85,18 +86,22 @@ void stage_run::end_source(blank& unused, const small_record& cursor) {
 }
 
 result<const ready*> stage_run::next_ready() {
-  if (open() == 0 || !facts_.host->base().ended(oldest().last)) {
+  const std::size_t place = (first_open_ + handed_out_) % calls_.size();
+  if (handed_out_ == open() || !facts_.host->base().ended(calls_[place].last)) {
     return nullptr;
   }
-  call& c = oldest();
+  call& c = calls_[place];
   if (auto failed = failure_of(c)) {
     return at_item(c.seq, std::move(*failed));
   }
-  ready_->of = &c;
-  return ready_.get();
+  ++handed_out_;
+  ready_[place].of = &c;
+  return &ready_[place];
 }
 
 void stage_run::done() {
+  WEIR_EXPECT(handed_out_ != 0);
+  --handed_out_;
   finish(oldest());
   ++first_open_;
 }

@@ -75,7 +75,7 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
       blanks_.push_back(std::make_unique<blank>());
     }
   }
-  ready_ = std::make_unique<ready>();
+  ready_.resize(calls_.size());
   return {};
 }
 
@@ -585,6 +585,16 @@ std::int64_t stage_run::slot_bytes() const noexcept {
     }
   }
   return all;
+}
+
+bool stage_run::limits_rate() const noexcept {
+  if (!has_output(info_.gives)) {
+    return false;
+  }
+  return open() != 0 || in_.empty() ||
+         std::none_of(in_.begin(), in_.end(), [](const auto& i) {
+           return !i.ended && i.from->empty();
+         });
 }
 
 std::string stage_run::waiting_for() const {

@@ -20,6 +20,8 @@
 
 namespace weir::flow {
 
+class stage_run;
+
 /// One call of a stage, from the first item that it takes until its tasks have ended.
 struct call {
   /// An item that the call took, with the edge that gets its credit back.
@@ -43,6 +45,23 @@ struct call {
   task_id last = 0;   ///< last task of the call
   task_id next = 0;   ///< oldest task of the call that has not been seen to end
   bool gap = false;   ///< a number without an item, which the stage was not called for
+};
+
+/// An empty item that a source fills.
+class blank {
+ public:
+  stage_run* stage = nullptr;  ///< stage that granted it
+  std::uint64_t seq = 0;       ///< number that the item will have
+  attributes about;            ///< attributes of the item
+  std::array<slot*, max_ports> slots{};  ///< by outlet
+  std::array<bool, max_ports> filled{};  ///< outlets that the source has filled
+  bool nothing_yet = false;  ///< the source has no item at the moment
+};
+
+/// An item that a sink takes.
+class ready {
+ public:
+  const call* of = nullptr;  ///< call that holds the item
 };
 
 /// What a stage can do next.
@@ -114,10 +133,10 @@ class stage_run {
   void take_back_grants() noexcept;
 
   // Sinks.
-  /// Returns the oldest item whose tasks have ended, or a null pointer.
-  /// @error{upstream_failed, a task that writes the item failed}
+  /// Hands out the oldest item that has not been handed out and whose tasks have ended, or
+  /// a null pointer. @error{upstream_failed, a task that writes the item failed}
   [[nodiscard]] result<const ready*> next_ready();
-  /// Lets go of the item of `next_ready`.
+  /// Lets go of the oldest item that was handed out.
   void done();
   /// Returns whether all items before the barrier or the end have been taken, so that the
   /// sink has to settle.
@@ -138,6 +157,9 @@ class stage_run {
   [[nodiscard]] std::size_t open_calls() const noexcept { return open(); }
   /// Returns the reason for which the stage does nothing, in words.
   [[nodiscard]] std::string waiting_for() const;
+  /// Returns whether the stage has work and is not blocked by the stages behind it. A
+  /// source always has work.
+  [[nodiscard]] bool limits_rate() const noexcept;
   /// Returns the name of the stage.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Returns the description of the stage.
@@ -238,23 +260,8 @@ class stage_run {
   std::size_t first_blank_ = 0;
   std::size_t granted_ = 0;
   small_record final_cursor_;
-  std::unique_ptr<ready> ready_;
-};
-
-/// An empty item that a source fills.
-class blank {
- public:
-  stage_run* stage = nullptr;  ///< stage that granted it
-  std::uint64_t seq = 0;       ///< number that the item will have
-  attributes about;            ///< attributes of the item
-  std::array<slot*, max_ports> slots{};  ///< by outlet
-  std::array<bool, max_ports> filled{};  ///< outlets that the source has filled
-};
-
-/// An item that a sink takes.
-class ready {
- public:
-  const call* of = nullptr;  ///< call that holds the item
+  std::vector<ready> ready_;       ///< by place in `calls_`
+  std::size_t handed_out_ = 0;     ///< items of a sink that its host has
 };
 
 }  // namespace weir::flow

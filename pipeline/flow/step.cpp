@@ -117,6 +117,9 @@ engine& step::host() noexcept {
 std::uint64_t pull::seq() const noexcept {
   return blank_.seq;
 }
+void pull::nothing_yet() noexcept {
+  blank_.nothing_yet = true;
+}
 attributes& pull::emitted() noexcept {
   return blank_.about;
 }

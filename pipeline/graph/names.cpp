@@ -39,7 +39,7 @@ std::string ring_name(const graph& g, std::span<const std::uint32_t> ring) {
 }
 
 void rotate_to_first(std::vector<std::uint32_t>& ring) {
-  std::ranges::rotate(ring, std::ranges::min_element(ring));
+  std::rotate(ring.begin(), std::ranges::min_element(ring), ring.end());
 }
 
 std::string place_of(const graph& g, const graph_edge& edge) {

@@ -176,16 +176,16 @@ class unifier {
       port_type& text = out.emplace_back();
       text.element = type.element;
       for (const std::int32_t e : type.extents) {
-        text.shape.push_back(shown_extent(e, shown, letters_[s]));
+        text.shape.push_back(shown_extent(e, shown));
       }
     }
     return out;
   }
 
-  // A letter that an `any` port has taken over keeps its name if the stage has no other
-  // use for it.
-  [[nodiscard]] extent shown_extent(std::int32_t e, std::map<std::int32_t, char>& shown,
-                                    const std::map<char, std::int32_t>& own) const {
+  // A letter that an `any` port has taken over keeps its name unless the stage shows it
+  // for another extent.
+  [[nodiscard]] extent shown_extent(std::int32_t e,
+                                    std::map<std::int32_t, char>& shown) const {
     if (e == unknown_extent) {
       return {};
     }
@@ -198,7 +198,7 @@ class unifier {
     }
     const auto is_free = [&](char c) {
       const auto has = [&](const auto& entry) { return entry.second == c; };
-      return !own.contains(c) && std::ranges::none_of(shown, has);
+      return std::ranges::none_of(shown, has);
     };
     char letter = sets_.letter(e);
     if (letter == '\0') {

@@ -5,9 +5,10 @@
 /// Section 1: time. A stage v that holds h(v) items makes its item n when it has taken
 /// item n + h(v). Over an edge from u to v with delay d, item n of the inlet is item n -
 /// d of u. Let v take item n at the time n + c(v), and let o(v) = c(v) + h(v) be the lag
-/// of its items, but 0 for a source and for a stage that opens a numbering. Then c(v) is
-/// the largest o(u) - d over the inlets of v. The stages of a loop wait for themselves
-/// exactly if the sum of h(u) - d along the loop is 0 or more.
+/// of its items, but 0 for a source. Then c(v) is the largest o(u) - d over the inlets of
+/// v. The stages of a loop wait for themselves exactly if the sum of h(u) - d along the
+/// loop is 0 or more. A stage joins items of one numbering, which one stage or the
+/// sources have opened, so that the lags at its inlets have one origin.
 ///
 /// Section 2: credits. Before u gives g items from number n on, the consumer must have
 /// released item n + g - 1 - w + d, where w is the window. A consumer that takes k items
@@ -31,11 +32,6 @@
 
 namespace weir::flow {
 namespace {
-
-/// Returns true if the items of a stage count from a lag of 0.
-bool opens_numbering(const stage_info& info) noexcept {
-  return info.own_numbering || info.face == face::source;
-}
 
 /// Lags of the items of a pipeline; see section 1.
 class lag_table {
@@ -76,8 +72,8 @@ class lag_table {
 
  private:
   [[nodiscard]] std::int64_t fine_made(std::uint32_t stage) const {
-    const stage_info& info = plan_.source.stages[stage].info;
-    return opens_numbering(info) ? 0 : taken_[stage] + unit_ * info.holds;
+    const graph_stage& s = plan_.source.stages[stage];
+    return s.info.face == face::source ? 0 : taken_[stage] + unit_ * s.info.holds;
   }
 
   bool relax(std::uint32_t& grown) {

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
-#include "epoch/identity.hpp"
+#include "weir/pipeline/identity.hpp"
 #include "weir/pipeline/execution.hpp"
 
 namespace weir::flow {
@@ -76,6 +76,10 @@ class serial_host {
         WEIR_TRY(const bool more, next_of(source, p));
         if (!more) {
           run_.end(*b, run_.stage(source).position());
+          break;
+        }
+        if (run_.took_nothing(*b)) {
+          run_.take_back(source);
           break;
         }
         WEIR_CHECK(run_.deliver(*b));

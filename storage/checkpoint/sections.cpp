@@ -82,12 +82,37 @@ result<void> pass_gate(std::uint64_t stream, std::uint64_t model, std::uint64_t 
       .hint("use another generation");
 }
 
+/// Checks a checkpoint of a pipeline: its sections name the item that the file names.
+result<resume_state> check_pipeline(std::span<const loaded> sections, const loaded& epoch,
+                                    std::uint64_t next_item, const std::string& path) {
+  for (const std::string_view name : {section::config, section::pipeline}) {
+    if (find_in(sections, name) == nullptr) {
+      return absent(path, name);
+    }
+  }
+  const bool sized = epoch.data.size() >= 16;
+  const std::uint64_t stored =
+      sized ? load_le<std::uint64_t>(epoch.data.data() + 8) : 0;
+  if (!sized || stored != next_item) {
+    return error(errc::corrupt,
+                 fmt::format("cannot read checkpoint section {}: expected item {}, the "
+                             "one that the file names, found {}",
+                             section::epoch, next_item,
+                             sized ? std::to_string(stored) : "too few bytes"))
+        .located(fmt::format("{} (section {})", path, section::epoch));
+  }
+  return resume_state{};
+}
+
 }  // namespace
 
 // The order decides which error is reported. A missing cursor has a code of its own,
 // because a model without its position in the text cannot be resumed.
 result<resume_state> check_sections(std::span<const loaded> sections,
                                     std::uint64_t pulse_id, const std::string& path) {
+  if (const loaded* const epoch = find_in(sections, section::epoch)) {
+    return check_pipeline(sections, *epoch, pulse_id, path);
+  }
   const loaded* const cursor = find_in(sections, section::cursor);
   if (cursor == nullptr) {
     return error(errc::missing_cursor,

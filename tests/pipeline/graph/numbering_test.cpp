@@ -124,6 +124,6 @@ TEST(Describe, ShowsStagesEdgesMemoryGuaranteeAndNotes) {
 
 memory of items: at most 134218560 bytes (128.0 MiB)
 guarantee: at least once (because of "write")
-note: edge "first.y" -> "write.x": window of 8 items enlarged to 10, because "write" takes 10 items at a time
-)");
+note: edge "first.y" -> "write.x": window of 8 items enlarged to 10, because )"
+            "\"write\" takes 10 items at a time\n");
 }

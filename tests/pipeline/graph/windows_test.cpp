@@ -121,6 +121,17 @@ TEST(Windows, AStageThatGivesSeveralItemsNeedsCreditsForAll) {
   expect_least_window(b, 0, 3, "read write");
 }
 
+TEST(Windows, ASourceHasNoLagEvenIfItsDescriptionHoldsItems) {
+  graph_builder b;
+  b.source("left", "y:f32[4]").info.holds = 3;
+  b.source("right", "y:f32[4]");
+  b.sink("write", "x:f32[4] z:f32[4]");
+  b.link("left.y", "write.x");
+  b.link("right.y", "write.z");
+  set_windows(b.g, 1);
+  EXPECT_TRUE(or_throw(check(b.g)).notes.empty());
+}
+
 // With 2 items that wait for a third, 3 credits would leave 1 for the 2 items that the
 // source gives.
 TEST(Windows, RatesThatDoNotDivideEachOtherNeedMoreThanTheLargerOne) {
@@ -176,6 +187,27 @@ TEST(Windows, ALoopThatHoldsAsManyItemsAsItsDelayWaitsForItself) {
       EXPECT_EQ(stalled(b.g), "sum scale write") << holds << " " << delay;
     }
   }
+}
+
+// Item n of each stage waits for item n - 1 of the other one, which waits for item n - 2.
+TEST(Windows, DelaysOfALoopAddUp) {
+  graph_builder b;
+  b.source("read", "y:f32[4]");
+  b.task("left", "x:f32[4] z:f32[4] -> y:f32[4]").info.holds = 1;
+  b.task("right", "x:f32[4] z:f32[4] -> y:f32[4]");
+  b.link("read.y", "left.x");
+  b.link("read.y", "right.x");
+  b.link("left.y", "right.z").delay = 1;
+  b.link("right.y", "left.z").delay = 1;
+  EXPECT_EQ(stalled(or_throw(check(b.g)).source), "");
+  b.g.stages[2].info.holds = 1;
+  EXPECT_EQ(
+      b.refusal(),
+      "loop \"left\" -> \"right\" -> \"left\" waits for itself: expected stages that "
+      "keep back fewer items than its delay of 2, found 2 items kept back; give the "
+      "loop a delay of 3 items or more");
+  set_windows(b.g, 4096);
+  EXPECT_EQ(stalled(b.g), "left right");
 }
 
 TEST(Windows, AWindowOfMoreThan4096ItemsIsRefused) {

@@ -66,6 +66,10 @@ class execution {
   [[nodiscard]] blank* grant(std::uint32_t source);
   /// Takes an item that a source has filled. @error{invalid_argument, it has no tensor}
   [[nodiscard]] result<void> deliver(blank& filled);
+  /// Returns whether the source has called `pull::nothing_yet` for the item.
+  [[nodiscard]] static bool took_nothing(const blank& item) noexcept;
+  /// Takes back all items that were granted to a source and that it has not filled.
+  void take_back(std::uint32_t source);
   /// Ends a source, which has not filled `unused`. @param cursor Its last position.
   void end(blank& unused, const small_record& cursor);
   /// Returns whether the source has delivered all items before the barrier, so that the
@@ -74,10 +78,11 @@ class execution {
   /// Puts the barrier behind the delivered items. @error{any, the state cannot be copied}
   [[nodiscard]] result<void> mark(std::uint32_t source, const small_record& cursor);
 
-  /// Returns the oldest complete item of a sink, or a null pointer.
+  /// Hands out the next complete item of a sink, or a null pointer. Several items may be
+  /// handed out; `done` takes them back in the same order.
   /// @error{upstream_failed, a task that writes the item failed}
   [[nodiscard]] result<const ready*> next_ready(std::uint32_t sink);
-  /// Takes the item of `next_ready` back.
+  /// Takes the oldest item that was handed out back.
   void done(std::uint32_t sink);
   /// Returns whether the sink has to make its items durable, and pass the offset to
   /// `settled`.
@@ -94,6 +99,8 @@ class execution {
   /// Begins an epoch whose barrier stands before item `next`. A source
   /// stops there until its cursor has been passed to `mark`. @pre No epoch is in flight; `next >= next_item()`
   void begin_epoch(std::uint64_t next);
+  /// Returns the first item behind the barrier of the epoch in flight.
+  [[nodiscard]] std::uint64_t barrier() const noexcept;
   /// Returns whether an epoch has begun and is not committed.
   [[nodiscard]] bool epoch_in_flight() const noexcept;
   /// Returns whether the image of the epoch in flight is complete.
@@ -108,6 +115,9 @@ class execution {
 
   /// Returns for each stage the reason for which it does nothing, in words.
   [[nodiscard]] std::string waiting() const;
+  /// Returns the stage that limits the rate, in words, or an empty text: seen from the
+  /// sinks, the first stage that has input and whose output is not blocked.
+  [[nodiscard]] std::string bottleneck() const;
   /// Returns a copy of all counters.
   [[nodiscard]] run_counters counters() const;
   /// Returns the plan of the run.

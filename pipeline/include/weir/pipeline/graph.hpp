@@ -76,7 +76,7 @@ struct plan {
   graph source;                         ///< the graph, with enlarged windows
   std::vector<planned_stage> stages;    ///< in the order of `source.stages`
   std::vector<std::uint32_t> order;     ///< stages, each behind the stages that feed it
-  std::vector<std::string> notes;       ///< enlarged edges, in words
+  std::vector<std::string> notes;       ///< enlarged edges, outlets without an edge
   std::int64_t memory_bound = 0;        ///< bytes of items; states are not known yet
   flow::guarantee promise = guarantee::exactly_once;  ///< weakest of all stages
   std::string weakest;                  ///< stage that sets `promise`; empty if strongest
@@ -87,15 +87,16 @@ struct plan {
 /// Letters of types unify along edges, so that a clash is found before the first item.
 /// An edge that is too small for the stages behind it, so that the run would stall, gets
 /// a larger window, and a note says so.
-/// @error{already_exists, two stages have one name}
-/// @error{invalid_argument, types clash, a port has no edge or two, a cycle has no delay,
-/// a stage joins items of two numberings, a loop holds more items than its delay, or a
-/// stage with state should skip failed items; the message names both ends}
+/// @error{already_exists, two stages, or two ports of a stage, have one name}
+/// @error{invalid_argument, types clash, an inlet has no edge or two, a cycle has no
+/// delay, a stage joins items of two numberings, a loop holds as many items as its delay
+/// or more, or a stage with state should skip failed items; the message names both ends}
+/// @error{out_of_range, a window or the memory would need 2^63 bytes or more}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<plan> check(graph g);
 
-/// Returns the result of the check as text for a terminal: types along all edges, windows,
-/// the bound on memory in bytes, the guarantee and the notes.
+/// Returns the result of the check as text for a terminal: types along all edges,
+/// windows, the bound on memory in bytes, the guarantee and the notes.
 [[nodiscard]] std::string describe(const plan& p);
 
 }  // namespace weir::flow

@@ -218,6 +218,10 @@ class pull {
   [[nodiscard]] std::uint64_t seq() const noexcept;
   /// Returns the attributes of the item, which begin empty.
   [[nodiscard]] attributes& emitted() noexcept;
+  /// Declares that the source has no item at the moment. `next` then returns true, and is
+  /// called again later. A source that waits for data calls it after at most 100 ms, so
+  /// that the run can make a checkpoint or stop.
+  void nothing_yet() noexcept;
   /// Takes memory for an outlet and returns it, so that the bytes of the item are written
   /// where the tasks of later stages read them.
   /// @shape{extents, the slowest dimension first} @units{extents: elements}

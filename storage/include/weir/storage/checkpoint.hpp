@@ -41,6 +41,12 @@ inline constexpr std::string_view cursor = "CURSOR";
 inline constexpr std::string_view source_state = "SOURCE_STATE";
 /// State of the random generator of the stream; empty if the stream uses none.
 inline constexpr std::string_view rng = "RNG";
+/// Position of a pipeline: the epoch and the number of the first item behind it, both
+/// u64. A checkpoint of a pipeline has this section and `pipeline`, and none of those
+/// above but CONFIG.
+inline constexpr std::string_view epoch = "EPOCH";
+/// Text that identifies the pipeline.
+inline constexpr std::string_view pipeline = "PIPELINE";
 /// Beginning of the names of sections that hold parameters of the model.
 inline constexpr std::string_view param_prefix = "PARAM";
 }  // namespace section

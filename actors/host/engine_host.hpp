@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The engine host actor: gives the stages of a pipeline their turns, moves items between
+/// them and the I/O hosts, and keeps the epochs.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "host/interfaces.hpp"
+#include "shim/shim.hpp"
+
+namespace weir::actors {
+
+/// The objects of a run. I/O hosts share their ownership, so that a source that never
+/// returns from a call cannot lose its memory.
+struct pipeline_parts {
+  std::vector<std::unique_ptr<flow::stage_object>> objects;  ///< until the run begins
+  std::unique_ptr<weir::engine> host;                        ///< outlives `run`
+  std::unique_ptr<flow::execution> run;                      ///< null until the launch
+};
+
+/// An I/O host and the stage that it runs.
+struct hosted_stage {
+  std::uint32_t stage = 0;  ///< index in the plan
+  io_host_actor actor;      ///< its host
+};
+
+/// Configuration of an engine host.
+struct engine_host_config {
+  std::shared_ptr<pipeline_parts> parts;     ///< not null
+  flow::plan planned;                        ///< plan of the pipeline
+  std::shared_ptr<const flow::image> from;   ///< image to continue from; may be null
+  runtime::engine_options engine;            ///< options of the engine
+  run_options options;                       ///< options of the run
+  std::vector<hosted_stage> sources;         ///< all sources
+  std::vector<hosted_stage> sinks;           ///< all sinks
+  epoch_saver_actor saver;                   ///< null: checkpoints are not kept
+  std::function<void(pipeline_progress)> progress;     ///< called ten times a second
+  std::function<void(result<host_end>)> ended;         ///< called once
+};
+
+/// State that CAF keeps for an engine host.
+struct engine_host_shell {
+  static constexpr const char* name = "weir.engine_host";
+  /// A source or sink, and what its host is doing.
+  struct outside {
+    hosted_stage hosted;
+    bool busy = false;                  ///< the host has not answered yet
+    std::vector<flow::blank*> granted;  ///< items that a source has
+    std::size_t handed_out = 0;         ///< items that a sink has
+  };
+
+  engine_host_config config;
+  std::vector<outside> sources;
+  std::vector<outside> sinks;
+  bool working = false;        ///< a message to work is on its way to this actor
+  bool over = false;           ///< the end was reported
+  bool stopping = false;       ///< sources stop at the next barrier
+  bool epoch_due = false;      ///< an epoch begins as soon as no source is busy
+  bool last_epoch = false;     ///< the epoch in flight is the last one
+  bool saving = false;         ///< the image is being written
+  std::uint64_t boundary = 0;  ///< first item behind the next barrier by number
+  std::int64_t start_ns = 0;
+  std::int64_t epoch_ns = 0;     ///< begin of the last epoch
+  std::int64_t progress_ns = 0;  ///< last time that anything happened
+  std::uint64_t durable_items = 0;  ///< first item that is not in a checkpoint
+  pipeline_report report;
+  std::deque<std::pair<std::int64_t, std::uint64_t>> recent;  ///< time and items
+};
+
+/// The function of an engine host.
+engine_host_actor::behavior_type engine_host(
+    engine_host_actor::stateful_pointer<engine_host_shell> self,
+    std::shared_ptr<engine_host_config> config);
+
+}  // namespace weir::actors

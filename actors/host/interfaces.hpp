@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The typed interfaces of the hosts of a pipeline. A comment before a message describes
+/// the receiver, as in `weir/actors/interfaces.hpp`.
+#pragma once
+
+#include <caf/replies_to.hpp>
+#include <caf/typed_actor.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weir/actors/messages.hpp"
+#include "weir/actors/pipelines.hpp"
+#include "weir/pipeline/execution.hpp"
+
+namespace weir::actors {
+
+/// Empty items of a source, in the order of their numbers. They belong to the I/O host
+/// until it answers.
+struct blank_batch {
+  std::vector<flow::blank*> items;
+};
+/// Answer to a `blank_batch`.
+struct filled_batch {
+  std::size_t filled = 0;     ///< items that the source has filled, from the first
+  bool ended = false;         ///< the item behind the filled ones found no more data
+  flow::small_record cursor;  ///< position of the source at its end
+};
+/// Complete items of a sink, in the order of their numbers. They belong to the I/O host
+/// until it answers.
+struct ready_batch {
+  std::vector<const flow::ready*> items;
+};
+/// A complete image. It belongs to the checkpointer until it answers.
+struct image_order {
+  const flow::image* state = nullptr;
+};
+
+/// Runs one source or one sink. Own thread, because these block.
+using io_host_actor = caf::typed_actor<
+    // Lets the source fill items. Errors: those of `next`, with the number of the item.
+    caf::replies_to<fill_atom, local<blank_batch>>::with<local<filled_batch>>,
+    // Lets the sink write items. Answers their number. Errors: those of `put`, with the
+    // number of the item.
+    caf::replies_to<write_atom, local<ready_batch>>::with<std::uint64_t>,
+    // Answers the position of the source.
+    caf::replies_to<cursor_atom>::with<local<flow::small_record>>,
+    // Makes the items of the sink durable and answers its offset. Errors: those of
+    // `settle`.
+    caf::replies_to<flush_atom>::with<local<flow::small_record>>>;
+
+/// Owns the checkpoints of a pipeline's run folder. Own thread, because files block.
+using epoch_saver_actor = caf::typed_actor<
+    // Writes a checkpoint; answers its generation when it is durable. Errors: no_space,
+    // io.
+    caf::replies_to<save_atom, local<image_order>>::with<std::uint64_t>>;
+
+/// The end of a pipeline's run, for the listener of the engine host.
+struct host_end {
+  pipeline_report report;  ///< `ended` and the counters are set
+};
+
+/// Owns an engine and the execution of a pipeline on it, and is the engine's only
+/// submitter. Own thread, on which it gives stages their turns and runs tasks between
+/// messages. Keeps the epochs.
+using engine_host_actor = caf::typed_actor<
+    // Begins the run with these I/O hosts. It reports the end to its listener.
+    caf::reacts_to<launch_atom>,
+    // Stops the sources, makes a last checkpoint and ends the run.
+    caf::reacts_to<drain_atom>,
+    // From itself: lets stages and tasks work for a millisecond.
+    caf::reacts_to<work_atom>,
+    // From itself, every 100 ms: reports the progress, begins epochs that are due by
+    // time, and ends the run if it makes no progress.
+    caf::reacts_to<deadline_atom>>;
+
+}  // namespace weir::actors

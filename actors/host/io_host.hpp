@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The I/O host actor: runs one source or one sink of a pipeline on its own thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "host/interfaces.hpp"
+#include "shim/shim.hpp"
+
+namespace weir::actors {
+
+/// Configuration of an I/O host.
+struct io_host_config {
+  flow::stage_object* stage = nullptr;  ///< owned by `owner`
+  std::string name;                     ///< name of the stage, for errors
+  std::shared_ptr<const void> owner;    ///< keeps `stage`
+};
+/// State that CAF keeps for an I/O host.
+struct io_host_shell {
+  static constexpr const char* name = "weir.io_host";
+};
+/// The function of an I/O host.
+io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_shell> self,
+                                     io_host_config config);
+
+}  // namespace weir::actors

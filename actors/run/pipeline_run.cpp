@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The calls `run` and `resume` of pipelines: they start the actors of a run and wait for
+/// its end.
+#include <filesystem>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "host/engine_host.hpp"
+#include "host/epoch_saver.hpp"
+#include "host/io_host.hpp"
+#include "run/supervised_system.hpp"
+#include "weir/actors/pipelines.hpp"
+#include "weir/pipeline/identity.hpp"
+
+namespace weir::actors {
+namespace {
+
+/// An event of a pipeline's run; an error is the failure of an actor or of the run.
+using pipeline_event = std::variant<pipeline_progress, host_end, error>;
+
+/// One call of `run` or `resume`.
+class pipeline_runner {
+ public:
+  pipeline_runner(pipeline& p, const run_options& options, bool resuming)
+      : pipeline_(p), options_(options), resuming_(resuming) {
+    control_ = options.control != nullptr ? options.control : &own_control_;
+    events_ = std::make_shared<event_queue<pipeline_event>>(*control_);
+  }
+
+  [[nodiscard]] result<pipeline_report> execute() {
+    WEIR_TRY(planned_, pipeline_.check());
+    if (!options_.folder.empty()) {
+      WEIR_CHECK(prepare_folder());
+      WEIR_CHECK(open_store());
+    }
+    if (from_ && from_->finished) {
+      return finished_before();
+    }
+    WEIR_TRY(system_, supervised_system::open(
+                          std::chrono::seconds(60), [events = events_](error e) {
+                            events->push(std::move(e));
+                          }));
+    WEIR_TRY(auto host, start());
+    auto end = wait_for_end(host);
+    host = nullptr;
+    for (const std::string& name : system_->stop()) {
+      warn("actor " + name + " did not end in time");
+    }
+    return end;
+  }
+
+ private:
+  [[nodiscard]] result<void> prepare_folder() const;
+  [[nodiscard]] result<void> open_store();
+  [[nodiscard]] pipeline_report finished_before() const;
+  [[nodiscard]] result<engine_host_actor> start();
+  [[nodiscard]] std::vector<hosted_stage> spawn_hosts(
+      flow::face kind, stop_group group, const std::shared_ptr<pipeline_parts>& parts);
+  [[nodiscard]] result<pipeline_report> wait_for_end(const engine_host_actor& host);
+  void warn(const std::string& text) const {
+    if (options_.warning) {
+      options_.warning(text);
+    }
+  }
+
+  pipeline& pipeline_;
+  const run_options& options_;
+  bool resuming_;
+  run_control own_control_;
+  run_control* control_ = nullptr;
+  std::shared_ptr<event_queue<pipeline_event>> events_;
+  std::unique_ptr<supervised_system> system_;
+  flow::plan planned_;
+  std::shared_ptr<epoch_store> store_;
+  std::shared_ptr<const flow::image> from_;
+  std::uint64_t generation_ = 0;  ///< generation of `from_`
+};
+
+/// A run that is resumed must find its folder, because otherwise it would silently begin
+/// again.
+result<void> pipeline_runner::prepare_folder() const {
+  std::error_code failure;
+  if (std::filesystem::is_directory(options_.folder, failure)) {
+    return {};
+  }
+  if (resuming_) {
+    return error(errc::not_found,
+                 fmt::format("cannot resume the run \"{}\": expected a folder, found none",
+                             options_.folder));
+  }
+  std::filesystem::create_directories(options_.folder, failure);
+  if (failure) {
+    return error(errc::io, fmt::format("cannot create the run folder \"{}\": {}",
+                                       options_.folder, failure.message()));
+  }
+  return {};
+}
+
+/// Takes the lock of the checkpoints and loads the one to continue from.
+result<void> pipeline_runner::open_store() {
+  WEIR_TRY(auto opened,
+           epoch_store::open(posix_file_system(),
+                             join_path(options_.folder, "checkpoint"),
+                             options_.description));
+  store_ = std::make_shared<epoch_store>(std::move(opened));
+  WEIR_TRY(const bool empty, store_->empty());
+  if (empty) {
+    return {};
+  }
+  if (!resuming_) {
+    return error(errc::already_exists,
+                 fmt::format("cannot begin a run in \"{}\": expected a folder without "
+                             "checkpoints, found some",
+                             options_.folder))
+        .hint("resume the run, or take another folder");
+  }
+  WEIR_TRY(auto stored, store_->load(options_.generation));
+  WEIR_CHECK(flow::same_pipeline(stored.state, flow::identity_of(planned_.source)));
+  generation_ = stored.generation;
+  from_ = std::make_shared<const flow::image>(std::move(stored.state));
+  return {};
+}
+
+/// A run that has finished is not begun again: its sinks are complete.
+pipeline_report pipeline_runner::finished_before() const {
+  pipeline_report r;
+  r.ended = "finished";
+  r.generation = generation_;
+  r.resumed_item = from_->next_item;
+  r.memory_bound = planned_.memory_bound;
+  r.planned = planned_;
+  r.counters.stages.resize(planned_.source.stages.size());
+  r.counters.edges.resize(planned_.source.edges.size());
+  return r;
+}
+
+std::vector<hosted_stage> pipeline_runner::spawn_hosts(
+    flow::face kind, stop_group group, const std::shared_ptr<pipeline_parts>& parts) {
+  std::vector<hosted_stage> hosts;
+  for (std::uint32_t i = 0; i < planned_.source.stages.size(); ++i) {
+    const flow::graph_stage& s = planned_.source.stages[i];
+    if (s.info.face == kind) {
+      hosts.push_back({i, system_->spawn_io(s.name.c_str(), group, io_host,
+                                            io_host_config{parts->objects[i].get(),
+                                                           s.name, parts})});
+    }
+  }
+  return hosts;
+}
+
+result<engine_host_actor> pipeline_runner::start() {
+  auto parts = std::make_shared<pipeline_parts>();
+  WEIR_TRY(parts->objects, pipeline_.take_stages());
+  auto config = std::make_shared<engine_host_config>();
+  config->sources = spawn_hosts(flow::face::source, stop_group::source, parts);
+  config->sinks = spawn_hosts(flow::face::sink, stop_group::sink, parts);
+  config->parts = std::move(parts);
+  config->planned = planned_;
+  config->from = from_;
+  config->engine.workers = options_.workers;
+  config->options = options_;
+  if (store_) {
+    config->saver = system_->spawn_io("epoch_saver", stop_group::sink, epoch_saver,
+                                      epoch_saver_config{store_});
+  }
+  if (options_.progress) {
+    config->progress = [events = events_](pipeline_progress p) {
+      events->push(std::move(p));
+    };
+  }
+  config->ended = [events = events_](result<host_end> end) {
+    if (end) {
+      events->push(std::move(*end));
+    } else {
+      events->push(std::move(end.error()));
+    }
+  };
+  return system_->spawn_io("engine_host", stop_group::engine, engine_host,
+                           std::move(config));
+}
+
+/// Passes a request to stop on once. The first failure, of any actor, ends the wait.
+result<pipeline_report> pipeline_runner::wait_for_end(const engine_host_actor& host) {
+  bool drained = false;
+  system_->tell(host, launch_atom_v);
+  while (true) {
+    if (control_->stop_requested() && !drained) {
+      drained = true;
+      system_->tell(host, drain_atom_v);
+    }
+    for (pipeline_event& e : events_->wait()) {
+      if (auto* failed = std::get_if<error>(&e)) {
+        return std::move(*failed);
+      }
+      if (auto* end = std::get_if<host_end>(&e)) {
+        end->report.generation = store_ ? store_->generation() : 0;
+        return std::move(end->report);
+      }
+      if (options_.progress) {
+        options_.progress(std::get<pipeline_progress>(e));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir::actors
+
+namespace weir {
+
+result<pipeline_report> run(pipeline& p, const run_options& options) {
+  return actors::pipeline_runner(p, options, false).execute();
+}
+
+result<pipeline_report> resume(pipeline& p, const run_options& options) {
+  return actors::pipeline_runner(p, options, true).execute();
+}
+
+}  // namespace weir
