@@ -5,7 +5,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <numeric>
 
@@ -178,11 +177,7 @@ facts run_facts(const pipeline_report& report,
   head["resumed_item"] = report.resumed_item;
   head["seconds"] = report.seconds;
   head["items_per_second"] =
-      report.seconds > 0
-          ? static_cast<double>(report.items -
-                                std::min(report.items, report.resumed_item)) /
-                report.seconds
-          : 0;
+      report.seconds > 0 ? static_cast<double>(report.items) / report.seconds : 0;
   head["checkpoints"] = report.epochs;
   head["generation"] = report.generation;
   head["item_bytes"] = report.item_bytes;

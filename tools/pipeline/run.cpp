@@ -5,7 +5,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -101,10 +100,10 @@ class reporter {
     if (r.resumed_item > 0) {
       say(fmt::format("resumed    at item {}", r.resumed_item));
     }
-    const std::uint64_t added = r.items - std::min(r.items, r.resumed_item);
-    say(fmt::format("{:<10} {} in {}, {} items/s", r.ended, counted(added, "item"),
-                    human_seconds(r.seconds),
-                    grouped(r.seconds > 0 ? static_cast<double>(added) / r.seconds : 0)));
+    say(fmt::format(
+        "{:<10} {} in {}, {} items/s", r.ended, counted(r.items, "item"),
+        human_seconds(r.seconds),
+        grouped(r.seconds > 0 ? static_cast<double>(r.items) / r.seconds : 0)));
     say(r.generation == 0 ? std::string("durable    without a checkpoint")
                           : fmt::format("durable    {}, the last is generation {}",
                                         counted(r.epochs, "checkpoint"), r.generation));
