@@ -17,6 +17,7 @@
 #include "watch/progress.hpp"
 #include "watch/run_log.hpp"
 #include "weir/base/bytes.hpp"
+#include "weir/base/clock.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
 
@@ -79,8 +80,10 @@ class reporter {
     if (!p.bottleneck.empty()) {
       ++limiting_[p.bottleneck];
     }
-    if (p.durable_items > logged_items_) {
+    // Checkpoints may follow each other faster than a reader of the log can bear.
+    if (p.durable_items > logged_items_ && now_ns() - logged_at_ > log_interval_ns) {
       logged_items_ = p.durable_items;
+      logged_at_ = now_ns();
       log_.info(fmt::format("the items before number {} are durable", p.durable_items));
     }
   }
@@ -120,7 +123,9 @@ class reporter {
   bool json_;
   run_log& log_;
   progress_line progress_;
+  static constexpr std::int64_t log_interval_ns = 10'000'000'000;
   std::uint64_t logged_items_ = 0;
+  std::int64_t logged_at_ = now_ns();
   std::map<std::string, std::uint64_t> limiting_;  ///< observations of each stage
 };
 
@@ -143,6 +148,13 @@ void write_results(const std::string& folder, const facts& metrics, reporter& to
   }
 }
 
+/// Returns whether a resumed run had finished before and left its results.
+bool had_finished(const pipeline_report& r, const std::string& folder) {
+  std::error_code ignored;
+  return r.ended == "finished" && r.items == 0 && r.resumed_item > 0 &&
+         fs::exists(join_path(folder, "metrics.json"), ignored);
+}
+
 command_result perform(run_call call, loaded_pipeline& loaded, bool json, output& out) {
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   const std::string& folder = loaded.options.folder;
@@ -163,7 +175,11 @@ command_result perform(run_call call, loaded_pipeline& loaded, bool json, output
   }
   reports.finish(*report);
   const facts metrics = run_facts(*report, reports.limiting());
-  write_results(folder, metrics, reports);
+  if (had_finished(*report, folder)) {
+    reports.say("nothing to do: the run had finished before");
+  } else {
+    write_results(folder, metrics, reports);
+  }
   if (report->ended == "interrupted") {
     reports.say(fmt::format("interrupted; continue with: weir resume {}", folder));
   }
