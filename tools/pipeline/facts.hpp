@@ -26,7 +26,8 @@ using facts = nlohmann::ordered_json;
 /// Returns the stages and edges of a plan with types, windows, bytes and notes.
 [[nodiscard]] facts plan_facts(const flow::plan& p);
 
-/// Returns the ports, settings and state of a stage that the program knows.
+/// Returns the ports, settings and state of a stage that the program knows. The face is
+/// null if nothing is known without settings.
 [[nodiscard]] facts stage_facts(const flow::stage_info& info);
 
 /// Returns the figures of a run, those of `plan_facts` and the counters of all stages and

@@ -54,12 +54,18 @@ std::string indented(const std::string& text) {
   return out;
 }
 
+/// Returns the face of a stage; "-" if nothing is known without settings.
+std::string known_face(const flow::stage_info& info) {
+  return info.ports.empty() ? "-" : face_word(info.face);
+}
+
 setting_list settings_of(const flow::stage_info& info) {
   setting_list all;
   for (std::size_t i = 0; i < info.settings.size(); ++i) {
-    all.push_back({&info.settings[i], i < info.defaults.size()
-                                          ? info.defaults[i]
-                                          : setting_value{setting_value::foreign{"?"}}});
+    all.push_back(
+        {&info.settings[i], i < info.defaults.size()
+                                ? info.defaults[i]
+                                : setting_value{setting_value::foreign{"unknown"}}});
   }
   return all;
 }
@@ -144,7 +150,7 @@ command_result stages_command(const stages_options& options, output& out) {
     return 0;
   }
   for (const flow::stage_info& info : known) {
-    out.print("{:<{}}  {:<6}  {}\n", info.name, width, face_word(info.face),
+    out.print("{:<{}}  {:<6}  {}\n", info.name, width, known_face(info),
               info.documentation);
   }
   return 0;
@@ -157,8 +163,8 @@ command_result inspect_command(const stages_options& options, output& out) {
     out.write(facts_text(stage_facts(info)));
     return 0;
   }
-  out.print("{} ({})\n  {}\n\nports\n{}", info.name, face_word(info.face),
-            info.documentation, ports_text(info));
+  out.print("{} ({})\n  {}\n\nports\n{}", info.name, known_face(info), info.documentation,
+            ports_text(info));
   if (!info.settings.empty()) {
     out.print("\nsettings\n{}", indented(settings_text(settings_of(info))));
   }

@@ -352,17 +352,23 @@ class typed_stage final : public stage_object {
   settings_of<S> settings_;
 };
 
+/// Adds the settings of a table and their defaults to the description of a stage.
+template <class Settings>
+void add_settings(stage_info& info, const settings_table<Settings>& table) {
+  const Settings untouched{};
+  for (const auto& one : table.entries()) {
+    info.settings.push_back(one);
+    info.defaults.push_back(one.get(untouched));
+  }
+}
+
 /// Returns the description of a stage class with its face, and with its settings and
 /// their defaults.
 template <class S>
 [[nodiscard]] stage_info describe_class(const stage_spec<S>& spec) {
-  const settings_of<S> untouched{};
   stage_info info = spec.info();
   info.face = face_of<S>();
-  for (const auto& one : spec.table().entries()) {
-    info.settings.push_back(one);
-    info.defaults.push_back(one.get(untouched));
-  }
+  add_settings(info, spec.table());
   return info;
 }
 
