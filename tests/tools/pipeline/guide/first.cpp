@@ -2,20 +2,22 @@
 #include <weir/actors/pipelines.hpp>
 
 struct counting {
-  struct settings { std::uint64_t count = 1000; };
+  struct settings {
+    std::uint64_t count = 1000;
+  };
   using cursor = std::uint64_t;
   weir::out<double, 1> x;
   std::uint64_t count = 0, at = 0;
   static void describe(weir::stage_spec<counting>& s) {
-    s.name("demo.counting", "item n is 64 times n").port("x", &counting::x, "64");
+    s.name("demo.counting", "64 times n").port("x", &counting::x, "64");
     s.set("count", &settings::count, "number of items");
   }
   weir::result<void> open(weir::opening&, const settings& s) {
-    count = s.count;
-    return {};
+    return count = s.count, weir::result<void>();
   }
   weir::result<bool> next(weir::pull& p) {
-    if (at == count) return false;
+    if (at == count)
+      return false;
     WEIR_TRY(auto v, p.fill(x, 64));
     std::fill(v.begin(), v.end(), static_cast<double>(at++));
     return true;
