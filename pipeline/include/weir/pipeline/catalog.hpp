@@ -42,6 +42,11 @@ using given_settings = std::map<std::string, given_value, std::less<>>;
 
 namespace flow {
 
+/// Returns the keys of a stage in a pipeline's file that no setting may be named after,
+/// such as `name`, `use` and `from`.
+/// @threads{safe to call concurrently}
+[[nodiscard]] std::span<const std::string_view> reserved_keys() noexcept;
+
 /// The stages that a program knows by name.
 /// @threads{thread-compatible}
 class catalog {
@@ -97,11 +102,6 @@ class catalog {
 
   std::map<std::string, entry, std::less<>> entries_;
 };
-
-/// Returns the keys of a stage in a pipeline's file that no setting may be named after,
-/// such as `name`, `use` and `from`.
-/// @threads{safe to call concurrently}
-[[nodiscard]] std::span<const std::string_view> reserved_keys() noexcept;
 
 /// Returns the stages that every pipeline may use by name: `null`, `merge` and `zip`
 /// helpers of this layer, and what programs have added.
