@@ -17,6 +17,7 @@
 #include "cli/refusal.hpp"
 #include "hn4/verbs.hpp"
 #include "module/verbs.hpp"
+#include "pipeline/verbs.hpp"
 #include "tgm/register.hpp"
 
 namespace {
@@ -74,6 +75,8 @@ void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
   auto* resume = verb(app, "resume", "Continue a run from its newest valid checkpoint",
                       "weir resume runs/demo --set run.workers=1", settings_help(true));
   resume->add_option("DIR", o.resume.folder, "Run folder")->required();
+  resume->add_option("--generation", o.resume.generation,
+                     "Checkpoint of a pipeline to continue from (default: the newest)");
   sets_option(resume, o.resume.sets);
   json_flag(resume, o.resume.json);
   resume->callback(
@@ -234,6 +237,7 @@ int main(int argc, char** argv) {
       "Exit codes: 0 well, 1 a check found something, 2 usage, 3 not there or there "
       "already, 4 damaged data, 5 system, 6 run failed");
   add_run_verbs(app, options, chosen);
+  add_pipeline_verbs(app, chosen);
   add_speak_verbs(app, options, chosen);
   add_checkpoint_verbs(app, options, chosen);
   add_hn4_verbs(app, chosen);

@@ -5,12 +5,24 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "weir/base/text.hpp"
 
 namespace weir::flow {
 
-result<void> catalog::add(std::string name, factory make) {
-  const auto [place, added] = factories_.try_emplace(std::move(name), std::move(make));
+result<void> catalog::add(std::string name, factory make, stage_info about) {
+  for (const setting_info& one : about.settings) {
+    if (std::ranges::count(reserved_keys(), one.name) > 0) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot add the stage \"{}\": expected settings with names "
+                               "that are not reserved, found the setting \"{}\"",
+                               name, one.name));
+    }
+  }
+  const auto [place, added] =
+      entries_.try_emplace(std::move(name), entry{std::move(make), std::move(about)});
   if (!added) {
     return error(errc::already_exists,
                  fmt::format("cannot add the stage \"{}\": expected a new name, found a "
@@ -20,25 +32,50 @@ result<void> catalog::add(std::string name, factory make) {
   return {};
 }
 
-result<described_stage> catalog::make(std::string_view name,
-                                      const given_settings& settings) const {
-  const auto found = factories_.find(name);
-  if (found == factories_.end()) {
+result<const catalog::entry*> catalog::find(std::string_view name) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) {
     const std::vector<std::string> known = names();
     return error(errc::unknown_key,
                  fmt::format("cannot make the stage \"{}\": expected one of {} known "
                              "stages, found none of that name{}",
                              name, known.size(), did_you_mean(name, known)));
   }
-  return found->second(settings);
+  return &found->second;
+}
+
+result<described_stage> catalog::make(std::string_view name,
+                                      const given_settings& settings) const {
+  WEIR_TRY(const entry* found, find(name));
+  return found->make(settings);
+}
+
+result<stage_info> catalog::describe(std::string_view name) const {
+  WEIR_TRY(const entry* found, find(name));
+  if (!found->about.name.empty()) {
+    return found->about;
+  }
+  if (auto made = found->make({})) {
+    return std::move(made->info);
+  }
+  stage_info unknown;
+  unknown.name = std::string(name);
+  return unknown;
 }
 
 std::vector<std::string> catalog::names() const {
   std::vector<std::string> all;
-  for (const auto& [name, make] : factories_) {
+  for (const auto& [name, one] : entries_) {
     all.push_back(name);
   }
   return all;
+}
+
+std::span<const std::string_view> reserved_keys() noexcept {
+  static constexpr std::array<std::string_view, 10> keys{
+      "name",     "use",  "from", "inlets",  "window",
+      "on_error", "host", "late", "initial", "loop"};
+  return keys;
 }
 
 catalog& stages() {

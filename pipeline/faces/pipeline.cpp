@@ -23,6 +23,11 @@ node& node::failing(flow::failure_policy policy) {
   return *this;
 }
 
+node& node::defined_at(std::string place) {
+  owner_->graph_.stages[stage_].place = std::move(place);
+  return *this;
+}
+
 node operator>>(node from, node to) {
   from.owner_->connect(from.stage_, from.port_, to.stage_, to.port_);
   return to;
@@ -103,7 +108,8 @@ std::optional<std::uint32_t> pipeline::port_of(std::uint32_t stage, std::string_
 }
 
 void pipeline::connect(std::uint32_t from, std::string_view outlet, std::uint32_t to,
-                       std::string_view inlet, std::uint32_t delay) {
+                       std::string_view inlet, std::uint32_t delay,
+                       std::string place) {
   const auto begin = port_of(from, outlet, false);
   const auto end = port_of(to, inlet, true);
   if (begin && end) {
@@ -113,6 +119,7 @@ void pipeline::connect(std::uint32_t from, std::string_view outlet, std::uint32_
     e.to = to;
     e.inlet = *end;
     e.delay = delay;
+    e.place = std::move(place);
     graph_.edges.push_back(std::move(e));
   }
 }

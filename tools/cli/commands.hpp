@@ -32,21 +32,24 @@ struct run_options {
 struct resume_options {
   std::string folder;
   std::vector<std::string> sets;
+  std::uint64_t generation = 0;  ///< of a pipeline's checkpoint; 0 for the newest
   bool json = false;
 };
-/// Performs `weir run`: begins a run in a new folder.
-/// @error{already_exists, the folder holds checkpoints}
+/// Performs `weir run`: begins a run in a new folder. A file with a table [[stage]]
+/// describes a pipeline of stages, any other file a job that learns from text.
+/// @error{already_exists, the folder holds checkpoints, or the run of a pipeline}
 /// @error{invalid_argument, unknown_key, a setting is refused; no folder was made}
 /// @error{locked, another process works in the folder}
 /// @error{io, no_space, the folder or a file in it cannot be written}
-/// Errors of `actors::run` are passed on.
+/// Errors of `actors::run` and `weir::run` are passed on.
 [[nodiscard]] command_result run_command(const run_options& options, output& out);
 /// Performs `weir resume`: continues a run from its newest valid checkpoint.
 /// @error{not_found, the folder or its config.toml does not exist}
 /// @error{config_mismatch, a setting would change that is fixed once a run has begun}
 /// @error{invalid_argument, unknown_key, a setting is refused}
 /// @error{locked, another process works in the folder}
-/// Errors of `actors::resume` are passed on.
+/// @error{unsupported, a generation was chosen for a job that learns from text}
+/// Errors of `actors::resume` and `weir::resume` are passed on.
 [[nodiscard]] command_result resume_command(const resume_options& options, output& out);
 
 /// Options of `weir settings`.

@@ -7,15 +7,14 @@
 /// therefore be resumed however it ended.
 #include "weir/actors/run.hpp"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <filesystem>
 #include <optional>
 
 #include "commands.hpp"
 #include "config/config.hpp"
+#include "pipeline/run.hpp"
 #include "report/report.hpp"
+#include "run_folder.hpp"
 #include "time_slice.hpp"
 #include "watch/progress.hpp"
 #include "watch/run_log.hpp"
@@ -30,50 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 using actors::run_config;
 using actors::run_report;
-
-bool holds_checkpoint(const std::string& folder) {
-  const auto names = posix_file_system().list(join_path(folder, "checkpoint"));
-  return names && std::any_of(names->begin(), names->end(), [](const std::string& name) {
-           return name.size() > 8 && name.compare(0, 3, "ck-") == 0 &&
-                  name.compare(name.size() - 5, 5, ".weir") == 0;
-         });
-}
-
-result<void> make_folders(const std::string& path) {
-  std::error_code problem;
-  fs::create_directories(path, problem);
-  if (problem && !fs::is_directory(path)) {
-    return error(errc::io,
-                 fmt::format("cannot make run folder \"{}\": expected a folder, found "
-                             "\"{}\"",
-                             path, problem.message()));
-  }
-  return {};
-}
-
-// Creates the first of runs/NAME-1, runs/NAME-2, ... that does not exist. Creating it
-// reserves it: of two processes that try the same number, one succeeds.
-result<std::string> next_run_folder(const std::string& name) {
-  WEIR_CHECK(make_folders("runs"));
-  for (int n = 1; n < 1'000'000; ++n) {
-    const std::string path = fmt::format("runs/{}-{}", name, n);
-    std::error_code problem;
-    if (fs::create_directory(path, problem)) {
-      return path;
-    }
-    if (problem && problem != std::errc::file_exists) {
-      return error(errc::io,
-                   fmt::format("cannot make run folder \"{}\": expected a folder, found "
-                               "\"{}\"",
-                               path, problem.message()));
-    }
-  }
-  return error(errc::already_exists,
-               fmt::format("cannot make a run folder runs/{}-N: expected a free "
-                           "number, found none",
-                           name))
-      .hint("choose one with --out");
-}
 
 std::string corpus_text(const actors::run_start& start) {
   std::string out = start.corpus.empty() ? "none" : start.corpus.front();
@@ -221,6 +176,9 @@ result<file_lock> lock_folder(const std::string& folder) {
 /// Begins a run. Nothing is written before the configuration has been checked, and
 /// nothing in the folder before its lock is held.
 command_result run_command(const run_options& options, output& out) {
+  if (describes_pipeline(options.file)) {
+    return run_pipeline(options, out);
+  }
   WEIR_TRY(run_config config, load_config(options.file, options.sets));
   // The check comes before any folder is made. It needs some folder name, and any will
   // do.
@@ -256,6 +214,16 @@ command_result resume_command(const resume_options& options, output& out) {
                              "none",
                              options.folder));
   }
+  if (holds_pipeline(options.folder)) {
+    return resume_pipeline(options, out);
+  }
+  if (options.generation != 0) {
+    return error(errc::unsupported,
+                 fmt::format("cannot resume \"{}\" from a chosen generation: expected a "
+                             "pipeline of stages, found a run that learns from text",
+                             options.folder))
+        .hint("leave out --generation");
+  }
   WEIR_TRY(run_config config, load_resume_config(options.folder, options.sets));
   config.folder = options.folder;
   WEIR_CHECK(actors::check_config(config));
@@ -264,6 +232,9 @@ command_result resume_command(const resume_options& options, output& out) {
 }
 
 command_result report_command(const report_options& options, output& out) {
+  if (holds_pipeline(options.folder)) {
+    return report_pipeline(options, out);
+  }
   WEIR_TRY(const written_report page, write_report(options.folder));
   if (!options.json) {
     out.print("{}\n", page.path);

@@ -58,19 +58,35 @@ setting_value convert(const toml::node& node) {
   return {setting_value::foreign{kind_of(node)}};
 }
 
-// Adds the keys of a table, with dots in place of nesting. The recursion is as deep as
-// the tables are nested, which the parser limits.
-void flatten(const toml::table& table, const std::string& prefix, const std::string& name,
-             std::vector<config_entry>& out) {
-  for (const auto& [key, node] : table) {
-    const std::string full = prefix + std::string(key.str());
-    const auto* inner = node.as_table();
-    if (inner != nullptr && !inner->empty()) {
-      flatten(*inner, full + ".", name, out);
-    } else if (inner == nullptr) {
-      out.push_back({full, convert(node), place(name, node.source())});
+// Sorts by the place in the text; toml++ sorts tables by their keys.
+struct placed_item {
+  toml::source_position position;
+  toml_item item;
+};
+
+toml_item tree_of(const toml::node& node, std::string key, const std::string& name) {
+  toml_item out{std::move(key), convert(node), place(name, node.source()),
+                node.source().begin.line};
+  if (const auto* table = node.as_table()) {
+    out.table = true;
+    std::vector<placed_item> children;
+    for (const auto& [inner, child] : *table) {
+      children.push_back(
+          {inner.source().begin, tree_of(child, std::string(inner.str()), name)});
+    }
+    std::stable_sort(children.begin(), children.end(), [](const auto& a, const auto& b) {
+      return a.position < b.position;
+    });
+    for (placed_item& child : children) {
+      out.items.push_back(std::move(child.item));
+    }
+  } else if (node.is_array_of_tables()) {
+    out.list_of_tables = true;
+    for (const toml::node& child : *node.as_array()) {
+      out.items.push_back(tree_of(child, "", name));
     }
   }
+  return out;
 }
 
 // Returns line and column of a place such as "file:12:9", to sort by; toml++ sorts tables
@@ -127,10 +143,7 @@ struct toml_writer {
 
 }  // namespace
 
-/// Reads a TOML file as a flat list of keys, in the order of the file, which the parser
-/// does not keep. So the first mistake in the file is the one that is reported.
-result<std::vector<config_entry>> parse_toml(std::string_view text,
-                                             const std::string& name) {
+result<toml_item> parse_toml_tree(std::string_view text, const std::string& name) {
   const toml::parse_result parsed = toml::parse(text, name);
   if (!parsed) {
     const toml::parse_error& problem = parsed.error();
@@ -140,8 +153,28 @@ result<std::vector<config_entry>> parse_toml(std::string_view text,
                      name, std::string(problem.description())))
         .located(place(name, problem.source()));
   }
+  return tree_of(parsed.table(), "", name);
+}
+
+// The recursion is as deep as the tables are nested.
+void add_entries(const toml_item& table, const std::string& prefix,
+                 std::vector<config_entry>& to) {
+  for (const toml_item& item : table.items) {
+    if (item.table) {
+      add_entries(item, prefix + item.key + ".", to);
+    } else {
+      to.push_back({prefix + item.key, item.value, item.where});
+    }
+  }
+}
+
+/// Reads a TOML file as a flat list of keys, in the order of the file, which the parser
+/// does not keep. So the first mistake in the file is the one that is reported.
+result<std::vector<config_entry>> parse_toml(std::string_view text,
+                                             const std::string& name) {
+  WEIR_TRY(const toml_item root, parse_toml_tree(text, name));
   std::vector<config_entry> out;
-  flatten(parsed.table(), "", name, out);
+  add_entries(root, "", out);
   std::stable_sort(out.begin(), out.end(),
                    [](const config_entry& a, const config_entry& b) {
                      return line_and_column(a.where) < line_and_column(b.where);

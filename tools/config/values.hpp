@@ -4,6 +4,7 @@
 /// @threads{all functions: safe to call concurrently}
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,31 @@ struct config_entry {
   setting_value value;
   std::string where;  ///< place for messages: "file:line:column" or "--set key"
 };
+
+/// A value of a TOML text, or one of its tables with all keys.
+/// @threads{a value}
+struct toml_item {
+  std::string key;                 ///< key in the table around it; empty in a list
+  setting_value value;             ///< value; foreign for tables and lists of tables
+  std::string where;               ///< place for messages: "file:line:column"
+  std::size_t line = 0;            ///< line, from 1; 0 if it is unknown
+  bool table = false;              ///< true for a table, whose keys are in `items`
+  bool list_of_tables = false;     ///< true for a list of tables, which are in `items`
+  std::vector<toml_item> items{};  ///< in the order of the text
+};
+
+/// Parses a TOML text.
+/// @param name  Name of the file for messages, as the user wrote it.
+/// @returns The table of the whole text.
+/// @error{invalid_argument, the text is not TOML; the message gives line and column}
+[[nodiscard]] result<toml_item> parse_toml_tree(std::string_view text,
+                                                const std::string& name);
+
+/// Adds the values of a table, and of the tables in it, to a list. Their keys get the
+/// keys of the tables around them as first parts.
+/// @param prefix  Put before each key, such as "model.".
+void add_entries(const toml_item& table, const std::string& prefix,
+                 std::vector<config_entry>& to);
 
 /// Parses a TOML text.
 /// @param name  Name of the file for messages, as the user wrote it.

@@ -75,12 +75,21 @@ void progress_line::show(const actors::run_progress& p) {
   if (!terminal_) {
     return;
   }
-  std::string text = progress_text(p, false);
+  const std::string text = progress_text(p, false);
   // A line that is too long is cut, and has no colour, because cutting could split an
   // escape sequence.
-  text =
-      text.size() < columns() ? progress_text(p, colour_) : text.substr(0, columns() - 1);
-  fmt::print(stderr, "\r\x1b[K{}", text);
+  draw(text.size() < columns() ? progress_text(p, colour_)
+                               : text.substr(0, columns() - 1));
+}
+
+void progress_line::show(const std::string& text) {
+  if (terminal_) {
+    draw(text.substr(0, columns() - 1));
+  }
+}
+
+void progress_line::draw(const std::string& line) {
+  fmt::print(stderr, "\r\x1b[K{}", line);
   std::fflush(stderr);
   shown_ = true;
 }

@@ -28,12 +28,16 @@ class progress_line {
   progress_line(const progress_line&) = delete;
   progress_line& operator=(const progress_line&) = delete;
 
-  /// Draws the line.
+  /// Draws the line of a job that learns from text.
   void show(const actors::run_progress& p);
+  /// Draws a line without colours.
+  void show(const std::string& text);
   /// Removes the line, so that other text can be printed in its place.
   void clear();
 
  private:
+  void draw(const std::string& line);
+
   bool terminal_;
   bool colour_;
   bool shown_ = false;

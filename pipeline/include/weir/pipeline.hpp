@@ -44,6 +44,8 @@ class node {
   node& window(std::uint32_t items, std::int64_t bytes = flow::default_window_bytes);
   /// Sets the treatment of items whose tasks fail.
   node& failing(flow::failure_policy policy);
+  /// Sets the place of the stage's definition for messages, such as `two.toml:12:1`.
+  node& defined_at(std::string place);
   /// Adds an edge. The name of a port may be left out if the stage has only one in that
   /// direction. Returns the second node, so that edges can be chained.
   friend node operator>>(node from, node to);
@@ -93,8 +95,9 @@ class pipeline {
   /// Adds a stage that was made before.
   node add_made(std::string name, result<flow::described_stage> stage);
   /// Adds an edge between ports by name; see `operator>>` for empty names.
+  /// @param place  Place of its definition for messages; may be empty.
   void connect(std::uint32_t from, std::string_view outlet, std::uint32_t to,
-               std::string_view inlet, std::uint32_t delay = 0);
+               std::string_view inlet, std::uint32_t delay = 0, std::string place = {});
 
   /// Checks the pipeline, see `flow::check`.
   /// @error{invalid_argument, the first mistake in building it. Also returns the errors

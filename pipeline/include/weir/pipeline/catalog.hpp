@@ -41,6 +41,11 @@ using given_settings = std::map<std::string, given_value, std::less<>>;
 
 namespace flow {
 
+/// Returns the keys of a stage in a pipeline's file that no setting may be named after,
+/// such as `name`, `use` and `from`.
+/// @threads{safe to call concurrently}
+[[nodiscard]] std::span<const std::string_view> reserved_keys() noexcept;
+
 /// The stages that a program knows by name.
 /// @threads{thread-compatible}
 class catalog {
@@ -50,12 +55,13 @@ class catalog {
 
   /// Adds a stage class under the name of its description.
   /// @error{already_exists, another stage has the name}
+  /// @error{invalid_argument, a setting has the name of a reserved key}
   template <class S>
   [[nodiscard]] result<void> add() {
     require_face<S>();
     stage_spec<S> spec;
     S::describe(spec);
-    return add(spec.info().name, [](const given_settings& given) {
+    const auto make = [](const given_settings& given) {
       stage_spec<S> described_again;
       S::describe(described_again);
       settings_of<S> settings{};
@@ -65,21 +71,35 @@ class catalog {
         }
       }
       return make_stage<S>(std::move(settings));
-    });
+    };
+    return add(spec.info().name, make, describe_class<S>(spec));
   }
   /// Adds a stage whose ports depend on its settings.
+  /// @param about  Description for users, with the ports that the stage has by default.
+  /// Without it, `describe` makes the stage with default settings.
   /// @error{already_exists, another stage has the name}
-  [[nodiscard]] result<void> add(std::string name, factory make);
+  /// @error{invalid_argument, a setting has the name of a reserved key}
+  [[nodiscard]] result<void> add(std::string name, factory make, stage_info about = {});
   /// Makes a stage.
   /// @error{unknown_key, no stage has the name, or no setting has one of the names; the
   /// message suggests the nearest} @error{invalid_argument, a value is refused}
   [[nodiscard]] result<described_stage> make(std::string_view name,
                                              const given_settings& settings) const;
+  /// Returns the description of a stage before it has settings. It has a name alone if
+  /// the stage was added without one and cannot be made without settings.
+  /// @error{unknown_key, no stage has the name; the message suggests the nearest}
+  [[nodiscard]] result<stage_info> describe(std::string_view name) const;
   /// Returns all names, sorted.
   [[nodiscard]] std::vector<std::string> names() const;
 
  private:
-  std::map<std::string, factory, std::less<>> factories_;
+  struct entry {
+    factory make;
+    stage_info about;
+  };
+  [[nodiscard]] result<const entry*> find(std::string_view name) const;
+
+  std::map<std::string, entry, std::less<>> entries_;
 };
 
 /// Returns the stages that every pipeline may use by name: what programs have added, such

@@ -356,6 +356,26 @@ class typed_stage final : public stage_object {
   settings_of<S> settings_;
 };
 
+/// Adds the settings of a table and their defaults to the description of a stage.
+template <class Settings>
+void add_settings(stage_info& info, const settings_table<Settings>& table) {
+  const Settings untouched{};
+  for (const auto& one : table.entries()) {
+    info.settings.push_back(one);
+    info.defaults.push_back(one.get(untouched));
+  }
+}
+
+/// Returns the description of a stage class with its face, and with its settings and
+/// their defaults.
+template <class S>
+[[nodiscard]] stage_info describe_class(const stage_spec<S>& spec) {
+  stage_info info = spec.info();
+  info.face = face_of<S>();
+  add_settings(info, spec.table());
+  return info;
+}
+
 /// Makes a stage of a class, with its description and checked settings.
 /// @error{invalid_argument, a setting is outside its range}
 template <class S>
@@ -367,10 +387,8 @@ template <class S>
     return std::move(fine.error());
   }
   described_stage made;
-  made.info = spec.info();
-  made.info.face = face_of<S>();
+  made.info = describe_class<S>(spec);
   for (const auto& one : spec.table().entries()) {
-    made.info.settings.push_back(one);
     if (!one.may_change) {
       made.info.frozen.emplace_back(one.name, one.get(settings).describe());
     }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Makes and inspects run folders.
+#include "run_folder.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "weir/base/file.hpp"
+
+namespace weir::tools {
+
+namespace fs = std::filesystem;
+
+bool holds_checkpoint(const std::string& folder) {
+  const auto names = posix_file_system().list(join_path(folder, "checkpoint"));
+  return names && std::any_of(names->begin(), names->end(), [](const std::string& name) {
+           return name.size() > 8 && name.compare(0, 3, "ck-") == 0 &&
+                  name.compare(name.size() - 5, 5, ".weir") == 0;
+         });
+}
+
+result<void> make_folders(const std::string& path) {
+  std::error_code problem;
+  fs::create_directories(path, problem);
+  if (problem && !fs::is_directory(path)) {
+    return error(errc::io,
+                 fmt::format("cannot make run folder \"{}\": expected a folder, found "
+                             "\"{}\"",
+                             path, problem.message()));
+  }
+  return {};
+}
+
+result<std::string> next_run_folder(const std::string& name) {
+  WEIR_CHECK(make_folders("runs"));
+  for (int n = 1; n < 1'000'000; ++n) {
+    const std::string path = fmt::format("runs/{}-{}", name, n);
+    std::error_code problem;
+    if (fs::create_directory(path, problem)) {
+      return path;
+    }
+    if (problem && problem != std::errc::file_exists) {
+      return error(errc::io,
+                   fmt::format("cannot make run folder \"{}\": expected a folder, found "
+                               "\"{}\"",
+                               path, problem.message()));
+    }
+  }
+  return error(errc::already_exists,
+               fmt::format("cannot make a run folder runs/{}-N: expected a free "
+                           "number, found none",
+                           name))
+      .hint("choose one with --out");
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The folder of a run: how it is made, named and locked.
+/// @threads{all functions: safe to call concurrently}
+#pragma once
+
+#include <string>
+
+#include "weir/base/error.hpp"
+
+namespace weir::tools {
+
+/// Returns whether a run folder holds a checkpoint.
+[[nodiscard]] bool holds_checkpoint(const std::string& folder);
+
+/// Creates a folder and those above it, unless they exist.
+/// @error{io, a folder cannot be created}
+[[nodiscard]] result<void> make_folders(const std::string& path);
+
+/// Creates the first of runs/NAME-1, runs/NAME-2, ... that does not exist, and returns
+/// its path. Creating the folder reserves it: if two processes try the same number, one
+/// succeeds.
+/// @error{io, the folder cannot be created}
+/// @error{already_exists, there is no free number}
+[[nodiscard]] result<std::string> next_run_folder(const std::string& name);
+
+}  // namespace weir::tools

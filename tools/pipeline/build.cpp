@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Makes the stages and edges of a file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "file.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+/// An end of an edge: a stage and the name of one of its ports.
+struct edge_end {
+  std::uint32_t stage = 0;
+  std::string port;
+};
+
+class builder {
+ public:
+  builder(const written_pipeline& from, const flow::catalog& known)
+      : from_(from),
+        known_(known),
+        made_(std::make_unique<pipeline>(from.settings.name)) {}
+
+  result<std::unique_ptr<pipeline>> build() {
+    for (const written_stage& stage : from_.stages) {
+      WEIR_CHECK(add(stage));
+    }
+    for (std::uint32_t i = 0; i < from_.stages.size(); ++i) {
+      for (const written_edge& edge : from_.stages[i].edges) {
+        WEIR_CHECK(connect(edge, i));
+      }
+      WEIR_CHECK(connect_to_stage_above(i));
+    }
+    return std::move(made_);
+  }
+
+ private:
+  result<void> add(const written_stage& stage) {
+    given_settings given;
+    for (const config_entry& entry : stage.settings) {
+      given.emplace(entry.key, given_value(entry.value));
+    }
+    auto made = known_.make(stage.use, given);
+    if (!made) {
+      return located(std::move(made.error()), stage);
+    }
+    node added = made_->add_made(stage.name, std::move(made));
+    added.defined_at(stage.where);
+    if (stage.window.items || stage.window.bytes) {
+      added.window(static_cast<std::uint32_t>(
+                       stage.window.items.value_or(flow::default_window_items)),
+                   static_cast<std::int64_t>(stage.window.bytes.value_or(
+                       static_cast<std::uint64_t>(flow::default_window_bytes))));
+    }
+    if (stage.skips_failures) {
+      added.failing(flow::failure_policy::skip);
+    }
+    return {};
+  }
+
+  // The message quotes the setting that was refused. Other mistakes belong to the stage.
+  [[nodiscard]] error located(error e, const written_stage& stage) const {
+    std::string where = stage.where_used;
+    if (std::ranges::count(known_.names(), stage.use) > 0) {
+      where = stage.where;
+      for (const config_entry& entry : stage.settings) {
+        if (e.text().find(fmt::format("\"{}\"", entry.key)) != std::string::npos) {
+          where = entry.where;
+        }
+      }
+    }
+    return std::move(e).located(fmt::format("{} (stage \"{}\")", where, stage.name));
+  }
+
+  [[nodiscard]] std::vector<std::string> ports_of(std::uint32_t stage, bool inlet) const {
+    std::vector<std::string> names;
+    for (const flow::port_info& p : made_->built().stages[stage].info.ports) {
+      if (p.inlet == inlet) {
+        names.push_back(p.name);
+      }
+    }
+    return names;
+  }
+
+  /// Returns the inlets that no edge of the file names.
+  [[nodiscard]] std::vector<std::string> open_inlets(std::uint32_t stage) const {
+    std::vector<std::string> names = ports_of(stage, true);
+    for (const written_edge& edge : from_.stages[stage].edges) {
+      std::erase(names, edge.inlet);
+    }
+    return names;
+  }
+
+  result<void> connect_to_stage_above(std::uint32_t stage) {
+    const written_stage& to = from_.stages[stage];
+    if (stage == 0 || to.has_from || to.has_inlets || open_inlets(stage).empty()) {
+      return {};
+    }
+    const std::string& above = from_.stages[stage - 1].name;
+    auto done = connect_ends({"", above, 0, to.where}, {stage - 1, ""}, stage);
+    if (!done) {
+      const std::string more = done.error().hint();
+      return std::move(done.error())
+          .hint(fmt::format("\"{0}\" has no key `from`, so it follows \"{1}\", the stage "
+                            "above{2}{3}",
+                            to.name, above, more.empty() ? "" : "; ", more));
+    }
+    return {};
+  }
+
+  result<void> connect(const written_edge& edge, std::uint32_t to) {
+    WEIR_TRY(const edge_end begin, find_stage(edge, to));
+    return connect_ends(edge, begin, to);
+  }
+
+  result<void> connect_ends(const written_edge& edge, const edge_end& begin,
+                            std::uint32_t to) {
+    WEIR_TRY(const std::string outlet, choose_outlet(edge, begin, to));
+    WEIR_TRY(const std::string inlet, choose_inlet(edge, to));
+    made_->connect(begin.stage, outlet, to, inlet, edge.delay, edge.where);
+    return {};
+  }
+
+  /// Finds the stage that a text such as "first" or "first.y" names. Names of stages may
+  /// have dots, names of ports have none.
+  result<edge_end> find_stage(const written_edge& edge, std::uint32_t to) const {
+    const auto find = [&](std::string_view name) {
+      return std::ranges::find(from_.stages, name, &written_stage::name);
+    };
+    const auto index = [&](auto found) {
+      return static_cast<std::uint32_t>(found - from_.stages.begin());
+    };
+    if (const auto whole = find(edge.from); whole != from_.stages.end()) {
+      return edge_end{index(whole), ""};
+    }
+    const std::size_t dot = edge.from.rfind('.');
+    const std::string name = edge.from.substr(0, dot);
+    if (const auto found = find(name);
+        found != from_.stages.end() && dot != std::string::npos) {
+      return edge_end{index(found), edge.from.substr(dot + 1)};
+    }
+    std::vector<std::string> names;
+    for (const written_stage& stage : from_.stages) {
+      names.push_back(stage.name);
+    }
+    const auto nearest = nearest_name(name, names);
+    return refused(errc::unknown_key, edge, to, "the name of a stage",
+                   fmt::format("\"{}\"", name))
+        .hint(nearest ? fmt::format("did you mean \"{}\" ({})?", *nearest,
+                                    find(*nearest)->where)
+                      : "");
+  }
+
+  result<std::string> choose_outlet(const written_edge& edge, const edge_end& begin,
+                                    std::uint32_t to) const {
+    const written_stage& stage = from_.stages[begin.stage];
+    const std::vector<std::string> outlets = ports_of(begin.stage, false);
+    if (begin.port.empty() && outlets.size() == 1) {
+      return outlets.front();
+    }
+    if (std::ranges::count(outlets, begin.port) == 1) {
+      return begin.port;
+    }
+    return no_port(edge, to, begin.port, outlets, "outlet", stage);
+  }
+
+  result<std::string> choose_inlet(const written_edge& edge, std::uint32_t to) const {
+    const std::vector<std::string> all = ports_of(to, true);
+    if (std::ranges::count(all, edge.inlet) == 1) {
+      return edge.inlet;
+    }
+    const std::vector<std::string> open = edge.inlet.empty() ? open_inlets(to) : all;
+    if (edge.inlet.empty() && open.size() == 1) {
+      return open.front();
+    }
+    return no_port(edge, to, edge.inlet, open, "inlet", from_.stages[to]);
+  }
+
+  [[nodiscard]] error no_port(const written_edge& edge, std::uint32_t to,
+                              const std::string& name,
+                              const std::vector<std::string>& ports, const char* kind,
+                              const written_stage& stage) const {
+    if (ports.empty()) {
+      return refused(errc::invalid_argument, edge, to,
+                     fmt::format("an {} of \"{}\" ({})", kind, stage.name, stage.use),
+                     "none that is open");
+    }
+    const std::string expected =
+        fmt::format("an {} of \"{}\" ({})", kind, stage.name, fmt::join(ports, ", "));
+    if (name.empty()) {
+      return refused(errc::invalid_argument, edge, to, expected, "no name")
+          .hint(std::string_view(kind) == "outlet"
+                    ? fmt::format("name it: \"{}.{}\"", stage.name, ports.front())
+                    : fmt::format("name it: inlets = {{ {} = \"{}\" }}", ports.front(),
+                                  edge.from));
+    }
+    const auto nearest = nearest_name(name, ports);
+    const std::string place =
+        fmt::format("\"{}\" is defined at {}", stage.name, stage.where);
+    return refused(errc::unknown_key, edge, to, expected, fmt::format("\"{}\"", name))
+        .hint(nearest ? fmt::format("did you mean \"{}\"? {}", *nearest, place) : place);
+  }
+
+  [[nodiscard]] error refused(errc code, const written_edge& edge, std::uint32_t to,
+                              std::string_view expected, std::string_view found) const {
+    const std::string inlet = edge.inlet.empty() ? "" : "." + edge.inlet;
+    return error(code,
+                 fmt::format("cannot connect \"{}\" to \"{}{}\": expected {}, "
+                             "found {}",
+                             edge.from, from_.stages[to].name, inlet, expected, found))
+        .located(edge.where);
+  }
+
+  const written_pipeline& from_;
+  const flow::catalog& known_;
+  std::unique_ptr<pipeline> made_;
+};
+
+}  // namespace
+
+result<std::unique_ptr<weir::pipeline>> make_pipeline(const written_pipeline& from,
+                                                      const flow::catalog& known) {
+  return builder(from, known).build();
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Writes facts about pipelines as JSON.
+#include "facts.hpp"
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <numeric>
+
+#include "config/values.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+std::string end_name(const flow::graph_stage& stage, std::uint32_t index) {
+  return fmt::format("{}.{}", stage.name, stage.info.ports[index].name);
+}
+
+facts planned_stage_facts(const flow::plan& p, std::size_t index) {
+  const flow::graph_stage& stage = p.source.stages[index];
+  const flow::planned_stage& planned = p.stages[index];
+  facts one;
+  one["name"] = stage.name;
+  one["use"] = stage.info.name;
+  one["face"] = face_word(stage.info.face);
+  one["place"] = stage.place;
+  one["numbering"] = planned.numbering;
+  one["slots"] = planned.slots;
+  one["memory_bytes"] =
+      std::accumulate(planned.bytes.begin(), planned.bytes.end(), std::int64_t{0});
+  one["on_error"] = stage.on_failure == flow::failure_policy::skip ? "skip" : "stop";
+  return one;
+}
+
+facts planned_edge_facts(const flow::plan& p, const flow::graph_edge& edge) {
+  facts one;
+  one["from"] = end_name(p.source.stages[edge.from], edge.outlet);
+  one["to"] = end_name(p.source.stages[edge.to], edge.inlet);
+  one["type"] = p.stages[edge.from].types[edge.outlet].text();
+  one["delay"] = edge.delay;
+  one["window_items"] = edge.window_items;
+  one["window_bytes"] = edge.window_bytes;
+  return one;
+}
+
+facts setting_facts(const flow::stage_info& info, std::size_t index) {
+  const setting_info& setting = info.settings[index];
+  const bool has_default = index < info.defaults.size() && !setting.required;
+  facts one;
+  one["name"] = setting.name;
+  one["documentation"] = setting.documentation;
+  one["takes"] = setting.expected();
+  one["unit"] = setting.unit;
+  one["default"] = has_default ? facts(toml_text(info.defaults[index])) : facts();
+  one["required"] = setting.required;
+  one["may_change"] = setting.may_change;
+  return one;
+}
+
+void add_counters(facts& to, const flow::stage_counters& c) {
+  to["items"] = c.items;
+  to["emitted"] = c.emitted;
+  to["skipped"] = c.skipped;
+  to["failed"] = c.failed;
+  to["blocked_input"] = c.blocked_input;
+  to["blocked_output"] = c.blocked_output;
+}
+
+void add_counters(facts& to, const flow::edge_counters& c) {
+  to["items"] = c.items;
+  to["gaps"] = c.gaps;
+  to["bytes"] = c.bytes;
+  to["deepest"] = c.deepest;
+}
+
+/// Returns the stage that limited the rate most often, with its share of all
+/// observations; null if there were none.
+facts bottleneck_facts(const std::map<std::string, std::uint64_t>& limiting) {
+  std::uint64_t total = 0;
+  const std::pair<const std::string, std::uint64_t>* most = nullptr;
+  for (const auto& one : limiting) {
+    total += one.second;
+    most = most == nullptr || one.second > most->second ? &one : most;
+  }
+  if (most == nullptr) {
+    return {};
+  }
+  return {{"stage", most->first},
+          {"share", static_cast<double>(most->second) / static_cast<double>(total)}};
+}
+
+}  // namespace
+
+// Paths of files need not be UTF-8, but JSON is.
+std::string facts_text(const facts& value) {
+  return value.dump(2, ' ', false, facts::error_handler_t::replace) + "\n";
+}
+
+std::string face_word(flow::face face) {
+  switch (face) {
+    case flow::face::task: return "task";
+    case flow::face::late: return "late";
+    case flow::face::source: return "source";
+    case flow::face::sink: return "sink";
+  }
+  return "unknown";
+}
+
+std::string guarantee_words(flow::guarantee promise) {
+  switch (promise) {
+    case flow::guarantee::none: return "none";
+    case flow::guarantee::at_least_once: return "at least once";
+    case flow::guarantee::exactly_once: return "exactly once";
+  }
+  return "unknown";
+}
+
+facts plan_facts(const flow::plan& p) {
+  facts out;
+  out["pipeline"] = p.source.name;
+  out["memory_bound_bytes"] = p.memory_bound;
+  out["guarantee"] = guarantee_words(p.promise);
+  out["weakest"] = p.weakest.empty() ? facts() : facts(p.weakest);
+  out["notes"] = p.notes;
+  out["stages"] = facts::array();
+  for (std::size_t i = 0; i < p.stages.size(); ++i) {
+    out["stages"].push_back(planned_stage_facts(p, i));
+  }
+  out["edges"] = facts::array();
+  for (const flow::graph_edge& edge : p.source.edges) {
+    out["edges"].push_back(planned_edge_facts(p, edge));
+  }
+  return out;
+}
+
+facts stage_facts(const flow::stage_info& info) {
+  facts out;
+  out["name"] = info.name;
+  out["documentation"] = info.documentation;
+  out["face"] = info.ports.empty() ? facts() : facts(face_word(info.face));
+  out["ports"] = facts::array();
+  for (const flow::port_info& p : info.ports) {
+    out["ports"].push_back({{"name", p.name},
+                            {"direction", p.inlet ? "in" : "out"},
+                            {"type", p.type.text()}});
+  }
+  out["settings"] = facts::array();
+  for (std::size_t i = 0; i < info.settings.size(); ++i) {
+    out["settings"].push_back(setting_facts(info, i));
+  }
+  out["state"] = facts::array();
+  for (const flow::state_info& one : info.state) {
+    out["state"].push_back(
+        {{"name", one.name}, {"kind", one.tensor ? "tensor" : "value"}});
+  }
+  out["takes"] = info.takes;
+  out["gives"] = info.gives;
+  out["holds"] = info.holds;
+  out["own_numbering"] = info.own_numbering;
+  out["stateless"] = info.stateless;
+  out["accepts_gaps"] = info.gaps == flow::gap_policy::pass;
+  out["forwards"] = info.forwards;
+  out["guarantee"] = guarantee_words(info.promise);
+  return out;
+}
+
+facts run_facts(const pipeline_report& report,
+                const std::map<std::string, std::uint64_t>& limiting) {
+  facts out = plan_facts(report.planned);
+  facts head;
+  head["kind"] = "pipeline";
+  head["pipeline"] = report.planned.source.name;
+  head["ended"] = report.ended;
+  head["items"] = report.items;
+  head["resumed_item"] = report.resumed_item;
+  head["seconds"] = report.seconds;
+  head["items_per_second"] =
+      report.seconds > 0 ? static_cast<double>(report.items) / report.seconds : 0;
+  head["checkpoints"] = report.epochs;
+  head["generation"] = report.generation;
+  head["item_bytes"] = report.item_bytes;
+  head["bottleneck"] = bottleneck_facts(limiting);
+  for (std::size_t i = 0; i < out["stages"].size(); ++i) {
+    if (i < report.counters.stages.size()) {
+      add_counters(out["stages"][i], report.counters.stages[i]);
+    }
+  }
+  for (std::size_t i = 0; i < out["edges"].size(); ++i) {
+    if (i < report.counters.edges.size()) {
+      add_counters(out["edges"][i], report.counters.edges[i]);
+    }
+  }
+  head.update(out);
+  return head;
+}
+
+}  // namespace weir::tools

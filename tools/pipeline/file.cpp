@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads the file of a pipeline: the keys outside of its stages, and the assignments that
+/// override the file.
+#include "file.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "stage_keys.hpp"
+#include "weir/base/bytes.hpp"
+#include "weir/base/file.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A longer line could nest tables deeper than the stack of the parser allows.
+constexpr std::size_t max_line_bytes = 4096;
+
+bool is_folder_name(const std::string& name) {
+  constexpr std::string_view letters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  return !name.empty() && name.size() <= 100 && name.front() != '.' &&
+         name.find_first_not_of(letters) == std::string::npos;
+}
+
+bool is_stall(const std::string& text) {
+  const auto time = parse_limits(text);
+  return time && !time->items && !time->bytes && *time->seconds >= 1 &&
+         *time->seconds <= 86'400;
+}
+
+bool is_interval(const std::string& text) {
+  const auto interval = parse_limits(text);
+  return text.empty() || (interval && !interval->bytes);
+}
+
+settings_table<pipeline_settings> make_table() {
+  using s = pipeline_settings;
+  settings_table<s> t("the pipeline");
+  t.add("name", &s::name, "Name of the pipeline; without --out its folder is runs/NAME-N")
+      .rule("1 to 100 letters, digits, \"-\", \"_\" and \".\", the first one no \".\"",
+            is_folder_name);
+  t.add("files", &s::files, "Folder of the relative paths in the file")
+      .rule("an absolute path",
+            [](const std::string& path) { return fs::path(path).is_absolute(); });
+  t.add("run.workers", &s::workers, "Threads that run tasks; never changes a result")
+      .range(1, 256)
+      .may_change();
+  t.add("run.seed", &s::seed, "Seed of every random number");
+  t.add("run.stall", &s::stall, "Time without progress after which the run fails")
+      .rule("a time from 1 s to 24 h, such as \"60 s\"", is_stall)
+      .may_change();
+  t.add("checkpoint.every", &s::every, "Items or time between two checkpoints")
+      .rule("items, a time or both, such as \"1000 items\" or \"30 s\"", is_interval)
+      .may_change();
+  return t;
+}
+
+std::vector<std::string> known_keys() {
+  std::vector<std::string> known{"stage"};
+  for (const auto& one : pipeline_table().entries()) {
+    known.push_back(one.name);
+  }
+  return known;
+}
+
+/// Reads the tree of a file, then the assignments.
+class file_reader {
+ public:
+  explicit file_reader(const std::string& name) : name_(name) {}
+
+  result<void> read(const toml_item& root) {
+    for (const toml_item& item : root.items) {
+      WEIR_CHECK(read_item(item));
+    }
+    if (out_.stages.empty()) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot use \"{}\" as a pipeline: expected at least one "
+                               "table [[stage]], found none",
+                               name_))
+          .located(name_);
+    }
+    if (set_line_ != 0 && last_line_ > set_line_) {
+      return error(errc::invalid_argument,
+                   "cannot use the table [set]: expected it behind all other tables, "
+                   "found a table behind it")
+          .located(fmt::format("{}:{}", name_, set_line_));
+    }
+    for (const config_entry& entry : assignments_) {
+      WEIR_CHECK(assign(entry));
+    }
+    return {};
+  }
+
+  /// Sets a key outside of stages, or a key of a stage as STAGE.KEY.
+  result<void> assign(const config_entry& entry) {
+    if (pipeline_table().find(entry.key) != nullptr) {
+      return set(entry);
+    }
+    written_stage* best = nullptr;
+    for (written_stage& stage : out_.stages) {
+      const bool fits = entry.key.starts_with(stage.name + ".");
+      best = fits && (best == nullptr || best->name.size() < stage.name.size()) ? &stage
+                                                                                : best;
+    }
+    if (best == nullptr) {
+      return unknown(entry);
+    }
+    return set_stage_key(
+        *best, {entry.key.substr(best->name.size() + 1), entry.value, entry.where});
+  }
+
+  written_pipeline& written() { return out_; }
+  /// Returns the assignments of the table [set], and the line of the table or 0.
+  [[nodiscard]] const std::vector<config_entry>& assignments() const {
+    return assignments_;
+  }
+  [[nodiscard]] std::size_t set_line() const { return set_line_; }
+
+ private:
+  result<void> read_item(const toml_item& item) {
+    if (item.key == "stage") {
+      return read_stages(item);
+    }
+    if (item.key == "set" && item.table) {
+      set_line_ = item.line;
+      add_entries(item, "", assignments_);
+      return {};
+    }
+    if (item.key == "plugins") {
+      return error(
+                 errc::unsupported,
+                 "cannot use key \"plugins\": expected a key of this version, found one "
+                 "that is reserved for a later version")
+          .located(item.where);
+    }
+    last_line_ = std::max(last_line_, item.line);
+    std::vector<config_entry> entries;
+    if (item.table) {
+      add_entries(item, item.key + ".", entries);
+    }
+    const bool known_table = item.key == "run" || item.key == "checkpoint";
+    if (!item.table || (entries.empty() && !known_table)) {
+      entries.push_back({item.key, item.value, item.where});
+    }
+    for (const config_entry& entry : entries) {
+      WEIR_CHECK(set(entry));
+    }
+    return {};
+  }
+
+  result<void> read_stages(const toml_item& list) {
+    if (!list.list_of_tables) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot use key \"stage\": expected tables [[stage]], "
+                               "found {}",
+                               list.value.describe()))
+          .located(list.where);
+    }
+    for (const toml_item& table : list.items) {
+      last_line_ = std::max(last_line_, table.line);
+      WEIR_TRY(written_stage stage, read_stage(table));
+      out_.stages.push_back(std::move(stage));
+    }
+    return {};
+  }
+
+  result<void> set(const config_entry& entry) {
+    if (pipeline_table().find(entry.key) == nullptr) {
+      return unknown_setting(entry.key, known_keys()).located(entry.where);
+    }
+    auto done = pipeline_table().assign(out_.settings, entry.key, entry.value);
+    return done ? result<void>() : std::move(done).error().located(entry.where);
+  }
+
+  // The first part of the key may be the misspelt name of a stage.
+  [[nodiscard]] error unknown(const config_entry& entry) const {
+    std::vector<std::string> known = known_keys();
+    const std::size_t dot = entry.key.find('.');
+    for (const written_stage& stage : out_.stages) {
+      known.push_back(stage.name +
+                      (dot == std::string::npos ? "" : entry.key.substr(dot)));
+    }
+    return unknown_setting(entry.key, known).located(entry.where);
+  }
+
+  const std::string& name_;
+  written_pipeline out_;
+  std::vector<config_entry> assignments_;  ///< of the table [set]
+  std::size_t set_line_ = 0;
+  std::size_t last_line_ = 0;  ///< largest line of any other table
+};
+
+result<void> check_lines(std::string_view text, const std::string& name) {
+  std::size_t line = 1;
+  for (std::size_t begin = 0; begin < text.size(); ++line) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    if (end - begin > max_line_bytes) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot read \"{}\": expected lines of at most {} bytes, "
+                               "found one of {}",
+                               name, max_line_bytes, end - begin))
+          .located(fmt::format("{}:{}", name, line));
+    }
+    begin = end + 1;
+  }
+  return {};
+}
+
+/// Returns the first lines of a text.
+std::string_view lines_before(std::string_view text, std::size_t line) {
+  std::size_t end = 0;
+  for (std::size_t n = 1; n < line; ++n) {
+    end = text.find('\n', end) + 1;
+  }
+  return text.substr(0, end);
+}
+
+/// Returns the text of a file with its assignments, old ones first. The assignments stand
+/// at the end, so that the places in messages stay those of the file.
+std::string copy_of(std::string_view text, const std::vector<config_entry>& assignments) {
+  std::string out(text);
+  out += out.empty() || out.ends_with('\n') ? "" : "\n";
+  out += "[set]  # from the command line, and the folder of relative paths\n";
+  for (std::size_t i = 0; i < assignments.size(); ++i) {
+    const config_entry& entry = assignments[i];
+    const bool is_last = std::none_of(
+        assignments.begin() + static_cast<std::ptrdiff_t>(i) + 1, assignments.end(),
+        [&](const config_entry& later) { return later.key == entry.key; });
+    if (is_last) {
+      out += fmt::format("{} = {}\n", toml_text({entry.key}), toml_text(entry.value));
+    }
+  }
+  return out;
+}
+
+weir::run_options run_options_of(const written_pipeline& from) {
+  weir::run_options options;
+  options.files = from.settings.files;
+  options.workers = from.settings.workers;
+  options.seed = from.settings.seed;
+  options.description = from.copy;
+  if (const auto stall = parse_limits(from.settings.stall); stall && stall->seconds) {
+    options.stall_s = static_cast<std::int64_t>(std::ceil(*stall->seconds));
+  }
+  if (const auto every = parse_limits(from.settings.every)) {
+    options.every_items = every->items.value_or(0);
+    options.every_seconds = every->seconds.value_or(0);
+  }
+  return options;
+}
+
+}  // namespace
+
+const settings_table<pipeline_settings>& pipeline_table() {
+  static const settings_table<pipeline_settings> table = make_table();
+  return table;
+}
+
+bool describes_stages(std::string_view text) noexcept {
+  constexpr std::string_view blanks = " \t";
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    line.remove_prefix(std::min(line.find_first_not_of(blanks), line.size()));
+    if (line.starts_with("[[")) {
+      line.remove_prefix(2);
+      line.remove_prefix(std::min(line.find_first_not_of(blanks), line.size()));
+      const std::size_t behind = line.find_first_not_of(blanks, 5);
+      if (line.starts_with("stage") && behind != std::string_view::npos &&
+          line[behind] == ']') {
+        return true;
+      }
+    }
+    begin = end + 1;
+  }
+  return false;
+}
+
+result<written_pipeline> read_pipeline(std::string_view text, const std::string& name,
+                                       const std::string& folder,
+                                       std::span<const std::string> sets) {
+  WEIR_CHECK(check_lines(text, name));
+  WEIR_TRY(const toml_item root, parse_toml_tree(text, name));
+  file_reader reader(name);
+  WEIR_CHECK(reader.read(root));
+  std::vector<config_entry> assignments = reader.assignments();
+  for (const std::string& set : sets) {
+    WEIR_TRY(config_entry entry, parse_assignment(set));
+    WEIR_CHECK(reader.assign(entry));
+    assignments.push_back(std::move(entry));
+  }
+  written_pipeline out = std::move(reader.written());
+  if (out.settings.name.empty()) {
+    const std::string stem = fs::path(name).stem().string();
+    out.settings.name = is_folder_name(stem) ? stem : "pipeline";
+    assignments.push_back({"name", {out.settings.name}, ""});
+  }
+  if (out.settings.files.empty()) {
+    out.settings.files = folder;
+    assignments.push_back({"files", {folder}, ""});
+  }
+  out.copy = copy_of(
+      reader.set_line() == 0 ? text : lines_before(text, reader.set_line()), assignments);
+  return out;
+}
+
+result<loaded_pipeline> load_pipeline(const std::string& path,
+                                      std::span<const std::string> sets) {
+  WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
+  std::error_code ignored;
+  const fs::path full = fs::absolute(path, ignored);
+  WEIR_TRY(const written_pipeline written,
+           read_pipeline(as_text(content), path, full.parent_path().string(), sets));
+  add_standard_stages();
+  loaded_pipeline loaded;
+  WEIR_TRY(loaded.stages, make_pipeline(written, flow::stages()));
+  loaded.options = run_options_of(written);
+  return loaded;
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Files of pipelines in TOML: reads one, and makes the pipeline and the options of its
+/// run.
+///
+/// ```
+/// name = "squares"
+/// [run]
+/// workers = 2
+/// [checkpoint]
+/// every = "1000 items"
+/// [[stage]]
+/// name = "numbers"
+/// use = "generator"
+/// [[stage]]
+/// name = "square"
+/// use = "elementwise"
+/// from = "numbers.x"
+/// window = "8 items, 64 MiB"
+/// ```
+/// @source{docs/pipelines.md}
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/values.hpp"
+#include "limits.hpp"
+#include "weir/actors/pipelines.hpp"
+#include "weir/pipeline/catalog.hpp"
+
+namespace weir::tools {
+
+/// Keys of a file outside of its stages.
+struct pipeline_settings {
+  std::string name;   ///< name of the pipeline; the name of its file if empty
+  std::string files;  ///< folder of relative paths; the folder of the file if empty
+  std::uint32_t workers = 1;   ///< threads that run tasks
+  std::uint64_t seed = 1;      ///< seed of all random numbers
+  std::string stall = "60 s";  ///< time without progress after which the run fails
+  std::string every;           ///< items or time between checkpoints; empty: at the end
+};
+
+/// Returns the table of `pipeline_settings`.
+/// @threads{safe to call concurrently}
+[[nodiscard]] const settings_table<pipeline_settings>& pipeline_table();
+
+/// One edge that a stage of a file asks for.
+struct written_edge {
+  std::string inlet;        ///< name of the inlet; empty for the only one
+  std::string from;         ///< a stage, or a stage and its outlet
+  std::uint32_t delay = 0;  ///< delay of a feedback edge in items
+  std::string where;        ///< place for messages
+};
+
+/// One stage of a file.
+struct written_stage {
+  std::string name;        ///< name in the pipeline
+  std::string use;         ///< name of the stage among those that the program knows
+  std::string where;       ///< place of the stage for messages
+  std::string where_used;  ///< place of the key `use`
+  std::vector<written_edge> edges;     ///< edges that end at the stage
+  bool has_inlets = false;             ///< the key `inlets` was given
+  bool has_from = false;               ///< the key `from` was given
+  limits window;                       ///< window of the edges that end at the stage
+  bool skips_failures = false;         ///< failed items become gaps
+  std::vector<config_entry> settings;  ///< settings of the stage itself
+};
+
+/// The content of a file.
+struct written_pipeline {
+  pipeline_settings settings;         ///< keys outside of stages
+  std::vector<written_stage> stages;  ///< in the order of the file
+  /// Text of the file with the assignments of the command line, which gives the same
+  /// content in any folder.
+  std::string copy;
+};
+
+/// Returns whether a text describes a pipeline of stages: it has a line `[[stage]]`.
+/// Other files describe a job that learns from text.
+/// @threads{safe to call concurrently}
+[[nodiscard]] bool describes_stages(std::string_view text) noexcept;
+
+/// Reads a file of a pipeline.
+/// @param text    Content of the file.
+/// @param name    Name of the file for messages.
+/// @param folder  Folder of the file, absolute.
+/// @param sets    Assignments KEY=VALUE, which override the file: keys outside of stages
+/// such as `run.workers`, and STAGE.KEY.
+/// @error{invalid_argument, the text is not TOML, or a value is refused; the message
+/// gives line and column}
+/// @error{unknown_key, a key does not exist; the message suggests the nearest}
+/// @error{unsupported, a key is reserved for a later version}
+/// @threads{safe to call concurrently}
+[[nodiscard]] result<written_pipeline> read_pipeline(std::string_view text,
+                                                     const std::string& name,
+                                                     const std::string& folder,
+                                                     std::span<const std::string> sets);
+
+/// Makes the pipeline that a file describes.
+/// @error{unknown_key, a stage, a setting, an outlet or an inlet does not exist; the
+/// message suggests the nearest}
+/// @error{invalid_argument, a setting is refused, or an edge has no clear end}
+/// @threads{as `flow::catalog::make`}
+[[nodiscard]] result<std::unique_ptr<weir::pipeline>> make_pipeline(
+    const written_pipeline& from, const flow::catalog& known);
+
+/// A pipeline that was read from a file, with the options of its run.
+struct loaded_pipeline {
+  std::unique_ptr<weir::pipeline> stages;  ///< never null
+  weir::run_options options;  ///< `description` is a copy that works in any folder
+};
+
+/// Reads a file and makes its pipeline from the stages of `flow::stages()`.
+/// @param sets  Assignments KEY=VALUE.
+/// @error{not_found, io, the file cannot be read}
+/// @error{any, as of `read_pipeline` and `make_pipeline`}
+[[nodiscard]] result<loaded_pipeline> load_pipeline(const std::string& path,
+                                                    std::span<const std::string> sets);
+
+}  // namespace weir::tools

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads limits in words.
+#include "limits.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "cli/output.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) {
+    return {};
+  }
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+/// Reads a number that covers the whole text.
+template <class Number>
+std::optional<Number> whole_number(std::string_view text) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, problem] = std::from_chars(text.data(), end, number);
+  return problem == std::errc() && stop == end ? std::optional(number) : std::nullopt;
+}
+
+/// Returns the seconds of a unit of time; 0 for other words.
+double seconds_of(std::string_view unit) {
+  constexpr std::array<std::pair<std::string_view, double>, 4> units{
+      {{"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}}};
+  const auto* const found =
+      std::ranges::find(units, unit, &std::pair<std::string_view, double>::first);
+  return found == units.end() ? 0 : found->second;
+}
+
+/// Stores a limit. @returns False if it is absent, 0, or there was one of its kind.
+template <class Number>
+bool store(std::optional<Number>& place, std::optional<Number> limit) {
+  if (place || !limit || !(*limit > 0)) {
+    return false;
+  }
+  place = limit;
+  return true;
+}
+
+/// Reads a time of up to a thousand years.
+std::optional<double> parse_seconds(std::string_view number, double unit) {
+  constexpr double max_seconds = 3.2e10;
+  const auto count = whole_number<double>(number);
+  return count && *count * unit <= max_seconds ? std::optional(*count * unit)
+                                               : std::nullopt;
+}
+
+bool add_limit(std::string_view text, limits& to) {
+  const std::size_t end = text.find_first_not_of("0123456789.");
+  if (end == std::string_view::npos || end == 0) {
+    return false;
+  }
+  const std::string_view number = text.substr(0, end);
+  const std::string_view unit = trimmed(text.substr(end));
+  if (unit == "item" || unit == "items") {
+    return store(to.items, whole_number<std::uint64_t>(number));
+  }
+  if (const double seconds = seconds_of(unit); seconds > 0) {
+    return store(to.seconds, parse_seconds(number, seconds));
+  }
+  const auto bytes = parse_size(std::string(number) + std::string(unit));
+  return bytes && store(to.bytes, std::optional(*bytes));
+}
+
+}  // namespace
+
+std::optional<limits> parse_limits(std::string_view text) {
+  limits found;
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    if (!add_limit(trimmed(text.substr(0, comma)), found)) {
+      return std::nullopt;
+    }
+    if (comma == std::string_view::npos) {
+      return found;
+    }
+    text.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace weir::tools

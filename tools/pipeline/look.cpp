@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `weir check`, `weir graph`, `weir stages` and `weir inspect`: commands that look at
+/// pipelines and stages and run nothing.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "config/reference.hpp"
+#include "facts.hpp"
+#include "file.hpp"
+#include "picture.hpp"
+#include "verbs.hpp"
+#include "weir/base/bytes.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+std::string interval_words(const weir::run_options& options) {
+  std::vector<std::string> limits;
+  if (options.every_items > 0) {
+    limits.push_back(counted(options.every_items, "item"));
+  }
+  if (options.every_seconds > 0) {
+    limits.push_back(fmt::format("{:g} s", options.every_seconds));
+  }
+  return limits.empty() ? "at the end alone"
+                        : fmt::format("every {}", fmt::join(limits, " or "));
+}
+
+std::string ports_text(const flow::stage_info& info) {
+  std::string out;
+  for (const bool inlet : {true, false}) {
+    for (const flow::port_info& p : info.ports) {
+      if (p.inlet == inlet) {
+        out += fmt::format("  {} {}: {}\n", inlet ? "inlet " : "outlet", p.name,
+                           p.type.text());
+      }
+    }
+  }
+  return out.empty() ? "  known only with settings\n" : out;
+}
+
+std::string indented(const std::string& text) {
+  std::string out;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    out += "  " + text.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  return out;
+}
+
+/// Returns the face of a stage; "-" if nothing is known without settings.
+std::string known_face(const flow::stage_info& info) {
+  return info.ports.empty() ? "-" : face_word(info.face);
+}
+
+setting_list settings_of(const flow::stage_info& info) {
+  setting_list all;
+  for (std::size_t i = 0; i < info.settings.size(); ++i) {
+    all.push_back(
+        {&info.settings[i], i < info.defaults.size()
+                                ? info.defaults[i]
+                                : setting_value{setting_value::foreign{"unknown"}}});
+  }
+  return all;
+}
+
+/// Returns the behaviour of a stage in sentences, apart from its ports.
+std::string behaviour_text(const flow::stage_info& info) {
+  std::string out;
+  if (info.own_numbering && info.face != flow::face::source) {
+    out += fmt::format("  takes {} and gives up to {}, which have numbers of their own\n",
+                       counted(info.takes, "item"), info.gives);
+  }
+  if (info.holds > 0) {
+    out += fmt::format("  keeps back {}\n", counted(info.holds, "item"));
+  }
+  if (info.gaps == flow::gap_policy::pass) {
+    out += "  is called for numbers that some of its inlets have no item for\n";
+  }
+  if (info.stateless) {
+    out += "  has no state, so failed items may be skipped (on_error = \"skip\")\n";
+  }
+  if (info.face == flow::face::source || info.face == flow::face::sink) {
+    out += fmt::format("  guarantees: {}\n", guarantee_words(info.promise));
+  }
+  return out;
+}
+
+}  // namespace
+
+command_result check_command(const graph_options& options, output& out) {
+  WEIR_TRY(const loaded_pipeline loaded, load_pipeline(options.file, options.sets));
+  WEIR_TRY(const flow::plan plan, loaded.stages->check());
+  if (!options.json) {
+    out.write(flow::describe(plan));
+    out.print("checkpoints: {}\nworkers: {}\n", interval_words(loaded.options),
+              loaded.options.workers);
+    return 0;
+  }
+  facts all = plan_facts(plan);
+  all["workers"] = loaded.options.workers;
+  all["checkpoint_items"] = loaded.options.every_items;
+  all["checkpoint_seconds"] = loaded.options.every_seconds;
+  out.write(facts_text(all));
+  return 0;
+}
+
+command_result graph_command(const graph_options& options, output& out) {
+  WEIR_TRY(const loaded_pipeline loaded, load_pipeline(options.file, options.sets));
+  WEIR_TRY(const flow::plan plan, loaded.stages->check());
+  const facts all = plan_facts(plan);
+  const graph_picture picture = picture_of(all);
+  const std::string drawing = options.dot ? picture_dot(picture) : picture_svg(picture);
+  if (options.drawing != "-") {
+    WEIR_CHECK(
+        write_file_atomically(posix_file_system(), options.drawing, as_view(drawing)));
+  }
+  if (options.json) {
+    out.write(facts_text(all));
+  } else if (options.drawing == "-") {
+    out.write(drawing);
+  } else {
+    out.print("{}\n", options.drawing);
+  }
+  return 0;
+}
+
+command_result stages_command(const stages_options& options, output& out) {
+  add_standard_stages();
+  std::vector<flow::stage_info> known;
+  std::size_t width = 0;
+  for (const std::string& name : flow::stages().names()) {
+    WEIR_TRY(flow::stage_info info, flow::stages().describe(name));
+    info.name = name;
+    width = std::max(width, name.size());
+    known.push_back(std::move(info));
+  }
+  if (options.json) {
+    facts all = facts::array();
+    for (const flow::stage_info& info : known) {
+      all.push_back(stage_facts(info));
+    }
+    out.write(facts_text(all));
+    return 0;
+  }
+  for (const flow::stage_info& info : known) {
+    out.print("{:<{}}  {:<6}  {}\n", info.name, width, known_face(info),
+              info.documentation);
+  }
+  return 0;
+}
+
+command_result inspect_command(const stages_options& options, output& out) {
+  add_standard_stages();
+  WEIR_TRY(const flow::stage_info info, flow::stages().describe(options.stage));
+  if (options.json) {
+    out.write(facts_text(stage_facts(info)));
+    return 0;
+  }
+  out.print("{} ({})\n  {}\n\nports\n{}", info.name, known_face(info), info.documentation,
+            ports_text(info));
+  if (!info.settings.empty()) {
+    out.print("\nsettings\n{}", indented(settings_text(settings_of(info))));
+  }
+  if (!info.state.empty()) {
+    out.write("\nstate in checkpoints\n");
+    for (const flow::state_info& one : info.state) {
+      out.print("  {} ({})\n", one.name, one.tensor ? "tensor" : "value");
+    }
+  }
+  if (const std::string more = behaviour_text(info); !more.empty()) {
+    out.print("\nbehaviour\n{}", more);
+  }
+  return 0;
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Draws pipelines as SVG, and writes them for Graphviz.
+#include "picture.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "drawing/svg.hpp"
+#include "layout.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+// The classes have a prefix because a page holds other drawings, too.
+constexpr std::string_view style = R"(<style>
+.pl-page{fill:#fbfbfa}.pl-box{fill:#ffffff;stroke:#98a0a9;stroke-width:1}
+.pl-edge{fill:none;stroke:#545e69;stroke-width:1.4}
+.pl-delay{fill:none;stroke:#8a6fc1;stroke-width:1.4;stroke-dasharray:5 4}
+.pl-arrow{fill:#545e69}.pl-arrow-delay{fill:#8a6fc1}
+svg text.pl-title{font:600 15px system-ui,sans-serif;fill:#1d2126}
+svg text.pl-name{font:600 13px system-ui,sans-serif;fill:#1d2126}
+svg text.pl-use,svg text.pl-port{font:11.5px system-ui,sans-serif;fill:#636b74}
+.pl-source{fill:#4f9d69}.pl-task{fill:#3b82c4}.pl-late{fill:#e08e3c}.pl-sink{fill:#c4574f}
+@media (prefers-color-scheme:dark){.pl-page{fill:#1b1f23}
+.pl-box{fill:#23282d;stroke:#646d76}.pl-edge{stroke:#aeb7c0}.pl-arrow{fill:#aeb7c0}
+svg text.pl-title,svg text.pl-name{fill:#e4e7ea}
+svg text.pl-use,svg text.pl-port{fill:#98a1aa}}
+</style>
+)";
+
+constexpr std::array<std::string_view, 4> faces{"source", "task", "late", "sink"};
+constexpr double wide_picture = 980;  ///< a wider one is scrolled and not made smaller
+
+std::string text_at(const facts& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::uint64_t number_at(const facts& object, const char* key) {
+  const auto found = object.find(key);
+  const bool is_count =
+      found != object.end() && found->is_number_integer() && *found >= 0;
+  return is_count ? found->get<std::uint64_t>() : 0;
+}
+
+/// Returns the objects of a list; none if there is no list.
+std::vector<facts> objects_at(const facts& object, const char* key) {
+  std::vector<facts> out;
+  const auto list = object.find(key);
+  if (list != object.end() && list->is_array()) {
+    std::ranges::copy_if(*list, std::back_inserter(out),
+                         [](const facts& one) { return one.is_object(); });
+  }
+  return out;
+}
+
+/// Finds the stage of a text such as "first.y", and cuts the text down to the port.
+std::optional<std::size_t> take_stage(const graph_picture& picture, std::string& end) {
+  const std::size_t dot = end.rfind('.');
+  if (dot == std::string::npos) {
+    return std::nullopt;
+  }
+  const auto found =
+      std::ranges::find(picture.stages, end.substr(0, dot), &pictured_stage::name);
+  end.erase(0, dot + 1);
+  return found == picture.stages.end()
+             ? std::nullopt
+             : std::optional(static_cast<std::size_t>(found - picture.stages.begin()));
+}
+
+std::string window_text(const facts& edge) {
+  return fmt::format("window {}, {}", counted(number_at(edge, "window_items"), "item"),
+                     human_bytes(number_at(edge, "window_bytes")));
+}
+
+void draw_stage(svg& s, const pictured_stage& stage, const placed_stage& box) {
+  s.rect(box.x, box.y, box.width, box.height, "pl-box", stage.tip);
+  s.rect(box.x, box.y, 5, box.height, "pl-" + stage.face);
+  s.text(box.x + 14, box.y + 18, "pl-name", "start", stage.name);
+  s.text(box.x + 14, box.y + 33, "pl-use", "start", stage.use);
+  for (std::size_t i = 0; i < box.outlets.size(); ++i) {
+    s.text(box.x + box.width + 5, box.port_y(box.outlets, box.outlets[i]) - 4, "pl-port",
+           "start", box.outlet_labels[i]);
+  }
+  for (const std::string& inlet : box.inlets) {
+    s.text(box.x - 11, box.port_y(box.inlets, inlet) - 4, "pl-port", "end", inlet);
+  }
+}
+
+void draw_edge(svg& s, const pictured_edge& edge, const std::vector<point>& points,
+               point label) {
+  const bool delayed = edge.delay > 0;
+  s.polyline(points, delayed ? "pl-delay" : "pl-edge", edge.tip);
+  const auto [x, y] = points.back();
+  s.polyline({{x - 8, y - 4}, {x, y}, {x - 8, y + 4}},
+             delayed ? "pl-arrow-delay" : "pl-arrow");
+  if (delayed) {
+    s.text(label.first, label.second, "pl-port", "middle",
+           fmt::format("delay {}", edge.delay));
+  }
+}
+
+void draw_legend(svg& s, const graph_picture& picture, double y) {
+  double x = 16;
+  for (const std::string_view face : faces) {
+    if (std::ranges::count(picture.stages, face, &pictured_stage::face) == 0) {
+      continue;
+    }
+    s.rect(x, y - 10, 10, 10, fmt::format("pl-{}", face));
+    s.text(x + 15, y, "pl-use", "start", face);
+    x += 70;
+  }
+}
+
+std::string dot_quote(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    out += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+  }
+  return out + '"';
+}
+
+std::string_view dot_shape(std::string_view face) {
+  return face == "source" || face == "sink" ? "ellipse" : "box";
+}
+
+}  // namespace
+
+graph_picture picture_of(const facts& plan) {
+  graph_picture picture;
+  picture.name = text_at(plan, "pipeline");
+  for (const facts& one : objects_at(plan, "stages")) {
+    pictured_stage stage{text_at(one, "name"), text_at(one, "use"), text_at(one, "face"),
+                         ""};
+    if (std::ranges::count(faces, stage.face) == 0) {
+      stage.face = "task";
+    }
+    stage.tip = fmt::format("{} ({}, {}): {}, {} in slots", stage.name, stage.use,
+                            stage.face, counted(number_at(one, "slots"), "slot"),
+                            human_bytes(number_at(one, "memory_bytes")));
+    if (!stage.name.empty()) {
+      picture.stages.push_back(std::move(stage));
+    }
+  }
+  for (const facts& one : objects_at(plan, "edges")) {
+    pictured_edge edge;
+    edge.outlet = text_at(one, "from");
+    edge.inlet = text_at(one, "to");
+    edge.type = text_at(one, "type");
+    edge.delay = number_at(one, "delay");
+    edge.tip = fmt::format("{} to {}: {}, {}", edge.outlet, edge.inlet, edge.type,
+                           window_text(one));
+    const auto from = take_stage(picture, edge.outlet);
+    const auto to = take_stage(picture, edge.inlet);
+    if (from && to) {
+      edge.from = *from;
+      edge.to = *to;
+      picture.edges.push_back(std::move(edge));
+    }
+  }
+  return picture;
+}
+
+std::string picture_svg(const graph_picture& picture) {
+  const placed_picture placed = place_picture(picture);
+  const double legend_y = placed.height + 14;
+  const double height = legend_y + 14;
+  svg s(placed.width, height, "pipeline " + picture.name);
+  s.rect(0, 0, placed.width, height, "pl-page");
+  s.text(16, 28, "pl-title", "start", picture.name);
+  for (std::size_t i = 0; i < picture.edges.size(); ++i) {
+    draw_edge(s, picture.edges[i], placed.edges[i], placed.delay_labels[i]);
+  }
+  for (std::size_t i = 0; i < picture.stages.size(); ++i) {
+    draw_stage(s, picture.stages[i], placed.stages[i]);
+  }
+  draw_legend(s, picture, legend_y);
+  std::string drawing = std::move(s).finish();
+  // A file needs its name space and its size, and a page must not shrink a wide drawing.
+  const std::size_t head = drawing.find('\n') + 1;
+  drawing.insert(head, style);
+  drawing.insert(
+      drawing.find("<svg ") + 5,
+      fmt::format("xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" "
+                  "height=\"{1:.0f}\" style=\"width:{0:.0f}px;max-width:{2}\" ",
+                  placed.width, height, placed.width > wide_picture ? "none" : "100%"));
+  return drawing;
+}
+
+std::string picture_dot(const graph_picture& picture) {
+  std::string out =
+      fmt::format("digraph {} {{\n  rankdir=LR;\n", dot_quote(picture.name));
+  for (const pictured_stage& stage : picture.stages) {
+    out += fmt::format("  {} [shape={}, tooltip={}];\n", dot_quote(stage.name),
+                       dot_shape(stage.face), dot_quote(stage.tip));
+  }
+  for (const pictured_edge& edge : picture.edges) {
+    const std::string label =
+        edge.delay == 0 ? edge.type : fmt::format("{}, delay {}", edge.type, edge.delay);
+    out +=
+        fmt::format("  {} -> {} [label={}, taillabel={}, headlabel={}, tooltip={}{}];\n",
+                    dot_quote(picture.stages[edge.from].name),
+                    dot_quote(picture.stages[edge.to].name), dot_quote(label),
+                    dot_quote(edge.outlet), dot_quote(edge.inlet), dot_quote(edge.tip),
+                    edge.delay == 0 ? "" : ", style=dashed, constraint=false");
+  }
+  return out + "}\n";
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Writes the report of a pipeline's run.
+#include "report.hpp"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "drawing/page.hpp"
+#include "picture.hpp"
+#include "watch/progress.hpp"
+#include "weir/base/bytes.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+std::string read_text(const std::string& folder, const char* name) {
+  const auto content = read_file(posix_file_system(), join_path(folder, name));
+  return content ? std::string(as_text(*content)) : "";
+}
+
+result<facts> read_metrics(const std::string& folder) {
+  const std::string path = join_path(folder, "metrics.json");
+  WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
+  facts metrics = facts::parse(as_text(content), nullptr, false);
+  if (!metrics.is_object()) {
+    return error(errc::corrupt,
+                 fmt::format("cannot use \"{}\": expected a JSON object, found something "
+                             "else",
+                             path));
+  }
+  return metrics;
+}
+
+/// Returns a value as text for people. Numbers get groups of digits.
+std::string shown(const facts& object, std::string_view key) {
+  const auto found = object.find(std::string(key));
+  if (found == object.end() || found->is_null()) {
+    return "-";
+  }
+  if (found->is_string()) {
+    return found->get<std::string>();
+  }
+  if (found->is_number_unsigned() || found->is_number_integer() ||
+      (found->is_number_float() && found->get<double>() >= 100)) {
+    return grouped(found->get<double>());
+  }
+  return found->is_number_float() ? fmt::format("{:.3g}", found->get<double>())
+                                  : found->dump();
+}
+
+/// A column of a table: key of the facts, and heading.
+using column = std::pair<std::string_view, std::string_view>;
+
+template <std::size_t N>
+std::string table_html(const facts& metrics, const char* list,
+                       const std::array<column, N>& columns) {
+  std::string out = "<table><tr>";
+  for (const auto& [key, heading] : columns) {
+    out += fmt::format("<th>{}</th>", heading);
+  }
+  out += "</tr>\n";
+  const auto rows = metrics.find(list);
+  if (rows != metrics.end() && rows->is_array()) {
+    for (const facts& row : *rows) {
+      out += "<tr>";
+      for (const auto& [key, heading] : columns) {
+        const auto cell = row.find(std::string(key));
+        const bool number = cell != row.end() && cell->is_number();
+        out += fmt::format("<td{}>{}</td>", number ? " class=\"n\"" : "",
+                           xml_escape(shown(row, key)));
+      }
+      out += "</tr>\n";
+    }
+  }
+  return out + "</table>";
+}
+
+constexpr std::array<column, 9> stage_columns{
+    {{"name", "stage"},
+     {"use", "uses"},
+     {"face", "face"},
+     {"items", "items taken"},
+     {"emitted", "handed on"},
+     {"skipped", "skipped"},
+     {"failed", "failed"},
+     {"blocked_input", "turns without item"},
+     {"blocked_output", "turns without credit"}}};
+constexpr std::array<column, 8> edge_columns{{{"from", "from"},
+                                              {"to", "to"},
+                                              {"type", "type"},
+                                              {"items", "items"},
+                                              {"gaps", "gaps"},
+                                              {"bytes", "bytes"},
+                                              {"deepest", "most alive"},
+                                              {"window_items", "window"}}};
+
+std::string bottleneck_text(const facts& metrics) {
+  const auto found = metrics.find("bottleneck");
+  if (found == metrics.end() || !found->is_object()) {
+    return "No stage was found to limit the rate: the run was too short, or nothing had "
+           "to wait.";
+  }
+  const auto share = found->find("share");
+  const double part =
+      share != found->end() && share->is_number() ? share->get<double>() : 0;
+  return fmt::format(
+      "The stage \"{}\" limited the rate in {:.0f} % of the observations: items waited "
+      "in "
+      "front of it, and it could hand on what it had made.",
+      shown(*found, "stage"), 100 * part);
+}
+
+void add_notes(html_page& page, const facts& metrics) {
+  const auto notes = metrics.find("notes");
+  if (notes == metrics.end() || !notes->is_array()) {
+    return;
+  }
+  for (const facts& note : *notes) {
+    page.paragraph(note.is_string() ? note.get<std::string>() : note.dump(), "note");
+  }
+}
+
+std::string page_of(const std::string& folder, const facts& metrics) {
+  html_page page(fmt::format("Pipeline {}", shown(metrics, "pipeline")),
+                 fmt::format("{}: {}", folder, shown(metrics, "ended")));
+  page.tiles({{"items", shown(metrics, "items")},
+              {"items per second", shown(metrics, "items_per_second")},
+              {"seconds", shown(metrics, "seconds")},
+              {"checkpoints", shown(metrics, "checkpoints")},
+              {"bytes of items at most", shown(metrics, "memory_bound_bytes")},
+              {"guarantee", shown(metrics, "guarantee")}});
+  page.paragraph(bottleneck_text(metrics), "verdict");
+  page.section("Graph");
+  page.figure(picture_svg(picture_of(metrics)),
+              "Stages with their ports; a dashed edge has a delay.");
+  add_notes(page, metrics);
+  page.section("Stages");
+  page.figure(table_html(metrics, "stages", stage_columns));
+  page.section("Edges");
+  page.figure(table_html(metrics, "edges", edge_columns),
+              "Items and bytes of this process; \"most alive\" is the largest number of "
+              "items on the edge at one time.");
+  page.section("File and log");
+  page.folded("pipeline.toml", read_text(folder, "pipeline.toml"));
+  page.folded("log", read_text(folder, "log"));
+  return std::move(page).finish();
+}
+
+}  // namespace
+
+result<std::string> write_pipeline_report(const std::string& folder) {
+  WEIR_TRY(const facts metrics, read_metrics(folder));
+  const std::string path = join_path(folder, "report.html");
+  WEIR_CHECK(write_file_atomically(posix_file_system(), path,
+                                   as_view(page_of(folder, metrics))));
+  return path;
+}
+
+}  // namespace weir::tools

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads the keys of one stage.
+#include "stage_keys.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+namespace weir::tools {
+
+namespace {
+
+std::string found_in(const toml_item& item) {
+  return item.list_of_tables ? "a list of tables" : item.value.describe();
+}
+
+error refused(const toml_item& item, std::string_view expected) {
+  return error(errc::invalid_argument,
+               fmt::format("cannot use key \"{}\" of a stage: expected {}, found {}",
+                           item.key, expected, found_in(item)))
+      .located(item.where);
+}
+
+result<std::string> text_of(const toml_item& item, std::string_view expected) {
+  const auto* text = std::get_if<std::string>(&item.value.data);
+  if (text == nullptr || text->empty()) {
+    return refused(item, expected);
+  }
+  return *text;
+}
+
+result<void> set_name(written_stage& stage, const toml_item& item) {
+  WEIR_TRY(stage.name, text_of(item, "the name of the stage as a string"));
+  return {};
+}
+
+result<void> set_use(written_stage& stage, const toml_item& item) {
+  WEIR_TRY(stage.use, text_of(item, "a stage of `weir stages` as a string"));
+  stage.where_used = item.where;
+  return {};
+}
+
+// An edge replaces an earlier one that ends at the same inlet.
+void add_edge(written_stage& stage, written_edge edge) {
+  std::erase_if(stage.edges,
+                [&](const written_edge& other) { return other.inlet == edge.inlet; });
+  stage.edges.push_back(std::move(edge));
+}
+
+constexpr std::string_view outlet_words =
+    "a stage and its outlet, such as \"first.y\", or a stage with one outlet";
+
+result<void> set_from(written_stage& stage, const toml_item& item) {
+  WEIR_TRY(std::string from, text_of(item, outlet_words));
+  add_edge(stage, {"", std::move(from), 0, item.where});
+  stage.has_from = true;
+  return {};
+}
+
+result<void> set_inlets(written_stage& stage, const toml_item& item) {
+  if (!item.table || item.items.empty()) {
+    return refused(item, "a table such as { a = \"first.y\", b = \"second\" }");
+  }
+  for (const toml_item& one : item.items) {
+    WEIR_TRY(std::string from, text_of(one, outlet_words));
+    add_edge(stage, {one.key, std::move(from), 0, one.where});
+  }
+  stage.has_inlets = true;
+  return {};
+}
+
+result<std::uint32_t> delay_of(const toml_item& item) {
+  const auto* number = std::get_if<std::int64_t>(&item.value.data);
+  if (number == nullptr || *number < 1 ||
+      *number > std::numeric_limits<std::uint32_t>::max()) {
+    return refused(item, "a delay of 1 item or more as an integer");
+  }
+  return static_cast<std::uint32_t>(*number);
+}
+
+result<void> set_loop(written_stage& stage, const toml_item& item) {
+  constexpr std::string_view expected =
+      "a table with an inlet and a delay, such as { token = \"sample\", delay = 1 }";
+  if (!item.table) {
+    return refused(item, expected);
+  }
+  std::uint32_t delay = 1;
+  std::vector<written_edge> edges;
+  for (const toml_item& one : item.items) {
+    if (one.key == "delay") {
+      WEIR_TRY(delay, delay_of(one));
+    } else {
+      WEIR_TRY(std::string from, text_of(one, outlet_words));
+      edges.push_back({one.key, std::move(from), 0, one.where});
+    }
+  }
+  if (edges.empty()) {
+    return refused(item, expected);
+  }
+  for (written_edge& edge : edges) {
+    edge.delay = delay;
+    add_edge(stage, std::move(edge));
+  }
+  return {};
+}
+
+result<void> set_window(written_stage& stage, const toml_item& item) {
+  const auto* text = std::get_if<std::string>(&item.value.data);
+  const auto window = text != nullptr ? parse_limits(*text) : std::nullopt;
+  constexpr std::uint64_t max_items = std::numeric_limits<std::uint32_t>::max();
+  constexpr std::uint64_t max_bytes = std::numeric_limits<std::int64_t>::max();
+  if (!window || window->seconds || window->items.value_or(1) > max_items ||
+      window->bytes.value_or(1) > max_bytes) {
+    return refused(item, "items or bytes, such as \"8 items, 64 MiB\"");
+  }
+  stage.window = *window;
+  return {};
+}
+
+result<void> set_on_error(written_stage& stage, const toml_item& item) {
+  const auto* text = std::get_if<std::string>(&item.value.data);
+  if (text == nullptr || (*text != "stop" && *text != "skip")) {
+    return refused(item, "\"stop\" or \"skip\"");
+  }
+  stage.skips_failures = *text == "skip";
+  return {};
+}
+
+result<void> refuse_key(written_stage& /*stage*/, const toml_item& item) {
+  return error(errc::unsupported,
+               fmt::format("cannot use key \"{}\" of a stage: expected a key of this "
+                           "version, found one that is reserved for a later version",
+                           item.key))
+      .located(item.where);
+}
+
+using setter = result<void> (*)(written_stage&, const toml_item&);
+constexpr std::array<std::pair<std::string_view, setter>, 10> reserved{
+    {{"name", set_name},
+     {"use", set_use},
+     {"from", set_from},
+     {"inlets", set_inlets},
+     {"loop", set_loop},
+     {"window", set_window},
+     {"on_error", set_on_error},
+     {"host", refuse_key},
+     {"late", refuse_key},
+     {"initial", refuse_key}}};
+
+void set_setting(written_stage& stage, config_entry entry) {
+  const auto known = std::ranges::find(stage.settings, entry.key, &config_entry::key);
+  if (known == stage.settings.end()) {
+    stage.settings.push_back(std::move(entry));
+  } else {
+    *known = std::move(entry);
+  }
+}
+
+}  // namespace
+
+result<void> set_stage_key(written_stage& stage, const toml_item& item) {
+  for (const auto& [key, set] : reserved) {
+    if (item.key == key) {
+      return set(stage, item);
+    }
+  }
+  std::vector<config_entry> entries;
+  if (item.table) {
+    add_entries(item, item.key + ".", entries);
+  } else {
+    entries.push_back({item.key, item.value, item.where});
+  }
+  for (config_entry& entry : entries) {
+    set_setting(stage, std::move(entry));
+  }
+  return {};
+}
+
+result<written_stage> read_stage(const toml_item& table) {
+  written_stage stage;
+  stage.where = table.where;
+  for (const toml_item& item : table.items) {
+    WEIR_CHECK(set_stage_key(stage, item));
+  }
+  for (const auto& [key, value] : {std::pair{"name", &stage.name}, {"use", &stage.use}}) {
+    if (value->empty()) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot add {}: expected the key \"{}\", found none",
+                               stage.name.empty()
+                                   ? std::string("a stage")
+                                   : fmt::format("the stage \"{}\"", stage.name),
+                               key))
+          .located(table.where);
+    }
+  }
+  return stage;
+}
+
+}  // namespace weir::tools

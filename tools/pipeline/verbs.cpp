@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Adds the verbs about pipelines and their options to the command line.
+#include "verbs.hpp"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+namespace weir::tools {
+
+namespace {
+
+using action = std::function<command_result(output&)>;
+
+/// Adds a verb whose options it returns. When the verb is chosen on the command line,
+/// `run` is called with the options.
+template <class Options>
+CLI::App* add(CLI::App& app, action& chosen, const char* name, const char* help,
+              const char* example, command_result (*run)(const Options&, output&),
+              std::shared_ptr<Options> options) {
+  CLI::App* verb = app.add_subcommand(name, help);
+  verb->footer(std::string("Example:\n  ") + example);
+  verb->add_flag("--json", options->json, "Print facts as JSON");
+  verb->callback([&chosen, run, options] {
+    chosen = [run, options](output& out) { return run(*options, out); };
+  });
+  return verb;
+}
+
+void add_file(CLI::App* verb, graph_options& options) {
+  verb->add_option("FILE", options.file, "Pipeline in TOML")->required();
+  verb->add_option("--set", options.sets,
+                   "Set a key such as run.workers or STAGE.KEY; repeatable")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+}  // namespace
+
+void add_pipeline_verbs(CLI::App& app, action& chosen) {
+  const auto checked = std::make_shared<graph_options>();
+  add_file(add(app, chosen, "check",
+               "Check a pipeline: types, windows, memory, guarantee; runs nothing",
+               "weir check two.toml --json", &check_command, checked),
+           *checked);
+
+  const auto drawn = std::make_shared<graph_options>();
+  CLI::App* graph = add(app, chosen, "graph", "Draw a pipeline as SVG",
+                        "weir graph two.toml -o two.svg", &graph_command, drawn);
+  add_file(graph, *drawn);
+  graph->add_option("-o,--output", drawn->drawing,
+                    "File for the drawing (default \"-\": standard output)");
+  graph->add_flag("--dot", drawn->dot, "Write text for Graphviz instead of SVG")
+      ->excludes("--json");
+
+  add(app, chosen, "stages", "List the stages that pipelines may use",
+      "weir stages --json", &stages_command, std::make_shared<stages_options>());
+
+  const auto inspected = std::make_shared<stages_options>();
+  add(app, chosen, "inspect", "Say which ports, settings and state a stage has",
+      "weir inspect tgm.read", &inspect_command, inspected)
+      ->add_option("STAGE", inspected->stage, "Full name of a stage, see `weir stages`")
+      ->required();
+}
+
+}  // namespace weir::tools
