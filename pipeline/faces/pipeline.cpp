@@ -108,8 +108,7 @@ std::optional<std::uint32_t> pipeline::port_of(std::uint32_t stage, std::string_
 }
 
 void pipeline::connect(std::uint32_t from, std::string_view outlet, std::uint32_t to,
-                       std::string_view inlet, std::uint32_t delay,
-                       std::string place) {
+                       std::string_view inlet, std::uint32_t delay, std::string place) {
   const auto begin = port_of(from, outlet, false);
   const auto end = port_of(to, inlet, true);
   if (begin && end) {

@@ -114,11 +114,11 @@ class Checks(unittest.TestCase):
 
     def test_words_accept_other_words(self):
         self.write("base/a.md", "constraint, restrained, strained, DataLoad, epoxy\n")
-        self.write("storage/hn4/a.md", "the epoch ring\n")
+        self.write("pipeline/a.md", "the items between two barriers are an epoch\n")
         self.assert_clean("words")
 
     def test_words_refuse_the_forbidden_ones_in_every_spelling(self):
-        self.write("base/a.md", "train_steps\nstopTraining\nDataLoader\ndata_loader\nmax_epochs\nPretrained\n")
+        self.write("base/a.md", "train_steps\nstopTraining\nDataLoader\ndata_loader\nretrain\nPretrained\n")
         self.assert_complains("words", *(f"base/a.md:{i}:" for i in range(1, 7)))
 
     def test_messages_accept_the_grammar(self):

@@ -383,9 +383,7 @@ template <class S>
   require_face<S>();
   stage_spec<S> spec;
   S::describe(spec);
-  if (auto fine = spec.table().check(settings); !fine) {
-    return std::move(fine.error());
-  }
+  WEIR_CHECK(spec.table().check(settings));
   described_stage made;
   made.info = describe_class<S>(spec);
   for (const auto& one : spec.table().entries()) {
