@@ -43,6 +43,9 @@ class serial_host {
       }
       const std::int64_t now = now_ns();
       idle_since = idle_since == 0 ? now : idle_since;
+      if (quiet_) {
+        idle_since = now;  // the run waits for a source and not for itself
+      }
       if (now - idle_since > options_.stall_ns && !tasks_run()) {
         return error(errc::timeout,
                      fmt::format("the pipeline makes no progress: {}", run_.waiting()));
@@ -65,23 +68,26 @@ class serial_host {
 
   result<bool> feed_sources() {
     bool any = false;
+    quiet_ = false;
     for (const std::uint32_t source : run_.sources()) {
       for (std::uint32_t n = 0; n < options_.turn_items && !stopping_; ++n) {
         blank* b = run_.grant(source);
         if (b == nullptr) {
           break;
         }
-        any = true;
         pull p(*b);
         WEIR_TRY(const bool more, next_of(source, p));
         if (!more) {
           run_.end(*b, run_.stage(source).position());
+          any = true;
           break;
         }
         if (run_.took_nothing(*b)) {
           run_.take_back(source);
+          quiet_ = true;  // tasks run before the source is asked again
           break;
         }
+        any = true;
         WEIR_CHECK(run_.deliver(*b));
       }
       if (run_.wants_cursor(source)) {
@@ -181,6 +187,7 @@ class serial_host {
   const here_options& options_;
   here_report report_;
   bool done_ = false;
+  bool quiet_ = false;  ///< a source has said that it has no item at the moment
   bool stopping_ = false;
   bool last_begun_ = false;
   std::uint64_t boundary_ = 0;  ///< first item behind the next barrier
