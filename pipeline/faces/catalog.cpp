@@ -15,10 +15,11 @@ namespace weir::flow {
 result<void> catalog::add(std::string name, factory make, stage_info about) {
   for (const setting_info& one : about.settings) {
     if (std::ranges::count(reserved_keys(), one.name) > 0) {
-      return error(errc::invalid_argument,
-                   fmt::format("cannot add the stage \"{}\": expected settings with names "
-                               "that are not reserved, found the setting \"{}\"",
-                               name, one.name));
+      return error(
+          errc::invalid_argument,
+          fmt::format("cannot add the stage \"{}\": expected settings with names "
+                      "that are not reserved, found the setting \"{}\"",
+                      name, one.name));
     }
   }
   const auto [place, added] =

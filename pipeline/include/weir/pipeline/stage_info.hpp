@@ -60,7 +60,7 @@ struct stage_info {
   std::vector<port_info> scratch;         ///< memory of one item that no edge carries
   std::vector<state_info> state;          ///< in the order of the checkpoint
   std::vector<setting_info> settings;     ///< in the order of the reference page
-  std::vector<setting_value> defaults;    ///< of `settings`, in their order, if known
+  std::vector<setting_value> defaults;    ///< default of each setting, if known
   std::uint32_t takes = 1;                ///< items that one call takes
   std::uint32_t gives = 1;                ///< items that one call makes at most
   std::uint32_t holds = 0;                ///< items it keeps back before it makes one
