@@ -482,6 +482,69 @@ class Messages(Case):
         self.weir("tgm", "validate", "noise", code=4)
 
 
+class Pipelines(Case):
+    FILE = """
+[checkpoint]
+every = "200 items"
+[[stage]]
+name = "numbers"
+use = "generator"
+count = 60000
+shape = [64]
+[[stage]]
+name = "half"
+use = "elementwise"
+type = "f32[64]"
+op = "multiply"
+operand = 0.5
+[[stage]]
+name = "write"
+use = "tgm.write"
+path = "out.tgm"
+"""
+
+    def write(self):
+        (self.folder / "half.toml").write_text(self.FILE)
+
+    def test_kill_and_resume_give_the_same_bytes(self):
+        self.write()
+        self.weir("run", "half.toml", "--out", "whole", "--set", "write.path=whole.tgm")
+        whole = (self.folder / "whole.tgm").read_bytes()
+        self.kill_after_checkpoint("r", "run", "half.toml", "--out", "r")
+        self.weir("resume", "r", "--set", "run.workers=2")
+        self.assertEqual((self.folder / "out.tgm").read_bytes(), whole)
+        self.assertEqual(self.metrics("r")["ended"], "finished")
+        self.assertIn("had finished before", self.weir("resume", "r").stdout.decode())
+        self.assertIn("twice", self.error("resume", "r", "--set", "twice.operand=2", code=2))
+        self.assertIn("another pipeline", self.error("resume", "r", "--set", "half.operand=2", code=2))
+        self.assertIn("generation 9999", self.error("resume", "r", "--generation", 9999, code=3))
+
+    def test_an_interrupted_run_continues(self):
+        self.write()
+        child = self.start("run", "half.toml", "--out", "r", "--json")
+        self.wait_for_checkpoint("r", child)
+        child.send_signal(signal.SIGINT)
+        out, messages = child.communicate()
+        self.assertEqual(child.returncode, 0, messages)
+        if json.loads(out)["ended"] == "interrupted":
+            self.assertIn("weir resume r", messages.decode())
+            self.weir("resume", "r")
+        self.assertEqual(self.metrics("r")["ended"], "finished")
+
+    def test_files_are_checked_and_drawn(self):
+        self.write()
+        facts = json.loads(self.weir("check", "half.toml", "--json").stdout)
+        self.assertEqual([e["type"] for e in facts["edges"]], ["f32[64]", "f32[64]"])
+        self.assertIn("exactly once", self.weir("check", "half.toml").stdout.decode())
+        self.weir("graph", "half.toml", "-o", "g.svg")
+        self.assertIn("generator", (self.folder / "g.svg").read_text())
+        self.assertIn("digraph", self.weir("graph", "half.toml", "--dot").stdout.decode())
+        self.assertIn("tgm.write", self.weir("stages").stdout.decode())
+        self.assertIn("count", self.weir("inspect", "generator").stdout.decode())
+        self.error("run", "half.toml", "--out", "r", "--set", "numbers.count=-1", code=2)
+        self.assertFalse((self.folder / "r").exists())
+
+
 class Soak(Case):
     """Long tests, which CTest runs under the label soak."""
 

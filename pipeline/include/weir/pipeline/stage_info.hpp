@@ -53,21 +53,20 @@ struct state_info {
 /// The description of a stage, which is known before it runs.
 /// @threads{a value}
 struct stage_info {
-  std::string name;                    ///< full name of the stage, such as `tgm.read`
-  std::string documentation;           ///< one sentence for users
-  flow::face face = flow::face::task;  ///< way in which it takes part
-  std::vector<port_info> ports;        ///< in the order of their description
-  std::vector<port_info> scratch;      ///< memory of one item that no edge carries
-  std::vector<state_info> state;       ///< in the order of the checkpoint
-  std::vector<setting_info> settings;  ///< in the order of the reference page
-  std::vector<setting_value>
-      defaults;                ///< defaults of `settings` in their order, if known
-  std::uint32_t takes = 1;     ///< items that one call takes
-  std::uint32_t gives = 1;     ///< items that one call makes at most
-  std::uint32_t holds = 0;     ///< items it keeps back before it makes one
-  bool own_numbering = false;  ///< true if its items have numbers of their own
-  bool stateless = false;      ///< true if a failed item may be skipped
-  gap_policy gaps = gap_policy::skip;                 ///< see `gap_policy`
+  std::string name;                     ///< full name of the stage, such as `tgm.read`
+  std::string documentation;            ///< one sentence for users
+  flow::face face = flow::face::task;   ///< way in which it takes part
+  std::vector<port_info> ports;         ///< in the order of their description
+  std::vector<port_info> scratch;       ///< memory of one item that no edge carries
+  std::vector<state_info> state;        ///< in the order of the checkpoint
+  std::vector<setting_info> settings;   ///< in the order of the reference page
+  std::vector<setting_value> defaults;  ///< default of each setting, if known
+  std::uint32_t takes = 1;              ///< items that one call takes
+  std::uint32_t gives = 1;              ///< items that one call makes at most
+  std::uint32_t holds = 0;              ///< items it keeps back before it makes one
+  bool own_numbering = false;           ///< true if its items have numbers of their own
+  bool stateless = false;               ///< true if a failed item may be skipped
+  gap_policy gaps = gap_policy::skip;   ///< see `gap_policy`
   flow::guarantee promise = guarantee::exactly_once;  ///< guarantee of a source or a sink
   /// Values of the settings that a resumed run must have too, as text by name.
   std::vector<std::pair<std::string, std::string>> frozen;
