@@ -88,12 +88,12 @@ result<void> check_select(const select_settings& s) {
 }
 
 struct merge_settings {
-  std::uint32_t inlets = 2;
+  std::uint32_t count = 2;
 };
 
 settings_table<merge_settings> merge_table() {
   settings_table<merge_settings> table("the stage merge");
-  table.add("inlets", &merge_settings::inlets, "number of inlets, named a, b, ...")
+  table.add("count", &merge_settings::count, "number of inlets, named a, b, ...")
       .range(2, max_ports);
   return table;
 }
@@ -189,11 +189,11 @@ result<described_stage> make_merge(const given_settings& given) {
       forwarding("merge", "hands on the item of the one inlet that has the number");
   WEIR_TRY(const merge_settings settings, read_settings(made.info, merge_table(), given));
   made.info.gaps = gap_policy::pass;
-  for (std::uint32_t i = 0; i < settings.inlets; ++i) {
+  for (std::uint32_t i = 0; i < settings.count; ++i) {
     made.info.ports.push_back({std::string(1, static_cast<char>('a' + i)), {}, true});
   }
   made.info.ports.push_back({"y", {}, false});
-  made.object = std::make_unique<merge_stage>(settings.inlets);
+  made.object = std::make_unique<merge_stage>(settings.count);
   return made;
 }
 

@@ -94,7 +94,7 @@ TEST(Merge, TakesTheInletThatHasTheNumber) {
       [](pipeline& p, std::vector<tape>& all) {
         auto source = add_basic(p, "source", "generator", {{"count", 11}});
         auto select = add_basic(p, "select", "select", {{"modulo", 4}});
-        auto merge = add_basic(p, "merge", "merge", {{"inlets", 3}});
+        auto merge = add_basic(p, "merge", "merge", {{"count", 3}});
         auto negate =
             add_basic(p, "negate", "elementwise", {{"op", "negate"}, {"type", "f32[n]"}});
         source >> select;
@@ -125,8 +125,8 @@ TEST(Merge, RefusesTwoItemsOfOneNumber) {
   EXPECT_NE(tapes.error().message().find("found it at \"a\" and \"b\""),
             std::string::npos)
       << tapes.error().message();
-  expect_refused("merge", {{"inlets", 1}}, errc::invalid_argument, "inlets");
-  expect_refused("merge", {{"inlets", 9}}, errc::invalid_argument, "inlets");
+  expect_refused("merge", {{"count", 1}}, errc::invalid_argument, "count");
+  expect_refused("merge", {{"count", 9}}, errc::invalid_argument, "count");
 }
 
 /// Joins branches of two types, of which the second lacks every odd number.
