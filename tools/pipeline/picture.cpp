@@ -10,7 +10,7 @@
 #include <optional>
 #include <string_view>
 
-#include "drawing/svg.hpp"
+#include "drawing/charts.hpp"
 #include "layout.hpp"
 #include "weir/base/text.hpp"
 
@@ -81,29 +81,29 @@ std::string window_text(const facts& edge) {
 }
 
 void draw_stage(svg& s, const pictured_stage& stage, const placed_stage& box) {
-  s.rect(box.x, box.y, box.width, box.height, "pl-box", stage.tip);
-  s.rect(box.x, box.y, 5, box.height, "pl-" + stage.face);
-  s.text(box.x + 14, box.y + 18, "pl-name", "start", stage.name);
-  s.text(box.x + 14, box.y + 33, "pl-use", "start", stage.use);
+  s.rect(box.x, box.y, box.width, box.height, css("pl-box"), stage.tip);
+  s.rect(box.x, box.y, 5, box.height, css("pl-" + stage.face));
+  draw_text(s, box.x + 14, box.y + 18, "pl-name", "start", stage.name);
+  draw_text(s, box.x + 14, box.y + 33, "pl-use", "start", stage.use);
   for (std::size_t i = 0; i < box.outlets.size(); ++i) {
-    s.text(box.x + box.width + 5, box.port_y(box.outlets, box.outlets[i]) - 4, "pl-port",
-           "start", box.outlet_labels[i]);
+    draw_text(s, box.x + box.width + 5, box.port_y(box.outlets, box.outlets[i]) - 4,
+              "pl-port", "start", box.outlet_labels[i]);
   }
   for (const std::string& inlet : box.inlets) {
-    s.text(box.x - 11, box.port_y(box.inlets, inlet) - 4, "pl-port", "end", inlet);
+    draw_text(s, box.x - 11, box.port_y(box.inlets, inlet) - 4, "pl-port", "end", inlet);
   }
 }
 
 void draw_edge(svg& s, const pictured_edge& edge, const std::vector<point>& points,
                point label) {
   const bool delayed = edge.delay > 0;
-  s.polyline(points, delayed ? "pl-delay" : "pl-edge", edge.tip);
+  s.polyline(points, css(delayed ? "pl-delay" : "pl-edge"), edge.tip);
   const auto [x, y] = points.back();
   s.polyline({{x - 8, y - 4}, {x, y}, {x - 8, y + 4}},
-             delayed ? "pl-arrow-delay" : "pl-arrow");
+             css(delayed ? "pl-arrow-delay" : "pl-arrow"));
   if (delayed) {
-    s.text(label.first, label.second, "pl-port", "middle",
-           fmt::format("delay {}", edge.delay));
+    draw_text(s, label.first, label.second, "pl-port", "middle",
+              fmt::format("delay {}", edge.delay));
   }
 }
 
@@ -113,8 +113,8 @@ void draw_legend(svg& s, const graph_picture& picture, double y) {
     if (std::ranges::count(picture.stages, face, &pictured_stage::face) == 0) {
       continue;
     }
-    s.rect(x, y - 10, 10, 10, fmt::format("pl-{}", face));
-    s.text(x + 15, y, "pl-use", "start", face);
+    s.rect(x, y - 10, 10, 10, css(fmt::format("pl-{}", face)));
+    draw_text(s, x + 15, y, "pl-use", "start", face);
     x += 70;
   }
 }
@@ -172,9 +172,16 @@ std::string picture_svg(const graph_picture& picture) {
   const placed_picture placed = place_picture(picture);
   const double legend_y = placed.height + 14;
   const double height = legend_y + 14;
-  svg s(placed.width, height, "pipeline " + picture.name);
-  s.rect(0, 0, placed.width, height, "pl-page");
-  s.text(16, 28, "pl-title", "start", picture.name);
+  // A file needs its name space and its size, and a page must not shrink a wide drawing.
+  svg s(
+      fmt::format("xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" "
+                  "height=\"{1:.0f}\" style=\"width:{0:.0f}px;max-width:{2}\" "
+                  "viewBox=\"0 0 {0:.0f} {1:.0f}\" role=\"img\" aria-label=\"{3}\"",
+                  placed.width, height, placed.width > wide_picture ? "none" : "100%",
+                  xml_escape("pipeline " + picture.name)));
+  s.add(style);
+  s.rect(0, 0, placed.width, height, css("pl-page"));
+  draw_text(s, 16, 28, "pl-title", "start", picture.name);
   for (std::size_t i = 0; i < picture.edges.size(); ++i) {
     draw_edge(s, picture.edges[i], placed.edges[i], placed.delay_labels[i]);
   }
@@ -182,16 +189,7 @@ std::string picture_svg(const graph_picture& picture) {
     draw_stage(s, picture.stages[i], placed.stages[i]);
   }
   draw_legend(s, picture, legend_y);
-  std::string drawing = std::move(s).finish();
-  // A file needs its name space and its size, and a page must not shrink a wide drawing.
-  const std::size_t head = drawing.find('\n') + 1;
-  drawing.insert(head, style);
-  drawing.insert(
-      drawing.find("<svg ") + 5,
-      fmt::format("xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" "
-                  "height=\"{1:.0f}\" style=\"width:{0:.0f}px;max-width:{2}\" ",
-                  placed.width, height, placed.width > wide_picture ? "none" : "100%"));
-  return drawing;
+  return std::move(s).finish();
 }
 
 std::string picture_dot(const graph_picture& picture) {
