@@ -4,6 +4,7 @@
 #include "weir/pipeline/run_here.hpp"
 
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -41,6 +42,10 @@ class serial_host {
         idle_since = 0;
         continue;
       }
+      if (std::exchange(source_waits_, false)) {
+        idle_since = 0;  // a source may wait for its data as long as it likes
+        continue;
+      }
       const std::int64_t now = now_ns();
       idle_since = idle_since == 0 ? now : idle_since;
       if (now - idle_since > options_.stall_ns && !tasks_run()) {
@@ -71,15 +76,16 @@ class serial_host {
         if (b == nullptr) {
           break;
         }
-        any = true;
         pull p(*b);
         WEIR_TRY(const bool more, next_of(source, p));
-        if (!more) {
-          run_.end(*b, run_.stage(source).position());
+        if (more && run_.took_nothing(*b)) {
+          run_.take_back(source);
+          source_waits_ = true;
           break;
         }
-        if (run_.took_nothing(*b)) {
-          run_.take_back(source);
+        any = true;
+        if (!more) {
+          run_.end(*b, run_.stage(source).position());
           break;
         }
         WEIR_CHECK(run_.deliver(*b));
@@ -183,6 +189,7 @@ class serial_host {
   bool done_ = false;
   bool stopping_ = false;
   bool last_begun_ = false;
+  bool source_waits_ = false;  ///< a source had no item at its last call
   std::uint64_t boundary_ = 0;  ///< first item behind the next barrier
 };
 
