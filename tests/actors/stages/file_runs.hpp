@@ -93,6 +93,28 @@ inline result<flow::here_report> resume_files(const file_builder& build,
   options.resume = true;
   return run_files(build, options);
 }
+/// Expects that a source that has continued from a cursor has this cursor, so that a
+/// checkpoint before its next item can be continued, too.
+inline void expect_cursors_kept(const std::string& stage, const given_settings& settings,
+                                const std::vector<flow::image>& images) {
+  for (const flow::image& image : images) {
+    const flow::image_section* cursor = image.find("CURSOR/source");
+    ASSERT_NE(cursor, nullptr);
+    const auto made = make_stage(stage, settings);
+    ASSERT_TRUE(made) << made.error().message();
+    opening::facts facts;
+    facts.resuming = true;
+    opening run(facts);
+    ASSERT_TRUE(made->object->open(run));
+    ASSERT_TRUE(made->object->seek(cursor->data));
+    const flow::small_record found = made->object->position();
+    EXPECT_TRUE(std::equal(found.view().begin(), found.view().end(), cursor->data.begin(),
+                           cursor->data.end()))
+        << stage << " before item " << image.next_item;
+    const auto refused = made->object->seek(bytes_view(cursor->data).first(5));
+    expect_error(refused, errc::corrupt, "found 5");
+  }
+}
 /// Returns the checkpoints before the end of a run.
 inline std::vector<flow::image> unfinished(std::vector<flow::image> images) {
   std::erase_if(images, [](const flow::image& one) { return one.finished; });

@@ -98,6 +98,33 @@ TEST(Concat, ReadsFilesAndVolumesOfDifferentKinds) {
   EXPECT_EQ(texts_of(tapes[0]), (text_list{"abc", "def", "gh", "AB", "CD"}));
 }
 
+TEST(FileSources, KeepTheirCursorsWhenTheyContinue) {
+  const text_folder f;
+  const std::string line = "text.chunks chunk=3 files=" + (f.folder / "a.txt");
+  ASSERT_TRUE(run_files([&](pipeline& p) {
+    add_stage(p, "source", "generator", {{"count", 5}}) >>
+        add_stage(p, "sink", "tgm.write", {{"path", f.folder / "a.tgm"}});
+  }));
+  std::filesystem::create_directory(f.folder / "files");
+  std::filesystem::copy(f.folder / "a.tgm", f.folder / "files/a.tgm");
+  std::filesystem::copy(f.folder / "a.tgm", f.folder / "files/b.tgm");
+  const std::vector<std::pair<std::string, given_settings>> sources = {
+      {"generator", {{"count", 5}}},
+      {"concat", {{"parts", texts({line, line})}}},
+      {"text.chunks",
+       {{"files", texts(f.files({"a.txt", "empty.txt", "b.txt"}))}, {"chunk", 3}}},
+      {"tgm.read", {{"path", f.folder / "a.tgm"}}},
+      {"tgm.read", {{"path", f.folder / "files"}}}};
+  for (const auto& [stage, settings] : sources) {
+    const auto images = images_of(
+        [&, &stage = stage, &settings = settings](pipeline& p) {
+          add_stage(p, "source", stage, settings) >> add_stage(p, "sink", "null");
+        },
+        1);
+    expect_cursors_kept(stage, settings, images);
+  }
+}
+
 /// Settings without which a stage cannot be made.
 const std::map<std::string, given_settings> needed_settings = {
     {"select", {{"modulo", 2}}},

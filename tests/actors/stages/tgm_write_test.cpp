@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <thread>
 
 #include "stages/file_runs.hpp"
+#include "weir/base/clock.hpp"
 #include "weir/formats/tensogram.hpp"
 
 namespace weir::test {
@@ -196,6 +198,77 @@ TEST(TgmWrite, HandsPipesItsMessagesAtCheckpoints) {
   EXPECT_EQ(standard->info.promise, flow::guarantee::at_least_once);
   EXPECT_EQ(make_stage("tgm.write", {{"path", "a.tgm"}})->info.promise,
             flow::guarantee::exactly_once);
+}
+
+/// A source of two items, the second of which comes only after a flag was set.
+struct waiting_source {
+  struct settings {
+    std::uint64_t address = 0;  ///< of a `std::atomic<bool>`
+  };
+  struct cursor {
+    std::uint64_t next;
+  };
+  out<double, 1> x;
+  const std::atomic<bool>* flag = nullptr;
+  std::uint64_t at = 0;
+  static void describe(stage_spec<waiting_source>& s) {
+    s.name("test.waiting", "waits for a flag").port("x", &waiting_source::x, "1");
+    s.set("address", &settings::address, "address of the flag");
+  }
+  result<void> open(opening&, const settings& s) {
+    flag = reinterpret_cast<const std::atomic<bool>*>(s.address);  // NOLINT
+    return {};
+  }
+  result<bool> next(pull& p) {
+    if (at == 2) {
+      return false;
+    }
+    if (at == 1 && !*flag) {
+      p.nothing_yet();
+      return true;
+    }
+    WEIR_TRY(auto v, p.fill(x, 1));
+    v[0] = static_cast<double>(at++);
+    return true;
+  }
+  [[nodiscard]] cursor position() const { return {at}; }
+  result<void> seek(cursor c) {
+    at = c.next;
+    return {};
+  }
+};
+
+TEST(TgmWrite, WritesToAPipeEarlierIfMoreBytesWaitThanAllowed) {
+  for (const std::int64_t hold : {std::int64_t{0}, std::int64_t{1} << 20}) {
+    const temp_folder folder;
+    const std::string fifo = folder / "fifo";
+    ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+    std::atomic<bool> arrived{false};
+    std::thread reader([&] {
+      std::ifstream in(fifo, std::ios::binary);
+      while (in.get() != std::ifstream::traits_type::eof()) {
+        arrived = true;
+      }
+    });
+    bool early = false;
+    const std::int64_t end = now_ns() + 300'000'000;
+    flow::here_options options;
+    options.stop = [&] {
+      early = arrived;
+      return early || now_ns() > end;
+    };
+    const auto done = run_files(
+        [&](pipeline& p) {
+          p.add<waiting_source>("source",
+                                {reinterpret_cast<std::uint64_t>(&arrived)}) >>  // NOLINT
+              add_stage(p, "sink", "tgm.write", {{"path", fifo}, {"hold", hold}});
+        },
+        options);
+    reader.join();
+    ASSERT_TRUE(done) << done.error().message();
+    EXPECT_EQ(early, hold == 0);
+    EXPECT_TRUE(arrived);
+  }
 }
 
 TEST(TgmWrite, RefusesElementsThatItCannotStoreAsAsked) {

@@ -136,6 +136,23 @@ TEST(Hn4Read, RefusesOtherAndShorterTags) {
                "expected at least 4000 bytes, found 3999");
 }
 
+TEST(Hn4Stages, KeepTheirCursorsWhenTheyContinue) {
+  const temp_folder folder;
+  const std::string path = folder / "model.hn4";
+  put(path, "model", small_file(3));
+  const std::vector<std::pair<std::string, given_settings>> sources = {
+      {"hn4.tensors", {{"path", path}}},
+      {"hn4.read", {{"path", path}, {"tag", "model"}, {"block", 2000}}}};
+  for (const auto& [stage, settings] : sources) {
+    std::vector<tape> tapes(1);
+    const auto images =
+        images_of([&, &stage = stage, &settings = settings](
+                      pipeline& p) { source(stage, path, settings)(p, tapes); },
+                  1);
+    expect_cursors_kept(stage, settings, images);
+  }
+}
+
 TEST(Hn4Stages, RefuseMissingVolumesAndSettings) {
   const temp_folder folder;
   expect_error(run_tapes(source("hn4.tensors", folder / "none.hn4"), 1), errc::not_found,
