@@ -12,7 +12,7 @@ namespace {
 TEST(PipelineChain, EqualsItsPlainFunctions) {
   for (const unsigned workers : {1U, 2U}) {
     for (const std::uint32_t window : {1U, 2U, 64U}) {
-      disk d;
+      durable_items d;
       pipeline p("chain");
       auto source = p.add<number_source>("source", {.count = 100, .seed = 5});
       auto first = p.add<scaled>("first", {.factor = 3}).window(window);
@@ -42,7 +42,7 @@ TEST(PipelineChain, EqualsItsPlainFunctions) {
 }
 
 TEST(PipelineChain, RunsAFunctionOfTheProgram) {
-  disk d;
+  durable_items d;
   pipeline p("map");
   auto source = p.add<number_source>("source", {.count = 10, .seed = 5});
   auto plus = p.map("plus", "u64[n]", "u64[n]",

@@ -44,7 +44,7 @@ class random_pipeline {
   }
 
   /// Builds the pipeline. `shape` varies windows, which must not change any result.
-  void build(pipeline& p, std::uint64_t shape, std::vector<disk>& disks) const {
+  void build(pipeline& p, std::uint64_t shape, std::vector<durable_items>& disks) const {
     std::mt19937_64 windows(shape);
     std::vector<node> nodes;
     for (const auto& add : add_) {
@@ -60,7 +60,7 @@ class random_pipeline {
     }
   }
   /// Returns for each sink its items.
-  [[nodiscard]] const std::vector<disk>& expected() const { return expected_; }
+  [[nodiscard]] const std::vector<durable_items>& expected() const { return expected_; }
   /// Returns a description for messages.
   [[nodiscard]] std::string text() const {
     std::string all = "seed " + std::to_string(seed_) + ":";
@@ -85,7 +85,7 @@ class random_pipeline {
     const auto index = static_cast<std::uint32_t>(add_.size());
     const std::string name = kind + std::to_string(index);
     names_.push_back(name);
-    add_.push_back([name, settings](pipeline& p, std::vector<disk>&) {
+    add_.push_back([name, settings](pipeline& p, std::vector<durable_items>&) {
       return p.add<S>(name, settings);
     });
     return index;
@@ -115,11 +115,11 @@ class random_pipeline {
     const std::string name = "sink" + std::to_string(index);
     const std::size_t number = expected_.size();
     names_.push_back(name);
-    add_.push_back([name, number](pipeline& p, std::vector<disk>& disks) {
+    add_.push_back([name, number](pipeline& p, std::vector<durable_items>& disks) {
       return p.add<number_sink>(name, sink_of(disks[number]));
     });
     connect(from, index, "x");
-    disk d;
+    durable_items d;
     for (std::uint64_t n = 0; n < from.items.size(); ++n) {
       if (from.items[n]) {
         d.items.emplace_back(n, *from.items[n]);
@@ -293,11 +293,11 @@ class random_pipeline {
   std::mt19937_64 random_;
   std::uint64_t seed_;
   int numberings_ = 0;
-  std::vector<std::function<node(pipeline&, std::vector<disk>&)>> add_;
+  std::vector<std::function<node(pipeline&, std::vector<durable_items>&)>> add_;
   std::vector<std::string> names_;
   std::vector<planned_edge> edges_;
   std::vector<loose_end> ends_;
-  std::vector<disk> expected_;
+  std::vector<durable_items> expected_;
 };
 
 std::uint64_t graphs() {
@@ -305,7 +305,7 @@ std::uint64_t graphs() {
   return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 150;
 }
 
-void expect_equal(const std::vector<disk>& expected, const std::vector<disk>& found,
+void expect_equal(const std::vector<durable_items>& expected, const std::vector<durable_items>& found,
                   const std::string& text) {
   ASSERT_EQ(expected.size(), found.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -317,7 +317,7 @@ TEST(PipelineRandomGraph, EqualsASerialInterpreter) {
   for (std::uint64_t seed = 0; seed < graphs(); ++seed) {
     const random_pipeline g(seed);
     for (std::uint64_t variant = 0; variant < 4; ++variant) {
-      std::vector<disk> disks(g.expected().size());
+      std::vector<durable_items> disks(g.expected().size());
       pipeline p("random");
       g.build(p, seed * 4 + variant, disks);
       memory_store store;
@@ -341,7 +341,7 @@ TEST(PipelineRandomGraph, EqualsASerialInterpreter) {
 TEST(PipelineRandomGraph, ContinuesFromEveryCheckpoint) {
   for (std::uint64_t seed = 1000; seed < 1000 + graphs(); ++seed) {
     const random_pipeline g(seed);
-    std::vector<disk> disks(g.expected().size());
+    std::vector<durable_items> disks(g.expected().size());
     pipeline first("random");
     g.build(first, seed, disks);
     memory_store store;
@@ -352,7 +352,7 @@ TEST(PipelineRandomGraph, ContinuesFromEveryCheckpoint) {
     ASSERT_TRUE(report) << g.text() << ": " << report.error().message();
     for (std::size_t n = 0; n < store.images.size(); ++n) {
       // A crash leaves what the sinks have written, which may be more than the offset.
-      std::vector<disk> left = disks;
+      std::vector<durable_items> left = disks;
       pipeline second("random");
       g.build(second, seed + n, left);
       memory_store from_here;

@@ -22,7 +22,7 @@ std::vector<std::uint32_t> slots(const plan& p) {
 }
 
 /// Returns `read -> first -> write` with windows of 3 and 5 items of 100 bytes.
-graph_builder chain() {
+graph_builder short_chain() {
   graph_builder b;
   b.source("read", "y:f32[25]");
   b.task("first", "x:f32[25] -> y:f32[25]");
@@ -32,9 +32,9 @@ graph_builder chain() {
   return b;
 }
 
-/// Returns `chain()` whose second stage forwards items.
+/// Returns `short_chain()` whose second stage forwards items.
 graph_builder forwarding() {
-  graph_builder b = chain();
+  graph_builder b = short_chain();
   b.g.stages[1].info.forwards = true;
   b.g.stages[1].info.ports[0].type = b.g.stages[1].info.ports[1].type = {};
   return b;
@@ -43,7 +43,7 @@ graph_builder forwarding() {
 }  // namespace
 
 TEST(Memory, AnOutletHasItsWindowAndTheItemThatIsBeingMade) {
-  const plan p = or_throw(check(chain().g));
+  const plan p = or_throw(check(short_chain().g));
   EXPECT_EQ(slots(p), (std::vector<std::uint32_t>{4, 6, 1}));
   EXPECT_EQ(p.stages[0].bytes, (std::vector<std::int64_t>{4 * 128}));
   EXPECT_EQ(p.stages[1].bytes, (std::vector<std::int64_t>{0, 6 * 128}));
@@ -52,33 +52,33 @@ TEST(Memory, AnOutletHasItsWindowAndTheItemThatIsBeingMade) {
 }
 
 TEST(Memory, TheLargestWindowOfAForkDecides) {
-  graph_builder b = chain();
+  graph_builder b = short_chain();
   b.sink("print", "x:f32[25]");
   b.link("read.y", "print.x").window_items = 9;
   EXPECT_EQ(slots(or_throw(check(b.g)))[0], 10U);
 }
 
 TEST(Memory, AStageThatGivesSeveralItemsMakesThemTogether) {
-  graph_builder b = chain();
+  graph_builder b = short_chain();
   b.g.stages[0].info.gives = 3;
   EXPECT_EQ(slots(or_throw(check(b.g)))[0], 3U + 3U);
 }
 
 TEST(Memory, OpenItemsOfALateStageHaveSlots) {
-  graph_builder b = chain();
+  graph_builder b = short_chain();
   b.g.stages[1].info.face = face::late;
   EXPECT_EQ(slots(or_throw(check(b.g)))[1], 1U + 3U + 5U);
 }
 
 TEST(Memory, AStageThatSkipsFailedItemsHasTheSlotsOfALateStage) {
-  graph_builder b = chain();
+  graph_builder b = short_chain();
   b.g.stages[1].info.stateless = true;
   b.g.stages[1].on_failure = failure_policy::skip;
   EXPECT_EQ(slots(or_throw(check(b.g)))[1], 1U + 3U + 5U);
 }
 
 TEST(Memory, OpenCallsOfALateStageThatChangesTheRateHaveAllTheirItems) {
-  graph_builder b = chain();
+  graph_builder b = short_chain();
   b.g.stages[1].info.face = face::late;
   b.g.stages[1].info.own_numbering = true;
   b.g.stages[1].info.takes = 2;
@@ -116,7 +116,7 @@ TEST(Memory, ACycleOfStagesThatForwardCountsEachEdge) {
 }
 
 TEST(Memory, BytesOfAWindowLimitItsItemsIfTheTypeIsFixed) {
-  graph_builder b = chain();
+  graph_builder b = short_chain();
   b.g.edges[1].window_bytes = 250;  // two items of 100 bytes
   EXPECT_EQ(slots(or_throw(check(b.g)))[1], 3U);
   b.g.edges[1].window_bytes = 99;  // one item passes alone
@@ -145,14 +145,14 @@ TEST(Memory, BytesOfUnknownSizeAddUpBehindAStageThatForwards) {
 }
 
 TEST(Memory, ScratchHasAPieceForEachSlot) {
-  graph_builder b = chain();
+  graph_builder b = short_chain();
   b.g.stages[1].info.scratch = {{"sum", or_throw(port_type::parse("f64[]"))},
                                 {"copy", or_throw(port_type::parse("f64[25]"))}};
   EXPECT_EQ(or_throw(check(b.g)).memory_bound, 10 * 128 + 6 * (64 + 256));
 }
 
 TEST(Memory, TheFirstItemsOfAnEdgeWithADelayAreCounted) {
-  graph_builder b = chain();
+  graph_builder b = short_chain();
   b.g.stages[1].info.ports.push_back(
       {"back", or_throw(port_type::parse("f32[25]")), true});
   b.link("first.y", "first.back").delay = 4;

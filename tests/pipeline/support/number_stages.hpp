@@ -331,26 +331,26 @@ struct loop_head {
 };
 
 /// The bytes that sinks of a test have made durable. They outlive a run, as a disk does.
-struct disk {
+struct durable_items {
   std::vector<std::pair<std::uint64_t, numbers>> items;  ///< number and elements
 };
 
-/// A sink that appends to a `disk`.
+/// A sink that appends to a `durable_items`.
 struct number_sink {
   struct settings {
-    std::uint64_t address = 0;  ///< of a `disk`
+    std::uint64_t address = 0;  ///< of a `durable_items`
   };
   struct offset {
     std::uint64_t items;
   };
   in<std::uint64_t, 1> x;
-  disk* to = nullptr;
+  durable_items* to = nullptr;
   static void describe(stage_spec<number_sink>& s) {
     s.name("test.sink", "appends items to memory").port("x", &number_sink::x, "3");
     s.set("address", &settings::address, "where items go").may_change();
   }
   result<void> open(opening&, const settings& s) {
-    to = reinterpret_cast<disk*>(s.address);  // NOLINT
+    to = reinterpret_cast<durable_items*>(s.address);  // NOLINT
     return {};
   }
   result<void> put(taken& t) {
@@ -370,7 +370,7 @@ struct number_sink {
   }
 };
 /// Returns the settings of a sink that appends to `d`.
-inline number_sink::settings sink_of(disk& d) {
+inline number_sink::settings sink_of(durable_items& d) {
   return {reinterpret_cast<std::uint64_t>(&d)};  // NOLINT
 }
 

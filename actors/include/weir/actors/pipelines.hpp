@@ -31,21 +31,21 @@ struct pipeline_progress {
 struct run_options {
   /// The run folder, created if it does not exist. Checkpoints are below it. Empty: the
   /// run leaves nothing and cannot be resumed.
-  std::string folder;
-  std::string files;              ///< folder to which relative paths of stages belong
+  std::string folder{};
+  std::string files{};            ///< folder to which relative paths of stages belong
   unsigned workers = 1;           ///< threads that run tasks
   std::uint64_t every_items = 0;  ///< items between two checkpoints; 0: no such limit
   double every_seconds = 0;       ///< time between two checkpoints; 0: no such limit
   std::uint64_t seed = 1;         ///< seed of `step::random`
   /// Text of the file that describes the pipeline; checkpoints hold it. May be empty.
-  std::string description;
+  std::string description{};
   /// Generation of the checkpoint to continue from; 0: the newest valid one.
   std::uint64_t generation = 0;
   std::int64_t stall_s = 60;  ///< time without progress after which the run fails
   /// Called about ten times a second, on the thread that called `run`.
-  std::function<void(const pipeline_progress&)> progress;
+  std::function<void(const pipeline_progress&)> progress{};
   /// Called with one line of text, on the thread that called `run`.
-  std::function<void(const std::string&)> warning;
+  std::function<void(const std::string&)> warning{};
   /// Asks the run to stop behind the items in flight, with a checkpoint. May be null.
   actors::run_control* control = nullptr;
 };

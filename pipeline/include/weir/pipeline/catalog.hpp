@@ -25,8 +25,7 @@ struct given_value {
   given_value(setting_value read) : value(std::move(read)) {}  // NOLINT
   /// Takes an integer, a number or a boolean.
   template <class T>
-  requires std::is_arithmetic_v<T>
-  given_value(T number) {  // NOLINT
+  requires std::is_arithmetic_v<T> given_value(T number) {  // NOLINT
     if constexpr (std::is_same_v<T, bool>) {
       value = {number};
     } else if constexpr (std::is_integral_v<T>) {

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Appending to a file and cutting it to an offset.
+#include "weir/pipeline/append_file.hpp"
+
+#include <fmt/format.h>
+
+namespace weir {
+
+result<void> append_file::open(const opening& run, const std::string& path,
+                               file_system& fs) {
+  fs_ = &fs;
+  WEIR_TRY(file_, fs.open(run.path(path), open_mode::create_or_open));
+  return run.resuming() ? result<void>() : file_->resize(0);
+}
+
+result<void> append_file::append(bytes_view bytes) {
+  WEIR_CHECK(write_all(*file_, end_, bytes));
+  end_ += bytes.size();
+  return {};
+}
+
+result<append_file::offset> append_file::settle() {
+  WEIR_CHECK(file_->sync());
+  if (!entry_durable_) {
+    WEIR_CHECK(fs_->sync_folder(folder_of(file_->path())));
+    entry_durable_ = true;
+  }
+  return offset{end_};
+}
+
+result<void> append_file::rewind(offset durable) {
+  WEIR_TRY(const std::uint64_t size, file_->size());
+  if (size < durable.bytes) {
+    return error(errc::torn,
+                 fmt::format("cannot continue \"{}\": expected at least {} durable bytes, "
+                             "found {}",
+                             file_->path(), durable.bytes, size))
+        .hint("continue from an older checkpoint, or begin the run anew");
+  }
+  end_ = durable.bytes;
+  return file_->resize(end_);
+}
+
+}  // namespace weir

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Pipelines run by actors: results, checkpoints on durable_items, stops, failures.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "pipeline/support/number_stages.hpp"
+#include "weir/actors/pipelines.hpp"
+
+namespace weir::test {
+namespace {
+
+/// A folder that is removed at the end of the test.
+class run_folder {
+ public:
+  run_folder() {
+    std::string name = ::testing::TempDir() + "weir-pipeline-XXXXXX";
+    path_ = ::mkdtemp(name.data());
+  }
+  ~run_folder() { std::filesystem::remove_all(path_); }
+  run_folder(const run_folder&) = delete;
+  run_folder& operator=(const run_folder&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct fragile {
+  struct settings {
+    std::uint64_t fails_at = ~std::uint64_t{0} >> 1;
+    bool throws = false;
+  };
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  settings with;
+  static void describe(stage_spec<fragile>& s) {
+    s.name("test.fragile", "fails at one item").stateless();
+    s.port("x", &fragile::x, "n").port("y", &fragile::y, "n");
+    s.set("fails_at", &settings::fails_at, "number of the item").may_change();
+    s.set("throws", &settings::throws, "throw in on_item instead").may_change();
+  }
+  result<void> open(opening&, const settings& s) {
+    with = s;
+    return {};
+  }
+  result<void> on_item(step& s) {
+    if (with.throws && s.seq() == with.fails_at) {
+      throw std::runtime_error("thrown by the test");
+    }
+    WEIR_TRY(auto to, s.make(y, width));
+    s.submit(
+        "fragile",
+        [fails = s.seq() == with.fails_at](auto from, auto out) -> result<void> {
+          if (fails) {
+            return error(errc::corrupt, "planted failure");
+          }
+          for (std::size_t i = 0; i < elements; ++i) {
+            out[i] = from[i] + 1;
+          }
+          return {};
+        },
+        read(s[x]), write(to));
+    return s.emit();
+  }
+};
+
+/// A source that has `count` items and then none for ever.
+struct quiet_source {
+  using cursor = std::uint64_t;
+  out<std::uint64_t, 1> x;
+  cursor at = 0;
+  static void describe(stage_spec<quiet_source>& s) {
+    s.name("test.quiet", "falls silent").port("x", &quiet_source::x, "3");
+  }
+  result<bool> next(pull& p) {
+    if (at == 5) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      p.nothing_yet();
+      return true;
+    }
+    WEIR_TRY(auto v, p.fill(x, width));
+    std::fill(v.begin(), v.end(), at++);
+    return true;
+  }
+  [[nodiscard]] cursor position() const { return at; }
+  result<void> seek(cursor c) {
+    at = c;
+    return {};
+  }
+};
+
+void build(pipeline& p, durable_items& d, fragile::settings fragile_settings = {},
+           std::uint64_t count = 500) {
+  auto source = p.add<number_source>("source", {.count = count, .seed = 5});
+  auto first = p.add<scaled>("first", {.factor = 3});
+  auto middle = p.add<fragile>("middle", fragile_settings);
+  auto sum = p.add<running_sum>("sum");
+  auto late = p.add<late_filter>("late");
+  auto sink = p.add<number_sink>("sink", sink_of(d));
+  source >> first >> middle >> sum >> late >> sink;
+}
+
+durable_items whole_run() {
+  durable_items d;
+  pipeline p("numbers");
+  build(p, d);
+  const auto report = run(p, {});
+  EXPECT_TRUE(report) << report.error().message();
+  return d;
+}
+
+TEST(PipelineRun, EqualsItselfWithAnyWorkersAndCheckpoints) {
+  const durable_items expected = whole_run();
+  ASSERT_GT(expected.items.size(), 100U);
+  for (const std::uint64_t every : {1U, 7U, 100U}) {
+    run_folder folder;
+    durable_items d;
+    pipeline p("numbers");
+    build(p, d);
+    run_options options;
+    options.folder = folder.path() + "/run";
+    options.workers = 2;
+    options.every_items = every;
+    const auto report = run(p, options);
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_EQ(report->ended, "finished");
+    EXPECT_EQ(report->items, 500U);
+    EXPECT_GE(report->epochs, 500 / every);
+    EXPECT_EQ(report->generation, report->epochs);
+    EXPECT_EQ(d.items, expected.items);
+    EXPECT_LE(report->item_bytes, report->memory_bound);
+    pipeline again("numbers");
+    build(again, d);
+    const auto second = resume(again, options);
+    ASSERT_TRUE(second) << second.error().message();
+    EXPECT_EQ(second->items, 0U);
+    EXPECT_EQ(d.items, expected.items);
+    pipeline third("numbers");
+    build(third, d);
+    const auto refused = run(third, options);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), errc::already_exists);
+  }
+}
+
+TEST(PipelineRun, KeepsItsLastCheckpointWhenATaskFailsAndContinuesFromIt) {
+  const durable_items expected = whole_run();
+  for (const bool throws : {false, true}) {
+    run_folder folder;
+    durable_items d;
+    run_options options;
+    options.folder = folder.path();
+    options.every_items = 50;
+    {
+      pipeline p("numbers");
+      build(p, d, {.fails_at = 333, .throws = throws});
+      const auto report = run(p, options);
+      ASSERT_FALSE(report);
+      const std::string text = report.error().message();
+      EXPECT_NE(text.find("item 333 in stage \"middle\""), std::string::npos) << text;
+      EXPECT_NE(text.find(throws ? "thrown by the test" : "planted failure"),
+                std::string::npos)
+          << text;
+    }
+    pipeline p("numbers");
+    build(p, d);
+    const auto report = resume(p, options);
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_GE(report->resumed_item, 200U);
+    EXPECT_EQ(report->resumed_item % 50, 0U);
+    EXPECT_EQ(d.items, expected.items);
+  }
+}
+
+TEST(PipelineRun, ContinuesFromAnOlderGenerationAndRefusesOneThatIsMissing) {
+  const durable_items expected = whole_run();
+  run_folder folder;
+  durable_items d;
+  run_options options;
+  options.folder = folder.path();
+  options.every_items = 50;
+  pipeline p("numbers");
+  build(p, d);
+  const auto report = run(p, options);
+  ASSERT_TRUE(report) << report.error().message();
+  options.generation = report->generation - 1;
+  pipeline again("numbers");
+  build(again, d);
+  const auto older = resume(again, options);
+  ASSERT_TRUE(older) << older.error().message();
+  EXPECT_EQ(older->resumed_item, 500U);
+  EXPECT_EQ(d.items, expected.items);
+  options.generation = 77;
+  pipeline third("numbers");
+  build(third, d);
+  const auto refused = resume(third, options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::not_found);
+}
+
+TEST(PipelineRun, RefusesACheckpointOfAnotherPipelineAndASinkThatWasCut) {
+  run_folder folder;
+  durable_items d;
+  run_options options;
+  options.folder = folder.path();
+  options.every_items = 100;
+  {
+    pipeline p("numbers");
+    build(p, d, {.fails_at = 450, .throws = true});
+    ASSERT_FALSE(run(p, options));
+  }
+  pipeline other("numbers");
+  build(other, d, {}, 501);
+  const auto mismatch = resume(other, options);
+  ASSERT_FALSE(mismatch);
+  EXPECT_EQ(mismatch.error().code(), errc::config_mismatch);
+  EXPECT_NE(mismatch.error().message().find("count"), std::string::npos)
+      << mismatch.error().message();
+  d.items.resize(3);
+  pipeline cut("numbers");
+  build(cut, d);
+  const auto torn = resume(cut, options);
+  ASSERT_FALSE(torn);
+  EXPECT_EQ(torn.error().code(), errc::torn);
+  EXPECT_NE(torn.error().message().find("\"sink\""), std::string::npos);
+}
+
+TEST(PipelineRun, AQuietSourceIsCheckpointedByTimeAndStopsAtOnce) {
+  run_folder folder;
+  durable_items d;
+  pipeline p("quiet");
+  auto source = p.add<quiet_source>("source");
+  auto first = p.add<scaled>("first", {.factor = 3});
+  auto sink = p.add<number_sink>("sink", sink_of(d));
+  source >> first >> sink;
+  actors::run_control control;
+  run_options options;
+  options.folder = folder.path();
+  options.every_seconds = 0.2;
+  options.control = &control;
+  std::uint64_t epochs = 0;
+  options.progress = [&](const pipeline_progress& progress) {
+    epochs = progress.epochs;
+    if (epochs == 3) {
+      control.request_stop();
+    }
+  };
+  const auto start = std::chrono::steady_clock::now();
+  const auto report = run(p, options);
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(report->ended, "interrupted");
+  EXPECT_EQ(d.items.size(), 5U);
+  EXPECT_GE(report->epochs, 4U);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+TEST(PipelineRun, AStoppedRunContinuesToTheSameOutput) {
+  const durable_items expected = whole_run();
+  for (std::uint64_t stop_behind = 1; stop_behind < 400; stop_behind += 57) {
+    run_folder folder;
+    durable_items d;
+    run_options options;
+    options.folder = folder.path();
+    options.every_items = stop_behind;
+    bool finished = false;
+    for (int rounds = 0; !finished && rounds < 1000; ++rounds) {
+      actors::run_control control;
+      options.control = &control;
+      options.progress = [&](const pipeline_progress&) { control.request_stop(); };
+      pipeline p("numbers");
+      build(p, d);
+      const auto report = resume(p, options);
+      ASSERT_TRUE(report) << report.error().message();
+      finished = report->ended == "finished";
+    }
+    EXPECT_TRUE(finished);
+    EXPECT_EQ(d.items, expected.items);
+  }
+}
+
+}  // namespace
+}  // namespace weir::test
