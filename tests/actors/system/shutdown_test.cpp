@@ -47,9 +47,12 @@ worker_actor::behavior_type worker(worker_actor::stateful_pointer<worker_shell> 
 /// A supervised system with its queue of events.
 struct open_system {
   open_system()
-      : s(or_throw(supervised_system::open(std::chrono::seconds(30), events))) {}
+      : s(or_throw(supervised_system::open(
+            std::chrono::seconds(30),
+            [queue = events](error e) { queue->push(std::move(e)); }))) {}
   run_control control;
-  std::shared_ptr<event_queue> events = std::make_shared<event_queue>(control);
+  std::shared_ptr<event_queue<run_event>> events =
+      std::make_shared<event_queue<run_event>>(control);
   std::unique_ptr<supervised_system> s;
 };
 
@@ -95,7 +98,7 @@ TEST(supervised_system, reports_a_child_that_fails_with_name_text_and_cause) {
 
 TEST(event_queue, wakes_for_a_stop_without_an_event) {
   run_control control;
-  event_queue events(control);
+  event_queue<run_event> events(control);
   std::thread later([&] { control.request_stop(); });
   EXPECT_TRUE(events.wait().empty());
   later.join();

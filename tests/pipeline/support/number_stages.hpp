@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "support/memory_store.hpp"
+#include "pipeline/support/memory_store.hpp"
 #include "weir/pipeline.hpp"
 
 namespace weir::test {

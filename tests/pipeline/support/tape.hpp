@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "support/memory_store.hpp"
+#include "pipeline/support/memory_store.hpp"
 #include "weir/pipeline.hpp"
 #include "weir/pipeline/run_here.hpp"
 
