@@ -78,6 +78,12 @@ def main():
         if "Google storage, which is not built" not in said:
             sys.exit(f"the consumer of remote files said {said!r}, expected a refusal of Google storage")
         c_programs(project / "tessera.c", moved, temp, own)
+        squares = os.path.join(temp, "squares")
+        for _ in range(2):  # the second run continues from the checkpoint and finds nothing to do
+            if (said := run(os.path.join(own, "squares"), squares).strip()) != "finished":
+                sys.exit(f"the pipeline said {said!r}, expected that it has finished")
+        if (found := os.path.getsize(os.path.join(squares, "squares"))) != 20000 * 64 * 8:
+            sys.exit(f"the pipeline wrote {found} bytes, expected 20000 items of 64 numbers")
         version = run(os.path.join(moved, "bin", "weir"), "--version")
         if "0.1.0" not in version:
             sys.exit(f"the installed command line said {version!r}, expected version 0.1.0")
