@@ -404,8 +404,12 @@ void stage_run::publish(call& c) {
   ++counters.emitted;
 }
 
+/// Items of an own numbering have no gaps: their numbers count what the stage emits.
 void stage_run::push_gap(std::uint64_t number) {
   ++counters.skipped;
+  if (info_.own_numbering) {
+    return;
+  }
   for (const auto& targets : out_) {
     for (const target& t : targets) {
       t.to->push_gap(number + t.delay);

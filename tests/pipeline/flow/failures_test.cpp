@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Items that fail: the run stops with the stage and the item, or skips the item.
+#include <gtest/gtest.h>
+
+#include "pipeline/support/number_stages.hpp"
+#include "weir/pipeline/run_here.hpp"
+
+namespace weir::test {
+namespace {
+
+constexpr std::uint64_t item_count = 30;
+
+/// Adds 1; its task fails for one item. With `late`, `on_done` emits.
+template <bool Late>
+struct breaking {
+  struct settings {
+    std::uint64_t fails_at = 0;
+  };
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  std::uint64_t fails_at = 0;
+  static void describe(stage_spec<breaking>& s) {
+    s.name(Late ? "test.breaking_late" : "test.breaking", "fails once").stateless();
+    s.port("x", &breaking::x, "3").port("y", &breaking::y, "3");
+    s.set("fails_at", &settings::fails_at, "number of the item");
+  }
+  result<void> open(opening&, const settings& s) {
+    fails_at = s.fails_at;
+    return {};
+  }
+  result<void> on_item(step& s) {
+    WEIR_TRY(auto to, s.make(y, width));
+    s.submit(
+        "break",
+        [fails = s.seq() == fails_at](auto from, auto out) -> result<void> {
+          for (std::size_t i = 0; i < elements; ++i) {
+            out[i] = from[i] + 1;
+          }
+          return fails ? result<void>(error(errc::corrupt, "planted failure"))
+                       : result<void>();
+        },
+        read(s[x]), write(to));
+    return Late ? result<void>() : s.emit();
+  }
+  result<void> on_done(step& s) requires Late { return s.emit(); }
+};
+
+/// Sums up to four items and drops every second sum.
+struct dropping_batch {
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  std::uint64_t calls = 0;
+  static void describe(stage_spec<dropping_batch>& s) {
+    s.name("test.dropping_batch", "drops every second batch").rate(4, 1).forwards();
+    s.port("x", &dropping_batch::x, "3").port("y", &dropping_batch::y, "3");
+    s.state("calls", &dropping_batch::calls);
+  }
+  result<void> on_item(step& s) {
+    if (calls++ % 2 == 1) {
+      s.skip();
+      return {};
+    }
+    s.forward(x, y);
+    return s.emit();
+  }
+};
+
+template <class Breaking>
+void expect_skipped(std::uint64_t fails_at, unsigned workers) {
+  durable_items d;
+  pipeline p("failures");
+  auto source = p.add<number_source>("source", {.count = item_count, .seed = 2});
+  auto middle = p.add<Breaking>("middle", {.fails_at = fails_at});
+  auto sum = p.add<running_sum>("sum");
+  auto sink = p.add<number_sink>("sink", sink_of(d));
+  middle.failing(flow::failure_policy::skip);
+  source >> middle >> sum >> sink;
+  flow::here_options options;
+  options.workers = workers;
+  options.every_items = 4;
+  const auto report = flow::run_here(p, options);
+  ASSERT_TRUE(report) << report.error().message();
+  ASSERT_EQ(d.items.size(), item_count - 1);
+  numbers total{};
+  std::uint64_t calls = 0;
+  std::size_t found = 0;
+  for (std::uint64_t n = 0; n < item_count; ++n) {
+    if (n == fails_at) {
+      continue;
+    }
+    numbers expected = number_source::make(2, n);
+    ++calls;
+    for (std::size_t i = 0; i < elements; ++i) {
+      total[i] += expected[i] + 1;
+      expected[i] = total[i] * calls;
+    }
+    EXPECT_EQ(d.items[found].first, n);
+    EXPECT_EQ(d.items[found++].second, expected) << "item " << n;
+  }
+}
+
+TEST(PipelineFailures, SkippedItemsLeaveNoTraceBehindTheStage) {
+  for (const std::uint64_t fails_at : {0U, 7U, 29U}) {
+    for (const unsigned workers : {1U, 2U}) {
+      expect_skipped<breaking<false>>(fails_at, workers);
+      expect_skipped<breaking<true>>(fails_at, workers);
+    }
+  }
+}
+
+TEST(PipelineFailures, AStoppedRunNamesStageItemTaskAndCause) {
+  for (const std::uint64_t fails_at : {0U, 7U, 29U}) {
+    durable_items d;
+    pipeline p("failures");
+    p.add<number_source>("source", {.count = item_count, .seed = 2}) >>
+        p.add<breaking<false>>("middle", {.fails_at = fails_at}) >>
+        p.add<running_sum>("sum") >> p.add<number_sink>("sink", sink_of(d));
+    const auto report = flow::run_here(p, {});
+    ASSERT_FALSE(report);
+    const std::string text = report.error().message();
+    const std::string place =
+        "cannot process item " + std::to_string(fails_at) + " in stage \"middle\"";
+    EXPECT_NE(text.find(place), std::string::npos) << text;
+    EXPECT_NE(text.find("\"break\""), std::string::npos) << text;
+    EXPECT_EQ(report.error().root().text(), "planted failure");
+    EXPECT_LE(d.items.size(), fails_at);
+  }
+}
+
+TEST(PipelineFailures, AStageWithStateMustNotSkip) {
+  durable_items d;
+  pipeline p("failures");
+  auto sum = p.add<running_sum>("sum");
+  sum.failing(flow::failure_policy::skip);
+  p.add<number_source>("source") >> sum >> p.add<number_sink>("sink", sink_of(d));
+  const auto report = flow::run_here(p, {});
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code(), errc::invalid_argument);
+}
+
+TEST(PipelineFailures, AStageWithItsOwnNumbersMaySkipACall) {
+  durable_items d;
+  pipeline p("failures");
+  p.add<number_source>("source", {.count = item_count, .seed = 2}) >>
+      p.add<dropping_batch>("batch") >> p.add<number_sink>("sink", sink_of(d));
+  const auto report = flow::run_here(p, {});
+  ASSERT_TRUE(report) << report.error().message();
+  ASSERT_EQ(d.items.size(), 4U);  // of eight batches
+  for (std::uint64_t n = 0; n < 4; ++n) {
+    EXPECT_EQ(d.items[n].first, n);
+    EXPECT_EQ(d.items[n].second, number_source::make(2, 8 * n));
+  }
+}
+
+}  // namespace
+}  // namespace weir::test
