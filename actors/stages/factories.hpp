@@ -11,18 +11,23 @@
 namespace weir::actors {
 
 /// Makes the source `tgm.read`. @param fs Must outlive the stage; tests use others.
-[[nodiscard]] result<flow::described_stage> make_tgm_read(
-    const given_settings& given, file_system& fs = posix_file_system());
+[[nodiscard]] result<void> make_tgm_read(flow::described_stage& made,
+                                         const given_settings& given,
+                                         file_system& fs = posix_file_system());
 /// Makes the sink `tgm.write`. @param fs Must outlive the stage; tests use others, whose
 /// files cannot be locked.
-[[nodiscard]] result<flow::described_stage> make_tgm_write(
-    const given_settings& given, file_system& fs = posix_file_system());
+[[nodiscard]] result<void> make_tgm_write(flow::described_stage& made,
+                                          const given_settings& given,
+                                          file_system& fs = posix_file_system());
 /// Makes the source `hn4.tensors`.
-[[nodiscard]] result<flow::described_stage> make_hn4_tensors(const given_settings& given);
+[[nodiscard]] result<void> make_hn4_tensors(flow::described_stage& made,
+                                            const given_settings& given);
 /// Makes the source `hn4.read`.
-[[nodiscard]] result<flow::described_stage> make_hn4_read(const given_settings& given);
+[[nodiscard]] result<void> make_hn4_read(flow::described_stage& made,
+                                         const given_settings& given);
 /// Makes the source `text.chunks`. @param fs Must outlive the stage; tests use others.
-[[nodiscard]] result<flow::described_stage> make_text_chunks(
-    const given_settings& given, file_system& fs = posix_file_system());
+[[nodiscard]] result<void> make_text_chunks(flow::described_stage& made,
+                                            const given_settings& given,
+                                            file_system& fs = posix_file_system());
 
 }  // namespace weir::actors

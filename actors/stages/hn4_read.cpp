@@ -86,15 +86,14 @@ class hn4_read final : public flow::stage_object {
 
 }  // namespace
 
-result<flow::described_stage> make_hn4_read(const given_settings& given) {
-  flow::described_stage made;
+result<void> make_hn4_read(flow::described_stage& made, const given_settings& given) {
   made.info = source_info(std::string(stage_name),
                           "reads the bytes of a tag of an HN4 volume in blocks");
   WEIR_TRY(hn4_settings settings, flow::read_settings(made.info, hn4_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse("u8[?]"));
   made.info.ports = {{"x", std::move(type), false}};
   made.object = std::make_unique<hn4_read>(std::move(settings));
-  return made;
+  return {};
 }
 
 }  // namespace weir::actors

@@ -226,8 +226,7 @@ class hn4_tensors final : public flow::stage_object {
 
 }  // namespace
 
-result<flow::described_stage> make_hn4_tensors(const given_settings& given) {
-  flow::described_stage made;
+result<void> make_hn4_tensors(flow::described_stage& made, const given_settings& given) {
   made.info = source_info(std::string(stage_name),
                           "reads tensors of safetensors and GGUF files in an HN4 volume");
   WEIR_TRY(tensors_settings settings,
@@ -242,7 +241,7 @@ result<flow::described_stage> make_hn4_tensors(const given_settings& given) {
   WEIR_TRY(flow::port_type type, flow::port_type::parse(settings.type));
   made.info.ports = {{"x", std::move(type), false}};
   made.object = std::make_unique<hn4_tensors>(std::move(settings));
-  return made;
+  return {};
 }
 
 }  // namespace weir::actors

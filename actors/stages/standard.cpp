@@ -13,17 +13,20 @@ void add_standard_stages() {
   std::call_once(once, [] {
     flow::catalog& all = flow::stages();
     or_throw(flow::add_basic_stages(all));
-    or_throw(all.add("tgm.read", [](const given_settings& given) {
-      return actors::make_tgm_read(given);
-    }));
-    or_throw(all.add("tgm.write", [](const given_settings& given) {
-      return actors::make_tgm_write(given);
-    }));
+    or_throw(
+        all.add("tgm.read", [](flow::described_stage& made, const given_settings& given) {
+          return actors::make_tgm_read(made, given);
+        }));
+    or_throw(all.add("tgm.write",
+                     [](flow::described_stage& made, const given_settings& given) {
+                       return actors::make_tgm_write(made, given);
+                     }));
     or_throw(all.add("hn4.tensors", actors::make_hn4_tensors));
     or_throw(all.add("hn4.read", actors::make_hn4_read));
-    or_throw(all.add("text.chunks", [](const given_settings& given) {
-      return actors::make_text_chunks(given);
-    }));
+    or_throw(all.add("text.chunks",
+                     [](flow::described_stage& made, const given_settings& given) {
+                       return actors::make_text_chunks(made, given);
+                     }));
   });
 }
 

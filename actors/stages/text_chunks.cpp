@@ -147,16 +147,15 @@ class text_chunks final : public flow::stage_object {
 
 }  // namespace
 
-result<flow::described_stage> make_text_chunks(const given_settings& given,
-                                               file_system& fs) {
-  flow::described_stage made;
+result<void> make_text_chunks(flow::described_stage& made, const given_settings& given,
+                              file_system& fs) {
   made.info = source_info(std::string(stage_name),
                           "reads files one after another as chunks of bytes");
   WEIR_TRY(text_settings settings, flow::read_settings(made.info, text_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse("u8[?]"));
   made.info.ports = {{"x", std::move(type), false}};
   made.object = std::make_unique<text_chunks>(std::move(settings), fs);
-  return made;
+  return {};
 }
 
 }  // namespace weir::actors

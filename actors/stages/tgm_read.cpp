@@ -224,9 +224,8 @@ class tgm_read final : public flow::stage_object {
 
 }  // namespace
 
-result<flow::described_stage> make_tgm_read(const given_settings& given,
-                                            file_system& fs) {
-  flow::described_stage made;
+result<void> make_tgm_read(flow::described_stage& made, const given_settings& given,
+                           file_system& fs) {
   made.info = source_info(std::string(stage_name),
                           "reads one object of each Tensogram message as an item");
   WEIR_TRY(tgm_settings settings, flow::read_settings(made.info, read_table(), given));
@@ -242,7 +241,7 @@ result<flow::described_stage> make_tgm_read(const given_settings& given,
     made.info.promise = flow::guarantee::none;
   }
   made.object = std::make_unique<tgm_read>(std::move(settings), fs);
-  return made;
+  return {};
 }
 
 }  // namespace weir::actors

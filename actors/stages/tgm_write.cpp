@@ -294,9 +294,8 @@ class tgm_write final : public flow::stage_object {
 
 }  // namespace
 
-result<flow::described_stage> make_tgm_write(const given_settings& given,
-                                             file_system& fs) {
-  flow::described_stage made;
+result<void> make_tgm_write(flow::described_stage& made, const given_settings& given,
+                            file_system& fs) {
   made.info.name = stage_name;
   made.info.documentation = "appends each item to a file as a Tensogram message";
   made.info.face = flow::face::sink;
@@ -306,7 +305,7 @@ result<flow::described_stage> make_tgm_write(const given_settings& given,
     made.info.promise = flow::guarantee::at_least_once;
   }
   made.object = std::make_unique<tgm_write>(std::move(settings), fs);
-  return made;
+  return {};
 }
 
 }  // namespace weir::actors

@@ -48,7 +48,9 @@ result<const catalog::entry*> catalog::find(std::string_view name) const {
 result<described_stage> catalog::make(std::string_view name,
                                       const given_settings& settings) const {
   WEIR_TRY(const entry* found, find(name));
-  return found->make(settings);
+  described_stage made;
+  WEIR_CHECK(found->make(made, settings));
+  return made;
 }
 
 result<stage_info> catalog::describe(std::string_view name) const {
@@ -56,12 +58,10 @@ result<stage_info> catalog::describe(std::string_view name) const {
   if (!found->about.name.empty()) {
     return found->about;
   }
-  if (auto made = found->make({})) {
-    return std::move(made->info);
-  }
-  stage_info unknown;
-  unknown.name = std::string(name);
-  return unknown;
+  described_stage made;
+  static_cast<void>(found->make(made, {}));  // fills the description even if it fails
+  made.info.name = std::string(name);
+  return std::move(made.info);
 }
 
 std::vector<std::string> catalog::names() const {

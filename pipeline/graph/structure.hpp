@@ -4,11 +4,10 @@
 #pragma once
 
 #include "weir/pipeline/graph.hpp"
+#include "weir/pipeline/item.hpp"
 
 namespace weir::flow {
 
-/// Largest number of inlets, and of outlets, of a stage.
-inline constexpr std::size_t max_ports = 8;
 /// Largest number of bytes of a name.
 inline constexpr std::size_t max_name_bytes = 64;
 /// Largest window of an edge in items.

@@ -17,8 +17,9 @@ result<void> add_basic_stages(catalog& to) {
   WEIR_CHECK(to.add("batch", make_batch));
   WEIR_CHECK(to.add("unbatch", make_unbatch));
   WEIR_CHECK(to.add("elementwise", make_elementwise));
-  return to.add("concat",
-                [&to](const given_settings& given) { return make_concat(to, given); });
+  return to.add("concat", [&to](described_stage& made, const given_settings& given) {
+    return make_concat(made, to, given);
+  });
 }
 
 }  // namespace weir::flow

@@ -201,8 +201,7 @@ port_type with_leading(const port_type& type, extent leading) {
 
 }  // namespace
 
-result<described_stage> make_batch(const given_settings& given) {
-  described_stage made;
+result<void> make_batch(described_stage& made, const given_settings& given) {
   made.info.name = "batch";
   made.info.documentation =
       "joins several items of one shape to a tensor with a new slowest dimension";
@@ -216,11 +215,10 @@ result<described_stage> make_batch(const given_settings& given) {
   made.info.takes = settings.size;
   made.info.own_numbering = true;
   made.object = std::make_unique<batch_stage>(std::move(settings));
-  return made;
+  return {};
 }
 
-result<described_stage> make_unbatch(const given_settings& given) {
-  described_stage made;
+result<void> make_unbatch(described_stage& made, const given_settings& given) {
   made.info.name = "unbatch";
   made.info.documentation =
       "divides a tensor along its slowest dimension into items of their own";
@@ -230,7 +228,7 @@ result<described_stage> make_unbatch(const given_settings& given) {
   made.info.gives = settings.size;
   made.info.own_numbering = true;
   made.object = std::make_unique<unbatch_stage>(std::move(settings));
-  return made;
+  return {};
 }
 
 }  // namespace weir::flow

@@ -125,8 +125,8 @@ result<void> add_part(described_stage& whole, const stage_info& part,
 
 }  // namespace
 
-result<described_stage> make_concat(const catalog& known, const given_settings& given) {
-  described_stage made;
+result<void> make_concat(described_stage& made, const catalog& known,
+                         const given_settings& given) {
   made.info.name = "concat";
   made.info.documentation = "reads several sources one after another as one";
   made.info.face = face::source;
@@ -148,7 +148,7 @@ result<described_stage> make_concat(const catalog& known, const given_settings& 
     parts.push_back(std::move(part->object));
   }
   made.object = std::make_unique<concat>(std::move(parts));
-  return made;
+  return {};
 }
 
 }  // namespace weir::flow

@@ -179,8 +179,7 @@ class elementwise final : public stage_object {
 
 }  // namespace
 
-result<described_stage> make_elementwise(const given_settings& given) {
-  described_stage made;
+result<void> make_elementwise(described_stage& made, const given_settings& given) {
   made.info.name = "elementwise";
   made.info.documentation = "applies one exact operation to every element of a tensor";
   made.info.stateless = true;
@@ -200,7 +199,7 @@ result<described_stage> make_elementwise(const given_settings& given) {
   const dtype to = *y.element;
   made.info.ports = {{"x", std::move(x), true}, {"y", std::move(y), false}};
   made.object = std::make_unique<elementwise>(settings, from, to);
-  return made;
+  return {};
 }
 
 }  // namespace weir::flow

@@ -9,21 +9,25 @@
 namespace weir::flow {
 
 /// Makes the source `generator`.
-[[nodiscard]] result<described_stage> make_generator(const given_settings& given);
+[[nodiscard]] result<void> make_generator(described_stage& made,
+                                          const given_settings& given);
 /// Makes the stage `select`.
-[[nodiscard]] result<described_stage> make_select(const given_settings& given);
+[[nodiscard]] result<void> make_select(described_stage& made,
+                                       const given_settings& given);
 /// Makes the stage `merge`.
-[[nodiscard]] result<described_stage> make_merge(const given_settings& given);
+[[nodiscard]] result<void> make_merge(described_stage& made, const given_settings& given);
 /// Makes the stage `zip`.
-[[nodiscard]] result<described_stage> make_zip(const given_settings& given);
+[[nodiscard]] result<void> make_zip(described_stage& made, const given_settings& given);
 /// Makes the stage `batch`.
-[[nodiscard]] result<described_stage> make_batch(const given_settings& given);
+[[nodiscard]] result<void> make_batch(described_stage& made, const given_settings& given);
 /// Makes the stage `unbatch`.
-[[nodiscard]] result<described_stage> make_unbatch(const given_settings& given);
+[[nodiscard]] result<void> make_unbatch(described_stage& made,
+                                        const given_settings& given);
 /// Makes the stage `elementwise`.
-[[nodiscard]] result<described_stage> make_elementwise(const given_settings& given);
+[[nodiscard]] result<void> make_elementwise(described_stage& made,
+                                            const given_settings& given);
 /// Makes the source `concat` of sources that `known` makes.
-[[nodiscard]] result<described_stage> make_concat(const catalog& known,
-                                                  const given_settings& given);
+[[nodiscard]] result<void> make_concat(described_stage& made, const catalog& known,
+                                       const given_settings& given);
 
 }  // namespace weir::flow

@@ -125,8 +125,7 @@ class generator final : public stage_object {
 
 }  // namespace
 
-result<described_stage> make_generator(const given_settings& given) {
-  described_stage made;
+result<void> make_generator(described_stage& made, const given_settings& given) {
   made.info.name = "generator";
   made.info.documentation =
       "makes items whose elements depend on the number of the item and a seed alone";
@@ -141,7 +140,7 @@ result<described_stage> make_generator(const given_settings& given) {
   const dtype element = *type.element;
   made.info.ports = {{"x", std::move(type), false}};
   made.object = std::make_unique<generator>(std::move(settings), element);
-  return made;
+  return {};
 }
 
 }  // namespace weir::flow

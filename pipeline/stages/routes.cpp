@@ -163,8 +163,7 @@ class zip_stage final : public stage_object {
 
 }  // namespace
 
-result<described_stage> make_select(const given_settings& given) {
-  described_stage made;
+result<void> make_select(described_stage& made, const given_settings& given) {
   made.info = forwarding("select",
                          "hands each item on through one of several outlets, "
                          "by its number or by an attribute");
@@ -180,11 +179,10 @@ result<described_stage> make_select(const given_settings& given) {
     made.info.ports.push_back({"rest", {}, false});
   }
   made.object = std::make_unique<select_stage>(std::move(settings));
-  return made;
+  return {};
 }
 
-result<described_stage> make_merge(const given_settings& given) {
-  described_stage made;
+result<void> make_merge(described_stage& made, const given_settings& given) {
   made.info =
       forwarding("merge", "hands on the item of the one inlet that has the number");
   WEIR_TRY(const merge_settings settings, read_settings(made.info, merge_table(), given));
@@ -194,11 +192,10 @@ result<described_stage> make_merge(const given_settings& given) {
   }
   made.info.ports.push_back({"y", {}, false});
   made.object = std::make_unique<merge_stage>(settings.count);
-  return made;
+  return {};
 }
 
-result<described_stage> make_zip(const given_settings& given) {
-  described_stage made;
+result<void> make_zip(described_stage& made, const given_settings& given) {
   made.info = forwarding("zip", "joins two branches by the numbers of their items");
   WEIR_TRY(const zip_settings settings, read_settings(made.info, zip_table(), given));
   WEIR_TRY(port_type first, port_type::parse(settings.first));
@@ -209,7 +206,7 @@ result<described_stage> make_zip(const given_settings& given) {
                      {"a", std::move(first), false},
                      {"b", std::move(second), false}};
   made.object = std::make_unique<zip_stage>();
-  return made;
+  return {};
 }
 
 }  // namespace weir::flow

@@ -11,11 +11,18 @@ namespace {
 
 constexpr const char* path = "folder/out.tgm";
 
+/// Makes a sink that writes messages to a file of a file system.
+result<flow::described_stage> sink_on(file_system& fs, const std::string& file) {
+  flow::described_stage made;
+  WEIR_CHECK(actors::make_tgm_write(made, {{"path", file}}, fs));
+  return made;
+}
+
 /// Writes six items to a file of a file system.
 file_builder writing_to(file_system& fs) {
   return [&fs](pipeline& p) {
     add_stage(p, "source", "generator", {{"count", 6}, {"element", "u16"}}) >>
-        p.add_made("sink", actors::make_tgm_write({{"path", path}}, fs));
+        p.add_made("sink", sink_on(fs, path));
   };
 }
 

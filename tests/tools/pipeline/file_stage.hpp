@@ -67,14 +67,13 @@ struct line_file {
 };
 
 /// Makes a stage that keeps two items back, as far as the check is concerned.
-inline result<flow::described_stage> make_held(const given_settings& /*settings*/) {
-  auto made = flow::make_stage<scaled>({});
-  if (made) {
-    made->info.name = "demo.held";
-    made->info.holds = 2;
-    made->info.settings.clear();
-  }
-  return made;
+inline result<void> make_held(flow::described_stage& made,
+                              const given_settings& /*settings*/) {
+  WEIR_TRY(made, flow::make_stage<scaled>({}));
+  made.info.name = "demo.held";
+  made.info.holds = 2;
+  made.info.settings.clear();
+  return {};
 }
 
 /// Makes the stages of tests known by name. Further calls do nothing.

@@ -51,7 +51,9 @@ namespace flow {
 class catalog {
  public:
   /// Makes a stage from settings.
-  using factory = std::function<result<described_stage>(const given_settings&)>;
+  /// It fills the description before it reads the settings, so that the description is
+  /// there even if a required setting is missing.
+  using factory = std::function<result<void>(described_stage&, const given_settings&)>;
 
   /// Adds a stage class under the name of its description.
   /// @error{already_exists, another stage has the name}
@@ -61,22 +63,23 @@ class catalog {
     require_face<S>();
     stage_spec<S> spec;
     S::describe(spec);
-    const auto make = [](const given_settings& given) {
+    const auto make = [](described_stage& made,
+                         const given_settings& given) -> result<void> {
       stage_spec<S> described_again;
       S::describe(described_again);
       settings_of<S> settings{};
       for (const auto& [name, one] : given) {
-        if (auto set = described_again.table().assign(settings, name, one.value); !set) {
-          return result<described_stage>(std::move(set.error()));
-        }
+        WEIR_CHECK(described_again.table().assign(settings, name, one.value));
       }
-      return make_stage<S>(std::move(settings));
+      WEIR_TRY(made, make_stage<S>(std::move(settings)));
+      return {};
     };
     return add(spec.info().name, make, describe_class<S>(spec));
   }
   /// Adds a stage whose ports depend on its settings.
   /// @param about  Description for users, with the ports that the stage has by default.
-  /// Without it, `describe` makes the stage with default settings.
+  /// Without it, `describe` makes the stage with default settings, and returns what the
+  /// factory has filled in if that fails.
   /// @error{already_exists, another stage has the name}
   /// @error{invalid_argument, a setting has the name of a reserved key}
   [[nodiscard]] result<void> add(std::string name, factory make, stage_info about = {});
@@ -85,8 +88,8 @@ class catalog {
   /// message suggests the nearest} @error{invalid_argument, a value is refused}
   [[nodiscard]] result<described_stage> make(std::string_view name,
                                              const given_settings& settings) const;
-  /// Returns the description of a stage before it has settings. It has a name alone if
-  /// the stage was added without one and cannot be made without settings.
+  /// Returns the description of a stage before it has settings. It may lack ports that
+  /// depend on required settings.
   /// @error{unknown_key, no stage has the name; the message suggests the nearest}
   [[nodiscard]] result<stage_info> describe(std::string_view name) const;
   /// Returns all names, sorted.
@@ -126,17 +129,13 @@ template <class Settings>
 [[nodiscard]] result<Settings> read_settings(stage_info& info,
                                              const settings_table<Settings>& table,
                                              const given_settings& given) {
+  add_settings(info, table);
   Settings settings{};
   for (const auto& [name, one] : given) {
-    if (auto assigned = table.assign(settings, name, one.value); !assigned) {
-      return std::move(assigned.error());
-    }
+    WEIR_CHECK(table.assign(settings, name, one.value));
   }
-  if (auto checked = table.check(settings); !checked) {
-    return std::move(checked.error());
-  }
+  WEIR_CHECK(table.check(settings));
   for (const auto& one : table.entries()) {
-    info.settings.push_back(one);
     if (!one.may_change) {
       info.frozen.emplace_back(one.name, one.get(settings).describe());
     }
