@@ -11,7 +11,7 @@
 namespace weir::actors {
 namespace {
 
-constexpr std::string_view stage_name = "hn4.read";
+constexpr std::string_view hn4_read_name = "hn4.read";
 
 struct hn4_settings {
   std::string path;
@@ -58,9 +58,9 @@ class hn4_read final : public flow::stage_object {
     return flow::small_record::holding(last_);
   }
   result<void> seek(bytes_view stored) override {
-    WEIR_TRY(const auto cursor, record_of<read_block>(stored, stage_name, "cursor"));
+    WEIR_TRY(const auto cursor, record_of<read_block>(stored, hn4_read_name, "cursor"));
     WEIR_CHECK(verify_block(
-        cursor, stream_->size(), stage_name, settings_.tag,
+        cursor, stream_->size(), hn4_read_name, settings_.tag,
         [&](std::uint64_t offset, mutable_bytes to) { return read(offset, to); }));
     last_ = cursor;
     return {};
@@ -87,7 +87,7 @@ class hn4_read final : public flow::stage_object {
 }  // namespace
 
 result<void> make_hn4_read(flow::described_stage& made, const given_settings& given) {
-  made.info = source_info(std::string(stage_name),
+  made.info = source_info(std::string(hn4_read_name),
                           "reads the bytes of a tag of an HN4 volume in blocks");
   WEIR_TRY(hn4_settings settings, flow::read_settings(made.info, hn4_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse("u8[?]"));

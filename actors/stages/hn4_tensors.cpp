@@ -12,7 +12,7 @@
 namespace weir::actors {
 namespace {
 
-constexpr std::string_view stage_name = "hn4.tensors";
+constexpr std::string_view hn4_tensors_name = "hn4.tensors";
 
 struct tensors_settings {
   std::string path;
@@ -134,19 +134,20 @@ class hn4_tensors final : public flow::stage_object {
     return flow::small_record::holding(tensors_cursor{next_, identity(next_), digest_});
   }
   result<void> seek(bytes_view stored) override {
-    WEIR_TRY(const auto cursor, record_of<tensors_cursor>(stored, stage_name, "cursor"));
+    WEIR_TRY(const auto cursor,
+             record_of<tensors_cursor>(stored, hn4_tensors_name, "cursor"));
     if (cursor.next > entries_.size()) {
-      return too_short(stage_name, settings_.path, cursor.next, entries_.size(),
+      return too_short(hn4_tensors_name, settings_.path, cursor.next, entries_.size(),
                        "tensors");
     }
     if (identity(cursor.next) != cursor.identity) {
-      return other_data(stage_name, settings_.path,
+      return other_data(hn4_tensors_name, settings_.path,
                         "the tensors that the run has read before", "others");
     }
     if (cursor.next != 0) {
       const entry& last = entries_[cursor.next - 1];
       WEIR_CHECK(verify_block({last.tensor.bytes, last.tensor.bytes, cursor.digest},
-                              last.tensor.bytes, stage_name, last.tensor.name,
+                              last.tensor.bytes, hn4_tensors_name, last.tensor.name,
                               [&](std::uint64_t offset, mutable_bytes to) {
                                 return read(last, offset, to);
                               }));
@@ -227,7 +228,7 @@ class hn4_tensors final : public flow::stage_object {
 }  // namespace
 
 result<void> make_hn4_tensors(flow::described_stage& made, const given_settings& given) {
-  made.info = source_info(std::string(stage_name),
+  made.info = source_info(std::string(hn4_tensors_name),
                           "reads tensors of safetensors and GGUF files in an HN4 volume");
   WEIR_TRY(tensors_settings settings,
            flow::read_settings(made.info, tensors_table(), given));

@@ -10,7 +10,7 @@
 namespace weir::actors {
 namespace {
 
-constexpr std::string_view stage_name = "text.chunks";
+constexpr std::string_view text_chunks_name = "text.chunks";
 
 struct text_settings {
   std::vector<std::string> files;
@@ -77,12 +77,13 @@ class text_chunks final : public flow::stage_object {
         text_cursor{last_file_, last_, identity(last_file_)});
   }
   result<void> seek(bytes_view stored) override {
-    WEIR_TRY(const auto cursor, record_of<text_cursor>(stored, stage_name, "cursor"));
+    WEIR_TRY(const auto cursor,
+             record_of<text_cursor>(stored, text_chunks_name, "cursor"));
     if (cursor.last.length == 0) {
       return {};
     }
     if (cursor.file >= paths_.size()) {
-      return too_short(stage_name, paths_.back(), cursor.file + 1, paths_.size(),
+      return too_short(text_chunks_name, paths_.back(), cursor.file + 1, paths_.size(),
                        "files");
     }
     sizes_.clear();
@@ -92,13 +93,13 @@ class text_chunks final : public flow::stage_object {
       sizes_.push_back(size);
     }
     if (identity(cursor.file) != cursor.identity) {
-      return other_data(stage_name, paths_[cursor.file],
+      return other_data(text_chunks_name, paths_[cursor.file],
                         "files of the names and sizes before it as when they were read",
                         "others");
     }
     next_file_ = last_file_ = cursor.file;
     WEIR_CHECK(enter());
-    WEIR_CHECK(verify_block(cursor.last, size_, stage_name, paths_[next_file_],
+    WEIR_CHECK(verify_block(cursor.last, size_, text_chunks_name, paths_[next_file_],
                             [&](std::uint64_t offset, mutable_bytes to) {
                               return read_exactly(*file_, offset, to);
                             }));
@@ -149,7 +150,7 @@ class text_chunks final : public flow::stage_object {
 
 result<void> make_text_chunks(flow::described_stage& made, const given_settings& given,
                               file_system& fs) {
-  made.info = source_info(std::string(stage_name),
+  made.info = source_info(std::string(text_chunks_name),
                           "reads files one after another as chunks of bytes");
   WEIR_TRY(text_settings settings, flow::read_settings(made.info, text_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse("u8[?]"));

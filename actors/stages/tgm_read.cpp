@@ -11,7 +11,7 @@
 namespace weir::actors {
 namespace {
 
-constexpr std::string_view stage_name = "tgm.read";
+constexpr std::string_view tgm_read_name = "tgm.read";
 /// Larger messages are not read as a whole: their objects are read from the file straight
 /// into the memory of the item.
 constexpr std::uint64_t whole_message = 65536;
@@ -96,7 +96,7 @@ class tgm_read final : public flow::stage_object {
     return flow::small_record::holding(cursor);
   }
   result<void> seek(bytes_view stored) override {
-    WEIR_TRY(const auto cursor, record_of<read_cursor>(stored, stage_name, "cursor"));
+    WEIR_TRY(const auto cursor, record_of<read_cursor>(stored, tgm_read_name, "cursor"));
     if (cursor.messages == 0) {
       return open_source({});
     }
@@ -110,7 +110,7 @@ class tgm_read final : public flow::stage_object {
     WEIR_TRY(file_, name_of_file(cursor.file));
     WEIR_TRY(const auto f, fs_.open(file_path(file_), open_mode::read));
     WEIR_TRY(const std::uint64_t size, f->size());
-    WEIR_CHECK(verify_block(cursor.last, size, stage_name, file_path(file_),
+    WEIR_CHECK(verify_block(cursor.last, size, tgm_read_name, file_path(file_),
                             [&](std::uint64_t offset, mutable_bytes to) {
                               return read_exactly(*f, offset, to);
                             }));
@@ -146,7 +146,7 @@ class tgm_read final : public flow::stage_object {
       return xxh3_64(as_view(name)) == digest;
     });
     if (found == names.end()) {
-      return other_data(stage_name, path_, "the file of the last message", "none");
+      return other_data(tgm_read_name, path_, "the file of the last message", "none");
     }
     return *found;
   }
@@ -226,7 +226,7 @@ class tgm_read final : public flow::stage_object {
 
 result<void> make_tgm_read(flow::described_stage& made, const given_settings& given,
                            file_system& fs) {
-  made.info = source_info(std::string(stage_name),
+  made.info = source_info(std::string(tgm_read_name),
                           "reads one object of each Tensogram message as an item");
   WEIR_TRY(tgm_settings settings, flow::read_settings(made.info, read_table(), given));
   if (!settings.object.empty() && given.find("index") != given.end()) {

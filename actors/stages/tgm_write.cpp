@@ -12,7 +12,7 @@
 namespace weir::actors {
 namespace {
 
-constexpr std::string_view stage_name = "tgm.write";
+constexpr std::string_view tgm_write_name = "tgm.write";
 constexpr std::string_view message_magic = "TENSOGRM";
 
 enum class write_mode : std::uint8_t { append, replace };
@@ -121,7 +121,7 @@ class tgm_write final : public flow::stage_object {
     return flow::small_record::holding(offset_);
   }
   result<void> rewind(bytes_view stored) override {
-    WEIR_TRY(offset_, record_of<write_offset>(stored, stage_name, "offset"));
+    WEIR_TRY(offset_, record_of<write_offset>(stored, tgm_write_name, "offset"));
     if (!pipe_) {
       WEIR_CHECK(cut());
     }
@@ -187,7 +187,7 @@ class tgm_write final : public flow::stage_object {
     if (size < offset_.last.end) {
       return shorter(size);
     }
-    auto same = verify_block(offset_.last, size, stage_name, path_,
+    auto same = verify_block(offset_.last, size, tgm_write_name, path_,
                              [&](std::uint64_t offset, mutable_bytes to) {
                                return read_exactly(*f, offset, to);
                              });
@@ -296,7 +296,7 @@ class tgm_write final : public flow::stage_object {
 
 result<void> make_tgm_write(flow::described_stage& made, const given_settings& given,
                             file_system& fs) {
-  made.info.name = stage_name;
+  made.info.name = tgm_write_name;
   made.info.documentation = "appends each item to a file as a Tensogram message";
   made.info.face = flow::face::sink;
   WEIR_TRY(write_settings settings, flow::read_settings(made.info, write_table(), given));
