@@ -8,9 +8,7 @@
 
 #include <algorithm>
 
-#define TOML_HEADER_ONLY 1
-#define TOML_EXCEPTIONS 0
-#include <toml++/toml.h>
+#include "config/toml_library.hpp"
 
 namespace weir::tools {
 

@@ -14,9 +14,7 @@
 #include "tessera_kernel.h"
 #include "weir/base/text.hpp"
 
-#define TOML_HEADER_ONLY 1
-#define TOML_EXCEPTIONS 0
-#include <toml++/toml.h>
+#include "config/toml_library.hpp"
 
 namespace weir::tools {
 
