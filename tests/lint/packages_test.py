@@ -116,7 +116,7 @@ class InstallPackages(unittest.TestCase):
                 asked |= set(re.findall(r"find_package\(\s*([\w-]+)[^)]*REQUIRED", path.read_text()))
         asked |= {"GTest"}
         self.assertEqual(sorted(a for a in asked if BRINGS.get(a) not in listed), [])
-        included = {brings for path in ROOT.glob("tools/**/*.cpp") for header, brings in HEADERS.items()
+        included = {brings for path in ROOT.glob("tools/**/*.[ch]pp") for header, brings in HEADERS.items()
                     if f"#include <{header}" in path.read_text()}
         libraries = {p for p in listed if p.startswith("lib") or p.endswith("-dev")}
         self.assertEqual(sorted(libraries - {BRINGS.get(a) for a in asked} - included - RUNTIMES - PEERS), [])
