@@ -3,38 +3,17 @@
 /// The handlers of an I/O host's messages.
 #include "host/io_host.hpp"
 
-#include <fmt/format.h>
+#include "weir/pipeline/stage_calls.hpp"
 
 namespace weir::actors {
 namespace {
-
-error at_item(const io_host_config& c, std::uint64_t seq, error cause) {
-  const errc code = cause.code();
-  return error(code, fmt::format("cannot process item {} in stage \"{}\"", seq, c.name))
-      .because(std::move(cause));
-}
-
-/// Calls a function of the stage; an exception becomes an error.
-template <class Function>
-auto guarded(Function&& call_stage) -> decltype(call_stage()) {
-  try {
-    return call_stage();
-  } catch (const std::bad_alloc&) {
-    return error(errc::out_of_memory, "cannot allocate memory for a stage");
-  } catch (const std::exception& e) {
-    return error(errc::kernel_failed, fmt::format("a stage has thrown: {}", e.what()));
-  }
-}
 
 result<local<filled_batch>> fill(const io_host_config& c, const blank_batch& batch) {
   filled_batch done;
   for (flow::blank* item : batch.items) {
     pull p(*item);
-    const auto more = guarded([&] { return c.stage->next(p); });
+    WEIR_TRY(const bool more, flow::call_next(*c.stage, c.name, p));
     if (!more) {
-      return at_item(c, p.seq(), more.error());
-    }
-    if (!*more) {
       done.ended = true;
       done.cursor = c.stage->position();
       break;
@@ -50,10 +29,7 @@ result<local<filled_batch>> fill(const io_host_config& c, const blank_batch& bat
 result<std::uint64_t> write(const io_host_config& c, const ready_batch& batch) {
   for (const flow::ready* item : batch.items) {
     taken t(*item);
-    const auto put = guarded([&] { return c.stage->put(t); });
-    if (!put) {
-      return at_item(c, t.seq(), put.error());
-    }
+    WEIR_CHECK(flow::call_put(*c.stage, c.name, t));
   }
   return std::uint64_t{batch.items.size()};
 }
@@ -78,15 +54,9 @@ io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_she
               }),
       answers("I/O host, flush",
               [config](flush_atom) -> result<local<flow::small_record>> {
-                auto offset = guarded([&] { return config.stage->settle(); });
-                if (!offset) {
-                  const errc code = offset.error().code();
-                  return error(code, fmt::format(
-                                         "cannot make the items of stage \"{}\" durable",
-                                         config.name))
-                      .because(std::move(offset.error()));
-                }
-                return by_reference(*offset);
+                WEIR_TRY(const auto offset,
+                         flow::call_settle(*config.stage, config.name));
+                return by_reference(offset);
               }),
   };
 }

@@ -11,6 +11,7 @@
 
 #include "flow/stage_run.hpp"
 #include "weir/pipeline/identity.hpp"
+#include "weir/pipeline/stage_calls.hpp"
 
 namespace weir::flow {
 namespace {
@@ -87,20 +88,14 @@ result<void> execution::state::build() {
 result<void> execution::state::open_stages(const image* from) {
   opening run({facts.host, options.folder, from != nullptr, options.seed});
   for (const auto& s : stages) {
-    result<void> opened;
-    try {
-      opened = s->object().open(run);
-    } catch (const std::exception& e) {
-      opened =
-          error(errc::kernel_failed, fmt::format("a stage has thrown: {}", e.what()));
-    }
-    if (opened) {
-      opened = from != nullptr ? s->restore(*from) : s->fill_feedback();
-    }
+    const auto opened = guarded([&]() -> result<void> {
+      WEIR_CHECK(s->object().open(run));
+      return from != nullptr ? s->restore(*from) : s->fill_feedback();
+    });
     if (!opened) {
       const errc code = opened.error().code();
       return error(code, fmt::format("cannot open stage \"{}\"", s->name()))
-          .because(std::move(opened.error()));
+          .because(opened.error());
     }
   }
   if (from != nullptr) {

@@ -83,6 +83,12 @@ class slot_pool {
   /// tasks on bytes that a failed task should have written.
   /// @error{out_of_memory, the allocation fails}
   [[nodiscard]] result<void> replace(slot& s);
+  /// Takes back a slot of `take_blank` whose item was not delivered.
+  void take_back(slot& s) noexcept {
+    s.grown.reset();
+    s.grown_size = 0;
+    drop(s);
+  }
   /// Drops one name; the slot becomes free with the last one.
   void drop(slot& s) noexcept {
     if (--s.names == 0) {

@@ -71,7 +71,7 @@ void stage_run::take_back_grants() noexcept {
     --granted_;
     blank& b = *blanks_[(first_blank_ + granted_) % blanks_.size()];
     for (std::size_t o = 0; o < pools_.size(); ++o) {
-      pools_[o]->drop(*b.slots[o]);
+      pools_[o]->take_back(*b.slots[o]);
     }
     b.about.clear();
   }

@@ -4,8 +4,8 @@
 /// items are skipped or stop the run.
 #include <fmt/format.h>
 
-#include "flow/guarded.hpp"
 #include "flow/stage_run.hpp"
+#include "weir/pipeline/stage_calls.hpp"
 
 namespace weir::flow {
 

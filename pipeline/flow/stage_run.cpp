@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "flow/guarded.hpp"
+#include "weir/pipeline/stage_calls.hpp"
 
 namespace weir::flow {
 
@@ -453,9 +453,7 @@ result<void> stage_run::pass_end() {
 }
 
 error stage_run::at_item(std::uint64_t seq, error cause) const {
-  const errc code = cause.code();
-  return error(code, fmt::format("cannot process item {} in stage \"{}\"", seq, name_))
-      .because(std::move(cause));
+  return item_error(name_, seq, std::move(cause));
 }
 
 std::int64_t stage_run::slot_bytes() const noexcept {

@@ -10,6 +10,7 @@
 #include "weir/base/clock.hpp"
 #include "weir/pipeline/execution.hpp"
 #include "weir/pipeline/identity.hpp"
+#include "weir/pipeline/stage_calls.hpp"
 
 namespace weir::flow {
 namespace {
@@ -76,7 +77,7 @@ class serial_host {
           break;
         }
         pull p(*b);
-        WEIR_TRY(const bool more, next_of(source, p));
+        WEIR_TRY(const bool more, call_next(run_.stage(source), name_of(source), p));
         if (!more) {
           run_.end(*b, run_.stage(source).position());
           any = true;
@@ -98,21 +99,8 @@ class serial_host {
     return any;
   }
 
-  result<bool> next_of(std::uint32_t source, pull& p) {
-    result<bool> more = false;
-    try {
-      more = run_.stage(source).next(p);
-    } catch (const std::exception& e) {
-      more = error(errc::kernel_failed, fmt::format("a stage has thrown: {}", e.what()));
-    }
-    return more ? std::move(more) : at_item(source, p.seq(), std::move(more.error()));
-  }
-
-  [[nodiscard]] error at_item(std::uint32_t stage, std::uint64_t seq, error cause) const {
-    const errc code = cause.code();
-    return error(code, fmt::format("cannot process item {} in stage \"{}\"", seq,
-                                   run_.planned().source.stages[stage].name))
-        .because(std::move(cause));
+  [[nodiscard]] const std::string& name_of(std::uint32_t stage) const {
+    return run_.planned().source.stages[stage].name;
   }
 
   result<bool> drain_sinks() {
@@ -125,28 +113,13 @@ class serial_host {
         }
         any = true;
         taken t(*item);
-        result<void> put;
-        try {
-          put = run_.stage(sink).put(t);
-        } catch (const std::exception& e) {
-          put =
-              error(errc::kernel_failed, fmt::format("a stage has thrown: {}", e.what()));
-        }
-        if (!put) {
-          return at_item(sink, t.seq(), std::move(put.error()));
-        }
+        WEIR_CHECK(call_put(run_.stage(sink), name_of(sink), t));
         run_.done(sink);
       }
       if (run_.wants_settle(sink)) {
         any = true;
-        auto offset = run_.stage(sink).settle();
-        if (!offset) {
-          const errc code = offset.error().code();
-          return error(code, fmt::format("cannot make the items of stage \"{}\" durable",
-                                         run_.planned().source.stages[sink].name))
-              .because(std::move(offset.error()));
-        }
-        WEIR_CHECK(run_.settled(sink, *offset));
+        WEIR_TRY(const auto offset, call_settle(run_.stage(sink), name_of(sink)));
+        WEIR_CHECK(run_.settled(sink, offset));
       }
     }
     return any;

@@ -10,14 +10,13 @@
 #include <filesystem>
 #include <optional>
 
+#include "announcer.hpp"
 #include "commands.hpp"
 #include "config/config.hpp"
 #include "pipeline/run.hpp"
 #include "report/report.hpp"
 #include "run_folder.hpp"
 #include "time_slice.hpp"
-#include "watch/progress.hpp"
-#include "watch/run_log.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/base/text.hpp"
@@ -42,22 +41,9 @@ std::string corpus_text(const actors::run_start& start) {
 
 // Reports the events of a run to the terminal (lines and the line of progress) and to the
 // log.
-class run_reporter {
+class run_reporter : public announcer {
  public:
-  run_reporter(output& out, bool json, run_log& log)
-      : out_(out), json_(json), log_(log) {}
-
-  // Prints a line for people: to standard output, or to standard error if standard output
-  // carries JSON.
-  void say(const std::string& line) {
-    progress_.clear();
-    if (json_) {
-      fmt::print(stderr, "{}\n", line);
-    } else {
-      out_.write(line + "\n");
-      out_.flush();
-    }
-  }
+  using announcer::announcer;
 
   void start(const actors::run_start& start) {
     say(fmt::format("corpus     {}", corpus_text(start)));
@@ -66,32 +52,27 @@ class run_reporter {
     if (start.resumed_from) {
       say(fmt::format("resumed    from generation {} at {} tokens", *start.resumed_from,
                       start.resumed_tokens));
-      log_.info(fmt::format("resumed from generation {} at {} tokens, kernels {}",
-                            *start.resumed_from, start.resumed_tokens, start.kernel_set));
+      log().info(fmt::format("resumed from generation {} at {} tokens, kernels {}",
+                             *start.resumed_from, start.resumed_tokens,
+                             start.kernel_set));
     } else {
-      log_.info(fmt::format("started, corpus {}, kernels {}", corpus_text(start),
-                            start.kernel_set));
+      log().info(fmt::format("started, corpus {}, kernels {}", corpus_text(start),
+                             start.kernel_set));
     }
   }
 
   void progress(const actors::run_progress& p) {
-    progress_.show(p);
+    progress().show(p);
     if (p.durable_generation > logged_generation_) {
       logged_generation_ = p.durable_generation;
-      log_.info(fmt::format(
+      log().info(fmt::format(
           "generation {} is durable at {} tokens, {:.3f} bits per byte so far",
           p.durable_generation, p.durable_tokens, p.cumulative_bits_per_byte));
     }
   }
 
-  void warning(const std::string& text) {
-    progress_.clear();
-    fmt::print(stderr, "warning: {}\n", text);
-    log_.warning(text);
-  }
-
   void finish(const run_report& r) {
-    progress_.clear();
+    progress().clear();
     if (r.build_tokens > 0) {
       say(fmt::format(
           "build      {} tokens, {:.0f} tokens/s, {:.3f} bits/byte, last quarter {:.3f}",
@@ -103,17 +84,11 @@ class run_reporter {
     }
     say(fmt::format("hashes     state {}, context {}, parameters {}", hex64(r.state_hash),
                     hex64(r.context_hash), hex64(r.parameter_hash)));
-    log_.info(fmt::format("ended: {}, {} tokens, generation {}, state {}", r.ended,
-                          r.tokens, r.generation, hex64(r.state_hash)));
+    log().info(fmt::format("ended: {}, {} tokens, generation {}, state {}", r.ended,
+                           r.tokens, r.generation, hex64(r.state_hash)));
   }
 
-  progress_line& line() { return progress_; }
-
  private:
-  output& out_;
-  bool json_;
-  run_log& log_;
-  progress_line progress_;
   std::uint64_t logged_generation_ = 0;
 };
 
@@ -138,9 +113,8 @@ command_result perform(run_call call, const run_config& config, bool json, outpu
   callbacks.control = &control;
   prefer_long_time_slices();
   const auto report = call(config, callbacks);
-  reporter.line().clear();
   if (!report) {
-    log.failure(report.error().message());
+    reporter.failure(report.error());
     return error(report.error());
   }
   reporter.finish(*report);

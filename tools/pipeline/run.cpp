@@ -9,13 +9,12 @@
 #include <map>
 #include <utility>
 
+#include "cli/announcer.hpp"
 #include "cli/run_folder.hpp"
 #include "cli/time_slice.hpp"
 #include "facts.hpp"
 #include "file.hpp"
 #include "report.hpp"
-#include "watch/progress.hpp"
-#include "watch/run_log.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/base/file.hpp"
@@ -45,21 +44,9 @@ std::string progress_words(const pipeline_progress& p) {
 }
 
 // Reports the events of a run to the terminal and to the log.
-class reporter {
+class reporter : public announcer {
  public:
-  reporter(output& out, bool json, run_log& log) : out_(out), json_(json), log_(log) {}
-
-  // Prints a line for people: to standard output, or to standard error if standard output
-  // carries JSON.
-  void say(const std::string& line) {
-    progress_.clear();
-    if (json_) {
-      fmt::print(stderr, "{}\n", line);
-    } else {
-      out_.write(line + "\n");
-      out_.flush();
-    }
-  }
+  using announcer::announcer;
 
   void start(const flow::plan& p) {
     say(fmt::format("pipeline   {}: {}, {}", p.source.name,
@@ -68,15 +55,15 @@ class reporter {
     say(fmt::format("memory     at most {} bytes of items ({})", p.memory_bound,
                     human_bytes(static_cast<std::uint64_t>(p.memory_bound))));
     say(fmt::format("guarantee  {}", guarantee_words(p.promise)));
-    log_.info(fmt::format("begins: pipeline {}, {}", p.source.name,
-                          counted(p.source.stages.size(), "stage")));
+    log().info(fmt::format("begins: pipeline {}, {}", p.source.name,
+                           counted(p.source.stages.size(), "stage")));
     for (const std::string& note : p.notes) {
-      log_.info("note: " + note);
+      log().info("note: " + note);
     }
   }
 
   void progress(const pipeline_progress& p) {
-    progress_.show(progress_words(p));
+    progress().show(progress_words(p));
     if (!p.bottleneck.empty()) {
       ++limiting_[p.bottleneck];
     }
@@ -84,19 +71,8 @@ class reporter {
     if (p.durable_items > logged_items_ && now_ns() - logged_at_ > log_interval_ns) {
       logged_items_ = p.durable_items;
       logged_at_ = now_ns();
-      log_.info(fmt::format("the items before number {} are durable", p.durable_items));
+      log().info(fmt::format("the items before number {} are durable", p.durable_items));
     }
-  }
-
-  void warning(const std::string& text) {
-    progress_.clear();
-    fmt::print(stderr, "warning: {}\n", text);
-    log_.warning(text);
-  }
-
-  void failure(const error& e) {
-    progress_.clear();
-    log_.failure(e.message());
   }
 
   void finish(const pipeline_report& r) {
@@ -110,8 +86,8 @@ class reporter {
     say(r.generation == 0 ? std::string("durable    without a checkpoint")
                           : fmt::format("durable    {}, the last is generation {}",
                                         counted(r.epochs, "checkpoint"), r.generation));
-    log_.info(fmt::format("ended: {}, {}, generation {}", r.ended,
-                          counted(r.items, "item"), r.generation));
+    log().info(fmt::format("ended: {}, {}, generation {}", r.ended,
+                           counted(r.items, "item"), r.generation));
   }
 
   [[nodiscard]] const std::map<std::string, std::uint64_t>& limiting() const {
@@ -119,10 +95,6 @@ class reporter {
   }
 
  private:
-  output& out_;
-  bool json_;
-  run_log& log_;
-  progress_line progress_;
   static constexpr std::int64_t log_interval_ns = 10'000'000'000;
   std::uint64_t logged_items_ = 0;
   std::int64_t logged_at_ = now_ns();
