@@ -27,7 +27,7 @@ class announcer {
 
  protected:
   run_log& log() { return log_; }
-  progress_line& progress() { return progress_; }
+  progress_line& line() { return progress_; }
 
  private:
   output& out_;

@@ -62,7 +62,7 @@ class run_reporter : public announcer {
   }
 
   void progress(const actors::run_progress& p) {
-    progress().show(p);
+    line().show(p);
     if (p.durable_generation > logged_generation_) {
       logged_generation_ = p.durable_generation;
       log().info(fmt::format(
@@ -72,7 +72,7 @@ class run_reporter : public announcer {
   }
 
   void finish(const run_report& r) {
-    progress().clear();
+    line().clear();
     if (r.build_tokens > 0) {
       say(fmt::format(
           "build      {} tokens, {:.0f} tokens/s, {:.3f} bits/byte, last quarter {:.3f}",

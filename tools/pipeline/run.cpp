@@ -63,7 +63,7 @@ class reporter : public announcer {
   }
 
   void progress(const pipeline_progress& p) {
-    progress().show(progress_words(p));
+    line().show(progress_words(p));
     if (!p.bottleneck.empty()) {
       ++limiting_[p.bottleneck];
     }
