@@ -117,8 +117,8 @@ struct loaded_pipeline {
 
 /// Reads a file and makes its pipeline from the stages of `flow::stages()`.
 /// @param sets  Assignments KEY=VALUE.
-/// @error{not_found, io, the file cannot be read}
-/// @error{any, as of `read_pipeline` and `make_pipeline`}
+/// Also returns the errors of `read_pipeline` and `make_pipeline`.
+/// @error{not_found, there is no such file} @error{io, the file cannot be read}
 [[nodiscard]] result<loaded_pipeline> load_pipeline(const std::string& path,
                                                     std::span<const std::string> sets);
 

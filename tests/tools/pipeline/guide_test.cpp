@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks the examples of docs/pipelines.md.
+/// Checks the examples of docs/pipelines.md and docs/stages.md.
 #include <gtest/gtest.h>
+
+#include <set>
 
 #include "demo_stages.hpp"
 #include "pipeline/file.hpp"
+#include "weir/actors/pipelines.hpp"
 
 namespace weir::test {
 namespace {
 
-/// Returns the blocks of a language in docs/pipelines.md.
-std::vector<std::string> blocks(const std::string& language) {
-  const std::string page = pipeline_folder::read(WEIR_SOURCE_DIR "/docs/pipelines.md");
+/// Returns the blocks of a language in a page of docs/.
+std::vector<std::string> blocks(const std::string& language,
+                                const std::string& name = "pipelines.md") {
+  const std::string page = pipeline_folder::read(WEIR_SOURCE_DIR "/docs/" + name);
   const std::string fence = "\n```" + language + "\n";
   std::vector<std::string> found;
   for (std::size_t begin = 0; (begin = page.find(fence, begin)) != std::string::npos;) {
@@ -35,6 +39,30 @@ TEST(Guide, HasFilesThatTheCheckAccepts) {
   for (const std::string& text : blocks("toml")) {
     EXPECT_EQ(refusal_of(text), "accepted") << text;
   }
+}
+
+TEST(Guide, HasAnExampleOfEachStageThatTheStageAccepts) {
+  add_standard_stages();
+  std::set<std::string> shown;
+  for (const std::string& text : blocks("toml", "stages.md")) {
+    const auto written = tools::read_pipeline(text, "stages.md", "/", {});
+    ASSERT_TRUE(written) << text << written.error().message();
+    for (const tools::written_stage& stage : written->stages) {
+      given_settings settings;
+      for (const tools::config_entry& one : stage.settings) {
+        settings.emplace(one.key, one.value);
+      }
+      const auto made = flow::stages().make(stage.use, settings);
+      ASSERT_TRUE(made) << text << made.error().message();
+      shown.insert(stage.use);
+      for (const tools::written_edge& edge : stage.edges) {
+        if (!edge.inlet.empty()) {
+          EXPECT_GE(made->info.find_port(edge.inlet), 0) << text;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(shown.size(), 14U);
 }
 
 }  // namespace
