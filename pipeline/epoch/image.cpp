@@ -344,7 +344,7 @@ result<void> stage_run::restore_feedback(const image& from, std::size_t outlet,
   for (std::size_t i = 0; i < count && !items.failed(); ++i) {
     const stored_item one = get_item(items);
     if (!to.to->has_credit(1)) {
-      return bad_section(name, "as many items as the edge has room for",
+      return bad_section(name, "as many items as the window of the edge allows",
                          fmt::format("{}", count));
     }
     if (!one.present) {

@@ -110,7 +110,7 @@ bool execution::state::contributed() const {
 }
 
 /// Stages that have ended see no barrier. Their state does not change any more, so it
-/// belongs into every image from then on.
+/// is part of every image from then on.
 result<void> execution::state::contribute_ended() {
   for (const auto& s : stages) {
     if (facts.epoch != 0 && s->ended() && !s->contributed() && !s->wants_settle()) {

@@ -491,7 +491,7 @@ std::string stage_run::waiting_for() const {
     return "the sink to make its items durable";
   }
   if (!has_output(info_.gives)) {
-    return "room on an edge behind it";
+    return "a credit of an edge behind it";
   }
   return open() != 0 ? "tasks" : "memory for an item";
 }

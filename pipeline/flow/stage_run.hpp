@@ -64,7 +64,7 @@ class ready {
   const call* of = nullptr;  ///< call that holds the item
 };
 
-/// What a stage can do next.
+/// The next action of a stage.
 enum class next_action : std::uint8_t {
   wait_input,   ///< an inlet has no entry
   wait_output,  ///< an edge has no credit, or memory is not free

@@ -97,7 +97,7 @@ class stage_spec {
         {std::move(memory_name), flow::static_type(dtype_of<T>, Rank, extents), false});
     return *this;
   }
-  /// Declares a tensor of the engine that belongs into checkpoints. `open` makes it.
+  /// Declares a tensor of the engine that checkpoints hold. `open` makes it.
   template <class T, int Rank>
   stage_spec& state(std::string state_name, tensor<T, Rank> S::*member) {
     info_.state.push_back({state_name, true});
@@ -106,7 +106,7 @@ class stage_spec {
     });
     return *this;
   }
-  /// Declares a value without pointers that belongs into checkpoints.
+  /// Declares a value without pointers that checkpoints hold.
   template <class T>
   requires std::is_trivially_copyable_v<T> stage_spec& state(std::string state_name,
                                                              T S::*member) {

@@ -44,7 +44,7 @@ struct port_info {
   bool inlet = false;  ///< true for an inlet, false for an outlet
 };
 
-/// A part of the state of a stage that belongs into a checkpoint.
+/// A part of the state of a stage that checkpoints hold.
 struct state_info {
   std::string name;     ///< unique among the states of the stage
   bool tensor = false;  ///< true for a tensor of the engine, false for a plain value
