@@ -39,11 +39,6 @@ void keep_working(host_pointer self) {
   }
 }
 
-bool tasks_in_flight(host_pointer self) {
-  const runtime::engine_counters c = self->state.config.parts->host->base().counters();
-  return c.finished + c.poisoned + c.failed < c.submitted;
-}
-
 /// Reports the end of the run, once.
 void end_run(host_pointer self, result<host_end> end) {
   auto& s = self->state;
@@ -318,7 +313,7 @@ void work_a_little(host_pointer self) {
     }
     if (*worked || engine.run_one()) {
       s.progress_ns = now_ns();
-    } else if (tasks_in_flight(self)) {
+    } else if (execution_of(self).tasks_in_flight()) {
       engine.idle(idle_ns);
     } else {
       goes_on = false;
@@ -383,7 +378,7 @@ void look_at_clock(host_pointer self) {
     s.epoch_ns = now;
   }
   if (now - s.progress_ns > s.config.options.stall_s * 1'000'000'000 &&
-      !waits_for_others(s) && !tasks_in_flight(self)) {
+      !waits_for_others(s) && !execution_of(self).tasks_in_flight()) {
     fail(self, error(errc::timeout, fmt::format("the pipeline makes no progress: {}",
                                                 execution_of(self).waiting())));
     return;
@@ -417,10 +412,10 @@ void launch(host_pointer self) {
     return;
   }
   for (const hosted_stage& h : s.config.sources) {
-    s.sources.push_back({h, false, {}, 0});
+    s.sources.push_back({h, false, {}});
   }
   for (const hosted_stage& h : s.config.sinks) {
-    s.sinks.push_back({h, false, {}, 0});
+    s.sinks.push_back({h, false, {}});
   }
   self->delayed_send(self, tick, deadline_atom_v);
   keep_working(self);

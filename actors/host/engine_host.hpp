@@ -52,7 +52,6 @@ struct engine_host_shell {
     hosted_stage hosted;
     bool busy = false;                  ///< the host has not answered yet
     std::vector<flow::blank*> granted;  ///< items that a source has
-    std::size_t handed_out = 0;         ///< items that a sink has
   };
 
   engine_host_config config;

@@ -270,6 +270,11 @@ bool execution::all_ended() const noexcept {
                      [](const auto& s) { return s->ended() && s->open_calls() == 0; });
 }
 
+bool execution::tasks_in_flight() const noexcept {
+  const runtime::engine_counters c = state_->facts.host->base().counters();
+  return c.finished < c.submitted;  // failed and poisoned tasks have finished, too
+}
+
 std::string execution::waiting() const {
   std::string text;
   for (const auto& s : state_->stages) {

@@ -47,7 +47,7 @@ class serial_host {
       if (quiet_) {
         idle_since = now;  // the run waits for a source and not for itself
       }
-      if (now - idle_since > options_.stall_ns && !tasks_run()) {
+      if (now - idle_since > options_.stall_ns && !run_.tasks_in_flight()) {
         return error(errc::timeout,
                      fmt::format("the pipeline makes no progress: {}", run_.waiting()));
       }
@@ -62,11 +62,6 @@ class serial_host {
   }
 
  private:
-  [[nodiscard]] bool tasks_run() const {
-    const runtime::engine_counters c = host_.base().counters();
-    return c.finished + c.poisoned < c.submitted;
-  }
-
   result<bool> feed_sources() {
     bool any = false;
     quiet_ = false;

@@ -3,6 +3,9 @@
 /// Items that fail: the run stops with the stage and the item, or skips the item.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "pipeline/support/number_stages.hpp"
 #include "weir/pipeline/run_here.hpp"
 
@@ -126,6 +129,44 @@ TEST(PipelineFailures, AStoppedRunNamesStageItemTaskAndCause) {
     EXPECT_EQ(report.error().root().text(), "planted failure");
     EXPECT_LE(d.items.size(), fails_at);
   }
+}
+
+/// Its tasks last longer than the time after which a run without progress fails.
+struct slow {
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  static void describe(stage_spec<slow>& s) {
+    s.name("test.slow", "takes its time");
+    s.port("x", &slow::x, "3").port("y", &slow::y, "3");
+  }
+  result<void> on_item(step& s) {
+    WEIR_TRY(auto to, s.make(y, width));
+    s.submit(
+        "slow",
+        [](auto from, auto out) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));
+          for (std::size_t i = 0; i < elements; ++i) {
+            out[i] = from[i];
+          }
+        },
+        read(s[x]), write(to));
+    return s.emit();
+  }
+};
+
+TEST(PipelineFailures, TasksThatRunAreProgressAlsoAfterAFailure) {
+  durable_items d;
+  pipeline p("failures");
+  auto source = p.add<number_source>("source", {.count = 8, .seed = 2});
+  auto middle = p.add<breaking<false>>("middle", {.fails_at = 0});
+  middle.failing(flow::failure_policy::skip);
+  source >> middle >> p.add<slow>("slow") >> p.add<number_sink>("sink", sink_of(d));
+  flow::here_options options;
+  options.workers = 2;
+  options.stall_ns = 20'000'000;
+  const auto report = flow::run_here(p, options);
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(d.items.size(), 7U);
 }
 
 TEST(PipelineFailures, AStageWithStateMustNotSkip) {

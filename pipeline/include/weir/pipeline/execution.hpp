@@ -118,6 +118,8 @@ class execution {
   /// Returns whether all stages have ended.
   [[nodiscard]] bool all_ended() const noexcept;
 
+  /// Returns whether tasks of the engine have not ended yet.
+  [[nodiscard]] bool tasks_in_flight() const noexcept;
   /// Returns for each stage the reason for which it does nothing, in words.
   [[nodiscard]] std::string waiting() const;
   /// Returns the stage that limits the rate, in words, or an empty text: seen from the
