@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "weir/base/file.hpp"
-#include "weir/pipeline/image.hpp"
+#include "weir/pipeline/host/image.hpp"
 #include "weir/storage/checkpoint.hpp"
 
 namespace weir::actors {

@@ -15,7 +15,7 @@
 
 #include "weir/actors/messages.hpp"
 #include "weir/actors/pipelines.hpp"
-#include "weir/pipeline/execution.hpp"
+#include "weir/pipeline/host/execution.hpp"
 
 namespace weir::actors {
 

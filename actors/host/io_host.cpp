@@ -3,7 +3,7 @@
 /// The handlers of an I/O host's messages.
 #include "host/io_host.hpp"
 
-#include "weir/pipeline/stage_calls.hpp"
+#include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::actors {
 namespace {

@@ -12,7 +12,7 @@
 #include "host/io_host.hpp"
 #include "run/supervised_system.hpp"
 #include "weir/actors/pipelines.hpp"
-#include "weir/pipeline/identity.hpp"
+#include "weir/pipeline/host/identity.hpp"
 
 namespace weir::actors {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The text that identifies a pipeline.
-#include "weir/pipeline/identity.hpp"
+#include "weir/pipeline/host/identity.hpp"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 /// A stage adds its part in the place of the submission order where the barrier stands.
 /// Tensors are copied by tasks that read them, so that later items need not wait unless
 /// they overwrite bytes that are still being copied.
-#include "weir/pipeline/image.hpp"
+#include "weir/pipeline/host/image.hpp"
 
 #include <cstring>
 

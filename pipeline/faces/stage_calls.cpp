@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Calls of sources and sinks, and the errors that name them.
-#include "weir/pipeline/stage_calls.hpp"
+#include "weir/pipeline/host/stage_calls.hpp"
 
 #include <fmt/core.h>
 

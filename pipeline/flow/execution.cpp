@@ -2,7 +2,7 @@
 /// @file
 /// A run of a pipeline: makes edges and stages from a plan, gives stages turns, and keeps
 /// the epoch in flight.
-#include "weir/pipeline/execution.hpp"
+#include "weir/pipeline/host/execution.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "flow/stage_run.hpp"
-#include "weir/pipeline/identity.hpp"
-#include "weir/pipeline/stage_calls.hpp"
+#include "weir/pipeline/host/identity.hpp"
+#include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
 namespace {

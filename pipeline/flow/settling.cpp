@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "flow/stage_run.hpp"
-#include "weir/pipeline/stage_calls.hpp"
+#include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
 

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "weir/pipeline/stage_calls.hpp"
+#include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
 

@@ -15,7 +15,7 @@
 #include "flow/edge.hpp"
 #include "flow/item_memory.hpp"
 #include "weir/pipeline/graph.hpp"
-#include "weir/pipeline/image.hpp"
+#include "weir/pipeline/host/image.hpp"
 #include "weir/pipeline/stage_object.hpp"
 
 namespace weir::flow {
@@ -108,8 +108,8 @@ class stage_run {
   /// any. @error{kernel_failed, a task of an item failed; names stage and item}
   [[nodiscard]] result<bool> settle();
   /// Takes at most `limit` items. Returns whether it took any, or passed a marker on.
-  /// @error{kernel_failed, the stage has thrown. An error of the stage keeps its code; the
-  /// message names stage and item}
+  /// @error{kernel_failed, the stage has thrown. An error of the stage keeps its code;
+  /// the message names stage and item}
   [[nodiscard]] result<bool> work(std::uint32_t limit);
 
   /// Puts the first items of a feedback edge on it: zeros, or gaps if the shape of the

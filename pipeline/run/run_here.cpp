@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
-#include "weir/pipeline/execution.hpp"
-#include "weir/pipeline/identity.hpp"
-#include "weir/pipeline/stage_calls.hpp"
+#include "weir/pipeline/host/execution.hpp"
+#include "weir/pipeline/host/identity.hpp"
+#include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
 namespace {

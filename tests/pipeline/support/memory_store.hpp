@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "weir/pipeline/image.hpp"
+#include "weir/pipeline/host/image.hpp"
 
 namespace weir::test {
 

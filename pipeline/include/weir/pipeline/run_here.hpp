@@ -10,7 +10,7 @@
 
 #include "weir/pipeline.hpp"
 #include "weir/pipeline/counters.hpp"
-#include "weir/pipeline/image.hpp"
+#include "weir/pipeline/host/image.hpp"
 
 namespace weir::flow {
 

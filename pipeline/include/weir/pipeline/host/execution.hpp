@@ -12,7 +12,7 @@
 
 #include "weir/pipeline/counters.hpp"
 #include "weir/pipeline/graph.hpp"
-#include "weir/pipeline/image.hpp"
+#include "weir/pipeline/host/image.hpp"
 #include "weir/pipeline/stage_object.hpp"
 
 namespace weir::flow {

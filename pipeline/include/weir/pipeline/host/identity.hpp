@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "weir/pipeline/graph.hpp"
-#include "weir/pipeline/image.hpp"
+#include "weir/pipeline/host/image.hpp"
 
 namespace weir::flow {
 
