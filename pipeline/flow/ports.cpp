@@ -33,10 +33,24 @@ blank* stage_run::grant(std::uint64_t before) {
   return &b;
 }
 
+/// The memory of an item that is skipped returns to its pools at once.
+void stage_run::skip_delivered(blank& filled) {
+  for (std::size_t o = 0; o < pools_.size(); ++o) {
+    pools_[o]->settle(*filled.slots[o]);
+    pools_[o]->drop(*filled.slots[o]);
+  }
+  filled.about.clear();
+  push_gap(next_seq_++);
+}
+
 result<void> stage_run::deliver(blank& filled) {
   WEIR_EXPECT(granted_ != 0 && filled.seq == next_seq_);
   ++first_blank_;
   --granted_;
+  if (facts_.skipped.contain(filled.seq)) {
+    skip_delivered(filled);
+    return {};
+  }
   call& c = current();
   bool any = false;
   for (std::size_t o = 0; o < pools_.size(); ++o) {

@@ -14,6 +14,7 @@
 #include "epoch/item_record.hpp"
 #include "flow/edge.hpp"
 #include "flow/item_memory.hpp"
+#include "flow/skipped_items.hpp"
 #include "weir/pipeline/graph.hpp"
 #include "weir/pipeline/host/image.hpp"
 #include "weir/pipeline/stage_object.hpp"
@@ -82,6 +83,7 @@ struct run_facts {
   std::uint64_t failures = 0;    ///< failed and poisoned tasks that have been seen
   std::uint64_t epoch = 0;       ///< epoch in flight; 0 if there is none
   image* growing = nullptr;      ///< image of the epoch in flight
+  skipped_items skipped;         ///< items that are read and not processed
   std::vector<task_id> copies;   ///< tasks that fill the image
 };
 
@@ -204,6 +206,7 @@ class stage_run {
   void publish(call& c);
   void push_gap(std::uint64_t number);
   void push_marker(entry_kind kind, std::uint64_t epoch);
+  void skip_delivered(blank& filled);
   void drop_made(call& c) noexcept;
   void finish(call& c) noexcept;
   [[nodiscard]] result<void> pass_barrier();
