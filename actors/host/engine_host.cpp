@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
+#include "weir/base/file.hpp"
 
 namespace weir::actors {
 namespace {
@@ -25,6 +26,8 @@ constexpr std::int64_t idle_ns = 100'000;
 /// Items that an I/O host gets with one message.
 constexpr std::size_t batch_items = 32;
 constexpr std::chrono::milliseconds tick{100};
+/// Items of all stages that a trace shows from the begin of a run, and from its end.
+constexpr std::size_t max_recorded_items = 20'000;
 constexpr std::int64_t rate_window_ns = 3'000'000'000;
 
 flow::execution& execution_of(host_pointer self) {
@@ -189,6 +192,20 @@ result<bool> drain(host_pointer self, outside& o) {
   return false;
 }
 
+/// The run has ended well, so that a trace that cannot be written is a warning.
+void write_trace(engine_host_shell& s) {
+  const std::string& folder = s.config.options.folder;
+  if (s.config.engine.trace.mode == runtime::trace_mode::off || folder.empty()) {
+    return;
+  }
+  s.config.parts->run->add_to_trace();
+  const auto written = s.config.parts->host->base().tracer().write(
+      posix_file_system(), join_path(folder, "trace.json"));
+  if (!written) {
+    s.report.warnings.push_back(written.error().message());
+  }
+}
+
 void finish(host_pointer self) {
   auto& s = self->state;
   auto& run = execution_of(self);
@@ -206,12 +223,14 @@ void finish(host_pointer self) {
   s.report.ended = run.all_ended() ? "finished" : "interrupted";
   s.report.counters = run.counters();
   s.report.item_bytes = s.report.counters.item_bytes;
+  s.report.peak_item_bytes = std::max(s.report.peak_item_bytes, s.report.item_bytes);
   s.report.planned = run.planned();
   s.report.memory_bound = s.report.planned.memory_bound;
   s.report.seconds = seconds_since(s.start_ns);
   for (const std::uint32_t source : run.sources()) {
     s.report.items += s.report.counters.stages[source].items;
   }
+  write_trace(s);
   end_run(self, host_end{s.report});
 }
 
@@ -388,6 +407,7 @@ void report_progress(host_pointer self) {
   p.epochs = s.report.epochs;
   p.durable_items = s.durable_items;
   p.bottleneck = run.bottleneck();
+  s.report.peak_item_bytes = std::max(s.report.peak_item_bytes, counters.item_bytes);
   s.config.progress(std::move(p));
 }
 
@@ -426,6 +446,8 @@ result<void> open_run(engine_host_shell& s) {
   options.seed = s.config.options.seed;
   options.folder = s.config.options.files;
   options.skip = s.config.options.skip;
+  options.recorded_items =
+      s.config.engine.trace.mode == runtime::trace_mode::off ? 0 : max_recorded_items;
   WEIR_TRY(parts.run,
            flow::execution::create(s.config.planned, std::move(parts.objects),
                                    *parts.host, std::move(options), s.config.from.get()));
@@ -446,10 +468,10 @@ void launch(host_pointer self) {
     return;
   }
   for (const hosted_stage& h : s.config.sources) {
-    s.sources.push_back({h, false, {}});
+    s.sources.push_back({.hosted = h});
   }
   for (const hosted_stage& h : s.config.sinks) {
-    s.sinks.push_back({h, false, {}});
+    s.sinks.push_back({.hosted = h});
   }
   self->delayed_send(self, tick, deadline_atom_v);
   keep_working(self);

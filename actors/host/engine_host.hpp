@@ -49,10 +49,10 @@ struct engine_host_shell {
   static constexpr const char* name = "weir.engine_host";
   /// A source or sink, and what its host is doing.
   struct outside {
-    hosted_stage hosted;
-    bool busy = false;                  ///< the host has not answered yet
-    bool failed = false;                ///< a source that could not read an item
-    std::vector<flow::blank*> granted;  ///< items that a source has
+    hosted_stage hosted{};
+    bool busy = false;                    ///< the host has not answered yet
+    bool failed = false;                  ///< a source that could not read an item
+    std::vector<flow::blank*> granted{};  ///< items that a source has
   };
 
   engine_host_config config;

@@ -37,6 +37,8 @@ class hub_state {
   [[nodiscard]] result<storage::stream_cursor> cursor(const cursor_order& order);
 
  private:
+  [[nodiscard]] result<stream_info> open_as_listed(const stream_spec& spec);
+
   file_system* fs_;
   std::unique_ptr<storage::context_stream> stream_;
 };

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "flow/stage_run.hpp"
+#include "weir/base/clock.hpp"
 
 namespace weir::flow {
 
@@ -25,6 +26,7 @@ blank* stage_run::grant(std::uint64_t before) {
   ++granted_;
   b.stage = this;
   b.seq = number;
+  b.granted_ns = facts_.recorder != nullptr ? now_ns() : 0;
   b.filled = {};
   b.nothing_yet = false;
   for (std::size_t o = 0; o < pools_.size(); ++o) {
@@ -75,6 +77,7 @@ result<void> stage_run::deliver(blank& filled) {
     filled.about = {};
   }
   ++counters.items;
+  c.taken_ns = filled.granted_ns;
   publish(c);
   finish(c);
   return {};
@@ -116,6 +119,7 @@ result<const ready*> stage_run::next_ready() {
 void stage_run::done() {
   WEIR_EXPECT(handed_out_ != 0);
   --handed_out_;
+  latency.written(born_of(oldest()));
   finish(oldest());
   ++first_open_;
 }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "weir/base/clock.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
@@ -256,6 +257,7 @@ result<void> stage_run::take() {
 
 result<void> stage_run::run(call& c) {
   ++counters.items;
+  c.taken_ns = facts_.recorder != nullptr ? now_ns() : 0;
   collected_ = 0;
   if (info_.face == face::sink) {
     WEIR_CHECK(gate(c));
@@ -314,7 +316,11 @@ result<void> stage_run::after_on_item(call& c) {
 }
 
 /// Returns the call that `on_item` or `on_done` is being called for to its empty state.
-void stage_run::finish(call& c) noexcept {
+void stage_run::finish(call& c) {
+  if (facts_.recorder != nullptr && c.taken_ns != 0) {
+    facts_.recorder->record(index, c.seq, c.taken_ns, now_ns());
+    c.taken_ns = 0;
+  }
   for (const call::input& i : c.inputs) {
     if (i.body != nullptr) {
       i.from->give_back(i.bytes);
@@ -371,6 +377,16 @@ result<void> stage_run::emit(call& c) {
   return {};
 }
 
+/// Returns when the oldest input of a call left its source. An item without inputs is
+/// new.
+std::int64_t stage_run::born_of(const call& c) const noexcept {
+  std::int64_t born = facts_.turn_ns;
+  for (const call::input& i : c.inputs) {
+    born = i.body != nullptr ? std::min(born, i.body->born_ns) : born;
+  }
+  return born;
+}
+
 /// Makes an item of the slots of a call and pushes it on all edges.
 void stage_run::publish(call& c) {
   item& one = items_->take();
@@ -389,6 +405,7 @@ void stage_run::publish(call& c) {
   } else if (from != nullptr && !from->about.empty()) {
     one.about = from->about;
   }
+  one.born_ns = born_of(c);
   one.holders = 1;  // the call
   c.emitted.push_back(&one);
   for (std::size_t outlet = 0; outlet < out_.size(); ++outlet) {

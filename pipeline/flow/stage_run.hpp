@@ -14,6 +14,7 @@
 #include "epoch/item_record.hpp"
 #include "flow/edge.hpp"
 #include "flow/item_memory.hpp"
+#include "flow/item_times.hpp"
 #include "flow/skipped_items.hpp"
 #include "weir/pipeline/graph.hpp"
 #include "weir/pipeline/host/image.hpp"
@@ -45,6 +46,7 @@ struct call {
   task_id first = 0;            ///< first task of the call; 0 if it has none
   task_id last = 0;             ///< last task of the call
   task_id next = 0;             ///< oldest task of the call that has not been seen to end
+  std::int64_t taken_ns = 0;  ///< time at which the call began, if a recorder asks for it
   bool gap = false;  ///< a number without an item, which the stage was not called for
 };
 
@@ -56,6 +58,7 @@ class blank {
   attributes about;                      ///< attributes of the item
   std::array<slot*, max_ports> slots{};  ///< by outlet
   std::array<bool, max_ports> filled{};  ///< outlets that the source has filled
+  std::int64_t granted_ns = 0;           ///< as `call::taken_ns`
   bool nothing_yet = false;              ///< the source has no item at the moment
 };
 
@@ -85,6 +88,9 @@ struct run_facts {
   image* growing = nullptr;      ///< image of the epoch in flight
   skipped_items skipped;         ///< items that are read and not processed
   std::vector<task_id> copies;   ///< tasks that fill the image
+  std::int64_t turn_ns = 0;      ///< begin of the turn, the time of birth of new items
+  item_recorder* recorder =
+      nullptr;  ///< records items for a trace; null if there is none
 };
 
 /// @threads{thread-compatible; belongs to the submitter of the engine}
@@ -174,6 +180,8 @@ class stage_run {
   [[nodiscard]] std::int64_t slot_bytes() const noexcept;
 
   stage_counters counters;  ///< counters since the start of the run
+  std::uint32_t index = 0;  ///< number of the stage in the pipeline
+  sink_latency latency;     ///< of a sink
 
  private:
   friend class ::weir::step;
@@ -208,7 +216,8 @@ class stage_run {
   void push_marker(entry_kind kind, std::uint64_t epoch);
   void skip_delivered(blank& filled);
   void drop_made(call& c) noexcept;
-  void finish(call& c) noexcept;
+  void finish(call& c);
+  [[nodiscard]] std::int64_t born_of(const call& c) const noexcept;
   [[nodiscard]] result<void> pass_barrier();
   [[nodiscard]] result<void> pass_end();
   [[nodiscard]] result<void> contribute();

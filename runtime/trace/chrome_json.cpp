@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include <fmt/core.h>
@@ -65,6 +66,35 @@ std::vector<std::string> fixed_events(std::span<const trace_span> spans, unsigne
     }
     out.push_back(duration_event({process, line}, "span", s.name, s.start_ns - origin,
                                  s.end_ns - s.start_ns));
+  }
+  return out;
+}
+
+/// Returns the arrows between spans that have one number, from each to the next.
+std::vector<std::string> arrow_events(std::span<const trace_span> spans,
+                                      std::int64_t origin) {
+  std::map<std::string_view, std::uint64_t> lines;
+  std::vector<const trace_span*> joined;
+  for (const trace_span& s : spans) {
+    lines.emplace(s.line, first_span_line + lines.size());
+    if (s.arrow != 0) {
+      joined.push_back(&s);
+    }
+  }
+  std::stable_sort(joined.begin(), joined.end(), [](const auto* a, const auto* b) {
+    return a->arrow != b->arrow ? a->arrow < b->arrow : a->start_ns < b->start_ns;
+  });
+  std::vector<std::string> out;
+  for (std::size_t i = 1; i < joined.size(); ++i) {
+    const trace_span& from = *joined[i - 1];
+    const trace_span& to = *joined[i];
+    if (from.arrow != to.arrow) {
+      continue;
+    }
+    out.push_back(arrow_event({process, lines[from.line]}, arrow_end::tail, "item",
+                              from.name, i, from.start_ns - origin));
+    out.push_back(arrow_event({process, lines[to.line]}, arrow_end::head, "item", to.name,
+                              i, to.start_ns - origin));
   }
   return out;
 }
@@ -129,7 +159,10 @@ result<void> write_chrome_json(file_system& fs, const std::string& path,
   if (tasks.empty() && !spans.empty()) {
     origin = spans.front().start_ns;
   }
-  const auto fixed = fixed_events(spans, workers, origin);
+  auto fixed = fixed_events(spans, workers, origin);
+  for (std::string& arrow : arrow_events(spans, origin)) {
+    fixed.push_back(std::move(arrow));
+  }
   std::uint64_t taken = opening.size() + trace_closing.size();
   for (const std::string& event : fixed) {
     taken += event.size() + 2;

@@ -93,9 +93,10 @@ void trace::record(unsigned worker, const task_record& r) noexcept {
 }
 
 void trace::span(std::string_view line, std::string_view name, std::int64_t start_ns,
-                 std::int64_t end_ns) {
+                 std::int64_t end_ns, std::uint64_t arrow) {
   if (recording() && impl_->spans.size() < impl_->room) {
-    impl_->spans.push_back({std::string(line), std::string(name), start_ns, end_ns});
+    impl_->spans.push_back(
+        {std::string(line), std::string(name), start_ns, end_ns, arrow});
   }
 }
 
