@@ -210,12 +210,12 @@ void finish(host_pointer self) {
   auto& s = self->state;
   auto& run = execution_of(self);
   if (s.failure) {
-    error cause = std::move(*s.failure);
+    error& cause = *s.failure;
     if (s.config.saver && cause.hint().empty()) {
-      cause = std::move(cause).hint(
+      static_cast<void>(std::move(cause).hint(
           fmt::format("the checkpoint holds the items before number {}; resume the run "
                       "when the cause is removed",
-                      s.durable_items));
+                      s.durable_items)));
     }
     fail(self, std::move(cause));
     return;

@@ -156,8 +156,9 @@ result<void> write_chrome_json(file_system& fs, const std::string& path,
   for (const task_record& r : tasks) {
     origin = std::min(origin, r.submitted);
   }
-  if (tasks.empty() && !spans.empty()) {
-    origin = spans.front().start_ns;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const bool first = tasks.empty() && i == 0;
+    origin = first ? spans[i].start_ns : std::min(origin, spans[i].start_ns);
   }
   auto fixed = fixed_events(spans, workers, origin);
   for (std::string& arrow : arrow_events(spans, origin)) {

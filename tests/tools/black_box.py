@@ -571,7 +571,7 @@ path = "out.tgm"
         self.assertEqual({e["name"] for e in items}, {f"item {n}" for n in range(300)})
         ends = {}
         for e in sorted((e for e in events if e["ph"] == "X"), key=lambda e: e["ts"]):
-            self.assertGreaterEqual(e["ts"] + 0.001, ends.get(e["tid"], 0), "two spans of one line overlap")
+            self.assertGreaterEqual(e["ts"] + 0.001, ends.get(e["tid"], e["ts"]), "two spans of one line overlap")
             ends[e["tid"]] = e["ts"] + e["dur"]
         heads = [e for e in events if e["ph"] == "f"]
         self.assertEqual(len(heads), 600)  # from the source to the middle, and from there to the sink
