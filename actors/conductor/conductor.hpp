@@ -125,7 +125,7 @@ class conductor_shell {
   std::int64_t sampled_ns_ = 0;  ///< time of the last sample
 };
 
-/// The function of a Conductor.
+/// Returns the behavior of a Conductor; CAF calls this when it spawns the actor.
 conductor_actor::behavior_type conductor(conductor_shell::self_pointer self,
                                          conductor_config config);
 
