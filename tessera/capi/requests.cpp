@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Conversion and checks of arguments that need no objects except those that they name.
+/// Checks and converts arguments. The functions need no objects except those that the
+/// arguments name.
 ///
 /// Enumerations of C have any value that a program stores in them, so they are checked as
 /// numbers before they are converted.
@@ -106,7 +107,7 @@ result<void> check_context(const kernel_object& kernel, const tessera::stream& s
   if (kernel.context.get() != &stream.context()) {
     return error(errc::invalid_argument,
                  "kernel not launched: expected a kernel of the stream's context, found "
-                 "another's");
+                 "one of another context");
   }
   return {};
 }
