@@ -145,8 +145,8 @@ error fresh_memory::deadlock(std::uint64_t bytes, storage_id replaced) const {
   return error(errc::out_of_memory,
                fmt::format("fresh memory not made in scope \"{}\": expected space for "
                            "{} bytes in the heap of {}, found {} bytes held by open "
-                           "scopes; the first holds storage {}: \"{}\", which this "
-                           "thread would have to close",
+                           "scopes; the first of them is storage {}, held by \"{}\", "
+                           "which this thread would have to close",
                            scopes_.path(scopes_.last().serial), bytes, heap_.capacity(),
                            used, holds.index, scopes_.path(storages_.scope_of(holds))))
       .hint(fmt::format("a heap of {} bytes is large enough (engine_options::heap); or "
