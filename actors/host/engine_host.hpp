@@ -74,7 +74,7 @@ struct engine_host_shell {
   std::deque<std::pair<std::int64_t, std::uint64_t>> recent;  ///< time and items
 };
 
-/// The function of an engine host.
+/// Returns the behavior of an engine host; CAF calls this when it spawns the actor.
 engine_host_actor::behavior_type engine_host(
     engine_host_actor::stateful_pointer<engine_host_shell> self,
     std::shared_ptr<engine_host_config> config);

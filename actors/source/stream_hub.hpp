@@ -63,7 +63,7 @@ struct hub_shell {
   static constexpr const char* name = "weir.stream_hub_io";
   std::unique_ptr<hub_state> core;
 };
-/// The function of a hub.
+/// Returns the behavior of a hub; CAF calls this when it spawns the actor.
 stream_hub_actor::behavior_type stream_hub_io(
     stream_hub_actor::stateful_pointer<hub_shell> self, hub_config config);
 

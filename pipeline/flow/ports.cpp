@@ -112,7 +112,7 @@ result<const ready*> stage_run::next_ready() {
     return at_item(c.seq, std::move(*failed));
   }
   ++handed_out_;
-  ready_[place].of = &c;
+  ready_[place].holder = &c;
   return &ready_[place];
 }
 

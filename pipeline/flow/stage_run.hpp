@@ -65,7 +65,7 @@ class blank {
 /// An item that a sink takes.
 class ready {
  public:
-  const call* of = nullptr;  ///< call that holds the item
+  const call* holder = nullptr;  ///< call that holds the item
 };
 
 /// The next action of a stage.

@@ -99,23 +99,23 @@ std::vector<std::string> arrow_events(std::span<const trace_span> spans,
   return out;
 }
 
-/// Returns how many events from the start and from the end fit into `room` bytes,
+/// Returns how many events from the start and from the end fit into `capacity` bytes,
 /// separators included. Each side gets half of the space if not all fit.
 std::pair<std::size_t, std::size_t> fit(std::span<const std::uint32_t> sizes,
-                                        std::uint64_t room) {
+                                        std::uint64_t capacity) {
   std::uint64_t total = 0;
   for (const std::uint32_t s : sizes) {
     total += s;
   }
-  if (total <= room) {
+  if (total <= capacity) {
     return {sizes.size(), 0};
   }
   std::size_t head = 0;
-  for (std::uint64_t used = 0; used + sizes[head] <= room / 2; ++head) {
+  for (std::uint64_t used = 0; used + sizes[head] <= capacity / 2; ++head) {
     used += sizes[head];
   }
   std::size_t tail = 0;
-  for (std::uint64_t used = 0; used + sizes[sizes.size() - 1 - tail] <= room / 2;
+  for (std::uint64_t used = 0; used + sizes[sizes.size() - 1 - tail] <= capacity / 2;
        ++tail) {
     used += sizes[sizes.size() - 1 - tail];
   }

@@ -42,8 +42,8 @@ struct source_leaf {
   std::uint64_t bytes = 0;      ///< size of the file
 };
 
-/// Identity of a source: what a cursor stores of it, so that a run that resumes notices
-/// another or a changed source.
+/// Identity of a source. A cursor stores it, so that a resumed run detects that its
+/// source is another one or has changed.
 struct source_identity {
   std::uint64_t tokens = unknown_size;  ///< number of tokens, or `unknown_size`
   /// Hash over names and sizes of all leaves and over the rule by which they are joined.
@@ -104,20 +104,21 @@ class token_source {
                                                  std::span<const std::uint32_t> before);
 };
 
-/// How files become a source.
+/// Options for opening files as a source.
 struct source_options {
   /// Puts `end_of_text` between two files. Without it the files are one text, and the end
   /// of a file is no document boundary.
   bool separate_documents = true;
   /// Largest size in bytes of a set of files whose content is digested when it is opened.
-  /// A change of the content is then noticed anywhere, else only near the cursor.
+  /// A resumed run notices any change of a digested content. Of other files it notices
+  /// only changes of the names, of the sizes and of the content near the cursor.
   std::uint64_t digest_limit = std::uint64_t{256} << 20;
 };
 
 /// Expands paths, folders and patterns to a list of files, in the order of the patterns.
 ///
 /// A folder stands for all files below it except hidden ones. Patterns may contain `*`,
-/// `?` and `[a-z]` in any component; a leading dot is matched by a dot alone. What one
+/// `?` and `[a-z]` in any component; a leading dot is matched only by a dot. What one
 /// pattern stands for is sorted bytewise and names each file once. A file for which
 /// several patterns stand is named several times.
 /// @error{not_found, a path does not exist or a pattern matches no file}
