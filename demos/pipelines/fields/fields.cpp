@@ -50,10 +50,10 @@ void finish(weir::pipeline& p, const std::string& folder, const std::string& run
   std::filesystem::create_directories(folder + run);
   const auto report = weir::or_throw(weir::resume(
       p, {.folder = folder + run, .files = folder, .workers = 2, .every_items = 24}));
-  std::printf("%s: %s, began at field %llu, ended at field %llu\n",
-              p.built().name.c_str(), report.ended.c_str(),
-              static_cast<unsigned long long>(report.resumed_item),
-              static_cast<unsigned long long>(report.resumed_item + report.items));
+  const std::string begin = std::to_string(report.resumed_item);
+  const std::string end = std::to_string(report.resumed_item + report.items);
+  std::printf("%s: %s, began at field %s, ended at field %s\n", p.built().name.c_str(),
+              report.ended.c_str(), begin.c_str(), end.c_str());
 }
 
 int main(int argc, char** argv) try {
