@@ -8,7 +8,7 @@
 namespace weir::bench {
 namespace {
 
-constexpr std::uint64_t items = 50'000;
+constexpr std::uint64_t items = 8'000;
 constexpr std::size_t samples = 9;
 
 /// Returns the nanoseconds of one further stage.

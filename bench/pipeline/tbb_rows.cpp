@@ -19,7 +19,7 @@
 namespace weir::bench {
 namespace {
 
-constexpr std::uint64_t empty_items = 50'000;
+constexpr std::uint64_t empty_items = 8'000;
 constexpr std::uint64_t work_items = 1'500;
 constexpr std::size_t samples = 9;
 
