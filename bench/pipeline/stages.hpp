@@ -3,6 +3,7 @@
 /// The stages of the measured pipelines, and the watch that their sources and sinks stop.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <ctime>
 #include <string>
@@ -15,15 +16,15 @@ namespace weir::bench {
 /// Seconds between two items of one run. The first items are not measured, so the start
 /// of the run and the first use of its memory are left out.
 struct run_watch {
-  std::uint64_t first = 0;    ///< the item at whose beginning the watch starts
-  std::uint64_t last = 0;     ///< the item after which the watch stops
-  bool of_thread = false;     ///< count the processor time of the calling thread
-  double begin = 0;           ///< reading when the source makes item `first`
-  double end = 0;             ///< reading when the sink has taken item `last`
+  std::uint64_t first = 0;  ///< the item at whose beginning the watch starts
+  std::uint64_t last = 0;   ///< the item after which the watch stops
+  clockid_t clock = CLOCK_MONOTONIC;
+  double begin = 0;  ///< reading when the source makes item `first`
+  double end = 0;    ///< reading when the sink has taken item `last`
 
   [[nodiscard]] double now() const {
     timespec t{};
-    ::clock_gettime(of_thread ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    ::clock_gettime(clock, &t);
     return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
   }
   [[nodiscard]] double seconds_per_item() const {
@@ -38,33 +39,38 @@ inline run_watch& watch() {
   return current;
 }
 
-/// A source of `count` items of `Words` numbers, of which it writes the first.
+/// A source of `count` items of `Words` numbers, of which it writes the first, or all.
 template <std::int64_t Words>
 struct item_source {
   struct settings {
     std::uint64_t count = 1;
+    bool whole = false;
   };
   using cursor = std::uint64_t;
   out<std::uint64_t, 1> x;
-  std::uint64_t count = 0;
+  settings with;
   std::uint64_t at = 0;
   static void describe(stage_spec<item_source>& s) {
     s.name("bench.items", "items whose first word is their number")
         .port("x", &item_source::x, std::to_string(Words));
     s.set("count", &settings::count, "number of items").may_change();
+    s.set("whole", &settings::whole, "write all numbers of an item");
   }
   result<void> open(opening& /*run*/, const settings& s) {
-    count = s.count;
+    with = s;
     return {};
   }
   result<bool> next(pull& p) {
     if (at == watch().first) {
       watch().begin = watch().now();
     }
-    if (at == count) {
+    if (at == with.count) {
       return false;
     }
     WEIR_TRY(auto v, p.fill(x, Words));
+    if (with.whole) {
+      std::fill(v.begin(), v.end(), at);
+    }
     v[0] = at++;
     return true;
   }
