@@ -82,6 +82,8 @@ struct run_facts {
   std::uint64_t failures = 0;    ///< failed and poisoned tasks that have been seen
   std::uint64_t epoch = 0;       ///< epoch in flight; 0 if there is none
   image* growing = nullptr;      ///< image of the epoch in flight
+  /// Sections of the image before, whose memory the image of the epoch in flight uses.
+  std::vector<image_section> spare;
   std::vector<task_id> copies;   ///< tasks that fill the image
 };
 
