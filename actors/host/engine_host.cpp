@@ -363,7 +363,7 @@ void work_a_little(host_pointer self) {
     if (!succeeded(self, worked) || s.over) {
       return;
     }
-    if (*worked || engine.run_one()) {
+    if (*worked || s.tasks.run(engine)) {
       s.progress_ns = now_ns();
     } else if (execution_of(self).tasks_in_flight()) {
       engine.idle(idle_ns);

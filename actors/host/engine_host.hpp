@@ -13,6 +13,7 @@
 
 #include "host/interfaces.hpp"
 #include "shim/shim.hpp"
+#include "weir/pipeline/host/task_batch.hpp"
 
 namespace weir::actors {
 
@@ -70,6 +71,7 @@ struct engine_host_shell {
   std::int64_t epoch_ns = 0;        ///< begin of the last epoch
   std::int64_t progress_ns = 0;     ///< last time that anything happened
   std::uint64_t durable_items = 0;  ///< first item that is not in a checkpoint
+  flow::task_batch tasks;           ///< tasks between two looks at the stages
   pipeline_report report;
   std::deque<std::pair<std::int64_t, std::uint64_t>> recent;  ///< time and items
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -242,7 +243,7 @@ void execution::begin_epoch(std::uint64_t next) {
   WEIR_EXPECT(s.facts.epoch == 0 && next >= next_item());
   s.facts.epoch = ++s.newest_epoch;
   s.barrier = next;
-  s.growing = {};
+  s.facts.spare = std::exchange(s.growing, {}).sections;
   s.growing.epoch = s.facts.epoch;
   s.growing.next_item = next;
   s.growing.finished = all_ended();

@@ -4,6 +4,7 @@
 #include "flow/stage_run.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include <fmt/format.h>
 
@@ -22,6 +23,7 @@ stage_run::stage_run(std::string name, const stage_info& info, stage_object& obj
 void stage_run::connect_inlet(std::size_t number, edge& from, std::uint32_t outlet,
                               bool feedback) {
   in_[number] = {&from, outlet, feedback, false};
+  has_feedback_ = has_feedback_ || feedback;
 }
 
 void stage_run::connect_outlet(std::size_t outlet, edge& to, std::uint32_t delay) {
@@ -52,8 +54,9 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
     scratch_.push_back(std::move(pool));
   }
   items_ = std::make_unique<item_pool>(planned.slots +
-                                       (open_calls + 2) * std::size_t{info_.gives});
-  calls_.resize(open_calls + 1);
+                                       (open_calls + 2) * std::size_t{info_.gives},
+                                       info_.outlets());
+  calls_.resize(std::bit_ceil(open_calls + std::size_t{1}));
   for (call& c : calls_) {
     c.inputs.reserve(in_.size() * info_.takes);
     c.emitted.reserve(info_.gives);
@@ -125,6 +128,9 @@ next_action stage_run::look_at_inputs() noexcept {
   }
   if (barrier) {
     return item ? next_action::wait_input : next_action::barrier;
+  }
+  if (!has_feedback_) {
+    return next_action::take;
   }
   for (const inlet& i : in_) {
     if (i.feedback && i.from->empty()) {
@@ -276,16 +282,17 @@ result<void> stage_run::run(call& c) {
 
 /// A sink runs outside the engine, so it gets an item only once this task has run.
 result<void> stage_run::gate(call& c) {
-  std::array<runtime::access, max_ports> accesses;
-  std::size_t count = 0;
+  gate_accesses_.clear();
   for (const call::input& i : c.inputs) {
-    if (i.body != nullptr) {
-      accesses[count++] = runtime::reads(i.body->slots[i.outlet]->tensor);
+    if (i.body != nullptr && !i.body->slots[i.outlet]->complete) {
+      gate_accesses_.push_back(runtime::reads(i.body->slots[i.outlet]->tensor));
     }
   }
-  auto id =
-      facts_.host->base().submit("item is complete", std::span(accesses.data(), count),
-                                 [](const runtime::task_context&) {});
+  if (gate_accesses_.empty()) {
+    return {};
+  }
+  auto id = facts_.host->base().submit("item is complete", gate_accesses_,
+                                       [](const runtime::task_context&) {});
   if (!id) {
     return at_item(c.seq, std::move(id.error()));
   }
@@ -333,8 +340,8 @@ void stage_run::finish(call& c) {
   }
   c.emitted.clear();
   drop_made(c);
-  for (slot*& s : c.scratch) {
-    if (s != nullptr) {
+  for (std::size_t i = 0; i < scratch_.size(); ++i) {
+    if (slot*& s = c.scratch[i]; s != nullptr) {
       s->home->drop(*s);
       s = nullptr;
     }
@@ -349,8 +356,8 @@ void stage_run::finish(call& c) {
 }
 
 void stage_run::drop_made(call& c) noexcept {
-  for (slot*& s : c.made) {
-    if (s != nullptr) {
+  for (std::size_t o = 0; o < out_.size(); ++o) {
+    if (slot*& s = c.made[o]; s != nullptr) {
       s->home->drop(*s);
       s = nullptr;
     }

@@ -87,8 +87,10 @@ struct run_facts {
   std::uint64_t epoch = 0;       ///< epoch in flight; 0 if there is none
   image* growing = nullptr;      ///< image of the epoch in flight
   skipped_items skipped;         ///< items that are read and not processed
-  std::vector<task_id> copies;   ///< tasks that fill the image
-  std::int64_t turn_ns = 0;      ///< begin of the turn, the time of birth of new items
+  /// Sections of the image before, whose memory the image of the epoch in flight uses.
+  std::vector<image_section> spare;
+  std::vector<task_id> copies;  ///< tasks that fill the image
+  std::int64_t turn_ns = 0;     ///< begin of the turn, the time of birth of new items
   item_recorder* recorder =
       nullptr;  ///< records items for a trace; null if there is none
 };
@@ -233,8 +235,12 @@ class stage_run {
   [[nodiscard]] error at_item(std::uint64_t seq, error cause) const;
   [[nodiscard]] result<void> fits(std::size_t outlet, dtype type,
                                   std::span<const std::int64_t> shape) const;
-  [[nodiscard]] call& oldest() noexcept { return calls_[first_open_ % calls_.size()]; }
-  [[nodiscard]] call& current() noexcept { return calls_[next_open_ % calls_.size()]; }
+  [[nodiscard]] call& oldest() noexcept {
+    return calls_[first_open_ & (calls_.size() - 1)];
+  }
+  [[nodiscard]] call& current() noexcept {
+    return calls_[next_open_ & (calls_.size() - 1)];
+  }
   [[nodiscard]] std::size_t open() const noexcept { return next_open_ - first_open_; }
   /// True if the item is emitted only after its tasks have ended.
   [[nodiscard]] bool emits_late() const noexcept {
@@ -246,6 +252,7 @@ class stage_run {
   stage_object& object_;
   run_facts& facts_;
   bool skips_failures_ = false;
+  bool has_feedback_ = false;            ///< an inlet is fed back
   std::vector<port_type> inlet_types_;   ///< after unification
   std::vector<port_type> outlet_types_;  ///< after unification
   std::vector<inlet> in_;
@@ -259,7 +266,8 @@ class stage_run {
   std::unique_ptr<slot_pool> initial_slots_;
   std::unique_ptr<item_pool> initial_items_;
 
-  std::vector<call> calls_;  ///< a ring: open calls, then the one being made
+  /// A ring: open calls, then the one being made. Its size is a power of two.
+  std::vector<call> calls_;
   std::size_t first_open_ = 0;
   std::size_t next_open_ = 0;
   std::size_t collected_ = 0;  ///< items of the current call so far
@@ -275,8 +283,9 @@ class stage_run {
   std::size_t first_blank_ = 0;
   std::size_t granted_ = 0;
   small_record final_cursor_;
-  std::vector<ready> ready_;    ///< by place in `calls_`
-  std::size_t handed_out_ = 0;  ///< items of a sink that its host has
+  std::vector<runtime::access> gate_accesses_;  ///< of the item that is being gated
+  std::vector<ready> ready_;                    ///< by place in `calls_`
+  std::size_t handed_out_ = 0;                  ///< items of a sink that its host has
 };
 
 }  // namespace weir::flow
