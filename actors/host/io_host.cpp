@@ -26,6 +26,20 @@ result<local<filled_batch>> fill(const io_host_config& c, const blank_batch& bat
   return by_reference(done);
 }
 
+result<local<exchanged_batch>> process(const io_host_config& c,
+                                       const exchange_batch& batch) {
+  exchanged_batch done;
+  for (flow::exchange* item : batch.items) {
+    auto made = flow::call_on_ready(*c.stage, c.name, *item);
+    if (!made) {
+      done.failed = std::move(made.error());
+      break;
+    }
+    ++done.processed;
+  }
+  return by_reference(std::move(done));
+}
+
 result<std::uint64_t> write(const io_host_config& c, const ready_batch& batch) {
   for (const flow::ready* item : batch.items) {
     taken t(*item);
@@ -43,6 +57,10 @@ io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_she
       answers("I/O host, fill",
               [config](fill_atom, const local<blank_batch>& batch) {
                 return fill(config, *batch);
+              }),
+      answers("I/O host, process",
+              [config](process_atom, const local<exchange_batch>& batch) {
+                return process(config, *batch);
               }),
       answers("I/O host, write",
               [config](write_atom, const local<ready_batch>& batch) {

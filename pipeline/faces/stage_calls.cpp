@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include "flow/stage_run.hpp"
+
 namespace weir::flow {
 
 error item_error(const std::string& stage, std::uint64_t seq, error cause) {
@@ -19,6 +21,16 @@ result<bool> call_next(stage_object& stage, const std::string& name, pull& item)
     return item_error(name, item.seq(), std::move(more.error()));
   }
   return more;
+}
+
+result<void> call_on_ready(stage_object& stage, const std::string& name, exchange& item) {
+  taken from(item.input);
+  pull to(item.output);
+  auto made = guarded([&] { return stage.on_ready(from, to); });
+  if (!made) {
+    return item_error(name, from.seq(), std::move(made.error()));
+  }
+  return made;
 }
 
 result<void> call_put(stage_object& stage, const std::string& name, taken& item) {

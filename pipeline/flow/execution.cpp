@@ -39,6 +39,7 @@ struct execution::state {
   std::vector<std::unique_ptr<stage_run>> stages;
   std::vector<std::uint32_t> sources;
   std::vector<std::uint32_t> sinks;
+  std::vector<std::uint32_t> blocking;
   std::uint64_t newest_epoch = 0;
   std::uint64_t barrier = no_barrier;  ///< first item behind the barrier in flight
   std::uint64_t limit = no_barrier;    ///< first item that is not granted
@@ -80,6 +81,8 @@ result<void> execution::state::build() {
       sources.push_back(i);
     } else if (kind == face::sink) {
       sinks.push_back(i);
+    } else if (kind == face::blocking) {
+      blocking.push_back(i);
     }
   }
   return {};
@@ -167,6 +170,9 @@ const std::vector<std::uint32_t>& execution::sources() const noexcept {
 const std::vector<std::uint32_t>& execution::sinks() const noexcept {
   return state_->sinks;
 }
+const std::vector<std::uint32_t>& execution::blocking() const noexcept {
+  return state_->blocking;
+}
 stage_object& execution::stage(std::uint32_t index) noexcept {
   return state_->stages[index]->object();
 }
@@ -195,6 +201,13 @@ bool execution::wants_cursor(std::uint32_t source) const noexcept {
 }
 result<void> execution::mark(std::uint32_t source, const small_record& cursor) {
   return state_->stages[source]->mark(cursor);
+}
+
+result<exchange*> execution::next_exchange(std::uint32_t stage) {
+  return state_->stages[stage]->next_exchange();
+}
+result<void> execution::give_back(exchange& item, const error* failed) {
+  return item.output.stage->give_back(item, failed);
 }
 
 result<const ready*> execution::next_ready(std::uint32_t sink) {

@@ -13,6 +13,9 @@ result<bool> stage_run::settle() {
   if (info_.face == face::sink) {
     return false;
   }
+  if (info_.face == face::blocking) {
+    return settle_returned();
+  }
   bool any = false;
   while (open() != 0) {
     call& c = oldest();
@@ -22,9 +25,9 @@ result<bool> stage_run::settle() {
     if (c.next != 0 && c.next <= c.last) {
       break;
     }
-    WEIR_TRY(const bool ended, settle_front(c));
-    if (!ended) {
-      break;
+    WEIR_TRY(const settling end, settle_front(c));
+    if (end != settling::ended) {
+      return any || end == settling::stepped;
     }
     finish(c);
     ++first_open_;
@@ -50,47 +53,80 @@ std::optional<error> stage_run::failure_of(const call& c) {
   return std::nullopt;
 }
 
-/// Returns false if the call cannot end yet, because its item cannot be handed on.
-result<bool> stage_run::settle_front(call& c) {
-  if (emits_late() && !has_output(info_.gives)) {
+/// Lets a stage look at a call whose tasks have ended, and hands on what waited for them.
+result<stage_run::settling> stage_run::settle_front(call& c) {
+  const bool looping = info_.face == face::looping && !c.gap;
+  if ((emits_late() || looping) && !has_output(info_.gives)) {
     ++counters.blocked_output;
-    return false;
+    return settling::blocked;
   }
   if (auto failed = failure_of(c)) {
     WEIR_CHECK(answer_failure(c, std::move(*failed)));
-    return true;
-  }
-  if (!emits_late()) {
-    return true;
+    return settling::ended;
   }
   if (c.gap) {
     push_gap(c.seq);
-    return true;
+    return settling::ended;
   }
-  if (info_.face == face::late) {
-    active_ = &c;
-    in_on_done_ = true;
-    step s(*this);
-    auto done = guarded([&] { return object_.on_done(s); });
-    in_on_done_ = false;
-    active_ = nullptr;
-    if (!done) {
-      return at_item(c.seq, std::move(done.error()));
+  if (looping) {
+    WEIR_TRY(const settling stepped, call_step(c));
+    if (stepped != settling::ended) {
+      return stepped;
     }
-    if (!info_.own_numbering && c.emissions + (c.skipped ? 1U : 0U) != 1) {
-      return at_item(c.seq,
-                     error(errc::invalid_argument,
-                           fmt::format("on_done must emit once or skip: expected one of "
-                                       "the two, found {} items{}",
-                                       c.emissions, c.skipped ? " and skip" : "")));
-    }
-  } else if (c.wants_emit) {
+  } else if (!emits_late()) {
+    return settling::ended;
+  } else if (info_.face == face::late) {
+    WEIR_CHECK(call_done(c));
+  }
+  if (c.wants_emit) {
     publish(c);
   }
   if (c.skipped) {
     push_gap(c.seq);
   }
-  return true;
+  return settling::ended;
+}
+
+result<void> stage_run::call_done(call& c) {
+  active_ = &c;
+  in_on_done_ = true;
+  step s(*this);
+  auto done = guarded([&] { return object_.on_done(s); });
+  in_on_done_ = false;
+  active_ = nullptr;
+  if (!done) {
+    return at_item(c.seq, std::move(done.error()));
+  }
+  return emitted_once(c, "on_done");
+}
+
+/// Lets a step loop work on its item. The tasks and items of the steps before have ended
+/// and may go, so that a loop of any length holds what one step makes.
+result<stage_run::settling> stage_run::call_step(call& c) {
+  let_go_of_emitted(c);
+  c.first = c.last = c.next = 0;
+  if (c.over) {
+    return settling::ended;
+  }
+  if (!slots_available()) {
+    ++counters.blocked_output;
+    return settling::blocked;
+  }
+  c.emissions = info_.own_numbering ? 0 : c.emissions;
+  ++c.round;
+  active_ = &c;
+  step s(*this);
+  auto more = guarded([&] { return object_.on_step(s); });
+  active_ = nullptr;
+  if (!more) {
+    return at_item(c.seq, std::move(more.error()));
+  }
+  if (*more) {
+    return settling::stepped;
+  }
+  WEIR_CHECK(emitted_once(c, "on_step"));
+  c.over = true;
+  return c.first == 0 ? settling::ended : settling::stepped;
 }
 
 result<void> stage_run::answer_failure(call& c, error cause) {

@@ -38,7 +38,7 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
     }
     outlet_types_.push_back(planned.types[p]);
     auto& pool = pools_.emplace_back();
-    if (info_.ports[p].type.element || info_.face == face::source) {
+    if (info_.ports[p].type.element || is_outside()) {
       WEIR_TRY(pool, slot_pool::create(host, planned.slots,
                                        planned.types[p].bytes().value_or(0), budget,
                                        name_ + "." + info_.ports[p].name));
@@ -63,6 +63,9 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
     }
   }
   ready_.resize(calls_.size());
+  for (std::size_t i = 0; info_.face == face::blocking && i < calls_.size(); ++i) {
+    exchanges_.push_back(std::make_unique<exchange>());
+  }
   return {};
 }
 
@@ -138,13 +141,14 @@ next_action stage_run::look() noexcept {
     return next_action::ended;
   }
   const next_action action = look_at_inputs();
-  const bool waits_for_calls = emits_late() || info_.face == face::sink;
+  const bool looping = info_.face == face::looping;
+  const bool waits_for_calls = emits_late() || looping || info_.face == face::sink;
   switch (action) {
     case next_action::take: {
-      if (open() + 1 >= calls_.size()) {
+      if (open() + 1 >= calls_.size() || (looping && open() != 0)) {
         return next_action::wait_tasks;
       }
-      if (info_.face == face::sink) {
+      if (is_outside()) {
         return action;
       }
       const bool completes = collected_ + 1 == info_.takes;
@@ -257,7 +261,7 @@ result<void> stage_run::take() {
 result<void> stage_run::run(call& c) {
   ++counters.items;
   collected_ = 0;
-  if (info_.face == face::sink) {
+  if (is_outside()) {
     WEIR_CHECK(gate(c));
     ++next_open_;
     return {};
@@ -272,7 +276,7 @@ result<void> stage_run::run(call& c) {
   return after_on_item(c);
 }
 
-/// A sink runs outside the engine, so it gets an item only once this task has run.
+/// A stage outside the engine gets an item only once this task has run.
 result<void> stage_run::gate(call& c) {
   std::array<runtime::access, max_ports> accesses;
   std::size_t count = 0;
@@ -292,15 +296,10 @@ result<void> stage_run::gate(call& c) {
 }
 
 result<void> stage_run::after_on_item(call& c) {
-  if (info_.face == face::task && !info_.own_numbering &&
-      c.emissions + (c.skipped ? 1U : 0U) != 1) {
-    return at_item(c.seq,
-                   error(errc::invalid_argument,
-                         fmt::format("on_item must emit once or skip: expected one of "
-                                     "the two, found {} items{}",
-                                     c.emissions, c.skipped ? " and skip" : "")));
+  if (info_.face == face::task) {
+    WEIR_CHECK(emitted_once(c, "on_item"));
   }
-  if (!emits_late()) {
+  if (!emits_late() && info_.face != face::looping) {
     if (c.skipped) {
       push_gap(c.seq);
     }
@@ -313,6 +312,18 @@ result<void> stage_run::after_on_item(call& c) {
   return {};
 }
 
+/// Without numbers of its own, a stage makes one item of each item that it takes.
+result<void> stage_run::emitted_once(const call& c, const char* function) const {
+  if (info_.own_numbering || c.emissions + (c.skipped ? 1U : 0U) == 1) {
+    return {};
+  }
+  return at_item(c.seq,
+                 error(errc::invalid_argument,
+                       fmt::format("{} must emit once or skip: expected one of the two, "
+                                   "found {} items{}",
+                                   function, c.emissions, c.skipped ? " and skip" : "")));
+}
+
 /// Returns the call that `on_item` or `on_done` is being called for to its empty state.
 void stage_run::finish(call& c) noexcept {
   for (const call::input& i : c.inputs) {
@@ -322,10 +333,7 @@ void stage_run::finish(call& c) noexcept {
     }
   }
   c.inputs.clear();
-  for (item* one : c.emitted) {
-    let_go(*one);
-  }
-  c.emitted.clear();
+  let_go_of_emitted(c);
   drop_made(c);
   for (slot*& s : c.scratch) {
     if (s != nullptr) {
@@ -337,9 +345,17 @@ void stage_run::finish(call& c) noexcept {
     c.about.clear();
     c.about_set = false;
   }
-  c.wants_emit = c.skipped = c.gap = false;
+  c.wants_emit = c.skipped = c.gap = c.returned = c.over = false;
   c.emissions = 0;
+  c.round = 0;
   c.first = c.last = c.next = 0;
+}
+
+void stage_run::let_go_of_emitted(call& c) noexcept {
+  for (item* one : c.emitted) {
+    let_go(*one);
+  }
+  c.emitted.clear();
 }
 
 void stage_run::drop_made(call& c) noexcept {
@@ -363,7 +379,7 @@ result<void> stage_run::emit(call& c) {
                              info_.gives))
         .hint("describe the stage with rate(takes, gives)");
   }
-  if (info_.face == face::task && skips_failures_) {
+  if (info_.face != face::late && skips_failures_) {
     c.wants_emit = true;
     return {};
   }

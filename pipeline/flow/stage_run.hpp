@@ -45,9 +45,12 @@ struct call {
   task_id last = 0;             ///< last task of the call
   task_id next = 0;             ///< oldest task of the call that has not been seen to end
   bool gap = false;  ///< a number without an item, which the stage was not called for
+  std::uint64_t round = 0;  ///< number of the step of a step loop
+  bool over = false;        ///< the step loop has made its last step
+  bool returned = false;  ///< a blocking stage has processed the item
 };
 
-/// An empty item that a source fills.
+/// An empty item that a source or a blocking stage fills.
 class blank {
  public:
   stage_run* stage = nullptr;            ///< stage that granted it
@@ -56,12 +59,20 @@ class blank {
   std::array<slot*, max_ports> slots{};  ///< by outlet
   std::array<bool, max_ports> filled{};  ///< outlets that the source has filled
   bool nothing_yet = false;              ///< the source has no item at the moment
+  bool skipped = false;                  ///< the blocking stage has called `skip`
 };
 
-/// An item that a sink takes.
+/// An item that a sink or a blocking stage takes.
 class ready {
  public:
   const call* of = nullptr;  ///< call that holds the item
+};
+
+/// An item in the hands of a blocking stage, with the empty item that it fills.
+class exchange {
+ public:
+  ready input;   ///< item that the stage takes
+  blank output;  ///< item that the stage makes
 };
 
 /// The next action of a stage.
@@ -146,6 +157,16 @@ class stage_run {
   /// Stores the offset of the sink in the image.
   [[nodiscard]] result<void> settled(const small_record& offset);
 
+  // Blocking stages.
+  /// Hands out the oldest item that has not been handed out, whose tasks have ended, and
+  /// for which there are memory and credits behind the stage; or a null pointer.
+  /// @error{upstream_failed, a task that writes the item failed}
+  [[nodiscard]] result<exchange*> next_exchange();
+  /// Takes the oldest item that was handed out and not returned. @param failed Error of
+  /// the stage, or null. @error{invalid_argument, the stage has made no item; or returns
+  /// the error of the stage, unless failed items are skipped}
+  [[nodiscard]] result<void> give_back(exchange& item, const error* failed);
+
   /// Adds the state of an ended stage to an image that was begun later.
   [[nodiscard]] result<void> contribute_final();
   /// Returns whether the stage has added its part to the image of the epoch in flight.
@@ -182,6 +203,8 @@ class stage_run {
     bool feedback = false;
     bool ended = false;
   };
+  /// The end of a call: it waits for credits, it goes on with a step, or it has ended.
+  enum class settling : std::uint8_t { blocked, stepped, ended };
   struct target {
     edge* to = nullptr;
     std::uint32_t delay = 0;
@@ -197,7 +220,13 @@ class stage_run {
   [[nodiscard]] result<void> run(call& c);
   [[nodiscard]] result<void> gate(call& c);
   [[nodiscard]] result<void> after_on_item(call& c);
-  [[nodiscard]] result<bool> settle_front(call& c);
+  [[nodiscard]] result<settling> settle_front(call& c);
+  [[nodiscard]] result<settling> call_step(call& c);
+  [[nodiscard]] result<void> call_done(call& c);
+  [[nodiscard]] result<void> emitted_once(const call& c, const char* function) const;
+  [[nodiscard]] result<bool> settle_returned();
+  void fill_made(call& c, blank& filled);
+  [[nodiscard]] bool any_filled(const blank& filled) const noexcept;
   [[nodiscard]] result<void> answer_failure(call& c, error cause);
   [[nodiscard]] std::optional<error> failure_of(const call& c);
   [[nodiscard]] result<void> emit(call& c);
@@ -206,6 +235,7 @@ class stage_run {
   void push_marker(entry_kind kind, std::uint64_t epoch);
   void drop_made(call& c) noexcept;
   void finish(call& c) noexcept;
+  static void let_go_of_emitted(call& c) noexcept;
   [[nodiscard]] result<void> pass_barrier();
   [[nodiscard]] result<void> pass_end();
   [[nodiscard]] result<void> contribute();
@@ -226,7 +256,12 @@ class stage_run {
   [[nodiscard]] std::size_t open() const noexcept { return next_open_ - first_open_; }
   /// True if the item is emitted only after its tasks have ended.
   [[nodiscard]] bool emits_late() const noexcept {
-    return info_.face == face::late || skips_failures_;
+    return info_.face == face::late || info_.face == face::blocking || skips_failures_;
+  }
+  /// True if the stage works outside the engine, on a thread of its own.
+  [[nodiscard]] bool is_outside() const noexcept {
+    return info_.face == face::source || info_.face == face::sink ||
+           info_.face == face::blocking;
   }
 
   std::string name_;
@@ -264,7 +299,10 @@ class stage_run {
   std::size_t granted_ = 0;
   small_record final_cursor_;
   std::vector<ready> ready_;    ///< by place in `calls_`
-  std::size_t handed_out_ = 0;  ///< items of a sink that its host has
+  /// Calls from the oldest that the host of a sink or of a blocking stage has or has had.
+  std::size_t handed_out_ = 0;
+  std::size_t returned_ = 0;  ///< those of them that a blocking stage has processed
+  std::vector<std::unique_ptr<exchange>> exchanges_;  ///< by place in `calls_`
 };
 
 }  // namespace weir::flow

@@ -102,8 +102,10 @@ std::string face_word(flow::face face) {
   switch (face) {
     case flow::face::task: return "task";
     case flow::face::late: return "late";
+    case flow::face::looping: return "step loop";
     case flow::face::source: return "source";
     case flow::face::sink: return "sink";
+    case flow::face::blocking: return "blocking";
   }
   return "unknown";
 }

@@ -25,6 +25,7 @@ namespace flow {
 class stage_run;
 class blank;
 class ready;
+class exchange;
 }  // namespace flow
 
 /// An inlet: a member of a stage, through which items arrive. `describe` names it.
@@ -62,6 +63,9 @@ class step {
  public:
   /// Returns the number of the item: 0, 1, 2, ... without holes.
   [[nodiscard]] std::uint64_t seq() const noexcept;
+  /// Returns the number of the call for this item: 0 in `on_item` and in `on_done`, and
+  /// 1, 2, ... in `on_step`.
+  [[nodiscard]] std::uint64_t round() const noexcept;
   /// Returns the lane of the item.
   [[nodiscard]] std::uint32_t lane() const noexcept;
   /// Returns the attributes of the item, of the first inlet that has one.
@@ -70,7 +74,7 @@ class step {
   /// `about`.
   [[nodiscard]] attributes& emitted();
   /// Returns random numbers of this stage and this item. They are a function of the seed
-  /// of the run, the name of the stage and `seq`.
+  /// of the run, the name of the stage and `seq`; all steps of an item get the same.
   [[nodiscard]] philox random() const noexcept;
   /// Returns the number of items that the call has: 1, or for a stage that takes several
   /// items at once up to that number; fewer only at the end of the input.
@@ -160,7 +164,8 @@ class step {
 
   /// Hands the item on with the tensors that were made or forwarded; an outlet without
   /// one gets a gap. Its tasks need not have run. A stage with a numbering of its own may
-  /// emit several items in one call, all others exactly one, or call `skip`.
+  /// emit several items in one call, all others exactly one for each item that they take,
+  /// or call `skip`.
   /// @error{invalid_argument, more items than the stage has described; or `on_item` of a
   /// stage with `on_done`, which emits there}
   [[nodiscard]] result<void> emit();
@@ -175,12 +180,12 @@ class step {
   void skip();
 
   /// Returns elements of scratch memory that tasks of this item have written. Only in
-  /// `on_done`.
+  /// `on_done` and `on_step`.
   template <class T, int Rank>
   [[nodiscard]] view<const T, Rank> value(const scratch<T, Rank>& memory) const {
     return tensor<T, Rank>(scratch_of_item(memory.index)).template elements<const T>();
   }
-  /// Returns the elements of the item. Only in `on_done`.
+  /// Returns the elements of the item. Only in `on_done` and `on_step`.
   template <class T, int Rank>
   [[nodiscard]] view<const T, Rank> value(const in<T, Rank>& port) const {
     return tensor<T, Rank>(input_bytes(port.index, 0)).template elements<const T>();
@@ -214,16 +219,19 @@ class step {
   flow::stage_run& stage_;
 };
 
-/// An empty item in the hands of a source, which fills it.
-/// @threads{thread-compatible; belongs to the thread of the source}
+/// An empty item in the hands of a source or of a blocking stage, which fills it.
+/// @threads{thread-compatible; belongs to the thread of the stage}
 class pull {
  public:
   /// Makes the call object of one item. For hosts.
   explicit pull(flow::blank& item) : blank_(item) {}
   /// Returns the number that the item will have.
   [[nodiscard]] std::uint64_t seq() const noexcept;
-  /// Returns the attributes of the item, which begin empty.
+  /// Returns the attributes of the item. Those of a source begin empty, those of a
+  /// blocking stage as a copy of the attributes of the item that it has taken.
   [[nodiscard]] attributes& emitted() noexcept;
+  /// Declares that this number has no item behind the stage. Only in `on_ready`.
+  void skip() noexcept;
   /// Declares that the source has no item at the moment. `next` then returns true, and is
   /// called again later. A source that waits for data calls it after at most 100 ms, so
   /// that the run can make a checkpoint or stop.
@@ -254,8 +262,8 @@ class pull {
   flow::blank& blank_;
 };
 
-/// A whole item in the hands of a sink. Its bytes are complete.
-/// @threads{thread-compatible; belongs to the thread of the sink}
+/// A whole item in the hands of a sink or of a blocking stage. Its bytes are complete.
+/// @threads{thread-compatible; belongs to the thread of the stage}
 class taken {
  public:
   /// Makes the call object of one item. For hosts.

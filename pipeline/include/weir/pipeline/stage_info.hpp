@@ -18,10 +18,12 @@ namespace weir::flow {
 
 /// The way in which a stage takes part in a pipeline.
 enum class face : std::uint8_t {
-  task,    ///< submits tasks for each item and hands the item on at once
-  late,    ///< also looks at the item once its tasks have ended
-  source,  ///< makes items
-  sink     ///< makes items durable
+  task,      ///< submits tasks for each item and hands the item on at once
+  late,      ///< also looks at the item once its tasks have ended
+  looping,   ///< works on an item in steps, each after the tasks of the step before
+  source,    ///< makes items
+  sink,      ///< makes items durable
+  blocking,  ///< makes an item of each complete item on a thread of its own
 };
 
 /// The strongest promise that a run of a pipeline can keep after a crash.
