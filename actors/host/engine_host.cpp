@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "volume/constants.hpp"
 #include "weir/base/clock.hpp"
 
 namespace weir::actors {
@@ -434,6 +435,7 @@ result<void> open_run(engine_host_shell& s) {
   flow::execution_options options;
   options.seed = s.config.options.seed;
   options.folder = s.config.options.files;
+  options.load = load_constant;
   WEIR_TRY(parts.run,
            flow::execution::create(s.config.planned, std::move(parts.objects),
                                    *parts.host, std::move(options), s.config.from.get()));

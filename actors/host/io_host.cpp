@@ -30,7 +30,7 @@ result<local<exchanged_batch>> process(const io_host_config& c,
                                        const exchange_batch& batch) {
   exchanged_batch done;
   for (flow::exchange* item : batch.items) {
-    auto made = flow::call_on_ready(*c.stage, c.name, *item);
+    auto made = flow::call_on_ready(*c.stage, *item);
     if (!made) {
       done.failed = std::move(made.error());
       break;

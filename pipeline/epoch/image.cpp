@@ -99,6 +99,15 @@ result<void> stage_run::contribute() {
   s.name = "STAGE/" + name_;
   s.data = std::move(numbers).take();
   s.shape = {static_cast<std::int64_t>(s.data.size())};
+  if (max_failures_ != unlimited_failures) {
+    record_writer count;
+    count.put(failures_);
+    image_section& f = facts_.growing->sections.emplace_back();
+    f.name = "FAILURES/" + name_;
+    f.data = std::move(count).take();
+    f.shape = {static_cast<std::int64_t>(f.data.size())};
+  }
+  add_constants();
   WEIR_CHECK(copy_items());
   return copy_feedback();
 }
@@ -232,6 +241,7 @@ result<const image_section*> section(const image& from, const std::string& name)
 
 result<void> stage_run::restore(const image& from) {
   epoch_ = from.epoch;
+  WEIR_CHECK(same_constants(from));
   for (state_part& part : object_.state()) {
     WEIR_TRY(const image_section* s, section(from, "STATE/" + name_ + "/" + part.name));
     if (part.is_tensor) {
@@ -250,6 +260,9 @@ result<void> stage_run::restore(const image& from) {
   static_cast<void>(numbers.get<std::uint8_t>());
   if (numbers.failed()) {
     return bad_section(s->name, "17 bytes", fmt::format("{}", s->data.size()));
+  }
+  if (const image_section* count = from.find("FAILURES/" + name_)) {
+    failures_ = record_reader(count->data).get<std::uint64_t>();
   }
   if (info_.face == face::source) {
     WEIR_TRY(const image_section* cursor, section(from, "CURSOR/" + name_));

@@ -23,14 +23,10 @@ result<bool> call_next(stage_object& stage, const std::string& name, pull& item)
   return more;
 }
 
-result<void> call_on_ready(stage_object& stage, const std::string& name, exchange& item) {
+result<void> call_on_ready(stage_object& stage, exchange& item) {
   taken from(item.input);
   pull to(item.output);
-  auto made = guarded([&] { return stage.on_ready(from, to); });
-  if (!made) {
-    return item_error(name, from.seq(), std::move(made.error()));
-  }
-  return made;
+  return guarded([&] { return stage.on_ready(from, to); });
 }
 
 result<void> call_put(stage_object& stage, const std::string& name, taken& item) {

@@ -31,7 +31,8 @@ result<exchange*> stage_run::next_exchange() {
       return at_item(c.seq, std::move(*failed));
     }
     for (const auto& pool : pools_) {
-      if (!pool->available(1) || (!pool->fixed() && handed_out_ != returned_)) {
+      if (pool && (!pool->available(1) ||
+                   (!pool->fixed() && handed_out_ != returned_))) {
         return nullptr;
       }
     }
@@ -43,7 +44,7 @@ result<exchange*> stage_run::next_exchange() {
     e.output.nothing_yet = e.output.skipped = false;
     e.output.about = taken(e.input).about();
     for (std::size_t o = 0; o < pools_.size(); ++o) {
-      e.output.slots[o] = &pools_[o]->take_blank();
+      e.output.slots[o] = pools_[o] ? &pools_[o]->take_blank() : nullptr;
     }
     ++handed_out_;
     return &e;
@@ -55,11 +56,8 @@ result<void> stage_run::give_back(exchange& item, const error* failed) {
   call& c = calls_[(first_open_ + returned_) % calls_.size()];
   WEIR_EXPECT(returned_ != handed_out_ && item.input.of == &c);
   blank& made = item.output;
-  if (failed != nullptr && !skips_failures_) {
-    return *failed;
-  }
   if (failed != nullptr) {
-    ++counters.failed;
+    WEIR_CHECK(count_failure(c.seq, *failed));
     made.filled = {};
     made.skipped = true;
     made.about.clear();
@@ -71,7 +69,13 @@ result<void> stage_run::give_back(exchange& item, const error* failed) {
                                             "expected one of the two, found {}",
                                             made.skipped ? "both" : "neither")));
   }
+  if (auto fits = check_attributes(c); !fits) {
+    return at_item(c.seq, std::move(fits.error()));
+  }
   c.skipped = made.skipped;
+  if (failed != nullptr && info_.dead_letters() != 0) {
+    bury(c, *failed);
+  }
   c.returned = true;
   while (returned_ != handed_out_ &&
          calls_[(first_open_ + returned_) % calls_.size()].returned) {

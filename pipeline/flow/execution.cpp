@@ -89,10 +89,12 @@ result<void> execution::state::build() {
 }
 
 result<void> execution::state::open_stages(const image* from) {
-  opening run({facts.host, options.folder, from != nullptr, options.seed});
   for (const auto& s : stages) {
+    opening run(
+        {facts.host, options.folder, from != nullptr, options.seed, options.load});
     const auto opened = guarded([&]() -> result<void> {
       WEIR_CHECK(s->object().open(run));
+      s->set_constants(run.constants());
       return from != nullptr ? s->restore(*from) : s->fill_feedback();
     });
     if (!opened) {

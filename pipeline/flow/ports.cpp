@@ -38,6 +38,9 @@ blank* stage_run::grant(std::uint64_t before) {
 /// Names the slots of a filled item in the call that hands it on.
 void stage_run::fill_made(call& c, blank& filled) {
   for (std::size_t o = 0; o < pools_.size(); ++o) {
+    if (!pools_[o]) {
+      continue;  // an outlet for failed items
+    }
     slot& s = *filled.slots[o];
     pools_[o]->settle(s);
     if (filled.filled[o]) {
@@ -69,6 +72,9 @@ result<void> stage_run::deliver(blank& filled) {
     return at_item(filled.seq, error(errc::invalid_argument,
                                      "next has returned true: expected an item with at "
                                      "least one tensor, found none"));
+  }
+  if (auto fits = check_attributes(c); !fits) {
+    return at_item(filled.seq, std::move(fits.error()));
   }
   c.seq = next_seq_++;
   ++counters.items;

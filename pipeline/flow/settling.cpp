@@ -2,12 +2,33 @@
 /// @file
 /// The end of calls: their tasks have ended, late stages look at the results, and failed
 /// items are skipped or stop the run.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "flow/stage_run.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
+namespace {
+
+/// Adds an attribute `error` with as much of a text as the attributes have room for. If
+/// they have none, it replaces them.
+void add_error(attributes& to, const std::string& text) {
+  to["error"] = std::string();
+  if (encoded_size(to) > max_attribute_bytes / 2) {
+    to = {{"error", std::string()}};
+  }
+  constexpr std::size_t longer_head = 2;
+  std::size_t end =
+      std::min(text.size(), max_attribute_bytes - encoded_size(to) - longer_head);
+  while (end != 0 && end != text.size() && (text[end] & 0xC0) == 0x80) {
+    --end;  // not within a character of UTF-8
+  }
+  to["error"] = text.substr(0, end);
+}
+
+}  // namespace
 
 result<bool> stage_run::settle() {
   if (info_.face == face::sink) {
@@ -129,11 +150,47 @@ result<stage_run::settling> stage_run::call_step(call& c) {
   return c.first == 0 ? settling::ended : settling::stepped;
 }
 
-result<void> stage_run::answer_failure(call& c, error cause) {
+/// Counts an item that failed. Returns an error if the run has to stop.
+result<void> stage_run::count_failure(std::uint64_t seq, error cause) {
   if (!skips_failures_) {
-    return at_item(c.seq, std::move(cause));
+    return at_item(seq, std::move(cause));
   }
+  if (failures_ == max_failures_) {
+    const errc code = cause.code();
+    return at_item(seq, error(code, fmt::format("expected at most {} failed items of the "
+                                                "stage, found one more",
+                                                max_failures_))
+                            .because(std::move(cause)));
+  }
+  ++failures_;
   ++counters.failed;
+  return {};
+}
+
+/// Lets the inputs of a failed call leave through the outlets for failed items.
+void stage_run::bury(call& c, const error& cause) {
+  const std::size_t first = out_.size() - in_.size();
+  for (std::size_t i = 0; i < in_.size(); ++i) {
+    if (const call::input& one = c.inputs[i]; one.body != nullptr) {
+      slot* s = one.body->slots[one.outlet];
+      ++s->names;
+      c.made[first + i] = s;
+    }
+  }
+  c.about = {};
+  for (const call::input& one : c.inputs) {
+    if (one.body != nullptr) {
+      c.about = one.body->about;
+      break;
+    }
+  }
+  c.about_set = c.buried = true;
+  c.skipped = c.wants_emit = false;
+  add_error(c.about, cause.message());
+}
+
+result<void> stage_run::answer_failure(call& c, error cause) {
+  WEIR_CHECK(count_failure(c.seq, cause));
   for (slot* s : c.made) {
     if (s != nullptr && s->names == 1) {
       WEIR_CHECK(s->home->replace(*s));
@@ -144,7 +201,13 @@ result<void> stage_run::answer_failure(call& c, error cause) {
       WEIR_CHECK(s->home->replace(*s));
     }
   }
-  push_gap(c.seq);
+  if (info_.dead_letters() == 0) {
+    push_gap(c.seq);
+    return {};
+  }
+  drop_made(c);
+  bury(c, cause);
+  publish(c);
   return {};
 }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "weir/base/text.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
@@ -29,7 +30,8 @@ void stage_run::connect_outlet(std::size_t outlet, edge& to, std::uint32_t delay
 
 result<void> stage_run::allocate(const graph_stage& source, const planned_stage& planned,
                                  std::uint32_t open_calls, std::int64_t budget) {
-  skips_failures_ = source.on_failure == failure_policy::skip;
+  skips_failures_ = source.on_failure != failure_policy::stop;
+  max_failures_ = source.max_failures;
   weir::engine& host = *facts_.host;
   for (std::size_t p = 0; p < info_.ports.size(); ++p) {
     if (info_.ports[p].inlet) {
@@ -38,7 +40,8 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
     }
     outlet_types_.push_back(planned.types[p]);
     auto& pool = pools_.emplace_back();
-    if (info_.ports[p].type.element || is_outside()) {
+    if (!info_.ports[p].dead_letter &&
+        (info_.ports[p].type.element || is_outside())) {
       WEIR_TRY(pool, slot_pool::create(host, planned.slots,
                                        planned.types[p].bytes().value_or(0), budget,
                                        name_ + "." + info_.ports[p].name));
@@ -345,7 +348,8 @@ void stage_run::finish(call& c) noexcept {
     c.about.clear();
     c.about_set = false;
   }
-  c.wants_emit = c.skipped = c.gap = c.returned = c.over = false;
+  c.wants_emit = c.skipped = c.gap = false;
+  c.returned = c.buried = c.over = false;
   c.emissions = 0;
   c.round = 0;
   c.first = c.last = c.next = 0;
@@ -379,12 +383,25 @@ result<void> stage_run::emit(call& c) {
                              info_.gives))
         .hint("describe the stage with rate(takes, gives)");
   }
+  WEIR_CHECK(check_attributes(c));
   if (info_.face != face::late && skips_failures_) {
     c.wants_emit = true;
     return {};
   }
   publish(c);
   return {};
+}
+
+result<void> stage_run::check_attributes(const call& c) {
+  if (!c.about_set || encoded_size(c.about) <= max_attribute_bytes) {
+    return {};
+  }
+  return error(errc::out_of_range,
+               fmt::format("cannot hand on the item: expected names and values of "
+                           "attributes of at most {} bytes, found {} bytes in {}",
+                           max_attribute_bytes, encoded_size(c.about),
+                           counted(c.about.size(), "attribute")))
+      .hint("put larger facts into a tensor");
 }
 
 /// Makes an item of the slots of a call and pushes it on all edges.
@@ -417,7 +434,7 @@ void stage_run::publish(call& c) {
       }
     }
   }
-  ++counters.emitted;
+  ++(c.buried ? counters.skipped : counters.emitted);
 }
 
 /// Items of an own numbering have no gaps: their numbers count what the stage emits.

@@ -46,6 +46,7 @@ struct call {
   task_id next = 0;             ///< oldest task of the call that has not been seen to end
   bool gap = false;  ///< a number without an item, which the stage was not called for
   std::uint64_t round = 0;  ///< number of the step of a step loop
+  bool buried = false;      ///< failed: its inputs leave through other outlets
   bool over = false;        ///< the step loop has made its last step
   bool returned = false;  ///< a blocking stage has processed the item
 };
@@ -171,7 +172,12 @@ class stage_run {
   [[nodiscard]] result<void> contribute_final();
   /// Returns whether the stage has added its part to the image of the epoch in flight.
   [[nodiscard]] bool contributed() const noexcept { return epoch_ == facts_.epoch; }
+  /// Takes the constants that the stage has loaded in `open`.
+  void set_constants(std::vector<constant_info> loaded) {
+    constants_ = std::move(loaded);
+  }
   /// Restores the state after `open`. @error{corrupt, a section is missing or wrong}
+  /// @error{history_mismatch, a constant has other contents}
   [[nodiscard]] result<void> restore(const image& from);
 
   /// Returns whether the stage has seen the end of its input.
@@ -231,9 +237,12 @@ class stage_run {
   [[nodiscard]] std::optional<error> failure_of(const call& c);
   [[nodiscard]] result<void> emit(call& c);
   void publish(call& c);
+  [[nodiscard]] static result<void> check_attributes(const call& c);
   void push_gap(std::uint64_t number);
   void push_marker(entry_kind kind, std::uint64_t epoch);
   void drop_made(call& c) noexcept;
+  [[nodiscard]] result<void> count_failure(std::uint64_t seq, error cause);
+  void bury(call& c, const error& cause);
   void finish(call& c) noexcept;
   static void let_go_of_emitted(call& c) noexcept;
   [[nodiscard]] result<void> pass_barrier();
@@ -241,6 +250,9 @@ class stage_run {
   [[nodiscard]] result<void> contribute();
   [[nodiscard]] result<void> copy_tensor(std::string section, const runtime::tensor& t);
   [[nodiscard]] result<void> copy_items();
+  [[nodiscard]] std::string constant_section(std::size_t nth) const;
+  void add_constants();
+  [[nodiscard]] result<void> same_constants(const image& from) const;
   [[nodiscard]] result<void> copy_feedback();
   [[nodiscard]] result<void> restore_items(const image& from);
   [[nodiscard]] result<void> restore_feedback(const image& from, std::size_t outlet,
@@ -269,8 +281,11 @@ class stage_run {
   stage_object& object_;
   run_facts& facts_;
   bool skips_failures_ = false;
+  std::uint64_t max_failures_ = unlimited_failures;
+  std::uint64_t failures_ = 0;  ///< failed items of this run and of those before it
   std::vector<port_type> inlet_types_;   ///< after unification
   std::vector<port_type> outlet_types_;  ///< after unification
+  std::vector<constant_info> constants_;
   std::vector<inlet> in_;
   std::vector<std::vector<target>> out_;  ///< by outlet
   std::vector<std::unique_ptr<slot_pool>>

@@ -147,6 +147,12 @@ result<void> check_failure_policy(const graph& g, std::uint32_t stage) {
                          found)
         .hint("let a failed item stop the run");
   }
+  if (s.on_failure == failure_policy::dead_letter && s.info.own_numbering) {
+    return refused_stage(g, stage,
+                         "a stage whose items keep their numbers, since failed items "
+                         "leave it under their numbers",
+                         "one whose items have numbers of their own");
+  }
   const bool loops = s.info.face == face::looping && s.info.own_numbering;
   if (s.info.face == face::late || (s.info.gives == 1 && !loops)) {
     return {};
@@ -293,6 +299,25 @@ void connect_outlets(plan& p) {
   }
 }
 
+result<void> check_dead_letters(const plan& p) {
+  const graph& g = p.source;
+  for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
+    const std::vector<port_info>& ports = g.stages[s].info.ports;
+    const auto leads = [&](std::uint32_t e) {
+      return ports[g.edges[e].outlet].dead_letter;
+    };
+    if (g.stages[s].on_failure == failure_policy::dead_letter &&
+        std::ranges::none_of(p.stages[s].out, leads)) {
+      return refused_stage(g, s,
+                           fmt::format("an edge from the outlet \"{}\" to a sink, since "
+                                       "failed items leave the stage there",
+                                       ports.back().name),
+                           "none");
+    }
+  }
+  return {};
+}
+
 // The end of the stream and barriers reach a stage over edges without a delay.
 result<void> check_undelayed_inlets(const plan& p) {
   const graph& g = p.source;
@@ -363,6 +388,7 @@ result<void> check_form(const graph& g) {
 result<void> connect_stages(plan& p) {
   WEIR_CHECK(connect_inlets(p));
   connect_outlets(p);
+  WEIR_CHECK(check_dead_letters(p));
   return check_undelayed_inlets(p);
 }
 

@@ -108,7 +108,7 @@ class serial_host {
           break;
         }
         any = true;
-        const auto made = call_on_ready(run_.stage(stage), name_of(stage), *item);
+        const auto made = call_on_ready(run_.stage(stage), *item);
         WEIR_CHECK(execution::give_back(*item, made ? nullptr : &made.error()));
       }
     }
@@ -201,6 +201,7 @@ result<here_report> run_here(pipeline& p, const here_options& options) {
   run_options.seed = options.seed;
   run_options.folder = options.folder;
   run_options.turn_items = options.turn_items;
+  run_options.load = options.load;
   WEIR_TRY(auto run, execution::create(std::move(planned), std::move(stages), host,
                                        std::move(run_options), from ? &*from : nullptr));
   return serial_host(*run, host, options).loop();

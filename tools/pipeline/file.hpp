@@ -67,7 +67,8 @@ struct written_stage {
   bool has_inlets = false;             ///< the key `inlets` was given
   bool has_from = false;               ///< the key `from` was given
   limits window;                       ///< window of the edges that end at the stage
-  bool skips_failures = false;         ///< failed items become gaps
+  flow::failure_policy on_failure = flow::failure_policy::stop;  ///< key `on_error`
+  std::uint64_t max_failures = flow::unlimited_failures;  ///< key `max_failures`
   std::vector<config_entry> settings;  ///< settings of the stage itself
 };
 

@@ -9,11 +9,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "weir/base/philox.hpp"
 #include "weir/pipeline/item.hpp"
@@ -293,16 +295,29 @@ class taken {
   const flow::ready& ready_;
 };
 
+/// A tensor that a stage reads and never writes, such as weights.
+/// @threads{a value}
+struct constant_info {
+  std::string file;    ///< path of the file that holds it
+  std::string tensor;  ///< name in the file
+  std::string digest;  ///< type, shape and XXH3-64 of the bytes, which checkpoints hold
+};
+
 /// The objects that a stage gets before its first item.
 /// @threads{thread-compatible}
 class opening {
  public:
+  /// Loads a tensor of a file into memory of an engine. When it returns, the bytes are
+  /// there.
+  using loader = std::function<result<runtime::tensor>(
+      weir::engine&, const std::string& path, const std::string& name)>;
   /// Facts of the run that every stage may ask for.
   struct facts {
     weir::engine* engine = nullptr;  ///< engine of the run
     std::string folder;              ///< folder of the pipeline's file; may be empty
     bool resuming = false;           ///< true if state comes from a checkpoint
     std::uint64_t seed = 1;          ///< seed of the run
+    loader load;                     ///< loads constants; empty if the host has none
   };
   /// Makes the object. For hosts.
   explicit opening(facts run) : run_(std::move(run)) {}
@@ -315,9 +330,32 @@ class opening {
   [[nodiscard]] bool resuming() const noexcept { return run_.resuming; }
   /// Returns the seed of the run.
   [[nodiscard]] std::uint64_t seed() const noexcept { return run_.seed; }
+  /// Loads a tensor of a volume, which the stage must not write. Checkpoints hold only
+  /// its digest, and a run is resumed only with the same contents.
+  /// @param file  Path as the process finds it, see `path`.
+  /// @error{invalid_argument, the tensor has another type or number of dimensions}
+  /// @error{unsupported, the host cannot load tensors}
+  /// @error{not_found, the file or the tensor is missing; other errors of files, too}
+  template <class T, int Rank>
+  [[nodiscard]] result<tensor<T, Rank>> constant(const std::string& file,
+                                                 const std::string& name) {
+    auto bytes = constant_bytes(file, name, dtype_of<T>, Rank);
+    if (!bytes) {
+      return std::move(bytes.error());
+    }
+    return tensor<T, Rank>(*bytes);
+  }
+  /// Returns the constants that the stage has loaded so far. For hosts.
+  [[nodiscard]] const std::vector<constant_info>& constants() const noexcept {
+    return constants_;
+  }
 
  private:
+  [[nodiscard]] result<runtime::tensor> constant_bytes(const std::string& file,
+                                                       const std::string& name,
+                                                       dtype type, std::size_t rank);
   facts run_;
+  std::vector<constant_info> constants_;
 };
 
 }  // namespace weir

@@ -22,6 +22,7 @@ struct execution_options {
   std::uint64_t seed = 1;         ///< seed of `step::random`
   std::string folder;             ///< folder of the pipeline's file, see `opening::path`
   std::uint32_t turn_items = 32;  ///< items that a stage takes in one turn at most
+  opening::loader load;           ///< loads constants; may be empty
 };
 
 /// A run of a pipeline.
