@@ -140,6 +140,15 @@ class stage_spec {
         "a step loop has `result<void> on_item(step&)` and `result<bool> on_step(step&)`");
     return *this;
   }
+  /// Declares a blocking stage, so that a misspelt `on_ready` is an error of the compiler.
+  stage_spec& blocking() {
+    static_assert(
+        requires(S s, taken & from, pull & to) {
+          { s.on_ready(from, to) } -> std::same_as<result<void>>;
+        },
+        "a blocking stage has `result<void> on_ready(taken&, pull&)`");
+    return *this;
+  }
   /// Declares that a call takes `takes` items and makes up to `gives`. The items of such
   /// a stage have a numbering of their own.
   stage_spec& rate(std::uint32_t takes, std::uint32_t gives) {
