@@ -25,9 +25,9 @@ result<runtime::tensor> load_constant(weir::engine& host, const std::string& pat
   const bytes_view bytes = stored.bytes();
   WEIR_TRY(const auto memory,
            host.base().allocate(static_cast<std::int64_t>(bytes.size()), name));
-  WEIR_TRY(const auto loaded,
-           runtime::tensor::over(memory, info.type,
-                                 {info.shape.data(), info.shape.size()}));
+  WEIR_TRY(
+      const auto loaded,
+      runtime::tensor::over(memory, info.type, {info.shape.data(), info.shape.size()}));
   if (!bytes.empty()) {
     std::memcpy(loaded.data(), bytes.data(), bytes.size());
   }

@@ -77,6 +77,16 @@ result<void> stage_run::copy_tensor(std::string section, const runtime::tensor& 
   return {};
 }
 
+result<void> stage_run::copy_item(std::string section, item& one, std::size_t outlet) {
+  const std::size_t before = facts_.copies.size();
+  WEIR_CHECK(copy_tensor(std::move(section), one.slots[outlet]->tensor));
+  if (facts_.copies.size() != before) {
+    ++one.holders;
+    facts_.copied_items.emplace_back(facts_.copies.back(), &one);
+  }
+  return {};
+}
+
 /// Adds everything that the stage needs to continue behind the barrier.
 result<void> stage_run::contribute() {
   epoch_ = facts_.epoch;
@@ -125,8 +135,7 @@ result<void> stage_run::copy_items() {
     const call::input& one = c.inputs[i];
     put_item(items, record_of(one.body));
     if (one.body != nullptr) {
-      WEIR_CHECK(copy_tensor(fmt::format("HELD/{}/{}", name_, i),
-                             one.body->slots[one.outlet]->tensor));
+      WEIR_CHECK(copy_item(fmt::format("HELD/{}/{}", name_, i), *one.body, one.outlet));
     }
   }
   image_section& s = facts_.growing->sections.emplace_back();
@@ -153,8 +162,7 @@ result<void> stage_run::copy_feedback() {
         one.seq = e.number;
         put_item(items, one);
         if (e.body != nullptr) {
-          WEIR_CHECK(copy_tensor(fmt::format("{}/{}", section, i),
-                                 e.body->slots[outlet]->tensor));
+          WEIR_CHECK(copy_item(fmt::format("{}/{}", section, i), *e.body, outlet));
         }
       }
       image_section& s = facts_.growing->sections.emplace_back();

@@ -23,7 +23,8 @@ std::size_t head_size(std::uint64_t number) noexcept {
   return number <= std::numeric_limits<std::uint32_t>::max() ? 5 : 9;
 }
 
-/// Returns whether a float with 11 bits of precision and 5 bits of exponent holds a value.
+/// Returns whether a float with 11 bits of precision and 5 bits of exponent holds a
+/// value.
 bool is_half(double value) noexcept {
   constexpr double largest = 65504;
   if (std::isnan(value) || std::isinf(value) || value == 0) {

@@ -31,8 +31,7 @@ result<exchange*> stage_run::next_exchange() {
       return at_item(c.seq, std::move(*failed));
     }
     for (const auto& pool : pools_) {
-      if (pool && (!pool->available(1) ||
-                   (!pool->fixed() && handed_out_ != returned_))) {
+      if (pool && (!pool->available(1) || (!pool->fixed() && handed_out_ != returned_))) {
         return nullptr;
       }
     }

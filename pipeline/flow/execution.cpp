@@ -152,6 +152,7 @@ result<std::unique_ptr<execution>> execution::create(
 result<bool> execution::turn() {
   state& s = *state_;
   bool any = false;
+  s.facts.let_go_of_copied_items();
   for (const std::uint32_t i : s.planned.order) {
     WEIR_TRY(const bool ended, s.stages[i]->settle());
     any = any || ended;

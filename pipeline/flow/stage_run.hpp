@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "epoch/item_record.hpp"
@@ -48,7 +49,7 @@ struct call {
   std::uint64_t round = 0;  ///< number of the step of a step loop
   bool buried = false;      ///< failed: its inputs leave through other outlets
   bool over = false;        ///< the step loop has made its last step
-  bool returned = false;  ///< a blocking stage has processed the item
+  bool returned = false;    ///< a blocking stage has processed the item
 };
 
 /// An empty item that a source or a blocking stage fills.
@@ -95,6 +96,19 @@ struct run_facts {
   std::uint64_t epoch = 0;       ///< epoch in flight; 0 if there is none
   image* growing = nullptr;      ///< image of the epoch in flight
   std::vector<task_id> copies;   ///< tasks that fill the image
+  /// Items that a task copies. They stay, because stages outside the engine write into
+  /// free slots without asking whether a task reads them.
+  std::vector<std::pair<task_id, item*>> copied_items;
+  /// Lets go of the items whose copies have ended.
+  void let_go_of_copied_items() {
+    std::erase_if(copied_items, [&](const auto& one) {
+      const bool ended = host->base().ended(one.first);
+      if (ended) {
+        let_go(*one.second);
+      }
+      return ended;
+    });
+  }
 };
 
 /// @threads{thread-compatible; belongs to the submitter of the engine}
@@ -249,6 +263,8 @@ class stage_run {
   [[nodiscard]] result<void> pass_end();
   [[nodiscard]] result<void> contribute();
   [[nodiscard]] result<void> copy_tensor(std::string section, const runtime::tensor& t);
+  [[nodiscard]] result<void> copy_item(std::string section, item& one,
+                                       std::size_t outlet);
   [[nodiscard]] result<void> copy_items();
   [[nodiscard]] std::string constant_section(std::size_t nth) const;
   void add_constants();
@@ -313,7 +329,7 @@ class stage_run {
   std::size_t first_blank_ = 0;
   std::size_t granted_ = 0;
   small_record final_cursor_;
-  std::vector<ready> ready_;    ///< by place in `calls_`
+  std::vector<ready> ready_;  ///< by place in `calls_`
   /// Calls from the oldest that the host of a sink or of a blocking stage has or has had.
   std::size_t handed_out_ = 0;
   std::size_t returned_ = 0;  ///< those of them that a blocking stage has processed

@@ -208,8 +208,8 @@ class memory_sizer {
     planned_stage& planned = plan_.stages[stage];
     for (std::uint32_t port = 0; port < s.info.ports.size(); ++port) {
       const port_info& info = s.info.ports[port];
-      const bool owns = !info.inlet && !info.dead_letter &&
-                        (info.type.element || !s.info.forwards);
+      const bool owns =
+          !info.inlet && !info.dead_letter && (info.type.element || !s.info.forwards);
       const wide bytes = owns ? outlet_bytes(stage, port) : 0;
       if (bytes > max_bytes) {
         return error(errc::out_of_range,

@@ -143,8 +143,8 @@ result<void> check_failure_policy(const graph& g, std::uint32_t stage) {
     found = "one that is not declared stateless";
   }
   if (!found.empty()) {
-    return refused_stage(g, stage, "a stage without state, since failed items are skipped",
-                         found)
+    return refused_stage(g, stage,
+                         "a stage without state, since failed items are skipped", found)
         .hint("let a failed item stop the run");
   }
   if (s.on_failure == failure_policy::dead_letter && s.info.own_numbering) {
@@ -157,10 +157,10 @@ result<void> check_failure_policy(const graph& g, std::uint32_t stage) {
   if (s.info.face == face::late || (s.info.gives == 1 && !loops)) {
     return {};
   }
-  return refused_stage(
-             g, stage,
-             "a stage that makes at most 1 item of a call, since failed items are skipped",
-             fmt::format("one that makes up to {}", s.info.gives))
+  return refused_stage(g, stage,
+                       "a stage that makes at most 1 item of a call, since failed items "
+                       "are skipped",
+                       fmt::format("one that makes up to {}", s.info.gives))
       .hint("let a failed item stop the run");
 }
 

@@ -84,8 +84,9 @@ std::string behaviour_text(const flow::stage_info& info) {
     out += "  is called for numbers that some of its inlets have no item for\n";
   }
   if (info.stateless) {
-    out += "  has no state, so failed items may be skipped (on_error = \"skip\" or "
-           "\"dead_letter\")\n";
+    out +=
+        "  has no state, so failed items may be skipped (on_error = \"skip\" or "
+        "\"dead_letter\")\n";
   }
   if (info.face == flow::face::source || info.face == flow::face::sink) {
     out += fmt::format("  guarantees: {}\n", guarantee_words(info.promise));

@@ -79,9 +79,10 @@ TEST(PipelineBlocking, MakesItemsOfAnySizeWithAttributes) {
 }
 
 TEST(PipelineBlocking, AFailureNamesStageAndItem) {
-  for (const auto& [failure, text] :
-       {std::pair{"error", "planted failure"}, {"exception", "planted failure"},
-        {"nothing", "found neither"}, {"both", "found both"}}) {
+  for (const auto& [failure, text] : {std::pair{"error", "planted failure"},
+                                      {"exception", "planted failure"},
+                                      {"nothing", "found neither"},
+                                      {"both", "found both"}}) {
     for (const std::uint64_t n : {0U, 7U, 29U}) {
       const auto tapes =
           run_tapes(growing_pipeline({.fails_at = n, .failure = failure}), 1);

@@ -190,18 +190,18 @@ class random_pipeline {
   void grow_outside() {
     numbers total{};
     std::uint64_t calls = 0;
-    add_simple<outside_sum>(
-        "outside", [&](numbers x, std::uint64_t) -> std::optional<numbers> {
-          if (!outside_sum::keeps(x)) {
-            return std::nullopt;
-          }
-          ++calls;
-          for (std::size_t i = 0; i < elements; ++i) {
-            total[i] += x[i];
-            x[i] = total[i] * calls;
-          }
-          return x;
-        });
+    add_simple<outside_sum>("outside",
+                            [&](numbers x, std::uint64_t) -> std::optional<numbers> {
+                              if (!outside_sum::keeps(x)) {
+                                return std::nullopt;
+                              }
+                              ++calls;
+                              for (std::size_t i = 0; i < elements; ++i) {
+                                total[i] += x[i];
+                                x[i] = total[i] * calls;
+                              }
+                              return x;
+                            });
   }
 
   void grow_iterated() {

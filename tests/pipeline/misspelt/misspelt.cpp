@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A stage of each face. With MISSPELT, one member of each is misspelt, which the compiler
-/// must refuse with a message that names the face; `misspelt_test.py` reads it.
+/// A stage of each face. With MISSPELT, one member of each is misspelt, which the
+/// compiler must refuse with a message that names the face; `misspelt_test.py` reads it.
 #include "weir/pipeline.hpp"
 
 #ifdef MISSPELT

@@ -103,9 +103,9 @@ TEST(PipelineFile, FailedItemsGoToFilesUnlessTheFileSaysWhereTo) {
   EXPECT_EQ(automatic.stages[1].on_failure, flow::failure_policy::dead_letter);
   EXPECT_EQ(automatic.stages[1].max_failures, 4U);
   EXPECT_EQ(automatic.stages[3].info.name, "tgm.write");
-  const flow::graph chosen = graph_of(written(
-      source + "[[stage]]\nname = \"failed\"\nuse = \"demo.lines\"\npath = "
-               "\"failed.txt\"\nfrom = \"middle.failed_x\"\n"));
+  const flow::graph chosen = graph_of(
+      written(source + "[[stage]]\nname = \"failed\"\nuse = \"demo.lines\"\npath = "
+                       "\"failed.txt\"\nfrom = \"middle.failed_x\"\n"));
   EXPECT_EQ(ends_of(chosen),
             "read.x>middle.x middle.y>write.x middle.failed_x>failed.x ");
 }

@@ -88,8 +88,8 @@ struct stage_info {
 };
 
 /// Adds an outlet `failed_NAME` for each inlet NAME, behind all other ports. If an item
-/// fails, these outlets carry its tensors, with the attribute `error`; for all other items
-/// they have gaps. Does nothing if the stage has such outlets.
+/// fails, these outlets carry its tensors, with the attribute `error`; for all other
+/// items they have gaps. Does nothing if the stage has such outlets.
 /// @threads{thread-compatible}
 void add_dead_letters(stage_info& info);
 

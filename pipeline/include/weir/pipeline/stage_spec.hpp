@@ -137,10 +137,12 @@ class stage_spec {
         requires(S s, step & x) {
           { s.on_step(x) } -> std::same_as<result<bool>>;
         },
-        "a step loop has `result<void> on_item(step&)` and `result<bool> on_step(step&)`");
+        "a step loop has `result<void> on_item(step&)` and `result<bool> "
+        "on_step(step&)`");
     return *this;
   }
-  /// Declares a blocking stage, so that a misspelt `on_ready` is an error of the compiler.
+  /// Declares a blocking stage, so that a misspelt `on_ready` is an error of the
+  /// compiler.
   stage_spec& blocking() {
     static_assert(
         requires(S s, taken & from, pull & to) {
