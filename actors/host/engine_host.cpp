@@ -96,6 +96,13 @@ void take_filled(host_pointer self, outside& o, const filled_batch& batch) {
       return;
     }
   }
+  if (batch.failure) {
+    o.failed = true;
+    self->state.stopping = true;
+    if (!self->state.failure) {
+      self->state.failure = *batch.failure;
+    }
+  }
   if (batch.ended) {
     run.end(*o.granted[batch.filled], batch.cursor);
   } else if (batch.filled < o.granted.size()) {
@@ -127,7 +134,7 @@ bool feed(host_pointer self, outside& o) {
         cursor_atom_v);
     return true;
   }
-  while (!sources_pause(s, run) && o.granted.size() < batch_items) {
+  while (!o.failed && !sources_pause(s, run) && o.granted.size() < batch_items) {
     flow::blank* item = run.grant(stage);
     if (item == nullptr) {
       break;
@@ -223,6 +230,17 @@ result<bool> drain(host_pointer self, outside& o) {
 void finish(host_pointer self) {
   auto& s = self->state;
   auto& run = execution_of(self);
+  if (s.failure) {
+    error cause = std::move(*s.failure);
+    if (s.config.saver && cause.hint().empty()) {
+      cause = std::move(cause).hint(
+          fmt::format("the checkpoint holds the items before number {}; resume the run "
+                      "when the cause is removed",
+                      s.durable_items));
+    }
+    fail(self, std::move(cause));
+    return;
+  }
   s.report.ended = run.all_ended() ? "finished" : "interrupted";
   s.report.counters = run.counters();
   s.report.item_bytes = s.report.counters.item_bytes;
@@ -281,6 +299,15 @@ void begin_epoch(host_pointer self, std::uint64_t next) {
   execution_of(self).begin_epoch(next);
 }
 
+/// A source that failed reads no more items, so a last checkpoint is possible only if no
+/// other source is ahead of it.
+bool can_stop_at(const engine_host_shell& s, const flow::execution& run,
+                 std::uint64_t next) {
+  return std::none_of(s.sources.begin(), s.sources.end(), [&](const outside& o) {
+    return o.failed && run.delivered(o.hosted.stage) < next;
+  });
+}
+
 /// Begins and saves epochs. Returns whether anything happened.
 result<bool> advance_epoch(host_pointer self) {
   auto& s = self->state;
@@ -296,12 +323,18 @@ result<bool> advance_epoch(host_pointer self) {
     WEIR_CHECK(save(self));
     return true;
   }
+  if (s.failure && !can_stop_at(s, run, run.epoch_in_flight() ? run.barrier() : 0)) {
+    return std::move(*s.failure);
+  }
   if (run.epoch_in_flight()) {
     return false;
   }
   const bool busy = std::any_of(s.sources.begin(), s.sources.end(),
                                 [](const outside& o) { return o.busy; });
   if (run.all_ended() || (s.stopping && !busy)) {
+    if (s.failure && !can_stop_at(s, run, run.next_item())) {
+      return std::move(*s.failure);
+    }
     s.last_epoch = true;
     begin_epoch(self, run.next_item());
     return true;
@@ -436,6 +469,7 @@ result<void> open_run(engine_host_shell& s) {
   options.seed = s.config.options.seed;
   options.folder = s.config.options.files;
   options.load = load_constant;
+  options.skip = s.config.options.skip;
   WEIR_TRY(parts.run,
            flow::execution::create(s.config.planned, std::move(parts.objects),
                                    *parts.host, std::move(options), s.config.from.get()));

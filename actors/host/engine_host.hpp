@@ -52,6 +52,7 @@ struct engine_host_shell {
   struct outside {
     hosted_stage hosted;
     bool busy = false;                  ///< the host has not answered yet
+    bool failed = false;                ///< a source that could not read an item
     std::vector<flow::blank*> granted;  ///< items that a source has
     /// Items of a blocking stage that it has not processed, from the oldest.
     std::vector<flow::exchange*> exchanges;
@@ -61,13 +62,14 @@ struct engine_host_shell {
   std::vector<outside> sources;
   std::vector<outside> sinks;
   std::vector<outside> blocking;
-  bool working = false;        ///< a message to work is on its way to this actor
-  bool over = false;           ///< the end was reported
-  bool stopping = false;       ///< sources stop at the next barrier
-  bool epoch_due = false;      ///< an epoch begins as soon as no source is busy
-  bool last_epoch = false;     ///< the epoch in flight is the last one
-  bool saving = false;         ///< the image is being written
-  std::uint64_t boundary = 0;  ///< first item behind the next barrier by number
+  bool working = false;          ///< a message to work is on its way to this actor
+  bool over = false;             ///< the end was reported
+  bool stopping = false;         ///< sources stop at the next barrier
+  bool epoch_due = false;        ///< an epoch begins as soon as no source is busy
+  bool last_epoch = false;       ///< the epoch in flight is the last one
+  bool saving = false;           ///< the image is being written
+  std::optional<error> failure;  ///< why a source failed; ends the run after a checkpoint
+  std::uint64_t boundary = 0;    ///< first item behind the next barrier by number
   std::int64_t start_ns = 0;
   std::int64_t epoch_ns = 0;        ///< begin of the last epoch
   std::int64_t progress_ns = 0;     ///< last time that anything happened

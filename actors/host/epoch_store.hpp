@@ -38,6 +38,12 @@ class epoch_store final : public flow::image_store {
   /// @param generation 0 for the newest. @error{not_found, there is none}
   /// @error{corrupt, it is damaged} @error{config_mismatch, it is not of a pipeline}
   [[nodiscard]] result<stored_epoch> load(std::uint64_t generation);
+  /// Sets the number of newest checkpoints that stay after a save. @pre `count >= 2`
+  void keep(std::size_t count) { store_.keep(count); }
+  /// Removes all valid checkpoints above a generation. @error{io}
+  [[nodiscard]] result<void> remove_newer(std::uint64_t generation) {
+    return store_.remove_newer(generation);
+  }
   /// Returns whether the folder holds any checkpoint. @error{io}
   [[nodiscard]] result<bool> empty();
   /// Returns the generation of the last checkpoint that was written; 0 if there is none.

@@ -26,9 +26,10 @@ struct blank_batch {
 };
 /// Answer to a `blank_batch`.
 struct filled_batch {
-  std::size_t filled = 0;     ///< items that the source has filled, from the first
-  bool ended = false;         ///< the item behind the filled ones found no more data
-  flow::small_record cursor;  ///< position of the source at its end
+  std::size_t filled = 0;        ///< items that the source has filled, from the first
+  bool ended = false;            ///< the item behind the filled ones found no more data
+  std::optional<error> failure;  ///< error of `next` for the item behind the filled ones
+  flow::small_record cursor;     ///< position of the source at its end
 };
 /// Items of a blocking stage, in the order of their numbers. They belong to the I/O host
 /// until it answers.
@@ -52,7 +53,7 @@ struct image_order {
 
 /// Runs one source, one blocking stage or one sink. Own thread, because these block.
 using io_host_actor = caf::typed_actor<
-    // Lets the source fill items. Errors: those of `next`, with the number of the item.
+    // Lets the source fill items.
     caf::replies_to<fill_atom, local<blank_batch>>::with<local<filled_batch>>,
     // Lets the blocking stage process items, up to the first one that fails.
     caf::replies_to<process_atom, local<exchange_batch>>::with<local<exchanged_batch>>,

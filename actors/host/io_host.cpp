@@ -8,12 +8,16 @@
 namespace weir::actors {
 namespace {
 
-result<local<filled_batch>> fill(const io_host_config& c, const blank_batch& batch) {
+local<filled_batch> fill(const io_host_config& c, const blank_batch& batch) {
   filled_batch done;
   for (flow::blank* item : batch.items) {
     pull p(*item);
-    WEIR_TRY(const bool more, flow::call_next(*c.stage, c.name, p));
+    auto more = flow::call_next(*c.stage, c.name, p);
     if (!more) {
+      done.failure = std::move(more.error());
+      break;
+    }
+    if (!*more) {
       done.ended = true;
       done.cursor = c.stage->position();
       break;
@@ -23,7 +27,7 @@ result<local<filled_batch>> fill(const io_host_config& c, const blank_batch& bat
     }
     ++done.filled;
   }
-  return by_reference(done);
+  return by_reference(std::move(done));
 }
 
 result<local<exchanged_batch>> process(const io_host_config& c,
@@ -55,9 +59,8 @@ io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_she
   install_defaults(self);
   return {
       answers("I/O host, fill",
-              [config](fill_atom, const local<blank_batch>& batch) {
-                return fill(config, *batch);
-              }),
+              [config](fill_atom, const local<blank_batch>& batch)
+                  -> result<local<filled_batch>> { return fill(config, *batch); }),
       answers("I/O host, process",
               [config](process_atom, const local<exchange_batch>& batch) {
                 return process(config, *batch);

@@ -60,11 +60,22 @@ extern "C" void weir_on_signal(int) {
   control->request_stop();
 }
 
+/// A terminal that closes may send several signals, and every write to a closed pipe
+/// sends one, so these never end the process.
+extern "C" void weir_on_closed_terminal(int) {
+  auto* control = active_control.load(std::memory_order_seq_cst);
+  if (control != nullptr && !control->stop_requested()) {
+    control->request_stop();
+  }
+}
+
 }  // namespace
 
 struct signal_scope::saved {
   struct sigaction interrupt {};
   struct sigaction terminate {};
+  struct sigaction hang_up {};
+  struct sigaction closed_pipe {};
 };
 
 signal_scope::signal_scope(run_control& control) : saved_(std::make_unique<saved>()) {
@@ -76,11 +87,19 @@ signal_scope::signal_scope(run_control& control) : saved_(std::make_unique<saved
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, &saved_->interrupt);
   ::sigaction(SIGTERM, &action, &saved_->terminate);
+  action.sa_handler = weir_on_closed_terminal;
+  ::sigaction(SIGPIPE, &action, &saved_->closed_pipe);
+  ::sigaction(SIGHUP, &action, &saved_->hang_up);
+  if (saved_->hang_up.sa_handler == SIG_IGN) {  // the user has started it with nohup
+    ::sigaction(SIGHUP, &saved_->hang_up, nullptr);
+  }
 }
 
 signal_scope::~signal_scope() {
   ::sigaction(SIGINT, &saved_->interrupt, nullptr);
   ::sigaction(SIGTERM, &saved_->terminate, nullptr);
+  ::sigaction(SIGHUP, &saved_->hang_up, nullptr);
+  ::sigaction(SIGPIPE, &saved_->closed_pipe, nullptr);
   active_control.store(nullptr, std::memory_order_seq_cst);
 }
 

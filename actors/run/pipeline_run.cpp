@@ -104,6 +104,7 @@ result<void> pipeline_runner::open_store() {
                                           join_path(options_.folder, "checkpoint"),
                                           options_.description));
   store_ = std::make_shared<epoch_store>(std::move(opened));
+  store_->keep(std::max<std::uint32_t>(2, options_.keep));
   WEIR_TRY(const bool empty, store_->empty());
   if (empty) {
     return {};
@@ -117,6 +118,10 @@ result<void> pipeline_runner::open_store() {
   }
   WEIR_TRY(auto stored, store_->load(options_.generation));
   WEIR_CHECK(flow::same_pipeline(stored.state, flow::identity_of(planned_.source)));
+  if (options_.generation != 0) {
+    // The sinks are about to be cut to the older generation, so newer ones do not fit.
+    WEIR_CHECK(store_->remove_newer(stored.generation));
+  }
   generation_ = stored.generation;
   from_ = std::make_shared<const flow::image>(std::move(stored.state));
   return {};

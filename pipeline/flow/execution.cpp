@@ -143,6 +143,7 @@ result<std::unique_ptr<execution>> execution::create(
   s->facts.host = &host;
   s->facts.seed = s->options.seed;
   s->facts.growing = &s->growing;
+  WEIR_TRY(s->facts.skipped, skipped_items::create(s->options.skip, from));
   WEIR_CHECK(s->build());
   WEIR_CHECK(s->open_stages(from));
   return std::unique_ptr<execution>(new execution(std::move(s)));
@@ -226,6 +227,10 @@ result<void> execution::settled(std::uint32_t sink, const small_record& offset) 
   return state_->stages[sink]->settled(offset);
 }
 
+std::uint64_t execution::delivered(std::uint32_t source) const noexcept {
+  return state_->stages[source]->delivered();
+}
+
 std::uint64_t execution::next_item() const noexcept {
   std::uint64_t next = 0;
   for (const std::uint32_t i : state_->sources) {
@@ -251,6 +256,7 @@ void execution::begin_epoch(std::uint64_t next) {
   section.name = identity_section;
   append(section.data, as_view(identity_of(s.planned.source)));
   section.shape = {static_cast<std::int64_t>(section.data.size())};
+  s.facts.skipped.store(s.growing);
 }
 std::uint64_t execution::barrier() const noexcept {
   return state_->barrier;

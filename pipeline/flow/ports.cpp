@@ -35,6 +35,16 @@ blank* stage_run::grant(std::uint64_t before) {
   return &b;
 }
 
+/// The memory of an item that is skipped returns to its pools at once.
+void stage_run::skip_delivered(blank& filled) {
+  for (std::size_t o = 0; o < pools_.size(); ++o) {
+    pools_[o]->settle(*filled.slots[o]);
+    pools_[o]->drop(*filled.slots[o]);
+  }
+  filled.about.clear();
+  push_gap(next_seq_++);
+}
+
 /// Names the slots of a filled item in the call that hands it on.
 void stage_run::fill_made(call& c, blank& filled) {
   for (std::size_t o = 0; o < pools_.size(); ++o) {
@@ -66,6 +76,10 @@ result<void> stage_run::deliver(blank& filled) {
   WEIR_EXPECT(granted_ != 0 && filled.seq == next_seq_);
   ++first_blank_;
   --granted_;
+  if (facts_.skipped.contain(filled.seq)) {
+    skip_delivered(filled);
+    return {};
+  }
   call& c = current();
   fill_made(c, filled);
   if (!any_filled(filled)) {

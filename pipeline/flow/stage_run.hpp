@@ -15,6 +15,7 @@
 #include "epoch/item_record.hpp"
 #include "flow/edge.hpp"
 #include "flow/item_memory.hpp"
+#include "flow/skipped_items.hpp"
 #include "weir/pipeline/graph.hpp"
 #include "weir/pipeline/host/image.hpp"
 #include "weir/pipeline/stage_object.hpp"
@@ -95,6 +96,7 @@ struct run_facts {
   std::uint64_t failures = 0;    ///< failed and poisoned tasks that have been seen
   std::uint64_t epoch = 0;       ///< epoch in flight; 0 if there is none
   image* growing = nullptr;      ///< image of the epoch in flight
+  skipped_items skipped;         ///< items that are read and not processed
   std::vector<task_id> copies;   ///< tasks that fill the image
   /// Items that a task copies. They stay, because stages outside the engine write into
   /// free slots without asking whether a task reads them.
@@ -254,6 +256,7 @@ class stage_run {
   [[nodiscard]] static result<void> check_attributes(const call& c);
   void push_gap(std::uint64_t number);
   void push_marker(entry_kind kind, std::uint64_t epoch);
+  void skip_delivered(blank& filled);
   void drop_made(call& c) noexcept;
   [[nodiscard]] result<void> count_failure(std::uint64_t seq, error cause);
   void bury(call& c, const error& cause);

@@ -54,6 +54,9 @@ class serial_host {
       }
       host_.base().idle(1'000'000);
     }
+    if (failure_) {
+      return std::move(*failure_);
+    }
     report_.finished = run_.all_ended();
     report_.counters = run_.counters();
     for (const std::uint32_t source : run_.sources()) {
@@ -67,14 +70,20 @@ class serial_host {
     bool any = false;
     quiet_ = false;
     for (const std::uint32_t source : run_.sources()) {
-      for (std::uint32_t n = 0; n < options_.turn_items && !stopping_; ++n) {
+      for (std::uint32_t n = 0; n < options_.turn_items && reads(source); ++n) {
         blank* b = run_.grant(source);
         if (b == nullptr) {
           break;
         }
         pull p(*b);
-        WEIR_TRY(const bool more, call_next(run_.stage(source), name_of(source), p));
+        auto more = call_next(run_.stage(source), name_of(source), p);
         if (!more) {
+          run_.take_back(source);
+          failure_ = std::move(more.error());
+          failed_source_ = source;
+          return true;
+        }
+        if (!*more) {
           run_.end(*b, run_.stage(source).position());
           any = true;
           break;
@@ -93,6 +102,16 @@ class serial_host {
       }
     }
     return any;
+  }
+
+  /// Returns whether a source may be asked for items. After a failure the others pause
+  /// until a barrier is set, behind which they do not go.
+  [[nodiscard]] bool reads(std::uint32_t source) const {
+    return !failure_ || (source != failed_source_ && run_.epoch_in_flight());
+  }
+  /// Returns whether the source that has failed cannot reach a barrier.
+  [[nodiscard]] bool cannot_reach(std::uint64_t barrier) const {
+    return failure_ && run_.delivered(failed_source_) < barrier;
   }
 
   [[nodiscard]] const std::string& name_of(std::uint32_t stage) const {
@@ -149,12 +168,14 @@ class serial_host {
       run_.committed();
       return {};
     }
+    if (cannot_reach(run_.epoch_in_flight() ? run_.barrier() : run_.next_item())) {
+      return std::move(*failure_);
+    }
     if (run_.epoch_in_flight()) {
       return {};
     }
     const bool wants_stop = options_.stop && options_.stop();
-    if (run_.all_ended() || wants_stop) {
-      stopping_ = true;
+    if (run_.all_ended() || wants_stop || failure_) {
       last_begun_ = true;
       run_.begin_epoch(run_.next_item());
       return {};
@@ -172,8 +193,9 @@ class serial_host {
   const here_options& options_;
   here_report report_;
   bool done_ = false;
-  bool quiet_ = false;  ///< a source has said that it has no item at the moment
-  bool stopping_ = false;
+  bool quiet_ = false;            ///< a source has said that it has no item at the moment
+  std::optional<error> failure_;  ///< of a source; ends the run after a checkpoint
+  std::uint32_t failed_source_ = 0;
   bool last_begun_ = false;
   std::uint64_t boundary_ = 0;  ///< first item behind the next barrier
 };
@@ -202,6 +224,7 @@ result<here_report> run_here(pipeline& p, const here_options& options) {
   run_options.folder = options.folder;
   run_options.turn_items = options.turn_items;
   run_options.load = options.load;
+  run_options.skip = options.skip;
   WEIR_TRY(auto run, execution::create(std::move(planned), std::move(stages), host,
                                        std::move(run_options), from ? &*from : nullptr));
   return serial_host(*run, host, options).loop();

@@ -25,7 +25,6 @@ namespace {
 constexpr std::string_view prefix = "ck-";
 constexpr std::string_view suffix = ".weir";
 constexpr std::string_view temporary_suffix = ".weir.tmp";
-constexpr std::size_t kept_generations = 2;
 
 /// Returns the number in "ck-<number><ending>". Returns nothing if the name has another
 /// form, or the number is not written as this code writes it (no leading zero).
@@ -55,6 +54,7 @@ struct checkpoint_store::state {
   std::string folder;
   std::optional<file_lock> lock;
   std::uint64_t next_generation = 1;
+  std::size_t kept = 2;  ///< whole generations that stay in the folder
   /// Paths that this writer knows to be whole, the oldest first.
   std::vector<std::string> verified;
 
@@ -66,7 +66,7 @@ struct checkpoint_store::state {
                                              const checkpoint_header& header) const;
   /// Finds the newest whole file of an earlier writer, at the first save.
   void remember_previous(const std::string& newest);
-  /// Removes all but the two newest verified generations.
+  /// Removes all but the newest verified generations.
   void prune(const std::string& newest);
 };
 
@@ -74,6 +74,24 @@ checkpoint_store::checkpoint_store(std::unique_ptr<state> s) : state_(std::move(
 checkpoint_store::checkpoint_store(checkpoint_store&&) noexcept = default;
 checkpoint_store& checkpoint_store::operator=(checkpoint_store&&) noexcept = default;
 checkpoint_store::~checkpoint_store() = default;
+void checkpoint_store::keep(std::size_t count) {
+  WEIR_EXPECT(count >= 2);
+  state_->kept = count;
+}
+
+/// Removes the newest file first, so that a crash never leaves a newer generation without
+/// the ones before it.
+result<void> checkpoint_store::remove_newer(std::uint64_t generation) {
+  WEIR_EXPECT(state_->lock.has_value());
+  WEIR_TRY(const auto entries, state_->list());
+  for (const entry& e : entries) {
+    if (!e.problem && e.header.generation > generation) {
+      WEIR_CHECK(state_->fs->remove(e.path));
+    }
+  }
+  return state_->fs->sync_folder(state_->folder);
+}
+
 const std::string& checkpoint_store::folder() const noexcept {
   return state_->folder;
 }
@@ -277,16 +295,16 @@ void checkpoint_store::state::remember_previous(const std::string& newest) {
 /// Runs only once the new generation is durable. If an old file cannot be removed,
 /// nothing is lost, and the next save tries again.
 void checkpoint_store::state::prune(const std::string& newest) {
-  while (verified.size() > kept_generations) {
+  while (verified.size() > kept) {
     verified.erase(verified.begin());
   }
   const auto entries = list();
-  if (!entries || verified.size() < kept_generations) {
+  if (!entries || verified.size() < kept) {
     return;
   }
   std::size_t seen = 0;
   for (const entry& e : *entries) {
-    if (seen == kept_generations && e.path != newest) {
+    if (seen == kept && e.path != newest) {
       static_cast<void>(fs->remove(e.path));
     }
     seen +=

@@ -303,7 +303,7 @@ class Resumes(Case):
         self.assertEqual(self.metrics("r")["state_hash"], whole["state_hash"])
 
     def test_a_stopped_run_says_how_to_go_on(self):
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             out = f"r{number}"
             child = self.start("run", TOML, "--out", out, *self.sets(39_000))
             self.wait_for_checkpoint(out, child)
@@ -315,8 +315,20 @@ class Resumes(Case):
             self.weir("checkpoint", "verify", out)
             self.weir("resume", out)
             self.assertEqual(self.metrics(out)["tokens"], 39_000)
-        self.assertEqual(self.metrics(f"r{signal.SIGTERM}")["state_hash"],
-                         self.metrics(f"r{signal.SIGINT}")["state_hash"])
+        hashes = {self.metrics(f"r{number}")["state_hash"] for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+        self.assertEqual(len(hashes), 1)
+
+    def test_a_run_whose_output_is_closed_ends_with_a_checkpoint(self):
+        child = self.start("run", TOML, "--out", "r", *self.sets(39_000))
+        self.wait_for_checkpoint("r", child)
+        child.stdout.close()
+        child.send_signal(signal.SIGPIPE)  # as the next line that it prints would
+        messages = child.stderr.read()
+        self.assertIn(child.wait(timeout=60), (0, 5), messages.decode())
+        self.assertEqual(self.metrics("r")["ended"], "interrupted")
+        self.weir("checkpoint", "verify", "r")
+        self.weir("resume", "r")
+        self.assertEqual(self.metrics("r")["tokens"], 39_000)
 
     def test_a_finished_run_rewrites_its_metrics(self):
         before = self.run_it("r", 1024)

@@ -31,10 +31,10 @@ result<std::string> checkpoint_folder(const std::string& folder) {
 }
 
 // Prints all generations as JSON, with the error of each damaged one.
-void print_json(const entries& all, const std::string& folder, bool verified,
+void print_json(const entries& all, const std::string& folder, const char* unit,
                 output& out) {
-  out.print("{{\"folder\": {}, \"verified\": {}, \"checkpoints\": [", json_quote(folder),
-            verified);
+  out.print("{{\"folder\": {}, \"verified\": true, \"checkpoints\": [",
+            json_quote(folder));
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& e = all[i];
     out.print("{}\n  {{\"file\": {}, \"bytes\": {}, ", i == 0 ? "" : ",",
@@ -43,28 +43,41 @@ void print_json(const entries& all, const std::string& folder, bool verified,
       out.print("\"valid\": false, \"code\": \"{}\", \"problem\": {}}}",
                 name_of(e.problem->code()), json_quote(e.problem->message()));
     } else {
-      out.print("\"valid\": true, \"generation\": {}, \"pulse\": {}}}",
-                e.header.generation, e.header.pulse_id);
+      out.print("\"valid\": true, \"generation\": {}, \"{}\": {}}}", e.header.generation,
+                unit, e.header.pulse_id);
     }
   }
   out.write("]}\n");
 }
 
 // Prints one line for each generation. `good` is printed for those that are valid.
-void print_text(const entries& all, const std::string& good, output& out) {
+void print_text(const entries& all, const char* unit, const std::string& good,
+                output& out) {
   for (const auto& e : all) {
     if (e.problem) {
       out.print("{}  {:>10}  BAD: {}\n", e.path, human_bytes(e.bytes),
                 e.problem->message());
     } else {
-      out.print("{}  {:>10}  generation {}, pulse {}, {}\n", e.path, human_bytes(e.bytes),
-                e.header.generation, e.header.pulse_id, good);
+      out.print("{}  {:>10}  generation {}, {} {}, {}\n", e.path, human_bytes(e.bytes),
+                e.header.generation, unit, e.header.pulse_id, good);
     }
   }
 }
 
 bool is_valid(const checkpoint_store::entry& e) {
   return !e.problem.has_value();
+}
+
+/// Returns what the checkpoints of a run count. All files of a folder belong to one run.
+const char* progress_unit(checkpoint_store& store, const entries& all) {
+  const auto good = std::find_if(all.begin(), all.end(), is_valid);
+  if (good != all.end()) {
+    if (const auto file = store.load(good->path);
+        file && file->find(storage::section::epoch)) {
+      return "item";
+    }
+  }
+  return "pulse";
 }
 
 /// Reads every byte of all generations of a run and prints them: a good preamble does not
@@ -76,10 +89,11 @@ result<entries> print_checkpoints(const folder_options& options, const char* ver
   WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
   WEIR_TRY(auto store, checkpoint_store::open(posix_file_system(), folder));
   WEIR_TRY(entries all, store.verify());
+  const char* const unit = progress_unit(store, all);
   if (options.json) {
-    print_json(all, folder, true, out);
+    print_json(all, folder, unit, out);
   } else {
-    print_text(all, good, out);
+    print_text(all, unit, good, out);
   }
   if (all.empty()) {
     return error(errc::not_found, fmt::format("cannot {} checkpoints of \"{}\": expected "

@@ -33,6 +33,8 @@ struct resume_options {
   std::string folder;
   std::vector<std::string> sets;
   std::uint64_t generation = 0;  ///< of a pipeline's checkpoint; 0 for the newest
+  /// Ranges of items of a pipeline that are not processed, each as `FROM:TO`.
+  std::vector<std::string> skips{};
   bool json = false;
 };
 /// Performs `weir run`: begins a run in a new folder. A file with a table [[stage]]
@@ -48,7 +50,8 @@ struct resume_options {
 /// @error{config_mismatch, a setting would change that is fixed once a run has begun}
 /// @error{invalid_argument, unknown_key, a setting is refused}
 /// @error{locked, another process works in the folder}
-/// @error{unsupported, a generation was chosen for a job that learns from text}
+/// @error{unsupported, a generation or items to skip were chosen for a job that learns
+/// from text}
 /// Errors of `actors::resume` and `weir::resume` are passed on.
 [[nodiscard]] command_result resume_command(const resume_options& options, output& out);
 

@@ -140,11 +140,6 @@ result<void> write_config(const run_config& config) {
                                join_path(config.folder, "config.toml"), as_view(text));
 }
 
-// Takes the lock that a process holds while it works in a run folder.
-result<file_lock> lock_folder(const std::string& folder) {
-  return file_lock::acquire(join_path(folder, "lock"));
-}
-
 }  // namespace
 
 /// Begins a run. Nothing is written before the configuration has been checked, and
@@ -197,6 +192,13 @@ command_result resume_command(const resume_options& options, output& out) {
                              "pipeline of stages, found a run that learns from text",
                              options.folder))
         .hint("leave out --generation");
+  }
+  if (!options.skips.empty()) {
+    return error(errc::unsupported,
+                 fmt::format("cannot skip items of \"{}\": expected a pipeline of "
+                             "stages, found a run that learns from text",
+                             options.folder))
+        .hint("leave out --skip");
   }
   WEIR_TRY(run_config config, load_resume_config(options.folder, options.sets));
   config.folder = options.folder;

@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "weir/base/file.hpp"
-
 namespace weir::tools {
 
 namespace fs = std::filesystem;
@@ -20,6 +18,10 @@ bool holds_checkpoint(const std::string& folder) {
            return name.size() > 8 && name.compare(0, 3, "ck-") == 0 &&
                   name.compare(name.size() - 5, 5, ".weir") == 0;
          });
+}
+
+result<file_lock> lock_folder(const std::string& folder) {
+  return file_lock::acquire(join_path(folder, "lock"));
 }
 
 result<void> make_folders(const std::string& path) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "weir/base/error.hpp"
+#include "weir/base/file.hpp"
 
 namespace weir::tools {
 
@@ -16,6 +17,10 @@ namespace weir::tools {
 /// Creates a folder and those above it, unless they exist.
 /// @error{io, a folder cannot be created}
 [[nodiscard]] result<void> make_folders(const std::string& path);
+
+/// Takes the lock that a process holds while it works in a run folder.
+/// @error{locked, another process works in it} @error{io, the lock cannot be made}
+[[nodiscard]] result<file_lock> lock_folder(const std::string& folder);
 
 /// Creates the first of runs/NAME-1, runs/NAME-2, ... that does not exist, and returns
 /// its path. Creating the folder reserves it: if two processes try the same number, one

@@ -61,6 +61,9 @@ settings_table<pipeline_settings> make_table() {
   t.add("checkpoint.every", &s::every, "Items or time between two checkpoints")
       .rule("items, a time or both, such as \"1000 items\" or \"30 s\"", is_interval)
       .may_change();
+  t.add("checkpoint.keep", &s::keep, "Newest checkpoints that stay in the run folder")
+      .range(2, 100000)
+      .may_change();
   return t;
 }
 
@@ -248,6 +251,7 @@ weir::run_options run_options_of(const written_pipeline& from) {
   options.workers = from.settings.workers;
   options.seed = from.settings.seed;
   options.description = from.copy;
+  options.keep = from.settings.keep;
   if (const auto stall = parse_limits(from.settings.stall); stall && stall->seconds) {
     options.stall_s = static_cast<std::int64_t>(std::ceil(*stall->seconds));
   }

@@ -43,6 +43,7 @@ struct pipeline_settings {
   std::uint64_t seed = 1;      ///< seed of all random numbers
   std::string stall = "60 s";  ///< time without progress after which the run fails
   std::string every;           ///< items or time between checkpoints; empty: at the end
+  std::uint32_t keep = 2;      ///< newest checkpoints that stay in the run folder
 };
 
 /// Returns the table of `pipeline_settings`.

@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include <charconv>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -161,6 +162,24 @@ command_result perform(run_call call, loaded_pipeline& loaded, bool json, output
   return 0;
 }
 
+/// Reads a range such as `100:120`.
+result<flow::item_range> parse_range(const std::string& text) {
+  flow::item_range range;
+  const char* const end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, range.first);
+  const bool colon = first.ec == std::errc() && first.ptr != end && *first.ptr == ':';
+  if (colon) {
+    const auto last = std::from_chars(first.ptr + 1, end, range.last);
+    if (last.ec == std::errc() && last.ptr == end && range.first < range.last) {
+      return range;
+    }
+  }
+  return error(errc::invalid_argument,
+               fmt::format("cannot skip items: expected FROM:TO with FROM below TO, such "
+                           "as 100:120, found \"{}\"",
+                           text));
+}
+
 }  // namespace
 
 bool describes_pipeline(const std::string& path) {
@@ -183,6 +202,7 @@ command_result run_pipeline(const run_options& options, output& out) {
   } else {
     WEIR_CHECK(make_folders(folder));
   }
+  WEIR_TRY(const file_lock lock, lock_folder(folder));
   if (holds_pipeline(folder) || holds_checkpoint(folder)) {
     return error(errc::already_exists,
                  fmt::format("cannot begin a run in \"{}\": expected a folder without a "
@@ -197,10 +217,14 @@ command_result run_pipeline(const run_options& options, output& out) {
 }
 
 command_result resume_pipeline(const resume_options& options, output& out) {
+  WEIR_TRY(const file_lock lock, lock_folder(options.folder));
   WEIR_TRY(loaded_pipeline loaded,
            load_pipeline(join_path(options.folder, file_name), options.sets));
   loaded.options.folder = options.folder;
   loaded.options.generation = options.generation;
+  for (const std::string& text : options.skips) {
+    WEIR_TRY(loaded.options.skip.emplace_back(), parse_range(text));
+  }
   return perform(&weir::resume, loaded, options.json, out);
 }
 

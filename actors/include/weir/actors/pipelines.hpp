@@ -14,6 +14,7 @@
 #include "weir/actors/run.hpp"
 #include "weir/pipeline.hpp"
 #include "weir/pipeline/counters.hpp"
+#include "weir/pipeline/host/image.hpp"
 
 namespace weir {
 
@@ -39,8 +40,14 @@ struct run_options {
   std::uint64_t seed = 1;         ///< seed of `step::random`
   /// Text of the file that describes the pipeline; checkpoints hold it. May be empty.
   std::string description{};
-  /// Generation of the checkpoint to continue from; 0: the newest valid one.
+  /// Newest checkpoints that stay in the folder, at least 2.
+  std::uint32_t keep = 2;
+  /// Generation of the checkpoint to continue from; 0: the newest valid one. A run that
+  /// continues from an older one removes the newer ones and cuts its sinks.
   std::uint64_t generation = 0;
+  /// Items that sources read and the run does not process. Checkpoints hold the ranges,
+  /// so a resumed run knows them.
+  std::vector<flow::item_range> skip{};
   std::int64_t stall_s = 60;  ///< time without progress after which the run fails
   /// Called about ten times a second, on the thread that called `run`.
   std::function<void(const pipeline_progress&)> progress{};

@@ -16,14 +16,15 @@ namespace weir::flow {
 
 /// Options of a run on the calling thread.
 struct here_options {
-  unsigned workers = 1;           ///< threads that run tasks, the calling one included
-  std::uint64_t every_items = 0;  ///< items between checkpoints; 0: at the end only
-  std::uint64_t seed = 1;         ///< seed of `step::random`
-  std::string folder;             ///< folder of the pipeline's file, see `opening::path`
-  image_store* store = nullptr;   ///< keeps the checkpoints; null: there are none
-  bool resume = false;            ///< true to continue from the newest checkpoint
-  std::uint32_t turn_items = 32;  ///< items that a stage takes in one turn at most
-  opening::loader load;           ///< loads constants; may be empty
+  unsigned workers = 1;            ///< threads that run tasks, the calling one included
+  std::uint64_t every_items = 0;   ///< items between checkpoints; 0: at the end only
+  std::uint64_t seed = 1;          ///< seed of `step::random`
+  std::string folder;              ///< folder of the pipeline's file, see `opening::path`
+  image_store* store = nullptr;    ///< keeps the checkpoints; null: there are none
+  bool resume = false;             ///< true to continue from the newest checkpoint
+  std::vector<item_range> skip{};  ///< items that are read and not processed
+  std::uint32_t turn_items = 32;   ///< items that a stage takes in one turn at most
+  opening::loader load{};          ///< loads constants; may be empty
   /// Time without any progress after which the run ends with an error that names what
   /// each stage waits for. @units{nanoseconds}
   std::int64_t stall_ns = 2'000'000'000;

@@ -179,8 +179,8 @@ class checkpoint_store {
 
   /// Writes a new generation and returns its number once it is durable.
   ///
-  /// Afterwards all files but the two newest verified ones are removed. After a failure
-  /// the generation does not exist, and the next call writes another file.
+  /// Afterwards all files but the newest verified ones are removed, see `keep`. After a
+  /// failure the generation does not exist, and the next call writes another file.
   /// @param pulse_id completed pulses; CURSOR and CONDUCTOR must name the same pulse
   /// @error{invalid_argument, the store is a reader, a mandatory section is missing, or
   /// two sections have one name}
@@ -190,6 +190,13 @@ class checkpoint_store {
   /// @error{io, the file system reports an error}
   [[nodiscard]] result<std::uint64_t> save(std::span<const checkpoint_section> sections,
                                            std::uint64_t pulse_id);
+  /// Sets the number of newest verified generations that stay after a save; 2 at first.
+  /// What an earlier writer has left stays until this one has written as many.
+  /// @pre `count >= 2`
+  void keep(std::size_t count);
+  /// Removes all valid generations above a number, for a run that goes back to an older
+  /// one. @pre The store is a writer. @error{io, a file cannot be removed}
+  [[nodiscard]] result<void> remove_newer(std::uint64_t generation);
   /// Loads the valid checkpoint with the highest generation.
   ///
   /// The generation stated in the file counts, not its name. Invalid files are passed

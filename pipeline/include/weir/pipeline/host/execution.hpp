@@ -22,7 +22,10 @@ struct execution_options {
   std::uint64_t seed = 1;         ///< seed of `step::random`
   std::string folder;             ///< folder of the pipeline's file, see `opening::path`
   std::uint32_t turn_items = 32;  ///< items that a stage takes in one turn at most
-  opening::loader load;           ///< loads constants; may be empty
+  opening::loader load{};         ///< loads constants; may be empty
+  /// Items that sources read and the run does not process: they become gaps. Images hold
+  /// the ranges, which then count in resumed runs, too.
+  std::vector<item_range> skip{};
 };
 
 /// A run of a pipeline.
@@ -43,8 +46,8 @@ class execution {
   /// @param from    Image to continue from, or null.
   /// @error{out_of_memory, the memory of items cannot be allocated}
   /// @error{corrupt, the image lacks a section or has one of another size}
-  /// @error{invalid_argument, a stage cannot be opened; it may fail with other codes,
-  /// too}
+  /// @error{invalid_argument, a stage cannot be opened, which may have other codes, too;
+  /// or a range to skip is empty or begins before the image}
   [[nodiscard]] static result<std::unique_ptr<execution>> create(
       plan p, std::vector<std::unique_ptr<stage_object>> stages, weir::engine& host,
       execution_options options, const image* from = nullptr);
@@ -110,6 +113,8 @@ class execution {
   /// @error{invalid_argument, the state cannot be copied}
   [[nodiscard]] result<void> settled(std::uint32_t sink, const small_record& offset);
 
+  /// Returns the number of the first item that a source has not delivered yet.
+  [[nodiscard]] std::uint64_t delivered(std::uint32_t source) const noexcept;
   /// Returns the number of the first item that no source has been asked for yet.
   [[nodiscard]] std::uint64_t next_item() const noexcept;
   /// Grants no item from number `next` on, until the limit is moved. By default there is

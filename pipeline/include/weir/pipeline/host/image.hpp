@@ -22,6 +22,12 @@ struct image_section {
   byte_vector data;                 ///< elements in row-major order
 };
 
+/// A range of item numbers, from `first` to the number before `last`.
+struct item_range {
+  std::uint64_t first = 0;  ///< first number of the range
+  std::uint64_t last = 0;   ///< first number behind the range
+};
+
 /// The state of a run behind item `last_item`: states and kept items of stages, cursors
 /// of sources, offsets of sinks. It equals the state of a serial run that has processed
 /// all items up to `last_item` and no other.

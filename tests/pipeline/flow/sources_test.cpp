@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Sources whose items are skipped, that fail, and that do not keep pace with others.
+#include <gtest/gtest.h>
+
+#include "support/number_stages.hpp"
+#include "weir/pipeline/run_here.hpp"
+
+namespace weir::test {
+namespace {
+
+/// A source that cannot read one item until it is repaired.
+struct damaged_source {
+  struct settings {
+    std::uint64_t count = 20;
+    std::uint64_t damaged = ~std::uint64_t{0} >> 1;
+  };
+  using cursor = std::uint64_t;
+  out<std::uint64_t, 1> x;
+  settings with;
+  cursor at = 0;
+  static void describe(stage_spec<damaged_source>& s) {
+    s.name("test.damaged", "fails at one item").port("x", &damaged_source::x, "3");
+    s.set("count", &settings::count, "items");
+    s.set("damaged", &settings::damaged, "number of the item").may_change();
+  }
+  result<void> open(opening&, const settings& s) {
+    with = s;
+    return {};
+  }
+  result<bool> next(pull& p) {
+    if (at == with.damaged) {
+      return error(errc::corrupt, "planted damage");
+    }
+    if (at == with.count) {
+      return false;
+    }
+    WEIR_TRY(auto v, p.fill(x, width));
+    std::fill(v.begin(), v.end(), at++);
+    return true;
+  }
+  [[nodiscard]] cursor position() const { return at; }
+  result<void> seek(cursor c) {
+    at = c;
+    return {};
+  }
+};
+
+flow::here_options options_with(memory_store& store, std::uint64_t every_items) {
+  flow::here_options options;
+  options.store = &store;
+  options.every_items = every_items;
+  options.resume = !store.images.empty();
+  return options;
+}
+
+void build_sum(pipeline& p, durable_items& d) {
+  auto source = p.add<number_source>("source", {.count = 40, .seed = 5});
+  auto sum = p.add<running_sum>("sum");
+  auto sink = p.add<number_sink>("sink", sink_of(d));
+  source >> sum >> sink;
+}
+
+durable_items sums_without(const std::vector<flow::item_range>& skipped) {
+  durable_items d;
+  numbers total{};
+  std::uint64_t calls = 0;
+  for (std::uint64_t n = 0; n < 40; ++n) {
+    const bool skip = std::any_of(skipped.begin(), skipped.end(), [&](const auto& r) {
+      return r.first <= n && n < r.last;
+    });
+    if (skip) {
+      continue;
+    }
+    ++calls;
+    numbers y = number_source::make(5, n);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      total[i] += y[i];
+      y[i] = total[i] * calls;
+    }
+    d.items.emplace_back(n, y);
+  }
+  return d;
+}
+
+TEST(PipelineSkip, SkippedItemsAreGapsAndResumedRunsKnowThem) {
+  const std::vector<flow::item_range> skipped{{3, 4}, {10, 17}, {39, 50}};
+  const durable_items expected = sums_without(skipped);
+  memory_store whole;
+  durable_items d;
+  {
+    pipeline p("sums");
+    build_sum(p, d);
+    auto options = options_with(whole, 4);
+    options.skip = skipped;
+    const auto report = flow::run_here(p, options);
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_EQ(report->items, 31U);
+    EXPECT_EQ(report->counters.stages[0].skipped, 9U);
+  }
+  EXPECT_EQ(d.items, expected.items);
+  ASSERT_EQ(whole.images.size(), 11U);
+  for (std::size_t i = 0; i + 1 < whole.images.size(); ++i) {
+    memory_store store;
+    store.images.push_back(whole.images[i]);
+    durable_items again = expected;
+    pipeline p("sums");
+    build_sum(p, again);
+    const auto report = flow::run_here(p, options_with(store, 4));
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_EQ(again.items, expected.items) << "checkpoint " << i;
+  }
+}
+
+TEST(PipelineSkip, ARunMaySkipMoreItemsBehindItsCheckpointOnly) {
+  memory_store store;
+  durable_items d;
+  {
+    pipeline p("sums");
+    build_sum(p, d);
+    auto options = options_with(store, 8);
+    options.skip = {{2, 3}};
+    ASSERT_TRUE(flow::run_here(p, options));
+  }
+  store.images.resize(2);  // the barriers stand before the items 8 and 16
+  const auto resumed = [&](std::vector<flow::item_range> skip) {
+    pipeline p("sums");
+    build_sum(p, d);
+    auto options = options_with(store, 8);
+    options.skip = std::move(skip);
+    return flow::run_here(p, options);
+  };
+  for (const flow::item_range wrong :
+       {flow::item_range{15, 20}, flow::item_range{20, 20}, flow::item_range{30, 20}}) {
+    const auto refused = resumed({wrong});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), errc::invalid_argument);
+  }
+  EXPECT_NE(resumed({{15, 20}}).error().message().find("from 16 on"), std::string::npos);
+  ASSERT_TRUE(resumed({{16, 20}}));
+  EXPECT_EQ(d.items, sums_without({{2, 3}, {16, 20}}).items);
+}
+
+TEST(PipelineSources, AFailedSourceLeavesACheckpointOfAllItemsBefore) {
+  for (const std::uint64_t damaged : {0U, 1U, 7U, 8U, 19U}) {
+    for (const std::uint64_t every : {0U, 1U, 4U}) {
+      memory_store store;
+      durable_items d;
+      const auto run = [&](std::uint64_t where) {
+        pipeline p("damaged");
+        auto source = p.add<damaged_source>("source", {.damaged = where});
+        auto sum = p.add<running_sum>("sum");
+        auto sink = p.add<number_sink>("sink", sink_of(d));
+        source >> sum >> sink;
+        return flow::run_here(p, options_with(store, every));
+      };
+      const auto failed = run(damaged);
+      ASSERT_FALSE(failed);
+      EXPECT_EQ(failed.error().code(), errc::corrupt);
+      EXPECT_NE(failed.error().message().find("item " + std::to_string(damaged) +
+                                              " in stage \"source\""),
+                std::string::npos)
+          << failed.error().message();
+      ASSERT_FALSE(store.images.empty());
+      EXPECT_EQ(store.images.back().next_item, damaged);
+      EXPECT_EQ(d.items.size(), damaged);
+      const auto repaired = run(1000);
+      ASSERT_TRUE(repaired) << repaired.error().message();
+      EXPECT_EQ(repaired->items, 20U - damaged);
+      memory_store none;
+      durable_items whole;
+      pipeline p("damaged");
+      auto source = p.add<damaged_source>("source");
+      auto sum = p.add<running_sum>("sum");
+      auto sink = p.add<number_sink>("sink", sink_of(whole));
+      source >> sum >> sink;
+      ASSERT_TRUE(flow::run_here(p, options_with(none, 0)));
+      EXPECT_EQ(d.items, whole.items) << damaged << " every " << every;
+    }
+  }
+}
+
+/// Two sources that are joined; the second one is damaged or in time.
+void build_join(pipeline& p, durable_items& d, std::uint64_t damaged) {
+  auto one = p.add<number_source>("one", {.count = 20, .seed = 5});
+  auto two = p.add<damaged_source>("two", {.damaged = damaged});
+  auto join = p.add<joined>("join");
+  auto sink = p.add<number_sink>("sink", sink_of(d));
+  one >> join["a"];
+  two >> join["b"];
+  join >> sink;
+}
+
+TEST(PipelineSources, OfTwoSourcesEitherMayFail) {
+  for (const std::uint64_t every : {1U, 4U, 0U}) {
+    memory_store store;
+    durable_items d;
+    {
+      pipeline p("join");
+      build_join(p, d, 13);
+      const auto failed = flow::run_here(p, options_with(store, every));
+      ASSERT_FALSE(failed);
+      EXPECT_NE(failed.error().message().find("item 13 in stage \"two\""),
+                std::string::npos)
+          << failed.error().message();
+      for (const flow::image& one : store.images) {
+        EXPECT_LE(one.next_item, 13U);
+      }
+    }
+    pipeline p("join");
+    build_join(p, d, 1000);
+    const auto report = flow::run_here(p, options_with(store, every));
+    ASSERT_TRUE(report) << report.error().message();
+    ASSERT_EQ(d.items.size(), 20U);
+    for (std::uint64_t n = 0; n < 20; ++n) {
+      EXPECT_EQ(d.items[n].second,
+                joined::make(number_source::make(5, n), numbers{n, n, n}));
+    }
+  }
+}
+
+TEST(PipelineSources, ARunOfTwoSourcesStopsWhereverTheyStand) {
+  for (std::uint64_t turns = 1; turns < 12; ++turns) {
+    memory_store store;
+    durable_items d;
+    bool finished = false;
+    for (int rounds = 0; !finished && rounds < 100; ++rounds) {
+      pipeline p("join");
+      build_join(p, d, 1000);
+      auto options = options_with(store, 0);
+      options.turn_items = 1 + static_cast<std::uint32_t>(turns % 3);
+      std::uint64_t left = turns;
+      options.stop = [&] { return --left == 0; };
+      const auto report = flow::run_here(p, options);
+      ASSERT_TRUE(report) << report.error().message();
+      finished = report->finished;
+    }
+    EXPECT_TRUE(finished);
+    ASSERT_EQ(d.items.size(), 20U);
+    EXPECT_EQ(d.items[19].second,
+              joined::make(number_source::make(5, 19), numbers{19, 19, 19}));
+  }
+}
+
+}  // namespace
+}  // namespace weir::test
