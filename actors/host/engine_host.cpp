@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "volume/constants.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/base/file.hpp"
 
@@ -150,6 +151,43 @@ bool feed(host_pointer self, outside& o) {
       self, o, o.hosted.actor, "reading a source",
       [self, &o](const local<filled_batch>& batch) { take_filled(self, o, *batch); },
       fill_atom_v, by_reference(blank_batch{o.granted}));
+  return true;
+}
+
+void take_exchanged(host_pointer self, outside& o, const exchanged_batch& batch) {
+  const std::size_t ended = batch.processed + (batch.failed ? 1 : 0);
+  for (std::size_t i = 0; i < ended; ++i) {
+    auto given = flow::execution::give_back(
+        *o.exchanges[i], i < batch.processed ? nullptr : &*batch.failed);
+    if (!succeeded(self, given)) {
+      return;
+    }
+  }
+  o.exchanges.erase(o.exchanges.begin(),
+                    o.exchanges.begin() + static_cast<std::ptrdiff_t>(ended));
+}
+
+/// Gives a blocking stage complete items. Returns whether it did.
+result<bool> process(host_pointer self, outside& o) {
+  if (o.busy) {
+    return false;
+  }
+  while (o.exchanges.size() < batch_items) {
+    WEIR_TRY(flow::exchange * item, execution_of(self).next_exchange(o.hosted.stage));
+    if (item == nullptr) {
+      break;
+    }
+    o.exchanges.push_back(item);
+  }
+  if (o.exchanges.empty()) {
+    return false;
+  }
+  ask_host<local<exchanged_batch>>(
+      self, o, o.hosted.actor, "calling a blocking stage",
+      [self, &o](const local<exchanged_batch>& batch) {
+        take_exchanged(self, o, *batch);
+      },
+      process_atom_v, by_reference(exchange_batch{o.exchanges}));
   return true;
 }
 
@@ -341,6 +379,10 @@ result<bool> advance(host_pointer self) {
   for (outside& o : s.sources) {
     worked = feed(self, o) || worked;
   }
+  for (outside& o : s.blocking) {
+    WEIR_TRY(const bool processed, process(self, o));
+    worked = processed || worked;
+  }
   for (outside& o : s.sinks) {
     WEIR_TRY(const bool drained, drain(self, o));
     worked = drained || worked;
@@ -383,6 +425,7 @@ void work_a_little(host_pointer self) {
 bool waits_for_others(const engine_host_shell& s) {
   const auto busy = [](const outside& o) { return o.busy; };
   return s.saving || std::any_of(s.sources.begin(), s.sources.end(), busy) ||
+         std::any_of(s.blocking.begin(), s.blocking.end(), busy) ||
          std::any_of(s.sinks.begin(), s.sinks.end(), busy);
 }
 
@@ -445,6 +488,7 @@ result<void> open_run(engine_host_shell& s) {
   flow::execution_options options;
   options.seed = s.config.options.seed;
   options.folder = s.config.options.files;
+  options.load = load_constant;
   options.skip = s.config.options.skip;
   options.recorded_items =
       s.config.engine.trace.mode == runtime::trace_mode::off ? 0 : max_recorded_items;
@@ -468,10 +512,13 @@ void launch(host_pointer self) {
     return;
   }
   for (const hosted_stage& h : s.config.sources) {
-    s.sources.push_back({.hosted = h});
+    s.sources.emplace_back().hosted = h;
   }
   for (const hosted_stage& h : s.config.sinks) {
-    s.sinks.push_back({.hosted = h});
+    s.sinks.emplace_back().hosted = h;
+  }
+  for (const hosted_stage& h : s.config.blocking) {
+    s.blocking.emplace_back().hosted = h;
   }
   self->delayed_send(self, tick, deadline_atom_v);
   keep_working(self);

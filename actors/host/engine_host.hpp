@@ -40,6 +40,7 @@ struct engine_host_config {
   run_options options;                      ///< options of the run
   std::vector<hosted_stage> sources;        ///< all sources
   std::vector<hosted_stage> sinks;          ///< all sinks
+  std::vector<hosted_stage> blocking;       ///< all blocking stages
   epoch_saver_actor saver;                  ///< null: checkpoints are not kept
   std::function<void(pipeline_progress)> progress;  ///< called ten times a second
   std::function<void(result<host_end>)> ended;      ///< called once
@@ -48,17 +49,20 @@ struct engine_host_config {
 /// State that CAF keeps for an engine host.
 struct engine_host_shell {
   static constexpr const char* name = "weir.engine_host";
-  /// A source or sink, and what its host is doing.
+  /// A source, blocking stage or sink, and what its host is doing.
   struct outside {
-    hosted_stage hosted{};
-    bool busy = false;                    ///< the host has not answered yet
-    bool failed = false;                  ///< a source that could not read an item
-    std::vector<flow::blank*> granted{};  ///< items that a source has
+    hosted_stage hosted;
+    bool busy = false;                  ///< the host has not answered yet
+    bool failed = false;                ///< a source that could not read an item
+    std::vector<flow::blank*> granted;  ///< items that a source has
+    /// Items of a blocking stage that it has not processed, from the oldest.
+    std::vector<flow::exchange*> exchanges;
   };
 
   engine_host_config config;
   std::vector<outside> sources;
   std::vector<outside> sinks;
+  std::vector<outside> blocking;
   bool working = false;          ///< a message to work is on its way to this actor
   bool over = false;             ///< the end was reported
   bool stopping = false;         ///< sources stop at the next barrier

@@ -31,6 +31,16 @@ struct filled_batch {
   std::optional<error> failure;  ///< error of `next` for the next item
   flow::small_record cursor;     ///< position of the source, set if it has ended
 };
+/// Items of a blocking stage, in the order of their numbers. They belong to the I/O host
+/// until it answers.
+struct exchange_batch {
+  std::vector<flow::exchange*> items;
+};
+/// Answer to an `exchange_batch`.
+struct exchanged_batch {
+  std::size_t processed = 0;    ///< items that the stage has processed, from the first
+  std::optional<error> failed;  ///< error of the item behind the processed ones
+};
 /// Complete items of a sink, in the order of their numbers. They belong to the I/O host
 /// until it answers.
 struct ready_batch {
@@ -41,10 +51,12 @@ struct image_order {
   const flow::image* state = nullptr;
 };
 
-/// Runs one source or one sink. Own thread, because these block.
+/// Runs one source, one blocking stage or one sink. Own thread, because these block.
 using io_host_actor = caf::typed_actor<
     // Lets the source fill items.
     caf::replies_to<fill_atom, local<blank_batch>>::with<local<filled_batch>>,
+    // Lets the blocking stage process items, up to the first one that fails.
+    caf::replies_to<process_atom, local<exchange_batch>>::with<local<exchanged_batch>>,
     // Lets the sink write items. Answers their number. Errors: those of `put`, with the
     // number of the item.
     caf::replies_to<write_atom, local<ready_batch>>::with<std::uint64_t>,

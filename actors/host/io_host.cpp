@@ -30,6 +30,20 @@ local<filled_batch> fill(const io_host_config& c, const blank_batch& batch) {
   return by_reference(std::move(done));
 }
 
+result<local<exchanged_batch>> process(const io_host_config& c,
+                                       const exchange_batch& batch) {
+  exchanged_batch done;
+  for (flow::exchange* item : batch.items) {
+    auto made = flow::call_on_ready(*c.stage, *item);
+    if (!made) {
+      done.failed = std::move(made.error());
+      break;
+    }
+    ++done.processed;
+  }
+  return by_reference(std::move(done));
+}
+
 result<std::uint64_t> write(const io_host_config& c, const ready_batch& batch) {
   for (const flow::ready* item : batch.items) {
     taken t(*item);
@@ -47,6 +61,10 @@ io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_she
       answers("I/O host, fill",
               [config](fill_atom, const local<blank_batch>& batch)
                   -> result<local<filled_batch>> { return fill(config, *batch); }),
+      answers("I/O host, process",
+              [config](process_atom, const local<exchange_batch>& batch) {
+                return process(config, *batch);
+              }),
       answers("I/O host, write",
               [config](write_atom, const local<ready_batch>& batch) {
                 return write(config, *batch);

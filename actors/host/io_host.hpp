@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The I/O host actor: runs one source or one sink of a pipeline on its own thread.
+/// The I/O host actor: runs one source, one blocking stage or one sink of a pipeline on
+/// its own thread.
 #pragma once
 
 #include <memory>

@@ -160,6 +160,7 @@ result<engine_host_actor> pipeline_runner::start() {
   auto config = std::make_shared<engine_host_config>();
   config->sources = spawn_hosts(flow::face::source, stop_group::source, parts);
   config->sinks = spawn_hosts(flow::face::sink, stop_group::sink, parts);
+  config->blocking = spawn_hosts(flow::face::blocking, stop_group::sink, parts);
   config->parts = std::move(parts);
   config->planned = planned_;
   config->from = from_;

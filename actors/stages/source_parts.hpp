@@ -17,7 +17,7 @@
 namespace weir::actors {
 
 /// Largest encoded size of the attributes of an item. @units{bytes}
-inline constexpr std::size_t max_attribute_bytes = 256;
+inline constexpr std::size_t max_attribute_bytes = flow::max_attribute_bytes;
 /// A path that stands for standard input or standard output.
 inline constexpr std::string_view standard_stream = "-";
 

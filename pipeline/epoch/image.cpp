@@ -78,11 +78,25 @@ result<void> stage_run::copy_tensor(std::string section, const runtime::tensor& 
   if (bytes == 0) {
     return {};
   }
+  if (is_outside()) {  // its host writes without tasks, and is not running now
+    copy{t.data(), s.data.data(), bytes}(runtime::task_context{});
+    return {};
+  }
   const std::array accesses{runtime::reads(t)};
   WEIR_TRY(const task_id id,
            facts_.host->base().submit("copy state", accesses,
                                       copy{t.data(), s.data.data(), bytes}));
   facts_.copies.push_back(id);
+  return {};
+}
+
+result<void> stage_run::copy_item(std::string section, item& one, std::size_t outlet) {
+  const std::size_t before = facts_.copies.size();
+  WEIR_CHECK(copy_tensor(std::move(section), one.slots[outlet]->tensor));
+  if (facts_.copies.size() != before) {
+    ++one.holders;
+    facts_.copied_items.emplace_back(facts_.copies.back(), &one);
+  }
   return {};
 }
 
@@ -108,6 +122,15 @@ result<void> stage_run::contribute() {
   s.name = "STAGE/" + name_;
   s.data = std::move(numbers).take();
   s.shape = {static_cast<std::int64_t>(s.data.size())};
+  if (max_failures_ != unlimited_failures) {
+    record_writer count;
+    count.put(failures_);
+    image_section& f = facts_.growing->sections.emplace_back();
+    f.name = "FAILURES/" + name_;
+    f.data = std::move(count).take();
+    f.shape = {static_cast<std::int64_t>(f.data.size())};
+  }
+  add_constants();
   WEIR_CHECK(copy_items());
   return copy_feedback();
 }
@@ -125,8 +148,7 @@ result<void> stage_run::copy_items() {
     const call::input& one = c.inputs[i];
     put_item(items, record_of(one.body));
     if (one.body != nullptr) {
-      WEIR_CHECK(copy_tensor(fmt::format("HELD/{}/{}", name_, i),
-                             one.body->slots[one.outlet]->tensor));
+      WEIR_CHECK(copy_item(fmt::format("HELD/{}/{}", name_, i), *one.body, one.outlet));
     }
   }
   image_section& s = facts_.growing->sections.emplace_back();
@@ -153,8 +175,7 @@ result<void> stage_run::copy_feedback() {
         one.seq = e.number;
         put_item(items, one);
         if (e.body != nullptr) {
-          WEIR_CHECK(copy_tensor(fmt::format("{}/{}", section, i),
-                                 e.body->slots[outlet]->tensor));
+          WEIR_CHECK(copy_item(fmt::format("{}/{}", section, i), *e.body, outlet));
         }
       }
       image_section& s = facts_.growing->sections.emplace_back();
@@ -241,6 +262,7 @@ result<const image_section*> section(const image& from, const std::string& name)
 
 result<void> stage_run::restore(const image& from) {
   epoch_ = from.epoch;
+  WEIR_CHECK(same_constants(from));
   for (state_part& part : object_.state()) {
     WEIR_TRY(const image_section* s, section(from, "STATE/" + name_ + "/" + part.name));
     if (part.is_tensor) {
@@ -259,6 +281,9 @@ result<void> stage_run::restore(const image& from) {
   static_cast<void>(numbers.get<std::uint8_t>());
   if (numbers.failed()) {
     return bad_section(s->name, "17 bytes", fmt::format("{}", s->data.size()));
+  }
+  if (const image_section* count = from.find("FAILURES/" + name_)) {
+    failures_ = record_reader(count->data).get<std::uint64_t>();
   }
   if (info_.face == face::source) {
     WEIR_TRY(const image_section* cursor, section(from, "CURSOR/" + name_));

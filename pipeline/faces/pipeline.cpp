@@ -18,8 +18,13 @@ node& node::window(std::uint32_t items, std::int64_t bytes) {
   return *this;
 }
 
-node& node::failing(flow::failure_policy policy) {
-  owner_->graph_.stages[stage_].on_failure = policy;
+node& node::failing(flow::failure_policy policy, std::uint64_t max_failures) {
+  flow::graph_stage& stage = owner_->graph_.stages[stage_];
+  stage.on_failure = policy;
+  stage.max_failures = max_failures;
+  if (policy == flow::failure_policy::dead_letter) {
+    flow::add_dead_letters(stage.info);
+  }
   return *this;
 }
 
@@ -75,7 +80,8 @@ node pipeline::add_made(std::string name, result<flow::described_stage> stage) {
   return {*this, static_cast<std::uint32_t>(graph_.stages.size() - 1)};
 }
 
-/// Without a name the stage must have exactly one port in that direction.
+/// Without a name the stage must have exactly one port in that direction, apart from
+/// outlets for failed items.
 std::optional<std::uint32_t> pipeline::port_of(std::uint32_t stage, std::string_view port,
                                                bool inlet) {
   const flow::graph_stage& s = graph_.stages[stage];
@@ -88,7 +94,7 @@ std::optional<std::uint32_t> pipeline::port_of(std::uint32_t stage, std::string_
       continue;
     }
     names += (names.empty() ? "" : ", ") + p.name;
-    if (port.empty() || p.name == port) {
+    if (port.empty() ? !p.dead_letter : p.name == port) {
       found = i;
       ++matches;
     }

@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include "flow/stage_run.hpp"
+
 namespace weir::flow {
 
 error item_error(const std::string& stage, std::uint64_t seq, error cause) {
@@ -19,6 +21,12 @@ result<bool> call_next(stage_object& stage, const std::string& name, pull& item)
     return item_error(name, item.seq(), std::move(more.error()));
   }
   return more;
+}
+
+result<void> call_on_ready(stage_object& stage, exchange& item) {
+  taken from(item.input);
+  pull to(item.output);
+  return guarded([&] { return stage.on_ready(from, to); });
 }
 
 result<void> call_put(stage_object& stage, const std::string& name, taken& item) {

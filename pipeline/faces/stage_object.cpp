@@ -25,6 +25,12 @@ result<void> stage_object::on_item(step&) {
 result<void> stage_object::on_done(step&) {
   return not_of_this_face("on_done");
 }
+result<bool> stage_object::on_step(step&) {
+  return not_of_this_face("on_step");
+}
+result<void> stage_object::on_ready(taken&, pull&) {
+  return not_of_this_face("on_ready");
+}
 result<bool> stage_object::next(pull&) {
   return not_of_this_face("next");
 }

@@ -42,6 +42,7 @@ struct execution::state {
   std::vector<std::unique_ptr<stage_run>> stages;
   std::vector<std::uint32_t> sources;
   std::vector<std::uint32_t> sinks;
+  std::vector<std::uint32_t> blocking;
   std::uint64_t newest_epoch = 0;
   std::uint64_t barrier = no_barrier;  ///< first item behind the barrier in flight
   std::uint64_t limit = no_barrier;    ///< first item that is not granted
@@ -89,16 +90,20 @@ result<void> execution::state::build() {
       sources.push_back(i);
     } else if (kind == face::sink) {
       sinks.push_back(i);
+    } else if (kind == face::blocking) {
+      blocking.push_back(i);
     }
   }
   return {};
 }
 
 result<void> execution::state::open_stages(const image* from) {
-  opening run({facts.host, options.folder, from != nullptr, options.seed});
   for (const auto& s : stages) {
+    opening run(
+        {facts.host, options.folder, from != nullptr, options.seed, options.load});
     const auto opened = guarded([&]() -> result<void> {
       WEIR_CHECK(s->object().open(run));
+      s->set_constants(run.constants());
       return from != nullptr ? s->restore(*from) : s->fill_feedback();
     });
     if (!opened) {
@@ -158,6 +163,7 @@ result<bool> execution::turn() {
   state& s = *state_;
   s.facts.turn_ns = now_ns();
   bool any = false;
+  s.facts.let_go_of_copied_items();
   for (const std::uint32_t i : s.planned.order) {
     WEIR_TRY(const bool ended, s.stages[i]->settle());
     any = any || ended;
@@ -177,6 +183,9 @@ const std::vector<std::uint32_t>& execution::sources() const noexcept {
 }
 const std::vector<std::uint32_t>& execution::sinks() const noexcept {
   return state_->sinks;
+}
+const std::vector<std::uint32_t>& execution::blocking() const noexcept {
+  return state_->blocking;
 }
 stage_object& execution::stage(std::uint32_t index) noexcept {
   return state_->stages[index]->object();
@@ -206,6 +215,13 @@ bool execution::wants_cursor(std::uint32_t source) const noexcept {
 }
 result<void> execution::mark(std::uint32_t source, const small_record& cursor) {
   return state_->stages[source]->mark(cursor);
+}
+
+result<exchange*> execution::next_exchange(std::uint32_t stage) {
+  return state_->stages[stage]->next_exchange();
+}
+result<void> execution::give_back(exchange& item, const error* failed) {
+  return item.output.stage->give_back(item, failed);
 }
 
 result<const ready*> execution::next_ready(std::uint32_t sink) {

@@ -2,6 +2,8 @@
 /// @file
 /// Sources and sinks on the host's thread: granting empty items, taking them back filled,
 /// and handing complete items out.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "flow/stage_run.hpp"
@@ -45,6 +47,33 @@ void stage_run::skip_delivered(blank& filled) {
   push_gap(next_seq_++);
 }
 
+/// Names the slots of a filled item in the call that hands it on.
+void stage_run::fill_made(call& c, blank& filled) {
+  for (std::size_t o = 0; o < pools_.size(); ++o) {
+    if (!pools_[o]) {
+      continue;  // an outlet for failed items
+    }
+    slot& s = *filled.slots[o];
+    pools_[o]->settle(s);
+    if (filled.filled[o]) {
+      c.made[o] = &s;
+    } else {
+      pools_[o]->drop(s);
+    }
+  }
+  if (!filled.about.empty()) {
+    c.about = std::move(filled.about);
+    c.about_set = true;
+    filled.about = {};
+  }
+}
+
+bool stage_run::any_filled(const blank& filled) const noexcept {
+  return std::any_of(filled.filled.begin(),
+                     filled.filled.begin() + static_cast<std::ptrdiff_t>(pools_.size()),
+                     [](bool one) { return one; });
+}
+
 result<void> stage_run::deliver(blank& filled) {
   WEIR_EXPECT(granted_ != 0 && filled.seq == next_seq_);
   ++first_blank_;
@@ -54,28 +83,16 @@ result<void> stage_run::deliver(blank& filled) {
     return {};
   }
   call& c = current();
-  bool any = false;
-  for (std::size_t o = 0; o < pools_.size(); ++o) {
-    slot& s = *filled.slots[o];
-    pools_[o]->settle(s);
-    if (filled.filled[o]) {
-      c.made[o] = &s;
-      any = true;
-    } else {
-      pools_[o]->drop(s);
-    }
-  }
-  if (!any) {
+  fill_made(c, filled);
+  if (!any_filled(filled)) {
     return at_item(filled.seq, error(errc::invalid_argument,
                                      "next has returned true: expected an item with at "
                                      "least one tensor, found none"));
   }
-  c.seq = next_seq_++;
-  if (!filled.about.empty()) {
-    c.about = std::move(filled.about);
-    c.about_set = true;
-    filled.about = {};
+  if (auto fits = check_attributes(c); !fits) {
+    return at_item(filled.seq, std::move(fits.error()));
   }
+  c.seq = next_seq_++;
   ++counters.items;
   c.taken_ns = filled.granted_ns;
   publish(c);

@@ -2,16 +2,40 @@
 /// @file
 /// The end of calls: their tasks have ended, late stages look at the results, and failed
 /// items are skipped or stop the run.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "flow/stage_run.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
+namespace {
+
+/// Adds an attribute `error` with as much of a text as the attributes have room for. If
+/// they have none, it replaces them.
+void add_error(attributes& to, const std::string& text) {
+  to["error"] = std::string();
+  if (encoded_size(to) > max_attribute_bytes / 2) {
+    to = {{"error", std::string()}};
+  }
+  constexpr std::size_t longer_head = 2;
+  std::size_t end =
+      std::min(text.size(), max_attribute_bytes - encoded_size(to) - longer_head);
+  while (end != 0 && end != text.size() && (text[end] & 0xC0) == 0x80) {
+    --end;  // not within a character of UTF-8
+  }
+  to["error"] = text.substr(0, end);
+}
+
+}  // namespace
 
 result<bool> stage_run::settle() {
   if (info_.face == face::sink) {
     return false;
+  }
+  if (info_.face == face::blocking) {
+    return settle_returned();
   }
   bool any = false;
   while (open() != 0) {
@@ -22,9 +46,9 @@ result<bool> stage_run::settle() {
     if (c.next != 0 && c.next <= c.last) {
       break;
     }
-    WEIR_TRY(const bool ended, settle_front(c));
-    if (!ended) {
-      break;
+    WEIR_TRY(const settling end, settle_front(c));
+    if (end != settling::ended) {
+      return any || end == settling::stepped;
     }
     finish(c);
     ++first_open_;
@@ -50,54 +74,123 @@ std::optional<error> stage_run::failure_of(const call& c) {
   return std::nullopt;
 }
 
-/// Returns false if the call cannot end yet, because its item cannot be handed on.
-result<bool> stage_run::settle_front(call& c) {
-  if (emits_late() && !has_output(info_.gives)) {
+/// Lets a stage look at a call whose tasks have ended, and hands on what waited for them.
+result<stage_run::settling> stage_run::settle_front(call& c) {
+  const bool looping = info_.face == face::looping && !c.gap;
+  if ((emits_late() || looping) && !has_output(info_.gives)) {
     ++counters.blocked_output;
-    return false;
+    return settling::blocked;
   }
   if (auto failed = failure_of(c)) {
     WEIR_CHECK(answer_failure(c, std::move(*failed)));
-    return true;
-  }
-  if (!emits_late()) {
-    return true;
+    return settling::ended;
   }
   if (c.gap) {
     push_gap(c.seq);
-    return true;
+    return settling::ended;
   }
-  if (info_.face == face::late) {
-    active_ = &c;
-    in_on_done_ = true;
-    step s(*this);
-    auto done = guarded([&] { return object_.on_done(s); });
-    in_on_done_ = false;
-    active_ = nullptr;
-    if (!done) {
-      return at_item(c.seq, std::move(done.error()));
+  if (looping) {
+    WEIR_TRY(const settling stepped, call_step(c));
+    if (stepped != settling::ended) {
+      return stepped;
     }
-    if (!info_.own_numbering && c.emissions + (c.skipped ? 1U : 0U) != 1) {
-      return at_item(c.seq,
-                     error(errc::invalid_argument,
-                           fmt::format("on_done must emit once or skip: expected one of "
-                                       "the two, found {} items{}",
-                                       c.emissions, c.skipped ? " and skip" : "")));
-    }
-  } else if (c.wants_emit) {
+  } else if (!emits_late()) {
+    return settling::ended;
+  } else if (info_.face == face::late) {
+    WEIR_CHECK(call_done(c));
+  }
+  if (c.wants_emit) {
     publish(c);
   }
   if (c.skipped) {
     push_gap(c.seq);
   }
-  return true;
+  return settling::ended;
+}
+
+result<void> stage_run::call_done(call& c) {
+  active_ = &c;
+  in_on_done_ = true;
+  step s(*this);
+  auto done = guarded([&] { return object_.on_done(s); });
+  in_on_done_ = false;
+  active_ = nullptr;
+  if (!done) {
+    return at_item(c.seq, std::move(done.error()));
+  }
+  return emitted_once(c, "on_done");
+}
+
+/// Lets a step loop work on its item. The tasks and items of the steps before have ended
+/// and may go, so that a loop of any length holds what one step makes.
+result<stage_run::settling> stage_run::call_step(call& c) {
+  let_go_of_emitted(c);
+  c.first = c.last = c.next = 0;
+  if (c.over) {
+    return settling::ended;
+  }
+  if (!slots_available()) {
+    ++counters.blocked_output;
+    return settling::blocked;
+  }
+  c.emissions = info_.own_numbering ? 0 : c.emissions;
+  ++c.round;
+  active_ = &c;
+  step s(*this);
+  auto more = guarded([&] { return object_.on_step(s); });
+  active_ = nullptr;
+  if (!more) {
+    return at_item(c.seq, std::move(more.error()));
+  }
+  if (*more) {
+    return settling::stepped;
+  }
+  WEIR_CHECK(emitted_once(c, "on_step"));
+  c.over = true;
+  return c.first == 0 ? settling::ended : settling::stepped;
+}
+
+/// Counts an item that failed. Returns an error if the run has to stop.
+result<void> stage_run::count_failure(std::uint64_t seq, error cause) {
+  if (!skips_failures_) {
+    return at_item(seq, std::move(cause));
+  }
+  if (failures_ == max_failures_) {
+    const errc code = cause.code();
+    return at_item(seq, error(code, fmt::format("expected at most {} failed items of the "
+                                                "stage, found one more",
+                                                max_failures_))
+                            .because(std::move(cause)));
+  }
+  ++failures_;
+  ++counters.failed;
+  return {};
+}
+
+/// Lets the inputs of a failed call leave through the outlets for failed items.
+void stage_run::bury(call& c, const error& cause) {
+  const std::size_t first = out_.size() - in_.size();
+  for (std::size_t i = 0; i < in_.size(); ++i) {
+    if (const call::input& one = c.inputs[i]; one.body != nullptr) {
+      slot* s = one.body->slots[one.outlet];
+      ++s->names;
+      c.made[first + i] = s;
+    }
+  }
+  c.about = {};
+  for (const call::input& one : c.inputs) {
+    if (one.body != nullptr) {
+      c.about = one.body->about;
+      break;
+    }
+  }
+  c.about_set = c.buried = true;
+  c.skipped = c.wants_emit = false;
+  add_error(c.about, cause.message());
 }
 
 result<void> stage_run::answer_failure(call& c, error cause) {
-  if (!skips_failures_) {
-    return at_item(c.seq, std::move(cause));
-  }
-  ++counters.failed;
+  WEIR_CHECK(count_failure(c.seq, cause));
   for (slot* s : c.made) {
     if (s != nullptr && s->names == 1) {
       WEIR_CHECK(s->home->replace(*s));
@@ -108,7 +201,13 @@ result<void> stage_run::answer_failure(call& c, error cause) {
       WEIR_CHECK(s->home->replace(*s));
     }
   }
-  push_gap(c.seq);
+  if (info_.dead_letters() == 0) {
+    push_gap(c.seq);
+    return {};
+  }
+  drop_made(c);
+  bury(c, cause);
+  publish(c);
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
+#include "weir/base/text.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
@@ -32,7 +33,8 @@ void stage_run::connect_outlet(std::size_t outlet, edge& to, std::uint32_t delay
 
 result<void> stage_run::allocate(const graph_stage& source, const planned_stage& planned,
                                  std::uint32_t open_calls, std::int64_t budget) {
-  skips_failures_ = source.on_failure == failure_policy::skip;
+  skips_failures_ = source.on_failure != failure_policy::stop;
+  max_failures_ = source.max_failures;
   weir::engine& host = *facts_.host;
   for (std::size_t p = 0; p < info_.ports.size(); ++p) {
     if (info_.ports[p].inlet) {
@@ -41,7 +43,7 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
     }
     outlet_types_.push_back(planned.types[p]);
     auto& pool = pools_.emplace_back();
-    if (info_.ports[p].type.element || info_.face == face::source) {
+    if (!info_.ports[p].dead_letter && (info_.ports[p].type.element || is_outside())) {
       WEIR_TRY(pool, slot_pool::create(host, planned.slots,
                                        planned.types[p].bytes().value_or(0), budget,
                                        name_ + "." + info_.ports[p].name));
@@ -53,9 +55,8 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
                                budget, name_ + "." + memory.name));
     scratch_.push_back(std::move(pool));
   }
-  items_ = std::make_unique<item_pool>(planned.slots +
-                                       (open_calls + 2) * std::size_t{info_.gives},
-                                       info_.outlets());
+  items_ = std::make_unique<item_pool>(
+      planned.slots + (open_calls + 2) * std::size_t{info_.gives}, info_.outlets());
   calls_.resize(std::bit_ceil(open_calls + std::size_t{1}));
   for (call& c : calls_) {
     c.inputs.reserve(in_.size() * info_.takes);
@@ -67,6 +68,9 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
     }
   }
   ready_.resize(calls_.size());
+  for (std::size_t i = 0; info_.face == face::blocking && i < calls_.size(); ++i) {
+    exchanges_.push_back(std::make_unique<exchange>());
+  }
   return {};
 }
 
@@ -145,13 +149,14 @@ next_action stage_run::look() noexcept {
     return next_action::ended;
   }
   const next_action action = look_at_inputs();
-  const bool waits_for_calls = emits_late() || info_.face == face::sink;
+  const bool looping = info_.face == face::looping;
+  const bool waits_for_calls = emits_late() || looping || info_.face == face::sink;
   switch (action) {
     case next_action::take: {
-      if (open() + 1 >= calls_.size()) {
+      if (open() + 1 >= calls_.size() || (looping && open() != 0)) {
         return next_action::wait_tasks;
       }
-      if (info_.face == face::sink) {
+      if (is_outside()) {
         return action;
       }
       const bool completes = collected_ + 1 == info_.takes;
@@ -265,7 +270,7 @@ result<void> stage_run::run(call& c) {
   ++counters.items;
   c.taken_ns = facts_.recorder != nullptr ? now_ns() : 0;
   collected_ = 0;
-  if (info_.face == face::sink) {
+  if (is_outside()) {
     WEIR_CHECK(gate(c));
     ++next_open_;
     return {};
@@ -280,7 +285,7 @@ result<void> stage_run::run(call& c) {
   return after_on_item(c);
 }
 
-/// A sink runs outside the engine, so it gets an item only once this task has run.
+/// A stage outside the engine gets an item only once this task has run.
 result<void> stage_run::gate(call& c) {
   gate_accesses_.clear();
   for (const call::input& i : c.inputs) {
@@ -301,15 +306,10 @@ result<void> stage_run::gate(call& c) {
 }
 
 result<void> stage_run::after_on_item(call& c) {
-  if (info_.face == face::task && !info_.own_numbering &&
-      c.emissions + (c.skipped ? 1U : 0U) != 1) {
-    return at_item(c.seq,
-                   error(errc::invalid_argument,
-                         fmt::format("on_item must emit once or skip: expected one of "
-                                     "the two, found {} items{}",
-                                     c.emissions, c.skipped ? " and skip" : "")));
+  if (info_.face == face::task) {
+    WEIR_CHECK(emitted_once(c, "on_item"));
   }
-  if (!emits_late()) {
+  if (!emits_late() && info_.face != face::looping) {
     if (c.skipped) {
       push_gap(c.seq);
     }
@@ -320,6 +320,18 @@ result<void> stage_run::after_on_item(call& c) {
   }
   ++next_open_;
   return {};
+}
+
+/// Without numbers of its own, a stage makes one item of each item that it takes.
+result<void> stage_run::emitted_once(const call& c, const char* function) const {
+  if (info_.own_numbering || c.emissions + (c.skipped ? 1U : 0U) == 1) {
+    return {};
+  }
+  return at_item(c.seq,
+                 error(errc::invalid_argument,
+                       fmt::format("{} must emit once or skip: expected one of the two, "
+                                   "found {} items{}",
+                                   function, c.emissions, c.skipped ? " and skip" : "")));
 }
 
 /// Returns the call that `on_item` or `on_done` is being called for to its empty state.
@@ -335,10 +347,7 @@ void stage_run::finish(call& c) {
     }
   }
   c.inputs.clear();
-  for (item* one : c.emitted) {
-    let_go(*one);
-  }
-  c.emitted.clear();
+  let_go_of_emitted(c);
   drop_made(c);
   for (std::size_t i = 0; i < scratch_.size(); ++i) {
     if (slot*& s = c.scratch[i]; s != nullptr) {
@@ -351,8 +360,17 @@ void stage_run::finish(call& c) {
     c.about_set = false;
   }
   c.wants_emit = c.skipped = c.gap = false;
+  c.returned = c.buried = c.over = false;
   c.emissions = 0;
+  c.round = 0;
   c.first = c.last = c.next = 0;
+}
+
+void stage_run::let_go_of_emitted(call& c) noexcept {
+  for (item* one : c.emitted) {
+    let_go(*one);
+  }
+  c.emitted.clear();
 }
 
 void stage_run::drop_made(call& c) noexcept {
@@ -376,7 +394,8 @@ result<void> stage_run::emit(call& c) {
                              info_.gives))
         .hint("describe the stage with rate(takes, gives)");
   }
-  if (info_.face == face::task && skips_failures_) {
+  WEIR_CHECK(check_attributes(c));
+  if (info_.face != face::late && skips_failures_) {
     c.wants_emit = true;
     return {};
   }
@@ -392,6 +411,18 @@ std::int64_t stage_run::born_of(const call& c) const noexcept {
     born = i.body != nullptr ? std::min(born, i.body->born_ns) : born;
   }
   return born;
+}
+
+result<void> stage_run::check_attributes(const call& c) {
+  if (!c.about_set || encoded_size(c.about) <= max_attribute_bytes) {
+    return {};
+  }
+  return error(errc::out_of_range,
+               fmt::format("cannot hand on the item: expected names and values of "
+                           "attributes of at most {} bytes, found {} bytes in {}",
+                           max_attribute_bytes, encoded_size(c.about),
+                           counted(c.about.size(), "attribute")))
+      .hint("put larger facts into a tensor");
 }
 
 /// Makes an item of the slots of a call and pushes it on all edges.
@@ -425,7 +456,7 @@ void stage_run::publish(call& c) {
       }
     }
   }
-  ++counters.emitted;
+  ++(c.buried ? counters.skipped : counters.emitted);
 }
 
 /// Items of an own numbering have no gaps: their numbers count what the stage emits.

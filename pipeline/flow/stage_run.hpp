@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "epoch/item_record.hpp"
@@ -48,9 +49,13 @@ struct call {
   task_id next = 0;             ///< oldest task of the call that has not been seen to end
   std::int64_t taken_ns = 0;  ///< time at which the call began, if a recorder asks for it
   bool gap = false;  ///< a number without an item, which the stage was not called for
+  std::uint64_t round = 0;  ///< number of the step of a step loop
+  bool buried = false;      ///< failed: its inputs leave through other outlets
+  bool over = false;        ///< the step loop has made its last step
+  bool returned = false;    ///< a blocking stage has processed the item
 };
 
-/// An empty item that a source fills.
+/// An empty item that a source or a blocking stage fills.
 class blank {
  public:
   stage_run* stage = nullptr;            ///< stage that granted it
@@ -60,12 +65,20 @@ class blank {
   std::array<bool, max_ports> filled{};  ///< outlets that the source has filled
   std::int64_t granted_ns = 0;           ///< as `call::taken_ns`
   bool nothing_yet = false;              ///< the source has no item at the moment
+  bool skipped = false;                  ///< the blocking stage has called `skip`
 };
 
-/// An item that a sink takes.
+/// An item that a sink or a blocking stage takes.
 class ready {
  public:
   const call* holder = nullptr;  ///< call that holds the item
+};
+
+/// An item in the hands of a blocking stage, with the empty item that it fills.
+class exchange {
+ public:
+  ready input;   ///< item that the stage takes
+  blank output;  ///< item that the stage makes
 };
 
 /// The next action of a stage.
@@ -89,10 +102,23 @@ struct run_facts {
   skipped_items skipped;         ///< items that are read and not processed
   /// Sections of the image before, whose memory the image of the epoch in flight uses.
   std::vector<image_section> spare;
+  std::int64_t turn_ns = 0;  ///< begin of the turn, the time of birth of new items
+  /// Records items for a trace; null if there is none.
+  item_recorder* recorder = nullptr;
   std::vector<task_id> copies;  ///< tasks that fill the image
-  std::int64_t turn_ns = 0;     ///< begin of the turn, the time of birth of new items
-  item_recorder* recorder =
-      nullptr;  ///< records items for a trace; null if there is none
+  /// Items that a task copies. They stay, because stages outside the engine write into
+  /// free slots without asking whether a task reads them.
+  std::vector<std::pair<task_id, item*>> copied_items;
+  /// Lets go of the items whose copies have ended.
+  void let_go_of_copied_items() {
+    std::erase_if(copied_items, [&](const auto& one) {
+      const bool ended = host->base().ended(one.first);
+      if (ended) {
+        let_go(*one.second);
+      }
+      return ended;
+    });
+  }
 };
 
 /// @threads{thread-compatible; belongs to the submitter of the engine}
@@ -156,11 +182,26 @@ class stage_run {
   /// Stores the offset of the sink in the image.
   [[nodiscard]] result<void> settled(const small_record& offset);
 
+  // Blocking stages.
+  /// Hands out the oldest item that has not been handed out, whose tasks have ended, and
+  /// for which there are memory and credits behind the stage; or a null pointer.
+  /// @error{upstream_failed, a task that writes the item failed}
+  [[nodiscard]] result<exchange*> next_exchange();
+  /// Takes the oldest item that was handed out and not returned. @param failed Error of
+  /// the stage, or null. @error{invalid_argument, the stage has made no item; or returns
+  /// the error of the stage, unless failed items are skipped}
+  [[nodiscard]] result<void> give_back(exchange& item, const error* failed);
+
   /// Adds the state of an ended stage to an image that was begun later.
   [[nodiscard]] result<void> contribute_final();
   /// Returns whether the stage has added its part to the image of the epoch in flight.
   [[nodiscard]] bool contributed() const noexcept { return epoch_ == facts_.epoch; }
+  /// Takes the constants that the stage has loaded in `open`.
+  void set_constants(std::vector<constant_info> loaded) {
+    constants_ = std::move(loaded);
+  }
   /// Restores the state after `open`. @error{corrupt, a section is missing or wrong}
+  /// @error{history_mismatch, a constant has other contents}
   [[nodiscard]] result<void> restore(const image& from);
 
   /// Returns whether the stage has seen the end of its input.
@@ -194,6 +235,8 @@ class stage_run {
     bool feedback = false;
     bool ended = false;
   };
+  /// The end of a call: it waits for credits, it goes on with a step, or it has ended.
+  enum class settling : std::uint8_t { blocked, stepped, ended };
   struct target {
     edge* to = nullptr;
     std::uint32_t delay = 0;
@@ -209,22 +252,37 @@ class stage_run {
   [[nodiscard]] result<void> run(call& c);
   [[nodiscard]] result<void> gate(call& c);
   [[nodiscard]] result<void> after_on_item(call& c);
-  [[nodiscard]] result<bool> settle_front(call& c);
+  [[nodiscard]] result<settling> settle_front(call& c);
+  [[nodiscard]] result<settling> call_step(call& c);
+  [[nodiscard]] result<void> call_done(call& c);
+  [[nodiscard]] result<void> emitted_once(const call& c, const char* function) const;
+  [[nodiscard]] result<bool> settle_returned();
+  void fill_made(call& c, blank& filled);
+  [[nodiscard]] bool any_filled(const blank& filled) const noexcept;
   [[nodiscard]] result<void> answer_failure(call& c, error cause);
   [[nodiscard]] std::optional<error> failure_of(const call& c);
   [[nodiscard]] result<void> emit(call& c);
   void publish(call& c);
+  [[nodiscard]] static result<void> check_attributes(const call& c);
   void push_gap(std::uint64_t number);
   void push_marker(entry_kind kind, std::uint64_t epoch);
   void skip_delivered(blank& filled);
   void drop_made(call& c) noexcept;
+  [[nodiscard]] result<void> count_failure(std::uint64_t seq, error cause);
+  void bury(call& c, const error& cause);
   void finish(call& c);
   [[nodiscard]] std::int64_t born_of(const call& c) const noexcept;
+  static void let_go_of_emitted(call& c) noexcept;
   [[nodiscard]] result<void> pass_barrier();
   [[nodiscard]] result<void> pass_end();
   [[nodiscard]] result<void> contribute();
   [[nodiscard]] result<void> copy_tensor(std::string section, const runtime::tensor& t);
+  [[nodiscard]] result<void> copy_item(std::string section, item& one,
+                                       std::size_t outlet);
   [[nodiscard]] result<void> copy_items();
+  [[nodiscard]] std::string constant_section(std::size_t nth) const;
+  void add_constants();
+  [[nodiscard]] result<void> same_constants(const image& from) const;
   [[nodiscard]] result<void> copy_feedback();
   [[nodiscard]] result<void> restore_items(const image& from);
   [[nodiscard]] result<void> restore_feedback(const image& from, std::size_t outlet,
@@ -244,7 +302,12 @@ class stage_run {
   [[nodiscard]] std::size_t open() const noexcept { return next_open_ - first_open_; }
   /// True if the item is emitted only after its tasks have ended.
   [[nodiscard]] bool emits_late() const noexcept {
-    return info_.face == face::late || skips_failures_;
+    return info_.face == face::late || info_.face == face::blocking || skips_failures_;
+  }
+  /// True if the stage works outside the engine, on a thread of its own.
+  [[nodiscard]] bool is_outside() const noexcept {
+    return info_.face == face::source || info_.face == face::sink ||
+           info_.face == face::blocking;
   }
 
   std::string name_;
@@ -252,9 +315,12 @@ class stage_run {
   stage_object& object_;
   run_facts& facts_;
   bool skips_failures_ = false;
-  bool has_feedback_ = false;            ///< an inlet is fed back
+  bool has_feedback_ = false;  ///< an inlet is fed back
+  std::uint64_t max_failures_ = unlimited_failures;
+  std::uint64_t failures_ = 0;  ///< failed items of this run and of those before it
   std::vector<port_type> inlet_types_;   ///< after unification
   std::vector<port_type> outlet_types_;  ///< after unification
+  std::vector<constant_info> constants_;
   std::vector<inlet> in_;
   std::vector<std::vector<target>> out_;  ///< by outlet
   std::vector<std::unique_ptr<slot_pool>>
@@ -285,7 +351,10 @@ class stage_run {
   small_record final_cursor_;
   std::vector<runtime::access> gate_accesses_;  ///< of the item that is being gated
   std::vector<ready> ready_;                    ///< by place in `calls_`
-  std::size_t handed_out_ = 0;                  ///< items of a sink that its host has
+  /// Calls from the oldest that the host of a sink or of a blocking stage has or has had.
+  std::size_t handed_out_ = 0;
+  std::size_t returned_ = 0;  ///< those of them that a blocking stage has processed
+  std::vector<std::unique_ptr<exchange>> exchanges_;  ///< by place in `calls_`
 };
 
 }  // namespace weir::flow

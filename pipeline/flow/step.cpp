@@ -27,6 +27,9 @@ const flow::item* first_item(const flow::call& c) noexcept {
 std::uint64_t step::seq() const noexcept {
   return stage_.active_->seq;
 }
+std::uint64_t step::round() const noexcept {
+  return stage_.active_->round;
+}
 std::uint32_t step::lane() const noexcept {
   const flow::item* one = first_item(*stage_.active_);
   return one != nullptr ? one->lane : 0;
@@ -120,6 +123,9 @@ std::uint64_t pull::seq() const noexcept {
 }
 void pull::nothing_yet() noexcept {
   blank_.nothing_yet = true;
+}
+void pull::skip() noexcept {
+  blank_.skipped = true;
 }
 attributes& pull::emitted() noexcept {
   return blank_.about;

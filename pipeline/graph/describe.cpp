@@ -51,8 +51,10 @@ std::string_view face_text(face f) noexcept {
   switch (f) {
     case face::task: return "task";
     case face::late: return "late";
+    case face::looping: return "step loop";
     case face::source: return "source";
     case face::sink: return "sink";
+    case face::blocking: return "blocking";
   }
   return "unknown";
 }

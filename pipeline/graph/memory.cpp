@@ -45,7 +45,13 @@ class forwarded {
   enum class state : std::uint8_t { fresh, open, done };
 
   [[nodiscard]] bool forwards(std::uint32_t stage) const {
-    return plan_.source.stages[stage].info.forwards;
+    const stage_info& info = plan_.source.stages[stage].info;
+    return info.forwards || info.dead_letters() != 0;
+  }
+  /// Returns whether an edge may carry a tensor that its first stage has forwarded.
+  [[nodiscard]] bool carries_forwarded(const graph_edge& edge) const {
+    const stage_info& info = plan_.source.stages[edge.from].info;
+    return info.forwards || info.ports[edge.outlet].dead_letter;
   }
 
   /// Computes what is alive behind a stage and behind the stages that it leads to.
@@ -61,6 +67,9 @@ class forwarded {
     bool without_cycle = true;
     for (const std::uint32_t e : plan_.stages[stage].out) {
       const graph_edge& edge = plan_.source.edges[e];
+      if (!carries_forwarded(edge)) {
+        continue;
+      }
       without_cycle = visit(edge.to) && without_cycle;
       behind_[stage] = std::max(
           behind_[stage], static_cast<wide>(weight_(plan_, edge)) + behind_[edge.to]);
@@ -82,6 +91,9 @@ class forwarded {
       }
       for (const std::uint32_t e : plan_.stages[reached[i]].out) {
         const graph_edge& edge = plan_.source.edges[e];
+        if (!carries_forwarded(edge)) {
+          continue;
+        }
         sum += static_cast<wide>(weight_(plan_, edge));
         if (std::ranges::find(reached, edge.to) == reached.end()) {
           reached.push_back(edge.to);
@@ -129,6 +141,7 @@ class memory_sizer {
       if (e.delay > 0 && item) {
         total_ += aligned(*item) * e.delay;
       }
+      total_ += held_bytes(e);
     }
     if (total_ > max_bytes) {
       return error(
@@ -142,13 +155,30 @@ class memory_sizer {
   }
 
  private:
+  /// Returns the bytes of the items of an incomplete call, which a resumed run holds
+  /// beside the slots of the stage that has made them. Those of varying size hold credits
+  /// of the edge.
+  [[nodiscard]] wide held_bytes(const graph_edge& e) const {
+    const std::uint32_t takes = plan_.source.stages[e.to].info.takes;
+    if (takes == 1) {
+      return 0;
+    }
+    const auto item = plan_.stages[e.to].types[e.inlet].bytes();
+    if (item) {
+      return aligned(*item) * (takes - 1);
+    }
+    const wide one_item = largest(plan_, plan_.stages[e.from].out,
+                                  [](const graph_edge& o) { return o.window_bytes; });
+    return static_cast<wide>(e.window_bytes) + one_item;
+  }
+
   [[nodiscard]] wide slots_of(std::uint32_t stage) const {
     const graph_stage& s = plan_.source.stages[stage];
     const planned_stage& planned = plan_.stages[stage];
     wide slots = s.info.gives;
     // These stages hand an item on only when its tasks have ended. The items before that
     // hold credits of the inlets, so that the windows limit the calls.
-    if (s.info.face == face::late || s.on_failure == failure_policy::skip) {
+    if (s.info.face == face::late || s.on_failure != failure_policy::stop) {
       const wide taken = largest(
           plan_, planned.in, [&](const graph_edge& e) { return max_alive(plan_, e); });
       slots += taken / s.info.takes * s.info.gives;
@@ -178,7 +208,8 @@ class memory_sizer {
     planned_stage& planned = plan_.stages[stage];
     for (std::uint32_t port = 0; port < s.info.ports.size(); ++port) {
       const port_info& info = s.info.ports[port];
-      const bool owns = !info.inlet && (info.type.element || !s.info.forwards);
+      const bool owns =
+          !info.inlet && !info.dead_letter && (info.type.element || !s.info.forwards);
       const wide bytes = owns ? outlet_bytes(stage, port) : 0;
       if (bytes > max_bytes) {
         return error(errc::out_of_range,

@@ -79,6 +79,9 @@ result<void> check_port_counts(const graph& g, std::uint32_t stage) {
   if (info.face == face::sink && outlets > 0) {
     return refused("a sink without outlets", outlets, "outlet");
   }
+  if (info.face == face::blocking && outlets == 0) {
+    return refused("a blocking stage with an outlet", outlets, "outlet");
+  }
   if (inlets > max_ports) {
     return refused(fmt::format("at most {} inlets", max_ports), inlets, "inlet");
   }
@@ -104,6 +107,15 @@ result<void> check_rates(const graph& g, std::uint32_t stage) {
         fmt::format("a stage that keeps back fewer than {} items", max_window_items),
         fmt::format("one that keeps back {}", info.holds));
   }
+  if (info.face == face::blocking && (info.own_numbering || info.forwards)) {
+    return refused_stage(g, stage, "a blocking stage that fills 1 item for each item",
+                         info.forwards ? "one that hands on the tensor of an inlet"
+                                       : "one whose items have numbers of their own");
+  }
+  if (info.face == face::looping && info.takes != 1) {
+    return refused_stage(g, stage, "a step loop that takes 1 item",
+                         fmt::format("one that takes {}", info.takes));
+  }
   // Without numbers of its own, item n of an outlet belongs to item n of the inlets.
   const bool passes = info.inlets() > 0 && info.outlets() > 0;
   if (passes && !info.own_numbering && (info.takes != 1 || info.gives != 1)) {
@@ -117,17 +129,38 @@ result<void> check_rates(const graph& g, std::uint32_t stage) {
 }
 
 // A failed task poisons the tensors that it would have written. The next item would read
-// them if they were state.
+// them if they were state. A task stage hands the item of a call on when its tasks have
+// ended, and remembers one item.
 result<void> check_failure_policy(const graph& g, std::uint32_t stage) {
   const graph_stage& s = g.stages[stage];
-  if (s.on_failure != failure_policy::skip ||
-      (s.info.stateless && s.info.state.empty())) {
+  if (s.on_failure == failure_policy::stop) {
     return {};
   }
-  return refused_stage(g, stage, "a stage without state, since failed items are skipped",
-                       s.info.state.empty()
-                           ? "one that is not declared stateless"
-                           : fmt::format("the state \"{}\"", s.info.state.front().name))
+  std::string found;
+  if (!s.info.state.empty()) {
+    found = fmt::format("the state \"{}\"", s.info.state.front().name);
+  } else if (!s.info.stateless) {
+    found = "one that is not declared stateless";
+  }
+  if (!found.empty()) {
+    return refused_stage(g, stage,
+                         "a stage without state, since failed items are skipped", found)
+        .hint("let a failed item stop the run");
+  }
+  if (s.on_failure == failure_policy::dead_letter && s.info.own_numbering) {
+    return refused_stage(g, stage,
+                         "a stage whose items keep their numbers, since failed items "
+                         "leave it under their numbers",
+                         "one whose items have numbers of their own");
+  }
+  const bool loops = s.info.face == face::looping && s.info.own_numbering;
+  if (s.info.face == face::late || (s.info.gives == 1 && !loops)) {
+    return {};
+  }
+  return refused_stage(g, stage,
+                       "a stage that makes at most 1 item of a call, since failed items "
+                       "are skipped",
+                       fmt::format("one that makes up to {}", s.info.gives))
       .hint("let a failed item stop the run");
 }
 
@@ -266,6 +299,25 @@ void connect_outlets(plan& p) {
   }
 }
 
+result<void> check_dead_letters(const plan& p) {
+  const graph& g = p.source;
+  for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
+    const std::vector<port_info>& ports = g.stages[s].info.ports;
+    const auto leads = [&](std::uint32_t e) {
+      return ports[g.edges[e].outlet].dead_letter;
+    };
+    if (g.stages[s].on_failure == failure_policy::dead_letter &&
+        std::ranges::none_of(p.stages[s].out, leads)) {
+      return refused_stage(g, s,
+                           fmt::format("an edge from the outlet \"{}\" to a sink, since "
+                                       "failed items leave the stage there",
+                                       ports.back().name),
+                           "none");
+    }
+  }
+  return {};
+}
+
 // The end of the stream and barriers reach a stage over edges without a delay.
 result<void> check_undelayed_inlets(const plan& p) {
   const graph& g = p.source;
@@ -336,6 +388,7 @@ result<void> check_form(const graph& g) {
 result<void> connect_stages(plan& p) {
   WEIR_CHECK(connect_inlets(p));
   connect_outlets(p);
+  WEIR_CHECK(check_dead_letters(p));
   return check_undelayed_inlets(p);
 }
 

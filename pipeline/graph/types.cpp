@@ -67,9 +67,16 @@ class unifier {
     first_.push_back(types_.size());
     std::map<char, std::int32_t> letters;
     std::optional<std::size_t> shared_any;
+    std::vector<std::size_t> inlets;
+    std::size_t dead_letters = 0;
     for (const port_info& port : info.ports) {
       const std::size_t added = add_type(port.type, letters);
-      if (!port.type.element && info.forwards) {
+      if (port.inlet) {
+        inlets.push_back(added);
+      }
+      if (port.dead_letter) {
+        types_[added].parent = inlets[dead_letters++];
+      } else if (!port.type.element && info.forwards) {
         shared_any = shared_any.value_or(added);
         types_[added].parent = *shared_any;
       }

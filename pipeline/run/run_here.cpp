@@ -32,9 +32,10 @@ class serial_host {
     while (!done_) {
       WEIR_TRY(bool worked, run_.turn());
       WEIR_TRY(const bool fed, feed_sources());
+      WEIR_TRY(const bool called, call_blocking());
       WEIR_TRY(const bool drained, drain_sinks());
       WEIR_CHECK(advance_epoch());
-      worked = worked || fed || drained || done_;
+      worked = worked || fed || called || drained || done_;
       if (worked) {
         idle_since = 0;
         continue;
@@ -116,6 +117,22 @@ class serial_host {
 
   [[nodiscard]] const std::string& name_of(std::uint32_t stage) const {
     return run_.planned().source.stages[stage].name;
+  }
+
+  result<bool> call_blocking() {
+    bool any = false;
+    for (const std::uint32_t stage : run_.blocking()) {
+      for (std::uint32_t n = 0; n < options_.turn_items; ++n) {
+        WEIR_TRY(exchange * item, run_.next_exchange(stage));
+        if (item == nullptr) {
+          break;
+        }
+        any = true;
+        const auto made = call_on_ready(run_.stage(stage), *item);
+        WEIR_CHECK(execution::give_back(*item, made ? nullptr : &made.error()));
+      }
+    }
+    return any;
   }
 
   result<bool> drain_sinks() {
@@ -208,6 +225,7 @@ result<here_report> run_here(pipeline& p, const here_options& options) {
   run_options.seed = options.seed;
   run_options.folder = options.folder;
   run_options.turn_items = options.turn_items;
+  run_options.load = options.load;
   run_options.skip = options.skip;
   WEIR_TRY(auto run, execution::create(std::move(planned), std::move(stages), host,
                                        std::move(run_options), from ? &*from : nullptr));

@@ -36,6 +36,9 @@ class builder {
       }
       WEIR_CHECK(connect_to_stage_above(i));
     }
+    for (std::uint32_t i = 0; i < from_.stages.size(); ++i) {
+      add_dead_letter_files(i);
+    }
     return std::move(made_);
   }
 
@@ -57,10 +60,27 @@ class builder {
                    static_cast<std::int64_t>(stage.window.bytes.value_or(
                        static_cast<std::uint64_t>(flow::default_window_bytes))));
     }
-    if (stage.skips_failures) {
-      added.failing(flow::failure_policy::skip);
-    }
+    added.failing(stage.on_failure, stage.max_failures);
     return {};
+  }
+
+  /// Adds a sink for each outlet for failed items that no edge of the file names.
+  void add_dead_letter_files(std::uint32_t stage) {
+    const std::vector<flow::port_info> ports = made_->built().stages[stage].info.ports;
+    for (std::uint32_t i = 0; i < ports.size(); ++i) {
+      const std::vector<flow::graph_edge>& edges = made_->built().edges;
+      const bool named = std::ranges::any_of(edges, [&](const flow::graph_edge& e) {
+        return e.from == stage && e.outlet == i;
+      });
+      if (!ports[i].dead_letter || named) {
+        continue;
+      }
+      const std::string name = from_.stages[stage].name + "." + ports[i].name;
+      const auto added = static_cast<std::uint32_t>(made_->built().stages.size());
+      made_->add_made(name, known_.make("tgm.write", {{"path", name + ".tgm"}}))
+          .defined_at(from_.stages[stage].where);
+      made_->connect(stage, ports[i].name, added, "x", 0, from_.stages[stage].where);
+    }
   }
 
   // The message quotes the setting that was refused. Other mistakes belong to the stage.
@@ -77,10 +97,12 @@ class builder {
     return std::move(e).located(fmt::format("{} (stage \"{}\")", where, stage.name));
   }
 
-  [[nodiscard]] std::vector<std::string> ports_of(std::uint32_t stage, bool inlet) const {
+  /// Returns the names of ports. Outlets for failed items count only if they are wanted.
+  [[nodiscard]] std::vector<std::string> ports_of(std::uint32_t stage, bool inlet,
+                                                  bool dead_letters = false) const {
     std::vector<std::string> names;
     for (const flow::port_info& p : made_->built().stages[stage].info.ports) {
-      if (p.inlet == inlet) {
+      if (p.inlet == inlet && (dead_letters || !p.dead_letter)) {
         names.push_back(p.name);
       }
     }
@@ -163,7 +185,7 @@ class builder {
     if (begin.port.empty() && outlets.size() == 1) {
       return outlets.front();
     }
-    if (std::ranges::count(outlets, begin.port) == 1) {
+    if (std::ranges::count(ports_of(begin.stage, false, true), begin.port) == 1) {
       return begin.port;
     }
     return no_port(edge, to, begin.port, outlets, "outlet", stage);

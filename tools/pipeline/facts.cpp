@@ -14,6 +14,15 @@ namespace weir::tools {
 
 namespace {
 
+std::string failure_word(flow::failure_policy policy) {
+  switch (policy) {
+    case flow::failure_policy::stop: return "stop";
+    case flow::failure_policy::skip: return "skip";
+    case flow::failure_policy::dead_letter: return "dead_letter";
+  }
+  return "unknown";
+}
+
 std::string end_name(const flow::graph_stage& stage, std::uint32_t index) {
   return fmt::format("{}.{}", stage.name, stage.info.ports[index].name);
 }
@@ -30,7 +39,10 @@ facts planned_stage_facts(const flow::plan& p, std::size_t index) {
   one["slots"] = planned.slots;
   one["memory_bytes"] =
       std::accumulate(planned.bytes.begin(), planned.bytes.end(), std::int64_t{0});
-  one["on_error"] = stage.on_failure == flow::failure_policy::skip ? "skip" : "stop";
+  one["on_error"] = failure_word(stage.on_failure);
+  if (stage.max_failures != flow::unlimited_failures) {
+    one["max_failures"] = stage.max_failures;
+  }
   return one;
 }
 
@@ -109,8 +121,10 @@ std::string face_word(flow::face face) {
   switch (face) {
     case flow::face::task: return "task";
     case flow::face::late: return "late";
+    case flow::face::looping: return "step loop";
     case flow::face::source: return "source";
     case flow::face::sink: return "sink";
+    case flow::face::blocking: return "blocking";
   }
   return "unknown";
 }

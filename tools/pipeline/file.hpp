@@ -66,11 +66,12 @@ struct written_stage {
   std::string use;         ///< name of the stage among those that the program knows
   std::string where;       ///< place of the stage for messages
   std::string where_used;  ///< place of the key `use`
-  std::vector<written_edge> edges;     ///< edges that end at the stage
-  bool has_inlets = false;             ///< the key `inlets` was given
-  bool has_from = false;               ///< the key `from` was given
-  limits window;                       ///< window of the edges that end at the stage
-  bool skips_failures = false;         ///< failed items become gaps
+  std::vector<written_edge> edges;  ///< edges that end at the stage
+  bool has_inlets = false;          ///< the key `inlets` was given
+  bool has_from = false;            ///< the key `from` was given
+  limits window;                    ///< window of the edges that end at the stage
+  flow::failure_policy on_failure = flow::failure_policy::stop;  ///< key `on_error`
+  std::uint64_t max_failures = flow::unlimited_failures;         ///< key `max_failures`
   std::vector<config_entry> settings;  ///< settings of the stage itself
 };
 

@@ -77,6 +77,12 @@ std::string behaviour_text(const flow::stage_info& info) {
     out += fmt::format("  takes {} and gives up to {}, which have numbers of their own\n",
                        counted(info.takes, "item"), info.gives);
   }
+  if (info.face == flow::face::looping) {
+    out += "  works on an item in steps, each after the tasks of the step before\n";
+  }
+  if (info.face == flow::face::blocking) {
+    out += "  runs on a thread of its own\n";
+  }
   if (info.holds > 0) {
     out += fmt::format("  keeps back {}\n", counted(info.holds, "item"));
   }
@@ -84,7 +90,9 @@ std::string behaviour_text(const flow::stage_info& info) {
     out += "  is called for numbers that some of its inlets have no item for\n";
   }
   if (info.stateless) {
-    out += "  has no state, so failed items may be skipped (on_error = \"skip\")\n";
+    out +=
+        "  has no state, so failed items may be skipped (on_error = \"skip\" or "
+        "\"dead_letter\")\n";
   }
   if (info.face == flow::face::source || info.face == flow::face::sink) {
     out += fmt::format("  guarantees: {}\n", guarantee_words(info.promise));
@@ -135,10 +143,12 @@ command_result stages_command(const stages_options& options, output& out) {
   add_standard_stages();
   std::vector<flow::stage_info> known;
   std::size_t width = 0;
+  std::size_t face_width = 0;
   for (const std::string& name : flow::stages().names()) {
     WEIR_TRY(flow::stage_info info, flow::stages().describe(name));
     info.name = name;
     width = std::max(width, name.size());
+    face_width = std::max(face_width, known_face(info).size());
     known.push_back(std::move(info));
   }
   if (options.json) {
@@ -150,7 +160,7 @@ command_result stages_command(const stages_options& options, output& out) {
     return 0;
   }
   for (const flow::stage_info& info : known) {
-    out.print("{:<{}}  {:<6}  {}\n", info.name, width, known_face(info),
+    out.print("{:<{}}  {:<{}}  {}\n", info.name, width, known_face(info), face_width,
               info.documentation);
   }
   return 0;

@@ -123,10 +123,24 @@ result<void> set_window(written_stage& stage, const toml_item& item) {
 
 result<void> set_on_error(written_stage& stage, const toml_item& item) {
   const auto* text = std::get_if<std::string>(&item.value.data);
-  if (text == nullptr || (*text != "stop" && *text != "skip")) {
-    return refused(item, "\"stop\" or \"skip\"");
+  if (text != nullptr && *text == "stop") {
+    stage.on_failure = flow::failure_policy::stop;
+  } else if (text != nullptr && *text == "skip") {
+    stage.on_failure = flow::failure_policy::skip;
+  } else if (text != nullptr && *text == "dead_letter") {
+    stage.on_failure = flow::failure_policy::dead_letter;
+  } else {
+    return refused(item, "\"stop\", \"skip\" or \"dead_letter\"");
   }
-  stage.skips_failures = *text == "skip";
+  return {};
+}
+
+result<void> set_max_failures(written_stage& stage, const toml_item& item) {
+  const auto* number = std::get_if<std::int64_t>(&item.value.data);
+  if (number == nullptr || *number < 0) {
+    return refused(item, "a number of items from 0 on");
+  }
+  stage.max_failures = static_cast<std::uint64_t>(*number);
   return {};
 }
 
@@ -139,7 +153,7 @@ result<void> refuse_key(written_stage& /*stage*/, const toml_item& item) {
 }
 
 using setter = result<void> (*)(written_stage&, const toml_item&);
-constexpr std::array<std::pair<std::string_view, setter>, 10> reserved{
+constexpr std::array<std::pair<std::string_view, setter>, 11> reserved{
     {{"name", set_name},
      {"use", set_use},
      {"from", set_from},
@@ -147,6 +161,7 @@ constexpr std::array<std::pair<std::string_view, setter>, 10> reserved{
      {"loop", set_loop},
      {"window", set_window},
      {"on_error", set_on_error},
+     {"max_failures", set_max_failures},
      {"host", refuse_key},
      {"late", refuse_key},
      {"initial", refuse_key}}};

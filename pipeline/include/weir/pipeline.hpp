@@ -42,8 +42,11 @@ class node {
   /// @param items  Largest number of items alive on the edge, at least 1.
   /// @param bytes  Largest number of bytes alive on the edge; one item may exceed them.
   node& window(std::uint32_t items, std::int64_t bytes = flow::default_window_bytes);
-  /// Sets the treatment of items whose tasks fail.
-  node& failing(flow::failure_policy policy);
+  /// Sets the treatment of items that fail. With `dead_letter` the stage gets outlets
+  /// `failed_NAME`, one for each inlet, which lead to a sink.
+  /// @param max_failures  Failed items after which the next one stops the run.
+  node& failing(flow::failure_policy policy,
+                std::uint64_t max_failures = flow::unlimited_failures);
   /// Sets the place of the stage's definition for messages, such as `two.toml:12:1`.
   node& defined_at(std::string place);
   /// Adds an edge. The name of a port may be left out if the stage has only one in that

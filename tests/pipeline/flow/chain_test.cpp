@@ -3,6 +3,7 @@
 /// Chains of stages: values, states, checkpoints and failures.
 #include <gtest/gtest.h>
 
+#include "support/memory_store.hpp"
 #include "support/number_stages.hpp"
 #include "weir/pipeline/run_here.hpp"
 
@@ -38,6 +39,40 @@ TEST(PipelineChain, EqualsItsPlainFunctions) {
         EXPECT_EQ(d.items[n].second, scaled::make(x, 11, n)) << "item " << n;
       }
     }
+  }
+}
+
+/// Adds a source, a batch of 4 items and a sink, with windows as small as possible.
+void build_batch(pipeline& p, durable_items& d) {
+  p.add<number_source>("source", {.count = 30}) >>
+      p.add<batched>("batch").window(batched::size) >>
+      p.add<number_sink>("sink", sink_of(d)).window(1);
+}
+
+TEST(PipelineChain, ARunThatBeginsWithAnIncompleteBatchKeepsTheBoundOnMemory) {
+  durable_items d;
+  memory_store store;
+  flow::here_options options;
+  options.every_items = 3;
+  options.store = &store;
+  pipeline first("batch");
+  build_batch(first, d);
+  ASSERT_TRUE(flow::run_here(first, options));
+  ASSERT_GE(store.images.size(), 10U);
+  for (std::size_t i = 0; i + 1 < store.images.size(); ++i) {
+    memory_store old;
+    old.images = {store.images[i]};
+    options.store = &old;
+    options.resume = true;
+    durable_items again = d;
+    pipeline p("batch");
+    build_batch(p, again);
+    const auto plan = p.check();
+    ASSERT_TRUE(plan);
+    const auto report = flow::run_here(p, options);
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_LE(report->counters.item_bytes, plan->memory_bound) << "checkpoint " << i;
+    EXPECT_EQ(again.items, d.items);
   }
 }
 

@@ -144,7 +144,7 @@ class random_pipeline {
 
   void grow() {
     using maybe = std::optional<numbers>;
-    switch (below(9)) {
+    switch (below(12)) {
       case 0: {
         const std::uint64_t factor = below(100);
         add_simple<scaled>(
@@ -180,8 +180,48 @@ class random_pipeline {
       case 5: grow_branch(); break;
       case 6: grow_batch(); break;
       case 7: grow_double(); break;
+      case 8: grow_outside(); break;
+      case 9: grow_iterated(); break;
+      case 10: grow_unrolled(); break;
       default: grow_loop();
     }
+  }
+
+  void grow_outside() {
+    numbers total{};
+    std::uint64_t calls = 0;
+    add_simple<outside_sum>("outside",
+                            [&](numbers x, std::uint64_t) -> std::optional<numbers> {
+                              if (!outside_sum::keeps(x)) {
+                                return std::nullopt;
+                              }
+                              ++calls;
+                              for (std::size_t i = 0; i < elements; ++i) {
+                                total[i] += x[i];
+                                x[i] = total[i] * calls;
+                              }
+                              return x;
+                            });
+  }
+
+  void grow_iterated() {
+    std::uint64_t total = 0;
+    add_simple<iterated>("iterated", [&](const numbers& x, std::uint64_t) {
+      return std::optional(iterated::make(x, total));
+    });
+  }
+
+  void grow_unrolled() {
+    const loose_end from = take_end();
+    const std::uint32_t stage = add<unrolled>("unrolled");
+    connect(from, stage, "x");
+    loose_end to{stage, "y", ++numberings_, {}};
+    for (const auto& x : from.items) {
+      for (std::uint64_t n = 1; x && n <= unrolled::count(*x); ++n) {
+        to.items.emplace_back(numbers{(*x)[0] + n, (*x)[1] + n, (*x)[2] + n});
+      }
+    }
+    ends_.push_back(std::move(to));
   }
 
   void grow_join() {

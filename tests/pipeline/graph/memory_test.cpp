@@ -87,6 +87,36 @@ TEST(Memory, OpenCallsOfALateStageThatChangesTheRateHaveAllTheirItems) {
   EXPECT_EQ(slots(or_throw(check(b.g)))[1], 4U + 3U * 4U + 5U);
 }
 
+TEST(Memory, ItemsOfAnIncompleteCallCountBesideTheSlots) {
+  graph_builder b = short_chain();
+  const std::int64_t before = or_throw(check(b.g)).memory_bound;
+  b.g.stages[1].info.own_numbering = true;
+  b.g.stages[1].info.takes = 3;
+  EXPECT_EQ(or_throw(check(b.g)).memory_bound, before + 2 * 128);
+  b.g.stages[1].info.takes = 2;
+  EXPECT_EQ(or_throw(check(b.g)).memory_bound, before + 128);
+  for (const std::uint32_t stage : {0U, 1U}) {  // of varying size
+    b.g.stages[stage].info.ports[0].type = or_throw(port_type::parse("f32[?]"));
+  }
+  const std::int64_t varying = or_throw(check(b.g)).memory_bound;
+  b.g.stages[1].info.takes = 1;
+  EXPECT_EQ(varying, or_throw(check(b.g)).memory_bound + 2 * default_window_bytes);
+}
+
+TEST(Memory, OutletsForFailedItemsHoldTheTensorsOfTheInlets) {
+  graph_builder b = short_chain();
+  b.g.stages[1].info.stateless = true;
+  b.g.stages[1].on_failure = failure_policy::dead_letter;
+  add_dead_letters(b.g.stages[1].info);
+  b.sink("failed", "x:f32[25]");
+  b.link("first.failed_x", "failed.x").window_items = 4;
+  const plan p = or_throw(check(b.g));
+  EXPECT_EQ(slots(p), (std::vector<std::uint32_t>{1 + 3 + 4, 1 + 3 + 5, 1, 1}));
+  EXPECT_EQ(p.stages[1].bytes, (std::vector<std::int64_t>{0, 9 * 128, 0}));
+  EXPECT_EQ(p.stages[1].types[2].text(), "f32[25]");
+  EXPECT_EQ(p.memory_bound, (8 + 9) * 128);
+}
+
 TEST(Memory, SlotsCoverTheWindowsBehindAStageThatForwards) {
   graph_builder b = forwarding();
   const plan p = or_throw(check(b.g));

@@ -64,6 +64,9 @@ class generator {
       s.info.own_numbering = true;
       s.info.takes = one_to(4);
       s.info.gives = one_to(3);
+      if (s.info.face == face::task && s.info.gives > 1) {
+        s.on_failure = flow::failure_policy::stop;
+      }
     } else {
       s.info.forwards = below(3) == 0;
     }

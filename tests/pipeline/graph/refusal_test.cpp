@@ -169,6 +169,40 @@ TEST(Refusal, SkippingFailedItemsOfAStageWithState) {
       "the run\n  at pipe.toml:7");
 }
 
+TEST(Refusal, SkippingCallsThatMakeSeveralItems) {
+  graph_builder b = chain();
+  b.g.stages[1].on_failure = failure_policy::skip;
+  b.g.stages[1].info.stateless = true;
+  b.g.stages[1].info.own_numbering = true;
+  EXPECT_EQ(b.refusal(), "accepted");
+  b.g.stages[1].info.gives = 2;
+  EXPECT_EQ(
+      b.refusal(),
+      "cannot use the stage \"first\" (demo.first): expected a stage that makes at most "
+      "1 item of a call, since failed items are skipped, found one that makes up to 2; "
+      "let a failed item stop the run\n  at pipe.toml:7");
+  b.g.stages[1].info.face = face::late;
+  EXPECT_EQ(b.refusal(), "accepted");
+}
+
+TEST(Refusal, BlockingStagesAndStepLoopsThatTakeSeveralItems) {
+  graph_builder b = chain();
+  b.g.stages[1].info.own_numbering = true;
+  b.g.stages[1].info.face = face::looping;
+  EXPECT_EQ(b.refusal(), "accepted");
+  b.g.stages[1].info.takes = 2;
+  EXPECT_EQ(
+      b.refusal(),
+      "cannot use the stage \"first\" (demo.first): expected a step loop that takes 1 "
+      "item, found one that takes 2\n  at pipe.toml:7");
+  b.g.stages[1].info.face = face::blocking;
+  EXPECT_EQ(
+      b.refusal(),
+      "cannot use the stage \"first\" (demo.first): expected a blocking stage that fills "
+      "1 item for each item, found one whose items have numbers of their own\n  at "
+      "pipe.toml:7");
+}
+
 TEST(Refusal, AGraphWithoutASource) {
   EXPECT_EQ(
       graph_builder{}.refusal(),

@@ -301,6 +301,132 @@ struct doubled {
   }
 };
 
+/// A blocking stage with state: y = (sum of all items so far) * (number of calls so far).
+/// Drops multiples of 5.
+struct outside_sum {
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  tensor<std::uint64_t, 1> sum;
+  std::uint64_t calls = 0;
+  static void describe(stage_spec<outside_sum>& s) {
+    s.name("test.outside_sum", "sums items on a thread of its own");
+    s.port("x", &outside_sum::x, "3").port("y", &outside_sum::y, "3");
+    s.state("sum", &outside_sum::sum).state("calls", &outside_sum::calls);
+  }
+  static bool keeps(const numbers& x) { return x[0] % 5 != 0; }
+  result<void> open(opening& o, const no_settings&) {
+    sum = o.host().make<std::uint64_t>(width);
+    return {};
+  }
+  result<void> on_ready(taken& from, pull& to) {
+    const auto v = from[x];
+    if (v[0] % 5 == 0) {
+      to.skip();
+      return {};
+    }
+    ++calls;
+    const auto total = sum.elements<std::uint64_t>();
+    WEIR_TRY(auto made, to.fill(y, width));
+    for (std::size_t i = 0; i < elements; ++i) {
+      total[i] += v[i];
+      made[i] = total[i] * calls;
+    }
+    return {};
+  }
+};
+
+/// A step loop with state: as many steps y = 3 y + round as the first element says, and
+/// then y[0] + number of steps so far.
+struct iterated {
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  scratch<std::uint64_t, 0> steps;
+  tensor<std::uint64_t, 1> making;  ///< what the loop of the item works on
+  std::uint64_t total = 0;
+  static void describe(stage_spec<iterated>& s) {
+    s.name("test.iterated", "works in steps").looping();
+    s.port("x", &iterated::x, "3").port("y", &iterated::y, "3");
+    s.memory("steps", &iterated::steps, "");
+    s.state("total", &iterated::total);
+  }
+  static numbers make(numbers x, std::uint64_t& total) {
+    const std::uint64_t steps = x[0] % 4;
+    for (std::uint64_t round = 1; round <= steps; ++round) {
+      for (auto& v : x) {
+        v = v * 3 + round;
+      }
+    }
+    x[0] += total += steps;
+    return x;
+  }
+  result<void> on_item(step& s) {
+    WEIR_TRY(making, s.make(y, width));
+    WEIR_TRY(auto count, s.make(steps));
+    s.submit(
+        "begin",
+        [](auto from, auto out, auto n) {
+          n() = from[0] % 4;
+          std::copy(from.begin(), from.end(), out.begin());
+        },
+        read(s[x]), write(making), write(count));
+    return {};
+  }
+  result<bool> on_step(step& s) {
+    const std::uint64_t wanted = s.value(steps)();
+    if (s.round() <= wanted) {
+      s.submit(
+          "step",
+          [n = s.round()](auto out) {
+            for (std::size_t i = 0; i < elements; ++i) {
+              out[i] = out[i] * 3 + n;
+            }
+          },
+          update(making));
+      return true;
+    }
+    total += wanted;
+    s.submit(
+        "total", [n = total](auto out) { out[0] += n; }, update(making));
+    WEIR_CHECK(s.emit());
+    return false;
+  }
+};
+
+/// A step loop that makes items x + 1, x + 2, ...; the first element says how many.
+struct unrolled {
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  scratch<std::uint64_t, 0> steps;
+  static void describe(stage_spec<unrolled>& s) {
+    s.name("test.unrolled", "makes several items of one").rate(1, 1).looping();
+    s.port("x", &unrolled::x, "3").port("y", &unrolled::y, "3");
+    s.memory("steps", &unrolled::steps, "");
+  }
+  static std::uint64_t count(const numbers& x) { return x[0] % 4; }
+  result<void> on_item(step& s) {
+    WEIR_TRY(auto n, s.make(steps));
+    s.submit(
+        "count", [](auto from, auto out) { out() = from[0] % 4; }, read(s[x]), write(n));
+    return {};
+  }
+  result<bool> on_step(step& s) {
+    if (s.round() > s.value(steps)()) {
+      return false;
+    }
+    WEIR_TRY(auto to, s.make(y, width));
+    s.submit(
+        "copy",
+        [n = s.round()](auto from, auto out) {
+          for (std::size_t i = 0; i < elements; ++i) {
+            out[i] = from[i] + n;
+          }
+        },
+        read(s[x]), write(to));
+    WEIR_CHECK(s.emit());
+    return true;
+  }
+};
+
 /// The head of a loop: y = x + 7 * token.
 struct loop_head {
   in<std::uint64_t, 1> x;

@@ -120,7 +120,8 @@ TEST(InspectCommand, PrintsPortsSettingsAndState) {
             "      default: \"all\"; may change at a resume\n"
             "\n"
             "behaviour\n"
-            "  has no state, so failed items may be skipped (on_error = \"skip\")\n");
+            "  has no state, so failed items may be skipped (on_error = \"skip\" or "
+            "\"dead_letter\")\n");
   const outcome sum =
       folder.call<stages_options>(&tools::inspect_command, {"test.running_sum", true});
   EXPECT_EQ(json::parse(sum.out).at("state"),

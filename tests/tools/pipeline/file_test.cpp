@@ -90,6 +90,26 @@ TEST(PipelineFile, SetsWindowsPoliciesAndPlaces) {
   EXPECT_EQ(g.edges[4].place, "two.toml:29:28");
 }
 
+TEST(PipelineFile, FailedItemsGoToFilesUnlessTheFileSaysWhereTo) {
+  const std::string source =
+      "[[stage]]\nname = \"read\"\nuse = \"test.numbers\"\n"
+      "[[stage]]\nname = \"middle\"\nuse = \"test.scaled\"\non_error = "
+      "\"dead_letter\"\nmax_failures = 4\n"
+      "[[stage]]\nname = \"write\"\nuse = \"demo.lines\"\npath = \"out.txt\"\n";
+  add_standard_stages();
+  const flow::graph automatic = graph_of(written(source));
+  EXPECT_EQ(ends_of(automatic),
+            "read.x>middle.x middle.y>write.x middle.failed_x>middle.failed_x.x ");
+  EXPECT_EQ(automatic.stages[1].on_failure, flow::failure_policy::dead_letter);
+  EXPECT_EQ(automatic.stages[1].max_failures, 4U);
+  EXPECT_EQ(automatic.stages[3].info.name, "tgm.write");
+  const flow::graph chosen = graph_of(
+      written(source + "[[stage]]\nname = \"failed\"\nuse = \"demo.lines\"\npath = "
+                       "\"failed.txt\"\nfrom = \"middle.failed_x\"\n"));
+  EXPECT_EQ(ends_of(chosen),
+            "read.x>middle.x middle.y>write.x middle.failed_x>failed.x ");
+}
+
 TEST(PipelineFile, GivesTheOptionsOfTheRun) {
   const pipeline_folder folder(two);
   const auto loaded = or_throw(tools::load_pipeline(folder.file(), {}));

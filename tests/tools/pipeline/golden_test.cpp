@@ -233,9 +233,13 @@ TEST(CheckRefuses, ReservedKeysOfWrongKindOrOfALaterVersion) {
             "such as \"8 items, 64 MiB\", found string \"0 items\"\n"
             "  at two.toml:7:10");
   EXPECT_EQ(with("on_error = \"ignore\"\n"),
-            "cannot use key \"on_error\" of a stage: expected \"stop\" or "
-            "\"skip\", found string \"ignore\"\n"
+            "cannot use key \"on_error\" of a stage: expected \"stop\", "
+            "\"skip\" or \"dead_letter\", found string \"ignore\"\n"
             "  at two.toml:7:12");
+  EXPECT_EQ(with("max_failures = -1\n"),
+            "cannot use key \"max_failures\" of a stage: expected a number of "
+            "items from 0 on, found integer -1\n"
+            "  at two.toml:7:16");
   EXPECT_EQ(with("loop = { delay = 1 }\n"),
             "cannot use key \"loop\" of a stage: expected a table with an "
             "inlet and a delay, such as { token = \"sample\", delay = 1 }, "

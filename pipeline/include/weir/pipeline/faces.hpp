@@ -1,195 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How a class becomes a stage: the members that each face has, the description, and the
-/// adapter to `flow::stage_object`.
+/// How a class becomes a stage: the members that each face has, and the adapter to
+/// `flow::stage_object`.
 ///
 /// A class is a stage if it has `static void describe(stage_spec<S>&)` and the members of
-/// one face: `on_item` (a task stage), `on_item` and `on_done` (a late stage), `next`,
-/// `position` and `seek` with a type `cursor` (a source), or `put`, `settle` and `rewind`
-/// with a type `offset` (a sink). All faces may have a type `settings` and
-/// `result<void> open(opening&, const settings&)`.
+/// one face: `on_item` (a task stage), `on_item` and `on_done` (a late stage), `on_item`
+/// and `on_step` (a step loop), `on_ready` (a blocking stage), `next`, `position` and
+/// `seek` with a type `cursor` (a source), or `put`, `settle` and `rewind` with a type
+/// `offset` (a sink). All faces may have a type `settings` and `result<void>
+/// open(opening&, const settings&)`.
 #pragma once
 
 #include <concepts>
-#include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "weir/base/settings.hpp"
-#include "weir/pipeline/stage_object.hpp"
+#include "weir/pipeline/stage_spec.hpp"
 
 namespace weir {
-
-/// Settings of a stage class that has none.
-struct no_settings {};
-
-namespace flow {
-
-/// The settings of a stage class that has none.
-template <class S>
-struct settings_type {
-  using type = no_settings;  ///< a structure without members
-};
-/// The settings of a stage class with a type `settings`.
-template <class S>
-requires requires {
-  typename S::settings;
-}
-struct settings_type<S> {
-  using type = typename S::settings;  ///< the structure of the class
-};
-/// The settings of a stage class, or `no_settings`.
-template <class S>
-using settings_of = typename settings_type<S>::type;
-
-/// Returns the type of a port with static type, from the extents in a description.
-/// @pre The text has as many extents as the port has dimensions.
-[[nodiscard]] port_type static_type(dtype element, int rank, std::string_view extents);
-
-}  // namespace flow
-
-/// The description of a stage class. `describe` calls its members, which can be chained.
-/// @threads{thread-compatible}
-template <class S>
-class stage_spec {
- public:
-  /// Type of the settings of the stage.
-  using settings = flow::settings_of<S>;
-
-  /// Sets the full name, such as `demo.dense`, and one sentence of documentation.
-  stage_spec& name(std::string full_name, std::string documentation) {
-    info_.name = std::move(full_name);
-    info_.documentation = std::move(documentation);
-    return *this;
-  }
-  /// Describes an inlet. @param extents  Such as `n,384`, see `flow::port_type`.
-  template <class T, int Rank>
-  stage_spec& port(std::string port_name, in<T, Rank> S::*member,
-                   std::string_view extents) {
-    return add_port(std::move(port_name), member,
-                    flow::static_type(dtype_of<T>, Rank, extents), true);
-  }
-  /// Describes an outlet. @param extents  Such as `n,384`, see `flow::port_type`.
-  template <class T, int Rank>
-  stage_spec& port(std::string port_name, out<T, Rank> S::*member,
-                   std::string_view extents) {
-    return add_port(std::move(port_name), member,
-                    flow::static_type(dtype_of<T>, Rank, extents), false);
-  }
-  /// Describes an inlet for tensors of any type.
-  stage_spec& port(std::string port_name, any_in S::*member) {
-    return add_port(std::move(port_name), member, {}, true);
-  }
-  /// Describes an outlet that hands on the tensor of an inlet of any type.
-  stage_spec& port(std::string port_name, any_out S::*member) {
-    info_.forwards = true;
-    return add_port(std::move(port_name), member, {}, false);
-  }
-  /// Describes scratch memory. @param extents  Fixed numbers, such as `4,4`.
-  template <class T, int Rank>
-  stage_spec& memory(std::string memory_name, scratch<T, Rank> S::*member,
-                     std::string_view extents) {
-    bind(member, static_cast<int>(info_.scratch.size()));
-    info_.scratch.push_back(
-        {std::move(memory_name), flow::static_type(dtype_of<T>, Rank, extents), false});
-    return *this;
-  }
-  /// Declares a tensor of the engine that checkpoints hold. `open` makes it.
-  template <class T, int Rank>
-  stage_spec& state(std::string state_name, tensor<T, Rank> S::*member) {
-    info_.state.push_back({state_name, true});
-    states_.push_back([state_name, member](S& stage) {
-      return flow::state_part{state_name, true, (stage.*member).bytes(), {}};
-    });
-    return *this;
-  }
-  /// Declares a value without pointers that checkpoints hold.
-  template <class T>
-  requires std::is_trivially_copyable_v<T> stage_spec& state(std::string state_name,
-                                                             T S::*member) {
-    info_.state.push_back({state_name, false});
-    states_.push_back([state_name, member](S& stage) {
-      return flow::state_part{
-          state_name, false, {}, std::as_writable_bytes(std::span(&(stage.*member), 1))};
-    });
-    return *this;
-  }
-  /// Adds a setting; the returned options narrow it, see `settings_table::add`.
-  template <class T>
-  auto set(std::string key, T settings::*member, std::string documentation) {
-    return table_.add(std::move(key), member, std::move(documentation));
-  }
-  /// Declares that items are independent of each other, so that a failed one may be
-  /// skipped.
-  stage_spec& stateless() {
-    info_.stateless = true;
-    return *this;
-  }
-  /// Declares that a call takes `takes` items and makes up to `gives`. The items of such
-  /// a stage have a numbering of their own.
-  stage_spec& rate(std::uint32_t takes, std::uint32_t gives) {
-    info_.takes = takes;
-    info_.gives = gives;
-    info_.own_numbering = true;
-    return *this;
-  }
-  /// Declares that the stage is called for numbers that some of its inlets have no item
-  /// for. By default such numbers become gaps behind the stage.
-  stage_spec& accept_gaps() {
-    info_.gaps = flow::gap_policy::pass;
-    return *this;
-  }
-  /// Declares that the stage may call `step::forward` with typed ports.
-  stage_spec& forwards() {
-    info_.forwards = true;
-    return *this;
-  }
-  /// Sets the strongest guarantee that the source or sink gives; exactly once by default.
-  stage_spec& promises(flow::guarantee promise) {
-    info_.promise = promise;
-    return *this;
-  }
-
-  /// Returns the description so far.
-  [[nodiscard]] const flow::stage_info& info() const noexcept { return info_; }
-  /// Returns the table of the settings.
-  [[nodiscard]] const settings_table<settings>& table() const noexcept { return table_; }
-  /// Sets the numbers of the ports and scratch memories of a stage.
-  void number_ports(S& stage) const {
-    for (const auto& one : binders_) {
-      one(stage);
-    }
-  }
-  /// Returns the parts of the state of a stage.
-  [[nodiscard]] std::vector<flow::state_part> states(S& stage) const {
-    std::vector<flow::state_part> all;
-    for (const auto& one : states_) {
-      all.push_back(one(stage));
-    }
-    return all;
-  }
-
- private:
-  template <class Port>
-  stage_spec& add_port(std::string port_name, Port S::*member, flow::port_type type,
-                       bool inlet) {
-    bind(member, static_cast<int>(inlet ? info_.inlets() : info_.outlets()));
-    info_.ports.push_back({std::move(port_name), std::move(type), inlet});
-    return *this;
-  }
-  template <class Port>
-  void bind(Port S::*member, int index) {
-    binders_.push_back([member, index](S& stage) { (stage.*member).index = index; });
-  }
-
-  flow::stage_info info_;
-  settings_table<settings> table_{"the stage"};
-  std::vector<std::function<void(S&)>> binders_;
-  std::vector<std::function<flow::state_part(S&)>> states_;
-};
 
 /// A class that describes itself as a stage.
 template <class S>
@@ -207,6 +38,19 @@ concept task_stage = described<S> && requires(S s, step& x) {
 template <class S>
 concept late_stage = task_stage<S> && requires(S s, step& x) {
   { s.on_done(x) } -> std::same_as<result<void>>;
+};
+/// A step loop: once the tasks of an item have ended, `on_step` is called, and again each
+/// time the tasks that it has submitted have ended, until it returns false. Only then the
+/// stage gets its next item. Its calls therefore depend on items and state alone.
+template <class S>
+concept looping_stage = task_stage<S> && requires(S s, step& x) {
+  { s.on_step(x) } -> std::same_as<result<bool>>;
+};
+/// A blocking stage: `on_ready` gets an item whose bytes are complete, and fills the item
+/// that it makes of it. It runs on a thread of its own, where it may wait.
+template <class S>
+concept blocking_stage = described<S> && requires(S s, taken& from, pull& to) {
+  { s.on_ready(from, to) } -> std::same_as<result<void>>;
 };
 /// A source. After `seek` with the result of `position`, `next` goes on behind the item
 /// before `position`. The cursor has at most 64 bytes and no pointers.
@@ -245,11 +89,24 @@ constexpr void require_face() {
                   "a sink (it has a type `offset`) has `result<void> put(taken&)`, "
                   "`result<offset> settle()` and `result<void> rewind(offset)`; the "
                   "offset has at most 64 bytes and no pointers");
+  } else if constexpr (requires { &S::on_ready; }) {
+    static_assert(blocking_stage<S>,
+                  "a blocking stage has `result<void> on_ready(taken&, pull&)`");
+  } else if constexpr (requires { &S::on_step; }) {
+    static_assert(looping_stage<S>,
+                  "a step loop has `result<void> on_item(step&)` and `result<bool> "
+                  "on_step(step&)`");
+    static_assert(!late_stage<S>, "a step loop has no `on_done`");
+  } else if constexpr (requires { &S::on_done; }) {
+    static_assert(late_stage<S>,
+                  "a late stage has `result<void> on_item(step&)` and `result<void> "
+                  "on_done(step&)`");
   } else {
     static_assert(task_stage<S>,
                   "a task stage has `result<void> on_item(step&)`; a late stage also has "
-                  "`result<void> on_done(step&)`; a source has a type `cursor`; a sink "
-                  "has a type `offset`");
+                  "`result<void> on_done(step&)`, a step loop `result<bool> "
+                  "on_step(step&)`; a blocking stage has `result<void> on_ready(taken&, "
+                  "pull&)`; a source has a type `cursor`; a sink has a type `offset`");
   }
 }
 
@@ -260,6 +117,10 @@ template <class S>
     return face::source;
   } else if constexpr (sink_stage<S>) {
     return face::sink;
+  } else if constexpr (blocking_stage<S>) {
+    return face::blocking;
+  } else if constexpr (looping_stage<S>) {
+    return face::looping;
   } else {
     return late_stage<S> ? face::late : face::task;
   }
@@ -291,6 +152,18 @@ class typed_stage final : public stage_object {
       return stage_.on_done(s);
     }
     return stage_object::on_done(s);
+  }
+  result<bool> on_step(step& s) override {
+    if constexpr (looping_stage<S>) {
+      return stage_.on_step(s);
+    }
+    return stage_object::on_step(s);
+  }
+  result<void> on_ready(taken& from, pull& to) override {
+    if constexpr (blocking_stage<S>) {
+      return stage_.on_ready(from, to);
+    }
+    return stage_object::on_ready(from, to);
   }
   result<bool> next(pull& p) override {
     if constexpr (source_stage<S>) {

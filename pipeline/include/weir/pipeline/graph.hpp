@@ -17,8 +17,14 @@ namespace weir::flow {
 /// Treatment of an item whose tasks fail.
 enum class failure_policy : std::uint8_t {
   stop,  ///< the run ends with an error that names stage and item
-  skip   ///< the number becomes a gap; only for stages without state
+  skip,  ///< the number becomes a gap; only for stages without state
+  /// As `skip`, and the item leaves through an outlet for failed items, see
+  /// `add_dead_letters`.
+  dead_letter
 };
+
+/// Value of `graph_stage::max_failures` without a limit.
+inline constexpr std::uint64_t unlimited_failures = ~std::uint64_t{0};
 
 /// Window that an edge has unless its author sets one.
 inline constexpr std::uint32_t default_window_items = 8;
@@ -31,6 +37,8 @@ struct graph_stage {
   stage_info info;    ///< description of the stage
   std::string place;  ///< place of its definition for messages, `file:line`; may be empty
   failure_policy on_failure = failure_policy::stop;  ///< treatment of failed items
+  /// Failed items after which the next one stops the run, counted over resumed runs.
+  std::uint64_t max_failures = unlimited_failures;
 };
 
 /// An edge from an outlet to an inlet.

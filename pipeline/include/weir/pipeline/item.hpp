@@ -18,7 +18,8 @@ namespace weir {
 
 /// A small fact that travels with an item.
 using attribute = std::variant<std::int64_t, std::uint64_t, double, std::string>;
-/// All attributes of an item by name. Their encoded size is at most 256 bytes.
+/// All attributes of an item by name. Names and values have at most 256 bytes in all, see
+/// `flow::encoded_size`.
 using attributes = std::map<std::string, attribute, std::less<>>;
 
 }  // namespace weir
@@ -29,6 +30,13 @@ namespace weir::flow {
 inline constexpr std::size_t max_ports = 8;
 /// Largest size of a cursor and of an offset. @units{bytes}
 inline constexpr std::size_t max_record = 64;
+/// Largest encoded size of the attributes of an item. @units{bytes}
+inline constexpr std::size_t max_attribute_bytes = 256;
+
+/// Returns the size of names and values as deterministic CBOR, without the head of the
+/// map. @units{bytes}
+/// @threads{safe to call concurrently} @source{RFC 8949, section 4.2.1}
+[[nodiscard]] std::size_t encoded_size(const attributes& all) noexcept;
 
 /// The cursor of a source or the offset of a sink, as bytes.
 /// @threads{a value}

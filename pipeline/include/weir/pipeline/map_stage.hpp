@@ -36,6 +36,11 @@ template <class R, class... As>
 struct map_function<R (*)(As...)> {
   using type = R (*)(As...);  ///< the function itself
 };
+/// A function from a view of const elements to a view of elements.
+template <class F>
+concept mappable = requires {
+  typename map_signature<typename map_function<F>::type>::from;
+};
 /// The parameters of a function or function object.
 template <class F>
 using map_parameters = map_signature<typename map_function<F>::type>;
@@ -81,6 +86,8 @@ template <class Function>
 [[nodiscard]] result<described_stage> make_map_stage(std::string_view from,
                                                      std::string_view to,
                                                      Function function) {
+  static_assert(mappable<Function>,
+                "a map stage is a function `void(view<const A, m>, view<B, n>)`");
   using types = map_parameters<Function>;
   auto info = describe_map(from, dtype_of<typename types::from>, types::from_rank, to,
                            dtype_of<typename types::to>, types::to_rank);

@@ -9,11 +9,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "weir/base/philox.hpp"
 #include "weir/pipeline/item.hpp"
@@ -25,6 +27,7 @@ namespace flow {
 class stage_run;
 class blank;
 class ready;
+class exchange;
 }  // namespace flow
 
 /// An inlet: a member of a stage, through which items arrive. `describe` names it.
@@ -62,6 +65,9 @@ class step {
  public:
   /// Returns the number of the item: 0, 1, 2, ... without holes.
   [[nodiscard]] std::uint64_t seq() const noexcept;
+  /// Returns the number of the call for this item: 0 in `on_item` and in `on_done`, and
+  /// 1, 2, ... in `on_step`.
+  [[nodiscard]] std::uint64_t round() const noexcept;
   /// Returns the lane of the item.
   [[nodiscard]] std::uint32_t lane() const noexcept;
   /// Returns the attributes of the item, of the first inlet that has one.
@@ -70,7 +76,7 @@ class step {
   /// `about`.
   [[nodiscard]] attributes& emitted();
   /// Returns random numbers of this stage and this item. They are a function of the seed
-  /// of the run, the name of the stage and `seq`.
+  /// of the run, the name of the stage and `seq`; all steps of an item get the same.
   [[nodiscard]] philox random() const noexcept;
   /// Returns the number of items that the call has: 1, or for a stage that takes several
   /// items at once up to that number; fewer only at the end of the input.
@@ -160,7 +166,8 @@ class step {
 
   /// Hands the item on with the tensors that were made or forwarded; an outlet without
   /// one gets a gap. Its tasks need not have run. A stage with a numbering of its own may
-  /// emit several items in one call, all others exactly one, or call `skip`.
+  /// emit several items in one call, all others exactly one for each item that they take,
+  /// or call `skip`.
   /// @error{invalid_argument, more items than the stage has described; or `on_item` of a
   /// stage with `on_done`, which emits there}
   [[nodiscard]] result<void> emit();
@@ -175,12 +182,12 @@ class step {
   void skip();
 
   /// Returns elements of scratch memory that tasks of this item have written. Only in
-  /// `on_done`.
+  /// `on_done` and `on_step`.
   template <class T, int Rank>
   [[nodiscard]] view<const T, Rank> value(const scratch<T, Rank>& memory) const {
     return tensor<T, Rank>(scratch_of_item(memory.index)).template elements<const T>();
   }
-  /// Returns the elements of the item. Only in `on_done`.
+  /// Returns the elements of the item. Only in `on_done` and `on_step`.
   template <class T, int Rank>
   [[nodiscard]] view<const T, Rank> value(const in<T, Rank>& port) const {
     return tensor<T, Rank>(input_bytes(port.index, 0)).template elements<const T>();
@@ -214,16 +221,19 @@ class step {
   flow::stage_run& stage_;
 };
 
-/// An empty item in the hands of a source, which fills it.
-/// @threads{thread-compatible; belongs to the thread of the source}
+/// An empty item in the hands of a source or of a blocking stage, which fills it.
+/// @threads{thread-compatible; belongs to the thread of the stage}
 class pull {
  public:
   /// Makes the call object of one item. For hosts.
   explicit pull(flow::blank& item) : blank_(item) {}
   /// Returns the number that the item will have.
   [[nodiscard]] std::uint64_t seq() const noexcept;
-  /// Returns the attributes of the item, which begin empty.
+  /// Returns the attributes of the item. Those of a source begin empty, those of a
+  /// blocking stage as a copy of the attributes of the item that it has taken.
   [[nodiscard]] attributes& emitted() noexcept;
+  /// Declares that this number has no item behind the stage. Only in `on_ready`.
+  void skip() noexcept;
   /// Declares that the source has no item at the moment. `next` then returns true, and is
   /// called again later. A source that waits for data calls it after at most 100 ms, so
   /// that the run can make a checkpoint or stop.
@@ -254,8 +264,8 @@ class pull {
   flow::blank& blank_;
 };
 
-/// A whole item in the hands of a sink. Its bytes are complete.
-/// @threads{thread-compatible; belongs to the thread of the sink}
+/// A whole item in the hands of a sink or of a blocking stage. Its bytes are complete.
+/// @threads{thread-compatible; belongs to the thread of the stage}
 class taken {
  public:
   /// Makes the call object of one item. For hosts.
@@ -285,16 +295,29 @@ class taken {
   const flow::ready& ready_;
 };
 
+/// A tensor that a stage reads and never writes, such as weights.
+/// @threads{a value}
+struct constant_info {
+  std::string file;    ///< path of the file that holds it
+  std::string tensor;  ///< name in the file
+  std::string digest;  ///< type, shape and XXH3-64 of the bytes, which checkpoints hold
+};
+
 /// The objects that a stage gets before its first item.
 /// @threads{thread-compatible}
 class opening {
  public:
+  /// Loads a tensor of a file into memory of an engine. When it returns, the bytes are
+  /// there.
+  using loader = std::function<result<runtime::tensor>(
+      weir::engine&, const std::string& path, const std::string& name)>;
   /// Facts of the run that every stage may ask for.
   struct facts {
     weir::engine* engine = nullptr;  ///< engine of the run
     std::string folder;              ///< folder of the pipeline's file; may be empty
     bool resuming = false;           ///< true if state comes from a checkpoint
     std::uint64_t seed = 1;          ///< seed of the run
+    loader load;                     ///< loads constants; empty if the host has none
   };
   /// Makes the object. For hosts.
   explicit opening(facts run) : run_(std::move(run)) {}
@@ -307,9 +330,32 @@ class opening {
   [[nodiscard]] bool resuming() const noexcept { return run_.resuming; }
   /// Returns the seed of the run.
   [[nodiscard]] std::uint64_t seed() const noexcept { return run_.seed; }
+  /// Loads a tensor of a volume, which the stage must not write. Checkpoints hold only
+  /// its digest, and a run is resumed only with the same contents.
+  /// @param file  Path as the process finds it, see `path`.
+  /// @error{invalid_argument, the tensor has another type or number of dimensions}
+  /// @error{unsupported, the host cannot load tensors}
+  /// @error{not_found, the file or the tensor is missing; other errors of files, too}
+  template <class T, int Rank>
+  [[nodiscard]] result<tensor<T, Rank>> constant(const std::string& file,
+                                                 const std::string& name) {
+    auto bytes = constant_bytes(file, name, dtype_of<T>, Rank);
+    if (!bytes) {
+      return std::move(bytes.error());
+    }
+    return tensor<T, Rank>(*bytes);
+  }
+  /// Returns the constants that the stage has loaded so far. For hosts.
+  [[nodiscard]] const std::vector<constant_info>& constants() const noexcept {
+    return constants_;
+  }
 
  private:
+  [[nodiscard]] result<runtime::tensor> constant_bytes(const std::string& file,
+                                                       const std::string& name,
+                                                       dtype type, std::size_t rank);
   facts run_;
+  std::vector<constant_info> constants_;
 };
 
 }  // namespace weir

@@ -18,10 +18,12 @@ namespace weir::flow {
 
 /// The way in which a stage takes part in a pipeline.
 enum class face : std::uint8_t {
-  task,    ///< submits tasks for each item and hands the item on at once
-  late,    ///< also looks at the item once its tasks have ended
-  source,  ///< makes items
-  sink     ///< makes items durable
+  task,      ///< submits tasks for each item and hands the item on at once
+  late,      ///< also looks at the item once its tasks have ended
+  looping,   ///< works on an item in steps, each after the tasks of the step before
+  source,    ///< makes items
+  sink,      ///< makes items durable
+  blocking,  ///< makes an item of each complete item on a thread of its own
 };
 
 /// The strongest promise that a run of a pipeline can keep after a crash.
@@ -42,6 +44,9 @@ struct port_info {
   std::string name;    ///< unique among the ports of the stage
   port_type type;      ///< type of the tensor that an item has at the port
   bool inlet = false;  ///< true for an inlet, false for an outlet
+  /// True for an outlet that gets the item of an inlet if it fails, see
+  /// `add_dead_letters`.
+  bool dead_letter = false;
 };
 
 /// A part of the state of a stage that checkpoints hold.
@@ -78,6 +83,14 @@ struct stage_info {
   [[nodiscard]] std::size_t inlets() const noexcept;
   /// Returns the number of outlets.
   [[nodiscard]] std::size_t outlets() const noexcept;
+  /// Returns the number of outlets for failed items.
+  [[nodiscard]] std::size_t dead_letters() const noexcept;
 };
+
+/// Adds an outlet `failed_NAME` for each inlet NAME, behind all other ports. If an item
+/// fails, these outlets carry its tensors, with the attribute `error`; for all other
+/// items they have gaps. Does nothing if the stage has such outlets.
+/// @threads{thread-compatible}
+void add_dead_letters(stage_info& info);
 
 }  // namespace weir::flow

@@ -29,9 +29,9 @@ struct state_part {
 
 /// A stage of a run.
 ///
-/// The host calls the functions of the stage's face only. No two calls overlap, except
-/// that `next` of a source and `put` and `settle` of a sink run on the thread of the
-/// stage's own host.
+/// The host calls the functions of the stage's face only. No two calls of a stage
+/// overlap. `next` of a source, `put` and `settle` of a sink and `on_ready` of a blocking
+/// stage run on the thread of the stage's own host.
 /// @threads{thread-compatible}
 class stage_object {
  public:
@@ -48,6 +48,13 @@ class stage_object {
   /// Looks at an item whose tasks have ended, in the order of the items.
   /// The error may have any code: the item fails.
   [[nodiscard]] virtual result<void> on_done(step& s);
+  /// Works on the item of a step loop once its tasks so far have ended. Returns true to
+  /// be called again when the tasks that it has submitted have ended.
+  /// The error may have any code: the item fails.
+  [[nodiscard]] virtual result<bool> on_step(step& s);
+  /// Takes a complete item and fills the item of the same number that it makes of it.
+  /// The error may have any code: the item fails.
+  [[nodiscard]] virtual result<void> on_ready(taken& from, pull& to);
   /// Fills the next item of a source. Returns false at the end of the data.
   /// The error may have any code: the source cannot go on.
   [[nodiscard]] virtual result<bool> next(pull& p);

@@ -22,6 +22,7 @@ struct execution_options {
   std::uint64_t seed = 1;          ///< seed of `step::random`
   std::string folder;              ///< folder of the pipeline's file, see `opening::path`
   std::uint32_t turn_items = 32;   ///< items that a stage takes in one turn at most
+  opening::loader load{};          ///< loads constants; may be empty
   std::size_t recorded_items = 0;  ///< items that `add_to_trace` knows at most; 0: none
   /// Items that sources read and the run does not process: they become gaps. Images hold
   /// the ranges, which then count in resumed runs, too.
@@ -30,11 +31,12 @@ struct execution_options {
 
 /// A run of a pipeline.
 ///
-/// The host alternates between `turn`, sources (`grant`, `deliver`, `end`) and sinks
-/// (`next_ready`, `done`). To make a checkpoint it calls `begin_epoch`, answers
-/// `wants_cursor` and `wants_settle`, waits until `complete`, saves the image and calls
-/// `committed`. Every function may be called only by the submitter of the engine; a
-/// `blank` and a `ready` may be used by another thread until they are given back.
+/// The host alternates between `turn`, sources (`grant`, `deliver`, `end`), blocking
+/// stages (`next_exchange`, `give_back`) and sinks (`next_ready`, `done`). To make a
+/// checkpoint it calls `begin_epoch`, answers `wants_cursor` and `wants_settle`, waits
+/// until `complete`, saves the image and calls `committed`. Every function may be called
+/// only by the submitter of the engine; a `blank`, an `exchange` and a `ready` may be
+/// used by another thread until they are given back.
 /// @threads{thread-compatible; belongs to the submitter of the engine}
 class execution {
  public:
@@ -65,6 +67,8 @@ class execution {
   [[nodiscard]] const std::vector<std::uint32_t>& sources() const noexcept;
   /// Returns the indices of all sinks.
   [[nodiscard]] const std::vector<std::uint32_t>& sinks() const noexcept;
+  /// Returns the indices of all blocking stages.
+  [[nodiscard]] const std::vector<std::uint32_t>& blocking() const noexcept;
   /// Returns the stage of an index.
   [[nodiscard]] stage_object& stage(std::uint32_t index) noexcept;
 
@@ -85,6 +89,17 @@ class execution {
   /// Puts the barrier behind the delivered items. @error{invalid_argument, the state
   /// cannot be copied}
   [[nodiscard]] result<void> mark(std::uint32_t source, const small_record& cursor);
+
+  /// Hands out the next complete item of a blocking stage with an empty one, or a null
+  /// pointer. Several may be handed out; they are given back in the same order.
+  /// @error{upstream_failed, a task that writes the item failed}
+  [[nodiscard]] result<exchange*> next_exchange(std::uint32_t stage);
+  /// Takes an item back that a blocking stage has processed.
+  /// @param failed  Error of `call_on_ready`, or null.
+  /// @error{invalid_argument, the stage has made no item; or returns the error of the
+  /// stage, unless failed items of the stage are skipped}
+  [[nodiscard]] static result<void> give_back(exchange& item,
+                                              const error* failed = nullptr);
 
   /// Hands out the next complete item of a sink, or a null pointer. Several items may be
   /// handed out; `done` takes them back in the same order.

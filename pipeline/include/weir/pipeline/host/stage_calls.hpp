@@ -33,6 +33,9 @@ template <class Function>
 /// the stage keeps its code}
 [[nodiscard]] result<bool> call_next(stage_object& stage, const std::string& name,
                                      pull& item);
+/// Lets a blocking stage make an item of another. `execution::give_back` adds stage and
+/// item to the error. @error{kernel_failed, see `call_next`}
+[[nodiscard]] result<void> call_on_ready(stage_object& stage, exchange& item);
 /// Lets a sink write an item. @error{kernel_failed, see `call_next`}
 [[nodiscard]] result<void> call_put(stage_object& stage, const std::string& name,
                                     taken& item);
