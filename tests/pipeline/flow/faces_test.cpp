@@ -12,13 +12,13 @@
 namespace weir::test {
 namespace {
 
-constexpr std::uint64_t item_count = 30;
+constexpr std::uint64_t faces_items = 30;
 
 /// Makes an item of as many elements as its number says, with an attribute; fails as its
 /// settings say.
 struct growing {
   struct settings {
-    std::uint64_t fails_at = item_count;
+    std::uint64_t fails_at = faces_items;
     std::string failure = "error";
   };
   in<std::uint64_t, 1> x;
@@ -61,15 +61,15 @@ tape_builder growing_pipeline(const growing::settings& with, bool skips = false)
     if (skips) {
       middle.failing(flow::failure_policy::skip);
     }
-    p.add<number_source>("source", {.count = item_count, .seed = 2}) >> middle >>
+    p.add<number_source>("source", {.count = faces_items, .seed = 2}) >> middle >>
         add_recorder(p, "sink", tapes[0]);
   };
 }
 
 TEST(PipelineBlocking, MakesItemsOfAnySizeWithAttributes) {
   const auto tapes = expect_resumable(growing_pipeline({}), 1, 7);
-  ASSERT_EQ(tapes[0].size(), item_count);
-  for (std::uint64_t n = 0; n < item_count; ++n) {
+  ASSERT_EQ(tapes[0].size(), faces_items);
+  for (std::uint64_t n = 0; n < faces_items; ++n) {
     const recorded& one = tapes[0][n];
     EXPECT_EQ(one.seq, n);
     EXPECT_EQ(one.about, (attributes{{"number", n}}));
