@@ -16,7 +16,7 @@ constexpr std::uint64_t faces_items = 30;
 
 /// Makes an item of as many elements as its number says, with an attribute; fails as its
 /// settings say.
-struct growing {
+struct larger_each_time {
   struct settings {
     std::uint64_t fails_at = faces_items;
     std::string failure = "error";
@@ -24,9 +24,9 @@ struct growing {
   in<std::uint64_t, 1> x;
   out<std::uint64_t, 1> y;
   settings with;
-  static void describe(stage_spec<growing>& s) {
-    s.name("test.growing", "makes items of growing size").stateless();
-    s.port("x", &growing::x, "3").port("y", &growing::y, "?");
+  static void describe(stage_spec<larger_each_time>& s) {
+    s.name("test.larger_each_time", "makes items of larger_each_time size").stateless();
+    s.port("x", &larger_each_time::x, "3").port("y", &larger_each_time::y, "?");
     s.set("fails_at", &settings::fails_at, "number of the item");
     s.set("failure", &settings::failure, "error, exception, nothing or both");
   }
@@ -55,9 +55,10 @@ struct growing {
   }
 };
 
-tape_builder growing_pipeline(const growing::settings& with, bool skips = false) {
+tape_builder growing_pipeline(const larger_each_time::settings& with,
+                              bool skips = false) {
   return [with, skips](pipeline& p, std::vector<tape>& tapes) {
-    auto middle = p.add<growing>("middle", with);
+    auto middle = p.add<larger_each_time>("middle", with);
     if (skips) {
       middle.failing(flow::failure_policy::skip);
     }
