@@ -25,7 +25,7 @@ struct larger_each_time {
   out<std::uint64_t, 1> y;
   settings with;
   static void describe(stage_spec<larger_each_time>& s) {
-    s.name("test.larger_each_time", "makes items of larger_each_time size").stateless();
+    s.name("test.larger_each_time", "makes items of growing size").stateless();
     s.port("x", &larger_each_time::x, "3").port("y", &larger_each_time::y, "?");
     s.set("fails_at", &settings::fails_at, "number of the item");
     s.set("failure", &settings::failure, "error, exception, nothing or both");
