@@ -24,8 +24,8 @@ result<void> check_range(const byte_source& source, std::uint64_t offset,
                          std::size_t bytes) {
   if (offset > source.size() || bytes > source.size() - offset) {
     return error(errc::torn,
-                 fmt::format("cannot read {} bytes: expected at most {} there, found "
-                             "the end",
+                 fmt::format("cannot read {} bytes: expected all of them, found {} "
+                             "before the end",
                              bytes, source.size() - std::min(offset, source.size())))
         .located(fmt::format("{}:{}", source.name(), offset));
   }
@@ -34,8 +34,8 @@ result<void> check_range(const byte_source& source, std::uint64_t offset,
 
 }  // namespace
 
-/// Distinguishes failures of the source from faults of the data: only the former may pass
-/// when the call is repeated.
+/// Returns true for a failure of the source, after which a repeated call may succeed, and
+/// false for a fault of the data.
 bool source_failed(const error& e) noexcept {
   switch (e.root().code()) {
     case errc::io:

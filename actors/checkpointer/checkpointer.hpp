@@ -42,7 +42,7 @@ struct checkpointer_shell {
   static constexpr const char* name = "weir.checkpointer_io";
   std::optional<checkpointer_state> core;
 };
-/// The function of a checkpointer.
+/// Returns the behavior of a checkpointer; CAF calls this when it spawns the actor.
 checkpointer_actor::behavior_type checkpointer_io(
     checkpointer_actor::stateful_pointer<checkpointer_shell> self,
     checkpointer_config config);

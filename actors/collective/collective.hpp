@@ -14,8 +14,9 @@ namespace weir::actors {
 struct collective_shell : queue_shell<collective_state> {
   static constexpr const char* name = "weir.collective";
 };
-/// The function of a collective actor. If the group of `spec` cannot be made, the actor
-/// lives all the same and answers every request with the reason.
+/// Returns the behavior of a collective actor; CAF calls this when it spawns
+/// the actor. If the group of `spec` cannot be made, the actor lives all the same and
+/// answers every request with the reason.
 collective_actor::behavior_type collective_group(
     collective_actor::stateful_pointer<collective_shell> self, collective_spec spec);
 

@@ -29,12 +29,12 @@ class collective_state {
   using ticket = std::uint64_t;
   /// The answer to a share.
   struct answer {
-    ticket asked = 0;
+    ticket asked = 0;               ///< ticket of the share
     result<std::uint64_t> outcome;  ///< number of the collective in its group
   };
 
-  /// Makes queues for all ranks of a group. Workers call `ended` when shares have ended,
-  /// so that `take_answers` may return something; it must neither block nor throw.
+  /// Makes queues for all ranks of a group. Workers call `ended` when shares have ended
+  /// and `take_answers` may return new answers. `ended` must neither block nor throw.
   /// @error{invalid_argument, there is no mesh, or the mesh has no such member}
   [[nodiscard]] static result<std::unique_ptr<collective_state>> make(
       collective_spec spec, std::function<void()> ended);
@@ -62,7 +62,7 @@ class collective_state {
     std::uint64_t sequence = 0;  ///< number of the collective in the group
     tessera::ref<tessera::operation> operation;  ///< null if there is nothing to do
     tessera::ref<synchronize_operation> end;     ///< null until the share runs
-    std::int64_t deadline_ns = 0;                ///< of its end, once it runs
+    std::int64_t deadline_ns = 0;                ///< deadline of its end, once it runs
   };
   /// A meeting that failed. It is kept until every rank has been answered.
   struct failed_meeting {

@@ -71,12 +71,13 @@ class conductor_shell {
   /// Issues no more pulses, and ends the run when those in flight are committed.
   void drain();
   /// Fails the run if no pulse and no chunk has arrived for the length of the deadline.
-  /// Called every second: a timer for each request would wake a thread for each.
+  /// Called every second, because a timer for each request would wake a thread for each
+  /// request.
   void check_deadline();
 
  private:
-  /// Limit of `conductor_end::spans`: a run may last for weeks, and the trace shows about
-  /// as many.
+  /// Largest size of `conductor_end::spans`. It is limited because a run may last for
+  /// weeks; a trace shows about this number of spans.
   static constexpr std::size_t max_spans = 4096;
 
   template <class T, class Handle, class Deadline, class Then, class... As>
@@ -125,7 +126,7 @@ class conductor_shell {
   std::int64_t sampled_ns_ = 0;  ///< time of the last sample
 };
 
-/// The function of a Conductor.
+/// Returns the behavior of a Conductor; CAF calls this when it spawns the actor.
 conductor_actor::behavior_type conductor(conductor_shell::self_pointer self,
                                          conductor_config config);
 

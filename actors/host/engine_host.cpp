@@ -12,6 +12,7 @@
 
 #include "volume/constants.hpp"
 #include "weir/base/clock.hpp"
+#include "weir/base/file.hpp"
 
 namespace weir::actors {
 namespace {
@@ -26,6 +27,8 @@ constexpr std::int64_t idle_ns = 100'000;
 /// Items that an I/O host gets with one message.
 constexpr std::size_t batch_items = 32;
 constexpr std::chrono::milliseconds tick{100};
+/// Items of all stages that a trace shows from the begin of a run, and from its end.
+constexpr std::size_t max_recorded_items = 20'000;
 constexpr std::int64_t rate_window_ns = 3'000'000'000;
 
 flow::execution& execution_of(host_pointer self) {
@@ -227,16 +230,30 @@ result<bool> drain(host_pointer self, outside& o) {
   return false;
 }
 
+/// The run has ended well, so that a trace that cannot be written is a warning.
+void write_trace(engine_host_shell& s) {
+  const std::string& folder = s.config.options.folder;
+  if (s.config.engine.trace.mode == runtime::trace_mode::off || folder.empty()) {
+    return;
+  }
+  s.config.parts->run->add_to_trace();
+  const auto written = s.config.parts->host->base().tracer().write(
+      posix_file_system(), join_path(folder, "trace.json"));
+  if (!written) {
+    s.report.warnings.push_back(written.error().message());
+  }
+}
+
 void finish(host_pointer self) {
   auto& s = self->state;
   auto& run = execution_of(self);
   if (s.failure) {
-    error cause = std::move(*s.failure);
+    error& cause = *s.failure;
     if (s.config.saver && cause.hint().empty()) {
-      cause = std::move(cause).hint(
+      static_cast<void>(std::move(cause).hint(
           fmt::format("the checkpoint holds the items before number {}; resume the run "
                       "when the cause is removed",
-                      s.durable_items));
+                      s.durable_items)));
     }
     fail(self, std::move(cause));
     return;
@@ -244,12 +261,14 @@ void finish(host_pointer self) {
   s.report.ended = run.all_ended() ? "finished" : "interrupted";
   s.report.counters = run.counters();
   s.report.item_bytes = s.report.counters.item_bytes;
+  s.report.peak_item_bytes = std::max(s.report.peak_item_bytes, s.report.item_bytes);
   s.report.planned = run.planned();
   s.report.memory_bound = s.report.planned.memory_bound;
   s.report.seconds = seconds_since(s.start_ns);
   for (const std::uint32_t source : run.sources()) {
     s.report.items += s.report.counters.stages[source].items;
   }
+  write_trace(s);
   end_run(self, host_end{s.report});
 }
 
@@ -386,7 +405,7 @@ void work_a_little(host_pointer self) {
     if (!succeeded(self, worked) || s.over) {
       return;
     }
-    if (*worked || engine.run_one()) {
+    if (*worked || s.tasks.run(engine)) {
       s.progress_ns = now_ns();
     } else if (execution_of(self).tasks_in_flight()) {
       engine.idle(idle_ns);
@@ -431,6 +450,7 @@ void report_progress(host_pointer self) {
   p.epochs = s.report.epochs;
   p.durable_items = s.durable_items;
   p.bottleneck = run.bottleneck();
+  s.report.peak_item_bytes = std::max(s.report.peak_item_bytes, counters.item_bytes);
   s.config.progress(std::move(p));
 }
 
@@ -470,6 +490,8 @@ result<void> open_run(engine_host_shell& s) {
   options.folder = s.config.options.files;
   options.load = load_constant;
   options.skip = s.config.options.skip;
+  options.recorded_items =
+      s.config.engine.trace.mode == runtime::trace_mode::off ? 0 : max_recorded_items;
   WEIR_TRY(parts.run,
            flow::execution::create(s.config.planned, std::move(parts.objects),
                                    *parts.host, std::move(options), s.config.from.get()));

@@ -13,6 +13,7 @@
 
 #include "host/interfaces.hpp"
 #include "shim/shim.hpp"
+#include "weir/pipeline/host/task_batch.hpp"
 
 namespace weir::actors {
 
@@ -74,11 +75,12 @@ struct engine_host_shell {
   std::int64_t epoch_ns = 0;        ///< begin of the last epoch
   std::int64_t progress_ns = 0;     ///< last time that anything happened
   std::uint64_t durable_items = 0;  ///< first item that is not in a checkpoint
+  flow::task_batch tasks;           ///< tasks between two looks at the stages
   pipeline_report report;
   std::deque<std::pair<std::int64_t, std::uint64_t>> recent;  ///< time and items
 };
 
-/// The function of an engine host.
+/// Returns the behavior of an engine host; CAF calls this when it spawns the actor.
 engine_host_actor::behavior_type engine_host(
     engine_host_actor::stateful_pointer<engine_host_shell> self,
     std::shared_ptr<engine_host_config> config);

@@ -19,7 +19,7 @@ struct epoch_saver_config {
 struct epoch_saver_shell {
   static constexpr const char* name = "weir.epoch_saver";
 };
-/// The function of an epoch saver.
+/// Returns the behavior of an epoch saver; CAF calls this when it spawns the actor.
 epoch_saver_actor::behavior_type epoch_saver(
     epoch_saver_actor::stateful_pointer<epoch_saver_shell> self,
     epoch_saver_config config);

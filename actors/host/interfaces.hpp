@@ -27,9 +27,9 @@ struct blank_batch {
 /// Answer to a `blank_batch`.
 struct filled_batch {
   std::size_t filled = 0;        ///< items that the source has filled, from the first
-  bool ended = false;            ///< the item behind the filled ones found no more data
-  std::optional<error> failure;  ///< error of `next` for the item behind the filled ones
-  flow::small_record cursor;     ///< position of the source at its end
+  bool ended = false;            ///< true: the source has no data for the next item
+  std::optional<error> failure;  ///< error of `next` for the next item
+  flow::small_record cursor;     ///< position of the source, set if it has ended
 };
 /// Items of a blocking stage, in the order of their numbers. They belong to the I/O host
 /// until it answers.
@@ -79,7 +79,7 @@ struct host_end {
 
 /// Owns an engine and the execution of a pipeline on it, and is the engine's only
 /// submitter. Own thread, on which it gives stages their turns and runs tasks between
-/// messages. Keeps the epochs.
+/// messages. It begins epochs and has their checkpoints saved.
 using engine_host_actor = caf::typed_actor<
     // Begins the run with these I/O hosts. It reports the end to its listener.
     caf::reacts_to<launch_atom>,

@@ -22,7 +22,7 @@ struct io_host_config {
 struct io_host_shell {
   static constexpr const char* name = "weir.io_host";
 };
-/// The function of an I/O host.
+/// Returns the behavior of an I/O host; CAF calls this when it spawns the actor.
 io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_shell> self,
                                      io_host_config config);
 

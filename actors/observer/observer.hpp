@@ -38,7 +38,7 @@ struct observer_shell {
   static constexpr const char* name = "weir.observer";
   observer_state core;
 };
-/// The function of an observer.
+/// Returns the behavior of an observer; CAF calls this when it spawns the actor.
 observer_actor::behavior_type observer(
     observer_actor::stateful_pointer<observer_shell> self, observer_config config);
 

@@ -48,7 +48,7 @@ struct orchestrator_shell {
   bool working = false;  ///< a message to work is on its way to this actor
 };
 
-/// The function of an orchestrator.
+/// Returns the behavior of an orchestrator; CAF calls this when it spawns the actor.
 orchestrator_actor::behavior_type orchestrator(
     orchestrator_actor::stateful_pointer<orchestrator_shell> self,
     orchestrator_config config);

@@ -165,6 +165,7 @@ result<engine_host_actor> pipeline_runner::start() {
   config->planned = planned_;
   config->from = from_;
   config->engine.workers = options_.workers;
+  config->engine.trace.mode = options_.trace;
   config->options = options_;
   if (store_) {
     config->saver = system_->spawn_io("epoch_saver", stop_group::sink, epoch_saver,
@@ -201,6 +202,9 @@ result<pipeline_report> pipeline_runner::wait_for_end(const engine_host_actor& h
       }
       if (auto* end = std::get_if<host_end>(&e)) {
         end->report.generation = store_ ? store_->generation() : 0;
+        for (const std::string& text : end->report.warnings) {
+          warn(text);
+        }
         return std::move(end->report);
       }
       if (options_.progress) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Building of models from checkpoints and from parameters.
+/// Builds models from checkpoints and from parameters.
 #include "run/stored_model.hpp"
 
 #include <fmt/core.h>

@@ -23,7 +23,8 @@ struct message_writer_config {
 struct message_writer_shell {
   static constexpr const char* name = "weir.message_writer_io";
 };
-/// The function of a message writer. It replaces files atomically.
+/// Returns the behavior of a message writer, which replaces files atomically; CAF calls
+/// this when it spawns the actor.
 message_writer_actor::behavior_type message_writer_io(
     message_writer_actor::stateful_pointer<message_writer_shell> self,
     message_writer_config config);

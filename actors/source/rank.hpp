@@ -48,7 +48,7 @@ struct rank_shell {
   static constexpr const char* name = "weir.rank_io";
   std::unique_ptr<rank_state> core;
 };
-/// The function of a rank.
+/// Returns the behavior of a rank; CAF calls this when it spawns the actor.
 rank_actor::behavior_type rank_io(rank_actor::stateful_pointer<rank_shell> self,
                                   rank_config config);
 

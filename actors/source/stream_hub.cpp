@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace weir::actors {
 
 /// Opens the source of tokens: standard input, or files in the order that `expand_paths`
@@ -29,9 +31,24 @@ result<std::unique_ptr<storage::token_source>> open_corpus(
   return storage::open_file_set(fs, *files, options);
 }
 
-/// Opens the stream, at the cursor if there is one. The stream replaces the old one only
-/// if everything has succeeded.
+/// Opens the stream, at the cursor if there is one. Earlier versions sorted all files and
+/// read each once, so a cursor that does not fit is tried with that list, too.
 result<stream_info> hub_state::open(const stream_spec& spec) {
+  auto info = open_as_listed(spec);
+  if (info || !spec.cursor || info.error().code() != errc::history_mismatch) {
+    return info;
+  }
+  stream_spec sorted = spec;
+  WEIR_TRY(sorted.paths, storage::expand_paths(*fs_, spec.paths));
+  std::sort(sorted.paths.begin(), sorted.paths.end());
+  sorted.paths.erase(std::unique(sorted.paths.begin(), sorted.paths.end()),
+                     sorted.paths.end());
+  auto older = open_as_listed(sorted);
+  return older ? std::move(older) : std::move(info);
+}
+
+/// The stream replaces the old one only if everything has succeeded.
+result<stream_info> hub_state::open_as_listed(const stream_spec& spec) {
   stream_info info;
   WEIR_TRY(auto source, open_corpus(*fs_, spec.paths, spec.eot, &info.corpus));
   info.seekable = source->seekable();

@@ -37,6 +37,8 @@ class hub_state {
   [[nodiscard]] result<storage::stream_cursor> cursor(const cursor_order& order);
 
  private:
+  [[nodiscard]] result<stream_info> open_as_listed(const stream_spec& spec);
+
   file_system* fs_;
   std::unique_ptr<storage::context_stream> stream_;
 };
@@ -61,7 +63,7 @@ struct hub_shell {
   static constexpr const char* name = "weir.stream_hub_io";
   std::unique_ptr<hub_state> core;
 };
-/// The function of a hub.
+/// Returns the behavior of a hub; CAF calls this when it spawns the actor.
 stream_hub_actor::behavior_type stream_hub_io(
     stream_hub_actor::stateful_pointer<hub_shell> self, hub_config config);
 

@@ -5,6 +5,7 @@
 
 #include "stages/factories.hpp"
 #include "stages/source_parts.hpp"
+#include "weir/base/file_times.hpp"
 #include "weir/base/hash.hpp"
 
 namespace weir::actors {
@@ -62,6 +63,7 @@ class text_chunks final : public flow::stage_object {
       const std::uint64_t count = std::min(left, settings_.chunk);
       WEIR_TRY(const mutable_bytes to, fill_block(p, count));
       WEIR_CHECK(read_exactly(*file_, offset_, to));
+      WEIR_CHECK(check_unchanged());
       attribute_collector about(p.emitted());
       about.add("file", settings_.files[next_file_]);
       about.add("offset", offset_);
@@ -114,9 +116,28 @@ class text_chunks final : public flow::stage_object {
     if (file_) {
       return {};
     }
+    time_ = modification_time(paths_[next_file_]);
     WEIR_TRY(file_, fs_.open(paths_[next_file_], open_mode::read));
     WEIR_TRY(size_, file_->size());
     offset_ = 0;
+    return {};
+  }
+  /// A file may grow while it is read: what is behind its first size is not read. Any
+  /// other change means that the chunks are from different texts.
+  result<void> check_unchanged() {
+    const std::int64_t time = modification_time(paths_[next_file_]);
+    if (time == time_) {
+      return {};
+    }
+    WEIR_TRY(const std::uint64_t size, file_->size());
+    if (size <= size_) {
+      return error(errc::history_mismatch,
+                   fmt::format("cannot read \"{}\": expected a file that stays as it is "
+                               "while text.chunks reads it, found that it was changed",
+                               paths_[next_file_]))
+          .located(fmt::format("{}:{}", paths_[next_file_], offset_));
+    }
+    time_ = time;
     return {};
   }
   void close() {
@@ -140,6 +161,7 @@ class text_chunks final : public flow::stage_object {
   std::vector<std::uint64_t> sizes_;  ///< of the files before `next_file_`
   std::unique_ptr<file> file_;
   std::uint64_t size_ = 0;
+  std::int64_t time_ = 0;     ///< modification time of the open file
   std::uint64_t offset_ = 0;  ///< of the next chunk
   std::uint64_t next_file_ = 0;
   std::uint64_t last_file_ = 0;

@@ -56,7 +56,7 @@ template <class Self>
 }
 
 /// Keeps the reply to the current request until `deliver_answers` finds its answer.
-/// `name` says in an error what was dropped without an answer.
+/// `name` names the request in the error of a reply that is dropped without an answer.
 template <class Self, class Ticket>
 [[nodiscard]] auto reply_by_ticket(Self self, Ticket ticket, std::string name) {
   auto promise = self->template make_response_promise<std::uint64_t>();

@@ -14,8 +14,9 @@ namespace weir::actors {
 struct stream_shell : queue_shell<stream_state> {
   static constexpr const char* name = "weir.stream";
 };
-/// The function of a stream actor. If the queue of `spec` cannot be made, the actor lives
-/// all the same and answers every request with the reason.
+/// Returns the behavior of a stream actor; CAF calls this when it spawns the
+/// actor. If the queue of `spec` cannot be made, the actor lives all the same and answers
+/// every request with the reason.
 stream_actor::behavior_type stream_queue(
     stream_actor::stateful_pointer<stream_shell> self, queue_spec spec);
 

@@ -76,7 +76,7 @@ struct supervisor_shell {
   std::vector<caf::actor> handles;          ///< by child
   pending_reply<local<survivors>> stopped;  ///< reply to the stop
 };
-/// The function of a supervisor.
+/// Returns the behavior of a supervisor; CAF calls this when it spawns the actor.
 supervisor_actor::behavior_type supervisor(
     supervisor_actor::stateful_pointer<supervisor_shell> self, supervisor_config config);
 

@@ -29,7 +29,7 @@ struct message_appender_shell {
   std::deque<waiting_append> waiting;  ///< in the order of the file
   bool working = false;                ///< the message to sync is on its way
 };
-/// The function of a message appender.
+/// Returns the behavior of a message appender; CAF calls this when it spawns the actor.
 message_appender_actor::behavior_type message_appender_io(
     message_appender_actor::stateful_pointer<message_appender_shell> self,
     message_appender_config config);

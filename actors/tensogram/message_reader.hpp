@@ -24,7 +24,7 @@ struct message_reader_shell {
   std::deque<pending_reply<local<message_delivery>>> pulls;  ///< unanswered, in order
   bool working = false;  ///< the message to read is on its way
 };
-/// The function of a message reader.
+/// Returns the behavior of a message reader; CAF calls this when it spawns the actor.
 message_reader_actor::behavior_type message_reader_io(
     message_reader_actor::stateful_pointer<message_reader_shell> self,
     message_reader_config config);

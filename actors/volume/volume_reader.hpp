@@ -46,7 +46,7 @@ struct volume_reader_shell {
   std::map<caf::actor_addr, std::vector<read_plan::stream_id>> clients;  ///< and streams
   deadline_timer timer;
 };
-/// The function of a volume reader.
+/// Returns the behavior of a volume reader; CAF calls this when it spawns the actor.
 volume_reader_actor::behavior_type volume_reader(
     volume_reader_actor::stateful_pointer<volume_reader_shell> self,
     volume_reader_config config);

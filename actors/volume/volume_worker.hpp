@@ -26,7 +26,7 @@ struct volume_worker_config {
 struct volume_worker_shell {
   static constexpr const char* name = "weir.volume_worker_io";
 };
-/// The function of a volume worker.
+/// Returns the behavior of a volume worker; CAF calls this when it spawns the actor.
 volume_worker_actor::behavior_type volume_worker_io(
     volume_worker_actor::stateful_pointer<volume_worker_shell> self,
     volume_worker_config config);

@@ -57,12 +57,12 @@ outcome<Options> sized(const Options* from) {
 /// Returns the number in an enumeration. A C caller may have stored any number there;
 /// reading it as the enumeration would be undefined, so its bytes are copied.
 template <class Enumeration>
-outcome<int> checked_choice(const Enumeration& choice, int largest, const char* what) {
+outcome<int> checked_choice(const Enumeration& choice, int largest, const char* subject) {
   int number = 0;
   static_assert(sizeof number == sizeof choice);
   std::memcpy(&number, &choice, sizeof number);
   if (number < 0 || number > largest) {
-    return invalid_argument(std::string("cannot read options: expected ") + what +
+    return invalid_argument(std::string("cannot read options: expected ") + subject +
                             " from 0 to " + std::to_string(largest) + ", found " +
                             std::to_string(number));
   }
@@ -115,10 +115,10 @@ std::uint64_t max_object_bytes() noexcept {
 
 /// Copies a text of the caller. It must be UTF-8, because it may become a CBOR text,
 /// which has to be UTF-8 by RFC 8949, 3.1.
-outcome<std::string> text_argument(const char* text, const char* what) {
+outcome<std::string> text_argument(const char* text, const char* subject) {
   std::string out(text);
   if (!is_utf8(out)) {
-    return invalid_argument(std::string("cannot read ") + what +
+    return invalid_argument(std::string("cannot read ") + subject +
                             ": expected UTF-8, found other bytes");
   }
   return out;

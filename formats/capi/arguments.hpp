@@ -17,8 +17,8 @@
 
 namespace weir::capi {
 
-/// Copies a text argument, which must be UTF-8; `what` names it in the error.
-[[nodiscard]] outcome<std::string> text_argument(const char* text, const char* what);
+/// Copies a text argument, which must be UTF-8; `subject` names it in the error.
+[[nodiscard]] outcome<std::string> text_argument(const char* text, const char* subject);
 
 [[nodiscard]] inline bytes_view view_of(const std::uint8_t* data,
                                         std::size_t length) noexcept {

@@ -19,10 +19,10 @@ namespace {
 using nlohmann::json;
 
 /// Returns the error for a part of the JSON.
-failure bad_json(std::string_view what, std::string_view expected,
+failure bad_json(std::string_view subject, std::string_view expected,
                  std::string_view found) {
   return invalid_metadata(
-      fmt::format("cannot read {}: expected {}, found {}", what, expected, found));
+      fmt::format("cannot read {}: expected {}, found {}", subject, expected, found));
 }
 
 /// Converts a JSON value. The recursion is bounded, because the parser has limited the
@@ -52,10 +52,11 @@ cbor_value to_cbor(const json& from) {
   }
 }
 
-/// Parses a JSON object; `what` names it in errors. A callback of the parser counts the
-/// levels and stops it at the limit, so that hostile nesting cannot exhaust the stack.
-outcome<json> parse_object(const char* text, const char* what) {
-  WEIR_TRY(const std::string checked, text_argument(text, what));
+/// Parses a JSON object; `subject` names it in errors. A callback of the parser counts
+/// the levels and stops it at the limit, so that hostile nesting cannot exhaust the
+/// stack.
+outcome<json> parse_object(const char* text, const char* subject) {
+  WEIR_TRY(const std::string checked, text_argument(text, subject));
   bool too_deep = false;
   const auto watch = [&](int depth, json::parse_event_t, json&) {
     too_deep = too_deep || depth > static_cast<int>(cbor_depth_limit);
@@ -64,22 +65,22 @@ outcome<json> parse_object(const char* text, const char* what) {
   try {
     json out = json::parse(checked, watch);
     if (too_deep) {
-      return bad_json(what, fmt::format("at most {} nested containers", cbor_depth_limit),
-                      "more");
+      return bad_json(
+          subject, fmt::format("at most {} nested containers", cbor_depth_limit), "more");
     }
     if (!out.is_object()) {
-      return bad_json(what, "a JSON object", out.type_name());
+      return bad_json(subject, "a JSON object", out.type_name());
     }
     return out;
   } catch (const json::exception& e) {
-    return bad_json(what, "JSON", fmt::format("\"{}\"", e.what()));
+    return bad_json(subject, "JSON", fmt::format("\"{}\"", e.what()));
   }
 }
 
 /// Converts a JSON object to a map.
-outcome<cbor_map> map_of(const json& from, const std::string& what) {
+outcome<cbor_map> map_of(const json& from, const std::string& subject) {
   if (!from.is_object()) {
-    return bad_json(what, "a JSON object", from.type_name());
+    return bad_json(subject, "a JSON object", from.type_name());
   }
   cbor_value value = to_cbor(from);
   return std::move(*value.map());
@@ -87,18 +88,18 @@ outcome<cbor_map> map_of(const json& from, const std::string& what) {
 
 /// Converts an object in which the key "_reserved_" is forbidden, because the library
 /// writes it.
-outcome<cbor_map> map_without_reserved(const json& from, const std::string& what) {
-  WEIR_TRY(cbor_map out, map_of(from, what));
+outcome<cbor_map> map_without_reserved(const json& from, const std::string& subject) {
+  WEIR_TRY(cbor_map out, map_of(from, subject));
   if (out.find("_reserved_") != nullptr) {
-    return bad_json(what, "keys other than _reserved_, which is the library's", "it");
+    return bad_json(subject, "keys other than _reserved_, which is the library's", "it");
   }
   return out;
 }
 
 /// Reads a descriptor. Absent stages are "none". An absent "ndim" follows from the shape,
 /// and absent strides stay empty, so that the writer derives them.
-outcome<object_descriptor> descriptor_of(const json& from, const std::string& what) {
-  WEIR_TRY(cbor_map map, map_of(from, what));
+outcome<object_descriptor> descriptor_of(const json& from, const std::string& subject) {
+  WEIR_TRY(cbor_map map, map_of(from, subject));
   const auto set_default = [&](const char* key, cbor_value with) {
     if (map.find(key) == nullptr) {
       map.set(key, std::move(with));

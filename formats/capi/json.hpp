@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The JSON with which callers of the C interface describe messages. All faults of it are
-/// TGM_ERROR_METADATA, except text that is not UTF-8, which is TGM_ERROR_INVALID_ARG.
+/// The JSON with which callers of the C interface describe messages. Text that is
+/// not UTF-8 is refused with TGM_ERROR_INVALID_ARG, and every other mistake in it with
+/// TGM_ERROR_METADATA.
 #pragma once
 
 #include <vector>

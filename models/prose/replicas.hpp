@@ -16,9 +16,9 @@ namespace weir::models {
 /// A model whose lanes are spread over devices.
 ///
 /// Each device has a run of neighbouring lanes with their contexts, and a copy of
-/// everything else that lasts: parameters, moments, error buffers and counters. It
-/// computes the gradients of its lanes. Every device then steps by the sum of the
-/// gradients of all lanes, so that the copies stay equal.
+/// everything else that outlives a pulse: parameters, moments, error buffers and
+/// counters. It computes the gradients of its lanes. Every device then steps by the sum
+/// of the gradients of all lanes, so that the copies stay equal.
 ///
 /// Each run has `lanes_per_device` lanes. The sum within a run and the all-reduce over
 /// the runs are then the lower and the upper levels of one tree over all lanes, and the
@@ -44,9 +44,9 @@ class replicas {
 
   /// Returns the replica of the first device, with the contexts of all lanes.
   [[nodiscard]] model_state<float>& state() { return state_; }
-  /// Copies the first replica to the others, and its counters to the counters of the
-  /// pulses submitted. To be called after the first replica was changed by something else
-  /// than a pulse. No task may be running.
+  /// Copies the first replica to the others, and its counters to the counters of
+  /// submitted pulses. The caller calls it after any change of the first replica that no
+  /// pulse made. No task may be running.
   void spread();
   /// Checks that all replicas are equal. No task may be running.
   /// @error{determinism_violation, names the device and the part that differs}

@@ -8,6 +8,7 @@
 #include "weir/pipeline/host/image.hpp"
 
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -28,6 +29,18 @@ error bad_section(const std::string& name, const std::string& expected,
                fmt::format("cannot restore the section \"{}\" of a checkpoint: expected "
                            "{}, found {}",
                            name, expected, found));
+}
+
+/// Returns memory for a section. That of the image before needs no new pages, which would
+/// take longer than copying the bytes.
+byte_vector memory_for(const std::string& name, std::size_t bytes,
+                       std::vector<image_section>& spare) {
+  for (image_section& old : spare) {
+    if (old.name == name && old.data.size() == bytes) {
+      return std::exchange(old.data, {});
+    }
+  }
+  return byte_vector(bytes);
 }
 
 }  // namespace
@@ -53,7 +66,7 @@ result<void> stage_run::copy_tensor(std::string section, const runtime::tensor& 
   s.type = t.type();
   s.shape.assign(t.shape().begin(), t.shape().end());
   WEIR_TRY(const std::int64_t bytes, byte_size(t.type(), t.count()));
-  s.data.resize(static_cast<std::size_t>(bytes));
+  s.data = memory_for(s.name, static_cast<std::size_t>(bytes), facts_.spare);
   struct copy {
     const std::byte* from;
     std::byte* to;

@@ -16,7 +16,7 @@ result<port_type> type_for(std::string_view text, dtype element, int rank,
   if (type.element != element || type.shape.size() != static_cast<std::size_t>(rank)) {
     return error(errc::invalid_argument,
                  fmt::format("cannot make a stage of a function: expected a port \"{}\" "
-                             "of {} with {} dimensions as in its parameter, found {}",
+                             "of {} with {} dimensions, as its parameter has, found {}",
                              port, port_text(element), rank, text));
   }
   return type;

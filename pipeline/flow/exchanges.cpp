@@ -36,7 +36,7 @@ result<exchange*> stage_run::next_exchange() {
       }
     }
     exchange& e = *exchanges_[place];
-    e.input.of = &c;
+    e.input.holder = &c;
     e.output.stage = this;
     e.output.seq = c.seq;
     e.output.filled = {};
@@ -53,7 +53,7 @@ result<exchange*> stage_run::next_exchange() {
 
 result<void> stage_run::give_back(exchange& item, const error* failed) {
   call& c = calls_[(first_open_ + returned_) % calls_.size()];
-  WEIR_EXPECT(returned_ != handed_out_ && item.input.of == &c);
+  WEIR_EXPECT(returned_ != handed_out_ && item.input.holder == &c);
   blank& made = item.output;
   if (failed != nullptr) {
     WEIR_CHECK(count_failure(c.seq, *failed));

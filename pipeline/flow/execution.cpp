@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "flow/stage_run.hpp"
+#include "weir/base/clock.hpp"
 #include "weir/pipeline/host/identity.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
@@ -35,6 +37,7 @@ struct execution::state {
   std::vector<std::unique_ptr<stage_object>> objects;
   run_facts facts;
   image growing;
+  std::unique_ptr<item_recorder> recorder;
   std::vector<std::unique_ptr<edge>> edges;
   std::vector<std::unique_ptr<stage_run>> stages;
   std::vector<std::uint32_t> sources;
@@ -53,12 +56,18 @@ struct execution::state {
 /// Makes edges and stages, and connects them.
 result<void> execution::state::build() {
   const graph& g = planned.source;
+  facts.turn_ns = now_ns();
+  if (options.recorded_items != 0) {
+    recorder = std::make_unique<item_recorder>(options.recorded_items);
+    facts.recorder = recorder.get();
+  }
   for (const graph_edge& e : g.edges) {
     edges.push_back(std::make_unique<edge>(e.window_items, e.window_bytes));
   }
   for (std::size_t i = 0; i < g.stages.size(); ++i) {
     stages.push_back(std::make_unique<stage_run>(g.stages[i].name, g.stages[i].info,
                                                  *objects[i], facts));
+    stages.back()->index = static_cast<std::uint32_t>(i);
   }
   for (std::size_t i = 0; i < g.edges.size(); ++i) {
     const graph_edge& e = g.edges[i];
@@ -152,6 +161,7 @@ result<std::unique_ptr<execution>> execution::create(
 /// Stages further down the pipeline come first, so that they free what the others need.
 result<bool> execution::turn() {
   state& s = *state_;
+  s.facts.turn_ns = now_ns();
   bool any = false;
   s.facts.let_go_of_copied_items();
   for (const std::uint32_t i : s.planned.order) {
@@ -224,6 +234,7 @@ bool execution::wants_settle(std::uint32_t sink) const noexcept {
   return state_->stages[sink]->wants_settle();
 }
 result<void> execution::settled(std::uint32_t sink, const small_record& offset) {
+  state_->stages[sink]->latency.settled();
   return state_->stages[sink]->settled(offset);
 }
 
@@ -248,7 +259,7 @@ void execution::begin_epoch(std::uint64_t next) {
   WEIR_EXPECT(s.facts.epoch == 0 && next >= next_item());
   s.facts.epoch = ++s.newest_epoch;
   s.barrier = next;
-  s.growing = {};
+  s.facts.spare = std::exchange(s.growing, {}).sections;
   s.growing.epoch = s.facts.epoch;
   s.growing.next_item = next;
   s.growing.finished = all_ended();
@@ -282,6 +293,9 @@ result<const image*> execution::completed() {
 }
 
 void execution::committed() {
+  for (const std::uint32_t sink : state_->sinks) {
+    state_->stages[sink]->latency.durable(now_ns());
+  }
   state_->facts.epoch = 0;
   state_->facts.copies.clear();
   state_->barrier = no_barrier;
@@ -326,7 +340,23 @@ run_counters execution::counters() const {
   for (const auto& e : state_->edges) {
     all.edges.push_back(e->counters);
   }
+  for (const std::uint32_t sink : state_->sinks) {
+    all.latencies.push_back(state_->stages[sink]->latency.counts());
+  }
   return all;
+}
+
+void execution::add_to_trace() const {
+  if (!state_->recorder) {
+    return;
+  }
+  std::vector<std::string> names;
+  std::vector<std::uint32_t> numberings;
+  for (std::size_t i = 0; i < state_->stages.size(); ++i) {
+    names.push_back(state_->stages[i]->name());
+    numberings.push_back(state_->planned.stages[i].numbering);
+  }
+  state_->recorder->add_to(state_->facts.host->base().tracer(), names, numberings);
 }
 
 const plan& execution::planned() const noexcept {

@@ -104,6 +104,19 @@ result<std::int64_t> slot_pool::bytes_for(dtype type,
   return *bytes;
 }
 
+/// Sets the tensor of a slot. Most items have the type and shape of the item before, for
+/// which nothing changes.
+result<void> slot_pool::name_tensor(slot& s, const runtime::storage& memory, dtype type,
+                                    std::span<const std::int64_t> shape) {
+  const runtime::storage& now = s.tensor.store();
+  if (now.id == memory.id && now.base == memory.base && now.size == memory.size &&
+      s.tensor.type() == type && std::ranges::equal(s.tensor.shape(), shape)) {
+    return {};
+  }
+  WEIR_TRY(s.tensor, runtime::tensor::over(memory, type, shape));
+  return {};
+}
+
 slot& slot_pool::take_blank() noexcept {
   if (fixed_ == 0) {
     trim();
@@ -116,6 +129,7 @@ slot& slot_pool::take_blank() noexcept {
   slot& s = *free_.back();
   free_.pop_back();
   s.names = 1;
+  s.complete = true;
   used_ += s.memory.size;
   return s;
 }
@@ -126,6 +140,7 @@ result<slot*> slot_pool::take(dtype type, std::span<const std::int64_t> shape) {
     return std::move(bytes.error());
   }
   slot& s = take_blank();
+  s.complete = false;
   if (*bytes > s.memory.size) {
     used_ -= s.memory.size;
     auto grown = give_memory(s, *bytes);
@@ -135,12 +150,11 @@ result<slot*> slot_pool::take(dtype type, std::span<const std::int64_t> shape) {
       return std::move(grown.error());
     }
   }
-  auto made = runtime::tensor::over(s.memory, type, shape);
-  if (!made) {
+  auto named = name_tensor(s, s.memory, type, shape);
+  if (!named) {
     drop(s);
-    return std::move(made.error());
+    return std::move(named.error());
   }
-  s.tensor = *made;
   s.bytes = *bytes;
   return &s;
 }
@@ -165,11 +179,7 @@ result<void> slot_pool::shape(slot& s, dtype type, std::span<const std::int64_t>
     memory.base = s.grown.get();
     memory.size = s.grown_size;
   }
-  auto made = runtime::tensor::over(memory, type, shape);
-  if (!made) {
-    return std::move(made.error());
-  }
-  s.tensor = *made;
+  WEIR_CHECK(name_tensor(s, memory, type, shape));
   s.bytes = *bytes;
   return {};
 }
@@ -196,7 +206,8 @@ result<void> slot_pool::replace(slot& s) {
   return given;
 }
 
-item_pool::item_pool(std::size_t count) : all_(count) {
+item_pool::item_pool(std::size_t count, std::size_t outlets)
+    : outlets_(outlets), all_(count) {
   free_.reserve(count);
   for (auto one = all_.rbegin(); one != all_.rend(); ++one) {
     one->home = this;
@@ -205,8 +216,8 @@ item_pool::item_pool(std::size_t count) : all_(count) {
 }
 
 void item_pool::give_back(item& one) noexcept {
-  for (slot*& s : one.slots) {
-    if (s != nullptr) {
+  for (std::size_t o = 0; o < outlets_; ++o) {
+    if (slot*& s = one.slots[o]; s != nullptr) {
       s->home->drop(*s);
       s = nullptr;
     }

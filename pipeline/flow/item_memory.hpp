@@ -38,7 +38,9 @@ struct slot {
   std::int64_t grown_size = 0;  ///< size of `grown`. @units{bytes}
   std::int64_t bytes = 0;       ///< bytes of `tensor`. @units{bytes}
   std::uint32_t names = 0;      ///< items and calls that name the slot
-  slot_pool* home = nullptr;    ///< pool to which the slot returns
+  /// True if all bytes are there when the slot is filled, because no task writes them.
+  bool complete = false;
+  slot_pool* home = nullptr;  ///< pool to which the slot returns
 };
 
 /// The slots of one outlet or scratch memory.
@@ -106,6 +108,9 @@ class slot_pool {
       : host_(host), fixed_(fixed), budget_(budget), name_(std::move(name)) {}
   [[nodiscard]] result<std::int64_t> bytes_for(dtype type,
                                                std::span<const std::int64_t> shape) const;
+  [[nodiscard]] static result<void> name_tensor(slot& s, const runtime::storage& memory,
+                                                dtype type,
+                                                std::span<const std::int64_t> shape);
   [[nodiscard]] static slot::buffer allocate(std::int64_t bytes) noexcept;
   [[nodiscard]] error no_memory(std::int64_t bytes) const;
   [[nodiscard]] result<void> give_memory(slot& s, std::int64_t bytes);
@@ -127,6 +132,7 @@ struct item {
   std::uint64_t seq = 0;                 ///< number of the item
   std::uint32_t lane = 0;                ///< lane of the item
   std::uint32_t holders = 0;             ///< edges and calls that hold the item
+  std::int64_t born_ns = 0;              ///< when the oldest item in it left its source
   std::array<slot*, max_ports> slots{};  ///< by outlet; null for a gap at the outlet
   attributes about;                      ///< attributes of the item
   item_pool* home = nullptr;             ///< pool to which the item returns
@@ -136,8 +142,8 @@ struct item {
 /// @threads{thread-compatible}
 class item_pool {
  public:
-  /// Makes a pool of `count` items.
-  explicit item_pool(std::size_t count);
+  /// Makes a pool of `count` items, which name slots of `outlets` outlets at most.
+  explicit item_pool(std::size_t count, std::size_t outlets = max_ports);
   /// Returns whether `count` items can be taken.
   [[nodiscard]] bool available(std::size_t count) const noexcept {
     return free_.size() >= count;
@@ -152,6 +158,7 @@ class item_pool {
   void give_back(item& one) noexcept;
 
  private:
+  std::size_t outlets_;
   std::vector<item> all_;
   std::vector<item*> free_;
 };

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "flow/stage_run.hpp"
+#include "weir/base/clock.hpp"
 
 namespace weir::flow {
 
@@ -27,6 +28,7 @@ blank* stage_run::grant(std::uint64_t before) {
   ++granted_;
   b.stage = this;
   b.seq = number;
+  b.granted_ns = facts_.recorder != nullptr ? now_ns() : 0;
   b.filled = {};
   b.nothing_yet = false;
   for (std::size_t o = 0; o < pools_.size(); ++o) {
@@ -92,6 +94,7 @@ result<void> stage_run::deliver(blank& filled) {
   }
   c.seq = next_seq_++;
   ++counters.items;
+  c.taken_ns = filled.granted_ns;
   publish(c);
   finish(c);
   return {};
@@ -126,13 +129,14 @@ result<const ready*> stage_run::next_ready() {
     return at_item(c.seq, std::move(*failed));
   }
   ++handed_out_;
-  ready_[place].of = &c;
+  ready_[place].holder = &c;
   return &ready_[place];
 }
 
 void stage_run::done() {
   WEIR_EXPECT(handed_out_ != 0);
   --handed_out_;
+  latency.written(born_of(oldest()));
   finish(oldest());
   ++first_open_;
 }

@@ -4,9 +4,11 @@
 #include "flow/stage_run.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include <fmt/format.h>
 
+#include "weir/base/clock.hpp"
 #include "weir/base/text.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
@@ -22,6 +24,7 @@ stage_run::stage_run(std::string name, const stage_info& info, stage_object& obj
 void stage_run::connect_inlet(std::size_t number, edge& from, std::uint32_t outlet,
                               bool feedback) {
   in_[number] = {&from, outlet, feedback, false};
+  has_feedback_ = has_feedback_ || feedback;
 }
 
 void stage_run::connect_outlet(std::size_t outlet, edge& to, std::uint32_t delay) {
@@ -52,9 +55,9 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
                                budget, name_ + "." + memory.name));
     scratch_.push_back(std::move(pool));
   }
-  items_ = std::make_unique<item_pool>(planned.slots +
-                                       (open_calls + 2) * std::size_t{info_.gives});
-  calls_.resize(open_calls + 1);
+  items_ = std::make_unique<item_pool>(
+      planned.slots + (open_calls + 2) * std::size_t{info_.gives}, info_.outlets());
+  calls_.resize(std::bit_ceil(open_calls + std::size_t{1}));
   for (call& c : calls_) {
     c.inputs.reserve(in_.size() * info_.takes);
     c.emitted.reserve(info_.gives);
@@ -129,6 +132,9 @@ next_action stage_run::look_at_inputs() noexcept {
   }
   if (barrier) {
     return item ? next_action::wait_input : next_action::barrier;
+  }
+  if (!has_feedback_) {
+    return next_action::take;
   }
   for (const inlet& i : in_) {
     if (i.feedback && i.from->empty()) {
@@ -262,6 +268,7 @@ result<void> stage_run::take() {
 
 result<void> stage_run::run(call& c) {
   ++counters.items;
+  c.taken_ns = facts_.recorder != nullptr ? now_ns() : 0;
   collected_ = 0;
   if (is_outside()) {
     WEIR_CHECK(gate(c));
@@ -280,16 +287,17 @@ result<void> stage_run::run(call& c) {
 
 /// A stage outside the engine gets an item only once this task has run.
 result<void> stage_run::gate(call& c) {
-  std::array<runtime::access, max_ports> accesses;
-  std::size_t count = 0;
+  gate_accesses_.clear();
   for (const call::input& i : c.inputs) {
-    if (i.body != nullptr) {
-      accesses[count++] = runtime::reads(i.body->slots[i.outlet]->tensor);
+    if (i.body != nullptr && !i.body->slots[i.outlet]->complete) {
+      gate_accesses_.push_back(runtime::reads(i.body->slots[i.outlet]->tensor));
     }
   }
-  auto id =
-      facts_.host->base().submit("item is complete", std::span(accesses.data(), count),
-                                 [](const runtime::task_context&) {});
+  if (gate_accesses_.empty()) {
+    return {};
+  }
+  auto id = facts_.host->base().submit("item is complete", gate_accesses_,
+                                       [](const runtime::task_context&) {});
   if (!id) {
     return at_item(c.seq, std::move(id.error()));
   }
@@ -327,7 +335,11 @@ result<void> stage_run::emitted_once(const call& c, const char* function) const 
 }
 
 /// Returns the call that `on_item` or `on_done` is being called for to its empty state.
-void stage_run::finish(call& c) noexcept {
+void stage_run::finish(call& c) {
+  if (facts_.recorder != nullptr && c.taken_ns != 0) {
+    facts_.recorder->record(index, c.seq, c.taken_ns, now_ns());
+    c.taken_ns = 0;
+  }
   for (const call::input& i : c.inputs) {
     if (i.body != nullptr) {
       i.from->give_back(i.bytes);
@@ -337,8 +349,8 @@ void stage_run::finish(call& c) noexcept {
   c.inputs.clear();
   let_go_of_emitted(c);
   drop_made(c);
-  for (slot*& s : c.scratch) {
-    if (s != nullptr) {
+  for (std::size_t i = 0; i < scratch_.size(); ++i) {
+    if (slot*& s = c.scratch[i]; s != nullptr) {
       s->home->drop(*s);
       s = nullptr;
     }
@@ -362,8 +374,8 @@ void stage_run::let_go_of_emitted(call& c) noexcept {
 }
 
 void stage_run::drop_made(call& c) noexcept {
-  for (slot*& s : c.made) {
-    if (s != nullptr) {
+  for (std::size_t o = 0; o < out_.size(); ++o) {
+    if (slot*& s = c.made[o]; s != nullptr) {
       s->home->drop(*s);
       s = nullptr;
     }
@@ -389,6 +401,16 @@ result<void> stage_run::emit(call& c) {
   }
   publish(c);
   return {};
+}
+
+/// Returns when the oldest input of a call left its source. An item without inputs is
+/// new.
+std::int64_t stage_run::born_of(const call& c) const noexcept {
+  std::int64_t born = facts_.turn_ns;
+  for (const call::input& i : c.inputs) {
+    born = i.body != nullptr ? std::min(born, i.body->born_ns) : born;
+  }
+  return born;
 }
 
 result<void> stage_run::check_attributes(const call& c) {
@@ -421,6 +443,7 @@ void stage_run::publish(call& c) {
   } else if (from != nullptr && !from->about.empty()) {
     one.about = from->about;
   }
+  one.born_ns = born_of(c);
   one.holders = 1;  // the call
   c.emitted.push_back(&one);
   for (std::size_t outlet = 0; outlet < out_.size(); ++outlet) {

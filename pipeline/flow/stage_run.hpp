@@ -15,6 +15,7 @@
 #include "epoch/item_record.hpp"
 #include "flow/edge.hpp"
 #include "flow/item_memory.hpp"
+#include "flow/item_times.hpp"
 #include "flow/skipped_items.hpp"
 #include "weir/pipeline/graph.hpp"
 #include "weir/pipeline/host/image.hpp"
@@ -46,6 +47,7 @@ struct call {
   task_id first = 0;            ///< first task of the call; 0 if it has none
   task_id last = 0;             ///< last task of the call
   task_id next = 0;             ///< oldest task of the call that has not been seen to end
+  std::int64_t taken_ns = 0;  ///< time at which the call began, if a recorder asks for it
   bool gap = false;  ///< a number without an item, which the stage was not called for
   std::uint64_t round = 0;  ///< number of the step of a step loop
   bool buried = false;      ///< failed: its inputs leave through other outlets
@@ -61,6 +63,7 @@ class blank {
   attributes about;                      ///< attributes of the item
   std::array<slot*, max_ports> slots{};  ///< by outlet
   std::array<bool, max_ports> filled{};  ///< outlets that the source has filled
+  std::int64_t granted_ns = 0;           ///< as `call::taken_ns`
   bool nothing_yet = false;              ///< the source has no item at the moment
   bool skipped = false;                  ///< the blocking stage has called `skip`
 };
@@ -68,7 +71,7 @@ class blank {
 /// An item that a sink or a blocking stage takes.
 class ready {
  public:
-  const call* of = nullptr;  ///< call that holds the item
+  const call* holder = nullptr;  ///< call that holds the item
 };
 
 /// An item in the hands of a blocking stage, with the empty item that it fills.
@@ -97,7 +100,12 @@ struct run_facts {
   std::uint64_t epoch = 0;       ///< epoch in flight; 0 if there is none
   image* growing = nullptr;      ///< image of the epoch in flight
   skipped_items skipped;         ///< items that are read and not processed
-  std::vector<task_id> copies;   ///< tasks that fill the image
+  /// Sections of the image before, whose memory the image of the epoch in flight uses.
+  std::vector<image_section> spare;
+  std::int64_t turn_ns = 0;  ///< begin of the turn, the time of birth of new items
+  /// Records items for a trace; null if there is none.
+  item_recorder* recorder = nullptr;
+  std::vector<task_id> copies;  ///< tasks that fill the image
   /// Items that a task copies. They stay, because stages outside the engine write into
   /// free slots without asking whether a task reads them.
   std::vector<std::pair<task_id, item*>> copied_items;
@@ -215,6 +223,8 @@ class stage_run {
   [[nodiscard]] std::int64_t slot_bytes() const noexcept;
 
   stage_counters counters;  ///< counters since the start of the run
+  std::uint32_t index = 0;  ///< number of the stage in the pipeline
+  sink_latency latency;     ///< of a sink
 
  private:
   friend class ::weir::step;
@@ -260,7 +270,8 @@ class stage_run {
   void drop_made(call& c) noexcept;
   [[nodiscard]] result<void> count_failure(std::uint64_t seq, error cause);
   void bury(call& c, const error& cause);
-  void finish(call& c) noexcept;
+  void finish(call& c);
+  [[nodiscard]] std::int64_t born_of(const call& c) const noexcept;
   static void let_go_of_emitted(call& c) noexcept;
   [[nodiscard]] result<void> pass_barrier();
   [[nodiscard]] result<void> pass_end();
@@ -282,8 +293,12 @@ class stage_run {
   [[nodiscard]] error at_item(std::uint64_t seq, error cause) const;
   [[nodiscard]] result<void> fits(std::size_t outlet, dtype type,
                                   std::span<const std::int64_t> shape) const;
-  [[nodiscard]] call& oldest() noexcept { return calls_[first_open_ % calls_.size()]; }
-  [[nodiscard]] call& current() noexcept { return calls_[next_open_ % calls_.size()]; }
+  [[nodiscard]] call& oldest() noexcept {
+    return calls_[first_open_ & (calls_.size() - 1)];
+  }
+  [[nodiscard]] call& current() noexcept {
+    return calls_[next_open_ & (calls_.size() - 1)];
+  }
   [[nodiscard]] std::size_t open() const noexcept { return next_open_ - first_open_; }
   /// True if the item is emitted only after its tasks have ended.
   [[nodiscard]] bool emits_late() const noexcept {
@@ -300,6 +315,7 @@ class stage_run {
   stage_object& object_;
   run_facts& facts_;
   bool skips_failures_ = false;
+  bool has_feedback_ = false;  ///< an inlet is fed back
   std::uint64_t max_failures_ = unlimited_failures;
   std::uint64_t failures_ = 0;  ///< failed items of this run and of those before it
   std::vector<port_type> inlet_types_;   ///< after unification
@@ -316,7 +332,8 @@ class stage_run {
   std::unique_ptr<slot_pool> initial_slots_;
   std::unique_ptr<item_pool> initial_items_;
 
-  std::vector<call> calls_;  ///< a ring: open calls, then the one being made
+  /// A ring: open calls, then the one being made. Its size is a power of two.
+  std::vector<call> calls_;
   std::size_t first_open_ = 0;
   std::size_t next_open_ = 0;
   std::size_t collected_ = 0;  ///< items of the current call so far
@@ -332,7 +349,8 @@ class stage_run {
   std::size_t first_blank_ = 0;
   std::size_t granted_ = 0;
   small_record final_cursor_;
-  std::vector<ready> ready_;  ///< by place in `calls_`
+  std::vector<runtime::access> gate_accesses_;  ///< of the item that is being gated
+  std::vector<ready> ready_;                    ///< by place in `calls_`
   /// Calls from the oldest that the host of a sink or of a blocking stage has or has had.
   std::size_t handed_out_ = 0;
   std::size_t returned_ = 0;  ///< those of them that a blocking stage has processed

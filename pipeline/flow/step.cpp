@@ -141,17 +141,17 @@ result<runtime::tensor> pull::fill_bytes(int port, dtype type,
 }
 
 std::uint64_t taken::seq() const noexcept {
-  return ready_.of->seq;
+  return ready_.holder->seq;
 }
 const attributes& taken::about() const noexcept {
-  const flow::item* one = first_item(*ready_.of);
+  const flow::item* one = first_item(*ready_.holder);
   return one != nullptr ? one->about : no_attributes;
 }
 bool taken::has_bytes(int inlet) const noexcept {
-  return ready_.of->inputs[static_cast<std::size_t>(inlet)].body != nullptr;
+  return ready_.holder->inputs[static_cast<std::size_t>(inlet)].body != nullptr;
 }
 const runtime::tensor& taken::bytes(int inlet) const {
-  const auto& one = ready_.of->inputs[static_cast<std::size_t>(inlet)];
+  const auto& one = ready_.holder->inputs[static_cast<std::size_t>(inlet)];
   WEIR_EXPECT(one.body != nullptr);
   return one.body->slots[one.outlet]->tensor;
 }

@@ -11,6 +11,7 @@
 #include "weir/pipeline/host/execution.hpp"
 #include "weir/pipeline/host/identity.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
+#include "weir/pipeline/host/task_batch.hpp"
 
 namespace weir::flow {
 namespace {
@@ -39,7 +40,7 @@ class serial_host {
         idle_since = 0;
         continue;
       }
-      if (host_.base().run_one()) {
+      if (tasks_.run(host_.base())) {
         idle_since = 0;
         continue;
       }
@@ -192,6 +193,7 @@ class serial_host {
   weir::engine& host_;
   const here_options& options_;
   here_report report_;
+  task_batch tasks_;
   bool done_ = false;
   bool quiet_ = false;            ///< a source has said that it has no item at the moment
   std::optional<error> failure_;  ///< of a source; ends the run after a checkpoint

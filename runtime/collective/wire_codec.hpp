@@ -2,7 +2,8 @@
 /// @file
 /// Encoding of numbers that may be rounded on their way between ranks.
 ///
-/// Steps of a plan use it; the sizes are needed when a plan reserves scratch.
+/// Steps of a plan encode and decode. A plan needs the sizes to reserve
+/// scratch memory.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ namespace weir::collective {
 [[nodiscard]] std::size_t wire_bytes(wire_format wire, std::size_t count) noexcept;
 
 /// Rounds elements of fp32, fp16 or bf16 to the wire format. The scale of an fp8 block
-/// maps its largest finite size to the largest number of fp8. Infinities become the
+/// maps its largest finite magnitude to the largest number of fp8. Infinities become the
 /// largest number in e4m3.
 void encode_wire(dtype type, wire_format wire, const std::byte* from, std::size_t count,
                  std::byte* to) noexcept;

@@ -85,10 +85,11 @@ class producer_map {
     entry& e = pool_[next_];
     if (e.linked) {
       if (alive(e)) {  // overwriting it would lose a producer
-        return error(errc::out_of_memory,
-                     fmt::format("region not inserted: expected room in a ring of {} "
-                                 "entries, found all of live tasks",
-                                 pool_.size()));
+        return error(
+            errc::out_of_memory,
+            fmt::format("region not inserted: expected a free entry in a ring of {}, "
+                        "found that live tasks use all of them",
+                        pool_.size()));
       }
       unlink(next_);
     }

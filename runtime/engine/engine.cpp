@@ -58,7 +58,7 @@ result<std::unique_ptr<engine>> engine::create(const engine_options& options) {
   } catch (const std::exception& e) {  // no memory for the window, or no more threads
     return error(
         errc::out_of_memory,
-        fmt::format("engine not created: expected room for a window of {} and {} "
+        fmt::format("engine not created: expected memory for a window of {} and {} "
                     "workers, found: {}",
                     options.window, options.workers, e.what()));
   }

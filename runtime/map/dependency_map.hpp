@@ -68,7 +68,7 @@ class dependency_map {
     return !index_of(query.id, writers).in_grid();
   }
   /// Does the same as `conflicts`, in the order from old to new, and calls `visit` at
-  /// most `region_index::room` times. @pre near(query, writers)
+  /// most `region_index::inline_capacity` times. @pre near(query, writers)
   template <class Visit>
   void near_conflicts(const footprint& query, bool writers, Visit&& visit) {
     index_of(query.id, writers).scan(ring_, query.lo, query.hi, [&](entry& e) {

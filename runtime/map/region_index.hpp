@@ -201,7 +201,7 @@ class region_index {
     }
   }
   /// Drops retired accesses. If there are none, moves all accesses to the grid and
-  /// returns false. @pre count_ == room
+  /// returns false. @pre count_ == inline_capacity
   [[gnu::noinline]] bool make_place(access_ring& ring, region_grid& grid);
 
   /// Mask of all places in use, by their number.

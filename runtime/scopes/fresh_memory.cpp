@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Making fresh memory, giving it up, and the proof that waiting for room would be in
-/// vain.
+/// Making fresh memory, giving it up, and the proof that waiting for free bytes would be
+/// in vain.
 #include "scopes/fresh_memory.hpp"
 
 #include <algorithm>
@@ -143,14 +143,14 @@ error fresh_memory::deadlock(std::uint64_t bytes, storage_id replaced) const {
   }
   const storage_id holds = heap_.blocks()[first].id;
   return error(errc::out_of_memory,
-               fmt::format("fresh memory not made in scope \"{}\": expected room for {} "
-                           "bytes in the heap of {}, found {} held by open scopes, first "
-                           "those of storage {} by \"{}\", which this thread would have "
-                           "to close",
+               fmt::format("fresh memory not made in scope \"{}\": expected space for "
+                           "{} bytes in the heap of {}, found {} bytes held by open "
+                           "scopes; the first of them is storage {}, held by \"{}\", "
+                           "which this thread would have to close",
                            scopes_.path(scopes_.last().serial), bytes, heap_.capacity(),
                            used, holds.index, scopes_.path(storages_.scope_of(holds))))
-      .hint(fmt::format("a heap of {} bytes would do (engine_options::heap); or give up "
-                        "what no later task needs",
+      .hint(fmt::format("a heap of {} bytes is large enough (engine_options::heap); or "
+                        "give up versions that no later task needs",
                         heap_.enough(first, bytes)));
 }
 

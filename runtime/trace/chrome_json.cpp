@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include <fmt/core.h>
@@ -69,23 +70,52 @@ std::vector<std::string> fixed_events(std::span<const trace_span> spans, unsigne
   return out;
 }
 
-/// Returns how many events from the start and from the end fit into `room` bytes,
+/// Returns the arrows between spans that have one number, from each to the next.
+std::vector<std::string> arrow_events(std::span<const trace_span> spans,
+                                      std::int64_t origin) {
+  std::map<std::string_view, std::uint64_t> lines;
+  std::vector<const trace_span*> joined;
+  for (const trace_span& s : spans) {
+    lines.emplace(s.line, first_span_line + lines.size());
+    if (s.arrow != 0) {
+      joined.push_back(&s);
+    }
+  }
+  std::stable_sort(joined.begin(), joined.end(), [](const auto* a, const auto* b) {
+    return a->arrow != b->arrow ? a->arrow < b->arrow : a->start_ns < b->start_ns;
+  });
+  std::vector<std::string> out;
+  for (std::size_t i = 1; i < joined.size(); ++i) {
+    const trace_span& from = *joined[i - 1];
+    const trace_span& to = *joined[i];
+    if (from.arrow != to.arrow) {
+      continue;
+    }
+    out.push_back(arrow_event({process, lines[from.line]}, arrow_end::tail, "item",
+                              from.name, i, from.start_ns - origin));
+    out.push_back(arrow_event({process, lines[to.line]}, arrow_end::head, "item", to.name,
+                              i, to.start_ns - origin));
+  }
+  return out;
+}
+
+/// Returns how many events from the start and from the end fit into `capacity` bytes,
 /// separators included. Each side gets half of the space if not all fit.
 std::pair<std::size_t, std::size_t> fit(std::span<const std::uint32_t> sizes,
-                                        std::uint64_t room) {
+                                        std::uint64_t capacity) {
   std::uint64_t total = 0;
   for (const std::uint32_t s : sizes) {
     total += s;
   }
-  if (total <= room) {
+  if (total <= capacity) {
     return {sizes.size(), 0};
   }
   std::size_t head = 0;
-  for (std::uint64_t used = 0; used + sizes[head] <= room / 2; ++head) {
+  for (std::uint64_t used = 0; used + sizes[head] <= capacity / 2; ++head) {
     used += sizes[head];
   }
   std::size_t tail = 0;
-  for (std::uint64_t used = 0; used + sizes[sizes.size() - 1 - tail] <= room / 2;
+  for (std::uint64_t used = 0; used + sizes[sizes.size() - 1 - tail] <= capacity / 2;
        ++tail) {
     used += sizes[sizes.size() - 1 - tail];
   }
@@ -126,10 +156,14 @@ result<void> write_chrome_json(file_system& fs, const std::string& path,
   for (const task_record& r : tasks) {
     origin = std::min(origin, r.submitted);
   }
-  if (tasks.empty() && !spans.empty()) {
-    origin = spans.front().start_ns;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const bool first = tasks.empty() && i == 0;
+    origin = first ? spans[i].start_ns : std::min(origin, spans[i].start_ns);
   }
-  const auto fixed = fixed_events(spans, workers, origin);
+  auto fixed = fixed_events(spans, workers, origin);
+  for (std::string& arrow : arrow_events(spans, origin)) {
+    fixed.push_back(std::move(arrow));
+  }
   std::uint64_t taken = opening.size() + trace_closing.size();
   for (const std::string& event : fixed) {
     taken += event.size() + 2;

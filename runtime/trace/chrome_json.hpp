@@ -17,6 +17,7 @@ struct trace_span {
   std::string name;
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
+  std::uint64_t arrow = 0;  ///< spans of one number are joined by arrows; 0: none
 };
 
 /// Writes records, oldest first, as complete events, with one line per worker and one per

@@ -30,7 +30,7 @@ struct trace::impl {
   };
 
   trace_options options;
-  std::size_t room = 0;  ///< records per worker in the head, and in the tail
+  std::size_t capacity = 0;  ///< records per worker in the head, and in the tail
   std::vector<std::unique_ptr<ring>> rings;
   std::vector<trace_span> spans;
   std::atomic<std::int64_t> origin{0};
@@ -58,12 +58,12 @@ trace::trace(const trace_options& options, unsigned workers)
   if (options.mode == trace_mode::off) {
     return;
   }
-  impl_->room = static_cast<std::size_t>(
+  impl_->capacity = static_cast<std::size_t>(
       std::max(options.max_bytes / typical_event_bytes / 2, fewest_records));
   for (auto& r : impl_->rings) {  // the system provides pages when they are written to
-    r->head.reserve(impl_->room);
-    r->tail.reserve(impl_->room);
-    r->kept.reserve(impl_->room / 2);
+    r->head.reserve(impl_->capacity);
+    r->tail.reserve(impl_->capacity);
+    r->kept.reserve(impl_->capacity / 2);
   }
 }
 
@@ -80,22 +80,23 @@ void trace::record(unsigned worker, const task_record& r) noexcept {
   impl::ring& to = *impl_->rings[worker];
   const bool all = impl_->options.mode == trace_mode::all;
   const bool early = all || r.ended - impl_->origin_of(r) <= impl_->options.window_ns;
-  if (early && to.head.size() < impl_->room) {
+  if (early && to.head.size() < impl_->capacity) {
     to.head.push_back(r);
-  } else if (r.keep && !all && to.kept.size() < impl_->room / 2) {
+  } else if (r.keep && !all && to.kept.size() < impl_->capacity / 2) {
     to.kept.push_back(r);
-  } else if (to.tail.size() < impl_->room) {
+  } else if (to.tail.size() < impl_->capacity) {
     to.tail.push_back(r);
-  } else if (impl_->room > 0) {
+  } else if (impl_->capacity > 0) {
     to.tail[to.oldest] = r;
-    to.oldest = (to.oldest + 1) % impl_->room;
+    to.oldest = (to.oldest + 1) % impl_->capacity;
   }
 }
 
 void trace::span(std::string_view line, std::string_view name, std::int64_t start_ns,
-                 std::int64_t end_ns) {
-  if (recording() && impl_->spans.size() < impl_->room) {
-    impl_->spans.push_back({std::string(line), std::string(name), start_ns, end_ns});
+                 std::int64_t end_ns, std::uint64_t arrow) {
+  if (recording() && impl_->spans.size() < impl_->capacity) {
+    impl_->spans.push_back(
+        {std::string(line), std::string(name), start_ns, end_ns, arrow});
   }
 }
 

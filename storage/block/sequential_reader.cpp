@@ -5,8 +5,8 @@
 /// The slots form a ring over consecutive chunks of the file. A slot is idle, running
 /// (its transfer is in flight) or ready (its bytes or its error have arrived). When the
 /// consumer moves into a chunk, the slots of earlier chunks become idle and are used for
-/// chunks further ahead. The memory of a slot is touched by nobody else while it is
-/// running, so errors never free it early.
+/// chunks further ahead. Only the transfer touches the memory of a slot
+/// while it is running, so an error never frees that memory early.
 #include "block/sequential_reader.hpp"
 
 #include <fmt/core.h>

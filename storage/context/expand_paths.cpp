@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Expands paths, folders and patterns to a sorted list of files.
+/// Expands paths, folders and patterns to a list of files.
 #include <fmt/core.h>
 #include <fnmatch.h>
 
@@ -83,8 +83,8 @@ void add_matches(file_system& fs, const std::string& done, std::string_view rest
 
 }  // namespace
 
-// A pattern that is the name of a file stands for that file. Duplicates are dropped at
-// the end, since several patterns may match one file.
+// A pattern that is the name of a file stands for that file. What one pattern has found
+// is sorted, because a folder has no order of its own; the patterns keep their order.
 result<std::vector<std::string>> expand_paths(file_system& fs,
                                               std::span<const std::string> patterns) {
   names out;
@@ -106,6 +106,9 @@ result<std::vector<std::string>> expand_paths(file_system& fs,
       }
       WEIR_CHECK(add_tree(fs, path, 0, out));
     }
+    const auto first = out.begin() + static_cast<std::ptrdiff_t>(before);
+    std::sort(first, out.end());
+    out.erase(std::unique(first, out.end()), out.end());
     if (out.size() == before) {
       return error(errc::not_found,
                    fmt::format("cannot find source \"{}\": expected at least one file "
@@ -113,8 +116,6 @@ result<std::vector<std::string>> expand_paths(file_system& fs,
                                pattern));
     }
   }
-  std::sort(out.begin(), out.end());
-  out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 

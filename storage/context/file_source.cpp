@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "context/identity.hpp"
+#include "weir/base/file_times.hpp"
 
 namespace weir::storage {
 
@@ -45,6 +46,7 @@ class file_tokens final : public token_source {
                                  paths_[i]))
             .located(paths_[i]);
       }
+      times_.push_back(modification_time(paths_[i]));
       starts_.push_back(size_);
       sizes_.push_back(size);
       size_ += size + (separates(i) ? 1 : 0);
@@ -175,7 +177,49 @@ class file_tokens final : public token_source {
     for (std::size_t i = 0; i < to.size(); ++i) {
       to[i] = std::to_integer<std::uint32_t>(bytes_[i]);
     }
+    // The time is taken after the bytes, so that it shows every change that they contain.
+    const std::int64_t time = modification_time(paths_[leaf]);
+    if (time == times_[leaf] || comparing_) {
+      return {};
+    }
+    comparing_ = true;
+    auto same = compare_changed(leaf, time, byte, to.size());
+    comparing_ = false;
+    return same;
+  }
+
+  /// Compares what a changed file holds with the digests that were taken at first.
+  result<void> compare_changed(std::size_t leaf, std::int64_t time, std::uint64_t byte,
+                               std::size_t count) {
+    if (identity_.segments.empty()) {
+      WEIR_TRY(file* const f, file_of(leaf));
+      WEIR_TRY(const std::uint64_t size, f->size());
+      return size > sizes_[leaf] ? result<void>() : changed(leaf, byte);
+    }
+    compared_.resize(identity_.segments.size());
+    const std::uint64_t length = identity_.segment_tokens;
+    const std::uint64_t first = starts_[leaf] + byte;
+    for (std::uint64_t i = first / length; i * length < first + count; ++i) {
+      if (compared_[i] == time) {
+        continue;
+      }
+      const std::uint64_t start = i * length;
+      WEIR_TRY(const std::uint64_t digest,
+               digest_tokens(*this, start, std::min(size_, start + length)));
+      if (digest != identity_.segments[i]) {
+        return changed(leaf, byte);
+      }
+      compared_[i] = time;
+    }
     return {};
+  }
+  error changed(std::size_t leaf, std::uint64_t byte) const {
+    return error(errc::history_mismatch,
+                 fmt::format("cannot read source \"{}\": expected its bytes as when it "
+                             "was attached, found others",
+                             paths_[leaf]))
+        .located(fmt::format("{}:{}", paths_[leaf], byte))
+        .hint("restore the file and resume the run; write later text to another file");
   }
 
   file_system& fs_;
@@ -183,6 +227,10 @@ class file_tokens final : public token_source {
   source_options options_;
   std::vector<std::uint64_t> starts_;  ///< index of the first token of every file
   std::vector<std::uint64_t> sizes_;
+  std::vector<std::int64_t> times_;  ///< modification times when it was attached
+  /// By segment: the modification time at which its digest was compared last.
+  std::vector<std::int64_t> compared_;
+  bool comparing_ = false;
   std::uint64_t size_ = 0;
   source_identity identity_;
   std::vector<slot> slots_;
@@ -192,20 +240,12 @@ class file_tokens final : public token_source {
 
 }  // namespace
 
-// Sorting makes the source independent of the order in which the files were named.
 result<std::unique_ptr<token_source>> open_file_set(file_system& fs,
                                                     std::vector<std::string> paths,
                                                     source_options options) {
   if (paths.empty()) {
     return error(errc::invalid_argument,
                  "cannot attach a set of files: expected at least 1, found 0");
-  }
-  std::sort(paths.begin(), paths.end());
-  if (const auto twice = std::adjacent_find(paths.begin(), paths.end());
-      twice != paths.end()) {
-    return error(
-        errc::invalid_argument,
-        fmt::format("cannot attach a set of files: \"{}\" is in it twice", *twice));
   }
   auto source = std::make_unique<file_tokens>(fs, std::move(paths), options);
   WEIR_CHECK(source->attach());

@@ -85,6 +85,29 @@ void set_leaves(source_identity& identity, std::vector<source_leaf> leaves,
   }
 }
 
+result<std::uint64_t> digest_tokens(token_source& source, std::uint64_t start,
+                                    std::uint64_t end) {
+  std::vector<std::uint32_t> piece(
+      static_cast<std::size_t>(std::min<std::uint64_t>(64 * 1024, end - start)));
+  xxh3_stream hash;
+  for (std::uint64_t offset = start; offset < end;) {
+    const auto want =
+        static_cast<std::size_t>(std::min<std::uint64_t>(end - offset, piece.size()));
+    WEIR_TRY(const std::size_t got, source.read(offset, std::span(piece).first(want)));
+    if (got == 0) {
+      return error(errc::source_unavailable,
+                   fmt::format("cannot digest source: expected {} tokens, found {}",
+                               source.size(), offset))
+          .located(source.place_text(offset));
+    }
+    record_writer bytes;
+    bytes.put_all(std::span<const std::uint32_t>(piece).first(got));
+    hash.update(bytes.view());
+    offset += got;
+  }
+  return hash.digest();
+}
+
 // The segments double in size until `max_segments` of them cover the source, so that an
 // identity stays small for any corpus.
 result<void> digest_content(token_source& source, source_identity& identity) {
@@ -92,27 +115,11 @@ result<void> digest_content(token_source& source, source_identity& identity) {
   while ((source.size() + segment - 1) / segment > max_segments) {
     segment *= 2;
   }
-  std::vector<std::uint32_t> piece(64 * 1024);
   std::vector<std::uint64_t> segments;
   for (std::uint64_t start = 0; start < source.size(); start += segment) {
-    xxh3_stream hash;
     const std::uint64_t end = std::min(source.size(), start + segment);
-    for (std::uint64_t offset = start; offset < end;) {
-      const auto want =
-          static_cast<std::size_t>(std::min<std::uint64_t>(end - offset, piece.size()));
-      WEIR_TRY(const std::size_t got, source.read(offset, std::span(piece).first(want)));
-      if (got == 0) {
-        return error(errc::source_unavailable,
-                     fmt::format("cannot digest source: expected {} tokens, found {}",
-                                 source.size(), offset))
-            .located(source.place_text(offset));
-      }
-      record_writer bytes;
-      bytes.put_all(std::span<const std::uint32_t>(piece).first(got));
-      hash.update(bytes.view());
-      offset += got;
-    }
-    segments.push_back(hash.digest());
+    WEIR_TRY(const std::uint64_t digest, digest_tokens(source, start, end));
+    segments.push_back(digest);
   }
   identity.segment_tokens = segment;
   identity.segments = std::move(segments);

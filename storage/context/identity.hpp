@@ -14,6 +14,10 @@ void set_leaves(source_identity& identity, std::vector<source_leaf> leaves,
                 std::uint32_t rule);
 /// Makes the leaf of a file from its path and its size in bytes.
 [[nodiscard]] source_leaf make_leaf(const std::string& path, std::uint64_t bytes);
+/// Returns the digest of the tokens from `start` to `end - 1`.
+/// @error{source_unavailable, a read failed}
+[[nodiscard]] result<std::uint64_t> digest_tokens(token_source& source,
+                                                  std::uint64_t start, std::uint64_t end);
 /// Reads the whole source and sets the digests of its segments.
 /// @error{source_unavailable, a read failed}
 [[nodiscard]] result<void> digest_content(token_source& source,

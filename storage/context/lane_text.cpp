@@ -3,7 +3,7 @@
 /// Maps the text of a lane to the source, and computes the hash chain over what a lane
 /// has read.
 ///
-/// Position p of a lane lies in the era that began last at or before p. Inside the era,
+/// Position p of a lane lies in the last era that began at or before p. Inside the era,
 /// the lane owns every L-th block of the source, so its next token is found by a
 /// division. The hash chain advances only with complete blocks of 64 tokens. It is
 /// therefore the same however the tokens were cut into chunks, and a lane needs to

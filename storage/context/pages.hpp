@@ -22,8 +22,8 @@ class token_pages {
   [[nodiscard]] std::uint64_t end() const noexcept;
   /// Returns the offset of the first token of the next document at or after `offset`.
   [[nodiscard]] result<std::uint64_t> next_document(std::uint64_t offset);
-  /// Returns the index in the source of a virtual offset. For the token between two
-  /// rounds it is the size of the source.
+  /// Returns the index in the source that belongs to a virtual offset. For the separator
+  /// between two rounds it is the size of the source.
   [[nodiscard]] std::uint64_t index_of(std::uint64_t offset) const noexcept;
   /// Returns how often the source was repeated before `offset`.
   [[nodiscard]] std::uint64_t round_of(std::uint64_t offset) const noexcept;

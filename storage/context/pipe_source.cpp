@@ -20,7 +20,7 @@ namespace weir::storage {
 
 namespace {
 
-/// Tokens that stay readable behind the newest one. They serve reads of chunks that were
+/// Number of the newest tokens that stay readable. They serve reads of chunks that were
 /// read ahead and the window of a cursor.
 constexpr std::size_t remembered = std::size_t{1} << 20;
 

@@ -39,18 +39,18 @@ result<void> post_one(tessMesh_t handle, const tessCollectiveDesc* desc,
   WEIR_TRY(const auto m, find(handle, call));
   WEIR_TRY(const auto s, find(stream, call));
   // The mesh is given again by each call, so that a wrong stream is noticed.
-  if (s->what->mesh() != m) {
+  if (s->stream->mesh() != m) {
     return error(errc::invalid_argument,
                  "collective not posted: expected the stream's own mesh, found another")
         .hint("axes are those of the mesh that the stream was created on");
   }
-  WEIR_TRY(const auto what, request_of(desc, call));
-  WEIR_TRY(auto operation, tessera::make_collective(*s->what, what));
+  WEIR_TRY(const auto request, request_of(desc, call));
+  WEIR_TRY(auto operation, tessera::make_collective(*s->stream, request));
   if (open_group.depth > 0) {
     // made again at the end: memory may be freed before
-    open_group.calls.push_back({stream, what});
+    open_group.calls.push_back({stream, request});
   } else if (operation) {
-    return s->what->post(std::move(operation));
+    return s->stream->post(std::move(operation));
   }
   return {};
 }
@@ -93,9 +93,9 @@ result<void> end_group() {
     return error(errc::out_of_memory, "group not posted: no memory for one of its calls");
   }
   std::vector<tessera::grouped_call> calls;
-  for (const auto& [handle, what] : ended.calls) {
+  for (const auto& [handle, request] : ended.calls) {
     WEIR_TRY(const auto s, find(handle, call));
-    calls.push_back({s->what, what});
+    calls.push_back({s->stream, request});
   }
   WEIR_CHECK(tessera::enqueue_group(calls));
   for (const tessera::grouped_call& c : calls) {
@@ -234,7 +234,8 @@ tessStatus_t tessBarrier(tessMesh_t mesh, const char* axis, tessStream_t stream)
   });
 }
 
-// Takes the session, because the state of recoveries belongs to the meeting point.
+// Takes the submission lock, because the state of recoveries belongs to the meeting
+// point.
 tessStatus_t tessMeshRecover(tessMesh_t handle, int rank) {
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessMeshRecover";

@@ -61,7 +61,9 @@ void allocate_by(tessera::runtime_settings& s) {
       return alloc(bytes, alignment, user);
     };
     s.source.give_back = [release = memory().release, user = memory().user](
-                             void* at, std::size_t bytes) { release(at, bytes, user); };
+                             void* address, std::size_t bytes) {
+      release(address, bytes, user);
+    };
   }
 }
 
@@ -79,9 +81,9 @@ void listen(tessera::runtime_settings& s) {
 /// Reports a variable with a wrong value. If no log is on, the warning is written to
 /// standard error, once in the process: a misspelt log level would otherwise hide its own
 /// warning.
-void warn(const context& of, const std::string& text) {
-  if (of.settings().on_log || of.settings().log != tessera::log_level::silent) {
-    of.log(tessera::log_level::info, text);
+void warn(const context& c, const std::string& text) {
+  if (c.settings().on_log || c.settings().log != tessera::log_level::silent) {
+    c.log(tessera::log_level::info, text);
     return;
   }
   const std::lock_guard lock(logs().mutex);
@@ -118,18 +120,18 @@ result<void> open_context(tessContext_t* out) {
 
 /// Logs how many objects of a kind were not destroyed before their context.
 template <class Objects>
-void say_leak(const context& of, const Objects& left, std::string_view what) {
+void say_leak(const context& c, const Objects& left, std::string_view objects) {
   if (!left.empty()) {
-    of.log(tessera::log_level::info,
-           fmt::format("{} {} not destroyed before the context", left.size(), what));
+    c.log(tessera::log_level::info,
+          fmt::format("{} {} not destroyed before the context", left.size(), objects));
   }
 }
 
 /// Asks persistent kernels to stop and ends the streams. Operations still run.
 void close_streams(const std::vector<std::shared_ptr<stream_object>>& streams) {
   for (const auto& s : streams) {
-    s->what->stop_persistent();
-    s->what->close();
+    s->stream->stop_persistent();
+    s->stream->close();
   }
 }
 
@@ -137,31 +139,31 @@ void close_streams(const std::vector<std::shared_ptr<stream_object>>& streams) {
 /// reaching a context that is ending. Then streams end and the context waits for them.
 result<void> close_context(tessContext_t ctx) {
   WEIR_CHECK(outside_tasks("tessShutdown"));
-  auto of = all().contexts.remove(number_of(ctx));
-  if (of == nullptr) {
+  auto c = all().contexts.remove(number_of(ctx));
+  if (c == nullptr) {
     return no_object("tessShutdown", "context", errc::not_initialized);
   }
   // Handles of one kind at a time: graphs refer to streams, and kernels to modules.
-  const auto mine = [&](const auto& object) { return object.context == of; };
-  close_profilers(*of);
+  const auto mine = [&](const auto& object) { return object.context == c; };
+  close_profilers(*c);
   // The objects themselves are released after the context has been shut down.
   auto execs = all().execs.remove_if(mine);
   auto graphs = all().graphs.remove_if(mine);
   auto streams = all().streams.remove_if(
-      [&](const auto& s) { return &s.what->context() == of.get(); });
+      [&](const auto& s) { return &s.stream->context() == c.get(); });
   auto kernels = all().kernels.remove_if(mine);
   auto modules = all().modules.remove_if(mine);
   auto meshes = all().meshes.remove_if(mine);
-  say_leak(*of, execs, "executable graphs");
-  say_leak(*of, graphs, "graphs");
-  say_leak(*of, streams, "streams");
-  say_leak(*of, modules, "modules");
-  say_leak(*of, meshes, "meshes");
-  for (const auto& e : execs) {            // its runs may go on after this call
-    tessera::graph_exec::retire(e->what);  // a run may outlast the call
+  say_leak(*c, execs, "executable graphs");
+  say_leak(*c, graphs, "graphs");
+  say_leak(*c, streams, "streams");
+  say_leak(*c, modules, "modules");
+  say_leak(*c, meshes, "meshes");
+  for (const auto& e : execs) {  // a run of the graph may outlast this call
+    tessera::graph_exec::retire(e->exec);
   }
   close_streams(streams);
-  result<void> out = of->shut_down();
+  result<void> out = c->shut_down();
   execs.clear();
   graphs.clear();
   streams.clear();
@@ -238,11 +240,11 @@ tessStatus_t tessSetAllocator(tessAllocFn alloc, tessReleaseFn release, void* us
 
 tessStatus_t tessDeviceGetCount(tessContext_t ctx, int* count) {
   return run([&]() -> result<void> {
-    WEIR_TRY(const auto of, find(ctx, "tessDeviceGetCount"));
+    WEIR_TRY(const auto c, find(ctx, "tessDeviceGetCount"));
     if (count == nullptr) {
       return null_argument("tessDeviceGetCount", "a place for the count");
     }
-    *count = of->backend().device_count();
+    *count = c->backend().device_count();
     return {};
   });
 }
@@ -251,12 +253,12 @@ tessStatus_t tessDeviceGetCount(tessContext_t ctx, int* count) {
 // with a zero.
 tessStatus_t tessDeviceGetProps(tessContext_t ctx, int device, tessDeviceProps* props) {
   return run([&]() -> result<void> {
-    WEIR_TRY(const auto of, find(ctx, "tessDeviceGetProps"));
-    WEIR_TRY(const auto p, of->backend().properties(device));
+    WEIR_TRY(const auto c, find(ctx, "tessDeviceGetProps"));
+    WEIR_TRY(const auto p, c->backend().properties(device));
     tessDeviceProps out{};
     out.ordinal = p.ordinal;
-    const auto put = [](char* to, std::size_t room, std::string_view text) {
-      std::memcpy(to, text.data(), std::min(room - 1, text.size()));
+    const auto put = [](char* to, std::size_t capacity, std::string_view text) {
+      std::memcpy(to, text.data(), std::min(capacity - 1, text.size()));
     };
     put(out.name, sizeof out.name, p.name);
     put(out.backend, sizeof out.backend, p.backend);
@@ -276,7 +278,7 @@ tessStatus_t tessDeviceGetProps(tessContext_t ctx, int device, tessDeviceProps* 
 tessStatus_t tessMeshCreate(tessContext_t ctx, const int* deviceIds, int nDevices,
                             tessMeshAxes axes, tessMesh_t* outMesh) {
   return run([&]() -> result<void> {
-    WEIR_TRY(const auto of, find(ctx, "tessMeshCreate"));
+    WEIR_TRY(const auto c, find(ctx, "tessMeshCreate"));
     if (deviceIds == nullptr || outMesh == nullptr) {
       return null_argument("tessMeshCreate", "devices and a place for the mesh");
     }
@@ -285,8 +287,8 @@ tessStatus_t tessMeshCreate(tessContext_t ctx, const int* deviceIds, int nDevice
                    fmt::format("mesh not created: expected at least one device, found {}",
                                nDevices));
     }
-    WEIR_TRY(auto made, of->make_mesh({deviceIds, static_cast<std::size_t>(nDevices)},
-                                      {axes.tp, axes.pp, axes.dp, axes.ep}));
+    WEIR_TRY(auto made, c->make_mesh({deviceIds, static_cast<std::size_t>(nDevices)},
+                                     {axes.tp, axes.pp, axes.dp, axes.ep}));
     *outMesh = handle_of<tessMesh_t>(all().meshes.add(std::move(made)));
     return {};
   });
@@ -302,9 +304,9 @@ tessStatus_t tessMeshDestroy(tessMesh_t handle) {
       return no_object("tessMeshDestroy", "mesh", errc::not_initialized);
     }
     const auto streams =
-        all().streams.remove_if([&](const auto& s) { return s.what->mesh() == m; });
+        all().streams.remove_if([&](const auto& s) { return s.stream->mesh() == m; });
     for (const auto& s : streams) {
-      s->what->stop_persistent();
+      s->stream->stop_persistent();
     }
     m->context->drop_mesh(m);
     close_streams(streams);
@@ -347,15 +349,15 @@ tessStatus_t tessMeshAxisGroup(tessMesh_t handle, const char* axis, int rank, in
     }
     WEIR_TRY(const auto axes, collective::parse_axes(axis));
     WEIR_TRY(const auto group, m->shape.group_of(axes, rank));
-    const int room = std::exchange(*count, static_cast<int>(group.size()));
+    const int capacity = std::exchange(*count, static_cast<int>(group.size()));
     if (ranks == nullptr) {
       return {};
     }
-    if (room < *count) {
+    if (capacity < *count) {
       return error(errc::invalid_argument,
-                   fmt::format("tessMeshAxisGroup failed: expected room for {} ranks, "
+                   fmt::format("tessMeshAxisGroup failed: expected space for {} ranks, "
                                "found {}",
-                               *count, room));
+                               *count, capacity));
     }
     std::copy(group.begin(), group.end(), ranks);
     return {};
@@ -365,24 +367,24 @@ tessStatus_t tessMeshAxisGroup(tessMesh_t handle, const char* axis, int rank, in
 // The policy counts for operations that are enqueued from now on.
 tessStatus_t tessSetNumericsPolicy(tessContext_t ctx, const tessNumericsPolicy* policy) {
   return run([&]() -> result<void> {
-    WEIR_TRY(const auto of, find(ctx, "tessSetNumericsPolicy"));
+    WEIR_TRY(const auto c, find(ctx, "tessSetNumericsPolicy"));
     if (policy == nullptr) {
       return null_argument("tessSetNumericsPolicy", "a policy");
     }
     WEIR_CHECK(check_policy(*policy));
-    return of->set_policy({policy->stableReductions != 0, policy->deterministic != 0,
-                           policy->rngStateless != 0, policy->allowFastMath != 0});
+    return c->set_policy({policy->stableReductions != 0, policy->deterministic != 0,
+                          policy->rngStateless != 0, policy->allowFastMath != 0});
   });
 }
 
 // Returns the policy in effect, with locks and the floor of the environment applied.
 tessStatus_t tessGetNumericsPolicy(tessContext_t ctx, tessNumericsPolicy* policy) {
   return run([&]() -> result<void> {
-    WEIR_TRY(const auto of, find(ctx, "tessGetNumericsPolicy"));
+    WEIR_TRY(const auto c, find(ctx, "tessGetNumericsPolicy"));
     if (policy == nullptr) {
       return null_argument("tessGetNumericsPolicy", "a place for the policy");
     }
-    const auto p = of->policy();
+    const auto p = c->policy();
     *policy = {p.stable_reductions ? 1 : 0, p.deterministic ? 1 : 0,
                p.stateless_rng ? 1 : 0, p.fast_math ? 1 : 0};
     return {};

@@ -20,13 +20,13 @@ using tessera::allocation;
 /// of that rank.
 /// @error{invalid_argument; unknown flags, dimensions outside of [0, 64], or an address
 /// that the context does not know}
-result<void*> export_tensor(tessContext_t ctx, const void* at,
+result<void*> export_tensor(tessContext_t ctx, const void* address,
                             const tessTensorDesc* desc) {
   constexpr std::string_view call = "tessMemExportDlpack";
-  WEIR_TRY(const auto of, find(ctx, call));
+  WEIR_TRY(const auto c, find(ctx, call));
   WEIR_TRY(const tessTensorDesc d, read_struct(call, desc, sizeof(tessTensorDesc)));
   WEIR_CHECK(check_reserved(call, d.reserved));
-  if (at == nullptr || (d.ndim > 0 && d.shape == nullptr)) {
+  if (address == nullptr || (d.ndim > 0 && d.shape == nullptr)) {
     return null_argument(call, "an address and a description with its shape");
   }
   constexpr std::uint32_t flags = TESS_TENSOR_READ_ONLY | TESS_TENSOR_UNVERSIONED;
@@ -40,7 +40,7 @@ result<void*> export_tensor(tessContext_t ctx, const void* at,
         errc::invalid_argument,
         fmt::format("{} failed: expected 0 to 64 dimensions, found {}", call, d.ndim));
   }
-  const auto place = of->memory().find(at);
+  const auto place = c->memory().find(address);
   if (!place) {
     return error(errc::invalid_argument,
                  fmt::format("{} failed: expected memory that the context knows, found "
@@ -83,24 +83,24 @@ tessTensorInfo info_of_import(const dl::description& d) {
 }
 
 /// Checks a device ordinal; -1 stands for the host.
-result<void> check_ordinal(const context& of, int device, std::string_view what) {
-  if (device < allocation::host_device || device >= of.backend().device_count()) {
+result<void> check_ordinal(const context& c, int device, std::string_view action) {
+  if (device < allocation::host_device || device >= c.backend().device_count()) {
     return error(errc::invalid_argument,
-                 fmt::format("{}: expected a device in [0, {}) or -1, found {}", what,
-                             of.backend().device_count(), device));
+                 fmt::format("{}: expected a device in [0, {}) or -1, found {}", action,
+                             c.backend().device_count(), device));
   }
   return {};
 }
 
 /// Checks that the CPU can read an imported tensor.
-result<void> check_device(const context& of, const dl::description& d, int device) {
+result<void> check_device(const context& c, const dl::description& d, int device) {
   if (d.device.type != dl::device_cpu && d.device.type != dl::device_cuda_host) {
     return error(errc::unsupported,
                  fmt::format("import a tensor: expected memory of the host, found device "
                              "type {}",
                              d.device.type));
   }
-  return check_ordinal(of, device, "import a tensor");
+  return check_ordinal(c, device, "import a tensor");
 }
 
 /// Imports a tensor of either form. If this fails, the tensor still belongs to the
@@ -139,16 +139,16 @@ tessStatus_t tessMemExportDlpack(tessContext_t ctx, const void* ptr,
 tessStatus_t tessMemImportDlpack(tessContext_t ctx, void* managed, unsigned flags,
                                  int device, tessTensorInfo* info) {
   return run([&]() -> result<void> {
-    WEIR_TRY(const auto of, find(ctx, "tessMemImportDlpack"));
+    WEIR_TRY(const auto c, find(ctx, "tessMemImportDlpack"));
     if ((flags & ~static_cast<unsigned>(TESS_TENSOR_UNVERSIONED)) != 0) {
       return error(
           errc::invalid_argument,
           fmt::format("import a tensor: expected known flags, found {:#x}", flags));
     }
     if (flags != 0) {
-      return import_tensor(*of, static_cast<dl::managed_tensor*>(managed), device, info);
+      return import_tensor(*c, static_cast<dl::managed_tensor*>(managed), device, info);
     }
-    return import_tensor(*of, static_cast<dl::managed_tensor_versioned*>(managed), device,
+    return import_tensor(*c, static_cast<dl::managed_tensor_versioned*>(managed), device,
                          info);
   });
 }
@@ -158,9 +158,9 @@ tessStatus_t tessMemRegisterExternal(tessContext_t ctx, void* ptr, size_t bytes,
                                      int device) {
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessMemRegisterExternal";
-    WEIR_TRY(const auto of, find(ctx, call));
-    WEIR_CHECK(check_ordinal(*of, device, "register external memory"));
-    WEIR_CHECK(of->memory().adopt(static_cast<std::byte*>(ptr), bytes, device, {}));
+    WEIR_TRY(const auto c, find(ctx, call));
+    WEIR_CHECK(check_ordinal(*c, device, "register external memory"));
+    WEIR_CHECK(c->memory().adopt(static_cast<std::byte*>(ptr), bytes, device, {}));
     return {};
   });
 }
@@ -168,8 +168,8 @@ tessStatus_t tessMemRegisterExternal(tessContext_t ctx, void* ptr, size_t bytes,
 // Enqueued operations still hold the memory; its owner's function is called after them.
 tessStatus_t tessMemReleaseImported(tessContext_t ctx, void* begin) {
   return run([&]() -> result<void> {
-    WEIR_TRY(const auto of, find(ctx, "tessMemReleaseImported"));
-    WEIR_CHECK(of->memory().remove(begin, tessera::memory_kind::imported));
+    WEIR_TRY(const auto c, find(ctx, "tessMemReleaseImported"));
+    WEIR_CHECK(c->memory().remove(begin, tessera::memory_kind::imported));
     return {};
   });
 }

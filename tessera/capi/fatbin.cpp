@@ -21,7 +21,7 @@ result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
   constexpr std::string_view call = "tessFatbinAddCode";
   WEIR_TRY(const auto f, find(handle, call));
   if (kind == nullptr || arch == nullptr || (bytes == nullptr && size != 0)) {
-    return null_argument(call, "a kind of code, what runs it, and its bytes");
+    return null_argument(call, "a kind of code, an architecture and the bytes");
   }
   auto known = tessera::code_kind_named(kind);
   if (!known) {
@@ -33,9 +33,9 @@ result<void> add_code(tessFatbin_t handle, const char* kind, const char* arch,
   const auto* const first = static_cast<const std::byte*>(bytes);
   // A list, because its elements do not move when others are added.
   f->code.emplace_back(first, first + size);
-  const std::size_t at = f->change().add_code(*known, arch, f->code.back());
+  const std::size_t section = f->change().add_code(*known, arch, f->code.back());
   if (index != nullptr) {
-    *index = static_cast<int>(at);
+    *index = static_cast<int>(section);
   }
   return {};
 }
@@ -120,21 +120,21 @@ result<void> build(tessFatbin_t handle, const void* key, void* buffer,
     std::memcpy(secret.data(), key, secret.size());
   }
   const std::lock_guard lock(f->mutex);
-  const std::optional with =
+  const std::optional digest =
       key == nullptr ? std::nullopt : std::optional(tessera::sha256(secret));
-  if (!f->made || f->made_with != with) {
-    WEIR_TRY(f->made, f->what.build(key == nullptr ? nullptr : &secret));
-    f->made_with = with;
+  if (!f->made || f->key_digest != digest) {
+    WEIR_TRY(f->made, f->builder.build(key == nullptr ? nullptr : &secret));
+    f->key_digest = digest;
   }
   const byte_vector& made = *f->made;
-  const std::size_t room = std::exchange(*size, made.size());
+  const std::size_t capacity = std::exchange(*size, made.size());
   if (buffer == nullptr) {
     return {};
   }
-  if (room < made.size()) {
+  if (capacity < made.size()) {
     return error(errc::invalid_argument,
-                 fmt::format("{} failed: expected room for {} bytes, found {}", call,
-                             made.size(), room));
+                 fmt::format("{} failed: expected space for {} bytes, found {}", call,
+                             made.size(), capacity));
   }
   std::memcpy(buffer, made.data(), made.size());
   f->made.reset();
@@ -220,12 +220,12 @@ tessStatus_t tessFatbinSetSourceHash(tessFatbin_t fatbin, const void* hash32) {
 tessStatus_t tessFatbinSetAbi(tessFatbin_t fatbin, int major, int minor) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto f, find(fatbin, "tessFatbinSetAbi"));
-    constexpr int most = std::numeric_limits<std::uint16_t>::max();
-    if (major < 0 || major > most || minor < 0 || minor > most) {
+    constexpr int max_number = std::numeric_limits<std::uint16_t>::max();
+    if (major < 0 || major > max_number || minor < 0 || minor > max_number) {
       return error(errc::invalid_argument,
                    fmt::format("tessFatbinSetAbi failed: expected numbers in [0, {}], "
                                "found {} and {}",
-                               most, major, minor));
+                               max_number, major, minor));
     }
     const std::lock_guard lock(f->mutex);
     f->change().set_abi(

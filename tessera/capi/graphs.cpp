@@ -16,8 +16,8 @@ namespace {
 /// Returns the recording that a synchronization of the stream has closed as a graph.
 /// @error{invalid_argument; there is none, or the capture was lost}
 result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view call) {
-  auto in = from.what->context().submission_lock().enter();
-  const auto recording = from.what->last_recording();
+  auto in = from.stream->context().submission_lock().enter();
+  const auto recording = from.stream->last_recording();
   if (recording == nullptr) {
     return error(errc::invalid_argument,
                  fmt::format("{} failed: expected a capture that has been closed by a "
@@ -25,10 +25,10 @@ result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view 
                              call));
   }
   WEIR_TRY(auto made, recording->finish(nullptr));
-  from.what->forget_recording();
+  from.stream->forget_recording();
   auto object = std::make_shared<graph_object>();
-  object->context = from.what->context().shared_from_this();
-  object->what = std::move(made);
+  object->context = from.stream->context().shared_from_this();
+  object->graph = std::move(made);
   *out = handle_of<tessGraph_t>(all().graphs.add(std::move(object)));
   return {};
 }
@@ -36,17 +36,17 @@ result<void> take_graph(stream_object& from, tessGraph_t* out, std::string_view 
 /// Begins a capture. Waits that the stream has collected are carried out first, because
 /// they are not part of the graph.
 /// @error{invalid_argument; the stream captures already}
-result<void> begin_capture(tessera::stream& on, tessera::capture_mode mode) {
-  auto in = on.context().submission_lock().enter();
-  WEIR_CHECK(on.check_caller());
-  if (on.recording() != nullptr) {
+result<void> begin_capture(tessera::stream& s, tessera::capture_mode mode) {
+  auto in = s.context().submission_lock().enter();
+  WEIR_CHECK(s.check_caller());
+  if (s.recording() != nullptr) {
     return error(errc::invalid_argument,
                  "capture not begun: expected a stream that does not capture");
   }
-  on.flush_waits(in);
+  s.flush_waits(in);
   const auto recording = std::make_shared<tessera::graph_recording>(mode);
-  recording->take_part(on);
-  on.record_into(recording, true);
+  recording->take_part(s);
+  s.record_into(recording, true);
   return {};
 }
 
@@ -59,14 +59,14 @@ result<void> update(tessGraphExec_t handle, std::size_t node, tessStream_t strea
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto e, find(handle, call));
   WEIR_TRY(const auto s, find(stream, call));
-  WEIR_TRY(const tessera::ref<tessera::operation> made, make(*s->what));
+  WEIR_TRY(const tessera::ref<tessera::operation> made, make(*s->stream));
   if (!made) {
     return error(errc::invalid_argument,
                  fmt::format("node {} of a graph not updated: expected an operation that "
                              "does something, found one of no bytes or elements",
                              node));
   }
-  return e->what->update(node, *made, *s->what);
+  return e->exec->update(node, *made, *s->stream);
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ tessStatus_t tessStreamBeginCapture(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamBeginCapture"));
     WEIR_TRY(const auto s, find(handle, "tessStreamBeginCapture"));
-    return begin_capture(*s->what, tessera::capture_mode::global);
+    return begin_capture(*s->stream, tessera::capture_mode::global);
   });
 }
 
@@ -98,7 +98,7 @@ tessStatus_t tessStreamBeginCaptureEx(tessStream_t handle, tessCaptureMode mode)
                                static_cast<int>(TESS_CAPTURE_GLOBAL),
                                static_cast<int>(TESS_CAPTURE_RELAXED), number));
     }
-    return begin_capture(*s->what, static_cast<tessera::capture_mode>(number));
+    return begin_capture(*s->stream, static_cast<tessera::capture_mode>(number));
   });
 }
 
@@ -111,9 +111,9 @@ tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
     if (graph == nullptr) {
       return null_argument("tessStreamEndCapture", "a place for the graph");
     }
-    auto in = s->what->context().submission_lock().enter();
-    const auto recording = s->what->recording();
-    if (recording == nullptr || !s->what->recording_only()) {
+    auto in = s->stream->context().submission_lock().enter();
+    const auto recording = s->stream->recording();
+    if (recording == nullptr || !s->stream->recording_only()) {
       return error(errc::invalid_argument,
                    "capture not ended: expected a stream whose capture has begun");
     }
@@ -122,11 +122,11 @@ tessStatus_t tessStreamEndCapture(tessStream_t handle, tessGraph_t* graph) {
                    "capture not ended: expected a call of the thread that began it, "
                    "found one of another thread");
     }
-    s->what->flush_waits(in);
-    WEIR_TRY(auto made, recording->finish(s->what.get()));
+    s->stream->flush_waits(in);
+    WEIR_TRY(auto made, recording->finish(s->stream.get()));
     auto object = std::make_shared<graph_object>();
-    object->context = s->what->context().shared_from_this();
-    object->what = std::move(made);
+    object->context = s->stream->context().shared_from_this();
+    object->graph = std::move(made);
     *graph = handle_of<tessGraph_t>(all().graphs.add(std::move(object)));
     return {};
   });
@@ -149,7 +149,7 @@ tessStatus_t tessGraphGetNodeCount(tessGraph_t handle, size_t* count) {
     if (count == nullptr) {
       return null_argument("tessGraphGetNodeCount", "a place for the count");
     }
-    *count = g->what->nodes.size();
+    *count = g->graph->nodes.size();
     return {};
   });
 }
@@ -167,7 +167,7 @@ tessStatus_t tessGraphExport(tessGraph_t handle, const char* format, char* buffe
                                name));
     }
     return copy_text("tessGraphExport",
-                     name == "dot" ? g->what->to_dot() : g->what->to_json(), buffer,
+                     name == "dot" ? g->graph->to_dot() : g->graph->to_json(), buffer,
                      size);
   });
 }
@@ -191,7 +191,7 @@ tessStatus_t tessGraphInstantiate(tessGraph_t handle, tessGraphExec_t* exec) {
     }
     auto object = std::make_shared<exec_object>();
     object->context = g->context;
-    WEIR_TRY(object->what, tessera::graph_exec::make(g->what));
+    WEIR_TRY(object->exec, tessera::graph_exec::make(g->graph));
     *exec = handle_of<tessGraphExec_t>(all().execs.add(std::move(object)));
     return {};
   });
@@ -203,9 +203,9 @@ tessStatus_t tessGraphLaunch(tessGraphExec_t handle, tessStream_t stream) {
     WEIR_CHECK(outside_tasks("tessGraphLaunch"));
     WEIR_TRY(const auto e, find(handle, "tessGraphLaunch"));
     WEIR_TRY(const auto s, find(stream, "tessGraphLaunch"));
-    WEIR_CHECK(e->what->launch(s->what));
-    s->what->context().log(tessera::log_level::trace, "stream {}: graph enqueued",
-                           s->what->number());
+    WEIR_CHECK(e->exec->launch(s->stream));
+    s->stream->context().log(tessera::log_level::trace, "stream {}: graph enqueued",
+                             s->stream->number());
     return {};
   });
 }
@@ -219,13 +219,13 @@ tessStatus_t tessGraphExecUpdateLaunch(tessGraphExec_t handle, size_t node,
   return run([&] {
     constexpr std::string_view call = "tessGraphExecUpdateLaunch";
     using made = result<tessera::ref<tessera::operation>>;
-    return update(handle, node, stream, call, [&](tessera::stream& on) -> made {
+    return update(handle, node, stream, call, [&](tessera::stream& s) -> made {
       WEIR_TRY(const auto k, find(kernel, call));
-      WEIR_CHECK(check_context(*k, on));
+      WEIR_CHECK(check_context(*k, s));
       WEIR_TRY(auto request, request_of(kernel, cfg, argBuffer, argSize));
-      request.kernel = k->what;
+      request.kernel = k->code;
       request.in_graph = true;
-      return tessera::make_launch(on, request);
+      return tessera::make_launch(s, request);
     });
   });
 }
@@ -236,9 +236,9 @@ tessStatus_t tessGraphExecUpdateCopy(tessGraphExec_t handle, size_t node,
   return run([&] {
     constexpr std::string_view call = "tessGraphExecUpdateCopy";
     using made = result<tessera::ref<tessera::operation>>;
-    return update(handle, node, stream, call, [&](tessera::stream& on) -> made {
+    return update(handle, node, stream, call, [&](tessera::stream& s) -> made {
       WEIR_TRY(const auto request, request_of(desc, call));
-      return tessera::make_copy(on, request);
+      return tessera::make_copy(s, request);
     });
   });
 }
@@ -247,8 +247,8 @@ tessStatus_t tessGraphExecUpdateFill(tessGraphExec_t handle, size_t node, void* 
                                      int value, size_t bytes, tessStream_t stream) {
   return run([&] {
     return update(handle, node, stream, "tessGraphExecUpdateFill",
-                  [&](tessera::stream& on) {
-                    return tessera::make_fill(on, request_of(devPtr, value, bytes));
+                  [&](tessera::stream& s) {
+                    return tessera::make_fill(s, request_of(devPtr, value, bytes));
                   });
   });
 }
@@ -259,10 +259,10 @@ tessStatus_t tessGraphExecUpdateCollective(tessGraphExec_t handle, size_t node,
   return run([&] {
     constexpr std::string_view call = "tessGraphExecUpdateCollective";
     using made = result<tessera::ref<tessera::operation>>;
-    return update(handle, node, stream, call, [&](tessera::stream& on) -> made {
+    return update(handle, node, stream, call, [&](tessera::stream& s) -> made {
       WEIR_TRY(auto request, request_of(desc, call));
       request.in_graph = true;
-      return tessera::make_collective(on, request);
+      return tessera::make_collective(s, request);
     });
   });
 }
@@ -274,7 +274,7 @@ tessStatus_t tessGraphExecDestroy(tessGraphExec_t handle) {
     if (e == nullptr) {
       return no_object("tessGraphExecDestroy", "executable graph");
     }
-    tessera::graph_exec::retire(e->what);
+    tessera::graph_exec::retire(e->exec);
     return {};
   });
 }

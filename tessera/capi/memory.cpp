@@ -15,12 +15,12 @@ namespace {
 using tessera::memory_kind;
 
 /// Makes a copy and enqueues it. A copy of nothing makes no operation.
-result<void> copy(const tessera::copy_request& what, tessStream_t stream,
+result<void> copy(const tessera::copy_request& request, tessStream_t stream,
                   std::string_view call) {
   WEIR_CHECK(outside_tasks(call));
   WEIR_TRY(const auto s, find(stream, call));
-  WEIR_TRY(auto operation, tessera::make_copy(*s->what, what));
-  return operation ? s->what->post(std::move(operation)) : result<void>();
+  WEIR_TRY(auto operation, tessera::make_copy(*s->stream, request));
+  return operation ? s->stream->post(std::move(operation)) : result<void>();
 }
 
 /// Returns the context for calls about host memory, which name none.
@@ -30,13 +30,13 @@ result<std::shared_ptr<context>> host_context(std::string_view call) {
 
 /// Removes host memory from whichever context knows the address as the beginning of
 /// memory of this kind. If none does, the last context's error is returned.
-result<void> remove_host(const void* at, memory_kind kind, std::string_view call) {
+result<void> remove_host(const void* address, memory_kind kind, std::string_view call) {
   WEIR_CHECK(any_context(call));
   result<void> out;
   bool found = false;
-  all().contexts.for_each([&](context& of) {
+  all().contexts.for_each([&](context& c) {
     if (!found) {
-      auto removed = of.memory().remove(at, kind);
+      auto removed = c.memory().remove(address, kind);
       found = removed.has_value();
       if (!removed) {
         out = std::move(removed).error();
@@ -85,7 +85,7 @@ tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t stream) {
     if (devPtr == nullptr) {
       return null_argument("tessMallocAsync", "a place for the pointer");
     }
-    WEIR_TRY(*devPtr, s->what->context().allocate(*s->what, bytes));
+    WEIR_TRY(*devPtr, s->stream->context().allocate(*s->stream, bytes));
     return {};
   });
 }
@@ -95,7 +95,7 @@ tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream) {
     WEIR_CHECK(outside_tasks("tessFreeAsync"));
     WEIR_TRY(const auto s, find(stream, "tessFreeAsync"));
     return devPtr == nullptr ? result<void>()
-                             : s->what->context().free_later(*s->what, devPtr);
+                             : s->stream->context().free_later(*s->stream, devPtr);
   });
 }
 
@@ -137,7 +137,7 @@ tessStatus_t tessStreamGetMemoryUse(tessStream_t stream, size_t* usedBytes,
                                     size_t* limitBytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(stream, "tessStreamGetMemoryUse"));
-    const auto& budget = s->what->budget();
+    const auto& budget = s->stream->budget();
     if (usedBytes != nullptr) {
       *usedBytes = budget->used();
     }
@@ -151,7 +151,7 @@ tessStatus_t tessStreamGetMemoryUse(tessStream_t stream, size_t* usedBytes,
 // The call names no context, so host memory belongs to any context that exists.
 tessStatus_t tessHostAlloc(size_t bytes, void** hostPtr, tessMemKind kind) {
   return run([&]() -> result<void> {
-    WEIR_TRY(const auto of, host_context("tessHostAlloc"));
+    WEIR_TRY(const auto c, host_context("tessHostAlloc"));
     if (hostPtr == nullptr) {
       return null_argument("tessHostAlloc", "a place for the pointer");
     }
@@ -161,7 +161,7 @@ tessStatus_t tessHostAlloc(size_t bytes, void** hostPtr, tessMemKind kind) {
                                "TESS_MEM_PINNED_HOST, found {}",
                                value_of(kind)));
     }
-    WEIR_TRY(const auto made, of->memory().allocate_host(bytes));
+    WEIR_TRY(const auto made, c->memory().allocate_host(bytes));
     *hostPtr = made == nullptr ? nullptr : made->data();
     return {};
   });
@@ -177,8 +177,8 @@ tessStatus_t tessHostFree(void* hostPtr) {
 // The memory stays the program's; the runtime only pins it and knows its address.
 tessStatus_t tessHostRegister(void* hostPtr, size_t bytes) {
   return run([&]() -> result<void> {
-    WEIR_TRY(const auto of, host_context("tessHostRegister"));
-    WEIR_CHECK(of->memory().register_host(static_cast<std::byte*>(hostPtr), bytes));
+    WEIR_TRY(const auto c, host_context("tessHostRegister"));
+    WEIR_CHECK(c->memory().register_host(static_cast<std::byte*>(hostPtr), bytes));
     return {};
   });
 }
@@ -196,8 +196,8 @@ tessStatus_t tessMemcpyAsync(void* dst, const void* src, size_t bytes, tessCopyK
                              tessStream_t stream) {
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessMemcpyAsync";
-    WEIR_TRY(const auto what, request_of(dst, src, bytes, value_of(kind), -1, call));
-    return copy(what, stream, call);
+    WEIR_TRY(const auto request, request_of(dst, src, bytes, value_of(kind), -1, call));
+    return copy(request, stream, call);
   });
 }
 
@@ -211,8 +211,8 @@ tessStatus_t tessMemcpyRankAsync(void* dst, const void* src, size_t bytes,
                                "found {}",
                                rank));
     }
-    WEIR_TRY(const auto what, request_of(dst, src, bytes, value_of(kind), rank, call));
-    return copy(what, stream, call);
+    WEIR_TRY(const auto request, request_of(dst, src, bytes, value_of(kind), rank, call));
+    return copy(request, stream, call);
   });
 }
 
@@ -222,19 +222,19 @@ tessStatus_t tessMemcpy2DAsync(void* dst, size_t dstPitch, const void* src,
                                tessCopyKind kind, tessStream_t stream) {
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessMemcpy2DAsync";
-    WEIR_TRY(auto what, request_of(dst, src, width, value_of(kind), -1, call));
-    what.rows = height;
-    what.to_pitch = dstPitch;
-    what.from_pitch = srcPitch;
-    return copy(what, stream, call);
+    WEIR_TRY(auto request, request_of(dst, src, width, value_of(kind), -1, call));
+    request.rows = height;
+    request.to_pitch = dstPitch;
+    request.from_pitch = srcPitch;
+    return copy(request, stream, call);
   });
 }
 
 tessStatus_t tessCopyAsync(const tessCopyDesc* desc, tessStream_t stream) {
   return run([&]() -> result<void> {
     constexpr std::string_view call = "tessCopyAsync";
-    WEIR_TRY(const auto what, request_of(desc, call));
-    return copy(what, stream, call);
+    WEIR_TRY(const auto request, request_of(desc, call));
+    return copy(request, stream, call);
   });
 }
 
@@ -243,8 +243,8 @@ tessStatus_t tessMemsetAsync(void* devPtr, int value, size_t bytes, tessStream_t
     WEIR_CHECK(outside_tasks("tessMemsetAsync"));
     WEIR_TRY(const auto s, find(stream, "tessMemsetAsync"));
     WEIR_TRY(auto operation,
-             tessera::make_fill(*s->what, request_of(devPtr, value, bytes)));
-    return operation ? s->what->post(std::move(operation)) : result<void>();
+             tessera::make_fill(*s->stream, request_of(devPtr, value, bytes)));
+    return operation ? s->stream->post(std::move(operation)) : result<void>();
   });
 }
 
@@ -297,10 +297,10 @@ tessStatus_t tessMemGetInfo(tessMesh_t handle, int rank, size_t* freeBytes,
 tessStatus_t tessPointerGetAttributes(tessContext_t ctx, const void* ptr,
                                       tessPointerAttributes* attributes) {
   return run([&]() -> result<void> {
-    WEIR_TRY(const auto of, find(ctx, "tessPointerGetAttributes"));
+    WEIR_TRY(const auto c, find(ctx, "tessPointerGetAttributes"));
     tessPointerAttributes out{};
     out.device = -1;
-    if (const auto place = of->memory().find(ptr)) {
+    if (const auto place = c->memory().find(ptr)) {
       switch (place->memory->kind()) {
         case memory_kind::device: out.kind = TESS_POINTER_DEVICE; break;
         case memory_kind::host: out.kind = TESS_POINTER_HOST; break;

@@ -17,13 +17,13 @@ using tessera::kernel_parameter;
 result<void> load(tessContext_t ctx, const void* image, std::size_t size,
                   tessModule_t* out) {
   constexpr std::string_view call = "tessModuleLoad";
-  WEIR_TRY(const auto of, find(ctx, call));
+  WEIR_TRY(const auto c, find(ctx, call));
   if (image == nullptr || out == nullptr) {
     return null_argument(call, "an image and a place for the module");
   }
-  WEIR_TRY(auto code, of->load_module({static_cast<const std::byte*>(image), size}));
+  WEIR_TRY(auto code, c->load_module({static_cast<const std::byte*>(image), size}));
   auto made = std::make_shared<module_object>();
-  made->context = of;
+  made->context = c;
   made->code = std::move(code);
   *out = handle_of<tessModule_t>(all().modules.add(std::move(made)));
   return {};
@@ -73,7 +73,7 @@ result<void> get_kernel(tessModule_t handle, const char* name, tessKernel_t* out
   }
   auto made = std::make_shared<kernel_object>();
   made->context = m->context;
-  made->what = {m->code, found};
+  made->code = {m->code, found};
   const std::uintptr_t number = all().kernels.add(std::move(made));
   m->kernels.emplace(name, number);
   *out = handle_of<tessKernel_t>(number);
@@ -115,13 +115,13 @@ result<void> pack(tessKernel_t kernel, const void* const* values, int count, voi
                   std::size_t* size) {
   constexpr std::string_view call = "tessPackArgs";
   WEIR_TRY(const auto k, find(kernel, call));
-  const auto& parameters = k->what.kernel->record.parameters;
+  const auto& parameters = k->code.kernel->record.parameters;
   if (size == nullptr) {
     return null_argument(call, "a size");
   }
   // The padded size, which is also the size of the kernel's structure of arguments.
-  const std::size_t needed = k->what.kernel->arguments.padded;
-  const std::size_t room = std::exchange(*size, needed);
+  const std::size_t needed = k->code.kernel->arguments.padded;
+  const std::size_t capacity = std::exchange(*size, needed);
   if (buffer == nullptr) {
     return {};
   }
@@ -131,10 +131,11 @@ result<void> pack(tessKernel_t kernel, const void* const* values, int count, voi
                  fmt::format("arguments not packed: expected {} values, found {}",
                              parameters.size(), count));
   }
-  if (room < needed) {
-    return error(errc::invalid_argument,
-                 fmt::format("arguments not packed: expected room for {} bytes, found {}",
-                             needed, room));
+  if (capacity < needed) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("arguments not packed: expected space for {} bytes, found {}", needed,
+                    capacity));
   }
   std::vector<bytes_view> views;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -224,7 +225,7 @@ tessStatus_t tessModuleGetKernelName(tessModule_t handle, int index, const char*
 tessStatus_t tessKernelGetInfo(tessKernel_t handle, tessKernelInfo* info) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto k, find(handle, "tessKernelGetInfo"));
-    const tessera::loaded_kernel& kernel = *k->what.kernel;
+    const tessera::loaded_kernel& kernel = *k->code.kernel;
     tessKernelInfo out{};
     out.flags = kernel.record.flags;
     out.paramCount = static_cast<std::uint32_t>(kernel.record.parameters.size());
@@ -242,7 +243,7 @@ tessStatus_t tessKernelGetInfo(tessKernel_t handle, tessKernelInfo* info) {
 tessStatus_t tessKernelGetParam(tessKernel_t handle, int index, tessParamInfo* info) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto k, find(handle, "tessKernelGetParam"));
-    const auto& parameters = k->what.kernel->record.parameters;
+    const auto& parameters = k->code.kernel->record.parameters;
     if (index < 0 || static_cast<std::size_t>(index) >= parameters.size()) {
       return error(errc::invalid_argument,
                    fmt::format("parameter not found: expected an index in [0, {}), found "
@@ -292,25 +293,25 @@ tessStatus_t tessUnregisterHostKernel(const char* name) {
 // Without a cache on disk, the calls about it succeed and do nothing.
 tessStatus_t tessCacheVerify(tessContext_t ctx) {
   return run([&]() -> result<void> {
-    WEIR_TRY(const auto of, find(ctx, "tessCacheVerify"));
-    return of->cache() == nullptr ? result<void>() : of->cache()->verify();
+    WEIR_TRY(const auto c, find(ctx, "tessCacheVerify"));
+    return c->cache() == nullptr ? result<void>() : c->cache()->verify();
   });
 }
 
 tessStatus_t tessCacheClear(tessContext_t ctx) {
   return run([&]() -> result<void> {
-    WEIR_TRY(const auto of, find(ctx, "tessCacheClear"));
-    return of->cache() == nullptr ? result<void>() : of->cache()->clear();
+    WEIR_TRY(const auto c, find(ctx, "tessCacheClear"));
+    return c->cache() == nullptr ? result<void>() : c->cache()->clear();
   });
 }
 
 // Without a cache on disk, all members are 0.
 tessStatus_t tessCacheGetStats(tessContext_t ctx, tessCacheStats* stats) {
   return run([&]() -> result<void> {
-    WEIR_TRY(const auto of, find(ctx, "tessCacheGetStats"));
+    WEIR_TRY(const auto c, find(ctx, "tessCacheGetStats"));
     tessCacheStats out{};
-    if (of->cache() != nullptr) {
-      const tessera::cache_stats s = of->cache()->stats();
+    if (c->cache() != nullptr) {
+      const tessera::cache_stats s = c->cache()->stats();
       out.enabled = 1;
       out.hits = s.hits;
       out.misses = s.misses;
@@ -327,8 +328,8 @@ tessStatus_t tessCacheGetStats(tessContext_t ctx, tessCacheStats* stats) {
 tessStatus_t tessSetDeterminism(tessContext_t ctx, uint64_t seed,
                                 uint32_t stableToggles) {
   return run([&]() -> result<void> {
-    WEIR_TRY(const auto of, find(ctx, "tessSetDeterminism"));
-    return of->set_determinism(seed, stableToggles);
+    WEIR_TRY(const auto c, find(ctx, "tessSetDeterminism"));
+    return c->set_determinism(seed, stableToggles);
   });
 }
 
@@ -336,7 +337,7 @@ tessStatus_t tessSetDeterminism(tessContext_t ctx, uint64_t seed,
 tessStatus_t tessStreamGetDeterminism(tessStream_t stream, tessDeterminism* out) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(stream, "tessStreamGetDeterminism"));
-    return copy_struct("tessStreamGetDeterminism", s->what->last_determinism(), out);
+    return copy_struct("tessStreamGetDeterminism", s->stream->last_determinism(), out);
   });
 }
 

@@ -33,7 +33,7 @@ std::shared_ptr<context> context_of(const std::shared_ptr<context>& c) {
   return c;
 }
 std::shared_ptr<context> context_of(const std::shared_ptr<stream_object>& s) {
-  return s->what->mesh()->context;
+  return s->stream->mesh()->context;
 }
 std::shared_ptr<context> context_of(const std::shared_ptr<event_object>& e) {
   const std::lock_guard lock(e->mutex);
@@ -57,11 +57,11 @@ void watch(const std::shared_ptr<Object>& found) {
 
 /// Returns the object of a handle. @error{`code`; the handle names no object}
 template <class Table, class Handle>
-auto look_up(Table& table, Handle h, std::string_view call, std::string_view what,
+auto look_up(Table& table, Handle h, std::string_view call, std::string_view object,
              errc code = errc::invalid_argument) -> result<decltype(table.get(0))> {
   auto found = table.get(number_of(h));
   if (found == nullptr) {
-    return no_object(call, what, code);
+    return no_object(call, object, code);
   }
   watch(found);
   return found;
@@ -99,19 +99,19 @@ call_watch::~call_watch() {
 }
 
 // Only the first context counts, which is that of the object named first.
-void call_watch::concerns(const std::shared_ptr<context>& of) noexcept {
-  if (current_watch != nullptr && current_watch->of_ == nullptr) {
-    current_watch->of_ = of;
+void call_watch::concerns(const std::shared_ptr<context>& found) noexcept {
+  if (current_watch != nullptr && current_watch->context_ == nullptr) {
+    current_watch->context_ = found;
   }
 }
 
 void call_watch::end(tessStatus_t status) noexcept {
-  if (of_ == nullptr) {
+  if (context_ == nullptr) {
     return;
   }
-  if (const auto by = of_->observer()) {
-    by->called({name_, tessera::number_of_this_thread(), start_ns_, now_ns(),
-                tessGetErrorName(status)});
+  if (const auto observer = context_->observer()) {
+    observer->called({name_, tessera::number_of_this_thread(), start_ns_, now_ns(),
+                      tessGetErrorName(status)});
   }
 }
 
@@ -172,11 +172,11 @@ error no_object(std::string_view call, std::string_view object, errc code) {
 // The limit in nanoseconds must fit into 64 bits.
 result<void> check_limit(std::string_view call, std::int64_t least,
                          std::int64_t milliseconds) {
-  constexpr std::int64_t most = INT64_MAX / 1'000'000;
-  if (milliseconds < least || milliseconds > most) {
+  constexpr std::int64_t max_milliseconds = INT64_MAX / 1'000'000;
+  if (milliseconds < least || milliseconds > max_milliseconds) {
     return error(errc::invalid_argument,
                  fmt::format("{} failed: expected milliseconds in [{}, {}], found {}",
-                             call, least, most, milliseconds));
+                             call, least, max_milliseconds, milliseconds));
   }
   return {};
 }
@@ -263,14 +263,14 @@ result<void> copy_text(std::string_view call, std::string_view text, char* buffe
     return null_argument(call, "a size");
   }
   const std::size_t needed = text.size() + 1;
-  const std::size_t room = std::exchange(*size, needed);
+  const std::size_t capacity = std::exchange(*size, needed);
   if (buffer == nullptr) {
     return {};
   }
-  if (room < needed) {
+  if (capacity < needed) {
     return error(errc::invalid_argument,
-                 fmt::format("{} failed: expected room for {} bytes, found {}", call,
-                             needed, room));
+                 fmt::format("{} failed: expected space for {} bytes, found {}", call,
+                             needed, capacity));
   }
   std::memcpy(buffer, text.data(), text.size());
   buffer[text.size()] = '\0';

@@ -45,9 +45,9 @@ struct module_object {
 /// A kernel of a module.
 struct kernel_object {
   std::shared_ptr<tessera::context> context;
-  tessera::module_kernel what;
+  tessera::module_kernel code;
 };
-/// An event. `mutex` guards `of` and `bound`, and orders recording and waiting.
+/// An event. `mutex` guards `context` and `bound`, and orders recording and waiting.
 struct event_object {
   std::mutex mutex;
   /// Context of the streams that record the event; empty: none has.
@@ -57,7 +57,7 @@ struct event_object {
 };
 /// A stream.
 struct stream_object {
-  std::shared_ptr<tessera::stream> what;
+  std::shared_ptr<tessera::stream> stream;
   /// Handle of the stream's mesh, once a launch has named it: later launches compare only
   /// this number.
   std::atomic<std::uintptr_t> checked_mesh{0};
@@ -65,29 +65,30 @@ struct stream_object {
 /// A recorded graph.
 struct graph_object {
   std::shared_ptr<tessera::context> context;
-  std::shared_ptr<const tessera::graph> what;
+  std::shared_ptr<const tessera::graph> graph;
 };
 /// An executable graph.
 struct exec_object {
   std::shared_ptr<tessera::context> context;
-  std::shared_ptr<tessera::graph_exec> what;
+  std::shared_ptr<tessera::graph_exec> exec;
 };
 /// A module under construction.
 struct fatbin_object {
   /// Returns the builder for a change, which makes the built container obsolete.
   [[nodiscard]] tessera::fatbin_builder& change() {
     made.reset();
-    return what;
+    return builder;
   }
 
   std::mutex mutex;
-  tessera::fatbin_builder what;
+  tessera::fatbin_builder builder;
   /// copies of the code that was added; the builder refers to them
   std::list<byte_vector> code;
   /// The container, from the query of its size until it is fetched or anything is
   /// changed.
   std::optional<byte_vector> made;
-  std::optional<tessera::digest256> made_with;  ///< digest of its key; empty: unsigned
+  std::optional<tessera::digest256>
+      key_digest;  ///< digest of the key that signed `made`; empty: unsigned
 };
 struct profiler_object;
 
@@ -134,7 +135,7 @@ class call_watch {
 
   /// Notes the context of an object that this thread's call has found. The first one
   /// counts.
-  static void concerns(const std::shared_ptr<context>& of) noexcept;
+  static void concerns(const std::shared_ptr<context>& found) noexcept;
   /// Reports the call to the observer of its context, if it has found one.
   void end(tessStatus_t status) noexcept;
 
@@ -147,7 +148,7 @@ class call_watch {
  private:
   const char* name_;
   std::int64_t start_ns_;
-  std::shared_ptr<context> of_;
+  std::shared_ptr<context> context_;
   call_watch* before_;  ///< the call in which this one is made; null: none
 };
 
@@ -276,9 +277,9 @@ template <class Struct>
     return refuse("a structSize of at least " + std::to_string(least));
   }
   const auto* const bytes = reinterpret_cast<const unsigned char*>(from);
-  constexpr std::size_t most = 4096;  // no version of any structure is larger
-  if (size > most) {
-    return refuse("a structSize of at most " + std::to_string(most));
+  constexpr std::size_t max_size = 4096;  // no version of any structure is larger
+  if (size > max_size) {
+    return refuse("a structSize of at most " + std::to_string(max_size));
   }
   // A program may use a newer header, as long as it does not use what is new.
   for (std::size_t i = sizeof(Struct); i < size; ++i) {

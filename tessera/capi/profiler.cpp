@@ -16,17 +16,17 @@ void stop_listening(profiler_object& p) {
     return;
   }
   --call_watch::listeners;
-  if (const auto of = p.context.lock()) {
-    p.what->note_policy(of->policy());
-    of->unobserve(p.what.get());
+  if (const auto c = p.context.lock()) {
+    p.recorder->note_policy(c->policy());
+    c->unobserve(p.recorder.get());
   }
 }
 
 }  // namespace
 
-void close_profilers(const context& of) {
+void close_profilers(const context& ended) {
   all().profilers.for_each([&](profiler_object& one) {
-    if (const auto whose = one.context.lock(); whose.get() == &of) {
+    if (const auto c = one.context.lock(); c.get() == &ended) {
       stop_listening(one);
     }
   });
@@ -34,18 +34,19 @@ void close_profilers(const context& of) {
 
 namespace {
 
-/// Starts a profiler with at most `most` records; 0 means the number of the settings.
-result<void> start(tessContext_t ctx, std::uint64_t most, tessProfiler_t* profiler,
+/// Starts a profiler with at most `max_records` records; 0 means the number of the
+/// settings.
+result<void> start(tessContext_t ctx, std::uint64_t max_records, tessProfiler_t* profiler,
                    std::string_view call) {
-  WEIR_TRY(const auto of, find(ctx, call));
+  WEIR_TRY(const auto c, find(ctx, call));
   if (profiler == nullptr) {
     return null_argument(call, "a place for the profiler");
   }
   auto made = std::make_shared<profiler_object>();
-  made->context = of;
-  made->what = std::make_shared<tessera::recorder>(
-      *of, most == 0 ? of->settings().profiler_records : most);
-  of->observe(made->what);
+  made->context = c;
+  made->recorder = std::make_shared<tessera::recorder>(
+      *c, max_records == 0 ? c->settings().profiler_records : max_records);
+  c->observe(made->recorder);
   made->listens = true;
   ++call_watch::listeners;
   *profiler = handle_of<tessProfiler_t>(all().profilers.add(std::move(made)));
@@ -86,7 +87,7 @@ tessStatus_t tessProfilerStop(tessProfiler_t profiler, const char* outJsonPath) 
       return no_object("tessProfilerStop", "profiler");
     }
     stop_listening(*p);
-    return outJsonPath == nullptr ? result<void>() : p->what->write(outJsonPath);
+    return outJsonPath == nullptr ? result<void>() : p->recorder->write(outJsonPath);
   });
 }
 

@@ -14,11 +14,11 @@ namespace weir::tessera::capi {
 /// A profiler of a context, which it does not keep alive.
 struct profiler_object {
   std::weak_ptr<tessera::context> context;
-  std::shared_ptr<tessera::recorder> what;
+  std::shared_ptr<tessera::recorder> recorder;
   std::atomic<bool> listens{false};
 };
 
 /// Stops the profilers of a context. Their records are kept until the program stops them.
-void close_profilers(const context& of);
+void close_profilers(const context& ended);
 
 }  // namespace weir::tessera::capi

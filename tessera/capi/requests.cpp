@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Conversion and checks of arguments that need no objects except those that they name.
+/// Checks and converts arguments. The functions need no objects except those that the
+/// arguments name.
 ///
 /// Enumerations of C have any value that a program stores in them, so they are checked as
 /// numbers before they are converted.
@@ -106,7 +107,7 @@ result<void> check_context(const kernel_object& kernel, const tessera::stream& s
   if (kernel.context.get() != &stream.context()) {
     return error(errc::invalid_argument,
                  "kernel not launched: expected a kernel of the stream's context, found "
-                 "another's");
+                 "one of another context");
   }
   return {};
 }
@@ -137,9 +138,9 @@ result<tessera::copy_request> request_of(const tessCopyDesc* desc,
 }
 
 // `tessMemsetAsync` fills bytes, as `memset` does.
-tessera::fill_request request_of(void* at, int value, std::size_t bytes) {
+tessera::fill_request request_of(void* destination, int value, std::size_t bytes) {
   tessera::fill_request out;
-  out.to = at;
+  out.to = destination;
   out.bytes = bytes;
   out.pattern[0] = static_cast<std::byte>(value);
   return out;
@@ -150,9 +151,9 @@ result<tessera::collective_request> request_of(const tessCollectiveDesc* desc,
                                                std::string_view call) {
   WEIR_TRY(const tessCollectiveDesc d,
            read_struct(call, desc, offsetof(tessCollectiveDesc, timeoutMs)));
-  tessera::collective_request what;
-  WEIR_TRY(what.call.kind, kind_of(d.kind));
-  const bool barrier = what.call.kind == collective_kind::barrier;
+  tessera::collective_request out;
+  WEIR_TRY(out.call.kind, kind_of(d.kind));
+  const bool barrier = out.call.kind == collective_kind::barrier;
   if (!barrier) {
     WEIR_TRY(const dtype_info type, info_of(d.dtype));
     if (type.tessera.empty()) {
@@ -161,34 +162,34 @@ result<tessera::collective_request> request_of(const tessCollectiveDesc* desc,
                                "{}",
                                d.dtype));
     }
-    what.call.type = type.id;
+    out.call.type = type.id;
   }
-  what.call.count = barrier ? 0 : d.count;
-  WEIR_TRY(what.call.op, operation_of(d.op));
-  what.call.root = d.root;
-  what.call.peer = d.peer;
+  out.call.count = barrier ? 0 : d.count;
+  WEIR_TRY(out.call.op, operation_of(d.op));
+  out.call.root = d.root;
+  out.call.peer = d.peer;
   if (d.packedShards != 0 && d.packedShards != 1) {
     return error(errc::invalid_argument,
                  fmt::format("collective not posted: expected packedShards of 0 or 1, "
                              "found {}",
                              d.packedShards));
   }
-  what.call.packed_shards = d.packedShards == 1;
-  WEIR_TRY(what.axes, collective::parse_axes(d.axis));
-  what.input = d.sendbuf;
-  what.output = d.recvbuf == nullptr ? const_cast<void*>(d.sendbuf) : d.recvbuf;
+  out.call.packed_shards = d.packedShards == 1;
+  WEIR_TRY(out.axes, collective::parse_axes(d.axis));
+  out.input = d.sendbuf;
+  out.output = d.recvbuf == nullptr ? const_cast<void*>(d.sendbuf) : d.recvbuf;
   if (d.algorithm != nullptr && *d.algorithm != '\0') {
     auto how = collective::algorithm_named(d.algorithm);
     if (!how) {
       return error(errc::invalid_argument, how.error().message());
     }
-    what.how = *how;
+    out.how = *how;
   }
-  what.chunk_bytes = d.chunkBytes;
-  WEIR_TRY(what.wire, wire_of(d.wireDtype));
+  out.chunk_bytes = d.chunkBytes;
+  WEIR_TRY(out.wire, wire_of(d.wireDtype));
   WEIR_CHECK(check_limit(call, -1, d.timeoutMs));
-  what.patience_ns = d.timeoutMs * 1'000'000;
-  return what;
+  out.patience_ns = d.timeoutMs * 1'000'000;
+  return out;
 }
 
 }  // namespace weir::tessera::capi

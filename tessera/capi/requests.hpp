@@ -34,7 +34,8 @@ namespace weir::tessera::capi {
 [[nodiscard]] result<tessera::copy_request> request_of(const tessCopyDesc* desc,
                                                        std::string_view call);
 /// Converts a fill of bytes.
-[[nodiscard]] tessera::fill_request request_of(void* at, int value, std::size_t bytes);
+[[nodiscard]] tessera::fill_request request_of(void* destination, int value,
+                                               std::size_t bytes);
 
 /// Converts the description of a collective.
 /// @error{invalid_argument; a description that cannot be read, or members with unknown

@@ -23,12 +23,12 @@ constexpr int greatest_priority = -1;
 result<void> open_stream(tessMesh_t handle, const tessera::stream_options& options,
                          tessStream_t* out, std::string_view call,
                          std::shared_ptr<stream_object>* object = nullptr) {
-  WEIR_TRY(const auto on, find(handle, call));
+  WEIR_TRY(const auto m, find(handle, call));
   if (out == nullptr) {
     return null_argument(call, "a place for the stream");
   }
   auto made = std::make_shared<stream_object>();
-  WEIR_TRY(made->what, tessera::stream::make(on, options));
+  WEIR_TRY(made->stream, tessera::stream::make(m, options));
   if (object != nullptr) {
     *object = made;
   }
@@ -44,8 +44,8 @@ result<void> check_mesh(stream_object& to, tessMesh_t handle, std::string_view c
   if (to.checked_mesh == number && all().meshes.live(number)) {
     return {};
   }
-  WEIR_TRY(const auto on, find(handle, call));
-  if (to.what->mesh() != on) {
+  WEIR_TRY(const auto m, find(handle, call));
+  if (to.stream->mesh() != m) {
     return error(errc::invalid_argument,
                  "kernel not launched: expected the stream's own mesh, found another")
         .hint("two meshes are two meshes even where they have the same devices");
@@ -71,7 +71,7 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
     return std::move(found).error();
   }
   stream_object& to = **found;
-  tessera::stream& s = *to.what;
+  tessera::stream& s = *to.stream;
   WEIR_CHECK(check_mesh(to, handle, call));
   WEIR_TRY(auto request, request_of(kernel, cfg, args, bytes));
   const bool captures = (cfg.flags & TESS_LAUNCH_CAPTURE) != 0;
@@ -84,9 +84,9 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
     WEIR_TRY(operation, tessera::make_launch(s, request));
   }
   if (!operation) {
-    WEIR_TRY(const auto what, find(kernel, call));
-    WEIR_CHECK(check_context(*what, s));
-    request.kernel = what->what;
+    WEIR_TRY(const auto k, find(kernel, call));
+    WEIR_CHECK(check_context(*k, s));
+    request.kernel = k->code;
     WEIR_TRY(operation, tessera::make_launch(s, request));
   }
   // Waits before the recording are carried out, since they are not part of the graph.
@@ -101,10 +101,10 @@ result<void> launch(tessKernel_t kernel, tessMesh_t handle, const tessLaunchConf
 }
 
 /// Waits for a point by the limit of the context. @error{timeout; it was not reached}
-result<void> wait_for(const tessera::ref<tessera::point>& p, context& of) {
-  const std::int64_t limit = of.settings().wait_limit_ms;
-  if (!of.notifier().wait([&] { return p->reached(); },
-                          tessera::notifier::deadline_in(limit * 1'000'000))) {
+result<void> wait_for(const tessera::ref<tessera::point>& p, context& c) {
+  const std::int64_t limit = c.settings().wait_limit_ms;
+  if (!c.notifier().wait([&] { return p->reached(); },
+                         tessera::notifier::deadline_in(limit * 1'000'000))) {
     return error(errc::timeout,
                  fmt::format("event not reached: expected it within {} ms", limit));
   }
@@ -145,10 +145,10 @@ tessStatus_t tessStreamCreateEx(tessMesh_t handle, const tessStreamDesc* desc,
     std::shared_ptr<stream_object> made;
     WEIR_CHECK(open_stream(handle, {d.priority, d.rank}, stream, call, &made));
     if (d.memoryLimit != 0) {
-      made->what->budget()->set_limit(d.memoryLimit);
+      made->stream->budget()->set_limit(d.memoryLimit);
     }
     if (d.timeoutMs >= 0) {
-      made->what->set_limit(d.timeoutMs * 1'000'000);
+      made->stream->set_limit(d.timeoutMs * 1'000'000);
     }
     return {};
   });
@@ -163,7 +163,7 @@ tessStatus_t tessStreamDestroy(tessStream_t handle) {
     if (s == nullptr) {
       return no_object("tessStreamDestroy", "stream");
     }
-    s->what->close();
+    s->stream->close();
     return {};
   });
 }
@@ -173,7 +173,7 @@ tessStatus_t tessStreamSynchronize(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_CHECK(outside_tasks("tessStreamSynchronize"));
     WEIR_TRY(const auto s, find(handle, "tessStreamSynchronize"));
-    return s->what->synchronize();
+    return s->stream->synchronize();
   });
 }
 
@@ -185,7 +185,7 @@ tessStatus_t tessStreamQuery(tessStream_t handle, int* done) {
     if (done == nullptr) {
       return null_argument("tessStreamQuery", "a place for the answer");
     }
-    const auto idle = s->what->idle();
+    const auto idle = s->stream->idle();
     *done = !idle || *idle ? 1 : 0;
     return idle ? result<void>() : result<void>(idle.error());
   });
@@ -198,8 +198,8 @@ tessStatus_t tessStreamIsCapturing(tessStream_t handle, int* capturing) {
     if (capturing == nullptr) {
       return null_argument("tessStreamIsCapturing", "a place for the answer");
     }
-    const auto in = s->what->context().submission_lock().enter();
-    *capturing = s->what->recording() != nullptr && s->what->recording_only() ? 1 : 0;
+    const auto in = s->stream->context().submission_lock().enter();
+    *capturing = s->stream->recording() != nullptr && s->stream->recording_only() ? 1 : 0;
     return {};
   });
 }
@@ -220,13 +220,13 @@ tessStatus_t tessStreamGetInfo(tessStream_t handle, tessStreamInfo* info) {
     WEIR_TRY(const auto s, find(handle, "tessStreamGetInfo"));
     tessStreamInfo out{};
     out.priority =
-        std::clamp(s->what->options().priority, greatest_priority, least_priority);
-    out.rank = s->what->options().rank;
-    out.nLanes = static_cast<int>(s->what->lanes());
-    out.id = s->what->number();
+        std::clamp(s->stream->options().priority, greatest_priority, least_priority);
+    out.rank = s->stream->options().rank;
+    out.nLanes = static_cast<int>(s->stream->lanes());
+    out.id = s->stream->number();
     {
-      const auto in = s->what->context().submission_lock().enter();
-      out.capturing = s->what->recording() != nullptr && s->what->recording_only();
+      const auto in = s->stream->context().submission_lock().enter();
+      out.capturing = s->stream->recording() != nullptr && s->stream->recording_only();
     }
     return copy_struct("tessStreamGetInfo", out, info);
   });
@@ -237,7 +237,7 @@ tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamSetTimeout"));
     WEIR_CHECK(check_limit("tessStreamSetTimeout", 0, milliseconds));
-    s->what->set_limit(milliseconds * 1'000'000);
+    s->stream->set_limit(milliseconds * 1'000'000);
     return {};
   });
 }
@@ -246,7 +246,7 @@ tessStatus_t tessStreamSetTimeout(tessStream_t handle, int64_t milliseconds) {
 tessStatus_t tessStreamSetMemoryLimit(tessStream_t handle, size_t bytes) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamSetMemoryLimit"));
-    s->what->budget()->set_limit(bytes);
+    s->stream->budget()->set_limit(bytes);
     return {};
   });
 }
@@ -255,7 +255,7 @@ tessStatus_t tessStreamSetMemoryLimit(tessStream_t handle, size_t bytes) {
 tessStatus_t tessStreamRequestStop(tessStream_t handle) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamRequestStop"));
-    s->what->stop_persistent();
+    s->stream->stop_persistent();
     return {};
   });
 }
@@ -263,7 +263,7 @@ tessStatus_t tessStreamRequestStop(tessStream_t handle) {
 tessStatus_t tessStreamGetLastMessage(tessStream_t handle, char* buffer, size_t* size) {
   return run([&]() -> result<void> {
     WEIR_TRY(const auto s, find(handle, "tessStreamGetLastMessage"));
-    return copy_text("tessStreamGetLastMessage", s->what->last_message(), buffer, size);
+    return copy_text("tessStreamGetLastMessage", s->stream->last_message(), buffer, size);
   });
 }
 
@@ -275,7 +275,7 @@ tessStatus_t tessLaunchHostFunc(tessStream_t handle, void (*fn)(void* user), voi
     if (fn == nullptr) {
       return null_argument("tessLaunchHostFunc", "a function");
     }
-    return s->what->post(tessera::make_host_function([fn, user] { fn(user); }));
+    return s->stream->post(tessera::make_host_function([fn, user] { fn(user); }));
   });
 }
 
@@ -309,8 +309,8 @@ tessStatus_t tessEventRecord(tessEvent_t handle, tessStream_t stream) {
     WEIR_TRY(const auto e, find(handle, "tessEventRecord"));
     WEIR_TRY(const auto s, find(stream, "tessEventRecord"));
     const std::lock_guard lock(e->mutex);
-    WEIR_CHECK(bind_event(*e, s->what->context(), "tessEventRecord"));
-    return s->what->post(e->point);
+    WEIR_CHECK(bind_event(*e, s->stream->context(), "tessEventRecord"));
+    return s->stream->post(e->point);
   });
 }
 
@@ -326,9 +326,9 @@ tessStatus_t tessStreamWaitEvent(tessStream_t stream, tessEvent_t handle) {
     if (now == tessera::event::state::never_recorded) {
       return {};
     }
-    WEIR_CHECK(bind_event(*e, s->what->context(), "tessStreamWaitEvent"));
-    const bool over = now == tessera::event::state::over && !s->what->records();
-    return over ? result<void>() : s->what->wait(e->point);
+    WEIR_CHECK(bind_event(*e, s->stream->context(), "tessStreamWaitEvent"));
+    const bool over = now == tessera::event::state::over && !s->stream->records();
+    return over ? result<void>() : s->stream->wait(e->point);
   });
 }
 
@@ -361,15 +361,15 @@ tessStatus_t tessEventSynchronize(tessEvent_t handle) {
     WEIR_CHECK(outside_tasks("tessEventSynchronize"));
     WEIR_TRY(const auto e, find(handle, "tessEventSynchronize"));
     const auto p = e->point.latest();
-    const auto of = [&] {
+    const auto c = [&] {
       const std::lock_guard lock(e->mutex);
       return e->context.lock();
     }();
-    if (!p || of == nullptr) {
+    if (!p || c == nullptr) {
       return {};
     }
     if (p->captured) {
-      auto in = of->submission_lock().enter();
+      auto in = c->submission_lock().enter();
       if (const auto recording = p->capture.lock()) {
         recording->refuse("an event of it was waited for");
       }
@@ -377,7 +377,7 @@ tessStatus_t tessEventSynchronize(tessEvent_t handle) {
                    "event not waited for: expected one that was not recorded in a "
                    "capture");
     }
-    return wait_for(p, *of);
+    return wait_for(p, *c);
   });
 }
 

@@ -187,7 +187,8 @@ result<void> address_table::add(const allocation_ptr& memory) {
     end_change();
   } catch (const std::bad_alloc&) {
     return error(errc::out_of_memory,
-                 "note memory in the table: expected room for its entry, found none");
+                 "note memory in the table: expected memory for an entry of the table, "
+                 "found none");
   }
   return {};
 }

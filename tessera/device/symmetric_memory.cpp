@@ -20,8 +20,9 @@ namespace {
 
 /// Returns the error of a missing entry.
 error no_memory(const char* action) {
-  return {errc::out_of_memory,
-          fmt::format("{}: expected room for its entry, found none", action)};
+  return {
+      errc::out_of_memory,
+      fmt::format("{}: expected memory for an entry of the table, found none", action)};
 }
 
 /// Checks that a range is not empty and lies within the address space.

@@ -47,14 +47,14 @@ std::string words_of(const numerics_policy& p) {
 
 }  // namespace
 
-recorder::recorder(const context& of, std::uint64_t most)
-    : settings_(of.settings().listed()),
-      policy_(of.policy()),
+recorder::recorder(const context& observed, std::uint64_t max_records)
+    : settings_(observed.settings().listed()),
+      policy_(observed.policy()),
       since_(now_ns()),
-      most_(most) {}
+      max_records_(max_records) {}
 
-bool recorder::has_room() noexcept {
-  if (records_.size() + calls_.size() < most_) {
+bool recorder::accept_record() noexcept {
+  if (records_.size() + calls_.size() < max_records_) {
     return true;
   }
   ++dropped_;
@@ -79,7 +79,7 @@ void recorder::ended(const operation& operation, unsigned lane, std::int64_t sta
              start_ns,
              end_ns};
     const std::lock_guard lock(mutex_);
-    if (has_room()) {
+    if (accept_record()) {
       records_.push_back(std::move(r));
     }
   } catch (...) {  // no memory
@@ -89,12 +89,12 @@ void recorder::ended(const operation& operation, unsigned lane, std::int64_t sta
 }
 
 // Calls that began before the recording are shown from its beginning on.
-void recorder::called(const observed_call& what) noexcept {
+void recorder::called(const observed_call& call) noexcept {
   const std::lock_guard lock(mutex_);
   try {
-    if (has_room()) {
-      calls_.push_back(what);
-      calls_.back().start_ns = std::max(what.start_ns, since_);
+    if (accept_record()) {
+      calls_.push_back(call);
+      calls_.back().start_ns = std::max(call.start_ns, since_);
     }
   } catch (...) {  // no memory
     ++dropped_;
@@ -176,7 +176,7 @@ std::string recorder::metadata() const {
   if (last_policy_ && *last_policy_ != policy_) {
     add("policy_at_end", words_of(*last_policy_));
   }
-  add("record_limit", std::to_string(most_));
+  add("record_limit", std::to_string(max_records_));
   add("dropped_records", std::to_string(dropped_));
   return out;
 }

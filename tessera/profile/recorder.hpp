@@ -21,13 +21,13 @@ namespace weir::tessera {
 /// Records the times of operations and calls. @threads{safe from any thread}
 class recorder final : public operation_observer {
  public:
-  /// Keeps the first `most` operations and calls, and counts the rest.
-  recorder(const context& of, std::uint64_t most);
+  /// Keeps the first `max_records` operations and calls, and counts the rest.
+  recorder(const context& observed, std::uint64_t max_records);
 
   /// Records one lane of an operation. Called by a worker.
   void ended(const operation& operation, unsigned lane, std::int64_t start_ns,
              std::int64_t end_ns) noexcept override;
-  void called(const observed_call& what) noexcept override;
+  void called(const observed_call& call) noexcept override;
   /// Notes the context's policy at the end of the recording.
   void note_policy(const numerics_policy& policy);
   /// Writes the trace. Process n + 1 is device n, and its threads are streams. Process 0
@@ -58,7 +58,7 @@ class recorder final : public operation_observer {
 
   /// Returns true if one more record fits. Otherwise counts it as dropped. The caller
   /// holds the mutex.
-  [[nodiscard]] bool has_room() noexcept;
+  [[nodiscard]] bool accept_record() noexcept;
   void add_events(const record& r, std::uint64_t flow,
                   std::vector<std::string>& events) const;
   void add_call(const observed_call& c, std::vector<std::string>& events) const;
@@ -67,9 +67,9 @@ class recorder final : public operation_observer {
   [[nodiscard]] std::string metadata() const;
 
   std::vector<std::pair<std::string, std::string>> settings_;
-  numerics_policy policy_;  ///< policy when recording began
-  std::int64_t since_;      ///< beginning of the recording, in nanoseconds
-  std::uint64_t most_;      ///< largest number of records
+  numerics_policy policy_;     ///< policy when recording began
+  std::int64_t since_;         ///< beginning of the recording, in nanoseconds
+  std::uint64_t max_records_;  ///< largest number of operations and calls
   mutable std::mutex mutex_;
   std::vector<record> records_;
   std::vector<observed_call> calls_;

@@ -57,7 +57,7 @@ void deferred_calls::later(std::function<void()> call, std::int64_t when_ns) {
 }
 
 void deferred_calls::work() {
-  name_this_thread("weir-janitor");
+  name_this_thread("weir-deferred");
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (calls_.empty()) {

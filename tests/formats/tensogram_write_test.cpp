@@ -337,7 +337,7 @@ TEST(tensogram_stream, a_refused_object_leaves_it_usable_and_a_broken_sink_ends_
   std::size_t left = 200;
   auto broken = or_throw(stream_writer::open([&](bytes_view piece) -> result<void> {
     if (piece.size() > left) {
-      return error(errc::no_space, "cannot write: expected room, found none");
+      return error(errc::no_space, "cannot write: expected space, found none");
     }
     left -= piece.size();
     return {};

@@ -160,6 +160,57 @@ class Ratios(BenchCase):
         self.assertEqual(rows["ratio_replay_chain_2"]["peer"], 32)
         self.assertFalse(rows["ratio_replay_chain_2"]["holds"])
 
+PIPES = """#!/bin/sh
+if [ "$1" = --list ]; then
+  echo pipe_hop_ns pipe_item_ns pipe_work_2_us tbb_serial__pipe_hop_ns tbb_serial__pipe_item_ns
+  echo tbb_parallel__pipe_item_ns tbb_flow__pipe_work_2_us; exit 0
+fi
+for id in "$@"; do case $id in
+  pipe_hop_ns) v=15 ;; pipe_item_ns) v=90 ;; pipe_work_2_us) v=32 ;; *_hop_ns) v=40 ;; tbb_serial__*) v=180 ;;
+  tbb_parallel__*) v=100 ;; *) v=40 ;; esac
+  echo '{"id": "'$id'", "value": '$v', "unit": "ns", "bar": null, "sense": null, "holds": true, "peer": null}'
+done
+"""
+FURTHER_PIPE = """#!/bin/sh
+if [ "$1" = --list ]; then echo taskflow__pipe_hop_ns; exit 0; fi
+echo '{{"id": "taskflow__pipe_hop_ns", "value": 12, "unit": "ns", "bar": null, "holds": true, "peer": null}}'
+"""
+
+
+class PipeRatios(BenchCase):
+    def program(self, prefix, code):
+        path = self.folder / "bin" / prefix
+        path.write_text(PIPES if prefix == "alpha" else FAKE.format(prefix=prefix, code=code))
+        path.chmod(0o755)
+
+    def ratios(self, only, **environment):
+        return {r["id"]: r for r in self.run_bench(only, **environment)}
+
+    def test_a_ratio_names_its_peer_or_takes_the_best_one(self):
+        rows = self.ratios("*pipe_*")
+        self.assertEqual((rows["pipe_hop_ratio_tbb"]["value"], rows["pipe_hop_ratio_tbb"]["peer"]), (0.375, 40))
+        self.assertTrue(rows["pipe_hop_ratio_tbb"]["holds"])
+        self.assertEqual((rows["pipe_item_ratio"]["value"], rows["pipe_item_ratio"]["peer"]), (0.9, 100))
+        self.assertFalse(rows["pipe_item_ratio"]["holds"])
+
+    def test_a_ratio_of_rates_grows_as_the_own_time_shrinks(self):
+        row = self.ratios("*pipe_*")["pipe_work_ratio_2"]
+        self.assertEqual((row["value"], row["bar"], row["sense"]), (1.25, 1, ">="))
+        self.assertTrue(row["holds"])
+
+    def test_without_the_peer_a_ratio_has_no_verdict(self):
+        rows = self.ratios("pipe_*")
+        self.assertEqual(rows["pipe_hop_ratio_taskflow"]["value"], 1)
+        self.assertEqual(rows["pipe_hop_ratio_taskflow"]["elsewhere"], 15)
+        self.assertIsNone(rows["pipe_hop_ratio_taskflow"]["bar"])
+        self.assertIsNone(rows["pipe_hop_ratio_tbb"]["bar"])
+        self.assertNotIn("pipe_work_ratio_2", rows)
+
+    def test_a_pipeline_of_the_peers_folder_joins(self):
+        rows = self.ratios("pipe_*,taskflow*", WEIR_BENCH_PEERS=self.peers_folder("taskflow", FURTHER_PIPE))
+        self.assertEqual(rows["pipe_hop_ratio_taskflow"]["value"], 1.25)
+        self.assertFalse(rows["pipe_hop_ratio_taskflow"]["holds"])
+
 
 FAKE_WEIR = """#!/usr/bin/env python3
 import json, pathlib, sys

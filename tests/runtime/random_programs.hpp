@@ -125,9 +125,8 @@ inline void delay(int kind) {
 }
 
 /// Returns, for each task, the id of the oldest failed task that it depends on (possibly
-/// itself), or 0. The first task has the id `first`.
-/// || A failure passes from the bytes that a task wrote to tasks that read or write one
-/// of them later.
+/// itself), or 0. The first task has the id `first`. A failure passes from the bytes that
+/// a task wrote to tasks that read or write one of them later.
 inline std::vector<runtime::task_id> expected_roots(const program& p,
                                                     runtime::task_id first) {
   std::vector<runtime::task_id> roots(p.tasks.size(), 0);

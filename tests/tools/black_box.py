@@ -543,6 +543,42 @@ path = "out.tgm"
             self.weir("resume", "r")
         self.assertEqual(self.metrics("r")["ended"], "finished")
 
+    def test_a_run_goes_back_and_skips_items(self):
+        self.write()
+        self.weir("run", "half.toml", "--out", "r", "--set", "numbers.count=1000", "--set", "checkpoint.keep=10")
+        listed = json.loads(self.weir("checkpoint", "ls", "r", "--json").stdout)["checkpoints"]
+        self.assertEqual([one["item"] for one in listed], [1000, 1000, 800, 600, 400, 200])
+        self.assertIn("item 400", self.weir("checkpoint", "ls", "r").stdout.decode())
+        size = (self.folder / "out.tgm").stat().st_size
+        generation = listed[4]["generation"]
+        for wrong in ("7", "7:", "9:9", "9:8", "a:b", "-1:3", "1:2x"):
+            self.assertIn("FROM:TO", self.error("resume", "r", "--skip", wrong, code=2))
+        self.assertIn("older generation", self.error("resume", "r", "--generation", generation, "--skip", "399:401", code=2))
+        self.weir("resume", "r", "--generation", generation, "--skip", "400:450", "--skip", "999:2000")
+        self.assertEqual(self.metrics("r")["items"], 1000 - 400 - 51)
+        self.assertEqual(self.metrics("r")["stages"][0]["skipped"], 51)
+        self.assertLess((self.folder / "out.tgm").stat().st_size, size)
+        self.assertEqual((self.folder / "out.tgm").stat().st_size % (1000 - 51), 0)
+
+    def test_a_trace_shows_stages_and_items(self):
+        self.write()
+        self.weir("run", "half.toml", "--out", "r", "--set", "numbers.count=300")
+        events = json.loads((self.folder / "r" / "trace.json").read_text())["traceEvents"]
+        lines = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+        for stage in ("numbers", "half", "write"):
+            self.assertIn(f"stage {stage}", lines.values())
+        items = [e for e in events if e["ph"] == "X" and lines[e["tid"]].startswith("stage half")]
+        self.assertEqual({e["name"] for e in items}, {f"item {n}" for n in range(300)})
+        ends = {}
+        for e in sorted((e for e in events if e["ph"] == "X"), key=lambda e: e["ts"]):
+            self.assertGreaterEqual(e["ts"] + 0.001, ends.get(e["tid"], e["ts"]), "two spans of one line overlap")
+            ends[e["tid"]] = e["ts"] + e["dur"]
+        heads = [e for e in events if e["ph"] == "f"]
+        self.assertEqual(len(heads), 600)  # from the source to the middle, and from there to the sink
+        self.weir("run", "half.toml", "--out", "s", "--set", "numbers.count=30", "--set", "run.trace=off")
+        self.assertFalse((self.folder / "s" / "trace.json").exists())
+        self.assertIn("until a checkpoint held them", (self.folder / "r" / "report.html").read_text())
+
     def test_files_are_checked_and_drawn(self):
         self.write()
         facts = json.loads(self.weir("check", "half.toml", "--json").stdout)

@@ -87,6 +87,13 @@ void add_counters(facts& to, const flow::edge_counters& c) {
   to["deepest"] = c.deepest;
 }
 
+facts latency_facts(const flow::latency_counts& c) {
+  return {{"p50_ns", c.quantile_ns(0.5)},
+          {"p99_ns", c.quantile_ns(0.99)},
+          {"largest_ns", c.largest_ns},
+          {"log2_counts", c.items}};
+}
+
 /// Returns the stage that limited the rate most often, with its share of all
 /// observations; null if there were none.
 facts bottleneck_facts(const std::map<std::string, std::uint64_t>& limiting) {
@@ -195,10 +202,17 @@ facts run_facts(const pipeline_report& report,
   head["checkpoints"] = report.epochs;
   head["generation"] = report.generation;
   head["item_bytes"] = report.item_bytes;
+  head["peak_item_bytes"] = report.peak_item_bytes;
   head["bottleneck"] = bottleneck_facts(limiting);
   for (std::size_t i = 0; i < out["stages"].size(); ++i) {
     if (i < report.counters.stages.size()) {
       add_counters(out["stages"][i], report.counters.stages[i]);
+    }
+  }
+  std::size_t sink = 0;
+  for (facts& stage : out["stages"]) {
+    if (stage["face"] == "sink" && sink < report.counters.latencies.size()) {
+      stage["latency"] = latency_facts(report.counters.latencies[sink++]);
     }
   }
   for (std::size_t i = 0; i < out["edges"].size(); ++i) {

@@ -58,6 +58,12 @@ settings_table<pipeline_settings> make_table() {
   t.add("run.stall", &s::stall, "Time without progress after which the run fails")
       .rule("a time from 1 s to 24 h, such as \"60 s\"", is_stall)
       .may_change();
+  t.add("run.trace", &s::trace,
+        {{"off", runtime::trace_mode::off},
+         {"window", runtime::trace_mode::window},
+         {"all", runtime::trace_mode::all}},
+        "Tasks and items in trace.json: none, those of the first and last 2 s, or all")
+      .may_change();
   t.add("checkpoint.every", &s::every, "Items or time between two checkpoints")
       .rule("items, a time or both, such as \"1000 items\" or \"30 s\"", is_interval)
       .may_change();
@@ -252,6 +258,7 @@ weir::run_options run_options_of(const written_pipeline& from) {
   options.seed = from.settings.seed;
   options.description = from.copy;
   options.keep = from.settings.keep;
+  options.trace = from.settings.trace;
   if (const auto stall = parse_limits(from.settings.stall); stall && stall->seconds) {
     options.stall_s = static_cast<std::int64_t>(std::ceil(*stall->seconds));
   }

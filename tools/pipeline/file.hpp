@@ -42,8 +42,10 @@ struct pipeline_settings {
   std::uint32_t workers = 1;   ///< threads that run tasks
   std::uint64_t seed = 1;      ///< seed of all random numbers
   std::string stall = "60 s";  ///< time without progress after which the run fails
-  std::string every;           ///< items or time between checkpoints; empty: at the end
-  std::uint32_t keep = 2;      ///< newest checkpoints that stay in the run folder
+  /// Tasks and items that trace.json shows.
+  runtime::trace_mode trace = runtime::trace_mode::window;
+  std::string every;       ///< items or time between checkpoints; empty: at the end
+  std::uint32_t keep = 2;  ///< newest checkpoints that stay in the run folder
 };
 
 /// Returns the table of `pipeline_settings`.

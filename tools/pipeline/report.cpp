@@ -101,6 +101,36 @@ constexpr std::array<column, 8> edge_columns{{{"from", "from"},
                                               {"deepest", "most alive"},
                                               {"window_items", "window"}}};
 
+std::string duration_text(const facts& latency, const char* key) {
+  const auto found = latency.find(key);
+  if (found == latency.end() || !found->is_number()) {
+    return "-";
+  }
+  const double seconds = found->get<double>() * 1e-9;
+  return seconds < 1 ? fmt::format("{:.3g} ms", seconds * 1e3) : human_seconds(seconds);
+}
+
+/// Returns a sentence for each sink: how long items took until they were durable.
+std::string latency_text(const facts& metrics) {
+  std::string out;
+  const auto stages = metrics.find("stages");
+  if (stages == metrics.end() || !stages->is_array()) {
+    return out;
+  }
+  for (const facts& stage : *stages) {
+    const auto latency = stage.find("latency");
+    if (latency == stage.end() || !latency->is_object()) {
+      continue;
+    }
+    out += fmt::format(
+        "From their source until a checkpoint held them, half of the items of \"{}\" "
+        "took at most {}, 99 % at most {}, and the slowest one {}. ",
+        shown(stage, "name"), duration_text(*latency, "p50_ns"),
+        duration_text(*latency, "p99_ns"), duration_text(*latency, "largest_ns"));
+  }
+  return out;
+}
+
 std::string bottleneck_text(const facts& metrics) {
   const auto found = metrics.find("bottleneck");
   if (found == metrics.end() || !found->is_object()) {
@@ -134,9 +164,14 @@ std::string page_of(const std::string& folder, const facts& metrics) {
               {"items per second", shown(metrics, "items_per_second")},
               {"seconds", shown(metrics, "seconds")},
               {"checkpoints", shown(metrics, "checkpoints")},
-              {"bytes of items at most", shown(metrics, "memory_bound_bytes")},
+              {"bytes of items, of at most",
+               fmt::format("{} / {}", shown(metrics, "peak_item_bytes"),
+                           shown(metrics, "memory_bound_bytes"))},
               {"guarantee", shown(metrics, "guarantee")}});
   page.paragraph(bottleneck_text(metrics), "verdict");
+  if (const std::string latency = latency_text(metrics); !latency.empty()) {
+    page.paragraph(latency);
+  }
   page.section("Graph");
   page.figure(picture_svg(picture_of(metrics)),
               "Stages with their ports; a dashed edge has a delay.");

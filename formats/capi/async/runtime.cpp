@@ -45,8 +45,8 @@ void start_thread(const std::string& name, std::function<void()> run) {
 }
 
 /// Returns the failure of a call after the runtime was shut down.
-failure shut_down_failure(const char* what) {
-  return {TGM_ERROR_IO, std::string("cannot ") + what +
+failure shut_down_failure(const char* action) {
+  return {TGM_ERROR_IO, std::string("cannot ") + action +
                             ": expected the runtime to run, found it shut down"};
 }
 

@@ -12,9 +12,9 @@
 
 namespace weir::capi {
 
-void ordered_stream::line_up(std::shared_ptr<task_state> task, write what) {
+void ordered_stream::line_up(std::shared_ptr<task_state> task, write operation) {
   const std::lock_guard lock(mutex_);
-  line_.push_back({std::move(task), std::move(what)});
+  line_.push_back({std::move(task), std::move(operation)});
 }
 
 /// The mutex is released while a write runs and while its task ends, because the end may
@@ -34,7 +34,7 @@ void ordered_stream::carry_out() {
       continue;
     }
     lock.unlock();
-    outcome<void> done = without_exceptions([&] { return next.what(stream_); });
+    outcome<void> done = without_exceptions([&] { return next.operation(stream_); });
     lock.lock();
     const bool more = !line_.empty();
     busy_ = more;  // set before a waiting thread learns that the write has ended
@@ -72,14 +72,14 @@ namespace {
 /// launch, so that the order is that of the calls.
 outcome<void> launch_write(const tgm_async_streaming_encoder_t& enc,
                            const task_limits& limits, tgm_async_task_t** out_task,
-                           ordered_stream::write what) {
+                           ordered_stream::write operation) {
   auto task = std::make_shared<task_state>();
-  enc.stream->line_up(task, [what = std::move(what)](message_stream& stream) {
+  enc.stream->line_up(task, [operation = std::move(operation)](message_stream& stream) {
     return stream.finished()
                ? outcome<void>(failure(
                      TGM_ERROR_FRAMING,
                      "cannot write stream: expected one that is open, found it finished"))
-               : what(stream);
+               : operation(stream);
   });
   auto launched =
       launch(task, limits, out_task, [stream = enc.stream] { stream->carry_out(); });

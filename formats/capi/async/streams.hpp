@@ -25,7 +25,7 @@ class ordered_stream {
 
   /// Places a write at the end of the line. Each write needs one later call of
   /// carry_out().
-  void line_up(std::shared_ptr<task_state> task, write what);
+  void line_up(std::shared_ptr<task_state> task, write operation);
   /// Carries out all writes in the line. Returns at once if another thread is already
   /// doing so, since that thread then carries them out.
   void carry_out();
@@ -41,7 +41,7 @@ class ordered_stream {
  private:
   struct entry {
     std::shared_ptr<task_state> task;
-    write what;
+    write operation;
   };
 
   mutable std::mutex mutex_;

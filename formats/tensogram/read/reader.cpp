@@ -137,7 +137,7 @@ result<void> message_reader::decode_into(std::size_t i, mutable_bytes to) const 
   if (to.size() != object.decoded) {
     return error(errc::invalid_argument,
                  fmt::format(
-                     "cannot decode object {}: expected room for {} bytes, found {}", i,
+                     "cannot decode object {}: expected space for {} bytes, found {}", i,
                      object.decoded, to.size()))
         .located(state_->place_of(i));
   }

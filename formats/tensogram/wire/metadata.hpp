@@ -26,7 +26,7 @@ namespace weir::formats {
 /// or a parameter with a key of the descriptor}
 [[nodiscard]] result<cbor_map> make_descriptor(const object_descriptor& from);
 /// Makes the map `{ndim, dtype, shape, strides}` for `base[i]._reserved_.tensor`.
-/// @error{those of make_descriptor but the last}
+/// @error{those of make_descriptor, except the one for a parameter}
 [[nodiscard]] result<cbor_map> tensor_entry(const object_descriptor& from);
 
 /// Makes the entry `base[i]._reserved_` of an object: its tensor, and `szip_offsets`, the

@@ -193,8 +193,8 @@ result<std::byte*> cpu_arena::allocate(std::size_t bytes) {
     (void)give_back(address, *taken);
     discharge(bytes);
     return error(errc::out_of_memory,
-                 "allocate memory of a device: expected room for "
-                 "its entry, found none");
+                 "allocate memory of a device: expected memory "
+                 "for an entry of the table, found none");
   }
   ++use_.live;
   ++use_.allocated;

@@ -128,9 +128,8 @@ result<void> cpu_persistent_run::start(const std::shared_ptr<cpu_persistent_run>
     join();
     return error(
         errc::out_of_memory,
-        fmt::format("start persistent kernel {}: expected {} threads, found room "
-                    "for {}",
-                    name_, blocks, made));
+        fmt::format("start persistent kernel {}: expected {} threads, started {}", name_,
+                    blocks, made));
   }
   open(true);
   return {};

@@ -69,10 +69,11 @@ result<void> graph_memory::lend(const std::shared_ptr<memory_budget>& pays) {
         .hint("tessMemExportDlpack has exported them; nobody knows until when");
   }
   if (!pays->charge(bytes())) {
-    return error(errc::out_of_memory,
-                 fmt::format("graph not launched: expected room in the stream's limit "
-                             "for {} bytes that it leaves to the program, found {}",
-                             bytes(), pays->free_bytes()));
+    return error(
+        errc::out_of_memory,
+        fmt::format("graph not launched: expected that the stream's limit leaves "
+                    "{} bytes for the memory that the graph hands out, found {}",
+                    bytes(), pays->free_bytes()));
   }
   // The address may be taken by other memory now; then the table refuses it.
   if (state_ != state::shown) {

@@ -160,6 +160,102 @@ TEST(PipelineRun, KeepsItsLastCheckpointWhenATaskFailsAndContinuesFromIt) {
   }
 }
 
+/// A source that cannot read one item until it is repaired.
+struct damaged_source {
+  struct settings {
+    std::uint64_t damaged = ~std::uint64_t{0} >> 1;
+  };
+  using cursor = std::uint64_t;
+  out<std::uint64_t, 1> x;
+  cursor at = 0, damaged = 0;
+  static void describe(stage_spec<damaged_source>& s) {
+    s.name("test.damaged", "fails at one item").port("x", &damaged_source::x, "3");
+    s.set("damaged", &settings::damaged, "number of the item").may_change();
+  }
+  result<void> open(opening&, const settings& s) {
+    damaged = s.damaged;
+    return {};
+  }
+  result<bool> next(pull& p) {
+    if (at == damaged) {
+      return error(errc::corrupt, "planted damage");
+    }
+    if (at == 200) {
+      return false;
+    }
+    WEIR_TRY(auto v, p.fill(x, width));
+    std::fill(v.begin(), v.end(), at++);
+    return true;
+  }
+  [[nodiscard]] cursor position() const { return at; }
+  result<void> seek(cursor c) {
+    at = c;
+    return {};
+  }
+};
+
+TEST(PipelineRun, AFailedSourceLeavesACheckpointOfAllItemsBefore) {
+  for (const std::uint64_t damaged : {0U, 1U, 31U, 100U, 199U}) {
+    temp_folder folder;
+    durable_items d;
+    run_options options;
+    options.folder = folder.path();
+    options.every_items = 50;
+    const auto attempt = [&](damaged_source::settings with) {
+      pipeline p("damaged");
+      auto source = p.add<damaged_source>("source", with);
+      auto sum = p.add<running_sum>("sum");
+      auto sink = p.add<number_sink>("sink", sink_of(d));
+      source >> sum >> sink;
+      return resume(p, options);
+    };
+    const auto failed = attempt({.damaged = damaged});
+    ASSERT_FALSE(failed);
+    const std::string text = failed.error().message();
+    EXPECT_NE(text.find("item " + std::to_string(damaged) + " in stage \"source\""),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("before number " + std::to_string(damaged)), std::string::npos)
+        << text;
+    EXPECT_EQ(d.items.size(), damaged);
+    const auto repaired = attempt({});
+    ASSERT_TRUE(repaired) << repaired.error().message();
+    EXPECT_EQ(repaired->resumed_item, damaged);
+    EXPECT_EQ(repaired->items, 200 - damaged);
+    EXPECT_EQ(d.items.size(), 200U);
+  }
+}
+
+TEST(PipelineRun, GoesBackPastItemsThatItThenSkips) {
+  temp_folder folder;
+  durable_items d;
+  run_options options;
+  options.folder = folder.path();
+  options.every_items = 50;
+  options.keep = 8;
+  pipeline p("numbers");
+  build(p, d);
+  ASSERT_TRUE(run(p, options));
+  options.generation = 4;  // behind item 199
+  options.skip = {{200, 210}};
+  pipeline again("numbers");
+  build(again, d);
+  const auto back = resume(again, options);
+  ASSERT_TRUE(back) << back.error().message();
+  EXPECT_EQ(back->resumed_item, 200U);
+  EXPECT_EQ(back->items, 290U);
+  EXPECT_EQ(
+      std::count_if(d.items.begin(), d.items.end(),
+                    [](const auto& one) { return one.first >= 200 && one.first < 210; }),
+      0);
+  options.generation = 5;  // the run has gone back behind it, so that it is gone
+  pipeline third("numbers");
+  build(third, d);
+  const auto refused = resume(third, options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::not_found);
+}
+
 TEST(PipelineRun, ContinuesFromAnOlderGenerationAndRefusesOneThatIsMissing) {
   const durable_items expected = whole_run();
   temp_folder folder;

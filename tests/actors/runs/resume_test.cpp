@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tests that runs that were interrupted or killed end with the state of a run that was
-/// not.
+/// Tests that a run that is interrupted or killed, and then resumed, ends with the state
+/// of an uninterrupted run.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

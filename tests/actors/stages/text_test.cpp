@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The source text.chunks, the descriptions of all stages, and a run with actors.
+#include <chrono>
+#include <thread>
+
 #include "stages/file_runs.hpp"
 
 namespace weir::test {
@@ -54,6 +57,32 @@ TEST(TextChunks, ReadsPathsBesideThePipeline) {
   const auto tapes = run_tapes(chunks({"a.txt"}, 100), 1, options);
   ASSERT_TRUE(tapes) << tapes.error().message();
   EXPECT_EQ(texts_of((*tapes)[0]), text_list{"abcdefgh"});
+}
+
+TEST(TextChunks, NoticesThatAFileIsOverwrittenWhileItIsRead) {
+  for (const std::string after : {"abcdEFGH", "abcdef", "abcdefghMORE"}) {
+    const text_folder f;
+    const auto files = f.files({"a.txt"});
+    flow::here_options options;
+    options.turn_items = 1;
+    bool written = false;
+    options.stop = [&] {
+      if (!written) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        write_text(files[0], after);
+        written = true;
+      }
+      return false;
+    };
+    const auto tapes = run_tapes(chunks(files, 1), 1, options);
+    if (after.size() > 8) {
+      ASSERT_TRUE(tapes) << tapes.error().message();
+      EXPECT_EQ((*tapes)[0].size(), 8U) << "a file may grow";
+    } else {
+      ASSERT_FALSE(tapes) << after;
+      EXPECT_NE(tapes.error().message().find("a.txt"), std::string::npos);
+    }
+  }
 }
 
 TEST(TextChunks, RefusesOtherAndShorterFiles) {

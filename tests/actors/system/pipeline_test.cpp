@@ -149,7 +149,7 @@ TEST(pipeline, hands_on_a_kernel_failure_with_text_and_cause) {
   }
 }
 
-/// The real file system, whose disk is removed at some time.
+/// The real file system; once `gone` is set, reads fail as if the disk had been removed.
 class fading_files final : public file_system {
  public:
   bool gone = false;
@@ -226,7 +226,8 @@ TEST(pipeline, ends_by_name_when_a_source_stays_silent_past_the_deadline) {
   test::harness h(disk.fs, disk.folder.path(), o);
   EXPECT_FALSE(h.run()) << "no answer has come, and the deadline has not passed";
   test_now_ns += 600'000'000'000;
-  EXPECT_FALSE(h.pass(std::chrono::seconds(1))) << "the deadline is 600 s, and met";
+  EXPECT_FALSE(h.pass(std::chrono::seconds(1)))
+      << "exactly 600 s have passed, which is within the deadline";
   test_now_ns += 1;
   const auto end = h.pass(std::chrono::seconds(1));
   ASSERT_TRUE(end);

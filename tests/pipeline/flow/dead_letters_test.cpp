@@ -11,7 +11,7 @@
 namespace weir::test {
 namespace {
 
-constexpr std::uint64_t item_count = 30;
+constexpr std::uint64_t letter_items = 30;
 constexpr std::uint64_t every_fifth = 5;
 
 /// The three ways in which an item can fail.
@@ -67,7 +67,7 @@ tape_builder brittle_pipeline(std::uint64_t text = 15,
   return [text, limit](pipeline& p, std::vector<tape>& tapes) {
     auto middle = p.add<brittle<How>>("middle", {.text = text});
     middle.failing(flow::failure_policy::dead_letter, limit);
-    p.add<number_source>("source", {.count = item_count, .seed = 2}) >> middle >>
+    p.add<number_source>("source", {.count = letter_items, .seed = 2}) >> middle >>
         add_recorder(p, "sink", tapes[0]);
     middle["failed_x"] >> add_recorder(p, "failed", tapes[1]);
   };
@@ -76,8 +76,8 @@ tape_builder brittle_pipeline(std::uint64_t text = 15,
 template <way How>
 void expect_dead_letters() {
   const auto tapes = expect_resumable(brittle_pipeline<How>(), 2, 4);
-  ASSERT_EQ(tapes[0].size(), item_count - item_count / every_fifth);
-  ASSERT_EQ(tapes[1].size(), item_count / every_fifth);
+  ASSERT_EQ(tapes[0].size(), letter_items - letter_items / every_fifth);
+  ASSERT_EQ(tapes[1].size(), letter_items / every_fifth);
   for (std::size_t i = 0; i < tapes[1].size(); ++i) {
     const recorded& one = tapes[1][i];
     EXPECT_EQ(one.seq, i * every_fifth);
@@ -153,16 +153,16 @@ TEST(PipelineDeadLetters, NeedAnEdgeAndStagesThatKeepNumbers) {
 }
 
 /// Sets an attribute of some length.
-struct labelled {
+struct lettered {
   struct settings {
     std::uint64_t length = 0;
   };
   in<std::uint64_t, 1> x;
   out<std::uint64_t, 1> y;
   settings with;
-  static void describe(stage_spec<labelled>& s) {
-    s.name("test.labelled", "sets an attribute").forwards();
-    s.port("x", &labelled::x, "3").port("y", &labelled::y, "3");
+  static void describe(stage_spec<lettered>& s) {
+    s.name("test.lettered", "sets an attribute").forwards();
+    s.port("x", &lettered::x, "3").port("y", &lettered::y, "3");
     s.set("length", &settings::length, "bytes of the attribute");
   }
   result<void> open(opening&, const settings& s) {
@@ -180,7 +180,7 @@ TEST(PipelineAttributes, HaveAtMost256Bytes) {
   const auto build = [](std::uint64_t length) {
     return [length](pipeline& p, std::vector<tape>& tapes) {
       p.add<number_source>("source", {.count = 5}) >>
-          p.add<labelled>("middle", {.length = length}) >>
+          p.add<lettered>("middle", {.length = length}) >>
           add_recorder(p, "sink", tapes[0]);
     };
   };

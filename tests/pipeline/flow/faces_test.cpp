@@ -12,21 +12,21 @@
 namespace weir::test {
 namespace {
 
-constexpr std::uint64_t item_count = 30;
+constexpr std::uint64_t faces_items = 30;
 
 /// Makes an item of as many elements as its number says, with an attribute; fails as its
 /// settings say.
-struct growing {
+struct larger_each_time {
   struct settings {
-    std::uint64_t fails_at = item_count;
+    std::uint64_t fails_at = faces_items;
     std::string failure = "error";
   };
   in<std::uint64_t, 1> x;
   out<std::uint64_t, 1> y;
   settings with;
-  static void describe(stage_spec<growing>& s) {
-    s.name("test.growing", "makes items of growing size").stateless();
-    s.port("x", &growing::x, "3").port("y", &growing::y, "?");
+  static void describe(stage_spec<larger_each_time>& s) {
+    s.name("test.larger_each_time", "makes items of larger_each_time size").stateless();
+    s.port("x", &larger_each_time::x, "3").port("y", &larger_each_time::y, "?");
     s.set("fails_at", &settings::fails_at, "number of the item");
     s.set("failure", &settings::failure, "error, exception, nothing or both");
   }
@@ -55,21 +55,22 @@ struct growing {
   }
 };
 
-tape_builder growing_pipeline(const growing::settings& with, bool skips = false) {
+tape_builder growing_pipeline(const larger_each_time::settings& with,
+                              bool skips = false) {
   return [with, skips](pipeline& p, std::vector<tape>& tapes) {
-    auto middle = p.add<growing>("middle", with);
+    auto middle = p.add<larger_each_time>("middle", with);
     if (skips) {
       middle.failing(flow::failure_policy::skip);
     }
-    p.add<number_source>("source", {.count = item_count, .seed = 2}) >> middle >>
+    p.add<number_source>("source", {.count = faces_items, .seed = 2}) >> middle >>
         add_recorder(p, "sink", tapes[0]);
   };
 }
 
 TEST(PipelineBlocking, MakesItemsOfAnySizeWithAttributes) {
   const auto tapes = expect_resumable(growing_pipeline({}), 1, 7);
-  ASSERT_EQ(tapes[0].size(), item_count);
-  for (std::uint64_t n = 0; n < item_count; ++n) {
+  ASSERT_EQ(tapes[0].size(), faces_items);
+  for (std::uint64_t n = 0; n < faces_items; ++n) {
     const recorded& one = tapes[0][n];
     EXPECT_EQ(one.seq, n);
     EXPECT_EQ(one.about, (attributes{{"number", n}}));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Random graphs of stages against a serial interpreter, with any number of workers, any
-/// windows, and resumed from every checkpoint.
+/// Compares random graphs of stages with a serial interpreter: with different numbers of
+/// workers, with different windows, and after resuming from every checkpoint.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -248,7 +248,8 @@ class random_pipeline {
     ends_.push_back(std::move(to));
   }
 
-  /// Divides items by their numbers, changes those of one branch, and merges them.
+  /// Adds two branches, for items of odd and of even number, and a stage that merges
+  /// them. The odd branch changes its items.
   void grow_branch() {
     const loose_end from = take_end();
     const std::uint32_t fork = add<selected>("selected");
@@ -300,8 +301,8 @@ class random_pipeline {
     ends_.push_back(std::move(to));
   }
 
-  /// A loop: the head adds what its tail has made `delay` items before. A gap in the loop
-  /// is a gap of the head `delay` items later.
+  /// Adds a loop: its head adds to each item the item that its tail made `delay` items
+  /// before. A gap of the tail causes a gap of the head `delay` items later.
   void grow_loop() {
     const loose_end from = take_end();
     const std::uint32_t head = add<loop_head>("head");

@@ -21,7 +21,7 @@ namespace weir::tessera {
 namespace {
 
 using body_function = std::function<int(const tessBlockContext*)>;
-// // Entry points of the kernels. Their only argument is the address of a function object
+// Entry points of the kernels. Their only argument is the address of a function object
 // of the test, which they call.
 using thread_function = std::function<int(const tessBlockContext*, std::int64_t)>;
 

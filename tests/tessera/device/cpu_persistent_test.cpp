@@ -25,7 +25,7 @@ namespace weir::tessera {
 namespace {
 
 using grid_function = std::function<int(const tessBlockContext*, std::int64_t)>;
-// // Entry points of the kernels, called per block and per thread. Their argument is the
+// Entry points of the kernels, called per block and per thread. Their argument is the
 // address of a function object of the test, which also gets the linear index in the grid.
 
 extern "C" int call_grid_body(const tessBlockContext* block, const void* args) {
@@ -232,7 +232,7 @@ TEST_F(CpuPersistent, DestroyingTheBackendStopsRunningKernels) {
   EXPECT_TRUE(done.get_future().get().has_value());
 }
 
-// // The kernel ignores the stop request. Destroying the backend must return after the
+// The kernel ignores the stop request. Destroying the backend must return after the
 // stop limit (20 ms) and leave the run alive until its kernel does end.
 TEST_F(CpuPersistent, AKernelThatIgnoresTheStopIsLeftBehindInTime) {
   backend_ = make(20'000'000);

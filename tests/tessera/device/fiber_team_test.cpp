@@ -357,7 +357,7 @@ TEST(FiberTeam, StacksThatTheSystemDoesNotHaveAreAnError) {
   return descend(&here[0], depth - 1) + here[0];
 }
 
-// // A depth of 100 fits into the 64 KiB of a stack and shows that the recursion itself
+// A depth of 100 fits into the 64 KiB of a stack and shows that the recursion itself
 // works; 300 does not fit and must hit the guard page.
 TEST(FiberTeamDeathTest, ThePageBelowAStackIsProtected) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";

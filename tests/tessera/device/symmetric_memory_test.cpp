@@ -268,7 +268,7 @@ TEST_F(SymmetricMemory, WritesBeyondTheEndAreReported) {
 }
 #endif
 
-// // Allocates, registers and removes memory at random. After each step, lookups of
+// Allocates, registers and removes memory at random. After each step, lookups of
 // random addresses (often near the ends of an allocation) must agree with a linear
 // search.
 TEST_F(SymmetricMemory, TheTableAgreesWithASearchOfAllThereIs) {
@@ -342,7 +342,7 @@ TEST_F(SymmetricMemory, TheTableAgreesWithASearchOfAllThereIs) {
   }
 }
 
-// // Two threads look up an allocation that stays while the main thread adds and removes
+// Two threads look up an allocation that stays while the main thread adds and removes
 // others, which moves entries of the table. Each lookup must find the same allocation.
 TEST_F(SymmetricMemory, ReadersSeeWholeEntriesWhileOthersChangeThem) {
   const std::vector<std::int32_t> devices{0, 1, 2, 3};

@@ -26,7 +26,7 @@ struct meeting {
   std::atomic<std::int64_t> left;  ///< grid barriers until the kernel is told to stop
 };
 
-// // The services of the runtime that the kernels call: a barrier of the threads of a
+// The services of the runtime that the kernels call: a barrier of the threads of a
 // block, and a grid barrier that returns whether to stop. Between its first two waits no
 // block changes `left`, so all blocks return the same.
 void meet(const tessBlockContext* block) {

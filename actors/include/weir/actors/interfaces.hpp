@@ -44,12 +44,12 @@ using supervisor_actor = caf::typed_actor<
     // Adopts a child. If the child ends without having been asked to, the supervisor
     // reports that with the causes.
     caf::reacts_to<adopt_atom, local<child_spec>>,
-    // Stops all children, one group after another. A group has as long as the
-    // configuration says before the next group's turn. Answers the children that have not
-    // ended by then.
+    // Stops all children, one group after another. The next group is stopped when all of
+    // a group have ended or the time that the configuration gives it has passed. Answers
+    // the names of the children that have not ended by then.
     caf::replies_to<stop_atom>::with<local<survivors>>,
-    // From itself: the deadline of a group has passed. The number tells deadlines of
-    // earlier groups apart.
+    // From itself: the deadline of a group has passed. The number is that of the
+    // group's turn; the deadline of an earlier group is ignored.
     caf::reacts_to<deadline_atom, std::uint32_t>,
     // Answers the names, groups and states of all children, one line for each.
     caf::replies_to<status_atom>::with<std::string>>;

@@ -15,6 +15,7 @@
 #include "weir/pipeline.hpp"
 #include "weir/pipeline/counters.hpp"
 #include "weir/pipeline/host/image.hpp"
+#include "weir/runtime/trace.hpp"
 
 namespace weir {
 
@@ -42,6 +43,9 @@ struct run_options {
   std::string description{};
   /// Newest checkpoints that stay in the folder, at least 2.
   std::uint32_t keep = 2;
+  /// Selects the tasks and items that `trace.json` in the folder shows: none, those of
+  /// the first and last seconds, or all. It opens in ui.perfetto.dev.
+  runtime::trace_mode trace = runtime::trace_mode::off;
   /// Generation of the checkpoint to continue from; 0: the newest valid one. A run that
   /// continues from an older one removes the newer ones and cuts its sinks.
   std::uint64_t generation = 0;
@@ -59,16 +63,18 @@ struct run_options {
 
 /// Result of a run of a pipeline.
 struct pipeline_report {
-  std::string ended;               ///< "finished" or "interrupted"
-  std::uint64_t items = 0;         ///< items that all sources have delivered
-  std::uint64_t epochs = 0;        ///< checkpoints of this process
-  std::uint64_t generation = 0;    ///< last durable checkpoint; 0 if there is none
-  std::uint64_t resumed_item = 0;  ///< first item after a resume
-  double seconds = 0;              ///< duration of the run
-  std::int64_t memory_bound = 0;   ///< largest bytes of items, as `check` prints it
-  std::int64_t item_bytes = 0;     ///< bytes of items at the end
-  flow::run_counters counters;     ///< counters of stages and edges
-  flow::plan planned;              ///< the plan of the run, with names for the counters
+  std::string ended;                 ///< "finished" or "interrupted"
+  std::uint64_t items = 0;           ///< items that all sources have delivered
+  std::uint64_t epochs = 0;          ///< checkpoints of this process
+  std::uint64_t generation = 0;      ///< last durable checkpoint; 0 if there is none
+  std::uint64_t resumed_item = 0;    ///< first item after a resume
+  double seconds = 0;                ///< duration of the run
+  std::int64_t memory_bound = 0;     ///< largest bytes of items, as `check` prints it
+  std::int64_t item_bytes = 0;       ///< bytes of items at the end
+  std::int64_t peak_item_bytes = 0;  ///< largest bytes of items that were seen
+  flow::run_counters counters;       ///< counters of stages and edges
+  flow::plan planned;                ///< the plan of the run, with names for the counters
+  std::vector<std::string> warnings;  ///< failures after the results were durable
 };
 
 /// Makes the stages of Weir known by name: `tgm.read`, `tgm.write`, `hn4.tensors` and the

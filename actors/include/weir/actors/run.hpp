@@ -148,10 +148,10 @@ class run_control {
   std::unique_ptr<flags> flags_;
 };
 
-/// Handles signals while it lives. The first SIGINT or SIGTERM asks `control` to stop, and
-/// a second one ends the process at once with exit code 130. SIGHUP (the terminal was
-/// closed; ignored if the process was started with `nohup`) and SIGPIPE (the reader of the
-/// output has ended) ask `control` to stop, however often they arrive.
+/// Handles signals while it lives. The first SIGINT or SIGTERM asks `control` to stop,
+/// and a second one ends the process at once with exit code 130. SIGHUP (the terminal was
+/// closed; ignored if the process was started with `nohup`) and SIGPIPE (the reader of
+/// the output has ended) ask `control` to stop, however often they arrive.
 /// @invariant at most one object at a time
 class signal_scope {
  public:

@@ -88,8 +88,8 @@ struct speak_report {
   double seconds = 0;                  ///< from the first token of the prompt on
 };
 
-/// Processes a prompt, then draws tokens and feeds each of them back: the Stream phase
-/// outside of a run. Equal requests on equal states give equal text.
+/// Processes a prompt, then draws tokens and feeds each of them back, as the Stream
+/// phase of a run does. Equal requests on equal states give equal text.
 /// @param on_text  Gets each piece of text as it is drawn; returns false to end early.
 /// @error{not_found, the source does not exist, or has no checkpoint or tag}
 /// @error{invalid_argument, the temperature is negative; or the prompt is empty and the

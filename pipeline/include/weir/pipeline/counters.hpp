@@ -4,6 +4,9 @@
 /// updates and publishes from time to time.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,6 +19,23 @@ struct edge_counters {
   std::uint64_t gaps = 0;     ///< numbers without an item
   std::uint64_t bytes = 0;    ///< bytes of the items
   std::uint32_t deepest = 0;  ///< largest number of items alive at the same time
+};
+
+/// Numbers of items by latency: entry k counts the items that took at least 2^k and less
+/// than 2^(k+1) nanoseconds.
+struct latency_counts {
+  std::array<std::uint64_t, 64> items{};  ///< counts by logarithm of the latency
+  std::uint64_t largest_ns = 0;           ///< largest latency that was seen
+
+  /// Counts `count` items of one latency, at least 1 ns.
+  void add(std::uint64_t latency_ns, std::uint64_t count) noexcept {
+    items[static_cast<std::size_t>(std::bit_width(latency_ns)) - 1] += count;
+    largest_ns = std::max(largest_ns, latency_ns);
+  }
+  /// Returns the latency that a share of all items did not exceed, as the upper end of
+  /// its entry; 0 if there are no items. @param share From 0 to 1.
+  /// @units{nanoseconds}
+  [[nodiscard]] std::uint64_t quantile_ns(double share) const noexcept;
 };
 
 /// Counters of one stage since the start of the run.
@@ -33,6 +53,8 @@ struct run_counters {
   std::vector<stage_counters> stages;  ///< in the order of the plan's stages
   std::vector<edge_counters> edges;    ///< in the order of the plan's edges
   std::int64_t item_bytes = 0;         ///< memory of all slots now. @units{bytes}
+  /// Time from a source to the checkpoint, for each sink in the order of the stages.
+  std::vector<latency_counts> latencies;
 };
 
 }  // namespace weir::flow

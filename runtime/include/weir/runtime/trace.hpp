@@ -66,9 +66,11 @@ class trace {
   void record(unsigned worker, const task_record& r) noexcept;
   /// Adds a span that is no task, such as a checkpoint, on the line of the file named
   /// `line`.
+  /// @param arrow  Spans of one number other than 0 are joined by arrows, in the order of
+  /// their starts.
   /// @units{nanoseconds of the monotonic clock}
   void span(std::string_view line, std::string_view name, std::int64_t start_ns,
-            std::int64_t end_ns);
+            std::int64_t end_ns, std::uint64_t arrow = 0);
   /// Returns the records so far, oldest first.
   [[nodiscard]] std::vector<task_record> records() const;
   /// Writes the records as Chrome trace JSON of at most `max_bytes` bytes.

@@ -42,8 +42,8 @@ struct source_leaf {
   std::uint64_t bytes = 0;      ///< size of the file
 };
 
-/// Identity of a source: what a cursor stores of it, so that a run that resumes notices
-/// another or a changed source.
+/// Identity of a source. A cursor stores it, so that a resumed run detects that its
+/// source is another one or has changed.
 struct source_identity {
   std::uint64_t tokens = unknown_size;  ///< number of tokens, or `unknown_size`
   /// Hash over names and sizes of all leaves and over the rule by which they are joined.
@@ -73,6 +73,7 @@ class token_source {
   /// @returns the number of tokens read: `to.size()`, or fewer at the end of the source
   /// @error{source_unavailable, the file cannot be read any more or has become shorter,
   /// or a pipe no longer holds the tokens}
+  /// @error{history_mismatch, the tokens were changed after the source was opened}
   [[nodiscard]] virtual result<std::size_t> read(std::uint64_t index,
                                                  std::span<std::uint32_t> to) = 0;
   /// Returns "file:byte offset" of a token, for messages.
@@ -103,21 +104,23 @@ class token_source {
                                                  std::span<const std::uint32_t> before);
 };
 
-/// How files become a source.
+/// Options for opening files as a source.
 struct source_options {
   /// Puts `end_of_text` between two files. Without it the files are one text, and the end
   /// of a file is no document boundary.
   bool separate_documents = true;
   /// Largest size in bytes of a set of files whose content is digested when it is opened.
-  /// A change of the content is then noticed anywhere, else only near the cursor.
+  /// A resumed run notices any change of a digested content. Of other files it notices
+  /// only changes of the names, of the sizes and of the content near the cursor.
   std::uint64_t digest_limit = std::uint64_t{256} << 20;
 };
 
-/// Expands paths, folders and patterns to a sorted list of files.
+/// Expands paths, folders and patterns to a list of files, in the order of the patterns.
 ///
 /// A folder stands for all files below it except hidden ones. Patterns may contain `*`,
-/// `?` and `[a-z]` in any component; a leading dot is matched by a dot alone. The result
-/// is sorted bytewise and names each file once.
+/// `?` and `[a-z]` in any component; a leading dot is matched only by a dot. What one
+/// pattern stands for is sorted bytewise and names each file once. A file for which
+/// several patterns stand is named several times.
 /// @error{not_found, a path does not exist or a pattern matches no file}
 /// @error{invalid_argument, folders are nested more than 40 deep, usually because a
 /// symbolic link leads back}
@@ -129,12 +132,15 @@ struct source_options {
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<token_source>> open_file_source(
     file_system& fs, const std::string& path, source_options options = {});
-/// Opens the bytes of several files as one source, in bytewise order of their paths.
+/// Opens the bytes of several files as one source, in the order of `paths`. A file that
+/// is named twice is read twice.
 ///
-/// The order of `paths` does not matter. Sizes are determined once: a file that grows
-/// later does not change the source.
+/// Sizes are determined once: a file that grows later does not change the source. If the
+/// content was digested, `token_source::read` fails with `history_mismatch` once a file
+/// has other bytes than when it was opened; above `source_options::digest_limit`, once a
+/// file was changed and has not grown.
 /// @error{source_unavailable, a file is missing, unreadable or empty}
-/// @error{invalid_argument, `paths` is empty or names a file twice}
+/// @error{invalid_argument, `paths` is empty}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<token_source>> open_file_set(
     file_system& fs, std::vector<std::string> paths, source_options options = {});

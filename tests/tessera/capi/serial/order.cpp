@@ -26,28 +26,28 @@ std::vector<unordered> order::races_of(const std::vector<touch>& touches) const 
   std::map<std::pair<std::size_t, std::size_t>, int> found;
   const clock& thread = clocks_.back();
   for (const touch& t : touches) {
-    const std::size_t by = agent(t.stream);
-    const clock& known = clocks_[by];
-    const auto look = [&](std::size_t behind, int index) {
-      if (behind != by && index > std::max(known[behind], thread[behind])) {
-        int& most = found[{by, behind}];
-        most = std::max(most, index);
+    const std::size_t waiting = agent(t.stream);
+    const clock& known = clocks_[waiting];
+    const auto require = [&](std::size_t behind, int index) {
+      if (behind != waiting && index > std::max(known[behind], thread[behind])) {
+        int& greatest = found[{waiting, behind}];
+        greatest = std::max(greatest, index);
       }
     };
     const auto& all = at(at(memory_, t.buffer), t.instance);
     for (int w = t.first; w < t.first + t.words; ++w) {
       const word_state& state = at(all, w);
       if (state.written > 0) {
-        look(agent(state.writer), state.written);
+        require(agent(state.writer), state.written);
       }
       for (std::size_t a = 0; t.writes && a < state.read.size(); ++a) {
-        look(a, state.read[a]);
+        require(a, state.read[a]);
       }
     }
   }
   std::vector<unordered> out;
-  for (const auto& [who, index] : found) {
-    out.push_back({stream_of(who.first), stream_of(who.second), index});
+  for (const auto& [agents, index] : found) {
+    out.push_back({stream_of(agents.first), stream_of(agents.second), index});
   }
   return out;
 }
@@ -105,9 +105,9 @@ void order::synchronize(int stream) {
   join(none, clocks_[agent(stream)]);
 }
 
-bool order::covers(int event, const unordered& what) const {
+bool order::covers(int event, const unordered& missing) const {
   const auto found = events_.find(event);
-  return found != events_.end() && found->second[agent(what.behind)] >= what.index;
+  return found != events_.end() && found->second[agent(missing.behind)] >= missing.index;
 }
 
 bool order::ends_in(int stream) const {

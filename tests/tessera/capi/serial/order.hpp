@@ -2,7 +2,8 @@
 /// @file
 /// The happens-before order of a program, kept as vector clocks of its streams and of its
 /// thread.
-/// || A stream orders its own operations. A wait orders everything before the recording
+///
+/// A stream orders its own operations. A wait orders everything before the recording
 /// of the event before everything behind the wait. A thread that waits for a stream or an
 /// event orders that work before all its later calls. Nothing else orders operations; in
 /// particular, collectives do not.
@@ -16,9 +17,10 @@
 
 namespace weir::test::serial {
 
-/// A missing order: `by` would have to wait for the first `index` operations of `behind`.
+/// A missing order: `waiting` would have to wait for the first `index` operations of
+/// `behind`.
 struct unordered {
-  int by = none;  ///< a stream, or none for the program's thread
+  int waiting = none;  ///< a stream, or none for the program's thread
   int behind = none;
   int index = 0;
 };
@@ -42,7 +44,7 @@ class order {
   void open(int stream) { join(stream, clocks_.back()); }
 
   /// Returns whether waiting for the event orders these operations.
-  [[nodiscard]] bool covers(int event, const unordered& what) const;
+  [[nodiscard]] bool covers(int event, const unordered& missing) const;
   /// Returns whether all operations so far are ordered before the next one of this
   /// stream.
   [[nodiscard]] bool ends_in(int stream) const;

@@ -52,7 +52,7 @@ TEST(TesseraThreads, HaveNamesAndLeaveSignalsToTheProgram) {
   ASSERT_TESS(tessBarrier(s.mesh, nullptr, of_rank));
   std::map<std::string, std::uint64_t> found;
   const auto named = [&] {
-    return found.count("weir-worker") != 0 && found.count("weir-janitor") != 0;
+    return found.count("weir-worker") != 0 && found.count("weir-deferred") != 0;
   };
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!named() && std::chrono::steady_clock::now() < deadline) {

@@ -19,10 +19,11 @@ namespace weir::flow {
 
 /// Options of an execution.
 struct execution_options {
-  std::uint64_t seed = 1;         ///< seed of `step::random`
-  std::string folder;             ///< folder of the pipeline's file, see `opening::path`
-  std::uint32_t turn_items = 32;  ///< items that a stage takes in one turn at most
-  opening::loader load{};         ///< loads constants; may be empty
+  std::uint64_t seed = 1;          ///< seed of `step::random`
+  std::string folder;              ///< folder of the pipeline's file, see `opening::path`
+  std::uint32_t turn_items = 32;   ///< items that a stage takes in one turn at most
+  opening::loader load{};          ///< loads constants; may be empty
+  std::size_t recorded_items = 0;  ///< items that `add_to_trace` knows at most; 0: none
   /// Items that sources read and the run does not process: they become gaps. Images hold
   /// the ranges, which then count in resumed runs, too.
   std::vector<item_range> skip{};
@@ -147,6 +148,9 @@ class execution {
   [[nodiscard]] std::string bottleneck() const;
   /// Returns a copy of all counters.
   [[nodiscard]] run_counters counters() const;
+  /// Adds to the trace of the engine a line for each stage, which shows when it took the
+  /// first and the newest items and let them go, with arrows from stage to stage.
+  void add_to_trace() const;
   /// Returns the plan of the run.
   [[nodiscard]] const plan& planned() const noexcept;
 

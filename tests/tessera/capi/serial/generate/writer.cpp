@@ -131,7 +131,7 @@ int writer::event_behind(const unordered& race) {
 
 bool writer::separate(const unordered& race, const operation& o) {
   if (!o.runs) {
-    join(race.behind, race.by, rules_.captured_in(race.by));
+    join(race.behind, race.waiting, rules_.captured_in(race.waiting));
     return true;
   }
   const bool may_synchronize = rules_.open(race.behind) &&
@@ -146,9 +146,10 @@ bool writer::separate(const unordered& race, const operation& o) {
     return false;
   }
   // A recorded stream cannot wait for an event from outside, so the thread waits for it.
-  const bool by_thread = race.by == none || rules_.flagged_in(race.by) != none;
+  const bool by_thread = race.waiting == none || rules_.flagged_in(race.waiting) != none;
   const bool awaits = by_thread || d_.one_in(10);
-  operation wait = on(awaits ? verb::await_event : verb::wait, awaits ? none : race.by);
+  operation wait =
+      on(awaits ? verb::await_event : verb::wait, awaits ? none : race.waiting);
   wait.event = event;
   push(std::move(wait));
   return true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The kernel and the host function of programs: both compute and take their time.
+/// The kernel and the host function of programs. Both compute, and both can be slowed
+/// down.
 #include "serial/run/kernel.hpp"
 
 #include "serial/arithmetic.hpp"
@@ -41,8 +42,8 @@ std::vector<registered_module::entry> serial_kernels() {
 
 void do_host_work(void* user) {
   const auto* w = static_cast<const host_work*>(user);
-  spend(w->what->spin);
-  compute(w->what->how, w->to, w->from, w->what->to.words, w->what->salt);
+  spend(w->source->spin);
+  compute(w->source->how, w->to, w->from, w->source->to.words, w->source->salt);
 }
 
 }  // namespace weir::test::serial

@@ -29,7 +29,7 @@ struct launch_args {
 struct host_work {
   word* to;
   const word* from;
-  const operation* what;
+  const operation* source;  ///< the operation of the program
 };
 /// Host function of programs; its argument is a `host_work`.
 void do_host_work(void* user);

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Rows about the way of an item from one host to another, and about progress.
+#include <string>
+
+#include "../pipeline/chains.hpp"
+#include "clean.hpp"
+#include "rows.hpp"
+#include "weir/actors/pipelines.hpp"
+
+namespace weir::bench {
+namespace {
+
+constexpr std::size_t samples = 5;
+constexpr std::uint32_t window = 64;
+
+/// A chain of `stages` stages without tasks. Its windows let a source or sink have 32
+/// items at once.
+void build_chain(pipeline& p, int stages, std::uint64_t count) {
+  node last = p.add<item_source<8>>("source", {.count = count});
+  for (int i = 0; i < stages; ++i) {
+    node next = p.add<passing>("stage" + std::to_string(i));
+    next.window(window);
+    last >> next;
+    last = next;
+  }
+  node sink = p.add<watch_sink>("sink");
+  sink.window(window);
+  last >> sink;
+}
+
+/// Returns the processor seconds per item of all threads of a run.
+template <class Run>
+double processor_seconds(std::uint64_t count, int stages, Run&& run) {
+  watch() = {};
+  watch().first = count / 10;
+  watch().last = watch().first + count - 1;
+  watch().clock = CLOCK_PROCESS_CPUTIME_ID;
+  pipeline p("bench");
+  build_chain(p, stages, watch().last + 1);
+  run(p);
+  return watch().seconds_per_item();
+}
+
+double actors_seconds(std::uint64_t count, int stages, bool publishes) {
+  return processor_seconds(count, stages, [publishes](pipeline& p) {
+    run_options options;
+    if (publishes) {
+      options.progress = [](const pipeline_progress& now) { keep(now.items); };
+    }
+    keep(or_throw(run(p, options)).items);
+  });
+}
+
+/// An item crosses twice, from the source to the engine and from there to the sink. The
+/// work of the same pipeline on one thread is not part of the figure.
+double cross_ns() {
+  constexpr std::uint64_t count = 100'000;
+  return 1e9 * median(clean_samples(
+                   2, samples,
+                   [] {
+                     const double here = processor_seconds(count, 0, [](pipeline& p) {
+                       keep(or_throw(flow::run_here(p, {})).items);
+                     });
+                     return (actors_seconds(count, 0, false) - here) / 2;
+                   },
+                   thread_pair(), threads::more));
+}
+
+/// Returns the share by which the processor time of an item grows if progress is
+/// published ten times a second. Stages and edges always count, so what counting costs
+/// cannot be measured.
+double observe_share() {
+  constexpr std::uint64_t count = 1'000'000;
+  return median(clean_samples(
+             2, samples,
+             [] {
+               const double silent = actors_seconds(count, 3, false);
+               return actors_seconds(count, 3, true) / silent;
+             },
+             thread_pair(), threads::more)) -
+         1;
+}
+
+}  // namespace
+
+void add_crossing_rows(program& bench) {
+  bench.add("pipe_cross_ns", "ns", at_most(130), [] { return cross_ns(); });
+  bench.add("pipe_observe_share", "share", at_most(0.02), [] { return observe_share(); });
+}
+
+}  // namespace weir::bench

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Samples of latencies, and records of items for traces.
+#include "flow/item_times.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+
+namespace weir::flow {
+namespace {
+
+constexpr std::size_t most_samples = 4096;
+
+}  // namespace
+
+std::uint64_t latency_counts::quantile_ns(double share) const noexcept {
+  std::uint64_t all = 0;
+  for (const std::uint64_t count : items) {
+    all += count;
+  }
+  const double wanted = share * static_cast<double>(all);
+  std::uint64_t seen = 0;
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    seen += items[k];
+    if (items[k] != 0 && static_cast<double>(seen) >= wanted) {
+      return k + 1 < items.size() ? std::min(largest_ns, std::uint64_t{2} << k)
+                                  : largest_ns;
+    }
+  }
+  return 0;
+}
+
+void sink_latency::written(std::int64_t born_ns) {
+  if (open_.items++ % open_.stride != 0) {
+    return;
+  }
+  if (open_.born.size() == most_samples) {
+    for (std::size_t i = 0; i < most_samples / 2; ++i) {
+      open_.born[i] = open_.born[2 * i];
+    }
+    open_.born.resize(most_samples / 2);
+    open_.stride *= 2;
+  }
+  open_.born.push_back(born_ns);
+}
+
+/// Samples that no checkpoint has counted yet stay in front of the new ones.
+void sink_latency::settled() {
+  if (settled_.born.empty()) {
+    settled_ = std::move(open_);
+  } else {
+    settled_.born.insert(settled_.born.end(), open_.born.begin(), open_.born.end());
+  }
+  open_ = {};
+}
+
+void sink_latency::durable(std::int64_t now_ns) {
+  for (const std::int64_t born : settled_.born) {
+    const auto latency =
+        static_cast<std::uint64_t>(std::max<std::int64_t>(now_ns - born, 1));
+    counts_.add(latency, settled_.stride);
+  }
+  settled_ = {};
+}
+
+void item_recorder::record(std::uint32_t stage, std::uint64_t seq, std::int64_t start_ns,
+                           std::int64_t end_ns) {
+  const stretch one{stage, seq, start_ns, end_ns};
+  if (first_.size() < most_items_) {
+    first_.push_back(one);
+  } else if (newest_.size() < most_items_) {
+    newest_.push_back(one);
+  } else if (most_items_ != 0) {
+    newest_[oldest_] = one;
+    oldest_ = (oldest_ + 1) % most_items_;
+  }
+}
+
+/// Stretches of one line must not overlap, so that a stage which works on several items
+/// at a time has several lines.
+void item_recorder::add_to(runtime::trace& to, const std::vector<std::string>& names,
+                           const std::vector<std::uint32_t>& numberings) const {
+  std::vector<stretch> all = first_;
+  all.insert(all.end(), newest_.begin(), newest_.end());
+  std::stable_sort(all.begin(), all.end(), [](const stretch& a, const stretch& b) {
+    return a.stage != b.stage ? a.stage < b.stage : a.start_ns < b.start_ns;
+  });
+  std::vector<std::int64_t> ends;  // of the lines of the stage so far
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const stretch& one = all[i];
+    if (i == 0 || all[i - 1].stage != one.stage) {
+      ends.clear();
+    }
+    std::size_t line = 0;
+    while (line < ends.size() && ends[line] > one.start_ns) {
+      ++line;
+    }
+    ends.resize(std::max(ends.size(), line + 1));
+    ends[line] = one.end_ns;
+    // An arrow joins the stages that see the same item, which have one numbering.
+    const std::uint64_t arrow =
+        (std::uint64_t{numberings[one.stage]} << 48U) + one.seq + 1;
+    to.span(line == 0 ? fmt::format("stage {}", names[one.stage])
+                      : fmt::format("stage {} ({})", names[one.stage], line + 1),
+            fmt::format("item {}", one.seq), one.start_ns, one.end_ns, arrow);
+  }
+}
+
+}  // namespace weir::flow
