@@ -187,7 +187,7 @@ result<bool> process(host_pointer self, outside& o) {
       [self, &o](const local<exchanged_batch>& batch) {
         take_exchanged(self, o, *batch);
       },
-      process_atom_v, by_reference(exchange_batch{o.exchanges}));
+      work_atom_v, by_reference(exchange_batch{o.exchanges}));
   return true;
 }
 

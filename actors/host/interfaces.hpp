@@ -56,7 +56,7 @@ using io_host_actor = caf::typed_actor<
     // Lets the source fill items.
     caf::replies_to<fill_atom, local<blank_batch>>::with<local<filled_batch>>,
     // Lets the blocking stage process items, up to the first one that fails.
-    caf::replies_to<process_atom, local<exchange_batch>>::with<local<exchanged_batch>>,
+    caf::replies_to<work_atom, local<exchange_batch>>::with<local<exchanged_batch>>,
     // Lets the sink write items. Answers their number. Errors: those of `put`, with the
     // number of the item.
     caf::replies_to<write_atom, local<ready_batch>>::with<std::uint64_t>,

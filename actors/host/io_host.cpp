@@ -62,7 +62,7 @@ io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_she
               [config](fill_atom, const local<blank_batch>& batch)
                   -> result<local<filled_batch>> { return fill(config, *batch); }),
       answers("I/O host, process",
-              [config](process_atom, const local<exchange_batch>& batch) {
+              [config](work_atom, const local<exchange_batch>& batch) {
                 return process(config, *batch);
               }),
       answers("I/O host, write",

@@ -12,6 +12,17 @@
 namespace weir::flow {
 namespace {
 
+/// Returns the message of a failure without the errors of the engine, whose numbers of
+/// tasks differ from run to run.
+std::string repeatable_text(const error& failure) {
+  const error* e = &failure;
+  while ((e->code() == errc::kernel_failed || e->code() == errc::upstream_failed) &&
+         e->cause() != nullptr) {
+    e = e->cause();
+  }
+  return e->message();
+}
+
 /// Adds an attribute `error` with as much of a text as the attributes have room for. If
 /// they have none, it replaces them.
 void add_error(attributes& to, const std::string& text) {
@@ -186,7 +197,7 @@ void stage_run::bury(call& c, const error& cause) {
   }
   c.about_set = c.buried = true;
   c.skipped = c.wants_emit = false;
-  add_error(c.about, cause.message());
+  add_error(c.about, repeatable_text(cause));
 }
 
 result<void> stage_run::answer_failure(call& c, error cause) {

@@ -90,6 +90,7 @@ TEST(PipelineConstants, AreReadAtOpenAndComparedAtAResume) {
     const auto same = run_shifted(again, old, loader_of(100), true);
     ASSERT_TRUE(same) << same.error().message();
     EXPECT_EQ(again.items, d.items);
+    old.images = {store.images[i]};
     const auto other = run_shifted(again, old, loader_of(101), true);
     ASSERT_FALSE(other);
     EXPECT_EQ(other.error().code(), errc::history_mismatch);
