@@ -10,7 +10,7 @@
 #include "storage/hn4/support.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/actors/pipelines.hpp"
-#include "weir/base/endian.hpp"
+#include "weir/base/bytes.hpp"
 
 namespace weir::test {
 namespace {

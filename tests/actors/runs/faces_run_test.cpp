@@ -118,7 +118,7 @@ TEST(PipelineFacesRun, ContinuesWhereItWasStopped) {
     ASSERT_LT(part, 500);
     pipeline p("faces");
     build(p, d);
-    run_control control;
+    actors::run_control control;
     run_options options;
     options.folder = folder.path() + "/run";
     options.workers = 2;
