@@ -51,7 +51,7 @@ struct waiting {
   }
 };
 
-void build(pipeline& p, durable_items& d, const waiting::settings& with = {},
+void build_blocking(pipeline& p, durable_items& d, const waiting::settings& with = {},
            bool skips = false) {
   auto middle = p.add<waiting>("middle", with);
   if (skips) {
@@ -96,7 +96,7 @@ TEST(PipelineFacesRun, EqualASerialInterpreterWithAnyWorkersAndCheckpoints) {
     temp_folder folder;
     durable_items d;
     pipeline p("faces");
-    build(p, d);
+    build_blocking(p, d);
     run_options options;
     options.folder = folder.path() + "/run";
     options.workers = 1 + static_cast<unsigned>(every % 2);
@@ -117,7 +117,7 @@ TEST(PipelineFacesRun, ContinuesWhereItWasStopped) {
   for (int part = 0; ended == "interrupted"; ++part) {
     ASSERT_LT(part, 500);
     pipeline p("faces");
-    build(p, d);
+    build_blocking(p, d);
     actors::run_control control;
     run_options options;
     options.folder = folder.path() + "/run";
@@ -141,7 +141,7 @@ TEST(PipelineFacesRun, AFailedBlockingStageNamesStageAndItemAndTheRunGoesOnLater
     temp_folder folder;
     durable_items d;
     pipeline broken("faces");
-    build(broken, d, {.fails_at = 40, .throws = throws});
+    build_blocking(broken, d, {.fails_at = 40, .throws = throws});
     run_options options;
     options.folder = folder.path() + "/run";
     options.every_items = 8;
@@ -152,7 +152,7 @@ TEST(PipelineFacesRun, AFailedBlockingStageNamesStageAndItemAndTheRunGoesOnLater
         << text;
     EXPECT_NE(text.find("planted failure"), std::string::npos) << text;
     pipeline repaired("faces");
-    build(repaired, d);
+    build_blocking(repaired, d);
     const auto report = resume(repaired, options);
     ASSERT_TRUE(report) << report.error().message();
     EXPECT_EQ(d.items, expected.items);
@@ -163,7 +163,7 @@ TEST(PipelineFacesRun, ABlockingStageMaySkipAFailedItem) {
   for (const std::uint64_t fails_at : {0U, 40U, 299U}) {
     durable_items d;
     pipeline p("faces");
-    build(p, d, {.fails_at = fails_at}, true);
+    build_blocking(p, d, {.fails_at = fails_at}, true);
     const auto report = run(p, {});
     ASSERT_TRUE(report) << report.error().message();
     EXPECT_EQ(d.items, expected_items(fails_at).items) << "item " << fails_at;
