@@ -526,8 +526,8 @@ void launch(host_pointer self) {
 
 }  // namespace
 
-engine_host_actor::behavior_type engine_host(host_pointer self,
-                                             std::shared_ptr<engine_host_config> config) {
+engine_host_actor::behavior_type engine_host(
+    host_pointer self, const std::shared_ptr<engine_host_config>& config) {
   install_defaults(self);
   self->state.config = std::move(*config);
   return {

@@ -83,6 +83,6 @@ struct engine_host_shell {
 /// Returns the behavior of an engine host; CAF calls this when it spawns the actor.
 engine_host_actor::behavior_type engine_host(
     engine_host_actor::stateful_pointer<engine_host_shell> self,
-    std::shared_ptr<engine_host_config> config);
+    const std::shared_ptr<engine_host_config>& config);
 
 }  // namespace weir::actors

@@ -10,12 +10,12 @@ epoch_saver_actor::behavior_type epoch_saver(
     epoch_saver_config config) {
   install_defaults(self);
   return {
-      answers(
-          "epoch saver, save",
-          [config](save_atom, const local<image_order>& order) -> result<std::uint64_t> {
-            WEIR_CHECK(config.store->save(*order->state));
-            return config.store->generation();
-          }),
+      answers("epoch saver, save",
+              [config = std::move(config)](
+                  save_atom, const local<image_order>& order) -> result<std::uint64_t> {
+                WEIR_CHECK(config.store->save(*order->state));
+                return config.store->generation();
+              }),
   };
 }
 

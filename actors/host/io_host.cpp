@@ -55,7 +55,7 @@ result<std::uint64_t> write(const io_host_config& c, const ready_batch& batch) {
 }  // namespace
 
 io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_shell> self,
-                                     io_host_config config) {
+                                     const io_host_config& config) {
   install_defaults(self);
   return {
       answers("I/O host, fill",

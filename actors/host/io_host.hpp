@@ -24,6 +24,6 @@ struct io_host_shell {
 };
 /// Returns the behavior of an I/O host; CAF calls this when it spawns the actor.
 io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_shell> self,
-                                     io_host_config config);
+                                     const io_host_config& config);
 
 }  // namespace weir::actors

@@ -175,6 +175,7 @@ class hn4_tensors final : public flow::stage_object {
       const auto found = std::find_if(all.begin(), all.end(), has_name);
       if (found == all.end()) {
         std::vector<std::string> known;
+        known.reserve(all.size());
         for (const entry& e : all) {
           known.push_back(e.tensor.name);
         }

@@ -40,11 +40,10 @@ std::optional<attribute> scalar_of(const formats::cbor_value& from) {
 
 }  // namespace
 
-void attribute_collector::add(const std::string& name, attribute value) {
+void attribute_collector::add(const std::string& name, const attribute& value) {
   const std::size_t bytes = formats::encode_cbor(formats::cbor_value(name)).size() +
                             formats::encode_cbor(value_of(value)).size();
-  if (bytes_ + bytes <= max_attribute_bytes &&
-      to_.try_emplace(name, std::move(value)).second) {
+  if (bytes_ + bytes <= max_attribute_bytes && to_.try_emplace(name, value).second) {
     bytes_ += bytes;
   }
 }
@@ -54,7 +53,7 @@ void attribute_collector::add_scalars(const formats::cbor_map& from) {
     const std::string* name = entry.key.text();
     auto value = scalar_of(entry.value);
     if (name != nullptr && value) {
-      add(*name, std::move(*value));
+      add(*name, *value);
     }
   }
 }

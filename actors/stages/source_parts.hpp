@@ -47,7 +47,7 @@ class attribute_collector {
  public:
   explicit attribute_collector(attributes& to) : to_(to) {}
   /// Adds an attribute. One that exists stays.
-  void add(const std::string& name, attribute value);
+  void add(const std::string& name, const attribute& value);
   /// Adds all entries of a map that have a text as key and a scalar as value. Booleans
   /// become 0 or 1, integers from 0 on have no sign.
   void add_scalars(const formats::cbor_map& from);

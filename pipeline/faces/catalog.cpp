@@ -80,8 +80,8 @@ std::span<const std::string_view> reserved_keys() noexcept {
 }
 
 catalog& stages() {
-  static catalog& all = *new catalog();  // threads may use it at the end of the process
-  return all;
+  static auto* const all = new catalog;  // threads may use it at the end of the process
+  return *all;
 }
 
 }  // namespace weir::flow

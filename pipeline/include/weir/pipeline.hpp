@@ -81,8 +81,8 @@ class pipeline {
 
   /// Adds a stage of a class.
   template <class S>
-  node add(std::string name, flow::settings_of<S> settings = {}) {
-    return add_made(std::move(name), flow::make_stage<S>(std::move(settings)));
+  node add(const std::string& name, flow::settings_of<S> settings = {}) {
+    return add_made(name, flow::make_stage<S>(std::move(settings)));
   }
   /// Adds a stage of `flow::stages()` by its full name.
   node add(std::string name, std::string_view stage, const given_settings& settings = {});
@@ -91,9 +91,9 @@ class pipeline {
   /// @param from  Type of the inlet `x`, such as `f32[n,4]`.
   /// @param to    Type of the outlet `y`.
   template <class Function>
-  node map(std::string name, std::string_view from, std::string_view to,
+  node map(const std::string& name, std::string_view from, std::string_view to,
            Function function) {
-    return add_made(std::move(name), flow::make_map_stage(from, to, std::move(function)));
+    return add_made(name, flow::make_map_stage(from, to, std::move(function)));
   }
   /// Adds a stage that was made before.
   node add_made(std::string name, result<flow::described_stage> stage);
