@@ -40,7 +40,7 @@ struct slot {
   std::uint32_t names = 0;      ///< items and calls that name the slot
   /// True if all bytes are there when the slot is filled, because no task writes them.
   bool complete = false;
-  slot_pool* home = nullptr;    ///< pool to which the slot returns
+  slot_pool* home = nullptr;  ///< pool to which the slot returns
 };
 
 /// The slots of one outlet or scratch memory.

@@ -52,9 +52,8 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
                                budget, name_ + "." + memory.name));
     scratch_.push_back(std::move(pool));
   }
-  items_ = std::make_unique<item_pool>(planned.slots +
-                                       (open_calls + 2) * std::size_t{info_.gives},
-                                       info_.outlets());
+  items_ = std::make_unique<item_pool>(
+      planned.slots + (open_calls + 2) * std::size_t{info_.gives}, info_.outlets());
   calls_.resize(std::bit_ceil(open_calls + std::size_t{1}));
   for (call& c : calls_) {
     c.inputs.reserve(in_.size() * info_.takes);

@@ -84,7 +84,7 @@ struct run_facts {
   image* growing = nullptr;      ///< image of the epoch in flight
   /// Sections of the image before, whose memory the image of the epoch in flight uses.
   std::vector<image_section> spare;
-  std::vector<task_id> copies;   ///< tasks that fill the image
+  std::vector<task_id> copies;  ///< tasks that fill the image
 };
 
 /// @threads{thread-compatible; belongs to the submitter of the engine}
@@ -223,8 +223,12 @@ class stage_run {
   [[nodiscard]] error at_item(std::uint64_t seq, error cause) const;
   [[nodiscard]] result<void> fits(std::size_t outlet, dtype type,
                                   std::span<const std::int64_t> shape) const;
-  [[nodiscard]] call& oldest() noexcept { return calls_[first_open_ & (calls_.size() - 1)]; }
-  [[nodiscard]] call& current() noexcept { return calls_[next_open_ & (calls_.size() - 1)]; }
+  [[nodiscard]] call& oldest() noexcept {
+    return calls_[first_open_ & (calls_.size() - 1)];
+  }
+  [[nodiscard]] call& current() noexcept {
+    return calls_[next_open_ & (calls_.size() - 1)];
+  }
   [[nodiscard]] std::size_t open() const noexcept { return next_open_ - first_open_; }
   /// True if the item is emitted only after its tasks have ended.
   [[nodiscard]] bool emits_late() const noexcept {
@@ -269,7 +273,7 @@ class stage_run {
   small_record final_cursor_;
   std::vector<runtime::access> gate_accesses_;  ///< of the item that is being gated
   std::vector<ready> ready_;                    ///< by place in `calls_`
-  std::size_t handed_out_ = 0;  ///< items of a sink that its host has
+  std::size_t handed_out_ = 0;                  ///< items of a sink that its host has
 };
 
 }  // namespace weir::flow
