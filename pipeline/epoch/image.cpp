@@ -59,7 +59,7 @@ mutable_bytes state_writer::add(const std::string& name, std::size_t bytes) {
   image_section& s = growing_.sections.emplace_back();
   s.name = "STATE/" + stage_ + "/" + name;
   s.shape = {static_cast<std::int64_t>(bytes)};
-  s.data.resize(bytes);
+  s.data = memory_for(s.name, bytes, spare_);
   return s.data;
 }
 
@@ -132,7 +132,7 @@ result<void> stage_run::contribute() {
       s.data.assign(part.value.begin(), part.value.end());
     }
   }
-  state_writer own(*facts_.growing, facts_.copies, name_);
+  state_writer own(*facts_.growing, facts_.copies, facts_.spare, name_);
   WEIR_CHECK(guarded([&] { return object_.copy_state(own); }));
   record_writer numbers;
   numbers.put(next_seq_);

@@ -28,6 +28,7 @@ struct state_part {
 };
 
 struct image;
+struct image_section;
 
 /// Adds the parts of a state that a stage copies itself to the image of an epoch, for
 /// states that are neither one tensor nor one value of fixed size.
@@ -35,10 +36,11 @@ struct image;
 class state_writer {
  public:
   /// Makes the object for a stage. For hosts.
-  state_writer(image& growing, std::vector<task_id>& copies, std::string stage)
-      : growing_(growing), copies_(copies), stage_(std::move(stage)) {}
-  /// Adds a part of `bytes` zeros and returns its memory, which is valid until the image
-  /// was saved. @param name  Name in the checkpoint, unique in the stage.
+  state_writer(image& growing, std::vector<task_id>& copies,
+               std::vector<image_section>& spare, std::string stage)
+      : growing_(growing), copies_(copies), spare_(spare), stage_(std::move(stage)) {}
+  /// Adds a part of `bytes` bytes, of any content, and returns its memory, which is valid
+  /// until the image was saved. @param name  Name in the checkpoint, unique in the stage.
   [[nodiscard]] mutable_bytes add(const std::string& name, std::size_t bytes);
   /// Declares that a task fills memory of the image. Memory that no declared task fills
   /// is complete when `copy_state` returns.
@@ -47,6 +49,7 @@ class state_writer {
  private:
   image& growing_;
   std::vector<task_id>& copies_;
+  std::vector<image_section>& spare_;  ///< memory of the image before
   std::string stage_;
 };
 
