@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/core.h>
+
 #include "conductor/accounts.hpp"
 #include "stages/prose/factories.hpp"
 #include "stages/prose/pulse_item.hpp"

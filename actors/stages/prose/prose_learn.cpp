@@ -6,6 +6,8 @@
 #include <bit>
 #include <deque>
 
+#include <fmt/core.h>
+
 #include "checkpointer/contents.hpp"
 #include "orchestrator/prose_runner.hpp"
 #include "stages/prose/factories.hpp"
