@@ -45,6 +45,15 @@ if(WEIR_SANITIZE)
   endif()
 endif()
 
+# weir_computes_little()
+# A folder calls this if what it builds computes little: a sanitizer build does not optimise it, which compiles sooner. A
+# program of libFuzzer is run for long, so it is optimised.
+macro(weir_computes_little)
+  if(WEIR_SANITIZE AND NOT WEIR_FUZZ)
+    add_compile_options(-O0)
+  endif()
+endmacro()
+
 if(WEIR_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
   add_link_options(-fsanitize=fuzzer-no-link)

@@ -11,7 +11,7 @@ namespace weir::actors {
 namespace {
 
 using appender_pointer = message_appender_actor::stateful_pointer<message_appender_shell>;
-using answer = caf::typed_response_promise<local<appended_message>>;
+using append_promise = caf::typed_response_promise<local<appended_message>>;
 
 error nothing_open() {
   return error(errc::stopping,
@@ -68,7 +68,7 @@ caf::result<local<appended_message>> append(appender_pointer self,
   if (!span) {
     return to_caf(span.error());
   }
-  answer promise = self->make_response_promise<local<appended_message>>();
+  append_promise promise = self->make_response_promise<local<appended_message>>();
   s.waiting.push_back({{promise, "an append of the message appender"}, *span});
   if (s.core->end() - s.core->durable() >= s.sync_bytes) {
     // Its result was delivered to all appends that wait, this one included.

@@ -11,7 +11,7 @@ namespace weir::actors {
 namespace {
 
 using reader_pointer = message_reader_actor::stateful_pointer<message_reader_shell>;
-using answer = caf::typed_response_promise<local<message_delivery>>;
+using delivery_promise = caf::typed_response_promise<local<message_delivery>>;
 
 /// Answers the pulls for which messages are there. If more are to be read, sends the
 /// actor a message to read: at once, or in a millisecond if a pipe has none now
@@ -67,7 +67,7 @@ caf::result<local<message_delivery>> pull(reader_pointer self) {
                                     "without an answer, found one more",
                                     max_pulls)));
   }
-  answer promise = self->make_response_promise<local<message_delivery>>();
+  delivery_promise promise = self->make_response_promise<local<message_delivery>>();
   s.pulls.emplace_back(promise, "a pull of the message reader");
   serve(self, false);
   return promise;

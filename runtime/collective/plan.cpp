@@ -35,7 +35,7 @@ constexpr std::size_t max_chunk = std::size_t{1} << 20;
 constexpr int max_pieces = 16;
 /// Buffers of this size or more are divided into more pieces: the extra steps cost less
 /// than waiting for a slow worker.
-constexpr std::size_t large_bytes = std::size_t{16} << 20;
+constexpr std::size_t least_bytes_of_many_pieces = std::size_t{16} << 20;
 /// Pieces are multiples of whole wire blocks, which are also whole cache lines.
 constexpr std::size_t cut_elements = wire_block;
 
@@ -59,7 +59,8 @@ std::size_t piece_elements(const plan_builder& b, std::size_t span,
   std::size_t chunk = b.options().chunk_bytes;
   if (chunk == 0 && b.options().how == algorithm::direct) {
     const auto workers = static_cast<std::size_t>(std::max(b.shape().workers, 1));
-    const std::size_t steps = bytes * owners >= large_bytes ? 4 * workers : workers;
+    const std::size_t steps =
+        bytes * owners >= least_bytes_of_many_pieces ? 4 * workers : workers;
     chunk = std::max(divided_up(bytes, divided_up(steps, owners)), least_slice);
   } else if (chunk == 0) {
     const auto pieces = static_cast<std::size_t>(std::min(b.ranks(), max_pieces));

@@ -61,13 +61,13 @@ result<preamble> read_preamble(file& f) {
 
 namespace {
 
-constexpr std::align_val_t alignment{section_alignment};
+constexpr std::align_val_t section_page{section_alignment};
 
 /// Allocates page-aligned memory, so that sections are aligned in memory as in the file.
 std::shared_ptr<std::byte> aligned_bytes(std::uint64_t count) {
-  auto* const memory = ::operator new(static_cast<std::size_t>(count), alignment);
+  auto* const memory = ::operator new(static_cast<std::size_t>(count), section_page);
   return {static_cast<std::byte*>(memory),
-          [](std::byte* p) { ::operator delete(p, alignment); }};
+          [](std::byte* p) { ::operator delete(p, section_page); }};
 }
 
 /// Checks that padding is zero: only then every byte of the file is covered.

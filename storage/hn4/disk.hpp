@@ -28,6 +28,12 @@ inline constexpr std::uint64_t superblock_magic = 0x48594452415F4E34U;
 /// Size of a word of a PICO bitmap, which holds 64 bits and their check byte.
 inline constexpr std::size_t armored_word = 16;
 
+inline constexpr std::uint64_t mib = std::uint64_t{1} << 20;
+/// A byte of the quality mask of a new volume: quality 2 for four blocks.
+inline constexpr std::byte silver{0xAA};
+/// Longest token of a compressed payload in bytes.
+inline constexpr std::size_t longest_token = 8223;
+
 /// Flags of `superblock::mount_intent`.
 namespace intent_bits {
 inline constexpr std::uint64_t wormhole = 1, read_only = 2, virtual_size = 4;

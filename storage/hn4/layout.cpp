@@ -22,7 +22,6 @@ namespace {
 
 /// Second magic number of a superblock.
 constexpr std::uint64_t magic_tail = 0xEFBEADDEU;
-constexpr std::uint64_t mib = std::uint64_t{1} << 20;
 constexpr std::uint64_t largest_block = 64 * mib;
 
 /// Fixed properties of a profile, in bytes.

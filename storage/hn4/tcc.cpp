@@ -18,9 +18,6 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-/// Longest token in bytes.
-constexpr std::size_t longest_token = 8223;
-
 /// Dictionary of the format; the order is part of it.
 constexpr std::array<std::string_view, 64> dictionary{"{\"id\":",
                                                       "http://",

@@ -24,8 +24,8 @@ struct whole_message {
 };
 
 /// Reads a whole message; by default every object must have a digest.
-result<whole_message> read_all(bytes_view bytes,
-                               hash_check hashes = hash_check::required) {
+result<whole_message> read_whole(bytes_view bytes,
+                                 hash_check hashes = hash_check::required) {
   read_options options;
   options.hashes = hashes;
   options.max_object_bytes = 1 << 20;
@@ -82,7 +82,7 @@ TEST(tensogram_damage, a_message_cut_anywhere_is_refused) {
       // end.
       const byte_vector cut(message.begin(),
                             message.begin() + static_cast<std::ptrdiff_t>(size));
-      EXPECT_FALSE(read_all(cut).has_value()) << size << " of " << message.size();
+      EXPECT_FALSE(read_whole(cut).has_value()) << size << " of " << message.size();
       EXPECT_TRUE(scan(cut).empty()) << size;
       EXPECT_FALSE(validate(cut).ok()) << size;
       EXPECT_FALSE(validate_message(cut).ok()) << size;
@@ -101,17 +101,17 @@ TEST(tensogram_damage, a_file_without_a_byte_is_refused_with_the_reason) {
 
 TEST(tensogram_damage, a_flipped_byte_is_found_or_changes_nothing) {
   for (const byte_vector& message : victims()) {
-    const whole_message before = or_throw(read_all(message));
+    const whole_message before = or_throw(read_whole(message));
     std::size_t unseen = 0;
     for (std::size_t offset = 0; offset < message.size(); ++offset) {
       for (const int mask : {0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xFF}) {
         byte_vector damaged = message;
         damaged[offset] ^= static_cast<std::byte>(mask);
-        const auto after = read_all(damaged);
+        const auto after = read_whole(damaged);
         unseen += after.has_value() ? 1 : 0;
         EXPECT_TRUE(!after || same(before, *after))
             << "byte " << offset << " mask " << mask;
-        const auto present = read_all(damaged, hash_check::present);
+        const auto present = read_whole(damaged, hash_check::present);
         EXPECT_TRUE(!present || same(before, *present))
             << "byte " << offset << " mask " << mask;
       }
@@ -124,12 +124,12 @@ TEST(tensogram_damage, a_flipped_byte_is_found_or_changes_nothing) {
 
 TEST(tensogram_damage, a_validated_flip_leaves_values_and_metadata_whole) {
   for (const byte_vector& message : victims()) {
-    const whole_message before = or_throw(read_all(message));
+    const whole_message before = or_throw(read_whole(message));
     for (std::size_t offset = 0; offset < message.size(); ++offset) {
       byte_vector damaged = message;
       damaged[offset] ^= std::byte{0x04};
       if (validate(damaged).ok()) {
-        const auto after = read_all(damaged, hash_check::none);
+        const auto after = read_whole(damaged, hash_check::none);
         EXPECT_TRUE(after && same(before, *after)) << "byte " << offset;
       }
     }
@@ -150,7 +150,7 @@ void try_all(bytes_view bytes) {
   (void)validate_message(bytes, options);
   for (const hash_check hashes :
        {hash_check::none, hash_check::present, hash_check::required}) {
-    const auto all = read_all(bytes, hashes);
+    const auto all = read_whole(bytes, hashes);
     if (!all) {
       EXPECT_NE(all.error().code(), errc::internal) << all.error().message();
     }
@@ -224,8 +224,8 @@ byte_vector bare_frame(std::uint16_t type, bytes_view body, bytes_view before_sl
 
 /// Returns a message without an index whose only object claims `extent` elements of uint8
 /// over a payload of any size.
-byte_vector boast(std::int64_t extent, const std::string& compression,
-                  bytes_view payload) {
+byte_vector boasting_message(std::int64_t extent, const std::string& compression,
+                             bytes_view payload) {
   byte_vector body(payload.begin(), payload.end());
   append(body, encode_cbor(cbor_map{{"type", "ntensor"},
                                     {"ndim", 1},
@@ -311,14 +311,16 @@ TEST(tensogram_damage, a_payload_that_does_not_decode_is_found_where_decoding_is
 
 TEST(tensogram_damage, a_shape_beyond_its_payload_is_refused_before_memory_is_taken) {
   const byte_vector zeros(64);
-  const byte_vector honest = boast(64, "none", zeros);
+  const byte_vector honest = boasting_message(64, "none", zeros);
   EXPECT_EQ(or_throw(or_throw(message_reader::open(honest)).decode(0)), zeros);
   const byte_vector packed = from_hex("28B52FFD 2040 450000080000013FC0");
   for (const int power : {33, 40, 62}) {
-    const auto raw = message_reader::open(boast(std::int64_t{1} << power, "none", zeros));
+    const auto raw =
+        message_reader::open(boasting_message(std::int64_t{1} << power, "none", zeros));
     ASSERT_FALSE(raw.has_value());
     EXPECT_EQ(raw.error().code(), errc::corrupt);
-    const byte_vector message = boast(std::int64_t{1} << power, "zstd", packed);
+    const byte_vector message =
+        boasting_message(std::int64_t{1} << power, "zstd", packed);
     const auto reader = or_throw(message_reader::open(message));
     const auto refused = reader.decode(0);
     ASSERT_FALSE(refused.has_value());

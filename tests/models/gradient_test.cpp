@@ -15,7 +15,7 @@ namespace {
 
 /// A model and the pulse whose gradients are checked. Chunks before that pulse fill the
 /// memories, because an empty memory has gradients of zero.
-struct setting {
+struct gradient_case {
   prose_config config;
   std::vector<std::size_t> before;  ///< lengths of the chunks before, for all lanes
   std::vector<std::size_t> chunks;  ///< length of the chunk of each lane in the pulse
@@ -65,7 +65,7 @@ constexpr int entries = 2;
 #endif
 
 /// Checks random entries of every parameter.
-void check_all(const setting& s) {
+void check_all(const gradient_case& s) {
   double_model model(s.config);
   std::uint64_t seed = 100;
   for (std::size_t n : s.before) {
@@ -103,8 +103,8 @@ void check_all(const setting& s) {
 }
 
 /// Returns a small model whose levels fire at these periods.
-setting small(std::vector<std::uint64_t> frequencies) {
-  setting s;
+gradient_case small_case(std::vector<std::uint64_t> frequencies) {
+  gradient_case s;
   s.config.width = 32;
   s.config.hidden = 32;
   s.config.vocab = 19;
@@ -115,35 +115,35 @@ setting small(std::vector<std::uint64_t> frequencies) {
 }
 
 TEST(Gradient, EqualsFiniteDifferencesOnOneAlignedWindow) {
-  setting s = small({1, 8, 64, 512});
+  gradient_case s = small_case({1, 8, 64, 512});
   s.before = {64, 64, 64, 64, 64, 64, 64, 64, 64};
   s.chunks = {64};
   check_all(s);
 }
 
 TEST(Gradient, EqualsFiniteDifferencesAcrossWindowsAndFirings) {
-  setting s = small({1, 8, 64, 128});
+  gradient_case s = small_case({1, 8, 64, 128});
   s.before = {64, 64};
   s.chunks = {256};
   check_all(s);
 }
 
 TEST(Gradient, EqualsFiniteDifferencesOnMisalignedChunks) {
-  setting s = small({1, 4, 64, 128});
+  gradient_case s = small_case({1, 4, 64, 128});
   s.before = {100};
   s.chunks = {150};
   check_all(s);
 }
 
 TEST(Gradient, EqualsFiniteDifferencesInsideOneWindow) {
-  setting s = small({1, 16, 64});
+  gradient_case s = small_case({1, 16, 64});
   s.before = {64, 21};
   s.chunks = {30};
   check_all(s);
 }
 
 TEST(Gradient, IsTheMeanOverTheTokensOfAllLanes) {
-  setting s = small({1, 8, 64});
+  gradient_case s = small_case({1, 8, 64});
   s.config.lanes = 3;
   s.before = {64};
   s.chunks = {64, 40, 7};

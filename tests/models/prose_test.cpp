@@ -105,7 +105,7 @@ class session {
 };
 
 /// Returns a small configuration, so that tests take little time.
-prose_config small() {
+prose_config small_config() {
   prose_config config;
   config.width = 48;
   config.hidden = 64;
@@ -129,7 +129,7 @@ TEST(Prose, HasTheParametersOfItsDesign) {
 TEST(Prose, StateDoesNotDependOnTheNumberOfWorkers) {
   std::vector<std::uint64_t> hashes;
   for (unsigned workers : {1U, 2U, 4U}) {
-    prose_config config = small();
+    prose_config config = small_config();
     config.lanes = 2;
     session s(config, workers);
     s.run(pulse_phase::build, 640, 64);
@@ -141,8 +141,8 @@ TEST(Prose, StateDoesNotDependOnTheNumberOfWorkers) {
 }
 
 TEST(Prose, StateDoesNotDependOnTheInstructionSetOfOurKernels) {
-  for (const std::uint32_t hidden : {small().hidden, 48U}) {
-    prose_config config = small();
+  for (const std::uint32_t hidden : {small_config().hidden, 48U}) {
+    prose_config config = small_config();
     config.hidden = hidden;
     const auto hash = [&](const char* kernels) {
       session s(config, 1, kernels);
@@ -163,7 +163,7 @@ TEST(Prose, ContextAndLossInTestDoNotDependOnTheChunkSize) {
   std::vector<std::uint64_t> hashes;
   std::vector<std::uint64_t> losses;
   for (std::size_t n : {8U, 64U, 100U, 512U, 1024U, 37U}) {
-    session s(small(), 2);
+    session s(small_config(), 2);
     losses.push_back(s.run(pulse_phase::test, 2000, n));
     hashes.push_back(or_throw(s.model().context_hash()));
   }
@@ -174,7 +174,7 @@ TEST(Prose, ContextAndLossInTestDoNotDependOnTheChunkSize) {
 }
 
 TEST(Prose, BuildWithRateZeroHasTheContextOfTest) {
-  prose_config config = small();
+  prose_config config = small_config();
   session test(config, 1);
   const std::uint64_t loss = test.run(pulse_phase::test, 900, 64);
   config.rate = 0;
@@ -188,12 +188,12 @@ TEST(Prose, BuildWithRateZeroHasTheContextOfTest) {
 
 TEST(Prose, ContinuesWithEqualBitsAfterRestore) {
   for (std::size_t n : {64U, 100U}) {
-    session whole(small(), 2);
-    session parts(small(), 1);
+    session whole(small_config(), 2);
+    session parts(small_config(), 1);
     std::vector<std::byte> snapshot = parts.snapshot();
     for (std::uint64_t i = 0; i < 12; ++i) {
       ASSERT_TRUE(whole.step(pulse_phase::build, n, i % 3 != 0).has_value());
-      session resumed(small(), 1);
+      session resumed(small_config(), 1);
       resumed.restore(snapshot, i);
       ASSERT_TRUE(resumed.step(pulse_phase::build, n, i % 3 != 0).has_value());
       snapshot = resumed.snapshot();
@@ -206,7 +206,7 @@ TEST(Prose, ContinuesWithEqualBitsAfterRestore) {
 }
 
 TEST(Prose, SnapshotIsOfThePulsesSubmittedBeforeIt) {
-  session s(small(), 2);
+  session s(small_config(), 2);
   s.run(pulse_phase::build, 128, 64);
   const auto during = std::make_shared<byte_vector>(s.model().state_bytes());
   const auto before = s.snapshot();
@@ -221,7 +221,7 @@ TEST(Prose, SnapshotIsOfThePulsesSubmittedBeforeIt) {
 }
 
 TEST(Prose, ASnapshotNeedsADestinationOfTheStatesSize) {
-  session s(small(), 1);
+  session s(small_config(), 1);
   const auto refused = s.model().submit_snapshot(nullptr);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code(), errc::invalid_argument);
@@ -260,7 +260,7 @@ TEST(Prose, CopiesEachSectionToItsOwnMemory) {
 /// model. The copies of the snapshot have not begun at that time, and would write to
 /// freed memory if the model did not own the image until they have ended.
 void fail_behind_a_snapshot(unsigned workers, bool kernel_fails) {
-  session s(small(), workers);
+  session s(small_config(), workers);
   s.run(pulse_phase::build, 128, 64);
   if (kernel_fails) {
     const auto t = or_throw(s.model().parameter("embedding"));
@@ -270,7 +270,7 @@ void fail_behind_a_snapshot(unsigned workers, bool kernel_fails) {
   auto snapshot = std::make_shared<byte_vector>(s.model().state_bytes());
   const std::weak_ptr<byte_vector> watched = snapshot;
   const auto ticket = or_throw(s.model().submit_snapshot(std::move(snapshot)));
-  s.text()[s.model().position(0)] = small().vocab;
+  s.text()[s.model().position(0)] = small_config().vocab;
   ASSERT_FALSE(s.submit(pulse_phase::build, 64).has_value())
       << "submission fails because the text has a token outside the vocabulary";
   EXPECT_FALSE(watched.expired()) << "only the model holds the image now";
@@ -295,12 +295,12 @@ TEST(Prose, TheImageOfASnapshotOutlivesItsTasksWhenAKernelFails) {
 // Without a lookahead the last row of a chunk has no target. The next chunk scores it, so
 // the sums of both models must become equal.
 TEST(Prose, PendingPredictionIsScoredByTheNextToken) {
-  session known(small(), 1);
-  session pending(small(), 1);
+  session known(small_config(), 1);
+  session pending(small_config(), 1);
   const std::uint64_t loss = known.run(pulse_phase::test, 640, 64);
   std::uint64_t found = pending.run(pulse_phase::test, 640, 64, false);
   const auto logits = or_throw(pending.model().pending_logits(0));
-  EXPECT_EQ(logits.size(), small().vocab);
+  EXPECT_EQ(logits.size(), small_config().vocab);
   EXPECT_LT(found, loss) << "the prediction of the last row has no next token yet, so "
                             "its loss is not counted";
   EXPECT_EQ(or_throw(pending.model().context_hash()),
@@ -312,7 +312,7 @@ TEST(Prose, PendingPredictionIsScoredByTheNextToken) {
 }
 
 TEST(Prose, FrozenLevelsKeepTheirParametersAndFillTheirErrorBuffers) {
-  session s(small(), 1);
+  session s(small_config(), 1);
   const auto copy = [&](const char* name) {
     const auto t = or_throw(s.model().parameter(name));
     return std::vector<float>(t.as<float>(), t.as<float>() + t.count());
@@ -343,7 +343,7 @@ TEST(Prose, FrozenLevelsKeepTheirParametersAndFillTheirErrorBuffers) {
 }
 
 TEST(Prose, LearnsAText) {
-  session s(small(), 2);
+  session s(small_config(), 2);
   for (std::size_t i = 0; i < s.text().size(); ++i) {
     s.text()[i] = static_cast<std::uint32_t>(i * i % 47);
   }
@@ -355,8 +355,8 @@ TEST(Prose, LearnsAText) {
 }
 
 TEST(Prose, ParametersTravelByName) {
-  session a(small(), 1);
-  session b(small(), 1);
+  session a(small_config(), 1);
+  session b(small_config(), 1);
   a.run(pulse_phase::build, 256, 64);
   EXPECT_NE(or_throw(a.model().parameter_hash()), or_throw(b.model().parameter_hash()));
   for (const auto& r : a.model().regions()) {
@@ -375,10 +375,10 @@ TEST(Prose, ParametersTravelByName) {
 }
 
 TEST(Prose, ResetEmptiesTheContextOfALaneOnly) {
-  session s(small(), 1);
+  session s(small_config(), 1);
   const auto parameters = or_throw(s.model().parameter_hash());
   s.run(pulse_phase::test, 100, 100);
-  session fresh(small(), 1);
+  session fresh(small_config(), 1);
   ASSERT_TRUE(s.model().reset_context(0).has_value());
   EXPECT_EQ(s.model().position(0), 100U);
   ASSERT_TRUE(s.model().start_context(0, 0).has_value());
@@ -387,7 +387,7 @@ TEST(Prose, ResetEmptiesTheContextOfALaneOnly) {
 }
 
 TEST(Prose, RefusesImpossibleRequests) {
-  prose_config config = small();
+  prose_config config = small_config();
   session s(config, 1);
   pulse p;
   const std::uint32_t bad[] = {61};
@@ -408,12 +408,12 @@ TEST(Prose, RefusesImpossibleRequests) {
     config.frequencies = f;
     EXPECT_EQ(prose::create(s.engine(), config).error().code(), errc::invalid_argument);
   }
-  EXPECT_EQ(prose::create(s.engine(), small(), "sparc").error().code(),
+  EXPECT_EQ(prose::create(s.engine(), small_config(), "sparc").error().code(),
             errc::invalid_argument);
 }
 
 TEST(Prose, RestoreRefusesSectionsOfAnotherSize) {
-  session s(small(), 1);
+  session s(small_config(), 1);
   const std::vector<std::byte> few(12);
   EXPECT_EQ(s.model().restore(models::region_kind::moment, 0, few).error().code(),
             errc::config_mismatch);
@@ -422,7 +422,7 @@ TEST(Prose, RestoreRefusesSectionsOfAnotherSize) {
 }
 
 TEST(Prose, ANumberThatIsNoneEndsThePulseWithItsName) {
-  session s(small(), 2);
+  session s(small_config(), 2);
   const auto t = or_throw(s.model().parameter("unembedding"));
   t.as<float>()[5] = std::numeric_limits<float>::quiet_NaN();
   const auto r = s.step(pulse_phase::build, 64);
@@ -431,7 +431,7 @@ TEST(Prose, ANumberThatIsNoneEndsThePulseWithItsName) {
 }
 
 TEST(Prose, SeveralPulsesMayBeInFlight) {
-  prose_config config = small();
+  prose_config config = small_config();
   session one(config, 1);
   one.run(pulse_phase::test, 64 * 6, 64);
   session many(config, 2);

@@ -38,7 +38,7 @@ trace_options options(trace_mode mode, std::uint64_t max_bytes = 50'000'000) {
 }
 
 /// Returns the ids of the recorded tasks.
-std::vector<std::uint64_t> ids(const trace& t) {
+std::vector<std::uint64_t> ids_in(const trace& t) {
   std::vector<std::uint64_t> out;
   for (const task_record& r : t.records()) {
     out.push_back(r.id);
@@ -92,7 +92,7 @@ TEST(Trace, KeepsBothEndsAndMarkedPulsesOfALongRun) {
       expected.push_back(i + 1);
     }
   }
-  EXPECT_EQ(ids(t), expected);
+  EXPECT_EQ(ids_in(t), expected);
 }
 
 TEST(Trace, WritesChromeJsonThatPythonReads) {

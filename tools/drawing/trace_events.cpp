@@ -14,7 +14,7 @@ namespace weir::tools {
 
 namespace {
 
-using json = nlohmann::json;
+using event_json = nlohmann::json;
 
 /// Events of the engine have three levels below the list; other programs' have few more.
 constexpr int max_depth = 8;
@@ -31,7 +31,7 @@ class event_parser {
   // The members of the SAX interface. Each returns whether parsing should go on.
   bool null() { return true; }
   bool boolean(bool) { return true; }
-  bool binary(json::binary_t&) { return true; }
+  bool binary(event_json::binary_t&) { return true; }
   bool number_integer(std::int64_t v) { return number(static_cast<double>(v), 0); }
   bool number_unsigned(std::uint64_t v) { return number(static_cast<double>(v), v); }
   bool number_float(double v, const std::string&) { return number(v, 0); }
@@ -68,7 +68,8 @@ class event_parser {
     --depth_;
     return true;
   }
-  bool parse_error(std::size_t position, const std::string&, const json::exception&) {
+  bool parse_error(std::size_t position, const std::string&,
+                   const event_json::exception&) {
     problem_ = fmt::format("no JSON from byte {} on", position);
     return false;
   }
@@ -157,7 +158,7 @@ result<void> read_trace_events(const std::string& path,
     }
   }
   event_parser parser(visit);
-  const bool parsed = json::sax_parse(path == "-" ? std::cin : file, &parser);
+  const bool parsed = event_json::sax_parse(path == "-" ? std::cin : file, &parser);
   if (!parsed || !parser.found_list()) {
     return error(errc::corrupt,
                  fmt::format("cannot read trace \"{}\": expected a list of events in "

@@ -11,7 +11,7 @@ namespace weir::tools {
 namespace {
 
 using action = std::function<command_result(output&)>;
-using command = command_result (*)(const module_options&, output&);
+using module_command = command_result (*)(const module_options&, output&);
 
 constexpr const char* build_example =
     "weir module build saxpy.toml saxpy.fatbin --so x86-64-v3=saxpy-v3.so\n"
@@ -32,7 +32,7 @@ void add_module_verbs(CLI::App& app, action& chosen) {
   group->require_subcommand(1);
   const auto o = std::make_shared<module_options>();
   const auto add = [&](const char* name, const char* description, const char* example,
-                       const char* file, command run) {
+                       const char* file, module_command run) {
     CLI::App* v = group->add_subcommand(name, description);
     v->footer(std::string("Example:\n  ") + example);
     v->add_option("FILE", o->file, file)->required();

@@ -17,10 +17,6 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-/// Limits of the reference implementation: slots of one look-up, entries of one filter.
-constexpr std::uint64_t max_probes = 1024;
-constexpr std::size_t max_candidates = 4096;
-
 /// Returns "directory slot N".
 std::string slot_text(const entry& e) {
   return fmt::format("directory slot {}", e.slot);

@@ -21,7 +21,6 @@ constexpr std::uint32_t version = 0x00060006;
 constexpr std::uint32_t endian_tag = 0x11223344;
 constexpr std::uint64_t log_magic = 0x4C43494E4F524843U;
 constexpr std::uint64_t log_tail = 0xCAFEBABE12345678U;
-constexpr std::byte silver{0xAA};
 
 }  // namespace
 

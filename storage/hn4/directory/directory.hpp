@@ -15,6 +15,15 @@
 
 namespace weir::storage::hn4 {
 
+/// Largest distance of an entry from the slot at which a look-up of it starts.
+inline constexpr std::uint64_t max_probes = 1024;
+/// Largest number of entries of one filter that the reference implementation looks at.
+inline constexpr std::size_t max_candidates = 4096;
+/// Head of a block of a long name: magic number, kind and length in bytes.
+inline constexpr std::uint32_t chain_magic = 0x4D455441U;
+inline constexpr std::uint32_t chain_long_name = 2;
+inline constexpr std::size_t chain_header = 16;
+
 /// Name of an entry.
 struct full_name {
   std::string text;

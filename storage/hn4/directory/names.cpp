@@ -19,10 +19,7 @@ namespace {
 
 // A long name lies in blocks of its own, each with a header of 16 bytes: magic, kind and
 // the sector of the next block.
-constexpr std::uint32_t chain_magic = 0x4D455441U;
-constexpr std::uint32_t chain_long_name = 2;
 constexpr unsigned longest_chain = 16;
-constexpr std::size_t chain_header = 16;
 
 /// Returns the byte offset of the block to which a pointer of a chain leads, if it leads
 /// into the data region.

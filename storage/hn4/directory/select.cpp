@@ -19,9 +19,6 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-/// Largest number of entries of one filter that the reference implementation looks at.
-constexpr std::size_t max_candidates = 4096;
-
 /// Makes the error for an unknown tag; it suggests the nearest name.
 error not_found(const core& c, std::string_view tag,
                 const std::map<std::string, named_entries>& names) {

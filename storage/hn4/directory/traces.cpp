@@ -21,12 +21,6 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-/// Largest distance of an entry from the slot at which a look-up of it starts.
-constexpr std::uint64_t max_probes = 1024;
-constexpr std::uint32_t chain_magic = 0x4D455441U;
-constexpr std::uint32_t chain_long_name = 2;
-constexpr std::size_t chain_header = 16;
-
 /// Finds the entry in a slot; null if there is none.
 const entry* in_slot(const std::vector<entry>& sorted, std::uint64_t slot) {
   const auto found =

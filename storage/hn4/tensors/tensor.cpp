@@ -24,7 +24,7 @@ constexpr std::uint64_t first_read = std::uint64_t{64} << 10;
 /// Longest header that is read.
 constexpr std::uint64_t longest_header = std::uint64_t{1} << 30;
 /// Alignment of tensors in memory of their own.
-constexpr std::size_t alignment = 64;
+constexpr std::size_t tensor_alignment = 64;
 
 using parser = result<hn4::header_wants> (*)(bytes_view, std::uint64_t,
                                              std::vector<stored_tensor>&);
@@ -106,8 +106,8 @@ namespace {
 /// first touch of new memory takes longer than the read that fills it.
 std::shared_ptr<void> allocate(std::size_t size) {
   constexpr std::size_t large_page = std::size_t{2} << 20;
-  const std::align_val_t aligned{size >= large_page ? large_page : alignment};
-  void* memory = ::operator new(std::max(size, alignment), aligned, std::nothrow);
+  const std::align_val_t aligned{size >= large_page ? large_page : tensor_alignment};
+  void* memory = ::operator new(std::max(size, tensor_alignment), aligned, std::nothrow);
   if (memory == nullptr) {
     return nullptr;
   }

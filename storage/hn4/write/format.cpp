@@ -25,10 +25,8 @@ namespace hn4 {
 
 namespace {
 
-/// A byte of the quality mask of a new volume: quality 2 for four blocks.
-constexpr std::byte silver{0xAA};
 constexpr std::size_t fill_bytes = std::size_t{1} << 20;
-constexpr std::uint64_t mib = std::uint64_t{1} << 20, gib = mib << 10, tib = gib << 10;
+constexpr std::uint64_t gib = mib << 10, tib = gib << 10;
 /// Offsets of files are signed, so no volume can be larger.
 constexpr auto unlimited = static_cast<std::uint64_t>(INT64_MAX);
 

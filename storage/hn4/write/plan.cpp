@@ -20,7 +20,6 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr unsigned max_probes = 1024;
 /// Flags of the entries that this writer makes.
 constexpr std::uint64_t shard_class =
     class_bits::matrix | 1U << 6 | class_bits::valid | class_bits::weights;

@@ -15,8 +15,7 @@ namespace weir::storage::hn4 {
 
 namespace {
 
-/// Limits of the format and of the gain: shorter runs are cheaper as literals.
-constexpr std::size_t longest_token = 8223;
+/// Limits of the gain: shorter runs are cheaper as literals.
 constexpr std::size_t least_run = 4;
 constexpr std::size_t long_zeros = 16;  ///< zero words that are cheaper as an isotope
 

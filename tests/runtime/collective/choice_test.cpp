@@ -10,7 +10,7 @@ namespace weir::collective {
 namespace {
 
 /// Returns an all-reduce of this many bytes.
-collective_call call_of(std::size_t bytes, int level = 0) {
+collective_call call_of_size(std::size_t bytes, int level = 0) {
   collective_call call;
   call.count = bytes / 4;
   call.level = level;
@@ -26,18 +26,18 @@ collective_choice choose(const collective_call& call, int ranks = 8,
 TEST(Choice, DefaultsFollowSizeTopologyAndLevel) {
   constexpr std::size_t mib = std::size_t{1} << 20;
   const auto apart = [](int domains) { return topology{domains, 1, false}; };
-  EXPECT_EQ(choose(call_of(4), 8, apart(1)).how, algorithm::tree);
-  EXPECT_EQ(choose(call_of(mib / 4), 8, apart(1)).how, algorithm::tree);
-  EXPECT_EQ(choose(call_of(mib), 8, apart(1)).how, algorithm::tree);
-  EXPECT_EQ(choose(call_of(8 * mib - 4), 8, apart(1)).how, algorithm::tree);
-  EXPECT_EQ(choose(call_of(8 * mib), 8, apart(1)).how, algorithm::ring);
-  EXPECT_EQ(choose(call_of(8 * mib), 8, apart(2)).how, algorithm::hierarchical);
-  EXPECT_EQ(choose(call_of(8 * mib), 8, apart(8)).how, algorithm::ring);
-  EXPECT_EQ(choose(call_of(8 * mib), 8, apart(3)).how, algorithm::ring);
-  EXPECT_EQ(choose(call_of(8 * mib, 1), 8, apart(1)).how, algorithm::direct);
-  EXPECT_EQ(choose(call_of(4, 2), 8, apart(1)).how, algorithm::direct);
-  EXPECT_EQ(choose(call_of(4)).level, decided_by::fallback);
-  collective_call moves = call_of(16 * mib, 1);
+  EXPECT_EQ(choose(call_of_size(4), 8, apart(1)).how, algorithm::tree);
+  EXPECT_EQ(choose(call_of_size(mib / 4), 8, apart(1)).how, algorithm::tree);
+  EXPECT_EQ(choose(call_of_size(mib), 8, apart(1)).how, algorithm::tree);
+  EXPECT_EQ(choose(call_of_size(8 * mib - 4), 8, apart(1)).how, algorithm::tree);
+  EXPECT_EQ(choose(call_of_size(8 * mib), 8, apart(1)).how, algorithm::ring);
+  EXPECT_EQ(choose(call_of_size(8 * mib), 8, apart(2)).how, algorithm::hierarchical);
+  EXPECT_EQ(choose(call_of_size(8 * mib), 8, apart(8)).how, algorithm::ring);
+  EXPECT_EQ(choose(call_of_size(8 * mib), 8, apart(3)).how, algorithm::ring);
+  EXPECT_EQ(choose(call_of_size(8 * mib, 1), 8, apart(1)).how, algorithm::direct);
+  EXPECT_EQ(choose(call_of_size(4, 2), 8, apart(1)).how, algorithm::direct);
+  EXPECT_EQ(choose(call_of_size(4)).level, decided_by::fallback);
+  collective_call moves = call_of_size(16 * mib, 1);
   moves.kind = collective_kind::broadcast;
   EXPECT_EQ(choose(moves, 8, apart(1)).how, algorithm::ring);
   moves.kind = collective_kind::all_to_all;
@@ -48,7 +48,7 @@ TEST(Choice, RanksThatShareMemoryGoDirectlyByDefault) {
   constexpr std::size_t mib = std::size_t{1} << 20;
   for (const int domains : {1, 2, 8}) {
     for (const std::size_t bytes : {std::size_t{4}, mib, 8 * mib}) {
-      EXPECT_EQ(choose(call_of(bytes), 8, {domains, 1, true}).how, algorithm::direct)
+      EXPECT_EQ(choose(call_of_size(bytes), 8, {domains, 1, true}).how, algorithm::direct)
           << domains << " domains, " << bytes << " bytes";
     }
   }
@@ -66,23 +66,23 @@ TEST(Choice, HintsComeBeforeTheTunerAndTheCallerBeforeAll) {
     found.chunk_bytes = 77;
     return std::optional(found);
   };
-  const auto hinted = choose(call_of(2000, 1), 8, {}, sources);
+  const auto hinted = choose(call_of_size(2000, 1), 8, {}, sources);
   EXPECT_EQ(hinted.how, algorithm::ring);
   EXPECT_EQ(hinted.chunk_bytes, 512U);
   EXPECT_EQ(hinted.level, decided_by::hint);
   for (const std::size_t outside : {996U, 2004U}) {
-    const auto tuned = choose(call_of(outside, 1), 8, {}, sources);
+    const auto tuned = choose(call_of_size(outside, 1), 8, {}, sources);
     EXPECT_EQ(tuned.how, algorithm::tree);
     EXPECT_EQ(tuned.chunk_bytes, 77U);
     EXPECT_EQ(tuned.level, decided_by::tuner);
   }
-  collective_call other = call_of(2000, 1);
+  collective_call other = call_of_size(2000, 1);
   other.type = dtype::int32;
   EXPECT_EQ(choose(other, 8, {}, sources).level, decided_by::tuner);
   sources.forced = algorithm::direct;
-  EXPECT_EQ(choose(call_of(2000, 1), 8, {}, sources).level, decided_by::caller);
+  EXPECT_EQ(choose(call_of_size(2000, 1), 8, {}, sources).level, decided_by::caller);
   sources.forced = algorithm::hierarchical;
-  EXPECT_EQ(choose_algorithm(call_of(2000, 1), 8, {}, sources).error().code(),
+  EXPECT_EQ(choose_algorithm(call_of_size(2000, 1), 8, {}, sources).error().code(),
             errc::invalid_argument);
 }
 
@@ -93,14 +93,15 @@ TEST(Choice, HintsThatAreNotLegalArePassedOver) {
   hints[1].wire = wire_format::bf16;
   choice_sources sources;
   sources.hints = hints;
-  EXPECT_EQ(choose(call_of(4096), 8, {}, sources).level, decided_by::fallback);
-  EXPECT_EQ(choose(call_of(4096), 8, {2, 1, true}, sources).how, algorithm::hierarchical);
+  EXPECT_EQ(choose(call_of_size(4096), 8, {}, sources).level, decided_by::fallback);
+  EXPECT_EQ(choose(call_of_size(4096), 8, {2, 1, true}, sources).how,
+            algorithm::hierarchical);
   sources.wire_allowed = true;
-  const auto rounding = choose(call_of(4096), 8, {}, sources);
+  const auto rounding = choose(call_of_size(4096), 8, {}, sources);
   EXPECT_EQ(rounding.wire, wire_format::bf16);
   EXPECT_EQ(rounding.level, decided_by::hint);
   // At a level that promises bits, the hint is not used.
-  EXPECT_EQ(choose(call_of(4096, 1), 8, {}, sources).level, decided_by::fallback);
+  EXPECT_EQ(choose(call_of_size(4096, 1), 8, {}, sources).level, decided_by::fallback);
 }
 
 TEST(Choice, TopologiesAndAlgorithmsHaveNames) {
@@ -117,7 +118,7 @@ TEST(Choice, TopologiesAndAlgorithmsHaveNames) {
 }
 
 TEST(Choice, DigestsDistinguishCallsByTheirOwnFieldsAlone) {
-  collective_call call = call_of(400, 1);
+  collective_call call = call_of_size(400, 1);
   const std::uint64_t digest = digest_of(call);
   collective_call other = call;
   other.root = 3;   // an all_reduce has no root

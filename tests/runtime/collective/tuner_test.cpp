@@ -12,8 +12,8 @@
 namespace weir::collective {
 namespace {
 
-collective_call call_of(std::size_t count,
-                        collective_kind kind = collective_kind::all_reduce) {
+collective_call call_to_tune(std::size_t count,
+                             collective_kind kind = collective_kind::all_reduce) {
   collective_call call;
   call.kind = kind;
   call.count = count;
@@ -36,7 +36,7 @@ int run_trials(collective_tuner& tuner, const collective_call& call, Ns&& ns) {
 // have the same number of them.
 TEST(Tuner, ProposesTheFastestOnceEachWasTried) {
   collective_tuner tuner;
-  const collective_call call = call_of(1000);
+  const collective_call call = call_to_tune(1000);
   std::vector<algorithm> tried;
   for (int i = 0; i < 3 * collective_tuner::trials; ++i) {
     EXPECT_FALSE(or_throw(tuner.fastest(call, 4, {})).has_value());
@@ -52,9 +52,9 @@ TEST(Tuner, ProposesTheFastestOnceEachWasTried) {
   }
   EXPECT_EQ(or_throw(tuner.fastest(call, 4, {})), algorithm::ring);
   EXPECT_FALSE(tuner.next(call, 4, {}).has_value());
-  EXPECT_EQ(or_throw(tuner.fastest(call_of(900), 4, {})), algorithm::ring)
+  EXPECT_EQ(or_throw(tuner.fastest(call_to_tune(900), 4, {})), algorithm::ring)
       << "a call of a similar size shares the measurement";
-  EXPECT_FALSE(or_throw(tuner.fastest(call_of(2000), 4, {})).has_value())
+  EXPECT_FALSE(or_throw(tuner.fastest(call_to_tune(2000), 4, {})).has_value())
       << "a larger call has no measurement";
   EXPECT_FALSE(or_throw(tuner.fastest(call, 5, {})).has_value())
       << "a call with more ranks has no measurement";
@@ -64,15 +64,15 @@ TEST(Tuner, HasNothingToTryWhereThereIsNoChoice) {
   collective_tuner tuner;
   for (const collective_kind kind :
        {collective_kind::all_to_all, collective_kind::send, collective_kind::barrier}) {
-    EXPECT_FALSE(tuner.next(call_of(8, kind), 4, {}).has_value());
+    EXPECT_FALSE(tuner.next(call_to_tune(8, kind), 4, {}).has_value());
   }
-  EXPECT_FALSE(tuner.next(call_of(8), 1, {}).has_value());
-  EXPECT_FALSE(tuner.next(call_of(0), 4, {}).has_value());
+  EXPECT_FALSE(tuner.next(call_to_tune(8), 1, {}).has_value());
+  EXPECT_FALSE(tuner.next(call_to_tune(0), 4, {}).has_value());
 }
 
 TEST(Tuner, OnlySucceededTrialsCount) {
   collective_tuner tuner;
-  const collective_call call = call_of(8);
+  const collective_call call = call_to_tune(8);
   for (int i = 0; i < 50; ++i) {
     ASSERT_TRUE(tuner.next(call, 4, {}).has_value())
         << "the tuner proposes trials as long as none has ended";
@@ -90,7 +90,7 @@ TEST(Tuner, KeepsWhatItKnowsInItsStore) {
     return found == stored.end() ? std::nullopt : std::optional(found->second);
   };
   store.keep = [&](const tuning_key& key, algorithm how) { stored[key] = how; };
-  const collective_call call = call_of(8);
+  const collective_call call = call_to_tune(8);
   const tuning_key key = tuning_key::of_call(call, 4, {});
   collective_tuner first(store);
   first.keep(key);
@@ -100,7 +100,7 @@ TEST(Tuner, KeepsWhatItKnowsInItsStore) {
   collective_tuner second(store);
   EXPECT_EQ(or_throw(second.fastest(call, 4, {})), algorithm::tree);
   EXPECT_FALSE(second.next(call, 4, {}).has_value());
-  EXPECT_TRUE(second.next(call_of(80), 4, {}).has_value());
+  EXPECT_TRUE(second.next(call_to_tune(80), 4, {}).has_value());
 }
 
 }  // namespace

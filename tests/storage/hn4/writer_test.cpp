@@ -66,7 +66,7 @@ std::unique_ptr<block_device> opened(const std::string& path) {
 }
 
 /// Returns the options that read exactly as the reference implementation does.
-hn4_stream_options strictly() {
+hn4_stream_options strict_stream() {
   hn4_stream_options options;
   options.strict = true;
   return options;
@@ -224,7 +224,7 @@ TEST(Hn4Writer, AppendedBytesFollowInBothOrders) {
     ASSERT_TRUE(volume.put("log", part, put)) << i;
     append(whole, part);
     EXPECT_TRUE(or_throw(read_tag(*device, "log")) == whole) << i;
-    EXPECT_TRUE(or_throw(read_tag(*device, "log", strictly())) == whole) << i;
+    EXPECT_TRUE(or_throw(read_tag(*device, "log", strict_stream())) == whole) << i;
     EXPECT_TRUE(or_throw(or_throw(open_on(*device)).stream("log")).warnings().empty());
   }
   const byte_vector fresh = noise(777, 9);
@@ -277,7 +277,7 @@ TEST(Hn4Writer, RemovedTagsAreGoneAndTheirSpaceIsFree) {
     ASSERT_TRUE(volume.remove("big"));
     EXPECT_EQ(volume.remove("big").error().code(), errc::not_found);
     EXPECT_EQ(read_tag(*device, "big").error().code(), errc::not_found);
-    EXPECT_EQ(read_tag(*device, "big", strictly()).error().code(), errc::not_found);
+    EXPECT_EQ(read_tag(*device, "big", strict_stream()).error().code(), errc::not_found);
     EXPECT_TRUE(or_throw(read_tag(*device, "small")) == noise(500, i));
     EXPECT_EQ(or_throw(volume.tags()).size(), 1U);
   }
@@ -461,7 +461,7 @@ TEST(Hn4Compression, BlocksAreCompressedWhereThatIsShorter) {
   append(bytes, noise(60'000, 2));
   ASSERT_TRUE(volume.put("mixed", bytes, put));
   EXPECT_TRUE(or_throw(read_tag(*device, "mixed")) == bytes);
-  EXPECT_TRUE(or_throw(read_tag(*device, "mixed", strictly())) == bytes);
+  EXPECT_TRUE(or_throw(read_tag(*device, "mixed", strict_stream())) == bytes);
   const auto report = or_throw(hn4_check(std::make_unique<borrowed_device>(*device)));
   EXPECT_TRUE(report.findings.empty());
   EXPECT_GE(report.compressed, 10U);

@@ -212,7 +212,7 @@ TEST(SameBitsOfSums, CountsBeyondTwoToThe31) {
 }
 
 /// Returns normally distributed numbers that depend on the rank.
-std::vector<float> numbers(int rank, std::size_t count) {
+std::vector<float> numbers_of_rank(int rank, std::size_t count) {
   std::mt19937_64 dice(77 + static_cast<unsigned>(rank));
   std::normal_distribution<float> normal;
   std::uniform_int_distribution<int> exponent(-12, 12);
@@ -230,7 +230,7 @@ std::vector<float> sum_of_mesh(int ranks, int level, std::size_t count) {
   EXPECT_TESS(tessSetNumericsPolicy(s.context, &policy));
   auto* const x = s.memory<float>(count);
   for (int r = 0; r < ranks; ++r) {
-    const auto own = numbers(r, count);
+    const auto own = numbers_of_rank(r, count);
     EXPECT_TESS(
         tessMemcpyRankAsync(x, own.data(), count * 4, TESS_COPY_H2D, r, s.stream));
     EXPECT_TESS(tessStreamSynchronize(s.stream));
@@ -251,7 +251,7 @@ std::vector<float> sum_of_regions(int ranks, int level, std::size_t count,
     const auto elements = static_cast<std::int64_t>(count);
     const auto memory = or_throw(e->allocate(elements * 4, "parts"));
     parts.push_back(or_throw(runtime::tensor::over(memory, dtype::fp32, {&elements, 1})));
-    std::memcpy(memory.base, numbers(r, count).data(), count * 4);
+    std::memcpy(memory.base, numbers_of_rank(r, count).data(), count * 4);
   }
   collective::collective_call call;
   call.count = count;

@@ -66,7 +66,7 @@ std::vector<registered_module::entry> all_kernels() {
           {"unordered", failing_kernel, {}, 0}};
 }
 
-tessLaunchConfig blocks(int n, unsigned flags = 0) {
+tessLaunchConfig launch_of(int n, unsigned flags = 0) {
   return {{n, 1, 1}, {1, 1, 1}, 0, flags};
 }
 
@@ -77,7 +77,8 @@ TEST(TesseraStream, RunsLaunchesInOrderOnEveryDevice) {
   std::vector<int64_t> expected(5, 0);
   for (int64_t i = 1; i <= 300; ++i) {
     step_arguments args{x, i % 3 + 1, i};
-    ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(5), &args, sizeof args, s.stream));
+    ASSERT_TESS(
+        tessLaunch(m["step"], s.mesh, launch_of(5), &args, sizeof args, s.stream));
     args = {};  // the call has copied the arguments
     for (int64_t& e : expected) {
       e = static_cast<int64_t>(static_cast<uint64_t>(e) *
@@ -91,7 +92,7 @@ TEST(TesseraStream, RunsLaunchesInOrderOnEveryDevice) {
     }
   }
   step_arguments args{x, 1, 7};
-  ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(5), &args, sizeof args, s.stream));
+  ASSERT_TESS(tessLaunch(m["step"], s.mesh, launch_of(5), &args, sizeof args, s.stream));
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(s.read(x, 5, rank), std::vector<int64_t>(5, 7)) << "rank " << rank;
   }
@@ -101,7 +102,7 @@ TEST(TesseraStream, GivesBlocksTheirRankAndPlace) {
   session s(8, {2, 1, 4, 1});
   const registered_module m(s.context, all_kernels());
   auto* x = s.memory<int64_t>(1);
-  ASSERT_TESS(tessLaunch(m["rank"], s.mesh, blocks(1), &x, sizeof x, s.stream));
+  ASSERT_TESS(tessLaunch(m["rank"], s.mesh, launch_of(1), &x, sizeof x, s.stream));
   for (int rank = 0; rank < 8; ++rank) {
     EXPECT_EQ(s.read(x, 1, rank)[0], rank * 100 + rank % 2 * 10 + rank / 2);
   }
@@ -122,7 +123,7 @@ TEST(TesseraStream, EventsOrderStreams) {
   for (int64_t i = 0; i < 200; ++i) {
     tessStream_t const target = i % 2 == 0 ? s.stream : other;
     step_arguments args{x, i % 5 == 0 ? -1 : 1, i};
-    ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, target));
+    ASSERT_TESS(tessLaunch(m["step"], s.mesh, launch_of(1), &args, sizeof args, target));
     ASSERT_TESS(tessEventRecord(done, target));
     ASSERT_TESS(tessStreamWaitEvent(i % 2 == 0 ? other : s.stream, done));
     expected = expected * (i % 5 == 0 ? -1 : 1) + i;
@@ -143,8 +144,8 @@ TEST(TesseraStream, DistinctStreamsOverlap) {
   tessStream_t other = nullptr;
   ASSERT_TESS(tessStreamCreate(s.mesh, 0, &other));
   inside = 0;
-  ASSERT_TESS(tessLaunch(m["meeting"], s.mesh, blocks(1), nullptr, 0, s.stream));
-  ASSERT_TESS(tessLaunch(m["meeting"], s.mesh, blocks(1), nullptr, 0, other));
+  ASSERT_TESS(tessLaunch(m["meeting"], s.mesh, launch_of(1), nullptr, 0, s.stream));
+  ASSERT_TESS(tessLaunch(m["meeting"], s.mesh, launch_of(1), nullptr, 0, other));
   EXPECT_TESS(tessStreamSynchronize(s.stream));
   EXPECT_TESS(tessStreamSynchronize(other));
 }
@@ -157,9 +158,9 @@ TEST(TesseraStream, AFailurePoisonsItsStreamUntilItIsReported) {
   auto* x = s.memory<int64_t>(1);
   tessStream_t untouched = nullptr;
   ASSERT_TESS(tessStreamCreate(s.mesh, 0, &untouched));
-  ASSERT_TESS(tessLaunch(m["failing"], s.mesh, blocks(16), nullptr, 0, s.stream));
+  ASSERT_TESS(tessLaunch(m["failing"], s.mesh, launch_of(16), nullptr, 0, s.stream));
   step_arguments args{x, 1, 5};
-  ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, s.stream));
+  ASSERT_TESS(tessLaunch(m["step"], s.mesh, launch_of(1), &args, sizeof args, s.stream));
   EXPECT_TESS(tessStreamSynchronize(untouched));
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
   // The message names the lowest failing block, whatever the timing.
@@ -167,7 +168,7 @@ TEST(TesseraStream, AFailurePoisonsItsStreamUntilItIsReported) {
       << tessGetLastErrorMessage();
   EXPECT_TESS(tessStreamSynchronize(s.stream));
   EXPECT_EQ(s.read(x, 1)[0], 0) << "operations behind the failure are skipped";
-  ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, s.stream));
+  ASSERT_TESS(tessLaunch(m["step"], s.mesh, launch_of(1), &args, sizeof args, s.stream));
   EXPECT_EQ(s.read(x, 1)[0], 5);
 }
 
@@ -182,11 +183,11 @@ TEST(TesseraStream, AFailureTravelsWithEvents) {
   ASSERT_TESS(tessEventCreate(&broken));
   auto* x = s.memory<int64_t>(1);
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  ASSERT_TESS(tessLaunch(m["throwing"], s.mesh, blocks(1), nullptr, 0, s.stream));
+  ASSERT_TESS(tessLaunch(m["throwing"], s.mesh, launch_of(1), nullptr, 0, s.stream));
   ASSERT_TESS(tessEventRecord(broken, s.stream));
   ASSERT_TESS(tessStreamWaitEvent(other, broken));
   step_arguments args{x, 1, 5};
-  ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, other));
+  ASSERT_TESS(tessLaunch(m["step"], s.mesh, launch_of(1), &args, sizeof args, other));
   EXPECT_EQ(tessEventSynchronize(broken), TESS_ERR_LAUNCH_FAILED);
   EXPECT_EQ(tessStreamSynchronize(other), TESS_ERR_LAUNCH_FAILED);
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_LAUNCH_FAILED);
@@ -198,9 +199,9 @@ TEST(TesseraStream, KernelsThatAreNotDeterministicViolateADeterministicLaunch) {
   const registered_module m(s.context, all_kernels());
   tessNumericsPolicy free{0, 0, 0, 0};
   ASSERT_TESS(tessSetNumericsPolicy(s.context, &free));
-  ASSERT_TESS(tessLaunch(m["unordered"], s.mesh, blocks(1), nullptr, 0, s.stream));
+  ASSERT_TESS(tessLaunch(m["unordered"], s.mesh, launch_of(1), nullptr, 0, s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  ASSERT_TESS(tessLaunch(m["unordered"], s.mesh, blocks(1, TESS_LAUNCH_DETERMINISTIC),
+  ASSERT_TESS(tessLaunch(m["unordered"], s.mesh, launch_of(1, TESS_LAUNCH_DETERMINISTIC),
                          nullptr, 0, s.stream));
   EXPECT_EQ(tessStreamSynchronize(s.stream), TESS_ERR_DETERMINISM_VIOLATION);
 }
@@ -215,7 +216,7 @@ TEST(TesseraStream, HostFunctionsRunInOrderAndMayNotEnqueue) {
     int64_t* x = nullptr;
   } saw{&s, TESS_OK, 0, s.memory<int64_t>(1)};
   step_arguments args{saw.x, 1, 5};
-  ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, s.stream));
+  ASSERT_TESS(tessLaunch(m["step"], s.mesh, launch_of(1), &args, sizeof args, s.stream));
   ASSERT_TESS(tessLaunchHostFunc(
       s.stream,
       [](void* user) {
@@ -239,11 +240,13 @@ TEST(TesseraStream, CopiesKeepTheOrderOfTheHostsMemory) {
   int64_t through = -1;
   for (int64_t i = 1; i <= 50; ++i) {
     step_arguments args{x, 1, i};
-    ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, s.stream));
+    ASSERT_TESS(
+        tessLaunch(m["step"], s.mesh, launch_of(1), &args, sizeof args, s.stream));
     ASSERT_TESS(tessMemcpyAsync(&through, x, 8, TESS_COPY_D2H, s.stream));
     ASSERT_TESS(tessMemcpyAsync(y, &through, 8, TESS_COPY_H2D, s.stream));
     args = {y, 2, 1};
-    ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, s.stream));
+    ASSERT_TESS(
+        tessLaunch(m["step"], s.mesh, launch_of(1), &args, sizeof args, s.stream));
     ASSERT_TESS(tessMemcpyAsync(x, y, 8, TESS_COPY_D2D, s.stream));
   }
   int64_t expected = 0;
@@ -262,14 +265,14 @@ TEST(TesseraStream, QueriesComeToAnEndWithoutAWait) {
   const registered_module m(s.context, all_kernels());
   auto* x = s.memory<int64_t>(1);
   step_arguments args{x, 1, 5};
-  ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, s.stream));
+  ASSERT_TESS(tessLaunch(m["step"], s.mesh, launch_of(1), &args, sizeof args, s.stream));
   int done = 0;
   for (int i = 0; i < 10'000 && done == 0; ++i) {
     ASSERT_TESS(tessStreamQuery(s.stream, &done));
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   EXPECT_EQ(done, 1);
-  ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, s.stream));
+  ASSERT_TESS(tessLaunch(m["step"], s.mesh, launch_of(1), &args, sizeof args, s.stream));
   ASSERT_TESS(tessStreamSynchronize(s.stream));
   ASSERT_TESS(tessStreamQuery(s.stream, &done));
   EXPECT_EQ(done, 1) << "a query after a synchronization reports the end at once";
@@ -303,7 +306,7 @@ TEST(TesseraStream, StreamsAndEventsMayGoWhileTheirWorkIsPending) {
     ASSERT_TESS(tessEventCreate(&mark));
     step_arguments args{x, 1, 1};
     ASSERT_TESS(tessStreamWaitEvent(brief, mark));
-    ASSERT_TESS(tessLaunch(m["step"], s.mesh, blocks(1), &args, sizeof args, brief));
+    ASSERT_TESS(tessLaunch(m["step"], s.mesh, launch_of(1), &args, sizeof args, brief));
     ASSERT_TESS(tessEventRecord(mark, brief));
     ASSERT_TESS(tessStreamWaitEvent(s.stream, mark));
     ASSERT_TESS(tessEventDestroy(mark));
@@ -325,7 +328,7 @@ TEST(TesseraStream, MemoryFreedInFlightStaysUntilItsWorkHasEnded) {
     auto* x = s.memory<int64_t>(4096);
     step_arguments args{x, 1, i};
     ASSERT_TESS(
-        tessLaunch(m["step"], s.mesh, blocks(4096), &args, sizeof args, s.stream));
+        tessLaunch(m["step"], s.mesh, launch_of(4096), &args, sizeof args, s.stream));
     ASSERT_TESS(tessMemcpyAsync(sum, x + 4095, 8, TESS_COPY_D2D, s.stream));
     ASSERT_TESS(tessFree(s.mesh, x));
     EXPECT_EQ(tessFree(s.mesh, x), TESS_ERR_INVALID_VALUE);

@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& device) { return std::string(device.param.name); });
 
 /// Returns a volume with one tag of three shards.
-std::unique_ptr<memory_device> stored(const byte_vector& bytes) {
+std::unique_ptr<memory_device> stored_device(const byte_vector& bytes) {
   auto device = formatted();
   hn4_volume volume = or_throw(open_on(*device, device_mode::writable));
   or_throw(volume.put("t", bytes, fixed_put(3)));
@@ -172,7 +172,7 @@ std::unique_ptr<memory_device> stored(const byte_vector& bytes) {
 // never other bytes.
 TEST(FaultyDevices, AFailedOrShortReadIsAnErrorWithAPlaceOrDoesNoHarm) {
   const byte_vector bytes = noise(40'000, 1);
-  const auto device = stored(bytes);
+  const auto device = stored_device(bytes);
   std::size_t failures = 0;
   bool quiet = false;
   for (std::uint64_t n = 0; !quiet; ++n) {
@@ -208,7 +208,7 @@ TEST(FaultyDevices, ATornWriteLeavesTheOldOrTheNewStream) {
   std::size_t unchanged = 0;
   for (std::uint64_t n = 0; !finished; ++n) {
     for (const bool torn : {false, true}) {
-      const auto device = stored(old_bytes);
+      const auto device = stored_device(old_bytes);
       fault_plan plan;
       (torn ? plan.torn_write : plan.failing_write) = n;
       hn4_volume volume = or_throw(hn4_volume::open(
@@ -224,7 +224,7 @@ TEST(FaultyDevices, ATornWriteLeavesTheOldOrTheNewStream) {
 
 TEST(Parallel, ManyThreadsGiveTheSameBytesAndReportTheirProgress) {
   const byte_vector bytes = noise(9'000'000, 1);
-  const auto device = stored(bytes);
+  const auto device = stored_device(bytes);
   const hn4_volume volume = or_throw(open_on(*device));
   const hn4_stream stream = or_throw(volume.stream("t"));
   for (const std::uint32_t threads : {1U, 2U, 8U}) {
@@ -252,7 +252,7 @@ TEST(Parallel, ManyThreadsGiveTheSameBytesAndReportTheirProgress) {
 
 TEST(Parallel, TheFirstOfSeveralErrorsIsReturned) {
   const byte_vector bytes = noise(9'000'000, 1);
-  const auto device = stored(bytes);
+  const auto device = stored_device(bytes);
   const hn4_volume volume = or_throw(open_on(*device));
   const hn4_stream stream = or_throw(volume.stream("t"));
   const byte_vector junk = noise(4096, 7);
@@ -273,7 +273,7 @@ TEST(Parallel, TheFirstOfSeveralErrorsIsReturned) {
 
 TEST(Prefetch, PiecesComeInOrderAndWholeWhateverTheWindow) {
   const byte_vector bytes = noise(3'000'000, 1);
-  const auto device = stored(bytes);
+  const auto device = stored_device(bytes);
   const hn4_stream stream = or_throw(or_throw(open_on(*device)).stream("t"));
   for (const std::uint32_t threads : {1U, 3U}) {
     for (const std::size_t window : {std::size_t{1}, std::size_t{5}}) {
@@ -299,7 +299,7 @@ TEST(Prefetch, PiecesComeInOrderAndWholeWhateverTheWindow) {
 
 TEST(Prefetch, CancellingAndErrorsEndIt) {
   const byte_vector bytes = noise(3'000'000, 1);
-  const auto device = stored(bytes);
+  const auto device = stored_device(bytes);
   const hn4_volume volume = or_throw(open_on(*device));
   const hn4_stream stream = or_throw(volume.stream("t"));
   hn4_prefetcher cancelled(stream);
@@ -319,7 +319,7 @@ TEST(Prefetch, CancellingAndErrorsEndIt) {
 }
 
 TEST(Snapshot, ADirectoryThatChangedIsNoticed) {
-  const auto device = stored(noise(9000, 1));
+  const auto device = stored_device(noise(9000, 1));
   const hn4_stream stream = or_throw(or_throw(open_on(*device)).stream("t"));
   EXPECT_TRUE(stream.verify_snapshot());
   hn4_volume writer = or_throw(open_on(*device, device_mode::writable));

@@ -10,16 +10,16 @@
 namespace weir::test {
 namespace {
 
-/// Arguments of step_kernel.
-struct step_arguments {
+/// Arguments of captured_step_kernel.
+struct captured_step_arguments {
   int32_t* to;
   const int32_t* from;
   int32_t value;
   int32_t slow_rank;
 };
 /// Computes to = 3 * from + value; slow on rank `slow_rank`.
-int step_kernel(const tessBlockContext* block, const void* args) {
-  const auto* a = static_cast<const step_arguments*>(args);
+int captured_step_kernel(const tessBlockContext* block, const void* args) {
+  const auto* a = static_cast<const captured_step_arguments*>(args);
   if (a->slow_rank == block->rank) {
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
   }
@@ -38,11 +38,11 @@ class TesseraCapture : public testing::Test {
 
   void step(tessStream_t stream, int32_t* to, const int32_t* from, int32_t value,
             int slow_rank = -1) {
-    const step_arguments args{to, from, value, slow_rank};
+    const captured_step_arguments args{to, from, value, slow_rank};
     EXPECT_TESS(tessLaunch(m["step"], s.mesh, one, &args, sizeof args, stream));
   }
   tessStatus_t launch_nothing(tessStream_t stream) {
-    const step_arguments args{x, x, 0, -1};
+    const captured_step_arguments args{x, x, 0, -1};
     return tessLaunch(m["step"], s.mesh, one, &args, sizeof args, stream);
   }
   tessGraphExec_t ended(tessStream_t stream) {
@@ -74,7 +74,7 @@ class TesseraCapture : public testing::Test {
   registered_module m{
       s.context,
       {{"step",
-        step_kernel,
+        captured_step_kernel,
         {pointer_to("to", TESS_INT32), pointer_to("from", TESS_INT32),
          value("value", TESS_INT32, 4), value("slow_rank", TESS_INT32, 4)}},
        {"failing_step", failing_step, {}}}};
@@ -202,7 +202,7 @@ TEST_F(TesseraCapture, AGraphIsANodeOfAnotherAsItWasThen) {
   ASSERT_TESS(tessGraphLaunch(inner, s.stream));
   const tessGraphExec_t middle = ended(s.stream);
   // Updating the inner graph does not change graphs that already contain it.
-  const step_arguments other{x, x, 100, -1};
+  const captured_step_arguments other{x, x, 100, -1};
   ASSERT_TESS(tessGraphExecUpdateLaunch(inner, 0, m["step"], one, &other, sizeof other,
                                         s.stream));
   ASSERT_TESS(tessStreamBeginCapture(s.stream));
@@ -292,7 +292,7 @@ TEST_F(TesseraCapture, WithTheFlagAGraphRunsAndIsRecorded) {
   ASSERT_TESS(tessStreamBeginCapture(s.stream));
   step(s.stream, x, x, 1);
   const tessGraphExec_t inner = ended(s.stream);
-  const step_arguments args{y, y, 2, -1};
+  const captured_step_arguments args{y, y, 2, -1};
   ASSERT_TESS(tessLaunch(m["step"], s.mesh,
                          {{1, 1, 1}, {1, 1, 1}, 0, TESS_LAUNCH_CAPTURE}, &args,
                          sizeof args, s.stream));

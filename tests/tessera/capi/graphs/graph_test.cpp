@@ -34,19 +34,19 @@ int failing_on_rank_1(const tessBlockContext* block, const void*) {
 int failing_on_rank_0(const tessBlockContext* block, const void*) {
   return block->rank == 0 ? 12 : 0;
 }
-std::atomic<int> rounds{0};
+std::atomic<int> rounds_run{0};
 /// Persistent kernel that counts rounds until it is asked to stop.
 int spinning_kernel(const tessBlockContext* block, const void*) {
   while (block->services->gridBarrier(block) == 0) {
     if (block->blockIndex[0] == 0) {
-      ++rounds;
+      ++rounds_run;
     }
   }
   return 0;
 }
 /// Persistent kernel that waits until it is asked to stop and then fails in block 1.
 int spinning_then_failing(const tessBlockContext* block, const void*) {
-  ++rounds;
+  ++rounds_run;
   while (block->services->stopRequested(block) == 0) {
     std::this_thread::yield();
   }
@@ -528,7 +528,7 @@ TEST(TesseraPersistent, RunsUntilItIsAskedToStopAndHoldsItsStreamAlone) {
   ASSERT_TESS(tessStreamCreate(s.mesh, 0, &other));
   auto* x = s.memory<float>(1);
   ASSERT_TESS(tessStreamSynchronize(s.stream));
-  rounds = 0;
+  rounds_run = 0;
   EXPECT_EQ(tessLaunch(m["spinning"], s.mesh, grid_of(2), nullptr, 0, s.stream),
             TESS_ERR_INVALID_VALUE)
       << "the kernel is marked for persistent launches only";
@@ -551,8 +551,8 @@ TEST(TesseraPersistent, RunsUntilItIsAskedToStopAndHoldsItsStreamAlone) {
   int done = 1;
   ASSERT_TESS(tessStreamQuery(s.stream, &done));
   EXPECT_EQ(done, 0);
-  const int seen = rounds;
-  while (rounds == seen) {
+  const int seen = rounds_run;
+  while (rounds_run == seen) {
     std::this_thread::yield();
   }
   ASSERT_TESS(tessStreamRequestStop(s.stream));
@@ -564,12 +564,12 @@ TEST(TesseraPersistent, AFailureOfItPoisonsItsStream) {
   session s(2);
   const registered_module m(s.context, graph_kernels());
   auto* x = s.memory<float>(1);
-  rounds = 0;
+  rounds_run = 0;
   ASSERT_TESS(tessLaunch(m["spinning_failing"], s.mesh,
                          grid_of(2, TESS_LAUNCH_PERSISTENT), nullptr, 0, s.stream));
   const mix_arguments args{x, 1.0F};
   ASSERT_TESS(tessLaunch(m["mix"], s.mesh, grid_of(1), &args, 12, s.stream));
-  while (rounds == 0) {
+  while (rounds_run == 0) {
     std::this_thread::yield();
   }
   ASSERT_TESS(tessStreamRequestStop(s.stream));

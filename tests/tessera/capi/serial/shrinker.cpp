@@ -15,7 +15,7 @@ namespace {
 using ids = std::set<int>;
 
 /// Returns the program without these operations.
-program without(const program& p, const ids& left_out) {
+program without_ids(const program& p, const ids& left_out) {
   program out = p;
   out.operations.clear();
   std::vector<int> place_of(p.operations.size(), none);
@@ -82,14 +82,14 @@ std::vector<ids> candidates(const program& p) {
 /// Returns the program without operations that have no purpose any more: recordings of
 /// events for which nothing waits.
 program tidied(const program& p) {
-  return without(p, those(p, [&](const operation& o) {
-                   return o.what == verb::record &&
-                          std::none_of(p.operations.begin(), p.operations.end(),
-                                       [&](const operation& other) {
-                                         return other.event == o.event &&
-                                                other.what != verb::record;
-                                       });
-                 }));
+  return without_ids(p, those(p, [&](const operation& o) {
+                       return o.what == verb::record &&
+                              std::none_of(p.operations.begin(), p.operations.end(),
+                                           [&](const operation& other) {
+                                             return other.event == o.event &&
+                                                    other.what != verb::record;
+                                           });
+                     }));
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ program shrink(program p, const std::function<bool(const program&)>& fails,
   for (bool smaller = true; smaller && attempts > 0;) {
     smaller = false;
     for (const ids& some : candidates(p)) {
-      smaller = (!some.empty() && try_it(without(p, some))) || smaller;
+      smaller = (!some.empty() && try_it(without_ids(p, some))) || smaller;
     }
     smaller = try_it(tidied(p)) || smaller;
   }

@@ -24,10 +24,10 @@
 namespace weir::test {
 namespace {
 
-constexpr tessLaunchConfig one_thread{{1, 1, 1}, {1, 1, 1}, 0, 0};
+constexpr tessLaunchConfig single_thread{{1, 1, 1}, {1, 1, 1}, 0, 0};
 
 /// Fails in every block.
-int refusing_kernel(const tessBlockContext*, const void*) {
+int kernel_that_fails(const tessBlockContext*, const void*) {
   return 7;
 }
 
@@ -274,10 +274,10 @@ TEST(TesseraShutdown, ThatTimesOutLeavesTheGraphThatRuns) {
 
 TEST(TesseraQuery, SaysTheFailureOfWhatHasEndedAndLeavesItToTheSynchronization) {
   session s;
-  const registered_module m(s.context, {{"q_refusing", refusing_kernel, {}}});
+  const registered_module m(s.context, {{"q_refusing", kernel_that_fails, {}}});
   tessEvent_t behind = nullptr;
   ASSERT_TESS(tessEventCreate(&behind));
-  ASSERT_TESS(tessLaunch(m["q_refusing"], s.mesh, one_thread, nullptr, 0, s.stream));
+  ASSERT_TESS(tessLaunch(m["q_refusing"], s.mesh, single_thread, nullptr, 0, s.stream));
   ASSERT_TESS(tessEventRecord(behind, s.stream));
   const auto poll = [](const auto& ask) {
     int done = 0;
