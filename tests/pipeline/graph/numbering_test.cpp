@@ -122,7 +122,7 @@ TEST(Describe, ShowsStagesEdgesMemoryGuaranteeAndNotes) {
   first.y     ->  write.x      f32[16]   10 items, 64.0 MiB
   first.y     ->  first.state  f32[16]   8 items, 64.0 MiB, delay 2
 
-memory of items: at most 134218560 bytes (128.0 MiB)
+memory of items: at most 134219136 bytes (128.0 MiB)
 guarantee: at least once (because of "write")
 note: edge "first.y" -> "write.x": window of 8 items enlarged to 10, because )"
             "\"write\" takes 10 items at a time\n");
