@@ -10,11 +10,15 @@
 namespace weir::actors {
 
 std::uint64_t state_hash_of(bytes_view snapshot, const storage::stream_cursor& cursor) {
+  return state_hash_of(xxh3_64(snapshot), storage::encode(cursor));
+}
+
+std::uint64_t state_hash_of(std::uint64_t snapshot_hash, bytes_view cursor) {
   std::byte raw[8];
-  store_le(raw, xxh3_64(snapshot));
+  store_le(raw, snapshot_hash);
   xxh3_stream hash;
   hash.update(raw);
-  hash.update(storage::encode(cursor));
+  hash.update(cursor);
   return hash.digest();
 }
 

@@ -20,6 +20,9 @@ namespace weir::actors {
 /// count, so that an interrupted run has the hash of one that was not.
 [[nodiscard]] std::uint64_t state_hash_of(bytes_view snapshot,
                                           const storage::stream_cursor& cursor);
+/// Returns the hash of a run's state as above, from the XXH3-64 of the model's snapshot
+/// and the encoded cursor.
+[[nodiscard]] std::uint64_t state_hash_of(std::uint64_t snapshot_hash, bytes_view cursor);
 
 /// The sections of one checkpoint, and the bytes to which they point. The order must live
 /// as long as this object, because sections point to its bytes too.

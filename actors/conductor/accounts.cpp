@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "weir/base/record.hpp"
 
 namespace weir::actors {
@@ -104,6 +106,34 @@ double nat_sum::bits_per_byte() const noexcept {
   const double nats =
       static_cast<double>(whole) + static_cast<double>(fraction) * 0x1p-32;
   return nats / nats_per_bit / static_cast<double>(bytes);
+}
+
+std::uint64_t curve_window_of(std::uint64_t pulse_tokens,
+                              std::uint64_t build_budget) noexcept {
+  constexpr std::uint64_t curve_points = 256;
+  return std::max(pulse_tokens, build_budget / curve_points);
+}
+
+void run_accounts::count(const pulse_score& score, std::uint64_t build_tokens,
+                         const score_rules& rules) {
+  if (score.phase == models::pulse_phase::test) {
+    test.add(score.nats_q32, score.bytes);
+  }
+  if (score.phase != models::pulse_phase::build) {
+    return;
+  }
+  build.add(score.nats_q32, score.bytes);
+  const std::uint64_t budget = rules.build_budget;
+  if (build_tokens >= budget - budget / 4) {
+    last_quarter.add(score.nats_q32, score.bytes);
+  }
+  window.add(score.nats_q32, score.bytes);
+  const std::uint64_t after = build_tokens + score.tokens;
+  const std::uint64_t every = rules.curve_window;
+  if (every != 0 && (after / every > build_tokens / every || after == budget)) {
+    curve.push_back({after, window});
+    window = {};
+  }
 }
 
 byte_vector encode(const conductor_record& record) {

@@ -56,6 +56,22 @@ struct curve_window {
   friend bool operator==(const curve_window&, const curve_window&) = default;
 };
 
+/// The score of one pulse.
+struct pulse_score {
+  models::pulse_phase phase = models::pulse_phase::build;  ///< phase of the pulse
+  std::uint64_t tokens = 0;                                ///< tokens of all lanes
+  std::uint64_t nats_q32 = 0;  ///< as `models::pulse_result::nats_q32`
+  std::uint64_t bytes = 0;     ///< bytes that were scored
+};
+/// Numbers of the run that decide how scores are counted.
+struct score_rules {
+  std::uint64_t build_budget = 0;  ///< tokens of the Build phase
+  std::uint64_t curve_window = 0;  ///< Build tokens per point of the curve; 0: no curve
+};
+/// Returns the window of the curve: 1/256 of the Build budget, but at least a pulse.
+[[nodiscard]] std::uint64_t curve_window_of(std::uint64_t pulse_tokens,
+                                            std::uint64_t build_budget) noexcept;
+
 /// Metrics of the whole run, including the time before it was resumed. They belong to no
 /// hash of the state.
 struct run_accounts {
@@ -69,6 +85,11 @@ struct run_accounts {
   std::uint64_t generations = 0;  ///< checkpoints written
   std::uint64_t resumed = 0;      ///< how often the run was resumed
   std::vector<curve_window> curve;
+
+  /// Adds the score of the next pulse to the sums and to the learning curve.
+  /// @param build_tokens  Build tokens of the pulses before.
+  void count(const pulse_score& score, std::uint64_t build_tokens,
+             const score_rules& rules);
   friend bool operator==(const run_accounts&, const run_accounts&) = default;
 };
 /// Returns the bytes of a METRICS section.

@@ -17,6 +17,28 @@ std::uint64_t pulse_chunks::tokens() const {
   return sum;
 }
 
+/// A chunk predicts all its tokens but the first, which the chunk before it predicts, and
+/// the lookahead.
+std::uint64_t pulse_chunks::ends_of_text() const {
+  std::uint64_t sum = 0;
+  for (const auto& lane : lanes) {
+    if (lane) {
+      const auto in_chunk =
+          std::count(lane->tokens.begin() + 1, lane->tokens.end(), storage::end_of_text);
+      sum += static_cast<std::uint64_t>(in_chunk) +
+             (lane->lookahead == storage::end_of_text ? 1 : 0);
+    }
+  }
+  return sum;
+}
+
+std::uint64_t max_pulses(const phase_budget& budget,
+                         std::uint64_t pulse_tokens) noexcept {
+  const std::uint64_t pulses =
+      budget.tokens / pulse_tokens + (budget.tokens % pulse_tokens != 0 ? 1 : 0);
+  return budget.pulses != 0 ? std::min(budget.pulses, pulses) : pulses;
+}
+
 chunk_plan::chunk_plan(settings s, const phase_uses& used)
     : settings_(std::move(s)), used_(used), ended_(settings_.lanes, false) {
   tokens_ = used_[0].tokens;

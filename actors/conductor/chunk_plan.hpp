@@ -34,7 +34,13 @@ struct pulse_chunks {
   std::vector<std::optional<storage::token_chunk>> lanes;
   /// Returns the number of tokens of all lanes.
   [[nodiscard]] std::uint64_t tokens() const;
+  /// Returns the number of end-of-text tokens among the tokens that all lanes predict.
+  [[nodiscard]] std::uint64_t ends_of_text() const;
 };
+/// Returns the largest number of pulses that a budget allows, if a pulse has up to
+/// `pulse_tokens` tokens.
+[[nodiscard]] std::uint64_t max_pulses(const phase_budget& budget,
+                                       std::uint64_t pulse_tokens) noexcept;
 
 /// Orders chunks slot by slot and in each slot lane by lane; a slot becomes a pulse.
 ///

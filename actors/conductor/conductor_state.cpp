@@ -19,19 +19,6 @@ bool save_gate::pass(std::uint64_t before, std::uint64_t after) noexcept {
   return true;
 }
 
-namespace {
-
-/// Returns the number of end-of-text tokens among the tokens that a chunk predicts: all
-/// but its first token, which the chunk before it predicts, and the lookahead.
-std::uint64_t ends_of_text_in(const storage::token_chunk& c) {
-  const auto in_chunk =
-      std::count(c.tokens.begin() + 1, c.tokens.end(), storage::end_of_text);
-  return static_cast<std::uint64_t>(in_chunk) +
-         (c.lookahead == storage::end_of_text ? 1 : 0);
-}
-
-}  // namespace
-
 conductor_state::conductor_state(settings s, conductor_record record,
                                  run_accounts accounts)
     : settings_(std::move(s)),
@@ -127,10 +114,10 @@ std::optional<pulse_order> conductor_state::take_pulse(std::int64_t now_ns) {
   p.total_updates = record_.total_updates;
   pulse_in_flight f;
   f.tokens = chunks->tokens();
+  f.ends_of_text = chunks->ends_of_text();
   for (const auto& lane : chunks->lanes) {
     if (lane) {
       f.marks.push_back(lane->mark);
-      f.ends_of_text += ends_of_text_in(*lane);
       const std::uint64_t from = lane->lane_position;
       p.active_levels |= p.phase == models::pulse_phase::build
                              ? models::active_mask(settings_.frequencies, from,
@@ -153,34 +140,12 @@ std::optional<pulse_order> conductor_state::take_pulse(std::int64_t now_ns) {
   return order;
 }
 
-/// Ends a window of the learning curve at this number of Build tokens.
-void conductor_state::close_window(std::uint64_t build_tokens) {
-  accounts_.curve.push_back({build_tokens, accounts_.window});
-  accounts_.window = {};
-}
-
 /// Adds the likelihood of a pulse to the metrics and to the learning curve.
 void conductor_state::count_scores(const pulse_in_flight& f,
                                    const models::pulse_result& r) {
   const std::uint64_t bytes = r.scored - std::min(r.scored, f.ends_of_text);
-  if (f.pulse.phase == models::pulse_phase::test) {
-    accounts_.test.add(r.nats_q32, bytes);
-  }
-  if (f.pulse.phase != models::pulse_phase::build) {
-    return;
-  }
-  accounts_.build.add(r.nats_q32, bytes);
-  const std::uint64_t budget = settings_.budgets[0].tokens;
-  if (record_.used[0].tokens >= budget - budget / 4) {
-    accounts_.last_quarter.add(r.nats_q32, bytes);
-  }
-  accounts_.window.add(r.nats_q32, bytes);
-  const std::uint64_t before = record_.used[0].tokens;
-  const std::uint64_t after = before + f.tokens;
-  const std::uint64_t every = settings_.curve_window;
-  if (every != 0 && (after / every > before / every || after == budget)) {
-    close_window(after);
-  }
+  accounts_.count({f.pulse.phase, f.tokens, r.nats_q32, bytes}, record_.used[0].tokens,
+                  {settings_.budgets[0].tokens, settings_.curve_window});
 }
 
 /// Updates the times of the Build phase: those of this process are added to those before

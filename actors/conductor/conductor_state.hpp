@@ -158,7 +158,6 @@ class conductor_state {
   void note_boundaries(const pulse_chunks& chunks, pulse_order& order);
   void count_scores(const pulse_in_flight& f, const models::pulse_result& r);
   void count_times(const pulse_in_flight& f, const pulse_done& done, std::int64_t now_ns);
-  void close_window(std::uint64_t build_tokens);
 
   settings settings_;
   conductor_record record_;  ///< as of the last commit

@@ -200,7 +200,6 @@ storage::stream_config stream_of(const run_config& config) {
 }
 
 conductor_state::settings conductor_of(const run_config& config) {
-  constexpr std::uint64_t curve_points = 256;
   const std::uint64_t pulse_tokens = config.stream.chunk * config.stream.lanes;
   conductor_state::settings s;
   s.frequencies = config.model.frequencies;
@@ -217,16 +216,12 @@ conductor_state::settings conductor_of(const run_config& config) {
   s.boundary = config.stream.boundary;
   s.budgets = {config.phase.build, config.phase.test, config.phase.stream};
   s.every_tokens = config.every_tokens;
-  s.curve_window = std::max(pulse_tokens, config.phase.build.tokens / curve_points);
+  s.curve_window = curve_window_of(pulse_tokens, config.phase.build.tokens);
   return s;
 }
 
 std::uint64_t total_updates_of(const run_config& config) {
-  const std::uint64_t pulse_tokens = config.stream.chunk * config.stream.lanes;
-  const phase_budget& build = config.phase.build;
-  const std::uint64_t updates =
-      build.tokens / pulse_tokens + (build.tokens % pulse_tokens != 0);
-  return build.pulses != 0 ? std::min(build.pulses, updates) : updates;
+  return max_pulses(config.phase.build, config.stream.chunk * config.stream.lanes);
 }
 
 }  // namespace weir::actors

@@ -29,5 +29,12 @@ namespace weir::actors {
 [[nodiscard]] result<void> make_text_chunks(flow::described_stage& made,
                                             const given_settings& given,
                                             file_system& fs = posix_file_system());
+/// Makes the sink `tgm.replace`. @param fs Must outlive the stage; tests use others.
+[[nodiscard]] result<void> make_tgm_replace(flow::described_stage& made,
+                                            const given_settings& given,
+                                            file_system& fs = posix_file_system());
+/// Adds the stages of models by their names.
+/// @error{already_exists, a stage of one of these names is there already}
+[[nodiscard]] result<void> add_model_stages(flow::catalog& to);
 
 }  // namespace weir::actors

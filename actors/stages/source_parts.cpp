@@ -13,6 +13,19 @@ std::string path_of(const opening& run, const std::string& setting) {
   return setting == standard_stream ? setting : run.path(setting);
 }
 
+bool begins_like_messages(std::string_view start) {
+  return message_magic.starts_with(start) ||
+         start.find_first_not_of('\0') == std::string_view::npos;
+}
+
+error not_ours(std::string_view path, std::uint64_t size) {
+  return error(errc::already_exists,
+               fmt::format("cannot replace \"{}\": expected Tensogram messages, found "
+                           "{} bytes of something else",
+                           path, size))
+      .hint("remove the file, or choose another path");
+}
+
 namespace {
 
 formats::cbor_value value_of(const attribute& from) {

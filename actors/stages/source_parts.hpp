@@ -24,6 +24,14 @@ inline constexpr std::string_view standard_stream = "-";
 /// Returns the path of a setting as the process finds it.
 [[nodiscard]] std::string path_of(const opening& run, const std::string& setting);
 
+/// First bytes of every Tensogram message.
+inline constexpr std::string_view message_magic = "TENSOGRM";
+/// Returns whether a file that begins with these bytes may be emptied. A crash can leave
+/// a part of the first message, or zeros in its place.
+[[nodiscard]] bool begins_like_messages(std::string_view start);
+/// Returns the error of a file that is not replaced because it holds something else.
+[[nodiscard]] error not_ours(std::string_view path, std::uint64_t size);
+
 /// Returns a stored record as a value. @param kind "cursor" or "offset", for messages.
 /// @error{corrupt, the record has another size}
 template <class T>

@@ -27,6 +27,11 @@ void add_standard_stages() {
                      [](flow::described_stage& made, const given_settings& given) {
                        return actors::make_text_chunks(made, given);
                      }));
+    or_throw(all.add("tgm.replace",
+                     [](flow::described_stage& made, const given_settings& given) {
+                       return actors::make_tgm_replace(made, given);
+                     }));
+    or_throw(actors::add_model_stages(all));
   });
 }
 

@@ -13,7 +13,6 @@ namespace weir::actors {
 namespace {
 
 constexpr std::string_view tgm_write_name = "tgm.write";
-constexpr std::string_view message_magic = "TENSOGRM";
 
 enum class write_mode : std::uint8_t { append, replace };
 enum class encoding : std::uint8_t { none, simple_packing };
@@ -67,13 +66,6 @@ settings_table<write_settings> write_table() {
       .unit("bytes")
       .may_change();
   return table;
-}
-
-/// Returns whether a file that begins with these bytes may be emptied. A crash can leave
-/// a part of the first message, or zeros in its place.
-bool begins_like_messages(std::string_view start) {
-  return message_magic.starts_with(start) ||
-         start.find_first_not_of('\0') == std::string_view::npos;
 }
 
 struct write_offset {
@@ -165,12 +157,7 @@ class tgm_write final : public flow::stage_object {
     byte_vector start(std::min<std::uint64_t>(size, message_magic.size()));
     WEIR_CHECK(read_exactly(**f, 0, start));
     if (!begins_like_messages(as_text(start))) {
-      return error(
-                 errc::already_exists,
-                 fmt::format("cannot replace \"{}\": expected Tensogram messages, found "
-                             "{} bytes of something else",
-                             path_, size))
-          .hint("remove the file, or choose another path");
+      return not_ours(path_, size);
     }
     WEIR_CHECK((*f)->resize(0));
     return (*f)->sync();

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "../pipeline/stages.hpp"
 #include "clean.hpp"
+#include "pipeline/stages.hpp"
 #include "rows.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/actors/pipelines.hpp"
@@ -194,8 +194,8 @@ double resume_ms() {
 
 void add_checkpoint_rows(program& bench) {
   bench.add("pipe_checkpoint_stall_ms", "ms", at_most(1), [] {
-    return median(
-        clean_samples(2, 3, [] { return stall_ms(); }, thread_pair(), threads::more));
+    return median(clean_samples(
+        2, 3, [] { return stall_ms(); }, thread_pair(), threads::more));
   });
   bench.add("pipe_checkpoint_share", "share", at_most(0.01),
             [] { return checkpoint_share(); });

@@ -3,8 +3,8 @@
 /// Rows about the way of an item from one host to another, and about progress.
 #include <string>
 
-#include "../pipeline/chains.hpp"
 #include "clean.hpp"
+#include "pipeline/chains.hpp"
 #include "rows.hpp"
 #include "weir/actors/pipelines.hpp"
 

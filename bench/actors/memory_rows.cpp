@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "../pipeline/stages.hpp"
+#include "pipeline/stages.hpp"
 #include "rows.hpp"
 #include "weir/actors/pipelines.hpp"
 
@@ -89,9 +89,8 @@ double status_bytes(const std::string& key) {
 }
 
 double memory_ratio() {
-  const std::string command =
-      "exec \"$(readlink /proc/" + std::to_string(::getpid()) + "/exe)\" " +
-      memory_argument;
+  const std::string command = "exec \"$(readlink /proc/" + std::to_string(::getpid()) +
+                              "/exe)\" " + memory_argument;
   FILE* child = ::popen(command.c_str(), "r");
   if (child == nullptr) {
     throw std::runtime_error("cannot start the process that measures its memory");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Rows about stages without work.
-#include "../runtime/passes.hpp"
 #include "chains.hpp"
 #include "rows.hpp"
+#include "runtime/passes.hpp"
 
 namespace weir::bench {
 namespace {

@@ -61,8 +61,7 @@ void run_pipeline(const chain& c, tbb::filter_mode mode) {
                     mode, [&c](named_item item) { return c.pass(item); });
   }
   const tbb::filter<named_item, void> sink(
-      tbb::filter_mode::serial_in_order,
-      [&sum](named_item item) { sum += item.number; });
+      tbb::filter_mode::serial_in_order, [&sum](named_item item) { sum += item.number; });
   tbb::parallel_pipeline(chain_window, all & sink);
   keep(sum);
 }
@@ -73,14 +72,14 @@ void run_graph(const chain& c) {
   std::uint64_t made = 0;
   std::uint64_t sum = 0;
   std::uint64_t memory = 0;
-  tbb::flow::input_node<named_item> source(
-      g, [&](tbb::flow_control& control) -> named_item {
-        if (made == c.items) {
-          control.stop();
-          return {};
-        }
-        return {made++, &memory};
-      });
+  tbb::flow::input_node<named_item> source(g,
+                                           [&](tbb::flow_control& control) -> named_item {
+                                             if (made == c.items) {
+                                               control.stop();
+                                               return {};
+                                             }
+                                             return {made++, &memory};
+                                           });
   tbb::flow::limiter_node<named_item> limiter(g, chain_window);
   tbb::flow::function_node<named_item, tbb::flow::continue_msg> sink(
       g, tbb::flow::serial, [&sum](named_item item) {
@@ -111,9 +110,8 @@ struct way {
 constexpr way serial{"tbb_serial", [](const chain& c) {
                        run_pipeline(c, tbb::filter_mode::serial_in_order);
                      }};
-constexpr way parallel{"tbb_parallel", [](const chain& c) {
-                         run_pipeline(c, tbb::filter_mode::parallel);
-                       }};
+constexpr way parallel{
+    "tbb_parallel", [](const chain& c) { run_pipeline(c, tbb::filter_mode::parallel); }};
 constexpr way flow_graph{"tbb_flow", [](const chain& c) { run_graph(c); }};
 
 /// Returns the seconds per item: processor time with one worker.

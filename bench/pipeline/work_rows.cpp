@@ -124,17 +124,16 @@ struct uneven {
 };
 
 double work_us() {
-  return 1e6 * quiet_median(2, samples, [] {
-           return chain_seconds<working>(2, work_stages, items);
-         });
+  return 1e6 * quiet_median(2, samples,
+                            [] { return chain_seconds<working>(2, work_stages, items); });
 }
 
 double single_seconds(bool whole) {
   return seconds_per_item(2, items, [&](pipeline& p, std::uint64_t count) {
     node last = p.add<single_source>("source", {.count = count});
     for (std::uint64_t i = 0; i < work_stages; ++i) {
-      last = last >> p.add<uneven>("stage" + std::to_string(i),
-                                   {.place = i, .whole = whole});
+      last = last >>
+             p.add<uneven>("stage" + std::to_string(i), {.place = i, .whole = whole});
     }
     last >> p.add<single_sink>("sink");
   });

@@ -182,6 +182,16 @@ bool prose::ended(pulse_ticket ticket) const noexcept {
   });
 }
 
+prose::task_range prose::tasks(pulse_ticket ticket) const noexcept {
+  const auto& records = impl_->records[ticket.serial % max_in_flight];
+  task_range all{records.front().first, records.front().last};
+  for (const pulse_record& record : records) {
+    all.first = std::min(all.first, record.first);
+    all.last = std::max(all.last, record.last);
+  }
+  return all;
+}
+
 const std::vector<named_region>& prose::regions() const noexcept {
   return impl_->regions.regions();
 }
@@ -200,7 +210,17 @@ result<snapshot_ticket> prose::submit_snapshot(std::shared_ptr<byte_vector> imag
     return error(errc::invalid_argument,
                  "snapshot: expected a destination, found a null pointer");
   }
-  auto tasks = impl_->regions.submit_copies(impl_->devices->runner(), *image);
+  if (image->size() != state_bytes()) {
+    return error(errc::invalid_argument,
+                 fmt::format("snapshot: expected a destination of {} bytes, found one of "
+                             "{}",
+                             state_bytes(), image->size()));
+  }
+  std::vector<mutable_bytes> parts;
+  for (const state_section& s : sections()) {
+    parts.push_back(mutable_bytes(*image).subspan(s.offset, s.bytes));
+  }
+  auto tasks = submit_copies(parts);
   if (!tasks) {
     // Some copies may have been submitted. They must end before this call does, because
     // the caller may free the image then.
@@ -209,6 +229,11 @@ result<snapshot_ticket> prose::submit_snapshot(std::shared_ptr<byte_vector> imag
   }
   impl_->snapshots[++impl_->last_snapshot] = {std::move(image), *std::move(tasks)};
   return snapshot_ticket{impl_->last_snapshot};
+}
+
+result<std::vector<runtime::task_id>> prose::submit_copies(
+    std::span<const mutable_bytes> to) {
+  return impl_->regions.submit_copies(impl_->devices->runner(), to);
 }
 
 result<void> prose::finish(snapshot_ticket ticket) {

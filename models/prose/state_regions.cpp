@@ -176,37 +176,48 @@ std::uint64_t state_regions::layout_hash() const noexcept {
   return digest.value();
 }
 
+bool state_regions::fits(std::span<const mutable_bytes> to) const {
+  return std::equal(to.begin(), to.end(), sections_.begin(), sections_.end(),
+                    [](const mutable_bytes& bytes, const state_section& section) {
+                      return bytes.size() == section.bytes;
+                    });
+}
+
 result<std::vector<runtime::task_id>> state_regions::submit_copies(
-    task_runner& runner, std::span<std::byte> image) const {
-  if (image.size() != bytes_) {
+    task_runner& runner, std::span<const mutable_bytes> to) const {
+  if (!fits(to)) {
     return error(errc::invalid_argument,
-                 fmt::format("snapshot: expected a destination of {} bytes, found one of "
-                             "{}",
-                             bytes_, image.size()));
+                 fmt::format("copy of the state: expected destinations of the lengths of "
+                             "{} sections, found {} destinations, or other lengths",
+                             sections_.size(), to.size()));
   }
   constexpr std::uint64_t max_piece = 1 << 20;
   std::vector<runtime::task_id> ids;
   access_list accesses;
-  for (std::size_t first = 0; first < regions_.size();) {
-    std::size_t last = first;
-    accesses.clear();
-    while (last < regions_.size() &&
-           (last == first || offsets_[last] - offsets_[first] < max_piece)) {
-      accesses.reads(regions_[last++].data.bytes());
+  std::size_t first = 0;
+  for (std::size_t s = 0; s < sections_.size(); ++s) {
+    const std::uint64_t begin = sections_[s].offset;
+    const std::uint64_t end = begin + sections_[s].bytes;
+    std::byte* const base = to[s].data();
+    while (first < regions_.size() && offsets_[first] < end) {
+      std::size_t last = first;
+      accesses.clear();
+      while (last < regions_.size() && offsets_[last] < end &&
+             (last == first || offsets_[last] - offsets_[first] < max_piece)) {
+        accesses.reads(regions_[last++].data.bytes());
+      }
+      const auto copy = [this, first, last, base,
+                         begin](const runtime::task_context&) -> result<void> {
+        for (std::size_t i = first; i < last; ++i) {
+          const bytes_view from = bytes_of(regions_[i].data);
+          copy_past_caches(base + (offsets_[i] - begin), from.data(), from.size());
+        }
+        return {};
+      };
+      WEIR_TRY(const auto id, runner.submit("snapshot", accesses, copy));
+      ids.push_back(id);
+      first = last;
     }
-    std::byte* base = image.data();
-    WEIR_TRY(const auto id,
-             runner.submit(
-                 "snapshot", accesses,
-                 [this, first, last, base](const runtime::task_context&) -> result<void> {
-                   for (std::size_t i = first; i < last; ++i) {
-                     const bytes_view from = bytes_of(regions_[i].data);
-                     copy_past_caches(base + offsets_[i], from.data(), from.size());
-                   }
-                   return {};
-                 }));
-    ids.push_back(id);
-    first = last;
   }
   return ids;
 }

@@ -38,11 +38,13 @@ class state_regions {
   /// Returns a digest of names, kinds and shapes of all regions.
   [[nodiscard]] std::uint64_t layout_hash() const noexcept;
 
-  /// Submits tasks that read the regions and write the image to `image`. A task copies
-  /// whole regions, at most about 1 MiB unless one region is larger.
-  /// @error{invalid_argument, `image` is not `bytes()` long}
+  /// Submits tasks that read the regions and write each section to its destination. A
+  /// task copies whole regions of a section, at most about 1 MiB unless one region is
+  /// larger.
+  /// @error{invalid_argument, there are more or fewer destinations than sections, or one
+  /// has another length}
   [[nodiscard]] result<std::vector<runtime::task_id>> submit_copies(
-      task_runner& runner, std::span<std::byte> image) const;
+      task_runner& runner, std::span<const mutable_bytes> to) const;
   /// Overwrites the regions of one section. No task may be running.
   /// @error{config_mismatch, there is no such section, or it has another size}
   [[nodiscard]] result<void> restore(region_kind kind, std::uint32_t lane,
@@ -61,6 +63,7 @@ class state_regions {
            shape_vector shape);
   void put_lane(const lane_context<float>& lane, std::uint32_t index);
   void make_sections();
+  [[nodiscard]] bool fits(std::span<const mutable_bytes> to) const;
 
   std::vector<named_region> regions_;
   std::vector<std::uint64_t> offsets_;  ///< of each region in the image, in bytes

@@ -14,6 +14,7 @@
 
 #include "epoch/item_record.hpp"
 #include "flow/stage_run.hpp"
+#include "weir/pipeline/host/stage_calls.hpp"
 
 namespace weir::flow {
 namespace {
@@ -52,6 +53,23 @@ const image_section* image::find(std::string_view name) const noexcept {
     }
   }
   return nullptr;
+}
+
+mutable_bytes state_writer::add(const std::string& name, std::size_t bytes) {
+  image_section& s = growing_.sections.emplace_back();
+  s.name = "STATE/" + stage_ + "/" + name;
+  s.shape = {static_cast<std::int64_t>(bytes)};
+  s.data = memory_for(s.name, bytes, spare_);
+  return s.data;
+}
+
+result<bytes_view> state_reader::part(const std::string& name) const {
+  const std::string section = "STATE/" + stage_ + "/" + name;
+  const image_section* s = from_.find(section);
+  if (s == nullptr) {
+    return bad_section(section, "the section", "none");
+  }
+  return bytes_view(s->data);
 }
 
 result<void> stage_run::copy_tensor(std::string section, const runtime::tensor& t) {
@@ -114,6 +132,8 @@ result<void> stage_run::contribute() {
       s.data.assign(part.value.begin(), part.value.end());
     }
   }
+  state_writer own(*facts_.growing, facts_.copies, facts_.spare, name_);
+  WEIR_CHECK(guarded([&] { return object_.copy_state(own); }));
   record_writer numbers;
   numbers.put(next_seq_);
   numbers.put(next_made_);
@@ -274,6 +294,7 @@ result<void> stage_run::restore(const image& from) {
                          fmt::format("{}", s->data.size()));
     }
   }
+  WEIR_CHECK(object_.restore_state(state_reader(from, name_)));
   WEIR_TRY(const image_section* s, section(from, "STAGE/" + name_));
   record_reader numbers(s->data);
   next_seq_ = numbers.get<std::uint64_t>();

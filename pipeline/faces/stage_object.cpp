@@ -52,6 +52,12 @@ result<void> stage_object::rewind(bytes_view) {
 std::vector<state_part> stage_object::state() {
   return {};
 }
+result<void> stage_object::copy_state(state_writer&) {
+  return {};
+}
+result<void> stage_object::restore_state(const state_reader&) {
+  return {};
+}
 
 port_type static_type(dtype element, int rank, std::string_view extents) {
   WEIR_EXPECT(element != dtype{});

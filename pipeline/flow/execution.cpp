@@ -83,8 +83,9 @@ result<void> execution::state::build() {
       open_calls = e.to == i ? std::max(open_calls, e.window_items) : open_calls;
       budget = e.from == i ? std::max(budget, e.window_bytes) : budget;
     }
-    WEIR_CHECK(
-        stages[i]->allocate(g.stages[i], planned.stages[i], open_calls + 1, budget));
+    const std::uint32_t limit = g.stages[i].info.max_open_calls;
+    open_calls = limit == 0 ? open_calls + 1 : std::min(limit, open_calls + 1);
+    WEIR_CHECK(stages[i]->allocate(g.stages[i], planned.stages[i], open_calls, budget));
     const face kind = g.stages[i].info.face;
     if (kind == face::source) {
       sources.push_back(i);

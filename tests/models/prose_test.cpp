@@ -231,6 +231,31 @@ TEST(Prose, ASnapshotNeedsADestinationOfTheStatesSize) {
   EXPECT_EQ(s.model().finish(models::snapshot_ticket{}).error().code(), errc::not_found);
 }
 
+TEST(Prose, CopiesEachSectionToItsOwnMemory) {
+  session s(small(), 2);
+  s.run(pulse_phase::build, 128, 64);
+  const auto image = s.snapshot();
+  std::vector<byte_vector> parts;
+  std::vector<mutable_bytes> to;
+  for (const auto& section : s.model().sections()) {
+    to.push_back(parts.emplace_back(section.bytes));
+  }
+  EXPECT_FALSE(or_throw(s.model().submit_copies(to)).empty());
+  s.run(pulse_phase::build, 128, 64);
+  or_throw(s.model().state_hash());  // waits for all tasks
+  byte_vector joined;
+  for (const byte_vector& part : parts) {
+    append(joined, part);
+  }
+  EXPECT_EQ(joined, image);
+  std::swap(to.front(), to.back());
+  const auto swapped = s.model().submit_copies(to);
+  ASSERT_FALSE(swapped);
+  EXPECT_EQ(swapped.error().code(), errc::invalid_argument);
+  to.pop_back();
+  EXPECT_FALSE(s.model().submit_copies(to));
+}
+
 /// A run that fails drops everything at once: its pulses, the image of a snapshot and the
 /// model. The copies of the snapshot have not begun at that time, and would write to
 /// freed memory if the model did not own the image until they have ended.

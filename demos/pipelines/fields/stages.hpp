@@ -25,7 +25,7 @@ struct anomaly {
   static void describe(weir::stage_spec<anomaly>& s) {
     s.name("demo.anomaly", "subtracts the mean of all fields so far");
     s.port("x", &anomaly::x, "n").port("y", &anomaly::y, "n");
-    s.set("points", &grid::points, "points of the grid");
+    s.set("points", &grid::points, "points of the grid").range(1, 100'000'000);
     s.state("mean", &anomaly::mean).state("count", &anomaly::count);
   }
   weir::result<void> open(weir::opening& o, const settings& s) {
@@ -59,7 +59,7 @@ struct smoothing {
   static void describe(weir::stage_spec<smoothing>& s) {
     s.name("demo.smoothing", "smooths exponentially in time");
     s.port("x", &smoothing::x, "n").port("y", &smoothing::y, "n");
-    s.set("points", &grid::points, "points of the grid");
+    s.set("points", &grid::points, "points of the grid").range(1, 100'000'000);
     s.set("weight", &grid::weight, "weight of the newest field").range(0, 1);
     s.state("level", &smoothing::level);
   }
@@ -138,7 +138,8 @@ struct waves {
   }
 };
 
-/// Connects the stages of the demo.
+/// Connects the stages of the demo. `tgm.read` refuses fields of another type, so each
+/// has as many points as the states.
 inline void connect(weir::pipeline& p, const std::string& file, std::uint64_t points) {
   const std::string type = "f32[" + std::to_string(points) + "]";
   auto read = p.add("read", "tgm.read", {{"path", file}, {"type", type}});

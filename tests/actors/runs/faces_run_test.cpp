@@ -52,7 +52,7 @@ struct waiting {
 };
 
 void build_blocking(pipeline& p, durable_items& d, const waiting::settings& with = {},
-           bool skips = false) {
+                    bool skips = false) {
   auto middle = p.add<waiting>("middle", with);
   if (skips) {
     middle.failing(flow::failure_policy::skip);

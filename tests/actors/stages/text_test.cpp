@@ -165,7 +165,9 @@ const std::map<std::string, given_settings> needed_settings = {
     {"tgm.write", {{"path", "a"}}},
     {"hn4.tensors", {{"path", "a"}}},
     {"hn4.read", {{"path", "a"}, {"tag", "b"}}},
-    {"text.chunks", {{"files", "a"}}}};
+    {"text.chunks", {{"files", "a"}}},
+    {"tgm.replace", {{"path", "a"}}},
+    {"text.pulses", {{"files", "a"}}}};
 
 TEST(StandardStages, AreDescribedHereAndInTheDocuments) {
   add_standard_stages();
@@ -173,7 +175,7 @@ TEST(StandardStages, AreDescribedHereAndInTheDocuments) {
   const byte_vector bytes = content_of(std::string(WEIR_SOURCE_DIR) + "/docs/stages.md");
   const std::string_view document = as_text(bytes);
   const auto names = flow::stages().names();
-  EXPECT_EQ(names.size(), 14U);
+  EXPECT_EQ(names.size(), 18U);
   for (const std::string& name : names) {
     const auto settings = needed_settings.find(name);
     const auto made = make_stage(

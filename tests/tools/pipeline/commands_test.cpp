@@ -61,7 +61,7 @@ TEST(CheckCommand, PrintsTypesWindowsMemoryAndGuarantee) {
             "  twice.y  ->  four.x   u64[3]  4 items, 64.0 MiB\n"
             "  four.y   ->  write.x  u64[3]  8 items, 64.0 MiB\n"
             "\n"
-            "memory of items: at most 1088 bytes (1.1 KiB)\n"
+            "memory of items: at most 1280 bytes (1.2 KiB)\n"
             "guarantee: exactly once\n"
             "note: edge \"twice.y\" -> \"four.x\": window of 2 items enlarged to 4, "
             "because \"four\" takes 4 items at a time\n"

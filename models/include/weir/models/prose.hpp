@@ -235,6 +235,14 @@ class prose {
   [[nodiscard]] result<pulse_result> finish(pulse_ticket ticket);
   /// Returns true if `finish` would not wait.
   [[nodiscard]] bool ended(pulse_ticket ticket) const noexcept;
+  /// The numbers of a pulse's tasks, which follow each other.
+  struct task_range {
+    runtime::task_id first = 0;  ///< number of the first task
+    runtime::task_id last = 0;   ///< number of the last task
+  };
+  /// Returns the tasks of a pulse. `finish` waits only for those with results.
+  /// @pre The pulse is not finished.
+  [[nodiscard]] task_range tasks(pulse_ticket ticket) const noexcept;
 
   /// Returns all regions in the order of the image: parameters, moments, error buffers,
   /// counters, and contexts by lane.
@@ -252,6 +260,14 @@ class prose {
   /// @error{invalid_argument, `image` is a null pointer or has another length}
   [[nodiscard]] result<snapshot_ticket> submit_snapshot(
       std::shared_ptr<byte_vector> image);
+  /// Submits tasks that copy each section of the state, as of the pulses submitted so
+  /// far, to memory of the caller, who keeps it until the returned tasks have ended. The
+  /// model must not be destroyed before.
+  /// @param to  Destination of each of `sections()`, of the same length.
+  /// @error{invalid_argument, there are more or fewer destinations, or one of another
+  /// length; or the engine refuses a task, and those before it run}
+  [[nodiscard]] result<std::vector<runtime::task_id>> submit_copies(
+      std::span<const mutable_bytes> to);
   /// Waits for the copies and releases the image. Tickets may be finished in any order,
   /// each once. Also returns the error of a task that failed.
   /// @error{not_found, the ticket is not in flight}

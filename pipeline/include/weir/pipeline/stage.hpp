@@ -164,6 +164,14 @@ class step {
     return {};
   }
 
+  /// Declares that tasks which were submitted to the engine of the run in another way,
+  /// during this call and one after another, belong to the item.
+  /// @param first  Number of the first of them. @param last  Number of the last one.
+  void adopt_tasks(task_id first, task_id last) noexcept {
+    note_task(first);
+    note_task(last);
+  }
+
   /// Hands the item on with the tensors that were made or forwarded; an outlet without
   /// one gets a gap. Its tasks need not have run. A stage with a numbering of its own may
   /// emit several items in one call, all others exactly one for each item that they take,

@@ -69,9 +69,11 @@ struct stage_info {
   std::uint32_t takes = 1;              ///< items that one call takes
   std::uint32_t gives = 1;              ///< items that one call makes at most
   std::uint32_t holds = 0;              ///< items it keeps back before it makes one
-  bool own_numbering = false;           ///< true if its items have numbers of their own
-  bool stateless = false;               ///< true if a failed item may be skipped
-  gap_policy gaps = gap_policy::skip;   ///< see `gap_policy`
+  /// Largest number of calls whose tasks have not ended; 0: the windows of the inlets.
+  std::uint32_t max_open_calls = 0;
+  bool own_numbering = false;          ///< true if its items have numbers of their own
+  bool stateless = false;              ///< true if a failed item may be skipped
+  gap_policy gaps = gap_policy::skip;  ///< see `gap_policy`
   flow::guarantee promise = guarantee::exactly_once;  ///< guarantee of a source or a sink
   /// Values of the settings that a resumed run must have too, as text by name.
   std::vector<std::pair<std::string, std::string>> frozen;

@@ -27,6 +27,48 @@ struct state_part {
   std::span<std::byte> value;  ///< bytes of the value
 };
 
+struct image;
+struct image_section;
+
+/// Adds the parts of a state that a stage copies itself to the image of an epoch, for
+/// states that are neither one tensor nor one value of fixed size.
+/// @threads{thread-compatible; lives for one call}
+class state_writer {
+ public:
+  /// Makes the object for a stage. For hosts.
+  state_writer(image& growing, std::vector<task_id>& copies,
+               std::vector<image_section>& spare, std::string stage)
+      : growing_(growing), copies_(copies), spare_(spare), stage_(std::move(stage)) {}
+  /// Adds a part of `bytes` bytes, of any content, and returns its memory, which is valid
+  /// until the image was saved. @param name  Name in the checkpoint, unique in the stage.
+  [[nodiscard]] mutable_bytes add(const std::string& name, std::size_t bytes);
+  /// Declares that a task fills memory of the image. Memory that no declared task fills
+  /// is complete when `copy_state` returns.
+  void filled_by(task_id id) { copies_.push_back(id); }
+
+ private:
+  image& growing_;
+  std::vector<task_id>& copies_;
+  std::vector<image_section>& spare_;  ///< memory of the image before
+  std::string stage_;
+};
+
+/// Finds the parts of a state that `state_writer` has added.
+/// @threads{thread-compatible; lives for one call}
+class state_reader {
+ public:
+  /// Makes the object for a stage. For hosts.
+  state_reader(const image& from, std::string stage)
+      : from_(from), stage_(std::move(stage)) {}
+  /// Returns the bytes of a part, valid until `restore_state` returns.
+  /// @error{corrupt, the image has no such part}
+  [[nodiscard]] result<bytes_view> part(const std::string& name) const;
+
+ private:
+  const image& from_;
+  std::string stage_;
+};
+
 /// A stage of a run.
 ///
 /// The host calls the functions of the stage's face only. No two calls of a stage
@@ -72,6 +114,13 @@ class stage_object {
   [[nodiscard]] virtual result<void> rewind(bytes_view offset);
   /// Returns the parts of the state. Called after `open`.
   [[nodiscard]] virtual std::vector<state_part> state();
+  /// Copies state that `state` does not return, as of the items before the barrier. For a
+  /// source the host calls it behind `position`, and not at the time of another call.
+  /// The error may have any code: there is no checkpoint, and the run ends.
+  [[nodiscard]] virtual result<void> copy_state(state_writer& to);
+  /// Restores what `copy_state` has copied. Called after `open`, and before `seek`.
+  /// The error may have any code: the run cannot continue.
+  [[nodiscard]] virtual result<void> restore_state(const state_reader& from);
 };
 
 /// A stage with its description, before the run.

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The map from the sections of a Conductor's checkpoint to those of a pipeline.
+#include "stages/prose/first_version.hpp"
+
+#include "checkpointer/contents.hpp"
+#include "run/stored_config.hpp"
+#include "sink/message_writer.hpp"
+#include "stages/prose/preset.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/record.hpp"
+#include "weir/pipeline/host/identity.hpp"
+
+namespace weir::actors {
+namespace {
+
+/// Builds an image section by section.
+class image_builder {
+ public:
+  void add(std::string name, bytes_view bytes) {
+    flow::image_section& s = image_.sections.emplace_back();
+    s.name = std::move(name);
+    s.shape = {static_cast<std::int64_t>(bytes.size())};
+    s.data.assign(bytes.begin(), bytes.end());
+  }
+  void add_numbers(std::string name, std::initializer_list<std::uint64_t> numbers) {
+    record_writer record;
+    for (const std::uint64_t number : numbers) {
+      record.put(number);
+    }
+    add(std::move(name), record.view());
+  }
+  /// Adds the counters of a stage that has processed `items` items and goes on.
+  void add_stage(const char* stage, std::uint64_t items) {
+    record_writer numbers;
+    numbers.put(items);
+    numbers.put(std::uint64_t{0});
+    numbers.put(std::uint8_t{0});
+    add(std::string("STAGE/") + stage, numbers.view());
+  }
+  [[nodiscard]] flow::image take(const storage::checkpoint& from, std::uint64_t items) {
+    image_.epoch = from.header().generation;
+    image_.next_item = items;
+    return std::move(image_);
+  }
+
+ private:
+  flow::image image_;
+};
+
+/// Returns whether a section holds state of the model.
+bool is_of_model(std::string_view section) {
+  return section == "PARAM" || section == "MOMENT" || section == "ERRBUF" ||
+         section == "LEVEL_STEPS" || section.starts_with("CTX/");
+}
+
+/// Adds the curve so far as the newest message of the sink: the Conductor writes its file
+/// only at the end of a run.
+result<void> add_curve(image_builder& to, const run_accounts& accounts,
+                       const std::string& name) {
+  curve_order order;
+  order.name = name;
+  for (const curve_window& w : accounts.curve) {
+    order.points.push_back({w.tokens, w.sum.bits_per_byte()});
+  }
+  byte_vector message;
+  if (!order.points.empty()) {
+    WEIR_TRY(message, encode_curve(order));
+  }
+  to.add("STATE/curve/MESSAGE", message);
+  to.add_numbers("OFFSET/curve",
+                 {message.empty() ? 0U : 1U, message.empty() ? 0U : xxh3_64(message)});
+  return {};
+}
+
+}  // namespace
+
+result<flow::image> image_of_run(const storage::checkpoint& from,
+                                 const flow::graph& stages) {
+  WEIR_TRY(const stored_run stored, read_run(from));
+  WEIR_TRY(const std::uint64_t budget, number_in(stored.config, "phase.build.tokens"));
+  const std::uint64_t pulses = stored.record.pulses;
+  image_builder to;
+  to.add(std::string(flow::identity_section), as_view(flow::identity_of(stages)));
+  to.add_numbers("CURSOR/text", {pulses});
+  to.add("STATE/text/CURSOR", storage::encode(from.cursor()));
+  to.add("STATE/text/CONDUCTOR", from.conductor());
+  to.add_numbers("STATE/text/BUDGET", {budget});
+  for (const auto& section : from.sections()) {
+    if (is_of_model(section.name)) {
+      to.add("STATE/learn/" + section.name, section.data);
+    }
+  }
+  to.add("STATE/accounts/METRICS", encode(stored.accounts));
+  to.add_numbers("STATE/accounts/BUILD_TOKENS", {stored.record.used[0].tokens});
+  WEIR_CHECK(add_curve(to, stored.accounts, stages.name));
+  for (const char* stage : {"text", "learn", "accounts", "curve"}) {
+    to.add_stage(stage, pulses);
+  }
+  return to.take(from, pulses);
+}
+
+}  // namespace weir::actors

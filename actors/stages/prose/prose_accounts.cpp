@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The stage `prose.accounts`: sums scores of pulses and makes the learning curve.
+#include <algorithm>
+#include <array>
+
+#include <fmt/core.h>
+
+#include "conductor/accounts.hpp"
+#include "stages/prose/factories.hpp"
+#include "stages/prose/pulse_item.hpp"
+#include "weir/base/record.hpp"
+
+namespace weir::actors {
+namespace {
+
+/// Parts of the state.
+constexpr const char* metrics_part = "METRICS";
+constexpr const char* build_part = "BUILD_TOKENS";
+
+struct accounts_settings {
+  std::uint64_t curve_window = 0;
+};
+
+settings_table<accounts_settings> accounts_table() {
+  settings_table<accounts_settings> table("the stage prose.accounts");
+  table
+      .add("curve_window", &accounts_settings::curve_window,
+           "Build tokens of a point of the curve; 0: 1/256 of the budget, but at least a "
+           "pulse")
+      .unit("tokens");
+  return table;
+}
+
+class prose_accounts final : public flow::stage_object {
+ public:
+  explicit prose_accounts(accounts_settings settings) : settings_(settings) {
+    score_.index = 0;
+    tokens_.index = 0;
+    bits_.index = 1;
+  }
+
+  result<void> open(opening& run) override {
+    engine_ = &run.host().base();
+    return {};
+  }
+  result<void> on_item(step&) override { return {}; }
+
+  result<void> on_done(step& s) override {
+    // prose.learn writes the score before it hands it on, so this does not wait; only
+    // behind other stages do tasks write it.
+    WEIR_CHECK(engine_->wait(s[score_].bytes()));
+    const auto words = s.value(score_);
+    pulse_score score;
+    score.phase = static_cast<models::pulse_phase>(word(words, score_word::phase));
+    score.tokens = word(words, score_word::tokens);
+    score.nats_q32 = word(words, score_word::nats_q32);
+    const std::uint64_t scored = word(words, score_word::scored);
+    score.bytes = scored - std::min(scored, word(words, score_word::ends_of_text));
+    score_rules rules;
+    rules.build_budget = word(words, score_word::build_budget);
+    rules.curve_window =
+        settings_.curve_window != 0
+            ? settings_.curve_window
+            : curve_window_of(word(words, score_word::pulse_tokens), rules.build_budget);
+    const std::size_t points = accounts_.curve.size();
+    accounts_.count(score, build_tokens_, rules);
+    if (score.phase == models::pulse_phase::build) {
+      build_tokens_ += score.tokens;
+    }
+    if (accounts_.curve.size() == points) {
+      s.skip();
+      return {};
+    }
+    return emit_curve(s);
+  }
+
+  result<void> copy_state(flow::state_writer& to) override {
+    const byte_vector metrics = encode(accounts_);
+    std::copy(metrics.begin(), metrics.end(),
+              to.add(metrics_part, metrics.size()).begin());
+    store_le(to.add(build_part, sizeof(build_tokens_)).data(), build_tokens_);
+    return {};
+  }
+  result<void> restore_state(const flow::state_reader& from) override {
+    WEIR_TRY(const bytes_view metrics, from.part(metrics_part));
+    WEIR_TRY(accounts_, decode_accounts(metrics));
+    WEIR_TRY(const bytes_view build, from.part(build_part));
+    build_tokens_ = record_reader(build).get<std::uint64_t>();
+    return {};
+  }
+
+ private:
+  static std::uint64_t word(const view<const std::uint64_t, 1>& words, score_word which) {
+    return words[static_cast<std::size_t>(which)];
+  }
+  /// Hands on the whole curve so far. The memory that `make` returns has no users, so the
+  /// values are written without a task.
+  result<void> emit_curve(step& s) {
+    const auto points = static_cast<std::int64_t>(accounts_.curve.size());
+    WEIR_TRY(const auto tokens, s.make(tokens_, points));
+    WEIR_TRY(const auto bits, s.make(bits_, points));
+    auto to_tokens = tokens.elements<std::uint64_t>();
+    auto to_bits = bits.elements<double>();
+    for (std::size_t i = 0; i < accounts_.curve.size(); ++i) {
+      to_tokens[i] = accounts_.curve[i].tokens;
+      to_bits[i] = accounts_.curve[i].sum.bits_per_byte();
+    }
+    return s.emit();
+  }
+
+  accounts_settings settings_;
+  runtime::engine* engine_ = nullptr;
+  in<std::uint64_t, 1> score_;
+  out<std::uint64_t, 1> tokens_;
+  out<double, 1> bits_;
+  run_accounts accounts_;
+  std::uint64_t build_tokens_ = 0;  ///< Build tokens of the pulses so far
+};
+
+}  // namespace
+
+result<void> make_prose_accounts(flow::described_stage& made,
+                                 const given_settings& given) {
+  made.info.name = "prose.accounts";
+  made.info.documentation =
+      "sums the scores of prose.learn, and hands the learning curve on when it grows";
+  made.info.face = flow::face::late;
+  WEIR_TRY(const accounts_settings settings,
+           flow::read_settings(made.info, accounts_table(), given));
+  WEIR_TRY(flow::port_type score,
+           flow::port_type::parse(fmt::format("u64[{}]", score_words)));
+  WEIR_TRY(flow::port_type tokens, flow::port_type::parse("u64[?]"));
+  WEIR_TRY(flow::port_type bits, flow::port_type::parse("f64[?]"));
+  made.info.ports = {{"score", std::move(score), true},
+                     {"tokens", std::move(tokens), false},
+                     {"bits_per_byte", std::move(bits), false}};
+  made.info.state = {{metrics_part, false}, {build_part, false}};
+  made.object = std::make_unique<prose_accounts>(settings);
+  return {};
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The stage `prose.learn`: runs each pulse on a prose model and hands its score on.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <deque>
+
+#include <fmt/core.h>
+
+#include "checkpointer/contents.hpp"
+#include "orchestrator/prose_runner.hpp"
+#include "stages/prose/factories.hpp"
+#include "stages/prose/pulse_item.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/runtime/trace.hpp"
+
+namespace weir::actors {
+namespace {
+
+struct learn_settings {
+  models::prose_config model;
+  std::uint32_t devices = 1;
+  std::uint32_t ahead = 3;
+};
+
+settings_table<learn_settings> learn_table() {
+  settings_table<learn_settings> table("the stage prose.learn");
+  table.include("", &learn_settings::model, models::prose_settings(), {"seed"});
+  table
+      .add("devices", &learn_settings::devices,
+           "devices that share the lanes, each with a replica of the parameters; never "
+           "changes a result")
+      .range(1, 1 << 16)
+      .may_change();
+  table
+      .add("ahead", &learn_settings::ahead,
+           "pulses whose tasks the engine has at a time; never changes a result")
+      .range(1, static_cast<std::int64_t>(models::prose::max_in_flight))
+      .unit("pulses")
+      .may_change();
+  return table;
+}
+
+/// Every hundredth pulse is kept in a long trace.
+constexpr std::uint64_t kept_in_trace = 100;
+
+class prose_learn final : public flow::stage_object {
+ public:
+  explicit prose_learn(learn_settings settings)
+      : settings_(std::move(settings)),
+        shape_{settings_.model.lanes, settings_.model.max_chunk} {
+    pulses_.index = 0;
+    score_.index = 0;
+  }
+
+  result<void> open(opening& run) override {
+    engine_ = &run.host().base();
+    models::prose_config model = settings_.model;
+    model.seed = run.seed();
+    WEIR_TRY(model_, models::prose::create(*engine_, model, "auto", settings_.devices));
+    return {};
+  }
+
+  result<void> on_item(step& s) override {
+    const auto item = s[pulses_];
+    // A source writes the item before it hands it on, so this does not wait; only behind
+    // other stages do tasks write it.
+    WEIR_CHECK(engine_->wait(item.bytes()));
+    WEIR_TRY(auto pulse, read_item({item.bytes().as<const std::uint32_t>(),
+                                    static_cast<std::size_t>(item.extent(0))},
+                                   shape_));
+    models::pulse& p = pulse.facts.pulse;
+    engine_->tracer().begin_pulse(p.id, p.id % kept_in_trace == 0);
+    for (const std::uint32_t lane : pulse.resets) {
+      WEIR_CHECK(model_->reset_context(lane));
+    }
+    set_levels(p, pulse.inputs);
+    WEIR_TRY(const auto ticket, model_->submit(p, pulse.inputs));
+    const auto tasks = model_->tasks(ticket);
+    s.adopt_tasks(tasks.first, tasks.last);
+    in_flight_.push_back({ticket, pulse.facts});
+    return {};
+  }
+
+  result<void> on_done(step& s) override {
+    const flight f = in_flight_.front();
+    in_flight_.pop_front();
+    WEIR_TRY(const models::pulse_result r, model_->finish(f.ticket));
+    const std::array<std::uint64_t, score_words> words{
+        static_cast<std::uint64_t>(f.facts.pulse.phase),
+        f.facts.tokens,
+        r.scored,
+        r.nats_q32,
+        f.facts.ends_of_text,
+        std::bit_cast<std::uint64_t>(r.gradient_norm),
+        f.facts.build_budget,
+        shape_.tokens()};
+    // The memory that `make` returns has no users, so it is written without a task, which
+    // would wake a worker.
+    WEIR_TRY(const auto to, s.make(score_, score_words));
+    std::copy(words.begin(), words.end(), to.bytes().as<std::uint64_t>());
+    return s.emit();
+  }
+
+  /// The state of a model is a set of regions in several storages, of which the model
+  /// makes a few sections.
+  result<void> copy_state(flow::state_writer& to) override {
+    std::vector<mutable_bytes> parts;
+    for (const models::state_section& section : model_->sections()) {
+      parts.push_back(to.add(section_name(section), section.bytes));
+    }
+    WEIR_TRY(const auto tasks, model_->submit_copies(parts));
+    for (const task_id id : tasks) {
+      to.filled_by(id);
+    }
+    return {};
+  }
+  result<void> restore_state(const flow::state_reader& from) override {
+    for (const models::state_section& section : model_->sections()) {
+      WEIR_TRY(const bytes_view bytes, from.part(section_name(section)));
+      WEIR_CHECK(model_->restore(section.kind, section.lane, bytes));
+    }
+    return {};
+  }
+
+ private:
+  /// A pulse that is submitted and not finished.
+  struct flight {
+    models::pulse_ticket ticket;
+    pulse_facts facts;
+  };
+
+  /// The levels that a Build pulse steps follow from the positions of its tokens.
+  void set_levels(models::pulse& p,
+                  std::vector<models::prose::lane_input>& inputs) const {
+    for (std::uint32_t lane = 0; lane < inputs.size(); ++lane) {
+      models::prose::lane_input& input = inputs[lane];
+      if (input.tokens.empty()) {
+        input.position = model_->position(lane);
+      } else if (p.phase == models::pulse_phase::build) {
+        p.active_levels |=
+            models::active_mask(settings_.model.frequencies, input.position,
+                                input.position + input.tokens.size());
+      }
+    }
+  }
+
+  learn_settings settings_;
+  pulse_shape shape_;
+  in<std::uint32_t, 1> pulses_;
+  out<std::uint64_t, 1> score_;
+  runtime::engine* engine_ = nullptr;
+  std::unique_ptr<models::prose> model_;
+  std::deque<flight> in_flight_;  ///< the oldest first
+};
+
+}  // namespace
+
+result<void> make_prose_learn(flow::described_stage& made, const given_settings& given) {
+  made.info.name = "prose.learn";
+  made.info.documentation =
+      "learns from the pulses of text.pulses, or predicts them, and scores each";
+  made.info.face = flow::face::late;
+  WEIR_TRY(learn_settings settings, flow::read_settings(made.info, learn_table(), given));
+  WEIR_CHECK(models::check_config(settings.model));
+  if (auto run = models::lanes_per_device(settings.model.lanes, settings.devices); !run) {
+    return std::move(run).error();
+  }
+  const pulse_shape shape{settings.model.lanes, settings.model.max_chunk};
+  WEIR_TRY(flow::port_type pulses, flow::port_type::parse(shape.type()));
+  WEIR_TRY(flow::port_type score,
+           flow::port_type::parse(fmt::format("u64[{}]", score_words)));
+  made.info.ports = {{"pulses", std::move(pulses), true},
+                     {"score", std::move(score), false}};
+  made.info.state = {{"PARAM", true},
+                     {"MOMENT", true},
+                     {"ERRBUF", true},
+                     {"LEVEL_STEPS", true},
+                     {"CTX", true}};
+  made.info.max_open_calls = settings.ahead;
+  made.object = std::make_unique<prose_learn>(std::move(settings));
+  return {};
+}
+
+result<std::uint64_t> state_hash_in(const flow::image& from, const std::string& source,
+                                    const std::string& model) {
+  const flow::image_section* cursor = from.find("STATE/" + source + "/CURSOR");
+  const std::string begin = "STATE/" + model + "/";
+  xxh3_stream state;
+  bool any = false;
+  for (const flow::image_section& section : from.sections) {
+    if (section.name.starts_with(begin)) {
+      state.update(section.data);
+      any = true;
+    }
+  }
+  if (cursor == nullptr || !any) {
+    return error(errc::not_found,
+                 fmt::format("cannot compute the hash of a state: expected states of "
+                             "\"{}\" and \"{}\", found none of {}",
+                             source, model, cursor == nullptr ? source : model));
+  }
+  return state_hash_of(state.digest(), cursor->data);
+}
+
+}  // namespace weir::actors

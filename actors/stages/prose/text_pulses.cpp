@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The source `text.pulses`: a context stream as pulses, each with the next chunk of
+/// every lane. Budgets of phases decide how long it is.
+#include <limits>
+
+#include "conductor/accounts.hpp"
+#include "conductor/chunk_plan.hpp"
+#include "source/stream_hub.hpp"
+#include "stages/prose/factories.hpp"
+#include "stages/prose/pulse_item.hpp"
+#include "stages/source_parts.hpp"
+#include "weir/base/record.hpp"
+
+namespace weir::actors {
+namespace {
+
+constexpr std::string_view text_pulses_name = "text.pulses";
+/// Parts of the state.
+constexpr const char* cursor_part = "CURSOR";
+constexpr const char* conductor_part = "CONDUCTOR";
+constexpr const char* budget_part = "BUDGET";
+
+struct pulses_settings {
+  std::vector<std::string> files;
+  bool eot = true;
+  storage::stream_config stream;
+  phase_budgets budgets;
+};
+
+void add_phase_budget(settings_table<pulses_settings>& table, std::size_t phase,
+                      const std::string& name, const std::string& documentation) {
+  const auto tokens = [phase](auto& s) -> auto& {
+    return s.budgets[phase].tokens;
+  };
+  const auto pulses = [phase](auto& s) -> auto& {
+    return s.budgets[phase].pulses;
+  };
+  auto budget = table.add(name + "_tokens", tokens, documentation);
+  budget.range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()).unit("tokens");
+  if (phase == 0) {
+    budget.word("all", one_pass);
+  }
+  table.add(name + "_pulses", pulses, "most pulses of the phase; 0 is no limit")
+      .unit("pulses");
+}
+
+settings_table<pulses_settings> pulses_table() {
+  settings_table<pulses_settings> table("the source text.pulses");
+  table
+      .add(
+          "files", &pulses_settings::files,
+          "files, folders and patterns, in the order of their paths; - is standard input")
+      .required()
+      .single();
+  table.add("eot", &pulses_settings::eot, "put an end-of-text token between files");
+  table.include("", &pulses_settings::stream, storage::stream_settings(),
+                {"ranks", "frequencies"});
+  add_phase_budget(
+      table, 0, "build",
+      "tokens of the Build phase, of all lanes; 0 skips it, \"all\" is one pass");
+  add_phase_budget(table, 1, "test", "tokens of the Test phase, which follows Build");
+  add_phase_budget(table, 2, "stream", "tokens of the Stream phase, which follows Test");
+  return table;
+}
+
+class text_pulses final : public flow::stage_object {
+ public:
+  text_pulses(pulses_settings settings, file_system& fs)
+      : settings_(std::move(settings)),
+        shape_{settings_.stream.lanes, settings_.stream.chunk},
+        fs_(fs) {}
+
+  result<void> open(opening& run) override {
+    std::vector<std::string> paths;
+    for (const std::string& file : settings_.files) {
+      paths.push_back(path_of(run, file));
+    }
+    std::vector<std::string> files;
+    WEIR_TRY(auto source, open_corpus(fs_, paths, settings_.eot, &files));
+    phase_budget& build = settings_.budgets[0];
+    if (build.tokens == one_pass && !run.resuming()) {
+      if (source->size() == storage::unknown_size) {
+        return error(errc::invalid_argument,
+                     "cannot use setting \"build_tokens\" of text.pulses: expected a "
+                     "number, because the source does not say how long it is, found "
+                     "\"all\"");
+      }
+      build.tokens = source->size();
+    }
+    WEIR_TRY(stream_, storage::context_stream::open(settings_.stream, std::move(source)));
+    record_.total_updates = max_pulses(build, shape_.tokens());
+    begin();
+    return {};
+  }
+
+  result<bool> next(pull& p) override {
+    for (;;) {
+      for (const chunk_order& order : plan_->take_orders(1)) {
+        WEIR_TRY(auto chunk, stream_->next_lane_chunk(order.tokens, order.lane));
+        WEIR_CHECK(plan_->resolve({order, std::move(chunk)}));
+      }
+      if (const auto chunks = plan_->take_pulse()) {
+        WEIR_CHECK(make(p, *chunks));
+        return true;
+      }
+      if (plan_->exhausted()) {
+        return false;
+      }
+    }
+  }
+
+  /// Also makes the cursor of the stream, which may read the files, so it is made here on
+  /// the thread of the source. `copy_state` only copies it.
+  [[nodiscard]] flow::small_record position() const override {
+    std::vector<storage::chunk_mark> marks;
+    for (const auto& mark : marks_) {
+      if (mark) {
+        marks.push_back(*mark);
+      }
+    }
+    auto made = stream_->cursor_at(marks, record_.pulses);
+    cursor_ = made ? result<byte_vector>(storage::encode(*made))
+                   : result<byte_vector>(std::move(made.error()));
+    return flow::small_record::holding(record_.pulses);
+  }
+  result<void> seek(bytes_view stored) override {
+    WEIR_TRY(const auto pulses,
+             record_of<std::uint64_t>(stored, text_pulses_name, "cursor"));
+    if (pulses != record_.pulses) {
+      return error(errc::corrupt,
+                   fmt::format("cannot use the stored cursor of {}: expected pulse {}, "
+                               "found {}",
+                               text_pulses_name, record_.pulses, pulses));
+    }
+    return {};
+  }
+
+  result<void> copy_state(flow::state_writer& to) override {
+    WEIR_CHECK(cursor_);
+    record_writer budget;
+    budget.put(settings_.budgets[0].tokens);
+    put(to, cursor_part, *cursor_);
+    put(to, conductor_part, encode(record_));
+    put(to, budget_part, budget.view());
+    return {};
+  }
+  result<void> restore_state(const flow::state_reader& from) override {
+    WEIR_TRY(const bytes_view cursor, from.part(cursor_part));
+    WEIR_TRY(const auto where, storage::decode_cursor(cursor));
+    WEIR_CHECK(stream_->restore(where));
+    WEIR_TRY(const bytes_view record, from.part(conductor_part));
+    WEIR_TRY(record_, decode_conductor(record));
+    WEIR_TRY(const bytes_view budget, from.part(budget_part));
+    settings_.budgets[0].tokens = record_reader(budget).get<std::uint64_t>();
+    begin();
+    return {};
+  }
+
+ private:
+  static void put(flow::state_writer& to, const char* part, bytes_view bytes) {
+    std::copy(bytes.begin(), bytes.end(), to.add(part, bytes.size()).begin());
+  }
+  /// Plans the chunks behind those of the record.
+  void begin() {
+    record_.reset_due.resize(shape_.lanes, 0);
+    marks_.assign(shape_.lanes, std::nullopt);
+    plan_.emplace(chunk_plan::settings{shape_.lanes, shape_.chunk, settings_.budgets},
+                  record_.used);
+  }
+  /// Returns the lanes whose contexts are emptied before this pulse, and notes those that
+  /// are to be emptied before their next chunk. A boundary at the start of a chunk
+  /// belongs to this pulse, and a later one in it to the next.
+  [[nodiscard]] std::vector<std::uint32_t> note_boundaries(const pulse_chunks& chunks) {
+    std::vector<std::uint32_t> resets;
+    if (settings_.stream.boundary == storage::boundary_policy::never) {
+      return resets;
+    }
+    for (std::uint32_t lane = 0; lane < shape_.lanes; ++lane) {
+      if (!chunks.lanes[lane]) {
+        continue;
+      }
+      const auto& boundaries = chunks.lanes[lane]->boundaries;
+      const bool before = !boundaries.empty() && boundaries.front() == 0;
+      if (record_.reset_due[lane] != 0 || before) {
+        resets.push_back(lane);
+      }
+      record_.reset_due[lane] = !boundaries.empty() && boundaries.back() > 0 ? 1 : 0;
+    }
+    return resets;
+  }
+  /// Fills the item of a pulse and counts it.
+  result<void> make(pull& p, const pulse_chunks& chunks) {
+    const auto words = static_cast<std::int64_t>(shape_.words());
+    WEIR_TRY(const auto to, p.fill_bytes(0, dtype::uint32, std::span(&words, 1)));
+    pulse_facts facts;
+    facts.pulse.id = record_.pulses;
+    facts.pulse.phase = static_cast<models::pulse_phase>(chunks.phase);
+    facts.pulse.update = record_.used[0].pulses;
+    facts.pulse.total_updates = record_.total_updates;
+    facts.tokens = chunks.tokens();
+    facts.ends_of_text = chunks.ends_of_text();
+    facts.build_budget = settings_.budgets[0].tokens;
+    for (const auto& lane : chunks.lanes) {
+      if (lane) {
+        marks_[lane->lane] = lane->mark;
+      }
+    }
+    write_pulse({to.as<std::uint32_t>(), shape_.words()}, shape_, facts, chunks.lanes,
+                note_boundaries(chunks));
+    phase_use& used = record_.used[chunks.phase];
+    used.tokens += facts.tokens;
+    used.pulses += 1;
+    record_.tokens += facts.tokens;
+    record_.pulses += 1;
+    return {};
+  }
+
+  pulses_settings settings_;
+  pulse_shape shape_;
+  file_system& fs_;
+  std::unique_ptr<storage::context_stream> stream_;
+  std::optional<chunk_plan> plan_;
+  conductor_record record_;  ///< as of the last item
+  /// Last chunk of each lane; empty if the lane had none since the stream was opened.
+  std::vector<std::optional<storage::chunk_mark>> marks_;
+  mutable result<byte_vector> cursor_ = byte_vector();  ///< made by `position`
+};
+
+}  // namespace
+
+result<void> make_text_pulses(flow::described_stage& made, const given_settings& given,
+                              file_system& fs) {
+  made.info = source_info(std::string(text_pulses_name),
+                          "reads a context stream as pulses of tokens for a text model");
+  WEIR_TRY(pulses_settings settings,
+           flow::read_settings(made.info, pulses_table(), given));
+  WEIR_TRY(const std::string warning, storage::check_config(settings.stream));
+  static_cast<void>(warning);  // the source does not know the periods of the model
+  if (settings.files == std::vector<std::string>{std::string(standard_stream)}) {
+    made.info.promise = flow::guarantee::none;
+  }
+  const pulse_shape shape{settings.stream.lanes, settings.stream.chunk};
+  WEIR_TRY(flow::port_type type, flow::port_type::parse(shape.type()));
+  made.info.ports = {{"pulses", std::move(type), false}};
+  for (const char* part : {cursor_part, conductor_part, budget_part}) {
+    made.info.state.push_back({part, false});
+  }
+  made.object = std::make_unique<text_pulses>(std::move(settings), fs);
+  return {};
+}
+
+}  // namespace weir::actors

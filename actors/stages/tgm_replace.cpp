@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The sink `tgm.replace`: a file that holds the newest item as its only message.
+#include <algorithm>
+
+#include "stages/factories.hpp"
+#include "stages/source_parts.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/formats/tensogram.hpp"
+
+namespace weir::actors {
+namespace {
+
+constexpr std::string_view tgm_replace_name = "tgm.replace";
+/// The part of the state that holds the newest message.
+constexpr const char* message_part = "MESSAGE";
+
+struct replace_settings {
+  std::string path;
+  std::vector<std::string> objects = {"x"};
+  std::vector<std::string> units;
+  std::vector<std::string> about;
+};
+
+settings_table<replace_settings> replace_table() {
+  settings_table<replace_settings> table("the sink tgm.replace");
+  table.add("path", &replace_settings::path, "a file, which is created if it is missing")
+      .required();
+  table
+      .add("objects", &replace_settings::objects,
+           "names of the inlets, and of the objects of the message")
+      .count(1, flow::max_ports)
+      .single();
+  table.add("units", &replace_settings::units, "unit of each object; none: no units");
+  table.add("about", &replace_settings::about,
+            "metadata of the message, each as key=text");
+  return table;
+}
+
+struct replace_offset {
+  std::uint64_t items = 0;   ///< items of the run so far
+  std::uint64_t digest = 0;  ///< XXH3-64 of the message in the file; 0 before the first
+};
+
+class tgm_replace final : public flow::stage_object {
+ public:
+  tgm_replace(replace_settings settings, file_system& fs)
+      : settings_(std::move(settings)), fs_(fs) {}
+
+  result<void> open(opening& run) override {
+    path_ = run.path(settings_.path);
+    auto f = fs_.open(path_, open_mode::read);
+    if (!f) {
+      return f.error().code() == errc::not_found ? result<void>() : f.error();
+    }
+    WEIR_TRY(const std::uint64_t size, (*f)->size());
+    byte_vector start(std::min<std::uint64_t>(size, message_magic.size()));
+    WEIR_CHECK(read_exactly(**f, 0, start));
+    return begins_like_messages(as_text(start)) ? result<void>() : not_ours(path_, size);
+  }
+  result<void> put(taken& t) override {
+    std::vector<formats::object_to_write> objects;
+    for (std::size_t i = 0; i < settings_.objects.size(); ++i) {
+      const runtime::tensor& x = t[any_in{static_cast<int>(i)}];
+      WEIR_TRY(const std::int64_t bytes, byte_size(x.type(), x.count()));
+      formats::object_to_write& object = objects.emplace_back();
+      object.descriptor.type = x.type();
+      object.descriptor.shape.assign(x.shape().begin(), x.shape().end());
+      object.metadata.set("name", settings_.objects[i]);
+      if (!settings_.units.empty()) {
+        object.metadata.set("units", settings_.units[i]);
+      }
+      object.data = {x.data(), static_cast<std::size_t>(bytes)};
+    }
+    formats::message_options options;
+    options.floats = formats::non_finite::store;
+    for (const std::string& one : settings_.about) {
+      const std::size_t end = one.find('=');
+      options.extra.set(one.substr(0, end), one.substr(end + 1));
+    }
+    WEIR_TRY(message_, formats::encode_message(objects, options));
+    ++offset_.items;
+    changed_ = true;
+    return {};
+  }
+  result<flow::small_record> settle() override {
+    if (changed_) {
+      WEIR_CHECK(write_file_atomically(fs_, path_, message_));
+      offset_.digest = xxh3_64(message_);
+      changed_ = false;
+    }
+    return flow::small_record::holding(offset_);
+  }
+  /// The file may hold a later message, or may be lost; the image has the right one.
+  result<void> rewind(bytes_view stored) override {
+    WEIR_TRY(offset_, record_of<replace_offset>(stored, tgm_replace_name, "offset"));
+    if (offset_.items == 0) {
+      return {};
+    }
+    if (xxh3_64(message_) != offset_.digest) {
+      return error(
+          errc::corrupt,
+          fmt::format("cannot use the stored offset of {}: expected a message "
+                      "of the digest {}, found {}",
+                      tgm_replace_name, hex64(offset_.digest), hex64(xxh3_64(message_))));
+    }
+    return write_file_atomically(fs_, path_, message_);
+  }
+
+  result<void> copy_state(flow::state_writer& to) override {
+    std::copy(message_.begin(), message_.end(),
+              to.add(message_part, message_.size()).begin());
+    return {};
+  }
+  result<void> restore_state(const flow::state_reader& from) override {
+    WEIR_TRY(const bytes_view message, from.part(message_part));
+    message_.assign(message.begin(), message.end());
+    return {};
+  }
+
+ private:
+  replace_settings settings_;
+  file_system& fs_;
+  std::string path_;
+  byte_vector message_;   ///< message of the newest item; empty before the first
+  bool changed_ = false;  ///< the file does not hold the message yet
+  replace_offset offset_;
+};
+
+/// Checks the lists of the settings, which belong together.
+result<void> check_lists(const replace_settings& settings) {
+  if (!settings.units.empty() && settings.units.size() != settings.objects.size()) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot use setting \"units\" of {}: expected one for each "
+                    "of {} objects, found {}",
+                    tgm_replace_name, settings.objects.size(), settings.units.size()));
+  }
+  for (const std::string& one : settings.about) {
+    const std::size_t end = one.find('=');
+    if (end == 0 || end == std::string::npos) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot use setting \"about\" of {}: expected key=text, "
+                               "found \"{}\"",
+                               tgm_replace_name, one));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+result<void> make_tgm_replace(flow::described_stage& made, const given_settings& given,
+                              file_system& fs) {
+  made.info.name = tgm_replace_name;
+  made.info.documentation =
+      "keeps the newest item as the only Tensogram message of a file";
+  made.info.face = flow::face::sink;
+  WEIR_TRY(replace_settings settings,
+           flow::read_settings(made.info, replace_table(), given));
+  WEIR_CHECK(check_lists(settings));
+  for (const std::string& name : settings.objects) {
+    made.info.ports.push_back({name, {}, true});
+  }
+  made.info.state = {{message_part, false}};
+  made.object = std::make_unique<tgm_replace>(std::move(settings), fs);
+  return {};
+}
+
+}  // namespace weir::actors
