@@ -19,7 +19,7 @@ namespace weir::tools {
 namespace {
 
 // The classes have a prefix because a page holds other drawings, too.
-constexpr std::string_view style = R"(<style>
+constexpr std::string_view picture_style = R"(<style>
 .pl-page{fill:#fbfbfa}.pl-box{fill:#ffffff;stroke:#98a0a9;stroke-width:1}
 .pl-edge{fill:none;stroke:#545e69;stroke-width:1.4}
 .pl-delay{fill:none;stroke:#8a6fc1;stroke-width:1.4;stroke-dasharray:5 4}
@@ -179,7 +179,7 @@ std::string picture_svg(const graph_picture& picture) {
                   "viewBox=\"0 0 {0:.0f} {1:.0f}\" role=\"img\" aria-label=\"{3}\"",
                   placed.width, height, placed.width > wide_picture ? "none" : "100%",
                   xml_escape("pipeline " + picture.name)));
-  s.add(style);
+  s.add(picture_style);
   s.rect(0, 0, placed.width, height, css("pl-page"));
   draw_text(s, 16, 28, "pl-title", "start", picture.name);
   for (std::size_t i = 0; i < picture.edges.size(); ++i) {

@@ -25,7 +25,7 @@ std::string read_text(const std::string& folder, const char* name) {
   return content ? std::string(as_text(*content)) : "";
 }
 
-result<facts> read_metrics(const std::string& folder) {
+result<facts> read_metrics_json(const std::string& folder) {
   const std::string path = join_path(folder, "metrics.json");
   WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
   facts metrics = facts::parse(as_text(content), nullptr, false);
@@ -191,7 +191,7 @@ std::string page_of(const std::string& folder, const facts& metrics) {
 }  // namespace
 
 result<std::string> write_pipeline_report(const std::string& folder) {
-  WEIR_TRY(const facts metrics, read_metrics(folder));
+  WEIR_TRY(const facts metrics, read_metrics_json(folder));
   const std::string path = join_path(folder, "report.html");
   WEIR_CHECK(write_file_atomically(posix_file_system(), path,
                                    as_view(page_of(folder, metrics))));

@@ -102,7 +102,7 @@ class reporter : public announcer {
   std::map<std::string, std::uint64_t> limiting_;  ///< observations of each stage
 };
 
-using run_call = result<pipeline_report> (*)(pipeline&, const weir::run_options&);
+using pipeline_call = result<pipeline_report> (*)(pipeline&, const weir::run_options&);
 
 // Writes metrics.json and report.html. The run has ended well, so that a failure here is
 // a warning.
@@ -128,7 +128,8 @@ bool had_finished(const pipeline_report& r, const std::string& folder) {
          fs::exists(join_path(folder, "metrics.json"), ignored);
 }
 
-command_result perform(run_call call, loaded_pipeline& loaded, bool json, output& out) {
+command_result perform(pipeline_call call, loaded_pipeline& loaded, bool json,
+                       output& out) {
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   const std::string& folder = loaded.options.folder;
   WEIR_TRY(run_log log, run_log::open(folder));
