@@ -2,7 +2,6 @@
 /// @file
 /// Rows about checkpoints, starts and resumed runs.
 #include <algorithm>
-#include <filesystem>
 #include <string>
 #include <vector>
 
