@@ -73,7 +73,8 @@ class map_stage final : public stage_object {
  private:
   stage_info info_;
   Function function_;
-  std::vector<std::int64_t> shape_;  ///< of the newest item; kept to save an allocation
+  /// Shape of the newest item. Its memory is kept, so that an item needs no allocation.
+  std::vector<std::int64_t> shape_;
 };
 
 /// Makes a stage of a function from a view of const elements to a view of elements.
