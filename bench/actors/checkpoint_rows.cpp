@@ -2,7 +2,6 @@
 /// @file
 /// Rows about checkpoints, starts and resumed runs.
 #include <algorithm>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -173,7 +172,7 @@ double first_item_ms(const test::temp_folder& folder, std::uint64_t words, bool 
 double start_ms() {
   keep(best_pace());
   return median(clean_samples(
-      2, 9,
+      1, 9,
       [] {
         const test::temp_folder folder;
         return first_item_ms(folder, 1, false);
@@ -186,7 +185,7 @@ double resume_ms() {
   const test::temp_folder folder;
   keep(first_item_ms(folder, hundred_mb, false));
   return median(clean_samples(
-      2, 5, [&] { return first_item_ms(folder, hundred_mb, true); }, thread_pair(),
+      1, 5, [&] { return first_item_ms(folder, hundred_mb, true); }, thread_pair(),
       threads::more));
 }
 

@@ -54,18 +54,17 @@ result<stage_info> describe_map(std::string_view from, dtype from_element, int f
   return info;
 }
 
-std::vector<std::int64_t> map_shape(const stage_info& info,
-                                    std::span<const std::int64_t> from) {
+void map_shape(const stage_info& info, std::span<const std::int64_t> from,
+               std::vector<std::int64_t>& to) {
   const port_type& x = info.ports[0].type;
-  std::vector<std::int64_t> shape;
+  to.clear();
   for (const extent& e : info.ports[1].type.shape) {
     const extent* letter =
         e.is == extent::kind::letter ? letter_in(x, e.letter) : nullptr;
-    shape.push_back(letter == nullptr
-                        ? e.number
-                        : from[static_cast<std::size_t>(letter - x.shape.data())]);
+    to.push_back(letter == nullptr
+                     ? e.number
+                     : from[static_cast<std::size_t>(letter - x.shape.data())]);
   }
-  return shape;
 }
 
 }  // namespace weir::flow

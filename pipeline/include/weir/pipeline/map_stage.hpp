@@ -51,9 +51,9 @@ using map_parameters = map_signature<typename map_function<F>::type>;
 [[nodiscard]] result<stage_info> describe_map(std::string_view from, dtype from_element,
                                               int from_rank, std::string_view to,
                                               dtype to_element, int to_rank);
-/// Returns the shape of the outlet for a shape of the inlet.
-[[nodiscard]] std::vector<std::int64_t> map_shape(const stage_info& info,
-                                                  std::span<const std::int64_t> from);
+/// Sets `to` to the shape of the outlet for a shape of the inlet.
+void map_shape(const stage_info& info, std::span<const std::int64_t> from,
+               std::vector<std::int64_t>& to);
 
 /// A function as a stage.
 template <class Function>
@@ -65,8 +65,8 @@ class map_stage final : public stage_object {
   result<void> on_item(step& s) override {
     using types = map_parameters<Function>;
     const auto x = s[in<typename types::from, types::from_rank>{0}];
-    const auto shape = map_shape(info_, x.bytes().shape());
-    auto made = s.make_bytes(0, dtype_of<typename types::to>, shape);
+    map_shape(info_, x.bytes().shape(), shape_);
+    auto made = s.make_bytes(0, dtype_of<typename types::to>, shape_);
     if (!made) {
       return std::move(made.error());
     }
@@ -78,6 +78,8 @@ class map_stage final : public stage_object {
  private:
   stage_info info_;
   Function function_;
+  /// Shape of the newest item. Its memory is kept, so that an item needs no allocation.
+  std::vector<std::int64_t> shape_;
 };
 
 /// Makes a stage of a function from a view of const elements to a view of elements.
