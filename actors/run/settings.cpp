@@ -65,9 +65,7 @@ void add_run(table& t) {
 void add_stream(table& t) {
   using c = run_config;
   t.add("stream.path", &c::paths,
-        "Files, folders and patterns; bytes of all files in order of their paths; \"-\" "
-        "is "
-        "standard input")
+        "Files, folders and patterns in the order of reading; \"-\" is standard input")
       .single()
       .rule("none of them empty", can_be_paths)
       .required();

@@ -48,9 +48,9 @@ void add_phase_budget(settings_table<pulses_settings>& table, std::size_t phase,
 settings_table<pulses_settings> pulses_table() {
   settings_table<pulses_settings> table("the source text.pulses");
   table
-      .add(
-          "files", &pulses_settings::files,
-          "files, folders and patterns, in the order of their paths; - is standard input")
+      .add("files", &pulses_settings::files,
+           "files, folders and patterns in the order of reading; those of a folder or "
+           "pattern by their paths; - is standard input")
       .required()
       .single();
   table.add("eot", &pulses_settings::eot, "put an end-of-text token between files");
