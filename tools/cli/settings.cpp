@@ -3,6 +3,7 @@
 /// `weir settings`: prints the reference of the settings of a run.
 #include "commands.hpp"
 #include "config/reference.hpp"
+#include "pipeline/file.hpp"
 #include "weir/actors/run.hpp"
 
 namespace weir::tools {
@@ -23,8 +24,11 @@ command_result settings_command(const settings_options& options, output& out) {
 }
 
 std::string settings_help(bool resuming) {
-  return "Keys that --set takes; `weir settings` and docs/settings.md say what each "
-         "is:\n" +
+  return "Keys that --set takes for a file with tables [[stage]], besides STAGE.KEY; "
+         "docs/pipelines.md says what each is:\n" +
+         settings_names(list_settings(pipeline_table()), resuming) +
+         "\nKeys for a job that learns from text; `weir settings` and docs/settings.md "
+         "say what each is:\n" +
          settings_names(list_settings(actors::run_settings()), resuming);
 }
 

@@ -64,12 +64,12 @@ error out_of_step(const rank_share& share, const error& why) {
 
 rank_share::rank_share(std::shared_ptr<const collective::collective_plan> plan_of,
                        collective::collective_choice how_to,
-                       const collective_request& request, std::vector<int> ranks_of,
+                       const collective_request& request_of, std::vector<int> ranks_of,
                        std::uint64_t descriptor_of)
     : meeting_operation(operation_kind::collective),
       plan(std::move(plan_of)),
       how(how_to),
-      request(request),
+      request(request_of),
       ranks(std::move(ranks_of)),
       descriptor(descriptor_of) {}
 
