@@ -139,7 +139,11 @@ result<engine_report> prose_runner::report(const trace_order& order) {
     engine_->tracer().span(s.line, s.name, s.start_ns, s.end_ns);
   }
   if (!order.path.empty()) {
-    WEIR_CHECK(engine_->tracer().write(posix_file_system(), order.path));
+    // A full disk must not discard the results of the run.
+    if (const auto written = engine_->tracer().write(posix_file_system(), order.path);
+        !written) {
+      r.trace_failure = written.error().message();
+    }
   }
   return r;
 }

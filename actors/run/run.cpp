@@ -45,7 +45,8 @@ class runner {
   [[nodiscard]] result<conductor_actor> start_conductor();
   [[nodiscard]] result<conductor_end> wait_for_end(const conductor_actor& conductor);
   [[nodiscard]] result<run_report> report(conductor_end end);
-  [[nodiscard]] result<void> write_results(const run_report& report);
+  void note_failure(run_report& r, const std::string& text);
+  void write_results(run_report& r);
   void fill_from_end(run_report& r, const conductor_end& end) const;
   void warn(const std::string& text);
   [[nodiscard]] std::string path_of(const char* name) const {
@@ -301,6 +302,8 @@ result<run_report> runner::report(conductor_end end) {
                                   orchestrator_, "waiting for the engine's report",
                                   report_atom_v, by_reference(std::move(trace))));
   run_report r;
+  r.warnings = warnings_;
+  note_failure(r, engine->trace_failure);
   r.folder = config_.folder;
   fill_from_end(r, end);
   r.parameter_hash = engine->parameter_hash;
@@ -318,13 +321,26 @@ result<run_report> runner::report(conductor_end end) {
   return r;
 }
 
-result<void> runner::write_results(const run_report& r) {
-  WEIR_TRY([[maybe_unused]] const auto bytes,
-           system_->ask<std::uint64_t>(
-               writer_, "writing the curve", write_atom_v,
-               by_reference(curve_order{path_of("curve.tgm"), config_.name, r.curve})));
-  return write_file_atomically(posix_file_system(), path_of("metrics.json"),
-                               as_view(metrics_json(r)));
+/// Warns of a failure after the last checkpoint, if its text is not empty.
+void runner::note_failure(run_report& r, const std::string& text) {
+  if (!text.empty()) {
+    r.warnings.push_back(text);
+    if (callbacks_.warning) {
+      callbacks_.warning(text);
+    }
+  }
+}
+
+/// The last checkpoint is durable, so what cannot be written is a warning: `weir resume`
+/// writes it again.
+void runner::write_results(run_report& r) {
+  const auto curve = system_->ask<std::uint64_t>(
+      writer_, "writing the curve", write_atom_v,
+      by_reference(curve_order{path_of("curve.tgm"), config_.name, r.curve}));
+  note_failure(r, curve ? "" : curve.error().message());
+  const auto metrics = write_file_atomically(posix_file_system(), path_of("metrics.json"),
+                                             as_view(metrics_json(r)));
+  note_failure(r, metrics ? "" : metrics.error().message());
 }
 
 /// Runs from beginning to end, in the only order that works: the folder and the store
@@ -359,12 +375,11 @@ result<run_report> runner::execute() {
   newest_.reset();
   WEIR_TRY(auto end, wait_for_end(conductor));
   WEIR_TRY(auto r, report(std::move(end)));
-  r.warnings = warnings_;
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   r.peak_rss_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
   r.wall_seconds = seconds_since(start_ns_);
-  WEIR_CHECK(write_results(r));
+  write_results(r);
   // An actor with its own thread lives as long as a handle refers to it, and the actor
   // system waits for all actors. All handles must therefore be dropped before `stop`.
   conductor = nullptr;

@@ -234,6 +234,30 @@ TEST(run, refuses_a_folder_that_holds_a_checkpoint) {
   EXPECT_EQ(r.error().code(), errc::already_exists);
 }
 
+TEST(run, keeps_its_report_if_a_result_cannot_be_written) {
+  for (const char* name : {"trace.json", "curve.tgm", "metrics.json"}) {
+    test::small_runs runs;
+    auto config = runs.config("a");
+    config.trace = runtime::trace_mode::all;
+    std::filesystem::create_directories(config.folder + "/" + name + "/in the way");
+    std::string warned;
+    run_callbacks callbacks;
+    callbacks.warning = [&](const std::string& text) { warned += text; };
+    const auto r = run(config, callbacks);
+    ASSERT_TRUE(r) << r.error().message();
+    ASSERT_FALSE(r->warnings.empty());
+    EXPECT_NE(r->warnings.back().find(name), std::string::npos) << r->warnings.back();
+    EXPECT_NE(warned.find(name), std::string::npos) << warned;
+    std::filesystem::remove_all(config.folder + "/" + name);
+    const auto again = resume(config);
+    ASSERT_TRUE(again) << again.error().message();
+    EXPECT_EQ(again->state_hash, r->state_hash);
+    if (std::string(name) != "trace.json") {
+      EXPECT_TRUE(std::filesystem::exists(config.folder + "/" + name)) << name;
+    }
+  }
+}
+
 TEST(run, reports_a_missing_corpus_with_text_and_cause) {
   test::small_runs runs;
   auto config = runs.config("a");

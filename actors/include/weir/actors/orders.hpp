@@ -130,6 +130,7 @@ struct engine_report {
   std::vector<std::pair<std::string, std::int64_t>> memory;  ///< bytes by owner
   /// Typical time by which a snapshot delays the pulse behind it, in milliseconds.
   double checkpoint_stall_ms = 0;
+  std::string trace_failure;  ///< why the trace could not be written; empty if it was
 };
 /// Order for the engine's report and its trace.
 struct trace_order {
