@@ -99,6 +99,7 @@ void take_filled(host_pointer self, outside& o, const filled_batch& batch) {
       return;
     }
   }
+  o.quiet = batch.filled < o.granted.size() && !batch.ended && !batch.failure;
   if (batch.failure) {
     o.failed = true;
     self->state.stopping = true;
@@ -112,6 +113,11 @@ void take_filled(host_pointer self, outside& o, const filled_batch& batch) {
     run.take_back(o.hosted.stage);
   }
   o.granted.clear();
+}
+
+/// Returns whether a barrier is to be set where the sources stand.
+bool stops_sources(const engine_host_shell& s) {
+  return (s.stopping || s.epoch_due) && !s.last_epoch;
 }
 
 /// Sources get no new items while an epoch waits for all of them to stop.
@@ -137,7 +143,8 @@ bool feed(host_pointer self, outside& o) {
         cursor_atom_v);
     return true;
   }
-  while (!o.failed && !sources_pause(s, run) && o.granted.size() < batch_items) {
+  const bool pauses = o.failed || sources_pause(s, run) || (o.quiet && stops_sources(s));
+  while (!pauses && o.granted.size() < batch_items) {
     flow::blank* item = run.grant(stage);
     if (item == nullptr) {
       break;
@@ -284,6 +291,26 @@ void commit(host_pointer self) {
   }
 }
 
+/// A run goes on without the checkpoint, because the one before stands. Only the last one
+/// must succeed.
+void not_saved(host_pointer self, error cause) {
+  auto& s = self->state;
+  s.saving = false;
+  s.progress_ns = now_ns();
+  if (s.over) {
+    return;
+  }
+  if (s.last_epoch) {
+    fail(self, std::move(cause));
+    return;
+  }
+  if (s.config.warning) {
+    s.config.warning(cause.message());
+  }
+  execution_of(self).abandoned();
+  keep_working(self);
+}
+
 /// Has the image of the epoch in flight written.
 result<void> save(host_pointer self) {
   auto& s = self->state;
@@ -305,8 +332,7 @@ result<void> save(host_pointer self) {
             keep_working(self);
           },
           [self](const caf::error& e) {
-            self->state.saving = false;
-            fail(self, from_caf(e, "writing a checkpoint"));
+            not_saved(self, from_caf(e, "writing a checkpoint"));
           });
   return {};
 }
@@ -327,6 +353,26 @@ bool can_stop_at(const engine_host_shell& s, const flow::execution& run,
   });
 }
 
+/// A barrier that was set ahead by number may stand where no source comes for now. If the
+/// sources are to stop, it is taken back. Returns whether it was.
+result<bool> retract_epoch(engine_host_shell& s) {
+  auto& run = *s.config.parts->run;
+  if (run.retract_epoch()) {
+    if (const std::uint64_t every = s.config.options.every_items; every != 0) {
+      s.boundary = (run.next_item() / every + 1) * every;
+      run.stop_before(s.boundary);
+    }
+    return true;
+  }
+  if (s.failure && !can_stop_at(s, run, run.barrier())) {
+    return std::move(*s.failure);
+  }
+  for (outside& o : s.sources) {
+    o.quiet = false;  // another source has passed the barrier, so this one must reach it
+  }
+  return false;
+}
+
 /// Begins and saves epochs. Returns whether anything happened.
 result<bool> advance_epoch(host_pointer self) {
   auto& s = self->state;
@@ -342,14 +388,11 @@ result<bool> advance_epoch(host_pointer self) {
     WEIR_CHECK(save(self));
     return true;
   }
-  if (s.failure && !can_stop_at(s, run, run.epoch_in_flight() ? run.barrier() : 0)) {
-    return std::move(*s.failure);
-  }
-  if (run.epoch_in_flight()) {
-    return false;
-  }
   const bool busy = std::any_of(s.sources.begin(), s.sources.end(),
                                 [](const outside& o) { return o.busy; });
+  if (run.epoch_in_flight()) {
+    return stops_sources(s) && !busy ? retract_epoch(s) : result<bool>(false);
+  }
   if (run.all_ended() || (s.stopping && !busy)) {
     if (s.failure && !can_stop_at(s, run, run.next_item())) {
       return std::move(*s.failure);

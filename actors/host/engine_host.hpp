@@ -43,6 +43,7 @@ struct engine_host_config {
   std::vector<hosted_stage> blocking;       ///< all blocking stages
   epoch_saver_actor saver;                  ///< null: checkpoints are not kept
   std::function<void(pipeline_progress)> progress;  ///< called ten times a second
+  std::function<void(std::string)> warning;         ///< called with one line of text
   std::function<void(result<host_end>)> ended;      ///< called once
 };
 
@@ -53,6 +54,7 @@ struct engine_host_shell {
   struct outside {
     hosted_stage hosted;
     bool busy = false;                  ///< the host has not answered yet
+    bool quiet = false;                 ///< a source that has no item at the moment
     bool failed = false;                ///< a source that could not read an item
     std::vector<flow::blank*> granted;  ///< items that a source has
     /// Items of a blocking stage that it has not processed, from the oldest.

@@ -17,8 +17,13 @@
 namespace weir::actors {
 namespace {
 
+/// One line of text for the user.
+struct host_warning {
+  std::string text;
+};
+
 /// An event of a pipeline's run; an error is the failure of an actor or of the run.
-using pipeline_event = std::variant<pipeline_progress, host_end, error>;
+using pipeline_event = std::variant<pipeline_progress, host_warning, host_end, error>;
 
 /// One call of `run` or `resume`.
 class pipeline_runner {
@@ -176,6 +181,9 @@ result<engine_host_actor> pipeline_runner::start() {
       events->push(std::move(p));
     };
   }
+  config->warning = [events = events_](std::string text) {
+    events->push(host_warning{std::move(text)});
+  };
   config->ended = [events = events_](result<host_end> end) {
     if (end) {
       events->push(std::move(*end));
@@ -207,7 +215,9 @@ result<pipeline_report> pipeline_runner::wait_for_end(const engine_host_actor& h
         }
         return std::move(end->report);
       }
-      if (options_.progress) {
+      if (auto* warning = std::get_if<host_warning>(&e)) {
+        warn(warning->text);
+      } else if (options_.progress) {
         options_.progress(std::get<pipeline_progress>(e));
       }
     }

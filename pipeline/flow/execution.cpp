@@ -50,6 +50,7 @@ struct execution::state {
   [[nodiscard]] result<void> build();
   [[nodiscard]] result<void> open_stages(const image* from);
   [[nodiscard]] bool contributed() const;
+  [[nodiscard]] bool copies_ended() const;
   [[nodiscard]] result<void> contribute_ended();
 };
 
@@ -117,6 +118,11 @@ result<void> execution::state::open_stages(const image* from) {
     newest_epoch = from->epoch;
   }
   return {};
+}
+
+bool execution::state::copies_ended() const {
+  return std::all_of(facts.copies.begin(), facts.copies.end(),
+                     [&](task_id id) { return facts.host->base().ended(id); });
 }
 
 bool execution::state::contributed() const {
@@ -279,10 +285,7 @@ bool execution::epoch_in_flight() const noexcept {
 
 bool execution::complete() const noexcept {
   const state& s = *state_;
-  const auto& copies = s.facts.copies;
-  return s.facts.epoch != 0 && s.contributed() &&
-         std::all_of(copies.begin(), copies.end(),
-                     [&](task_id id) { return s.facts.host->base().ended(id); });
+  return s.facts.epoch != 0 && s.contributed() && s.copies_ended();
 }
 
 result<const image*> execution::completed() {
@@ -297,6 +300,22 @@ void execution::committed() {
   for (const std::uint32_t sink : state_->sinks) {
     state_->stages[sink]->latency.durable(now_ns());
   }
+  abandoned();
+}
+
+bool execution::retract_epoch() {
+  const auto& stages = state_->stages;
+  const bool passed = std::any_of(stages.begin(), stages.end(), [](const auto& s) {
+    return s->contributed() && !s->ended();
+  });
+  if (passed || !state_->copies_ended()) {
+    return false;
+  }
+  abandoned();
+  return true;
+}
+
+void execution::abandoned() {
   state_->facts.epoch = 0;
   state_->facts.copies.clear();
   state_->barrier = no_barrier;

@@ -136,6 +136,12 @@ class execution {
   [[nodiscard]] result<const image*> completed();
   /// Ends the epoch in flight, after its image was saved.
   void committed();
+  /// Ends the epoch in flight, whose image could not be saved. The next epoch may follow:
+  /// sinks can go back from where they are to the offsets of an older image.
+  void abandoned();
+  /// Takes back the barrier of the epoch in flight, which some source does not reach for
+  /// now. Returns false if a stage has passed it already, and then changes nothing.
+  [[nodiscard]] bool retract_epoch();
   /// Returns whether all stages have ended.
   [[nodiscard]] bool all_ended() const noexcept;
 
