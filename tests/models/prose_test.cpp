@@ -232,7 +232,7 @@ TEST(Prose, ASnapshotNeedsADestinationOfTheStatesSize) {
 }
 
 TEST(Prose, CopiesEachSectionToItsOwnMemory) {
-  session s(small(), 2);
+  session s(small_config(), 2);
   s.run(pulse_phase::build, 128, 64);
   const auto image = s.snapshot();
   std::vector<byte_vector> parts;
