@@ -305,7 +305,9 @@ void not_saved(host_pointer self, error cause) {
     return;
   }
   if (s.config.warning) {
-    s.config.warning(cause.message());
+    s.config.warning(fmt::format(
+        "the checkpoint before item {} is left out, the one before item {} stands: {}",
+        execution_of(self).barrier(), s.durable_items, cause.message()));
   }
   execution_of(self).abandoned();
   keep_working(self);
@@ -397,7 +399,14 @@ result<bool> advance_epoch(host_pointer self) {
     if (s.failure && !can_stop_at(s, run, run.next_item())) {
       return std::move(*s.failure);
     }
+    if (!run.all_ended() && run.next_item() == s.durable_items &&
+        s.report.generation != 0) {
+      s.last_epoch = true;  // the last checkpoint stands where the sources do
+      finish(self);
+      return true;
+    }
     s.last_epoch = true;
+    run.stop_before(run.next_item());
     begin_epoch(self, run.next_item());
     return true;
   }
@@ -543,7 +552,8 @@ result<void> open_run(engine_host_shell& s) {
     s.boundary = (parts.run->next_item() / every + 1) * every;
     parts.run->stop_before(s.boundary);
   }
-  s.report.resumed_item = parts.run->next_item();
+  s.report.resumed_item = s.durable_items = parts.run->next_item();
+  s.report.generation = s.config.generation;
   return {};
 }
 

@@ -36,6 +36,7 @@ struct engine_host_config {
   std::shared_ptr<pipeline_parts> parts;    ///< not null
   flow::plan planned;                       ///< plan of the pipeline
   std::shared_ptr<const flow::image> from;  ///< image to continue from; may be null
+  std::uint64_t generation = 0;             ///< generation of that image
   runtime::engine_options engine;           ///< options of the engine
   run_options options;                      ///< options of the run
   std::vector<hosted_stage> sources;        ///< all sources

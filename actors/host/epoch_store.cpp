@@ -81,7 +81,11 @@ result<void> epoch_store::save(const flow::image& one) {
 result<stored_epoch> epoch_store::load(std::uint64_t generation) {
   if (generation == 0) {
     WEIR_TRY(const auto file, store_.load_newest());
-    return image_of(file);
+    WEIR_TRY(auto newest, image_of(file));
+    for (const error& one : file.skipped()) {
+      newest.skipped.push_back(one.message());
+    }
+    return newest;
   }
   WEIR_TRY(const auto all, store_.list());
   std::string known;
@@ -90,7 +94,9 @@ result<stored_epoch> epoch_store::load(std::uint64_t generation) {
       WEIR_TRY(const auto file, store_.load(one.path));
       return image_of(file);
     }
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", one.header.generation);
+    if (!one.problem) {
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", one.header.generation);
+    }
   }
   return error(errc::not_found,
                fmt::format("cannot continue from generation {}: expected one of {}, "

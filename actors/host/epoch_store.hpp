@@ -16,9 +16,10 @@ namespace weir::actors {
 
 /// An image that was read from a checkpoint.
 struct stored_epoch {
-  flow::image state;             ///< the image
-  std::string description;       ///< text of the file that described the pipeline
-  std::uint64_t generation = 0;  ///< generation of the checkpoint
+  flow::image state;                 ///< the image
+  std::string description;           ///< text of the file that described the pipeline
+  std::uint64_t generation = 0;      ///< generation of the checkpoint
+  std::vector<std::string> skipped;  ///< why newer checkpoints are not used
 };
 
 /// The checkpoints of a pipeline's run folder.

@@ -2,6 +2,7 @@
 /// @file
 /// The calls `run` and `resume` of pipelines: they start the actors of a run and wait for
 /// its end.
+#include <algorithm>
 #include <filesystem>
 #include <variant>
 
@@ -122,6 +123,9 @@ result<void> pipeline_runner::open_store() {
         .hint("resume the run, or take another folder");
   }
   WEIR_TRY(auto stored, store_->load(options_.generation));
+  for (const std::string& text : stored.skipped) {
+    warn("a checkpoint is not used: " + text);
+  }
   WEIR_CHECK(flow::same_pipeline(stored.state, flow::identity_of(planned_.source)));
   if (options_.generation != 0) {
     // The sinks are about to be cut to the older generation, so newer ones do not fit.
@@ -169,6 +173,7 @@ result<engine_host_actor> pipeline_runner::start() {
   config->parts = std::move(parts);
   config->planned = planned_;
   config->from = from_;
+  config->generation = generation_;
   config->engine.workers = options_.workers;
   config->engine.trace.mode = options_.trace;
   config->options = options_;
@@ -209,7 +214,7 @@ result<pipeline_report> pipeline_runner::wait_for_end(const engine_host_actor& h
         return std::move(*failed);
       }
       if (auto* end = std::get_if<host_end>(&e)) {
-        end->report.generation = store_ ? store_->generation() : 0;
+        end->report.generation = store_ ? std::max(store_->generation(), generation_) : 0;
         for (const std::string& text : end->report.warnings) {
           warn(text);
         }

@@ -62,15 +62,23 @@ struct placed_item {
   toml_item item;
 };
 
-toml_item tree_of(const toml::node& node, std::string key, const std::string& name) {
+// Depth of tables that is looked at. No key lies deeper, so a deeper table is refused
+// whatever is in it.
+constexpr int max_depth = 32;
+
+toml_item tree_of(const toml::node& node, std::string key, const std::string& name,
+                  int depth = 0) {
   toml_item out{std::move(key), convert(node), place(name, node.source()),
                 node.source().begin.line};
   if (const auto* table = node.as_table()) {
     out.table = true;
+    if (depth == max_depth) {
+      return out;
+    }
     std::vector<placed_item> children;
     for (const auto& [inner, child] : *table) {
-      children.push_back(
-          {inner.source().begin, tree_of(child, std::string(inner.str()), name)});
+      children.push_back({inner.source().begin,
+                          tree_of(child, std::string(inner.str()), name, depth + 1)});
     }
     std::stable_sort(children.begin(), children.end(), [](const auto& a, const auto& b) {
       return a.position < b.position;
@@ -81,7 +89,7 @@ toml_item tree_of(const toml::node& node, std::string key, const std::string& na
   } else if (node.is_array_of_tables()) {
     out.list_of_tables = true;
     for (const toml::node& child : *node.as_array()) {
-      out.items.push_back(tree_of(child, "", name));
+      out.items.push_back(tree_of(child, "", name, depth + 1));
     }
   }
   return out;

@@ -79,6 +79,7 @@ class reporter : public announcer {
   void finish(const pipeline_report& r) {
     if (r.resumed_item > 0) {
       say(fmt::format("resumed    at item {}", r.resumed_item));
+      log().info(fmt::format("had resumed at item {}", r.resumed_item));
     }
     say(fmt::format(
         "{:<10} {} in {}, {} items/s", r.ended, counted(r.items, "item"),
@@ -155,7 +156,10 @@ command_result perform(pipeline_call call, loaded_pipeline& loaded, bool json,
     write_results(folder, metrics, reports);
   }
   if (report->ended == "interrupted") {
-    reports.say(fmt::format("interrupted; continue with: weir resume {}", folder));
+    reports.say(plan.promise == flow::guarantee::none
+                    ? std::string("interrupted; the input cannot be read again, so that "
+                                  "the run cannot be continued")
+                    : fmt::format("interrupted; continue with: weir resume {}", folder));
   }
   if (json) {
     out.write(facts_text(metrics));

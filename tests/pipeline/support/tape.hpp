@@ -32,7 +32,9 @@ struct recorded {
   [[nodiscard]] std::vector<T> values() const {
     EXPECT_EQ(type, dtype_of<T>);
     std::vector<T> all(data.size() / sizeof(T));
-    std::memcpy(all.data(), data.data(), all.size() * sizeof(T));
+    if (!all.empty()) {
+      std::memcpy(all.data(), data.data(), all.size() * sizeof(T));
+    }
     return all;
   }
 };
