@@ -12,22 +12,8 @@ namespace weir::bench {
 namespace {
 
 constexpr std::size_t samples = 5;
+/// Lets a source or sink have 32 items at once.
 constexpr std::uint32_t window = 64;
-
-/// A chain of `stages` stages without tasks. Its windows let a source or sink have 32
-/// items at once.
-void build_chain(pipeline& p, int stages, std::uint64_t count) {
-  node last = p.add<item_source<8>>("source", {.count = count});
-  for (int i = 0; i < stages; ++i) {
-    node next = p.add<passing>("stage" + std::to_string(i));
-    next.window(window);
-    last >> next;
-    last = next;
-  }
-  node sink = p.add<watch_sink>("sink");
-  sink.window(window);
-  last >> sink;
-}
 
 /// Returns the processor seconds per item of all threads of a run.
 template <class Run>
@@ -37,7 +23,7 @@ double processor_seconds(std::uint64_t count, int stages, Run&& run) {
   watch().last = watch().first + count - 1;
   watch().clock = CLOCK_PROCESS_CPUTIME_ID;
   pipeline p("bench");
-  build_chain(p, stages, watch().last + 1);
+  build_chain<passing>(p, stages, watch().last + 1, window);
   run(p);
   return watch().seconds_per_item();
 }

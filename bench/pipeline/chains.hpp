@@ -35,21 +35,28 @@ double seconds_per_item(unsigned workers, std::uint64_t count, Build&& build) {
   return watch().seconds_per_item();
 }
 
+/// Adds a chain of `stages` equal stages with items of `Words` numbers to a pipeline.
+template <class Stage, std::int64_t Words = 8>
+void build_chain(pipeline& p, int stages, std::uint64_t items,
+                 std::uint32_t window = chain_window) {
+  node last = p.add<item_source<Words>>("source", {.count = items});
+  for (int i = 0; i < stages; ++i) {
+    node next = p.add<Stage>("stage" + std::to_string(i));
+    next.window(window);
+    last >> next;
+    last = next;
+  }
+  node sink = p.add<watch_sink>("sink");
+  sink.window(window);
+  last >> sink;
+}
+
 /// Returns the seconds per item of a chain of `stages` equal stages with items of `Words`
 /// numbers.
 template <class Stage, std::int64_t Words = 8>
 double chain_seconds(unsigned workers, int stages, std::uint64_t count) {
   return seconds_per_item(workers, count, [&](pipeline& p, std::uint64_t items) {
-    node last = p.add<item_source<Words>>("source", {.count = items});
-    for (int i = 0; i < stages; ++i) {
-      node next = p.add<Stage>("stage" + std::to_string(i));
-      next.window(chain_window);
-      last >> next;
-      last = next;
-    }
-    node sink = p.add<watch_sink>("sink");
-    sink.window(chain_window);
-    last >> sink;
+    build_chain<Stage, Words>(p, stages, items);
   });
 }
 

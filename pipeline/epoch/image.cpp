@@ -24,14 +24,6 @@ stored_item record_of(const item* one) {
                         : stored_item{true, one->seq, one->lane, one->about};
 }
 
-error bad_section(const std::string& name, const std::string& expected,
-                  const std::string& found) {
-  return error(errc::corrupt,
-               fmt::format("cannot restore the section \"{}\" of a checkpoint: expected "
-                           "{}, found {}",
-                           name, expected, found));
-}
-
 /// Returns memory for a section. That of the image before needs no new pages, which would
 /// take longer than copying the bytes.
 byte_vector memory_for(const std::string& name, std::size_t bytes,

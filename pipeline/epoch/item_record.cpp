@@ -5,6 +5,8 @@
 
 #include <bit>
 
+#include <fmt/core.h>
+
 namespace weir::flow {
 
 void put_item(record_writer& out, const stored_item& one) {
@@ -47,6 +49,14 @@ stored_item get_item(record_reader& from) {
     }
   }
   return one;
+}
+
+error bad_section(const std::string& name, const std::string& expected,
+                  const std::string& found) {
+  return error(errc::corrupt,
+               fmt::format("cannot restore the section \"{}\" of a checkpoint: expected "
+                           "{}, found {}",
+                           name, expected, found));
 }
 
 }  // namespace weir::flow

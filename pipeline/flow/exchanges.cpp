@@ -73,7 +73,7 @@ result<void> stage_run::give_back(exchange& item, const error* failed) {
   }
   c.skipped = made.skipped;
   if (failed != nullptr && info_.dead_letters() != 0) {
-    bury(c, *failed);
+    send_to_dead_letters(c, *failed);
   }
   c.returned = true;
   while (returned_ != handed_out_ &&

@@ -132,7 +132,7 @@ struct item {
   std::uint64_t seq = 0;                 ///< number of the item
   std::uint32_t lane = 0;                ///< lane of the item
   std::uint32_t holders = 0;             ///< edges and calls that hold the item
-  std::int64_t born_ns = 0;              ///< when the oldest item in it left its source
+  std::int64_t left_source_ns = 0;       ///< when the oldest item in it left its source
   std::array<slot*, max_ports> slots{};  ///< by outlet; null for a gap at the outlet
   attributes about;                      ///< attributes of the item
   item_pool* home = nullptr;             ///< pool to which the item returns

@@ -32,34 +32,45 @@ std::uint64_t latency_counts::quantile_ns(double share) const noexcept {
   return 0;
 }
 
-void sink_latency::written(std::int64_t born_ns) {
+/// Keeps every second sample, each of which then stands for twice as many items.
+void sink_latency::thin_out(sample& s) {
+  for (std::size_t i = 0; 2 * i < s.times.size(); ++i) {
+    s.times[i] = s.times[2 * i];
+  }
+  s.times.resize((s.times.size() + 1) / 2);
+  s.stride *= 2;
+}
+
+void sink_latency::written(std::int64_t left_source_ns) {
   if (open_.items++ % open_.stride != 0) {
     return;
   }
-  if (open_.born.size() == most_samples) {
-    for (std::size_t i = 0; i < most_samples / 2; ++i) {
-      open_.born[i] = open_.born[2 * i];
-    }
-    open_.born.resize(most_samples / 2);
-    open_.stride *= 2;
+  if (open_.times.size() == most_samples) {
+    thin_out(open_);
   }
-  open_.born.push_back(born_ns);
+  open_.times.push_back(left_source_ns);
 }
 
-/// Samples that no checkpoint has counted yet stay in front of the new ones.
+/// Samples whose checkpoint could not be written stay in front of the new ones.
 void sink_latency::settled() {
-  if (settled_.born.empty()) {
-    settled_ = std::move(open_);
-  } else {
-    settled_.born.insert(settled_.born.end(), open_.born.begin(), open_.born.end());
+  while (!settled_.times.empty() && settled_.stride < open_.stride) {
+    thin_out(settled_);
+  }
+  while (settled_.stride > open_.stride) {
+    thin_out(open_);
+  }
+  settled_.stride = open_.stride;
+  settled_.times.insert(settled_.times.end(), open_.times.begin(), open_.times.end());
+  while (settled_.times.size() > most_samples) {
+    thin_out(settled_);
   }
   open_ = {};
 }
 
 void sink_latency::durable(std::int64_t now_ns) {
-  for (const std::int64_t born : settled_.born) {
+  for (const std::int64_t time : settled_.times) {
     const auto latency =
-        static_cast<std::uint64_t>(std::max<std::int64_t>(now_ns - born, 1));
+        static_cast<std::uint64_t>(std::max<std::int64_t>(now_ns - time, 1));
     counts_.add(latency, settled_.stride);
   }
   settled_ = {};

@@ -19,8 +19,9 @@ namespace weir::flow {
 /// @threads{thread-compatible}
 class sink_latency {
  public:
-  /// Notes that the sink has written an item that its source delivered at `born_ns`.
-  void written(std::int64_t born_ns);
+  /// Notes that the sink has written an item that its source delivered at
+  /// `left_source_ns`.
+  void written(std::int64_t left_source_ns);
   /// Notes that the sink can lose none of the items so far.
   void settled();
   /// Notes that a checkpoint holds the items before the last `settled`.
@@ -30,10 +31,12 @@ class sink_latency {
 
  private:
   struct sample {
-    std::vector<std::int64_t> born;  ///< times of every `stride`-th item
+    std::vector<std::int64_t> times;  ///< times of every `stride`-th item
     std::uint64_t stride = 1;
     std::uint64_t items = 0;
   };
+  static void thin_out(sample& s);
+
   sample open_;
   sample settled_;
   latency_counts counts_;

@@ -136,7 +136,7 @@ result<const ready*> stage_run::next_ready() {
 void stage_run::done() {
   WEIR_EXPECT(handed_out_ != 0);
   --handed_out_;
-  latency.written(born_of(oldest()));
+  latency.written(left_source(oldest()));
   finish(oldest());
   ++first_open_;
 }

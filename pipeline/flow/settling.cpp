@@ -179,7 +179,7 @@ result<void> stage_run::count_failure(std::uint64_t seq, error cause) {
 }
 
 /// Lets the inputs of a failed call leave through the outlets for failed items.
-void stage_run::bury(call& c, const error& cause) {
+void stage_run::send_to_dead_letters(call& c, const error& cause) {
   const std::size_t first = out_.size() - in_.size();
   for (std::size_t i = 0; i < in_.size(); ++i) {
     if (const call::input& one = c.inputs[i]; one.body != nullptr) {
@@ -195,7 +195,7 @@ void stage_run::bury(call& c, const error& cause) {
       break;
     }
   }
-  c.about_set = c.buried = true;
+  c.about_set = c.dead_letter = true;
   c.skipped = c.wants_emit = false;
   add_error(c.about, repeatable_text(cause));
 }
@@ -217,7 +217,7 @@ result<void> stage_run::answer_failure(call& c, error cause) {
     return {};
   }
   drop_made(c);
-  bury(c, cause);
+  send_to_dead_letters(c, cause);
   publish(c);
   return {};
 }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "epoch/item_record.hpp"
 #include "weir/base/record.hpp"
 
 namespace weir::flow {
@@ -44,10 +45,8 @@ result<skipped_items> skipped_items::create(const std::vector<item_range>& added
       range.last = numbers.get<std::uint64_t>();
     }
     if (numbers.failed()) {
-      return error(errc::corrupt,
-                   fmt::format("cannot restore the section \"{}\" of a checkpoint: "
-                               "expected pairs of 8-byte numbers, found {} bytes",
-                               section_name, s->data.size()));
+      return bad_section(section_name, "pairs of 8-byte numbers",
+                         fmt::format("{} bytes", s->data.size()));
     }
   }
   for (const item_range& range : added) {

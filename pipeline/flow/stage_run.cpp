@@ -360,7 +360,7 @@ void stage_run::finish(call& c) {
     c.about_set = false;
   }
   c.wants_emit = c.skipped = c.gap = false;
-  c.returned = c.buried = c.over = false;
+  c.returned = c.dead_letter = c.over = false;
   c.emissions = 0;
   c.round = 0;
   c.first = c.last = c.next = 0;
@@ -405,10 +405,10 @@ result<void> stage_run::emit(call& c) {
 
 /// Returns when the oldest input of a call left its source. An item without inputs is
 /// new.
-std::int64_t stage_run::born_of(const call& c) const noexcept {
+std::int64_t stage_run::left_source(const call& c) const noexcept {
   std::int64_t born = facts_.turn_ns;
   for (const call::input& i : c.inputs) {
-    born = i.body != nullptr ? std::min(born, i.body->born_ns) : born;
+    born = i.body != nullptr ? std::min(born, i.body->left_source_ns) : born;
   }
   return born;
 }
@@ -443,7 +443,7 @@ void stage_run::publish(call& c) {
   } else if (from != nullptr && !from->about.empty()) {
     one.about = from->about;
   }
-  one.born_ns = born_of(c);
+  one.left_source_ns = left_source(c);
   one.holders = 1;  // the call
   c.emitted.push_back(&one);
   for (std::size_t outlet = 0; outlet < out_.size(); ++outlet) {
@@ -456,7 +456,7 @@ void stage_run::publish(call& c) {
       }
     }
   }
-  ++(c.buried ? counters.skipped : counters.emitted);
+  ++(c.dead_letter ? counters.skipped : counters.emitted);
 }
 
 /// Items of an own numbering have no gaps: their numbers count what the stage emits.

@@ -49,10 +49,10 @@ struct call {
   task_id next = 0;             ///< oldest task of the call that has not been seen to end
   std::int64_t taken_ns = 0;  ///< time at which the call began, if a recorder asks for it
   bool gap = false;  ///< a number without an item, which the stage was not called for
-  std::uint64_t round = 0;  ///< number of the step of a step loop
-  bool buried = false;      ///< failed: its inputs leave through other outlets
-  bool over = false;        ///< the step loop has made its last step
-  bool returned = false;    ///< a blocking stage has processed the item
+  std::uint64_t round = 0;   ///< number of the step of a step loop
+  bool dead_letter = false;  ///< failed: its inputs leave through other outlets
+  bool over = false;         ///< the step loop has made its last step
+  bool returned = false;     ///< a blocking stage has processed the item
 };
 
 /// An empty item that a source or a blocking stage fills.
@@ -102,7 +102,7 @@ struct run_facts {
   skipped_items skipped;         ///< items that are read and not processed
   /// Sections of the image before, whose memory the image of the epoch in flight uses.
   std::vector<image_section> spare;
-  std::int64_t turn_ns = 0;  ///< begin of the turn, the time of birth of new items
+  std::int64_t turn_ns = 0;  ///< begin of the turn; new items have left their source then
   /// Records items for a trace; null if there is none.
   item_recorder* recorder = nullptr;
   std::vector<task_id> copies;  ///< tasks that fill the image
@@ -269,9 +269,9 @@ class stage_run {
   void skip_delivered(blank& filled);
   void drop_made(call& c) noexcept;
   [[nodiscard]] result<void> count_failure(std::uint64_t seq, error cause);
-  void bury(call& c, const error& cause);
+  void send_to_dead_letters(call& c, const error& cause);
   void finish(call& c);
-  [[nodiscard]] std::int64_t born_of(const call& c) const noexcept;
+  [[nodiscard]] std::int64_t left_source(const call& c) const noexcept;
   static void let_go_of_emitted(call& c) noexcept;
   [[nodiscard]] result<void> pass_barrier();
   [[nodiscard]] result<void> pass_end();

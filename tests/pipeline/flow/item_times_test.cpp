@@ -62,6 +62,21 @@ TEST(SinkLatency, SamplesStandForAllItems) {
   }
 }
 
+TEST(SinkLatency, SamplesWithoutACheckpointAreCountedWithLaterOnes) {
+  for (const auto& [first, second] : {std::pair{10, 20000}, {20000, 10}, {300, 300}}) {
+    flow::sink_latency latency;
+    for (const int count : {first, second}) {
+      for (int i = 0; i < count; ++i) {
+        latency.written(1);
+      }
+      latency.settled();
+    }
+    latency.durable(1001);
+    EXPECT_NEAR(static_cast<double>(total(latency.counts())), first + second,
+                (first + second) / 100);
+  }
+}
+
 TEST(SinkLatency, OfARunCountsEveryItem) {
   durable_items d;
   memory_store store;
