@@ -315,6 +315,9 @@ void launch(host_pointer self) {
   for (const hosted_stage& h : s.config.blocking) {
     s.blocking.emplace_back().hosted = h;
   }
+  if (s.config.progress) {
+    report_progress(self, true);
+  }
   self->delayed_send(self, tick, deadline_atom_v);
   keep_working(self);
 }

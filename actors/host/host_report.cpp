@@ -29,6 +29,16 @@ void write_trace(engine_host_shell& s) {
   }
 }
 
+/// Makes warnings of what stages say that has failed.
+void add_problems(pipeline_report& report) {
+  for (std::size_t i = 0; i < report.stages.size(); ++i) {
+    for (const std::string& text : report.stages[i].problems()) {
+      report.warnings.push_back(
+          fmt::format("stage \"{}\": {}", report.planned.source.stages[i].name, text));
+    }
+  }
+}
+
 }  // namespace
 
 void finish(host_pointer self) {
@@ -55,11 +65,18 @@ void finish(host_pointer self) {
   for (const std::uint32_t source : run.sources()) {
     s.report.items += s.report.counters.stages[source].items;
   }
+  s.report.stages = run.reports(true);
+  add_problems(s.report);
+  s.report.engine = s.config.parts->host->base().counters();
+  s.report.memory = s.config.parts->host->base().memory();
   write_trace(s);
+  if (s.config.progress) {
+    report_progress(self, true);
+  }
   end_run(self, host_end{s.report});
 }
 
-void report_progress(host_pointer self) {
+void report_progress(host_pointer self, bool outside) {
   auto& s = self->state;
   auto& run = execution_of(self);
   const flow::run_counters counters = run.counters();
@@ -80,6 +97,8 @@ void report_progress(host_pointer self) {
   p.epochs = s.report.epochs;
   p.durable_items = s.durable_items;
   p.bottleneck = run.bottleneck();
+  p.generation = s.report.generation;
+  p.stages = run.reports(outside);
   s.report.peak_item_bytes = std::max(s.report.peak_item_bytes, counters.item_bytes);
   s.config.progress(std::move(p));
 }

@@ -8,7 +8,8 @@
 namespace weir::actors {
 
 /// Passes the progress of the run to the listener of the configuration.
-void report_progress(host_pointer self);
+/// @param outside  True if no I/O host is at work, so that their stages are asked, too.
+void report_progress(host_pointer self, bool outside = false);
 
 /// Ends the run behind its last epoch: with its report, or with the error of the source
 /// that made it stop.
