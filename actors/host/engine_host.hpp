@@ -8,7 +8,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "host/interfaces.hpp"
@@ -80,6 +82,7 @@ struct engine_host_shell {
   std::uint64_t durable_items = 0;  ///< first item that is not in a checkpoint
   flow::task_batch tasks;           ///< tasks between two looks at the stages
   pipeline_report report;
+  std::set<std::pair<std::size_t, std::string>> problems;     ///< told, by stage
   std::deque<std::pair<std::int64_t, std::uint64_t>> recent;  ///< time and items
 };
 

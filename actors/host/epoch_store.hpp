@@ -41,6 +41,8 @@ class epoch_store final : public flow::image_store {
   /// @param generation 0 for the newest. @error{not_found, there is none}
   /// @error{corrupt, it is damaged}
   [[nodiscard]] result<storage::checkpoint> read(std::uint64_t generation);
+  /// Sets the description that later checkpoints hold.
+  void describe(std::string description) { description_ = std::move(description); }
   /// Sets the number of newest checkpoints that stay after a save. @pre `count >= 2`
   void keep(std::size_t count) { store_.keep(count); }
   /// Removes all valid checkpoints above a generation. @error{io}

@@ -29,12 +29,15 @@ void write_trace(engine_host_shell& s) {
   }
 }
 
-/// Makes warnings of what stages say that has failed.
-void add_problems(pipeline_report& report) {
-  for (std::size_t i = 0; i < report.stages.size(); ++i) {
-    for (const std::string& text : report.stages[i].problems()) {
-      report.warnings.push_back(
-          fmt::format("stage \"{}\": {}", report.planned.source.stages[i].name, text));
+/// Makes warnings of what stages say that has failed, each once.
+void pass_problems(engine_host_shell& s, const std::vector<figures>& stages,
+                   const std::function<void(std::string)>& warn) {
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    for (const std::string& text : stages[i].problems()) {
+      const std::string& stage = s.config.planned.source.stages[i].name;
+      if (s.problems.emplace(i, text).second) {
+        warn(fmt::format("stage \"{}\": {}", stage, text));
+      }
     }
   }
 }
@@ -66,7 +69,8 @@ void finish(host_pointer self) {
     s.report.items += s.report.counters.stages[source].items;
   }
   s.report.stages = run.reports(true);
-  add_problems(s.report);
+  pass_problems(s, s.report.stages,
+                [&s](std::string text) { s.report.warnings.push_back(std::move(text)); });
   s.report.engine = s.config.parts->host->base().counters();
   s.report.memory = s.config.parts->host->base().memory();
   write_trace(s);
@@ -76,7 +80,7 @@ void finish(host_pointer self) {
   end_run(self, host_end{s.report});
 }
 
-void report_progress(host_pointer self, bool outside) {
+void report_progress(host_pointer self, bool ask_all) {
   auto& s = self->state;
   auto& run = execution_of(self);
   const flow::run_counters counters = run.counters();
@@ -98,7 +102,10 @@ void report_progress(host_pointer self, bool outside) {
   p.durable_items = s.durable_items;
   p.bottleneck = run.bottleneck();
   p.generation = s.report.generation;
-  p.stages = run.reports(outside);
+  p.stages = run.reports(ask_all);
+  if (s.config.warning) {
+    pass_problems(s, p.stages, s.config.warning);
+  }
   s.report.peak_item_bytes = std::max(s.report.peak_item_bytes, counters.item_bytes);
   s.config.progress(std::move(p));
 }

@@ -8,8 +8,8 @@
 namespace weir::actors {
 
 /// Passes the progress of the run to the listener of the configuration.
-/// @param outside  True if no I/O host is at work, so that their stages are asked, too.
-void report_progress(host_pointer self, bool outside = false);
+/// @param ask_all  True if no I/O host is at work, so that their stages are asked, too.
+void report_progress(host_pointer self, bool ask_all = false);
 
 /// Ends the run behind its last epoch: with its report, or with the error of the source
 /// that made it stop.

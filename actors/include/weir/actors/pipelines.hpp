@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "weir/actors/run.hpp"
+#include "weir/actors/control.hpp"
 #include "weir/pipeline.hpp"
 #include "weir/pipeline/counters.hpp"
 #include "weir/pipeline/figures.hpp"
@@ -59,8 +59,8 @@ struct run_options {
   /// so a resumed run knows them.
   std::vector<flow::item_range> skip{};
   std::int64_t stall_s = 60;  ///< time without progress after which the run fails
-  /// Called before the first item, about ten times a second, and at the end, on the thread
-  /// that called `run`.
+  /// Called before the first item, about ten times a second, and at the end, on the
+  /// thread that called `run`.
   std::function<void(const pipeline_progress&)> progress{};
   /// Called with one line of text, on the thread that called `run`.
   std::function<void(const std::string&)> warning{};
