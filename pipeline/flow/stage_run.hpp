@@ -251,6 +251,7 @@ class stage_run {
   [[nodiscard]] bool collect(call& c);
   [[nodiscard]] result<void> run(call& c);
   [[nodiscard]] result<void> gate(call& c);
+  void mark_complete(call& c) noexcept;
   [[nodiscard]] result<void> after_on_item(call& c);
   [[nodiscard]] result<settling> settle_front(call& c);
   [[nodiscard]] result<settling> call_step(call& c);

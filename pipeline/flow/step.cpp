@@ -68,6 +68,10 @@ const runtime::tensor& step::input_bytes(int inlet, std::size_t nth) const {
   WEIR_EXPECT(one.body != nullptr);
   return one.body->slots[one.outlet]->tensor;
 }
+bool step::input_complete(int inlet) const noexcept {
+  const flow::call::input& one = stage_.active_->inputs[static_cast<std::size_t>(inlet)];
+  return one.body != nullptr && one.body->slots[one.outlet]->complete;
+}
 const runtime::tensor& step::scratch_of_item(int index) const {
   const flow::slot* s = stage_.active_->scratch[static_cast<std::size_t>(index)];
   WEIR_EXPECT(s != nullptr);

@@ -103,7 +103,7 @@ std::string behaviour_text(const flow::stage_info& info) {
 }  // namespace
 
 command_result check_command(const graph_options& options, output& out) {
-  WEIR_TRY(const loaded_pipeline loaded, load_pipeline(options.file, options.sets));
+  WEIR_TRY(const loaded_pipeline loaded, load_any_pipeline(options.file, options.sets));
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   if (!options.json) {
     out.write(flow::describe(plan));
@@ -120,7 +120,7 @@ command_result check_command(const graph_options& options, output& out) {
 }
 
 command_result graph_command(const graph_options& options, output& out) {
-  WEIR_TRY(const loaded_pipeline loaded, load_pipeline(options.file, options.sets));
+  WEIR_TRY(const loaded_pipeline loaded, load_any_pipeline(options.file, options.sets));
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   const facts all = plan_facts(plan);
   const graph_picture picture = picture_of(all);

@@ -49,9 +49,11 @@ class prose_accounts final : public flow::stage_object {
   result<void> on_item(step&) override { return {}; }
 
   result<void> on_done(step& s) override {
-    // prose.learn writes the score before it hands it on, so this does not wait; only
-    // behind other stages do tasks write it.
-    WEIR_CHECK(engine_->wait(s[score_].bytes()));
+    // prose.learn writes the score before it hands it on; only behind other stages do
+    // tasks write it.
+    if (!s.complete(score_)) {
+      WEIR_CHECK(engine_->wait(s[score_].bytes()));
+    }
     const auto words = s.value(score_);
     pulse_score score;
     score.phase = static_cast<models::pulse_phase>(word(words, score_word::phase));

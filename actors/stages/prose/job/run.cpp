@@ -38,6 +38,7 @@ class runner {
       : config_(config), callbacks_(callbacks), resuming_(resuming) {
     options_.folder = config.folder;
     options_.generation = generation;
+    options_.keep = config.keep;
     options_.skip = callbacks.skip;
     options_.control = callbacks.control;
     options_.warning = [this](const std::string& text) { warn(text); };

@@ -94,6 +94,13 @@ class step {
     return has(port.index);
   }
 
+  /// Returns whether the bytes of the tensor are there, because no task writes them any
+  /// more. They may then be read without a task. @pre `has(port)`
+  template <class Port>
+  [[nodiscard]] bool complete(const Port& port) const noexcept {
+    return input_complete(port.index);
+  }
+
   /// Returns the tensor of the item. Tasks that read it wait for its writers, so its
   /// bytes need not be there yet.
   /// @param nth  Number of the item in the call, below `count`.
@@ -217,6 +224,7 @@ class step {
     return tensor<T, Rank>(*bytes);
   }
   [[nodiscard]] const runtime::tensor& input_bytes(int inlet, std::size_t nth) const;
+  [[nodiscard]] bool input_complete(int inlet) const noexcept;
   [[nodiscard]] const runtime::tensor& scratch_of_item(int index) const;
   [[nodiscard]] result<runtime::tensor> output_bytes(int outlet, dtype type,
                                                      std::span<const std::int64_t> shape);
