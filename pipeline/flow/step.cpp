@@ -52,6 +52,9 @@ philox step::random() const noexcept {
 std::int64_t step::turn_time() const noexcept {
   return stage_.facts_.turn_ns;
 }
+std::int64_t step::source_time() const noexcept {
+  return stage_.left_source(*stage_.active_);
+}
 std::size_t step::count() const noexcept {
   return stage_.in_.empty() ? 1 : stage_.active_->inputs.size() / stage_.in_.size();
 }

@@ -82,6 +82,9 @@ class step {
   /// clock. It is meant for `report`: results that depend on it do not repeat.
   /// @units{nanoseconds}
   [[nodiscard]] std::int64_t turn_time() const noexcept;
+  /// Returns the time at which the item, or the oldest one from which it was made, left
+  /// its source. See `turn_time`. @units{nanoseconds}
+  [[nodiscard]] std::int64_t source_time() const noexcept;
   /// Returns the number of items that the call has: 1, or for a stage that takes several
   /// items at once up to that number; fewer only at the end of the input.
   [[nodiscard]] std::size_t count() const noexcept;
