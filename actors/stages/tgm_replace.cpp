@@ -25,7 +25,8 @@ struct replace_settings {
 settings_table<replace_settings> replace_table() {
   settings_table<replace_settings> table("the sink tgm.replace");
   table.add("path", &replace_settings::path, "a file, which is created if it is missing")
-      .required();
+      .required()
+      .output_path();
   table
       .add("objects", &replace_settings::objects,
            "names of the inlets, and of the objects of the message")
