@@ -37,7 +37,8 @@ settings_table<write_settings> write_table() {
   table
       .add("path", &write_settings::path,
            "a file, which is created if it is missing, a pipe, or - for standard output")
-      .required();
+      .required()
+      .output_path();
   table.add("object", &write_settings::object, "name of the object of each message");
   table.add("mode", &write_settings::mode,
             {{"new", write_mode::replace}, {"append", write_mode::append}},

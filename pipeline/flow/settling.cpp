@@ -106,6 +106,10 @@ result<stage_run::settling> stage_run::settle_front(call& c) {
     ++counters.blocked_output;
     return settling::blocked;
   }
+  if (c.refusal) {
+    WEIR_CHECK(answer_failure(c, std::move(*c.refusal)));
+    return settling::ended;
+  }
   if (auto failed = failure_of(c)) {
     WEIR_CHECK(answer_failure(c, std::move(*failed)));
     return settling::ended;
@@ -123,6 +127,9 @@ result<stage_run::settling> stage_run::settle_front(call& c) {
     return settling::ended;
   } else if (info_.face == face::late) {
     WEIR_CHECK(call_done(c));
+    if (c.refusal) {
+      return settling::stepped;  // `on_done` may have submitted tasks
+    }
   }
   if (c.wants_emit) {
     mark_complete(c);
@@ -134,6 +141,16 @@ result<stage_run::settling> stage_run::settle_front(call& c) {
   return settling::ended;
 }
 
+/// Notes that the stage itself has refused an item, which therefore fails. Returns an
+/// error if the run has to stop. What was handed on cannot be taken back.
+result<void> stage_run::refuse(call& c, error cause) {
+  if (!skips_failures_ || !c.emitted.empty()) {
+    return at_item(c.seq, std::move(cause));
+  }
+  c.refusal = std::make_unique<error>(std::move(cause));
+  return {};
+}
+
 result<void> stage_run::call_done(call& c) {
   active_ = &c;
   in_on_done_ = true;
@@ -142,7 +159,7 @@ result<void> stage_run::call_done(call& c) {
   in_on_done_ = false;
   active_ = nullptr;
   if (!done) {
-    return at_item(c.seq, std::move(done.error()));
+    return refuse(c, std::move(done.error()));
   }
   return emitted_once(c, "on_done");
 }
@@ -166,7 +183,8 @@ result<stage_run::settling> stage_run::call_step(call& c) {
   auto more = guarded([&] { return object_.on_step(s); });
   active_ = nullptr;
   if (!more) {
-    return at_item(c.seq, std::move(more.error()));
+    WEIR_CHECK(refuse(c, std::move(more.error())));
+    return settling::stepped;
   }
   if (*more) {
     return settling::stepped;

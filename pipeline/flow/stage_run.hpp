@@ -53,6 +53,8 @@ struct call {
   bool dead_letter = false;  ///< failed: its inputs leave through other outlets
   bool over = false;         ///< the step loop has made its last step
   bool returned = false;     ///< a blocking stage has processed the item
+  /// Error of the stage itself. The item fails once the tasks of the call have ended.
+  std::unique_ptr<error> refusal;
 };
 
 /// An empty item that a source or a blocking stage fills.
@@ -256,6 +258,7 @@ class stage_run {
   [[nodiscard]] result<settling> settle_front(call& c);
   [[nodiscard]] result<settling> call_step(call& c);
   [[nodiscard]] result<void> call_done(call& c);
+  [[nodiscard]] result<void> refuse(call& c, error cause);
   [[nodiscard]] result<void> emitted_once(const call& c, const char* function) const;
   [[nodiscard]] result<bool> settle_returned();
   void fill_made(call& c, blank& filled);

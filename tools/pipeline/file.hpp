@@ -113,6 +113,11 @@ struct written_pipeline {
 [[nodiscard]] result<std::unique_ptr<weir::pipeline>> make_pipeline(
     const written_pipeline& from, const flow::catalog& known);
 
+/// Returns the error of an unknown stage with a hint to the list of all stages, unless
+/// the error suggests the nearest name.
+/// @threads{safe to call concurrently}
+[[nodiscard]] error pointing_to_stages(error e);
+
 /// A pipeline that was read from a file, with the options of its run.
 struct loaded_pipeline {
   std::unique_ptr<weir::pipeline> stages;  ///< never null

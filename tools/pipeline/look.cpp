@@ -168,7 +168,11 @@ command_result stages_command(const stages_options& options, output& out) {
 
 command_result inspect_command(const stages_options& options, output& out) {
   add_standard_stages();
-  WEIR_TRY(const flow::stage_info info, flow::stages().describe(options.stage));
+  const auto known = flow::stages().describe(options.stage);
+  if (!known) {
+    return pointing_to_stages(known.error());
+  }
+  const flow::stage_info& info = *known;
   if (options.json) {
     out.write(facts_text(stage_facts(info)));
     return 0;

@@ -104,7 +104,7 @@ TEST(TgmRead, FindsObjectsByNameAndByIndex) {
                "found none of that name");
   expect_error(run_tapes(reading(path, {{"index", 2}}), 1), errc::not_found,
                "found 2 objects");
-  expect_error(run_tapes(reading(path, {{"type", "f32[n]"}}), 1), errc::invalid_argument,
+  expect_error(run_tapes(reading(path, {{"type", "f32[n]"}}), 1), errc::corrupt,
                "expected a tensor of type f32[n], found f64[2]");
   expect_refused("tgm.read", {{"path", path}, {"object", "a"}, {"index", 1}},
                  errc::invalid_argument, "a name or an index");

@@ -265,9 +265,7 @@ template <class S>
   described_stage made;
   made.info = describe_class<S>(spec);
   for (const auto& one : spec.table().entries()) {
-    if (!one.may_change) {
-      made.info.frozen.emplace_back(one.name, one.get(settings).describe());
-    }
+    add_value(made.info, one, one.get(settings));
   }
   made.object = std::make_unique<typed_stage<S>>(std::move(spec), std::move(settings));
   return made;

@@ -265,6 +265,8 @@ class pull {
   /// where the tasks of later stages read them.
   /// @shape{extents, the slowest dimension first} @units{extents: elements}
   /// @error{out_of_range, the item needs more bytes than the port's memory has}
+  /// @error{corrupt, a source fills a shape that differs from the type of the port;
+  /// invalid_argument: another stage does}
   /// @error{out_of_memory, the allocation fails}
   template <class T, int Rank, class... Extent>
   [[nodiscard]] result<view<T, Rank>> fill(const out<T, Rank>& port, Extent... extents) {
@@ -280,6 +282,7 @@ class pull {
   /// Takes memory for an outlet whose type is known only at run time, see `fill`.
   /// @param port  Number among the outlets.
   /// @error{out_of_range, see `fill`} @error{out_of_memory, see `fill`}
+  /// @error{corrupt, see `fill`}
   [[nodiscard]] result<runtime::tensor> fill_bytes(int port, dtype type,
                                                    std::span<const std::int64_t> shape);
 
