@@ -164,7 +164,7 @@ class prose_accounts final : public flow::stage_object {
   run_accounts accounts_;
   std::uint64_t build_tokens_ = 0;  ///< Build tokens of the pulses so far
   run_accounts before_;             ///< as of the checkpoint that the run continues
-  std::int64_t begin_ns_ = 0;  ///< when the first pulse left its source; 0 before it
+  std::int64_t begin_ns_ = 0;       ///< when the first pulse left its source; 0 before it
   /// Pulses and tokens of this process.
   struct amount {
     std::uint64_t pulses = 0;

@@ -415,7 +415,11 @@ TEST(PipelineRun, AStoppedRunContinuesToTheSameOutput) {
     for (int rounds = 0; !finished && rounds < 1000; ++rounds) {
       actors::run_control control;
       options.control = &control;
-      options.progress = [&](const pipeline_progress&) { control.request_stop(); };
+      options.progress = [&](const pipeline_progress& progress) {
+        if (progress.items > 0) {
+          control.request_stop();
+        }
+      };
       pipeline p("numbers");
       build(p, d);
       const auto report = resume(p, options);

@@ -44,8 +44,9 @@ struct doubler {
   in<float, 1> x;
   out<float, 1> y;
   static void describe(stage_spec<doubler>& s) {
-    s.name("test.doubler", "doubles").port("x", &doubler::x, "4").port(
-        "y", &doubler::y, "4");
+    s.name("test.doubler", "doubles")
+        .port("x", &doubler::x, "4")
+        .port("y", &doubler::y, "4");
   }
   result<void> on_item(step& s) {
     WEIR_TRY(const auto to, s.make(y, 4));

@@ -110,8 +110,8 @@ std::optional<run_progress> progress_meter::take(const pipeline_progress& p) {
   } else if (p.durable_items > before_.pulses) {
     // Another checkpoint is on its way. All pulses but the last of a phase are full.
     const std::uint64_t full = config_.stream.chunk * config_.stream.lanes;
-    durable_tokens_ = std::min(
-        now.tokens, before_.tokens + (p.durable_items - before_.pulses) * full);
+    durable_tokens_ =
+        std::min(now.tokens, before_.tokens + (p.durable_items - before_.pulses) * full);
   }
   now.durable_generation = p.generation;
   now.durable_tokens = p.generation == 0 ? 0 : durable_tokens_;
