@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the engine host tells about a run: its progress, its report and its trace.
+/// What the engine host tells about a run: samples, its report and its trace.
 #pragma once
 
 #include "host/host_run.hpp"
 
 namespace weir::actors {
 
-/// Passes the progress of the run to the listener of the configuration.
-void report_progress(host_pointer self);
+/// Sends a sample of the run to the conductor and to the observer.
+void send_samples(host_pointer self);
 
 /// Ends the run behind its last epoch: with its report, or with the error of the source
 /// that made it stop.

@@ -8,9 +8,11 @@
 
 #include <fmt/format.h>
 
+#include "epochs/epoch_conductor.hpp"
+#include "epochs/epoch_saver.hpp"
 #include "host/engine_host.hpp"
-#include "host/epoch_saver.hpp"
 #include "host/io_host.hpp"
+#include "progress/progress_observer.hpp"
 #include "run/supervised_system.hpp"
 #include "weir/actors/pipelines.hpp"
 #include "weir/pipeline/host/identity.hpp"
@@ -47,9 +49,10 @@ class pipeline_runner {
     WEIR_TRY(system_, supervised_system::open(
                           std::chrono::seconds(60),
                           [events = events_](error e) { events->push(std::move(e)); }));
-    WEIR_TRY(auto host, start());
-    auto end = wait_for_end(host);
-    host = nullptr;
+    WEIR_CHECK(start());
+    auto end = wait_for_end();
+    host_ = nullptr;
+    conductor_ = nullptr;
     for (const std::string& name : system_->stop()) {
       warn("actor " + name + " did not end in time");
     }
@@ -60,10 +63,12 @@ class pipeline_runner {
   [[nodiscard]] result<void> prepare_folder() const;
   [[nodiscard]] result<void> open_store();
   [[nodiscard]] pipeline_report finished_before() const;
-  [[nodiscard]] result<engine_host_actor> start();
+  [[nodiscard]] result<void> start();
+  [[nodiscard]] epoch_conductor_actor start_conductor();
+  [[nodiscard]] progress_observer_actor start_observer();
   [[nodiscard]] std::vector<hosted_stage> spawn_hosts(
       flow::face kind, stop_group group, const std::shared_ptr<pipeline_parts>& parts);
-  [[nodiscard]] result<pipeline_report> wait_for_end(const engine_host_actor& host);
+  [[nodiscard]] result<pipeline_report> wait_for_end();
   void warn(const std::string& text) const {
     if (options_.warning) {
       options_.warning(text);
@@ -77,6 +82,8 @@ class pipeline_runner {
   run_control* control_ = nullptr;
   std::shared_ptr<event_queue<pipeline_event>> events_;
   std::unique_ptr<supervised_system> system_;
+  engine_host_actor host_;
+  epoch_conductor_actor conductor_;
   flow::plan planned_;
   std::shared_ptr<epoch_store> store_;
   std::shared_ptr<const flow::image> from_;
@@ -163,9 +170,38 @@ std::vector<hosted_stage> pipeline_runner::spawn_hosts(
   return hosts;
 }
 
-result<engine_host_actor> pipeline_runner::start() {
+epoch_conductor_actor pipeline_runner::start_conductor() {
+  epoch_conductor_config config;
+  config.rules.every_items = options_.every_items;
+  config.rules.every_ns = static_cast<std::int64_t>(options_.every_seconds * 1e9);
+  if (store_) {
+    config.saver = system_->spawn_io("epoch_saver", stop_group::sink, epoch_saver,
+                                     epoch_saver_config{store_});
+  }
+  config.warning = [events = events_](std::string text) {
+    events->push(host_warning{std::move(text)});
+  };
+  return system_->spawn("epoch_conductor", stop_group::conductor, epoch_conductor,
+                        std::move(config));
+}
+
+progress_observer_actor pipeline_runner::start_observer() {
+  progress_observer_config config;
+  config.stall_ns = options_.stall_s * 1'000'000'000;
+  if (options_.progress) {
+    config.progress = [events = events_](pipeline_progress p) {
+      events->push(std::move(p));
+    };
+  }
+  config.stalled = [events = events_](error e) { events->push(std::move(e)); };
+  return system_->spawn("progress_observer", stop_group::conductor, progress_observer,
+                        std::move(config));
+}
+
+result<void> pipeline_runner::start() {
   auto parts = std::make_shared<pipeline_parts>();
   WEIR_TRY(parts->objects, pipeline_.take_stages());
+  conductor_ = start_conductor();
   auto config = std::make_shared<engine_host_config>();
   config->sources = spawn_hosts(flow::face::source, stop_group::source, parts);
   config->sinks = spawn_hosts(flow::face::sink, stop_group::sink, parts);
@@ -177,18 +213,9 @@ result<engine_host_actor> pipeline_runner::start() {
   config->engine.workers = options_.workers;
   config->engine.trace.mode = options_.trace;
   config->options = options_;
-  if (store_) {
-    config->saver = system_->spawn_io("epoch_saver", stop_group::sink, epoch_saver,
-                                      epoch_saver_config{store_});
-  }
-  if (options_.progress) {
-    config->progress = [events = events_](pipeline_progress p) {
-      events->push(std::move(p));
-    };
-  }
-  config->warning = [events = events_](std::string text) {
-    events->push(host_warning{std::move(text)});
-  };
+  config->conductor = conductor_;
+  config->observer = start_observer();
+  config->stored = store_ != nullptr;
   config->ended = [events = events_](result<host_end> end) {
     if (end) {
       events->push(std::move(*end));
@@ -196,18 +223,19 @@ result<engine_host_actor> pipeline_runner::start() {
       events->push(std::move(end.error()));
     }
   };
-  return system_->spawn_io("engine_host", stop_group::engine, engine_host,
-                           std::move(config));
+  host_ = system_->spawn_io("engine_host", stop_group::engine, engine_host,
+                            std::move(config));
+  return {};
 }
 
 /// Passes a request to stop on once. The first failure, of any actor, ends the wait.
-result<pipeline_report> pipeline_runner::wait_for_end(const engine_host_actor& host) {
+result<pipeline_report> pipeline_runner::wait_for_end() {
   bool drained = false;
-  system_->send(host, launch_atom_v);
+  system_->send(host_, launch_atom_v);
   while (true) {
     if (control_->stop_requested() && !drained) {
       drained = true;
-      system_->send(host, drain_atom_v);
+      system_->send(conductor_, drain_atom_v);
     }
     for (pipeline_event& e : events_->wait()) {
       if (auto* failed = std::get_if<error>(&e)) {

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "actors/runs/small_run.hpp"
-#include "host/epoch_store.hpp"
+#include "epochs/epoch_store.hpp"
 #include "stages/prose/factories.hpp"
 #include "stages/prose/first_version.hpp"
 #include "stages/prose/preset.hpp"

@@ -68,6 +68,7 @@ struct allowed_unsafe_message_type<weir::actors::local<T>> : std::true_type {};
 CAF_BEGIN_TYPE_ID_BLOCK(weir_actors, caf::first_custom_type_id)
   CAF_ADD_ATOM(weir_actors, weir::actors, adopt_atom, "adopt")
   CAF_ADD_ATOM(weir_actors, weir::actors, await_atom, "await")
+  CAF_ADD_ATOM(weir_actors, weir::actors, begin_atom, "begin")
   CAF_ADD_ATOM(weir_actors, weir::actors, close_atom, "close")
   CAF_ADD_ATOM(weir_actors, weir::actors, copy_atom, "copy")
   CAF_ADD_ATOM(weir_actors, weir::actors, cursor_atom, "cursor")
