@@ -12,7 +12,9 @@ namespace {
 
 namespace section = storage::section;
 
-result<stored_epoch> image_of(const storage::checkpoint& file) {
+}  // namespace
+
+result<stored_epoch> epoch_in(const storage::checkpoint& file) {
   const auto epoch = file.find(section::epoch);
   if (!epoch) {
     return error(errc::config_mismatch,
@@ -50,8 +52,6 @@ result<stored_epoch> image_of(const storage::checkpoint& file) {
   return out;
 }
 
-}  // namespace
-
 result<epoch_store> epoch_store::open(file_system& fs, const std::string& folder,
                                       std::string description) {
   WEIR_TRY(auto store, storage::checkpoint_store::open(
@@ -78,21 +78,15 @@ result<void> epoch_store::save(const flow::image& one) {
   return {};
 }
 
-result<stored_epoch> epoch_store::load(std::uint64_t generation) {
+result<storage::checkpoint> epoch_store::read(std::uint64_t generation) {
   if (generation == 0) {
-    WEIR_TRY(const auto file, store_.load_newest());
-    WEIR_TRY(auto newest, image_of(file));
-    for (const error& one : file.skipped()) {
-      newest.skipped.push_back(one.message());
-    }
-    return newest;
+    return store_.load_newest();
   }
   WEIR_TRY(const auto all, store_.list());
   std::string known;
   for (const auto& one : all) {
     if (!one.problem && one.header.generation == generation) {
-      WEIR_TRY(const auto file, store_.load(one.path));
-      return image_of(file);
+      return store_.load(one.path);
     }
     if (!one.problem) {
       known += fmt::format("{}{}", known.empty() ? "" : ", ", one.header.generation);
@@ -106,7 +100,8 @@ result<stored_epoch> epoch_store::load(std::uint64_t generation) {
 }
 
 result<flow::image> epoch_store::load_newest() {
-  WEIR_TRY(auto newest, load(0));
+  WEIR_TRY(const auto file, read(0));
+  WEIR_TRY(auto newest, epoch_in(file));
   return std::move(newest.state);
 }
 

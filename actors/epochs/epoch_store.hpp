@@ -16,11 +16,13 @@ namespace weir::actors {
 
 /// An image that was read from a checkpoint.
 struct stored_epoch {
-  flow::image state;                 ///< the image
-  std::string description;           ///< text of the file that described the pipeline
-  std::uint64_t generation = 0;      ///< generation of the checkpoint
-  std::vector<std::string> skipped;  ///< why newer checkpoints are not used
+  flow::image state;             ///< the image
+  std::string description;       ///< text of the file that described the pipeline
+  std::uint64_t generation = 0;  ///< generation of the checkpoint
 };
+/// Returns the image that a checkpoint holds.
+/// @error{config_mismatch, it is not of a pipeline} @error{corrupt, it is damaged}
+[[nodiscard]] result<stored_epoch> epoch_in(const storage::checkpoint& file);
 
 /// The checkpoints of a pipeline's run folder.
 /// @threads{thread-compatible}
@@ -37,8 +39,10 @@ class epoch_store final : public flow::image_store {
   [[nodiscard]] result<flow::image> load_newest() override;
   /// Reads the checkpoint of a generation, or the newest valid one.
   /// @param generation 0 for the newest. @error{not_found, there is none}
-  /// @error{corrupt, it is damaged} @error{config_mismatch, it is not of a pipeline}
-  [[nodiscard]] result<stored_epoch> load(std::uint64_t generation);
+  /// @error{corrupt, it is damaged}
+  [[nodiscard]] result<storage::checkpoint> read(std::uint64_t generation);
+  /// Sets the description that later checkpoints hold.
+  void describe(std::string description) { description_ = std::move(description); }
   /// Sets the number of newest checkpoints that stay after a save. @pre `count >= 2`
   void keep(std::size_t count) { store_.keep(count); }
   /// Removes all valid checkpoints above a generation. @error{io}

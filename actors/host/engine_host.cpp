@@ -287,6 +287,7 @@ void launch(host_pointer self) {
     s.blocking.emplace_back().hosted = h;
   }
   tell_begin(self);
+  send_samples(self, true);
   self->delayed_send(self, tick, deadline_atom_v);
   keep_working(self);
 }

@@ -34,19 +34,19 @@ struct hosted_stage {
 
 /// Configuration of an engine host.
 struct engine_host_config {
-  std::shared_ptr<pipeline_parts> parts;        ///< not null
-  flow::plan planned;                           ///< plan of the pipeline
-  std::shared_ptr<const flow::image> from;      ///< image to continue from; may be null
-  std::uint64_t generation = 0;                 ///< generation of that image
-  runtime::engine_options engine;               ///< options of the engine
-  run_options options;                          ///< options of the run
-  std::vector<hosted_stage> sources;            ///< all sources
-  std::vector<hosted_stage> sinks;              ///< all sinks
-  std::vector<hosted_stage> blocking;           ///< all blocking stages
-  epoch_conductor_actor conductor;              ///< orders epochs
-  progress_observer_actor observer;             ///< gets samples; may be null
-  bool stored = false;                          ///< checkpoints are kept in a folder
-  std::function<void(result<host_end>)> ended;  ///< called once
+  std::shared_ptr<pipeline_parts> parts;    ///< not null
+  flow::plan planned;                       ///< plan of the pipeline
+  std::shared_ptr<const flow::image> from;  ///< image to continue from; may be null
+  std::uint64_t generation = 0;             ///< generation of that image
+  runtime::engine_options engine;           ///< options of the engine
+  run_options options;                      ///< options of the run
+  std::vector<hosted_stage> sources;        ///< all sources
+  std::vector<hosted_stage> sinks;          ///< all sinks
+  std::vector<hosted_stage> blocking;       ///< all blocking stages
+  epoch_conductor_actor conductor;          ///< orders epochs
+  progress_observer_actor observer;         ///< gets samples and the report
+  bool stored = false;                      ///< checkpoints are kept in a folder
+  std::function<void(error)> failed;        ///< called once
 };
 
 /// State that CAF keeps for an engine host.

@@ -66,20 +66,22 @@ void finish(host_pointer self) {
   for (const std::uint32_t source : run.sources()) {
     s.report.items += s.report.counters.stages[source].items;
   }
+  s.report.stages = run.reports(true);
+  s.report.engine = s.config.parts->host->base().counters();
+  s.report.memory = s.config.parts->host->base().memory();
   write_trace(s);
-  end_run(self, host_end{s.report});
+  send_samples(self, true);
+  s.over = true;
+  self->send(s.config.observer, ended_atom_v, by_reference(s.report));
 }
 
-void send_samples(host_pointer self) {
+void send_samples(host_pointer self, bool ask_all) {
   auto& s = self->state;
   auto& run = execution_of(self);
   const std::int64_t now = now_ns();
   const flow::run_counters counters = run.counters();
   s.report.peak_item_bytes = std::max(s.report.peak_item_bytes, counters.item_bytes);
   self->send(s.config.conductor, sample_atom_v, by_reference(run.reached()));
-  if (!s.config.observer) {
-    return;
-  }
   host_sample sample;
   sample.time_ns = now;
   for (const std::uint32_t source : run.sources()) {
@@ -87,7 +89,11 @@ void send_samples(host_pointer self) {
   }
   sample.epochs = s.report.epochs;
   sample.durable_items = durable_items(s);
+  sample.generation = s.report.generation;
   sample.bottleneck = run.bottleneck();
+  if (s.config.options.progress) {
+    sample.stages = run.reports(ask_all);
+  }
   if (!waits_for_others(s) && !run.tasks_in_flight()) {
     sample.idle_ns = now - s.progress_ns;
     sample.waiting = run.waiting();

@@ -8,7 +8,8 @@
 namespace weir::actors {
 
 /// Sends a sample of the run to the conductor and to the observer.
-void send_samples(host_pointer self);
+/// @param ask_all  True if no I/O host is at work, so that their stages are asked, too.
+void send_samples(host_pointer self, bool ask_all = false);
 
 /// Ends the run behind its last epoch: with its report, or with the error of the source
 /// that made it stop.

@@ -63,11 +63,6 @@ using io_host_actor = caf::typed_actor<
     // `settle`.
     caf::replies_to<flush_atom>::with<local<flow::small_record>>>;
 
-/// The end of a pipeline's run, for the listener of the engine host.
-struct host_end {
-  pipeline_report report;  ///< `ended` and the counters are set
-};
-
 /// Owns an engine and the execution of a pipeline on it, and is the engine's only
 /// submitter. Own thread, on which it gives stages their turns and runs tasks between
 /// messages. It begins epochs when its conductor orders them.
@@ -76,7 +71,8 @@ using engine_host_actor = caf::typed_actor<
     caf::reacts_to<work_atom>,
     // From the conductor: begin an epoch. Replaces an order that was not carried out.
     caf::reacts_to<begin_atom, local<epoch_order>>,
-    // Begins the run with these I/O hosts. It reports the end to its listener.
+    // Begins the run with these I/O hosts. Its report goes to the observer, and an error
+    // to the listener of the configuration.
     caf::reacts_to<launch_atom>,
     // From itself, every 100 ms: samples the run for the conductor and the observer.
     caf::reacts_to<deadline_atom>>;

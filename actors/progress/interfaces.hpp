@@ -17,6 +17,9 @@ namespace weir::actors {
 using progress_observer_actor = caf::typed_actor<
     // From the engine host, ten times a second: takes a sample.
     caf::reacts_to<sample_atom, local<host_sample>>,
+    // From the engine host: the run has ended without an error. Passes the report on,
+    // behind all progress, with the problems of stages among its warnings.
+    caf::reacts_to<ended_atom, local<pipeline_report>>,
     // Answers the progress of the last sample in one line.
     caf::replies_to<status_atom>::with<std::string>>;
 

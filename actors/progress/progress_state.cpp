@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rates over a few seconds, and stalls.
+/// Rates over a few seconds, stalls, and problems of stages.
 #include "progress/progress_state.hpp"
 
 #include <fmt/format.h>
@@ -22,7 +22,9 @@ pipeline_progress progress_state::take(const host_sample& s) {
   }
   p.epochs = s.epochs;
   p.durable_items = s.durable_items;
+  p.generation = s.generation;
   p.bottleneck = s.bottleneck;
+  p.stages = s.stages;
   if (s.idle_ns > stall_ns_ && !told_) {
     stalled_ = s.waiting;
   }
@@ -37,6 +39,18 @@ std::optional<error> progress_state::stall() {
   told_ = true;
   const std::string reasons = *std::exchange(stalled_, std::nullopt);
   return error(errc::timeout, "the pipeline makes no progress: " + reasons);
+}
+
+std::vector<std::string> progress_state::new_problems(const std::vector<figures>& told) {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    for (const std::string& text : told[i].problems()) {
+      if (problems_.emplace(i, text).second) {
+        lines.push_back(fmt::format("stage \"{}\": {}", stages_[i], text));
+      }
+    }
+  }
+  return lines;
 }
 
 std::string progress_state::line() const {

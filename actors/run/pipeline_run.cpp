@@ -2,6 +2,8 @@
 /// @file
 /// The calls `run` and `resume` of pipelines: they start the actors of a run and wait for
 /// its end.
+#include "run/pipeline_run.hpp"
+
 #include <algorithm>
 #include <filesystem>
 #include <variant>
@@ -14,11 +16,37 @@
 #include "host/io_host.hpp"
 #include "progress/progress_observer.hpp"
 #include "run/supervised_system.hpp"
-#include "weir/actors/pipelines.hpp"
 #include "weir/pipeline/host/identity.hpp"
 
 namespace weir::actors {
 namespace {
+
+void warn(const run_options& options, const std::string& text) {
+  if (options.warning) {
+    options.warning(text);
+  }
+}
+
+/// A run that is resumed must find its folder, because otherwise it would silently begin
+/// again.
+result<void> prepare_folder(const run_options& options, bool resuming) {
+  std::error_code failure;
+  if (std::filesystem::is_directory(options.folder, failure)) {
+    return {};
+  }
+  if (resuming) {
+    return error(
+        errc::not_found,
+        fmt::format("cannot resume the run \"{}\": expected a folder, found none",
+                    options.folder));
+  }
+  std::filesystem::create_directories(options.folder, failure);
+  if (failure) {
+    return error(errc::io, fmt::format("cannot create the run folder \"{}\": {}",
+                                       options.folder, failure.message()));
+  }
+  return {};
+}
 
 /// One line of text for the user.
 struct host_warning {
@@ -26,25 +54,30 @@ struct host_warning {
 };
 
 /// An event of a pipeline's run; an error is the failure of an actor or of the run.
-using pipeline_event = std::variant<pipeline_progress, host_warning, host_end, error>;
+using pipeline_event =
+    std::variant<pipeline_progress, host_warning, pipeline_report, error>;
 
-/// One call of `run` or `resume`.
+/// One call of `run_from`.
 class pipeline_runner {
  public:
-  pipeline_runner(pipeline& p, const run_options& options, bool resuming)
-      : pipeline_(p), options_(options), resuming_(resuming) {
+  pipeline_runner(pipeline& p, const run_options& options, run_origin origin)
+      : pipeline_(p), options_(options), origin_(std::move(origin)) {
     control_ = options.control != nullptr ? options.control : &own_control_;
     events_ = std::make_shared<event_queue<pipeline_event>>(*control_);
   }
 
   [[nodiscard]] result<pipeline_report> execute() {
     WEIR_TRY(planned_, pipeline_.check());
-    if (!options_.folder.empty()) {
-      WEIR_CHECK(prepare_folder());
-      WEIR_CHECK(open_store());
-    }
-    if (from_ && from_->finished) {
-      return finished_before();
+    if (origin_.from) {
+      WEIR_CHECK(flow::same_pipeline(*origin_.from, flow::identity_of(planned_.source)));
+      if (options_.generation != 0) {
+        // The sinks are about to be cut to the older generation, so newer ones do not
+        // fit.
+        WEIR_CHECK(origin_.store->remove_newer(origin_.generation));
+      }
+      if (origin_.from->finished) {
+        return finished_before();
+      }
     }
     WEIR_TRY(system_, supervised_system::open(
                           std::chrono::seconds(60),
@@ -54,14 +87,12 @@ class pipeline_runner {
     host_ = nullptr;
     conductor_ = nullptr;
     for (const std::string& name : system_->stop()) {
-      warn("actor " + name + " did not end in time");
+      warn(options_, "actor " + name + " did not end in time");
     }
     return end;
   }
 
  private:
-  [[nodiscard]] result<void> prepare_folder() const;
-  [[nodiscard]] result<void> open_store();
   [[nodiscard]] pipeline_report finished_before() const;
   [[nodiscard]] result<void> start();
   [[nodiscard]] epoch_conductor_actor start_conductor();
@@ -69,15 +100,10 @@ class pipeline_runner {
   [[nodiscard]] std::vector<hosted_stage> spawn_hosts(
       flow::face kind, stop_group group, const std::shared_ptr<pipeline_parts>& parts);
   [[nodiscard]] result<pipeline_report> wait_for_end();
-  void warn(const std::string& text) const {
-    if (options_.warning) {
-      options_.warning(text);
-    }
-  }
 
   pipeline& pipeline_;
   const run_options& options_;
-  bool resuming_;
+  run_origin origin_;
   run_control own_control_;
   run_control* control_ = nullptr;
   std::shared_ptr<event_queue<pipeline_event>> events_;
@@ -85,70 +111,14 @@ class pipeline_runner {
   engine_host_actor host_;
   epoch_conductor_actor conductor_;
   flow::plan planned_;
-  std::shared_ptr<epoch_store> store_;
-  std::shared_ptr<const flow::image> from_;
-  std::uint64_t generation_ = 0;  ///< generation of `from_`
 };
-
-/// A run that is resumed must find its folder, because otherwise it would silently begin
-/// again.
-result<void> pipeline_runner::prepare_folder() const {
-  std::error_code failure;
-  if (std::filesystem::is_directory(options_.folder, failure)) {
-    return {};
-  }
-  if (resuming_) {
-    return error(
-        errc::not_found,
-        fmt::format("cannot resume the run \"{}\": expected a folder, found none",
-                    options_.folder));
-  }
-  std::filesystem::create_directories(options_.folder, failure);
-  if (failure) {
-    return error(errc::io, fmt::format("cannot create the run folder \"{}\": {}",
-                                       options_.folder, failure.message()));
-  }
-  return {};
-}
-
-/// Takes the lock of the checkpoints and loads the one to continue from.
-result<void> pipeline_runner::open_store() {
-  WEIR_TRY(auto opened, epoch_store::open(posix_file_system(),
-                                          join_path(options_.folder, "checkpoint"),
-                                          options_.description));
-  store_ = std::make_shared<epoch_store>(std::move(opened));
-  store_->keep(std::max<std::uint32_t>(2, options_.keep));
-  WEIR_TRY(const bool empty, store_->empty());
-  if (empty) {
-    return {};
-  }
-  if (!resuming_) {
-    return error(errc::already_exists,
-                 fmt::format("cannot begin a run in \"{}\": expected a folder without "
-                             "checkpoints, found some",
-                             options_.folder))
-        .hint("resume the run, or take another folder");
-  }
-  WEIR_TRY(auto stored, store_->load(options_.generation));
-  for (const std::string& text : stored.skipped) {
-    warn("a checkpoint is not used: " + text);
-  }
-  WEIR_CHECK(flow::same_pipeline(stored.state, flow::identity_of(planned_.source)));
-  if (options_.generation != 0) {
-    // The sinks are about to be cut to the older generation, so newer ones do not fit.
-    WEIR_CHECK(store_->remove_newer(stored.generation));
-  }
-  generation_ = stored.generation;
-  from_ = std::make_shared<const flow::image>(std::move(stored.state));
-  return {};
-}
 
 /// A run that has finished is not begun again: its sinks are complete.
 pipeline_report pipeline_runner::finished_before() const {
   pipeline_report r;
   r.ended = "finished";
-  r.generation = generation_;
-  r.resumed_item = from_->next_item;
+  r.generation = origin_.generation;
+  r.resumed_item = origin_.from->next_item;
   r.memory_bound = planned_.memory_bound;
   r.planned = planned_;
   r.counters.stages.resize(planned_.source.stages.size());
@@ -174,9 +144,9 @@ epoch_conductor_actor pipeline_runner::start_conductor() {
   epoch_conductor_config config;
   config.rules.every_items = options_.every_items;
   config.rules.every_ns = static_cast<std::int64_t>(options_.every_seconds * 1e9);
-  if (store_) {
+  if (origin_.store) {
     config.saver = system_->spawn_io("epoch_saver", stop_group::sink, epoch_saver,
-                                     epoch_saver_config{store_});
+                                     epoch_saver_config{origin_.store});
   }
   config.warning = [events = events_](std::string text) {
     events->push(host_warning{std::move(text)});
@@ -193,6 +163,13 @@ progress_observer_actor pipeline_runner::start_observer() {
       events->push(std::move(p));
     };
   }
+  for (const flow::graph_stage& one : planned_.source.stages) {
+    config.stages.push_back(one.name);
+  }
+  config.warning = [events = events_](std::string text) {
+    events->push(host_warning{std::move(text)});
+  };
+  config.ended = [events = events_](pipeline_report r) { events->push(std::move(r)); };
   config.stalled = [events = events_](error e) { events->push(std::move(e)); };
   return system_->spawn("progress_observer", stop_group::conductor, progress_observer,
                         std::move(config));
@@ -208,21 +185,15 @@ result<void> pipeline_runner::start() {
   config->blocking = spawn_hosts(flow::face::blocking, stop_group::sink, parts);
   config->parts = std::move(parts);
   config->planned = planned_;
-  config->from = from_;
-  config->generation = generation_;
+  config->from = origin_.from;
+  config->generation = origin_.generation;
   config->engine.workers = options_.workers;
   config->engine.trace.mode = options_.trace;
   config->options = options_;
   config->conductor = conductor_;
   config->observer = start_observer();
-  config->stored = store_ != nullptr;
-  config->ended = [events = events_](result<host_end> end) {
-    if (end) {
-      events->push(std::move(*end));
-    } else {
-      events->push(std::move(end.error()));
-    }
-  };
+  config->stored = origin_.store != nullptr;
+  config->failed = [events = events_](error e) { events->push(std::move(e)); };
   host_ = system_->spawn_io("engine_host", stop_group::engine, engine_host,
                             std::move(config));
   return {};
@@ -241,15 +212,16 @@ result<pipeline_report> pipeline_runner::wait_for_end() {
       if (auto* failed = std::get_if<error>(&e)) {
         return std::move(*failed);
       }
-      if (auto* end = std::get_if<host_end>(&e)) {
-        end->report.generation = store_ ? std::max(store_->generation(), generation_) : 0;
-        for (const std::string& text : end->report.warnings) {
-          warn(text);
+      if (auto* end = std::get_if<pipeline_report>(&e)) {
+        end->generation =
+            origin_.store ? std::max(origin_.store->generation(), origin_.generation) : 0;
+        for (const std::string& text : end->warnings) {
+          warn(options_, text);
         }
-        return std::move(end->report);
+        return std::move(*end);
       }
       if (auto* warning = std::get_if<host_warning>(&e)) {
-        warn(warning->text);
+        warn(options_, warning->text);
       } else if (options_.progress) {
         options_.progress(std::get<pipeline_progress>(e));
       }
@@ -258,16 +230,67 @@ result<pipeline_report> pipeline_runner::wait_for_end() {
 }
 
 }  // namespace
+
+result<run_checkpoints> open_checkpoints(const run_options& options, bool resuming) {
+  run_checkpoints out;
+  if (options.folder.empty()) {
+    return out;
+  }
+  WEIR_CHECK(prepare_folder(options, resuming));
+  WEIR_TRY(auto opened,
+           epoch_store::open(posix_file_system(), join_path(options.folder, "checkpoint"),
+                             options.description));
+  out.store = std::make_shared<epoch_store>(std::move(opened));
+  out.store->keep(std::max<std::uint32_t>(2, options.keep));
+  WEIR_TRY(const bool empty, out.store->empty());
+  if (empty) {
+    return out;
+  }
+  if (!resuming) {
+    return error(errc::already_exists,
+                 fmt::format("cannot begin a run in \"{}\": expected a folder without "
+                             "checkpoints, found some",
+                             options.folder))
+        .hint("resume the run, or take another folder");
+  }
+  WEIR_TRY(out.at, out.store->read(options.generation));
+  for (const error& one : out.at->skipped()) {
+    warn(options, "a checkpoint is not used: " + one.message());
+  }
+  return out;
+}
+
+result<pipeline_report> run_from(pipeline& p, const run_options& options,
+                                 run_origin origin) {
+  return pipeline_runner(p, options, std::move(origin)).execute();
+}
+
+namespace {
+
+/// Runs or resumes a pipeline of the user, whose checkpoints are all of pipelines.
+result<pipeline_report> execute(pipeline& p, const run_options& options, bool resuming) {
+  WEIR_TRY([[maybe_unused]] const auto planned, p.check());  // before a folder is made
+  WEIR_TRY(auto found, open_checkpoints(options, resuming));
+  run_origin origin{std::move(found.store), nullptr, 0};
+  if (found.at) {
+    WEIR_TRY(auto stored, epoch_in(*found.at));
+    origin.generation = stored.generation;
+    origin.from = std::make_shared<const flow::image>(std::move(stored.state));
+  }
+  return run_from(p, options, std::move(origin));
+}
+
+}  // namespace
 }  // namespace weir::actors
 
 namespace weir {
 
 result<pipeline_report> run(pipeline& p, const run_options& options) {
-  return actors::pipeline_runner(p, options, false).execute();
+  return actors::execute(p, options, false);
 }
 
 result<pipeline_report> resume(pipeline& p, const run_options& options) {
-  return actors::pipeline_runner(p, options, true).execute();
+  return actors::execute(p, options, true);
 }
 
 }  // namespace weir

@@ -12,23 +12,14 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "conductor/conductor.hpp"
 #include "shim/shim.hpp"
 #include "supervisor/supervisor.hpp"
+#include "weir/actors/control.hpp"
 #include "weir/actors/interfaces.hpp"
-#include "weir/actors/run.hpp"
 
 namespace weir::actors {
-
-/// A warning for the user.
-struct warning_event {
-  std::string text;
-};
-/// An event of a run; an error is the failure of an actor.
-using run_event = std::variant<run_progress, warning_event, conductor_end, error>;
 
 /// Waits until a control was woken or asked to stop, and takes back its being woken.
 void wait_for(const run_control& control);

@@ -381,6 +381,19 @@ void execution::add_to_trace() const {
   state_->recorder->add_to(state_->facts.host->base().tracer(), names, numberings);
 }
 
+std::vector<figures> execution::reports(bool outside) const {
+  std::vector<figures> all(state_->objects.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const face kind = state_->planned.source.stages[i].info.face;
+    const bool inside =
+        kind != face::source && kind != face::sink && kind != face::blocking;
+    if (inside || outside) {
+      state_->objects[i]->report(all[i]);
+    }
+  }
+  return all;
+}
+
 const plan& execution::planned() const noexcept {
   return state_->planned;
 }

@@ -49,6 +49,9 @@ attributes& step::emitted() {
 philox step::random() const noexcept {
   return {stage_.facts_.seed, xxh3_64(as_view(stage_.name_)) + seq()};
 }
+std::int64_t step::turn_time() const noexcept {
+  return stage_.facts_.turn_ns;
+}
 std::size_t step::count() const noexcept {
   return stage_.in_.empty() ? 1 : stage_.active_->inputs.size() / stage_.in_.size();
 }

@@ -9,11 +9,13 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "weir/actors/run.hpp"
+#include "weir/actors/control.hpp"
 #include "weir/pipeline.hpp"
 #include "weir/pipeline/counters.hpp"
+#include "weir/pipeline/figures.hpp"
 #include "weir/pipeline/host/image.hpp"
 #include "weir/runtime/trace.hpp"
 
@@ -27,6 +29,10 @@ struct pipeline_progress {
   std::uint64_t durable_items = 0;  ///< number of the first item that is not durable
   std::uint64_t epochs = 0;         ///< checkpoints so far
   std::string bottleneck;           ///< stage that limits the rate; empty if unknown
+  std::uint64_t generation = 0;     ///< last durable checkpoint; 0 if there is none
+  /// Figures of each stage, in the order of the plan. Those of sources, blocking stages
+  /// and sinks are there in the first and in the last call only.
+  std::vector<figures> stages;
 };
 
 /// Options of a run of a pipeline.
@@ -53,7 +59,8 @@ struct run_options {
   /// so a resumed run knows them.
   std::vector<flow::item_range> skip{};
   std::int64_t stall_s = 60;  ///< time without progress after which the run fails
-  /// Called about ten times a second, on the thread that called `run`.
+  /// Called before the first item, about ten times a second, and at the end, on the
+  /// thread that called `run`.
   std::function<void(const pipeline_progress&)> progress{};
   /// Called with one line of text, on the thread that called `run`.
   std::function<void(const std::string&)> warning{};
@@ -74,6 +81,10 @@ struct pipeline_report {
   std::int64_t peak_item_bytes = 0;  ///< largest bytes of items that were seen
   flow::run_counters counters;       ///< counters of stages and edges
   flow::plan planned;                ///< the plan of the run, with names for the counters
+  std::vector<figures> stages;       ///< figures of each stage, in the order of the plan
+  runtime::engine_counters engine;   ///< counters of the engine
+  /// Memory of the engine at the end, in bytes by owner.
+  std::vector<std::pair<std::string, std::int64_t>> memory;
   std::vector<std::string> warnings;  ///< failures after the results were durable
 };
 

@@ -78,6 +78,10 @@ class step {
   /// Returns random numbers of this stage and this item. They are a function of the seed
   /// of the run, the name of the stage and `seq`; all steps of an item get the same.
   [[nodiscard]] philox random() const noexcept;
+  /// Returns the time at which the host began this turn of all stages, by the monotonic
+  /// clock. It is meant for `report`: results that depend on it do not repeat.
+  /// @units{nanoseconds}
+  [[nodiscard]] std::int64_t turn_time() const noexcept;
   /// Returns the number of items that the call has: 1, or for a stage that takes several
   /// items at once up to that number; fewer only at the end of the input.
   [[nodiscard]] std::size_t count() const noexcept;

@@ -165,6 +165,9 @@ class execution {
   [[nodiscard]] std::string bottleneck() const;
   /// Returns a copy of all counters.
   [[nodiscard]] run_counters counters() const;
+  /// Returns the figures of each stage. @param outside  True to ask sources, blocking
+  /// stages and sinks, too, which no other thread may use at the same time.
+  [[nodiscard]] std::vector<figures> reports(bool outside) const;
   /// Adds to the trace of the engine a line for each stage, which shows when it took the
   /// first and the newest items and let them go, with arrows from stage to stage.
   void add_to_trace() const;
