@@ -62,7 +62,6 @@ void take_filled(host_pointer self, outside& o, const filled_batch& batch) {
       return;
     }
   }
-  o.quiet = batch.filled < o.granted.size() && !batch.ended && !batch.failure;
   if (batch.failure) {
     o.failed = true;
     self->state.stopping = true;
@@ -71,16 +70,12 @@ void take_filled(host_pointer self, outside& o, const filled_batch& batch) {
     }
   }
   if (batch.ended) {
-    run.end(*o.granted[batch.filled], batch.cursor);
+    auto ended = run.end(*o.granted[batch.filled], batch.cursor);
+    static_cast<void>(succeeded(self, ended));
   } else if (batch.filled < o.granted.size()) {
     run.take_back(o.hosted.stage);
   }
   o.granted.clear();
-}
-
-/// Sources get no new items while an epoch waits for all of them to stop.
-bool sources_pause(const engine_host_shell& s, const flow::execution& run) {
-  return (s.stopping || s.epoch_due) && !run.epoch_in_flight();
 }
 
 /// Gives a source items to fill, or asks for its cursor. Returns whether it did.
@@ -101,8 +96,7 @@ bool feed(host_pointer self, outside& o) {
         cursor_atom_v);
     return true;
   }
-  const bool pauses = o.failed || sources_pause(s, run) || (o.quiet && stops_sources(s));
-  while (!pauses && o.granted.size() < batch_items) {
+  while (!o.failed && !s.stopping && o.granted.size() < batch_items) {
     flow::blank* item = run.grant(stage);
     if (item == nullptr) {
       break;
@@ -244,14 +238,6 @@ void work_a_little(host_pointer self) {
   }
 }
 
-/// Returns whether an I/O host or the checkpointer has to answer.
-bool waits_for_others(const engine_host_shell& s) {
-  const auto busy = [](const outside& o) { return o.busy; };
-  return s.saving || std::any_of(s.sources.begin(), s.sources.end(), busy) ||
-         std::any_of(s.blocking.begin(), s.blocking.end(), busy) ||
-         std::any_of(s.sinks.begin(), s.sinks.end(), busy);
-}
-
 /// Does what depends on time.
 void look_at_clock(host_pointer self) {
   auto& s = self->state;
@@ -262,21 +248,7 @@ void look_at_clock(host_pointer self) {
   if (!s.config.parts->run) {
     return;
   }
-  if (s.config.progress) {
-    report_progress(self);
-  }
-  const std::int64_t now = now_ns();
-  const double every = s.config.options.every_seconds;
-  if (every > 0 && static_cast<double>(now - s.epoch_ns) * 1e-9 >= every) {
-    s.epoch_due = true;
-    s.epoch_ns = now;
-  }
-  if (now - s.progress_ns > s.config.options.stall_s * 1'000'000'000 &&
-      !waits_for_others(s) && !execution_of(self).tasks_in_flight()) {
-    fail(self, error(errc::timeout, fmt::format("the pipeline makes no progress: {}",
-                                                execution_of(self).waiting())));
-    return;
-  }
+  send_samples(self);
   keep_working(self);
 }
 
@@ -293,15 +265,14 @@ result<void> open_run(engine_host_shell& s) {
   WEIR_TRY(parts.run,
            flow::execution::create(s.config.planned, std::move(parts.objects),
                                    *parts.host, std::move(options), s.config.from.get()));
-  place_boundary(s);
-  s.report.resumed_item = s.durable_items = parts.run->next_item();
+  s.report.resumed_item = parts.run->reached().next_item;
   s.report.generation = s.config.generation;
   return {};
 }
 
 void launch(host_pointer self) {
   auto& s = self->state;
-  s.start_ns = s.epoch_ns = s.progress_ns = now_ns();
+  s.start_ns = s.progress_ns = now_ns();
   auto opened = open_run(s);
   if (!succeeded(self, opened)) {
     return;
@@ -315,9 +286,8 @@ void launch(host_pointer self) {
   for (const hosted_stage& h : s.config.blocking) {
     s.blocking.emplace_back().hosted = h;
   }
-  if (s.config.progress) {
-    report_progress(self, true);
-  }
+  tell_begin(self);
+  send_samples(self, true);
   self->delayed_send(self, tick, deadline_atom_v);
   keep_working(self);
 }
@@ -329,13 +299,12 @@ engine_host_actor::behavior_type engine_host(
   install_defaults(self);
   self->state.config = std::move(*config);
   return {
-      reacts(self, "engine host, launch", [self](launch_atom) { launch(self); }),
-      reacts(self, "engine host, drain",
-             [self](drain_atom) {
-               self->state.stopping = true;
-               keep_working(self);
-             }),
       reacts(self, "engine host, work", [self](work_atom) { work_a_little(self); }),
+      reacts(self, "engine host, begin",
+             [self](begin_atom, const local<epoch_order>& order) {
+               take_order(self, *order);
+             }),
+      reacts(self, "engine host, launch", [self](launch_atom) { launch(self); }),
       reacts(self, "engine host, deadline",
              [self](deadline_atom) { look_at_clock(self); }),
   };

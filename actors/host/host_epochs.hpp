@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The epochs of a run: when one begins, where its barrier stands, when it is taken back,
-/// and the write of its checkpoint.
+/// What the engine host does for epochs: it carries out the orders of its conductor, and
+/// passes complete images on.
 #pragma once
 
 #include "host/host_run.hpp"
 
 namespace weir::actors {
 
-/// Lets sources stop before the next item at which an epoch is due by number.
-void place_boundary(engine_host_shell& s);
+/// Tells the conductor that the run begins.
+void tell_begin(host_pointer self);
 
-/// Returns whether a barrier is to be set where the sources stand.
-[[nodiscard]] bool stops_sources(const engine_host_shell& s);
+/// Takes an order of the conductor.
+void take_order(host_pointer self, const epoch_order& order);
 
-/// Begins and saves epochs. Returns whether anything happened.
-/// @error{kernel_failed, a state could not be copied} Also returns the error of a source
-/// that has failed where no last checkpoint is possible.
+/// Begins and ends epochs. Returns whether anything happened.
+/// @error{kernel_failed, a state could not be copied}
+/// @error{invalid_argument, see `execution::begin_epoch`}
 [[nodiscard]] result<bool> advance_epoch(host_pointer self);
 
 }  // namespace weir::actors

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The progress, the report and the trace of a run.
+/// Samples, the report and the trace of a run.
 #include "host/host_report.hpp"
 
 #include <algorithm>
@@ -13,7 +13,18 @@
 namespace weir::actors {
 namespace {
 
-constexpr std::int64_t rate_window_ns = 3'000'000'000;
+/// Returns whether an I/O host or the conductor has to answer.
+bool waits_for_others(const engine_host_shell& s) {
+  const auto busy = [](const outside& o) { return o.busy; };
+  return s.saving || std::any_of(s.sources.begin(), s.sources.end(), busy) ||
+         std::any_of(s.blocking.begin(), s.blocking.end(), busy) ||
+         std::any_of(s.sinks.begin(), s.sinks.end(), busy);
+}
+
+/// Returns the first item that is not in a checkpoint.
+std::uint64_t durable_items(const engine_host_shell& s) {
+  return s.committed ? s.committed->next_item : s.report.resumed_item;
+}
 
 /// The run has ended well, so that a trace that cannot be written is a warning.
 void write_trace(engine_host_shell& s) {
@@ -29,19 +40,6 @@ void write_trace(engine_host_shell& s) {
   }
 }
 
-/// Makes warnings of what stages say that has failed, each once.
-void pass_problems(engine_host_shell& s, const std::vector<figures>& stages,
-                   const std::function<void(std::string)>& warn) {
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    for (const std::string& text : stages[i].problems()) {
-      const std::string& stage = s.config.planned.source.stages[i].name;
-      if (s.problems.emplace(i, text).second) {
-        warn(fmt::format("stage \"{}\": {}", stage, text));
-      }
-    }
-  }
-}
-
 }  // namespace
 
 void finish(host_pointer self) {
@@ -49,11 +47,11 @@ void finish(host_pointer self) {
   auto& run = execution_of(self);
   if (s.failure) {
     error& cause = *s.failure;
-    if (s.config.saver && cause.hint().empty()) {
+    if (s.config.stored && cause.hint().empty()) {
       static_cast<void>(std::move(cause).hint(
           fmt::format("the checkpoint holds the items before number {}; resume the run "
                       "when the cause is removed",
-                      s.durable_items)));
+                      durable_items(s))));
     }
     fail(self, std::move(cause));
     return;
@@ -69,45 +67,38 @@ void finish(host_pointer self) {
     s.report.items += s.report.counters.stages[source].items;
   }
   s.report.stages = run.reports(true);
-  pass_problems(s, s.report.stages,
-                [&s](std::string text) { s.report.warnings.push_back(std::move(text)); });
   s.report.engine = s.config.parts->host->base().counters();
   s.report.memory = s.config.parts->host->base().memory();
   write_trace(s);
-  if (s.config.progress) {
-    report_progress(self, true);
-  }
-  end_run(self, host_end{s.report});
+  send_samples(self, true);
+  s.over = true;
+  self->send(s.config.observer, ended_atom_v, by_reference(s.report));
 }
 
-void report_progress(host_pointer self, bool ask_all) {
+void send_samples(host_pointer self, bool ask_all) {
   auto& s = self->state;
   auto& run = execution_of(self);
-  const flow::run_counters counters = run.counters();
-  pipeline_progress p;
-  for (const std::uint32_t source : run.sources()) {
-    p.items += counters.stages[source].items;
-  }
   const std::int64_t now = now_ns();
-  s.recent.emplace_back(now, p.items);
-  while (s.recent.size() > 2 && now - s.recent.front().first > rate_window_ns) {
-    s.recent.pop_front();
-  }
-  const auto [begin, items] = s.recent.front();
-  if (now > begin) {
-    p.items_per_second =
-        static_cast<double>(p.items - items) * 1e9 / static_cast<double>(now - begin);
-  }
-  p.epochs = s.report.epochs;
-  p.durable_items = s.durable_items;
-  p.bottleneck = run.bottleneck();
-  p.generation = s.report.generation;
-  p.stages = run.reports(ask_all);
-  if (s.config.warning) {
-    pass_problems(s, p.stages, s.config.warning);
-  }
+  const flow::run_counters counters = run.counters();
   s.report.peak_item_bytes = std::max(s.report.peak_item_bytes, counters.item_bytes);
-  s.config.progress(std::move(p));
+  self->send(s.config.conductor, sample_atom_v, by_reference(run.reached()));
+  host_sample sample;
+  sample.time_ns = now;
+  for (const std::uint32_t source : run.sources()) {
+    sample.items += counters.stages[source].items;
+  }
+  sample.epochs = s.report.epochs;
+  sample.durable_items = durable_items(s);
+  sample.generation = s.report.generation;
+  sample.bottleneck = run.bottleneck();
+  if (s.config.options.progress) {
+    sample.stages = run.reports(ask_all);
+  }
+  if (!waits_for_others(s) && !run.tasks_in_flight()) {
+    sample.idle_ns = now - s.progress_ns;
+    sample.waiting = run.waiting();
+  }
+  self->send(s.config.observer, sample_atom_v, by_reference(std::move(sample)));
 }
 
 }  // namespace weir::actors

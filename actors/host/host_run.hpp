@@ -27,18 +27,13 @@ inline void keep_working(host_pointer self) {
   }
 }
 
-/// Reports the end of the run, once.
-inline void end_run(host_pointer self, result<host_end> end) {
+/// Ends the run with an error, unless it has ended.
+inline void fail(host_pointer self, error cause) {
   auto& s = self->state;
   if (!s.over) {
     s.over = true;
-    s.config.ended(std::move(end));
+    s.config.failed(std::move(cause));
   }
-}
-
-/// Ends the run with an error, unless it has ended.
-inline void fail(host_pointer self, error cause) {
-  end_run(self, std::move(cause));
 }
 
 /// Fails the run if a result is an error. Returns whether it is a success.

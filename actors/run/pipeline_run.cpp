@@ -10,9 +10,11 @@
 
 #include <fmt/format.h>
 
+#include "epochs/epoch_conductor.hpp"
+#include "epochs/epoch_saver.hpp"
 #include "host/engine_host.hpp"
-#include "host/epoch_saver.hpp"
 #include "host/io_host.hpp"
+#include "progress/progress_observer.hpp"
 #include "run/supervised_system.hpp"
 #include "weir/pipeline/host/identity.hpp"
 
@@ -52,7 +54,8 @@ struct host_warning {
 };
 
 /// An event of a pipeline's run; an error is the failure of an actor or of the run.
-using pipeline_event = std::variant<pipeline_progress, host_warning, host_end, error>;
+using pipeline_event =
+    std::variant<pipeline_progress, host_warning, pipeline_report, error>;
 
 /// One call of `run_from`.
 class pipeline_runner {
@@ -79,9 +82,10 @@ class pipeline_runner {
     WEIR_TRY(system_, supervised_system::open(
                           std::chrono::seconds(60),
                           [events = events_](error e) { events->push(std::move(e)); }));
-    WEIR_TRY(auto host, start());
-    auto end = wait_for_end(host);
-    host = nullptr;
+    WEIR_CHECK(start());
+    auto end = wait_for_end();
+    host_ = nullptr;
+    conductor_ = nullptr;
     for (const std::string& name : system_->stop()) {
       warn(options_, "actor " + name + " did not end in time");
     }
@@ -90,10 +94,12 @@ class pipeline_runner {
 
  private:
   [[nodiscard]] pipeline_report finished_before() const;
-  [[nodiscard]] result<engine_host_actor> start();
+  [[nodiscard]] result<void> start();
+  [[nodiscard]] epoch_conductor_actor start_conductor();
+  [[nodiscard]] progress_observer_actor start_observer();
   [[nodiscard]] std::vector<hosted_stage> spawn_hosts(
       flow::face kind, stop_group group, const std::shared_ptr<pipeline_parts>& parts);
-  [[nodiscard]] result<pipeline_report> wait_for_end(const engine_host_actor& host);
+  [[nodiscard]] result<pipeline_report> wait_for_end();
 
   pipeline& pipeline_;
   const run_options& options_;
@@ -102,6 +108,8 @@ class pipeline_runner {
   run_control* control_ = nullptr;
   std::shared_ptr<event_queue<pipeline_event>> events_;
   std::unique_ptr<supervised_system> system_;
+  engine_host_actor host_;
+  epoch_conductor_actor conductor_;
   flow::plan planned_;
 };
 
@@ -132,9 +140,45 @@ std::vector<hosted_stage> pipeline_runner::spawn_hosts(
   return hosts;
 }
 
-result<engine_host_actor> pipeline_runner::start() {
+epoch_conductor_actor pipeline_runner::start_conductor() {
+  epoch_conductor_config config;
+  config.rules.every_items = options_.every_items;
+  config.rules.every_ns = static_cast<std::int64_t>(options_.every_seconds * 1e9);
+  if (origin_.store) {
+    config.saver = system_->spawn_io("epoch_saver", stop_group::sink, epoch_saver,
+                                     epoch_saver_config{origin_.store});
+  }
+  config.warning = [events = events_](std::string text) {
+    events->push(host_warning{std::move(text)});
+  };
+  return system_->spawn("epoch_conductor", stop_group::conductor, epoch_conductor,
+                        std::move(config));
+}
+
+progress_observer_actor pipeline_runner::start_observer() {
+  progress_observer_config config;
+  config.stall_ns = options_.stall_s * 1'000'000'000;
+  if (options_.progress) {
+    config.progress = [events = events_](pipeline_progress p) {
+      events->push(std::move(p));
+    };
+  }
+  for (const flow::graph_stage& one : planned_.source.stages) {
+    config.stages.push_back(one.name);
+  }
+  config.warning = [events = events_](std::string text) {
+    events->push(host_warning{std::move(text)});
+  };
+  config.ended = [events = events_](pipeline_report r) { events->push(std::move(r)); };
+  config.stalled = [events = events_](error e) { events->push(std::move(e)); };
+  return system_->spawn("progress_observer", stop_group::conductor, progress_observer,
+                        std::move(config));
+}
+
+result<void> pipeline_runner::start() {
   auto parts = std::make_shared<pipeline_parts>();
   WEIR_TRY(parts->objects, pipeline_.take_stages());
+  conductor_ = start_conductor();
   auto config = std::make_shared<engine_host_config>();
   config->sources = spawn_hosts(flow::face::source, stop_group::source, parts);
   config->sinks = spawn_hosts(flow::face::sink, stop_group::sink, parts);
@@ -146,49 +190,35 @@ result<engine_host_actor> pipeline_runner::start() {
   config->engine.workers = options_.workers;
   config->engine.trace.mode = options_.trace;
   config->options = options_;
-  if (origin_.store) {
-    config->saver = system_->spawn_io("epoch_saver", stop_group::sink, epoch_saver,
-                                      epoch_saver_config{origin_.store});
-  }
-  if (options_.progress) {
-    config->progress = [events = events_](pipeline_progress p) {
-      events->push(std::move(p));
-    };
-  }
-  config->warning = [events = events_](std::string text) {
-    events->push(host_warning{std::move(text)});
-  };
-  config->ended = [events = events_](result<host_end> end) {
-    if (end) {
-      events->push(std::move(*end));
-    } else {
-      events->push(std::move(end.error()));
-    }
-  };
-  return system_->spawn_io("engine_host", stop_group::engine, engine_host,
-                           std::move(config));
+  config->conductor = conductor_;
+  config->observer = start_observer();
+  config->stored = origin_.store != nullptr;
+  config->failed = [events = events_](error e) { events->push(std::move(e)); };
+  host_ = system_->spawn_io("engine_host", stop_group::engine, engine_host,
+                            std::move(config));
+  return {};
 }
 
 /// Passes a request to stop on once. The first failure, of any actor, ends the wait.
-result<pipeline_report> pipeline_runner::wait_for_end(const engine_host_actor& host) {
+result<pipeline_report> pipeline_runner::wait_for_end() {
   bool drained = false;
-  system_->send(host, launch_atom_v);
+  system_->send(host_, launch_atom_v);
   while (true) {
     if (control_->stop_requested() && !drained) {
       drained = true;
-      system_->send(host, drain_atom_v);
+      system_->send(conductor_, drain_atom_v);
     }
     for (pipeline_event& e : events_->wait()) {
       if (auto* failed = std::get_if<error>(&e)) {
         return std::move(*failed);
       }
-      if (auto* end = std::get_if<host_end>(&e)) {
-        end->report.generation =
+      if (auto* end = std::get_if<pipeline_report>(&e)) {
+        end->generation =
             origin_.store ? std::max(origin_.store->generation(), origin_.generation) : 0;
-        for (const std::string& text : end->report.warnings) {
+        for (const std::string& text : end->warnings) {
           warn(options_, text);
         }
-        return std::move(end->report);
+        return std::move(*end);
       }
       if (auto* warning = std::get_if<host_warning>(&e)) {
         warn(options_, warning->text);

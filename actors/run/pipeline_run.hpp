@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "host/epoch_store.hpp"
+#include "epochs/epoch_store.hpp"
 #include "weir/actors/pipelines.hpp"
 
 namespace weir::actors {

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "actors/prose/small_run.hpp"
-#include "host/epoch_store.hpp"
+#include "epochs/epoch_store.hpp"
 #include "stages/prose/factories.hpp"
 #include "stages/prose/job/first_version.hpp"
 #include "weir/actors/preset.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Conversion between images of pipelines and checkpoint files.
-#include "host/epoch_store.hpp"
+#include "epochs/epoch_store.hpp"
 
 #include <fmt/format.h>
 

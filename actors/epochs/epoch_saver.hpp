@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "host/epoch_store.hpp"
-#include "host/interfaces.hpp"
+#include "epochs/epoch_store.hpp"
+#include "epochs/interfaces.hpp"
 #include "shim/shim.hpp"
 
 namespace weir::actors {

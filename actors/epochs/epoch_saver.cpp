@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The handler of the epoch saver's message.
-#include "host/epoch_saver.hpp"
+#include "epochs/epoch_saver.hpp"
 
 namespace weir::actors {
 
