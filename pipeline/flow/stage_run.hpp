@@ -164,6 +164,9 @@ class stage_run {
   [[nodiscard]] bool joined() const noexcept { return joined_; }
   /// Returns an empty item for the source to fill, or a null pointer without credit.
   [[nodiscard]] blank* grant(std::uint64_t before);
+  /// Returns whether `count` items could be granted, or all up to number `before`. For
+  /// items of varying size one suffices.
+  [[nodiscard]] bool can_grant(std::uint32_t count, std::uint64_t before) const noexcept;
   /// Takes the oldest granted item back, filled, and hands it on unless it is held.
   [[nodiscard]] result<void> deliver(blank& filled);
   /// Hands on the held items before number `before`, and the end behind the last item.
