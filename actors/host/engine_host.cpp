@@ -63,11 +63,7 @@ void take_filled(host_pointer self, outside& o, const filled_batch& batch) {
     }
   }
   if (batch.failure) {
-    o.failed = true;
-    self->state.stopping = true;
-    if (!self->state.failure) {
-      self->state.failure = *batch.failure;
-    }
+    self->state.failure = self->state.failure ? self->state.failure : batch.failure;
   }
   if (batch.ended) {
     auto ended = run.end(*o.granted[batch.filled], batch.cursor);
@@ -96,7 +92,7 @@ bool feed(host_pointer self, outside& o) {
         cursor_atom_v);
     return true;
   }
-  while (!o.failed && !s.stopping && o.granted.size() < batch_items) {
+  while (!s.failure && !s.orders.stopping() && o.granted.size() < batch_items) {
     flow::blank* item = run.grant(stage);
     if (item == nullptr) {
       break;
