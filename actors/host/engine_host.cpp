@@ -63,11 +63,7 @@ void take_filled(host_pointer self, outside& o, const filled_batch& batch) {
     }
   }
   if (batch.failure) {
-    o.failed = true;
-    self->state.stopping = true;
-    if (!self->state.failure) {
-      self->state.failure = *batch.failure;
-    }
+    self->state.failure = self->state.failure ? self->state.failure : batch.failure;
   }
   if (batch.ended) {
     auto ended = run.end(*o.granted[batch.filled], batch.cursor);
@@ -98,7 +94,7 @@ bool feed(host_pointer self, outside& o, std::uint32_t least) {
         cursor_atom_v);
     return true;
   }
-  if (o.failed || s.stopping || !run.can_grant(stage, least)) {
+  if (s.failure || s.orders.stopping() || !run.can_grant(stage, least)) {
     return false;
   }
   while (o.granted.size() < batch_items) {

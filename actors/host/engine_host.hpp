@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "epochs/epoch_orders.hpp"
 #include "epochs/interfaces.hpp"
 #include "host/interfaces.hpp"
 #include "progress/interfaces.hpp"
@@ -56,7 +57,6 @@ struct engine_host_shell {
   struct outside {
     hosted_stage hosted;
     bool busy = false;                  ///< the host has not answered yet
-    bool failed = false;                ///< a source that could not read an item
     std::vector<flow::blank*> granted;  ///< items that a source has
     std::uint32_t refill = 1;           ///< items for which a source is usually asked
     /// Items of a blocking stage that it has not processed, from the oldest.
@@ -69,14 +69,10 @@ struct engine_host_shell {
   std::vector<outside> blocking;
   bool working = false;          ///< a message to work is on its way to this actor
   bool over = false;             ///< the end was reported
-  bool stopping = false;         ///< sources get no more items
-  bool last_epoch = false;       ///< the epoch in flight is the last one
   bool saving = false;           ///< the conductor has the image
   bool end_told = false;         ///< the conductor was told that sources or stages ended
   std::optional<error> failure;  ///< why a source failed; ends the run after a checkpoint
-  std::optional<epoch_order> order;                ///< order that was not carried out yet
-  std::optional<flow::stand> committed;            ///< barrier of the last checkpoint
-  std::uint64_t limit = epoch_order::no_boundary;  ///< first item that is not granted
+  epoch_orders orders;
   std::int64_t start_ns = 0;
   std::int64_t progress_ns = 0;  ///< last time that anything happened
   flow::task_batch tasks;        ///< tasks between two looks at the stages

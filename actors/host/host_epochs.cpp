@@ -3,28 +3,20 @@
 /// Orders of the conductor, and the end of epochs.
 #include "host/host_epochs.hpp"
 
-#include <algorithm>
-
 #include "host/host_report.hpp"
 #include "weir/base/clock.hpp"
 
 namespace weir::actors {
 namespace {
 
-/// Moves the first item that no source is asked for. It never moves back.
-void raise_limit(engine_host_shell& s, std::uint64_t to) {
-  s.limit = std::max(s.limit, to);
-  s.config.parts->run->stop_before(s.limit);
-}
-
 /// Ends the epoch whose image is durable.
 void commit(host_pointer self, std::uint64_t generation) {
   auto& s = self->state;
   ++s.report.epochs;
   s.report.generation = generation;
-  s.committed = execution_of(self).barrier();
+  s.orders.committed(execution_of(self).barrier());
   execution_of(self).committed();
-  if (s.last_epoch) {
+  if (s.orders.last()) {
     finish(self);
   }
 }
@@ -36,7 +28,7 @@ result<void> save(host_pointer self) {
   WEIR_TRY(const flow::image* made, run.completed());
   s.saving = true;
   self->request(s.config.conductor, caf::infinite, save_atom_v,
-                by_reference(image_order{made, run.barrier(), s.last_epoch}))
+                by_reference(image_order{made, run.barrier(), s.orders.last()}))
       .then(
           [self](std::uint64_t generation) {
             self->state.saving = false;
@@ -49,7 +41,7 @@ result<void> save(host_pointer self) {
           [self](const caf::error& e) {
             self->state.saving = false;
             self->state.progress_ns = now_ns();
-            if (self->state.last_epoch) {
+            if (self->state.orders.last()) {
               fail(self, from_caf(e, "writing a checkpoint"));
             } else if (!self->state.over) {
               execution_of(self).abandoned();
@@ -59,32 +51,19 @@ result<void> save(host_pointer self) {
   return {};
 }
 
-/// Returns whether a checkpoint at this place would equal the last one.
-bool is_committed(const engine_host_shell& s, const flow::stand& reached) {
-  return s.committed && s.committed->items == reached.items &&
-         s.committed->ended == reached.ended;
-}
-
-/// Carries the order out if its place is reached.
+/// Carries the order of the conductor out if it is due.
 result<bool> carry_out(host_pointer self) {
   auto& s = self->state;
   auto& run = execution_of(self);
-  const flow::stand reached = run.reached();
-  if (reached.next_item < s.order->at) {
-    return false;
+  switch (s.orders.due(run.reached())) {
+    case epoch_orders::action::finish: finish(self); return true;
+    case epoch_orders::action::begin:
+      WEIR_CHECK(run.begin_epoch());
+      s.orders.begun();
+      run.stop_before(s.orders.limit());
+      return true;
+    default: return false;
   }
-  if (is_committed(s, reached)) {
-    if (s.order->last) {
-      finish(self);
-    }
-    return s.order->last;
-  }
-  s.last_epoch = s.order->last;
-  const std::uint64_t then = s.order->then;
-  s.order.reset();
-  WEIR_CHECK(run.begin_epoch());
-  raise_limit(s, then);
-  return true;
 }
 
 }  // namespace
@@ -93,22 +72,19 @@ void tell_begin(host_pointer self) {
   auto& s = self->state;
   const bool stored = s.config.generation != 0;
   const flow::stand from = execution_of(self).reached();
-  if (stored) {
-    s.committed = from;
-  }
-  if (const std::uint64_t every = s.config.options.every_items; every != 0) {
-    s.limit = 0;  // until the conductor has ordered the first epoch
-    raise_limit(s, from.next_item);
-  }
+  s.orders.launch(from, stored, s.config.options.every_items != 0);
+  execution_of(self).stop_before(s.orders.limit());
   self->send(s.config.conductor, launch_atom_v,
              by_reference(run_begin{engine_host_actor(self), from, stored}));
 }
 
 void take_order(host_pointer self, const epoch_order& order) {
   auto& s = self->state;
-  s.order = order;
-  s.stopping = s.stopping || order.last;
-  raise_limit(s, order.at);
+  if (s.over) {
+    return;
+  }
+  s.orders.take(order);
+  execution_of(self).stop_before(s.orders.limit());
   keep_working(self);
 }
 
@@ -129,7 +105,7 @@ result<bool> advance_epoch(host_pointer self) {
     s.end_told = true;
     self->send(s.config.conductor, drain_atom_v);
   }
-  return s.order ? carry_out(self) : result<bool>(false);
+  return carry_out(self);
 }
 
 }  // namespace weir::actors

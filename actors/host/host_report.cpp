@@ -23,7 +23,7 @@ bool waits_for_others(const engine_host_shell& s) {
 
 /// Returns the first item that is not in a checkpoint.
 std::uint64_t durable_items(const engine_host_shell& s) {
-  return s.committed ? s.committed->next_item : s.report.resumed_item;
+  return s.orders.durable() ? s.orders.durable()->next_item : s.report.resumed_item;
 }
 
 /// The run has ended well, so that a trace that cannot be written is a warning.

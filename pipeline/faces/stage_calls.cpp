@@ -20,7 +20,7 @@ result<bool> call_next(stage_object& stage, const std::string& name, blank& item
     pull p(item);
     WEIR_TRY(const bool goes_on, stage.next(p));
     if (goes_on && item.wants_mark && !item.nothing_yet) {
-      WEIR_TRY(item.mark, mark_of(stage, name));
+      WEIR_TRY(item.mark, mark_of(stage, item.stage->name()));
     }
     return goes_on;
   });
