@@ -12,8 +12,11 @@
 #include "host/epoch_saver.hpp"
 #include "host/io_host.hpp"
 #include "run/supervised_system.hpp"
+#include "volume/constants.hpp"
 #include "weir/actors/pipelines.hpp"
 #include "weir/pipeline/host/identity.hpp"
+#include "weir/pipeline/host/verification.hpp"
+#include "weir/pipeline/paths.hpp"
 
 namespace weir::actors {
 namespace {
@@ -23,8 +26,25 @@ struct host_warning {
   std::string text;
 };
 
-/// An event of a pipeline's run; an error is the failure of an actor or of the run.
-using pipeline_event = std::variant<pipeline_progress, host_warning, host_end, error>;
+/// The end of a run that failed.
+struct host_failure {
+  error cause;
+  /// Counters at the end; null if the stages could not be opened.
+  std::shared_ptr<const flow::run_counters> counters;
+};
+
+/// An event of a pipeline's run; an error is the failure of an actor.
+using pipeline_event =
+    std::variant<pipeline_progress, host_warning, host_end, host_failure, error>;
+
+/// Returns the counters of a run. Only the thread of the engine host may ask for them.
+std::shared_ptr<const flow::run_counters> counters_of(
+    const std::weak_ptr<pipeline_parts>& parts) {
+  const auto living = parts.lock();
+  return living && living->run
+             ? std::make_shared<const flow::run_counters>(living->run->counters())
+             : nullptr;
+}
 
 /// One call of `run` or `resume`.
 class pipeline_runner {
@@ -37,12 +57,16 @@ class pipeline_runner {
 
   [[nodiscard]] result<pipeline_report> execute() {
     WEIR_TRY(planned_, pipeline_.check());
+    WEIR_CHECK(flow::check_outputs(planned_.source, options_.files));
     if (!options_.folder.empty()) {
       WEIR_CHECK(prepare_folder());
       WEIR_CHECK(open_store());
     }
     if (from_ && from_->finished) {
       return finished_before();
+    }
+    if (from_ && options_.resumed) {
+      options_.resumed({generation_, from_->next_item});
     }
     WEIR_TRY(system_, supervised_system::open(
                           std::chrono::seconds(60),
@@ -53,13 +77,22 @@ class pipeline_runner {
     for (const std::string& name : system_->stop()) {
       warn("actor " + name + " did not end in time");
     }
+    if (!end) {
+      after_failure();
+    }
     return end;
   }
 
  private:
-  [[nodiscard]] result<void> prepare_folder() const;
+  [[nodiscard]] result<void> prepare_folder();
   [[nodiscard]] result<void> open_store();
-  [[nodiscard]] pipeline_report finished_before() const;
+  [[nodiscard]] std::string checkpoint_folder() const {
+    return join_path(options_.folder, "checkpoint");
+  }
+  [[nodiscard]] result<pipeline_report> finished_before();
+  void note_counters(std::shared_ptr<const flow::run_counters> now);
+  void after_failure();
+  void remove_new_folders();
   [[nodiscard]] result<engine_host_actor> start();
   [[nodiscard]] std::vector<hosted_stage> spawn_hosts(
       flow::face kind, stop_group group, const std::shared_ptr<pipeline_parts>& parts);
@@ -80,12 +113,16 @@ class pipeline_runner {
   flow::plan planned_;
   std::shared_ptr<epoch_store> store_;
   std::shared_ptr<const flow::image> from_;
-  std::uint64_t generation_ = 0;  ///< generation of `from_`
+  std::uint64_t generation_ = 0;   ///< generation of `from_`
+  bool made_folder_ = false;       ///< this call has made the run folder
+  bool made_checkpoints_ = false;  ///< this call has made the folder of checkpoints
+  bool opened_ = false;            ///< the stages were opened
+  pipeline_progress last_;         ///< progress that was seen last
 };
 
 /// A run that is resumed must find its folder, because otherwise it would silently begin
 /// again.
-result<void> pipeline_runner::prepare_folder() const {
+result<void> pipeline_runner::prepare_folder() {
   std::error_code failure;
   if (std::filesystem::is_directory(options_.folder, failure)) {
     return {};
@@ -96,7 +133,7 @@ result<void> pipeline_runner::prepare_folder() const {
         fmt::format("cannot resume the run \"{}\": expected a folder, found none",
                     options_.folder));
   }
-  std::filesystem::create_directories(options_.folder, failure);
+  made_folder_ = std::filesystem::create_directories(options_.folder, failure);
   if (failure) {
     return error(errc::io, fmt::format("cannot create the run folder \"{}\": {}",
                                        options_.folder, failure.message()));
@@ -106,8 +143,8 @@ result<void> pipeline_runner::prepare_folder() const {
 
 /// Takes the lock of the checkpoints and loads the one to continue from.
 result<void> pipeline_runner::open_store() {
-  WEIR_TRY(auto opened, epoch_store::open(posix_file_system(),
-                                          join_path(options_.folder, "checkpoint"),
+  made_checkpoints_ = !posix_file_system().exists(checkpoint_folder());
+  WEIR_TRY(auto opened, epoch_store::open(posix_file_system(), checkpoint_folder(),
                                           options_.description));
   store_ = std::make_shared<epoch_store>(std::move(opened));
   store_->keep(std::max<std::uint32_t>(2, options_.keep));
@@ -136,10 +173,19 @@ result<void> pipeline_runner::open_store() {
   return {};
 }
 
-/// A run that has finished is not begun again: its sinks are complete.
-pipeline_report pipeline_runner::finished_before() const {
+/// A run that has finished is not begun again if its sinks are complete.
+result<pipeline_report> pipeline_runner::finished_before() {
   pipeline_report r;
+  WEIR_TRY(const auto objects, pipeline_.take_stages());
+  flow::execution_options options;
+  options.seed = options_.seed;
+  options.folder = options_.files;
+  options.load = load_constant;
+  weir::engine host;
+  WEIR_TRY(r.unverified,
+           flow::verify_outputs(planned_.source, objects, host, options, *from_));
   r.ended = "finished";
+  r.finished_before = true;
   r.generation = generation_;
   r.resumed_item = from_->next_item;
   r.memory_bound = planned_.memory_bound;
@@ -147,6 +193,45 @@ pipeline_report pipeline_runner::finished_before() const {
   r.counters.stages.resize(planned_.source.stages.size());
   r.counters.edges.resize(planned_.source.edges.size());
   return r;
+}
+
+/// Notes the counters at a failure. There are none if the stages could not be opened.
+void pipeline_runner::note_counters(std::shared_ptr<const flow::run_counters> now) {
+  opened_ = now != nullptr;
+  if (!opened_) {
+    return;
+  }
+  last_.items = 0;
+  for (std::size_t i = 0; i < now->stages.size(); ++i) {
+    if (planned_.source.stages[i].info.face == flow::face::source) {
+      last_.items += now->stages[i].items;
+    }
+  }
+  last_.counters = std::move(now);
+}
+
+/// Tells the counters at the failure. A run whose stages could not be opened has done
+/// nothing, so that its new folders go.
+void pipeline_runner::after_failure() {
+  if (opened_ && options_.progress) {
+    options_.progress(last_);
+  }
+  if (!opened_ && !resuming_) {
+    remove_new_folders();
+  }
+}
+
+// Folders that hold something are not removed.
+void pipeline_runner::remove_new_folders() {
+  std::error_code ignored;
+  store_.reset();
+  if (made_checkpoints_) {
+    std::filesystem::remove(join_path(checkpoint_folder(), "lock"), ignored);
+    std::filesystem::remove(checkpoint_folder(), ignored);
+  }
+  if (made_folder_) {
+    std::filesystem::remove(options_.folder, ignored);
+  }
 }
 
 std::vector<hosted_stage> pipeline_runner::spawn_hosts(
@@ -170,6 +255,7 @@ result<engine_host_actor> pipeline_runner::start() {
   config->sources = spawn_hosts(flow::face::source, stop_group::source, parts);
   config->sinks = spawn_hosts(flow::face::sink, stop_group::sink, parts);
   config->blocking = spawn_hosts(flow::face::blocking, stop_group::sink, parts);
+  const std::weak_ptr<pipeline_parts> weak = parts;
   config->parts = std::move(parts);
   config->planned = planned_;
   config->from = from_;
@@ -182,18 +268,19 @@ result<engine_host_actor> pipeline_runner::start() {
                                       epoch_saver_config{store_});
   }
   if (options_.progress) {
-    config->progress = [events = events_](pipeline_progress p) {
+    config->progress = [events = events_, weak](pipeline_progress p) {
+      p.counters = counters_of(weak);
       events->push(std::move(p));
     };
   }
   config->warning = [events = events_](std::string text) {
     events->push(host_warning{std::move(text)});
   };
-  config->ended = [events = events_](result<host_end> end) {
+  config->ended = [events = events_, weak](result<host_end> end) {
     if (end) {
       events->push(std::move(*end));
     } else {
-      events->push(std::move(end.error()));
+      events->push(host_failure{std::move(end.error()), counters_of(weak)});
     }
   };
   return system_->spawn_io("engine_host", stop_group::engine, engine_host,
@@ -211,7 +298,12 @@ result<pipeline_report> pipeline_runner::wait_for_end(const engine_host_actor& h
     }
     for (pipeline_event& e : events_->wait()) {
       if (auto* failed = std::get_if<error>(&e)) {
+        opened_ = true;  // it may have been, so that nothing is removed
         return std::move(*failed);
+      }
+      if (auto* failed = std::get_if<host_failure>(&e)) {
+        note_counters(std::move(failed->counters));
+        return std::move(failed->cause);
       }
       if (auto* end = std::get_if<host_end>(&e)) {
         end->report.generation = store_ ? std::max(store_->generation(), generation_) : 0;
@@ -223,7 +315,8 @@ result<pipeline_report> pipeline_runner::wait_for_end(const engine_host_actor& h
       if (auto* warning = std::get_if<host_warning>(&e)) {
         warn(warning->text);
       } else if (options_.progress) {
-        options_.progress(std::get<pipeline_progress>(e));
+        last_ = std::get<pipeline_progress>(e);
+        options_.progress(last_);
       }
     }
   }
