@@ -14,6 +14,7 @@
 #include "announcer.hpp"
 #include "commands.hpp"
 #include "config/config.hpp"
+#include "pipeline/report.hpp"
 #include "pipeline/run.hpp"
 #include "report/report.hpp"
 #include "run_folder.hpp"
@@ -132,6 +133,7 @@ command_result perform(const run_call& call, const run_config& config, bool json
   if (json) {
     out.write(actors::metrics_json(*report));
   }
+  out.reader_may_leave();  // the results are durable
   return 0;
 }
 
@@ -147,6 +149,15 @@ result<void> write_config(const run_config& config) {
 /// Begins a run. Nothing is written before the configuration has been checked, and
 /// nothing in the folder before its lock is held.
 command_result run_command(const run_options& options, output& out) {
+  if (std::error_code ignored; fs::is_directory(options.file, ignored)) {
+    const bool is_run = holds_pipeline(options.file) || holds_checkpoint(options.file);
+    return error(
+               errc::invalid_argument,
+               fmt::format("cannot run \"{}\": expected a file in TOML, found a folder{}",
+                           options.file, is_run ? " of a run" : ""))
+        .hint(is_run ? fmt::format("continue it with `weir resume {}`", options.file)
+                     : "");
+  }
   if (describes_pipeline(options.file)) {
     return run_pipeline(options, out);
   }
@@ -181,10 +192,14 @@ command_result run_command(const run_options& options, output& out) {
 command_result resume_command(const resume_options& options, output& out) {
   std::error_code ignored;
   if (!fs::is_directory(options.folder, ignored)) {
+    const bool is_file = fs::is_regular_file(options.folder, ignored);
     return error(errc::not_found,
                  fmt::format("cannot resume \"{}\": expected a run folder, found "
-                             "none",
-                             options.folder));
+                             "{}",
+                             options.folder, is_file ? "a file" : "none"))
+        .hint(is_file
+                  ? fmt::format("begin a run of it with `weir run {}`", options.folder)
+                  : "");
   }
   if (holds_pipeline(options.folder)) {
     return resume_pipeline(options, out);
@@ -208,6 +223,9 @@ command_result resume_command(const resume_options& options, output& out) {
 command_result report_command(const report_options& options, output& out) {
   if (holds_pipeline(options.folder)) {
     return report_pipeline(options, out);
+  }
+  if (!posix_file_system().exists(join_path(options.folder, "metrics.json"))) {
+    return missing_metrics(options.folder);
   }
   WEIR_TRY(const written_report page, write_report(options.folder));
   if (!options.json) {

@@ -76,6 +76,11 @@ void write_pairs(const std::string& path) {
     second.data = std::as_bytes(std::span(b));
     first.metadata.set("name", "wind");
     second.metadata.set("name", "code");
+    second.metadata.set("level", std::int64_t{-7});
+    second.metadata.set("flag", false);  // that of the message counts
+    formats::cbor_map inner;
+    inner.set("param", "2t");
+    second.metadata.set("mars", inner);
     const formats::object_to_write objects[] = {first, second};
     formats::message_options options;
     options.extra.set("long", std::string(300, 'x'));
@@ -97,6 +102,8 @@ TEST(TgmRead, FindsObjectsByNameAndByIndex) {
     ASSERT_TRUE(tapes) << tapes.error().message();
     EXPECT_EQ((*tapes)[0][2].values<std::int32_t>(), std::vector<std::int32_t>{-2});
     const attributes expected = {{"flag", std::uint64_t{1}},
+                                 {"level", std::int64_t{-7}},
+                                 {"mars.param", std::string("2t")},
                                  {"message", std::uint64_t{2}}};
     EXPECT_EQ((*tapes)[0][2].about, expected) << "texts that are too long are left out";
   }
