@@ -26,7 +26,7 @@ settings_table<replace_settings> replace_table() {
   settings_table<replace_settings> table("the sink tgm.replace");
   table.add("path", &replace_settings::path, "a file, which is created if it is missing")
       .required()
-      .output_path();
+      .path(path_use::output);
   table
       .add("objects", &replace_settings::objects,
            "names of the inlets, and of the objects of the message")

@@ -38,7 +38,7 @@ settings_table<write_settings> write_table() {
       .add("path", &write_settings::path,
            "a file, which is created if it is missing, a pipe, or - for standard output")
       .required()
-      .output_path();
+      .path(path_use::output);
   table.add("object", &write_settings::object, "name of the object of each message");
   table.add("mode", &write_settings::mode,
             {{"new", write_mode::replace}, {"append", write_mode::append}},

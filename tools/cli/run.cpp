@@ -132,6 +132,7 @@ command_result perform(run_call call, const run_config& config, bool json, outpu
     out.write(actors::metrics_json(*report));
   }
   out.reader_may_leave();  // the results are durable
+  out.flush();
   return 0;
 }
 

@@ -22,7 +22,7 @@ struct raw_file {
   append_file to;
   static void describe(stage_spec<raw_file>& s) {
     s.name("test.raw_file", "appends bytes").port("x", &raw_file::x, "n");
-    s.set("path", &settings::path, "file to write").required().output_path();
+    s.set("path", &settings::path, "file to write").required().path(path_use::output);
   }
   result<void> open(opening& run, const settings& s) { return to.open(run, s.path); }
   result<void> put(taken& t) { return to.append(t[x]); }
