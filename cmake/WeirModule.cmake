@@ -22,19 +22,28 @@ function(weir_split_headers folder headers sources first_variable others_variabl
   set(${others_variable} ${others} PARENT_SCOPE)
 endfunction()
 
-# weir_module(NAME SOURCES ... [DEPENDS ...] [PRIVATE_DEPENDS ...])
-# Defines the static library weir_NAME (alias weir::NAME) with public headers in the include/weir/NAME/ of the
-# folder that calls it, and installs it.
+# weir_module(NAME SOURCES ... [INCLUDES folder ...] [DEPENDS ...] [PRIVATE_DEPENDS ...])
+# Defines the static library weir_NAME (alias weir::NAME), and installs it. Its public headers are in weir/NAME/ of the
+# INCLUDES, which are relative to the folder that calls it; by default there is one, include.
 function(weir_module name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;INCLUDES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  if(NOT arg_INCLUDES)
+    set(arg_INCLUDES include)
+  endif()
   add_library(weir_${name} STATIC ${arg_SOURCES})
   add_library(weir::${name} ALIAS weir_${name})
-  file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/include/*.hpp"
-       "${CMAKE_CURRENT_SOURCE_DIR}/include/*.h")
-  weir_split_headers("${CMAKE_CURRENT_SOURCE_DIR}/include" "${headers}" "${arg_SOURCES}" first others)
+  list(TRANSFORM arg_INCLUDES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  set(all_first "")
+  set(all_others "")
+  foreach(folder IN LISTS arg_INCLUDES)
+    file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${folder}/*.hpp" "${folder}/*.h")
+    weir_split_headers("${folder}" "${headers}" "${arg_SOURCES}" first others)
+    list(APPEND all_first ${first})
+    list(APPEND all_others ${others})
+  endforeach()
   target_sources(weir_${name} PUBLIC
-    FILE_SET HEADERS BASE_DIRS "${CMAKE_CURRENT_SOURCE_DIR}/include" FILES ${others}
-    FILE_SET included_first TYPE HEADERS BASE_DIRS "${CMAKE_CURRENT_SOURCE_DIR}/include" FILES ${first})
+    FILE_SET HEADERS BASE_DIRS ${arg_INCLUDES} FILES ${all_others}
+    FILE_SET included_first TYPE HEADERS BASE_DIRS ${arg_INCLUDES} FILES ${all_first})
   target_include_directories(weir_${name} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_link_libraries(weir_${name} PUBLIC ${arg_DEPENDS}
     PRIVATE $<BUILD_INTERFACE:weir_flags> ${arg_PRIVATE_DEPENDS})

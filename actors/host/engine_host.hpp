@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The engine host actor: gives the stages of a pipeline their turns, moves items between
-/// them and the I/O hosts, and keeps the epochs.
+/// them and the I/O hosts, and begins epochs when its conductor orders them.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "epochs/epoch_orders.hpp"
+#include "epochs/interfaces.hpp"
 #include "host/interfaces.hpp"
+#include "progress/interfaces.hpp"
 #include "shim/shim.hpp"
 #include "weir/pipeline/host/task_batch.hpp"
 
@@ -42,10 +44,10 @@ struct engine_host_config {
   std::vector<hosted_stage> sources;        ///< all sources
   std::vector<hosted_stage> sinks;          ///< all sinks
   std::vector<hosted_stage> blocking;       ///< all blocking stages
-  epoch_saver_actor saver;                  ///< null: checkpoints are not kept
-  std::function<void(pipeline_progress)> progress;  ///< called ten times a second
-  std::function<void(std::string)> warning;         ///< called with one line of text
-  std::function<void(result<host_end>)> ended;      ///< called once
+  epoch_conductor_actor conductor;          ///< orders epochs
+  progress_observer_actor observer;         ///< gets samples and the report
+  bool stored = false;                      ///< checkpoints are kept in a folder
+  std::function<void(error)> failed;        ///< called once
 };
 
 /// State that CAF keeps for an engine host.
@@ -55,9 +57,8 @@ struct engine_host_shell {
   struct outside {
     hosted_stage hosted;
     bool busy = false;                  ///< the host has not answered yet
-    bool quiet = false;                 ///< a source that has no item at the moment
-    bool failed = false;                ///< a source that could not read an item
     std::vector<flow::blank*> granted;  ///< items that a source has
+    std::uint32_t refill = 1;           ///< items for which a source is usually asked
     /// Items of a blocking stage that it has not processed, from the oldest.
     std::vector<flow::exchange*> exchanges;
   };
@@ -68,19 +69,14 @@ struct engine_host_shell {
   std::vector<outside> blocking;
   bool working = false;          ///< a message to work is on its way to this actor
   bool over = false;             ///< the end was reported
-  bool stopping = false;         ///< sources stop at the next barrier
-  bool epoch_due = false;        ///< an epoch begins as soon as no source is busy
-  bool last_epoch = false;       ///< the epoch in flight is the last one
-  bool saving = false;           ///< the image is being written
+  bool saving = false;           ///< the conductor has the image
+  bool end_told = false;         ///< the conductor was told that sources or stages ended
   std::optional<error> failure;  ///< why a source failed; ends the run after a checkpoint
-  std::uint64_t boundary = 0;    ///< first item behind the next barrier by number
+  epoch_orders orders;
   std::int64_t start_ns = 0;
-  std::int64_t epoch_ns = 0;        ///< begin of the last epoch
-  std::int64_t progress_ns = 0;     ///< last time that anything happened
-  std::uint64_t durable_items = 0;  ///< first item that is not in a checkpoint
-  flow::task_batch tasks;           ///< tasks between two looks at the stages
+  std::int64_t progress_ns = 0;  ///< last time that anything happened
+  flow::task_batch tasks;        ///< tasks between two looks at the stages
   pipeline_report report;
-  std::deque<std::pair<std::int64_t, std::uint64_t>> recent;  ///< time and items
 };
 
 /// Returns the behavior of an engine host; CAF calls this when it spawns the actor.

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "epochs/epoch_plan.hpp"
 #include "weir/actors/messages.hpp"
 #include "weir/actors/pipelines.hpp"
 #include "weir/pipeline/host/execution.hpp"
@@ -46,10 +47,6 @@ struct exchanged_batch {
 struct ready_batch {
   std::vector<const flow::ready*> items;
 };
-/// A complete image. It belongs to the checkpointer until it answers.
-struct image_order {
-  const flow::image* state = nullptr;
-};
 
 /// Runs one source, one blocking stage or one sink. Own thread, because these block.
 using io_host_actor = caf::typed_actor<
@@ -66,29 +63,18 @@ using io_host_actor = caf::typed_actor<
     // `settle`.
     caf::replies_to<flush_atom>::with<local<flow::small_record>>>;
 
-/// Owns the checkpoints of a pipeline's run folder. Own thread, because files block.
-using epoch_saver_actor = caf::typed_actor<
-    // Writes a checkpoint; answers its generation when it is durable. Errors: no_space,
-    // io.
-    caf::replies_to<save_atom, local<image_order>>::with<std::uint64_t>>;
-
-/// The end of a pipeline's run, for the listener of the engine host.
-struct host_end {
-  pipeline_report report;  ///< `ended` and the counters are set
-};
-
 /// Owns an engine and the execution of a pipeline on it, and is the engine's only
 /// submitter. Own thread, on which it gives stages their turns and runs tasks between
-/// messages. It begins epochs and has their checkpoints saved.
+/// messages. It begins epochs when its conductor orders them.
 using engine_host_actor = caf::typed_actor<
-    // Begins the run with these I/O hosts. It reports the end to its listener.
-    caf::reacts_to<launch_atom>,
-    // Stops the sources, makes a last checkpoint and ends the run.
-    caf::reacts_to<drain_atom>,
     // From itself: lets stages and tasks work for a millisecond.
     caf::reacts_to<work_atom>,
-    // From itself, every 100 ms: reports the progress, begins epochs that are due by
-    // time, and ends the run if it makes no progress.
+    // From the conductor: begin an epoch. Replaces an order that was not carried out.
+    caf::reacts_to<begin_atom, local<epoch_order>>,
+    // Begins the run with these I/O hosts. Its report goes to the observer, and an error
+    // to the listener of the configuration.
+    caf::reacts_to<launch_atom>,
+    // From itself, every 100 ms: samples the run for the conductor and the observer.
     caf::reacts_to<deadline_atom>>;
 
 }  // namespace weir::actors

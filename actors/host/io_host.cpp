@@ -11,8 +11,7 @@ namespace {
 local<filled_batch> fill(const io_host_config& c, const blank_batch& batch) {
   filled_batch done;
   for (flow::blank* item : batch.items) {
-    pull p(*item);
-    auto more = flow::call_next(*c.stage, c.name, p);
+    auto more = flow::call_next(*c.stage, c.name, *item);
     if (!more) {
       done.failure = std::move(more.error());
       break;

@@ -10,7 +10,8 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "weir/actors/run.hpp"
+#include "weir/actors/control.hpp"
+#include "weir/base/error.hpp"
 
 namespace weir::actors {
 

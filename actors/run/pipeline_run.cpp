@@ -2,24 +2,55 @@
 /// @file
 /// The calls `run` and `resume` of pipelines: they start the actors of a run and wait for
 /// its end.
+#include "run/pipeline_run.hpp"
+
 #include <algorithm>
 #include <filesystem>
 #include <variant>
 
 #include <fmt/format.h>
 
+#include "epochs/epoch_conductor.hpp"
+#include "epochs/epoch_saver.hpp"
 #include "host/engine_host.hpp"
-#include "host/epoch_saver.hpp"
 #include "host/io_host.hpp"
+#include "progress/progress_observer.hpp"
 #include "run/supervised_system.hpp"
 #include "volume/constants.hpp"
-#include "weir/actors/pipelines.hpp"
 #include "weir/pipeline/host/identity.hpp"
 #include "weir/pipeline/host/verification.hpp"
 #include "weir/pipeline/paths.hpp"
 
 namespace weir::actors {
 namespace {
+
+void warn(const run_options& options, const std::string& text) {
+  if (options.warning) {
+    options.warning(text);
+  }
+}
+
+/// A run that is resumed must find its folder, because otherwise it would silently begin
+/// again.
+/// Returns whether the folder was made.
+result<bool> prepare_folder(const run_options& options, bool resuming) {
+  std::error_code failure;
+  if (std::filesystem::is_directory(options.folder, failure)) {
+    return false;
+  }
+  if (resuming) {
+    return error(
+        errc::not_found,
+        fmt::format("cannot resume the run \"{}\": expected a folder, found none",
+                    options.folder));
+  }
+  std::filesystem::create_directories(options.folder, failure);
+  if (failure) {
+    return error(errc::io, fmt::format("cannot create the run folder \"{}\": {}",
+                                       options.folder, failure.message()));
+  }
+  return true;
+}
 
 /// One line of text for the user.
 struct host_warning {
@@ -33,9 +64,10 @@ struct host_failure {
   std::shared_ptr<const flow::run_counters> counters;
 };
 
-/// An event of a pipeline's run; an error is the failure of an actor.
+/// An event of a pipeline's run; an error is the failure of an actor, or of a run that
+/// has stalled.
 using pipeline_event =
-    std::variant<pipeline_progress, host_warning, host_end, host_failure, error>;
+    std::variant<pipeline_progress, host_warning, pipeline_report, host_failure, error>;
 
 /// Returns the counters of a run. Only the thread of the engine host may ask for them.
 std::shared_ptr<const flow::run_counters> counters_of(
@@ -46,11 +78,11 @@ std::shared_ptr<const flow::run_counters> counters_of(
              : nullptr;
 }
 
-/// One call of `run` or `resume`.
+/// One call of `run_from`.
 class pipeline_runner {
  public:
-  pipeline_runner(pipeline& p, const run_options& options, bool resuming)
-      : pipeline_(p), options_(options), resuming_(resuming) {
+  pipeline_runner(pipeline& p, const run_options& options, run_origin origin)
+      : pipeline_(p), options_(options), origin_(std::move(origin)) {
     control_ = options.control != nullptr ? options.control : &own_control_;
     events_ = std::make_shared<event_queue<pipeline_event>>(*control_);
   }
@@ -58,24 +90,29 @@ class pipeline_runner {
   [[nodiscard]] result<pipeline_report> execute() {
     WEIR_TRY(planned_, pipeline_.check());
     WEIR_CHECK(flow::check_outputs(planned_.source, options_.files));
-    if (!options_.folder.empty()) {
-      WEIR_CHECK(prepare_folder());
-      WEIR_CHECK(open_store());
+    if (origin_.from) {
+      WEIR_CHECK(flow::same_pipeline(*origin_.from, flow::identity_of(planned_.source)));
+      if (options_.generation != 0) {
+        // The sinks are about to be cut to the older generation, so newer ones do not
+        // fit.
+        WEIR_CHECK(origin_.store->remove_newer(origin_.generation));
+      }
+      if (origin_.from->finished) {
+        return finished_before();
+      }
     }
-    if (from_ && from_->finished) {
-      return finished_before();
-    }
-    if (from_ && options_.resumed) {
-      options_.resumed({generation_, from_->next_item});
+    if (origin_.from && options_.resumed) {
+      options_.resumed({origin_.generation, origin_.from->next_item});
     }
     WEIR_TRY(system_, supervised_system::open(
                           std::chrono::seconds(60),
                           [events = events_](error e) { events->push(std::move(e)); }));
-    WEIR_TRY(auto host, start());
-    auto end = wait_for_end(host);
-    host = nullptr;
+    WEIR_CHECK(start());
+    auto end = wait_for_end();
+    host_ = nullptr;
+    conductor_ = nullptr;
     for (const std::string& name : system_->stop()) {
-      warn("actor " + name + " did not end in time");
+      warn(options_, "actor " + name + " did not end in time");
     }
     if (!end) {
       after_failure();
@@ -84,8 +121,6 @@ class pipeline_runner {
   }
 
  private:
-  [[nodiscard]] result<void> prepare_folder();
-  [[nodiscard]] result<void> open_store();
   [[nodiscard]] std::string checkpoint_folder() const {
     return join_path(options_.folder, "checkpoint");
   }
@@ -93,85 +128,26 @@ class pipeline_runner {
   void note_counters(std::shared_ptr<const flow::run_counters> now);
   void after_failure();
   void remove_new_folders();
-  [[nodiscard]] result<engine_host_actor> start();
+  [[nodiscard]] result<void> start();
+  [[nodiscard]] epoch_conductor_actor start_conductor();
+  [[nodiscard]] progress_observer_actor start_observer();
   [[nodiscard]] std::vector<hosted_stage> spawn_hosts(
       flow::face kind, stop_group group, const std::shared_ptr<pipeline_parts>& parts);
-  [[nodiscard]] result<pipeline_report> wait_for_end(const engine_host_actor& host);
-  void warn(const std::string& text) const {
-    if (options_.warning) {
-      options_.warning(text);
-    }
-  }
+  [[nodiscard]] result<pipeline_report> wait_for_end();
 
   pipeline& pipeline_;
   const run_options& options_;
-  bool resuming_;
+  run_origin origin_;
   run_control own_control_;
   run_control* control_ = nullptr;
   std::shared_ptr<event_queue<pipeline_event>> events_;
   std::unique_ptr<supervised_system> system_;
+  engine_host_actor host_;
+  epoch_conductor_actor conductor_;
   flow::plan planned_;
-  std::shared_ptr<epoch_store> store_;
-  std::shared_ptr<const flow::image> from_;
-  std::uint64_t generation_ = 0;   ///< generation of `from_`
-  bool made_folder_ = false;       ///< this call has made the run folder
-  bool made_checkpoints_ = false;  ///< this call has made the folder of checkpoints
-  bool opened_ = false;            ///< the stages were opened
-  pipeline_progress last_;         ///< progress that was seen last
+  bool opened_ = false;     ///< the stages were opened
+  pipeline_progress last_;  ///< progress that was seen last
 };
-
-/// A run that is resumed must find its folder, because otherwise it would silently begin
-/// again.
-result<void> pipeline_runner::prepare_folder() {
-  std::error_code failure;
-  if (std::filesystem::is_directory(options_.folder, failure)) {
-    return {};
-  }
-  if (resuming_) {
-    return error(
-        errc::not_found,
-        fmt::format("cannot resume the run \"{}\": expected a folder, found none",
-                    options_.folder));
-  }
-  made_folder_ = std::filesystem::create_directories(options_.folder, failure);
-  if (failure) {
-    return error(errc::io, fmt::format("cannot create the run folder \"{}\": {}",
-                                       options_.folder, failure.message()));
-  }
-  return {};
-}
-
-/// Takes the lock of the checkpoints and loads the one to continue from.
-result<void> pipeline_runner::open_store() {
-  made_checkpoints_ = !posix_file_system().exists(checkpoint_folder());
-  WEIR_TRY(auto opened, epoch_store::open(posix_file_system(), checkpoint_folder(),
-                                          options_.description));
-  store_ = std::make_shared<epoch_store>(std::move(opened));
-  store_->keep(std::max<std::uint32_t>(2, options_.keep));
-  WEIR_TRY(const bool empty, store_->empty());
-  if (empty) {
-    return {};
-  }
-  if (!resuming_) {
-    return error(errc::already_exists,
-                 fmt::format("cannot begin a run in \"{}\": expected a folder without "
-                             "checkpoints, found some",
-                             options_.folder))
-        .hint("resume the run, or take another folder");
-  }
-  WEIR_TRY(auto stored, store_->load(options_.generation));
-  for (const std::string& text : stored.skipped) {
-    warn("a checkpoint is not used: " + text);
-  }
-  WEIR_CHECK(flow::same_pipeline(stored.state, flow::identity_of(planned_.source)));
-  if (options_.generation != 0) {
-    // The sinks are about to be cut to the older generation, so newer ones do not fit.
-    WEIR_CHECK(store_->remove_newer(stored.generation));
-  }
-  generation_ = stored.generation;
-  from_ = std::make_shared<const flow::image>(std::move(stored.state));
-  return {};
-}
 
 /// A run that has finished is not begun again if its sinks are complete.
 result<pipeline_report> pipeline_runner::finished_before() {
@@ -183,11 +159,11 @@ result<pipeline_report> pipeline_runner::finished_before() {
   options.load = load_constant;
   weir::engine host;
   WEIR_TRY(r.unverified,
-           flow::verify_outputs(planned_.source, objects, host, options, *from_));
+           flow::verify_outputs(planned_.source, objects, host, options, *origin_.from));
   r.ended = "finished";
   r.finished_before = true;
-  r.generation = generation_;
-  r.resumed_item = from_->next_item;
+  r.generation = origin_.generation;
+  r.resumed_item = origin_.from->next_item;
   r.memory_bound = planned_.memory_bound;
   r.planned = planned_;
   r.counters.stages.resize(planned_.source.stages.size());
@@ -216,7 +192,7 @@ void pipeline_runner::after_failure() {
   if (opened_ && options_.progress) {
     options_.progress(last_);
   }
-  if (!opened_ && !resuming_) {
+  if (!opened_ && !origin_.resuming) {
     remove_new_folders();
   }
 }
@@ -224,12 +200,12 @@ void pipeline_runner::after_failure() {
 // Folders that hold something are not removed.
 void pipeline_runner::remove_new_folders() {
   std::error_code ignored;
-  store_.reset();
-  if (made_checkpoints_) {
+  origin_.store.reset();
+  if (origin_.made_checkpoints) {
     std::filesystem::remove(join_path(checkpoint_folder(), "lock"), ignored);
     std::filesystem::remove(checkpoint_folder(), ignored);
   }
-  if (made_folder_) {
+  if (origin_.made_folder) {
     std::filesystem::remove(options_.folder, ignored);
   }
 }
@@ -248,9 +224,45 @@ std::vector<hosted_stage> pipeline_runner::spawn_hosts(
   return hosts;
 }
 
-result<engine_host_actor> pipeline_runner::start() {
+epoch_conductor_actor pipeline_runner::start_conductor() {
+  epoch_conductor_config config;
+  config.rules.every_items = options_.every_items;
+  config.rules.every_ns = static_cast<std::int64_t>(options_.every_seconds * 1e9);
+  if (origin_.store) {
+    config.saver = system_->spawn_io("epoch_saver", stop_group::sink, epoch_saver,
+                                     epoch_saver_config{origin_.store});
+  }
+  config.warning = [events = events_](std::string text) {
+    events->push(host_warning{std::move(text)});
+  };
+  return system_->spawn("epoch_conductor", stop_group::conductor, epoch_conductor,
+                        std::move(config));
+}
+
+progress_observer_actor pipeline_runner::start_observer() {
+  progress_observer_config config;
+  config.stall_ns = options_.stall_s * 1'000'000'000;
+  if (options_.progress) {
+    config.progress = [events = events_](pipeline_progress p) {
+      events->push(std::move(p));
+    };
+  }
+  for (const flow::graph_stage& one : planned_.source.stages) {
+    config.stages.push_back(one.name);
+  }
+  config.warning = [events = events_](std::string text) {
+    events->push(host_warning{std::move(text)});
+  };
+  config.ended = [events = events_](pipeline_report r) { events->push(std::move(r)); };
+  config.stalled = [events = events_](error e) { events->push(std::move(e)); };
+  return system_->spawn("progress_observer", stop_group::conductor, progress_observer,
+                        std::move(config));
+}
+
+result<void> pipeline_runner::start() {
   auto parts = std::make_shared<pipeline_parts>();
   WEIR_TRY(parts->objects, pipeline_.take_stages());
+  conductor_ = start_conductor();
   auto config = std::make_shared<engine_host_config>();
   config->sources = spawn_hosts(flow::face::source, stop_group::source, parts);
   config->sinks = spawn_hosts(flow::face::sink, stop_group::sink, parts);
@@ -258,43 +270,30 @@ result<engine_host_actor> pipeline_runner::start() {
   const std::weak_ptr<pipeline_parts> weak = parts;
   config->parts = std::move(parts);
   config->planned = planned_;
-  config->from = from_;
-  config->generation = generation_;
+  config->from = origin_.from;
+  config->generation = origin_.generation;
   config->engine.workers = options_.workers;
   config->engine.trace.mode = options_.trace;
   config->options = options_;
-  if (store_) {
-    config->saver = system_->spawn_io("epoch_saver", stop_group::sink, epoch_saver,
-                                      epoch_saver_config{store_});
-  }
-  if (options_.progress) {
-    config->progress = [events = events_, weak](pipeline_progress p) {
-      p.counters = counters_of(weak);
-      events->push(std::move(p));
-    };
-  }
-  config->warning = [events = events_](std::string text) {
-    events->push(host_warning{std::move(text)});
+  config->conductor = conductor_;
+  config->observer = start_observer();
+  config->stored = origin_.store != nullptr;
+  config->failed = [events = events_, weak](error e) {
+    events->push(host_failure{std::move(e), counters_of(weak)});
   };
-  config->ended = [events = events_, weak](result<host_end> end) {
-    if (end) {
-      events->push(std::move(*end));
-    } else {
-      events->push(host_failure{std::move(end.error()), counters_of(weak)});
-    }
-  };
-  return system_->spawn_io("engine_host", stop_group::engine, engine_host,
-                           std::move(config));
+  host_ = system_->spawn_io("engine_host", stop_group::engine, engine_host,
+                            std::move(config));
+  return {};
 }
 
 /// Passes a request to stop on once. The first failure, of any actor, ends the wait.
-result<pipeline_report> pipeline_runner::wait_for_end(const engine_host_actor& host) {
+result<pipeline_report> pipeline_runner::wait_for_end() {
   bool drained = false;
-  system_->send(host, launch_atom_v);
+  system_->send(host_, launch_atom_v);
   while (true) {
     if (control_->stop_requested() && !drained) {
       drained = true;
-      system_->send(host, drain_atom_v);
+      system_->send(conductor_, drain_atom_v);
     }
     for (pipeline_event& e : events_->wait()) {
       if (auto* failed = std::get_if<error>(&e)) {
@@ -305,15 +304,16 @@ result<pipeline_report> pipeline_runner::wait_for_end(const engine_host_actor& h
         note_counters(std::move(failed->counters));
         return std::move(failed->cause);
       }
-      if (auto* end = std::get_if<host_end>(&e)) {
-        end->report.generation = store_ ? std::max(store_->generation(), generation_) : 0;
-        for (const std::string& text : end->report.warnings) {
-          warn(text);
+      if (auto* end = std::get_if<pipeline_report>(&e)) {
+        end->generation =
+            origin_.store ? std::max(origin_.store->generation(), origin_.generation) : 0;
+        for (const std::string& text : end->warnings) {
+          warn(options_, text);
         }
-        return std::move(end->report);
+        return std::move(*end);
       }
       if (auto* warning = std::get_if<host_warning>(&e)) {
-        warn(warning->text);
+        warn(options_, warning->text);
       } else if (options_.progress) {
         last_ = std::get<pipeline_progress>(e);
         options_.progress(last_);
@@ -323,16 +323,73 @@ result<pipeline_report> pipeline_runner::wait_for_end(const engine_host_actor& h
 }
 
 }  // namespace
+
+result<run_checkpoints> open_checkpoints(const run_options& options, bool resuming) {
+  run_checkpoints out;
+  if (options.folder.empty()) {
+    return out;
+  }
+  WEIR_TRY(out.made_folder, prepare_folder(options, resuming));
+  const std::string folder = join_path(options.folder, "checkpoint");
+  out.made_checkpoints = !posix_file_system().exists(folder);
+  WEIR_TRY(auto opened,
+           epoch_store::open(posix_file_system(), folder, options.description));
+  out.store = std::make_shared<epoch_store>(std::move(opened));
+  out.store->keep(std::max<std::uint32_t>(2, options.keep));
+  WEIR_TRY(const bool empty, out.store->empty());
+  if (empty) {
+    return out;
+  }
+  if (!resuming) {
+    return error(errc::already_exists,
+                 fmt::format("cannot begin a run in \"{}\": expected a folder without "
+                             "checkpoints, found some",
+                             options.folder))
+        .hint("resume the run, or take another folder");
+  }
+  WEIR_TRY(out.at, out.store->read(options.generation));
+  for (const error& one : out.at->skipped()) {
+    warn(options, "a checkpoint is not used: " + one.message());
+  }
+  return out;
+}
+
+result<pipeline_report> run_from(pipeline& p, const run_options& options,
+                                 run_origin origin) {
+  return pipeline_runner(p, options, std::move(origin)).execute();
+}
+
+namespace {
+
+/// Runs or resumes a pipeline of the user, whose checkpoints are all of pipelines.
+result<pipeline_report> execute(pipeline& p, const run_options& options, bool resuming) {
+  WEIR_TRY(const auto planned, p.check());  // before a folder is made
+  WEIR_CHECK(flow::check_outputs(planned.source, options.files));
+  WEIR_TRY(auto found, open_checkpoints(options, resuming));
+  run_origin origin;
+  origin.store = std::move(found.store);
+  origin.resuming = resuming;
+  origin.made_folder = found.made_folder;
+  origin.made_checkpoints = found.made_checkpoints;
+  if (found.at) {
+    WEIR_TRY(auto stored, epoch_in(*found.at));
+    origin.generation = stored.generation;
+    origin.from = std::make_shared<const flow::image>(std::move(stored.state));
+  }
+  return run_from(p, options, std::move(origin));
+}
+
+}  // namespace
 }  // namespace weir::actors
 
 namespace weir {
 
 result<pipeline_report> run(pipeline& p, const run_options& options) {
-  return actors::pipeline_runner(p, options, false).execute();
+  return actors::execute(p, options, false);
 }
 
 result<pipeline_report> resume(pipeline& p, const run_options& options) {
-  return actors::pipeline_runner(p, options, true).execute();
+  return actors::execute(p, options, true);
 }
 
 }  // namespace weir

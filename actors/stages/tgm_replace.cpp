@@ -20,21 +20,29 @@ struct replace_settings {
   std::vector<std::string> objects = {"x"};
   std::vector<std::string> units;
   std::vector<std::string> about;
+  bool must_write = true;
 };
 
 settings_table<replace_settings> replace_table() {
   settings_table<replace_settings> table("the sink tgm.replace");
   table.add("path", &replace_settings::path, "a file, which is created if it is missing")
       .required()
-      .path(path_use::output);
+      .path(path_use::output)
+      .may_change();
   table
       .add("objects", &replace_settings::objects,
            "names of the inlets, and of the objects of the message")
       .count(1, flow::max_ports)
       .single();
   table.add("units", &replace_settings::units, "unit of each object; none: no units");
-  table.add("about", &replace_settings::about,
-            "metadata of the message, each as key=text");
+  table
+      .add("about", &replace_settings::about, "metadata of the message, each as key=text")
+      .may_change();
+  table
+      .add("must_write", &replace_settings::must_write,
+           "stop if the file cannot be written; false: warn, the checkpoint holds the "
+           "message")
+      .may_change();
   return table;
 }
 
@@ -50,14 +58,7 @@ class tgm_replace final : public flow::stage_object {
 
   result<void> open(opening& run) override {
     path_ = run.path(settings_.path);
-    auto f = fs_.open(path_, open_mode::read);
-    if (!f) {
-      return f.error().code() == errc::not_found ? result<void>() : f.error();
-    }
-    WEIR_TRY(const std::uint64_t size, (*f)->size());
-    byte_vector start(std::min<std::uint64_t>(size, message_magic.size()));
-    WEIR_CHECK(read_exactly(**f, 0, start));
-    return begins_like_messages(as_text(start)) ? result<void>() : not_ours(path_, size);
+    return tolerated(examine());
   }
   result<void> put(taken& t) override {
     std::vector<formats::object_to_write> objects;
@@ -86,7 +87,7 @@ class tgm_replace final : public flow::stage_object {
   }
   result<flow::small_record> settle() override {
     if (changed_) {
-      WEIR_CHECK(write_file_atomically(fs_, path_, message_));
+      WEIR_CHECK(tolerated(write_file_atomically(fs_, path_, message_)));
       offset_.digest = xxh3_64(message_);
       changed_ = false;
     }
@@ -105,7 +106,7 @@ class tgm_replace final : public flow::stage_object {
                       "of the digest {}, found {}",
                       tgm_replace_name, hex64(offset_.digest), hex64(xxh3_64(message_))));
     }
-    return write_file_atomically(fs_, path_, message_);
+    return tolerated(write_file_atomically(fs_, path_, message_));
   }
 
   result<bool> verify(opening& run, bytes_view stored) override {
@@ -143,11 +144,38 @@ class tgm_replace final : public flow::stage_object {
     message_.assign(message.begin(), message.end());
     return {};
   }
+  void report(figures& to) const override {
+    if (!problem_.empty()) {
+      to.problem(problem_);
+    }
+  }
 
  private:
+  /// Refuses a file that holds something else.
+  [[nodiscard]] result<void> examine() const {
+    auto f = fs_.open(path_, open_mode::read);
+    if (!f) {
+      return f.error().code() == errc::not_found ? result<void>() : f.error();
+    }
+    WEIR_TRY(const std::uint64_t size, (*f)->size());
+    byte_vector start(std::min<std::uint64_t>(size, message_magic.size()));
+    WEIR_CHECK(read_exactly(**f, 0, start));
+    return begins_like_messages(as_text(start)) ? result<void>() : not_ours(path_, size);
+  }
+  /// Notes the outcome of the newest use of the file, and forgives it unless the file
+  /// must be written.
+  result<void> tolerated(result<void> outcome) {
+    if (settings_.must_write) {
+      return outcome;
+    }
+    problem_ = outcome ? std::string() : outcome.error().message();
+    return {};
+  }
+
   replace_settings settings_;
   file_system& fs_;
   std::string path_;
+  std::string problem_;   ///< why the file does not hold the message; may be empty
   byte_vector message_;   ///< message of the newest item; empty before the first
   bool changed_ = false;  ///< the file does not hold the message yet
   replace_offset offset_;

@@ -110,9 +110,14 @@ result<void> stage_run::copy_item(std::string section, item& one, std::size_t ou
   return {};
 }
 
-/// Adds everything that the stage needs to continue behind the barrier.
-result<void> stage_run::contribute() {
-  epoch_ = facts_.epoch;
+/// Adds the state of the stage. That of a source which is joined with others came with
+/// its items, because the source may be ahead of the barrier.
+result<void> stage_run::contribute_state() {
+  if (joined_ && !ended_) {
+    auto& sections = facts_.growing->sections;
+    sections.insert(sections.end(), here_.state.begin(), here_.state.end());
+    return {};
+  }
   for (const state_part& part : object_.state()) {
     const std::string section = "STATE/" + name_ + "/" + part.name;
     if (part.is_tensor) {
@@ -125,7 +130,13 @@ result<void> stage_run::contribute() {
     }
   }
   state_writer own(*facts_.growing, facts_.copies, facts_.spare, name_);
-  WEIR_CHECK(guarded([&] { return object_.copy_state(own); }));
+  return guarded([&] { return object_.copy_state(own); });
+}
+
+/// Adds everything that the stage needs to continue behind the barrier.
+result<void> stage_run::contribute() {
+  epoch_ = facts_.epoch;
+  WEIR_CHECK(contribute_state());
   record_writer numbers;
   numbers.put(next_seq_);
   numbers.put(next_made_);
@@ -215,11 +226,21 @@ result<void> stage_run::mark(const small_record& cursor) {
   s.name = "CURSOR/" + name_;
   s.data.assign(cursor.view().begin(), cursor.view().end());
   s.shape = {static_cast<std::int64_t>(cursor.size)};
+  marked_ = next_seq_;
   WEIR_CHECK(contribute());
   if (!ended_) {
     push_marker(entry_kind::barrier, facts_.epoch);
   }
   return {};
+}
+
+result<void> stage_run::mark_begin() {
+  WEIR_TRY(here_, mark_of(object_, name_));
+  return {};
+}
+
+result<void> stage_run::mark_here() {
+  return mark(here_.cursor);
 }
 
 /// A sink passes its barrier here, because it has to settle first.

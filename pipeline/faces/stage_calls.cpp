@@ -15,10 +15,17 @@ error item_error(const std::string& stage, std::uint64_t seq, error cause) {
       .because(std::move(cause));
 }
 
-result<bool> call_next(stage_object& stage, const std::string& name, pull& item) {
-  auto more = guarded([&] { return stage.next(item); });
+result<bool> call_next(stage_object& stage, const std::string& name, blank& item) {
+  auto more = guarded([&]() -> result<bool> {
+    pull p(item);
+    WEIR_TRY(const bool goes_on, stage.next(p));
+    if (goes_on && item.wants_mark && !item.nothing_yet) {
+      WEIR_TRY(item.mark, mark_of(stage, item.stage->name()));
+    }
+    return goes_on;
+  });
   if (!more) {
-    return item_error(name, item.seq(), std::move(more.error()));
+    return item_error(name, item.seq, std::move(more.error()));
   }
   return more;
 }

@@ -61,6 +61,7 @@ result<void> stage_object::copy_state(state_writer&) {
 result<void> stage_object::restore_state(const state_reader&) {
   return {};
 }
+void stage_object::report(figures&) const {}
 
 port_type static_type(dtype element, int rank, std::string_view extents) {
   WEIR_EXPECT(element != dtype{});

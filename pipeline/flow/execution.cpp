@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "flow/joined_sources.hpp"
 #include "flow/stage_run.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/pipeline/host/identity.hpp"
@@ -18,7 +19,7 @@
 namespace weir::flow {
 namespace {
 
-constexpr std::uint64_t no_barrier = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
 
 /// Number of a port among the inlets, or among the outlets, of its stage.
 std::uint32_t number_of_port(const stage_info& info, std::uint32_t port) {
@@ -43,9 +44,9 @@ struct execution::state {
   std::vector<std::uint32_t> sources;
   std::vector<std::uint32_t> sinks;
   std::vector<std::uint32_t> blocking;
+  joined_sources joined;
   std::uint64_t newest_epoch = 0;
-  std::uint64_t barrier = no_barrier;  ///< first item behind the barrier in flight
-  std::uint64_t limit = no_barrier;    ///< first item that is not granted
+  std::uint64_t limit = no_limit;  ///< first item that is not granted
 
   [[nodiscard]] result<void> build();
   [[nodiscard]] result<void> open_stages(const image* from);
@@ -84,8 +85,8 @@ result<void> execution::state::build() {
       open_calls = e.to == i ? std::max(open_calls, e.window_items) : open_calls;
       budget = e.from == i ? std::max(budget, e.window_bytes) : budget;
     }
-    const std::uint32_t limit = g.stages[i].info.max_open_calls;
-    open_calls = limit == 0 ? open_calls + 1 : std::min(limit, open_calls + 1);
+    const std::uint32_t max_calls = g.stages[i].info.max_open_calls;
+    open_calls = max_calls == 0 ? open_calls + 1 : std::min(max_calls, open_calls + 1);
     WEIR_CHECK(stages[i]->allocate(g.stages[i], planned.stages[i], open_calls, budget));
     const face kind = g.stages[i].info.face;
     if (kind == face::source) {
@@ -96,6 +97,7 @@ result<void> execution::state::build() {
       blocking.push_back(i);
     }
   }
+  joined.find(g, stages);
   return {};
 }
 
@@ -106,7 +108,8 @@ result<void> execution::state::open_stages(const image* from) {
     const auto opened = guarded([&]() -> result<void> {
       WEIR_CHECK(s->object().open(run));
       s->set_constants(run.constants());
-      return from != nullptr ? s->restore(*from) : s->fill_feedback();
+      WEIR_CHECK(from != nullptr ? s->restore(*from) : s->fill_feedback());
+      return s->joined() ? s->mark_begin() : result<void>();
     });
     if (!opened) {
       const errc code = opened.error().code();
@@ -201,10 +204,15 @@ stage_object& execution::stage(std::uint32_t index) noexcept {
 blank* execution::grant(std::uint32_t source) {
   stage_run& s = *state_->stages[source];
   const bool waits = state_->facts.epoch != 0 && !s.contributed();
-  return s.grant(waits ? std::min(state_->barrier, state_->limit) : state_->limit);
+  return waits ? nullptr : s.grant(state_->limit);
+}
+bool execution::can_grant(std::uint32_t source, std::uint32_t count) const noexcept {
+  return state_->stages[source]->can_grant(count, state_->limit);
 }
 result<void> execution::deliver(blank& filled) {
-  return filled.stage->deliver(filled);
+  stage_run& s = *filled.stage;
+  WEIR_CHECK(s.deliver(filled));
+  return state_->joined.release(s.index);
 }
 bool execution::took_nothing(const blank& item) noexcept {
   return item.nothing_yet;
@@ -212,13 +220,14 @@ bool execution::took_nothing(const blank& item) noexcept {
 void execution::take_back(std::uint32_t source) {
   state_->stages[source]->take_back_grants();
 }
-void execution::end(blank& unused, const small_record& cursor) {
-  unused.stage->end_source(unused, cursor);
+result<void> execution::end(blank& unused, const small_record& cursor) {
+  stage_run& s = *unused.stage;
+  s.end_source(unused, cursor);
+  return state_->joined.release(s.index);
 }
 bool execution::wants_cursor(std::uint32_t source) const noexcept {
   const stage_run& s = *state_->stages[source];
-  return state_->facts.epoch != 0 && !s.contributed() && !s.ended() &&
-         s.delivered() == state_->barrier && !s.has_grants();
+  return state_->facts.epoch != 0 && !s.contributed() && !s.ended() && !s.has_grants();
 }
 result<void> execution::mark(std::uint32_t source, const small_record& cursor) {
   return state_->stages[source]->mark(cursor);
@@ -245,39 +254,47 @@ result<void> execution::settled(std::uint32_t sink, const small_record& offset) 
   return state_->stages[sink]->settled(offset);
 }
 
-std::uint64_t execution::delivered(std::uint32_t source) const noexcept {
-  return state_->stages[source]->delivered();
-}
-
-std::uint64_t execution::next_item() const noexcept {
-  std::uint64_t next = 0;
+stand execution::reached() const noexcept {
+  stand now;
   for (const std::uint32_t i : state_->sources) {
-    next = std::max(next, state_->stages[i]->requested());
+    now.next_item = std::max(now.next_item, state_->stages[i]->delivered());
+    now.items += state_->stages[i]->delivered();
   }
-  return next;
+  now.ended = all_ended();
+  return now;
 }
 
 void execution::stop_before(std::uint64_t next) noexcept {
   state_->limit = next;
 }
 
-void execution::begin_epoch(std::uint64_t next) {
+result<void> execution::begin_epoch() {
   state& s = *state_;
-  WEIR_EXPECT(s.facts.epoch == 0 && next >= next_item());
+  WEIR_EXPECT(s.facts.epoch == 0);
   s.facts.epoch = ++s.newest_epoch;
-  s.barrier = next;
   s.facts.spare = std::exchange(s.growing, {}).sections;
   s.growing.epoch = s.facts.epoch;
-  s.growing.next_item = next;
   s.growing.finished = all_ended();
   image_section& section = s.growing.sections.emplace_back();
   section.name = identity_section;
   append(section.data, as_view(identity_of(s.planned.source)));
   section.shape = {static_cast<std::int64_t>(section.data.size())};
   s.facts.skipped.store(s.growing);
+  for (const std::uint32_t i : s.sources) {
+    if (stage_run& source = *s.stages[i]; source.joined() && !source.ended()) {
+      WEIR_CHECK(source.mark_here());
+    }
+  }
+  return {};
 }
-std::uint64_t execution::barrier() const noexcept {
-  return state_->barrier;
+stand execution::barrier() const noexcept {
+  stand there;
+  for (const std::uint32_t i : state_->sources) {
+    there.next_item = std::max(there.next_item, state_->stages[i]->marked());
+    there.items += state_->stages[i]->marked();
+  }
+  there.ended = state_->growing.finished;
+  return there;
 }
 bool execution::epoch_in_flight() const noexcept {
   return state_->facts.epoch != 0;
@@ -293,6 +310,7 @@ result<const image*> execution::completed() {
   for (const task_id id : state_->facts.copies) {
     WEIR_CHECK(state_->facts.host->base().wait(id));
   }
+  state_->growing.next_item = barrier().next_item;
   return &state_->growing;
 }
 
@@ -303,22 +321,9 @@ void execution::committed() {
   abandoned();
 }
 
-bool execution::retract_epoch() {
-  const auto& stages = state_->stages;
-  const bool passed = std::any_of(stages.begin(), stages.end(), [](const auto& s) {
-    return s->contributed() && !s->ended();
-  });
-  if (passed || !state_->copies_ended()) {
-    return false;
-  }
-  abandoned();
-  return true;
-}
-
 void execution::abandoned() {
   state_->facts.epoch = 0;
   state_->facts.copies.clear();
-  state_->barrier = no_barrier;
 }
 
 bool execution::all_ended() const noexcept {
@@ -377,6 +382,19 @@ void execution::add_to_trace() const {
     numberings.push_back(state_->planned.stages[i].numbering);
   }
   state_->recorder->add_to(state_->facts.host->base().tracer(), names, numberings);
+}
+
+std::vector<figures> execution::reports(bool outside) const {
+  std::vector<figures> all(state_->objects.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const face kind = state_->planned.source.stages[i].info.face;
+    const bool inside =
+        kind != face::source && kind != face::sink && kind != face::blocking;
+    if (inside || outside) {
+      state_->objects[i]->report(all[i]);
+    }
+  }
+  return all;
 }
 
 const plan& execution::planned() const noexcept {

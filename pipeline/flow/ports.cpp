@@ -15,7 +15,7 @@ namespace weir::flow {
 /// when they come back.
 blank* stage_run::grant(std::uint64_t before) {
   const std::uint64_t number = next_seq_ + granted_;
-  if (ended_ || number >= before || granted_ == blanks_.size() ||
+  if (end_read_ || number >= before || granted_ == blanks_.size() ||
       !has_output(static_cast<std::uint32_t>(granted_) + 1)) {
     return nullptr;
   }
@@ -31,10 +31,26 @@ blank* stage_run::grant(std::uint64_t before) {
   b.granted_ns = facts_.recorder != nullptr ? now_ns() : 0;
   b.filled = {};
   b.nothing_yet = false;
+  b.wants_mark = joined_;
   for (std::size_t o = 0; o < pools_.size(); ++o) {
     b.slots[o] = &pools_[o]->take_blank();
   }
   return &b;
+}
+
+bool stage_run::can_grant(std::uint32_t count, std::uint64_t before) const noexcept {
+  const std::uint64_t number = next_seq_ + granted_;
+  if (end_read_ || number >= before) {
+    return false;
+  }
+  const bool fixed = std::all_of(pools_.begin(), pools_.end(),
+                                 [](const auto& pool) { return pool->fixed(); });
+  const std::uint64_t wanted =
+      fixed ? std::min<std::uint64_t>(count, before - number) : 1;
+  return granted_ + wanted <= blanks_.size() &&
+         has_output(static_cast<std::uint32_t>(granted_ + wanted)) &&
+         std::all_of(pools_.begin(), pools_.end(),
+                     [&](const auto& pool) { return pool->available(wanted); });
 }
 
 /// The memory of an item that is skipped returns to its pools at once.
@@ -75,7 +91,28 @@ bool stage_run::any_filled(const blank& filled) const noexcept {
 }
 
 result<void> stage_run::deliver(blank& filled) {
-  WEIR_EXPECT(granted_ != 0 && filled.seq == next_seq_);
+  WEIR_EXPECT(has_grants() && filled.seq == next_seq_ + held_);
+  if (joined_) {
+    ++held_;
+    return {};
+  }
+  return hand_on(filled);
+}
+
+result<void> stage_run::release(std::uint64_t before) {
+  while (held_ != 0 && next_seq_ < before) {
+    blank& oldest = *blanks_[first_blank_ % blanks_.size()];
+    --held_;
+    here_ = std::move(oldest.mark);
+    WEIR_CHECK(hand_on(oldest));
+  }
+  if (end_read_ && held_ == 0 && !ended_) {
+    push_end();
+  }
+  return {};
+}
+
+result<void> stage_run::hand_on(blank& filled) {
   ++first_blank_;
   --granted_;
   if (facts_.skipped.contain(filled.seq)) {
@@ -101,7 +138,7 @@ result<void> stage_run::deliver(blank& filled) {
 }
 
 void stage_run::take_back_grants() noexcept {
-  while (granted_ != 0) {
+  while (has_grants()) {
     --granted_;
     blank& b = *blanks_[(first_blank_ + granted_) % blanks_.size()];
     for (std::size_t o = 0; o < pools_.size(); ++o) {
@@ -112,9 +149,16 @@ void stage_run::take_back_grants() noexcept {
 }
 
 void stage_run::end_source(blank& unused, const small_record& cursor) {
-  WEIR_EXPECT(unused.seq == next_seq_);
+  WEIR_EXPECT(unused.seq == next_seq_ + held_);
   take_back_grants();
   final_cursor_ = cursor;
+  end_read_ = true;
+  if (held_ == 0) {
+    push_end();
+  }
+}
+
+void stage_run::push_end() {
   ended_ = true;
   push_marker(entry_kind::end, ~std::uint64_t{0});
 }

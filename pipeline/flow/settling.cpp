@@ -85,6 +85,20 @@ std::optional<error> stage_run::failure_of(const call& c) {
   return std::nullopt;
 }
 
+/// Notes that no task writes the outputs of a call any more, if its tasks have ended.
+/// Other stages write the tensors that the call hands on from its inputs.
+void stage_run::mark_complete(call& c) noexcept {
+  if (c.next != 0 && c.next <= c.last) {
+    return;  // on_done has submitted further tasks
+  }
+  for (std::size_t o = 0; o < pools_.size(); ++o) {
+    slot* const made = c.made[o];
+    if (made != nullptr && made->home == pools_[o].get()) {
+      made->complete = true;
+    }
+  }
+}
+
 /// Lets a stage look at a call whose tasks have ended, and hands on what waited for them.
 result<stage_run::settling> stage_run::settle_front(call& c) {
   const bool looping = info_.face == face::looping && !c.gap;
@@ -118,6 +132,7 @@ result<stage_run::settling> stage_run::settle_front(call& c) {
     }
   }
   if (c.wants_emit) {
+    mark_complete(c);
     publish(c);
   }
   if (c.skipped) {

@@ -402,6 +402,9 @@ result<void> stage_run::emit(call& c) {
     c.wants_emit = true;
     return {};
   }
+  if (in_on_done_) {
+    mark_complete(c);
+  }
   publish(c);
   return {};
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "epoch/item_record.hpp"
+#include "epoch/source_mark.hpp"
 #include "flow/edge.hpp"
 #include "flow/item_memory.hpp"
 #include "flow/item_times.hpp"
@@ -68,6 +69,8 @@ class blank {
   std::int64_t granted_ns = 0;           ///< as `call::taken_ns`
   bool nothing_yet = false;              ///< the source has no item at the moment
   bool skipped = false;                  ///< the blocking stage has called `skip`
+  bool wants_mark = false;               ///< the source is joined with others
+  source_mark mark;                      ///< position behind the item, if it is wanted
 };
 
 /// An item that a sink or a blocking stage takes.
@@ -155,20 +158,38 @@ class stage_run {
   [[nodiscard]] result<void> fill_feedback();
 
   // Sources.
+  /// Makes the source one of several that are joined: its items are held until `release`.
+  void join_others() noexcept { joined_ = true; }
+  /// Returns whether the source is joined with others.
+  [[nodiscard]] bool joined() const noexcept { return joined_; }
   /// Returns an empty item for the source to fill, or a null pointer without credit.
   [[nodiscard]] blank* grant(std::uint64_t before);
-  /// Takes the oldest granted item back, filled.
+  /// Returns whether `count` items could be granted, or all up to number `before`. For
+  /// items of varying size one suffices.
+  [[nodiscard]] bool can_grant(std::uint32_t count, std::uint64_t before) const noexcept;
+  /// Takes the oldest granted item back, filled, and hands it on unless it is held.
   [[nodiscard]] result<void> deliver(blank& filled);
+  /// Hands on the held items before number `before`, and the end behind the last item.
+  [[nodiscard]] result<void> release(std::uint64_t before);
   /// Takes the oldest granted item back, because the data have ended.
   void end_source(blank& unused, const small_record& cursor);
-  /// Returns the number of the next item that the source will deliver.
+  /// Returns the number of the next item that the source will hand on.
   [[nodiscard]] std::uint64_t delivered() const noexcept { return next_seq_; }
-  /// Returns the number of the next item that the source will be asked for.
-  [[nodiscard]] std::uint64_t requested() const noexcept { return next_seq_ + granted_; }
+  /// Returns the number of the first item that has not come back from the source.
+  [[nodiscard]] std::uint64_t filled() const noexcept { return next_seq_ + held_; }
+  /// Returns whether the source has no further item, though it may have held ones.
+  [[nodiscard]] bool end_read() const noexcept { return end_read_; }
   /// Passes a barrier on behind the delivered items and stores the cursor in the image.
   [[nodiscard]] result<void> mark(const small_record& cursor);
+  /// Notes the position of a joined source before its first item. Also returns the
+  /// errors of `mark_of`.
+  [[nodiscard]] result<void> mark_begin();
+  /// As `mark`, with the position that came with the last item that was handed on.
+  [[nodiscard]] result<void> mark_here();
+  /// Returns the number of the first item behind the newest barrier.
+  [[nodiscard]] std::uint64_t marked() const noexcept { return marked_; }
   /// Returns whether granted items are with the source.
-  [[nodiscard]] bool has_grants() const noexcept { return granted_ != 0; }
+  [[nodiscard]] bool has_grants() const noexcept { return granted_ != held_; }
   /// Gives granted items back unfilled, when a source stops.
   void take_back_grants() noexcept;
 
@@ -253,6 +274,7 @@ class stage_run {
   [[nodiscard]] bool collect(call& c);
   [[nodiscard]] result<void> run(call& c);
   [[nodiscard]] result<void> gate(call& c);
+  void mark_complete(call& c) noexcept;
   [[nodiscard]] result<void> after_on_item(call& c);
   [[nodiscard]] result<settling> settle_front(call& c);
   [[nodiscard]] result<settling> call_step(call& c);
@@ -270,6 +292,9 @@ class stage_run {
   void push_gap(std::uint64_t number);
   void push_marker(entry_kind kind, std::uint64_t epoch);
   void skip_delivered(blank& filled);
+  [[nodiscard]] result<void> hand_on(blank& filled);
+  void push_end();
+  [[nodiscard]] result<void> contribute_state();
   void drop_made(call& c) noexcept;
   [[nodiscard]] result<void> count_failure(std::uint64_t seq, error cause);
   void send_to_dead_letters(call& c, const error& cause);
@@ -350,7 +375,12 @@ class stage_run {
 
   std::vector<std::unique_ptr<blank>> blanks_;
   std::size_t first_blank_ = 0;
-  std::size_t granted_ = 0;
+  std::size_t granted_ = 0;  ///< items that are with the source or held
+  std::size_t held_ = 0;     ///< filled items that are not handed on yet, the oldest ones
+  bool joined_ = false;
+  bool end_read_ = false;
+  std::uint64_t marked_ = 0;
+  source_mark here_;  ///< of a joined source, behind the last item that was handed on
   small_record final_cursor_;
   std::vector<runtime::access> gate_accesses_;  ///< of the item that is being gated
   std::vector<ready> ready_;                    ///< by place in `calls_`

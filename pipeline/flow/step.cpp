@@ -50,6 +50,12 @@ attributes& step::emitted() {
 philox step::random() const noexcept {
   return {stage_.facts_.seed, xxh3_64(as_view(stage_.name_)) + seq()};
 }
+std::int64_t step::turn_time() const noexcept {
+  return stage_.facts_.turn_ns;
+}
+std::int64_t step::source_time() const noexcept {
+  return stage_.left_source(*stage_.active_);
+}
 std::size_t step::count() const noexcept {
   return stage_.in_.empty() ? 1 : stage_.active_->inputs.size() / stage_.in_.size();
 }
@@ -65,6 +71,10 @@ const runtime::tensor& step::input_bytes(int inlet, std::size_t nth) const {
       stage_.active_->inputs[nth * inlets + static_cast<std::size_t>(inlet)];
   WEIR_EXPECT(one.body != nullptr);
   return one.body->slots[one.outlet]->tensor;
+}
+bool step::input_complete(int inlet) const noexcept {
+  const flow::call::input& one = stage_.active_->inputs[static_cast<std::size_t>(inlet)];
+  return one.body != nullptr && one.body->slots[one.outlet]->complete;
 }
 const runtime::tensor& step::scratch_of_item(int index) const {
   const flow::slot* s = stage_.active_->scratch[static_cast<std::size_t>(index)];

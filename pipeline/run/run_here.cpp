@@ -22,7 +22,8 @@ class serial_host {
   serial_host(execution& run, weir::engine& host, const here_options& options)
       : run_(run), host_(host), options_(options) {
     if (options.every_items != 0) {
-      boundary_ = (run.next_item() / options.every_items + 1) * options.every_items;
+      boundary_ =
+          (run.reached().next_item / options.every_items + 1) * options.every_items;
       run.stop_before(boundary_);
     }
   }
@@ -71,21 +72,19 @@ class serial_host {
     bool any = false;
     quiet_ = false;
     for (const std::uint32_t source : run_.sources()) {
-      for (std::uint32_t n = 0; n < options_.turn_items && reads(source); ++n) {
+      for (std::uint32_t n = 0; n < options_.turn_items && !failure_; ++n) {
         blank* b = run_.grant(source);
         if (b == nullptr) {
           break;
         }
-        pull p(*b);
-        auto more = call_next(run_.stage(source), name_of(source), p);
+        auto more = call_next(run_.stage(source), name_of(source), *b);
         if (!more) {
           run_.take_back(source);
           failure_ = std::move(more.error());
-          failed_source_ = source;
           return true;
         }
         if (!*more) {
-          run_.end(*b, run_.stage(source).position());
+          WEIR_CHECK(run_.end(*b, run_.stage(source).position()));
           any = true;
           break;
         }
@@ -103,16 +102,6 @@ class serial_host {
       }
     }
     return any;
-  }
-
-  /// Returns whether a source may be asked for items. After a failure the others pause
-  /// until a barrier is set, behind which they do not go.
-  [[nodiscard]] bool reads(std::uint32_t source) const {
-    return !failure_ || (source != failed_source_ && run_.epoch_in_flight());
-  }
-  /// Returns whether the source that has failed cannot reach a barrier.
-  [[nodiscard]] bool cannot_reach(std::uint64_t barrier) const {
-    return failure_ && run_.delivered(failed_source_) < barrier;
   }
 
   [[nodiscard]] const std::string& name_of(std::uint32_t stage) const {
@@ -169,20 +158,16 @@ class serial_host {
       run_.committed();
       return {};
     }
-    if (cannot_reach(run_.epoch_in_flight() ? run_.barrier() : run_.next_item())) {
-      return std::move(*failure_);
-    }
     if (run_.epoch_in_flight()) {
       return {};
     }
     const bool wants_stop = options_.stop && options_.stop();
     if (run_.all_ended() || wants_stop || failure_) {
       last_begun_ = true;
-      run_.begin_epoch(run_.next_item());
-      return {};
+      return run_.begin_epoch();
     }
-    if (options_.every_items != 0 && run_.next_item() >= boundary_) {
-      run_.begin_epoch(boundary_);
+    if (options_.every_items != 0 && run_.reached().next_item >= boundary_) {
+      WEIR_CHECK(run_.begin_epoch());
       boundary_ += options_.every_items;
       run_.stop_before(boundary_);
     }
@@ -197,7 +182,6 @@ class serial_host {
   bool done_ = false;
   bool quiet_ = false;            ///< a source has said that it has no item at the moment
   std::optional<error> failure_;  ///< of a source; ends the run after a checkpoint
-  std::uint32_t failed_source_ = 0;
   bool last_begun_ = false;
   std::uint64_t boundary_ = 0;  ///< first item behind the next barrier
 };

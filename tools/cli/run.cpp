@@ -8,6 +8,7 @@
 #include "weir/actors/run.hpp"
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "announcer.hpp"
@@ -93,11 +94,12 @@ class run_reporter : public announcer {
   std::uint64_t logged_generation_ = 0;
 };
 
-using run_call = result<run_report> (*)(const run_config&, const actors::run_callbacks&);
+using run_call = std::function<result<run_report>(const actors::run_callbacks&)>;
 
 // Calls `actors::run` or `actors::resume` and reports on it. The caller holds the lock of
 // the folder.
-command_result perform(run_call call, const run_config& config, bool json, output& out) {
+command_result perform(const run_call& call, const run_config& config, bool json,
+                       output& out) {
   WEIR_TRY(const auto warnings, actors::check_config(config));
   WEIR_TRY(run_log log, run_log::open(config.folder));
   run_reporter reporter(out, json, log);
@@ -113,7 +115,7 @@ command_result perform(run_call call, const run_config& config, bool json, outpu
   callbacks.warning = [&](const std::string& text) { reporter.warning(text); };
   callbacks.control = &control;
   prefer_long_time_slices();
-  const auto report = call(config, callbacks);
+  const auto report = call(callbacks);
   if (!report) {
     reporter.failure(report.error());
     return error(report.error());
@@ -182,7 +184,8 @@ command_result run_command(const run_options& options, output& out) {
                           config.folder));
   }
   WEIR_CHECK(write_config(config));
-  return perform(&actors::run, config, options.json, out);
+  return perform([&](const actors::run_callbacks& c) { return actors::run(config, c); },
+                 config, options.json, out);
 }
 
 /// Continues a run with the configuration in its folder, apart from settings that may
@@ -202,25 +205,20 @@ command_result resume_command(const resume_options& options, output& out) {
   if (holds_pipeline(options.folder)) {
     return resume_pipeline(options, out);
   }
-  if (options.generation != 0) {
-    return error(errc::unsupported,
-                 fmt::format("cannot resume \"{}\" from a chosen generation: expected a "
-                             "pipeline of stages, found a run that learns from text",
-                             options.folder))
-        .hint("leave out --generation");
-  }
-  if (!options.skips.empty()) {
-    return error(errc::unsupported,
-                 fmt::format("cannot skip items of \"{}\": expected a pipeline of "
-                             "stages, found a run that learns from text",
-                             options.folder))
-        .hint("leave out --skip");
-  }
   WEIR_TRY(run_config config, load_resume_config(options.folder, options.sets));
   config.folder = options.folder;
   WEIR_CHECK(actors::check_config(config));
   WEIR_TRY(const file_lock lock, lock_folder(config.folder));
-  return perform(&actors::resume, config, options.json, out);
+  std::vector<flow::item_range> skip;
+  for (const std::string& text : options.skips) {
+    WEIR_TRY(skip.emplace_back(), parse_range(text));
+  }
+  return perform(
+      [&](actors::run_callbacks c) {
+        c.skip = skip;
+        return actors::resume(config, c, options.generation);
+      },
+      config, options.json, out);
 }
 
 command_result report_command(const report_options& options, output& out) {

@@ -131,4 +131,11 @@ struct loaded_pipeline {
 [[nodiscard]] result<loaded_pipeline> load_pipeline(const std::string& path,
                                                     std::span<const std::string> sets);
 
+/// Reads a file as `load_pipeline` does. A file without stages that sets `stream.path` is
+/// a job that learns from text: then it is expanded to the stages of that job.
+/// @param sets  Assignments KEY=VALUE.
+/// Also returns the errors of `load_pipeline`, `load_config` and `actors::preset_of`.
+[[nodiscard]] result<loaded_pipeline> load_any_pipeline(
+    const std::string& path, std::span<const std::string> sets);
+
 }  // namespace weir::tools

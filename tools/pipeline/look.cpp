@@ -105,7 +105,7 @@ std::string behaviour_text(const flow::stage_info& info) {
 }  // namespace
 
 command_result check_command(const graph_options& options, output& out) {
-  WEIR_TRY(const loaded_pipeline loaded, load_pipeline(options.file, options.sets));
+  WEIR_TRY(const loaded_pipeline loaded, load_any_pipeline(options.file, options.sets));
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   WEIR_CHECK(flow::check_outputs(plan.source, loaded.options.files));
   facts warnings = facts::array();
@@ -143,7 +143,7 @@ result<facts> drawn_facts(const graph_options& options) {
   if (!options.run.empty()) {
     return read_pipeline_metrics(options.run);
   }
-  WEIR_TRY(const loaded_pipeline loaded, load_pipeline(options.file, options.sets));
+  WEIR_TRY(const loaded_pipeline loaded, load_any_pipeline(options.file, options.sets));
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   return plan_facts(plan);
 }

@@ -125,7 +125,8 @@ performed begin_in(const std::string& folder, loaded_pipeline& loaded, bool json
   return done;
 }
 
-/// Reads a range such as `100:120`.
+}  // namespace
+
 result<flow::item_range> parse_range(const std::string& text) {
   flow::item_range range;
   const char* const end = text.data() + text.size();
@@ -142,8 +143,6 @@ result<flow::item_range> parse_range(const std::string& text) {
                            "as 100:120, found \"{}\"",
                            text));
 }
-
-}  // namespace
 
 bool describes_pipeline(const std::string& path) {
   const auto content = read_file(posix_file_system(), path);

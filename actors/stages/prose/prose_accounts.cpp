@@ -6,9 +6,10 @@
 
 #include <fmt/core.h>
 
-#include "conductor/accounts.hpp"
+#include "stages/prose/accounts.hpp"
 #include "stages/prose/factories.hpp"
 #include "stages/prose/pulse_item.hpp"
+#include "weir/base/clock.hpp"
 #include "weir/base/record.hpp"
 
 namespace weir::actors {
@@ -47,9 +48,11 @@ class prose_accounts final : public flow::stage_object {
   result<void> on_item(step&) override { return {}; }
 
   result<void> on_done(step& s) override {
-    // prose.learn writes the score before it hands it on, so this does not wait; only
-    // behind other stages do tasks write it.
-    WEIR_CHECK(engine_->wait(s[score_].bytes()));
+    // prose.learn writes the score before it hands it on; only behind other stages do
+    // tasks write it.
+    if (!s.complete(score_)) {
+      WEIR_CHECK(engine_->wait(s[score_].bytes()));
+    }
     const auto words = s.value(score_);
     pulse_score score;
     score.phase = static_cast<models::pulse_phase>(word(words, score_word::phase));
@@ -65,9 +68,7 @@ class prose_accounts final : public flow::stage_object {
             : curve_window_of(word(words, score_word::pulse_tokens), rules.build_budget);
     const std::size_t points = accounts_.curve.size();
     accounts_.count(score, build_tokens_, rules);
-    if (score.phase == models::pulse_phase::build) {
-      build_tokens_ += score.tokens;
-    }
+    note(s, score);
     if (accounts_.curve.size() == points) {
       s.skip();
       return {};
@@ -80,6 +81,7 @@ class prose_accounts final : public flow::stage_object {
     std::copy(metrics.begin(), metrics.end(),
               to.add(metrics_part, metrics.size()).begin());
     store_le(to.add(build_part, sizeof(build_tokens_)).data(), build_tokens_);
+    copied_ = seen_;
     return {};
   }
   result<void> restore_state(const flow::state_reader& from) override {
@@ -87,12 +89,57 @@ class prose_accounts final : public flow::stage_object {
     WEIR_TRY(accounts_, decode_accounts(metrics));
     WEIR_TRY(const bytes_view build, from.part(build_part));
     build_tokens_ = record_reader(build).get<std::uint64_t>();
+    accounts_.resumed += 1;
+    before_ = accounts_;
     return {};
+  }
+
+  /// The counts of pulses and tokens are those of this process.
+  void report(figures& to) const override {
+    to.set("pulses", seen_.pulses);
+    to.set("tokens", seen_.tokens);
+    to.set("checkpoint_pulses", copied_.pulses);
+    to.set("checkpoint_tokens", copied_.tokens);
+    if (seen_.pulses != 0) {
+      const nat_sum& sum =
+          phase_ == models::pulse_phase::test ? accounts_.test : accounts_.build;
+      to.set("phase", std::string(models::name_of(phase_)));
+      to.set("phase_tokens", phase_tokens_);
+      to.set("phase_bits_per_byte", sum.bits_per_byte());
+      to.set("nats", static_cast<double>(nats_.whole) +
+                         static_cast<double>(nats_.fraction) * 0x1p-32);
+      to.set("bytes", nats_.bytes);
+    }
+    figures::curve curve{"learning curve", "tokens of Build", "bits per byte", {}};
+    for (const curve_window& w : accounts_.curve) {
+      curve.points.emplace_back(static_cast<double>(w.tokens), w.sum.bits_per_byte());
+    }
+    if (!curve.points.empty()) {
+      to.draw(std::move(curve));
+    }
   }
 
  private:
   static std::uint64_t word(const view<const std::uint64_t, 1>& words, score_word which) {
     return words[static_cast<std::size_t>(which)];
+  }
+  /// Counts what is reported and is no part of the results.
+  void note(const step& s, const pulse_score& score) {
+    seen_.pulses += 1;
+    seen_.tokens += score.tokens;
+    if (score.phase != phase_) {
+      phase_ = score.phase;
+      phase_tokens_ = 0;
+    }
+    phase_tokens_ += score.tokens;
+    nats_.add(score.nats_q32, score.bytes);
+    if (score.phase != models::pulse_phase::build) {
+      return;
+    }
+    build_tokens_ += score.tokens;
+    begin_ns_ = begin_ns_ == 0 ? s.source_time() : begin_ns_;
+    accounts_.build_ns = before_.build_ns + (now_ns() - begin_ns_);
+    accounts_.kernel_ns = before_.kernel_ns + engine_->counters().kernel_ns;
   }
   /// Hands on the whole curve so far. The memory that `make` returns has no users, so the
   /// values are written without a task.
@@ -116,6 +163,18 @@ class prose_accounts final : public flow::stage_object {
   out<double, 1> bits_;
   run_accounts accounts_;
   std::uint64_t build_tokens_ = 0;  ///< Build tokens of the pulses so far
+  run_accounts before_;             ///< as of the checkpoint that the run continues
+  std::int64_t begin_ns_ = 0;       ///< when the first pulse left its source; 0 before it
+  /// Pulses and tokens of this process.
+  struct amount {
+    std::uint64_t pulses = 0;
+    std::uint64_t tokens = 0;
+  };
+  amount seen_;
+  amount copied_;  ///< as of the newest checkpoint of this process
+  models::pulse_phase phase_ = models::pulse_phase::build;
+  std::uint64_t phase_tokens_ = 0;
+  nat_sum nats_;  ///< of all scores of this process
 };
 
 }  // namespace

@@ -8,10 +8,11 @@
 
 #include <fmt/core.h>
 
-#include "checkpointer/contents.hpp"
-#include "orchestrator/prose_runner.hpp"
 #include "stages/prose/factories.hpp"
+#include "stages/prose/model_state.hpp"
+#include "stages/prose/pause_meter.hpp"
 #include "stages/prose/pulse_item.hpp"
+#include "weir/base/clock.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/runtime/trace.hpp"
 
@@ -42,8 +43,12 @@ settings_table<learn_settings> learn_table() {
   return table;
 }
 
+/// The part of the state that names the kernels; it does not count for hashes.
+constexpr const char* kernels_part = "KERNELS";
 /// Every hundredth pulse is kept in a long trace.
 constexpr std::uint64_t kept_in_trace = 100;
+/// Pulses after which a missing pulse counts as a stall.
+constexpr std::uint64_t warm_pulses = 10;
 
 class prose_learn final : public flow::stage_object {
  public:
@@ -64,17 +69,21 @@ class prose_learn final : public flow::stage_object {
 
   result<void> on_item(step& s) override {
     const auto item = s[pulses_];
-    // A source writes the item before it hands it on, so this does not wait; only behind
-    // other stages do tasks write it.
-    WEIR_CHECK(engine_->wait(item.bytes()));
+    // A source writes the item before it hands it on; only behind other stages do tasks
+    // write it.
+    if (!s.complete(pulses_)) {
+      WEIR_CHECK(engine_->wait(item.bytes()));
+    }
     WEIR_TRY(auto pulse, read_item({item.bytes().as<const std::uint32_t>(),
                                     static_cast<std::size_t>(item.extent(0))},
                                    shape_));
     models::pulse& p = pulse.facts.pulse;
+    count_stall(s, p);
     engine_->tracer().begin_pulse(p.id, p.id % kept_in_trace == 0);
     for (const std::uint32_t lane : pulse.resets) {
       WEIR_CHECK(model_->reset_context(lane));
     }
+    WEIR_CHECK(jump_over_gaps(pulse.inputs));
     set_levels(p, pulse.inputs);
     WEIR_TRY(const auto ticket, model_->submit(p, pulse.inputs));
     const auto tasks = model_->tasks(ticket);
@@ -87,6 +96,11 @@ class prose_learn final : public flow::stage_object {
     const flight f = in_flight_.front();
     in_flight_.pop_front();
     WEIR_TRY(const models::pulse_result r, model_->finish(f.ticket));
+    pauses_.ended(now_ns(), copied_);
+    copied_ = false;
+    if (in_flight_.empty()) {
+      idle_since_ns_ = s.turn_time();
+    }
     const std::array<std::uint64_t, score_words> words{
         static_cast<std::uint64_t>(f.facts.pulse.phase),
         f.facts.tokens,
@@ -106,6 +120,9 @@ class prose_learn final : public flow::stage_object {
   /// The state of a model is a set of regions in several storages, of which the model
   /// makes a few sections.
   result<void> copy_state(flow::state_writer& to) override {
+    if (settings_.devices > 1) {
+      WEIR_CHECK(model_->check_replicas());  // all pulses before the barrier have ended
+    }
     std::vector<mutable_bytes> parts;
     for (const models::state_section& section : model_->sections()) {
       parts.push_back(to.add(section_name(section), section.bytes));
@@ -114,14 +131,34 @@ class prose_learn final : public flow::stage_object {
     for (const task_id id : tasks) {
       to.filled_by(id);
     }
+    copied_ = true;
+    const bytes_view kernels = as_view(model_->kernel_set());
+    std::copy(kernels.begin(), kernels.end(),
+              to.add(kernels_part, kernels.size()).begin());
     return {};
   }
   result<void> restore_state(const flow::state_reader& from) override {
-    for (const models::state_section& section : model_->sections()) {
-      WEIR_TRY(const bytes_view bytes, from.part(section_name(section)));
-      WEIR_CHECK(model_->restore(section.kind, section.lane, bytes));
+    // Other kernels may round differently, and then the run does not repeat bit for bit.
+    WEIR_TRY(const bytes_view kernels, from.part(kernels_part));
+    if (as_text(kernels) != model_->kernel_set()) {
+      problem_ = fmt::format(
+          "{}: the checkpoint was computed with kernels {}, this is {}; results may "
+          "differ "
+          "in their bits",
+          name_of(errc::build_mismatch), as_text(kernels), model_->kernel_set());
     }
-    return {};
+    return restore_model(*model_,
+                         [&](const std::string& name) { return from.part(name); });
+  }
+
+  void report(figures& to) const override {
+    to.set("kernels", std::string(model_->kernel_set()));
+    to.set("parameters", model_->parameter_count());
+    to.set("stall_seconds", static_cast<double>(stall_ns_) * 1e-9);
+    to.set("checkpoint_stall_ms", pauses_.pause_ms());
+    if (!problem_.empty()) {
+      to.problem(problem_);
+    }
   }
 
  private:
@@ -131,6 +168,26 @@ class prose_learn final : public flow::stage_object {
     pulse_facts facts;
   };
 
+  /// Counts the time for which the model had no pulse because none had arrived. The first
+  /// pulses of a process wait for files to be opened, so they do not count.
+  void count_stall(const step& s, const models::pulse& p) {
+    if (in_flight_.empty() && taken_ >= warm_pulses &&
+        p.phase == models::pulse_phase::build) {
+      stall_ns_ += s.turn_time() - idle_since_ns_;
+    }
+    ++taken_;
+  }
+  /// A lane whose text goes on behind pulses that the run skips begins there with an
+  /// empty context.
+  result<void> jump_over_gaps(const std::vector<models::prose::lane_input>& inputs) {
+    for (std::uint32_t lane = 0; lane < inputs.size(); ++lane) {
+      const models::prose::lane_input& input = inputs[lane];
+      if (!input.tokens.empty() && input.position > model_->position(lane)) {
+        WEIR_CHECK(model_->start_context(lane, input.position));
+      }
+    }
+    return {};
+  }
   /// The levels that a Build pulse steps follow from the positions of its tokens.
   void set_levels(models::pulse& p,
                   std::vector<models::prose::lane_input>& inputs) const {
@@ -152,7 +209,13 @@ class prose_learn final : public flow::stage_object {
   out<std::uint64_t, 1> score_;
   runtime::engine* engine_ = nullptr;
   std::unique_ptr<models::prose> model_;
-  std::deque<flight> in_flight_;  ///< the oldest first
+  std::deque<flight> in_flight_;    ///< the oldest first
+  std::uint64_t taken_ = 0;         ///< pulses of this process
+  std::int64_t idle_since_ns_ = 0;  ///< turn in which the last pulse in flight ended
+  std::int64_t stall_ns_ = 0;
+  pause_meter pauses_;
+  std::string problem_;  ///< the checkpoint was made by other kernels; may be empty
+  bool copied_ = false;  ///< the state was copied since the last pulse ended
 };
 
 }  // namespace
@@ -173,11 +236,8 @@ result<void> make_prose_learn(flow::described_stage& made, const given_settings&
            flow::port_type::parse(fmt::format("u64[{}]", score_words)));
   made.info.ports = {{"pulses", std::move(pulses), true},
                      {"score", std::move(score), false}};
-  made.info.state = {{"PARAM", true},
-                     {"MOMENT", true},
-                     {"ERRBUF", true},
-                     {"LEVEL_STEPS", true},
-                     {"CTX", true}};
+  made.info.state = {{"PARAM", true},       {"MOMENT", true}, {"ERRBUF", true},
+                     {"LEVEL_STEPS", true}, {"CTX", true},    {kernels_part, false}};
   made.info.max_open_calls = settings.ahead;
   made.object = std::make_unique<prose_learn>(std::move(settings));
   return {};
@@ -190,7 +250,8 @@ result<std::uint64_t> state_hash_in(const flow::image& from, const std::string& 
   xxh3_stream state;
   bool any = false;
   for (const flow::image_section& section : from.sections) {
-    if (section.name.starts_with(begin)) {
+    if (section.name.starts_with(begin) &&
+        is_of_model(std::string_view(section.name).substr(begin.size()))) {
       state.update(section.data);
       any = true;
     }

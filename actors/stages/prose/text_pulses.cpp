@@ -4,9 +4,9 @@
 /// every lane. Budgets of phases decide how long it is.
 #include <limits>
 
-#include "conductor/accounts.hpp"
-#include "conductor/chunk_plan.hpp"
-#include "source/stream_hub.hpp"
+#include "stages/prose/accounts.hpp"
+#include "stages/prose/chunk_plan.hpp"
+#include "stages/prose/corpus.hpp"
 #include "stages/prose/factories.hpp"
 #include "stages/prose/pulse_item.hpp"
 #include "stages/source_parts.hpp"
@@ -71,24 +71,25 @@ class text_pulses final : public flow::stage_object {
         shape_{settings_.stream.lanes, settings_.stream.chunk},
         fs_(fs) {}
 
+  /// A run that continues opens its corpus in `restore_state`, behind the cursor.
   result<void> open(opening& run) override {
-    std::vector<std::string> paths;
-    for (const std::string& file : settings_.files) {
-      paths.push_back(path_of(run, file));
+    for (std::string& file : settings_.files) {
+      file = path_of(run, file);
     }
-    std::vector<std::string> files;
-    WEIR_TRY(auto source, open_corpus(fs_, paths, settings_.eot, &files));
+    if (run.resuming()) {
+      return {};
+    }
+    WEIR_TRY(corpus_, open_corpus(fs_, order()));
     phase_budget& build = settings_.budgets[0];
-    if (build.tokens == one_pass && !run.resuming()) {
-      if (source->size() == storage::unknown_size) {
+    if (build.tokens == one_pass) {
+      if (corpus_.tokens == 0) {
         return error(errc::invalid_argument,
                      "cannot use setting \"build_tokens\" of text.pulses: expected a "
                      "number, because the source does not say how long it is, found "
                      "\"all\"");
       }
-      build.tokens = source->size();
+      build.tokens = corpus_.tokens;
     }
-    WEIR_TRY(stream_, storage::context_stream::open(settings_.stream, std::move(source)));
     record_.total_updates = max_pulses(build, shape_.tokens());
     begin();
     return {};
@@ -97,7 +98,7 @@ class text_pulses final : public flow::stage_object {
   result<bool> next(pull& p) override {
     for (;;) {
       for (const chunk_order& order : plan_->take_orders(1)) {
-        WEIR_TRY(auto chunk, stream_->next_lane_chunk(order.tokens, order.lane));
+        WEIR_TRY(auto chunk, corpus_.stream->next_lane_chunk(order.tokens, order.lane));
         WEIR_CHECK(plan_->resolve({order, std::move(chunk)}));
       }
       if (const auto chunks = plan_->take_pulse()) {
@@ -119,7 +120,7 @@ class text_pulses final : public flow::stage_object {
         marks.push_back(*mark);
       }
     }
-    auto made = stream_->cursor_at(marks, record_.pulses);
+    auto made = corpus_.stream->cursor_at(marks, record_.pulses);
     cursor_ = made ? result<byte_vector>(storage::encode(*made))
                    : result<byte_vector>(std::move(made.error()));
     return flow::small_record::holding(record_.pulses);
@@ -148,7 +149,7 @@ class text_pulses final : public flow::stage_object {
   result<void> restore_state(const flow::state_reader& from) override {
     WEIR_TRY(const bytes_view cursor, from.part(cursor_part));
     WEIR_TRY(const auto where, storage::decode_cursor(cursor));
-    WEIR_CHECK(stream_->restore(where));
+    WEIR_TRY(corpus_, continue_corpus(fs_, order(), where));
     WEIR_TRY(const bytes_view record, from.part(conductor_part));
     WEIR_TRY(record_, decode_conductor(record));
     WEIR_TRY(const bytes_view budget, from.part(budget_part));
@@ -157,7 +158,17 @@ class text_pulses final : public flow::stage_object {
     return {};
   }
 
+  void report(figures& to) const override {
+    to.set("files", corpus_.files);
+    to.set("corpus_tokens", corpus_.tokens);
+    to.set("corpus_identity", corpus_.identity);
+    to.set("build_budget", settings_.budgets[0].tokens);
+  }
+
  private:
+  [[nodiscard]] corpus_order order() const {
+    return {settings_.files, settings_.eot, settings_.stream};
+  }
   static void put(flow::state_writer& to, const char* part, bytes_view bytes) {
     std::copy(bytes.begin(), bytes.end(), to.add(part, bytes.size()).begin());
   }
@@ -219,7 +230,7 @@ class text_pulses final : public flow::stage_object {
   pulses_settings settings_;
   pulse_shape shape_;
   file_system& fs_;
-  std::unique_ptr<storage::context_stream> stream_;
+  opened_corpus corpus_;
   std::optional<chunk_plan> plan_;
   conductor_record record_;  ///< as of the last item
   /// Last chunk of each lane; empty if the lane had none since the stream was opened.

@@ -51,8 +51,8 @@ struct open_system {
             std::chrono::seconds(30),
             [queue = events](error e) { queue->push(std::move(e)); }))) {}
   run_control control;
-  std::shared_ptr<event_queue<run_event>> events =
-      std::make_shared<event_queue<run_event>>(control);
+  std::shared_ptr<event_queue<error>> events =
+      std::make_shared<event_queue<error>>(control);
   std::unique_ptr<supervised_system> s;
 };
 
@@ -90,15 +90,14 @@ TEST(supervised_system, reports_a_child_that_fails_with_name_text_and_cause) {
       work_atom_v);
   const auto events = open.events->wait();
   ASSERT_EQ(events.size(), 1U);
-  const auto* failure = std::get_if<error>(&events.front());
-  ASSERT_NE(failure, nullptr);
-  EXPECT_EQ(failure->text(), "actor fragile ended early");
-  EXPECT_EQ(failure->root().text(), "unexpected exception: a worker broke");
+  const error& failure = events.front();
+  EXPECT_EQ(failure.text(), "actor fragile ended early");
+  EXPECT_EQ(failure.root().text(), "unexpected exception: a worker broke");
 }
 
 TEST(event_queue, wakes_for_a_stop_without_an_event) {
   run_control control;
-  event_queue<run_event> events(control);
+  event_queue<error> events(control);
   std::thread later([&] { control.request_stop(); });
   EXPECT_TRUE(events.wait().empty());
   later.join();

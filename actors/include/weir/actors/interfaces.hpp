@@ -19,8 +19,9 @@
 #include <vector>
 
 #include "weir/actors/messages.hpp"
-#include "weir/actors/orders.hpp"
 #include "weir/actors/streams.hpp"
+#include "weir/actors/tensograms.hpp"
+#include "weir/actors/volumes.hpp"
 
 namespace weir::actors {
 
@@ -48,71 +49,14 @@ using supervisor_actor = caf::typed_actor<
     // a group have ended or the time that the configuration gives it has passed. Answers
     // the names of the children that have not ended by then.
     caf::replies_to<stop_atom>::with<local<survivors>>,
+    // Ends one child, which is no failure. Answers when it has ended: true, or false if
+    // it had ended before or is no child.
+    caf::replies_to<close_atom, caf::actor>::with<bool>,
     // From itself: the deadline of a group has passed. The number is that of the
     // group's turn; the deadline of an earlier group is ignored.
     caf::reacts_to<deadline_atom, std::uint32_t>,
     // Answers the names, groups and states of all children, one line for each.
     caf::replies_to<status_atom>::with<std::string>>;
-
-/// Owns the context stream: reads the source, hands out chunks of lanes, makes cursors.
-/// Own thread, because files block.
-using stream_hub_actor = caf::typed_actor<
-    // Answers one chunk for each order, in the order of the orders. Errors:
-    // source_unavailable.
-    caf::replies_to<pull_atom, local<chunk_orders>>::with<local<chunk_replies>>,
-    // Opens the corpus, and continues behind a cursor if there is one. Errors:
-    // source_unavailable, history_mismatch and all errors of `context_stream::restore`.
-    caf::replies_to<open_atom, local<stream_spec>>::with<local<stream_info>>,
-    // Answers the cursor that lies behind the chunks of the order. Errors:
-    // source_unavailable.
-    caf::replies_to<cursor_atom,
-                    local<cursor_order>>::with<local<storage::stream_cursor>>>;
-
-/// A rank of the stream: pulls the chunks of its lanes from the hub and hands them on.
-using rank_actor = caf::typed_actor<
-    // Answers one chunk for each order. Checks that the orders are for its own lanes and
-    // that each chunk continues its lane. Errors: those of the hub; internal, a check
-    // failed.
-    caf::replies_to<pull_atom, local<chunk_orders>>::with<local<chunk_replies>>>;
-
-/// Owns one task engine and the model on it, and is the engine's only submitter. Own
-/// thread, on which it runs tasks between messages.
-using orchestrator_actor = caf::typed_actor<
-    // From itself: runs tasks until a pulse has ended or a millisecond has passed, and
-    // then looks at the mailbox again.
-    caf::reacts_to<work_atom>,
-    // Submits pulses behind all earlier ones. Answers when all of them have ended.
-    // Errors, of the first pulse that failed: kernel_failed, upstream_failed.
-    caf::replies_to<pulse_atom, local<pulse_orders>>::with<local<pulses_done>>,
-    // Copies the state as of the pulses submitted so far, while later pulses run. The
-    // number is the number of those pulses. Answers when the copy is complete.
-    caf::replies_to<snapshot_atom, std::uint64_t>::with<local<state_snapshot>>,
-    // Builds the engine and the model, and restores the model from a checkpoint if there
-    // is one. Errors: invalid_argument, config_mismatch, corrupt.
-    caf::replies_to<open_atom, local<model_spec>>::with<local<model_info>>,
-    // Waits for all tasks, answers digests and counters, and writes the trace. Errors:
-    // io, no_space.
-    caf::replies_to<report_atom, local<trace_order>>::with<local<engine_report>>>;
-
-/// Drives a run: orders chunks, issues and commits pulses, keeps budgets, has checkpoints
-/// written. It reports the end to the listener of its configuration.
-using conductor_actor = caf::typed_actor<
-    // Begins to order chunks and to issue pulses.
-    caf::reacts_to<launch_atom>,
-    // Ends the run at the next boundary: pulses in flight are committed, and a last
-    // checkpoint is written.
-    caf::reacts_to<drain_atom>,
-    // From itself, once a second: ends the run if an answer is overdue.
-    caf::reacts_to<deadline_atom>>;
-
-/// Owns the folder of checkpoints and its lock. Own thread, because files block.
-using checkpointer_actor = caf::typed_actor<
-    // Writes a checkpoint; answers when it is durable. Errors: no_space, io.
-    caf::replies_to<save_atom, local<save_order>>::with<local<save_done>>,
-    // Takes the lock and reads the newest valid checkpoint. Errors: locked, another
-    // process has the folder; already_exists, the folder holds checkpoints that it must
-    // not hold; those of `checkpoint_store::load_newest` if no checkpoint is valid.
-    caf::replies_to<open_atom, local<store_spec>>::with<local<store_info>>>;
 
 /// Reads byte streams of HN4 volumes for many clients. It reads ahead of them, and
 /// verifies every checksum. It never blocks: its workers do. A stream ends with the
@@ -152,12 +96,6 @@ using volume_worker_actor = caf::typed_actor<
     caf::replies_to<read_atom, local<read_order>>::with<std::uint64_t>,
     // Opens tags of a volume. Errors: not_found, corrupt, io.
     caf::replies_to<open_atom, local<volume_spec>>::with<local<tag_streams>>>;
-
-/// Writes the learning curve as a Tensogram file. Own thread, because files block.
-using message_writer_actor = caf::typed_actor<
-    // Replaces the file by one message that holds the curve; answers its length in bytes.
-    // Errors: io, no_space.
-    caf::replies_to<write_atom, local<curve_order>>::with<std::uint64_t>>;
 
 /// Reads the Tensogram messages of a file, a folder or a pipe, ahead of the client that
 /// pulls them. Own thread, because files and pipes block.
@@ -236,13 +174,6 @@ using collective_actor = caf::typed_actor<
     // From itself: answers `timeout` to the shares whose deadline has passed.
     caf::reacts_to<deadline_atom>,
     // Answers how many shares run and how many wait for other ranks, in one line.
-    caf::replies_to<status_atom>::with<std::string>>;
-
-/// Turns samples of a run into progress for the listener of its configuration.
-using observer_actor = caf::typed_actor<
-    // Takes a sample and reports the progress to the listener.
-    caf::reacts_to<sample_atom, local<run_sample>>,
-    // Answers the progress of the last sample in one line.
     caf::replies_to<status_atom>::with<std::string>>;
 
 }  // namespace weir::actors

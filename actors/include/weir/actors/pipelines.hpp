@@ -10,11 +10,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "weir/actors/run.hpp"
+#include "weir/actors/control.hpp"
 #include "weir/pipeline.hpp"
 #include "weir/pipeline/counters.hpp"
+#include "weir/pipeline/figures.hpp"
 #include "weir/pipeline/host/image.hpp"
 #include "weir/runtime/trace.hpp"
 
@@ -28,6 +30,10 @@ struct pipeline_progress {
   std::uint64_t durable_items = 0;  ///< number of the first item that is not durable
   std::uint64_t epochs = 0;         ///< checkpoints so far
   std::string bottleneck;           ///< stage that limits the rate; empty if unknown
+  std::uint64_t generation = 0;     ///< last durable checkpoint; 0 if there is none
+  /// Figures of each stage, in the order of the plan. Those of sources, blocking stages
+  /// and sinks are there in the first and in the last call only.
+  std::vector<figures> stages;
   /// Counters of stages and edges, in the order of the plan; null if they are not known.
   std::shared_ptr<const flow::run_counters> counters;
 };
@@ -66,8 +72,9 @@ struct run_options {
   /// Called before a resumed run continues, on the thread that called `resume`. Not
   /// called if the run begins anew or had finished.
   std::function<void(const pipeline_start&)> resumed{};
-  /// Called about ten times a second, on the thread that called `run`; and once more
-  /// before a run that fails returns, unless its stages could not be opened.
+  /// Called before the first item, about ten times a second, and at the end, on the
+  /// thread that called `run`; also at the end of a run that fails, unless its stages
+  /// could not be opened.
   std::function<void(const pipeline_progress&)> progress{};
   /// Called with one line of text, on the thread that called `run`.
   std::function<void(const std::string&)> warning{};
@@ -91,6 +98,10 @@ struct pipeline_report {
   std::int64_t peak_item_bytes = 0;  ///< largest bytes of items that were seen
   flow::run_counters counters;       ///< counters of stages and edges
   flow::plan planned;                ///< the plan of the run, with names for the counters
+  std::vector<figures> stages;       ///< figures of each stage, in the order of the plan
+  runtime::engine_counters engine;   ///< counters of the engine
+  /// Memory of the engine at the end, in bytes by owner.
+  std::vector<std::pair<std::string, std::int64_t>> memory;
   std::vector<std::string> warnings;  ///< failures after the results were durable
 };
 

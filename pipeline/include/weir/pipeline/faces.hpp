@@ -218,6 +218,11 @@ class typed_stage final : public stage_object {
     return stage_object::verify(run, offset);
   }
   std::vector<state_part> state() override { return spec_.states(stage_); }
+  void report(figures& to) const override {
+    if constexpr (requires { stage_.report(to); }) {
+      stage_.report(to);
+    }
+  }
 
  private:
   /// Calls a function with the value that a record holds.

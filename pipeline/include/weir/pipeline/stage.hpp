@@ -78,6 +78,13 @@ class step {
   /// Returns random numbers of this stage and this item. They are a function of the seed
   /// of the run, the name of the stage and `seq`; all steps of an item get the same.
   [[nodiscard]] philox random() const noexcept;
+  /// Returns the time at which the host began this turn of all stages, by the monotonic
+  /// clock. It is meant for `report`: results that depend on it do not repeat.
+  /// @units{nanoseconds}
+  [[nodiscard]] std::int64_t turn_time() const noexcept;
+  /// Returns the time at which the item, or the oldest one from which it was made, left
+  /// its source. See `turn_time`. @units{nanoseconds}
+  [[nodiscard]] std::int64_t source_time() const noexcept;
   /// Returns the number of items that the call has: 1, or for a stage that takes several
   /// items at once up to that number; fewer only at the end of the input.
   [[nodiscard]] std::size_t count() const noexcept;
@@ -88,6 +95,13 @@ class step {
   template <class Port>
   [[nodiscard]] bool has(const Port& port) const noexcept {
     return has(port.index);
+  }
+
+  /// Returns whether the bytes of the tensor are there, because no task writes them any
+  /// more. They may then be read without a task. @pre `has(port)`
+  template <class Port>
+  [[nodiscard]] bool complete(const Port& port) const noexcept {
+    return input_complete(port.index);
   }
 
   /// Returns the tensor of the item. Tasks that read it wait for its writers, so its
@@ -213,6 +227,7 @@ class step {
     return tensor<T, Rank>(*bytes);
   }
   [[nodiscard]] const runtime::tensor& input_bytes(int inlet, std::size_t nth) const;
+  [[nodiscard]] bool input_complete(int inlet) const noexcept;
   [[nodiscard]] const runtime::tensor& scratch_of_item(int index) const;
   [[nodiscard]] result<runtime::tensor> output_bytes(int outlet, dtype type,
                                                      std::span<const std::int64_t> shape);

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weir/pipeline/figures.hpp"
 #include "weir/pipeline/stage.hpp"
 #include "weir/pipeline/stage_info.hpp"
 
@@ -126,6 +127,9 @@ class stage_object {
   /// Restores what `copy_state` has copied. Called after `open`, and before `seek`.
   /// The error may have any code: the run cannot continue.
   [[nodiscard]] virtual result<void> restore_state(const state_reader& from);
+  /// Tells figures for the user. Sources, blocking stages and sinks are asked before
+  /// their first item and behind their last one, all others also between two calls.
+  virtual void report(figures& to) const;
 };
 
 /// A stage with its description, before the run.

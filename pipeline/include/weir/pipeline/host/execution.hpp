@@ -29,7 +29,18 @@ struct execution_options {
   std::vector<item_range> skip{};
 };
 
+/// A place that the sources of a run have reached.
+struct stand {
+  std::uint64_t next_item = 0;  ///< largest number that a source hands on next
+  std::uint64_t items = 0;      ///< items of all sources together
+  bool ended = false;           ///< true if all stages have ended
+};
+
 /// A run of a pipeline.
+///
+/// Sources that meet in later stages hand an item on only when all of them have read the
+/// item of that number, or have ended. A barrier stands behind the items that were handed
+/// on, so that no source keeps the others of its group from a checkpoint.
 ///
 /// The host alternates between `turn`, sources (`grant`, `deliver`, `end`), blocking
 /// stages (`next_exchange`, `give_back`) and sinks (`next_ready`, `done`). To make a
@@ -75,16 +86,22 @@ class execution {
   /// Returns an empty item for a source to fill, or a null pointer without credit. Items
   /// must be given back in the order in which they were granted.
   [[nodiscard]] blank* grant(std::uint32_t source);
-  /// Takes an item that a source has filled. @error{invalid_argument, it has no tensor}
+  /// Returns whether `grant` would return at least `count` items, or all those before the
+  /// limit of `stop_before`. For items of varying size one suffices.
+  [[nodiscard]] bool can_grant(std::uint32_t source, std::uint32_t count) const noexcept;
+  /// Takes an item that a source has filled by `call_next`. The item is handed on as soon
+  /// as all sources that meet this one have read theirs of the same number.
+  /// @error{invalid_argument, it has no tensor}
   [[nodiscard]] result<void> deliver(blank& filled);
   /// Returns whether the source has called `pull::nothing_yet` for the item.
   [[nodiscard]] static bool took_nothing(const blank& item) noexcept;
   /// Takes back all items that were granted to a source and that it has not filled.
   void take_back(std::uint32_t source);
   /// Ends a source, which has not filled `unused`. @param cursor Its last position.
-  void end(blank& unused, const small_record& cursor);
-  /// Returns whether the source has delivered all items before the barrier, so that the
-  /// host has to pass its cursor to `mark`.
+  /// @error{invalid_argument, see `deliver`}
+  [[nodiscard]] result<void> end(blank& unused, const small_record& cursor);
+  /// Returns whether the source stands at the barrier, so that the host has to pass its
+  /// cursor to `mark`. Never true for a source that meets others.
   [[nodiscard]] bool wants_cursor(std::uint32_t source) const noexcept;
   /// Puts the barrier behind the delivered items. @error{invalid_argument, the state
   /// cannot be copied}
@@ -114,19 +131,19 @@ class execution {
   /// @error{invalid_argument, the state cannot be copied}
   [[nodiscard]] result<void> settled(std::uint32_t sink, const small_record& offset);
 
-  /// Returns the number of the first item that a source has not delivered yet.
-  [[nodiscard]] std::uint64_t delivered(std::uint32_t source) const noexcept;
-  /// Returns the number of the first item that no source has been asked for yet.
-  [[nodiscard]] std::uint64_t next_item() const noexcept;
+  /// Returns how far the sources have handed items on.
+  [[nodiscard]] stand reached() const noexcept;
   /// Grants no item from number `next` on, until the limit is moved. By default there is
   /// no limit.
   void stop_before(std::uint64_t next) noexcept;
-  /// Begins an epoch whose barrier stands before item `next`. A source
-  /// stops there until its cursor has been passed to `mark`. @pre No epoch is in flight;
-  /// `next >= next_item()`
-  void begin_epoch(std::uint64_t next);
-  /// Returns the first item behind the barrier of the epoch in flight.
-  [[nodiscard]] std::uint64_t barrier() const noexcept;
+  /// Begins an epoch, whose barrier stands where the sources are. A source gets no items
+  /// until its cursor has been passed to `mark`, but sources that meet need not wait: the
+  /// barrier stands behind the items that all of them have handed on.
+  /// @pre No epoch is in flight
+  /// @error{invalid_argument, the state of a source cannot be copied}
+  [[nodiscard]] result<void> begin_epoch();
+  /// Returns where the barrier of the newest epoch stands, once that is `complete`.
+  [[nodiscard]] stand barrier() const noexcept;
   /// Returns whether an epoch has begun and is not committed.
   [[nodiscard]] bool epoch_in_flight() const noexcept;
   /// Returns whether the image of the epoch in flight is complete.
@@ -139,9 +156,6 @@ class execution {
   /// Ends the epoch in flight, whose image could not be saved. The next epoch may follow:
   /// sinks can go back from where they are to the offsets of an older image.
   void abandoned();
-  /// Takes back the barrier of the epoch in flight, which some source does not reach for
-  /// now. Returns false if a stage has passed it already, and then changes nothing.
-  [[nodiscard]] bool retract_epoch();
   /// Returns whether all stages have ended.
   [[nodiscard]] bool all_ended() const noexcept;
 
@@ -154,6 +168,9 @@ class execution {
   [[nodiscard]] std::string bottleneck() const;
   /// Returns a copy of all counters.
   [[nodiscard]] run_counters counters() const;
+  /// Returns the figures of each stage. @param outside  True to ask sources, blocking
+  /// stages and sinks, too, which no other thread may use at the same time.
+  [[nodiscard]] std::vector<figures> reports(bool outside) const;
   /// Adds to the trace of the engine a line for each stage, which shows when it took the
   /// first and the newest items and let them go, with arrows from stage to stage.
   void add_to_trace() const;

@@ -29,10 +29,11 @@ template <class Function>
 /// Returns the error of an item: `cannot process item <seq> in stage "<name>"`.
 [[nodiscard]] error item_error(const std::string& stage, std::uint64_t seq, error cause);
 
-/// Lets a source fill an item. @error{kernel_failed, the stage has thrown. An error of
-/// the stage keeps its code}
+/// Lets a source fill an item. If the source is joined with others, the item gets the
+/// position behind it, too. @error{kernel_failed, the stage has thrown. An error of the
+/// stage keeps its code}
 [[nodiscard]] result<bool> call_next(stage_object& stage, const std::string& name,
-                                     pull& item);
+                                     blank& item);
 /// Lets a blocking stage make an item of another. `execution::give_back` adds stage and
 /// item to the error. @error{kernel_failed, see `call_next`}
 [[nodiscard]] result<void> call_on_ready(stage_object& stage, exchange& item);

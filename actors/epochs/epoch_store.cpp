@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Conversion between images of pipelines and checkpoint files.
+#include "epochs/epoch_store.hpp"
+
+#include <fmt/format.h>
+
+#include "weir/base/record.hpp"
+
+namespace weir::actors {
+namespace {
+
+namespace section = storage::section;
+
+}  // namespace
+
+result<stored_epoch> epoch_in(const storage::checkpoint& file) {
+  const auto epoch = file.find(section::epoch);
+  if (!epoch) {
+    return error(errc::config_mismatch,
+                 "cannot continue a pipeline: expected a checkpoint of a pipeline, found "
+                 "one of another job")
+        .located(file.path());
+  }
+  stored_epoch out;
+  out.generation = file.header().generation;
+  record_reader numbers((*epoch)->data);
+  out.state.epoch = numbers.get<std::uint64_t>();
+  out.state.next_item = numbers.get<std::uint64_t>();
+  out.state.finished = numbers.get<std::uint8_t>() != 0;
+  if (numbers.failed()) {
+    return error(errc::corrupt,
+                 fmt::format("cannot read checkpoint section {}: expected 17 bytes, "
+                             "found {}",
+                             section::epoch, (*epoch)->data.size()))
+        .located(file.path());
+  }
+  for (const auto& from : file.sections()) {
+    if (from.name == section::epoch) {
+      continue;
+    }
+    if (from.name == section::config) {
+      out.description = std::string(as_text(from.data));
+      continue;
+    }
+    flow::image_section& to = out.state.sections.emplace_back();
+    to.name = from.name;
+    to.type = from.type;
+    to.shape.assign(from.shape.begin(), from.shape.end());
+    to.data.assign(from.data.begin(), from.data.end());
+  }
+  return out;
+}
+
+result<epoch_store> epoch_store::open(file_system& fs, const std::string& folder,
+                                      std::string description) {
+  WEIR_TRY(auto store, storage::checkpoint_store::open(
+                           fs, folder, storage::checkpoint_store::role::writer));
+  return epoch_store(std::move(store), std::move(description));
+}
+
+result<void> epoch_store::save(const flow::image& one) {
+  record_writer numbers;
+  numbers.put(one.epoch);
+  numbers.put(one.next_item);
+  numbers.put(static_cast<std::uint8_t>(one.finished));
+  std::vector<storage::checkpoint_section> sections;
+  sections.push_back({std::string(section::config), as_view(description_)});
+  sections.push_back({std::string(section::epoch), numbers.view()});
+  for (const flow::image_section& s : one.sections) {
+    storage::checkpoint_section& to = sections.emplace_back();
+    to.name = s.name;
+    to.data = s.data;
+    to.type = s.type;
+    to.shape.assign(s.shape.begin(), s.shape.end());
+  }
+  WEIR_TRY(generation_, store_.save(sections, one.next_item));
+  return {};
+}
+
+result<storage::checkpoint> epoch_store::read(std::uint64_t generation) {
+  if (generation == 0) {
+    return store_.load_newest();
+  }
+  WEIR_TRY(const auto all, store_.list());
+  std::string known;
+  for (const auto& one : all) {
+    if (!one.problem && one.header.generation == generation) {
+      return store_.load(one.path);
+    }
+    if (!one.problem) {
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", one.header.generation);
+    }
+  }
+  return error(errc::not_found,
+               fmt::format("cannot continue from generation {}: expected one of {}, "
+                           "found none of that number",
+                           generation, known.empty() ? "(no checkpoint)" : known))
+      .located(store_.folder());
+}
+
+result<flow::image> epoch_store::load_newest() {
+  WEIR_TRY(const auto file, read(0));
+  WEIR_TRY(auto newest, epoch_in(file));
+  return std::move(newest.state);
+}
+
+result<bool> epoch_store::empty() {
+  WEIR_TRY(const auto all, store_.list());
+  return all.empty();
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Sums of likelihoods, and the encoding of the CONDUCTOR and METRICS sections.
+#include "stages/prose/accounts.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "weir/base/record.hpp"
+
+namespace weir::actors {
+
+namespace {
+
+/// Natural logarithm of 2: nats per bit.
+constexpr double nats_per_bit = 0.693147180559945309417232121458;
+/// Version of both records; a reader refuses any other one.
+constexpr std::uint64_t record_version = 1;
+
+/// Writes a record of little-endian u64 that begins with its version.
+class word_writer {
+ public:
+  word_writer() { put(record_version); }
+  void put(std::uint64_t value) { out_.put(value); }
+  void put(const nat_sum& s) {
+    put(s.whole);
+    put(s.fraction);
+    put(s.bytes);
+  }
+  [[nodiscard]] byte_vector take() { return std::move(out_).take(); }
+
+ private:
+  record_writer out_;
+};
+
+/// Reads such a record. Reading past its end returns zeros; `end` tells whether that has
+/// happened, so that callers check once.
+class word_reader {
+ public:
+  word_reader(bytes_view bytes, const char* section)
+      : in_(bytes), size_(bytes.size()), section_(section) {}
+  [[nodiscard]] result<void> version() {
+    const std::uint64_t found = take();
+    if (found != record_version) {
+      return error(errc::unsupported_version,
+                   fmt::format("reading section {} failed: expected version {}, found {}",
+                               section_, record_version, found));
+    }
+    return {};
+  }
+  [[nodiscard]] std::uint64_t take() { return in_.get<std::uint64_t>(); }
+  [[nodiscard]] nat_sum sum() {
+    nat_sum s;
+    s.whole = take();
+    s.fraction = take();
+    s.bytes = take();
+    return s;
+  }
+  /// Reads the number of entries that follow, each of `words` u64. The number is limited
+  /// by the bytes that are left, so a damaged record cannot make the reader allocate
+  /// more.
+  [[nodiscard]] std::size_t count(std::size_t words) {
+    return in_.get_count<std::uint64_t>(8 * words);
+  }
+  [[nodiscard]] result<void> end() const {
+    if (in_.failed() || !in_.rest().empty()) {
+      return error(
+          errc::corrupt,
+          fmt::format(
+              "reading section {} failed: expected as many bytes as its counts say, "
+              "found {}",
+              section_, size_));
+    }
+    return {};
+  }
+
+ private:
+  record_reader in_;
+  std::size_t size_;
+  const char* section_;
+};
+
+}  // namespace
+
+/// Adds the two halves of the number separately and carries from the fraction, so the sum
+/// is exact and does not depend on the order of the additions.
+void nat_sum::add(std::uint64_t nats_q32, std::uint64_t more_bytes) noexcept {
+  fraction += nats_q32 & 0xFFFF'FFFF;
+  whole += (nats_q32 >> 32) + (fraction >> 32);
+  fraction &= 0xFFFF'FFFF;
+  bytes += more_bytes;
+}
+
+void nat_sum::add(const nat_sum& other) noexcept {
+  fraction += other.fraction;
+  whole += other.whole + (fraction >> 32);
+  fraction &= 0xFFFF'FFFF;
+  bytes += other.bytes;
+}
+
+double nat_sum::bits_per_byte() const noexcept {
+  if (bytes == 0) {
+    return 0;
+  }
+  const double nats =
+      static_cast<double>(whole) + static_cast<double>(fraction) * 0x1p-32;
+  return nats / nats_per_bit / static_cast<double>(bytes);
+}
+
+std::uint64_t curve_window_of(std::uint64_t pulse_tokens,
+                              std::uint64_t build_budget) noexcept {
+  constexpr std::uint64_t curve_points = 256;
+  return std::max(pulse_tokens, build_budget / curve_points);
+}
+
+void run_accounts::count(const pulse_score& score, std::uint64_t build_tokens,
+                         const score_rules& rules) {
+  if (score.phase == models::pulse_phase::test) {
+    test.add(score.nats_q32, score.bytes);
+  }
+  if (score.phase != models::pulse_phase::build) {
+    return;
+  }
+  build.add(score.nats_q32, score.bytes);
+  const std::uint64_t budget = rules.build_budget;
+  if (build_tokens >= budget - budget / 4) {
+    last_quarter.add(score.nats_q32, score.bytes);
+  }
+  window.add(score.nats_q32, score.bytes);
+  const std::uint64_t after = build_tokens + score.tokens;
+  const std::uint64_t every = rules.curve_window;
+  if (every != 0 && (after / every > build_tokens / every || after == budget)) {
+    curve.push_back({after, window});
+    window = {};
+  }
+}
+
+byte_vector encode(const conductor_record& record) {
+  word_writer w;
+  w.put(record.pulses);
+  w.put(record.tokens);
+  w.put(record.total_updates);
+  for (const phase_use& use : record.used) {
+    w.put(use.tokens);
+    w.put(use.pulses);
+  }
+  w.put(record.reset_due.size());
+  for (const std::uint8_t due : record.reset_due) {
+    w.put(due);
+  }
+  return w.take();
+}
+
+result<conductor_record> decode_conductor(bytes_view bytes) {
+  word_reader r(bytes, "CONDUCTOR");
+  WEIR_CHECK(r.version());
+  conductor_record record;
+  record.pulses = r.take();
+  record.tokens = r.take();
+  record.total_updates = r.take();
+  for (phase_use& use : record.used) {
+    use.tokens = r.take();
+    use.pulses = r.take();
+  }
+  const std::uint64_t lanes = r.count(1);
+  for (std::uint64_t i = 0; i < lanes; ++i) {
+    record.reset_due.push_back(r.take() != 0 ? 1 : 0);
+  }
+  WEIR_CHECK(r.end());
+  return record;
+}
+
+byte_vector encode(const run_accounts& accounts) {
+  word_writer w;
+  for (const nat_sum* s :
+       {&accounts.build, &accounts.last_quarter, &accounts.test, &accounts.window}) {
+    w.put(*s);
+  }
+  w.put(static_cast<std::uint64_t>(accounts.build_ns));
+  w.put(static_cast<std::uint64_t>(accounts.kernel_ns));
+  w.put(static_cast<std::uint64_t>(accounts.stall_ns));
+  w.put(accounts.generations);
+  w.put(accounts.resumed);
+  w.put(accounts.curve.size());
+  for (const curve_window& point : accounts.curve) {
+    w.put(point.tokens);
+    w.put(point.sum);
+  }
+  return w.take();
+}
+
+result<run_accounts> decode_accounts(bytes_view bytes) {
+  word_reader r(bytes, "METRICS");
+  WEIR_CHECK(r.version());
+  run_accounts accounts;
+  for (nat_sum* s :
+       {&accounts.build, &accounts.last_quarter, &accounts.test, &accounts.window}) {
+    *s = r.sum();
+  }
+  accounts.build_ns = static_cast<std::int64_t>(r.take());
+  accounts.kernel_ns = static_cast<std::int64_t>(r.take());
+  accounts.stall_ns = static_cast<std::int64_t>(r.take());
+  accounts.generations = r.take();
+  accounts.resumed = r.take();
+  const std::uint64_t points = r.count(4);
+  for (std::uint64_t i = 0; i < points; ++i) {
+    curve_window point;
+    point.tokens = r.take();
+    point.sum = r.sum();
+    accounts.curve.push_back(point);
+  }
+  WEIR_CHECK(r.end());
+  return accounts;
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Opening of a corpus: the source of tokens of a context stream.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weir/base/file.hpp"
+#include "weir/storage/context.hpp"
+
+namespace weir::actors {
+
+/// What is to be read, and how.
+struct corpus_order {
+  std::vector<std::string> paths;  ///< files, folders and patterns, or "-" alone
+  bool eot = true;                 ///< an end-of-text token stands between files
+  storage::stream_config config;   ///< settings of the context stream
+};
+/// A context stream over a corpus, and facts about the corpus.
+struct opened_corpus {
+  std::unique_ptr<storage::context_stream> stream;  ///< at its first token
+  std::vector<std::string> files;  ///< files in the order of reading, or "stdin"
+  std::uint64_t tokens = 0;        ///< length of the corpus; 0 if it is unknown
+  std::uint64_t identity = 0;      ///< digest of names, sizes and content
+};
+
+/// Opens a corpus. Standard input cannot be combined with files.
+/// @error{source_unavailable, the source cannot be read}
+/// @error{invalid_argument, "-" stands beside files, or the settings exclude each other}
+[[nodiscard]] result<opened_corpus> open_corpus(file_system& fs,
+                                                const corpus_order& order);
+/// Opens a corpus behind a cursor. Also returns the errors of `open_corpus` and of
+/// `context_stream::restore`.
+/// @error{history_mismatch, the source differs from the one of the cursor}
+[[nodiscard]] result<opened_corpus> continue_corpus(file_system& fs,
+                                                    const corpus_order& order,
+                                                    const storage::stream_cursor& at);
+
+}  // namespace weir::actors

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The expansion of a run's settings to stages.
+#include "weir/actors/preset.hpp"
+
+#include <algorithm>
+
+#include "stages/prose/job/curve.hpp"
+#include "stages/prose/job/settings.hpp"
+#include "stages/prose/job/stored_config.hpp"
+#include "stages/prose/job/stored_run.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/settings.hpp"
+
+namespace weir::actors {
+namespace {
+
+given_value text_list(const std::vector<std::string>& texts) {
+  setting_value::list items;
+  for (const std::string& one : texts) {
+    items.push_back({one});
+  }
+  return given_value(setting_value{std::move(items)});
+}
+
+/// Adds the values of all settings of a table but those left out.
+template <class Part>
+void expand_table(given_settings& to, const settings_table<Part>& table,
+                  const Part& values, const std::vector<std::string_view>& left_out) {
+  for (const setting<Part>& one : table.entries()) {
+    if (std::find(left_out.begin(), left_out.end(), one.name) == left_out.end()) {
+      to.emplace(one.name, given_value(one.get(values)));
+    }
+  }
+}
+
+void expand_budget(given_settings& to, const std::string& phase,
+                   const phase_budget& budget) {
+  to.emplace(phase + "_tokens",
+             budget.tokens == one_pass ? given_value("all") : given_value(budget.tokens));
+  to.emplace(phase + "_pulses", budget.pulses);
+}
+
+given_settings expand_text(const run_config& config) {
+  given_settings text = {{"files", text_list(config.paths)}, {"eot", config.eot}};
+  expand_table(text, storage::stream_settings(), config.stream, {"ranks", "frequencies"});
+  expand_budget(text, "build", config.phase.build);
+  expand_budget(text, "test", config.phase.test);
+  expand_budget(text, "stream", config.phase.stream);
+  return text;
+}
+
+/// With one worker a second pulse in the engine fills no gaps.
+given_settings expand_learn(const run_config& config, std::uint32_t vocab) {
+  given_settings learn;
+  expand_table(learn, models::prose_settings(), model_of(config, vocab), {"seed"});
+  learn.emplace("ahead", config.workers == 1 ? 1 : 3);
+  learn.emplace("devices",
+                config.replicas == replica_policy::per_rank ? config.stream.ranks : 1);
+  return learn;
+}
+
+/// The message of the curve is in every checkpoint, so a file that cannot be written does
+/// not stop the run.
+given_settings expand_curve(const run_config& config) {
+  return {{"path", join_path(config.folder, curve_text::file)},
+          {"objects", text_list({curve_text::tokens, curve_text::bits})},
+          {"units", text_list({curve_text::tokens_unit, curve_text::bits_unit})},
+          {"about",
+           text_list({std::string("title=") + curve_text::title, "run=" + config.name})},
+          {"must_write", false}};
+}
+
+/// Returns the number of files of the corpus; 1 for standard input.
+result<std::size_t> count_files(const run_config& config) {
+  if (config.paths == std::vector<std::string>{"-"}) {
+    return std::size_t{1};
+  }
+  WEIR_TRY(const auto files, storage::expand_paths(posix_file_system(), config.paths));
+  return files.size();
+}
+
+}  // namespace
+
+result<preset> preset_of(const run_config& config) {
+  WEIR_TRY(const std::size_t files, count_files(config));
+  return preset_of(config, vocabulary_of(config, files));
+}
+
+result<preset> preset_of(const run_config& config, std::uint32_t vocab) {
+  WEIR_TRY([[maybe_unused]] const auto warnings, check_config(config));
+  add_standard_stages();
+  preset made;
+  // The name of the run may change, so it is not the name of the pipeline.
+  made.stages = std::make_unique<pipeline>("run");
+  pipeline& p = *made.stages;
+  auto text = p.add(stage_names::text, "text.pulses", expand_text(config));
+  auto learn = p.add(stage_names::learn, "prose.learn", expand_learn(config, vocab));
+  const auto ahead =
+      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(config.prefetch, 1, 65'536));
+  learn.window(ahead);
+  auto accounts = p.add(stage_names::accounts, "prose.accounts");
+  auto curve = p.add(stage_names::curve, "tgm.replace", expand_curve(config));
+  // A point of the curve needs 8 bytes; a curve has up to 257 of them.
+  curve.window(2, 16'384);
+  text >> learn >> accounts;
+  accounts[curve_text::tokens] >> curve[curve_text::tokens];
+  accounts[curve_text::bits] >> curve[curve_text::bits];
+
+  run_options& o = made.options;
+  o.folder = config.folder;
+  o.workers = config.workers;
+  o.seed = config.seed;
+  o.stall_s = config.deadline_s;
+  o.trace = config.trace;
+  o.keep = config.keep;
+  o.description = config_text(config, vocab);
+  if (config.every_tokens != 0) {
+    const std::uint64_t pulse_tokens = config.stream.chunk * config.stream.lanes;
+    o.every_items = std::max<std::uint64_t>(1, config.every_tokens / pulse_tokens);
+  }
+  return made;
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Rates, scores and durable tokens of a run.
+#include "stages/prose/job/progress.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numbers>
+
+#include "weir/base/clock.hpp"
+
+namespace weir::actors {
+namespace {
+
+/// The rate is that of this time.
+constexpr std::int64_t rate_window_ns = 3'000'000'000;
+
+std::size_t number_of(std::string_view phase) {
+  constexpr std::array all{models::pulse_phase::build, models::pulse_phase::test,
+                           models::pulse_phase::stream};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (models::name_of(all[i]) == phase) {
+      return i;
+    }
+  }
+  return 0;
+}
+
+/// Returns the bits per byte of scores in nats.
+double bits_of(double nats, std::uint64_t bytes) {
+  return bytes == 0 ? 0 : nats / std::numbers::ln2 / static_cast<double>(bytes);
+}
+
+}  // namespace
+
+progress_meter::progress_meter(const run_config& config, const flow::graph& graph,
+                               const stored_run* before)
+    : config_(config), graph_(graph), build_budget_(config.phase.build.tokens) {
+  if (before != nullptr) {
+    before_ = before->record;
+    build_budget_ = before->build_budget;
+    durable_tokens_ = before_.tokens;
+  }
+}
+
+std::optional<run_start> progress_meter::started(const pipeline_progress& p) {
+  if (started_) {
+    return std::nullopt;
+  }
+  started_ = true;
+  const stage_reports stages(graph_, p.stages);
+  build_budget_ = stages.get<std::uint64_t>(stage_names::text, "build_budget");
+  run_start s;
+  s.folder = config_.folder;
+  s.corpus = stages.get<std::vector<std::string>>(stage_names::text, "files");
+  s.corpus_tokens = stages.get<std::uint64_t>(stage_names::text, "corpus_tokens");
+  s.kernel_set = stages.get<std::string>(stage_names::learn, "kernels");
+  s.parameters = stages.get<std::uint64_t>(stage_names::learn, "parameters");
+  return s;
+}
+
+std::uint64_t progress_meter::budget_of(std::size_t phase) const {
+  const std::array budgets{build_budget_, config_.phase.test.tokens,
+                           config_.phase.stream.tokens};
+  return budgets[phase];
+}
+
+std::optional<run_progress> progress_meter::take(const pipeline_progress& p) {
+  const stage_reports stages(graph_, p.stages);
+  const auto count = [&](const char* figure) {
+    return stages.get<std::uint64_t>(stage_names::accounts, figure);
+  };
+  const auto* phase = stages.find<std::string>(stage_names::accounts, "phase");
+  if (phase == nullptr) {
+    return std::nullopt;
+  }
+  const std::size_t number = number_of(*phase);
+  run_progress now = last_;
+  now.phase = *phase;
+  now.phase_tokens = before_.used[number].tokens + count("phase_tokens");
+  now.phase_budget = budget_of(number);
+  now.tokens = before_.tokens + count("tokens");
+  now.pulses = before_.pulses + count("pulses");
+  const sample s{now_ns(), now.phase_tokens,
+                 stages.get<double>(stage_names::accounts, "nats"), count("bytes")};
+  if (now.phase != last_.phase) {
+    recent_.clear();
+  }
+  const double since = recent_.empty() ? 0 : s.nats - recent_.back().nats;
+  const std::uint64_t bytes = recent_.empty() ? 0 : s.bytes - recent_.back().bytes;
+  now.bits_per_byte = bytes == 0 ? now.bits_per_byte : bits_of(since, bytes);
+  recent_.push_back(s);
+  while (recent_.size() > 2 && s.time_ns - recent_.front().time_ns > rate_window_ns) {
+    recent_.pop_front();
+  }
+  const double seconds = static_cast<double>(s.time_ns - recent_.front().time_ns) * 1e-9;
+  if (seconds > 0) {
+    now.tokens_per_second =
+        static_cast<double>(s.tokens - recent_.front().tokens) / seconds;
+  }
+  now.cumulative_bits_per_byte =
+      stages.get<double>(stage_names::accounts, "phase_bits_per_byte");
+  now.seconds_left = 0;
+  if (now.tokens_per_second > 0 && now.phase_budget > now.phase_tokens) {
+    now.seconds_left =
+        static_cast<double>(now.phase_budget - now.phase_tokens) / now.tokens_per_second;
+  }
+  if (p.durable_items == before_.pulses + count("checkpoint_pulses")) {
+    durable_tokens_ = before_.tokens + count("checkpoint_tokens");
+  } else if (p.durable_items > before_.pulses) {
+    // Another checkpoint is on its way. All pulses but the last of a phase are full.
+    const std::uint64_t full = config_.stream.chunk * config_.stream.lanes;
+    durable_tokens_ =
+        std::min(now.tokens, before_.tokens + (p.durable_items - before_.pulses) * full);
+  }
+  now.durable_generation = p.generation;
+  now.durable_tokens = p.generation == 0 ? 0 : durable_tokens_;
+  last_ = now;
+  return now;
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The table of a run's settings, the check of a configuration, and the configurations of
+/// model and stream that are derived from it.
+#include "stages/prose/job/settings.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "weir/base/settings.hpp"
+
+namespace weir::actors {
+
+namespace {
+
+using table = settings_table<run_config>;
+
+/// Returns whether a name can be the name of a folder on every system.
+bool is_folder_name(const std::string& name) {
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           c == '-' || c == '_' || c == '.';
+  };
+  return !name.empty() && name.size() <= 100 && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), is_plain);
+}
+
+bool can_be_paths(const std::vector<std::string>& paths) {
+  return std::all_of(paths.begin(), paths.end(), [](const std::string& path) {
+    return !path.empty() && path.find('\0') == std::string::npos;
+  });
+}
+
+void add_run(table& t) {
+  using c = run_config;
+  using runtime::trace_mode;
+  t.add("name", &c::name, "Name of the run; without --out its folder is runs/NAME-N")
+      .rule("1 to 100 letters, digits, \"-\", \"_\" and \".\", the first one no \".\"",
+            is_folder_name)
+      .may_change();
+  t.add("seed", &c::seed, "Seed of every random number: equal seeds give equal bits");
+  t.add("run.workers", &c::workers, "Threads that run tasks; never changes a result")
+      .range(1, 256)
+      .may_change();
+  t.add(
+       "run.replicas", &c::replicas,
+       {{"one", replica_policy::one}, {"per_rank", replica_policy::per_rank}},
+       "Sets of parameters: one, or one on each of stream.ranks devices, whose gradients "
+       "meet in an all-reduce; never changes a result")
+      .may_change();
+  t.add("run.trace", &c::trace,
+        {{"off", trace_mode::off},
+         {"window", trace_mode::window},
+         {"all", trace_mode::all}},
+        "Tasks in trace.json: none, the first and last 2 s and every 100th pulse, or all")
+      .may_change();
+  t.add("run.deadline", &c::deadline_s,
+        "Seconds after which a silent part of the run counts as stuck")
+      .range(1, 86'400)
+      .unit("s")
+      .may_change();
+}
+
+void add_stream(table& t) {
+  using c = run_config;
+  t.add("stream.path", &c::paths,
+        "Files, folders and patterns in the order of reading; \"-\" is standard input")
+      .single()
+      .rule("none of them empty", can_be_paths)
+      .required();
+  t.add("stream.eot", &c::eot, "Put an end-of-text token between files");
+  t.add("stream.prefetch", &c::prefetch,
+        "Chunks read ahead per lane; never changes a result")
+      .range(0, 65'536)
+      .unit("chunks")
+      .may_change();
+  t.include("stream.", &c::stream, storage::stream_settings(), {"frequencies"});
+}
+
+template <class Budget>
+void add_phase(table& t, const std::string& name, Budget budget,
+               const std::string& documentation) {
+  const auto tokens = [budget](auto& config) -> auto& {
+    return budget(config).tokens;
+  };
+  const auto pulses = [budget](auto& config) -> auto& {
+    return budget(config).pulses;
+  };
+  t.add("phase." + name + ".tokens", tokens, documentation)
+      .range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max())
+      .word("all", one_pass)
+      .unit("tokens");
+  t.add("phase." + name + ".pulses", pulses, "Most pulses of the phase; 0 is no limit")
+      .unit("pulses");
+}
+
+void add_phases(table& t) {
+  const auto build = [](auto& config) -> auto& {
+    return config.phase.build;
+  };
+  const auto test = [](auto& config) -> auto& {
+    return config.phase.test;
+  };
+  const auto stream = [](auto& config) -> auto& {
+    return config.phase.stream;
+  };
+  add_phase(t, "build", build,
+            "Tokens to learn from, all lanes; 0 skips the phase, \"all\" is one pass");
+  add_phase(t, "test", test, "Tokens to predict without learning, after Build");
+  add_phase(t, "stream", stream, "Tokens to process without an end in view, after Test");
+  t.add("checkpoint.every_tokens", &run_config::every_tokens,
+        "Tokens between checkpoints; 0 writes one at the end only")
+      .unit("tokens")
+      .may_change();
+  t.add("checkpoint.keep", &run_config::keep,
+        "Newest checkpoints that stay in the run folder")
+      .range(2, 100'000)
+      .unit("checkpoints")
+      .may_change();
+}
+
+/// Adds the settings of the model. Those that the run derives are not settings of the
+/// run; their ranges narrow the settings from which they are derived.
+void add_model(table& t) {
+  const auto& model = models::prose_settings();
+  std::vector<std::string_view> names;
+  for (const derived_setting& derived : derived_settings) {
+    names.push_back(derived.name);
+    if (t.find(derived.key) != nullptr) {
+      t.narrow(derived.key, *model.find(derived.name));
+    }
+  }
+  t.narrow("stream.ranks", *t.find("stream.lanes"));  // each rank has at least one lane
+  t.include("model.", &run_config::model, model, names);
+}
+
+/// Checks that the ranks can share the lanes, if each has a replica of the parameters.
+result<void> check_replicas(const run_config& config) {
+  if (config.replicas == replica_policy::one) {
+    return {};
+  }
+  const std::uint32_t ranks = config.stream.ranks;
+  if (auto run = models::lanes_per_device(config.stream.lanes, ranks); !run) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot use setting \"stream.ranks\" of the run: expected a "
+                             "number of devices that can share the lanes, found {}",
+                             ranks))
+        .because(std::move(run).error());
+  }
+  return {};
+}
+
+}  // namespace
+
+const settings_table<run_config>& run_settings() {
+  static const table all = [] {
+    table t("the run");
+    add_run(t);
+    add_stream(t);
+    add_phases(t);
+    add_model(t);
+    return t;
+  }();
+  return all;
+}
+
+result<std::vector<std::string>> check_config(const run_config& config) {
+  WEIR_CHECK(run_settings().check(config));
+  if (config.folder.empty()) {
+    return error(errc::invalid_argument,
+                 "cannot use the run folder: expected a path, found an empty one");
+  }
+  WEIR_TRY(const std::string warning, storage::check_config(stream_of(config)));
+  WEIR_CHECK(models::check_config(model_of(config, storage::byte_vocabulary)));
+  WEIR_CHECK(check_replicas(config));
+  std::vector<std::string> warnings;
+  if (!warning.empty()) {
+    warnings.push_back(warning);
+  }
+  return warnings;
+}
+
+std::uint32_t vocabulary_of(const run_config& config, std::size_t files) {
+  const bool wraps = config.stream.end != storage::end_policy::stop;
+  const bool separates = config.eot && files > 1;
+  return wraps || separates ? storage::byte_vocabulary : storage::byte_vocabulary - 1;
+}
+
+models::prose_config model_of(const run_config& config, std::uint32_t vocab) {
+  models::prose_config model = config.model;
+  model.vocab = vocab;
+  model.lanes = config.stream.lanes;
+  model.max_chunk = static_cast<std::uint32_t>(config.stream.chunk);
+  model.seed = config.seed;
+  return model;
+}
+
+storage::stream_config stream_of(const run_config& config) {
+  storage::stream_config stream = config.stream;
+  stream.frequencies = config.model.frequencies;
+  return stream;
+}
+
+}  // namespace weir::actors

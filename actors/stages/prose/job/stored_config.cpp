@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Conversion of settings to the lines of a stored configuration, and back.
+#include "stages/prose/job/stored_config.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "stages/prose/job/settings.hpp"
+#include "weir/base/settings.hpp"
+
+namespace weir::actors {
+
+namespace {
+
+constexpr const char* equations_key = "model.equations";
+constexpr std::string_view model_prefix = "model.";
+
+std::string line_of(std::string_view key, const std::string& value) {
+  return fmt::format("{} = {}\n", key, value);
+}
+
+std::string equations_line() {
+  return line_of(equations_key, fmt::to_string(models::prose_equations));
+}
+
+/// Returns the number for which a word of an integer setting stands.
+std::uint64_t number_of(const integer_range& range, const std::string& word) {
+  const auto found =
+      std::find_if(range.words.begin(), range.words.end(),
+                   [&](const integer_range::word& w) { return w.text == word; });
+  WEIR_EXPECT(found != range.words.end());
+  return found->number;
+}
+
+/// Converts a value to its stored text: numbers with all digits, words as numbers, texts
+/// as they are, and lists with separators.
+struct stored_text {
+  const setting_info& info;
+
+  std::string operator()(std::int64_t v) const { return fmt::to_string(v); }
+  std::string operator()(double v) const { return fmt::format("{}", v); }
+  std::string operator()(bool v) const { return v ? "true" : "false"; }
+  std::string operator()(const std::string& v) const {
+    const auto* range = std::get_if<integer_range>(&info.range);
+    return range != nullptr ? fmt::to_string(number_of(*range, v)) : v;
+  }
+  std::string operator()(const setting_value::list& v) const {
+    std::vector<std::string> items;
+    for (const setting_value& item : v) {
+      items.push_back(std::visit(*this, item.data));
+    }
+    const auto& range = std::get<list_range>(info.range);
+    const bool texts = std::holds_alternative<text_range>(range.items);
+    return fmt::format("{}", fmt::join(items, texts ? " | " : " "));
+  }
+  std::string operator()(const setting_value::foreign& v) const { return v.description; }
+};
+
+template <class Owner>
+std::string text_in(const Owner& owner, const setting<Owner>& s) {
+  return std::visit(stored_text{s}, s.get(owner).data);
+}
+
+template <class T>
+bool parse(std::string_view text, T& number) {
+  const auto [end, problem] =
+      std::from_chars(text.data(), text.data() + text.size(), number);
+  return problem == std::errc() && end == text.data() + text.size();
+}
+
+/// Returns the number that a stored text contains. A text that is not a number stays a
+/// text, which the ranges of numbers then refuse.
+template <class T>
+setting_value number_or_text(std::string_view text) {
+  T number{};
+  return parse(text, number) ? setting_value{number} : setting_value{std::string(text)};
+}
+
+/// Returns the value that a stored text means. All settings of a model are numbers or
+/// lists of integers.
+setting_value value_of(const setting_info& info, std::string_view text) {
+  if (std::holds_alternative<real_range>(info.range)) {
+    return number_or_text<double>(text);
+  }
+  if (!std::holds_alternative<list_range>(info.range)) {
+    return number_or_text<std::int64_t>(text);
+  }
+  setting_value::list items;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    items.push_back(number_or_text<std::int64_t>(text.substr(0, end)));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return {std::move(items)};
+}
+
+/// Returns the entry of a setting of the model in `derived_settings`, or null.
+const derived_setting* derivation_of(const setting_info& model_setting) {
+  const auto* const found = std::find_if(
+      std::begin(derived_settings), std::end(derived_settings),
+      [&](const derived_setting& d) { return d.name == model_setting.name; });
+  return found == std::end(derived_settings) ? nullptr : found;
+}
+
+/// Returns the key under which a setting of the model is stored.
+std::string key_of(const setting_info& model_setting) {
+  const derived_setting* derived = derivation_of(model_setting);
+  return derived != nullptr ? derived->key
+                            : std::string(model_prefix) + model_setting.name;
+}
+
+/// Checks the version of the equations under which a model was stored. With another
+/// version the model would silently compute other numbers than before.
+result<void> check_equations(std::string_view text) {
+  const auto stored = value_in(text, equations_key);
+  const std::string found = stored ? *stored : "1";  // version 1 did not store this line
+  if (found != fmt::to_string(models::prose_equations)) {
+    return error(
+               errc::config_mismatch,
+               fmt::format("using the stored model failed for {}: expected {}, found {}",
+                           equations_key, models::prose_equations, found))
+        .hint(
+            "the equations of the model have changed since it was stored: learn it "
+            "anew, or use the version of weir that has stored it");
+  }
+  return {};
+}
+
+/// Returns a sentence such as "a resumed run may change name, run.workers and run.trace
+/// only".
+std::string hint_of_changes() {
+  std::vector<std::string> names;
+  for (const auto& s : run_settings().entries()) {
+    if (s.may_change) {
+      names.push_back(s.name);
+    }
+  }
+  const std::string last = names.back();
+  names.pop_back();
+  return fmt::format("a resumed run may change {} and {} only", fmt::join(names, ", "),
+                     last);
+}
+
+}  // namespace
+
+/// Writes the settings that must be the same when the run is resumed, one per line. The
+/// line with the version of the equations stands before the settings of the model.
+std::string config_text(const run_config& config, std::uint32_t vocab) {
+  std::string text;
+  bool in_model = false;
+  for (const auto& s : run_settings().entries()) {
+    if (s.may_change) {
+      continue;
+    }
+    if (!in_model && s.name.starts_with(model_prefix)) {
+      in_model = true;
+      text += equations_line();
+    }
+    text += line_of(s.name, text_in(config, s));
+  }
+  return text + line_of("model.vocab", fmt::to_string(vocab));
+}
+
+/// Finds the value of a key in such a text. The texts are short and seldom read, so a
+/// search from the beginning is good enough.
+result<std::string> value_in(std::string_view text, std::string_view key) {
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const auto split = line.find(" = ");
+    if (split != std::string_view::npos && line.substr(0, split) == key) {
+      return std::string(line.substr(split + 3));
+    }
+  }
+  return error(
+      errc::corrupt,
+      fmt::format("reading stored key {} failed: expected a line, found none", key));
+}
+
+result<std::uint64_t> number_in(std::string_view text, std::string_view key) {
+  WEIR_TRY(const auto value, value_in(text, key));
+  std::uint64_t number = 0;
+  if (!parse(value, number)) {
+    return error(errc::corrupt,
+                 fmt::format("reading stored key {} failed: expected a number, found "
+                             "\"{}\"",
+                             key, value));
+  }
+  return number;
+}
+
+/// Compares the stored settings with those of a run that is to be resumed. Both are
+/// compared as text, which `config_text` writes in one way only.
+result<void> compare_config(std::string_view stored, const run_config& config) {
+  WEIR_CHECK(check_equations(stored));
+  for (const auto& s : run_settings().entries()) {
+    if (s.may_change) {
+      continue;
+    }
+    WEIR_TRY(const auto before, value_in(stored, s.name));
+    if (const std::string now = text_in(config, s); before != now) {
+      return error(errc::config_mismatch,
+                   fmt::format("resuming the run failed for {}: expected {}, found {}",
+                               s.name, before, now))
+          .hint(hint_of_changes());
+    }
+  }
+  return {};
+}
+
+std::string model_text(const models::prose_config& model) {
+  const auto& settings = models::prose_settings();
+  std::string text = equations_line();
+  for (const auto& s : settings.entries()) {
+    if (derivation_of(s) == nullptr) {
+      text += line_of(key_of(s), text_in(model, s));
+    }
+  }
+  for (const derived_setting& derived : derived_settings) {
+    text += line_of(derived.key, text_in(model, *settings.find(derived.name)));
+  }
+  return text;
+}
+
+/// Reads the settings of a model from text. A value that the setting does not accept is
+/// damage of the file, not a mistake of the user.
+result<models::prose_config> model_in(std::string_view text) {
+  WEIR_CHECK(check_equations(text));
+  models::prose_config model;
+  for (const auto& s : models::prose_settings().entries()) {
+    const std::string key = key_of(s);
+    WEIR_TRY(const auto stored, value_in(text, key));
+    const setting_value value = value_of(s, stored);
+    if (!s.accepts(value)) {
+      return error(errc::corrupt,
+                   fmt::format("reading stored key {} failed: expected {}, found {}", key,
+                               s.expected(), value.describe()));
+    }
+    s.set(model, value);
+  }
+  return model;
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Builds models from checkpoints and from parameters.
+#include "stages/prose/job/stored_model.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+
+#include "stages/prose/job/stored_config.hpp"
+#include "stages/prose/model_state.hpp"
+#include "weir/base/file.hpp"
+#include "weir/storage/checkpoint.hpp"
+
+namespace weir::actors {
+
+namespace {
+
+result<stored_model> build(const models::prose_config& config) {
+  stored_model m;
+  runtime::engine_options options;
+  options.workers = 1;
+  WEIR_TRY(m.engine, runtime::engine::create(options));
+  WEIR_TRY(m.model, models::prose::create(*m.engine, config));
+  return m;
+}
+
+}  // namespace
+
+result<stored_model> open_stored_model(const std::string& folder) {
+  file_system& fs = posix_file_system();
+  const std::string inner = join_path(folder, "checkpoint");
+  WEIR_TRY(auto store,
+           storage::checkpoint_store::open(fs, fs.exists(inner) ? inner : folder));
+  WEIR_TRY(auto newest, store.load_newest());
+  WEIR_TRY(const auto stored, read_run(std::move(newest)));
+  return model_of_run(stored);
+}
+
+result<stored_model> model_of_run(const stored_run& run) {
+  WEIR_TRY(const auto config, model_in(run.config));
+  WEIR_TRY(auto m, build(config));
+  const auto restored = restore_model(
+      *m.model, [&](const std::string& name) { return run.model_part(name); });
+  if (!restored) {
+    return error(restored.error()).located(run.file.path());
+  }
+  return m;
+}
+
+result<stored_model> model_with(const parameter_set& parameters) {
+  WEIR_TRY(auto config, model_in(parameters.model));
+  config.lanes = 1;
+  WEIR_TRY(auto m, build(config));
+  std::set<std::string> missing;
+  for (const models::named_region& region : m.model->regions()) {
+    if (region.kind == models::region_kind::parameter) {
+      missing.insert(region.name);
+    }
+  }
+  for (const parameter_set::entry& e : parameters.entries) {
+    WEIR_CHECK(m.model->load_parameter(e.name, e.shape, e.bytes));
+    missing.erase(e.name);
+  }
+  if (!missing.empty()) {
+    return error(
+        errc::corrupt,
+        fmt::format(
+            "loading the parameters failed: expected {}, found no object of that name",
+            *missing.begin()));
+  }
+  return m;
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reading of both versions of a run's checkpoint.
+#include "stages/prose/job/stored_run.hpp"
+
+#include "stages/prose/job/stored_config.hpp"
+#include "stages/prose/model_state.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/record.hpp"
+
+namespace weir::actors {
+namespace {
+
+std::string state_of(const char* stage, const std::string& part) {
+  return "STATE/" + std::string(stage) + "/" + part;
+}
+
+/// Returns what the names of all parts of the model begin with.
+std::string model_prefix(bool first_version) {
+  return first_version ? std::string() : state_of(stage_names::learn, "");
+}
+
+/// Returns the bytes of a section.
+result<bytes_view> section_of(const storage::checkpoint& from, const std::string& name) {
+  WEIR_TRY(const auto* found, from.find(name));
+  return found->data;
+}
+
+/// Adds the place of the file to an error.
+template <class T>
+result<T> located(result<T> r, const storage::checkpoint& from) {
+  return r ? std::move(r) : error(std::move(r.error())).located(from.path());
+}
+
+result<void> read_accounts(stored_run& run, const std::string& section) {
+  if (run.file.has(section)) {
+    WEIR_TRY(const bytes_view metrics, section_of(run.file, section));
+    WEIR_TRY(run.accounts, located(decode_accounts(metrics), run.file));
+  }
+  return {};
+}
+
+/// The pulse of the CONDUCTOR section must be the one in the header of the file, since
+/// both describe the same state.
+result<void> read_first_version(stored_run& run) {
+  WEIR_TRY(run.record, located(decode_conductor(run.file.conductor()), run.file));
+  if (run.record.pulses != run.file.header().pulse_id) {
+    return error(errc::corrupt,
+                 "reading section CONDUCTOR failed: expected the pulse of the file, "
+                 "found another one")
+        .located(run.file.path());
+  }
+  run.cursor = storage::encode(run.file.cursor());
+  WEIR_TRY(run.build_budget, number_in(run.config, "phase.build.tokens"));
+  return read_accounts(run, "METRICS");
+}
+
+result<void> read_stages(stored_run& run) {
+  WEIR_TRY(const bytes_view record,
+           section_of(run.file, state_of(stage_names::text, "CONDUCTOR")));
+  WEIR_TRY(run.record, located(decode_conductor(record), run.file));
+  WEIR_TRY(const bytes_view cursor,
+           section_of(run.file, state_of(stage_names::text, "CURSOR")));
+  run.cursor.assign(cursor.begin(), cursor.end());
+  WEIR_TRY(const bytes_view budget,
+           section_of(run.file, state_of(stage_names::text, "BUDGET")));
+  run.build_budget = record_reader(budget).get<std::uint64_t>();
+  return read_accounts(run, state_of(stage_names::accounts, "METRICS"));
+}
+
+}  // namespace
+
+result<bytes_view> stored_run::model_part(const std::string& name) const {
+  return section_of(file, model_prefix(first_version) + name);
+}
+
+std::uint64_t stored_run::state_hash() const {
+  const std::string prefix = model_prefix(first_version);
+  xxh3_stream model;
+  for (const auto& section : file.sections()) {
+    if (section.name.starts_with(prefix) &&
+        is_of_model(std::string_view(section.name).substr(prefix.size()))) {
+      model.update(section.data);
+    }
+  }
+  return state_hash_of(model.digest(), cursor);
+}
+
+result<stored_run> read_run(storage::checkpoint from) {
+  stored_run run;
+  run.file = std::move(from);
+  run.first_version = !run.file.has(storage::section::epoch);
+  WEIR_TRY(const bytes_view config,
+           section_of(run.file, std::string(storage::section::config)));
+  run.config = as_text(config);
+  WEIR_CHECK(run.first_version ? read_first_version(run) : read_stages(run));
+  return run;
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The stages of the text model as a pipeline: state, pulses and curve equal those of a
+/// run of the Conductor with the same settings.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "actors/prose/small_run.hpp"
+#include "epochs/epoch_store.hpp"
+#include "stages/prose/factories.hpp"
+#include "stages/prose/job/first_version.hpp"
+#include "weir/actors/preset.hpp"
+#include "weir/base/file.hpp"
+#include "weir/pipeline/run_here.hpp"
+
+namespace weir::actors {
+namespace {
+
+/// Keeps all images of a run in memory.
+class image_list final : public flow::image_store {
+ public:
+  result<void> save(const flow::image& one) override {
+    images.push_back(one);
+    return {};
+  }
+  result<flow::image> load_newest() override { return images.back(); }
+
+  std::vector<flow::image> images;
+};
+
+/// Runs the stages of a configuration on this thread and returns all images.
+/// @param every  Pulses between two images; 0: at the end only.
+/// @param from   Image to continue from, or null.
+result<std::vector<flow::image>> run_stages(const run_config& c, std::uint64_t every = 0,
+                                            const flow::image* from = nullptr) {
+  std::filesystem::create_directories(c.folder);
+  WEIR_TRY(const preset p, preset_of(c));
+  image_list store;
+  flow::here_options options;
+  options.workers = c.workers;
+  options.seed = c.seed;
+  options.every_items = every;
+  options.store = &store;
+  options.stall_ns = 60'000'000'000;
+  if (from != nullptr) {
+    store.images.push_back(*from);
+    options.resume = true;
+  }
+  WEIR_TRY([[maybe_unused]] const auto report, flow::run_here(*p.stages, options));
+  return std::move(store.images);
+}
+
+std::uint64_t hash_of(const flow::image& image) {
+  return or_throw(state_hash_in(image, "text", "learn"));
+}
+
+byte_vector curve_of(const run_config& c) {
+  return or_throw(read_file(posix_file_system(), c.folder + "/curve.tgm"));
+}
+
+/// Compares the stages of a configuration with a run of another one.
+void expect_same(const run_config& stages, const run_report& expected,
+                 const run_config& whole) {
+  const auto images = run_stages(stages);
+  ASSERT_TRUE(images) << images.error().message();
+  EXPECT_EQ(hash_of(images->back()), expected.state_hash);
+  EXPECT_EQ(images->back().next_item, expected.pulses);
+  EXPECT_EQ(curve_of(stages), curve_of(whole));
+}
+
+/// Returns a configuration in another folder.
+run_config moved(run_config c, const std::string& folder) {
+  c.folder = folder;
+  return c;
+}
+
+TEST(prose_stages, have_the_state_and_the_curve_of_a_run) {
+  test::small_runs runs;
+  const auto whole = runs.config("run");
+  const auto expected = run(whole);
+  ASSERT_TRUE(expected) << expected.error().message();
+  for (const unsigned workers : {1U, 2U, 4U}) {
+    for (const std::uint64_t prefetch : {0U, 1U, 16U, 100U}) {
+      SCOPED_TRACE(std::to_string(workers) + " workers, prefetch " +
+                   std::to_string(prefetch));
+      auto c = moved(whole, runs.path("stages"));
+      c.workers = workers;
+      c.prefetch = prefetch;
+      expect_same(c, *expected, whole);
+    }
+  }
+}
+
+TEST(prose_stages, have_them_with_lanes_devices_and_all_phases) {
+  test::small_runs runs;
+  auto whole = runs.config("run");
+  whole.stream.lanes = 4;
+  whole.stream.lane_block = 2;
+  whole.stream.ranks = 2;
+  whole.phase.stream.tokens = 500;
+  whole.phase.test.pulses = 1;
+  const auto expected = run(whole);
+  ASSERT_TRUE(expected) << expected.error().message();
+  for (const auto replicas : {replica_policy::one, replica_policy::per_rank}) {
+    auto c = moved(whole, runs.path("stages"));
+    c.replicas = replicas;
+    c.workers = 2;
+    expect_same(c, *expected, whole);
+  }
+}
+
+TEST(prose_stages, have_them_with_documents_and_one_pass) {
+  test::small_runs runs(1500);
+  test::write_text(runs.path("second"), test::some_text(700, 2));
+  for (const auto boundary :
+       {storage::boundary_policy::at_next_chunk, storage::boundary_policy::split}) {
+    const std::string name = "docs" + std::to_string(static_cast<int>(boundary));
+    auto whole = runs.config(name);
+    whole.paths = {runs.corpus(), runs.path("second")};
+    whole.stream.boundary = boundary;
+    whole.phase.build.tokens = one_pass;
+    whole.phase.test.tokens = 0;
+    const auto expected = run(whole);
+    ASSERT_TRUE(expected) << expected.error().message();
+    expect_same(moved(whole, runs.path(name + "-stages")), *expected, whole);
+  }
+}
+
+TEST(prose_stages, continue_from_every_image) {
+  test::small_runs runs;
+  auto c = runs.config("stages");
+  c.stream.lanes = 2;
+  c.stream.end = storage::end_policy::loop;
+  c.stream.boundary = storage::boundary_policy::at_next_chunk;
+  c.phase.build.tokens = 7000;
+  const auto images = run_stages(c, 5);
+  ASSERT_TRUE(images) << images.error().message();
+  ASSERT_GT(images->size(), 5U);
+  const byte_vector curve = curve_of(c);
+  for (std::size_t i = 0; i + 1 < images->size(); ++i) {
+    SCOPED_TRACE(i);
+    c.workers = 1 + static_cast<unsigned>(i % 2);
+    c.prefetch = i % 3;
+    const auto rest = run_stages(c, 7, &(*images)[i]);
+    ASSERT_TRUE(rest) << rest.error().message();
+    EXPECT_EQ(hash_of(rest->back()), hash_of(images->back()));
+    EXPECT_EQ(curve_of(c), curve);
+  }
+}
+
+TEST(prose_stages, refuse_another_corpus_when_they_continue) {
+  test::small_runs runs;
+  const auto c = runs.config("a");
+  const auto images = run_stages(c, 10);
+  ASSERT_TRUE(images) << images.error().message();
+  test::write_text(runs.corpus(), test::some_text(6000, 9));
+  const auto other = run_stages(c, 10, &images->front());
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().root().code(), errc::history_mismatch)
+      << other.error().message();
+}
+
+TEST(prose_stages, run_with_actors_and_resume_behind_a_stop) {
+  test::small_runs runs;
+  const auto whole = runs.config("run");
+  const auto expected = run(whole);
+  ASSERT_TRUE(expected) << expected.error().message();
+  auto c = moved(whole, runs.path("stages"));
+  c.workers = 2;
+  run_control control;
+  auto first = preset_of(c);
+  ASSERT_TRUE(first) << first.error().message();
+  first->options.control = &control;
+  first->options.progress = [&](const pipeline_progress& p) {
+    if (p.epochs > 0) {
+      control.request_stop();
+    }
+  };
+  const auto stopped = weir::run(*first->stages, first->options);
+  ASSERT_TRUE(stopped) << stopped.error().message();
+  auto second = preset_of(c);
+  ASSERT_TRUE(second) << second.error().message();
+  const auto ended = weir::resume(*second->stages, second->options);
+  ASSERT_TRUE(ended) << ended.error().message();
+  EXPECT_EQ(ended->ended, "finished");
+  auto store = epoch_store::open(posix_file_system(), c.folder + "/checkpoint", "");
+  ASSERT_TRUE(store) << store.error().message();
+  const auto last = store->load_newest();
+  ASSERT_TRUE(last) << last.error().message();
+  EXPECT_EQ(hash_of(*last), expected->state_hash);
+  EXPECT_EQ(curve_of(c), curve_of(whole));
+}
+
+TEST(prose_stages, must_agree_on_lanes_and_tokens) {
+  test::small_runs runs;
+  add_standard_stages();
+  pipeline p("clash");
+  p.add("text", "text.pulses", {{"files", runs.corpus()}, {"lanes", 2}}) >>
+      p.add("learn", "prose.learn", {{"lanes", 4}}) >> p.add("end", "null");
+  const auto checked = p.check();
+  ASSERT_FALSE(checked);
+  EXPECT_NE(checked.error().message().find("learn"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace weir::actors
