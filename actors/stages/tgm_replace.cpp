@@ -109,7 +109,8 @@ class tgm_replace final : public flow::stage_object {
     return tolerated(write_file_atomically(fs_, path_, message_));
   }
 
-  result<bool> verify(opening& run, bytes_view stored) override {
+  result<bool> verify(opening& run, bytes_view stored,
+                      const flow::state_reader& /*state*/) override {
     path_ = run.path(settings_.path);
     WEIR_TRY(offset_, record_of<replace_offset>(stored, tgm_replace_name, "offset"));
     if (offset_.items == 0) {

@@ -120,7 +120,8 @@ class tgm_write final : public flow::stage_object {
     }
     return open_file();
   }
-  result<bool> verify(opening& run, bytes_view stored) override {
+  result<bool> verify(opening& run, bytes_view stored,
+                      const flow::state_reader& /*state*/) override {
     path_ = path_of(run, settings_.path);
     if (is_pipe(path_)) {
       return false;

@@ -51,6 +51,7 @@ class finished_run {
     source >> add_stage(p, "file", "tgm.write", {{"path", "out.tgm"}});
     source >> add_stage(p, "newest", "tgm.replace", {{"path", "newest.tgm"}});
     source >> p.add<raw_file>("raw", {.path = "raw"});
+    source >> add_stage(p, "volume", "hn4.put", {{"path", "tags.hn4"}});
     source >> add_stage(p, "count", "null");
     run_options options;
     options.folder = folder_ / "run";
@@ -78,7 +79,7 @@ TEST(FinishedRun, IsComparedWithItsOutputsAndChangesNothing) {
 }
 
 TEST(FinishedRun, IsTornIfAnOutputIsGoneOrShorter) {
-  for (const char* name : {"out.tgm", "raw", "newest.tgm"}) {
+  for (const char* name : {"out.tgm", "raw", "newest.tgm", "tags.hn4"}) {
     const finished_run before;
     fs::remove(before / name);
     expect_error(before.resumed(), errc::torn, name);
