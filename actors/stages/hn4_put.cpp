@@ -38,7 +38,8 @@ settings_table<put_settings> put_table() {
   table
       .add("path", &put_settings::path,
            "the volume: a block device, or an image file, which is made if it is missing")
-      .required();
+      .required()
+      .path(path_use::output);
   table
       .add("tag", &put_settings::tag,
            "name of the tag of an item; {item} stands for the number of the item, "
@@ -114,6 +115,23 @@ class hn4_put final : public flow::stage_object {
     return check_last();
   }
 
+  result<bool> verify(opening& run, bytes_view stored,
+                      const flow::state_reader& state) override {
+    WEIR_CHECK(restore_state(state));
+    WEIR_TRY(offset_, record_of<put_offset>(stored, hn4_put_name, "offset"));
+    if (offset_.items == 0) {
+      return true;
+    }
+    path_ = run.path(settings_.path);
+    auto opened = open_volume(storage::device_mode::read_only);
+    if (!opened && opened.error().root().code() == errc::not_found) {
+      return lost(std::move(opened.error()));
+    }
+    WEIR_CHECK(opened);
+    WEIR_CHECK(check_last());
+    return true;
+  }
+
   result<void> copy_state(flow::state_writer& to) override {
     const bytes_view name = as_view(last_tag_);
     std::copy(name.begin(), name.end(), to.add(tag_part, name.size()).begin());
@@ -126,12 +144,10 @@ class hn4_put final : public flow::stage_object {
   }
 
  private:
-  result<void> open_volume() {
-    WEIR_TRY(auto device, open_device_ ? open_device_(path_)
-                                       : storage::open_file_device(
-                                             path_, storage::device_mode::writable));
-    WEIR_TRY(auto volume, storage::hn4_volume::open(std::move(device),
-                                                    storage::device_mode::writable));
+  result<void> open_volume(storage::device_mode mode = storage::device_mode::writable) {
+    WEIR_TRY(auto device,
+             open_device_ ? open_device_(path_) : storage::open_file_device(path_, mode));
+    WEIR_TRY(auto volume, storage::hn4_volume::open(std::move(device), mode));
     volume_.emplace(std::move(volume));
     return {};
   }

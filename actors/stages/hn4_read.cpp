@@ -23,7 +23,7 @@ settings_table<hn4_settings> hn4_table() {
   settings_table<hn4_settings> table("the source hn4.read");
   table.add("path", &hn4_settings::path, "the volume: an image file or a block device")
       .required()
-      .input_path();
+      .path(path_use::input);
   table.add("tag", &hn4_settings::tag, "name of the tag whose bytes are read").required();
   table.add("block", &hn4_settings::block, "size of an item; the last one may be shorter")
       .range(1, std::int64_t{1} << 30)

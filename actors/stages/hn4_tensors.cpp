@@ -27,7 +27,7 @@ settings_table<tensors_settings> tensors_table() {
   table
       .add("path", &tensors_settings::path, "the volume: an image file or a block device")
       .required()
-      .input_path();
+      .path(path_use::input);
   table.add("tag", &tensors_settings::tag,
             "tag of the stored file; empty: all tags in the order of their names");
   table

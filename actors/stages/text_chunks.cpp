@@ -25,7 +25,7 @@ settings_table<text_settings> text_table() {
            "files in the order in which they are read; a file named twice is read twice")
       .required()
       .single()
-      .input_path();
+      .path(path_use::input);
   table
       .add("chunk", &text_settings::chunk,
            "size of a chunk; the last one of a file may "

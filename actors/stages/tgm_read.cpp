@@ -33,7 +33,7 @@ settings_table<tgm_settings> read_table() {
            "a file, a folder whose files *.tgm are read in the order of their names, a "
            "pipe, or - for standard input")
       .required()
-      .input_path();
+      .path(path_use::input);
   table.add("object", &tgm_settings::object,
             "name of the object of each message; empty: the object of the index");
   table.add("index", &tgm_settings::index, "number of the object of each message")

@@ -27,7 +27,7 @@ settings_table<replace_settings> replace_table() {
   settings_table<replace_settings> table("the sink tgm.replace");
   table.add("path", &replace_settings::path, "a file, which is created if it is missing")
       .required()
-      .output_path()
+      .path(path_use::output)
       .may_change();
   table
       .add("objects", &replace_settings::objects,
@@ -109,7 +109,8 @@ class tgm_replace final : public flow::stage_object {
     return tolerated(write_file_atomically(fs_, path_, message_));
   }
 
-  result<bool> verify(opening& run, bytes_view stored) override {
+  result<bool> verify(opening& run, bytes_view stored,
+                      const flow::state_reader& /*state*/) override {
     path_ = run.path(settings_.path);
     WEIR_TRY(offset_, record_of<replace_offset>(stored, tgm_replace_name, "offset"));
     if (offset_.items == 0) {

@@ -38,7 +38,7 @@ settings_table<write_settings> write_table() {
       .add("path", &write_settings::path,
            "a file, which is created if it is missing, a pipe, or - for standard output")
       .required()
-      .output_path();
+      .path(path_use::output);
   table.add("object", &write_settings::object, "name of the object of each message");
   table.add("mode", &write_settings::mode,
             {{"new", write_mode::replace}, {"append", write_mode::append}},
@@ -120,7 +120,8 @@ class tgm_write final : public flow::stage_object {
     }
     return open_file();
   }
-  result<bool> verify(opening& run, bytes_view stored) override {
+  result<bool> verify(opening& run, bytes_view stored,
+                      const flow::state_reader& /*state*/) override {
     path_ = path_of(run, settings_.path);
     if (is_pipe(path_)) {
       return false;

@@ -28,7 +28,8 @@ result<std::vector<std::string>> verify_outputs(
                       name));
     }
     opening run({&host, options.folder, true, options.seed, options.load});
-    auto complete = guarded([&] { return stages[i]->verify(run, offset->data); });
+    auto complete = guarded(
+        [&] { return stages[i]->verify(run, offset->data, state_reader(from, name)); });
     if (!complete) {
       const errc code = complete.error().code();
       return error(code,

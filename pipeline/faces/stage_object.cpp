@@ -46,7 +46,8 @@ result<void> stage_object::put(taken&) {
 result<small_record> stage_object::settle() {
   return not_of_this_face("settle");
 }
-result<bool> stage_object::verify(opening& /*run*/, bytes_view /*offset*/) {
+result<bool> stage_object::verify(opening& /*run*/, bytes_view /*offset*/,
+                                  const state_reader& /*state*/) {
   return false;
 }
 result<void> stage_object::rewind(bytes_view) {

@@ -26,11 +26,12 @@ std::string name_of_file(const std::string& path) {
   return failure ? full.lexically_normal().string() : canonical.string();
 }
 
-/// Returns whether several stages may write to a path, because it is no file.
+/// Returns whether several stages may write to a path, because it is a pipe or a
+/// terminal.
 bool is_shared(const std::string& path) {
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
-  return fs::exists(status) && !fs::is_regular_file(status);
+  return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_block_file(status);
 }
 
 error written_twice(const graph& g, std::uint32_t first, std::uint32_t second,

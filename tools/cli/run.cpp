@@ -134,6 +134,7 @@ command_result perform(const run_call& call, const run_config& config, bool json
     out.write(actors::metrics_json(*report));
   }
   out.reader_may_leave();  // the results are durable
+  out.flush();
   return 0;
 }
 

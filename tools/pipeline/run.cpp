@@ -48,8 +48,8 @@ performed perform(pipeline_call call, loaded_pipeline& loaded, bool json, output
   }
   actors::run_control control;
   pipeline_reporter reports(out, json, *log, folder, *plan, control);
+  const actors::signal_scope signals(control);  // a reader may leave at the first line
   reports.begin();
-  const actors::signal_scope signals(control);
   loaded.options.control = &control;
   loaded.options.resumed = [&](const pipeline_start& from) { reports.resumed(from); };
   loaded.options.progress = [&](const pipeline_progress& p) { reports.progress(p); };
@@ -71,6 +71,7 @@ performed perform(pipeline_call call, loaded_pipeline& loaded, bool json, output
     out.write(facts_text(reports.metrics()));
   }
   out.reader_may_leave();  // the results are durable
+  out.flush();
   return {0};
 }
 

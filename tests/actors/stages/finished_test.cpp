@@ -22,7 +22,7 @@ struct raw_file {
   append_file to;
   static void describe(stage_spec<raw_file>& s) {
     s.name("test.raw_file", "appends bytes").port("x", &raw_file::x, "n");
-    s.set("path", &settings::path, "file to write").required().output_path();
+    s.set("path", &settings::path, "file to write").required().path(path_use::output);
   }
   result<void> open(opening& run, const settings& s) { return to.open(run, s.path); }
   result<void> put(taken& t) { return to.append(t[x]); }
@@ -51,6 +51,7 @@ class finished_run {
     source >> add_stage(p, "file", "tgm.write", {{"path", "out.tgm"}});
     source >> add_stage(p, "newest", "tgm.replace", {{"path", "newest.tgm"}});
     source >> p.add<raw_file>("raw", {.path = "raw"});
+    source >> add_stage(p, "volume", "hn4.put", {{"path", "tags.hn4"}});
     source >> add_stage(p, "count", "null");
     run_options options;
     options.folder = folder_ / "run";
@@ -78,7 +79,7 @@ TEST(FinishedRun, IsComparedWithItsOutputsAndChangesNothing) {
 }
 
 TEST(FinishedRun, IsTornIfAnOutputIsGoneOrShorter) {
-  for (const char* name : {"out.tgm", "raw", "newest.tgm"}) {
+  for (const char* name : {"out.tgm", "raw", "newest.tgm", "tags.hn4"}) {
     const finished_run before;
     fs::remove(before / name);
     expect_error(before.resumed(), errc::torn, name);

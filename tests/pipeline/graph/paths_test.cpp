@@ -79,8 +79,8 @@ TEST(PipelinePaths, ATableSaysWhichSettingsArePaths) {
     std::string name = "d";
   };
   settings_table<owner> table("a test");
-  table.add("path", &owner::path, "a path").output_path();
-  table.add("files", &owner::files, "paths").input_path();
+  table.add("path", &owner::path, "a path").path(path_use::output);
+  table.add("files", &owner::files, "paths").path(path_use::input);
   table.add("name", &owner::name, "no path").may_change();
   flow::stage_info info;
   for (const auto& one : table.entries()) {

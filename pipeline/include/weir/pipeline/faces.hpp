@@ -209,13 +209,14 @@ class typed_stage final : public stage_object {
     }
     return stage_object::rewind(offset);
   }
-  result<bool> verify(opening& run, bytes_view offset) override {
+  result<bool> verify(opening& run, bytes_view offset,
+                      const state_reader& state) override {
     if constexpr (requires(typename S::offset o) { stage_.verify(run, settings_, o); }) {
       return with_record<typename S::offset>("offset", offset, [&](const auto& where) {
         return stage_.verify(run, settings_, where);
       });
     }
-    return stage_object::verify(run, offset);
+    return stage_object::verify(run, offset, state);
   }
   std::vector<state_part> state() override { return spec_.states(stage_); }
   void report(figures& to) const override {

@@ -17,7 +17,7 @@ namespace weir::flow {
 /// @threads{safe to call concurrently}
 [[nodiscard]] std::string path_in(std::string_view folder, std::string_view path);
 
-/// Refuses a pipeline in which two stages write one file. Pipes and devices may be
+/// Refuses a pipeline in which two stages write one file. Pipes and terminals may be
 /// written by several stages, and so may standard output.
 /// @param folder  Folder of relative paths.
 /// @error{invalid_argument, two stages write one file; the message names both}

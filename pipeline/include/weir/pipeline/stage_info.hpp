@@ -62,7 +62,7 @@ struct state_info {
 struct path_setting {
   std::string setting;            ///< name of the setting
   std::string path;               ///< its value; relative paths lie beside the file
-  path_use use = path_use::none;  ///< whether the stage reads or writes it
+  path_use use = path_use::none;  ///< the stage reads or writes it
 };
 
 /// The description of a stage, which is known before it runs.

@@ -115,9 +115,11 @@ class stage_object {
   [[nodiscard]] virtual result<void> rewind(bytes_view offset);
   /// Compares the output of a finished run with its last offset and changes nothing. It
   /// is called instead of `open`. Returns false if the sink cannot tell.
+  /// @param state  What `copy_state` has copied.
   /// @error{torn, less than the offset is there}
   /// @error{hash_mismatch, something else is there}
-  [[nodiscard]] virtual result<bool> verify(opening& run, bytes_view offset);
+  [[nodiscard]] virtual result<bool> verify(opening& run, bytes_view offset,
+                                            const state_reader& state);
   /// Returns the parts of the state. Called after `open`.
   [[nodiscard]] virtual std::vector<state_part> state();
   /// Copies state that `state` does not return, as of the items before the barrier. For a

@@ -86,7 +86,7 @@ struct list_range {
 using setting_range = std::variant<integer_range, real_range, boolean_range, text_range,
                                    word_range, list_range>;
 
-/// What the owner of a setting does with the files that its texts name.
+/// The use that the owner of a setting makes of the files that its texts name.
 enum class path_use : std::uint8_t {
   none,   ///< the texts are no paths
   input,  ///< it reads them, so that they must exist
@@ -106,7 +106,7 @@ struct setting_info {
   std::string rule_text;
   bool may_change = false;  ///< a stored run or model may continue with another value
   bool required = false;    ///< the default is unusable; a value must be given
-  path_use path = path_use::none;  ///< whether its texts are paths of files
+  path_use path = path_use::none;  ///< use of the files, if its texts are paths
 
   /// Returns whether a value is in the range and fulfils the rule.
   [[nodiscard]] bool accepts(const setting_value& value) const;
