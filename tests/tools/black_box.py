@@ -548,9 +548,16 @@ path = "out.tgm"
         self.assertEqual(found["ended"], "running")
         self.assertGreater(found["items"], 0)
         self.assertGreater(found["edges"][0]["items"], 0)
+        (self.folder / "r" / "metrics.json.123-4.tmp").touch()  # of a process that was killed while it wrote
         self.weir("report", "r")
         self.assertIn("while the run was going on", (self.folder / "r" / "report.html").read_text())
         self.assertIn("items/s", self.weir("graph", "--run", "r").stdout.decode())
+        child = self.start("resume", "r")
+        self.assertIn(b"run folder", child.stdout.readline())
+        child.send_signal(signal.SIGINT)
+        child.communicate()
+        self.assertEqual(child.returncode, 0)
+        self.assertEqual([f.name for f in (self.folder / "r").glob("*.tmp")], [])
 
     def test_a_closed_output_does_not_fail_a_run(self):
         self.write()

@@ -62,6 +62,9 @@ pipeline_reporter::pipeline_reporter(output& out, bool json, run_log& log,
       logged_ns_(start_ns_) {}
 
 void pipeline_reporter::begin() {
+  // A process that was killed may have been writing. What stays is no failure.
+  static_cast<void>(
+      remove_unfinished(posix_file_system(), join_path(folder_, "metrics.json")));
   const std::string& name = plan_.source.name;
   const std::string stages = counted(plan_.source.stages.size(), "stage");
   say(fmt::format("run folder {}", folder_));
