@@ -4,6 +4,7 @@
 /// them and the I/O hosts, and begins epochs when its conductor orders them.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -25,7 +26,12 @@ struct pipeline_parts {
   std::vector<std::unique_ptr<flow::stage_object>> objects;  ///< until the run begins
   std::unique_ptr<weir::engine> host;                        ///< outlives `run`
   std::unique_ptr<flow::execution> run;                      ///< null until the launch
+  /// Time that I/O hosts have spent in the functions of each stage. @units{nanoseconds}
+  std::vector<std::atomic<std::int64_t>> busy_ns;
 };
+/// Returns the counters of a run, with the times of its I/O hosts. Only the thread of the
+/// engine host may ask for them. @pre The run was launched.
+[[nodiscard]] flow::run_counters counters_of(const pipeline_parts& parts);
 
 /// An I/O host and the stage that it runs.
 struct hosted_stage {

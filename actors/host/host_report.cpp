@@ -42,6 +42,14 @@ void write_trace(engine_host_shell& s) {
 
 }  // namespace
 
+flow::run_counters counters_of(const pipeline_parts& parts) {
+  flow::run_counters all = parts.run->counters();
+  for (std::size_t i = 0; i < all.stages.size(); ++i) {
+    all.stages[i].busy_ns += parts.busy_ns[i].load(std::memory_order_relaxed);
+  }
+  return all;
+}
+
 void finish(host_pointer self) {
   auto& s = self->state;
   auto& run = execution_of(self);
@@ -57,7 +65,7 @@ void finish(host_pointer self) {
     return;
   }
   s.report.ended = run.all_ended() ? "finished" : "interrupted";
-  s.report.counters = run.counters();
+  s.report.counters = counters_of(*s.config.parts);
   s.report.item_bytes = s.report.counters.item_bytes;
   s.report.peak_item_bytes = std::max(s.report.peak_item_bytes, s.report.item_bytes);
   s.report.planned = run.planned();
@@ -79,7 +87,8 @@ void send_samples(host_pointer self, bool ask_all) {
   auto& s = self->state;
   auto& run = execution_of(self);
   const std::int64_t now = now_ns();
-  const auto counters = std::make_shared<const flow::run_counters>(run.counters());
+  const auto counters =
+      std::make_shared<const flow::run_counters>(counters_of(*s.config.parts));
   s.report.peak_item_bytes = std::max(s.report.peak_item_bytes, counters->item_bytes);
   self->send(s.config.conductor, sample_atom_v, by_reference(run.reached()));
   host_sample sample;

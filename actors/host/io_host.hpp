@@ -4,6 +4,8 @@
 /// its own thread.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -16,7 +18,9 @@ namespace weir::actors {
 struct io_host_config {
   flow::stage_object* stage = nullptr;  ///< owned by `owner`
   std::string name;                     ///< name of the stage, for errors
-  std::shared_ptr<const void> owner;    ///< keeps `stage`
+  /// Gets the time inside the functions of the stage added; owned by `owner`, not null.
+  std::atomic<std::int64_t>* busy_ns = nullptr;
+  std::shared_ptr<const void> owner;  ///< keeps what the pointers refer to
 };
 /// State that CAF keeps for an I/O host.
 struct io_host_shell {

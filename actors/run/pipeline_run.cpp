@@ -74,7 +74,7 @@ std::shared_ptr<const flow::run_counters> counters_of(
     const std::weak_ptr<pipeline_parts>& parts) {
   const auto living = parts.lock();
   return living && living->run
-             ? std::make_shared<const flow::run_counters>(living->run->counters())
+             ? std::make_shared<const flow::run_counters>(counters_of(*living))
              : nullptr;
 }
 
@@ -218,7 +218,8 @@ std::vector<hosted_stage> pipeline_runner::spawn_hosts(
     if (s.info.face == kind) {
       hosts.push_back(
           {i, system_->spawn_io(s.name.c_str(), group, io_host,
-                                io_host_config{parts->objects[i].get(), s.name, parts})});
+                                io_host_config{parts->objects[i].get(), s.name,
+                                               &parts->busy_ns[i], parts})});
     }
   }
   return hosts;
@@ -262,6 +263,7 @@ progress_observer_actor pipeline_runner::start_observer() {
 result<void> pipeline_runner::start() {
   auto parts = std::make_shared<pipeline_parts>();
   WEIR_TRY(parts->objects, pipeline_.take_stages());
+  parts->busy_ns = std::vector<std::atomic<std::int64_t>>(parts->objects.size());
   conductor_ = start_conductor();
   auto config = std::make_shared<engine_host_config>();
   config->sources = spawn_hosts(flow::face::source, stop_group::source, parts);

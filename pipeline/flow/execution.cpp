@@ -358,8 +358,10 @@ std::string execution::bottleneck() const {
 
 run_counters execution::counters() const {
   run_counters all;
+  const auto times = state_->facts.host->base().kernel_times();
   for (const auto& s : state_->stages) {
     all.stages.push_back(s->counters);
+    all.stages.back().busy_ns = times[s->tag()];
     all.item_bytes += s->slot_bytes();
   }
   for (const auto& e : state_->edges) {

@@ -68,13 +68,9 @@ result<bool> stage_run::settle() {
   return any;
 }
 
-/// Looks at the tasks of a call only if the engine has counted new failures.
+/// Looks at the tasks of a call only if the engine has counted failures.
 std::optional<error> stage_run::failure_of(const call& c) {
-  if (c.first == 0) {
-    return std::nullopt;
-  }
-  const runtime::engine_counters now = facts_.host->base().counters();
-  if (now.failed + now.poisoned == 0) {
+  if (c.first == 0 || facts_.host->base().failures() == 0) {
     return std::nullopt;
   }
   for (task_id id = c.first; id <= c.last; ++id) {
@@ -155,6 +151,7 @@ result<void> stage_run::call_done(call& c) {
   active_ = &c;
   in_on_done_ = true;
   step s(*this);
+  tag_tasks();
   auto done = guarded([&] { return object_.on_done(s); });
   in_on_done_ = false;
   active_ = nullptr;
@@ -180,6 +177,7 @@ result<stage_run::settling> stage_run::call_step(call& c) {
   ++c.round;
   active_ = &c;
   step s(*this);
+  tag_tasks();
   auto more = guarded([&] { return object_.on_step(s); });
   active_ = nullptr;
   if (!more) {

@@ -75,6 +75,18 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
 }
 
 /// Returns whether an item can be handed on with every outlet.
+std::uint16_t stage_run::tag() const noexcept {
+  constexpr std::uint32_t last = runtime::engine::max_tags - 1;
+  return static_cast<std::uint16_t>(std::min(index + 1, last));
+}
+
+void stage_run::tag_tasks() noexcept {
+  if (facts_.tagged != tag()) {
+    facts_.tagged = tag();
+    facts_.host->base().tag_tasks(tag());
+  }
+}
+
 bool stage_run::has_output(std::uint32_t items) const noexcept {
   for (const auto& targets : out_) {
     for (const target& one : targets) {
@@ -277,6 +289,7 @@ result<void> stage_run::run(call& c) {
   }
   active_ = &c;
   step s(*this);
+  tag_tasks();
   auto done = guarded([&] { return object_.on_item(s); });
   active_ = nullptr;
   if (!done) {

@@ -108,6 +108,7 @@ struct run_facts {
   /// Sections of the image before, whose memory the image of the epoch in flight uses.
   std::vector<image_section> spare;
   std::int64_t turn_ns = 0;  ///< begin of the turn; new items have left their source then
+  std::uint16_t tagged = 0;  ///< tag of the tasks that are submitted now
   /// Records items for a trace; null if there is none.
   item_recorder* recorder = nullptr;
   std::vector<task_id> copies;  ///< tasks that fill the image
@@ -247,7 +248,9 @@ class stage_run {
 
   stage_counters counters;  ///< counters since the start of the run
   std::uint32_t index = 0;  ///< number of the stage in the pipeline
-  sink_latency latency;     ///< of a sink
+  /// Returns the tag of its tasks. The engine has tasks without a stage, too.
+  [[nodiscard]] std::uint16_t tag() const noexcept;
+  sink_latency latency;  ///< of a sink
 
  private:
   friend class ::weir::step;
@@ -275,6 +278,8 @@ class stage_run {
   [[nodiscard]] result<void> run(call& c);
   [[nodiscard]] result<void> gate(call& c);
   void mark_complete(call& c) noexcept;
+  /// Lets the time of tasks that the stage submits count for it.
+  void tag_tasks() noexcept;
   [[nodiscard]] result<void> after_on_item(call& c);
   [[nodiscard]] result<settling> settle_front(call& c);
   [[nodiscard]] result<settling> call_step(call& c);

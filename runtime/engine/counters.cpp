@@ -3,6 +3,7 @@
 /// The state of an engine that is visible from outside: counters, and the report of the
 /// watchdog. Counters are read one by one while tasks run, so they belong to slightly
 /// different moments.
+#include <algorithm>
 #include <cstdio>
 
 #include <fmt/core.h>
@@ -36,18 +37,45 @@ engine_counters engine::counters() const noexcept {
   out.access_stalls = get(s.window.access_stalls());
   out.edge_stalls = get(s.edges.edge_stalls());
   out.heap_stalls = get(s.fresh.stalls());
-  std::int64_t ticks = 0;
   for (unsigned w = 0; w < s.workers.workers(); ++w) {
     const worker_tally& t = s.workers.tally_of(w);
     out.finished += t.finished.load(std::memory_order_acquire);
     out.failed += get(t.failed);
     out.poisoned += get(t.poisoned);
     out.parks += get(t.parks);
-    out.kernel_ns += get(t.kernel_ns);
-    ticks += get(t.kernel_ticks);
   }
-  out.kernel_ns += s.workers.clock().to_ns(ticks);
+  for (const std::int64_t ns : kernel_times()) {
+    out.kernel_ns += ns;
+  }
   return out;
+}
+
+std::array<std::int64_t, engine::max_tags> engine::kernel_times() const noexcept {
+  const scheduler& workers = impl_->workers;
+  std::array<std::int64_t, max_tags> out{};
+  for (std::size_t tag = 0; tag < max_tags; ++tag) {
+    std::int64_t ticks = 0;
+    for (unsigned w = 0; w < workers.workers(); ++w) {
+      ticks += workers.times_of(w).ticks[tag].load(std::memory_order_relaxed);
+      out[tag] += workers.times_of(w).ns[tag].load(std::memory_order_relaxed);
+    }
+    out[tag] += workers.clock().to_ns(ticks);
+  }
+  return out;
+}
+
+std::uint64_t engine::failures() const noexcept {
+  std::uint64_t out = 0;
+  for (unsigned w = 0; w < impl_->workers.workers(); ++w) {
+    const worker_tally& t = impl_->workers.tally_of(w);
+    out += t.failed.load(std::memory_order_relaxed) +
+           t.poisoned.load(std::memory_order_relaxed);
+  }
+  return out;
+}
+
+void engine::tag_tasks(std::uint16_t tag) noexcept {
+  impl_->window.use_tag(std::min<std::uint16_t>(tag, max_tags - 1));
 }
 
 /// Sums over all workers; no shared counter is written when a task ends.

@@ -100,8 +100,9 @@ engine::impl::impl(const engine_options& o)
   }
   const std::uint32_t waits_for = edges.connect(t);
   if (captured.is_recording()) {
-    captured.record({name, kernel.fn, static_cast<std::uint32_t>(kernel.size)},
-                    kernel.captures, accesses, with, manual);
+    captured_graph::node node{name, kernel.fn, static_cast<std::uint32_t>(kernel.size)};
+    node.tag = t.tag;
+    captured.record(node, kernel.captures, accesses, with, manual);
   }
   const task_id id = t.id;
   publish(t, waits_for);

@@ -34,6 +34,7 @@ std::unique_ptr<replay_instance> make_instance(const captured_graph& g) {
     t.fn = g.nodes[i].fn;
     t.urgent = g.nodes[i].urgent;
     t.worker = g.nodes[i].worker;
+    t.tag = g.nodes[i].tag;
     t.batch = &out->batch;
   }
   return out;

@@ -71,7 +71,7 @@ std::int64_t scheduler::execute_observed(task& t, unsigned w, bool samples) {
     me.lengths.add(end - start);
   }
   if (traced || times_) {
-    tally(traced ? me.done.kernel_ns : me.done.kernel_ticks, end - start);
+    tally((traced ? me.times.ns : me.times.ticks)[t.tag], end - start);
   }
   if (traced) {
     tracer_.record(w, record_of(t, w, start, end));

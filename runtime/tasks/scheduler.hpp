@@ -4,6 +4,7 @@
 /// of the program that join and leave.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -37,9 +38,14 @@ struct worker_tally {
   std::atomic<std::uint64_t> failed{0};
   std::atomic<std::uint64_t> poisoned{0};
   std::atomic<std::uint64_t> parks{0};
-  std::atomic<std::int64_t> kernel_ticks{0};
-  std::atomic<std::int64_t> kernel_ns{
-      0};  ///< of traced tasks, whose times are taken in nanoseconds
+};
+
+/// Time that a worker has spent inside kernels, by the tags of the tasks.
+struct kernel_times {
+  template <class T>
+  using by_tag = std::array<std::atomic<T>, engine::max_tags>;
+  by_tag<std::int64_t> ticks{};
+  by_tag<std::int64_t> ns{};  ///< of traced tasks, whose times are taken in nanoseconds
 };
 
 /// Runs tasks whose last predecessor has ended.
@@ -137,11 +143,16 @@ class scheduler {
   [[nodiscard]] unsigned workers() const noexcept { return places_; }
   [[nodiscard]] const worker_tally& tally_of(unsigned w) const noexcept;
   [[nodiscard]] const tick_clock& clock() const noexcept { return clock_; }
+  /// Returns the times of one worker inside kernels.
+  [[nodiscard]] const kernel_times& times_of(unsigned w) const noexcept {
+    return state_[w]->times;
+  }
 
  private:
   struct alignas(64) worker {
     worker_tally done;
     // The worker alone uses the next three.
+    alignas(64) kernel_times times;
     alignas(64) kernel_lengths lengths;
     std::vector<std::uint64_t> seen_finished;  ///< by each worker
     std::uint64_t seen_published = 0;

@@ -122,6 +122,8 @@ class task_window {
   /// Tasks that are prepared from now on belong to this batch, whose records are the
   /// slots: it differs from `slots()` in the argument that kernels find.
   void use_batch(const task_batch& batch) noexcept { batch_ = &batch; }
+  /// Tasks that are prepared from now on have this tag.
+  void use_tag(std::uint16_t tag) noexcept { tag_ = tag; }
 
   /// Says who owns the batches that are added.
   void set_batch_owner(batch_owner& owner) noexcept { owner_ = &owner; }
@@ -183,6 +185,7 @@ class task_window {
   task_records records_;
   task_batch slots_;
   const task_batch* batch_ = &slots_;          ///< of the next task
+  std::uint16_t tag_ = 0;                      ///< of the next task
   std::unique_ptr<task_history[]> histories_;  ///< one per slot, if tasks are traced
   live_batch* oldest_batch_ = nullptr;
   live_batch* newest_batch_ = nullptr;
@@ -216,6 +219,7 @@ class task_window {
   t.urgent = with.urgent;
   t.exclusive = false;
   t.worker = with.worker;
+  t.tag = tag_;
   t.root.store(0, std::memory_order_relaxed);
   t.pending.store(wiring_guard, std::memory_order_relaxed);
   t.batch = batch_;

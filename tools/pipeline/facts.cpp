@@ -78,6 +78,7 @@ void add_counters(facts& to, const flow::stage_counters& c) {
   to["failed"] = c.failed;
   to["blocked_input"] = c.blocked_input;
   to["blocked_output"] = c.blocked_output;
+  to["busy_seconds"] = static_cast<double>(c.busy_ns) * 1e-9;
 }
 
 void add_counters(facts& to, const flow::edge_counters& c) {

@@ -70,7 +70,7 @@ std::string table_html(const facts& metrics, const char* list,
   return out + "</table>";
 }
 
-constexpr std::array<column, 9> stage_columns{
+constexpr std::array<column, 10> stage_columns{
     {{"name", "stage"},
      {"use", "uses"},
      {"face", "face"},
@@ -79,7 +79,8 @@ constexpr std::array<column, 9> stage_columns{
      {"skipped", "skipped"},
      {"failed", "failed"},
      {"blocked_input", "turns without item"},
-     {"blocked_output", "turns without credit"}}};
+     {"blocked_output", "turns without credit"},
+     {"busy_seconds", "busy for s"}}};
 constexpr std::array<column, 8> edge_columns{{{"from", "from"},
                                               {"to", "to"},
                                               {"type", "type"},

@@ -3,6 +3,9 @@
 /// Tests what stages tell about themselves: in the progress and in the report of a run.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "pipeline/support/number_stages.hpp"
 #include "weir/actors/pipelines.hpp"
 
@@ -71,6 +74,48 @@ TEST(Figures, AreInTheFirstAndLastProgressAndInTheReport) {
   EXPECT_TRUE(report->stages[0].empty());
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_EQ(warnings.front(), "stage \"middle\": a planted problem");
+}
+
+/// A sink that needs two milliseconds for each item.
+struct slow_sink {
+  struct offset {
+    std::uint64_t items;
+  };
+  in<std::uint64_t, 1> y;
+  std::uint64_t count = 0;
+  static void describe(stage_spec<slow_sink>& s) {
+    s.name("test.slow_sink", "takes its time").port("y", &slow_sink::y, "3");
+  }
+  result<void> put(taken&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ++count;
+    return {};
+  }
+  result<offset> settle() { return offset{count}; }
+  result<void> rewind(offset o) {
+    count = o.items;
+    return {};
+  }
+};
+
+TEST(StageCounters, HaveTheTimeInsideKernelsAndInsideASink) {
+  pipeline p("busy");
+  p.add<number_source>("source", {.count = 20, .seed = 5}) >>
+      p.map("middle", "u64[3]", "u64[3]",
+            [](view<const std::uint64_t, 1> from, view<std::uint64_t, 1> to) {
+              std::this_thread::sleep_for(std::chrono::milliseconds(1));
+              for (std::int64_t i = 0; i < 3; ++i) {
+                to[i] = from[i];
+              }
+            }) >>
+      p.add<slow_sink>("sink");
+  const auto report = run(p, {});
+  ASSERT_TRUE(report) << report.error().message();
+  const auto& stages = report->counters.stages;
+  EXPECT_GE(stages[1].busy_ns, 20'000'000);
+  EXPECT_GE(stages[2].busy_ns, 40'000'000);
+  EXPECT_GT(stages[0].busy_ns, 0);
+  EXPECT_LT(stages[0].busy_ns, stages[2].busy_ns);
 }
 
 }  // namespace

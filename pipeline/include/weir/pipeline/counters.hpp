@@ -46,6 +46,10 @@ struct stage_counters {
   std::uint64_t failed = 0;          ///< items whose tasks failed and that were skipped
   std::uint64_t blocked_input = 0;   ///< turns that ended without an item to take
   std::uint64_t blocked_output = 0;  ///< turns that ended without a credit
+  /// Time inside the kernels of its tasks, all threads together; of a source, a blocking
+  /// stage or a sink the time inside its functions. Stages from number 62 on share the
+  /// time of all of them. @units{nanoseconds}
+  std::int64_t busy_ns = 0;
 };
 
 /// A copy of all counters.

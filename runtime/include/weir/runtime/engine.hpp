@@ -5,6 +5,7 @@
 /// running the tasks one after another, whatever the timing.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -228,6 +229,19 @@ class engine {
   /// Returns the counters. @threads{safe from any thread; values of running tasks may
   /// lag}
   [[nodiscard]] engine_counters counters() const noexcept;
+  /// Returns how many tasks have failed, or were not run because another one had failed:
+  /// `counters().failed + counters().poisoned` in less time. @threads{see `counters`}
+  [[nodiscard]] std::uint64_t failures() const noexcept;
+  /// Number of tags that tasks can have.
+  static constexpr std::uint16_t max_tags = 64;
+  /// Gives a tag to the tasks that are submitted from now on; those of a replay have the
+  /// tags of its capture. At first the tag is 0, and larger ones than the last one count
+  /// as the last one. @threads{the submitter}
+  void tag_tasks(std::uint16_t tag) noexcept;
+  /// Returns the time inside kernels by tag, of all threads together, in nanoseconds.
+  /// Zeros if `engine_options::kernel_time` is false and no task is traced.
+  /// @threads{see `counters`}
+  [[nodiscard]] std::array<std::int64_t, max_tags> kernel_times() const noexcept;
   /// Returns the largest number of workers; `task_context::worker` is below it.
   [[nodiscard]] unsigned workers() const noexcept;
   /// Returns the bytes of each owner, in the order of their first allocation.
