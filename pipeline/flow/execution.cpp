@@ -368,6 +368,23 @@ run_counters execution::counters() const {
   return all;
 }
 
+std::vector<edge_credits> execution::credits() const {
+  std::vector<edge_credits> all;
+  const graph& g = state_->planned.source;
+  for (std::size_t i = 0; i < g.edges.size(); ++i) {
+    const edge& e = *state_->edges[i];
+    edge_credits& one = all.emplace_back();
+    one.window = g.edges[i].window_items;
+    one.free = one.window - e.alive();
+    for (std::size_t n = 0; n < e.size(); ++n) {
+      const entry_kind kind = e.peek(n).kind;
+      one.waiting += kind == entry_kind::item || kind == entry_kind::gap ? 1 : 0;
+    }
+    one.held = state_->stages[g.edges[i].to]->held_of(e);
+  }
+  return all;
+}
+
 void execution::add_to_trace() const {
   if (!state_->recorder) {
     return;

@@ -511,6 +511,16 @@ error stage_run::at_item(std::uint64_t seq, error cause) const {
   return item_error(name_, seq, std::move(cause));
 }
 
+std::uint32_t stage_run::held_of(const edge& from) const noexcept {
+  std::uint32_t count = 0;
+  for (const call& c : calls_) {
+    for (const call::input& i : c.inputs) {
+      count += i.body != nullptr && i.from == &from ? 1U : 0U;
+    }
+  }
+  return count;
+}
+
 std::int64_t stage_run::slot_bytes() const noexcept {
   std::int64_t all = initial_slots_ ? initial_slots_->bytes() : 0;
   for (const auto* group : {&pools_, &scratch_}) {

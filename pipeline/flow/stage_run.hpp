@@ -237,6 +237,8 @@ class stage_run {
   [[nodiscard]] const stage_info& info() const noexcept { return info_; }
   /// Returns the stage itself.
   [[nodiscard]] stage_object& object() noexcept { return object_; }
+  /// Returns the number of items of an edge that calls hold.
+  [[nodiscard]] std::uint32_t held_of(const edge& from) const noexcept;
   /// Returns the bytes of all slots. @units{bytes}
   [[nodiscard]] std::int64_t slot_bytes() const noexcept;
 
