@@ -75,8 +75,8 @@ result<void> execution::state::build() {
     const graph_edge& e = g.edges[i];
     const std::uint32_t outlet = number_of_port(g.stages[e.from].info, e.outlet);
     const std::uint32_t inlet = number_of_port(g.stages[e.to].info, e.inlet);
-    stages[e.from]->connect_outlet(outlet, *edges[i], e.delay);
-    stages[e.to]->connect_inlet(inlet, *edges[i], outlet, e.delay != 0);
+    stages[e.from]->connect_outlet(outlet, *edges[i], e.delay, *stages[e.to]);
+    stages[e.to]->connect_inlet(inlet, *edges[i], outlet, e.delay != 0, *stages[e.from]);
   }
   for (std::uint32_t i = 0; i < stages.size(); ++i) {
     std::uint32_t open_calls = 1;
