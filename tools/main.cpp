@@ -76,11 +76,11 @@ void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
                       "weir resume runs/demo --set run.workers=1", settings_help(true));
   resume->add_option("DIR", o.resume.folder, "Run folder")->required();
   resume->add_option("--generation", o.resume.generation,
-                     "Checkpoint of a pipeline to continue from (default: the newest)");
+                     "Checkpoint to continue from (default: the newest valid one)");
   resume
       ->add_option("--skip", o.resume.skips,
-                   "Items of a pipeline that are read and not processed, from number "
-                   "FROM to TO - 1; may be given several times")
+                   "Items that are read and not processed, from number FROM to TO - 1 "
+                   "(pulses of a job that learns from text); may be given several times")
       ->type_name("FROM:TO")
       ->allow_extra_args(false);
   sets_option(resume, o.resume.sets);

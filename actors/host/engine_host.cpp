@@ -23,7 +23,7 @@ constexpr std::int64_t max_work_ns = 1'000'000;
 /// Longest sleep while tasks run.
 constexpr std::int64_t idle_ns = 100'000;
 /// Items that an I/O host gets with one message.
-constexpr std::size_t batch_items = 32;
+constexpr std::uint32_t batch_items = 32;
 constexpr std::chrono::milliseconds tick{100};
 /// Items of all stages that a trace shows from the begin of a run, and from its end.
 constexpr std::size_t max_recorded_items = 20'000;
@@ -75,7 +75,9 @@ void take_filled(host_pointer self, outside& o, const filled_batch& batch) {
 }
 
 /// Gives a source items to fill, or asks for its cursor. Returns whether it did.
-bool feed(host_pointer self, outside& o) {
+/// @param least  Items for which a message is worth its time; fewer only before a
+/// barrier.
+bool feed(host_pointer self, outside& o, std::uint32_t least) {
   auto& s = self->state;
   auto& run = execution_of(self);
   if (o.busy) {
@@ -92,7 +94,10 @@ bool feed(host_pointer self, outside& o) {
         cursor_atom_v);
     return true;
   }
-  while (!s.failure && !s.orders.stopping() && o.granted.size() < batch_items) {
+  if (s.failure || s.orders.stopping() || !run.can_grant(stage, least)) {
+    return false;
+  }
+  while (o.granted.size() < batch_items) {
     flow::blank* item = run.grant(stage);
     if (item == nullptr) {
       break;
@@ -190,7 +195,7 @@ result<bool> advance(host_pointer self) {
   auto& s = self->state;
   WEIR_TRY(bool worked, execution_of(self).turn());
   for (outside& o : s.sources) {
-    worked = feed(self, o) || worked;
+    worked = feed(self, o, o.refill) || worked;
   }
   for (outside& o : s.blocking) {
     WEIR_TRY(const bool processed, process(self, o));
@@ -201,7 +206,14 @@ result<bool> advance(host_pointer self) {
     worked = drained || worked;
   }
   WEIR_TRY(const bool epoch, advance_epoch(self));
-  return worked || epoch;
+  if (worked || epoch || execution_of(self).tasks_in_flight()) {
+    return worked || epoch;
+  }
+  // Stages behind may hold the rest of a window until they get more items.
+  for (outside& o : s.sources) {
+    worked = feed(self, o, 1) || worked;
+  }
+  return worked;
 }
 
 void work_a_little(host_pointer self) {
@@ -248,9 +260,20 @@ void look_at_clock(host_pointer self) {
   keep_working(self);
 }
 
+/// Returns half of the smallest window behind a source: asking for fewer items costs more
+/// messages, and asking later may leave the stages behind without any.
+std::uint32_t refill_of(const flow::graph& g, std::uint32_t source) {
+  std::uint32_t window = 2 * batch_items;
+  for (const flow::graph_edge& e : g.edges) {
+    window = e.from == source ? std::min(window, e.window_items) : window;
+  }
+  return std::max(window / 2, 1U);
+}
+
 result<void> open_run(engine_host_shell& s) {
   pipeline_parts& parts = *s.config.parts;
   parts.host = std::make_unique<weir::engine>(s.config.engine);
+  s.tasks = flow::task_batch(s.config.engine.workers);
   flow::execution_options options;
   options.seed = s.config.options.seed;
   options.folder = s.config.options.files;
@@ -274,7 +297,9 @@ void launch(host_pointer self) {
     return;
   }
   for (const hosted_stage& h : s.config.sources) {
-    s.sources.emplace_back().hosted = h;
+    outside& o = s.sources.emplace_back();
+    o.hosted = h;
+    o.refill = refill_of(s.config.planned.source, h.stage);
   }
   for (const hosted_stage& h : s.config.sinks) {
     s.sinks.emplace_back().hosted = h;

@@ -58,6 +58,7 @@ struct engine_host_shell {
     hosted_stage hosted;
     bool busy = false;                  ///< the host has not answered yet
     std::vector<flow::blank*> granted;  ///< items that a source has
+    std::uint32_t refill = 1;           ///< items for which a source is usually asked
     /// Items of a blocking stage that it has not processed, from the oldest.
     std::vector<flow::exchange*> exchanges;
   };

@@ -79,14 +79,15 @@ void send_samples(host_pointer self, bool ask_all) {
   auto& s = self->state;
   auto& run = execution_of(self);
   const std::int64_t now = now_ns();
-  const flow::run_counters counters = run.counters();
-  s.report.peak_item_bytes = std::max(s.report.peak_item_bytes, counters.item_bytes);
+  const auto counters = std::make_shared<const flow::run_counters>(run.counters());
+  s.report.peak_item_bytes = std::max(s.report.peak_item_bytes, counters->item_bytes);
   self->send(s.config.conductor, sample_atom_v, by_reference(run.reached()));
   host_sample sample;
   sample.time_ns = now;
   for (const std::uint32_t source : run.sources()) {
-    sample.items += counters.stages[source].items;
+    sample.items += counters->stages[source].items;
   }
+  sample.counters = counters;
   sample.epochs = s.report.epochs;
   sample.durable_items = durable_items(s);
   sample.generation = s.report.generation;

@@ -25,6 +25,7 @@ pipeline_progress progress_state::take(const host_sample& s) {
   p.generation = s.generation;
   p.bottleneck = s.bottleneck;
   p.stages = s.stages;
+  p.counters = s.counters;
   if (s.idle_ns > stall_ns_ && !told_) {
     stalled_ = s.waiting;
   }

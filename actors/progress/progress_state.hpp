@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -24,6 +25,8 @@ struct host_sample {
   std::uint64_t generation = 0;     ///< last durable checkpoint; 0 if there is none
   std::string bottleneck;           ///< stage that limits the rate; empty if unknown
   std::vector<figures> stages;      ///< figures of each stage; may be empty
+  /// Counters of stages and edges.
+  std::shared_ptr<const flow::run_counters> counters;
   /// Time for which nothing has happened although no I/O host, no checkpoint and no task
   /// of the engine was waited for. @units{nanoseconds}
   std::int64_t idle_ns = 0;

@@ -16,7 +16,10 @@
 #include "host/io_host.hpp"
 #include "progress/progress_observer.hpp"
 #include "run/supervised_system.hpp"
+#include "volume/constants.hpp"
 #include "weir/pipeline/host/identity.hpp"
+#include "weir/pipeline/host/verification.hpp"
+#include "weir/pipeline/paths.hpp"
 
 namespace weir::actors {
 namespace {
@@ -29,10 +32,11 @@ void warn(const run_options& options, const std::string& text) {
 
 /// A run that is resumed must find its folder, because otherwise it would silently begin
 /// again.
-result<void> prepare_folder(const run_options& options, bool resuming) {
+/// Returns whether the folder was made.
+result<bool> prepare_folder(const run_options& options, bool resuming) {
   std::error_code failure;
   if (std::filesystem::is_directory(options.folder, failure)) {
-    return {};
+    return false;
   }
   if (resuming) {
     return error(
@@ -45,7 +49,7 @@ result<void> prepare_folder(const run_options& options, bool resuming) {
     return error(errc::io, fmt::format("cannot create the run folder \"{}\": {}",
                                        options.folder, failure.message()));
   }
-  return {};
+  return true;
 }
 
 /// One line of text for the user.
@@ -53,9 +57,26 @@ struct host_warning {
   std::string text;
 };
 
-/// An event of a pipeline's run; an error is the failure of an actor or of the run.
+/// The end of a run that failed.
+struct host_failure {
+  error cause;
+  /// Counters at the end; null if the stages could not be opened.
+  std::shared_ptr<const flow::run_counters> counters;
+};
+
+/// An event of a pipeline's run; an error is the failure of an actor, or of a run that
+/// has stalled.
 using pipeline_event =
-    std::variant<pipeline_progress, host_warning, pipeline_report, error>;
+    std::variant<pipeline_progress, host_warning, pipeline_report, host_failure, error>;
+
+/// Returns the counters of a run. Only the thread of the engine host may ask for them.
+std::shared_ptr<const flow::run_counters> counters_of(
+    const std::weak_ptr<pipeline_parts>& parts) {
+  const auto living = parts.lock();
+  return living && living->run
+             ? std::make_shared<const flow::run_counters>(living->run->counters())
+             : nullptr;
+}
 
 /// One call of `run_from`.
 class pipeline_runner {
@@ -68,6 +89,7 @@ class pipeline_runner {
 
   [[nodiscard]] result<pipeline_report> execute() {
     WEIR_TRY(planned_, pipeline_.check());
+    WEIR_CHECK(flow::check_outputs(planned_.source, options_.files));
     if (origin_.from) {
       WEIR_CHECK(flow::same_pipeline(*origin_.from, flow::identity_of(planned_.source)));
       if (options_.generation != 0) {
@@ -79,6 +101,9 @@ class pipeline_runner {
         return finished_before();
       }
     }
+    if (origin_.from && options_.resumed) {
+      options_.resumed({origin_.generation, origin_.from->next_item});
+    }
     WEIR_TRY(system_, supervised_system::open(
                           std::chrono::seconds(60),
                           [events = events_](error e) { events->push(std::move(e)); }));
@@ -89,11 +114,20 @@ class pipeline_runner {
     for (const std::string& name : system_->stop()) {
       warn(options_, "actor " + name + " did not end in time");
     }
+    if (!end) {
+      after_failure();
+    }
     return end;
   }
 
  private:
-  [[nodiscard]] pipeline_report finished_before() const;
+  [[nodiscard]] std::string checkpoint_folder() const {
+    return join_path(options_.folder, "checkpoint");
+  }
+  [[nodiscard]] result<pipeline_report> finished_before();
+  void note_counters(std::shared_ptr<const flow::run_counters> now);
+  void after_failure();
+  void remove_new_folders();
   [[nodiscard]] result<void> start();
   [[nodiscard]] epoch_conductor_actor start_conductor();
   [[nodiscard]] progress_observer_actor start_observer();
@@ -111,12 +145,23 @@ class pipeline_runner {
   engine_host_actor host_;
   epoch_conductor_actor conductor_;
   flow::plan planned_;
+  bool opened_ = false;     ///< the stages were opened
+  pipeline_progress last_;  ///< progress that was seen last
 };
 
-/// A run that has finished is not begun again: its sinks are complete.
-pipeline_report pipeline_runner::finished_before() const {
+/// A run that has finished is not begun again if its sinks are complete.
+result<pipeline_report> pipeline_runner::finished_before() {
   pipeline_report r;
+  WEIR_TRY(const auto objects, pipeline_.take_stages());
+  flow::execution_options options;
+  options.seed = options_.seed;
+  options.folder = options_.files;
+  options.load = load_constant;
+  weir::engine host;
+  WEIR_TRY(r.unverified,
+           flow::verify_outputs(planned_.source, objects, host, options, *origin_.from));
   r.ended = "finished";
+  r.finished_before = true;
   r.generation = origin_.generation;
   r.resumed_item = origin_.from->next_item;
   r.memory_bound = planned_.memory_bound;
@@ -124,6 +169,45 @@ pipeline_report pipeline_runner::finished_before() const {
   r.counters.stages.resize(planned_.source.stages.size());
   r.counters.edges.resize(planned_.source.edges.size());
   return r;
+}
+
+/// Notes the counters at a failure. There are none if the stages could not be opened.
+void pipeline_runner::note_counters(std::shared_ptr<const flow::run_counters> now) {
+  opened_ = now != nullptr;
+  if (!opened_) {
+    return;
+  }
+  last_.items = 0;
+  for (std::size_t i = 0; i < now->stages.size(); ++i) {
+    if (planned_.source.stages[i].info.face == flow::face::source) {
+      last_.items += now->stages[i].items;
+    }
+  }
+  last_.counters = std::move(now);
+}
+
+/// Tells the counters at the failure. A run whose stages could not be opened has done
+/// nothing, so that its new folders go.
+void pipeline_runner::after_failure() {
+  if (opened_ && options_.progress) {
+    options_.progress(last_);
+  }
+  if (!opened_ && !origin_.resuming) {
+    remove_new_folders();
+  }
+}
+
+// Folders that hold something are not removed.
+void pipeline_runner::remove_new_folders() {
+  std::error_code ignored;
+  origin_.store.reset();
+  if (origin_.made_checkpoints) {
+    std::filesystem::remove(join_path(checkpoint_folder(), "lock"), ignored);
+    std::filesystem::remove(checkpoint_folder(), ignored);
+  }
+  if (origin_.made_folder) {
+    std::filesystem::remove(options_.folder, ignored);
+  }
 }
 
 std::vector<hosted_stage> pipeline_runner::spawn_hosts(
@@ -183,6 +267,7 @@ result<void> pipeline_runner::start() {
   config->sources = spawn_hosts(flow::face::source, stop_group::source, parts);
   config->sinks = spawn_hosts(flow::face::sink, stop_group::sink, parts);
   config->blocking = spawn_hosts(flow::face::blocking, stop_group::sink, parts);
+  const std::weak_ptr<pipeline_parts> weak = parts;
   config->parts = std::move(parts);
   config->planned = planned_;
   config->from = origin_.from;
@@ -193,7 +278,9 @@ result<void> pipeline_runner::start() {
   config->conductor = conductor_;
   config->observer = start_observer();
   config->stored = origin_.store != nullptr;
-  config->failed = [events = events_](error e) { events->push(std::move(e)); };
+  config->failed = [events = events_, weak](error e) {
+    events->push(host_failure{std::move(e), counters_of(weak)});
+  };
   host_ = system_->spawn_io("engine_host", stop_group::engine, engine_host,
                             std::move(config));
   return {};
@@ -210,7 +297,12 @@ result<pipeline_report> pipeline_runner::wait_for_end() {
     }
     for (pipeline_event& e : events_->wait()) {
       if (auto* failed = std::get_if<error>(&e)) {
+        opened_ = true;  // it may have been, so that nothing is removed
         return std::move(*failed);
+      }
+      if (auto* failed = std::get_if<host_failure>(&e)) {
+        note_counters(std::move(failed->counters));
+        return std::move(failed->cause);
       }
       if (auto* end = std::get_if<pipeline_report>(&e)) {
         end->generation =
@@ -223,7 +315,8 @@ result<pipeline_report> pipeline_runner::wait_for_end() {
       if (auto* warning = std::get_if<host_warning>(&e)) {
         warn(options_, warning->text);
       } else if (options_.progress) {
-        options_.progress(std::get<pipeline_progress>(e));
+        last_ = std::get<pipeline_progress>(e);
+        options_.progress(last_);
       }
     }
   }
@@ -236,10 +329,11 @@ result<run_checkpoints> open_checkpoints(const run_options& options, bool resumi
   if (options.folder.empty()) {
     return out;
   }
-  WEIR_CHECK(prepare_folder(options, resuming));
+  WEIR_TRY(out.made_folder, prepare_folder(options, resuming));
+  const std::string folder = join_path(options.folder, "checkpoint");
+  out.made_checkpoints = !posix_file_system().exists(folder);
   WEIR_TRY(auto opened,
-           epoch_store::open(posix_file_system(), join_path(options.folder, "checkpoint"),
-                             options.description));
+           epoch_store::open(posix_file_system(), folder, options.description));
   out.store = std::make_shared<epoch_store>(std::move(opened));
   out.store->keep(std::max<std::uint32_t>(2, options.keep));
   WEIR_TRY(const bool empty, out.store->empty());
@@ -269,9 +363,14 @@ namespace {
 
 /// Runs or resumes a pipeline of the user, whose checkpoints are all of pipelines.
 result<pipeline_report> execute(pipeline& p, const run_options& options, bool resuming) {
-  WEIR_TRY([[maybe_unused]] const auto planned, p.check());  // before a folder is made
+  WEIR_TRY(const auto planned, p.check());  // before a folder is made
+  WEIR_CHECK(flow::check_outputs(planned.source, options.files));
   WEIR_TRY(auto found, open_checkpoints(options, resuming));
-  run_origin origin{std::move(found.store), nullptr, 0};
+  run_origin origin;
+  origin.store = std::move(found.store);
+  origin.resuming = resuming;
+  origin.made_folder = found.made_folder;
+  origin.made_checkpoints = found.made_checkpoints;
   if (found.at) {
     WEIR_TRY(auto stored, epoch_in(*found.at));
     origin.generation = stored.generation;

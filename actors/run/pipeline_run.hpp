@@ -16,6 +16,8 @@ namespace weir::actors {
 struct run_checkpoints {
   std::shared_ptr<epoch_store> store;     ///< holds the lock; null: there is no folder
   std::optional<storage::checkpoint> at;  ///< empty: the run begins with its first item
+  bool made_folder = false;               ///< the run folder did not exist before
+  bool made_checkpoints = false;  ///< the folder of checkpoints did not exist before
 };
 
 /// Makes the folder of a new run, takes the lock of its checkpoints, and reads the one to
@@ -31,7 +33,10 @@ struct run_checkpoints {
 struct run_origin {
   std::shared_ptr<epoch_store> store;       ///< null: nothing is kept
   std::shared_ptr<const flow::image> from;  ///< null: the run begins with its first item
-  std::uint64_t generation = 0;  ///< generation of the image; 0 if there is none
+  std::uint64_t generation = 0;   ///< generation of the image; 0 if there is none
+  bool resuming = false;          ///< the folder may hold a run
+  bool made_folder = false;       ///< see `run_checkpoints`
+  bool made_checkpoints = false;  ///< see `run_checkpoints`
 };
 
 /// Runs the stages until they end. A run that has finished is not begun again.

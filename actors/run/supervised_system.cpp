@@ -26,13 +26,8 @@ result<std::unique_ptr<supervised_system>> supervised_system::open(
   s->self_ = std::make_unique<caf::scoped_actor>(*s->system_);
   supervisor_config config;
   config.failed = std::move(failed);
-  s->supervisor_ = spawn_shared(*s->system_, supervisor, std::move(config));
+  s->supervisor_ = spawn_shared(*s->system_, actors::supervisor, std::move(config));
   return s;
-}
-
-void supervised_system::adopt(const char* name, stop_group group, caf::actor handle) {
-  send(supervisor_, adopt_atom_v,
-       by_reference(child_spec{name, group, std::move(handle)}));
 }
 
 /// Stops all actors, group by group, and returns the names of those that did not end in

@@ -70,14 +70,14 @@ class supervised_system {
   template <class Fun, class Config>
   auto spawn_io(const char* name, stop_group group, Fun fun, Config config) {
     auto handle = spawn_own_thread(*system_, options_, fun, std::move(config));
-    adopt(name, group, caf::actor_cast<caf::actor>(handle));
+    adopt({name, group, caf::actor_cast<caf::actor>(handle)});
     return handle;
   }
   /// Starts an actor on the threads that all such actors share.
   template <class Fun, class Config>
   auto spawn(const char* name, stop_group group, Fun fun, Config config) {
     auto handle = spawn_shared(*system_, fun, std::move(config));
-    adopt(name, group, caf::actor_cast<caf::actor>(handle));
+    adopt({name, group, caf::actor_cast<caf::actor>(handle)});
     return handle;
   }
   /// Sends a request and waits for the answer, as `actors::ask` does.
@@ -91,13 +91,22 @@ class supervised_system {
   void send(const Handle& receiver, As... as) {
     (*self_)->send(receiver, std::move(as)...);
   }
+  /// Adopts an actor that was spawned elsewhere in the system.
+  void adopt(child_spec child) {
+    send(supervisor_, adopt_atom_v, by_reference(std::move(child)));
+  }
+  /// Returns the supervisor.
+  [[nodiscard]] const supervisor_actor& supervisor() const noexcept {
+    return supervisor_;
+  }
+  /// Returns CAF's system.
+  [[nodiscard]] caf::actor_system& native() noexcept { return *system_; }
   /// Stops all actors in order. Returns the names of those that did not end in time. The
   /// system cannot be used any more.
   [[nodiscard]] survivors stop();
 
  private:
   supervised_system() = default;
-  void adopt(const char* name, stop_group group, caf::actor handle);
 
   std::chrono::seconds deadline_{600};
   system_options options_;

@@ -5,6 +5,7 @@
 /// `invalid_argument`.
 #pragma once
 
+#include "volume/device_opener.hpp"
 #include "weir/base/file.hpp"
 #include "weir/pipeline/catalog.hpp"
 
@@ -25,6 +26,11 @@ namespace weir::actors {
 /// Makes the source `hn4.read`.
 [[nodiscard]] result<void> make_hn4_read(flow::described_stage& made,
                                          const given_settings& given);
+/// Makes the sink `hn4.put`. @param open_device Opens the volume for writing; empty: as a
+/// file. Tests open devices that can fail.
+[[nodiscard]] result<void> make_hn4_put(flow::described_stage& made,
+                                        const given_settings& given,
+                                        device_opener open_device = {});
 /// Makes the source `text.chunks`. @param fs Must outlive the stage; tests use others.
 [[nodiscard]] result<void> make_text_chunks(flow::described_stage& made,
                                             const given_settings& given,

@@ -22,7 +22,8 @@ struct hn4_settings {
 settings_table<hn4_settings> hn4_table() {
   settings_table<hn4_settings> table("the source hn4.read");
   table.add("path", &hn4_settings::path, "the volume: an image file or a block device")
-      .required();
+      .required()
+      .path(path_use::input);
   table.add("tag", &hn4_settings::tag, "name of the tag whose bytes are read").required();
   table.add("block", &hn4_settings::block, "size of an item; the last one may be shorter")
       .range(1, std::int64_t{1} << 30)
@@ -92,6 +93,7 @@ result<void> make_hn4_read(flow::described_stage& made, const given_settings& gi
   WEIR_TRY(hn4_settings settings, flow::read_settings(made.info, hn4_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse("u8[?]"));
   made.info.ports = {{"x", std::move(type), false}};
+  made.info.ports.back().longest = static_cast<std::int64_t>(settings.block);
   made.object = std::make_unique<hn4_read>(std::move(settings));
   return {};
 }

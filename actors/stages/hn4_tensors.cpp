@@ -26,7 +26,8 @@ settings_table<tensors_settings> tensors_table() {
   settings_table<tensors_settings> table("the source hn4.tensors");
   table
       .add("path", &tensors_settings::path, "the volume: an image file or a block device")
-      .required();
+      .required()
+      .path(path_use::input);
   table.add("tag", &tensors_settings::tag,
             "tag of the stored file; empty: all tags in the order of their names");
   table

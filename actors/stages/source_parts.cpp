@@ -71,6 +71,28 @@ void attribute_collector::add_scalars(const formats::cbor_map& from) {
   }
 }
 
+void attribute_collector::add_object(const formats::cbor_map& from) {
+  add_nested(from, "", 0);
+}
+
+void attribute_collector::add_nested(const formats::cbor_map& from,
+                                     const std::string& prefix, std::size_t depth) {
+  constexpr std::size_t max_depth = 8;  // deeper names would not fit
+  for (const formats::cbor_entry& entry : from) {
+    const std::string* key = entry.key.text();
+    if (key == nullptr || key->starts_with('_') || (depth == 0 && *key == "name")) {
+      continue;
+    }
+    const std::string name = prefix + *key;
+    if (const auto value = scalar_of(entry.value)) {
+      add(name, *value);
+    } else if (const formats::cbor_map* inner = entry.value.map();
+               inner != nullptr && depth < max_depth) {
+      add_nested(*inner, name + ".", depth + 1);
+    }
+  }
+}
+
 formats::cbor_map metadata_of(const attributes& from) {
   formats::cbor_map out;
   for (const auto& [name, value] : from) {

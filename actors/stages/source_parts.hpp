@@ -59,8 +59,15 @@ class attribute_collector {
   /// Adds all entries of a map that have a text as key and a scalar as value. Booleans
   /// become 0 or 1, integers from 0 on have no sign.
   void add_scalars(const formats::cbor_map& from);
+  /// Adds the metadata of an object: scalars as `add_scalars` does, and those of maps in
+  /// it under names with dots, such as `mars.param`. Its name and keys that begin with an
+  /// underscore are left out.
+  void add_object(const formats::cbor_map& from);
 
  private:
+  void add_nested(const formats::cbor_map& from, const std::string& prefix,
+                  std::size_t depth);
+
   attributes& to_;
   std::size_t bytes_ = 0;
 };

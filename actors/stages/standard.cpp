@@ -23,6 +23,10 @@ void add_standard_stages() {
                      }));
     or_throw(all.add("hn4.tensors", actors::make_hn4_tensors));
     or_throw(all.add("hn4.read", actors::make_hn4_read));
+    or_throw(
+        all.add("hn4.put", [](flow::described_stage& made, const given_settings& given) {
+          return actors::make_hn4_put(made, given);
+        }));
     or_throw(all.add("text.chunks",
                      [](flow::described_stage& made, const given_settings& given) {
                        return actors::make_text_chunks(made, given);

@@ -24,7 +24,8 @@ settings_table<text_settings> text_table() {
       .add("files", &text_settings::files,
            "files in the order in which they are read; a file named twice is read twice")
       .required()
-      .single();
+      .single()
+      .path(path_use::input);
   table
       .add("chunk", &text_settings::chunk,
            "size of a chunk; the last one of a file may "
@@ -177,6 +178,7 @@ result<void> make_text_chunks(flow::described_stage& made, const given_settings&
   WEIR_TRY(text_settings settings, flow::read_settings(made.info, text_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse("u8[?]"));
   made.info.ports = {{"x", std::move(type), false}};
+  made.info.ports.back().longest = static_cast<std::int64_t>(settings.chunk);
   made.object = std::make_unique<text_chunks>(std::move(settings), fs);
   return {};
 }

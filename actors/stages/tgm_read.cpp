@@ -32,7 +32,8 @@ settings_table<tgm_settings> read_table() {
       .add("path", &tgm_settings::path,
            "a file, a folder whose files *.tgm are read in the order of their names, a "
            "pipe, or - for standard input")
-      .required();
+      .required()
+      .path(path_use::input);
   table.add("object", &tgm_settings::object,
             "name of the object of each message; empty: the object of the index");
   table.add("index", &tgm_settings::index, "number of the object of each message")
@@ -74,16 +75,18 @@ class tgm_read final : public flow::stage_object {
     if (!delivery->message) {
       return false;
     }
-    if (auto decoded = decode(p, *delivery->message); !decoded) {
+    const auto decoded = decode(p, *delivery->message);
+    if (!decoded) {
       const errc code = decoded.error().code();
       return error(code, fmt::format("cannot read message {}", messages_))
           .located(fmt::format("{}:{}", file_path(delivery->place.file),
                                delivery->place.offset))
-          .because(std::move(decoded.error()));
+          .because(decoded.error());
     }
     attribute_collector about(p.emitted());
     about.add("message", messages_);
     about.add_scalars(delivery->message->metadata().extra);
+    about.add_object(delivery->message->metadata(*decoded));
     ++messages_;
     file_ = delivery->place.file;
     last_ = {delivery->place.offset + delivery->length, delivery->length, 0};
@@ -194,8 +197,8 @@ class tgm_read final : public flow::stage_object {
     }
     return *found;
   }
-  /// Decodes straight into the memory of the item.
-  result<void> decode(pull& p, const formats::message_reader& message) const {
+  /// Decodes straight into the memory of the item. Returns the number of the object.
+  result<std::size_t> decode(pull& p, const formats::message_reader& message) const {
     WEIR_TRY(const std::size_t object, find_object(message));
     const formats::object_descriptor& descriptor = message.descriptor(object);
     if (info_of(descriptor.type).size == 0 ||
@@ -208,8 +211,9 @@ class tgm_read final : public flow::stage_object {
                       descriptor.shape.size()));
     }
     WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, descriptor.type, descriptor.shape));
-    return message.decode_into(
-        object, {x.data(), static_cast<std::size_t>(message.object_bytes(object))});
+    WEIR_CHECK(message.decode_into(
+        object, {x.data(), static_cast<std::size_t>(message.object_bytes(object))}));
+    return object;
   }
 
   tgm_settings settings_;

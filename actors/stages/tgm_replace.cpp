@@ -27,6 +27,7 @@ settings_table<replace_settings> replace_table() {
   settings_table<replace_settings> table("the sink tgm.replace");
   table.add("path", &replace_settings::path, "a file, which is created if it is missing")
       .required()
+      .path(path_use::output)
       .may_change();
   table
       .add("objects", &replace_settings::objects,
@@ -106,6 +107,32 @@ class tgm_replace final : public flow::stage_object {
                       tgm_replace_name, hex64(offset_.digest), hex64(xxh3_64(message_))));
     }
     return tolerated(write_file_atomically(fs_, path_, message_));
+  }
+
+  result<bool> verify(opening& run, bytes_view stored,
+                      const flow::state_reader& /*state*/) override {
+    path_ = run.path(settings_.path);
+    WEIR_TRY(offset_, record_of<replace_offset>(stored, tgm_replace_name, "offset"));
+    if (offset_.items == 0 || !settings_.must_write) {
+      return true;  // the checkpoint holds the message
+    }
+    auto content = read_file(fs_, path_);
+    if (!content && content.error().code() != errc::not_found) {
+      return std::move(content.error());
+    }
+    if (!content) {
+      return error(errc::torn, fmt::format("cannot use the output \"{}\": expected the "
+                                           "message of the last item, found no file",
+                                           path_));
+    }
+    if (xxh3_64(*content) != offset_.digest) {
+      return error(
+          errc::hash_mismatch,
+          fmt::format("cannot use the output \"{}\": expected the message of the "
+                      "last item, whose digest is {}, found the digest {}",
+                      path_, hex64(offset_.digest), hex64(xxh3_64(*content))));
+    }
+    return true;
   }
 
   result<void> copy_state(flow::state_writer& to) override {

@@ -37,7 +37,8 @@ settings_table<write_settings> write_table() {
   table
       .add("path", &write_settings::path,
            "a file, which is created if it is missing, a pipe, or - for standard output")
-      .required();
+      .required()
+      .path(path_use::output);
   table.add("object", &write_settings::object, "name of the object of each message");
   table.add("mode", &write_settings::mode,
             {{"new", write_mode::replace}, {"append", write_mode::append}},
@@ -119,6 +120,20 @@ class tgm_write final : public flow::stage_object {
     }
     return open_file();
   }
+  result<bool> verify(opening& run, bytes_view stored,
+                      const flow::state_reader& /*state*/) override {
+    path_ = path_of(run, settings_.path);
+    if (is_pipe(path_)) {
+      return false;
+    }
+    WEIR_TRY(offset_, record_of<write_offset>(stored, tgm_write_name, "offset"));
+    if (!fs_.exists(path_)) {
+      return offset_.last.end == 0 ? result<bool>(true) : result<bool>(shorter(0));
+    }
+    WEIR_TRY(const auto f, fs_.open(path_, open_mode::read));
+    WEIR_CHECK(holds_last(*f));
+    return true;
+  }
 
  private:
   [[nodiscard]] bool locks() const { return &fs_ == &posix_file_system(); }
@@ -170,13 +185,23 @@ class tgm_write final : public flow::stage_object {
     }
     WEIR_TRY(const auto lock, locked());
     WEIR_TRY(const auto f, fs_.open(path_, open_mode::create_or_open));
+    WEIR_CHECK(holds_last(*f));
     WEIR_TRY(const std::uint64_t size, f->size());
+    if (size == offset_.last.end) {
+      return {};
+    }
+    WEIR_CHECK(f->resize(offset_.last.end));
+    return f->sync();
+  }
+  /// Compares the last message before the offset with the file.
+  [[nodiscard]] result<void> holds_last(file& f) const {
+    WEIR_TRY(const std::uint64_t size, f.size());
     if (size < offset_.last.end) {
       return shorter(size);
     }
     auto same = verify_block(offset_.last, size, tgm_write_name, path_,
                              [&](std::uint64_t offset, mutable_bytes to) {
-                               return read_exactly(*f, offset, to);
+                               return read_exactly(f, offset, to);
                              });
     if (!same) {
       return error(errc::hash_mismatch,
@@ -185,11 +210,7 @@ class tgm_write final : public flow::stage_object {
                                path_, offset_.last.end))
           .because(std::move(same.error()));
     }
-    if (size == offset_.last.end) {
-      return {};
-    }
-    WEIR_CHECK(f->resize(offset_.last.end));
-    return f->sync();
+    return {};
   }
   [[nodiscard]] error shorter(std::uint64_t size) const {
     return error(errc::torn,

@@ -21,6 +21,12 @@ bool supervisor_state::down(child c) {
   return surprise;
 }
 
+bool supervisor_state::end(child c) {
+  entry& e = children_[c];
+  e.asked = true;
+  return e.alive;
+}
+
 std::vector<supervisor_state::child> supervisor_state::stop() {
   stopping_ = true;
   group_.reset();
@@ -97,18 +103,47 @@ void stop_children(supervisor_pointer self, const supervisor_config& config,
   self->delayed_send(self, config.group_deadline, deadline_atom_v, s.core.round());
 }
 
+/// Returns the number of the child with an address. Children are never removed.
+std::optional<supervisor_state::child> child_at(const supervisor_shell& s,
+                                                const caf::actor_addr& address) {
+  const auto found =
+      std::find_if(s.handles.begin(), s.handles.end(),
+                   [&](const caf::actor& a) { return a.address() == address; });
+  return found == s.handles.end()
+             ? std::nullopt
+             : std::optional(static_cast<std::size_t>(found - s.handles.begin()));
+}
+
+/// Ends one child, and answers when it has ended.
+caf::typed_response_promise<bool> close_child(supervisor_pointer self,
+                                              const caf::actor& child) {
+  auto& s = self->state;
+  const auto promise = self->make_response_promise<bool>();
+  pending_reply<bool> ended(promise, "the end of a child");
+  const auto c = child_at(s, child.address());
+  if (!c || !s.core.end(*c)) {
+    ended.deliver(false);
+  } else {
+    s.closing.emplace(*c, std::move(ended));
+    self->send_exit(child, caf::exit_reason::user_shutdown);
+  }
+  return promise;
+}
+
 /// Handles the end of a child: reports a failure, and goes on with the next group if this
 /// child was the last of its group.
 void on_down(supervisor_pointer self, const supervisor_config& config,
              const caf::down_msg& down) {
   auto& s = self->state;
-  const auto found =
-      std::find_if(s.handles.begin(), s.handles.end(),
-                   [&](const caf::actor& a) { return a.address() == down.source; });
-  if (found == s.handles.end()) {
+  const auto found = child_at(s, down.source);
+  if (!found) {
     return;
   }
-  const auto c = static_cast<supervisor_state::child>(found - s.handles.begin());
+  const supervisor_state::child c = *found;
+  for (auto [one, last] = s.closing.equal_range(c); one != last;) {
+    one->second.deliver(true);
+    one = s.closing.erase(one);
+  }
   if (s.core.down(c) && config.failed) {
     const std::string& name = s.core.name_of(c);
     const error cause = from_caf(down.reason, name);
@@ -140,6 +175,10 @@ supervisor_actor::behavior_type supervisor(supervisor_pointer self,
                 self->state.stopped = {promise, "a stop"};
                 stop_children(self, config, self->state.core.stop());
                 return promise;
+              }),
+      answers("supervisor, close",
+              [self](close_atom, const caf::actor& child) {
+                return close_child(self, child);
               }),
       reacts(self, "supervisor, deadline",
              [self, config](deadline_atom, std::uint32_t round) {

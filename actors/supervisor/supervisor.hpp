@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ class supervisor_state {
   /// Notes that a child has ended. Returns true if that is a failure: nobody had asked
   /// the child to stop.
   [[nodiscard]] bool down(child c);
+  /// Notes that a child is asked to end by itself. Returns false if it has ended.
+  [[nodiscard]] bool end(child c);
   /// Begins to stop, and returns the children of the first group that has living ones.
   [[nodiscard]] std::vector<child> stop();
   /// Returns whether all children of the present group have ended.
@@ -75,6 +78,8 @@ struct supervisor_shell {
   supervisor_state core;
   std::vector<caf::actor> handles;          ///< by child
   pending_reply<local<survivors>> stopped;  ///< reply to the stop
+  std::multimap<supervisor_state::child, pending_reply<bool>>
+      closing;  ///< replies to those who ended one child
 };
 /// Returns the behavior of a supervisor; CAF calls this when it spawns the actor.
 supervisor_actor::behavior_type supervisor(

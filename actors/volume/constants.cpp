@@ -3,33 +3,35 @@
 /// Constants of pipeline stages come from HN4 volumes.
 #include "volume/constants.hpp"
 
-#include <cstring>
-
 #include <fmt/format.h>
 
+#include "weir/actors/tensor_loader.hpp"
 #include "weir/storage/hn4_tensors.hpp"
 
 namespace weir::actors {
+namespace {
+
+/// Tasks of the engine read the tensor from the device into its memory.
+result<runtime::tensor> load(runtime::engine& engine, const std::string& path,
+                             const std::string& name) {
+  WEIR_TRY(const auto volume, storage::hn4_volume::open(path));
+  WEIR_TRY(auto found, storage::locate_tensor(volume, name));
+  tensor_loader loader(engine, std::move(found.stream));
+  WEIR_TRY(const loaded_tensor loaded, loader.load(found.info, name));
+  WEIR_CHECK(engine.wait(loaded.tensor));
+  return loaded.tensor;
+}
+
+}  // namespace
 
 result<runtime::tensor> load_constant(weir::engine& host, const std::string& path,
                                       const std::string& name) {
-  WEIR_TRY(const auto volume, storage::hn4_volume::open(path));
-  WEIR_TRY(const auto stored, storage::find_tensor(volume, name));
-  const storage::stored_tensor& info = stored.info();
-  if (info.shape.size() > runtime::max_dims) {
-    return error(errc::unsupported,
-                 fmt::format("cannot load the tensor \"{}\" of \"{}\": expected at most "
-                             "{} dimensions, found {}",
-                             name, path, runtime::max_dims, info.shape.size()));
-  }
-  const bytes_view bytes = stored.bytes();
-  WEIR_TRY(const auto memory,
-           host.base().allocate(static_cast<std::int64_t>(bytes.size()), name));
-  WEIR_TRY(
-      const auto loaded,
-      runtime::tensor::over(memory, info.type, {info.shape.data(), info.shape.size()}));
-  if (!bytes.empty()) {
-    std::memcpy(loaded.data(), bytes.data(), bytes.size());
+  auto loaded = load(host.base(), path, name);
+  if (!loaded) {
+    const errc code = loaded.error().root().code();
+    return error(code,
+                 fmt::format("cannot load the constant \"{}\" of \"{}\"", name, path))
+        .because(std::move(loaded.error()));
   }
   return loaded;
 }

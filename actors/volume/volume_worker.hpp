@@ -4,19 +4,11 @@
 /// thread, because devices block.
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <string>
-
 #include "shim/shim.hpp"
+#include "volume/device_opener.hpp"
 #include "weir/actors/interfaces.hpp"
-#include "weir/storage/block_device.hpp"
 
 namespace weir::actors {
-
-/// Opens the device with a path.
-using device_opener =
-    std::function<result<std::unique_ptr<storage::block_device>>(const std::string&)>;
 
 /// Configuration of a volume worker. Tests open devices that can fail.
 struct volume_worker_config {

@@ -41,6 +41,28 @@ bool is_temporary(std::string_view name) {
          digits(name.substr(dot + 1, dash - dot - 1)) && digits(name.substr(dash + 1));
 }
 
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos;) {
+    text.replace(at, from.size(), to);
+    at += to.size();
+  }
+}
+
+// Returns an error with the path of the file, which the user knows, in the place of the
+// path of the temporary file.
+error naming_the_file(const error& e, const std::string& temporary,
+                      const std::string& path) {
+  std::string text = e.text();
+  std::string location = e.location();
+  replace_all(text, temporary, path);
+  replace_all(location, temporary, path);
+  error named =
+      error(e.code(), std::move(text)).located(std::move(location)).hint(e.hint());
+  return e.cause() == nullptr
+             ? named
+             : std::move(named).because(naming_the_file(*e.cause(), temporary, path));
+}
+
 result<void> fill(file_system& fs, const std::string& name,
                   const std::function<result<void>(file&)>& write) {
   WEIR_TRY(const auto f, fs.open(name, open_mode::create_new));
@@ -65,7 +87,7 @@ result<void> write_file_atomically(file_system& fs, const std::string& path,
       // The caller gets the first failure, not one of this clean-up.
       static_cast<void>(fs.remove(temporary));
     }
-    return written;
+    return naming_the_file(written.error(), temporary, path);
   }
   return fs.sync_folder(folder_of(path));
 }

@@ -46,6 +46,10 @@ result<void> stage_object::put(taken&) {
 result<small_record> stage_object::settle() {
   return not_of_this_face("settle");
 }
+result<bool> stage_object::verify(opening& /*run*/, bytes_view /*offset*/,
+                                  const state_reader& /*state*/) {
+  return false;
+}
 result<void> stage_object::rewind(bytes_view) {
   return not_of_this_face("rewind");
 }
@@ -58,8 +62,7 @@ result<void> stage_object::copy_state(state_writer&) {
 result<void> stage_object::restore_state(const state_reader&) {
   return {};
 }
-void stage_object::report(figures&) const {
-}
+void stage_object::report(figures&) const {}
 
 port_type static_type(dtype element, int rank, std::string_view extents) {
   WEIR_EXPECT(element != dtype{});

@@ -206,6 +206,9 @@ blank* execution::grant(std::uint32_t source) {
   const bool waits = state_->facts.epoch != 0 && !s.contributed();
   return waits ? nullptr : s.grant(state_->limit);
 }
+bool execution::can_grant(std::uint32_t source, std::uint32_t count) const noexcept {
+  return state_->stages[source]->can_grant(count, state_->limit);
+}
 result<void> execution::deliver(blank& filled) {
   stage_run& s = *filled.stage;
   WEIR_CHECK(s.deliver(filled));

@@ -38,6 +38,21 @@ blank* stage_run::grant(std::uint64_t before) {
   return &b;
 }
 
+bool stage_run::can_grant(std::uint32_t count, std::uint64_t before) const noexcept {
+  const std::uint64_t number = next_seq_ + granted_;
+  if (end_read_ || number >= before) {
+    return false;
+  }
+  const bool fixed = std::all_of(pools_.begin(), pools_.end(),
+                                 [](const auto& pool) { return pool->fixed(); });
+  const std::uint64_t wanted =
+      fixed ? std::min<std::uint64_t>(count, before - number) : 1;
+  return granted_ + wanted <= blanks_.size() &&
+         has_output(static_cast<std::uint32_t>(granted_ + wanted)) &&
+         std::all_of(pools_.begin(), pools_.end(),
+                     [&](const auto& pool) { return pool->available(wanted); });
+}
+
 /// The memory of an item that is skipped returns to its pools at once.
 void stage_run::skip_delivered(blank& filled) {
   for (std::size_t o = 0; o < pools_.size(); ++o) {

@@ -85,12 +85,30 @@ std::optional<error> stage_run::failure_of(const call& c) {
   return std::nullopt;
 }
 
+/// Notes that no task writes the outputs of a call any more, if its tasks have ended.
+/// Other stages write the tensors that the call hands on from its inputs.
+void stage_run::mark_complete(call& c) noexcept {
+  if (c.next != 0 && c.next <= c.last) {
+    return;  // on_done has submitted further tasks
+  }
+  for (std::size_t o = 0; o < pools_.size(); ++o) {
+    slot* const made = c.made[o];
+    if (made != nullptr && made->home == pools_[o].get()) {
+      made->complete = true;
+    }
+  }
+}
+
 /// Lets a stage look at a call whose tasks have ended, and hands on what waited for them.
 result<stage_run::settling> stage_run::settle_front(call& c) {
   const bool looping = info_.face == face::looping && !c.gap;
   if ((emits_late() || looping) && !has_output(info_.gives)) {
     ++counters.blocked_output;
     return settling::blocked;
+  }
+  if (c.refusal) {
+    WEIR_CHECK(answer_failure(c, std::move(*c.refusal)));
+    return settling::ended;
   }
   if (auto failed = failure_of(c)) {
     WEIR_CHECK(answer_failure(c, std::move(*failed)));
@@ -109,14 +127,28 @@ result<stage_run::settling> stage_run::settle_front(call& c) {
     return settling::ended;
   } else if (info_.face == face::late) {
     WEIR_CHECK(call_done(c));
+    if (c.refusal) {
+      return settling::stepped;  // `on_done` may have submitted tasks
+    }
   }
   if (c.wants_emit) {
+    mark_complete(c);
     publish(c);
   }
   if (c.skipped) {
     push_gap(c.seq);
   }
   return settling::ended;
+}
+
+/// Notes that the stage itself has refused an item, which therefore fails. Returns an
+/// error if the run has to stop. What was handed on cannot be taken back.
+result<void> stage_run::refuse(call& c, error cause) {
+  if (!skips_failures_ || !c.emitted.empty()) {
+    return at_item(c.seq, std::move(cause));
+  }
+  c.refusal = std::make_unique<error>(std::move(cause));
+  return {};
 }
 
 result<void> stage_run::call_done(call& c) {
@@ -127,7 +159,7 @@ result<void> stage_run::call_done(call& c) {
   in_on_done_ = false;
   active_ = nullptr;
   if (!done) {
-    return at_item(c.seq, std::move(done.error()));
+    return refuse(c, std::move(done.error()));
   }
   return emitted_once(c, "on_done");
 }
@@ -151,7 +183,8 @@ result<stage_run::settling> stage_run::call_step(call& c) {
   auto more = guarded([&] { return object_.on_step(s); });
   active_ = nullptr;
   if (!more) {
-    return at_item(c.seq, std::move(more.error()));
+    WEIR_CHECK(refuse(c, std::move(more.error())));
+    return settling::stepped;
   }
   if (*more) {
     return settling::stepped;

@@ -281,7 +281,9 @@ result<void> stage_run::run(call& c) {
   auto done = guarded([&] { return object_.on_item(s); });
   active_ = nullptr;
   if (!done) {
-    return at_item(c.seq, std::move(done.error()));
+    WEIR_CHECK(refuse(c, std::move(done.error())));
+    ++next_open_;
+    return {};
   }
   return after_on_item(c);
 }
@@ -362,6 +364,7 @@ void stage_run::finish(call& c) {
   }
   c.wants_emit = c.skipped = c.gap = false;
   c.returned = c.dead_letter = c.over = false;
+  c.refusal.reset();
   c.emissions = 0;
   c.round = 0;
   c.first = c.last = c.next = 0;
@@ -399,6 +402,9 @@ result<void> stage_run::emit(call& c) {
   if (info_.face != face::late && skips_failures_) {
     c.wants_emit = true;
     return {};
+  }
+  if (in_on_done_) {
+    mark_complete(c);
   }
   publish(c);
   return {};
@@ -502,6 +508,9 @@ result<void> stage_run::pass_barrier() {
 result<void> stage_run::pass_end() {
   if (collected_ != 0) {
     WEIR_CHECK(run(current()));
+    if (open() != 0 && (emits_late() || info_.face == face::looping)) {
+      return {};  // what it makes goes before the end
+    }
   }
   ended_ = true;
   push_marker(entry_kind::end, ~std::uint64_t{0});

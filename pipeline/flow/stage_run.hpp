@@ -54,6 +54,8 @@ struct call {
   bool dead_letter = false;  ///< failed: its inputs leave through other outlets
   bool over = false;         ///< the step loop has made its last step
   bool returned = false;     ///< a blocking stage has processed the item
+  /// Error of the stage itself. The item fails once the tasks of the call have ended.
+  std::unique_ptr<error> refusal;
 };
 
 /// An empty item that a source or a blocking stage fills.
@@ -164,6 +166,9 @@ class stage_run {
   [[nodiscard]] bool joined() const noexcept { return joined_; }
   /// Returns an empty item for the source to fill, or a null pointer without credit.
   [[nodiscard]] blank* grant(std::uint64_t before);
+  /// Returns whether `count` items could be granted, or all up to number `before`. For
+  /// items of varying size one suffices.
+  [[nodiscard]] bool can_grant(std::uint32_t count, std::uint64_t before) const noexcept;
   /// Takes the oldest granted item back, filled, and hands it on unless it is held.
   [[nodiscard]] result<void> deliver(blank& filled);
   /// Hands on the held items before number `before`, and the end behind the last item.
@@ -275,10 +280,12 @@ class stage_run {
   [[nodiscard]] bool collect(call& c);
   [[nodiscard]] result<void> run(call& c);
   [[nodiscard]] result<void> gate(call& c);
+  void mark_complete(call& c) noexcept;
   [[nodiscard]] result<void> after_on_item(call& c);
   [[nodiscard]] result<settling> settle_front(call& c);
   [[nodiscard]] result<settling> call_step(call& c);
   [[nodiscard]] result<void> call_done(call& c);
+  [[nodiscard]] result<void> refuse(call& c, error cause);
   [[nodiscard]] result<void> emitted_once(const call& c, const char* function) const;
   [[nodiscard]] result<bool> settle_returned();
   void fill_made(call& c, blank& filled);

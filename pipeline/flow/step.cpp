@@ -7,6 +7,7 @@
 
 #include "flow/stage_run.hpp"
 #include "weir/base/hash.hpp"
+#include "weir/pipeline/paths.hpp"
 
 namespace weir {
 namespace {
@@ -52,6 +53,9 @@ philox step::random() const noexcept {
 std::int64_t step::turn_time() const noexcept {
   return stage_.facts_.turn_ns;
 }
+std::int64_t step::source_time() const noexcept {
+  return stage_.left_source(*stage_.active_);
+}
 std::size_t step::count() const noexcept {
   return stage_.in_.empty() ? 1 : stage_.active_->inputs.size() / stage_.in_.size();
 }
@@ -67,6 +71,10 @@ const runtime::tensor& step::input_bytes(int inlet, std::size_t nth) const {
       stage_.active_->inputs[nth * inlets + static_cast<std::size_t>(inlet)];
   WEIR_EXPECT(one.body != nullptr);
   return one.body->slots[one.outlet]->tensor;
+}
+bool step::input_complete(int inlet) const noexcept {
+  const flow::call::input& one = stage_.active_->inputs[static_cast<std::size_t>(inlet)];
+  return one.body != nullptr && one.body->slots[one.outlet]->complete;
 }
 const runtime::tensor& step::scratch_of_item(int index) const {
   const flow::slot* s = stage_.active_->scratch[static_cast<std::size_t>(index)];
@@ -137,7 +145,12 @@ result<runtime::tensor> pull::fill_bytes(int port, dtype type,
                                          std::span<const std::int64_t> shape) {
   const auto o = static_cast<std::size_t>(port);
   flow::slot& s = *blank_.slots[o];
-  WEIR_CHECK(blank_.stage->fits(o, type, shape));
+  if (auto fits = blank_.stage->fits(o, type, shape); !fits) {
+    // What a source reads decides the type, so that the data are wrong and no call is.
+    const bool data = blank_.stage->info().face == flow::face::source;
+    error& e = fits.error();
+    return data ? error(errc::corrupt, e.text()).hint(e.hint()) : std::move(e);
+  }
   WEIR_CHECK(s.home->shape(s, type, shape));
   blank_.filled[o] = true;
   return s.tensor;
@@ -160,10 +173,7 @@ const runtime::tensor& taken::bytes(int inlet) const {
 }
 
 std::string opening::path(std::string_view relative) const {
-  if (relative.empty() || relative.front() == '/' || run_.folder.empty()) {
-    return std::string(relative);
-  }
-  return run_.folder + "/" + std::string(relative);
+  return flow::path_in(run_.folder, relative);
 }
 
 }  // namespace weir
@@ -183,7 +193,8 @@ result<void> stage_run::fits(std::size_t outlet, dtype type,
     same = expected.shape[i].is != extent::kind::fixed ||
            expected.shape[i].number == shape[i];
   }
-  if (same) {
+  const std::int64_t most = info_.outlet(outlet).longest;
+  if (same && (most == 0 || shape.empty() || shape.front() <= most)) {
     return {};
   }
   port_type found;
@@ -191,10 +202,13 @@ result<void> stage_run::fits(std::size_t outlet, dtype type,
   for (const std::int64_t n : shape) {
     found.shape.push_back({extent::kind::fixed, n, '?'});
   }
-  return error(errc::invalid_argument,
-               fmt::format("cannot make an item of \"{}\": expected a tensor of type {}, "
-                           "found {}",
-                           name_, expected.text(), found.text()));
+  return error(
+      errc::invalid_argument,
+      fmt::format("cannot make an item of \"{}\": expected a tensor of type {}{}, "
+                  "found {}",
+                  name_, expected.text(),
+                  most == 0 ? "" : fmt::format(" with an extent of at most {}", most),
+                  found.text()));
 }
 
 }  // namespace weir::flow

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "graph/names.hpp"
 #include "weir/base/bytes.hpp"
@@ -124,6 +125,18 @@ wide largest(const plan& p, const Edges& edges, Value value) {
   return out;
 }
 
+/// Returns the bytes of the largest item of an outlet, if they are known.
+std::optional<std::int64_t> largest_item(const plan& p, std::uint32_t stage,
+                                         std::uint32_t port) {
+  port_type type = p.stages[stage].types[port];
+  const std::int64_t longest = p.source.stages[stage].info.ports[port].longest;
+  if (longest != 0 && !type.shape.empty() &&
+      type.shape.front().is != extent::kind::fixed) {
+    type.shape.front() = {extent::kind::fixed, longest, '?'};
+  }
+  return type.bytes();
+}
+
 /// Computes slots and bytes of the stages of a plan.
 class memory_sizer {
  public:
@@ -163,8 +176,7 @@ class memory_sizer {
     if (takes == 1) {
       return 0;
     }
-    const auto item = plan_.stages[e.to].types[e.inlet].bytes();
-    if (item) {
+    if (const auto item = largest_item(plan_, e.from, e.outlet)) {
       return aligned(*item) * (takes - 1);
     }
     const wide one_item = largest(plan_, plan_.stages[e.from].out,
@@ -234,13 +246,16 @@ class memory_sizer {
     std::ranges::copy_if(planned.out, std::back_inserter(edges), [&](std::uint32_t e) {
       return plan_.source.edges[e].outlet == port;
     });
-    if (edges.empty()) {
-      return wide{default_window_bytes};
+    wide windows = default_window_bytes;
+    if (!edges.empty()) {
+      const wide being_made =
+          largest(plan_, edges, [](const graph_edge& e) { return e.window_bytes; });
+      windows = being_made + largest(plan_, edges, [&](const graph_edge& e) {
+                  return bytes_.along(e);
+                });
     }
-    const wide being_made =
-        largest(plan_, edges, [](const graph_edge& e) { return e.window_bytes; });
-    return being_made +
-           largest(plan_, edges, [&](const graph_edge& e) { return bytes_.along(e); });
+    const auto item = largest_item(plan_, stage, port);
+    return item ? std::min(windows, aligned(*item) * planned.slots) : windows;
   }
 
   plan& plan_;

@@ -24,9 +24,36 @@ std::size_t stage_info::outlets() const noexcept {
   return ports.size() - inlets();
 }
 
+const port_info& stage_info::outlet(std::size_t number) const noexcept {
+  auto found = std::ranges::find(ports, false, &port_info::inlet);
+  for (; number != 0; --number) {
+    found = std::find_if(found + 1, ports.end(), [](const auto& p) { return !p.inlet; });
+  }
+  return *found;
+}
+
 std::size_t stage_info::dead_letters() const noexcept {
   return static_cast<std::size_t>(
       std::ranges::count(ports, true, &port_info::dead_letter));
+}
+
+void add_value(stage_info& info, const setting_info& setting,
+               const setting_value& value) {
+  if (!setting.may_change) {
+    info.frozen.emplace_back(setting.name, value.describe());
+  }
+  if (setting.path == path_use::none) {
+    return;
+  }
+  if (const auto* text = std::get_if<std::string>(&value.data)) {
+    info.paths.push_back({setting.name, *text, setting.path});
+  } else if (const auto* list = std::get_if<setting_value::list>(&value.data)) {
+    for (const setting_value& one : *list) {
+      if (const auto* path = std::get_if<std::string>(&one.data)) {
+        info.paths.push_back({setting.name, *path, setting.path});
+      }
+    }
+  }
 }
 
 void add_dead_letters(stage_info& info) {

@@ -48,7 +48,7 @@ result<void> check_port_names(const graph& g, std::uint32_t stage) {
                            fmt::format("{} in \"{}\"", mistake, ports[i].name));
     }
     if (g.stages[stage].info.find_port(ports[i].name) != static_cast<int>(i)) {
-      return error(errc::already_exists,
+      return error(errc::invalid_argument,
                    fmt::format("cannot use the stage {} ({}): expected unique names of "
                                "ports, found two ports \"{}\"",
                                stage_name(g, stage), g.stages[stage].info.name,
@@ -184,7 +184,7 @@ result<void> check_unique_names(const graph& g) {
     if (is_new) {
       continue;
     }
-    error refused(errc::already_exists,
+    error refused(errc::invalid_argument,
                   fmt::format("cannot add the stage {}: expected a unique name, found a "
                               "stage with this name",
                               stage_name(g, i)));
@@ -374,10 +374,12 @@ result<void> check_form(const graph& g) {
   const auto is_source = [](const graph_stage& s) { return s.info.face == face::source; };
   if (std::ranges::none_of(g.stages, is_source)) {
     return error(
-        errc::invalid_argument,
-        fmt::format("cannot run the pipeline \"{}\": expected at least one source, "
-                    "found none",
-                    g.name));
+               errc::invalid_argument,
+               fmt::format("cannot use the pipeline \"{}\": expected at least one source "
+                           "among its {}, found none",
+                           g.name, counted(g.stages.size(), "stage")))
+        .hint("begin with a stage that makes items")
+        .located(g.stages.empty() ? std::string() : g.stages.front().place);
   }
   for (std::size_t i = 0; i < g.edges.size(); ++i) {
     WEIR_CHECK(check_edge(g, i));

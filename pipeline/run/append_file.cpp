@@ -29,15 +29,34 @@ result<append_file::offset> append_file::settle() {
   return offset{end_};
 }
 
+namespace {
+
+error shorter(const std::string& path, std::uint64_t expected, std::uint64_t found) {
+  return error(errc::torn,
+               fmt::format("cannot continue \"{}\": expected at least {} durable bytes, "
+                           "found {}",
+                           path, expected, found))
+      .hint("continue from an older checkpoint, or begin the run anew");
+}
+
+}  // namespace
+
+result<bool> append_file::verify(const opening& run, const std::string& path,
+                                 offset durable, file_system& fs) {
+  const std::string full = run.path(path);
+  std::uint64_t size = 0;
+  if (fs.exists(full)) {
+    WEIR_TRY(const auto f, fs.open(full, open_mode::read));
+    WEIR_TRY(size, f->size());
+  }
+  return size < durable.bytes ? result<bool>(shorter(full, durable.bytes, size))
+                              : result<bool>(true);
+}
+
 result<void> append_file::rewind(offset durable) {
   WEIR_TRY(const std::uint64_t size, file_->size());
   if (size < durable.bytes) {
-    return error(
-               errc::torn,
-               fmt::format("cannot continue \"{}\": expected at least {} durable bytes, "
-                           "found {}",
-                           file_->path(), durable.bytes, size))
-        .hint("continue from an older checkpoint, or begin the run anew");
+    return shorter(file_->path(), durable.bytes, size);
   }
   end_ = durable.bytes;
   return file_->resize(end_);

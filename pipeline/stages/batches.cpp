@@ -212,6 +212,7 @@ result<void> make_batch(described_stage& made, const given_settings& given) {
     leading = extent{};
   }
   made.info.ports = {{"x", type, true}, {"y", with_leading(type, leading), false}};
+  made.info.ports.back().longest = settings.size;
   made.info.takes = settings.size;
   made.info.own_numbering = true;
   made.object = std::make_unique<batch_stage>(std::move(settings));

@@ -145,6 +145,10 @@ result<void> make_concat(described_stage& made, const catalog& known,
     for (const auto& [key, value] : part->info.frozen) {
       made.info.frozen.emplace_back(fmt::format("parts.{}.{}", parts.size(), key), value);
     }
+    for (path_setting one : part->info.paths) {
+      one.setting = fmt::format("parts.{}.{}", parts.size(), one.setting);
+      made.info.paths.push_back(std::move(one));
+    }
     parts.push_back(std::move(part->object));
   }
   made.object = std::make_unique<concat>(std::move(parts));

@@ -51,6 +51,16 @@ TEST(supervisor_state, notices_a_child_that_ends_unasked) {
   EXPECT_FALSE(s.down(hub)) << "a child that ended is reported only once";
 }
 
+TEST(supervisor_state, a_child_that_is_ended_alone_is_no_failure) {
+  supervisor_state s;
+  const auto reader = s.adopt("reader", stop_group::source);
+  const auto sink = s.adopt("sink", stop_group::sink);
+  EXPECT_TRUE(s.end(reader));
+  EXPECT_FALSE(s.down(reader));
+  EXPECT_FALSE(s.end(reader)) << "it has ended before";
+  EXPECT_EQ(s.stop(), (children{sink}));
+}
+
 TEST(supervisor_state, skips_ranks_without_living_children) {
   supervisor_state s;
   const auto hub = s.adopt("hub", stop_group::source);

@@ -10,6 +10,8 @@
 #include <numeric>
 
 #include "storage/hn4/faulty_device.hpp"
+#include "support/temp_folder.hpp"
+#include "volume/constants.hpp"
 
 namespace weir::actors {
 namespace {
@@ -203,6 +205,42 @@ TEST(tensor_loader, refuses_tensors_that_do_not_fit) {
   storage::stored_tensor beyond = *directory.find("a");
   beyond.offset = UINT64_MAX - 4;
   EXPECT_EQ(loader.load(beyond, "w").error().code(), errc::out_of_range);
+}
+
+TEST(constants, are_read_by_tasks_and_name_volume_and_tensor_if_a_block_is_damaged) {
+  const weir::test::temp_folder folder;
+  const std::string path = folder / "v.hn4";
+  const byte_vector content = noise(1 << 20, 4);
+  const std::vector<std::int64_t> shape = {1024, 256};
+  or_throw(storage::hn4_format(path, storage::test::fixed_format()));
+  or_throw(or_throw(storage::hn4_volume::open(path, storage::device_mode::writable))
+               .put("model", or_throw(storage::make_safetensors("w", dtype::fp32, shape,
+                                                                content))));
+  {
+    weir::engine host;
+    const auto loaded = or_throw(load_constant(host, path, "w"));
+    EXPECT_EQ(loaded.type(), dtype::fp32);
+    EXPECT_TRUE(std::equal(shape.begin(), shape.end(), loaded.shape().begin(),
+                           loaded.shape().end()));
+    EXPECT_EQ(std::memcmp(loaded.data(), content.data(), content.size()), 0);
+    const auto missing = load_constant(host, path, "v");
+    ASSERT_FALSE(missing);
+    EXPECT_EQ(missing.error().code(), errc::not_found);
+  }
+  byte_vector image = or_throw(read_file(posix_file_system(), path));
+  const auto last =
+      std::search(image.begin(), image.end(), content.end() - 64, content.end());
+  ASSERT_NE(last, image.end());
+  *last ^= std::byte{1};
+  const auto f = or_throw(posix_file_system().open(path, open_mode::read_write));
+  or_throw(write_all(*f, 0, image));
+  weir::engine host;
+  const auto damaged = load_constant(host, path, "w");
+  ASSERT_FALSE(damaged);
+  EXPECT_EQ(damaged.error().code(), errc::corrupt) << damaged.error().message();
+  EXPECT_NE(damaged.error().message().find("the constant \"w\" of \"" + path),
+            std::string::npos)
+      << damaged.error().message();
 }
 
 }  // namespace

@@ -38,6 +38,27 @@ TEST(AtomicFile, FailureOfTheWriterKeepsTheOldContent) {
 // Two threads replace the same file with contents of different length. A writer that
 // shared its temporary file with the other, or wrote in place, would show a mixture or a
 // part.
+TEST(AtomicFile, ErrorsNameTheFileAndNotTheTemporaryOne) {
+  const test::temp_folder folder;
+  const std::string path = folder / "gone/file";
+  const auto r = write_file_atomically(posix_file_system(), path, as_view("one"));
+  ASSERT_FALSE(r);
+  EXPECT_EQ(r.error().code(), errc::not_found);
+  EXPECT_NE(r.error().text().find("\"" + path + "\""), std::string::npos);
+  EXPECT_EQ(r.error().message().find(".tmp"), std::string::npos);
+
+  const auto wrapped = write_file_atomically(
+      posix_file_system(), folder / "file", [](file& f) -> result<void> {
+        return error(errc::io, "cannot fill " + f.path())
+            .located(f.path() + ":7")
+            .because(error(errc::io, "no space in " + f.path()));
+      });
+  ASSERT_FALSE(wrapped);
+  EXPECT_EQ(wrapped.error().message(),
+            "cannot fill " + (folder / "file") + "\n  at " + (folder / "file") +
+                ":7\n  caused by: no space in " + (folder / "file"));
+}
+
 TEST(AtomicFile, ManyWritersLeaveTheWholeContentOfOne) {
   const test::temp_folder folder;
   auto& fs = posix_file_system();

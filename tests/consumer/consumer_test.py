@@ -2,6 +2,7 @@
 """Installs a build into a folder, moves the folder, builds the project beside this file against it and runs both."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -59,6 +60,17 @@ def programs_of_the_runtime(own):
             sys.exit(f"{name} imports {called}, expected {'' if wanted else 'no '}dlopen")
 
 
+def programs_of_actors(own, folder):
+    """Runs the programs that spawn actors without and with CAF."""
+    said = run(os.path.join(own, "actors"), folder)
+    if not re.fullmatch(r"rows2 is durable: \d+ bytes of the file\nrows300 is durable: \d+ bytes of the file\n"
+                        r"the ranks sum to 42\n", said):
+        sys.exit(f"the program of actors said {said!r}, expected two durable tensors and a sum of 42")
+    said = run(os.path.join(own, "typed_actors"), os.path.join(folder, "tensors.tgm"))
+    if said.strip() != "2":
+        sys.exit(f"the program of typed actors said {said!r}, expected 2 messages")
+
+
 def main():
     """Installs, moves the folder so that no path of the build can be in use, and builds and runs all programs."""
     cmake, build, compiler = sys.argv[1:4]
@@ -84,6 +96,7 @@ def main():
                 sys.exit(f"the pipeline said {said!r}, expected that it has finished")
         if (found := os.path.getsize(os.path.join(squares, "squares"))) != 20000 * 64 * 8:
             sys.exit(f"the pipeline wrote {found} bytes, expected 20000 items of 64 numbers")
+        programs_of_actors(own, temp)
         version = run(os.path.join(moved, "bin", "weir"), "--version")
         if "0.1.0" not in version:
             sys.exit(f"the installed command line said {version!r}, expected version 0.1.0")

@@ -530,6 +530,68 @@ path = "out.tgm"
         self.assertIn("twice", self.error("resume", "r", "--set", "twice.operand=2", code=2))
         self.assertIn("another pipeline", self.error("resume", "r", "--set", "half.operand=2", code=2))
         self.assertIn("generation 9999", self.error("resume", "r", "--generation", 9999, code=3))
+        self.assertRegex((self.folder / "r" / "log").read_text(), r"resumes: at item \d+, from generation \d+\n")
+        os.truncate(self.folder / "out.tgm", len(whole) - 1)
+        self.assertIn("expected at least", self.error("resume", "r", code=4))
+        (self.folder / "out.tgm").unlink()
+        self.assertIn("out.tgm", self.error("resume", "r", code=4))
+
+    def test_a_killed_run_leaves_the_figures_so_far(self):
+        self.write()
+        child = self.start("run", "half.toml", "--out", "r", "--set", "numbers.count=100000000")
+        metrics = self.folder / "r" / "metrics.json"
+        while child.poll() is None and not (metrics.exists() and self.metrics("r")["checkpoints"] > 0):
+            time.sleep(0.01)
+        child.kill()
+        child.communicate()
+        found = self.metrics("r")
+        self.assertEqual(found["ended"], "running")
+        self.assertGreater(found["items"], 0)
+        self.assertGreater(found["edges"][0]["items"], 0)
+        (self.folder / "r" / "metrics.json.123-4.tmp").touch()  # of a process that was killed while it wrote
+        self.weir("report", "r")
+        self.assertIn("while the run was going on", (self.folder / "r" / "report.html").read_text())
+        self.assertIn("items/s", self.weir("graph", "--run", "r").stdout.decode())
+        child = self.start("resume", "r")
+        self.assertIn(b"run folder", child.stdout.readline())
+        child.send_signal(signal.SIGINT)
+        child.communicate()
+        self.assertEqual(child.returncode, 0)
+        self.assertEqual([f.name for f in (self.folder / "r").glob("*.tmp")], [])
+
+    def test_a_closed_output_does_not_fail_a_run(self):
+        self.write()
+        for count in (50, 60000):
+            child = subprocess.Popen([WEIR, "run", "half.toml", "--set", f"numbers.count={count}"], cwd=self.folder,
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            child.stdout.readline()
+            child.stdout.close()
+            messages = child.stderr.read().decode()
+            child.stderr.close()
+            self.assertEqual(child.wait(), 0, messages)
+        self.assertTrue("interrupted" in messages or "finished" in messages, messages)
+        if self.metrics("runs/half-2")["ended"] == "interrupted":
+            self.assertIn("stops: asked by", (self.folder / "runs" / "half-2" / "log").read_text())
+
+    def test_exit_codes_are_those_of_the_document(self):
+        self.write()
+        (self.folder / "twice.toml").write_text(self.FILE + self.FILE.replace("[checkpoint]\nevery = \"200 items\"\n", ""))
+        self.assertIn("unique name", self.error("check", "twice.toml", code=2))
+        self.weir("run", "half.toml", "--out", "r", "--set", "numbers.count=3")
+        (self.folder / "other.toml").write_text("""
+[[stage]]
+name = "read"
+use = "tgm.read"
+path = "out.tgm"
+type = "f64[64]"
+[[stage]]
+name = "null"
+use = "null"
+""")
+        self.assertIn("expected a tensor of type f64[64], found f32[64]", self.error("run", "other.toml", code=4))
+        self.assertIn("warning: cannot read", self.weir("check", "other.toml", "--set", "read.path=no").stdout.decode())
+        self.assertIn("cannot read", self.error("run", "other.toml", "--set", "read.path=no", code=3))
+        self.assertEqual([f.name for f in (self.folder / "runs").iterdir()], ["other-1"])
 
     def test_an_interrupted_run_continues(self):
         self.write()
@@ -540,6 +602,7 @@ path = "out.tgm"
         self.assertEqual(child.returncode, 0, messages)
         if json.loads(out)["ended"] == "interrupted":
             self.assertIn("weir resume r", messages.decode())
+            self.assertIn("stops: asked by a signal", (self.folder / "r" / "log").read_text())
             self.weir("resume", "r")
         self.assertEqual(self.metrics("r")["ended"], "finished")
 

@@ -34,12 +34,26 @@ def call(*words, cwd=None):
 
 
 def messages(path):
-    """Returns the attributes and the elements of the first object of all messages of a file."""
+    """Returns the attributes and the elements of the first object of all messages of a file. The metadata of the object follow those
+    of the message, as tgm.read does it."""
     lines = [json.loads(line) for line in call(WEIR, "tgm", "dump", "--limit", 0, path).splitlines()]
     extras = [line["extra"] for line in lines if "message" in line]
-    values = [array.array("f", flat(line["values"])) for line in lines if line.get("object") == 0]
-    assert len(extras) == len(values)
-    return list(zip(extras, values))
+    objects = [line for line in lines if line.get("object") == 0]
+    assert len(extras) == len(objects)
+    return [({**scalars(line["metadata"]), **extra}, array.array("f", flat(line["values"]))) for extra, line in zip(extras, objects)]
+
+
+def scalars(metadata, prefix=""):
+    """Returns the scalars of the metadata of an object; those in maps have names with dots."""
+    found = {}
+    for key, value in metadata.items():
+        if key.startswith("_") or (key == "name" and not prefix):
+            continue
+        if isinstance(value, dict):
+            found.update(scalars(value, f"{prefix}{key}."))
+        elif not isinstance(value, list):
+            found[prefix + key] = value
+    return found
 
 
 def flat(values):

@@ -9,11 +9,12 @@ namespace weir::tools {
 
 void announcer::say(const std::string& line) {
   progress_.clear();
-  if (json_) {
-    fmt::print(stderr, "{}\n", line);
-  } else {
+  if (!json_) {
     out_.write(line + "\n");
     out_.flush();
+  }
+  if (json_ || out_.lost()) {
+    fmt::print(stderr, "{}\n", line);
   }
 }
 

@@ -32,8 +32,9 @@ struct run_options {
 struct resume_options {
   std::string folder;
   std::vector<std::string> sets;
-  std::uint64_t generation = 0;  ///< of a pipeline's checkpoint; 0 for the newest
-  /// Ranges of items of a pipeline that are not processed, each as `FROM:TO`.
+  std::uint64_t generation = 0;  ///< of the checkpoint; 0 for the newest
+  /// Ranges of items that are not processed, each as `FROM:TO`. The items of a job that
+  /// learns from text are pulses.
   std::vector<std::string> skips{};
   bool json = false;
 };
@@ -50,8 +51,6 @@ struct resume_options {
 /// @error{config_mismatch, a setting would change that is fixed once a run has begun}
 /// @error{invalid_argument, unknown_key, a setting is refused}
 /// @error{locked, another process works in the folder}
-/// @error{unsupported, a generation or items to skip were chosen for a job that learns
-/// from text}
 /// Errors of `actors::resume` and `weir::resume` are passed on.
 [[nodiscard]] command_result resume_command(const resume_options& options, output& out);
 

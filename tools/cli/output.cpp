@@ -38,7 +38,7 @@ void output::flush() {
 
 result<void> output::close() {
   flush();
-  if (failed_ != 0) {
+  if (failed_ != 0 && !(failed_ == EPIPE && reader_may_leave_)) {
     return system_error("write", "standard output", failed_);
   }
   return {};

@@ -34,6 +34,11 @@ class output {
   void write(bytes_view bytes) { write(as_text(bytes)); }
   /// Passes everything that was written to the operating system.
   void flush();
+  /// Declares that a reader who has closed the output by now, or does so later, is no
+  /// failure, because the command has done what it had to do.
+  void reader_may_leave() { reader_may_leave_ = true; }
+  /// Returns whether a write has failed, so that what is written is lost.
+  [[nodiscard]] bool lost() const { return failed_ != 0; }
   /// Flushes, and returns the first failure of any write.
   /// @error{io, no_space, a write to standard output failed}
   [[nodiscard]] result<void> close();
@@ -41,6 +46,7 @@ class output {
  private:
   int descriptor_;
   int failed_ = 0;  ///< errno of the first failure
+  bool reader_may_leave_ = false;
   std::string pending_;
 };
 

@@ -8,11 +8,13 @@
 #include "weir/actors/run.hpp"
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "announcer.hpp"
 #include "commands.hpp"
 #include "config/config.hpp"
+#include "pipeline/report.hpp"
 #include "pipeline/run.hpp"
 #include "report/report.hpp"
 #include "run_folder.hpp"
@@ -92,11 +94,12 @@ class run_reporter : public announcer {
   std::uint64_t logged_generation_ = 0;
 };
 
-using run_call = result<run_report> (*)(const run_config&, const actors::run_callbacks&);
+using run_call = std::function<result<run_report>(const actors::run_callbacks&)>;
 
 // Calls `actors::run` or `actors::resume` and reports on it. The caller holds the lock of
 // the folder.
-command_result perform(run_call call, const run_config& config, bool json, output& out) {
+command_result perform(const run_call& call, const run_config& config, bool json,
+                       output& out) {
   WEIR_TRY(const auto warnings, actors::check_config(config));
   WEIR_TRY(run_log log, run_log::open(config.folder));
   run_reporter reporter(out, json, log);
@@ -112,7 +115,7 @@ command_result perform(run_call call, const run_config& config, bool json, outpu
   callbacks.warning = [&](const std::string& text) { reporter.warning(text); };
   callbacks.control = &control;
   prefer_long_time_slices();
-  const auto report = call(config, callbacks);
+  const auto report = call(callbacks);
   if (!report) {
     reporter.failure(report.error());
     return error(report.error());
@@ -130,6 +133,8 @@ command_result perform(run_call call, const run_config& config, bool json, outpu
   if (json) {
     out.write(actors::metrics_json(*report));
   }
+  out.reader_may_leave();  // the results are durable
+  out.flush();
   return 0;
 }
 
@@ -145,6 +150,15 @@ result<void> write_config(const run_config& config) {
 /// Begins a run. Nothing is written before the configuration has been checked, and
 /// nothing in the folder before its lock is held.
 command_result run_command(const run_options& options, output& out) {
+  if (std::error_code ignored; fs::is_directory(options.file, ignored)) {
+    const bool is_run = holds_pipeline(options.file) || holds_checkpoint(options.file);
+    return error(
+               errc::invalid_argument,
+               fmt::format("cannot run \"{}\": expected a file in TOML, found a folder{}",
+                           options.file, is_run ? " of a run" : ""))
+        .hint(is_run ? fmt::format("continue it with `weir resume {}`", options.file)
+                     : "");
+  }
   if (describes_pipeline(options.file)) {
     return run_pipeline(options, out);
   }
@@ -170,7 +184,8 @@ command_result run_command(const run_options& options, output& out) {
                           config.folder));
   }
   WEIR_CHECK(write_config(config));
-  return perform(&actors::run, config, options.json, out);
+  return perform([&](const actors::run_callbacks& c) { return actors::run(config, c); },
+                 config, options.json, out);
 }
 
 /// Continues a run with the configuration in its folder, apart from settings that may
@@ -178,38 +193,40 @@ command_result run_command(const run_options& options, output& out) {
 command_result resume_command(const resume_options& options, output& out) {
   std::error_code ignored;
   if (!fs::is_directory(options.folder, ignored)) {
+    const bool is_file = fs::is_regular_file(options.folder, ignored);
     return error(errc::not_found,
                  fmt::format("cannot resume \"{}\": expected a run folder, found "
-                             "none",
-                             options.folder));
+                             "{}",
+                             options.folder, is_file ? "a file" : "none"))
+        .hint(is_file
+                  ? fmt::format("begin a run of it with `weir run {}`", options.folder)
+                  : "");
   }
   if (holds_pipeline(options.folder)) {
     return resume_pipeline(options, out);
-  }
-  if (options.generation != 0) {
-    return error(errc::unsupported,
-                 fmt::format("cannot resume \"{}\" from a chosen generation: expected a "
-                             "pipeline of stages, found a run that learns from text",
-                             options.folder))
-        .hint("leave out --generation");
-  }
-  if (!options.skips.empty()) {
-    return error(errc::unsupported,
-                 fmt::format("cannot skip items of \"{}\": expected a pipeline of "
-                             "stages, found a run that learns from text",
-                             options.folder))
-        .hint("leave out --skip");
   }
   WEIR_TRY(run_config config, load_resume_config(options.folder, options.sets));
   config.folder = options.folder;
   WEIR_CHECK(actors::check_config(config));
   WEIR_TRY(const file_lock lock, lock_folder(config.folder));
-  return perform(&actors::resume, config, options.json, out);
+  std::vector<flow::item_range> skip;
+  for (const std::string& text : options.skips) {
+    WEIR_TRY(skip.emplace_back(), parse_range(text));
+  }
+  return perform(
+      [&](actors::run_callbacks c) {
+        c.skip = skip;
+        return actors::resume(config, c, options.generation);
+      },
+      config, options.json, out);
 }
 
 command_result report_command(const report_options& options, output& out) {
   if (holds_pipeline(options.folder)) {
     return report_pipeline(options, out);
+  }
+  if (!posix_file_system().exists(join_path(options.folder, "metrics.json"))) {
+    return missing_metrics(options.folder);
   }
   WEIR_TRY(const written_report page, write_report(options.folder));
   if (!options.json) {

@@ -36,6 +36,40 @@ result<void> make_folders(const std::string& path) {
   return {};
 }
 
+namespace {
+
+/// Adds the folders of a path that do not exist, outer ones first.
+void add_missing(const fs::path& path, std::vector<std::string>& to) {
+  std::error_code ignored;
+  if (path.empty() || fs::exists(path, ignored)) {
+    return;
+  }
+  add_missing(path.parent_path(), to);
+  to.push_back(path.string());
+}
+
+}  // namespace
+
+result<made_folder> make_run_folder(const std::string& path, const std::string& name) {
+  made_folder made;
+  add_missing(path.empty() ? fs::path("runs") : fs::path(path), made.created);
+  if (path.empty()) {
+    WEIR_TRY(made.path, next_run_folder(name));
+    made.created.push_back(made.path);
+  } else {
+    WEIR_CHECK(make_folders(path));
+    made.path = path;
+  }
+  return made;
+}
+
+void remove_if_empty(const made_folder& folder) {
+  for (auto one = folder.created.rbegin(); one != folder.created.rend(); ++one) {
+    std::error_code ignored;
+    fs::remove(*one, ignored);  // which keeps a folder with content
+  }
+}
+
 result<std::string> next_run_folder(const std::string& name) {
   WEIR_CHECK(make_folders("runs"));
   for (int n = 1; n < 1'000'000; ++n) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "file.hpp"
+#include "stage_keys.hpp"
 #include "weir/base/text.hpp"
 
 namespace weir::tools {
@@ -85,16 +86,34 @@ class builder {
 
   // The message quotes the setting that was refused. Other mistakes belong to the stage.
   [[nodiscard]] error located(error e, const written_stage& stage) const {
-    std::string where = stage.where_used;
-    if (std::ranges::count(known_.names(), stage.use) > 0) {
-      where = stage.where;
-      for (const config_entry& entry : stage.settings) {
-        if (e.text().find(fmt::format("\"{}\"", entry.key)) != std::string::npos) {
-          where = entry.where;
-        }
+    const auto in_stage = [&](error refused, const std::string& where) {
+      return std::move(refused).located(
+          fmt::format("{} (stage \"{}\")", where, stage.name));
+    };
+    if (std::ranges::count(known_.names(), stage.use) == 0) {
+      return in_stage(pointing_to_stages(std::move(e)), stage.where_used);
+    }
+    for (const config_entry& entry : stage.settings) {
+      if (e.text().find(fmt::format("\"{}\"", entry.key)) != std::string::npos) {
+        return in_stage(
+            e.code() == errc::unknown_key ? unknown_key(entry, stage) : std::move(e),
+            entry.where);
       }
     }
-    return std::move(e).located(fmt::format("{} (stage \"{}\")", where, stage.name));
+    return in_stage(std::move(e), stage.where);
+  }
+
+  /// Returns the error of a key of a stage that is neither one of its settings nor one
+  /// that every stage has.
+  [[nodiscard]] error unknown_key(const config_entry& entry,
+                                  const written_stage& stage) const {
+    std::vector<std::string> names = keys_of_every_stage();
+    if (const auto info = known_.describe(stage.use)) {
+      for (const setting_info& one : info->settings) {
+        names.push_back(one.name);
+      }
+    }
+    return unknown_setting(entry.key, names);
   }
 
   /// Returns the names of ports. Outlets for failed items count only if they are wanted.
@@ -244,6 +263,12 @@ class builder {
 };
 
 }  // namespace
+
+error pointing_to_stages(error e) {
+  return e.text().find("did you mean") == std::string::npos && e.hint().empty()
+             ? std::move(e).hint("`weir stages` lists them")
+             : std::move(e);
+}
 
 result<std::unique_ptr<weir::pipeline>> make_pipeline(const written_pipeline& from,
                                                       const flow::catalog& known) {

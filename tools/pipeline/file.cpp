@@ -11,7 +11,9 @@
 #include <filesystem>
 #include <utility>
 
+#include "config/config.hpp"
 #include "stage_keys.hpp"
+#include "weir/actors/preset.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
 
@@ -336,6 +338,23 @@ result<loaded_pipeline> load_pipeline(const std::string& path,
   WEIR_TRY(loaded.stages, make_pipeline(written, flow::stages()));
   loaded.options = run_options_of(written);
   return loaded;
+}
+
+result<loaded_pipeline> load_any_pipeline(const std::string& path,
+                                          std::span<const std::string> sets) {
+  WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
+  const auto root = parse_toml_tree(as_text(content), path);
+  const bool of_text =
+      root && !describes_stages(as_text(content)) &&
+      std::any_of(root->items.begin(), root->items.end(),
+                  [](const toml_item& item) { return item.key == "stream"; });
+  if (!of_text) {
+    return load_pipeline(path, sets);
+  }
+  WEIR_TRY(actors::run_config config, load_config(path, sets));
+  config.folder = join_path("runs", config.name);  // nothing is written there
+  WEIR_TRY(actors::preset made, actors::preset_of(config));
+  return loaded_pipeline{std::move(made.stages), std::move(made.options)};
 }
 
 }  // namespace weir::tools

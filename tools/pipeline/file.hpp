@@ -113,6 +113,11 @@ struct written_pipeline {
 [[nodiscard]] result<std::unique_ptr<weir::pipeline>> make_pipeline(
     const written_pipeline& from, const flow::catalog& known);
 
+/// Returns the error of an unknown stage with a hint to the list of all stages, unless
+/// the error suggests the nearest name.
+/// @threads{safe to call concurrently}
+[[nodiscard]] error pointing_to_stages(error e);
+
 /// A pipeline that was read from a file, with the options of its run.
 struct loaded_pipeline {
   std::unique_ptr<weir::pipeline> stages;  ///< never null
@@ -125,5 +130,12 @@ struct loaded_pipeline {
 /// @error{not_found, there is no such file} @error{io, the file cannot be read}
 [[nodiscard]] result<loaded_pipeline> load_pipeline(const std::string& path,
                                                     std::span<const std::string> sets);
+
+/// Reads a file as `load_pipeline` does. A file without stages that sets `stream.path` is
+/// a job that learns from text: then it is expanded to the stages of that job.
+/// @param sets  Assignments KEY=VALUE.
+/// Also returns the errors of `load_pipeline`, `load_config` and `actors::preset_of`.
+[[nodiscard]] result<loaded_pipeline> load_any_pipeline(
+    const std::string& path, std::span<const std::string> sets);
 
 }  // namespace weir::tools

@@ -115,7 +115,12 @@ class layouter {
       if (from.outlets.size() > known) {
         from.outlet_labels.push_back(e.outlet + "  " + e.type);
       }
-      add_once(out_.stages[e.to].inlets, e.inlet);
+      placed_stage& to = out_.stages[e.to];
+      const std::size_t before = to.inlets.size();
+      add_once(to.inlets, e.inlet);
+      if (to.inlets.size() > before) {
+        to.inlet_labels.push_back(e.depth.empty() ? e.inlet : e.depth + "  " + e.inlet);
+      }
     }
     for (std::size_t s = 0; s < out_.stages.size(); ++s) {
       placed_stage& box = out_.stages[s];
@@ -123,7 +128,8 @@ class layouter {
           std::max({box.inlets.size(), box.outlets.size(), std::size_t{1}});
       box.height = head_height + port_height * static_cast<double>(rows);
       box.width = 28 + std::max({1.15 * text_width(picture_.stages[s].name),
-                                 text_width(picture_.stages[s].use), 60.0});
+                                 text_width(picture_.stages[s].use),
+                                 text_width(picture_.stages[s].rate), 60.0});
     }
   }
 
@@ -272,8 +278,8 @@ class layouter {
       for (const std::string& label : box.outlet_labels) {
         c.behind = std::max(c.behind, text_width(label) + 12);
       }
-      for (const std::string& inlet : box.inlets) {
-        c.before = std::max(c.before, text_width(inlet) + 12 + arrow_width);
+      for (const std::string& label : box.inlet_labels) {
+        c.before = std::max(c.before, text_width(label) + 12 + arrow_width);
       }
     }
     double x = margin;

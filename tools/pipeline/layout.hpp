@@ -22,7 +22,8 @@ struct placed_stage {
   double y = 0;  ///< upper side
   double width = 0;
   double height = 0;
-  std::vector<std::string> inlets;   ///< inlets that an edge uses, from top to bottom
+  std::vector<std::string> inlets;  ///< inlets that an edge uses, from top to bottom
+  std::vector<std::string> inlet_labels;  ///< name of each inlet, and depth of its edge
   std::vector<std::string> outlets;  ///< outlets that an edge uses, from top to bottom
   std::vector<std::string> outlet_labels;  ///< name and type of each outlet
 

@@ -10,10 +10,12 @@
 #include "facts.hpp"
 #include "file.hpp"
 #include "picture.hpp"
+#include "report.hpp"
 #include "verbs.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
+#include "weir/pipeline/paths.hpp"
 
 namespace weir::tools {
 
@@ -103,15 +105,24 @@ std::string behaviour_text(const flow::stage_info& info) {
 }  // namespace
 
 command_result check_command(const graph_options& options, output& out) {
-  WEIR_TRY(const loaded_pipeline loaded, load_pipeline(options.file, options.sets));
+  WEIR_TRY(const loaded_pipeline loaded, load_any_pipeline(options.file, options.sets));
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
+  WEIR_CHECK(flow::check_outputs(plan.source, loaded.options.files));
+  facts warnings = facts::array();
+  for (const error& one : flow::missing_inputs(plan.source, loaded.options.files)) {
+    warnings.push_back(one.text());
+  }
   if (!options.json) {
     out.write(flow::describe(plan));
     out.print("checkpoints: {}\nworkers: {}\n", interval_words(loaded.options),
               loaded.options.workers);
+    for (const facts& one : warnings) {
+      out.print("warning: {}\n", one.get<std::string>());
+    }
     return 0;
   }
   facts all = plan_facts(plan);
+  all["warnings"] = std::move(warnings);
   all["workers"] = loaded.options.workers;
   all["checkpoint_items"] = loaded.options.every_items;
   all["checkpoint_seconds"] = loaded.options.every_seconds;
@@ -119,10 +130,28 @@ command_result check_command(const graph_options& options, output& out) {
   return 0;
 }
 
-command_result graph_command(const graph_options& options, output& out) {
-  WEIR_TRY(const loaded_pipeline loaded, load_pipeline(options.file, options.sets));
+namespace {
+
+/// Returns the facts of the pipeline in a file, or of a run.
+result<facts> drawn_facts(const graph_options& options) {
+  if (options.file.empty() == options.run.empty()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot draw: expected a file or a run folder, found {}",
+                             options.file.empty() ? "neither" : "both"))
+        .hint("weir graph FILE, or weir graph --run DIR");
+  }
+  if (!options.run.empty()) {
+    return read_pipeline_metrics(options.run);
+  }
+  WEIR_TRY(const loaded_pipeline loaded, load_any_pipeline(options.file, options.sets));
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
-  const facts all = plan_facts(plan);
+  return plan_facts(plan);
+}
+
+}  // namespace
+
+command_result graph_command(const graph_options& options, output& out) {
+  WEIR_TRY(const facts all, drawn_facts(options));
   const graph_picture picture = picture_of(all);
   const std::string drawing = options.dot ? picture_dot(picture) : picture_svg(picture);
   if (options.drawing != "-") {
@@ -168,7 +197,11 @@ command_result stages_command(const stages_options& options, output& out) {
 
 command_result inspect_command(const stages_options& options, output& out) {
   add_standard_stages();
-  WEIR_TRY(const flow::stage_info info, flow::stages().describe(options.stage));
+  const auto known = flow::stages().describe(options.stage);
+  if (!known) {
+    return pointing_to_stages(known.error());
+  }
+  const flow::stage_info& info = *known;
   if (options.json) {
     out.write(facts_text(stage_facts(info)));
     return 0;

@@ -12,6 +12,7 @@
 
 #include "drawing/charts.hpp"
 #include "layout.hpp"
+#include "watch/progress.hpp"
 #include "weir/base/text.hpp"
 
 namespace weir::tools {
@@ -34,6 +35,10 @@ svg text.pl-title,svg text.pl-name{fill:#e4e7ea}
 svg text.pl-use,svg text.pl-port{fill:#98a1aa}}
 </style>
 )";
+
+// For the stage that limited the rate of a run.
+constexpr std::string_view limit_style =
+    "<style>.pl-limit{stroke:#c4574f;stroke-width:2.5}</style>\n";
 
 constexpr std::array<std::string_view, 4> faces{"source", "task", "late", "sink"};
 constexpr double wide_picture = 980;  ///< a wider one is scrolled and not made smaller
@@ -80,17 +85,35 @@ std::string window_text(const facts& edge) {
                      human_bytes(number_at(edge, "window_bytes")));
 }
 
+/// Returns the rate at which a stage has handed items on, or at which a sink has taken
+/// them; empty if there was no run.
+std::string rate_text(const facts& run, const facts& stage) {
+  const char* const count = text_at(stage, "face") == "sink" ? "items" : "emitted";
+  const auto seconds = run.find("seconds");
+  if (!stage.contains(count) || seconds == run.end() || !seconds->is_number() ||
+      *seconds <= 0) {
+    return {};
+  }
+  return fmt::format("{} items/s", grouped(static_cast<double>(number_at(stage, count)) /
+                                           seconds->get<double>()));
+}
+
 void draw_stage(svg& s, const pictured_stage& stage, const placed_stage& box) {
-  s.rect(box.x, box.y, box.width, box.height, css("pl-box"), stage.tip);
+  s.rect(box.x, box.y, box.width, box.height,
+         css(stage.limits ? "pl-box pl-limit" : "pl-box"), stage.tip);
   s.rect(box.x, box.y, 5, box.height, css("pl-" + stage.face));
   draw_text(s, box.x + 14, box.y + 18, "pl-name", "start", stage.name);
   draw_text(s, box.x + 14, box.y + 33, "pl-use", "start", stage.use);
+  if (!stage.rate.empty()) {
+    draw_text(s, box.x + 14, box.y + 50, "pl-port", "start", stage.rate);
+  }
   for (std::size_t i = 0; i < box.outlets.size(); ++i) {
     draw_text(s, box.x + box.width + 5, box.port_y(box.outlets, box.outlets[i]) - 4,
               "pl-port", "start", box.outlet_labels[i]);
   }
-  for (const std::string& inlet : box.inlets) {
-    draw_text(s, box.x - 11, box.port_y(box.inlets, inlet) - 4, "pl-port", "end", inlet);
+  for (std::size_t i = 0; i < box.inlets.size(); ++i) {
+    draw_text(s, box.x - 11, box.port_y(box.inlets, box.inlets[i]) - 4, "pl-port", "end",
+              box.inlet_labels[i]);
   }
 }
 
@@ -122,6 +145,10 @@ void draw_legend(svg& s, const graph_picture& picture, double y) {
 std::string dot_quote(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
+    if (c == '\n') {
+      out += "\\n";
+      continue;
+    }
     out += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
   }
   return out + '"';
@@ -136,6 +163,10 @@ std::string_view dot_shape(std::string_view face) {
 graph_picture picture_of(const facts& plan) {
   graph_picture picture;
   picture.name = text_at(plan, "pipeline");
+  const auto bottleneck = plan.find("bottleneck");
+  const std::string limiting = bottleneck != plan.end() && bottleneck->is_object()
+                                   ? text_at(*bottleneck, "stage")
+                                   : "";
   for (const facts& one : objects_at(plan, "stages")) {
     pictured_stage stage{text_at(one, "name"), text_at(one, "use"), text_at(one, "face"),
                          ""};
@@ -145,6 +176,11 @@ graph_picture picture_of(const facts& plan) {
     stage.tip = fmt::format("{} ({}, {}): {}, {} in slots", stage.name, stage.use,
                             stage.face, counted(number_at(one, "slots"), "slot"),
                             human_bytes(number_at(one, "memory_bytes")));
+    stage.rate = rate_text(plan, one);
+    stage.limits = !stage.name.empty() && stage.name == limiting;
+    if (!stage.rate.empty()) {
+      stage.tip += ", " + stage.rate;
+    }
     if (!stage.name.empty()) {
       picture.stages.push_back(std::move(stage));
     }
@@ -157,6 +193,13 @@ graph_picture picture_of(const facts& plan) {
     edge.delay = number_at(one, "delay");
     edge.tip = fmt::format("{} to {}: {}, {}", edge.outlet, edge.inlet, edge.type,
                            window_text(one));
+    if (one.contains("deepest")) {
+      edge.depth =
+          fmt::format("{}/{}", number_at(one, "deepest"), number_at(one, "window_items"));
+      edge.tip += fmt::format(
+          ", {} alive at most, {} and {} in all", number_at(one, "deepest"),
+          counted(number_at(one, "items"), "item"), human_bytes(number_at(one, "bytes")));
+    }
     const auto from = take_stage(picture, edge.outlet);
     const auto to = take_stage(picture, edge.inlet);
     if (from && to) {
@@ -180,6 +223,9 @@ std::string picture_svg(const graph_picture& picture) {
                   placed.width, height, placed.width > wide_picture ? "none" : "100%",
                   xml_escape("pipeline " + picture.name)));
   s.add(picture_style);
+  if (std::ranges::any_of(picture.stages, &pictured_stage::limits)) {
+    s.add(limit_style);
+  }
   s.rect(0, 0, placed.width, height, css("pl-page"));
   draw_text(s, 16, 28, "pl-title", "start", picture.name);
   for (std::size_t i = 0; i < picture.edges.size(); ++i) {
@@ -196,12 +242,18 @@ std::string picture_dot(const graph_picture& picture) {
   std::string out =
       fmt::format("digraph {} {{\n  rankdir=LR;\n", dot_quote(picture.name));
   for (const pictured_stage& stage : picture.stages) {
-    out += fmt::format("  {} [shape={}, tooltip={}];\n", dot_quote(stage.name),
-                       dot_shape(stage.face), dot_quote(stage.tip));
+    const std::string label =
+        stage.rate.empty()
+            ? ""
+            : fmt::format(" label={},", dot_quote(stage.name + "\n" + stage.rate));
+    out += fmt::format("  {} [shape={},{} tooltip={}];\n", dot_quote(stage.name),
+                       dot_shape(stage.face), label, dot_quote(stage.tip));
   }
   for (const pictured_edge& edge : picture.edges) {
     const std::string label =
-        edge.delay == 0 ? edge.type : fmt::format("{}, delay {}", edge.type, edge.delay);
+        (edge.delay == 0 ? edge.type
+                         : fmt::format("{}, delay {}", edge.type, edge.delay)) +
+        (edge.depth.empty() ? "" : "\n" + edge.depth);
     out +=
         fmt::format("  {} -> {} [label={}, taillabel={}, headlabel={}, tooltip={}{}];\n",
                     dot_quote(picture.stages[edge.from].name),

@@ -17,9 +17,11 @@ namespace weir::tools {
 /// A stage in a drawing.
 struct pictured_stage {
   std::string name;
-  std::string use;   ///< name of the stage among those that the program knows
-  std::string face;  ///< "task", "late", "source" or "sink"
-  std::string tip;   ///< text under the pointer
+  std::string use;      ///< name of the stage among those that the program knows
+  std::string face;     ///< "task", "late", "source" or "sink"
+  std::string tip;      ///< text under the pointer
+  std::string rate{};   ///< items per second of a run; empty without a run
+  bool limits = false;  ///< true if the stage limited the rate of a run
 };
 
 /// An edge in a drawing.
@@ -31,6 +33,7 @@ struct pictured_edge {
   std::string type;
   std::size_t delay = 0;  ///< greater than 0 for feedback edges
   std::string tip;        ///< text under the pointer
+  std::string depth{};    ///< most items alive in a run, of its window; may be empty
 };
 
 /// A pipeline in a drawing.
@@ -41,7 +44,8 @@ struct graph_picture {
 };
 
 /// Makes a picture of facts as `plan_facts` or `run_facts` return them. Stages and edges
-/// that lack a name or an end are left out, because the facts may come from a file.
+/// that lack a name or an end are left out, because the facts may come from a file. Facts
+/// of a run add the rate of each stage and the depth of each edge.
 [[nodiscard]] graph_picture picture_of(const facts& plan);
 
 /// Returns a drawing as an SVG file with its own style, which a page may contain too.

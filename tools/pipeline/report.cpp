@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "drawing/charts.hpp"
 #include "drawing/page.hpp"
 #include "picture.hpp"
 #include "watch/progress.hpp"
@@ -23,19 +24,6 @@ namespace {
 std::string read_text(const std::string& folder, const char* name) {
   const auto content = read_file(posix_file_system(), join_path(folder, name));
   return content ? std::string(as_text(*content)) : "";
-}
-
-result<facts> read_metrics_json(const std::string& folder) {
-  const std::string path = join_path(folder, "metrics.json");
-  WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
-  facts metrics = facts::parse(as_text(content), nullptr, false);
-  if (!metrics.is_object()) {
-    return error(errc::corrupt,
-                 fmt::format("cannot use \"{}\": expected a JSON object, found something "
-                             "else",
-                             path));
-  }
-  return metrics;
 }
 
 /// Returns a value as text for people. Numbers get groups of digits.
@@ -157,9 +145,64 @@ void add_notes(html_page& page, const facts& metrics) {
   }
 }
 
+/// Returns a sentence about a run that has not ended well; empty for others.
+std::string failure_text(const facts& metrics) {
+  if (shown(metrics, "ended") == "running") {
+    return "These figures were written while the run was going on. It goes on still, or "
+           "its process was killed since; `weir resume` then continues it.";
+  }
+  const auto failure = metrics.find("failure");
+  return failure == metrics.end() || !failure->is_object()
+             ? std::string()
+             : fmt::format("The run has failed ({}): {}", shown(*failure, "code"),
+                           shown(*failure, "message"));
+}
+
+/// Adds what stages have told about themselves: a table of figures, and their curves.
+void add_figures(html_page& page, const facts& metrics) {
+  const auto stages = metrics.find("stages");
+  if (stages == metrics.end() || !stages->is_array()) {
+    return;
+  }
+  std::string rows;
+  for (const facts& stage : *stages) {
+    const auto told = stage.find("figures");
+    if (told == stage.end() || !told->is_object()) {
+      continue;
+    }
+    for (const auto& [name, value] : told->items()) {
+      rows += fmt::format("<tr><td>{}</td><td>{}</td><td{}>{}</td></tr>\n",
+                          xml_escape(shown(stage, "name")), xml_escape(name),
+                          value.is_number() ? " class=\"n\"" : "",
+                          xml_escape(shown(*told, name)));
+    }
+  }
+  if (rows.empty()) {
+    return;
+  }
+  page.section("Figures of stages");
+  for (const facts& stage : *stages) {
+    const auto curves = stage.find("curves");
+    if (curves == stage.end() || !curves->is_array()) {
+      continue;
+    }
+    for (const facts& one : *curves) {
+      page.figure(
+          draw_line(one.value("points", std::vector<std::pair<double, double>>()),
+                    shown(one, "title"), shown(one, "x"), shown(one, "y")),
+          fmt::format("{} of \"{}\".", shown(one, "title"), shown(stage, "name")));
+    }
+  }
+  page.figure("<table><tr><th>stage</th><th>figure</th><th>value</th></tr>\n" + rows +
+              "</table>");
+}
+
 std::string page_of(const std::string& folder, const facts& metrics) {
   html_page page(fmt::format("Pipeline {}", shown(metrics, "pipeline")),
                  fmt::format("{}: {}", folder, shown(metrics, "ended")));
+  if (const std::string text = failure_text(metrics); !text.empty()) {
+    page.paragraph(text, "verdict");
+  }
   page.tiles({{"items", shown(metrics, "items")},
               {"items per second", shown(metrics, "items_per_second")},
               {"seconds", shown(metrics, "seconds")},
@@ -173,8 +216,10 @@ std::string page_of(const std::string& folder, const facts& metrics) {
     page.paragraph(latency);
   }
   page.section("Graph");
-  page.figure(picture_svg(picture_of(metrics)),
-              "Stages with their ports; a dashed edge has a delay.");
+  page.figure(
+      picture_svg(picture_of(metrics)),
+      "Stages with their ports and rates; at each inlet stands how many items were "
+      "alive at most, of the window; a dashed edge has a delay.");
   add_notes(page, metrics);
   page.section("Stages");
   page.figure(table_html(metrics, "stages", stage_columns));
@@ -182,6 +227,7 @@ std::string page_of(const std::string& folder, const facts& metrics) {
   page.figure(table_html(metrics, "edges", edge_columns),
               "Items and bytes of this process; \"most alive\" is the largest number of "
               "items on the edge at one time.");
+  add_figures(page, metrics);
   page.section("File and log");
   page.folded("pipeline.toml", read_text(folder, "pipeline.toml"));
   page.folded("log", read_text(folder, "log"));
@@ -190,8 +236,42 @@ std::string page_of(const std::string& folder, const facts& metrics) {
 
 }  // namespace
 
+error missing_metrics(const std::string& folder) {
+  const std::string text = fmt::format(
+      "cannot report on \"{}\": expected a run folder with the file "
+      "metrics.json, found none",
+      folder);
+  if (!posix_file_system().exists(join_path(folder, "log"))) {
+    return {errc::not_found, text};
+  }
+  return error(errc::not_found, text)
+      .hint(
+          fmt::format("a run of a pipeline writes it soon after it has begun, other runs "
+                      "at the end; `weir resume {}` continues the run",
+                      folder));
+}
+
+result<facts> read_pipeline_metrics(const std::string& folder) {
+  const std::string path = join_path(folder, "metrics.json");
+  const auto content = read_file(posix_file_system(), path);
+  if (!content && content.error().code() != errc::not_found) {
+    return content.error();
+  }
+  if (!content) {
+    return missing_metrics(folder);
+  }
+  facts metrics = facts::parse(as_text(*content), nullptr, false);
+  if (!metrics.is_object()) {
+    return error(errc::corrupt,
+                 fmt::format("cannot use \"{}\": expected a JSON object, found something "
+                             "else",
+                             path));
+  }
+  return metrics;
+}
+
 result<std::string> write_pipeline_report(const std::string& folder) {
-  WEIR_TRY(const facts metrics, read_metrics_json(folder));
+  WEIR_TRY(const facts metrics, read_pipeline_metrics(folder));
   const std::string path = join_path(folder, "report.html");
   WEIR_CHECK(write_file_atomically(posix_file_system(), path,
                                    as_view(page_of(folder, metrics))));

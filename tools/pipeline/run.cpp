@@ -5,21 +5,20 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <map>
 #include <utility>
 
-#include "cli/announcer.hpp"
 #include "cli/run_folder.hpp"
 #include "cli/time_slice.hpp"
-#include "facts.hpp"
 #include "file.hpp"
 #include "report.hpp"
+#include "reporter.hpp"
 #include "weir/base/bytes.hpp"
-#include "weir/base/clock.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
+#include "weir/pipeline/paths.hpp"
 
 namespace weir::tools {
 
@@ -29,145 +28,105 @@ namespace fs = std::filesystem;
 
 constexpr const char* file_name = "pipeline.toml";
 
-/// Returns the line of progress: items, rate, the stage that limits it, checkpoints.
-std::string progress_words(const pipeline_progress& p) {
-  std::string out = fmt::format("{} items", grouped(static_cast<double>(p.items)));
-  if (p.items_per_second > 0) {
-    out += fmt::format("  {} items/s", grouped(p.items_per_second));
-  }
-  if (!p.bottleneck.empty()) {
-    out += fmt::format("  limited by {}", p.bottleneck);
-  }
-  out += p.durable_items > 0
-             ? fmt::format("  durable {}", grouped(static_cast<double>(p.durable_items)))
-             : std::string("  no checkpoint yet");
-  return out;
-}
-
-// Reports the events of a run to the terminal and to the log.
-class reporter : public announcer {
- public:
-  using announcer::announcer;
-
-  void start(const flow::plan& p) {
-    say(fmt::format("pipeline   {}: {}, {}", p.source.name,
-                    counted(p.source.stages.size(), "stage"),
-                    counted(p.source.edges.size(), "edge")));
-    say(fmt::format("memory     at most {} bytes of items ({})", p.memory_bound,
-                    human_bytes(static_cast<std::uint64_t>(p.memory_bound))));
-    say(fmt::format("guarantee  {}", guarantee_words(p.promise)));
-    log().info(fmt::format("begins: pipeline {}, {}", p.source.name,
-                           counted(p.source.stages.size(), "stage")));
-    for (const std::string& note : p.notes) {
-      log().info("note: " + note);
-    }
-  }
-
-  void progress(const pipeline_progress& p) {
-    line().show(progress_words(p));
-    if (!p.bottleneck.empty()) {
-      ++limiting_[p.bottleneck];
-    }
-    // Checkpoints may follow each other faster than a reader of the log can bear.
-    if (p.durable_items > logged_items_ && now_ns() - logged_at_ > log_interval_ns) {
-      logged_items_ = p.durable_items;
-      logged_at_ = now_ns();
-      log().info(fmt::format("the items before number {} are durable", p.durable_items));
-    }
-  }
-
-  void finish(const pipeline_report& r) {
-    if (r.resumed_item > 0) {
-      say(fmt::format("resumed    at item {}", r.resumed_item));
-      log().info(fmt::format("had resumed at item {}", r.resumed_item));
-    }
-    say(fmt::format(
-        "{:<10} {} in {}, {} items/s", r.ended, counted(r.items, "item"),
-        human_seconds(r.seconds),
-        grouped(r.seconds > 0 ? static_cast<double>(r.items) / r.seconds : 0)));
-    say(r.generation == 0 ? std::string("durable    without a checkpoint")
-                          : fmt::format("durable    {}, the last is generation {}",
-                                        counted(r.epochs, "checkpoint"), r.generation));
-    log().info(fmt::format("ended: {}, {}, generation {}", r.ended,
-                           counted(r.items, "item"), r.generation));
-  }
-
-  [[nodiscard]] const std::map<std::string, std::uint64_t>& limiting() const {
-    return limiting_;
-  }
-
- private:
-  static constexpr std::int64_t log_interval_ns = 10'000'000'000;
-  std::uint64_t logged_items_ = 0;
-  std::int64_t logged_at_ = now_ns();
-  std::map<std::string, std::uint64_t> limiting_;  ///< observations of each stage
-};
-
 using pipeline_call = result<pipeline_report> (*)(pipeline&, const weir::run_options&);
 
-// Writes metrics.json and report.html. The run has ended well, so that a failure here is
-// a warning.
-void write_results(const std::string& folder, const facts& metrics, reporter& to) {
-  const std::string text = facts_text(metrics);
-  const auto written = write_file_atomically(
-      posix_file_system(), join_path(folder, "metrics.json"), as_view(text));
-  if (!written) {
-    to.warning(written.error().message());
-    return;
-  }
-  if (const auto page = write_pipeline_report(folder); page) {
-    to.say(fmt::format("report     {}", *page));
-  } else {
-    to.warning(page.error().message());
-  }
-}
+/// The end of a call: its exit code or its error, and whether the run had begun.
+struct performed {
+  command_result code;
+  bool began = true;
+};
 
-/// Returns whether a resumed run had finished before and left its results.
-bool had_finished(const pipeline_report& r, const std::string& folder) {
-  std::error_code ignored;
-  return r.ended == "finished" && r.items == 0 && r.resumed_item > 0 &&
-         fs::exists(join_path(folder, "metrics.json"), ignored);
-}
-
-command_result perform(pipeline_call call, loaded_pipeline& loaded, bool json,
-                       output& out) {
-  WEIR_TRY(const flow::plan plan, loaded.stages->check());
+performed perform(pipeline_call call, loaded_pipeline& loaded, bool json, output& out) {
+  auto plan = loaded.stages->check();
+  if (!plan) {
+    return {std::move(plan.error())};
+  }
   const std::string& folder = loaded.options.folder;
-  WEIR_TRY(run_log log, run_log::open(folder));
-  reporter reports(out, json, log);
-  reports.say(fmt::format("run folder {}", folder));
-  reports.start(plan);
+  auto log = run_log::open(folder);
+  if (!log) {
+    return {std::move(log.error())};
+  }
   actors::run_control control;
-  const actors::signal_scope signals(control);
+  pipeline_reporter reports(out, json, *log, folder, *plan, control);
+  const actors::signal_scope signals(control);  // a reader may leave at the first line
+  reports.begin();
   loaded.options.control = &control;
+  loaded.options.resumed = [&](const pipeline_start& from) { reports.resumed(from); };
   loaded.options.progress = [&](const pipeline_progress& p) { reports.progress(p); };
   loaded.options.warning = [&](const std::string& text) { reports.warning(text); };
   prefer_long_time_slices();
   const auto report = call(*loaded.stages, loaded.options);
   if (!report) {
-    reports.failure(report.error());
-    return error(report.error());
+    reports.fail(report.error());
+    return {report.error(), reports.began()};
   }
   reports.finish(*report);
-  const facts metrics = run_facts(*report, reports.limiting());
-  if (had_finished(*report, folder)) {
-    reports.say("nothing to do: the run had finished before");
-  } else {
-    write_results(folder, metrics, reports);
-  }
   if (report->ended == "interrupted") {
-    reports.say(plan.promise == flow::guarantee::none
+    reports.say(plan->promise == flow::guarantee::none
                     ? std::string("interrupted; the input cannot be read again, so that "
                                   "the run cannot be continued")
                     : fmt::format("interrupted; continue with: weir resume {}", folder));
   }
   if (json) {
-    out.write(facts_text(metrics));
+    out.write(facts_text(reports.metrics()));
   }
-  return 0;
+  out.reader_may_leave();  // the results are durable
+  out.flush();
+  return {0};
 }
 
-/// Reads a range such as `100:120`.
+/// Refuses a folder that holds a run, or anything else that is not of a run that could
+/// not begin.
+result<void> check_new_folder(const std::string& folder) {
+  if (holds_pipeline(folder) || holds_checkpoint(folder)) {
+    return error(errc::already_exists,
+                 fmt::format("cannot begin a run in \"{}\": expected a folder without a "
+                             "run, found one",
+                             folder))
+        .hint(fmt::format("continue it with `weir resume {}`, or choose another --out",
+                          folder));
+  }
+  WEIR_TRY(const auto names, posix_file_system().list(folder));
+  const auto is_foreign = [](const std::string& name) {
+    return name != "lock" && !name.starts_with(std::string(file_name) + ".");
+  };
+  const auto foreign = std::ranges::find_if(names, is_foreign);
+  if (foreign == names.end()) {
+    return {};
+  }
+  return error(errc::already_exists,
+               fmt::format("cannot begin a run in \"{}\": expected a new or an empty "
+                           "folder, found \"{}\" in it",
+                           folder, *foreign))
+      .hint("choose another --out");
+}
+
+/// Begins a run in a folder.
+performed begin_in(const std::string& folder, loaded_pipeline& loaded, bool json,
+                   output& out) {
+  const auto lock = lock_folder(folder);
+  if (!lock) {
+    return {lock.error()};
+  }
+  if (auto fits = check_new_folder(folder); !fits) {
+    return {std::move(fits.error())};
+  }
+  auto written = write_file_atomically(posix_file_system(), join_path(folder, file_name),
+                                       as_view(loaded.options.description));
+  if (!written) {
+    return {std::move(written.error())};
+  }
+  performed done = perform(&weir::run, loaded, json, out);
+  if (!done.began) {
+    for (const char* name : {file_name, "log", "lock"}) {
+      static_cast<void>(posix_file_system().remove(join_path(folder, name)));
+    }
+  }
+  return done;
+}
+
+}  // namespace
+
 result<flow::item_range> parse_range(const std::string& text) {
   flow::item_range range;
   const char* const end = text.data() + text.size();
@@ -185,8 +144,6 @@ result<flow::item_range> parse_range(const std::string& text) {
                            text));
 }
 
-}  // namespace
-
 bool describes_pipeline(const std::string& path) {
   const auto content = read_file(posix_file_system(), path);
   return content && describes_stages(as_text(*content));
@@ -199,26 +156,19 @@ bool holds_pipeline(const std::string& folder) {
 
 command_result run_pipeline(const run_options& options, output& out) {
   WEIR_TRY(loaded_pipeline loaded, load_pipeline(options.file, options.sets));
-  WEIR_CHECK(loaded.stages->check());
-  std::string& folder = loaded.options.folder;
-  folder = options.out;
-  if (folder.empty()) {
-    WEIR_TRY(folder, next_run_folder(loaded.stages->built().name));
-  } else {
-    WEIR_CHECK(make_folders(folder));
+  WEIR_TRY(const flow::plan plan, loaded.stages->check());
+  WEIR_CHECK(flow::check_outputs(plan.source, loaded.options.files));
+  const auto missing = flow::missing_inputs(plan.source, loaded.options.files);
+  if (!missing.empty()) {
+    return missing.front();
   }
-  WEIR_TRY(const file_lock lock, lock_folder(folder));
-  if (holds_pipeline(folder) || holds_checkpoint(folder)) {
-    return error(errc::already_exists,
-                 fmt::format("cannot begin a run in \"{}\": expected a folder without a "
-                             "run, found one",
-                             folder))
-        .hint(fmt::format("continue it with `weir resume {}`, or choose another --out",
-                          folder));
+  WEIR_TRY(const made_folder made, make_run_folder(options.out, plan.source.name));
+  loaded.options.folder = made.path;
+  const performed done = begin_in(made.path, loaded, options.json, out);
+  if (!done.code) {
+    remove_if_empty(made);
   }
-  WEIR_CHECK(write_file_atomically(posix_file_system(), join_path(folder, file_name),
-                                   as_view(loaded.options.description)));
-  return perform(&weir::run, loaded, options.json, out);
+  return done.code;
 }
 
 command_result resume_pipeline(const resume_options& options, output& out) {
@@ -230,7 +180,7 @@ command_result resume_pipeline(const resume_options& options, output& out) {
   for (const std::string& text : options.skips) {
     WEIR_TRY(loaded.options.skip.emplace_back(), parse_range(text));
   }
-  return perform(&weir::resume, loaded, options.json, out);
+  return perform(&weir::resume, loaded, options.json, out).code;
 }
 
 command_result report_pipeline(const report_options& options, output& out) {

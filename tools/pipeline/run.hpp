@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cli/commands.hpp"
+#include "weir/pipeline/host/image.hpp"
 
 namespace weir::tools {
 
@@ -17,6 +18,10 @@ namespace weir::tools {
 [[nodiscard]] bool describes_pipeline(const std::string& path);
 /// Returns whether a run folder is that of a pipeline.
 [[nodiscard]] bool holds_pipeline(const std::string& folder);
+
+/// Reads a range of items such as `100:120`.
+/// @error{invalid_argument, the text is no range, or the range is empty}
+[[nodiscard]] result<flow::item_range> parse_range(const std::string& text);
 
 /// Performs `weir run` with the file of a pipeline. A refused pipeline leaves no folder.
 /// @error{already_exists, the folder holds the run of a pipeline}

@@ -177,6 +177,16 @@ void set_setting(written_stage& stage, config_entry entry) {
 
 }  // namespace
 
+std::vector<std::string> keys_of_every_stage() {
+  std::vector<std::string> names;
+  for (const auto& [key, set] : reserved) {
+    if (set != refuse_key) {
+      names.emplace_back(key);
+    }
+  }
+  return names;
+}
+
 result<void> set_stage_key(written_stage& stage, const toml_item& item) {
   for (const auto& [key, set] : reserved) {
     if (item.key == key) {

@@ -13,6 +13,10 @@ namespace weir::tools {
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<written_stage> read_stage(const toml_item& table);
 
+/// Returns the keys that every stage may have beside its settings.
+/// @threads{safe to call concurrently}
+[[nodiscard]] std::vector<std::string> keys_of_every_stage();
+
 /// Sets one key of a stage. A key that is not reserved is a setting of the stage; a later
 /// value replaces an earlier one.
 /// @error{invalid_argument, unsupported, as of `read_stage`}

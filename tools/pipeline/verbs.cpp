@@ -27,8 +27,8 @@ CLI::App* add(CLI::App& app, action& chosen, const char* name, const char* help,
   return verb;
 }
 
-void add_file(CLI::App* verb, graph_options& options) {
-  verb->add_option("FILE", options.file, "Pipeline in TOML")->required();
+void add_file(CLI::App* verb, graph_options& options, bool required) {
+  verb->add_option("FILE", options.file, "Pipeline in TOML")->required(required);
   verb->add_option("--set", options.sets,
                    "Set a key such as run.workers or STAGE.KEY; repeatable")
       ->type_name("KEY=VALUE")
@@ -43,12 +43,16 @@ void add_pipeline_verbs(CLI::App& app, action& chosen) {
   add_file(add(app, chosen, "check",
                "Check a pipeline: types, windows, memory, guarantee; runs nothing",
                "weir check two.toml --json", &check_command, checked),
-           *checked);
+           *checked, true);
 
   const auto drawn = std::make_shared<graph_options>();
   CLI::App* graph = add(app, chosen, "graph", "Draw a pipeline as SVG",
                         "weir graph two.toml -o two.svg", &graph_command, drawn);
-  add_file(graph, *drawn);
+  add_file(graph, *drawn, false);
+  graph
+      ->add_option("--run", drawn->run,
+                   "Draw the pipeline of this run folder, with rates and depths")
+      ->type_name("DIR");
   graph->add_option("-o,--output", drawn->drawing,
                     "File for the drawing (default \"-\": standard output)");
   graph->add_flag("--dot", drawn->dot, "Write text for Graphviz instead of SVG")

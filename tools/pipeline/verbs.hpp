@@ -19,6 +19,7 @@ namespace weir::tools {
 /// Options of `weir check` and `weir graph`.
 struct graph_options {
   std::string file;               ///< file of a pipeline
+  std::string run{};              ///< `graph`: a run folder to draw instead of a file
   std::vector<std::string> sets;  ///< KEY=VALUE; they override the file
   std::string drawing = "-";  ///< `graph`: file for the drawing; "-" for standard output
   bool dot = false;           ///< `graph`: text for Graphviz instead of SVG
@@ -27,9 +28,12 @@ struct graph_options {
 /// Performs `weir check`: prints types, windows, memory, guarantee and notes of a
 /// pipeline. Errors of `load_pipeline` and `pipeline::check` are passed on.
 [[nodiscard]] command_result check_command(const graph_options& options, output& out);
-/// Performs `weir graph`: draws a pipeline.
+/// Performs `weir graph`: draws a pipeline, or that of a run with the rates of its stages
+/// and the depths of its edges.
+/// @error{invalid_argument, neither a file nor a run folder is given, or both}
 /// @error{no_space, io, the drawing cannot be written}
-/// Errors of `load_pipeline` and `pipeline::check` are passed on.
+/// Errors of `read_pipeline_metrics`, `load_pipeline` and `pipeline::check` are passed
+/// on.
 [[nodiscard]] command_result graph_command(const graph_options& options, output& out);
 
 /// Options of `weir stages` and `weir inspect`.

@@ -43,15 +43,16 @@ class prose_accounts final : public flow::stage_object {
 
   result<void> open(opening& run) override {
     engine_ = &run.host().base();
-    opened_ns_ = now_ns();
     return {};
   }
   result<void> on_item(step&) override { return {}; }
 
   result<void> on_done(step& s) override {
-    // prose.learn writes the score before it hands it on, so this does not wait; only
-    // behind other stages do tasks write it.
-    WEIR_CHECK(engine_->wait(s[score_].bytes()));
+    // prose.learn writes the score before it hands it on; only behind other stages do
+    // tasks write it.
+    if (!s.complete(score_)) {
+      WEIR_CHECK(engine_->wait(s[score_].bytes()));
+    }
     const auto words = s.value(score_);
     pulse_score score;
     score.phase = static_cast<models::pulse_phase>(word(words, score_word::phase));
@@ -67,7 +68,7 @@ class prose_accounts final : public flow::stage_object {
             : curve_window_of(word(words, score_word::pulse_tokens), rules.build_budget);
     const std::size_t points = accounts_.curve.size();
     accounts_.count(score, build_tokens_, rules);
-    note(score);
+    note(s, score);
     if (accounts_.curve.size() == points) {
       s.skip();
       return {};
@@ -123,7 +124,7 @@ class prose_accounts final : public flow::stage_object {
     return words[static_cast<std::size_t>(which)];
   }
   /// Counts what is reported and is no part of the results.
-  void note(const pulse_score& score) {
+  void note(const step& s, const pulse_score& score) {
     seen_.pulses += 1;
     seen_.tokens += score.tokens;
     if (score.phase != phase_) {
@@ -136,7 +137,8 @@ class prose_accounts final : public flow::stage_object {
       return;
     }
     build_tokens_ += score.tokens;
-    accounts_.build_ns = before_.build_ns + (now_ns() - opened_ns_);
+    begin_ns_ = begin_ns_ == 0 ? s.source_time() : begin_ns_;
+    accounts_.build_ns = before_.build_ns + (now_ns() - begin_ns_);
     accounts_.kernel_ns = before_.kernel_ns + engine_->counters().kernel_ns;
   }
   /// Hands on the whole curve so far. The memory that `make` returns has no users, so the
@@ -162,7 +164,7 @@ class prose_accounts final : public flow::stage_object {
   run_accounts accounts_;
   std::uint64_t build_tokens_ = 0;  ///< Build tokens of the pulses so far
   run_accounts before_;             ///< as of the checkpoint that the run continues
-  std::int64_t opened_ns_ = 0;
+  std::int64_t begin_ns_ = 0;       ///< when the first pulse left its source; 0 before it
   /// Pulses and tokens of this process.
   struct amount {
     std::uint64_t pulses = 0;

@@ -69,9 +69,11 @@ class prose_learn final : public flow::stage_object {
 
   result<void> on_item(step& s) override {
     const auto item = s[pulses_];
-    // A source writes the item before it hands it on, so this does not wait; only behind
-    // other stages do tasks write it.
-    WEIR_CHECK(engine_->wait(item.bytes()));
+    // A source writes the item before it hands it on; only behind other stages do tasks
+    // write it.
+    if (!s.complete(pulses_)) {
+      WEIR_CHECK(engine_->wait(item.bytes()));
+    }
     WEIR_TRY(auto pulse, read_item({item.bytes().as<const std::uint32_t>(),
                                     static_cast<std::size_t>(item.extent(0))},
                                    shape_));

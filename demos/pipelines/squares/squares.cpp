@@ -36,6 +36,9 @@ struct file {
   weir::result<void> put(weir::taken& t) { return to.append(t[x]); }
   weir::result<offset> settle() { return to.settle(); }
   weir::result<void> rewind(offset o) { return to.rewind(o); }
+  weir::result<bool> verify(weir::opening& run, const weir::no_settings&, offset o) {
+    return weir::append_file::verify(run, "squares", o);
+  }
 };
 
 int main(int, char** argv) {

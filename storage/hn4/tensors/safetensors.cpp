@@ -8,6 +8,7 @@
 /// takes little memory. The depth of values that are not read is limited.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -302,3 +303,47 @@ result<header_wants> parse_safetensors(bytes_view head, std::uint64_t size,
 }
 
 }  // namespace weir::storage::hn4
+
+namespace weir::storage {
+
+// The header is padded with spaces, so that the elements begin at a multiple of 8 bytes.
+result<byte_vector> make_safetensors(const std::string& name, dtype type,
+                                     std::span<const std::int64_t> shape,
+                                     bytes_view data) {
+  constexpr std::size_t alignment = 8;
+  const auto row =
+      std::find_if(hn4::safetensors_types.begin(), hn4::safetensors_types.end(),
+                   [&](const hn4::safetensors_type& one) { return one.type == type; });
+  if (row == hn4::safetensors_types.end()) {
+    return error(
+        errc::unsupported,
+        fmt::format("cannot make a safetensors file of tensor \"{}\": expected a "
+                    "type of that format, found {}",
+                    name, info_of(type).tensogram));
+  }
+  const std::int64_t count = element_count({shape.begin(), shape.end()});
+  WEIR_TRY(const std::int64_t bytes, byte_size(type, count));
+  if (name == "__metadata__" || static_cast<std::uint64_t>(bytes) != data.size()) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot make a safetensors file of tensor \"{}\": expected "
+                    "another name than __metadata__ and {} bytes, found {} bytes",
+                    name, bytes, data.size()));
+  }
+  nlohmann::ordered_json tensor;
+  tensor["dtype"] = row->name;
+  tensor["shape"] = std::vector<std::int64_t>(shape.begin(), shape.end());
+  tensor["data_offsets"] = {0, data.size()};
+  nlohmann::ordered_json header;
+  header[name] = std::move(tensor);
+  std::string text =
+      header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  text.resize(align_up(text.size(), alignment), ' ');
+  byte_vector file(sizeof(std::uint64_t));
+  store_le(file.data(), std::uint64_t{text.size()});
+  append(file, as_view(text));
+  append(file, data);
+  return file;
+}
+
+}  // namespace weir::storage

@@ -200,8 +200,8 @@ result<hn4_tensor> read_tensor(const hn4_stream& stream, const stored_tensor& in
 // All tags are searched even after a tensor was found, because a second one would make
 // the name ambiguous. A tag that cannot be read is an error only if no other tag has the
 // tensor.
-result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
-                               std::string_view tag) {
+result<located_tensor> locate_tensor(const hn4_volume& volume, std::string_view name,
+                                     std::string_view tag) {
   std::vector<std::string> tags, known;
   std::optional<error> unreadable;  // of the first tag that may have held the tensor
   if (tag.empty()) {
@@ -258,7 +258,13 @@ result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
         fmt::format("cannot find tensor \"{}\": expected one of {}, found another{}",
                     name, known.size(), did_you_mean(name, known)));
   }
-  return read_tensor(*where, *info);
+  return located_tensor{std::move(*where), std::move(*info)};
+}
+
+result<hn4_tensor> find_tensor(const hn4_volume& volume, std::string_view name,
+                               std::string_view tag) {
+  WEIR_TRY(const located_tensor found, locate_tensor(volume, name, tag));
+  return read_tensor(found.stream, found.info);
 }
 
 result<hn4_tensor> hn4_volume::tensor(std::string_view name, std::string_view tag) const {

@@ -70,8 +70,8 @@ class first_version : public testing::Test {
     return c;
   }
   static stored_run newest() {
-    auto store = or_throw(
-        storage::checkpoint_store::open(posix_file_system(), "run/checkpoint"));
+    auto store =
+        or_throw(storage::checkpoint_store::open(posix_file_system(), "run/checkpoint"));
     return or_throw(read_run(or_throw(store.load_newest())));
   }
 

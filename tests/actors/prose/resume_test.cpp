@@ -207,6 +207,40 @@ TEST(resume, of_a_killed_run_may_change_the_number_of_replicas) {
   EXPECT_EQ(r->state_hash, whole->state_hash);
 }
 
+TEST(resume, can_go_back_to_an_older_checkpoint) {
+  test::small_runs runs;
+  const auto whole = run(runs.config("whole"));
+  ASSERT_TRUE(whole) << whole.error().message();
+  auto config = runs.config("back");
+  config.keep = 10;
+  ASSERT_TRUE(run(config));
+  const auto r = resume(config, {}, 2);
+  ASSERT_TRUE(r) << r.error().message();
+  EXPECT_EQ(r->state_hash, whole->state_hash);
+  EXPECT_EQ(r->resumed, 1U);
+  const auto none = resume(config, {}, 77);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code(), errc::not_found);
+}
+
+TEST(resume, can_skip_pulses_and_remembers_them) {
+  test::small_runs runs;
+  auto config = runs.config("skipped");
+  config.keep = 10;
+  ASSERT_TRUE(run(config));
+  run_callbacks callbacks;
+  callbacks.skip = {{12, 15}};
+  const auto once = resume(config, callbacks, 1);
+  ASSERT_TRUE(once) << once.error().message();
+  const auto again = resume(config, {}, once->generation - 1);
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(again->state_hash, once->state_hash);
+  const auto whole = run(runs.config("whole"));
+  ASSERT_TRUE(whole) << whole.error().message();
+  EXPECT_NE(once->state_hash, whole->state_hash);
+  EXPECT_EQ(once->tokens, whole->tokens);
+}
+
 TEST(signal_scope, turns_a_signal_into_an_ordered_end) {
   test::small_runs runs(80'000);
   run_control control;

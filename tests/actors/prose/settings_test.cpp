@@ -87,10 +87,10 @@ TEST(config_text, hints_at_every_setting_that_may_change) {
   c.seed = 2;
   const auto compared = compare_config(config_text(a_config(), 256), c);
   ASSERT_FALSE(compared);
-  EXPECT_EQ(
-      compared.error().hint(),
-      "a resumed run may change name, run.workers, run.replicas, run.trace, "
-      "run.deadline, stream.prefetch, stream.ranks and checkpoint.every_tokens only");
+  EXPECT_EQ(compared.error().hint(),
+            "a resumed run may change name, run.workers, run.replicas, run.trace, "
+            "run.deadline, stream.prefetch, stream.ranks, checkpoint.every_tokens and "
+            "checkpoint.keep only");
 }
 
 TEST(config_text, has_the_bytes_that_checkpoints_have_always_had) {

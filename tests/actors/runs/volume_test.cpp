@@ -9,9 +9,9 @@
 
 #include "storage/hn4/support.hpp"
 #include "support/temp_folder.hpp"
-#include "volume/reader_source.hpp"
 #include "volume/volume_reader.hpp"
 #include "volume/volume_worker.hpp"
+#include "weir/actors/system.hpp"
 
 namespace weir::actors {
 namespace {
@@ -107,20 +107,20 @@ TEST(volume_threads, many_clients_read_many_tags) {
 }
 
 TEST(volume_threads, tensors_are_loaded_through_the_reader) {
-  reading_system s;
-  caf::scoped_actor self(*s.system);
-  const auto opened = or_throw(ask<local<opened_streams>>(
-      self, s.reader, std::chrono::seconds(60), "opening", open_atom_v,
-      by_reference(volume_spec{s.image, {"t5"}, {}, 0})));
+  const reading_system image;
+  auto s = or_throw(actor_system::start());
+  const auto reader = or_throw(s.spawn_volume_reader({.workers = 3, .piece = 100'000}));
+  const auto opened = or_throw(reader.open({image.image, {"t5"}, {}, 0}).get());
   runtime::engine_options options;
   options.workers = 2;
   const auto engine = or_throw(runtime::engine::create(options));
   const byte_vector expected = bytes_of(5);
   loader_options how;
   how.piece = 150'000;
-  how.source = reader_source(*s.system, s.reader, opened->front().stream);
+  how.source = reader.source_of(opened.front().stream);
   tensor_loader loader(
-      *engine, or_throw(or_throw(storage::hn4_volume::open(s.image)).stream("t5")), how);
+      *engine, or_throw(or_throw(storage::hn4_volume::open(image.image)).stream("t5")),
+      how);
   const auto memory =
       or_throw(engine->allocate(static_cast<std::int64_t>(expected.size()), "weights"));
   const std::int64_t shape[] = {static_cast<std::int64_t>(expected.size())};
@@ -130,11 +130,12 @@ TEST(volume_threads, tensors_are_loaded_through_the_reader) {
   EXPECT_EQ(std::memcmp(tensor.data(), expected.data(), expected.size()), 0);
   // An error of the reader becomes the failure of the task.
   or_throw(engine->wait_all());
-  self->send(s.reader, close_atom_v, opened->front().stream);
+  reader.close_stream(opened.front().stream);
   or_throw(loader.load(0, tensor));
   const auto outcome = engine->wait_all();
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error().root().code(), errc::not_found) << outcome.error().message();
+  or_throw(s.stop());
 }
 
 }  // namespace

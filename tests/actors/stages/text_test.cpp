@@ -167,6 +167,7 @@ const std::map<std::string, given_settings> needed_settings = {
     {"hn4.read", {{"path", "a"}, {"tag", "b"}}},
     {"text.chunks", {{"files", "a"}}},
     {"tgm.replace", {{"path", "a"}}},
+    {"hn4.put", {{"path", "a"}}},
     {"text.pulses", {{"files", "a"}}}};
 
 TEST(StandardStages, AreDescribedHereAndInTheDocuments) {
@@ -175,7 +176,7 @@ TEST(StandardStages, AreDescribedHereAndInTheDocuments) {
   const byte_vector bytes = content_of(std::string(WEIR_SOURCE_DIR) + "/docs/stages.md");
   const std::string_view document = as_text(bytes);
   const auto names = flow::stages().names();
-  EXPECT_EQ(names.size(), 18U);
+  EXPECT_EQ(names.size(), 19U);
   for (const std::string& name : names) {
     const auto settings = needed_settings.find(name);
     const auto made = make_stage(

@@ -76,6 +76,11 @@ void write_pairs(const std::string& path) {
     second.data = std::as_bytes(std::span(b));
     first.metadata.set("name", "wind");
     second.metadata.set("name", "code");
+    second.metadata.set("level", std::int64_t{-7});
+    second.metadata.set("flag", false);  // that of the message counts
+    formats::cbor_map inner;
+    inner.set("param", "2t");
+    second.metadata.set("mars", inner);
     const formats::object_to_write objects[] = {first, second};
     formats::message_options options;
     options.extra.set("long", std::string(300, 'x'));
@@ -97,6 +102,8 @@ TEST(TgmRead, FindsObjectsByNameAndByIndex) {
     ASSERT_TRUE(tapes) << tapes.error().message();
     EXPECT_EQ((*tapes)[0][2].values<std::int32_t>(), std::vector<std::int32_t>{-2});
     const attributes expected = {{"flag", std::uint64_t{1}},
+                                 {"level", std::int64_t{-7}},
+                                 {"mars.param", std::string("2t")},
                                  {"message", std::uint64_t{2}}};
     EXPECT_EQ((*tapes)[0][2].about, expected) << "texts that are too long are left out";
   }
@@ -104,7 +111,7 @@ TEST(TgmRead, FindsObjectsByNameAndByIndex) {
                "found none of that name");
   expect_error(run_tapes(reading(path, {{"index", 2}}), 1), errc::not_found,
                "found 2 objects");
-  expect_error(run_tapes(reading(path, {{"type", "f32[n]"}}), 1), errc::invalid_argument,
+  expect_error(run_tapes(reading(path, {{"type", "f32[n]"}}), 1), errc::corrupt,
                "expected a tensor of type f32[n], found f64[2]");
   expect_refused("tgm.read", {{"path", path}, {"object", "a"}, {"index", 1}},
                  errc::invalid_argument, "a name or an index");

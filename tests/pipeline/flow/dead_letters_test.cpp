@@ -14,8 +14,9 @@ namespace {
 constexpr std::uint64_t letter_items = 30;
 constexpr std::uint64_t every_fifth = 5;
 
-/// The three ways in which an item can fail.
-enum class way { task, late, blocking };
+/// The ways in which an item can fail: in a task of a task stage or of a late stage, in a
+/// blocking stage, or because a function of the stage itself returns an error or throws.
+enum class way { task, late, blocking, on_item, on_done, on_step, thrown };
 
 /// Adds 1; every fifth item fails with a long error.
 template <way How>
@@ -45,16 +46,43 @@ struct brittle {
                  : result<void>();
   }
   result<void> on_item(step& s) requires(How != way::blocking) {
+    constexpr bool in_task = How == way::task || How == way::late;
     WEIR_TRY(auto to, s.make(y, width));
     s.submit(
         "break",
-        [t = text, fails = s.seq() % every_fifth == 0](auto a, auto b) {
+        [t = text, fails = in_task && s.seq() % every_fifth == 0](auto a, auto b) {
           return plus(a, b, t, fails);
         },
         read(s[x]), write(to));
-    return How == way::late ? result<void>() : s.emit();
+    if (How == way::on_item || How == way::thrown) {
+      WEIR_CHECK(s.emit());
+      return refused(s);
+    }
+    return How == way::task ? s.emit() : result<void>();
   }
-  result<void> on_done(step& s) requires(How == way::late) { return s.emit(); }
+  [[nodiscard]] result<void> refused(const step& s) const {
+    if (s.seq() % every_fifth != 0) {
+      return {};
+    }
+    if (How == way::thrown) {
+      throw std::runtime_error(std::string(text, 'e'));
+    }
+    return error(errc::corrupt, std::string(text, 'e'));
+  }
+  result<void> on_done(step& s) requires(How == way::late || How == way::on_done) {
+    if (How == way::on_done) {
+      WEIR_CHECK(refused(s));
+    }
+    return s.emit();
+  }
+  result<bool> on_step(step& s) requires(How == way::on_step) {
+    WEIR_CHECK(s.round() == 2 ? refused(s) : result<void>());
+    if (s.round() < 2) {
+      return true;
+    }
+    WEIR_CHECK(s.emit());
+    return false;
+  }
   result<void> on_ready(taken& from, pull& to) requires(How == way::blocking) {
     WEIR_TRY(auto made, to.fill(y, width));
     return plus(from[x], made, text, from.seq() % every_fifth == 0);
@@ -96,6 +124,13 @@ TEST(PipelineDeadLetters, FailedItemsLeaveThroughAnOutletOfTheirOwn) {
   expect_dead_letters<way::blocking>();
 }
 
+TEST(PipelineDeadLetters, AnErrorOfTheStageItselfIsAFailedItem) {
+  expect_dead_letters<way::on_item>();
+  expect_dead_letters<way::thrown>();
+  expect_dead_letters<way::on_done>();
+  expect_dead_letters<way::on_step>();
+}
+
 TEST(PipelineDeadLetters, ALongErrorIsCutToTheLimitOfAttributes) {
   const auto tapes = run_tapes(brittle_pipeline<way::blocking>(5000), 2);
   ASSERT_TRUE(tapes) << tapes.error().message();
@@ -107,7 +142,8 @@ TEST(PipelineDeadLetters, MoreFailedItemsThanAllowedStopTheRun) {
   EXPECT_TRUE(run_tapes(brittle_pipeline<way::task>(15, 6), 2));
   for (const auto& build :
        {brittle_pipeline<way::task>(15, 3), brittle_pipeline<way::late>(15, 3),
-        brittle_pipeline<way::blocking>(15, 3)}) {
+        brittle_pipeline<way::blocking>(15, 3), brittle_pipeline<way::on_item>(15, 3),
+        brittle_pipeline<way::on_done>(15, 3), brittle_pipeline<way::on_step>(15, 3)}) {
     const auto stopped = run_tapes(build, 2);
     ASSERT_FALSE(stopped);
     const std::string text = stopped.error().message();

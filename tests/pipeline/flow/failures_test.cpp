@@ -69,6 +69,57 @@ struct dropping_batch {
   }
 };
 
+/// Hands on the first of up to four items once its task has ended, or refuses one call.
+struct refusing_batch {
+  struct settings {
+    std::uint64_t refuses_at = 1;  ///< number of the call
+  };
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  std::uint64_t calls = 0, refuses_at = 0;
+  static void describe(stage_spec<refusing_batch>& s) {
+    s.name("test.refusing_batch", "refuses a batch").rate(4, 1).stateless();
+    s.port("x", &refusing_batch::x, "3").port("y", &refusing_batch::y, "3");
+    s.set("refuses_at", &settings::refuses_at, "number of the call");
+  }
+  result<void> open(opening&, const settings& s) {
+    refuses_at = s.refuses_at;
+    return {};
+  }
+  result<void> on_item(step& s) {
+    if (calls++ == refuses_at) {
+      return error(errc::corrupt, "planted refusal");
+    }
+    WEIR_TRY(auto to, s.make(y, width));
+    s.submit(
+        "copy",
+        [](auto from, auto out) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          for (std::size_t i = 0; i < elements; ++i) {
+            out[i] = from[i];
+          }
+        },
+        read(s[x]), write(to));
+    return s.emit();
+  }
+};
+
+/// Emits in `on_done` and returns an error for the first item after that.
+struct emits_and_fails {
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  static void describe(stage_spec<emits_and_fails>& s) {
+    s.name("test.emits_and_fails", "fails too late").stateless().forwards();
+    s.port("x", &emits_and_fails::x, "3").port("y", &emits_and_fails::y, "3");
+  }
+  result<void> on_item(step&) { return {}; }
+  result<void> on_done(step& s) {
+    s.forward(x, y);
+    WEIR_CHECK(s.emit());
+    return error(errc::corrupt, "planted failure");
+  }
+};
+
 template <class Breaking>
 void expect_skipped(std::uint64_t fails_at, unsigned workers) {
   durable_items d;
@@ -192,6 +243,36 @@ TEST(PipelineFailures, AStageWithItsOwnNumbersMaySkipACall) {
     EXPECT_EQ(d.items[n].first, n);
     EXPECT_EQ(d.items[n].second, number_source::make(2, 8 * n));
   }
+}
+
+TEST(PipelineFailures, ARefusedCallOfSeveralItemsIsSkippedAndTheLastOnesArrive) {
+  for (const std::uint64_t refuses_at : {0U, 3U, 7U}) {
+    durable_items d;
+    pipeline p("failures");
+    auto batch = p.add<refusing_batch>("batch", {.refuses_at = refuses_at});
+    batch.failing(flow::failure_policy::skip);
+    p.add<number_source>("source", {.count = item_count, .seed = 2}) >> batch >>
+        p.add<number_sink>("sink", sink_of(d));
+    const auto report = flow::run_here(p, {});
+    ASSERT_TRUE(report) << report.error().message();
+    ASSERT_EQ(d.items.size(), 7U);  // of eight calls
+    for (std::uint64_t n = 0; n < 7; ++n) {
+      EXPECT_EQ(d.items[n].first, n);
+      EXPECT_EQ(d.items[n].second,
+                number_source::make(2, 4 * (n < refuses_at ? n : n + 1)));
+    }
+  }
+}
+
+TEST(PipelineFailures, WhatWasHandedOnCannotBeSkipped) {
+  durable_items d;
+  pipeline p("failures");
+  auto middle = p.add<emits_and_fails>("middle");
+  middle.failing(flow::failure_policy::skip);
+  p.add<number_source>("source") >> middle >> p.add<number_sink>("sink", sink_of(d));
+  const auto report = flow::run_here(p, {});
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().root().text(), "planted failure");
 }
 
 }  // namespace

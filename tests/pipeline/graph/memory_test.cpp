@@ -166,6 +166,19 @@ TEST(Memory, AnOutletOfUnknownSizeHasItsWindowAndOneItemInBytes) {
   EXPECT_EQ(p.memory_bound, 10 * mib + default_window_bytes);
 }
 
+TEST(Memory, AnOutletWithALongestItemHasItsSlotsAlone) {
+  graph_builder b;
+  b.source("read", "y:f32[?,25] z:u8[?]");
+  b.sink("write", "x:f32[?,25]");
+  b.link("read.y", "write.x").window_items = 4;
+  b.g.stages[0].info.ports[0].longest = 10;
+  b.g.stages[0].info.ports[1].longest = 64;
+  const plan p = or_throw(check(b.g));
+  EXPECT_EQ(p.stages[0].bytes, (std::vector<std::int64_t>{(1 + 4) * 1024, (1 + 4) * 64}));
+  b.g.edges[0].window_bytes = 2000;  // less than the slots
+  EXPECT_EQ(or_throw(check(b.g)).stages[0].bytes[0], 2 * 2000);
+}
+
 TEST(Memory, BytesOfUnknownSizeAddUpBehindAStageThatForwards) {
   graph_builder b = forwarding();
   b.g.stages[0].info.ports[0].type = or_throw(port_type::parse("f32[?]"));

@@ -60,7 +60,7 @@ TEST(Refusal, TwoStagesOfOneName) {
       b.refusal(),
       "cannot add the stage \"read\": expected a unique name, found a stage with this "
       "name; it is defined at pipe.toml:3\n  at pipe.toml:7");
-  EXPECT_EQ(code_of(b), errc::already_exists);
+  EXPECT_EQ(code_of(b), errc::invalid_argument);
 }
 
 TEST(Refusal, NamesOfPorts) {
@@ -75,7 +75,7 @@ TEST(Refusal, NamesOfPorts) {
       b.refusal(),
       "cannot use the stage \"first\" (demo.first): expected unique names of ports, "
       "found two ports \"x\"\n  at pipe.toml:7");
-  EXPECT_EQ(code_of(b), errc::already_exists);
+  EXPECT_EQ(code_of(b), errc::invalid_argument);
 }
 
 TEST(Refusal, SourcesAndSinksWithPortsOfTheWrongDirection) {
@@ -206,7 +206,14 @@ TEST(Refusal, BlockingStagesAndStepLoopsThatTakeSeveralItems) {
 TEST(Refusal, AGraphWithoutASource) {
   EXPECT_EQ(
       graph_builder{}.refusal(),
-      "cannot run the pipeline \"tested\": expected at least one source, found none");
+      "cannot use the pipeline \"tested\": expected at least one source among its 0 "
+      "stages, found none; begin with a stage that makes items");
+  graph_builder lone;
+  lone.task("first", "x:u8[?] -> y:u8[?]").place = "pipe.toml:7";
+  EXPECT_EQ(
+      lone.refusal(),
+      "cannot use the pipeline \"tested\": expected at least one source among its 1 "
+      "stage, found none; begin with a stage that makes items\n  at pipe.toml:7");
 }
 
 TEST(Refusal, EdgesThatLeadNowhere) {

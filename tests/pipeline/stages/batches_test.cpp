@@ -48,6 +48,17 @@ TEST(Batch, JoinsItemsAlongANewDimension) {
   EXPECT_EQ(t[2].values<std::int32_t>(), (std::vector<std::int32_t>{16, 17, 18, 19}));
 }
 
+TEST(Batch, MemoryIsThatOfTheItemsAlsoIfTheLastBatchMayBeShorter) {
+  const auto bound = [](const char* last) {
+    std::vector<tape> all(1);
+    pipeline p("test");
+    batched({{"type", "i32[2]"}, {"size", 4}, {"last", last}})(p, all);
+    return or_throw(p.check()).memory_bound;
+  };
+  EXPECT_EQ(bound("keep"), bound("drop"));
+  EXPECT_LT(bound("keep"), 10'000);
+}
+
 TEST(Batch, PadsOrDropsAShorterLastBatch) {
   const auto padded =
       expect_resumable(batched({{"type", "i32[n]"}, {"size", 4}, {"last", "pad"}}), 1, 3);

@@ -77,6 +77,42 @@ byte_vector gguf() {
   return m.bytes;
 }
 
+TEST(Hn4Tensors, MadeSafetensorsAreReadAgain) {
+  const std::vector<std::int64_t> shape = {3, 1, 5};
+  std::size_t made = 0;
+  for (const dtype_info& row : all_dtypes()) {
+    const dtype type = row.id;
+    const auto bytes = byte_size(type, 15);
+    const byte_vector data = noise(bytes ? static_cast<std::size_t>(*bytes) : 0, 8);
+    const auto file = make_safetensors("a \"quoted\" \xC3\xA9", type, shape, data);
+    if (!file) {
+      EXPECT_EQ(file.error().code(), errc::unsupported) << file.error().message();
+      EXPECT_NE(file.error().message().find("quoted"), std::string::npos);
+      continue;
+    }
+    ++made;
+    const auto directory = or_throw(tensor_directory::from_bytes(*file));
+    ASSERT_EQ(directory.format(), container_format::safetensors);
+    ASSERT_EQ(directory.tensors().size(), 1U);
+    const stored_tensor& t = directory.tensors()[0];
+    EXPECT_EQ(t.name, "a \"quoted\" \xC3\xA9");
+    EXPECT_EQ(t.type, type);
+    EXPECT_TRUE(std::equal(t.shape.begin(), t.shape.end(), shape.begin(), shape.end()));
+    EXPECT_EQ(t.offset % 8, 0U);
+    EXPECT_EQ(t.offset + t.bytes, file->size());
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), file->begin() + t.offset));
+  }
+  EXPECT_EQ(made, 16U) << "types of the format";
+  EXPECT_TRUE(make_safetensors("scalar", dtype::fp32, {}, noise(4, 1)));
+  EXPECT_TRUE(make_safetensors("nothing", dtype::fp32, std::array{std::int64_t{0}}, {}));
+  for (const auto& refused :
+       {make_safetensors("__metadata__", dtype::uint8, {}, noise(1, 1)),
+        make_safetensors("x", dtype::fp32, {}, noise(3, 1))}) {
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), errc::invalid_argument);
+  }
+}
+
 TEST(Hn4Tensors, SafetensorsAreFoundByName) {
   const byte_vector file = safetensors(two_tensors, 86);
   const tensor_directory d = or_throw(tensor_directory::from_bytes(file));

@@ -42,6 +42,35 @@ TEST(CheckRefuses, AnUnknownSettingWithTheNearest) {
             "  at two.toml:4:9 (stage \"read\")");
 }
 
+TEST(CheckRefuses, AMisspeltKeyOfEveryStageWithTheNearest) {
+  const std::string twice = source + "[[stage]]\nname = \"a\"\nuse = \"test.scaled\"\n";
+  EXPECT_EQ(refusal_of(twice + "form = \"read\"\n"),
+            "cannot set key \"form\": expected a known key, found none of "
+            "that name; did you mean \"from\"?\n"
+            "  at two.toml:7:8 (stage \"a\")");
+  EXPECT_EQ(refusal_of(twice + "max_failure = 3\n"),
+            "cannot set key \"max_failure\": expected a known key, found none of "
+            "that name; did you mean \"max_failures\"?\n"
+            "  at two.toml:7:15 (stage \"a\")");
+  EXPECT_EQ(refusal_of(twice, {"a.windows=8 items"}),
+            "cannot set key \"windows\": expected a known key, found none of "
+            "that name; did you mean \"window\"?\n"
+            "  at --set a.windows (stage \"a\")");
+}
+
+TEST(CheckRefuses, APipelineWithoutASource) {
+  EXPECT_EQ(refusal_of("# lone\n[[stage]]\nname = \"a\"\nuse = \"test.scaled\"\n"),
+            "cannot use the pipeline \"two\": expected at least one source among its 1 "
+            "stage, found none; begin with a stage that makes items\n"
+            "  at two.toml:2:1");
+}
+
+TEST(CheckRefuses, AStageThatIsLikeNoOther) {
+  const std::string text =
+      refusal_of("[[stage]]\nname = \"read\"\nuse = \"zzzzzzzzzzzz\"\n");
+  EXPECT_NE(text.find("`weir stages` lists them"), std::string::npos) << text;
+}
+
 TEST(CheckRefuses, AnUnknownKeyOutsideOfStagesWithTheNearest) {
   EXPECT_EQ(refusal_of("[run]\nworker = 2\n" + source),
             "cannot set key \"run.worker\": expected a known key, found none "

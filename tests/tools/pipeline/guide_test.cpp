@@ -62,7 +62,7 @@ TEST(Guide, HasAnExampleOfEachStageThatTheStageAccepts) {
       }
     }
   }
-  EXPECT_EQ(shown.size(), 18U);
+  EXPECT_EQ(shown.size(), 19U);
 }
 
 }  // namespace

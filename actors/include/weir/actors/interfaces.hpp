@@ -49,6 +49,9 @@ using supervisor_actor = caf::typed_actor<
     // a group have ended or the time that the configuration gives it has passed. Answers
     // the names of the children that have not ended by then.
     caf::replies_to<stop_atom>::with<local<survivors>>,
+    // Ends one child, which is no failure. Answers when it has ended: true, or false if
+    // it had ended before or is no child.
+    caf::replies_to<close_atom, caf::actor>::with<bool>,
     // From itself: the deadline of a group has passed. The number is that of the
     // group's turn; the deadline of an earlier group is ignored.
     caf::reacts_to<deadline_atom, std::uint32_t>,

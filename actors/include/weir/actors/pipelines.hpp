@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,15 @@ struct pipeline_progress {
   /// Figures of each stage, in the order of the plan. Those of sources, blocking stages
   /// and sinks are there in the first and in the last call only.
   std::vector<figures> stages;
+  /// Counters of stages and edges, in the order of the plan; null if they are not known.
+  std::shared_ptr<const flow::run_counters> counters;
+};
+
+/// The checkpoint from which a run of a pipeline continues.
+/// @threads{a value}
+struct pipeline_start {
+  std::uint64_t generation = 0;  ///< generation of the checkpoint
+  std::uint64_t next_item = 0;   ///< number of the first item behind it
 };
 
 /// Options of a run of a pipeline.
@@ -59,8 +69,12 @@ struct run_options {
   /// so a resumed run knows them.
   std::vector<flow::item_range> skip{};
   std::int64_t stall_s = 60;  ///< time without progress after which the run fails
+  /// Called before a resumed run continues, on the thread that called `resume`. Not
+  /// called if the run begins anew or had finished.
+  std::function<void(const pipeline_start&)> resumed{};
   /// Called before the first item, about ten times a second, and at the end, on the
-  /// thread that called `run`.
+  /// thread that called `run`; also at the end of a run that fails, unless its stages
+  /// could not be opened.
   std::function<void(const pipeline_progress&)> progress{};
   /// Called with one line of text, on the thread that called `run`.
   std::function<void(const std::string&)> warning{};
@@ -70,7 +84,10 @@ struct run_options {
 
 /// Result of a run of a pipeline.
 struct pipeline_report {
-  std::string ended;                 ///< "finished" or "interrupted"
+  std::string ended;             ///< "finished" or "interrupted"
+  bool finished_before = false;  ///< there was nothing to do
+  /// Sinks of a run that had finished before that cannot compare their output.
+  std::vector<std::string> unverified{};
   std::uint64_t items = 0;           ///< items that all sources have delivered
   std::uint64_t epochs = 0;          ///< checkpoints of this process
   std::uint64_t generation = 0;      ///< last durable checkpoint; 0 if there is none
@@ -96,8 +113,8 @@ void add_standard_stages();
 /// Begins a run of a pipeline and returns when all sources have ended and the sinks are
 /// durable, or when the control asked to stop.
 /// @error{already_exists, the folder holds a checkpoint: resume the run instead}
-/// @error{invalid_argument, the pipeline is refused, or a stage or a task failed; the
-/// message names stage and item; the last checkpoint stands}
+/// @error{invalid_argument, the pipeline is refused, two stages write one file, or a
+/// stage or a task failed; the message names stage and item; the last checkpoint stands}
 /// @error{locked, another process has a run in the folder}
 /// @error{timeout, no stage can go on; the message names what each waits for}
 /// @threads{may be called from any thread; one run at a time in a folder}
@@ -105,11 +122,13 @@ void add_standard_stages();
 
 /// Continues the run in `options.folder` from its newest valid checkpoint, or begins it
 /// anew if there is none. The outputs of all sinks then equal those of a run without an
-/// interruption. Also returns the errors of `run`.
+/// interruption. If the run had finished, the outputs are compared with the checkpoint,
+/// and nothing is changed. Also returns the errors of `run`.
 /// @error{not_found, the folder does not exist}
 /// @error{config_mismatch, the checkpoint belongs to another pipeline}
 /// @error{history_mismatch, a source has other data than before}
-/// @error{torn, a sink has lost durable data}
+/// @error{torn, a sink has lost durable data} @error{hash_mismatch, an output is another
+/// one}
 [[nodiscard]] result<pipeline_report> resume(pipeline& p, const run_options& options);
 
 }  // namespace weir

@@ -22,10 +22,11 @@ using event_ptr = std::shared_ptr<const tessera::event>;
 /// The queue that a stream actor owns. The context of its mesh must outlive the actor
 /// system, or be shut down before the actor system ends.
 struct queue_spec {
-  std::string name;  ///< name of the queue, in errors and in the status
+  std::string name{};  ///< name of the queue, in errors and in the status
   /// Mesh on which the queue is created.
-  std::shared_ptr<tessera::mesh> mesh;
-  tessera::stream_options options;  ///< with a rank, the queue belongs to that rank alone
+  std::shared_ptr<tessera::mesh> mesh{};
+  /// Options of the queue. With a rank, the queue belongs to that rank alone.
+  tessera::stream_options options{};
   /// Largest number of operations of which it is not known that they have ended; further
   /// ones are refused. The windows of all streams together should fit into the engine's
   /// window of tasks.
@@ -34,7 +35,7 @@ struct queue_spec {
   /// Orders the queue of a restarted actor behind the queue of its predecessor: the event
   /// is waited for when an actor begins and recorded when it ends. Null if the actor has
   /// no successor.
-  std::shared_ptr<tessera::event> handover;
+  std::shared_ptr<tessera::event> handover{};
 };
 
 /// Order to launch a kernel. Its parameters are `args`; `request.args` is ignored.
@@ -56,9 +57,9 @@ struct copy_order {
 /// The group of ranks that a collective actor serves: `member`, and the ranks that differ
 /// from it along `axes` alone. A group must not have two collective actors at a time.
 struct collective_spec {
-  std::string name;  ///< name of the group, in errors and in the status
+  std::string name{};  ///< name of the group, in errors and in the status
   /// Mesh that the group belongs to.
-  std::shared_ptr<tessera::mesh> mesh;
+  std::shared_ptr<tessera::mesh> mesh{};
   /// Axes along which the ranks of the group differ.
   collective::axis_set axes = collective::whole_mesh;
   int member = 0;  ///< any rank of the group

@@ -31,12 +31,12 @@ struct message_position {
 /// The source that a message reader opens.
 struct message_source {
   /// Path or address of the source.
-  std::string path;
+  std::string path{};
   /// Kind of the source.
   message_origin origin = message_origin::automatic;
-  message_position start;  ///< where reading begins; not for pipes
+  message_position start{};  ///< where reading begins; not for pipes
   /// Options with which messages are decoded.
-  formats::read_options read;
+  formats::read_options read{};
   std::size_t prefetch = 4;  ///< messages read ahead of the pulls; 0: none
   /// Size of the messages held in memory at which reading ahead pauses, in bytes. A
   /// message of a file that is larger than this by itself is not held: its parts are read
@@ -67,7 +67,7 @@ struct message_delivery {
 
 /// The target that a message appender opens.
 struct message_target {
-  std::string path;     ///< a file, which may be missing; a FIFO; "-" for standard output
+  std::string path{};   ///< a file, which may be missing; a FIFO; "-" for standard output
   bool repair = false;  ///< bytes behind the last sound message are cut off
   std::size_t window = 64;  ///< largest number of appends without an answer
   /// Number of written bytes at which the appender syncs at once. Below that, it syncs

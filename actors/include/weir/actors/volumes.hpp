@@ -16,10 +16,10 @@ namespace weir::actors {
 
 /// Tags of one volume that a client wants to read.
 struct volume_spec {
-  std::string path;               ///< file or device of the volume
-  std::vector<std::string> tags;  ///< empty: all tags of the volume
+  std::string path{};               ///< file or device of the volume
+  std::vector<std::string> tags{};  ///< empty: all tags of the volume
   /// Options with which the streams are opened.
-  storage::hn4_stream_options options;
+  storage::hn4_stream_options options{};
   std::int64_t deadline_ns = 0;  ///< for each request; 0: the reader's own deadline
 };
 

@@ -6,12 +6,10 @@
 
 #include <algorithm>
 
-#include "run/supervised_system.hpp"
 #include "stages/prose/job/stored_config.hpp"
 #include "stages/prose/job/stored_model.hpp"
-#include "volume/volume_reader.hpp"
-#include "volume/volume_worker.hpp"
 #include "weir/actors/speak.hpp"
+#include "weir/actors/system.hpp"
 #include "weir/base/file.hpp"
 #include "weir/formats/tensogram.hpp"
 #include "weir/storage/hn4.hpp"
@@ -70,30 +68,15 @@ result<parameter_set::entry> decode_entry(const formats::message_reader& reader,
   return e;
 }
 
-/// Reads a whole tag of a volume, piece by piece, through a volume reader.
-result<byte_vector> read_tag(supervised_system& s, const std::string& volume,
-                             const std::string& tag) {
-  volume_reader_config config;
-  config.workers = {s.spawn_io("volume_worker_io", stop_group::last, volume_worker_io,
-                               volume_worker_config{})};
-  const auto reader =
-      s.spawn("volume_reader", stop_group::source, volume_reader, std::move(config));
-  WEIR_TRY(const auto opened,
-           s.ask<local<opened_streams>>(reader, "opening the volume", open_atom_v,
-                                        by_reference(volume_spec{volume, {tag}, {}, 0})));
-  const opened_stream& stream = opened->front();
-  byte_vector all;
-  while (all.size() < stream.bytes) {
-    WEIR_TRY(const auto piece, s.ask<local<volume_piece>>(reader, "reading the volume",
-                                                          pull_atom_v, stream.stream));
-    if (piece->count == 0) {
-      return error(errc::torn,
-                   fmt::format("reading tag {} of {} failed: expected {} bytes, found {}",
-                               tag, volume, stream.bytes, all.size()));
-    }
-    append(all, *piece->bytes);
-  }
-  return all;
+/// Reads a whole tag of a volume through a volume reader.
+result<byte_vector> read_tag(const std::string& volume, const std::string& tag) {
+  WEIR_TRY(auto system, actor_system::start({std::chrono::seconds(60), {}}));
+  WEIR_TRY(const auto reader, system.spawn_volume_reader({.workers = 1}));
+  WEIR_TRY(const auto opened, reader.open({volume, {tag}, {}, 0}).get());
+  const opened_stream& stream = opened.front();
+  auto all = std::make_shared<byte_vector>(static_cast<std::size_t>(stream.bytes));
+  WEIR_CHECK(reader.fill({stream.stream, 0, {mutable_bytes(*all), all, {}}}).get());
+  return std::move(*all);
 }
 
 }  // namespace
@@ -171,15 +154,8 @@ result<std::uint64_t> store_parameters(const std::string& run_folder,
 }
 
 result<parameter_set> load_parameters(const std::string& volume, const std::string& tag) {
-  WEIR_TRY(auto s, supervised_system::open(std::chrono::seconds(60), [](const error&) {
-             // The request to the failed actor is answered with an error, too.
-           }));
-  auto message = read_tag(*s, volume, tag);
-  static_cast<void>(s->stop());
-  if (!message) {
-    return std::move(message).error();
-  }
-  return decode_parameters(*message, volume + ":" + tag);
+  WEIR_TRY(const byte_vector message, read_tag(volume, tag));
+  return decode_parameters(message, volume + ":" + tag);
 }
 
 }  // namespace weir::actors

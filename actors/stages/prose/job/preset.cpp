@@ -101,6 +101,8 @@ result<preset> preset_of(const run_config& config, std::uint32_t vocab) {
   learn.window(ahead);
   auto accounts = p.add(stage_names::accounts, "prose.accounts");
   auto curve = p.add(stage_names::curve, "tgm.replace", expand_curve(config));
+  // A point of the curve needs 8 bytes; a curve has up to 257 of them.
+  curve.window(2, 16'384);
   text >> learn >> accounts;
   accounts[curve_text::tokens] >> curve[curve_text::tokens];
   accounts[curve_text::bits] >> curve[curve_text::bits];
@@ -111,6 +113,7 @@ result<preset> preset_of(const run_config& config, std::uint32_t vocab) {
   o.seed = config.seed;
   o.stall_s = config.deadline_s;
   o.trace = config.trace;
+  o.keep = config.keep;
   o.description = config_text(config, vocab);
   if (config.every_tokens != 0) {
     const std::uint64_t pulse_tokens = config.stream.chunk * config.stream.lanes;

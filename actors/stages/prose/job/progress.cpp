@@ -3,6 +3,7 @@
 /// Rates, scores and durable tokens of a run.
 #include "stages/prose/job/progress.hpp"
 
+#include <algorithm>
 #include <array>
 #include <numbers>
 
@@ -106,6 +107,11 @@ std::optional<run_progress> progress_meter::take(const pipeline_progress& p) {
   }
   if (p.durable_items == before_.pulses + count("checkpoint_pulses")) {
     durable_tokens_ = before_.tokens + count("checkpoint_tokens");
+  } else if (p.durable_items > before_.pulses) {
+    // Another checkpoint is on its way. All pulses but the last of a phase are full.
+    const std::uint64_t full = config_.stream.chunk * config_.stream.lanes;
+    durable_tokens_ =
+        std::min(now.tokens, before_.tokens + (p.durable_items - before_.pulses) * full);
   }
   now.durable_generation = p.generation;
   now.durable_tokens = p.generation == 0 ? 0 : durable_tokens_;

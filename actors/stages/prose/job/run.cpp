@@ -38,6 +38,7 @@ class runner {
       : config_(config), callbacks_(callbacks), resuming_(resuming) {
     options_.folder = config.folder;
     options_.generation = generation;
+    options_.keep = config.keep;
     options_.skip = callbacks.skip;
     options_.control = callbacks.control;
     options_.warning = [this](const std::string& text) { warn(text); };
@@ -69,7 +70,6 @@ class runner {
   run_checkpoints found_;
   std::optional<stored_run> stored_;  ///< run that is continued; empty: a new one
   std::uint32_t vocab_ = 0;
-  bool started_ = false;  ///< false also if the run had finished before
 };
 
 void runner::warn(const std::string& text) {
@@ -126,6 +126,9 @@ result<preset> runner::make_preset() {
 result<run_origin> runner::origin_of(const preset& made) {
   run_origin origin;
   origin.store = found_.store;
+  origin.resuming = resuming_;
+  origin.made_folder = found_.made_folder;
+  origin.made_checkpoints = found_.made_checkpoints;
   if (!stored_) {
     return origin;
   }
@@ -146,7 +149,6 @@ void runner::start(run_start s) {
     s.resumed_from = stored_->file.header().generation;
     s.resumed_tokens = stored_->record.tokens;
   }
-  started_ = true;
   if (callbacks_.started) {
     callbacks_.started(s);
   }
@@ -244,7 +246,7 @@ result<run_report> runner::report(const pipeline_report& ended) {
   r.ended = ended.ended;
   WEIR_CHECK(fill_from_checkpoint(r));
   fill_from_stages(r, ended);
-  if (!started_) {
+  if (ended.finished_before) {
     WEIR_CHECK(report_finished_before(r));
   }
   rusage usage{};

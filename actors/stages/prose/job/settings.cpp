@@ -113,6 +113,11 @@ void add_phases(table& t) {
         "Tokens between checkpoints; 0 writes one at the end only")
       .unit("tokens")
       .may_change();
+  t.add("checkpoint.keep", &run_config::keep,
+        "Newest checkpoints that stay in the run folder")
+      .range(2, 100'000)
+      .unit("checkpoints")
+      .may_change();
 }
 
 /// Adds the settings of the model. Those that the run derives are not settings of the

@@ -224,6 +224,8 @@ class setting_options {
     setting_.may_change = true;
     return *this;
   }
+  /// Declares that the texts are paths of files or folders.
+  setting_options& path(path_use use) { return setting_.path = use, *this; }
   /// Declares the default unusable: the check refuses an owner that still has it.
   setting_options& required() {
     setting_.required = true;

@@ -42,6 +42,12 @@ class append_file {
   /// Cuts the file to the length of an offset.
   /// @error{torn, the file is shorter, so durable items were lost}
   [[nodiscard]] result<void> rewind(offset durable);
+  /// Returns true if the file has at least the bytes of an offset. Changes nothing.
+  /// @param path  As of `open`.
+  /// @error{torn, the file is missing or shorter}
+  [[nodiscard]] static result<bool> verify(const opening& run, const std::string& path,
+                                           offset durable,
+                                           file_system& fs = posix_file_system());
 
  private:
   std::unique_ptr<file> file_;

@@ -136,9 +136,7 @@ template <class Settings>
   }
   WEIR_CHECK(table.check(settings));
   for (const auto& one : table.entries()) {
-    if (!one.may_change) {
-      info.frozen.emplace_back(one.name, one.get(settings).describe());
-    }
+    add_value(info, one, one.get(settings));
   }
   return settings;
 }

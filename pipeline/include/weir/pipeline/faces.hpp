@@ -7,7 +7,9 @@
 /// one face: `on_item` (a task stage), `on_item` and `on_done` (a late stage), `on_item`
 /// and `on_step` (a step loop), `on_ready` (a blocking stage), `next`, `position` and
 /// `seek` with a type `cursor` (a source), or `put`, `settle` and `rewind` with a type
-/// `offset` (a sink). All faces may have a type `settings` and `result<void>
+/// `offset` (a sink). A sink may also have `result<bool> verify(opening&, const
+/// settings&, offset)`, which compares the output of a finished run with its offset, see
+/// `flow::stage_object::verify`. All faces may have a type `settings` and `result<void>
 /// open(opening&, const settings&)`.
 #pragma once
 
@@ -207,6 +209,15 @@ class typed_stage final : public stage_object {
     }
     return stage_object::rewind(offset);
   }
+  result<bool> verify(opening& run, bytes_view offset,
+                      const state_reader& state) override {
+    if constexpr (requires(typename S::offset o) { stage_.verify(run, settings_, o); }) {
+      return with_record<typename S::offset>("offset", offset, [&](const auto& where) {
+        return stage_.verify(run, settings_, where);
+      });
+    }
+    return stage_object::verify(run, offset, state);
+  }
   std::vector<state_part> state() override { return spec_.states(stage_); }
   void report(figures& to) const override {
     if constexpr (requires { stage_.report(to); }) {
@@ -217,8 +228,9 @@ class typed_stage final : public stage_object {
  private:
   /// Calls a function with the value that a record holds.
   template <class T, class Function>
-  static result<void> with_record(std::string_view kind, bytes_view bytes,
-                                  Function&& use) {
+  static std::invoke_result_t<Function, const T&> with_record(std::string_view kind,
+                                                              bytes_view bytes,
+                                                              Function&& use) {
     if (bytes.size() != sizeof(T)) {
       return error(errc::corrupt, "cannot use the stored " + std::string(kind) +
                                       ": expected " + std::to_string(sizeof(T)) +
@@ -265,9 +277,7 @@ template <class S>
   described_stage made;
   made.info = describe_class<S>(spec);
   for (const auto& one : spec.table().entries()) {
-    if (!one.may_change) {
-      made.info.frozen.emplace_back(one.name, one.get(settings).describe());
-    }
+    add_value(made.info, one, one.get(settings));
   }
   made.object = std::make_unique<typed_stage<S>>(std::move(spec), std::move(settings));
   return made;

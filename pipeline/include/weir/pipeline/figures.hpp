@@ -27,7 +27,7 @@ class figures {
     std::string title;  ///< text above the picture
     std::string x;      ///< name and unit of the first numbers
     std::string y;      ///< name and unit of the second ones
-    std::vector<std::pair<double, double>> points;  ///< by ascending first number
+    std::vector<std::pair<double, double>> points;  ///< ascending by their first number
   };
 
   /// Adds a figure. @param name  Unique in the stage, such as `tokens`.

@@ -95,10 +95,10 @@ struct plan {
 /// Letters of types unify along edges, so that a clash is found before the first item.
 /// An edge that is too small for the stages behind it, so that the run would stall, gets
 /// a larger window, and a note says so.
-/// @error{already_exists, two stages, or two ports of a stage, have one name}
-/// @error{invalid_argument, types clash, an inlet has no edge or two, a cycle has no
-/// delay, a stage joins items of two numberings, a loop holds as many items as its delay
-/// or more, or a stage with state should skip failed items; the message names both ends}
+/// @error{invalid_argument, two stages, or two ports of a stage, have one name, types
+/// clash, an inlet has no edge or two, a cycle has no delay, a stage joins items of two
+/// numberings, a loop holds as many items as its delay or more, or a stage with state
+/// should skip failed items; the message names both ends}
 /// @error{out_of_range, a window or the memory would need 2^63 bytes or more}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<plan> check(graph g);

@@ -82,6 +82,9 @@ class step {
   /// clock. It is meant for `report`: results that depend on it do not repeat.
   /// @units{nanoseconds}
   [[nodiscard]] std::int64_t turn_time() const noexcept;
+  /// Returns the time at which the item, or the oldest one from which it was made, left
+  /// its source. See `turn_time`. @units{nanoseconds}
+  [[nodiscard]] std::int64_t source_time() const noexcept;
   /// Returns the number of items that the call has: 1, or for a stage that takes several
   /// items at once up to that number; fewer only at the end of the input.
   [[nodiscard]] std::size_t count() const noexcept;
@@ -92,6 +95,13 @@ class step {
   template <class Port>
   [[nodiscard]] bool has(const Port& port) const noexcept {
     return has(port.index);
+  }
+
+  /// Returns whether the bytes of the tensor are there, because no task writes them any
+  /// more. They may then be read without a task. @pre `has(port)`
+  template <class Port>
+  [[nodiscard]] bool complete(const Port& port) const noexcept {
+    return input_complete(port.index);
   }
 
   /// Returns the tensor of the item. Tasks that read it wait for its writers, so its
@@ -217,6 +227,7 @@ class step {
     return tensor<T, Rank>(*bytes);
   }
   [[nodiscard]] const runtime::tensor& input_bytes(int inlet, std::size_t nth) const;
+  [[nodiscard]] bool input_complete(int inlet) const noexcept;
   [[nodiscard]] const runtime::tensor& scratch_of_item(int index) const;
   [[nodiscard]] result<runtime::tensor> output_bytes(int outlet, dtype type,
                                                      std::span<const std::int64_t> shape);
@@ -254,6 +265,8 @@ class pull {
   /// where the tasks of later stages read them.
   /// @shape{extents, the slowest dimension first} @units{extents: elements}
   /// @error{out_of_range, the item needs more bytes than the port's memory has}
+  /// @error{corrupt, a source fills a shape that differs from the type of the port;
+  /// invalid_argument: another stage does}
   /// @error{out_of_memory, the allocation fails}
   template <class T, int Rank, class... Extent>
   [[nodiscard]] result<view<T, Rank>> fill(const out<T, Rank>& port, Extent... extents) {
@@ -269,6 +282,7 @@ class pull {
   /// Takes memory for an outlet whose type is known only at run time, see `fill`.
   /// @param port  Number among the outlets.
   /// @error{out_of_range, see `fill`} @error{out_of_memory, see `fill`}
+  /// @error{corrupt, see `fill`}
   [[nodiscard]] result<runtime::tensor> fill_bytes(int port, dtype type,
                                                    std::span<const std::int64_t> shape);
 

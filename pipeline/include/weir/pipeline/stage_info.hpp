@@ -47,12 +47,22 @@ struct port_info {
   /// True for an outlet that gets the item of an inlet if it fails, see
   /// `add_dead_letters`.
   bool dead_letter = false;
+  /// Largest extent of the slowest dimension of an outlet whose type does not fix it; 0:
+  /// not known. It bounds the memory of the items.
+  std::int64_t longest = 0;
 };
 
 /// A part of the state of a stage that checkpoints hold.
 struct state_info {
   std::string name;     ///< unique among the states of the stage
   bool tensor = false;  ///< true for a tensor of the engine, false for a plain value
+};
+
+/// A path among the settings of a stage.
+struct path_setting {
+  std::string setting;            ///< name of the setting
+  std::string path;               ///< its value; relative paths lie beside the file
+  path_use use = path_use::none;  ///< the stage reads or writes it
 };
 
 /// The description of a stage, which is known before it runs.
@@ -77,6 +87,7 @@ struct stage_info {
   flow::guarantee promise = guarantee::exactly_once;  ///< guarantee of a source or a sink
   /// Values of the settings that a resumed run must have too, as text by name.
   std::vector<std::pair<std::string, std::string>> frozen;
+  std::vector<path_setting> paths;  ///< values of the settings that are paths
   bool forwards = false;  ///< true if an outlet may hand on the tensor of an inlet
 
   /// Returns the index of a port among `ports`, or -1.
@@ -85,9 +96,16 @@ struct stage_info {
   [[nodiscard]] std::size_t inlets() const noexcept;
   /// Returns the number of outlets.
   [[nodiscard]] std::size_t outlets() const noexcept;
+  /// Returns the description of an outlet. @pre `number < outlets()`
+  [[nodiscard]] const port_info& outlet(std::size_t number) const noexcept;
   /// Returns the number of outlets for failed items.
   [[nodiscard]] std::size_t dead_letters() const noexcept;
 };
+
+/// Adds the value of a setting to the description: its paths if it holds some, and its
+/// text if a resumed run must have the same.
+/// @threads{thread-compatible}
+void add_value(stage_info& info, const setting_info& setting, const setting_value& value);
 
 /// Adds an outlet `failed_NAME` for each inlet NAME, behind all other ports. If an item
 /// fails, these outlets carry its tensors, with the attribute `error`; for all other

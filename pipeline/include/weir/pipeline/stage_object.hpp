@@ -113,6 +113,13 @@ class stage_object {
   [[nodiscard]] virtual result<small_record> settle();
   /// Removes everything behind an offset. @error{torn, less than the offset is there}
   [[nodiscard]] virtual result<void> rewind(bytes_view offset);
+  /// Compares the output of a finished run with its last offset and changes nothing. It
+  /// is called instead of `open`. Returns false if the sink cannot tell.
+  /// @param state  What `copy_state` has copied.
+  /// @error{torn, less than the offset is there}
+  /// @error{hash_mismatch, something else is there}
+  [[nodiscard]] virtual result<bool> verify(opening& run, bytes_view offset,
+                                            const state_reader& state);
   /// Returns the parts of the state. Called after `open`.
   [[nodiscard]] virtual std::vector<state_part> state();
   /// Copies state that `state` does not return, as of the items before the barrier. For a
@@ -122,8 +129,8 @@ class stage_object {
   /// Restores what `copy_state` has copied. Called after `open`, and before `seek`.
   /// The error may have any code: the run cannot continue.
   [[nodiscard]] virtual result<void> restore_state(const state_reader& from);
-  /// Tells figures for the user. Sources, blocking stages and sinks are asked before their
-  /// first item and behind their last one, all others also between two calls.
+  /// Tells figures for the user. Sources, blocking stages and sinks are asked before
+  /// their first item and behind their last one, all others also between two calls.
   virtual void report(figures& to) const;
 };
 

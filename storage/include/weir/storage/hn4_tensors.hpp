@@ -66,6 +66,16 @@ class tensor_directory {
   std::vector<stored_tensor> tensors_;
 };
 
+/// Makes a safetensors file of one tensor, for a tag of its own.
+/// @param data row-major elements, as many bytes as type and shape ask for
+/// @error{unsupported, the format has no such type}
+/// @error{invalid_argument, the name is that of the metadata, or the bytes do not fit}
+/// @threads{safe to call concurrently}
+/// @source{safetensors format}
+[[nodiscard]] result<byte_vector> make_safetensors(const std::string& name, dtype type,
+                                                   std::span<const std::int64_t> shape,
+                                                   bytes_view data);
+
 /// A tensor that was read from a volume.
 ///
 /// Its bytes lie in the mapped memory of the volume, or in memory of its own that is
@@ -95,11 +105,23 @@ class hn4_tensor {
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<hn4_tensor> read_tensor(const hn4_stream& stream,
                                              const stored_tensor& info);
-/// Finds a tensor by name and reads it, with the errors of `read_tensor`.
+/// A tensor and the stream that holds it.
+struct located_tensor {
+  hn4_stream stream;   ///< stream of its tag
+  stored_tensor info;  ///< place in the stream
+};
+/// Finds a tensor by name and reads nothing of it.
 /// @param tag the tag to search; empty for all tags
 /// @error{not_found, there is no such tensor; the message names the nearest}
 /// @error{invalid_argument, several tags have a tensor of this name}
 /// @error{corrupt, a tag that may have the tensor cannot be read}
+/// @threads{safe to call concurrently}
+[[nodiscard]] result<located_tensor> locate_tensor(const hn4_volume& volume,
+                                                   std::string_view name,
+                                                   std::string_view tag = {});
+/// Finds a tensor by name and reads it, with the errors of `locate_tensor` and
+/// `read_tensor`.
+/// @param tag the tag to search; empty for all tags
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<hn4_tensor> find_tensor(const hn4_volume& volume,
                                              std::string_view name,

@@ -86,6 +86,13 @@ struct list_range {
 using setting_range = std::variant<integer_range, real_range, boolean_range, text_range,
                                    word_range, list_range>;
 
+/// The use that the owner of a setting makes of the files that its texts name.
+enum class path_use : std::uint8_t {
+  none,   ///< the texts are no paths
+  input,  ///< it reads them, so that they must exist
+  output  ///< it writes them, so that nobody else may
+};
+
 /// The description of a setting, without the member that holds its value.
 struct setting_info {
   std::string name;           ///< unique in its table; dots make groups
@@ -99,6 +106,7 @@ struct setting_info {
   std::string rule_text;
   bool may_change = false;  ///< a stored run or model may continue with another value
   bool required = false;    ///< the default is unusable; a value must be given
+  path_use path = path_use::none;  ///< use of the files, if its texts are paths
 
   /// Returns whether a value is in the range and fulfils the rule.
   [[nodiscard]] bool accepts(const setting_value& value) const;

@@ -86,6 +86,9 @@ class execution {
   /// Returns an empty item for a source to fill, or a null pointer without credit. Items
   /// must be given back in the order in which they were granted.
   [[nodiscard]] blank* grant(std::uint32_t source);
+  /// Returns whether `grant` would return at least `count` items, or all those before the
+  /// limit of `stop_before`. For items of varying size one suffices.
+  [[nodiscard]] bool can_grant(std::uint32_t source, std::uint32_t count) const noexcept;
   /// Takes an item that a source has filled by `call_next`. The item is handed on as soon
   /// as all sources that meet this one have read theirs of the same number.
   /// @error{invalid_argument, it has no tensor}

@@ -12,15 +12,15 @@
 namespace weir::flow {
 
 /// Runs ready tasks between two turns. A turn looks at every stage, which takes longer
-/// than a short task, so short tasks run in batches. Long tasks run one by one, because
-/// the stages then submit the tasks for the other workers in time.
+/// than a short task, so short tasks run in batches. With several workers, long tasks run
+/// one by one, because the stages then submit the tasks for the other workers in time.
 /// @threads{thread-compatible; belongs to the submitter of the engine}
 class task_batch {
  public:
   /// Largest number of tasks between two turns.
   static constexpr std::uint32_t max_tasks = 32;
-  /// Time that a batch takes at most, apart from its last task. @units{nanoseconds}
-  static constexpr std::int64_t max_ns = 10'000;
+  /// Makes a batch for an engine with a number of workers.
+  explicit task_batch(unsigned workers = 2) : max_ns_(workers == 1 ? 100'000 : 10'000) {}
 
   /// Runs ready tasks. Returns false if none was ready.
   bool run(runtime::engine& host) {
@@ -32,7 +32,7 @@ class task_batch {
     if (count == 0) {
       return false;
     }
-    if (now_ns() - begin > max_ns) {
+    if (now_ns() - begin > max_ns_) {
       size_ = std::max(size_ / 2, 1U);
     } else if (count == size_) {
       size_ = std::min(size_ * 2, max_tasks);
@@ -41,6 +41,7 @@ class task_batch {
   }
 
  private:
+  std::int64_t max_ns_;  ///< most time of a batch, apart from its last task
   std::uint32_t size_ = 1;
 };
 

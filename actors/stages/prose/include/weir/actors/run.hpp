@@ -83,6 +83,7 @@ struct run_config {
   /// Budgets of the phases.
   run_phases phase;
   std::uint64_t every_tokens = 100'000;  ///< tokens between two checkpoints
+  std::uint32_t keep = 2;  ///< newest checkpoints that stay in the run folder
   /// Seed of all random numbers of the run.
   std::uint64_t seed = 1;
   models::prose_config model;  ///< the run sets `vocab`, `lanes`, `max_chunk` and `seed`

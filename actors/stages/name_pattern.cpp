@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reading of patterns, and the names that they give.
+#include "stages/name_pattern.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "weir/base/text.hpp"
+
+namespace weir::actors {
+namespace {
+
+constexpr std::string_view item_name = "item";
+constexpr std::size_t max_digits = 20;  // of a number of 64 bits
+
+error bad_pattern(std::string_view text, std::string_view expected) {
+  return error(errc::invalid_argument,
+               fmt::format("cannot use the pattern \"{}\": expected {}", text, expected));
+}
+
+}  // namespace
+
+result<name_pattern> name_pattern::parse(std::string_view text) {
+  name_pattern out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t brace = std::min(text.find_first_of("{}", at), text.size());
+    if (brace != at) {
+      out.parts_.push_back({std::string(text.substr(at, brace - at))});
+      at = brace;
+      continue;
+    }
+    const std::size_t end = text.find_first_of("{}", at + 1);
+    if (text[at] == '}' || end == std::string_view::npos || text[end] == '{' ||
+        end == at + 1) {
+      return bad_pattern(text, "a name between each pair of braces");
+    }
+    const std::string_view name = text.substr(at + 1, end - at - 1);
+    at = end + 1;
+    part one{std::string(name), true};
+    if (name == item_name) {
+      one.digits = 1;
+    } else if (name.starts_with("item:")) {
+      const char* const first = name.data() + item_name.size() + 1;
+      const char* const last = name.data() + name.size();
+      const auto [rest, code] = std::from_chars(first, last, one.digits);
+      if (code != std::errc() || rest != last || one.digits == 0 ||
+          one.digits > max_digits) {
+        return bad_pattern(text, "1 to 20 digits behind \"item:\"");
+      }
+    }
+    out.parts_.push_back(std::move(one));
+  }
+  return out;
+}
+
+result<std::string> name_pattern::name_of(std::uint64_t item,
+                                          const attributes& about) const {
+  std::string out;
+  for (const part& one : parts_) {
+    if (!one.in_braces) {
+      out += one.text;
+    } else if (one.digits != 0) {
+      out += fmt::format("{:0{}}", item, one.digits);
+    } else if (const auto found = about.find(one.text); found != about.end()) {
+      out += std::visit([](const auto& value) { return fmt::format("{}", value); },
+                        found->second);
+    } else {
+      std::vector<std::string> known;
+      for (const auto& [name, value] : about) {
+        known.push_back(name);
+      }
+      return error(
+          errc::not_found,
+          fmt::format("cannot name item {}: expected the attribute \"{}\", found "
+                      "none of that name{}",
+                      item, one.text, did_you_mean(one.text, known)));
+    }
+  }
+  return out;
+}
+
+bool name_pattern::is_unique() const noexcept {
+  const auto has = [&](auto property) {
+    return std::any_of(parts_.begin(), parts_.end(), property);
+  };
+  return has([](const part& one) { return one.digits != 0; }) &&
+         !has([](const part& one) { return one.in_braces && one.digits == 0; });
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Comparison of the outputs of a finished run with its last image.
+#include "weir/pipeline/host/verification.hpp"
+
+#include <fmt/format.h>
+
+#include "weir/pipeline/host/stage_calls.hpp"
+
+namespace weir::flow {
+
+result<std::vector<std::string>> verify_outputs(
+    const graph& g, const std::vector<std::unique_ptr<stage_object>>& stages,
+    weir::engine& host, const execution_options& options, const image& from) {
+  WEIR_EXPECT(stages.size() == g.stages.size());
+  std::vector<std::string> unknown;
+  for (std::size_t i = 0; i < g.stages.size(); ++i) {
+    const std::string& name = g.stages[i].name;
+    if (g.stages[i].info.face != face::sink) {
+      continue;
+    }
+    const image_section* offset = from.find("OFFSET/" + name);
+    if (offset == nullptr) {
+      return error(
+          errc::corrupt,
+          fmt::format("cannot find the offset of the sink \"{}\": expected it in "
+                      "the checkpoint, found none",
+                      name));
+    }
+    opening run({&host, options.folder, true, options.seed, options.load});
+    auto complete = guarded(
+        [&] { return stages[i]->verify(run, offset->data, state_reader(from, name)); });
+    if (!complete) {
+      const errc code = complete.error().code();
+      return error(code,
+                   fmt::format("cannot rely on the finished run: expected the whole "
+                               "output of the stage \"{}\", found less or another",
+                               name))
+          .because(std::move(complete.error()));
+    }
+    if (!*complete) {
+      unknown.push_back(name);
+    }
+  }
+  return unknown;
+}
+
+}  // namespace weir::flow

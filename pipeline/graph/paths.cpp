@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The files that the stages of a pipeline read and write.
+#include "weir/pipeline/paths.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+
+#include "graph/names.hpp"
+
+namespace weir::flow {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A path that stands for standard input or standard output.
+constexpr std::string_view standard_stream = "-";
+
+/// Returns one name for all paths that lead to one file, also if it does not exist yet.
+std::string name_of_file(const std::string& path) {
+  std::error_code failure;
+  const fs::path full = fs::absolute(path, failure);
+  const fs::path canonical = fs::weakly_canonical(full, failure);
+  return failure ? full.lexically_normal().string() : canonical.string();
+}
+
+/// Returns whether several stages may write to a path, because it is a pipe or a
+/// terminal.
+bool is_shared(const std::string& path) {
+  std::error_code failure;
+  const fs::file_status status = fs::status(path, failure);
+  return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_block_file(status);
+}
+
+error written_twice(const graph& g, std::uint32_t first, std::uint32_t second,
+                    const path_setting& path) {
+  const std::string& place = g.stages[first].place;
+  return refused_stage(
+             g, second,
+             fmt::format("a file of its own in the setting \"{}\"", path.setting),
+             fmt::format("\"{}\", which the stage {} writes", path.path,
+                         stage_name(g, first)))
+      .hint(place.empty()
+                ? ""
+                : fmt::format("{} is defined at {}", stage_name(g, first), place));
+}
+
+}  // namespace
+
+std::string path_in(std::string_view folder, std::string_view path) {
+  if (path.empty() || path.front() == '/' || folder.empty()) {
+    return std::string(path);
+  }
+  return fmt::format("{}/{}", folder, path);
+}
+
+result<void> check_outputs(const graph& g, std::string_view folder) {
+  std::map<std::string, std::uint32_t> writers;
+  for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
+    for (const path_setting& one : g.stages[s].info.paths) {
+      const std::string path = path_in(folder, one.path);
+      if (one.use != path_use::output || one.path == standard_stream || is_shared(path)) {
+        continue;
+      }
+      const auto [writer, is_new] = writers.try_emplace(name_of_file(path), s);
+      if (!is_new) {
+        return written_twice(g, writer->second, s, one);
+      }
+    }
+  }
+  return {};
+}
+
+std::vector<error> missing_inputs(const graph& g, std::string_view folder) {
+  std::vector<error> missing;
+  for (const graph_stage& s : g.stages) {
+    for (const path_setting& one : s.info.paths) {
+      std::error_code failure;
+      const std::string path = path_in(folder, one.path);
+      if (one.use != path_use::input || one.path == standard_stream ||
+          fs::exists(path, failure) || failure) {
+        continue;
+      }
+      missing.push_back(error(errc::not_found,
+                              fmt::format("cannot read \"{}\" in the stage \"{}\" ({}): "
+                                          "expected a file or a folder, found none",
+                                          path, s.name, s.info.name))
+                            .located(s.place));
+    }
+  }
+  return missing;
+}
+
+}  // namespace weir::flow

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests the checks of the files that stages read and write.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "graph_builder.hpp"
+#include "support/temp_folder.hpp"
+#include "weir/base/settings.hpp"
+#include "weir/pipeline/paths.hpp"
+
+namespace weir::test {
+namespace {
+
+namespace fs = std::filesystem;
+using flow::check_outputs;
+
+/// Returns a graph with two sinks that write to these paths.
+graph_builder writing(const std::string& first, const std::string& second) {
+  graph_builder b;
+  b.sink("a", "x:u8[?]").info.paths = {{"path", first, path_use::output}};
+  b.g.stages.back().place = "two.toml:4";
+  b.sink("b", "x:u8[?]").info.paths = {{"to", second, path_use::output}};
+  b.g.stages.back().place = "two.toml:8";
+  return b;
+}
+
+TEST(PipelinePaths, TwoStagesMustNotWriteOneFile) {
+  const temp_folder folder;
+  const auto refused = check_outputs(writing("out.tgm", "out.tgm").g, folder.path());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::invalid_argument);
+  EXPECT_EQ(refused.error().message(),
+            "cannot use the stage \"b\" (demo.b): expected a file of its own in the "
+            "setting \"to\", found \"out.tgm\", which the stage \"a\" writes; \"a\" is "
+            "defined at two.toml:4\n  at two.toml:8");
+  EXPECT_TRUE(check_outputs(writing("a.tgm", "b.tgm").g, folder.path()));
+}
+
+TEST(PipelinePaths, OtherNamesOfTheFileCountToo) {
+  const temp_folder folder;
+  std::ofstream(folder / "real.tgm") << "x";
+  fs::create_symlink(folder / "real.tgm", folder / "link.tgm");
+  for (const std::string& other :
+       {std::string("./out.tgm"), std::string("sub/../out.tgm"), folder / "out.tgm"}) {
+    EXPECT_FALSE(check_outputs(writing("out.tgm", other).g, folder.path())) << other;
+  }
+  EXPECT_FALSE(check_outputs(writing("real.tgm", "link.tgm").g, folder.path()));
+}
+
+TEST(PipelinePaths, SeveralStagesMayWriteToWhatIsNoFile) {
+  EXPECT_TRUE(check_outputs(writing("-", "-").g, ""));
+  EXPECT_TRUE(check_outputs(writing("/dev/null", "/dev/null").g, ""));
+}
+
+TEST(PipelinePaths, MissingInputsAreNamed) {
+  const temp_folder folder;
+  std::ofstream(folder / "there.tgm") << "x";
+  graph_builder b;
+  b.source("read", "y:u8[?]").info.paths = {{"files", "there.tgm", path_use::input},
+                                            {"files", "gone.tgm", path_use::input},
+                                            {"files", "-", path_use::input},
+                                            {"to", "new.tgm", path_use::output}};
+  b.g.stages.back().place = "two.toml:4";
+  const auto missing = flow::missing_inputs(b.g, folder.path());
+  ASSERT_EQ(missing.size(), 1U);
+  EXPECT_EQ(missing[0].code(), errc::not_found);
+  EXPECT_EQ(missing[0].message(), "cannot read \"" + (folder / "gone.tgm") +
+                                      "\" in the stage \"read\" (demo.read): expected a "
+                                      "file or a folder, found none\n  at two.toml:4");
+}
+
+TEST(PipelinePaths, ATableSaysWhichSettingsArePaths) {
+  struct owner {
+    std::string path = "a";
+    std::vector<std::string> files = {"b", "c"};
+    std::string name = "d";
+  };
+  settings_table<owner> table("a test");
+  table.add("path", &owner::path, "a path").path(path_use::output);
+  table.add("files", &owner::files, "paths").path(path_use::input);
+  table.add("name", &owner::name, "no path").may_change();
+  flow::stage_info info;
+  for (const auto& one : table.entries()) {
+    flow::add_value(info, one, one.get({}));
+  }
+  ASSERT_EQ(info.paths.size(), 3U);
+  EXPECT_EQ(info.paths[0].setting, "path");
+  EXPECT_EQ(info.paths[0].use, path_use::output);
+  EXPECT_EQ(info.paths[2].path, "c");
+  EXPECT_EQ(info.frozen.size(), 2U);
+}
+
+}  // namespace
+}  // namespace weir::test
