@@ -75,8 +75,8 @@ result<void> execution::state::build() {
     const graph_edge& e = g.edges[i];
     const std::uint32_t outlet = number_of_port(g.stages[e.from].info, e.outlet);
     const std::uint32_t inlet = number_of_port(g.stages[e.to].info, e.inlet);
-    stages[e.from]->connect_outlet(outlet, *edges[i], e.delay);
-    stages[e.to]->connect_inlet(inlet, *edges[i], outlet, e.delay != 0);
+    stages[e.from]->connect_outlet(outlet, *edges[i], e.delay, *stages[e.to]);
+    stages[e.to]->connect_inlet(inlet, *edges[i], outlet, e.delay != 0, *stages[e.from]);
   }
   for (std::uint32_t i = 0; i < stages.size(); ++i) {
     std::uint32_t open_calls = 1;
@@ -369,6 +369,23 @@ run_counters execution::counters() const {
   }
   for (const std::uint32_t sink : state_->sinks) {
     all.latencies.push_back(state_->stages[sink]->latency.counts());
+  }
+  return all;
+}
+
+std::vector<edge_credits> execution::credits() const {
+  std::vector<edge_credits> all;
+  const graph& g = state_->planned.source;
+  for (std::size_t i = 0; i < g.edges.size(); ++i) {
+    const edge& e = *state_->edges[i];
+    edge_credits& one = all.emplace_back();
+    one.window = g.edges[i].window_items;
+    one.free = one.window - e.alive();
+    for (std::size_t n = 0; n < e.size(); ++n) {
+      const entry_kind kind = e.peek(n).kind;
+      one.waiting += kind == entry_kind::item || kind == entry_kind::gap ? 1 : 0;
+    }
+    one.held = state_->stages[g.edges[i].to]->held_of(e);
   }
   return all;
 }

@@ -22,13 +22,14 @@ stage_run::stage_run(std::string name, const stage_info& info, stage_object& obj
 }
 
 void stage_run::connect_inlet(std::size_t number, edge& from, std::uint32_t outlet,
-                              bool feedback) {
-  in_[number] = {&from, outlet, feedback, false};
+                              bool feedback, const stage_run& producer) {
+  in_[number] = {&from, outlet, feedback, false, &producer};
   has_feedback_ = has_feedback_ || feedback;
 }
 
-void stage_run::connect_outlet(std::size_t outlet, edge& to, std::uint32_t delay) {
-  out_[outlet].push_back({&to, delay});
+void stage_run::connect_outlet(std::size_t outlet, edge& to, std::uint32_t delay,
+                               const stage_run& consumer) {
+  out_[outlet].push_back({&to, delay, &consumer});
 }
 
 result<void> stage_run::allocate(const graph_stage& source, const planned_stage& planned,
@@ -533,6 +534,16 @@ error stage_run::at_item(std::uint64_t seq, error cause) const {
   return item_error(name_, seq, std::move(cause));
 }
 
+std::uint32_t stage_run::held_of(const edge& from) const noexcept {
+  std::uint32_t count = 0;
+  for (const call& c : calls_) {
+    for (const call::input& i : c.inputs) {
+      count += i.body != nullptr && i.from == &from ? 1U : 0U;
+    }
+  }
+  return count;
+}
+
 std::int64_t stage_run::slot_bytes() const noexcept {
   std::int64_t all = initial_slots_ ? initial_slots_->bytes() : 0;
   for (const auto* group : {&pools_, &scratch_}) {
@@ -558,7 +569,7 @@ std::string stage_run::waiting_for() const {
   }
   for (const inlet& i : in_) {
     if (!i.ended && i.from->empty()) {
-      return "input";
+      return fmt::format("an item of \"{}\"", i.producer->name());
     }
   }
   if (!releases_feedback()) {
@@ -567,8 +578,18 @@ std::string stage_run::waiting_for() const {
   if (wants_settle_) {
     return "the sink to make its items durable";
   }
-  if (!has_output(info_.gives)) {
-    return "a credit of an edge behind it";
+  for (const auto& targets : out_) {
+    for (const target& one : targets) {
+      if (!one.to->has_credit(info_.gives)) {
+        return fmt::format("\"{}\" to let go of an item", one.consumer->name());
+      }
+    }
+  }
+  if (held_ != 0) {
+    return "the sources that it meets";
+  }
+  if (info_.face == face::source && slots_available()) {
+    return "its data";
   }
   return open() != 0 ? "tasks" : "memory for an item";
 }

@@ -138,9 +138,11 @@ class stage_run {
 
   /// Connects an edge to an inlet. @param number Number among the inlets. @param outlet
   /// Number among the producer's outlets.
-  void connect_inlet(std::size_t number, edge& from, std::uint32_t outlet, bool feedback);
+  void connect_inlet(std::size_t number, edge& from, std::uint32_t outlet, bool feedback,
+                     const stage_run& producer);
   /// Connects an edge to an outlet. @param delay Delay of a feedback edge, otherwise 0.
-  void connect_outlet(std::size_t outlet, edge& to, std::uint32_t delay);
+  void connect_outlet(std::size_t outlet, edge& to, std::uint32_t delay,
+                      const stage_run& consumer);
   /// Makes the pools. @error{out_of_memory, they cannot be allocated}
   [[nodiscard]] result<void> allocate(const graph_stage& source,
                                       const planned_stage& planned,
@@ -243,6 +245,8 @@ class stage_run {
   [[nodiscard]] const stage_info& info() const noexcept { return info_; }
   /// Returns the stage itself.
   [[nodiscard]] stage_object& object() noexcept { return object_; }
+  /// Returns the number of items of an edge that calls hold.
+  [[nodiscard]] std::uint32_t held_of(const edge& from) const noexcept;
   /// Returns the bytes of all slots. @units{bytes}
   [[nodiscard]] std::int64_t slot_bytes() const noexcept;
 
@@ -260,12 +264,14 @@ class stage_run {
     std::uint32_t outlet = 0;
     bool feedback = false;
     bool ended = false;
+    const stage_run* producer = nullptr;
   };
   /// The end of a call: it waits for credits, it goes on with a step, or it has ended.
   enum class settling : std::uint8_t { blocked, stepped, ended };
   struct target {
     edge* to = nullptr;
     std::uint32_t delay = 0;
+    const stage_run* consumer = nullptr;
   };
 
   [[nodiscard]] next_action look() noexcept;

@@ -3,13 +3,16 @@
 /// Pipelines run by actors: results, checkpoints on durable_items, stops, failures.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "pipeline/support/number_stages.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/actors/pipelines.hpp"
+#include "weir/base/file.hpp"
 
 namespace weir::test {
 namespace {
@@ -441,6 +444,145 @@ TEST(PipelineRun, AStoppedRunContinuesToTheSameOutput) {
     EXPECT_TRUE(finished);
     EXPECT_EQ(d.items, expected.items);
   }
+}
+
+// The quiet source has 5 items; the other one has 500 and does not wait for it to read.
+TEST_P(QuietSource, ThatMeetsAnotherKeepsNoItemFromACheckpoint) {
+  temp_folder folder;
+  durable_items d;
+  pipeline p("quiet");
+  auto quiet = p.add<quiet_source>("quiet");
+  auto other = p.add<number_source>("other", {.count = 500, .seed = 5});
+  auto first = p.add<scaled>("first", {.factor = 3});
+  auto join = p.add<joined>("join");
+  auto sink = p.add<number_sink>("sink", sink_of(d));
+  other >> first >> join["a"];
+  quiet >> join["b"];
+  join >> sink;
+  actors::run_control control;
+  run_options options;
+  options.folder = folder.path();
+  options.every_seconds = 0.1;
+  options.every_items = GetParam();
+  options.control = &control;
+  int calls = 0;
+  std::uint64_t durable = 0;
+  options.progress = [&](const pipeline_progress& progress) {
+    durable = progress.durable_items;
+    if (durable == 5 || ++calls == 300) {
+      control.request_stop();
+    }
+  };
+  const auto report = run(p, options);
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(report->ended, "interrupted");
+  EXPECT_EQ(durable, 5U);
+  EXPECT_EQ(d.items.size(), 5U);
+}
+
+TEST(PipelineRun, StartsAndStopsTwoHundredTimes) {
+  for (int i = 0; i < 200; ++i) {
+    durable_items d;
+    actors::run_control control;
+    run_options options;
+    options.control = &control;
+    options.workers = 1 + static_cast<unsigned>(i % 2);
+    options.every_items = static_cast<std::uint64_t>(i % 5);
+    if (i % 3 == 0) {
+      control.request_stop();
+    }
+    pipeline p("numbers");
+    build(p, d, {}, 20);
+    const auto report = run(p, options);
+    ASSERT_TRUE(report) << report.error().message();
+    ASSERT_EQ(report->ended == "finished", report->items == 20) << i;
+  }
+}
+
+/// A stage of eight tasks of a millisecond each, which may run side by side.
+template <int Number>
+struct eight_parts {
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  static void describe(stage_spec<eight_parts>& s) {
+    s.name(Number == 1 ? "test.parts1" : "test.parts2", "works in eight parts");
+    s.stateless();
+    s.port("x", &eight_parts::x, "n").port("y", &eight_parts::y, "n");
+  }
+  result<void> on_item(step& s) {
+    WEIR_TRY(auto to, s.make(y, s[x].extent(0)));
+    for (std::int64_t k = 0; k < 8; ++k) {
+      s.submit(
+          Number == 1 ? "part of stage 1" : "part of stage 2",
+          [](auto from, auto out) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            out[0] = from[0] + 1;
+          },
+          read(s[x].slice(0, k, k + 1)), write(to.slice(0, k, k + 1)));
+    }
+    return s.emit();
+  }
+};
+
+/// A source of one item with eight elements.
+struct eight_elements {
+  using cursor = std::uint64_t;
+  out<std::uint64_t, 1> x;
+  cursor at = 0;
+  static void describe(stage_spec<eight_elements>& s) {
+    s.name("test.eight", "one item").port("x", &eight_elements::x, "8");
+  }
+  result<bool> next(pull& p) {
+    if (at == 1) {
+      return false;
+    }
+    WEIR_TRY(auto v, p.fill(x, 8));
+    std::fill(v.begin(), v.end(), at++);
+    return true;
+  }
+  [[nodiscard]] cursor position() const { return at; }
+  result<void> seek(cursor c) {
+    at = c;
+    return {};
+  }
+};
+
+/// Returns the begins of all events of a name in a trace, ascending. @units{microseconds}
+std::vector<double> begins_of(const std::string& trace, const std::string& name) {
+  std::vector<double> found;
+  const auto parsed = nlohmann::json::parse(trace);
+  for (const auto& e : parsed.at("traceEvents")) {
+    if (e.value("name", "") == name && e.value("ph", "") == "X") {
+      found.push_back(e.at("ts").get<double>());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+TEST(PipelineRun, ATaskOfTheSecondStageRunsBeforeTheLastOneOfTheFirst) {
+  temp_folder folder;
+  pipeline p("overlap");
+  auto source = p.add<eight_elements>("source");
+  auto first = p.add<eight_parts<1>>("first");
+  auto second = p.add<eight_parts<2>>("second");
+  add_standard_stages();
+  auto sink = p.add("sink", "null");
+  source >> first >> second >> sink;
+  run_options options;
+  options.folder = folder.path();
+  options.workers = 2;
+  options.trace = runtime::trace_mode::all;
+  const auto report = run(p, options);
+  ASSERT_TRUE(report) << report.error().message();
+  const auto bytes =
+      or_throw(read_file(posix_file_system(), folder.path() + "/trace.json"));
+  const std::string text(as_text(bytes));
+  const auto one = begins_of(text, "part of stage 1");
+  const auto two = begins_of(text, "part of stage 2");
+  ASSERT_EQ(one.size(), 8U);
+  ASSERT_EQ(two.size(), 8U);
+  EXPECT_LT(two.front(), one.back());
 }
 
 }  // namespace

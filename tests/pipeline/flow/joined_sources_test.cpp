@@ -216,6 +216,16 @@ TEST(JoinedSources, AnEndIsSeenBehindTheHeldItems) {
   EXPECT_EQ(h.d.items.size(), 20U);
 }
 
+TEST(JoinedSources, WhoWaitsForWhomIsSaidByName) {
+  by_hand h;
+  h.read(h.run->sources()[0], 1);
+  h.go_on();
+  EXPECT_EQ(h.run->waiting(),
+            "\"one\" waits for the sources that it meets; \"two\" waits for its data; "
+            "\"first\" waits for an item of \"one\"; \"join\" waits for an item of "
+            "\"first\"; \"sink\" waits for an item of \"join\"");
+}
+
 /// Two pipelines without an edge between them, in one file.
 TEST(JoinedSources, SourcesThatDoNotMeetDoNotWaitForEachOther) {
   durable_items a;

@@ -52,6 +52,14 @@ struct stage_counters {
   std::int64_t busy_ns = 0;
 };
 
+/// Where the credits of one edge are. At any time `window` is the sum of the others.
+struct edge_credits {
+  std::uint32_t window = 0;   ///< credits of the edge
+  std::uint32_t free = 0;     ///< credits for items that may be pushed
+  std::uint32_t waiting = 0;  ///< items and gaps that the consumer has not taken
+  std::uint32_t held = 0;     ///< items that calls of the consumer hold
+};
+
 /// A copy of all counters.
 struct run_counters {
   std::vector<stage_counters> stages;  ///< in the order of the plan's stages

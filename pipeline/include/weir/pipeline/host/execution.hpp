@@ -171,6 +171,8 @@ class execution {
   /// Returns the figures of each stage. @param outside  True to ask sources, blocking
   /// stages and sinks, too, which no other thread may use at the same time.
   [[nodiscard]] std::vector<figures> reports(bool outside) const;
+  /// Returns the credits of each edge, in the order of the plan's edges. For tests.
+  [[nodiscard]] std::vector<edge_credits> credits() const;
   /// Adds to the trace of the engine a line for each stage, which shows when it took the
   /// first and the newest items and let them go, with arrows from stage to stage.
   void add_to_trace() const;

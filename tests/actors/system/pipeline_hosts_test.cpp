@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Pipelines on the deterministic scheduler: a thousand interleavings, and faults of
+/// hosts and of the disk, end in the bytes of an undisturbed run.
+#include <gtest/gtest.h>
+
+#include "actors/system/stepped_pipeline.hpp"
+#include "pipeline/support/number_stages.hpp"
+#include "support/faulty_files.hpp"
+#include "support/temp_folder.hpp"
+#include "weir/pipeline/run_here.hpp"
+
+namespace weir::test {
+namespace {
+
+/// A source that has no item at two of three calls, as if it were live.
+struct slow_source {
+  using cursor = std::uint64_t;
+  out<std::uint64_t, 1> x;
+  cursor at = 0;
+  int calls = 0;
+  static void describe(stage_spec<slow_source>& s) {
+    s.name("test.slow", "is quiet now and then").port("x", &slow_source::x, "3");
+  }
+  result<bool> next(pull& p) {
+    if (at == 24) {
+      return false;
+    }
+    if (++calls % 3 != 0) {
+      p.nothing_yet();
+      return true;
+    }
+    WEIR_TRY(auto v, p.fill(x, width));
+    std::fill(v.begin(), v.end(), at++);
+    return true;
+  }
+  [[nodiscard]] cursor position() const { return at; }
+  result<void> seek(cursor c) {
+    at = c;
+    return {};
+  }
+};
+
+/// Two sources that meet, a blocking stage, a late stage and a sink.
+void build(pipeline& p, durable_items& d, std::uint32_t window) {
+  auto one = p.add<number_source>("one", {.count = 24, .seed = 5});
+  auto two = p.add<slow_source>("two");
+  auto first = p.add<scaled>("first", {.factor = 3});
+  auto join = p.add<joined>("join");
+  auto sum = p.add<outside_sum>("sum");
+  auto late = p.add<late_filter>("late");
+  auto sink = p.add<number_sink>("sink", sink_of(d));
+  for (auto* s : {&first, &join, &sum, &late, &sink}) {
+    s->window(window);
+  }
+  one >> first >> join["a"];
+  two >> join["b"];
+  join >> sum >> late >> sink;
+}
+
+durable_items undisturbed() {
+  durable_items d;
+  pipeline p("hosts");
+  build(p, d, 4);
+  const auto report = flow::run_here(p, {});
+  EXPECT_TRUE(report) << report.error().message();
+  return d;
+}
+
+/// A folder of checkpoints in memory; its lock is on the real disk.
+struct checkpoints {
+  std::shared_ptr<actors::epoch_store> open() {
+    return std::make_shared<actors::epoch_store>(
+        or_throw(actors::epoch_store::open(fs, folder.path(), "")));
+  }
+  temp_folder folder;
+  faulty_files fs;
+};
+
+stepped_options options_of(std::uint32_t seed) {
+  stepped_options o;
+  o.seed = seed;
+  const std::array<std::uint64_t, 5> every{0, 1, 3, 7, 100};
+  o.run.every_items = every[seed % 5];
+  o.run.every_seconds = seed % 3 == 0 ? 0.2 : 0;
+  o.proxies = seed % 2 == 1;
+  o.twice = seed % 4 == 3;
+  return o;
+}
+
+// At every step, the credits of an edge that are free, wait or are held are its window;
+// at rest all are free.
+TEST(SteppedPipeline, AThousandInterleavingsGiveOneOutputAndLoseNoCredit) {
+  const durable_items expected = undisturbed();
+  ASSERT_GT(expected.items.size(), 8U);
+  for (std::uint32_t seed = 0; seed < 1000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    checkpoints files;
+    durable_items d;
+    bool finished = false;
+    for (std::uint32_t part = 0; !finished && part < 40; ++part) {
+      stepped_options o = options_of(seed + part * 1000);
+      if (part < seed % 4) {
+        o.stop_at = static_cast<int>((seed * 13 + part * 29) % 150);
+      }
+      pipeline p("hosts");
+      build(p, d, 1 + (seed + part) % 5);
+      stepped_pipeline run(p, files.open(), o);
+      const auto& end = run.run();
+      ASSERT_TRUE(end) << "the run does not end";
+      ASSERT_TRUE(*end) << end->error().message();
+      ASSERT_FALSE(run.lost_credits());
+      finished = (*end)->ended == "finished";
+      if (finished) {
+        ASSERT_TRUE(run.all_credits_free());
+      }
+    }
+    ASSERT_TRUE(finished);
+    ASSERT_EQ(d.items, expected.items);
+  }
+}
+
+TEST(SteppedPipeline, AHostOfASinkThatDiesAroundItsSyncLosesNothing) {
+  const durable_items expected = undisturbed();
+  int failures = 0;
+  for (std::uint32_t seed = 0; seed < 120; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    checkpoints files;
+    durable_items d;
+    {
+      stepped_options o = options_of(seed);
+      o.proxies = true;
+      o.fault = seed % 2 == 0 ? flush_fault::dies_before : flush_fault::dies_after;
+      o.fault_at = static_cast<int>(seed / 2 % 5);
+      pipeline p("hosts");
+      build(p, d, 1 + seed % 5);
+      stepped_pipeline run(p, files.open(), o);
+      const auto& end = run.run();
+      ASSERT_TRUE(end) << "the run does not end";
+      if (!*end) {
+        ++failures;
+        EXPECT_NE(end->error().message().find("sink"), std::string::npos)
+            << end->error().message();
+      }
+    }
+    pipeline p("hosts");
+    build(p, d, 4);
+    auto store = files.open();
+    if (or_throw(store->empty())) {
+      d.items.clear();  // a sink in memory does not begin anew by itself
+    } else if (or_throw(actors::epoch_in(or_throw(store->read(0)))).state.finished) {
+      EXPECT_EQ(d.items, expected.items);
+      continue;
+    }
+    stepped_pipeline again(p, std::move(store), options_of(seed));
+    const auto& end = again.run();
+    ASSERT_TRUE(end && *end);
+    EXPECT_EQ((*end)->ended, "finished");
+    EXPECT_EQ(d.items, expected.items);
+  }
+  EXPECT_GT(failures, 60);
+}
+
+TEST(SteppedPipeline, ASaveThatFailsIsAWarningUnlessItIsTheLast) {
+  const durable_items expected = undisturbed();
+  for (std::uint32_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    checkpoints files;
+    durable_items d;
+    stepped_options o = options_of(seed);
+    o.run.every_items = 3;
+    int syncs = 0;
+    const bool last_fails = seed % 2 == 1;
+    files.fs.fail = [&](std::size_t, op_kind kind) -> std::optional<error> {
+      const bool fails = kind == op_kind::sync && (last_fails || ++syncs == 2);
+      return fails ? std::optional<error>(error(errc::no_space, "the disk is full"))
+                   : std::nullopt;
+    };
+    {
+      pipeline p("hosts");
+      build(p, d, 4);
+      stepped_pipeline run(p, files.open(), o);
+      const auto& end = run.run();
+      ASSERT_TRUE(end) << "the run does not end";
+      EXPECT_EQ(end->has_value(), !last_fails);
+      ASSERT_FALSE(run.warnings().empty());
+      EXPECT_NE(run.warnings()[0].find("the disk is full"), std::string::npos);
+      if (last_fails) {
+        EXPECT_EQ(end->error().code(), errc::no_space);
+      } else {
+        EXPECT_EQ(run.warnings().size(), 1U);
+        EXPECT_EQ(d.items, expected.items);
+        continue;
+      }
+    }
+    files.fs.fail = nullptr;
+    d.items.clear();  // no checkpoint was made, so that the run begins anew
+    pipeline p("hosts");
+    build(p, d, 4);
+    stepped_pipeline again(p, files.open(), o);
+    const auto& end = again.run();
+    ASSERT_TRUE(end && *end);
+    EXPECT_EQ(d.items, expected.items);
+  }
+}
+
+}  // namespace
+}  // namespace weir::test
