@@ -103,7 +103,7 @@ void stop_children(supervisor_pointer self, const supervisor_config& config,
   self->delayed_send(self, config.group_deadline, deadline_atom_v, s.core.round());
 }
 
-/// Returns the number of the child with an address. Children are never removed.
+/// Returns the number of the child with an address, if it lives.
 std::optional<supervisor_state::child> child_at(const supervisor_shell& s,
                                                 const caf::actor_addr& address) {
   const auto found =
@@ -140,6 +140,7 @@ void on_down(supervisor_pointer self, const supervisor_config& config,
     return;
   }
   const supervisor_state::child c = *found;
+  s.handles[c] = nullptr;  // its memory is not needed any more
   for (auto [one, last] = s.closing.equal_range(c); one != last;) {
     one->second.deliver(true);
     one = s.closing.erase(one);
