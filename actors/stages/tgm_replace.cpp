@@ -113,8 +113,8 @@ class tgm_replace final : public flow::stage_object {
                       const flow::state_reader& /*state*/) override {
     path_ = run.path(settings_.path);
     WEIR_TRY(offset_, record_of<replace_offset>(stored, tgm_replace_name, "offset"));
-    if (offset_.items == 0) {
-      return true;
+    if (offset_.items == 0 || !settings_.must_write) {
+      return true;  // the checkpoint holds the message
     }
     auto content = read_file(fs_, path_);
     if (!content && content.error().code() != errc::not_found) {

@@ -15,7 +15,9 @@ using namespace weir::actors;
 
 /// Stores two tensors in a volume, each under a tag of its own.
 void store(const std::string& path) {
-  or_throw(storage::hn4_format(path, {.overwrite = true}));
+  storage::hn4_format_options options;
+  options.overwrite = true;
+  or_throw(storage::hn4_format(path, options));
   auto volume = or_throw(storage::hn4_volume::open(path, storage::device_mode::writable));
   for (const std::int64_t rows : {2, 300}) {
     byte_vector elements(static_cast<std::size_t>(rows) * 4 * sizeof(float));
@@ -101,7 +103,9 @@ float sum(actor_system& system, tessera::context& runtime) {
 int main(int, char** argv) {
   const std::string folder = argv[1];
   store(folder + "/tensors.hn4");
-  const auto runtime = or_throw(tessera::context::make({.devices = 2, .threads = 2}));
+  tessera::runtime_settings settings;
+  settings.devices = settings.threads = 2;
+  const auto runtime = or_throw(tessera::context::make(settings));
   auto system = or_throw(actor_system::start());
   archive(system, folder + "/tensors.hn4", folder + "/tensors.tgm");
   std::printf("the ranks sum to %g\n", static_cast<double>(sum(system, *runtime)));

@@ -63,7 +63,7 @@ frame frame_of(const std::vector<curve_line>& lines, double tokens) {
 }
 
 // Draws the grid, the ticks and the names of both axes.
-void draw_axes(svg& s, const frame& f) {
+void draw_axes(svg& s, const frame& f, std::string_view x_name, std::string_view y_name) {
   for (const double bits : axis_ticks(f.low, f.high, 8)) {
     s.line(f.left, f.y(bits), f.right, f.y(bits), css("grid"));
     draw_text(s, f.left - 8, f.y(bits) + 4, "tick", "end", fmt::format("{:g}", bits));
@@ -73,8 +73,8 @@ void draw_axes(svg& s, const frame& f) {
     draw_text(s, f.x(token), f.bottom + 19, "tick", "middle", short_number(token));
   }
   s.line(f.left, f.bottom, f.right, f.bottom, css("axis"));
-  draw_text(s, (f.left + f.right) / 2, f.bottom + 38, "tick", "middle", "tokens");
-  draw_text(s, f.left - 30, f.top - 12, "tick", "start", "bits per byte");
+  draw_text(s, (f.left + f.right) / 2, f.bottom + 38, "tick", "middle", x_name);
+  draw_text(s, f.left - 30, f.top - 12, "tick", "start", y_name);
 }
 
 // Moves labels apart: first downwards, then back up from the bottom of the drawing.
@@ -132,7 +132,7 @@ std::string draw_curves(const std::vector<curve_line>& lines, double tokens) {
   const frame f = frame_of(lines, tokens);
   svg s =
       begin_figure(page_width, f.bottom + 48, "Bits per byte over the tokens of the run");
-  draw_axes(s, f);
+  draw_axes(s, f, "tokens", "bits per byte");
   std::vector<std::pair<double, const curve_line*>> labels;
   for (const curve_line& line : lines) {
     std::vector<std::pair<double, double>> points;
@@ -147,6 +147,32 @@ std::string draw_curves(const std::vector<curve_line>& lines, double tokens) {
   spread(labels, f.bottom);
   for (const auto& [y, line] : labels) {
     draw_text(s, f.right + 8, y, "label " + line->css, "start", line->name);
+  }
+  return std::move(s).finish();
+}
+
+std::string draw_line(const std::vector<std::pair<double, double>>& points,
+                      std::string_view title, std::string_view x_name,
+                      std::string_view y_name) {
+  frame f;
+  f.low = 0;
+  f.high = 0;
+  f.tokens = 0;
+  for (const auto& [x, y] : points) {
+    f.tokens = std::max(f.tokens, x);
+    f.low = std::min(f.low, y);
+    f.high = std::max(f.high, y);
+  }
+  f.tokens = f.tokens > 0 ? f.tokens : 1;
+  f.high = f.high > f.low ? f.high : f.low + 1;
+  svg s = begin_figure(page_width, f.bottom + 48, title);
+  draw_axes(s, f, x_name, y_name);
+  std::vector<std::pair<double, double>> places;
+  for (const auto& [x, y] : points) {
+    places.emplace_back(f.x(std::max(x, 0.0)), f.y(y));
+  }
+  if (!places.empty()) {
+    s.polyline(places, css("curve run"), title);
   }
   return std::move(s).finish();
 }

@@ -39,6 +39,12 @@ struct curve_line {
 [[nodiscard]] std::string draw_curves(const std::vector<curve_line>& lines,
                                       double tokens);
 
+/// Draws one curve with axes that begin at 0, or below it if a value does.
+/// @param points  By ascending x, which is not negative.
+[[nodiscard]] std::string draw_line(const std::vector<std::pair<double, double>>& points,
+                                    std::string_view title, std::string_view x_name,
+                                    std::string_view y_name);
+
 /// One bar of a bar chart.
 struct bar {
   std::string name;  ///< label at its left

@@ -87,6 +87,25 @@ void add_counters(facts& to, const flow::edge_counters& c) {
   to["deepest"] = c.deepest;
 }
 
+/// Adds what a stage has told about itself.
+void add_figures(facts& to, const figures& told) {
+  if (told.empty()) {
+    return;
+  }
+  facts values = facts::object();
+  for (const auto& [name, value] : told.values()) {
+    std::visit([&, &key = name](const auto& v) { values[key] = v; }, value);
+  }
+  to["figures"] = std::move(values);
+  to["problems"] = told.problems();
+  facts curves = facts::array();
+  for (const figures::curve& one : told.curves()) {
+    curves.push_back(
+        {{"title", one.title}, {"x", one.x}, {"y", one.y}, {"points", one.points}});
+  }
+  to["curves"] = std::move(curves);
+}
+
 facts latency_facts(const flow::latency_counts& c) {
   return {{"p50_ns", c.quantile_ns(0.5)},
           {"p99_ns", c.quantile_ns(0.99)},
@@ -208,6 +227,9 @@ facts run_facts(const pipeline_report& report,
     if (i < report.counters.stages.size()) {
       add_counters(out["stages"][i], report.counters.stages[i]);
     }
+  }
+  for (std::size_t i = 0; i < out["stages"].size() && i < report.stages.size(); ++i) {
+    add_figures(out["stages"][i], report.stages[i]);
   }
   std::size_t sink = 0;
   for (facts& stage : out["stages"]) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "drawing/charts.hpp"
 #include "drawing/page.hpp"
 #include "picture.hpp"
 #include "watch/progress.hpp"
@@ -157,6 +158,45 @@ std::string failure_text(const facts& metrics) {
                            shown(*failure, "message"));
 }
 
+/// Adds what stages have told about themselves: a table of figures, and their curves.
+void add_figures(html_page& page, const facts& metrics) {
+  const auto stages = metrics.find("stages");
+  if (stages == metrics.end() || !stages->is_array()) {
+    return;
+  }
+  std::string rows;
+  for (const facts& stage : *stages) {
+    const auto told = stage.find("figures");
+    if (told == stage.end() || !told->is_object()) {
+      continue;
+    }
+    for (const auto& [name, value] : told->items()) {
+      rows += fmt::format("<tr><td>{}</td><td>{}</td><td{}>{}</td></tr>\n",
+                          xml_escape(shown(stage, "name")), xml_escape(name),
+                          value.is_number() ? " class=\"n\"" : "",
+                          xml_escape(shown(*told, name)));
+    }
+  }
+  if (rows.empty()) {
+    return;
+  }
+  page.section("Figures of stages");
+  for (const facts& stage : *stages) {
+    const auto curves = stage.find("curves");
+    if (curves == stage.end() || !curves->is_array()) {
+      continue;
+    }
+    for (const facts& one : *curves) {
+      page.figure(
+          draw_line(one.value("points", std::vector<std::pair<double, double>>()),
+                    shown(one, "title"), shown(one, "x"), shown(one, "y")),
+          fmt::format("{} of \"{}\".", shown(one, "title"), shown(stage, "name")));
+    }
+  }
+  page.figure("<table><tr><th>stage</th><th>figure</th><th>value</th></tr>\n" + rows +
+              "</table>");
+}
+
 std::string page_of(const std::string& folder, const facts& metrics) {
   html_page page(fmt::format("Pipeline {}", shown(metrics, "pipeline")),
                  fmt::format("{}: {}", folder, shown(metrics, "ended")));
@@ -187,6 +227,7 @@ std::string page_of(const std::string& folder, const facts& metrics) {
   page.figure(table_html(metrics, "edges", edge_columns),
               "Items and bytes of this process; \"most alive\" is the largest number of "
               "items on the edge at one time.");
+  add_figures(page, metrics);
   page.section("File and log");
   page.folded("pipeline.toml", read_text(folder, "pipeline.toml"));
   page.folded("log", read_text(folder, "log"));

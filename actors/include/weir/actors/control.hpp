@@ -17,7 +17,7 @@ class run_control {
   run_control(const run_control&) = delete;
   run_control& operator=(const run_control&) = delete;
 
-  /// Ends the run at the next boundary between pulses, with a last checkpoint.
+  /// Ends the run behind the items in flight, with a last checkpoint.
   /// @threads{safe from any thread and from a signal handler}
   void request_stop() noexcept;
   /// Returns whether `request_stop` was called.

@@ -25,8 +25,8 @@ struct queue_spec {
   std::string name{};  ///< name of the queue, in errors and in the status
   /// Mesh on which the queue is created.
   std::shared_ptr<tessera::mesh> mesh{};
-  tessera::stream_options
-      options{};  ///< with a rank, the queue belongs to that rank alone
+  /// Options of the queue. With a rank, the queue belongs to that rank alone.
+  tessera::stream_options options{};
   /// Largest number of operations of which it is not known that they have ended; further
   /// ones are refused. The windows of all streams together should fit into the engine's
   /// window of tasks.

@@ -207,8 +207,9 @@ struct volume_reader_options {
 struct actor_system_options {
   /// Time for the answer to every request; most actors have a shorter one of their own.
   std::chrono::seconds deadline{600};
-  /// Gets the error of every actor that ends early, on a thread of the system. May be
-  /// empty: `stop` returns the first such error in any case.
+  /// Gets the error of every actor that ends early, on a thread of the system, so it must
+  /// neither wait for a reply nor stop the system. May be empty: `stop` returns the first
+  /// such error in any case.
   std::function<void(const error&)> failed{};
 };
 
