@@ -14,7 +14,7 @@
 
 namespace weir::flow {
 
-/// Treatment of an item whose tasks fail.
+/// Treatment of an item that fails: a task of it, or the stage itself.
 enum class failure_policy : std::uint8_t {
   stop,  ///< the run ends with an error that names stage and item
   skip,  ///< the number becomes a gap; only for stages without state
