@@ -21,10 +21,10 @@ byte_vector plain(std::string_view text) {
 /// Returns a disk with a folder of three message files, which hold five messages, and two
 /// other files that a feed must ignore.
 disk folder_of_three() {
-  return {{"in/a.tgm", joined({numbered_message(0), numbered_message(1)})},
+  return {{"in/a.tgm", concatenated({numbered_message(0), numbered_message(1)})},
           {"in/b.tgm", numbered_message(2)},
           {"in/b.txt", plain("not a message")},
-          {"in/c.tgm", joined({numbered_message(3, 500), numbered_message(4)})},
+          {"in/c.tgm", concatenated({numbered_message(3, 500), numbered_message(4)})},
           {"other/d.tgm", numbered_message(9)}};
 }
 /// Returns a source with default settings.
@@ -108,7 +108,7 @@ byte_vector damaged() {
   const byte_vector flipped = with_flipped_payload(numbered_message(1));
   byte_vector cut = numbered_message(3);
   cut.resize(cut.size() - 10);
-  return joined(
+  return concatenated(
       {numbered_message(0), plain("rubbish"), flipped, numbered_message(2), cut});
 }
 /// Expects the two sound messages of `damaged()`, and one error with its place for each
@@ -203,7 +203,7 @@ TEST(reader_state, holds_the_requested_messages_within_its_limits) {
   for (std::uint64_t i = 0; i < 20; ++i) {
     parts.push_back(numbered_message(i));
   }
-  faulty_files fs({{"in/x.tgm", joined(parts)}});
+  faulty_files fs({{"in/x.tgm", concatenated(parts)}});
   message_source source = source_at("in/x.tgm");
   source.prefetch = 3;
   source.prefetch_bytes = 2 * parts[0].size();

@@ -56,7 +56,7 @@ TEST(message_file, takes_whole_messages_if_they_are_sound) {
   EXPECT_EQ(or_throw(log->append(order)).length, whole.size());
   order.encoded = std::make_shared<const byte_vector>(with_flipped_payload(whole));
   EXPECT_EQ(log->append(order).error().code(), errc::hash_mismatch);
-  whole = joined({numbered_message(4), numbered_message(5)});
+  whole = concatenated({numbered_message(4), numbered_message(5)});
   order.encoded = std::make_shared<const byte_vector>(whole);
   EXPECT_EQ(log->append(order).error().code(), errc::corrupt)
       << "bytes of two messages are not accepted as one message";
@@ -67,8 +67,8 @@ TEST(message_file, bytes_behind_the_last_sound_message_are_cut_only_on_request) 
   const byte_vector flipped = with_flipped_payload(numbered_message(2));
   byte_vector cut = numbered_message(3);
   cut.resize(60);
-  const byte_vector sound = joined({numbered_message(0), numbered_message(1)});
-  faulty_files fs({{"out/log.tgm", joined({sound, flipped, cut})}});
+  const byte_vector sound = concatenated({numbered_message(0), numbered_message(1)});
+  faulty_files fs({{"out/log.tgm", concatenated({sound, flipped, cut})}});
   const auto refused = open_log(fs);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), errc::torn);
@@ -92,7 +92,7 @@ TEST(message_file, a_message_that_does_not_fit_leaves_the_file_as_it_was) {
   fs.fail = nullptr;
   or_throw(log->append(numbered_order(2)));
   EXPECT_EQ(or_throw(log->sync()), log->end());
-  EXPECT_EQ(log_of(fs.visible()), joined({numbered_message(0), numbered_message(2)}));
+  EXPECT_EQ(log_of(fs.visible()), concatenated({numbered_message(0), numbered_message(2)}));
 }
 
 TEST(message_file, is_broken_after_a_failure_that_cannot_be_undone) {
@@ -129,7 +129,7 @@ void expect_recovery(const disk& found, std::uint64_t durable, std::uint64_t mes
   ASSERT_GE(bytes.size(), durable);
   byte_vector expected;
   for (std::uint64_t i = 0; i < messages; ++i) {
-    expected = joined({expected, numbered_message(i)});
+    expected = concatenated({expected, numbered_message(i)});
   }
   ASSERT_EQ(expected.size(), durable);
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), bytes.begin()));

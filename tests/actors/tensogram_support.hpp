@@ -50,7 +50,7 @@ inline byte_vector with_flipped_payload(byte_vector message) {
   return message;
 }
 /// Returns parts one behind the other.
-inline byte_vector joined(const std::vector<byte_vector>& parts) {
+inline byte_vector concatenated(const std::vector<byte_vector>& parts) {
   byte_vector out;
   for (const byte_vector& part : parts) {
     out.insert(out.end(), part.begin(), part.end());

@@ -215,14 +215,14 @@ TEST(Restore, AResetBeforeTheCursorIsPartOfIt) {
   or_throw(stream->reset());
   const auto after_reset = resumed(c, corpus, or_throw(stream->cursor(1)));
   EXPECT_EQ(or_throw(after_reset->next_chunk(2))->boundaries, tokens{0});
-  EXPECT_EQ(joined(read_all(*after_reset, 2)), (tokens{7, 256, 8, 9, 10, 11, 12}));
+  EXPECT_EQ(concatenated(read_all(*after_reset, 2)), (tokens{7, 256, 8, 9, 10, 11, 12}));
   // A mark that was made before the reset must not contain it.
   const auto before_reset =
       resumed(c, corpus, or_throw(stream->cursor_at(first.mark, 1)));
-  EXPECT_EQ(joined(read_all(*before_reset, 2, 0, 2)), (tokens{3, 4, 256, 5}));
+  EXPECT_EQ(concatenated(read_all(*before_reset, 2, 0, 2)), (tokens{3, 4, 256, 5}));
   const auto second = *or_throw(stream->next_chunk(3));
   const auto inside = resumed(c, corpus, or_throw(stream->cursor_at(second.mark, 1)));
-  EXPECT_EQ(joined(read_all(*inside, 2)), (tokens{256, 8, 9, 10, 11, 12}));
+  EXPECT_EQ(concatenated(read_all(*inside, 2)), (tokens{256, 8, 9, 10, 11, 12}));
 }
 
 TEST(Restore, WithOneLaneAnotherChunkSizeBeginsAnEra) {
@@ -233,7 +233,7 @@ TEST(Restore, WithOneLaneAnotherChunkSizeBeginsAnEra) {
   read_all(*stream, 64, 0, 5);
   c.chunk = 100;
   auto wider = resumed(c, corpus, or_throw(stream->cursor(5)));
-  EXPECT_EQ(joined(read_all(*wider, 100, 0, 2)),
+  EXPECT_EQ(concatenated(read_all(*wider, 100, 0, 2)),
             tokens(corpus.begin() + 320, corpus.begin() + 520));
   const auto cursor = or_throw(wider->cursor(7));
   ASSERT_EQ(cursor.eras.size(), 2U);
@@ -241,7 +241,7 @@ TEST(Restore, WithOneLaneAnotherChunkSizeBeginsAnEra) {
   EXPECT_EQ(cursor.eras[1].first_chunk, 5U);
   EXPECT_EQ(cursor.eras[1].chunk, 100U);
   c.chunk = 64;
-  EXPECT_EQ(joined(read_all(*resumed(c, corpus, cursor), 64)),
+  EXPECT_EQ(concatenated(read_all(*resumed(c, corpus, cursor), 64)),
             tokens(corpus.begin() + 520, corpus.end()));
 }
 
@@ -308,7 +308,7 @@ TEST_F(RestoreError, PositionOutOfBounds) {
   const auto stream = open_stream(config_, corpus_);
   EXPECT_EQ(restored(*stream, cursor_), errc::position_out_of_bounds);
   // The stream that refused the cursor must continue as before.
-  EXPECT_EQ(joined(read_all(*stream, 64)), corpus_);
+  EXPECT_EQ(concatenated(read_all(*stream, 64)), corpus_);
 }
 
 TEST_F(RestoreError, HistoryMismatchNamesTheFirstTokenThatDiffers) {
@@ -453,7 +453,7 @@ TEST_F(RestoreError, RngMismatch) {
   ASSERT_TRUE(cursor.rng);
   const auto again = open(5);
   or_throw(again->restore(or_throw(decode_cursor(encode(cursor)))));
-  EXPECT_EQ(joined(read_all(*again, 64)), joined(read_all(*stream, 64)));
+  EXPECT_EQ(concatenated(read_all(*again, 64)), concatenated(read_all(*stream, 64)));
   EXPECT_EQ(restored(*open(6), cursor), errc::rng_mismatch);
   stream_cursor none = cursor;
   none.rng.reset();

@@ -231,7 +231,7 @@ TEST(PipeSource, ChunksDoNotDependOnTheTimingOfTheWriter) {
   const auto chunks = read_all(*stream, 100);
   writer.join();
   ::close(ends[0]);
-  EXPECT_EQ(joined(chunks), expected);
+  EXPECT_EQ(concatenated(chunks), expected);
   EXPECT_EQ(chunks[3].lookahead, expected[400]);
 }
 
@@ -266,7 +266,7 @@ TEST(TokenSource, FileSetPipeAndMemoryGiveTheSameChunks) {
     auto chunks = read_all(*stream, 48);
     if (reference.empty()) {
       reference = std::move(chunks);
-      ASSERT_EQ(joined(reference), ids);
+      ASSERT_EQ(concatenated(reference), ids);
       continue;
     }
     ASSERT_EQ(chunks.size(), reference.size());

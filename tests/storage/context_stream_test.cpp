@@ -27,7 +27,7 @@ TEST(ContextStream, HandsOutTheSourceInOrderWithIdsPositionsAndLookahead) {
   const auto stream = open_stream(config_of(64), corpus);
   const auto chunks = read_all(*stream, 64);
   ASSERT_EQ(chunks.size(), 16U);
-  EXPECT_EQ(joined(chunks), corpus);
+  EXPECT_EQ(concatenated(chunks), corpus);
   std::uint64_t position = 0;
   for (std::size_t g = 0; g < chunks.size(); ++g) {
     EXPECT_EQ(chunks[g].chunk_id, g);
@@ -47,14 +47,14 @@ TEST(ContextStream, ChunkSizesShareOneSequence) {
   const tokens corpus = random_tokens(5000, 2);
   for (const std::size_t n : {1U, 8U, 64U, 100U, 512U, 4999U, 5000U, 5001U}) {
     const auto stream = open_stream(config_of(64), corpus);
-    EXPECT_EQ(joined(read_all(*stream, n)), corpus) << n;
+    EXPECT_EQ(concatenated(read_all(*stream, n)), corpus) << n;
   }
 }
 
 TEST(ContextStream, SequenceCrossesPagesOfTheReader) {
   const tokens corpus = random_tokens(100000, 3);
   const auto stream = open_stream(config_of(100), corpus);
-  EXPECT_EQ(joined(read_all(*stream, 100)), corpus);
+  EXPECT_EQ(concatenated(read_all(*stream, 100)), corpus);
 }
 
 TEST(EndPolicy, StopGivesOneShortChunkThenNothingForEver) {
@@ -64,7 +64,7 @@ TEST(EndPolicy, StopGivesOneShortChunkThenNothingForEver) {
     const auto stream = open_stream(config_of(n), corpus);
     const auto chunks = read_all(*stream, n);
     EXPECT_EQ(chunks.size(), (size + n - 1) / n) << size;
-    EXPECT_EQ(joined(chunks), corpus) << size;
+    EXPECT_EQ(concatenated(chunks), corpus) << size;
     EXPECT_FALSE(chunks.back().lookahead) << size;
     for (int i = 0; i < 3; ++i) {
       EXPECT_FALSE(or_throw(stream->next_chunk(n))) << size;
@@ -105,7 +105,7 @@ TEST(EndPolicy, ChainGoesOnWithTheNextSourceThenStops) {
   expected.push_back(end_of_text);
   expected.insert(expected.end(), second.begin(), second.end());
   const auto chunks = read_all(*stream, 16);
-  EXPECT_EQ(joined(chunks), expected);
+  EXPECT_EQ(concatenated(chunks), expected);
   EXPECT_EQ(chunks.back().tokens.size(), 58U % 16U);
   EXPECT_FALSE(or_throw(stream->next_chunk(16)));
 }
@@ -139,7 +139,7 @@ TEST(Boundary, SplitEndsChunksWithTheirFirstEndOfText) {
   EXPECT_EQ(chunks[2].lookahead, 256U);
   EXPECT_EQ(chunks[3].tokens, tokens{256});
   EXPECT_EQ(chunks[4].tokens, tokens{8});
-  EXPECT_EQ(joined(chunks), corpus);
+  EXPECT_EQ(concatenated(chunks), corpus);
 }
 
 TEST(Reset, LeavesOutTheRestOfTheDocumentAndNeverGoesBack) {
@@ -157,7 +157,7 @@ TEST(Reset, LeavesOutTheRestOfTheDocumentAndNeverGoesBack) {
   EXPECT_EQ(after.lane_position, 2U);
   EXPECT_FALSE(or_throw(stream->next_chunk(1))->document_boundary);
   or_throw(stream->reset());
-  EXPECT_EQ(joined(read_all(*stream, 2)), (tokens{8, 9, 10}));
+  EXPECT_EQ(concatenated(read_all(*stream, 2)), (tokens{8, 9, 10}));
   or_throw(stream->reset());
   EXPECT_FALSE(or_throw(stream->next_chunk(2)));
 }

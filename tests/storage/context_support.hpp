@@ -56,7 +56,7 @@ inline std::vector<storage::token_chunk> read_all(storage::context_stream& strea
 }
 
 /// Returns the tokens of all chunks.
-inline tokens joined(const std::vector<storage::token_chunk>& chunks) {
+inline tokens concatenated(const std::vector<storage::token_chunk>& chunks) {
   tokens out;
   for (const auto& chunk : chunks) {
     out.insert(out.end(), chunk.tokens.begin(), chunk.tokens.end());

@@ -68,16 +68,18 @@ bool is_valid(const checkpoint_store::entry& e) {
   return !e.problem.has_value();
 }
 
-/// Returns what the checkpoints of a run count. All files of a folder belong to one run.
-const char* progress_unit(checkpoint_store& store, const entries& all) {
+/// Returns what the checkpoints of a run count. The items of a job that learns from text
+/// are pulses; only such a run has a file config.toml.
+const char* progress_unit(checkpoint_store& store, const entries& all,
+                          const std::string& folder) {
   const auto good = std::find_if(all.begin(), all.end(), is_valid);
-  if (good != all.end()) {
-    if (const auto file = store.load(good->path);
-        file && file->find(storage::section::epoch)) {
-      return "item";
-    }
+  std::error_code ignored;
+  if (good == all.end() ||
+      std::filesystem::exists(join_path(folder, "../config.toml"), ignored)) {
+    return "pulse";
   }
-  return "pulse";
+  const auto file = store.load(good->path);
+  return file && file->find(storage::section::epoch) ? "item" : "pulse";
 }
 
 /// Reads every byte of all generations of a run and prints them: a good preamble does not
@@ -89,7 +91,7 @@ result<entries> print_checkpoints(const folder_options& options, const char* ver
   WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
   WEIR_TRY(auto store, checkpoint_store::open(posix_file_system(), folder));
   WEIR_TRY(entries all, store.verify());
-  const char* const unit = progress_unit(store, all);
+  const char* const unit = progress_unit(store, all, folder);
   if (options.json) {
     print_json(all, folder, unit, out);
   } else {

@@ -176,9 +176,9 @@ class stepped_pipeline : private stepped_system {
       if (s.info.face != kind) {
         continue;
       }
-      auto inner =
-          child(s.name, actors::io_host,
-                actors::io_host_config{parts_->objects[i].get(), s.name, parts_});
+      auto inner = child(s.name, actors::io_host,
+                         actors::io_host_config{parts_->objects[i].get(), s.name,
+                                                &parts_->busy_ns[i], parts_});
       if (options_.proxies) {
         proxy_config c{inner, options_.twice, flush_fault::none, options_.fault_at};
         c.fault = kind == flow::face::sink ? options_.fault : flush_fault::none;
@@ -195,6 +195,7 @@ class stepped_pipeline : private stepped_system {
     watch.failed = [this](error e) { end(std::move(e)); };
     supervisor_ = spawn(supervisor, std::move(watch));
     parts_->objects = or_throw(p.take_stages());
+    parts_->busy_ns = std::vector<std::atomic<std::int64_t>>(parts_->objects.size());
     auto config = std::make_shared<engine_host_config>();
     if (store_ && !or_throw(store_->empty())) {
       auto stored = or_throw(epoch_in(or_throw(store_->read(0))));

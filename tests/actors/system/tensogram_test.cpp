@@ -120,7 +120,7 @@ byte_vector twelve_messages() {
   for (std::uint64_t i = 0; i < 12; ++i) {
     parts.push_back(numbered_message(i, 1 + i % 3));
   }
-  return joined(parts);
+  return concatenated(parts);
 }
 /// Returns the configuration of an appender to a file in memory.
 message_appender_config appending_to(faulty_files& fs) {

@@ -65,7 +65,7 @@ struct task_stream {
 };
 
 /// Joins a task without a result.
-tgm_error joined(const made<task>& launched) {
+tgm_error concatenated(const made<task>& launched) {
   EXPECT_EQ(launched.code, TGM_ERROR_OK) << last_error();
   return tgm_async_task_join_void(launched.get());
 }
@@ -85,12 +85,12 @@ TEST(tensogram_c, writes_by_tasks_are_carried_out_in_the_order_of_their_launches
                                  stream.get(), four_floats_descriptor, as_u8(four_floats),
                                  std::size_t{16}, nullptr, 0u);
   for (const auto& each : tasks) {
-    EXPECT_EQ(joined(each), TGM_ERROR_OK) << last_error();
+    EXPECT_EQ(concatenated(each), TGM_ERROR_OK) << last_error();
   }
-  EXPECT_EQ(joined(refused), TGM_ERROR_METADATA);
-  EXPECT_EQ(joined(stored), TGM_ERROR_OK) << last_error();
+  EXPECT_EQ(concatenated(refused), TGM_ERROR_METADATA);
+  EXPECT_EQ(concatenated(stored), TGM_ERROR_OK) << last_error();
   EXPECT_EQ(stream.status(22), TGM_OBJECT_COUNT_STATUS_OK);
-  EXPECT_EQ(joined(stream.finish()), TGM_ERROR_OK) << last_error();
+  EXPECT_EQ(concatenated(stream.finish()), TGM_ERROR_OK) << last_error();
   EXPECT_EQ(stream.status(), TGM_OBJECT_COUNT_STATUS_FINISHED);
   const auto elements = stream.first_elements();
   ASSERT_EQ(elements.size(), 22u);
@@ -134,15 +134,15 @@ TEST(tensogram_c, faults_of_a_write_that_are_known_are_reported_at_its_launch) {
 
 TEST(tensogram_c, a_stream_by_tasks_that_is_finished_takes_nothing_more) {
   const task_stream stream;
-  EXPECT_EQ(joined(stream.write_preceder("{}")), TGM_ERROR_OK);
-  EXPECT_EQ(joined(stream.write_preceder("{}")), TGM_ERROR_FRAMING);
-  EXPECT_EQ(joined(stream.finish()), TGM_ERROR_FRAMING)
+  EXPECT_EQ(concatenated(stream.write_preceder("{}")), TGM_ERROR_OK);
+  EXPECT_EQ(concatenated(stream.write_preceder("{}")), TGM_ERROR_FRAMING);
+  EXPECT_EQ(concatenated(stream.finish()), TGM_ERROR_FRAMING)
       << "a preceder without an object behind it is a framing error";
-  EXPECT_EQ(joined(stream.write(1)), TGM_ERROR_OK) << last_error();
-  EXPECT_EQ(joined(stream.finish()), TGM_ERROR_OK) << last_error();
-  EXPECT_EQ(joined(stream.write(2)), TGM_ERROR_FRAMING);
-  EXPECT_EQ(joined(stream.write_preceder("{}")), TGM_ERROR_FRAMING);
-  EXPECT_EQ(joined(stream.finish()), TGM_ERROR_FRAMING);
+  EXPECT_EQ(concatenated(stream.write(1)), TGM_ERROR_OK) << last_error();
+  EXPECT_EQ(concatenated(stream.finish()), TGM_ERROR_OK) << last_error();
+  EXPECT_EQ(concatenated(stream.write(2)), TGM_ERROR_FRAMING);
+  EXPECT_EQ(concatenated(stream.write_preceder("{}")), TGM_ERROR_FRAMING);
+  EXPECT_EQ(concatenated(stream.finish()), TGM_ERROR_FRAMING);
   EXPECT_EQ(stream.status(), TGM_OBJECT_COUNT_STATUS_FINISHED);
   EXPECT_EQ(stream.first_elements(), std::vector<float>{1});
 }
@@ -150,8 +150,8 @@ TEST(tensogram_c, a_stream_by_tasks_that_is_finished_takes_nothing_more) {
 TEST(tensogram_c, a_finished_stream_gets_its_length_back_if_that_is_asked_for) {
   for (const bool backfill : {false, true}) {
     const task_stream stream;
-    EXPECT_EQ(joined(stream.write(1)), TGM_ERROR_OK);
-    EXPECT_EQ(joined(stream.finish(backfill)), TGM_ERROR_OK) << last_error();
+    EXPECT_EQ(concatenated(stream.write(1)), TGM_ERROR_OK);
+    EXPECT_EQ(concatenated(stream.finish(backfill)), TGM_ERROR_OK) << last_error();
     const std::string bytes = read_whole(stream.path);
     std::uint64_t length = 0;
     for (std::size_t i = 16; i < 24; ++i) {
@@ -164,7 +164,7 @@ TEST(tensogram_c, a_finished_stream_gets_its_length_back_if_that_is_asked_for) {
 
 TEST(tensogram_c, writes_that_end_before_they_begin_leave_no_trace) {
   const task_stream stream;
-  EXPECT_EQ(joined(stream.write(0)), TGM_ERROR_OK);
+  EXPECT_EQ(concatenated(stream.write(0)), TGM_ERROR_OK);
   token cancel(tgm_cancellation_token_create());
   std::vector<made<task>> tasks;
   {
@@ -177,18 +177,18 @@ TEST(tensogram_c, writes_that_end_before_they_begin_leave_no_trace) {
     EXPECT_EQ(stream.status(), TGM_OBJECT_COUNT_STATUS_BUSY);
     tgm_async_task_cancel(tasks[1].get());
     tgm_cancellation_token_cancel(cancel.get());
-    EXPECT_EQ(joined(tasks[1]), TGM_ERROR_CANCELLED);
-    EXPECT_EQ(joined(tasks[2]), TGM_ERROR_CANCELLED);
-    EXPECT_EQ(joined(tasks[3]), TGM_ERROR_TIMEOUT);
+    EXPECT_EQ(concatenated(tasks[1]), TGM_ERROR_CANCELLED);
+    EXPECT_EQ(concatenated(tasks[2]), TGM_ERROR_CANCELLED);
+    EXPECT_EQ(concatenated(tasks[3]), TGM_ERROR_TIMEOUT);
   }
-  EXPECT_EQ(joined(tasks[0]), TGM_ERROR_OK) << last_error();
-  EXPECT_EQ(joined(tasks[4]), TGM_ERROR_OK) << last_error();
+  EXPECT_EQ(concatenated(tasks[0]), TGM_ERROR_OK) << last_error();
+  EXPECT_EQ(concatenated(tasks[4]), TGM_ERROR_OK) << last_error();
   EXPECT_EQ(stream.status(3), TGM_OBJECT_COUNT_STATUS_OK);
-  EXPECT_EQ(joined(stream.write(6, cancel.get())), TGM_ERROR_CANCELLED);
-  EXPECT_EQ(joined(stream.finish(false, cancel.get())), TGM_ERROR_CANCELLED);
-  EXPECT_EQ(joined(stream.write(7)), TGM_ERROR_OK)
+  EXPECT_EQ(concatenated(stream.write(6, cancel.get())), TGM_ERROR_CANCELLED);
+  EXPECT_EQ(concatenated(stream.finish(false, cancel.get())), TGM_ERROR_CANCELLED);
+  EXPECT_EQ(concatenated(stream.write(7)), TGM_ERROR_OK)
       << "the stream accepts writes until it is finished";
-  EXPECT_EQ(joined(stream.finish()), TGM_ERROR_OK) << last_error();
+  EXPECT_EQ(concatenated(stream.finish()), TGM_ERROR_OK) << last_error();
   EXPECT_EQ(stream.first_elements(), (std::vector<float>{0, 1, 5, 7}));
 }
 
@@ -202,7 +202,7 @@ TEST(tensogram_c, writes_are_carried_out_after_their_stream_and_tasks_were_freed
     finishing = stream.finish();
     stream.open.handle.reset();
   }
-  EXPECT_EQ(joined(finishing), TGM_ERROR_OK) << last_error();
+  EXPECT_EQ(concatenated(finishing), TGM_ERROR_OK) << last_error();
   EXPECT_EQ(stream.first_elements(), (std::vector<float>{1, 2}));
 }
 

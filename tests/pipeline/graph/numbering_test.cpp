@@ -12,7 +12,7 @@ using weir::test::graph_builder;
 namespace {
 
 /// Returns two batchers behind one source, and a stage that joins two outlets.
-graph_builder joined(const std::string& left, const std::string& right) {
+graph_builder concatenated(const std::string& left, const std::string& right) {
   graph_builder b;
   b.source("read", "y:f32[4]");
   for (const char* name : {"pairs", "triples"}) {
@@ -33,7 +33,7 @@ graph_builder joined(const std::string& left, const std::string& right) {
 }  // namespace
 
 TEST(Numbering, AStageKeepsTheNumberingOfItsInletsUnlessItOpensOne) {
-  const plan p = or_throw(check(joined("scale.y", "pairs.y").g));
+  const plan p = or_throw(check(concatenated("scale.y", "pairs.y").g));
   std::vector<std::uint32_t> found;
   for (const planned_stage& s : p.stages) {
     found.push_back(s.numbering);
@@ -43,22 +43,22 @@ TEST(Numbering, AStageKeepsTheNumberingOfItsInletsUnlessItOpensOne) {
 
 TEST(Numbering, ItemsOfTwoNumberingsAreNotJoined) {
   EXPECT_EQ(
-      joined("read.y", "scale.y").refusal(),
+      concatenated("read.y", "scale.y").refusal(),
       "cannot join \"join.x\" and \"join.z\": expected items of one numbering, found "
       "the numbers of the sources and of \"pairs\"; join the items before they get "
       "numbers of their own\n  at pipe.toml:30");
   EXPECT_EQ(
-      joined("triples.y", "pairs.y").refusal(),
+      concatenated("triples.y", "pairs.y").refusal(),
       "cannot join \"join.x\" and \"join.z\": expected items of one numbering, found "
       "the numbers of \"triples\" and of \"pairs\"; join the items before they get "
       "numbers of their own\n  at pipe.toml:30");
 }
 
 TEST(Numbering, AnEdgeWithADelayHasTheNumberingOfItsHead) {
-  graph_builder b = joined("read.y", "scale.y");
+  graph_builder b = concatenated("read.y", "scale.y");
   b.g.edges.back().delay = 1;
-  EXPECT_EQ(b.refusal(), joined("read.y", "scale.y").refusal());
-  b = joined("pairs.y", "scale.y");
+  EXPECT_EQ(b.refusal(), concatenated("read.y", "scale.y").refusal());
+  b = concatenated("pairs.y", "scale.y");
   b.g.edges.back().delay = 1;
   EXPECT_EQ(b.refusal(), "accepted");
 }
