@@ -92,7 +92,8 @@ TEST(message_file, a_message_that_does_not_fit_leaves_the_file_as_it_was) {
   fs.fail = nullptr;
   or_throw(log->append(numbered_order(2)));
   EXPECT_EQ(or_throw(log->sync()), log->end());
-  EXPECT_EQ(log_of(fs.visible()), concatenated({numbered_message(0), numbered_message(2)}));
+  EXPECT_EQ(log_of(fs.visible()),
+            concatenated({numbered_message(0), numbered_message(2)}));
 }
 
 TEST(message_file, is_broken_after_a_failure_that_cannot_be_undone) {
