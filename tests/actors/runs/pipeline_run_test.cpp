@@ -454,7 +454,7 @@ TEST_P(QuietSource, ThatMeetsAnotherKeepsNoItemFromACheckpoint) {
   auto quiet = p.add<quiet_source>("quiet");
   auto other = p.add<number_source>("other", {.count = 500, .seed = 5});
   auto first = p.add<scaled>("first", {.factor = 3});
-  auto join = p.add<joined>("join");
+  auto join = p.add<struct joined>("join");
   auto sink = p.add<number_sink>("sink", sink_of(d));
   other >> first >> join["a"];
   quiet >> join["b"];
