@@ -332,8 +332,7 @@ bool execution::all_ended() const noexcept {
 }
 
 bool execution::tasks_in_flight() const noexcept {
-  const runtime::engine_counters c = state_->facts.host->base().counters();
-  return c.finished < c.submitted;  // failed and poisoned tasks have finished, too
+  return state_->facts.host->base().in_flight() != 0;
 }
 
 std::string execution::waiting() const {

@@ -44,9 +44,15 @@ engine_counters engine::counters() const noexcept {
     out.poisoned += get(t.poisoned);
     out.parks += get(t.parks);
   }
-  for (const std::int64_t ns : kernel_times()) {
-    out.kernel_ns += ns;
+  std::int64_t ticks = 0;
+  for (unsigned w = 0; w < s.workers.workers(); ++w) {
+    const kernel_times_by_tag& times = s.workers.times_of(w);
+    for (std::size_t tag = 0; tag < max_tags; ++tag) {
+      ticks += get(times.ticks[tag]);
+      out.kernel_ns += get(times.ns[tag]);
+    }
   }
+  out.kernel_ns += s.workers.clock().to_ns(ticks);
   return out;
 }
 
@@ -59,9 +65,15 @@ std::array<std::int64_t, engine::max_tags> engine::kernel_times() const noexcept
       ticks += workers.times_of(w).ticks[tag].load(std::memory_order_relaxed);
       out[tag] += workers.times_of(w).ns[tag].load(std::memory_order_relaxed);
     }
-    out[tag] += workers.clock().to_ns(ticks);
+    if (ticks != 0) {
+      out[tag] += workers.clock().to_ns(ticks);  // this reads the clock
+    }
   }
   return out;
+}
+
+std::uint64_t engine::in_flight() const noexcept {
+  return impl_->in_flight();
 }
 
 std::uint64_t engine::failures() const noexcept {

@@ -41,7 +41,7 @@ struct worker_tally {
 };
 
 /// Time that a worker has spent inside kernels, by the tags of the tasks.
-struct kernel_times {
+struct kernel_times_by_tag {
   template <class T>
   using by_tag = std::array<std::atomic<T>, engine::max_tags>;
   by_tag<std::int64_t> ticks{};
@@ -144,7 +144,7 @@ class scheduler {
   [[nodiscard]] const worker_tally& tally_of(unsigned w) const noexcept;
   [[nodiscard]] const tick_clock& clock() const noexcept { return clock_; }
   /// Returns the times of one worker inside kernels.
-  [[nodiscard]] const kernel_times& times_of(unsigned w) const noexcept {
+  [[nodiscard]] const kernel_times_by_tag& times_of(unsigned w) const noexcept {
     return state_[w]->times;
   }
 
@@ -152,7 +152,7 @@ class scheduler {
   struct alignas(64) worker {
     worker_tally done;
     // The worker alone uses the next three.
-    alignas(64) kernel_times times;
+    alignas(64) kernel_times_by_tag times;
     alignas(64) kernel_lengths lengths;
     std::vector<std::uint64_t> seen_finished;  ///< by each worker
     std::uint64_t seen_published = 0;

@@ -229,6 +229,8 @@ class engine {
   /// Returns the counters. @threads{safe from any thread; values of running tasks may
   /// lag}
   [[nodiscard]] engine_counters counters() const noexcept;
+  /// Returns how many tasks have been submitted and not ended. @threads{see `counters`}
+  [[nodiscard]] std::uint64_t in_flight() const noexcept;
   /// Returns how many tasks have failed, or were not run because another one had failed:
   /// `counters().failed + counters().poisoned` in less time. @threads{see `counters`}
   [[nodiscard]] std::uint64_t failures() const noexcept;
