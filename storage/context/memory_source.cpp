@@ -12,6 +12,10 @@
 
 namespace weir::storage {
 
+result<bool> token_source::ready(std::uint64_t, std::size_t, int) {
+  return true;
+}
+
 result<void> token_source::continue_at(std::uint64_t, std::span<const std::uint32_t>) {
   return error(errc::unsupported,
                "cannot set the position of a source that is read by index");

@@ -7,6 +7,7 @@
 /// the cursor, and the pipe continues with the next byte; the pipe itself cannot prove
 /// that it continues at the right place.
 #include <fmt/core.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <cstring>
 
 #include "context/identity.hpp"
+#include "weir/base/clock.hpp"
 
 namespace weir::storage {
 
@@ -56,6 +58,23 @@ class pipe_tokens final : public token_source {
     forget();
     return count;
   }
+  result<bool> ready(std::uint64_t index, std::size_t count, int wait_ms) override {
+    if (index < first_) {
+      return true;  // `read` refuses it at once
+    }
+    const std::uint64_t wanted = index - first_ + count;
+    const std::int64_t until = now_ns() + std::int64_t{wait_ms} * 1'000'000;
+    while (!ended_ && newest_.size() < wanted) {
+      const std::int64_t left = std::max<std::int64_t>(0, until - now_ns());
+      pollfd one{descriptor_, POLLIN, 0};
+      const int found = ::poll(&one, 1, static_cast<int>((left + 999'999) / 1'000'000));
+      if (found == 0 || (found < 0 && errno == EINTR)) {
+        return false;
+      }
+      WEIR_CHECK(read_some(wanted));  // also names what is wrong with the descriptor
+    }
+    return true;
+  }
   std::string place_text(std::uint64_t index) const override {
     return fmt::format("{}:{}", name_, index);
   }
@@ -89,22 +108,27 @@ class pipe_tokens final : public token_source {
   /// Reads until `count` bytes are kept or the pipe ends. Waiting for all of them makes
   /// chunks independent of how the writer cuts its output.
   result<void> fill(std::uint64_t count) {
-    std::array<std::byte, 16384> piece{};
     while (!ended_ && newest_.size() < count) {
-      const std::size_t want =
-          std::min<std::uint64_t>(piece.size(), count - newest_.size());
-      const ssize_t got = ::read(descriptor_, piece.data(), want);
-      if (got < 0 && errno == EINTR) {
-        continue;
-      }
-      if (got < 0) {
-        return error(errc::source_unavailable,
-                     fmt::format("cannot read {}: {}", name_, std::strerror(errno)))
-            .located(place_text(first_ + newest_.size()));
-      }
-      ended_ = got == 0;
-      append(newest_, bytes_view(piece).first(static_cast<std::size_t>(got)));
+      WEIR_CHECK(read_some(count));
     }
+    return {};
+  }
+  /// Reads what is there, at most until `count` bytes are kept; waits for the first byte.
+  result<void> read_some(std::uint64_t count) {
+    std::array<std::byte, 16384> piece{};
+    const std::size_t want =
+        std::min<std::uint64_t>(piece.size(), count - newest_.size());
+    const ssize_t got = ::read(descriptor_, piece.data(), want);
+    if (got < 0 && errno == EINTR) {
+      return {};
+    }
+    if (got < 0) {
+      return error(errc::source_unavailable,
+                   fmt::format("cannot read {}: {}", name_, std::strerror(errno)))
+          .located(place_text(first_ + newest_.size()));
+    }
+    ended_ = got == 0;
+    append(newest_, bytes_view(piece).first(static_cast<std::size_t>(got)));
     return {};
   }
   /// Drops old bytes. It waits until half of the memory can be dropped, so that every

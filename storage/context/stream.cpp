@@ -173,6 +173,14 @@ void note_boundaries(token_chunk& chunk, bool before) {
 }  // namespace
 
 // Everything that may fail comes first; the state of the lane changes only afterwards.
+result<bool> context_stream::ready(std::size_t n, std::uint32_t index, int wait_ms) {
+  const state& s = *state_;
+  if (s.source->seekable() || index >= s.config.lanes || s.lanes[index].ended) {
+    return true;
+  }
+  return s.source->ready(s.lanes[index].progress.position, n + 1, wait_ms);
+}
+
 result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n,
                                                                    std::uint32_t index) {
   state& s = *state_;

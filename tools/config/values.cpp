@@ -64,7 +64,7 @@ struct placed_item {
 
 // Depth of tables that is looked at. No key lies deeper, so a deeper table is refused
 // whatever is in it.
-constexpr int max_depth = 32;
+constexpr int max_nesting = 32;
 
 toml_item tree_of(const toml::node& node, std::string key, const std::string& name,
                   int depth = 0) {
@@ -72,7 +72,7 @@ toml_item tree_of(const toml::node& node, std::string key, const std::string& na
                 node.source().begin.line};
   if (const auto* table = node.as_table()) {
     out.table = true;
-    if (depth == max_depth) {
+    if (depth == max_nesting) {
       return out;
     }
     std::vector<placed_item> children;

@@ -16,6 +16,8 @@ namespace weir::actors {
 namespace {
 
 constexpr std::string_view text_pulses_name = "text.pulses";
+/// Longest wait for a pipe in one call.
+constexpr int wait_ms = 50;
 /// Parts of the state.
 constexpr const char* cursor_part = "CURSOR";
 constexpr const char* conductor_part = "CONDUCTOR";
@@ -95,11 +97,24 @@ class text_pulses final : public flow::stage_object {
     return {};
   }
 
+  /// A pipe may be quiet for any time, so the next chunk is read only when it has
+  /// arrived.
   result<bool> next(pull& p) override {
     for (;;) {
-      for (const chunk_order& order : plan_->take_orders(1)) {
+      if (orders_.empty()) {
+        orders_ = plan_->take_orders(1);
+      }
+      while (!orders_.empty()) {
+        const chunk_order& order = orders_.front();
+        WEIR_TRY(const bool ready,
+                 corpus_.stream->ready(order.tokens, order.lane, wait_ms));
+        if (!ready) {
+          p.nothing_yet();
+          return true;
+        }
         WEIR_TRY(auto chunk, corpus_.stream->next_lane_chunk(order.tokens, order.lane));
         WEIR_CHECK(plan_->resolve({order, std::move(chunk)}));
+        orders_.erase(orders_.begin());
       }
       if (const auto chunks = plan_->take_pulse()) {
         WEIR_CHECK(make(p, *chunks));
@@ -232,6 +247,7 @@ class text_pulses final : public flow::stage_object {
   file_system& fs_;
   opened_corpus corpus_;
   std::optional<chunk_plan> plan_;
+  chunk_orders orders_;      ///< chunks of the next pulse that have not been read
   conductor_record record_;  ///< as of the last item
   /// Last chunk of each lane; empty if the lane had none since the stream was opened.
   std::vector<std::optional<storage::chunk_mark>> marks_;

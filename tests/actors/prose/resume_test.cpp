@@ -6,12 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <thread>
 
 #include "actors/prose/small_run.hpp"
 #include "weir/actors/run.hpp"
+#include "weir/base/clock.hpp"
 #include "weir/base/file.hpp"
 
 namespace weir::actors {
@@ -239,6 +241,48 @@ TEST(resume, can_skip_pulses_and_remembers_them) {
   ASSERT_TRUE(whole) << whole.error().message();
   EXPECT_NE(once->state_hash, whole->state_hash);
   EXPECT_EQ(once->tokens, whole->tokens);
+}
+
+/// Runs with a pipe as standard input, which gets some text and then stays open.
+TEST(run, of_a_quiet_pipe_makes_its_checkpoints_and_stops_at_once) {
+  test::small_runs runs;
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const int standard_input = ::dup(0);
+  ::dup2(ends[0], 0);
+  const std::string text = test::some_text(3000);
+  ASSERT_EQ(::write(ends[1], text.data(), text.size()), 3000);
+  auto config = runs.config("quiet");
+  config.paths = {"-"};
+  config.phase.build.tokens = 100'000;
+  config.phase.test.tokens = 0;
+  config.every_tokens = 640;
+  run_control control;
+  run_callbacks callbacks;
+  callbacks.control = &control;
+  std::int64_t asked_ns = 0;
+  std::uint64_t before = 0;
+  callbacks.progress = [&](const run_progress& p) {
+    if (p.tokens == 46 * 64 && asked_ns == 0) {
+      before = p.durable_tokens;
+      if (before == 4 * 640) {
+        asked_ns = now_ns();
+        control.request_stop();
+      }
+    }
+  };
+  const auto r = run(config, callbacks);
+  const double seconds = seconds_since(asked_ns);
+  ::dup2(standard_input, 0);
+  ::close(standard_input);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  ASSERT_TRUE(r) << r.error().message();
+  EXPECT_EQ(r->ended, "interrupted");
+  EXPECT_EQ(r->tokens, 46U * 64U);  // all whole chunks with their lookahead
+  EXPECT_EQ(before, 4U * 640U);     // four checkpoints before the stop
+  EXPECT_EQ(r->generations, 5U);
+  EXPECT_LT(seconds, 5);
 }
 
 TEST(signal_scope, turns_a_signal_into_an_ordered_end) {

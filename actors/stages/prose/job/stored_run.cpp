@@ -16,7 +16,7 @@ std::string state_of(const char* stage, const std::string& part) {
 }
 
 /// Returns what the names of all parts of the model begin with.
-std::string model_prefix(bool first_version) {
+std::string parts_prefix(bool first_version) {
   return first_version ? std::string() : state_of(stage_names::learn, "");
 }
 
@@ -71,11 +71,11 @@ result<void> read_stages(stored_run& run) {
 }  // namespace
 
 result<bytes_view> stored_run::model_part(const std::string& name) const {
-  return section_of(file, model_prefix(first_version) + name);
+  return section_of(file, parts_prefix(first_version) + name);
 }
 
 std::uint64_t stored_run::state_hash() const {
-  const std::string prefix = model_prefix(first_version);
+  const std::string prefix = parts_prefix(first_version);
   xxh3_stream model;
   for (const auto& section : file.sections()) {
     if (section.name.starts_with(prefix) &&

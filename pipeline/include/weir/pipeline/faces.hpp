@@ -128,6 +128,13 @@ template <class S>
   }
 }
 
+/// A sink that can compare its output with an offset.
+template <class S>
+concept verifying_sink = sink_stage<S> &&
+    requires(S s, opening& run, const settings_of<S>& with, typename S::offset where) {
+  s.verify(run, with, where);
+};
+
 /// A stage class behind the interface of the hosts.
 template <class S>
 class typed_stage final : public stage_object {
@@ -211,7 +218,7 @@ class typed_stage final : public stage_object {
   }
   result<bool> verify(opening& run, bytes_view offset,
                       const state_reader& state) override {
-    if constexpr (requires(typename S::offset o) { stage_.verify(run, settings_, o); }) {
+    if constexpr (verifying_sink<S>) {
       return with_record<typename S::offset>("offset", offset, [&](const auto& where) {
         return stage_.verify(run, settings_, where);
       });

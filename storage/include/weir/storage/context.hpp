@@ -216,6 +216,11 @@ class context_stream {
   [[nodiscard]] result<std::optional<token_chunk>> next_lane_chunk(std::size_t n,
                                                                    std::uint32_t lane);
 
+  /// Returns whether `next_lane_chunk` would not have to wait for the writer of a pipe.
+  /// Waits for it for a limited time. @param wait_ms  Most milliseconds to wait.
+  /// @error{source_unavailable, a read failed}
+  [[nodiscard]] result<bool> ready(std::size_t n, std::uint32_t lane, int wait_ms);
+
   /// Begins a new context at the first document that no lane has begun to read.
   ///
   /// The rest of the furthest document is left out. The next chunk of every lane has

@@ -76,6 +76,12 @@ class token_source {
   /// @error{history_mismatch, the tokens were changed after the source was opened}
   [[nodiscard]] virtual result<std::size_t> read(std::uint64_t index,
                                                  std::span<std::uint32_t> to) = 0;
+  /// Returns whether `read` of `count` tokens would not have to wait for a writer: they
+  /// have arrived, or the source has ended. Waits for them for a limited time.
+  /// @param wait_ms  Most milliseconds to wait; 0 to look only.
+  /// @error{source_unavailable, a read failed}
+  [[nodiscard]] virtual result<bool> ready(std::uint64_t index, std::size_t count,
+                                           int wait_ms);
   /// Returns "file:byte offset" of a token, for messages.
   [[nodiscard]] virtual std::string place_text(std::uint64_t index) const = 0;
   /// Place of a token in the leaves of the source.
