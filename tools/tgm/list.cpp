@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The verbs of `weir tgm` that list the content of files: info, ls and get.
+#include <fmt/format.h>
+
 #include "tgm/damage.hpp"
 #include "tgm/verbs.hpp"
 #include "weir/base/hash.hpp"
