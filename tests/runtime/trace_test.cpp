@@ -205,8 +205,9 @@ TEST_P(TaskTags, CountTimeInsideKernelsAlsoInReplays) {
   EXPECT_GT(times[3], 3'900'000);
   EXPECT_GT(times[5], 7'900'000);
   EXPECT_GT(times[engine::max_tags - 1], 900'000);
-  EXPECT_NEAR(static_cast<double>(all), static_cast<double>(e->counters().kernel_ns),
-              100);  // the clock is compared anew
+  // The counter behind the times is compared with the clock anew for each sum.
+  const auto sum = static_cast<double>(e->counters().kernel_ns);
+  EXPECT_NEAR(static_cast<double>(all), sum, sum / 100);
   EXPECT_EQ(e->failures(), 0U);
 }
 
