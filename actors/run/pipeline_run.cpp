@@ -30,9 +30,8 @@ void warn(const run_options& options, const std::string& text) {
   }
 }
 
-/// A run that is resumed must find its folder, because otherwise it would silently begin
-/// again.
-/// Returns whether the folder was made.
+/// Returns whether the folder was made. A run that is resumed must find its folder,
+/// because otherwise it would silently begin again.
 result<bool> prepare_folder(const run_options& options, bool resuming) {
   std::error_code failure;
   if (std::filesystem::is_directory(options.folder, failure)) {

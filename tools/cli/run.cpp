@@ -19,6 +19,7 @@
 #include "report/report.hpp"
 #include "run_folder.hpp"
 #include "time_slice.hpp"
+#include "weir/actors/preset.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/base/text.hpp"
@@ -166,7 +167,7 @@ command_result run_command(const run_options& options, output& out) {
   // The check comes before any folder is made. It needs some folder name, and any will
   // do.
   config.folder = options.out.empty() ? "runs" : options.out;
-  WEIR_CHECK(actors::check_config(config));
+  WEIR_CHECK(actors::preset_of(config));  // also looks for the text
   if (options.out.empty()) {
     WEIR_TRY(config.folder, next_run_folder(config.name));
   } else {

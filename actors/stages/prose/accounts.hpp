@@ -81,8 +81,8 @@ struct run_accounts {
   nat_sum window;                 ///< of the window of the curve that is not complete yet
   std::int64_t build_ns = 0;      ///< duration of the Build phase
   std::int64_t kernel_ns = 0;     ///< time inside kernels during Build, all threads
-  std::int64_t stall_ns = 0;      ///< time during Build for which no pulse was there
-  std::uint64_t generations = 0;  ///< checkpoints written
+  std::int64_t stall_ns = 0;      ///< counted by the first version alone
+  std::uint64_t generations = 0;  ///< counted by the first version alone
   std::uint64_t resumed = 0;      ///< how often the run was resumed
   std::vector<curve_window> curve;
 

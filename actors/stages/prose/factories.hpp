@@ -6,7 +6,6 @@
 
 #include "weir/base/file.hpp"
 #include "weir/pipeline/catalog.hpp"
-#include "weir/pipeline/host/image.hpp"
 
 namespace weir::actors {
 
@@ -20,15 +19,5 @@ namespace weir::actors {
 /// Makes the stage `prose.accounts`.
 [[nodiscard]] result<void> make_prose_accounts(flow::described_stage& made,
                                                const given_settings& given);
-
-/// Returns the hash of the state of a run of these stages, as `state_hash_of` computes
-/// it.
-/// @param from    Image of the run.
-/// @param source  Name of the stage `text.pulses`.
-/// @param model   Name of the stage `prose.learn`.
-/// @error{not_found, the image has no state of these stages}
-[[nodiscard]] result<std::uint64_t> state_hash_in(const flow::image& from,
-                                                  const std::string& source,
-                                                  const std::string& model);
 
 }  // namespace weir::actors

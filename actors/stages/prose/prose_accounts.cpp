@@ -101,11 +101,9 @@ class prose_accounts final : public flow::stage_object {
     to.set("checkpoint_pulses", copied_.pulses);
     to.set("checkpoint_tokens", copied_.tokens);
     if (seen_.pulses != 0) {
-      const nat_sum& sum =
-          phase_ == models::pulse_phase::test ? accounts_.test : accounts_.build;
       to.set("phase", std::string(models::name_of(phase_)));
       to.set("phase_tokens", phase_tokens_);
-      to.set("phase_bits_per_byte", sum.bits_per_byte());
+      to.set("phase_bits_per_byte", phase_sum().bits_per_byte());
       to.set("nats", static_cast<double>(nats_.whole) +
                          static_cast<double>(nats_.fraction) * 0x1p-32);
       to.set("bytes", nats_.bytes);
@@ -122,6 +120,15 @@ class prose_accounts final : public flow::stage_object {
  private:
   static std::uint64_t word(const view<const std::uint64_t, 1>& words, score_word which) {
     return words[static_cast<std::size_t>(which)];
+  }
+  /// Returns the scores of the phase so far; the Stream phase has no sum.
+  [[nodiscard]] nat_sum phase_sum() const {
+    switch (phase_) {
+      case models::pulse_phase::build: return accounts_.build;
+      case models::pulse_phase::test: return accounts_.test;
+      case models::pulse_phase::stream: break;
+    }
+    return {};
   }
   /// Counts what is reported and is no part of the results.
   void note(const step& s, const pulse_score& score) {

@@ -13,7 +13,6 @@
 #include "stages/prose/pause_meter.hpp"
 #include "stages/prose/pulse_item.hpp"
 #include "weir/base/clock.hpp"
-#include "weir/base/hash.hpp"
 #include "weir/runtime/trace.hpp"
 
 namespace weir::actors {
@@ -143,8 +142,7 @@ class prose_learn final : public flow::stage_object {
     if (as_text(kernels) != model_->kernel_set()) {
       problem_ = fmt::format(
           "{}: the checkpoint was computed with kernels {}, this is {}; results may "
-          "differ "
-          "in their bits",
+          "differ in their bits",
           name_of(errc::build_mismatch), as_text(kernels), model_->kernel_set());
     }
     return restore_model(*model_,
@@ -241,28 +239,6 @@ result<void> make_prose_learn(flow::described_stage& made, const given_settings&
   made.info.max_open_calls = settings.ahead;
   made.object = std::make_unique<prose_learn>(std::move(settings));
   return {};
-}
-
-result<std::uint64_t> state_hash_in(const flow::image& from, const std::string& source,
-                                    const std::string& model) {
-  const flow::image_section* cursor = from.find("STATE/" + source + "/CURSOR");
-  const std::string begin = "STATE/" + model + "/";
-  xxh3_stream state;
-  bool any = false;
-  for (const flow::image_section& section : from.sections) {
-    if (section.name.starts_with(begin) &&
-        is_of_model(std::string_view(section.name).substr(begin.size()))) {
-      state.update(section.data);
-      any = true;
-    }
-  }
-  if (cursor == nullptr || !any) {
-    return error(errc::not_found,
-                 fmt::format("cannot compute the hash of a state: expected states of "
-                             "\"{}\" and \"{}\", found none of {}",
-                             source, model, cursor == nullptr ? source : model));
-  }
-  return state_hash_of(state.digest(), cursor->data);
 }
 
 }  // namespace weir::actors

@@ -8,10 +8,10 @@
 
 #include "actors/prose/small_run.hpp"
 #include "epochs/epoch_store.hpp"
-#include "stages/prose/factories.hpp"
-#include "stages/prose/job/first_version.hpp"
+#include "stages/prose/model_state.hpp"
 #include "weir/actors/preset.hpp"
 #include "weir/base/file.hpp"
+#include "weir/base/hash.hpp"
 #include "weir/pipeline/run_here.hpp"
 
 namespace weir::actors {
@@ -51,8 +51,19 @@ result<std::vector<flow::image>> run_stages(const run_config& c, std::uint64_t e
   return std::move(store.images);
 }
 
+/// Returns the hash of the state in an image, as a report has it.
 std::uint64_t hash_of(const flow::image& image) {
-  return or_throw(state_hash_in(image, "text", "learn"));
+  const std::string prefix = "STATE/learn/";
+  xxh3_stream model;
+  for (const flow::image_section& section : image.sections) {
+    if (section.name.starts_with(prefix) &&
+        is_of_model(std::string_view(section.name).substr(prefix.size()))) {
+      model.update(section.data);
+    }
+  }
+  const flow::image_section* cursor = image.find("STATE/text/CURSOR");
+  EXPECT_NE(cursor, nullptr);
+  return cursor == nullptr ? 0 : state_hash_of(model.digest(), cursor->data);
 }
 
 byte_vector curve_of(const run_config& c) {

@@ -5,55 +5,29 @@
 
 #include <vector>
 
+#include "pipeline/support/number_stages.hpp"
 #include "weir/pipeline.hpp"
 #include "weir/pipeline/run_here.hpp"
 
-namespace weir {
+namespace weir::test {
 namespace {
-
-struct numbers {
-  struct cursor {
-    std::uint64_t next;
-  };
-  out<float, 1> x;
-  std::uint64_t at = 0;
-  static void describe(stage_spec<numbers>& s) {
-    s.name("test.numbers", "makes numbers").port("x", &numbers::x, "4");
-  }
-  result<bool> next(pull& p) {
-    if (at == 20) {
-      return false;
-    }
-    WEIR_TRY(auto v, p.fill(x, 4));
-    for (float& one : v) {
-      one = static_cast<float>(at);
-    }
-    ++at;
-    return true;
-  }
-  [[nodiscard]] cursor position() const { return {at}; }
-  result<void> seek(cursor c) {
-    at = c.next;
-    return {};
-  }
-};
 
 /// Doubles by a task; hands the result on before the task has ended, or behind it.
 template <bool Late>
 struct doubler {
-  in<float, 1> x;
-  out<float, 1> y;
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
   static void describe(stage_spec<doubler>& s) {
     s.name("test.doubler", "doubles")
-        .port("x", &doubler::x, "4")
-        .port("y", &doubler::y, "4");
+        .port("x", &doubler::x, "3")
+        .port("y", &doubler::y, "3");
   }
   result<void> on_item(step& s) {
-    WEIR_TRY(const auto to, s.make(y, 4));
+    WEIR_TRY(const auto to, s.make(y, 3));
     s.submit(
         "double",
         [](auto from, auto result) {
-          for (std::int64_t i = 0; i < 4; ++i) {
+          for (std::int64_t i = 0; i < 3; ++i) {
             result[i] = 2 * from[i];
           }
         },
@@ -69,16 +43,16 @@ struct doubler {
 
 /// Notes what `complete` says, and the number if it may be read.
 struct witness {
-  in<float, 1> y;
+  in<std::uint64_t, 1> y;
   static inline std::vector<bool> complete;
-  static inline std::vector<float> seen;
+  static inline std::vector<std::uint64_t> seen;
   static void describe(stage_spec<witness>& s) {
-    s.name("test.witness", "looks").port("y", &witness::y, "4");
+    s.name("test.witness", "looks").port("y", &witness::y, "3");
   }
   result<void> on_item(step& s) {
     complete.push_back(s.complete(y));
     if (complete.back()) {
-      seen.push_back(s[y].template elements<const float>()[3]);
+      seen.push_back(s[y].template elements<const std::uint64_t>()[2]);
     }
     s.skip();
     return {};
@@ -90,8 +64,8 @@ void run_with_doubler() {
   witness::complete.clear();
   witness::seen.clear();
   pipeline p("complete");
-  p.add<numbers>("numbers") >> p.add<doubler<Late>>("doubler") >>
-      p.add<witness>("witness");
+  p.add<number_source>("numbers", {.count = 20, .seed = 5}) >>
+      p.add<doubler<Late>>("doubler") >> p.add<witness>("witness");
   const auto r = flow::run_here(p, {});
   ASSERT_TRUE(r) << r.error().message();
   ASSERT_EQ(witness::complete.size(), 20U);
@@ -101,7 +75,7 @@ TEST(CompleteItems, AreThoseOfALateStageWhoseTasksHaveEnded) {
   run_with_doubler<true>();
   ASSERT_EQ(witness::seen.size(), 20U);
   for (std::size_t i = 0; i < 20; ++i) {
-    EXPECT_EQ(witness::seen[i], 2 * static_cast<float>(i));
+    EXPECT_EQ(witness::seen[i], 2 * number_source::make(5, i)[2]);
   }
 }
 
@@ -111,4 +85,4 @@ TEST(CompleteItems, AreNotThoseThatTasksMayStillWrite) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::test

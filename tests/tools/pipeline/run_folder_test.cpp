@@ -57,6 +57,16 @@ outcome resume_in(const pipeline_folder& folder, const std::string& out) {
   return folder.call<tools::resume_options>(&tools::resume_command, options);
 }
 
+TEST(RunFolder, ATextRunWithoutItsTextIsRefusedBeforeAFolderIsMade) {
+  const pipeline_folder folder(
+      "[stream]\npath = \"nowhere\"\n[phase]\nbuild.tokens = 9\n");
+  const outcome refused = run_in(folder, "run");
+  EXPECT_NE(refused.refusal.find("nowhere\": expected a file or folder, found none"),
+            std::string::npos)
+      << refused.refusal;
+  EXPECT_FALSE(fs::exists(folder / "run"));
+}
+
 TEST(RunFolder, AMissingInputIsAWarningOfCheckAndRefusedByRun) {
   const pipeline_folder folder(copying);
   tools::graph_options options;

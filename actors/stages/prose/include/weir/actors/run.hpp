@@ -181,11 +181,11 @@ struct run_report {
   double engine_overhead = 0;
   /// workers * build_seconds - kernel_seconds, with several workers; 0 with one.
   double idle_seconds = 0;
-  /// Part of Build, from its tenth pulse on, for which the engine was idle because no
-  /// chunk was there.
+  /// Time of this process in Build, from its tenth pulse on, for which the model had no
+  /// pulse because no chunk was there.
   double stall_seconds = 0;
   std::uint64_t generation = 0;    ///< last durable checkpoint
-  std::uint64_t generations = 0;   ///< number of checkpoints that the run has written
+  std::uint64_t generations = 0;   ///< checkpoints of the run, up to the last one
   double checkpoint_stall_ms = 0;  ///< median delay of a pulse behind a snapshot, in ms
   std::uint64_t resumed = 0;       ///< number of times that the run was resumed
   /// Largest resident memory of the process, in bytes.
