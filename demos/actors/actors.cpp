@@ -100,7 +100,11 @@ float sum(actor_system& system, tessera::context& runtime) {
 
 }  // namespace
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: actors FOLDER\n");
+    return 2;
+  }
   const std::string folder = argv[1];
   store(folder + "/tensors.hn4");
   tessera::runtime_settings settings;
