@@ -32,17 +32,17 @@ inline constexpr std::size_t max_rank = 8;
 
 /// Requests. An answer has the number of its request plus `answer`.
 enum class kind : std::uint32_t {
-  start = 1,  ///< JSON: makes the stage. Answer: nothing
-  open,       ///< opens the stage. Answer: JSON with the constants
-  work,       ///< processes calls. Answer: `count` calls are complete
-  fill,       ///< source: fills `count` items. Answer: `count` items are filled
-  write,      ///< sink: writes `count` items. Answer: `count` items are written
-  cursor,     ///< source. Answer: the cursor
-  seek,       ///< source, with a cursor. Answer: nothing
-  settle,     ///< sink. Answer: the offset
-  rewind,     ///< sink, with an offset. Answer: nothing
-  verify,     ///< sink, with offset and state, instead of `open`. Answer: `count` 0 or 1
-  copy_state,     ///< Answer: sections
+  start = 1,   ///< JSON: makes the stage. Answer: nothing
+  open,        ///< opens the stage. Answer: JSON with the constants
+  work,        ///< processes calls. Answer: `count` calls are complete
+  fill,        ///< source: fills `count` items. Answer: `count` items are filled
+  write,       ///< sink: writes `count` items. Answer: `count` items are written
+  cursor,      ///< source. Answer: the cursor
+  seek,        ///< source, with a cursor. Answer: nothing
+  settle,      ///< sink. Answer: the offset
+  rewind,      ///< sink, with an offset. Answer: nothing
+  verify,      ///< sink, with offset and state, instead of `open`. Answer: `count` 0 or 1
+  copy_state,  ///< Answer: sections
   restore_state,  ///< with sections. Answer: nothing
   report,         ///< Answer: JSON with the figures
   end,            ///< the child ends with status 0. No answer
@@ -100,11 +100,11 @@ inline constexpr std::uint32_t skipped = 1;
 
 /// An item that the stage has made, in the shared memory.
 struct made_record {
-  std::uint32_t call;         ///< number of the call in the message, from 0
-  std::uint32_t flags;        ///< see `skipped`
-  std::uint32_t about_bytes;  ///< encoded attributes, or `same_attributes`
-  std::uint32_t cursor_bytes;         ///< of a source, if the call asks for it
-  std::array<std::byte, 64> cursor;   ///< cursor behind the item
+  std::uint32_t call;                     ///< number of the call in the message, from 0
+  std::uint32_t flags;                    ///< see `skipped`
+  std::uint32_t about_bytes;              ///< encoded attributes, or `same_attributes`
+  std::uint32_t cursor_bytes;             ///< of a source, if the call asks for it
+  std::array<std::byte, 64> cursor;       ///< cursor behind the item
   std::array<std::uint64_t, 6> reserved;  ///< 0
 };
 static_assert(sizeof(made_record) == 128);
