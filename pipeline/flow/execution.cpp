@@ -168,7 +168,8 @@ result<std::unique_ptr<execution>> execution::create(
   return std::unique_ptr<execution>(new execution(std::move(s)));
 }
 
-/// Stages further down the pipeline come first, so that they free what the others need.
+/// Stages let go of what has ended, and then work in the order of the pipeline, so that an
+/// item passes all stages in one turn.
 result<bool> execution::turn() {
   state& s = *state_;
   s.facts.turn_ns = now_ns();
@@ -178,9 +179,9 @@ result<bool> execution::turn() {
     WEIR_TRY(const bool ended, s.stages[i]->settle());
     any = any || ended;
   }
-  for (auto i = s.planned.order.rbegin(); i != s.planned.order.rend(); ++i) {
-    if (s.planned.source.stages[*i].info.face != face::source) {
-      WEIR_TRY(const bool worked, s.stages[*i]->work(s.options.turn_items));
+  for (const std::uint32_t i : s.planned.order) {
+    if (s.planned.source.stages[i].info.face != face::source) {
+      WEIR_TRY(const bool worked, s.stages[i]->work(s.options.turn_items));
       any = any || worked;
     }
   }

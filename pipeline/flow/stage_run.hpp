@@ -36,7 +36,8 @@ struct call {
     std::int64_t bytes = 0;    ///< bytes of the credit
   };
   std::uint64_t seq = 0;                   ///< number of the first item
-  std::vector<input> inputs;               ///< by item of the call, then by inlet
+  /// By item of the call, then by inlet. Those of plain stages always have one entry.
+  std::vector<input> inputs;
   std::array<slot*, max_ports> made{};     ///< named by the call and not emitted yet
   std::array<slot*, max_ports> scratch{};  ///< scratch memories of the call
   std::vector<item*> emitted;   ///< items that the call handed on and still holds
@@ -274,6 +275,13 @@ class stage_run {
     const stage_run* consumer = nullptr;
   };
 
+  [[nodiscard]] bool is_plain() const noexcept;
+  [[nodiscard]] bool has_credit() const noexcept;
+  [[nodiscard]] result<std::uint32_t> take_plainly(std::uint32_t limit);
+  void publish_plainly(call& c);
+  void finish_plainly(call& c);
+  [[nodiscard]] result<bool> settle_plainly();
+  [[nodiscard]] bool tasks_ended(call& c) const noexcept;
   [[nodiscard]] next_action look() noexcept;
   [[nodiscard]] next_action look_at_inputs() noexcept;
   [[nodiscard]] bool has_output(std::uint32_t items) const noexcept;
@@ -333,10 +341,10 @@ class stage_run {
   [[nodiscard]] result<void> fits(std::size_t outlet, dtype type,
                                   std::span<const std::int64_t> shape) const;
   [[nodiscard]] call& oldest() noexcept {
-    return calls_[first_open_ & (calls_.size() - 1)];
+    return calls_[first_open_ & (ring_size_ - 1)];
   }
   [[nodiscard]] call& current() noexcept {
-    return calls_[next_open_ & (calls_.size() - 1)];
+    return calls_[next_open_ & (ring_size_ - 1)];
   }
   [[nodiscard]] std::size_t open() const noexcept { return next_open_ - first_open_; }
   /// True if the item is emitted only after its tasks have ended.
@@ -354,6 +362,7 @@ class stage_run {
   stage_object& object_;
   run_facts& facts_;
   bool skips_failures_ = false;
+  bool plain_ = false;  ///< see `is_plain`
   bool has_feedback_ = false;  ///< an inlet is fed back
   std::uint64_t max_failures_ = unlimited_failures;
   std::uint64_t failures_ = 0;  ///< failed items of this run and of those before it
@@ -373,6 +382,7 @@ class stage_run {
 
   /// A ring: open calls, then the one being made. Its size is a power of two.
   std::vector<call> calls_;
+  std::size_t ring_size_ = 0;  ///< its size
   std::size_t first_open_ = 0;
   std::size_t next_open_ = 0;
   std::size_t collected_ = 0;  ///< items of the current call so far
