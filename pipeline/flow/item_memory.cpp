@@ -208,8 +208,7 @@ result<void> slot_pool::replace(slot& s) {
   return given;
 }
 
-item_pool::item_pool(std::size_t count, std::size_t outlets)
-    : outlets_(outlets) {
+item_pool::item_pool(std::size_t count, std::size_t outlets) : outlets_(outlets) {
   add(count);
 }
 
