@@ -87,8 +87,9 @@ class Host:
         c, at = self.give_pending()
         if self.running.returned or self.debug:
             return self.work_slowly(c, count, at)
-        shared, begin, function, item, kept = self.shared, self.begin, self.function, self.item, self.kept
+        shared, function, item, kept = self.shared, self.function, self.item, self.kept
         inputs, outputs, made, plain = shared.inputs, shared.outputs, shared.made, self.plain
+        longs, ints = shared.longs, shared.ints
         ins, outs = shared.inlet_bytes, shared.outlet_bytes
         now, end = time.monotonic, time.monotonic() + MAX_SECONDS
         try:
@@ -97,7 +98,8 @@ class Host:
                 ready = kept.get((key, at)) or self.prepare(key, at)
                 if ready is None:
                     return c
-                begin(c)
+                item.seq, item._attributes = longs[c * LONGS], None
+                item.raw = shared.about_of(c) if ints[c * INTS + ABOUT] else b""
                 answer = function(*ready.arguments)
                 if answer is None and item._attributes is None:
                     outputs[c * outs:c * outs + outs] = ready.records

@@ -6,6 +6,7 @@ import sys
 import traceback
 
 from .errors import Error, invalid
+from .stage import decorated
 
 loading = False  # true while a file is loaded for its stages; a pipeline must not run then
 
@@ -27,12 +28,13 @@ def load(file):
     finally:
         loading = False
     found = {}
-    for value in vars(module).values():
-        if isinstance(value, type) and "__weir__" in vars(value) and value.__module__ == module_name:
-            about = value.__weir__
+    for cls in decorated:
+        if cls.__module__ == module_name and "<locals>" not in cls.__qualname__:
+            about = cls.__weir__
             other = found.setdefault(about.name, about)
-            if other.cls is not value:
-                raise Error("already_exists", f"{about.where}: expected a new name, found {about.name!r} also at line {other.line}")
+            if other is not about:
+                raise Error("already_exists", f"{about.where}: expected a new name, found {about.name!r} at the lines {other.line} and "
+                            f"{about.line}")
     if not found:
         raise invalid("expected a class with the decorator weir.stage, found none")
     return list(found.values())

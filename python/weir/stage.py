@@ -5,6 +5,7 @@ All mistakes that a class can have are found here, when the file is loaded, and 
 """
 import hashlib
 import inspect
+import math
 import re
 import sys
 
@@ -21,6 +22,7 @@ KINDS = {bool: "bool", int: "int", float: "float", str: "str", list[int]: "list[
          list[str]: "list[str]"}
 NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 REQUIRED = inspect.Parameter.empty
+decorated = []  # all classes that the decorator has made stages
 
 
 class Answer:
@@ -232,6 +234,10 @@ class Description:
             raise invalid(f"{where}: expected a name that is not a key of every stage ({', '.join(RESERVED)}), found {name!r}")
         if member.facts["path"] not in (None, "input", "output") or (member.facts["path"] and KINDS[kind] not in ("str", "list[str]")):
             raise invalid(f"{where}: expected path=\"input\" or path=\"output\" of a text, found {member.facts['path']!r}")
+        limits = [v for v in (member.facts["low"], member.facts["high"]) if v is not None]
+        if limits and (KINDS[kind] in ("bool", "str", "list[str]") or any(
+                not isinstance(v, (int, float)) or not math.isfinite(v) or ("int" in KINDS[kind] and v != int(v)) for v in limits)):
+            raise invalid(f"{where}: expected finite numbers of the type of the setting as low and high, found {limits}")
         own = Setting(member.default, member.facts)
         own.name, own.kind = name, KINDS[kind]
         if not own.required:
@@ -294,6 +300,7 @@ def stage(name, *, stateless=False, **ports):
             raise invalid(f"stage {name!r}: expected a class under the decorator, found {type(cls).__name__}")
         cls.__weir__ = Description(cls, name, ports, bool(stateless), line)
         cls.__init__ = lambda self, **settings: begin(self, settings)
+        decorated.append(cls)
         return cls
 
     return decorate
