@@ -22,13 +22,13 @@ def load(file):
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     sys.path.insert(0, folder)
-    loading = True
+    loading, before = True, len(decorated)
     try:
         spec.loader.exec_module(module)
     finally:
         loading = False
     found = {}
-    for cls in decorated:
+    for cls in decorated[before:]:
         if cls.__module__ == module_name and "<locals>" not in cls.__qualname__:
             about = cls.__weir__
             other = found.setdefault(about.name, about)

@@ -11,7 +11,7 @@ TENSOR = struct.Struct("<QQII8q8x")
 MADE = struct.Struct("<IIII64s48x")
 SKIPPED = 1
 # Places of fields in a record of a call, counted in numbers of 8 and of 4 bytes.
-LONGS, INTS, ABOUT, FLAGS = CALL_BYTES // 8, CALL_BYTES // 4, 10, 11
+LONGS, INTS, ABOUT, FLAGS = CALL_BYTES // 8, CALL_BYTES // 4, 8, 9
 
 
 class Prepared:
