@@ -159,12 +159,12 @@ error mistake_of(const json& from, const std::string& file) {
   error mistake(code, fmt::format("cannot load \"{}\": {}", file,
                                   from.at("message").get<std::string>()));
   if (from.contains("traceback")) {
-    mistake =
-        std::move(mistake).because(error(code, from["traceback"].get<std::string>()));
+    static_cast<void>(
+        std::move(mistake).because(error(code, from["traceback"].get<std::string>())));
   }
   if (from.contains("line") && from["line"].is_number_integer()) {
-    mistake = std::move(mistake).located(
-        fmt::format("{}:{}", file, from["line"].get<std::int64_t>()));
+    static_cast<void>(std::move(mistake).located(
+        fmt::format("{}:{}", file, from["line"].get<std::int64_t>())));
   }
   return mistake;
 }
