@@ -120,8 +120,7 @@ result<void> read_all(const std::string& program, pipe_ends& out, pipe_ends& err
   while (out.end(0) >= 0 || errors.end(0) >= 0) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(end - clock::now());
-    std::array<pollfd, 2> waiting{
-        {{out.end(0), POLLIN, 0}, {errors.end(0), POLLIN, 0}}};
+    std::array<pollfd, 2> waiting{{{out.end(0), POLLIN, 0}, {errors.end(0), POLLIN, 0}}};
     if (left.count() <= 0 ||
         ::poll(waiting.data(), waiting.size(), static_cast<int>(left.count())) == 0) {
       return too_late(program, limits.time);

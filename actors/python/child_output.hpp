@@ -14,8 +14,8 @@ namespace weir::actors {
 
 /// Bounds of a child process.
 struct child_limits {
-  std::chrono::milliseconds time{20'000};         ///< until its end
-  std::size_t bytes = std::size_t{1} << 20;       ///< of its standard output
+  std::chrono::milliseconds time{20'000};        ///< until its end
+  std::size_t bytes = std::size_t{1} << 20;      ///< of its standard output
   std::size_t error_bytes = std::size_t{16384};  ///< kept of its standard error
 };
 

@@ -58,7 +58,8 @@ setting_range range_of(const json& from, const std::string& type) {
   }
   if (type == "str") {
     return from.contains("choices")
-               ? setting_range(word_range{from["choices"].get<std::vector<std::string>>()})
+               ? setting_range(
+                     word_range{from["choices"].get<std::vector<std::string>>()})
                : setting_range(text_range{});
   }
   list_range list;
@@ -110,9 +111,8 @@ void add_setting(flow::stage_info& info, const json& from) {
   setting.path = path == "input"    ? path_use::input
                  : path == "output" ? path_use::output
                                     : path_use::none;
-  info.defaults.push_back(setting.required
-                              ? setting_value{setting_value::foreign{"none"}}
-                              : value_of(from.at("default")));
+  info.defaults.push_back(setting.required ? setting_value{setting_value::foreign{"none"}}
+                                           : value_of(from.at("default")));
   info.settings.push_back(std::move(setting));
 }
 
@@ -138,7 +138,8 @@ result<flow::stage_info> stage_of(const json& from) {
     add_setting(info, one);
   }
   for (const json& one : from.at("state")) {
-    info.state.push_back({one.at("name").get<std::string>(), one.at("array").get<bool>()});
+    info.state.push_back(
+        {one.at("name").get<std::string>(), one.at("array").get<bool>()});
   }
   return info;
 }

@@ -34,8 +34,9 @@ result<std::string> find_interpreter() {
                fmt::format("cannot use stages in Python: expected an interpreter at "
                            "\"{}\", found none",
                            path))
-      .hint("install the Debian packages python3 and python3-numpy, or set WEIR_PYTHON "
-            "to an interpreter that has NumPy");
+      .hint(
+          "install the Debian packages python3 and python3-numpy, or set WEIR_PYTHON "
+          "to an interpreter that has NumPy");
 }
 
 /// Returns the folder that holds the package: beside the sources of a build, or where

@@ -94,19 +94,19 @@ result<void> make_python_stage(const flow::stage_info& about, flow::described_st
 result<void> add_python_stages(flow::catalog& to, const std::string& file) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(file, ignored)) {
-    return error(errc::not_found,
-                 fmt::format("cannot load \"{}\": expected a Python file, found none",
-                             file));
+    return error(
+        errc::not_found,
+        fmt::format("cannot load \"{}\": expected a Python file, found none", file));
   }
   WEIR_TRY(const std::vector<flow::stage_info> all, described_stages(file));
   WEIR_TRY(const std::vector<std::string> command, actors::python_command("host"));
   for (const flow::stage_info& about : all) {
-    auto added = to.add(
-        about.name,
-        [about](flow::described_stage& made, const given_settings& given) {
-          return make_python_stage(about, made, given);
-        },
-        about, {std::filesystem::absolute(file).string(), command});
+    auto added =
+        to.add(about.name,
+               [about](flow::described_stage& made, const given_settings& given) {
+                 return make_python_stage(about, made, given);
+               },
+               about, {std::filesystem::absolute(file).string(), command});
     if (!added) {
       return std::move(added.error()).located(file);
     }

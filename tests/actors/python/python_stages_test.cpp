@@ -25,9 +25,8 @@ class PythonStages : public testing::Test {
   void SetUp() override {
     ::setenv("WEIR_PYTHON_PATH", WEIR_SOURCE_DIR "/python", 1);
     ::unsetenv("WEIR_PYTHON");
-    const auto found =
-        actors::run_child({"/usr/bin/python3", "-c", "import numpy"}).value_or(
-            actors::child_output{});
+    const auto found = actors::run_child({"/usr/bin/python3", "-c", "import numpy"})
+                           .value_or(actors::child_output{});
     if (!found.exited || found.status != 0) {
       GTEST_SKIP() << "needs the Debian packages python3 and python3-numpy";
     }
@@ -135,8 +134,8 @@ TEST_F(PythonStages, NameTheLineOfAMistake) {
   EXPECT_NE(name.location().find("demo.py:2"), std::string::npos);
   ASSERT_NE(name.cause(), nullptr);
   EXPECT_NE(name.cause()->text().find("Traceback"), std::string::npos);
-  const error face =
-      refused("import weir\n@weir.stage('a', x='f32[n]')\nclass A:\n  def put(s, y): 0\n");
+  const error face = refused(
+      "import weir\n@weir.stage('a', x='f32[n]')\nclass A:\n  def put(s, y): 0\n");
   EXPECT_NE(face.location().find("demo.py:2"), std::string::npos);
   EXPECT_NE(face.text().find("stage A: put: expected the parameters (self, x)"),
             std::string::npos);
@@ -208,7 +207,8 @@ TEST_F(PythonStages, MayPrintButNotEndTheInterpreter) {
   const error killed = refused("import os\nos.kill(os.getpid(), 9)");
   EXPECT_NE(killed.text().find("ended by signal 9"), std::string::npos);
   catalog all;
-  EXPECT_TRUE(add_python_stages(all, write("print('hello')\n" + std::string(two_stages))));
+  EXPECT_TRUE(
+      add_python_stages(all, write("print('hello')\n" + std::string(two_stages))));
 }
 
 TEST(ChildOutput, IsBoundedInTimeAndBytes) {
