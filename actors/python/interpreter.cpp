@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 namespace weir::actors {
 namespace {
@@ -76,18 +77,37 @@ result<std::string> find_package() {
       .hint("set WEIR_PYTHON_PATH to the folder that holds weir/host.py");
 }
 
+/// Adds a program that starts the interpreter so that the bytes which a stage makes do
+/// not depend on chance: the order of sets is fixed, and libraries of linear algebra use
+/// one thread. Variables that are set already stay.
+void add_environment(std::vector<std::string>& command) {
+  command.emplace_back("/usr/bin/env");
+  for (const auto& [name, value] : {std::pair{"PYTHONHASHSEED", "0"},
+                                    {"OMP_NUM_THREADS", "1"},
+                                    {"OPENBLAS_NUM_THREADS", "1"},
+                                    {"MKL_NUM_THREADS", "1"}}) {
+    if (environment(name).empty()) {
+      command.push_back(fmt::format("{}={}", name, value));
+    }
+  }
+}
+
 }  // namespace
 
 result<std::vector<std::string>> python_command(const std::string& module) {
   WEIR_TRY(const std::string interpreter, find_interpreter());
   WEIR_TRY(const std::string package, find_package());
+  std::vector<std::string> command;
+  if (module == "host") {
+    add_environment(command);
+  }
   // The first folder of modules is the working folder, whose files are none of ours.
-  return std::vector<std::string>{
-      interpreter, "-B", "-c",
-      fmt::format("import sys; sys.path[0] = sys.argv.pop(1); from weir import {0}; "
-                  "{0}.main()",
-                  module),
-      package};
+  command.insert(command.end(), {interpreter, "-B", "-c",
+                                 fmt::format("import sys; sys.path[0] = sys.argv.pop(1); "
+                                             "from weir import {0}; {0}.main()",
+                                             module),
+                                 package});
+  return command;
 }
 
 }  // namespace weir::actors

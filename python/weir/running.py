@@ -228,7 +228,7 @@ def prepared(description, given, files=""):
     """Returns an object of a class with settings; texts that are paths become absolute, relative to the folder `files`."""
     settings = dict(given)
     for name, one in description.settings.items():
-        if one.facts["path"] and name in settings:
-            value = settings[name]
+        value = settings.get(name, "" if one.required else one.default)
+        if one.facts["path"] and value:
             settings[name] = [os.path.join(files, v) for v in value] if isinstance(value, list) else os.path.join(files, value)
     return description.cls(**settings)

@@ -225,7 +225,7 @@ class Description:
     def _setting(self, name, member, annotation):
         where = f"{self.where}: setting {name!r}"
         if isinstance(annotation, str):  # of a file with `from __future__ import annotations`
-            annotation = {str(v): k for k, v in KINDS.items()}.get(annotation, annotation)
+            annotation = {v: k for k, v in KINDS.items()}.get(annotation, annotation)
         kind = annotation if annotation is not None else type(member.default)
         if kind not in KINDS:
             found = "neither" if annotation is None and member.required else getattr(kind, "__name__", kind)

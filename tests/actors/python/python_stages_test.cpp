@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -100,7 +101,7 @@ TEST_F(PythonStages, AreDescribedLikeOthers) {
   const auto home = all.home_of("demo.scale");
   ASSERT_TRUE(home);
   EXPECT_EQ(home->file, file);
-  EXPECT_EQ(home->command.front(), "/usr/bin/python3");
+  EXPECT_EQ(std::ranges::count(home->command, "/usr/bin/python3"), 1);
 }
 
 TEST_F(PythonStages, RefuseSettingsLikeOthers) {

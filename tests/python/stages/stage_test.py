@@ -149,6 +149,12 @@ class Decorator(unittest.TestCase):
             Demo()
         self.assertEqual(Demo(file=pathlib.Path("a")).file, "a")
 
+    def test_annotations_may_be_texts(self):
+        members = {"on_item": lambda self, x, y: None, "a": weir.setting(1), "b": weir.setting([1]),
+                   "__annotations__": {"a": "float", "b": "list[int]"}}
+        one = weir.stage("demo.a", x="f32[n]", y="f32[n]")(type("Demo", (), members))(a=2, b=3)
+        self.assertEqual((repr(one.a), one.b), ("2.0", [3]))
+
     def test_types_are_read_and_printed_as_in_cpp(self):
         for text in ("f32[n,384]", "u8[?]", "f64[]", "any", "c128[2,?,z]"):
             self.assertEqual(str(PortType(text, "port")), text)
