@@ -168,6 +168,8 @@ class Host:
             return 0, self.shared.begin
         numbers, arrays, changed, cursor, _ = self.pending
         stored = self.shared.store(bytes(self.shared.outlet_bytes), numbers, arrays, self.shared.begin)
+        if stored is None:
+            self.complete(0)
         self.shared.record(0, stored[0], changed, 0, cursor)
         self.pending = None
         return 1, stored[1]
@@ -213,6 +215,14 @@ class Host:
         except BaseException as failed:
             raise Failure(c, failed) from None
         return c
+
+    def complete(self, count):
+        """Returns the number of complete calls, which is at least 1."""
+        if count:
+            return count
+        self.pending = None
+        raise Failure(0, Error("out_of_range", f"{self.about.where}: expected an item whose outlets have at most {self.shared.place['out_bytes']} "
+                               "bytes together, found one with more; enlarge the bytes of the windows behind it"))
 
     def cursor(self):
         """Returns the cursor behind the items that the run has."""
@@ -275,12 +285,12 @@ class Session:
         """Performs a request. Returns count, flags and payload of the answer."""
         host = self.host
         if kind == WORK:
-            return host.work(count), 0, b""
+            return host.complete(host.work(count)), 0, b""
         if kind == WRITE:
             return host.write(count), 0, b""
         if kind == FILL:
             filled, flags = host.fill(count)
-            return filled, flags, host.cursor() if flags == ENDED else b""
+            return filled if flags else host.complete(filled), flags, host.cursor() if flags == ENDED else b""
         if kind == START:
             start = json.loads(payload)
             self.file = start["file"]

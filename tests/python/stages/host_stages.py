@@ -109,3 +109,11 @@ class Keep:
         y[:] = x
         y[0] = getattr(self, "kept", x)[-1]
         self.kept = x
+
+
+@weir.stage("test.both", x="f32[n]", y=weir.out("f32[n]"), z=weir.out("f32[n]"))
+class Both:
+    """Gives two items."""
+    def on_item(self, x, z):
+        z[:] = x
+        return -x

@@ -107,6 +107,16 @@ class Child(unittest.TestCase):
             count, flags, payload = one.ask(host.WORK, 1)
         self.assertIn("an item of at most 512 bytes, found", self.failure((count, flags, payload), 0)["text"])
 
+    def test_an_item_that_is_larger_than_the_memory_is_refused(self):
+        for use, outlets in (("test.both", 2), ("test.double", 1)):
+            one = self.child(use, slot=256, out_bytes=outlets * 128)
+            one.put(0, 0, np.ones(32, np.float32))
+            self.assertEqual(one.ask(host.WORK, 1)[:2], (1, 0))
+            one.put(0, 1, np.ones(48, np.float32))
+            self.assertIn(f"of at most {outlets * 128} bytes", self.failure(one.ask(host.WORK, 1), 0)["text"])
+            one.put(0, 2, np.ones(1, np.float32))
+            self.assertEqual(one.ask(host.WORK, 1)[:2], (1, 0))
+
     def test_attributes_are_passed_on_unless_they_change(self):
         one = self.child("test.note")
         about = attributes.encode({"a": -1, "b": "ü", "c": 0.5, "d": 2**63})

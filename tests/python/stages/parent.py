@@ -20,9 +20,9 @@ BOOT = "import sys; sys.path[0] = sys.argv.pop(1); from weir import host; host.m
 
 
 class Parent:
-    """A child with a stage of a file. `slots` are the bytes for the tensors of one item at each port."""
+    """A child with a stage of a file. `slot` are the bytes for the tensor of one item at each port, `out_bytes` those of all outlets."""
 
-    def __init__(self, file, use, settings=(), slot=4096, calls=32, environment=None, seed=1, name="unit"):
+    def __init__(self, file, use, settings=(), slot=4096, calls=32, environment=None, out_bytes=None):
         facts = next(s for s in describe.facts_of(str(file))["stages"] if s["name"] == use)
         self.ports, self.sequence, self.slot = facts["ports"], 0, slot
         self.inlets = sum(p["inlet"] for p in self.ports)
@@ -30,7 +30,7 @@ class Parent:
         self.place, at = {"made_records": calls}, 0
         for part, size in (("calls", 32 * 64), ("inputs", 32 * self.inlets * 96), ("attributes", 32 * 2048), ("made", calls * 128),
                            ("outputs", calls * self.outlets * 96), ("made_attributes", calls * 2048),
-                           ("in", calls * self.inlets * slot), ("out", calls * self.outlets * slot)):
+                           ("in", calls * self.inlets * slot), ("out", calls * self.outlets * slot if out_bytes is None else out_bytes)):
             self.place[part], at = at, -(-(at + size) // 64) * 64
             if part in ("in", "out"):
                 self.place[part + "_bytes"] = size
@@ -51,8 +51,8 @@ class Parent:
         for one in (*low, descriptor):
             os.close(one)
         theirs.close()
-        self.start = {"version": 1, "name": name, "use": use, "face": facts["face"], "settings": list(settings), "file": str(file),
-                      "plugins": [], "seed": seed, "folder": str(pathlib.Path(file).parent), "resuming": False, "takes": 1, "gives": 1,
+        self.start = {"version": 1, "name": "unit", "use": use, "face": facts["face"], "settings": list(settings), "file": str(file),
+                      "plugins": [], "seed": 1, "folder": str(pathlib.Path(file).parent), "resuming": False, "takes": 1, "gives": 1,
                       "own_numbering": False, "accepts_gaps": False, "memory": self.place,
                       "ports": [{**p, "dead_letter": False, "longest": 0} for p in self.ports]}
 

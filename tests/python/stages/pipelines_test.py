@@ -114,8 +114,8 @@ inlets = {{ x = "b.a" }}
         a = p.add("a", Numbers, count=3)
         a >> p.add("file", "tgm.write", path="out.tgm")
         plan = p.check()
-        self.assertEqual(plan["name"], "p")
-        self.assertGreater(plan["memory_bound"], 0)
+        self.assertEqual(plan["pipeline"], "p")
+        self.assertGreater(plan["memory_bound_bytes"], 0)
         b = p.add("b", UnitRows)
         a >> b
         self.refused(p.check, "f64[4]", "f32[n,k]", code="invalid_argument")
