@@ -113,7 +113,7 @@ class Child(unittest.TestCase):
             one.put(0, 0, np.ones(32, np.float32))
             self.assertEqual(one.ask(host.WORK, 1)[:2], (1, 0))
             one.put(0, 1, np.ones(48, np.float32))
-            self.assertIn(f"of at most {outlets * 128} bytes", self.failure(one.ask(host.WORK, 1), 0)["text"])
+            self.assertIn(f"at most {outlets * 128} bytes", self.failure(one.ask(host.WORK, 1), 0)["text"])
             one.put(0, 2, np.ones(1, np.float32))
             self.assertEqual(one.ask(host.WORK, 1)[:2], (1, 0))
 
