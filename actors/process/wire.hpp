@@ -68,6 +68,10 @@ struct head {
 };
 static_assert(sizeof(head) == 32);
 
+/// Value of `made_record::call` behind the last made item of a stage whose items have
+/// numbers of their own.
+inline constexpr std::uint32_t no_call = 0xFFFFFFFF;
+
 /// Flag of a call: a source tells the cursor behind the item.
 inline constexpr std::uint32_t wants_cursor = 1;
 

@@ -70,7 +70,10 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
   }
   ready_.resize(calls_.size());
   for (std::size_t i = 0; info_.face == face::blocking && i < calls_.size(); ++i) {
-    exchanges_.push_back(std::make_unique<exchange>());
+    exchange& e = *exchanges_.emplace_back(std::make_unique<exchange>());
+    for (std::uint32_t further = 1; further < info_.gives; ++further) {
+      e.further.push_back(std::make_unique<blank>());
+    }
   }
   return {};
 }
@@ -531,6 +534,7 @@ result<void> stage_run::pass_end() {
 }
 
 error stage_run::at_item(std::uint64_t seq, error cause) const {
+  facts_.failed_item = seq;
   return item_error(name_, seq, std::move(cause));
 }
 

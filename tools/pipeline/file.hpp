@@ -40,9 +40,11 @@ struct pipeline_settings {
   std::string name;   ///< name of the pipeline; the name of its file if empty
   std::string files;  ///< folder of relative paths; the folder of the file if empty
   std::vector<std::string> plugins;  ///< shared objects and Python files with stages
-  std::uint32_t workers = 1;   ///< threads that run tasks
-  std::uint64_t seed = 1;      ///< seed of all random numbers
-  std::string stall = "60 s";  ///< time without progress after which the run fails
+  std::uint32_t workers = 1;         ///< threads that run tasks
+  std::uint64_t seed = 1;            ///< seed of all random numbers
+  std::string stall = "60 s";        ///< time without progress after which the run fails
+  std::uint32_t restarts = 0;     ///< times that the run goes back after a host has died
+  std::string deadline = "30 s";  ///< time without an answer of a child process
   /// Tasks and items that trace.json shows.
   runtime::trace_mode trace = runtime::trace_mode::window;
   std::string every;       ///< items or time between checkpoints; empty: at the end
@@ -73,6 +75,7 @@ struct written_stage {
   limits window;                    ///< window of the edges that end at the stage
   flow::failure_policy on_failure = flow::failure_policy::stop;  ///< key `on_error`
   std::uint64_t max_failures = flow::unlimited_failures;         ///< key `max_failures`
+  flow::host_kind host = flow::host_kind::automatic;             ///< key `host`
   std::vector<config_entry> settings;  ///< settings of the stage itself
 };
 
@@ -155,7 +158,7 @@ struct loaded_pipeline {
 /// Reads a file as `load_pipeline` does. A file without stages that sets `stream.path` is
 /// a job that learns from text: then it is expanded to the stages of that job.
 /// Also returns the errors of `load_pipeline`, `load_config` and `actors::preset_of`.
-[[nodiscard]] result<loaded_pipeline> load_any_pipeline(
-    const std::string& path, const file_overrides& overrides);
+[[nodiscard]] result<loaded_pipeline> load_any_pipeline(const std::string& path,
+                                                        const file_overrides& overrides);
 
 }  // namespace weir::tools

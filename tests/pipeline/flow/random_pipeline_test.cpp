@@ -43,13 +43,17 @@ class random_pipeline {
     }
   }
 
-  /// Builds the pipeline. `shape` varies windows, which must not change any result.
+  /// Builds the pipeline. `shape` varies windows and hosts, which must not change any
+  /// result.
   void build(pipeline& p, std::uint64_t shape, std::vector<durable_items>& disks) const {
     std::mt19937_64 windows(shape);
     std::vector<node> nodes;
     for (const auto& add : add_) {
       nodes.push_back(add(p, disks));
       nodes.back().window(static_cast<std::uint32_t>(1 + windows() % 5));
+      if (shape % 3 != 0 && windows() % 2 == 0) {
+        nodes.back().host(flow::host_kind::own);
+      }
     }
     for (const auto& e : edges_) {
       if (e.delay == 0) {
