@@ -153,11 +153,17 @@ class Running:
 
     def rewind(self, offset):
         """Cuts the output of a sink to an offset."""
+        self.one.rewind(self._offset(offset))
+
+    def verify(self, offset):
+        """Compares the output of a finished run with its offset. Returns False if the sink cannot tell. It is not open."""
+        return callable(getattr(self.one, "verify", None)) and bool(self.one.verify(self._offset(offset)))
+
+    def _offset(self, record):
         try:
-            where = json.loads(bytes(offset))
+            return json.loads(bytes(record))
         except ValueError:
-            raise Error("corrupt", f"{self.about.where}: offset: expected what settle returns, found {bytes(offset)!r}") from None
-        self.one.rewind(where)
+            raise Error("corrupt", f"{self.about.where}: offset: expected what settle returns, found {bytes(record)!r}") from None
 
     def save(self):
         """Returns the state in its order: for each part its name, the number of its element type, its shape and its bytes."""

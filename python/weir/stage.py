@@ -17,7 +17,7 @@ MAX_PORTS = 8
 # Keys that every stage of a TOML file has.
 RESERVED = ("name", "use", "from", "inlets", "window", "on_error", "host", "late", "initial", "loop", "max_failures")
 FACES = {"on_item": "item", "next": "source", "put": "sink"}
-HOOKS = ("open", "shape", "seek", "settle", "rewind", "report")
+HOOKS = ("open", "shape", "seek", "settle", "rewind", "verify", "report")
 KINDS = {bool: "bool", int: "int", float: "float", str: "str", list[int]: "list[int]", list[float]: "list[float]",
          list[str]: "list[str]"}
 NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -246,7 +246,7 @@ class Description:
 
     def _check_hooks(self):
         allowed = {"item": ("open", "shape", "report"), "source": ("open", "seek", "shape", "report"),
-                   "sink": ("open", "settle", "rewind", "report")}[self.face]
+                   "sink": ("open", "settle", "rewind", "verify", "report")}[self.face]
         for name in HOOKS:
             if callable(getattr(self.cls, name, None)) and name not in allowed:
                 raise self.refuse("members", f"of {', '.join(HOOKS)} in a {self.face} only {', '.join(allowed)}", name)

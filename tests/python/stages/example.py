@@ -54,3 +54,9 @@ class RawFile:
     def rewind(self, offset):
         self.file.truncate(offset)
         self.file.seek(offset)
+
+    def verify(self, offset):
+        size = os.path.getsize(self.path)
+        if size < offset:
+            raise weir.Error("torn", f"cannot compare {self.path!r}: expected {offset} bytes, found {size}")
+        return True

@@ -190,6 +190,14 @@ class Child(unittest.TestCase):
             self.assertEqual(one.ask(host.REWIND, 0, offset), (0, 0, b""))
             self.assertEqual(one.close(), 0)
             self.assertEqual(pathlib.Path(folder, "out").read_bytes(), b"\0\0\1\1\2\2")
+            record = struct.pack("<I", len(offset)) + offset + struct.pack("<I", 0)
+            two = Parent(example, "demo.raw_file", settings=[["path", os.path.join(folder, "out")]])
+            two.ask(host.START, 0, json.dumps(two.start).encode())
+            self.assertEqual(two.ask(host.VERIFY, 0, record), (1, 0, b""))
+            os.truncate(os.path.join(folder, "out"), 5)
+            error = self.failure(two.ask(host.VERIFY, 0, record), 0)
+            self.assertEqual((error["code"], error["text"].split(": ")[1]), (31, "expected 6 bytes, found 5"))
+            two.close()
 
     def test_with_debugging_a_view_that_was_kept_is_poisoned(self):
         one = self.child("test.keep", environment={"WEIR_DEBUG": "1"})

@@ -149,6 +149,9 @@ class Running(Folder):
         figures = rows(300).run("runs/r", every="50 items")
         self.assertEqual((figures["items"], figures["ended"]), (300, "finished"))
         self.assertEqual((self.folder / "out.bin").read_bytes(), expected(300))
+        self.assertEqual(rows(300).resume("runs/r")["ended"], "finished")  # compares the file
+        os.truncate("out.bin", 5)
+        self.refused(lambda: rows(300).resume("runs/r"), "expected 9600 bytes, found 5", code="corrupt")
 
     def test_workers_and_windows_change_no_byte(self):
         for n, (workers, window) in enumerate(((1, "1 items"), (2, "64 items"))):
