@@ -161,14 +161,14 @@ error error_from(const json& j, int depth) {
   }
   error e(code, text_at(j, "text"));
   if (const std::string where = text_at(j, "location"); !where.empty()) {
-    e = std::move(e).located(where);
+    static_cast<void>(std::move(e).located(where));
   }
   if (const std::string hint = text_at(j, "hint"); !hint.empty()) {
-    e = std::move(e).hint(hint);
+    static_cast<void>(std::move(e).hint(hint));
   }
   if (const auto cause = j.find("cause");
       cause != j.end() && cause->is_object() && depth < max_depth) {
-    e = std::move(e).because(error_from(*cause, depth + 1));
+    static_cast<void>(std::move(e).because(error_from(*cause, depth + 1)));
   }
   return e;
 }

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from example import RawFile  # noqa: E402
 from weir.testing import feed  # noqa: E402
 
 WEIR, COUNT = os.environ["WEIR_PROGRAM"], 5000
+RATE = re.compile(r"in [0-9.]+ m?s, [0-9,]+ items/s")  # differs from run to run
 
 
 def call(*words, cwd):
@@ -60,6 +62,19 @@ class Demo(unittest.TestCase):
         self.assertEqual(len(found), len(peaks))
         for one, two in zip(found, peaks):
             np.testing.assert_array_equal(one.reshape(two.shape), two)
+
+    def test_the_picture_is_that_of_the_graph(self):
+        call("graph", "python.toml", "-o", "python.svg", cwd=self.folder)
+        self.assertEqual((self.folder / "python.svg").read_text(), (DEMO / "python.svg").read_text())
+
+    def test_the_commands_of_the_readme_print_what_it_shows(self):
+        text = (DEMO / "README.md").read_text().replace("/tmp/", f"{self.folder}/")
+        for block in re.findall(r"^```console\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            for command in re.findall(r"^\$ (.*)\n((?:[^$\n].*\n)*)", block, re.MULTILINE):
+                words = command[0].replace("build/weir", WEIR)
+                done = subprocess.run(words, shell=True, cwd=SOURCE, capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(RATE.sub("", done.stdout), RATE.sub("", command[1]))
 
     def test_a_killed_run_ends_with_the_same_bytes(self):
         for kill in range(3):
