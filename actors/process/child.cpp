@@ -243,7 +243,7 @@ error child_process::lost(error cause) {
                             "expected an answer, found {}{}",
                             pid_, options_.stage, found, words));
   if (code == errc::corrupt) {
-    e = std::move(e).because(std::move(cause));
+    static_cast<void>(std::move(e).because(std::move(cause)));
   }
   return std::move(e).hint(
       "`restarts` of the run lets it go back to its last checkpoint and start the "
@@ -261,7 +261,7 @@ result<wire_message> child_process::ask(wire::kind kind, std::uint32_t count,
     return wait(fd, to_write, until);
   };
   if (ended_) {
-    return lost(error(errc::abandoned, ""));
+    return lost(error(errc::abandoned, "the child process has ended before"));
   }
   wire::head head{};
   head.magic = wire::magic;

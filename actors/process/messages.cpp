@@ -23,7 +23,7 @@ std::string dump(const json& one) {
 error no_message(const std::string& found) {
   return error(errc::corrupt,
                fmt::format("cannot read a message of the process host: expected JSON as "
-                           "in actors/process/README.md, found {}",
+                           "in docs/formats/stage-wire.md, found {}",
                            found));
 }
 

@@ -4,6 +4,7 @@
 /// field of its answers.
 #include "process/process_stage.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -54,9 +55,9 @@ class process_stage final : public flow::batch_stage {
                       const flow::state_reader& state) override {
     WEIR_CHECK(begin(run));
     const auto bytes = static_cast<std::uint32_t>(offset.size());
-    byte_vector payload(sizeof(bytes));
+    byte_vector payload(sizeof(bytes) + offset.size());
     std::memcpy(payload.data(), &bytes, sizeof(bytes));
-    append(payload, offset);
+    std::copy(offset.begin(), offset.end(), payload.begin() + sizeof(bytes));
     put_sections(payload, sections_in(state));
     WEIR_TRY(const auto answer, child_->ask(wire::kind::verify, 0, payload));
     return answer.head.count == 1;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The messages between a run and the child process of a stage, as README.md of this
-/// folder describes them. All numbers are little-endian, as the machine has them.
+/// The messages between a run and the child process of a stage, as
+/// docs/formats/stage-wire.md describes them. All numbers are little-endian, as the
+/// machine has them.
 #pragma once
 
 #include <array>

@@ -11,6 +11,16 @@
 
 namespace weir::flow {
 
+/// Makes the items that a blocking stage takes and fills.
+void stage_run::make_exchanges() {
+  for (std::size_t i = 0; info_.face == face::blocking && i < calls_.size(); ++i) {
+    exchange& e = *exchanges_.emplace_back(std::make_unique<exchange>());
+    for (std::uint32_t further = 1; further < info_.gives; ++further) {
+      e.further.push_back(std::make_unique<blank>());
+    }
+  }
+}
+
 /// Each item that is handed out has the memory and the credits of the item that the stage
 /// makes of it, so that it can be handed on at any time. The bytes of items of varying
 /// size are known only when they come back, so that only one of them is handed out.

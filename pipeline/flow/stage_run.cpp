@@ -69,12 +69,7 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
     }
   }
   ready_.resize(calls_.size());
-  for (std::size_t i = 0; info_.face == face::blocking && i < calls_.size(); ++i) {
-    exchange& e = *exchanges_.emplace_back(std::make_unique<exchange>());
-    for (std::uint32_t further = 1; further < info_.gives; ++further) {
-      e.further.push_back(std::make_unique<blank>());
-    }
-  }
+  make_exchanges();
   return {};
 }
 

@@ -325,6 +325,7 @@ class stage_run {
   [[nodiscard]] result<void> take_made(exchange& item, call& c, const error* failed);
   [[nodiscard]] bool publish_made(call& c);
   void return_call(call& c) noexcept;
+  void make_exchanges();
   void fill_made(call& c, blank& filled);
   [[nodiscard]] bool any_filled(const blank& filled) const noexcept;
   [[nodiscard]] result<void> answer_failure(call& c, error cause);

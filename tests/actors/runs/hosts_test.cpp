@@ -184,39 +184,34 @@ TEST(PipelineHosts, GiveTheBytesOfARunOnTheEngine) {
   EXPECT_EQ(shared_mappings(), 0U);
 }
 
-/// Lets a run begin on one kind of host, stop, and go on on another.
+/// Lets a run end on one kind of host, and go on from an older checkpoint on another.
 TEST(PipelineHosts, ContinueACheckpointOfAnotherKindOfHost) {
   const temp_folder folder;
-  const auto stopped = [&](const std::string& name, hosts first, hosts second) {
+  const auto resumed = [&](const std::string& name, hosts first, hosts second) {
     const std::string at = inside(folder, name);
     std::filesystem::create_directories(at);
     run_options options;
     options.folder = at;
     options.files = at;
-    options.every_items = 7;
-    actors::run_control control;
-    options.control = &control;
-    options.progress = [&](const pipeline_progress& now) {
-      if (now.items > 20) {
-        control.request_stop();
-      }
-    };
+    options.every_items = 25;
+    options.keep = 100;
     pipeline p("all");
-    build_all(p, "out.tgm", first, 2, 2000);
+    build_all(p, "out.tgm", first, 2);
     or_throw(run(p, options));
-    options.control = nullptr;
-    options.progress = nullptr;
+    const std::string whole = content(join_path(at, "out.tgm"));
+    options.generation = 3;
     pipeline again("all");
-    build_all(again, "out.tgm", second, 5, 2000);
+    build_all(again, "out.tgm", second, 5);
     const auto end = or_throw(resume(again, options));
-    EXPECT_EQ(end.ended, "finished");
-    return content(join_path(at, "out.tgm"));
+    EXPECT_EQ(end.resumed_item, 75U) << name;
+    EXPECT_EQ(content(join_path(at, "out.tgm")), whole) << name;
+    return whole;
   };
-  const std::string expected = stopped("engine", on_engine, on_engine);
-  EXPECT_EQ(stopped("own to engine", on_own, on_engine), expected);
-  EXPECT_EQ(stopped("engine to own", on_engine, on_own), expected);
-  EXPECT_EQ(stopped("children to engine", in_children, on_engine), expected);
-  EXPECT_EQ(stopped("own to children", on_own, in_children), expected);
+  const std::string expected = resumed("engine", on_engine, on_engine);
+  EXPECT_EQ(resumed("own to engine", on_own, on_engine), expected);
+  EXPECT_EQ(resumed("engine to own", on_engine, on_own), expected);
+  EXPECT_EQ(resumed("children to engine", in_children, on_engine), expected);
+  EXPECT_EQ(resumed("own to children", on_own, in_children), expected);
 }
 
 TEST(PipelineHosts, RefuseWhatCannotWorkThere) {
@@ -355,6 +350,7 @@ TEST(PipelineHosts, NameTheMistakesOfAChild) {
     const char* name;
     errc code;
     const char* words;
+    const char* more = "";
   };
   for (const mistake& one : std::initializer_list<mistake>{
            {"exits at once", errc::abandoned, "I leave early"},
@@ -362,10 +358,8 @@ TEST(PipelineHosts, NameTheMistakesOfAChild) {
            {"floods its standard error", errc::timeout, "flood"},
            {"floods the socket", errc::corrupt, "the first word"},
            {"closes its socket", errc::abandoned, "closed its socket"},
-           {"exits with status 0", errc::abandoned, "status 0"},
-           {"exits with status 0", errc::abandoned, "I have had enough"},
-           {"kills itself", errc::abandoned, "signal 9"},
-           {"kills itself", errc::abandoned, "a last word"},
+           {"exits with status 0", errc::abandoned, "status 0", "I have had enough"},
+           {"kills itself", errc::abandoned, "signal 9", "a last word"},
            {"writes garbage into the shared memory", errc::corrupt, "call 0"},
            {"claims more items", errc::corrupt, "items"},
            {"makes no progress", errc::corrupt, "items"},
@@ -382,6 +376,7 @@ TEST(PipelineHosts, NameTheMistakesOfAChild) {
     const std::string text = e.message();
     EXPECT_EQ(e.code(), one.code) << one.name << ": " << text;
     EXPECT_NE(text.find(one.words), std::string::npos) << one.name << ": " << text;
+    EXPECT_NE(text.find(one.more), std::string::npos) << one.name << ": " << text;
     EXPECT_NE(text.find("\"stage\""), std::string::npos) << one.name << ": " << text;
     EXPECT_NE(text.find("restarts"), std::string::npos) << one.name << ": " << text;
     EXPECT_EQ(children(), std::vector<pid_t>()) << one.name;

@@ -22,7 +22,8 @@ struct made_view {
   std::size_t call = 0;               ///< number of the call, from 0
   bool skipped = false;               ///< the number has no item behind the stage
   const attributes* about = nullptr;  ///< attributes; not null unless it is skipped
-  std::array<const runtime::tensor*, max_ports> tensors{};  ///< by outlet; null: a gap
+  std::array<const runtime::tensor*, max_ports>
+      tensors{};  ///< tensors by outlet; null: a gap
 };
 /// Takes an item that a stage alone has made. Returns false if it has no space for it
 /// now. The error may have any code: the item cannot be taken at all.

@@ -9,7 +9,7 @@
 
 namespace weir::flow {
 
-/// Offsets and sizes of the parts of the shared memory, see actors/process/README.md.
+/// Offsets and sizes of the parts of the shared memory, see docs/formats/stage-wire.md.
 /// @units{all but `made_records`: bytes}
 /// @threads{a value}
 struct shared_layout {
