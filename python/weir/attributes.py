@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attributes of items as bytes, as actors/process/README.md describes them: for each u8 kind (0 i64, 1 u64, 2 f64, 3 text), u8 bytes
+"""Attributes of items as bytes, as docs/formats/stage-wire.md describes them: for each u8 kind (0 i64, 1 u64, 2 f64, 3 text), u8 bytes
 of the name, u16 bytes of the value, name, value."""
 import struct
 

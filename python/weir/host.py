@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The child process of a stage. A run starts it and speaks to it as actors/process/README.md describes."""
+"""The child process of a stage. A run starts it and speaks to it as docs/formats/stage-wire.md describes."""
 import json
 import mmap
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory that a run shares with the child process of a stage: calls, tensors and made items, see actors/process/README.md."""
+"""The memory that a run shares with the child process of a stage: calls, tensors and made items, see docs/formats/stage-wire.md."""
 import struct
 
 from .errors import Error, invalid, numpy as np

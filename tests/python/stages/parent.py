@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The run's side of a stage in a child process, for tests of `weir.host`: it lays out the shared memory and speaks the messages of
-actors/process/README.md, and lets a test write any bytes.
+docs/formats/stage-wire.md, and lets a test write any bytes.
 """
 import json
 import mmap
