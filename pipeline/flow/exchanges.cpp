@@ -13,7 +13,7 @@ namespace weir::flow {
 
 /// Makes the items that a blocking stage takes and fills.
 void stage_run::make_exchanges() {
-  for (std::size_t i = 0; info_.face == face::blocking && i < calls_.size(); ++i) {
+  for (std::size_t i = 0; info_.face == face::blocking && i < ring_size_; ++i) {
     exchange& e = *exchanges_.emplace_back(std::make_unique<exchange>());
     for (std::uint32_t further = 1; further < info_.gives; ++further) {
       e.further.push_back(std::make_unique<blank>());
@@ -26,7 +26,7 @@ void stage_run::make_exchanges() {
 /// size are known only when they come back, so that only one of them is handed out.
 result<exchange*> stage_run::next_exchange() {
   while (handed_out_ != open()) {
-    const std::size_t place = (first_open_ + handed_out_) % calls_.size();
+    const std::size_t place = (first_open_ + handed_out_) & (ring_size_ - 1);
     call& c = calls_[place];
     if (!has_output((static_cast<std::uint32_t>(handed_out_) + 1) * info_.gives)) {
       return nullptr;
@@ -73,7 +73,7 @@ result<exchange*> stage_run::next_exchange() {
 }
 
 result<void> stage_run::give_back(exchange& item, const error* failed) {
-  call& c = calls_[(first_open_ + returned_) % calls_.size()];
+  call& c = calls_[(first_open_ + returned_) & (ring_size_ - 1)];
   WEIR_EXPECT(returned_ != handed_out_ && item.input.holder == &c);
   if (info_.own_numbering) {
     return take_made(item, c, failed);
@@ -128,7 +128,7 @@ result<void> stage_run::take_made(exchange& item, call& c, const error* failed) 
 void stage_run::return_call(call& c) noexcept {
   c.returned = true;
   while (returned_ != handed_out_ &&
-         calls_[(first_open_ + returned_) % calls_.size()].returned) {
+         calls_[(first_open_ + returned_) & (ring_size_ - 1)].returned) {
     ++returned_;
   }
 }
@@ -136,7 +136,7 @@ void stage_run::return_call(call& c) noexcept {
 /// Hands on the items that a stage with numbers of its own has made of a call. Returns
 /// whether the call is complete.
 bool stage_run::publish_made(call& c) {
-  exchange& e = *exchanges_[first_open_ % calls_.size()];
+  exchange& e = *exchanges_[first_open_ & (ring_size_ - 1)];
   for (std::size_t i = 0; i < e.made; ++i) {
     blank& b = e.item(i);
     for (std::size_t o = 0; o < pools_.size(); ++o) {

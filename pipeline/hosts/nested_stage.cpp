@@ -18,7 +18,7 @@
 namespace weir::flow {
 
 bool stage_run::takes_call() const noexcept {
-  if (open() + 1 >= calls_.size() || (info_.face == face::looping && open() != 0)) {
+  if (open() + 1 >= ring_size_ || (info_.face == face::looping && open() != 0)) {
     return false;
   }
   return is_outside() || (slots_available() && (emits_late() || has_output(info_.gives)));
@@ -99,6 +99,7 @@ result<void> nested_stage::state::build(std::int64_t budget, std::uint64_t seed)
   facts.host = host.get();
   facts.seed = seed;
   facts.growing = &growing;
+  facts.alone = true;
   if (source.on_failure != failure_policy::stop) {
     facts.failures_of = &failures;
   }
