@@ -114,6 +114,7 @@ class line_reader {
     stage.table = true;
     stage.items.push_back({"use", {use}, column_of(begin)});
     for (skip_blanks(); at_ < line_.size() && !at_separator(); skip_blanks()) {
+      const std::size_t key = at_;
       WEIR_TRY(toml_item setting, read_setting());
       const auto same = std::ranges::find(stage.items, setting.key, &toml_item::key);
       if (same != stage.items.end()) {
@@ -121,7 +122,7 @@ class line_reader {
                      fmt::format("cannot read the pipeline: expected each key once, found "
                                  "\"{}\" at {} and again",
                                  setting.key, same->where))
-            .located(setting.where);
+            .located(column_of(key));
       }
       stage.items.push_back(std::move(setting));
     }

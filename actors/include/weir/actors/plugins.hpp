@@ -21,6 +21,7 @@ namespace weir {
 /// name ends in `.py`. A relative path begins in the current folder.
 /// @error{not_found, there is no such file} @error{io, the file cannot be read}
 /// @error{corrupt, the file is no shared object, or cannot be loaded}
+/// @error{torn, the file ends before its content does}
 /// @error{not_found, the shared object has no stamp or no function of a plug-in}
 /// @error{build_mismatch, the plug-in was built with another compiler or with other
 /// headers; the message shows both stamps}
