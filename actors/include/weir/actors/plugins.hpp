@@ -11,7 +11,7 @@
 namespace weir {
 
 /// Adds the stages of a plug-in to a catalog, which then knows the file of each of them,
-/// see `flow::catalog::plugin_of`. A plug-in that the catalog has already is not loaded
+/// see `flow::catalog::home_of`. A plug-in that the catalog has already is not loaded
 /// again, and none is ever unloaded.
 ///
 /// The program must export what plug-ins use, as `weir` does: with CMake it links

@@ -138,6 +138,7 @@ class stage_object {
 struct described_stage {
   stage_info info;                       ///< description
   std::unique_ptr<stage_object> object;  ///< the stage itself
+  stage_origin origin{};                 ///< set if a catalog has made it
 };
 
 }  // namespace weir::flow
