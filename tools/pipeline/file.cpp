@@ -64,6 +64,10 @@ settings_table<pipeline_settings> make_table() {
   t.add("run.stall", &s::stall, "Time without progress after which the run fails")
       .rule("a time from 1 s to 24 h, such as \"60 s\"", is_stall)
       .may_change();
+  t.add("run.fill", &s::fill,
+        "Byte in the memory of an item that a stage has not written; -1: any")
+      .range(-1, 255)
+      .may_change();
   t.add("run.trace", &s::trace,
         {{"off", runtime::trace_mode::off},
          {"window", runtime::trace_mode::window},
@@ -277,6 +281,7 @@ weir::run_options run_options_of(const written_pipeline& from) {
   options.description = from.copy;
   options.keep = from.settings.keep;
   options.trace = from.settings.trace;
+  options.fill_slots = from.settings.fill;
   if (const auto stall = parse_limits(from.settings.stall); stall && stall->seconds) {
     options.stall_s = static_cast<std::int64_t>(std::ceil(*stall->seconds));
   }

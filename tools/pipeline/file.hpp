@@ -43,6 +43,7 @@ struct pipeline_settings {
   std::uint32_t workers = 1;   ///< threads that run tasks
   std::uint64_t seed = 1;      ///< seed of all random numbers
   std::string stall = "60 s";  ///< time without progress after which the run fails
+  int fill = -1;  ///< byte that fills the memory of each item; -1: none
   /// Tasks and items that trace.json shows.
   runtime::trace_mode trace = runtime::trace_mode::window;
   std::string every;       ///< items or time between checkpoints; empty: at the end

@@ -69,6 +69,9 @@ struct run_options {
   /// so a resumed run knows them.
   std::vector<flow::item_range> skip{};
   std::int64_t stall_s = 60;  ///< time without progress after which the run fails
+  /// Byte, from 0 to 255, that fills the memory of an item before a stage gets it, so
+  /// that bytes that no stage writes show; -1: nothing is filled.
+  int fill_slots = -1;
   /// Called before a resumed run continues, on the thread that called `resume`. Not
   /// called if the run begins anew or had finished.
   std::function<void(const pipeline_start&)> resumed{};
