@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests `weir pipe` between the pipes of a shell: `black_box_pipe.py WEIR SOURCE_DIR [unittest arguments]`."""
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
 
-from black_box_case import WEIR, Case, main
+from black_box_case import SOURCE, WEIR, Case, main
 
 BUILT = Path(os.environ["WEIR_PLUGINS"])
 TWICE = "elementwise type='f32[64]' op=multiply operand=2"
@@ -120,6 +121,20 @@ class Pipe(Case):
         self.weir("pipe", "generator count=20 shape=[4] ! demo.running_mean length=4 ! tgm.write path=b.tgm",
                   "--plugin", BUILT / "running_mean.so")
         self.assertTrue((self.folder / "b.tgm").exists())
+
+    def test_the_lines_of_the_guide_run(self):
+        page = (Path(SOURCE) / "docs" / "pipelines.md").read_text()
+        lines = "".join(re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+        self.assertIn("weir prove", lines)
+        self.shell(f'weir() {{ "$weir" "$@"; }}; set -e; {lines}')
+
+    def test_the_pipeline_of_the_readme_runs(self):
+        text = re.search(r"^```toml\n(.*?)^```", (Path(SOURCE) / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+        (self.folder / "doubles.toml").write_text(text)
+        self.weir("run", "doubles.toml", "--set", "numbers.count=3000")
+        self.weir("resume", "runs/doubles-1")
+        self.weir("pipe", f"generator count=3000 shape=[64] ! {TWICE} ! tgm.write path=one.tgm")
+        self.assertEqual((self.folder / "doubles.tgm").read_bytes(), (self.folder / "one.tgm").read_bytes())
 
     def complete(self, *words):
         """Returns the completions that bash offers behind `weir WORDS`."""

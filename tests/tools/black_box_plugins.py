@@ -58,6 +58,11 @@ class Plugins(Case):
                       self.weir("inspect", "demo.running_mean", "--plugin", "running_mean.so").stdout.decode())
         self.assertIn("found none of that name", self.error("inspect", "demo.running_mean", code=2))
 
+    def test_the_plug_in_of_the_guide_doubles_items(self):
+        for use in ("demo.twice", "elementwise type=f32[64] op=multiply operand=2"):
+            self.weir("pipe", f"generator count=9 shape=[64] ! {use} ! tgm.write path={use[:4]}.tgm", "--plugin", BUILT / "twice.so")
+        self.assertEqual((self.folder / "demo.tgm").read_bytes(), (self.folder / "elem.tgm").read_bytes())
+
     def test_an_error_of_a_plug_in_stops_the_run(self):
         message = self.error("run", "pipeline.toml", "--set", "mean.length=63", code=2)
         self.assertIn("expected items of the length in the settings", message)

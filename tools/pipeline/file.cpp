@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "config/config.hpp"
+#include "prove/tap.hpp"
 #include "stage_keys.hpp"
 #include "weir/actors/plugins.hpp"
 #include "weir/actors/preset.hpp"
@@ -361,6 +362,9 @@ result<loaded_pipeline> make_loaded(const written_pipeline& from) {
   add_standard_stages();
   for (const std::string& plugin : from.settings.plugins) {
     WEIR_CHECK(load_plugin(flow::stages(), flow::path_in(from.settings.files, plugin)));
+  }
+  if (std::ranges::count(from.stages, tap_name, &written_stage::use) != 0) {
+    WEIR_CHECK(add_tap(flow::stages()));
   }
   loaded_pipeline loaded;
   WEIR_TRY(loaded.stages, make_pipeline(from, flow::stages()));
