@@ -16,7 +16,7 @@
 #include "weir/actors/python_stages.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
-#include "weir/pipeline/plugin.hpp"
+#include "weir/plugin.hpp"
 
 namespace weir {
 namespace {
@@ -71,8 +71,9 @@ result<void> check_segments(std::string_view bytes, const std::string& path) {
     Elf64_Phdr segment{};
     std::memcpy(&segment, bytes.data() + begin, sizeof segment);
     if (segment.p_offset > size || segment.p_filesz > size - segment.p_offset) {
-      return refused(errc::torn,
-                     fmt::format("a file of {} bytes, which ends in segment {}", size, i));
+      return refused(
+          errc::torn,
+          fmt::format("a file of {} bytes, which ends in segment {}", size, i));
     }
   }
   return {};
@@ -126,9 +127,9 @@ result<void> add_stages_of(const std::string& path, flow::catalog& to) {
   const auto add = reinterpret_cast<flow::plugin_function>(found);
   std::string failure;
   if (!add(to, failure)) {
-    return error(errc::invalid_argument,
-                 fmt::format("cannot add the stages of the plug-in \"{}\": {}", path,
-                             failure));
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot add the stages of the plug-in \"{}\": {}", path, failure));
   }
   return {};
 }

@@ -252,8 +252,8 @@ std::string zsh_script(const std::vector<command_words>& commands,
                        const std::vector<stage_words>& stages) {
   return "#compdef weir\n# Completion of weir for zsh.\n_weir() {\n" +
          zsh_table(commands, "verbs", &command_words::verbs) +
-         zsh_table(commands, "options", &command_words::options) +
-         zsh_keys(stages) + std::string(zsh_body.substr(1));
+         zsh_table(commands, "options", &command_words::options) + zsh_keys(stages) +
+         std::string(zsh_body.substr(1));
 }
 
 constexpr std::string_view fish_head = R"(# Completion of weir for fish.
@@ -319,8 +319,8 @@ std::string fish_script(const std::vector<command_words>& commands,
 }  // namespace
 
 result<std::string> completion_script(const CLI::App& app, const std::string& shell) {
-  using writer = std::string (*)(const std::vector<command_words>&,
-                                 const std::vector<stage_words>&);
+  using writer =
+      std::string (*)(const std::vector<command_words>&, const std::vector<stage_words>&);
   constexpr std::array<std::pair<std::string_view, writer>, 3> shells{
       {{"bash", &bash_script}, {"zsh", &zsh_script}, {"fish", &fish_script}}};
   std::vector<command_words> commands;

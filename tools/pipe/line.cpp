@@ -102,7 +102,7 @@ class line_reader {
     skip_blanks();
     if (at_ == line_.size() || at_separator()) {
       return bad_line(at_, "the name of a stage",
-                     at_ == line_.size() ? "the end of the line" : "\"!\"");
+                      at_ == line_.size() ? "the end of the line" : "\"!\"");
     }
     const std::size_t begin = at_;
     at_ = std::min(line_.find_first_of(line_blanks, at_), line_.size());
@@ -118,10 +118,11 @@ class line_reader {
       WEIR_TRY(toml_item setting, read_setting());
       const auto same = std::ranges::find(stage.items, setting.key, &toml_item::key);
       if (same != stage.items.end()) {
-        return error(errc::invalid_argument,
-                     fmt::format("cannot read the pipeline: expected each key once, found "
-                                 "\"{}\" at {} and again",
-                                 setting.key, same->where))
+        return error(
+                   errc::invalid_argument,
+                   fmt::format("cannot read the pipeline: expected each key once, found "
+                               "\"{}\" at {} and again",
+                               setting.key, same->where))
             .located(column_of(key));
       }
       stage.items.push_back(std::move(setting));
@@ -133,7 +134,8 @@ class line_reader {
     const std::size_t begin = at_;
     const std::size_t end = line_.find_first_not_of(line_key_letters, at_);
     if (end == begin || end == std::string::npos || line_[end] != '=') {
-      const std::string word = line_.substr(begin, line_.find_first_of(line_blanks, begin) - begin);
+      const std::string word =
+          line_.substr(begin, line_.find_first_of(line_blanks, begin) - begin);
       return bad_line(begin, "KEY=VALUE or \" ! \"", fmt::format("\"{}\"", word));
     }
     const std::string key = line_.substr(begin, end - begin);
@@ -149,15 +151,15 @@ class line_reader {
 
   result<toml_item> read_value(const std::string& key) {
     const std::size_t begin = at_;
-    if (begin < line_.size() && std::string_view("\"'[{").find(line_[begin]) !=
-                                    std::string_view::npos) {
+    if (begin < line_.size() &&
+        std::string_view("\"'[{").find(line_[begin]) != std::string_view::npos) {
       const std::size_t end = end_of_nested(line_, begin);
       if (end == std::string_view::npos ||
           (end < line_.size() && !is_blank_of_line(line_[end]))) {
-        return bad_line(begin, fmt::format("a value of \"{}\" that ends before a blank", key),
-                       end == std::string_view::npos
-                           ? "no end of it"
-                           : fmt::format("'{}' behind it", line_[end]));
+        return bad_line(
+            begin, fmt::format("a value of \"{}\" that ends before a blank", key),
+            end == std::string_view::npos ? "no end of it"
+                                          : fmt::format("'{}' behind it", line_[end]));
       }
       at_ = end;
       const std::string text = line_.substr(begin, end - begin);
@@ -244,7 +246,8 @@ class line_reader {
 };
 
 std::string toml_key(const std::string& key) {
-  const bool bare = !key.empty() && key.find_first_not_of(line_key_letters) == std::string::npos;
+  const bool bare =
+      !key.empty() && key.find_first_not_of(line_key_letters) == std::string::npos;
   return bare ? key : toml_text({key});
 }
 
@@ -268,11 +271,11 @@ std::string join_words(std::span<const std::string> words) {
   std::string line;
   for (const std::string& word : words) {
     const std::size_t equal = word.find_first_not_of(line_key_letters);
-    const bool setting =
-        equal != 0 && equal != std::string::npos && word[equal] == '=';
+    const bool setting = equal != 0 && equal != std::string::npos && word[equal] == '=';
     const std::string value = setting ? word.substr(equal + 1) : "";
     const bool bare = value.find_first_of("\"'[{") != 0;
-    const bool quote = setting && bare && value.find_first_of(line_blanks) != std::string::npos;
+    const bool quote =
+        setting && bare && value.find_first_of(line_blanks) != std::string::npos;
     line += line.empty() ? "" : " ";
     line += quote ? word.substr(0, equal + 1) + toml_text({value}) : word;
   }

@@ -371,8 +371,7 @@ result<loaded_pipeline> make_loaded(const written_pipeline& from) {
   loaded.options = run_options_of(from);
   for (const flow::graph_stage& stage : loaded.stages->built().stages) {
     for (const flow::path_setting& one : stage.info.paths) {
-      loaded.writes_standard_output |=
-          one.use == path_use::output && one.path == "-";
+      loaded.writes_standard_output |= one.use == path_use::output && one.path == "-";
     }
   }
   return loaded;

@@ -40,9 +40,9 @@ struct pipeline_settings {
   std::string name;   ///< name of the pipeline; the name of its file if empty
   std::string files;  ///< folder of relative paths; the folder of the file if empty
   std::vector<std::string> plugins;  ///< shared objects and Python files with stages
-  std::uint32_t workers = 1;   ///< threads that run tasks
-  std::uint64_t seed = 1;      ///< seed of all random numbers
-  std::string stall = "60 s";  ///< time without progress after which the run fails
+  std::uint32_t workers = 1;         ///< threads that run tasks
+  std::uint64_t seed = 1;            ///< seed of all random numbers
+  std::string stall = "60 s";        ///< time without progress after which the run fails
   int fill = -1;  ///< byte that fills the memory of each item; -1: none
   /// Tasks and items that trace.json shows.
   runtime::trace_mode trace = runtime::trace_mode::window;
@@ -156,7 +156,7 @@ struct loaded_pipeline {
 /// Reads a file as `load_pipeline` does. A file without stages that sets `stream.path` is
 /// a job that learns from text: then it is expanded to the stages of that job.
 /// Also returns the errors of `load_pipeline`, `load_config` and `actors::preset_of`.
-[[nodiscard]] result<loaded_pipeline> load_any_pipeline(
-    const std::string& path, const file_overrides& overrides);
+[[nodiscard]] result<loaded_pipeline> load_any_pipeline(const std::string& path,
+                                                        const file_overrides& overrides);
 
 }  // namespace weir::tools

@@ -46,7 +46,8 @@ result<std::optional<std::uint64_t>> first_other_byte(const std::string& first,
   byte_vector from_a(block);
   byte_vector from_b(block);
   for (std::uint64_t at = 0; at < common; at += block) {
-    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(block, common - at));
+    const auto size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(block, common - at));
     WEIR_CHECK(read_exactly(*a, at, mutable_bytes(from_a).first(size)));
     WEIR_CHECK(read_exactly(*b, at, mutable_bytes(from_b).first(size)));
     const auto end = from_a.begin() + static_cast<std::ptrdiff_t>(size);

@@ -85,16 +85,16 @@ result<proved_pipeline> load_proved(const prove_options& options) {
 std::vector<std::string> notes_on(const proved_pipeline& all) {
   std::vector<std::string> notes;
   for (const flow::graph_stage& stage : all.plan.source.stages) {
-    const bool writes = std::ranges::any_of(all.outputs, [&](const output_setting& one) {
-      return one.stage == stage.name;
-    });
+    const bool writes = std::ranges::any_of(
+        all.outputs, [&](const output_setting& one) { return one.stage == stage.name; });
     const bool implied =
         std::ranges::find(all.written.stages, stage.name, &written_stage::name) ==
         all.written.stages.end();
     if (stage.info.face == flow::face::sink && !writes && !implied) {
-      notes.push_back(fmt::format("\"{}\" ({}) names no file that it writes, so its "
-                                  "output is not compared",
-                                  stage.name, stage.info.name));
+      notes.push_back(
+          fmt::format("\"{}\" ({}) names no file that it writes, so its "
+                      "output is not compared",
+                      stage.name, stage.info.name));
     }
   }
   return notes;
@@ -194,7 +194,9 @@ class prover {
     if (!options_.json) {
       out_.print("{:<12} {:>7.2f} s{}{}\n", one.name, done.seconds,
                  done.kills > 0 ? fmt::format("  {} kills", done.kills) : "",
-                 rows_.size() == 1 ? "" : equal ? "  equal" : "  differs");
+                 rows_.size() == 1 ? ""
+                 : equal           ? "  equal"
+                                   : "  differs");
       out_.flush();
     }
     return equal;
@@ -321,8 +323,8 @@ class prover {
   actors::run_control control_;
   proved_pipeline all_;
   facts rows_ = facts::array();
-  std::string first_;    ///< folder of the outputs of the first variant
-  double seconds_ = 1;   ///< time of the first variant
+  std::string first_;   ///< folder of the outputs of the first variant
+  double seconds_ = 1;  ///< time of the first variant
 };
 
 }  // namespace
@@ -338,9 +340,10 @@ void add_prove_verb(CLI::App& app, std::function<command_result(output&)>& chose
   verb->footer(
       "Example:\n"
       "  weir prove two.toml --runs 10\n\n"
-      "The pipeline runs with 1 and 2 workers, windows of 1 item, stages on hosts of their "
-      "own, and killed and\nresumed. Outputs go into a scratch folder. The exit code is 1 "
-      "if any differ.");
+      "The pipeline runs with 1 and 2 workers, windows of 1 item, stages on hosts of "
+      "their own, and killed\nand resumed. Outputs go into a scratch folder. The exit "
+      "code "
+      "is 1 if any differ.");
   verb->add_option("FILE", options->file, "Pipeline in TOML")->required();
   verb->add_option("--set", options->sets,
                    "Set a key such as run.workers or STAGE.KEY; repeatable")

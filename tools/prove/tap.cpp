@@ -21,8 +21,8 @@ namespace {
 
 /// Returns type, shape and attributes of an item as text.
 std::string head_of(const runtime::tensor& x, const attributes& about) {
-  std::string head = fmt::format("{} {}", static_cast<int>(x.type()),
-                                 fmt::join(x.shape(), ","));
+  std::string head =
+      fmt::format("{} {}", static_cast<int>(x.type()), fmt::join(x.shape(), ","));
   for (const auto& [name, value] : about) {
     std::visit([&](const auto& v) { head += fmt::format(" {}={}", name, v); }, value);
   }

@@ -36,11 +36,12 @@ bool is_stream(const std::string& path) {
 
 error not_provable(const flow::graph_stage& stage, const flow::path_setting& path) {
   const bool input = path.use == path_use::input;
-  return error(errc::unsupported,
-               fmt::format("cannot prove the pipeline: expected files in the stage \"{}\" "
-                           "({}), found \"{}\" in the setting \"{}\", which {}",
-                           stage.name, stage.info.name, path.path, path.setting,
-                           input ? "can be read only once" : "cannot be redirected"))
+  return error(
+             errc::unsupported,
+             fmt::format("cannot prove the pipeline: expected files in the stage \"{}\" "
+                         "({}), found \"{}\" in the setting \"{}\", which {}",
+                         stage.name, stage.info.name, path.path, path.setting,
+                         input ? "can be read only once" : "cannot be redirected"))
       .hint(fmt::format("override it with --set {}.{}=PATH", stage.name, path.setting))
       .located(stage.place);
 }
@@ -108,7 +109,8 @@ class variant_folder {
       const std::string to =
           join_path(folder, fmt::format("{}{}", i == 0 ? "" : fmt::format("{}-", i),
                                         name.empty() ? "output" : name.string()));
-      const std::string before = flow::path_in(all_.written.settings.files, output.paths[i]);
+      const std::string before =
+          flow::path_in(all_.written.settings.files, output.paths[i]);
       std::error_code failure;
       if (fs::is_regular_file(before, failure)) {
         fs::copy_file(before, to, fs::copy_options::overwrite_existing, failure);
@@ -134,8 +136,8 @@ class variant_folder {
     const flow::graph& g = all_.plan.source;
     for (const flow::graph_edge& e : g.edges) {
       const flow::port_info& port = g.stages[e.from].info.ports[e.outlet];
-      const bool implied =
-          port.dead_letter && g.stages[e.to].name == g.stages[e.from].name + "." + port.name;
+      const bool implied = port.dead_letter &&
+                           g.stages[e.to].name == g.stages[e.from].name + "." + port.name;
       if (implied) {
         const std::string name = g.stages[e.from].name + "-" + port.name;
         added += sink_text(new_name(all_.written, name), "tgm.write",
@@ -230,8 +232,8 @@ result<performed_variant> perform_variant(const proved_pipeline& all, const vari
   while (true) {
     // A run that was killed early may have left no file to resume.
     const bool begun = holds_pipeline(at.run());
-    const auto words = begun ? std::vector<std::string>{"resume", at.run()}
-                             : at.begin_words();
+    const auto words =
+        begun ? std::vector<std::string>{"resume", at.run()} : at.begin_words();
     const std::optional<double> kill_after =
         done.kills < one.kills ? std::optional(instant(random)) : std::nullopt;
     WEIR_TRY(const child_end end, run_child(words, at.messages(), kill_after));

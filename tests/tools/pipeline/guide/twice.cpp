@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <weir/pipeline/plugin.hpp>
+#include <weir/plugin.hpp>
 
 struct twice {
   weir::in<float, 1> x;

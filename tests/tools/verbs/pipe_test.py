@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `weir pipe` between the pipes of a shell: `black_box_pipe.py WEIR SOURCE_DIR [unittest arguments]`."""
+"""Tests `weir pipe` between the pipes of a shell: `pipe_test.py WEIR SOURCE_DIR [unittest arguments]`."""
 import os
 import re
 import subprocess

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `weir prove`: `black_box_prove.py WEIR SOURCE_DIR [unittest arguments]`. The plug-in of the environment variable
+"""Tests `weir prove`: `prove_test.py WEIR SOURCE_DIR [unittest arguments]`. The plug-in of the environment variable
 WEIR_PLUGINS has stages with planted mistakes.
 """
 import json

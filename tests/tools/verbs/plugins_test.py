@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests plug-ins with the program `weir`: `black_box_plugins.py WEIR SOURCE_DIR [unittest arguments]`. The folder of the
+"""Tests plug-ins with the program `weir`: `plugins_test.py WEIR SOURCE_DIR [unittest arguments]`. The folder of the
 plug-ins is in the environment variable WEIR_PLUGINS.
 """
 import os
