@@ -36,6 +36,17 @@ error bad_line(std::size_t at, std::string_view expected, std::string_view found
       .located(column_of(at));
 }
 
+// A longer value could nest deeper than the stack of the parser allows, and a line of a
+// file has a limit, too.
+constexpr std::size_t max_text_bytes = 4000;
+
+error too_long(std::size_t size) {
+  return error(errc::invalid_argument,
+               fmt::format("cannot read the pipeline: expected values of at most {} "
+                           "bytes, found one of {}",
+                           max_text_bytes, size));
+}
+
 void place_at(toml_item& item, const std::string& where) {
   item.where = where;
   item.line = 0;
@@ -163,6 +174,9 @@ class line_reader {
       }
       at_ = end;
       const std::string text = line_.substr(begin, end - begin);
+      if (text.size() > max_text_bytes) {
+        return too_long(text.size()).located(column_of(begin));
+      }
       auto tree = parse_toml_tree("v = " + text, "value");
       if (!tree || tree->items.size() != 1) {
         return bad_line(begin, fmt::format("a value of \"{}\" in TOML", key), text);
@@ -291,7 +305,12 @@ result<parsed_line> parse_line(const std::string& line) {
   for (const toml_item& stage : list.items) {
     out.text += fmt::format("{}[[stage]]\n", out.text.empty() ? "" : "\n");
     for (const toml_item& item : stage.items) {
-      out.text += fmt::format("{} = {}\n", toml_key(item.key), toml_of(item));
+      const std::string text =
+          fmt::format("{} = {}\n", toml_key(item.key), toml_of(item));
+      if (text.size() > max_text_bytes) {
+        return too_long(text.size()).located(item.where);
+      }
+      out.text += text;
     }
   }
   out.root.items.push_back(std::move(list));

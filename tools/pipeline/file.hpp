@@ -26,6 +26,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/values.hpp"
@@ -93,6 +94,12 @@ struct written_pipeline {
 
 /// What a command line says beside the file.
 struct file_overrides {
+  /// Overrides nothing.
+  file_overrides() = default;
+  /// Takes assignments and plug-ins.
+  file_overrides(std::vector<std::string> assignments,  // NOLINT
+                 std::vector<std::string> more_plugins = {})
+      : sets(std::move(assignments)), plugins(std::move(more_plugins)) {}
   /// Assignments KEY=VALUE, which override the file: keys outside of stages such as
   /// `run.workers`, and STAGE.KEY.
   std::vector<std::string> sets{};

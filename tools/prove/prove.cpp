@@ -77,6 +77,11 @@ result<proved_pipeline> load_proved(const prove_options& options) {
   WEIR_CHECK(check_files(loaded));
   WEIR_TRY(all.plan, loaded.stages->check());
   WEIR_TRY(all.outputs, find_outputs(all.plan, all.written.settings.files));
+  // The sinks of failed items that the file does not name get paths in its text.
+  std::erase_if(all.outputs, [&](const output_setting& one) {
+    return std::ranges::find(all.written.stages, one.stage, &written_stage::name) ==
+           all.written.stages.end();
+  });
   all.outlets = find_outlets(all.plan);
   return all;
 }

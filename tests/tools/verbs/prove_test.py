@@ -98,7 +98,9 @@ path = "out.tgm"
         archive = Path(SOURCE) / "demos" / "pipelines" / "archive"
         shutil.copy(archive / "archive.toml", self.folder)
         shutil.copy(archive / "inputs.toml", self.folder)
-        self.weir("run", "inputs.toml")
+        self.weir("run", "inputs.toml", "--set", "old_numbers.count=240", "--set", "new_numbers.count=250")
+        for unit, name in (("kelvin", "old"), ("celsius", "new")):
+            self.weir("tgm", "set", "-s", f"extra.archive={name}", f"{unit}.tgm", f"{name}.tgm")
         text = self.weir("prove", "archive.toml", "--runs", 1, environment=self.own).stdout.decode()
         self.assertRegex(text, r"proved: the outputs of \d variants are equal")
         self.assertFalse((self.folder / "days.tgm").exists())
