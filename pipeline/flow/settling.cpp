@@ -50,11 +50,11 @@ bool stage_run::tasks_ended(call& c) const noexcept {
 }
 
 result<bool> stage_run::settle() {
-  if (plain_) {
-    return settle_plainly();
-  }
   if (info_.face == face::sink) {
     return false;
+  }
+  if (plain_) {
+    return settle_plainly();
   }
   if (info_.face == face::blocking) {
     return settle_returned();

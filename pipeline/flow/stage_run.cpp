@@ -67,7 +67,8 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
     c.emitted.reserve(info_.gives);
   }
   if (info_.face == face::source) {
-    for (std::uint32_t i = 0; i < planned.slots; ++i) {
+    max_grants_ = planned.slots;
+    for (std::size_t i = 0; i < std::bit_ceil(max_grants_); ++i) {
       blanks_.push_back(std::make_unique<blank>());
     }
   }
@@ -77,8 +78,8 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
       c.inputs.push_back({nullptr, in_.front().from, in_.front().outlet, 0});
     }
   }
-  ready_.resize(calls_.size());
-  for (std::size_t i = 0; info_.face == face::blocking && i < calls_.size(); ++i) {
+  ready_.resize(ring_size_);
+  for (std::size_t i = 0; info_.face == face::blocking && i < ring_size_; ++i) {
     exchanges_.push_back(std::make_unique<exchange>());
   }
   return {};
@@ -208,7 +209,9 @@ result<bool> stage_run::work(std::uint32_t limit) {
   bool worked = false;
   for (std::uint32_t n = 0; n < limit; ++n) {
     if (plain_) {
-      WEIR_TRY(const std::uint32_t taken, take_plainly(limit - n));
+      WEIR_TRY(const std::uint32_t taken, info_.face == face::sink
+                                              ? take_for_sink(limit - n)
+                                              : take_plainly(limit - n));
       n += taken;
       worked = worked || taken != 0;
       if (n == limit) {

@@ -256,6 +256,7 @@ class stage_run {
   [[nodiscard]] bool is_plain() const noexcept;
   [[nodiscard]] bool has_credit() const noexcept;
   [[nodiscard]] result<std::uint32_t> take_plainly(std::uint32_t limit);
+  [[nodiscard]] result<std::uint32_t> take_for_sink(std::uint32_t limit);
   void publish_plainly(call& c);
   void finish_plainly(call& c);
   [[nodiscard]] result<bool> settle_plainly();
@@ -368,7 +369,9 @@ class stage_run {
   bool ended_ = false;
   bool wants_settle_ = false;
 
+  /// A ring, whose size is a power of two.
   std::vector<std::unique_ptr<blank>> blanks_;
+  std::size_t max_grants_ = 0;
   std::size_t first_blank_ = 0;
   std::size_t granted_ = 0;  ///< items that are with the source or held
   std::size_t held_ = 0;     ///< filled items that are not handed on yet, the oldest ones
