@@ -19,6 +19,7 @@
 #include "module/verbs.hpp"
 #include "pipe/pipe.hpp"
 #include "pipeline/verbs.hpp"
+#include "prove/prove.hpp"
 #include "tgm/register.hpp"
 
 namespace {
@@ -248,6 +249,7 @@ int main(int argc, char** argv) {
   add_run_verbs(app, options, chosen);
   add_pipeline_verbs(app, chosen);
   add_pipe_verb(app, chosen);
+  add_prove_verb(app, chosen);
   add_speak_verbs(app, options, chosen);
   add_checkpoint_verbs(app, options, chosen);
   add_hn4_verbs(app, chosen);

@@ -4,9 +4,11 @@
 #include "weir/actors/plugins.hpp"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -14,7 +16,7 @@
 #include "weir/actors/python_stages.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
-#include "weir/pipeline/plugin.hpp"
+#include "weir/plugin.hpp"
 
 namespace weir {
 namespace {
@@ -46,6 +48,37 @@ std::string_view stamp_in(std::string_view bytes) {
   return {};
 }
 
+/// Refuses a file that ends before its segments do: loading one ends the process.
+result<void> check_segments(std::string_view bytes, const std::string& path) {
+  const auto refused = [&](errc code, std::string_view found) {
+    return not_loaded(code, path, "a shared object of this machine", found);
+  };
+  Elf64_Ehdr head{};
+  if (bytes.size() < sizeof head) {
+    return refused(errc::torn, fmt::format("a file of {} bytes", bytes.size()));
+  }
+  std::memcpy(&head, bytes.data(), sizeof head);
+  if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_type != ET_DYN ||
+      head.e_phentsize != sizeof(Elf64_Phdr)) {
+    return refused(errc::corrupt, "another kind of ELF file");
+  }
+  const std::uint64_t size = bytes.size();
+  for (std::uint64_t i = 0; i < head.e_phnum; ++i) {
+    const std::uint64_t begin = head.e_phoff + i * sizeof(Elf64_Phdr);
+    if (head.e_phoff > size || begin + sizeof(Elf64_Phdr) > size) {
+      return refused(errc::torn, "a file that ends in its table of segments");
+    }
+    Elf64_Phdr segment{};
+    std::memcpy(&segment, bytes.data() + begin, sizeof segment);
+    if (segment.p_offset > size || segment.p_filesz > size - segment.p_offset) {
+      return refused(
+          errc::torn,
+          fmt::format("a file of {} bytes, which ends in segment {}", size, i));
+    }
+  }
+  return {};
+}
+
 /// Compares the build of a plug-in with that of this program. The file is only read,
 /// because loading it would run its constructors.
 result<void> check_file(const std::string& path) {
@@ -56,6 +89,7 @@ result<void> check_file(const std::string& path) {
     return not_loaded(errc::corrupt, path, "a shared object or a file that ends in .py",
                       "another file");
   }
+  WEIR_CHECK(check_segments(bytes, path));
   const std::string_view stamp = stamp_in(bytes);
   if (stamp.empty()) {
     return not_loaded(errc::not_found, path, "a build stamp", "none")
@@ -93,9 +127,9 @@ result<void> add_stages_of(const std::string& path, flow::catalog& to) {
   const auto add = reinterpret_cast<flow::plugin_function>(found);
   std::string failure;
   if (!add(to, failure)) {
-    return error(errc::invalid_argument,
-                 fmt::format("cannot add the stages of the plug-in \"{}\": {}", path,
-                             failure));
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot add the stages of the plug-in \"{}\": {}", path, failure));
   }
   return {};
 }

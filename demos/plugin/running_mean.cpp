@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plug-in with one stage. It needs the headers of an installed Weir and links nothing of it.
-#include <weir/pipeline/plugin.hpp>
+/// @file
+/// A plug-in with one stage. It needs the headers of an installed Weir and links nothing
+/// of it.
+#include <weir/plugin.hpp>
 
 /// y = the mean of all items so far. A checkpoint holds the state that `describe` names.
 struct running_mean {

@@ -51,7 +51,7 @@ result<void> catalog::add_plugin(catalog&& stages, const std::string& file) {
     }
   }
   for (auto& [name, one] : stages.entries_) {
-    one.home.file = file;
+    one.home.file = one.home.file.empty() ? file : one.home.file;
   }
   entries_.merge(stages.entries_);
   return {};
@@ -61,11 +61,6 @@ bool catalog::has_plugin(std::string_view file) const noexcept {
   return !file.empty() && std::ranges::any_of(entries_, [&](const auto& one) {
     return one.second.home.file == file;
   });
-}
-
-std::string catalog::plugin_of(std::string_view name) const {
-  const auto found = entries_.find(name);
-  return found == entries_.end() ? std::string() : found->second.home.file;
 }
 
 result<const catalog::entry*> catalog::find(std::string_view name) const {

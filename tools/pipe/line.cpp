@@ -36,6 +36,17 @@ error bad_line(std::size_t at, std::string_view expected, std::string_view found
       .located(column_of(at));
 }
 
+// A longer value could nest deeper than the stack of the parser allows, and a line of a
+// file has a limit, too.
+constexpr std::size_t max_text_bytes = 4000;
+
+error too_long(std::size_t size) {
+  return error(errc::invalid_argument,
+               fmt::format("cannot read the pipeline: expected values of at most {} "
+                           "bytes, found one of {}",
+                           max_text_bytes, size));
+}
+
 void place_at(toml_item& item, const std::string& where) {
   item.where = where;
   item.line = 0;
@@ -102,7 +113,7 @@ class line_reader {
     skip_blanks();
     if (at_ == line_.size() || at_separator()) {
       return bad_line(at_, "the name of a stage",
-                     at_ == line_.size() ? "the end of the line" : "\"!\"");
+                      at_ == line_.size() ? "the end of the line" : "\"!\"");
     }
     const std::size_t begin = at_;
     at_ = std::min(line_.find_first_of(line_blanks, at_), line_.size());
@@ -114,14 +125,16 @@ class line_reader {
     stage.table = true;
     stage.items.push_back({"use", {use}, column_of(begin)});
     for (skip_blanks(); at_ < line_.size() && !at_separator(); skip_blanks()) {
+      const std::size_t key = at_;
       WEIR_TRY(toml_item setting, read_setting());
       const auto same = std::ranges::find(stage.items, setting.key, &toml_item::key);
       if (same != stage.items.end()) {
-        return error(errc::invalid_argument,
-                     fmt::format("cannot read the pipeline: expected each key once, found "
-                                 "\"{}\" at {} and again",
-                                 setting.key, same->where))
-            .located(setting.where);
+        return error(
+                   errc::invalid_argument,
+                   fmt::format("cannot read the pipeline: expected each key once, found "
+                               "\"{}\" at {} and again",
+                               setting.key, same->where))
+            .located(column_of(key));
       }
       stage.items.push_back(std::move(setting));
     }
@@ -132,7 +145,8 @@ class line_reader {
     const std::size_t begin = at_;
     const std::size_t end = line_.find_first_not_of(line_key_letters, at_);
     if (end == begin || end == std::string::npos || line_[end] != '=') {
-      const std::string word = line_.substr(begin, line_.find_first_of(line_blanks, begin) - begin);
+      const std::string word =
+          line_.substr(begin, line_.find_first_of(line_blanks, begin) - begin);
       return bad_line(begin, "KEY=VALUE or \" ! \"", fmt::format("\"{}\"", word));
     }
     const std::string key = line_.substr(begin, end - begin);
@@ -148,18 +162,21 @@ class line_reader {
 
   result<toml_item> read_value(const std::string& key) {
     const std::size_t begin = at_;
-    if (begin < line_.size() && std::string_view("\"'[{").find(line_[begin]) !=
-                                    std::string_view::npos) {
+    if (begin < line_.size() &&
+        std::string_view("\"'[{").find(line_[begin]) != std::string_view::npos) {
       const std::size_t end = end_of_nested(line_, begin);
       if (end == std::string_view::npos ||
           (end < line_.size() && !is_blank_of_line(line_[end]))) {
-        return bad_line(begin, fmt::format("a value of \"{}\" that ends before a blank", key),
-                       end == std::string_view::npos
-                           ? "no end of it"
-                           : fmt::format("'{}' behind it", line_[end]));
+        return bad_line(
+            begin, fmt::format("a value of \"{}\" that ends before a blank", key),
+            end == std::string_view::npos ? "no end of it"
+                                          : fmt::format("'{}' behind it", line_[end]));
       }
       at_ = end;
       const std::string text = line_.substr(begin, end - begin);
+      if (text.size() > max_text_bytes) {
+        return too_long(text.size()).located(column_of(begin));
+      }
       auto tree = parse_toml_tree("v = " + text, "value");
       if (!tree || tree->items.size() != 1) {
         return bad_line(begin, fmt::format("a value of \"{}\" in TOML", key), text);
@@ -243,7 +260,8 @@ class line_reader {
 };
 
 std::string toml_key(const std::string& key) {
-  const bool bare = !key.empty() && key.find_first_not_of(line_key_letters) == std::string::npos;
+  const bool bare =
+      !key.empty() && key.find_first_not_of(line_key_letters) == std::string::npos;
   return bare ? key : toml_text({key});
 }
 
@@ -267,11 +285,11 @@ std::string join_words(std::span<const std::string> words) {
   std::string line;
   for (const std::string& word : words) {
     const std::size_t equal = word.find_first_not_of(line_key_letters);
-    const bool setting =
-        equal != 0 && equal != std::string::npos && word[equal] == '=';
+    const bool setting = equal != 0 && equal != std::string::npos && word[equal] == '=';
     const std::string value = setting ? word.substr(equal + 1) : "";
     const bool bare = value.find_first_of("\"'[{") != 0;
-    const bool quote = setting && bare && value.find_first_of(line_blanks) != std::string::npos;
+    const bool quote =
+        setting && bare && value.find_first_of(line_blanks) != std::string::npos;
     line += line.empty() ? "" : " ";
     line += quote ? word.substr(0, equal + 1) + toml_text({value}) : word;
   }
@@ -287,7 +305,12 @@ result<parsed_line> parse_line(const std::string& line) {
   for (const toml_item& stage : list.items) {
     out.text += fmt::format("{}[[stage]]\n", out.text.empty() ? "" : "\n");
     for (const toml_item& item : stage.items) {
-      out.text += fmt::format("{} = {}\n", toml_key(item.key), toml_of(item));
+      const std::string text =
+          fmt::format("{} = {}\n", toml_key(item.key), toml_of(item));
+      if (text.size() > max_text_bytes) {
+        return too_long(text.size()).located(item.where);
+      }
+      out.text += text;
     }
   }
   out.root.items.push_back(std::move(list));

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "config/config.hpp"
+#include "prove/tap.hpp"
 #include "stage_keys.hpp"
 #include "weir/actors/plugins.hpp"
 #include "weir/actors/preset.hpp"
@@ -71,6 +72,10 @@ settings_table<pipeline_settings> make_table() {
   t.add("run.deadline", &s::deadline,
         "Time after which a child process that has not answered is ended")
       .rule("a time from 1 s to 24 h, such as \"60 s\"", is_stall)
+      .may_change();
+  t.add("run.fill", &s::fill,
+        "Byte in the memory of an item that a stage has not written; -1: any")
+      .range(-1, 255)
       .may_change();
   t.add("run.trace", &s::trace,
         {{"off", runtime::trace_mode::off},
@@ -285,6 +290,7 @@ weir::run_options run_options_of(const written_pipeline& from) {
   options.description = from.copy;
   options.keep = from.settings.keep;
   options.trace = from.settings.trace;
+  options.fill_slots = from.settings.fill;
   if (const auto stall = parse_limits(from.settings.stall); stall && stall->seconds) {
     options.stall_s = static_cast<std::int64_t>(std::ceil(*stall->seconds));
   }
@@ -369,13 +375,15 @@ result<loaded_pipeline> make_loaded(const written_pipeline& from) {
   for (const std::string& plugin : from.settings.plugins) {
     WEIR_CHECK(load_plugin(flow::stages(), flow::path_in(from.settings.files, plugin)));
   }
+  if (std::ranges::count(from.stages, tap_name, &written_stage::use) != 0) {
+    WEIR_CHECK(add_tap(flow::stages()));
+  }
   loaded_pipeline loaded;
   WEIR_TRY(loaded.stages, make_pipeline(from, flow::stages()));
   loaded.options = run_options_of(from);
   for (const flow::graph_stage& stage : loaded.stages->built().stages) {
     for (const flow::path_setting& one : stage.info.paths) {
-      loaded.writes_standard_output |=
-          one.use == path_use::output && one.path == "-";
+      loaded.writes_standard_output |= one.use == path_use::output && one.path == "-";
     }
   }
   return loaded;

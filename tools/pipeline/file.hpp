@@ -26,6 +26,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/values.hpp"
@@ -45,6 +46,7 @@ struct pipeline_settings {
   std::string stall = "60 s";        ///< time without progress after which the run fails
   std::uint32_t restarts = 0;     ///< times that the run goes back after a host has died
   std::string deadline = "30 s";  ///< time without an answer of a child process
+  int fill = -1;                  ///< byte that fills the memory of each item; -1: none
   /// Tasks and items that trace.json shows.
   runtime::trace_mode trace = runtime::trace_mode::window;
   std::string every;       ///< items or time between checkpoints; empty: at the end
@@ -95,6 +97,12 @@ struct written_pipeline {
 
 /// What a command line says beside the file.
 struct file_overrides {
+  /// Overrides nothing.
+  file_overrides() = default;
+  /// Takes assignments and plug-ins.
+  file_overrides(std::vector<std::string> assignments,  // NOLINT
+                 std::vector<std::string> more_plugins = {})
+      : sets(std::move(assignments)), plugins(std::move(more_plugins)) {}
   /// Assignments KEY=VALUE, which override the file: keys outside of stages such as
   /// `run.workers`, and STAGE.KEY.
   std::vector<std::string> sets{};

@@ -106,7 +106,8 @@ std::string behaviour_text(const flow::stage_info& info) {
 }  // namespace
 
 command_result check_command(const graph_options& options, output& out) {
-  WEIR_TRY(const loaded_pipeline loaded, load_any_pipeline(options.file, {options.sets, options.plugins}));
+  WEIR_TRY(const loaded_pipeline loaded,
+           load_any_pipeline(options.file, {options.sets, options.plugins}));
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   WEIR_CHECK(flow::check_outputs(plan.source, loaded.options.files));
   facts warnings = facts::array();
@@ -144,7 +145,8 @@ result<facts> drawn_facts(const graph_options& options) {
   if (!options.run.empty()) {
     return read_pipeline_metrics(options.run);
   }
-  WEIR_TRY(const loaded_pipeline loaded, load_any_pipeline(options.file, {options.sets, options.plugins}));
+  WEIR_TRY(const loaded_pipeline loaded,
+           load_any_pipeline(options.file, {options.sets, options.plugins}));
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   return plan_facts(plan);
 }

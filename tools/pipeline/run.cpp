@@ -170,8 +170,7 @@ result<void> check_files(const loaded_pipeline& loaded) {
 command_result run_loaded(loaded_pipeline& loaded, const std::string& folder, bool json,
                           output& out) {
   WEIR_CHECK(check_files(loaded));
-  WEIR_TRY(const made_folder made,
-           make_run_folder(folder, loaded.stages->built().name));
+  WEIR_TRY(const made_folder made, make_run_folder(folder, loaded.stages->built().name));
   loaded.options.folder = made.path;
   const performed done = begin_in(made.path, loaded, json, out);
   if (!done.code) {
@@ -182,9 +181,8 @@ command_result run_loaded(loaded_pipeline& loaded, const std::string& folder, bo
 
 command_result resume_pipeline(const resume_options& options, output& out) {
   WEIR_TRY(const file_lock lock, lock_folder(options.folder));
-  WEIR_TRY(loaded_pipeline loaded,
-           load_pipeline(join_path(options.folder, file_name),
-                         {options.sets, options.plugins}));
+  WEIR_TRY(loaded_pipeline loaded, load_pipeline(join_path(options.folder, file_name),
+                                                 {options.sets, options.plugins}));
   loaded.options.folder = options.folder;
   loaded.options.generation = options.generation;
   for (const std::string& text : options.skips) {

@@ -77,7 +77,8 @@ void add_pipeline_verbs(CLI::App& app, action& chosen) {
       add(app, chosen, "inspect", "Say which ports, settings and state a stage has",
           "weir inspect tgm.read", &inspect_command, inspected);
   add_plugin_option(*inspect, inspected->plugins);
-  inspect->add_option("STAGE", inspected->stage, "Full name of a stage, see `weir stages`")
+  inspect
+      ->add_option("STAGE", inspected->stage, "Full name of a stage, see `weir stages`")
       ->required();
 }
 

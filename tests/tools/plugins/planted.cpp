@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plug-in with stages that break the rules: their output depends on more than their input.
+// A plug-in with stages that break the rules: their output depends on more than their
+// input.
 #include <chrono>
 #include <random>
 
-#include <weir/pipeline/plugin.hpp>
+#include <weir/plugin.hpp>
 
 namespace {
 
-/// Stages that copy items of `f32[n]`, apart from what `Rule` does with item 7 and later ones.
+/// Copies items of `f32[n]`, apart from what `Rule` does with item 7 and later ones.
 template <class Rule>
 struct copying {
   weir::in<float, 1> x;

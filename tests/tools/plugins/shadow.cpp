@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plug-in whose stage has the name of one that comes with Weir.
-#include <weir/pipeline/plugin.hpp>
+#include <weir/plugin.hpp>
 
 namespace {
 

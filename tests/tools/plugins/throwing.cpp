@@ -2,7 +2,7 @@
 // A plug-in that throws while it adds its stages.
 #include <stdexcept>
 
-#include <weir/pipeline/plugin.hpp>
+#include <weir/plugin.hpp>
 
 namespace {
 

@@ -11,7 +11,7 @@
 namespace weir {
 
 /// Adds the stages of a plug-in to a catalog, which then knows the file of each of them,
-/// see `flow::catalog::plugin_of`. A plug-in that the catalog has already is not loaded
+/// see `flow::catalog::home_of`. A plug-in that the catalog has already is not loaded
 /// again, and none is ever unloaded.
 ///
 /// The program must export what plug-ins use, as `weir` does: with CMake it links
@@ -21,6 +21,7 @@ namespace weir {
 /// name ends in `.py`. A relative path begins in the current folder.
 /// @error{not_found, there is no such file} @error{io, the file cannot be read}
 /// @error{corrupt, the file is no shared object, or cannot be loaded}
+/// @error{torn, the file ends before its content does}
 /// @error{not_found, the shared object has no stamp or no function of a plug-in}
 /// @error{build_mismatch, the plug-in was built with another compiler or with other
 /// headers; the message shows both stamps}

@@ -3,7 +3,7 @@
 /// Plug-ins: shared objects with stages, which a pipeline's file or a command line names.
 ///
 /// ```
-/// #include <weir/pipeline/plugin.hpp>
+/// #include <weir/plugin.hpp>
 /// struct twice { ... };  // a stage, see weir/pipeline/faces.hpp
 /// WEIR_STAGES(twice)
 /// ```
@@ -99,9 +99,8 @@ constexpr build_stamp make_stamp() {
        {sizeof(void*), sizeof(std::string), sizeof(error), sizeof(setting_value),
         sizeof(setting_info), sizeof(runtime::tensor), sizeof(runtime::access),
         sizeof(weir::engine), sizeof(port_info), sizeof(stage_info),
-        sizeof(described_stage), sizeof(given_value), sizeof(catalog),
-        sizeof(attributes), sizeof(opening), sizeof(figures), sizeof(small_record),
-        sizeof(state_part)}) {
+        sizeof(described_stage), sizeof(given_value), sizeof(catalog), sizeof(attributes),
+        sizeof(opening), sizeof(figures), sizeof(small_record), sizeof(state_part)}) {
     s.add(" ");
     s.add(size);
   }
@@ -140,15 +139,15 @@ bool add_plugin_stages(catalog& to, std::string& failure) noexcept {
 
 /// Makes a shared object a plug-in with the stage classes that are listed. It stands once
 /// in a plug-in, outside of namespaces.
-#define WEIR_STAGES(...)                                                           \
-  extern "C" {                                                                     \
-  __attribute__((visibility("default"))) extern const weir::flow::build_stamp \
-      weir_stamp_v1;                                                               \
-  __attribute__((visibility("default"))) bool weir_stages_v1(                      \
-      weir::flow::catalog& to, std::string& failure) noexcept;                     \
-  }                                                                                \
+#define WEIR_STAGES(...)                                                            \
+  extern "C" {                                                                      \
+  __attribute__((                                                                   \
+      visibility("default"))) extern const weir::flow::build_stamp weir_stamp_v1;   \
+  __attribute__((visibility("default"))) bool weir_stages_v1(                       \
+      weir::flow::catalog& to, std::string& failure) noexcept;                      \
+  }                                                                                 \
   constinit const weir::flow::build_stamp weir_stamp_v1 = weir::flow::make_stamp(); \
-  bool weir_stages_v1(weir::flow::catalog& to, std::string& failure) noexcept {    \
-    return weir::flow::add_plugin_stages<__VA_ARGS__>(to, failure);                \
-  }                                                                                \
+  bool weir_stages_v1(weir::flow::catalog& to, std::string& failure) noexcept {     \
+    return weir::flow::add_plugin_stages<__VA_ARGS__>(to, failure);                 \
+  }                                                                                 \
   static_assert(true, "a semicolon may follow")

@@ -30,7 +30,7 @@ target_compile_features(weir_plugin INTERFACE cxx_std_20)
 # may call what the program does not.
 add_library(weir_plugin_host INTERFACE)
 add_library(weir::plugin_host ALIAS weir_plugin_host)
-set(weir_exports "${PROJECT_SOURCE_DIR}/cmake/plugin_exports.txt")
+set(weir_exports "${PROJECT_SOURCE_DIR}/cmake/plugins/plugin_exports.txt")
 set(build_link "LINKER:--dynamic-list=${weir_exports}" "LINKER:--whole-archive")
 set(install_link "LINKER:--dynamic-list=$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}/cmake/weir/plugin_exports.txt"
     "LINKER:--whole-archive")
