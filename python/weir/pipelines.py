@@ -68,8 +68,8 @@ class Node:
 
     def __getitem__(self, port):
         about = self._owner.stages[self.name].about
-        if about is not None and port not in [p.name for p in about.ports]:
-            names = [p.name for p in about.ports]
+        names = [] if about is None else [p.name for p in about.ports]
+        if names and port not in names and port not in [f"failed_{p.name}" for p in about.inlets]:
             raise invalid(f"stage {self.name!r}: expected a port ({', '.join(names)}), found {port!r}{nearest(str(port), names)}")
         return Node(self._owner, self.name, port)
 
@@ -128,13 +128,13 @@ class Pipeline:
             inlet = about.inlets[0].name
         self.stages[end.name].edges.append((inlet, f"{begin.name}.{begin.port}" if begin.port else begin.name, delay))
 
-    def toml(self, workers=None, every=None, seed=None, keep=None):
-        """Returns the pipeline as a file for `weir run`."""
+    def toml(self, *, workers=None, every=None, seed=None, keep=None, restarts=None, deadline=None):
+        """Returns the pipeline as a file for `weir run`, with the keys of the tables `run` and `checkpoint` that are given."""
         out = [f"name = {_value(self.name, 'name')}", f"files = {_value(self.files, 'files')}"]
         plugins = sorted({file_of(s.about.cls) for s in self.stages.values() if s.about is not None})
         if plugins:
             out.append(f"plugins = {_value(plugins, 'plugins')}")
-        for table, keys in (("run", {"workers": workers, "seed": seed}), ("checkpoint", {"every": every, "keep": keep})):
+        for table, keys in (("run", {"workers": workers, "seed": seed, "restarts": restarts, "deadline": deadline}), ("checkpoint", {"every": every, "keep": keep})):
             lines = [f"{k} = {_value(v, k)}" for k, v in keys.items() if v is not None]
             out += ["", f"[{table}]", *lines] if lines else []
         for name, one in self.stages.items():
@@ -166,10 +166,11 @@ class Pipeline:
         the guarantee."""
         return self._call("check", [], self.toml())
 
-    def run(self, folder, *, workers=None, every=None, seed=None, keep=None):
-        """Runs the pipeline in a new folder and returns its metrics as a dictionary. `every` are the items or the time between
-        checkpoints, such as "1000 items" or "30 s". Ctrl-C makes a last checkpoint and ends the run."""
-        return self._call("run", ["--out", os.fspath(folder)], self.toml(workers, every, seed, keep))
+    def run(self, folder, **keys):
+        """Runs the pipeline in a new folder and returns its metrics as a dictionary. `keys` are those of `toml`: `every` are the items or the
+        time between checkpoints, such as "1000 items" or "30 s"; with `restarts=1` the run goes back to its last checkpoint once if a
+        child process has died. Ctrl-C makes a last checkpoint and ends the run."""
+        return self._call("run", ["--out", os.fspath(folder)], self.toml(**keys))
 
     def resume(self, folder, *, workers=None, every=None):
         """Continues the run of a folder behind its last checkpoint and returns its metrics. The folder holds the pipeline; a stage class may

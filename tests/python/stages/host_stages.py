@@ -14,6 +14,7 @@ class Double:
     """Doubles; does something else for the numbers that its settings name."""
     at: int = weir.setting(-1)
     act: str = weir.setting("raise")
+    mark: str = weir.setting("mark", path="output", doc="file of a process that has killed itself once")
     seen: int = weir.state(0)
     sums: np.ndarray = weir.state(np.zeros(2))
 
@@ -36,6 +37,9 @@ class Double:
             os.kill(os.getpid(), 9)
         while self.act == "hang":
             pass
+        if self.act == "once" and not os.path.exists(self.mark):
+            open(self.mark, "x").close()
+            os.kill(os.getpid(), 9)
         if self.act == "sleep":
             time.sleep(0.05)
 
@@ -117,3 +121,12 @@ class Both:
     def on_item(self, x, z):
         z[:] = x
         return -x
+
+
+@weir.stage("test.even", x="f32[n]", y="f32[n]", stateless=True)
+class Even:
+    """Refuses odd items."""
+    def on_item(self, x, y):
+        if self.item.seq % 2:
+            raise ValueError("odd")
+        y[:] = x

@@ -15,7 +15,7 @@ import numpy as np
 
 import weir
 from example import Numbers, RawFile, UnitRows
-from host_stages import Count, Double, Odd, Wrong
+from host_stages import Count, Double, Even, Odd, Wrong
 
 HERE = pathlib.Path(__file__).resolve().parent
 WEIR = os.environ["WEIR_PROGRAM"]
@@ -180,19 +180,48 @@ class Running(Folder):
 
     def test_an_exception_names_stage_item_file_and_line(self):
         message = self.doubling(at=7)
+        self.assertNotIn("`restarts`", message)
         for words in ("\"double\"", "item 7", "ValueError: bad item of 4 elements (host_stages.py:", "in misbehave"):
             self.assertIn(words, message)
 
-    def doubling(self, code="failed", **settings):
+    def double(self, **settings):
         p = weir.pipeline("double")
-        p.add("items", "generator", shape=[4], count=40) >> p.add("double", Double, **settings) >> p.add("null", "null")
-        return self.refused(lambda: p.run("runs/r"), code=code)
+        items = p.add("items", "generator", shape=[4], count=40)
+        items >> p.add("double", Double, **settings) >> p.add("file", RawFile, path="double.bin")
+        return p
 
-    def test_a_child_that_ends_is_named_with_its_item_and_last_words(self):
-        self.assertIn("double", self.doubling(at=7, act="_exit"))
+    def doubling(self, **settings):
+        return self.refused(lambda: self.double(**settings).run("runs/r", deadline="1 s"), "\"double\"", code="failed")
 
-    def test_a_child_that_is_killed_is_named(self):
-        self.assertIn("double", self.doubling(at=7, act="kill"))
+    def test_a_child_that_ends_is_named_with_its_last_words(self):
+        message = self.doubling(at=7, act="_exit")
+        self.assertIn("ended with status 3; its last words: last words", message)
+        self.assertIn("`restarts`", message)
+
+    def test_a_child_that_is_killed_is_named_with_the_signal(self):
+        self.assertIn("signal 9", self.doubling(at=7, act="kill"))
+
+    def test_a_child_that_hangs_is_ended_after_the_deadline(self):
+        self.assertIn("none for 1 s", self.doubling(at=7, act="hang"))
+
+    def test_a_run_goes_back_when_a_child_has_died(self):
+        figures = self.double(at=25, act="once").run("runs/r", restarts=1, every="10 items")
+        self.assertEqual((figures["ended"], figures["restarts"]), ("finished", 1))
+        self.assertTrue((self.folder / "mark").exists())
+        self.assertEqual((self.folder / "double.bin").read_bytes(), (np.arange(160, dtype=np.float32) * 2).tobytes())
+
+    def test_failed_items_of_a_stage_without_state_are_skipped_or_kept(self):
+        for policy in ("skip", "dead_letter"):
+            p = weir.pipeline(policy)
+            items = p.add("items", "generator", shape=[4], count=10)
+            even = p.add("even", Even, on_error=policy)
+            items >> even
+            even["y"] >> p.add("file", RawFile, path=f"{policy}.bin")
+            p.run(f"runs/{policy}")
+            found = np.fromfile(f"{policy}.bin", np.float32).reshape(-1, 4)[:, 0]
+            self.assertEqual(found.tolist(), [0, 8, 16, 24, 32])
+        dump = subprocess.run([WEIR, "tgm", "dump", "--limit", "0", "even.failed_x.tgm"], capture_output=True, text=True, check=True)
+        self.assertEqual(dump.stdout.count("ValueError: odd (host_stages.py:"), 5)
 
     def test_a_skipped_number_has_no_item_behind_the_stage(self):
         p = weir.pipeline("odd")
