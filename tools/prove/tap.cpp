@@ -23,8 +23,9 @@ namespace {
 std::string head_of(const runtime::tensor& x, const attributes& about) {
   std::string head =
       fmt::format("{} {}", static_cast<int>(x.type()), fmt::join(x.shape(), ","));
-  for (const auto& [name, value] : about) {
-    std::visit([&](const auto& v) { head += fmt::format(" {}={}", name, v); }, value);
+  for (const auto& one : about) {
+    std::visit([&](const auto& v) { head += fmt::format(" {}={}", one.first, v); },
+               one.second);
   }
   return head;
 }
