@@ -85,11 +85,32 @@ class hn4_read final : public flow::stage_object {
   read_block last_;
 };
 
+/// Further paragraphs of the reference of `hn4.read`.
+constexpr std::string_view hn4_read_details =
+    R"(Outlet `x` has the type `u8[?]`.
+
+Attributes: `offset` in bytes and `tag`. The cursor holds offset, length and XXH3
+digest of the last block.)";
+
+/// A small pipeline with `hn4.read`.
+constexpr std::string_view hn4_read_example = R"([[stage]]
+name = "bytes"
+use = "hn4.read"
+path = "model.hn4"
+tag = "text"
+
+[[stage]]
+name = "sink"
+use = "null"
+)";
+
 }  // namespace
 
 result<void> make_hn4_read(flow::described_stage& made, const given_settings& given) {
   made.info = source_info(std::string(hn4_read_name),
                           "reads the bytes of a tag of an HN4 volume in blocks");
+  made.info.details = hn4_read_details;
+  made.info.example = hn4_read_example;
   WEIR_TRY(hn4_settings settings, flow::read_settings(made.info, hn4_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse("u8[?]"));
   made.info.ports = {{"x", std::move(type), false}};

@@ -227,11 +227,33 @@ class hn4_tensors final : public flow::stage_object {
   std::uint64_t digest_ = 0;  ///< of the bytes of the last tensor
 };
 
+/// Further paragraphs of the reference of `hn4.tensors`.
+constexpr std::string_view hn4_tensors_details =
+    R"(Outlet `x` has the type of the setting. Bytes are read straight into the memory of the
+item. Tensors of quantised types are bytes.
+
+Attributes: `name` and `tag`. The cursor holds the number of tensors, a digest of
+their descriptions, and the XXH3 digest of the last one.)";
+
+/// A small pipeline with `hn4.tensors`.
+constexpr std::string_view hn4_tensors_example = R"([[stage]]
+name = "weights"
+use = "hn4.tensors"
+path = "model.hn4"
+pattern = "layer*"
+
+[[stage]]
+name = "sink"
+use = "null"
+)";
+
 }  // namespace
 
 result<void> make_hn4_tensors(flow::described_stage& made, const given_settings& given) {
   made.info = source_info(std::string(hn4_tensors_name),
                           "reads tensors of safetensors and GGUF files in an HN4 volume");
+  made.info.details = hn4_tensors_details;
+  made.info.example = hn4_tensors_example;
   WEIR_TRY(tensors_settings settings,
            flow::read_settings(made.info, tensors_table(), given));
   if (!settings.names.empty() && given.find("pattern") != given.end()) {

@@ -226,12 +226,39 @@ class tgm_read final : public flow::stage_object {
   mutable bool digest_known_ = false;
 };
 
+/// Further paragraphs of the reference of `tgm.read`.
+constexpr std::string_view tgm_read_details =
+    R"(Outlet `x` has the type of the setting. Elements are decoded straight into the memory
+of the item.
+
+Attributes: `message` is the number of the message. Further attributes are the scalars
+of the message's metadata and then those of the object's own metadata, without its
+`name`; scalars in maps of the object have names with dots, such as `mars.param`. If
+both have a name, that of the message counts. All attributes together have at most 256
+bytes; what does not fit is left out. Booleans become 0 or 1. The cursor holds file,
+offset, number of the message and the XXH3 digest of the last message. A pipe cannot
+be continued, so its guarantee is "none".)";
+
+/// A small pipeline with `tgm.read`.
+constexpr std::string_view tgm_read_example = R"([[stage]]
+name = "read"
+use = "tgm.read"
+path = "in.tgm"
+type = "f32[4]"
+
+[[stage]]
+name = "sink"
+use = "null"
+)";
+
 }  // namespace
 
 result<void> make_tgm_read(flow::described_stage& made, const given_settings& given,
                            file_system& fs) {
   made.info = source_info(std::string(tgm_read_name),
                           "reads one object of each Tensogram message as an item");
+  made.info.details = tgm_read_details;
+  made.info.example = tgm_read_example;
   WEIR_TRY(tgm_settings settings, flow::read_settings(made.info, read_table(), given));
   if (!settings.object.empty() && given.find("index") != given.end()) {
     return error(errc::invalid_argument,

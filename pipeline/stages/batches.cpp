@@ -199,12 +199,66 @@ port_type with_leading(const port_type& type, extent leading) {
   return out;
 }
 
+/// Further paragraphs of the reference of `batch`.
+constexpr std::string_view batch_details =
+    R"(The batches have numbers of their own. Gaps are left out. All items of a batch must
+have one shape.
+
+`pad` fills the last batch with zeros and gives every batch an attribute `items` with
+the number of its items, which `unbatch` understands. The batch has the attributes of
+its first item. State: the items of an incomplete batch.)";
+
+/// A small pipeline with `batch`.
+constexpr std::string_view batch_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "fours"
+use = "batch"
+type = "f32[4]"
+size = 4
+last = "pad"
+
+[[stage]]
+name = "sink"
+use = "tgm.write"
+path = "out.tgm"
+)";
+
+/// Further paragraphs of the reference of `unbatch`.
+constexpr std::string_view unbatch_details =
+    R"(Padding of `batch` is left out.)";
+
+/// A small pipeline with `unbatch`.
+constexpr std::string_view unbatch_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "single"
+use = "unbatch"
+type = "f32[]"
+size = 4
+
+[[stage]]
+name = "sink"
+use = "tgm.write"
+path = "out.tgm"
+)";
+
 }  // namespace
 
 result<void> make_batch(described_stage& made, const given_settings& given) {
   made.info.name = "batch";
   made.info.documentation =
       "joins several items of one shape to a tensor with a new slowest dimension";
+  made.info.details = batch_details;
+  made.info.example = batch_example;
   WEIR_TRY(batch_settings settings, read_settings(made.info, batch_table(), given));
   WEIR_TRY(const port_type type, port_type::parse(settings.type));
   extent leading{extent::kind::fixed, settings.size, '?'};
@@ -223,6 +277,8 @@ result<void> make_unbatch(described_stage& made, const given_settings& given) {
   made.info.name = "unbatch";
   made.info.documentation =
       "divides a tensor along its slowest dimension into items of their own";
+  made.info.details = unbatch_details;
+  made.info.example = unbatch_example;
   WEIR_TRY(batch_settings settings, read_settings(made.info, unbatch_table(), given));
   WEIR_TRY(const port_type type, port_type::parse(settings.type));
   made.info.ports = {{"x", with_leading(type, extent{}), true}, {"y", type, false}};

@@ -123,6 +123,29 @@ result<void> add_part(described_stage& whole, const stage_info& part,
   return {};
 }
 
+/// Further paragraphs of the reference of `concat`.
+constexpr std::string_view concat_details =
+    R"(The outlets are those of the first source, and all sources must have the same. With
+several sources of one run, joins by number would otherwise put their items side by
+side.
+
+Each text is the name of a source and its settings: `tgm.read path="a b.tgm" index=1`.
+Quotes keep spaces together and make any value a text; other values are integers,
+numbers, `true`, `false` or texts. The cursor is the number of the source and the
+cursor of that source. The outlet is `x` for all sources of this page.)";
+
+/// A small pipeline with `concat`.
+constexpr std::string_view concat_example = R"([[stage]]
+name = "both"
+use = "concat"
+parts = ["tgm.read path=in.tgm", "tgm.read path=more.tgm"]
+
+[[stage]]
+name = "sink"
+use = "tgm.write"
+path = "out.tgm"
+)";
+
 }  // namespace
 
 result<void> make_concat(described_stage& made, const catalog& known,
@@ -130,6 +153,8 @@ result<void> make_concat(described_stage& made, const catalog& known,
   made.info.name = "concat";
   made.info.documentation = "reads several sources one after another as one";
   made.info.face = face::source;
+  made.info.details = concat_details;
+  made.info.example = concat_example;
   WEIR_TRY(const concat_settings settings,
            read_settings(made.info, concat_table(), given));
   std::vector<std::unique_ptr<stage_object>> parts;

@@ -161,12 +161,121 @@ class zip_stage final : public stage_object {
   }
 };
 
+/// Further paragraphs of the reference of `select`.
+constexpr std::string_view select_details =
+    R"(Items have any type.
+
+Give `modulo`, or `attribute` and `values`. The outlets are `y0`, `y1` and so on, one
+for each remainder or value. By attribute there is a further outlet `rest` for items
+without the attribute or with another value. Numbers are compared as text: -2 is "-2".
+Items that leave through an outlet without an edge are dropped.)";
+
+/// A small pipeline with `select`.
+constexpr std::string_view select_example = R"([[stage]]
+name = "read"
+use = "tgm.read"
+path = "in.tgm"
+
+[[stage]]
+name = "by_level"
+use = "select"
+attribute = "level"
+values = ["850", "500"]
+
+[[stage]]
+name = "low"
+use = "tgm.write"
+path = "low.tgm"
+from = "by_level.y0"
+
+[[stage]]
+name = "high"
+use = "tgm.write"
+path = "high.tgm"
+from = "by_level.y1"
+)";
+
+/// Further paragraphs of the reference of `merge`.
+constexpr std::string_view merge_details =
+    R"(Two items of one number are an error; a number that no inlet has is a gap. Items have
+any type.)";
+
+/// A small pipeline with `merge`.
+constexpr std::string_view merge_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "parity"
+use = "select"
+modulo = 2
+
+[[stage]]
+name = "halved"
+use = "elementwise"
+type = "f32[4]"
+op = "multiply"
+operand = 0.5
+from = "parity.y1"
+
+[[stage]]
+name = "together"
+use = "merge"
+inlets = { a = "parity.y0", b = "halved.y" }
+
+[[stage]]
+name = "sink"
+use = "tgm.write"
+path = "out.tgm"
+)";
+
+/// Further paragraphs of the reference of `zip`.
+constexpr std::string_view zip_details =
+    R"(Two branches without a stated type must have the same type. A letter means the same
+extent in both types.)";
+
+/// A small pipeline with `zip`.
+constexpr std::string_view zip_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "negative"
+use = "elementwise"
+type = "f32[4]"
+op = "negate"
+
+[[stage]]
+name = "pairs"
+use = "zip"
+first = "f32[n]"
+second = "f32[n]"
+inlets = { first = "numbers.x", second = "negative.y" }
+
+[[stage]]
+name = "sink"
+use = "tgm.write"
+path = "out.tgm"
+from = "pairs.a"
+
+[[stage]]
+name = "other"
+use = "null"
+from = "pairs.b"
+)";
+
 }  // namespace
 
 result<void> make_select(described_stage& made, const given_settings& given) {
   made.info = forwarding("select",
                          "hands each item on through one of several outlets, "
                          "by its number or by an attribute");
+  made.info.details = select_details;
+  made.info.example = select_example;
   WEIR_TRY(select_settings settings, read_settings(made.info, select_table(), given));
   WEIR_CHECK(check_select(settings));
   made.info.ports.push_back({"x", {}, true});
@@ -185,6 +294,8 @@ result<void> make_select(described_stage& made, const given_settings& given) {
 result<void> make_merge(described_stage& made, const given_settings& given) {
   made.info =
       forwarding("merge", "hands on the item of the one inlet that has the number");
+  made.info.details = merge_details;
+  made.info.example = merge_example;
   WEIR_TRY(const merge_settings settings, read_settings(made.info, merge_table(), given));
   made.info.gaps = gap_policy::pass;
   for (std::uint32_t i = 0; i < settings.count; ++i) {
@@ -197,6 +308,8 @@ result<void> make_merge(described_stage& made, const given_settings& given) {
 
 result<void> make_zip(described_stage& made, const given_settings& given) {
   made.info = forwarding("zip", "joins two branches by the numbers of their items");
+  made.info.details = zip_details;
+  made.info.example = zip_example;
   WEIR_TRY(const zip_settings settings, read_settings(made.info, zip_table(), given));
   WEIR_TRY(port_type first, port_type::parse(settings.first));
   WEIR_TRY(port_type second, port_type::parse(settings.second));

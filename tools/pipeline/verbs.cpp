@@ -58,8 +58,11 @@ void add_pipeline_verbs(CLI::App& app, action& chosen) {
   graph->add_flag("--dot", drawn->dot, "Write text for Graphviz instead of SVG")
       ->excludes("--json");
 
+  const auto listed = std::make_shared<stages_options>();
   add(app, chosen, "stages", "List the stages that pipelines may use",
-      "weir stages --json", &stages_command, std::make_shared<stages_options>());
+      "weir stages --json", &stages_command, listed)
+      ->add_flag("--markdown", listed->markdown, "Print the page docs/stages.md")
+      ->excludes("--json");
 
   const auto inspected = std::make_shared<stages_options>();
   add(app, chosen, "inspect", "Say which ports, settings and state a stage has",

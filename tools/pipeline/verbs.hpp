@@ -40,6 +40,7 @@ struct graph_options {
 struct stages_options {
   std::string stage;  ///< `inspect`: full name of the stage
   bool json = false;
+  bool markdown = false;  ///< `stages`: print the page docs/stages.md
 };
 /// Performs `weir stages`: lists the stages that files may use.
 [[nodiscard]] command_result stages_command(const stages_options& options, output& out);
