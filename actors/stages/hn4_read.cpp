@@ -12,6 +12,8 @@ namespace weir::actors {
 namespace {
 
 constexpr std::string_view hn4_read_name = "hn4.read";
+/// Largest tag that becomes one item. @units{bytes}
+constexpr std::uint64_t max_whole = std::uint64_t{1} << 40;
 
 struct hn4_settings {
   std::string path;
@@ -25,8 +27,10 @@ settings_table<hn4_settings> hn4_table() {
       .required()
       .path(path_use::input);
   table.add("tag", &hn4_settings::tag, "name of the tag whose bytes are read").required();
-  table.add("block", &hn4_settings::block, "size of an item; the last one may be shorter")
-      .range(1, std::int64_t{1} << 30)
+  table
+      .add("block", &hn4_settings::block,
+           "size of an item; the last one may be shorter; 0: the whole tag is one item")
+      .range(0, std::int64_t{1} << 30)
       .unit("bytes");
   return table;
 }
@@ -38,6 +42,13 @@ class hn4_read final : public flow::stage_object {
   result<void> open(opening& run) override {
     WEIR_TRY(const auto volume, storage::hn4_volume::open(path_of(run, settings_.path)));
     WEIR_TRY(stream_, volume.stream(settings_.tag));
+    if (settings_.block == 0 && stream_->size() > max_whole) {
+      return error(errc::out_of_range,
+                   fmt::format("cannot read the tag \"{}\" as one item: expected at most "
+                               "{} bytes, found {}",
+                               settings_.tag, max_whole, stream_->size()))
+          .hint("read it in blocks");
+    }
     return {};
   }
   result<bool> next(pull& p) override {
@@ -46,7 +57,7 @@ class hn4_read final : public flow::stage_object {
       return false;
     }
     const std::uint64_t offset = last_.end;
-    const std::uint64_t count = std::min(left, settings_.block);
+    const std::uint64_t count = settings_.block == 0 ? left : std::min(left, settings_.block);
     WEIR_TRY(const mutable_bytes to, fill_block(p, count));
     WEIR_CHECK(read(offset, to));
     attribute_collector about(p.emitted());

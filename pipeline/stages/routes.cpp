@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Stages that hand tensors on without looking at them: `select`, `merge` and `zip`.
+/// Stages that hand tensors on without looking at them: `select`,
+/// `split`, `merge` and `zip`.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -83,6 +84,95 @@ result<void> check_select(const select_settings& s) {
                     "and values, found modulo = {}, attribute = \"{}\" and {} "
                     "values",
                     s.modulo, s.attribute, s.values.size()));
+  }
+  return {};
+}
+
+enum class other_values : std::uint8_t { error, rest, drop };
+
+struct split_settings {
+  std::string attribute;
+  std::vector<std::string> outlets;
+  std::vector<std::string> values;
+  other_values other = other_values::error;
+};
+
+settings_table<split_settings> split_table() {
+  settings_table<split_settings> table("the stage split");
+  table
+      .add("attribute", &split_settings::attribute,
+           "name of the attribute whose value chooses the outlet")
+      .required()
+      .rule("that is not empty", [](const std::string& text) { return !text.empty(); });
+  table.add("outlets", &split_settings::outlets, "names of the outlets, all different")
+      .required()
+      .count(1, max_ports - 1);
+  table
+      .add("values", &split_settings::values,
+           "value of the attribute for each outlet; none: the names of the outlets")
+      .count(0, max_ports - 1);
+  table.add("other", &split_settings::other,
+            {{"error", other_values::error},
+             {"rest", other_values::rest},
+             {"drop", other_values::drop}},
+            "items with another value or without the attribute: error: they fail; rest: "
+            "they leave through an outlet rest; drop: they become gaps");
+  return table;
+}
+
+class split_stage final : public stage_object {
+ public:
+  explicit split_stage(split_settings settings) : settings_(std::move(settings)) {}
+
+  result<void> on_item(step& s) override {
+    const auto& values = settings_.values;
+    const auto found = s.about().find(settings_.attribute);
+    const std::string value = found == s.about().end() ? "" : text_of(found->second);
+    const auto place = found == s.about().end()
+                           ? values.end()
+                           : std::find(values.begin(), values.end(), value);
+    if (place == values.end() && settings_.other == other_values::drop) {
+      s.skip();
+      return {};
+    }
+    if (place == values.end() && settings_.other == other_values::error) {
+      return error(errc::not_found,
+                   fmt::format("cannot split: expected the attribute \"{}\" to be one of "
+                               "{}, found {}",
+                               settings_.attribute, fmt::join(values, ", "),
+                               found == s.about().end() ? "none"
+                                                        : fmt::format("\"{}\"", value)))
+          .hint("set other to rest or drop");
+    }
+    s.forward(any_in{0}, any_out{static_cast<int>(place - values.begin())});
+    return s.emit();
+  }
+
+ private:
+  split_settings settings_;
+};
+
+/// Outlets have names of their own, and each has one value.
+result<void> check_split(split_settings& s) {
+  if (s.values.empty()) {
+    s.values = s.outlets;
+  }
+  std::vector<std::string> names = s.outlets;
+  names.emplace_back("rest");
+  names.emplace_back("x");
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end() || names.front().empty()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot make the stage split: expected outlets with names of "
+                             "their own other than x and rest, found \"{}\"",
+                             twice == names.end() ? "" : *twice));
+  }
+  if (s.values.size() != s.outlets.size()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot make the stage split: expected a value for each of "
+                             "{} outlets, found {}",
+                             s.outlets.size(), s.values.size()));
   }
   return {};
 }
@@ -195,6 +285,39 @@ path = "high.tgm"
 from = "by_level.y1"
 )";
 
+/// Further paragraphs of the reference of `split`.
+constexpr std::string_view split_details =
+    R"(Inlet `x` has items of any type. The outlets have the names of the setting. Numbers are
+compared as text: -2 is "-2". Items that leave through an outlet without an edge are
+dropped. `select` does the same with numbered outlets, or by the number of the item.)";
+
+/// A small pipeline with `split`.
+constexpr std::string_view split_example = R"([[stage]]
+name = "read"
+use = "tgm.read"
+path = "in.tgm"
+
+[[stage]]
+name = "by_level"
+use = "split"
+attribute = "level"
+outlets = ["low", "high"]
+values = ["850", "500"]
+other = "rest"
+
+[[stage]]
+name = "low_file"
+use = "tgm.write"
+path = "low.tgm"
+from = "by_level.low"
+
+[[stage]]
+name = "high_file"
+use = "tgm.write"
+path = "high.tgm"
+from = "by_level.high"
+)";
+
 /// Further paragraphs of the reference of `merge`.
 constexpr std::string_view merge_details =
     R"(Two items of one number are an error; a number that no inlet has is a gap. Items have
@@ -288,6 +411,25 @@ result<void> make_select(described_stage& made, const given_settings& given) {
     made.info.ports.push_back({"rest", {}, false});
   }
   made.object = std::make_unique<select_stage>(std::move(settings));
+  return {};
+}
+
+result<void> make_split(described_stage& made, const given_settings& given) {
+  made.info = forwarding("split",
+                         "hands each item on through the outlet that the value of an "
+                         "attribute names");
+  made.info.details = split_details;
+  made.info.example = split_example;
+  WEIR_TRY(split_settings settings, read_settings(made.info, split_table(), given));
+  WEIR_CHECK(check_split(settings));
+  made.info.ports.push_back({"x", {}, true});
+  for (const std::string& name : settings.outlets) {
+    made.info.ports.push_back({name, {}, false});
+  }
+  if (settings.other == other_values::rest) {
+    made.info.ports.push_back({"rest", {}, false});
+  }
+  made.object = std::make_unique<split_stage>(std::move(settings));
   return {};
 }
 

@@ -51,7 +51,7 @@ std::string indented(const std::string& text) {
   std::string out;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    out += "  " + text.substr(begin, end - begin) + "\n";
+    out += (end == begin ? "" : "  ") + text.substr(begin, end - begin) + "\n";
     begin = end + 1;
   }
   return out;
