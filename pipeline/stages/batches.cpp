@@ -266,7 +266,7 @@ class window_stage final : public stage_object {
   std::vector<state_part> state() override {
     std::vector<state_part> all{{"taken", false, {}, std::as_writable_bytes(
                                                          std::span(&taken_, 1))}};
-    if (ring_.count() != 0) {
+    if (kept_ != 0 && bytes_ != 0) {
       all.push_back({"items", true, ring_, {}});
     }
     return all;
