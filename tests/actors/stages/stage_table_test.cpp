@@ -5,7 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -28,7 +31,7 @@ std::string floats(const stage_trial& t) {
 given_settings numbers_of(const stage_trial& t) {
   return {{"count", t.items}, {"shape", extents({t.extent})}};
 }
-node numbers(pipeline& p, const stage_trial& t) {
+node numbers_into(pipeline& p, const stage_trial& t) {
   return add_stage(p, "source", "generator", numbers_of(t)).window(2, 65536);
 }
 /// Items u8[3,3], which are no items of any typed stage.
@@ -36,7 +39,7 @@ node other_numbers(pipeline& p) {
   return add_stage(p, "source", "generator",
                    {{"shape", extents({3, 3})}, {"element", "u8"}});
 }
-node file(pipeline& p, const stage_trial& t, const std::string& name = "sink") {
+node message_file_of(pipeline& p, const stage_trial& t, const std::string& name = "sink") {
   return add_stage(p, name, "tgm.write", {{"path", t.out(name + ".tgm")}})
       .window(2, 65536);
 }
@@ -48,40 +51,40 @@ stage_entry between(const std::string& stage,
   stage_entry out;
   out.stage = stage;
   out.build = [=](pipeline& p, const stage_trial& t) {
-    numbers(p, t) >> add_stage(p, "stage", stage, settings(t)) >> file(p, t);
+    numbers_into(p, t) >> add_stage(p, "stage", stage, settings(t)) >> message_file_of(p, t);
   };
   out.wrong = [=](pipeline& p, const stage_trial& t) {
-    other_numbers(p) >> add_stage(p, "stage", stage, settings(t)) >> file(p, t);
+    other_numbers(p) >> add_stage(p, "stage", stage, settings(t)) >> message_file_of(p, t);
   };
   out.refusal = std::move(refusal);
   return out;
 }
 /// A sink behind the generator.
-stage_entry sink(const std::string& stage, const std::string& name,
+stage_entry sink_entry(const std::string& stage, const std::string& name,
                  given_settings settings = {}) {
   stage_entry out;
   out.stage = stage;
   out.build = [=](pipeline& p, const stage_trial& t) {
     given_settings all = settings;
     all.emplace("path", t.out(name));
-    numbers(p, t) >> add_stage(p, "sink", stage, all).window(2, 65536);
+    numbers_into(p, t) >> add_stage(p, "sink", stage, all).window(2, 65536);
   };
   return out;
 }
 /// A source of a file before a sink. The wrong type is u8[3,3].
-stage_entry source(const std::string& stage,
+stage_entry source_entry(const std::string& stage,
                    std::function<void(const stage_trial&)> prepare,
                    std::function<given_settings(const stage_trial&)> settings) {
   stage_entry out;
   out.stage = stage;
   out.prepare = std::move(prepare);
   out.build = [=](pipeline& p, const stage_trial& t) {
-    add_stage(p, "source", stage, settings(t)) >> file(p, t);
+    add_stage(p, "source", stage, settings(t)) >> message_file_of(p, t);
   };
   out.wrong = [=](pipeline& p, const stage_trial& t) {
     given_settings other = settings(t);
     other.insert_or_assign("type", "u8[3,3]");
-    add_stage(p, "source", stage, other) >> file(p, t);
+    add_stage(p, "source", stage, other) >> message_file_of(p, t);
   };
   out.refusal = "expected";
   return out;
@@ -104,31 +107,30 @@ void add_volumes(std::vector<stage_entry>& all) {
     fill_by(t.folder, "generator", {{"count", 1}, {"shape", extents({t.items, t.extent})}},
             "hn4.put", {{"path", t.in("v.hn4")}, {"tag", "t"}, {"format", "raw"}});
   };
-  all.push_back(source("hn4.tensors", volume, [](const stage_trial& t) {
+  all.push_back(source_entry("hn4.tensors", volume, [](const stage_trial& t) {
     return given_settings{{"path", t.in("v.hn4")}};
   }));
-  all.push_back(source("hn4.rows", volume, [](const stage_trial& t) {
+  all.push_back(source_entry("hn4.rows", volume, [](const stage_trial& t) {
     return given_settings{{"path", t.in("v.hn4")}, {"tensor", "w"}};
   }));
-  stage_entry bytes = source("hn4.read", raw_volume, [](const stage_trial& t) {
+  stage_entry bytes = source_entry("hn4.read", raw_volume, [](const stage_trial& t) {
     return given_settings{
         {"path", t.in("v.hn4")}, {"tag", "t"}, {"block", 4 * t.extent}};
   });
   bytes.wrong = [](pipeline& p, const stage_trial& t) {
     add_stage(p, "source", "hn4.read", {{"path", t.in("v.hn4")}, {"tag", "t"}}) >>
         add_stage(p, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
-        file(p, t);
+        message_file_of(p, t);
   };
   all.push_back(std::move(bytes));
-  all.push_back(sink("hn4.put", "v.hn4"));
+  all.push_back(sink_entry("hn4.put", "v.hn4"));
 }
 
 void add_arrays(std::vector<stage_entry>& all) {
   const auto image_size = [](const stage_trial& t) {
     return extents({t.extent / 4, 4, 1});
   };
-  all.push_back(source(
-      "png.read",
+  all.push_back(source_entry("png.read",
       [=](const stage_trial& t) {
         std::filesystem::create_directory(t.in("images"));
         fill_by(t.folder, "generator",
@@ -141,21 +143,20 @@ void add_arrays(std::vector<stage_entry>& all) {
       }));
   all.back().wrong = [](pipeline& p, const stage_trial& t) {
     add_stage(p, "source", "png.read", {{"path", t.in("images")}, {"type", "u8[1,4,3]"}}) >>
-        file(p, t);
+        message_file_of(p, t);
   };
-  stage_entry images = sink("png.write", "{item}.png");
+  stage_entry images = sink_entry("png.write", "{item}.png");
   images.build = [=](pipeline& p, const stage_trial& t) {
     add_stage(p, "source", "generator",
               {{"count", t.items}, {"shape", image_size(t)}, {"element", "u8"}}) >>
         add_stage(p, "sink", "png.write", {{"path", t.out("{item}.png")}});
   };
   images.wrong = [](pipeline& p, const stage_trial& t) {
-    numbers(p, t) >> add_stage(p, "sink", "png.write", {{"path", t.out("{item}.png")}});
+    numbers_into(p, t) >> add_stage(p, "sink", "png.write", {{"path", t.out("{item}.png")}});
   };
   images.refusal = "expected";
   all.push_back(std::move(images));
-  all.push_back(source(
-      "raw.read",
+  all.push_back(source_entry("raw.read",
       [](const stage_trial& t) {
         std::filesystem::create_directory(t.in("raw"));
         written_by("raw.write", "raw/{item}.raw")(t);
@@ -163,34 +164,33 @@ void add_arrays(std::vector<stage_entry>& all) {
       [](const stage_trial& t) {
         return given_settings{{"path", t.in("raw")}, {"type", floats(t)}};
       }));
-  all.push_back(sink("raw.write", "{item}.raw"));
-  all.push_back(source("npy.read", written_by("npy.write", "in.npy"),
+  all.push_back(sink_entry("raw.write", "{item}.raw"));
+  all.push_back(source_entry("npy.read", written_by("npy.write", "in.npy"),
                        [](const stage_trial& t) {
                          return given_settings{{"path", t.in("in.npy")},
                                                {"items", "rows"},
                                                {"type", floats(t)}};
                        }));
   all.back().empty_refusal = "expected at least";  // an empty file has no header
-  all.push_back(sink("npy.write", "a.npy"));
-  all.push_back(source("json.read", written_by("json.write", "in.jsonl"),
+  all.push_back(sink_entry("npy.write", "a.npy"));
+  all.push_back(source_entry("json.read", written_by("json.write", "in.jsonl"),
                        [](const stage_trial& t) {
                          return given_settings{{"path", t.in("in.jsonl")},
                                                {"type", floats(t)},
                                                {"longest", 1 << 26}};
                        }));
-  all.push_back(sink("json.write", "a.jsonl"));
+  all.push_back(sink_entry("json.write", "a.jsonl"));
 }
 
 void add_messages(std::vector<stage_entry>& all) {
-  all.push_back(source("tgm.read", written_by("tgm.write", "in.tgm"),
+  all.push_back(source_entry("tgm.read", written_by("tgm.write", "in.tgm"),
                        [](const stage_trial& t) {
                          return given_settings{{"path", t.in("in.tgm")},
                                                {"type", floats(t)}};
                        }));
-  all.push_back(sink("tgm.write", "a.tgm", {{"compression", "zstd"}}));
-  all.push_back(sink("tgm.replace", "a.tgm"));
-  stage_entry log = source(
-      "log",
+  all.push_back(sink_entry("tgm.write", "a.tgm", {{"compression", "zstd"}}));
+  all.push_back(sink_entry("tgm.replace", "a.tgm"));
+  stage_entry log = source_entry("log",
       [](const stage_trial& t) {
         written_by("tgm.write", "in.tgm")(t);
         or_throw(::mkfifo(t.in("fifo").c_str(), 0600) == 0
@@ -223,8 +223,7 @@ void add_messages(std::vector<stage_entry>& all) {
     });
   };
   all.push_back(std::move(log));
-  stage_entry text = source(
-      "text.chunks",
+  stage_entry text = source_entry("text.chunks",
       [](const stage_trial& t) {
         write_text(t.in("a.txt"),
                    std::string(static_cast<std::size_t>(t.items * t.extent), 'x'));
@@ -235,15 +234,15 @@ void add_messages(std::vector<stage_entry>& all) {
   text.wrong = [](pipeline& p, const stage_trial& t) {
     add_stage(p, "source", "text.chunks", {{"files", texts({t.in("a.txt")})}}) >>
         add_stage(p, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
-        file(p, t);
+        message_file_of(p, t);
   };
   all.push_back(std::move(text));
 }
 
 void add_routes(std::vector<stage_entry>& all) {
-  stage_entry null = sink("null", "");
+  stage_entry null = sink_entry("null", "");
   null.build = [](pipeline& p, const stage_trial& t) {
-    numbers(p, t) >> add_stage(p, "sink", "null");
+    numbers_into(p, t) >> add_stage(p, "sink", "null");
   };
   null.writes = false;
   all.push_back(std::move(null));
@@ -251,9 +250,9 @@ void add_routes(std::vector<stage_entry>& all) {
   select.stage = "select";
   select.build = [](pipeline& p, const stage_trial& t) {
     auto s = add_stage(p, "stage", "select", {{"modulo", 2}});
-    numbers(p, t) >> s;
-    s["y0"] >> file(p, t, "even")["x"];
-    s["y1"] >> file(p, t, "odd")["x"];
+    numbers_into(p, t) >> s;
+    s["y0"] >> message_file_of(p, t, "even")["x"];
+    s["y1"] >> message_file_of(p, t, "odd")["x"];
   };
   all.push_back(std::move(select));
   stage_entry merge;
@@ -261,10 +260,10 @@ void add_routes(std::vector<stage_entry>& all) {
   merge.build = [](pipeline& p, const stage_trial& t) {
     auto s = add_stage(p, "parity", "select", {{"modulo", 2}});
     auto m = add_stage(p, "stage", "merge");
-    numbers(p, t) >> s;
+    numbers_into(p, t) >> s;
     s["y0"] >> m["b"];
     s["y1"] >> m["a"];
-    m["y"] >> file(p, t)["x"];
+    m["y"] >> message_file_of(p, t)["x"];
   };
   all.push_back(std::move(merge));
   stage_entry zip;
@@ -272,11 +271,11 @@ void add_routes(std::vector<stage_entry>& all) {
   const auto zipped = [](const std::string& second) {
     return [second](pipeline& p, const stage_trial& t) {
       auto z = add_stage(p, "stage", "zip", {{"first", "f32[n]"}, {"second", second}});
-      auto n = numbers(p, t);
+      auto n = numbers_into(p, t);
       n["x"] >> z["first"];
       n["x"] >> z["second"];
-      z["a"] >> file(p, t, "first")["x"];
-      z["b"] >> file(p, t, "second")["x"];
+      z["a"] >> message_file_of(p, t, "first")["x"];
+      z["b"] >> message_file_of(p, t, "second")["x"];
     };
   };
   zip.build = zipped("f32[n]");
@@ -290,8 +289,8 @@ void add_routes(std::vector<stage_entry>& all) {
   all.back().build = [](pipeline& p, const stage_trial& t) {
     auto s = add_stage(p, "stage", "split",
                        {{"attribute", "kind"}, {"outlets", texts({"kept"})}, {"other", "rest"}});
-    numbers(p, t) >> s;
-    s["rest"] >> file(p, t)["x"];
+    numbers_into(p, t) >> s;
+    s["rest"] >> message_file_of(p, t)["x"];
   };
   all.back().wrong = {};
 }
@@ -299,11 +298,11 @@ void add_routes(std::vector<stage_entry>& all) {
 void add_numbers(std::vector<stage_entry>& all) {
   stage_entry generator;
   generator.stage = "generator";
-  generator.build = [](pipeline& p, const stage_trial& t) { numbers(p, t) >> file(p, t); };
+  generator.build = [](pipeline& p, const stage_trial& t) { numbers_into(p, t) >> message_file_of(p, t); };
   generator.wrong = [](pipeline& p, const stage_trial& t) {
     other_numbers(p) >>
         add_stage(p, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
-        file(p, t);
+        message_file_of(p, t);
   };
   generator.refusal = "expected";
   all.push_back(std::move(generator));
@@ -318,10 +317,10 @@ void add_numbers(std::vector<stage_entry>& all) {
     };
     combined.prepare = written_by("npy.write", "in.npy");
     combined.build = [=](pipeline& p, const stage_trial& t) {
-      add_stage(p, "source", stage, {{"parts", parts(t, "f32")}}) >> file(p, t);
+      add_stage(p, "source", stage, {{"parts", parts(t, "f32")}}) >> message_file_of(p, t);
     };
     combined.wrong = [=](pipeline& p, const stage_trial& t) {
-      add_stage(p, "source", stage, {{"parts", parts(t, "u8")}}) >> file(p, t);
+      add_stage(p, "source", stage, {{"parts", parts(t, "u8")}}) >> message_file_of(p, t);
     };
     combined.refusal = "expected the outlets of the first source";
     combined.empty_refusal = "expected at least";
@@ -366,42 +365,42 @@ void add_text_model(std::vector<stage_entry>& all) {
   const given_settings model{{"vocab", 257},  {"width", 32},     {"blocks", 1},
                              {"heads", 1},    {"hidden", 32},    {"max_chunk", 16},
                              {"frequencies", extents({1, 8})}};
-  stage_entry source_entry;
-  source_entry.stage = "text.pulses";
-  source_entry.prepare = text;
-  source_entry.build = [=](pipeline& p, const stage_trial& t) {
-    pulses(p, t) >> file(p, t);
+  stage_entry pulse_entry;
+  pulse_entry.stage = "text.pulses";
+  pulse_entry.prepare = text;
+  pulse_entry.build = [=](pipeline& p, const stage_trial& t) {
+    pulses(p, t) >> message_file_of(p, t);
   };
-  source_entry.wrong = [=](pipeline& p, const stage_trial& t) {
+  pulse_entry.wrong = [=](pipeline& p, const stage_trial& t) {
     pulses(p, t) >>
         add_stage(p, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
-        file(p, t);
+        message_file_of(p, t);
   };
-  source_entry.refusal = "expected";
-  source_entry.empty_refusal = "expected";
-  stage_entry learn = source_entry;
+  pulse_entry.refusal = "expected";
+  pulse_entry.empty_refusal = "expected";
+  stage_entry learn = pulse_entry;
   learn.stage = "prose.learn";
   learn.build = [=](pipeline& p, const stage_trial& t) {
-    pulses(p, t) >> add_stage(p, "stage", "prose.learn", model) >> file(p, t);
+    pulses(p, t) >> add_stage(p, "stage", "prose.learn", model) >> message_file_of(p, t);
   };
   learn.wrong = [=](pipeline& p, const stage_trial& t) {
-    numbers(p, t) >> add_stage(p, "stage", "prose.learn", model) >> file(p, t);
+    numbers_into(p, t) >> add_stage(p, "stage", "prose.learn", model) >> message_file_of(p, t);
   };
   stage_entry accounts = learn;
   accounts.stage = "prose.accounts";
   accounts.build = [=](pipeline& p, const stage_trial& t) {
     auto a = add_stage(p, "stage", "prose.accounts");
     pulses(p, t) >> add_stage(p, "learn", "prose.learn", model) >> a;
-    a["tokens"] >> file(p, t, "tokens")["x"];
-    a["bits_per_byte"] >> file(p, t, "bits")["x"];
+    a["tokens"] >> message_file_of(p, t, "tokens")["x"];
+    a["bits_per_byte"] >> message_file_of(p, t, "bits")["x"];
   };
   accounts.wrong = [=](pipeline& p, const stage_trial& t) {
     auto a = add_stage(p, "stage", "prose.accounts");
-    numbers(p, t) >> a;
-    a["tokens"] >> file(p, t, "tokens")["x"];
-    a["bits_per_byte"] >> file(p, t, "bits")["x"];
+    numbers_into(p, t) >> a;
+    a["tokens"] >> message_file_of(p, t, "tokens")["x"];
+    a["bits_per_byte"] >> message_file_of(p, t, "bits")["x"];
   };
-  all.push_back(std::move(source_entry));
+  all.push_back(std::move(pulse_entry));
   all.push_back(std::move(learn));
   all.push_back(std::move(accounts));
 }

@@ -72,18 +72,19 @@ std::thread feed_pipe(const std::string& path, const std::string& from) {
 }
 
 TEST(Reference, HasAnExampleOfEachStageThatRuns) {
+  const pipeline_folder folder("");
+  make_stage_inputs(folder / "");
   for (const flow::stage_info& info : standard_stages()) {
     ASSERT_NE(info.example, "") << info.name;
     EXPECT_FALSE(or_throw(tools::ports_of_example(info)).empty()) << info.name;
-    const pipeline_folder folder(info.example);
-    make_stage_inputs(folder / "");
+    std::ofstream(folder / info.name + ".toml") << info.example;
     std::thread writer;
     if (info.example.find("sensor.fifo") != std::string::npos) {
       writer = feed_pipe(folder / "sensor.fifo", folder / "in.tgm");
     }
     tools::run_options options;
-    options.file = folder.file();
-    options.out = folder / "run";
+    options.file = folder / info.name + ".toml";
+    options.out = folder / "run-" + info.name;
     options.json = true;
     const outcome o = folder.call<tools::run_options>(&tools::run_command, options);
     if (writer.joinable()) {
