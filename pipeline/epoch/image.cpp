@@ -164,7 +164,7 @@ result<void> stage_run::copy_items() {
     return {};
   }
   record_writer items;
-  const call& c = calls_[next_open_ % calls_.size()];
+  const call& c = calls_[next_open_ & (ring_size_ - 1)];
   items.put(static_cast<std::uint32_t>(collected_));
   items.put(c.seq);
   for (std::size_t i = 0; i < collected_ * in_.size(); ++i) {

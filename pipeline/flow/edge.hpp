@@ -88,8 +88,9 @@ class edge {
   [[nodiscard]] const entry& peek(std::size_t nth) const noexcept {
     return ring_[(head_ + nth) & mask_];
   }
-  /// Removes the oldest entry. Credits are not given back.
-  entry pop() noexcept { return ring_[head_++ & mask_]; }
+  /// Removes the oldest entry and returns it, valid until the next push. Credits are not
+  /// given back.
+  const entry& pop() noexcept { return ring_[head_++ & mask_]; }
   /// Gives the credits of one item or gap back. @units{bytes: bytes}
   void give_back(std::int64_t bytes) noexcept {
     ++items_;

@@ -13,7 +13,7 @@ namespace weir::flow {
 /// size are known only when they come back, so that only one of them is handed out.
 result<exchange*> stage_run::next_exchange() {
   while (handed_out_ != open()) {
-    const std::size_t place = (first_open_ + handed_out_) % calls_.size();
+    const std::size_t place = (first_open_ + handed_out_) & (ring_size_ - 1);
     call& c = calls_[place];
     if (!has_output(static_cast<std::uint32_t>(handed_out_) + 1)) {
       return nullptr;
@@ -52,7 +52,7 @@ result<exchange*> stage_run::next_exchange() {
 }
 
 result<void> stage_run::give_back(exchange& item, const error* failed) {
-  call& c = calls_[(first_open_ + returned_) % calls_.size()];
+  call& c = calls_[(first_open_ + returned_) & (ring_size_ - 1)];
   WEIR_EXPECT(returned_ != handed_out_ && item.input.holder == &c);
   blank& made = item.output;
   if (failed != nullptr) {
@@ -77,7 +77,7 @@ result<void> stage_run::give_back(exchange& item, const error* failed) {
   }
   c.returned = true;
   while (returned_ != handed_out_ &&
-         calls_[(first_open_ + returned_) % calls_.size()].returned) {
+         calls_[(first_open_ + returned_) & (ring_size_ - 1)].returned) {
     ++returned_;
   }
   return {};

@@ -168,7 +168,8 @@ result<std::unique_ptr<execution>> execution::create(
   return std::unique_ptr<execution>(new execution(std::move(s)));
 }
 
-/// Stages further down the pipeline come first, so that they free what the others need.
+/// Stages let go of what has ended, and then work in the order of the pipeline, so that
+/// an item passes all stages in one turn.
 result<bool> execution::turn() {
   state& s = *state_;
   s.facts.turn_ns = now_ns();
@@ -178,9 +179,9 @@ result<bool> execution::turn() {
     WEIR_TRY(const bool ended, s.stages[i]->settle());
     any = any || ended;
   }
-  for (auto i = s.planned.order.rbegin(); i != s.planned.order.rend(); ++i) {
-    if (s.planned.source.stages[*i].info.face != face::source) {
-      WEIR_TRY(const bool worked, s.stages[*i]->work(s.options.turn_items));
+  for (const std::uint32_t i : s.planned.order) {
+    if (s.planned.source.stages[i].info.face != face::source) {
+      WEIR_TRY(const bool worked, s.stages[i]->work(s.options.turn_items));
       any = any || worked;
     }
   }
@@ -335,13 +336,31 @@ bool execution::tasks_in_flight() const noexcept {
   return state_->facts.host->base().in_flight() != 0;
 }
 
+/// Stages that wait for each other are the whole reason, so only they are named.
 std::string execution::waiting() const {
-  std::string text;
+  const auto text_of = [](const std::vector<const stage_run*>& stages) {
+    std::string text;
+    for (const stage_run* s : stages) {
+      text += fmt::format("{}\"{}\" waits for {}", text.empty() ? "" : "; ", s->name(),
+                          s->waiting_for().reason);
+    }
+    return text;
+  };
+  std::vector<const stage_run*> all;
   for (const auto& s : state_->stages) {
-    text += fmt::format("{}\"{}\" waits for {}", text.empty() ? "" : "; ", s->name(),
-                        s->waiting_for());
+    std::vector<const stage_run*> path;
+    const stage_run* next = s.get();
+    while (next != nullptr && std::ranges::find(path, next) == path.end()) {
+      path.push_back(next);
+      next = next->waiting_for().other;
+    }
+    if (next != nullptr) {
+      return "stages wait for each other: " +
+             text_of({std::ranges::find(path, next), path.end()});
+    }
+    all.push_back(s.get());
   }
-  return text;
+  return text_of(all);
 }
 
 std::string execution::bottleneck() const {

@@ -73,6 +73,7 @@ void slot_pool::release(slot& s) noexcept {
   }
   s.memory = {};
   s.owned.reset();
+  s.fits = false;
 }
 
 /// Frees memory of free slots until all slots together have at most `budget_` bytes.
@@ -156,6 +157,7 @@ result<slot*> slot_pool::take(dtype type, std::span<const std::int64_t> shape) {
     return std::move(named.error());
   }
   s.bytes = *bytes;
+  s.fits = fixed_ != 0;
   return &s;
 }
 
@@ -206,12 +208,17 @@ result<void> slot_pool::replace(slot& s) {
   return given;
 }
 
-item_pool::item_pool(std::size_t count, std::size_t outlets)
-    : outlets_(outlets), all_(count) {
-  free_.reserve(count);
-  for (auto one = all_.rbegin(); one != all_.rend(); ++one) {
-    one->home = this;
-    free_.push_back(&*one);
+item_pool::item_pool(std::size_t count, std::size_t outlets) : outlets_(outlets) {
+  add(count);
+}
+
+void item_pool::add(std::size_t count) {
+  const std::size_t before = all_.size();
+  all_.resize(before + count);
+  free_.reserve(all_.size());
+  for (std::size_t i = all_.size(); i-- > before;) {
+    all_[i].home = this;
+    free_.push_back(&all_[i]);
   }
 }
 

@@ -4,9 +4,11 @@
 /// pools that a run fills once, so that items at rest cost no allocation.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,7 +42,16 @@ struct slot {
   std::uint32_t names = 0;      ///< items and calls that name the slot
   /// True if all bytes are there when the slot is filled, because no task writes them.
   bool complete = false;
+  /// True if the slot has a fixed size, and `tensor` names `memory` and has a type and
+  /// shape that the pool's outlet may have.
+  bool fits = false;
   slot_pool* home = nullptr;  ///< pool to which the slot returns
+
+  /// Returns whether the slot's tensor has this type and shape already, as those of most
+  /// items.
+  [[nodiscard]] bool has(dtype type, std::span<const std::int64_t> shape) const noexcept {
+    return fits && tensor.type() == type && std::ranges::equal(tensor.shape(), shape);
+  }
 };
 
 /// The slots of one outlet or scratch memory.
@@ -71,6 +82,20 @@ class slot_pool {
   /// @pre `available(1)` @error{out_of_range, more bytes than the pool gives one item}
   /// @error{out_of_memory, the allocation fails}
   [[nodiscard]] result<slot*> take(dtype type, std::span<const std::int64_t> shape);
+  /// Takes a slot that `has` this type and shape. Returns null if there is none.
+  /// @pre `available(1)`
+  [[nodiscard]] slot* take_same(dtype type,
+                                std::span<const std::int64_t> shape) noexcept {
+    slot& s = *free_.back();
+    if (!s.has(type, shape)) {
+      return nullptr;
+    }
+    free_.pop_back();
+    s.names = 1;
+    s.complete = false;
+    used_ += s.memory.size;
+    return &s;
+  }
   /// Takes a slot without setting its tensor, for a source that sets it by `shape`.
   /// @pre `available(1)`
   [[nodiscard]] slot& take_blank() noexcept;
@@ -144,12 +169,14 @@ class item_pool {
  public:
   /// Makes a pool of `count` items, which name slots of `outlets` outlets at most.
   explicit item_pool(std::size_t count, std::size_t outlets = max_ports);
-  /// Returns whether `count` items can be taken.
-  [[nodiscard]] bool available(std::size_t count) const noexcept {
-    return free_.size() >= count;
-  }
-  /// Takes an item without slots, attributes or holders. @pre `available(1)`
-  [[nodiscard]] item& take() noexcept {
+  /// Returns the number of outlets that its items have.
+  [[nodiscard]] std::size_t outlets() const noexcept { return outlets_; }
+  /// Takes an item without slots, attributes or holders. The pool grows if it has none,
+  /// because stages that pass items on make them live longer.
+  [[nodiscard]] item& take() {
+    if (free_.empty()) {
+      add(all_.size());
+    }
     item& one = *free_.back();
     free_.pop_back();
     return one;
@@ -158,8 +185,10 @@ class item_pool {
   void give_back(item& one) noexcept;
 
  private:
+  void add(std::size_t count);
+
   std::size_t outlets_;
-  std::vector<item> all_;
+  std::deque<item> all_;
   std::vector<item*> free_;
 };
 

@@ -45,6 +45,7 @@ void sink_latency::written(std::int64_t left_source_ns) {
   if (open_.items++ % open_.stride != 0) {
     return;
   }
+  open_.times.reserve(most_samples);
   if (open_.times.size() == most_samples) {
     thin_out(open_);
   }
@@ -64,7 +65,9 @@ void sink_latency::settled() {
   while (settled_.times.size() > most_samples) {
     thin_out(settled_);
   }
-  open_ = {};
+  open_.times.clear();
+  open_.stride = 1;
+  open_.items = 0;
 }
 
 void sink_latency::durable(std::int64_t now_ns) {

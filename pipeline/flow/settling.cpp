@@ -41,9 +41,20 @@ void add_error(attributes& to, const std::string& text) {
 
 }  // namespace
 
+/// Returns whether all tasks of a call have ended.
+bool stage_run::tasks_ended(call& c) const noexcept {
+  while (c.next != 0 && c.next <= c.last && facts_.host->base().ended(c.next)) {
+    ++c.next;
+  }
+  return c.next == 0 || c.next > c.last;
+}
+
 result<bool> stage_run::settle() {
   if (info_.face == face::sink) {
     return false;
+  }
+  if (plain_) {
+    return settle_plainly();
   }
   if (info_.face == face::blocking) {
     return settle_returned();
@@ -51,10 +62,7 @@ result<bool> stage_run::settle() {
   bool any = false;
   while (open() != 0) {
     call& c = oldest();
-    while (c.next != 0 && c.next <= c.last && facts_.host->base().ended(c.next)) {
-      ++c.next;
-    }
-    if (c.next != 0 && c.next <= c.last) {
+    if (!tasks_ended(c)) {
       break;
     }
     WEIR_TRY(const settling end, settle_front(c));

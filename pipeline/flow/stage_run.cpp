@@ -58,24 +58,31 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
   }
   items_ = std::make_unique<item_pool>(
       planned.slots + (open_calls + 2) * std::size_t{info_.gives}, info_.outlets());
-  calls_.resize(std::bit_ceil(open_calls + std::size_t{1}));
+  ring_size_ = std::bit_ceil(open_calls + std::size_t{1});
+  calls_.resize(ring_size_);
   for (call& c : calls_) {
     c.inputs.reserve(in_.size() * info_.takes);
     c.emitted.reserve(info_.gives);
   }
   if (info_.face == face::source) {
-    for (std::uint32_t i = 0; i < planned.slots; ++i) {
+    max_grants_ = planned.slots;
+    for (std::size_t i = 0; i < std::bit_ceil(max_grants_); ++i) {
       blanks_.push_back(std::make_unique<blank>());
     }
   }
-  ready_.resize(calls_.size());
-  for (std::size_t i = 0; info_.face == face::blocking && i < calls_.size(); ++i) {
+  plain_ = is_plain();
+  for (call& c : calls_) {
+    if (plain_) {
+      c.inputs.push_back({nullptr, in_.front().from, in_.front().outlet, 0});
+    }
+  }
+  ready_.resize(ring_size_);
+  for (std::size_t i = 0; info_.face == face::blocking && i < ring_size_; ++i) {
     exchanges_.push_back(std::make_unique<exchange>());
   }
   return {};
 }
 
-/// Returns whether an item can be handed on with every outlet.
 std::uint16_t stage_run::tag() const noexcept {
   constexpr std::uint32_t last = runtime::engine::max_tags - 1;
   return static_cast<std::uint16_t>(std::min(index + 1, last));
@@ -88,6 +95,7 @@ void stage_run::tag_tasks() noexcept {
   }
 }
 
+/// Returns whether items can be handed on through every outlet.
 bool stage_run::has_output(std::uint32_t items) const noexcept {
   for (const auto& targets : out_) {
     for (const target& one : targets) {
@@ -96,7 +104,7 @@ bool stage_run::has_output(std::uint32_t items) const noexcept {
       }
     }
   }
-  return items_->available(items);
+  return true;
 }
 
 bool stage_run::slots_available() const noexcept {
@@ -166,7 +174,7 @@ next_action stage_run::look() noexcept {
   const bool waits_for_calls = emits_late() || looping || info_.face == face::sink;
   switch (action) {
     case next_action::take: {
-      if (open() + 1 >= calls_.size() || (looping && open() != 0)) {
+      if (open() + 1 >= ring_size_ || (looping && open() != 0)) {
         return next_action::wait_tasks;
       }
       if (is_outside()) {
@@ -198,6 +206,16 @@ next_action stage_run::look() noexcept {
 result<bool> stage_run::work(std::uint32_t limit) {
   bool worked = false;
   for (std::uint32_t n = 0; n < limit; ++n) {
+    if (plain_) {
+      WEIR_TRY(const std::uint32_t taken, info_.face == face::sink
+                                              ? take_for_sink(limit - n)
+                                              : take_plainly(limit - n));
+      n += taken;
+      worked = worked || taken != 0;
+      if (n == limit) {
+        break;
+      }
+    }
     switch (look()) {
       case next_action::take:
         WEIR_CHECK(take());
@@ -352,7 +370,7 @@ result<void> stage_run::emitted_once(const call& c, const char* function) const 
 
 /// Returns the call that `on_item` or `on_done` is being called for to its empty state.
 void stage_run::finish(call& c) {
-  if (facts_.recorder != nullptr && c.taken_ns != 0) {
+  if (c.taken_ns != 0) {
     facts_.recorder->record(index, c.seq, c.taken_ns, now_ns());
     c.taken_ns = 0;
   }
@@ -416,6 +434,10 @@ result<void> stage_run::emit(call& c) {
     c.wants_emit = true;
     return {};
   }
+  if (plain_) {
+    publish_plainly(c);
+    return {};
+  }
   if (in_on_done_) {
     mark_complete(c);
   }
@@ -449,8 +471,9 @@ result<void> stage_run::check_attributes(const call& c) {
 void stage_run::publish(call& c) {
   item& one = items_->take();
   one.seq = info_.own_numbering ? next_made_++ : c.seq;
-  one.slots = c.made;
-  c.made = {};
+  for (std::size_t o = 0; o < out_.size(); ++o) {
+    one.slots[o] = std::exchange(c.made[o], nullptr);
+  }
   const item* from = nullptr;
   for (const call::input& i : c.inputs) {
     from = from != nullptr ? from : i.body;
@@ -532,66 +555,6 @@ result<void> stage_run::pass_end() {
 
 error stage_run::at_item(std::uint64_t seq, error cause) const {
   return item_error(name_, seq, std::move(cause));
-}
-
-std::uint32_t stage_run::held_of(const edge& from) const noexcept {
-  std::uint32_t count = 0;
-  for (const call& c : calls_) {
-    for (const call::input& i : c.inputs) {
-      count += i.body != nullptr && i.from == &from ? 1U : 0U;
-    }
-  }
-  return count;
-}
-
-std::int64_t stage_run::slot_bytes() const noexcept {
-  std::int64_t all = initial_slots_ ? initial_slots_->bytes() : 0;
-  for (const auto* group : {&pools_, &scratch_}) {
-    for (const auto& pool : *group) {
-      all += pool ? pool->bytes() : 0;
-    }
-  }
-  return all;
-}
-
-bool stage_run::limits_rate() const noexcept {
-  if (!has_output(info_.gives)) {
-    return false;
-  }
-  return open() != 0 || in_.empty() ||
-         std::none_of(in_.begin(), in_.end(),
-                      [](const auto& i) { return !i.ended && i.from->empty(); });
-}
-
-std::string stage_run::waiting_for() const {
-  if (ended_) {
-    return open() != 0 ? "tasks" : "nothing: it has ended";
-  }
-  for (const inlet& i : in_) {
-    if (!i.ended && i.from->empty()) {
-      return fmt::format("an item of \"{}\"", i.producer->name());
-    }
-  }
-  if (!releases_feedback()) {
-    return "the end of its loop at a barrier";
-  }
-  if (wants_settle_) {
-    return "the sink to make its items durable";
-  }
-  for (const auto& targets : out_) {
-    for (const target& one : targets) {
-      if (!one.to->has_credit(info_.gives)) {
-        return fmt::format("\"{}\" to let go of an item", one.consumer->name());
-      }
-    }
-  }
-  if (held_ != 0) {
-    return "the sources that it meets";
-  }
-  if (info_.face == face::source && slots_available()) {
-    return "its data";
-  }
-  return open() != 0 ? "tasks" : "memory for an item";
 }
 
 }  // namespace weir::flow

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "epoch/item_record.hpp"
-#include "epoch/source_mark.hpp"
 #include "flow/edge.hpp"
+#include "flow/exchanges.hpp"
 #include "flow/item_memory.hpp"
 #include "flow/item_times.hpp"
 #include "flow/skipped_items.hpp"
@@ -35,8 +35,9 @@ struct call {
     std::uint32_t outlet = 0;  ///< outlet of the producer whose tensor the edge carries
     std::int64_t bytes = 0;    ///< bytes of the credit
   };
-  std::uint64_t seq = 0;                   ///< number of the first item
-  std::vector<input> inputs;               ///< by item of the call, then by inlet
+  std::uint64_t seq = 0;  ///< number of the first item
+  /// By item of the call, then by inlet. Those of plain stages always have one entry.
+  std::vector<input> inputs;
   std::array<slot*, max_ports> made{};     ///< named by the call and not emitted yet
   std::array<slot*, max_ports> scratch{};  ///< scratch memories of the call
   std::vector<item*> emitted;   ///< items that the call handed on and still holds
@@ -56,34 +57,6 @@ struct call {
   bool returned = false;     ///< a blocking stage has processed the item
   /// Error of the stage itself. The item fails once the tasks of the call have ended.
   std::unique_ptr<error> refusal;
-};
-
-/// An empty item that a source or a blocking stage fills.
-class blank {
- public:
-  stage_run* stage = nullptr;            ///< stage that granted it
-  std::uint64_t seq = 0;                 ///< number that the item will have
-  attributes about;                      ///< attributes of the item
-  std::array<slot*, max_ports> slots{};  ///< by outlet
-  std::array<bool, max_ports> filled{};  ///< outlets that the source has filled
-  std::int64_t granted_ns = 0;           ///< as `call::taken_ns`
-  bool nothing_yet = false;              ///< the source has no item at the moment
-  bool skipped = false;                  ///< the blocking stage has called `skip`
-  bool wants_mark = false;               ///< the source is joined with others
-  source_mark mark;                      ///< position behind the item, if it is wanted
-};
-
-/// An item that a sink or a blocking stage takes.
-class ready {
- public:
-  const call* holder = nullptr;  ///< call that holds the item
-};
-
-/// An item in the hands of a blocking stage, with the empty item that it fills.
-class exchange {
- public:
-  ready input;   ///< item that the stage takes
-  blank output;  ///< item that the stage makes
 };
 
 /// The next action of a stage.
@@ -234,8 +207,13 @@ class stage_run {
   [[nodiscard]] bool ended() const noexcept { return ended_; }
   /// Returns the number of calls whose tasks have not ended, or which a sink holds.
   [[nodiscard]] std::size_t open_calls() const noexcept { return open(); }
-  /// Returns the reason for which the stage does nothing, in words.
-  [[nodiscard]] std::string waiting_for() const;
+  /// The reason for which a stage does nothing.
+  struct wait {
+    std::string reason;                ///< in words
+    const stage_run* other = nullptr;  ///< stage that has to act, if it is known
+  };
+  /// Returns what the stage waits for.
+  [[nodiscard]] wait waiting_for() const;
   /// Returns whether the stage has work and is not blocked by the stages behind it. A
   /// source always has work.
   [[nodiscard]] bool limits_rate() const noexcept;
@@ -274,6 +252,14 @@ class stage_run {
     const stage_run* consumer = nullptr;
   };
 
+  [[nodiscard]] bool is_plain() const noexcept;
+  [[nodiscard]] bool has_credit() const noexcept;
+  [[nodiscard]] result<std::uint32_t> take_plainly(std::uint32_t limit);
+  [[nodiscard]] result<std::uint32_t> take_for_sink(std::uint32_t limit);
+  void publish_plainly(call& c);
+  void finish_plainly(call& c);
+  [[nodiscard]] result<bool> settle_plainly();
+  [[nodiscard]] bool tasks_ended(call& c) const noexcept;
   [[nodiscard]] next_action look() noexcept;
   [[nodiscard]] next_action look_at_inputs() noexcept;
   [[nodiscard]] bool has_output(std::uint32_t items) const noexcept;
@@ -332,12 +318,8 @@ class stage_run {
   [[nodiscard]] error at_item(std::uint64_t seq, error cause) const;
   [[nodiscard]] result<void> fits(std::size_t outlet, dtype type,
                                   std::span<const std::int64_t> shape) const;
-  [[nodiscard]] call& oldest() noexcept {
-    return calls_[first_open_ & (calls_.size() - 1)];
-  }
-  [[nodiscard]] call& current() noexcept {
-    return calls_[next_open_ & (calls_.size() - 1)];
-  }
+  [[nodiscard]] call& oldest() noexcept { return calls_[first_open_ & (ring_size_ - 1)]; }
+  [[nodiscard]] call& current() noexcept { return calls_[next_open_ & (ring_size_ - 1)]; }
   [[nodiscard]] std::size_t open() const noexcept { return next_open_ - first_open_; }
   /// True if the item is emitted only after its tasks have ended.
   [[nodiscard]] bool emits_late() const noexcept {
@@ -354,6 +336,7 @@ class stage_run {
   stage_object& object_;
   run_facts& facts_;
   bool skips_failures_ = false;
+  bool plain_ = false;         ///< see `is_plain`
   bool has_feedback_ = false;  ///< an inlet is fed back
   std::uint64_t max_failures_ = unlimited_failures;
   std::uint64_t failures_ = 0;  ///< failed items of this run and of those before it
@@ -373,6 +356,7 @@ class stage_run {
 
   /// A ring: open calls, then the one being made. Its size is a power of two.
   std::vector<call> calls_;
+  std::size_t ring_size_ = 0;  ///< its size
   std::size_t first_open_ = 0;
   std::size_t next_open_ = 0;
   std::size_t collected_ = 0;  ///< items of the current call so far
@@ -384,7 +368,9 @@ class stage_run {
   bool ended_ = false;
   bool wants_settle_ = false;
 
+  /// A ring, whose size is a power of two.
   std::vector<std::unique_ptr<blank>> blanks_;
+  std::size_t max_grants_ = 0;
   std::size_t first_blank_ = 0;
   std::size_t granted_ = 0;  ///< items that are with the source or held
   std::size_t held_ = 0;     ///< filled items that are not handed on yet, the oldest ones

@@ -66,7 +66,8 @@ bool step::has(int inlet) const noexcept {
 }
 const runtime::tensor& step::input_bytes(int inlet, std::size_t nth) const {
   const std::size_t inlets = stage_.in_.size();
-  WEIR_EXPECT(inlet >= 0 && static_cast<std::size_t>(inlet) < inlets && nth < count());
+  WEIR_EXPECT(inlet >= 0 && static_cast<std::size_t>(inlet) < inlets &&
+              (nth == 0 || nth < count()));
   const auto& one =
       stage_.active_->inputs[nth * inlets + static_cast<std::size_t>(inlet)];
   WEIR_EXPECT(one.body != nullptr);
@@ -82,15 +83,19 @@ const runtime::tensor& step::scratch_of_item(int index) const {
   return s->tensor;
 }
 
-result<runtime::tensor> step::output_bytes(int outlet, dtype type,
-                                           std::span<const std::int64_t> shape) {
+result<const runtime::tensor*> step::output_bytes(int outlet, dtype type,
+                                                  std::span<const std::int64_t> shape) {
   const auto o = static_cast<std::size_t>(outlet);
   WEIR_EXPECT(outlet >= 0 && o < stage_.pools_.size() && stage_.pools_[o] &&
               stage_.active_->made[o] == nullptr);
-  WEIR_CHECK(stage_.fits(o, type, shape));
-  WEIR_TRY(flow::slot * s, stage_.pools_[o]->take(type, shape));
+  flow::slot_pool& pool = *stage_.pools_[o];
+  flow::slot* s = pool.take_same(type, shape);
+  if (s == nullptr) {
+    WEIR_CHECK(stage_.fits(o, type, shape));
+    WEIR_TRY(s, pool.take(type, shape));
+  }
   stage_.active_->made[o] = s;
-  return s->tensor;
+  return &s->tensor;
 }
 
 result<runtime::tensor> step::scratch_bytes(int index, dtype type,
@@ -104,9 +109,6 @@ result<runtime::tensor> step::scratch_bytes(int index, dtype type,
   return s->tensor;
 }
 
-result<void> step::emit() {
-  return stage_.emit(*stage_.active_);
-}
 void step::skip() {
   stage_.active_->skipped = true;
 }
@@ -145,6 +147,10 @@ result<runtime::tensor> pull::fill_bytes(int port, dtype type,
                                          std::span<const std::int64_t> shape) {
   const auto o = static_cast<std::size_t>(port);
   flow::slot& s = *blank_.slots[o];
+  if (s.has(type, shape)) {
+    blank_.filled[o] = true;
+    return s.tensor;
+  }
   if (auto fits = blank_.stage->fits(o, type, shape); !fits) {
     // What a source reads decides the type, so that the data are wrong and no call is.
     const bool data = blank_.stage->info().face == flow::face::source;
@@ -152,6 +158,7 @@ result<runtime::tensor> pull::fill_bytes(int port, dtype type,
     return data ? error(errc::corrupt, e.text()).hint(e.hint()) : std::move(e);
   }
   WEIR_CHECK(s.home->shape(s, type, shape));
+  s.fits = s.home->fixed();
   blank_.filled[o] = true;
   return s.tensor;
 }

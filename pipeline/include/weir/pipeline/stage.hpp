@@ -137,8 +137,12 @@ class step {
   [[nodiscard]] result<tensor<T, Rank>> make(const out<T, Rank>& port,
                                              Extent... extents) {
     static_assert(sizeof...(Extent) == Rank, "one extent for each dimension of the port");
-    return typed<T, Rank>(
-        output_bytes(port.index, dtype_of<T>, {static_cast<std::int64_t>(extents)...}));
+    auto made =
+        output_bytes(port.index, dtype_of<T>, {static_cast<std::int64_t>(extents)...});
+    if (!made) {
+      return std::move(made.error());
+    }
+    return tensor<T, Rank>(**made);
   }
   /// Takes scratch memory of the item, with any content.
   /// @shape{extents, the slowest dimension first} @units{extents: elements}
@@ -147,15 +151,23 @@ class step {
   [[nodiscard]] result<tensor<T, Rank>> make(const scratch<T, Rank>& memory,
                                              Extent... extents) {
     static_assert(sizeof...(Extent) == Rank, "one extent for each dimension");
-    return typed<T, Rank>(scratch_bytes(memory.index, dtype_of<T>,
-                                        {static_cast<std::int64_t>(extents)...}));
+    auto made =
+        scratch_bytes(memory.index, dtype_of<T>, {static_cast<std::int64_t>(extents)...});
+    if (!made) {
+      return std::move(made.error());
+    }
+    return tensor<T, Rank>(*made);
   }
   /// Takes memory for an outlet whose type is known only at run time, see `make`.
   /// @param port  Number among the outlets.
   /// @error{out_of_range, see `make`}
   [[nodiscard]] result<runtime::tensor> make_bytes(int port, dtype type,
                                                    std::span<const std::int64_t> shape) {
-    return output_bytes(port, type, shape);
+    auto made = output_bytes(port, type, shape);
+    if (!made) {
+      return std::move(made.error());
+    }
+    return **made;
   }
 
   /// Submits a task of this item, exactly as `engine::submit`.
@@ -219,19 +231,13 @@ class step {
   friend class flow::stage_run;
   explicit step(flow::stage_run& stage) : stage_(stage) {}
 
-  template <class T, int Rank>
-  static result<tensor<T, Rank>> typed(result<runtime::tensor> bytes) {
-    if (!bytes) {
-      return std::move(bytes.error());
-    }
-    return tensor<T, Rank>(*bytes);
-  }
   [[nodiscard]] const runtime::tensor& input_bytes(int inlet, std::size_t nth) const;
   [[nodiscard]] bool input_complete(int inlet) const noexcept;
   [[nodiscard]] const runtime::tensor& scratch_of_item(int index) const;
-  [[nodiscard]] result<runtime::tensor> output_bytes(int outlet, dtype type,
-                                                     std::span<const std::int64_t> shape);
-  [[nodiscard]] result<runtime::tensor> output_bytes(
+  /// Returns a tensor that belongs to the item.
+  [[nodiscard]] result<const runtime::tensor*> output_bytes(
+      int outlet, dtype type, std::span<const std::int64_t> shape);
+  [[nodiscard]] result<const runtime::tensor*> output_bytes(
       int outlet, dtype type, std::initializer_list<std::int64_t> shape) {
     return output_bytes(outlet, type, std::span(shape.begin(), shape.size()));
   }

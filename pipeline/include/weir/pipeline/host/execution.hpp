@@ -161,7 +161,8 @@ class execution {
 
   /// Returns whether tasks of the engine have not ended yet.
   [[nodiscard]] bool tasks_in_flight() const noexcept;
-  /// Returns for each stage the reason for which it does nothing, in words.
+  /// Returns for each stage the reason for which it does nothing, in words; or only for
+  /// those that wait for each other, if there are such.
   [[nodiscard]] std::string waiting() const;
   /// Returns the stage that limits the rate, in words, or an empty text: seen from the
   /// sinks, the first stage that has input and whose output is not blocked.

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The short path of plain stages: sinks with one inlet, and stages that make one item of
+/// each item of one inlet. They do what `stage_run::take`, `publish`, `finish` and
+/// `settle` do, without the cases that such a stage cannot have. Most stages of most
+/// pipelines are plain, so the cost of a hop is decided here.
+#include "flow/stage_run.hpp"
+
+#include <algorithm>
+
+#include "weir/base/clock.hpp"
+#include "weir/pipeline/host/stage_calls.hpp"
+
+namespace weir::flow {
+
+bool stage_run::is_plain() const noexcept {
+  if (info_.face == face::sink) {
+    return in_.size() == 1 && info_.takes == 1;
+  }
+  return info_.face == face::task && in_.size() == 1 && !has_feedback_ &&
+         out_.size() == 1 && info_.takes == 1 && info_.gives == 1 &&
+         !info_.own_numbering && !skips_failures_ && scratch_.empty();
+}
+
+/// Returns whether the item that a plain stage makes has a credit on every edge.
+bool stage_run::has_credit() const noexcept {
+  for (const target& one : out_.front()) {
+    if (!one.to->has_credit(1)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Takes items and gaps, at most `limit`, as long as there are some, and credits and
+/// memory. Returns how many it has taken. What it leaves to `look` are markers, and the
+/// reason for which it has stopped.
+result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
+  edge& from = *in_.front().from;
+  const slot_pool* const pool = pools_.front().get();
+  tag_tasks();
+  step s(*this);
+  std::uint32_t taken = 0;
+  while (taken < limit && !from.empty() && from.front().kind <= entry_kind::gap &&
+         open() + 1 < ring_size_ && (pool == nullptr || pool->available(1)) &&
+         has_credit()) {
+    const entry& e = from.pop();
+    WEIR_EXPECT(e.number == next_seq_);
+    ++taken;
+    if (e.body == nullptr) {
+      from.give_back(0);
+      push_gap(next_seq_++);
+      continue;
+    }
+    call& c = current();
+    c.seq = next_seq_++;
+    call::input& input = c.inputs.front();
+    input.body = e.body;
+    input.bytes = e.bytes;
+    ++counters.items;
+    if (facts_.recorder != nullptr) {
+      c.taken_ns = now_ns();
+    }
+    active_ = &c;
+    auto done = guarded([&] { return object_.on_item(s); });
+    active_ = nullptr;
+    if (!done) {
+      return at_item(c.seq, std::move(done.error()));
+    }
+    if (c.emissions + (c.skipped ? 1U : 0U) != 1) {
+      WEIR_CHECK(emitted_once(c, "on_item"));
+    }
+    if (c.skipped) {
+      push_gap(c.seq);
+    }
+    if (c.first == 0 && open() == 0) {
+      finish_plainly(c);
+    } else {
+      ++next_open_;
+    }
+  }
+  return taken;
+}
+
+/// The same for a sink, which gets the items later.
+result<std::uint32_t> stage_run::take_for_sink(std::uint32_t limit) {
+  edge& from = *in_.front().from;
+  std::uint32_t taken = 0;
+  for (; taken < limit && !from.empty() && from.front().kind <= entry_kind::gap &&
+         open() + 1 < ring_size_;
+       ++taken) {
+    const entry& e = from.pop();
+    WEIR_EXPECT(e.number == next_seq_);
+    const std::uint64_t number = next_seq_++;
+    if (e.body == nullptr) {
+      from.give_back(0);
+      continue;
+    }
+    call& c = current();
+    c.seq = number;
+    call::input& input = c.inputs.front();
+    input.body = e.body;
+    input.bytes = e.bytes;
+    ++counters.items;
+    if (facts_.recorder != nullptr) {
+      c.taken_ns = now_ns();
+    }
+    if (!e.body->slots[input.outlet]->complete) {
+      WEIR_CHECK(gate(c));
+    }
+    ++next_open_;
+  }
+  return taken;
+}
+
+/// Hands on the item of a call. If the stage has passed on the only tensor of the item
+/// that it took and has not changed its attributes, both items are equal, and the edges
+/// behind the stage hold the one that is there.
+void stage_run::publish_plainly(call& c) {
+  item& old = *c.inputs.front().body;
+  slot* const s = c.made.front();
+  c.made.front() = nullptr;
+  item* one = &old;
+  if (s != nullptr && s == old.slots.front() && old.home->outlets() == 1 &&
+      !c.about_set) {
+    --s->names;  // the item that is there keeps its own
+  } else {
+    one = &items_->take();
+    one->seq = c.seq;
+    one->lane = old.lane;
+    one->left_source_ns = std::min(facts_.turn_ns, old.left_source_ns);
+    one->slots.front() = s;
+    one->holders = 1;  // the call
+    c.emitted.push_back(one);
+    if (c.about_set) {
+      one->about = c.about;
+    } else if (!old.about.empty()) {
+      one->about = old.about;
+    }
+  }
+  for (const target& t : out_.front()) {
+    if (s != nullptr) {
+      t.to->push(*one, c.seq + t.delay, s->bytes);
+    } else {
+      t.to->push_gap(c.seq + t.delay);
+    }
+  }
+  ++counters.emitted;
+}
+
+/// Returns a call to its empty state.
+void stage_run::finish_plainly(call& c) {
+  if (c.taken_ns != 0) {
+    facts_.recorder->record(index, c.seq, c.taken_ns, now_ns());
+    c.taken_ns = 0;
+  }
+  call::input& input = c.inputs.front();
+  input.from->give_back(input.bytes);
+  let_go(*input.body);
+  input.body = nullptr;
+  if (!c.emitted.empty()) {
+    let_go_of_emitted(c);
+  }
+  if (slot*& s = c.made.front(); s != nullptr) {
+    s->home->drop(*s);
+    s = nullptr;
+  }
+  if (c.about_set) {
+    c.about.clear();
+    c.about_set = false;
+  }
+  c.skipped = false;
+  c.emissions = 0;
+  c.first = c.last = c.next = 0;
+}
+
+/// Lets go of the calls whose tasks have ended, from the oldest. Returns whether there
+/// were any.
+result<bool> stage_run::settle_plainly() {
+  std::size_t ended = first_open_;
+  while (ended != next_open_ && tasks_ended(calls_[ended & (ring_size_ - 1)])) {
+    ++ended;
+  }
+  if (ended == first_open_) {
+    return false;
+  }
+  const bool any_failed = facts_.host->base().failures() != 0;
+  for (; first_open_ != ended; ++first_open_) {
+    call& c = oldest();
+    if (any_failed) {
+      if (auto failed = failure_of(c)) {
+        return at_item(c.seq, std::move(*failed));
+      }
+    }
+    finish_plainly(c);
+  }
+  return true;
+}
+
+}  // namespace weir::flow
+
+namespace weir {
+
+result<void> step::emit() {
+  flow::call& c = *stage_.active_;
+  if (stage_.plain_ && c.emissions == 0 && !c.about_set) {
+    c.emissions = 1;
+    stage_.publish_plainly(c);
+    return {};
+  }
+  return stage_.emit(c);
+}
+
+}  // namespace weir

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a stage tells about itself: what it waits for, whether it limits the rate, and
+/// what it holds.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "flow/stage_run.hpp"
+
+namespace weir::flow {
+
+std::uint32_t stage_run::held_of(const edge& from) const noexcept {
+  std::uint32_t count = 0;
+  for (const call& c : calls_) {
+    for (const call::input& i : c.inputs) {
+      count += i.body != nullptr && i.from == &from ? 1U : 0U;
+    }
+  }
+  return count;
+}
+
+std::int64_t stage_run::slot_bytes() const noexcept {
+  std::int64_t all = initial_slots_ ? initial_slots_->bytes() : 0;
+  for (const auto* group : {&pools_, &scratch_}) {
+    for (const auto& pool : *group) {
+      all += pool ? pool->bytes() : 0;
+    }
+  }
+  return all;
+}
+
+bool stage_run::limits_rate() const noexcept {
+  if (!has_output(info_.gives)) {
+    return false;
+  }
+  return open() != 0 || in_.empty() ||
+         std::none_of(in_.begin(), in_.end(),
+                      [](const auto& i) { return !i.ended && i.from->empty(); });
+}
+
+stage_run::wait stage_run::waiting_for() const {
+  if (ended_) {
+    return {open() != 0 ? "tasks" : "nothing: it has ended"};
+  }
+  for (const inlet& i : in_) {
+    if (!i.ended && i.from->empty()) {
+      return {fmt::format("an item of \"{}\"", i.producer->name()), i.producer};
+    }
+  }
+  if (!releases_feedback()) {
+    return {"the end of its loop at a barrier"};
+  }
+  if (wants_settle_) {
+    return {"the sink to make its items durable"};
+  }
+  for (const auto& targets : out_) {
+    for (const target& one : targets) {
+      if (!one.to->has_credit(info_.gives)) {
+        return {fmt::format("\"{}\" to let go of an item", one.consumer->name()),
+                one.consumer};
+      }
+    }
+  }
+  if (held_ != 0) {
+    return {"the sources that it meets"};
+  }
+  if (info_.face == face::source && slots_available()) {
+    return {"its data"};
+  }
+  return {open() != 0 ? "tasks" : "memory for an item"};
+}
+
+}  // namespace weir::flow
