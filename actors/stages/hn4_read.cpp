@@ -57,7 +57,8 @@ class hn4_read final : public flow::stage_object {
       return false;
     }
     const std::uint64_t offset = last_.end;
-    const std::uint64_t count = settings_.block == 0 ? left : std::min(left, settings_.block);
+    const std::uint64_t count =
+        settings_.block == 0 ? left : std::min(left, settings_.block);
     WEIR_TRY(const mutable_bytes to, fill_block(p, count));
     WEIR_CHECK(read(offset, to));
     attribute_collector about(p.emitted());

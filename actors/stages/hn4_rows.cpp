@@ -177,9 +177,9 @@ class hn4_rows final : public flow::stage_object {
 
 /// Further paragraphs of the reference of `hn4.rows`.
 constexpr std::string_view hn4_rows_details =
-    R"(Outlet `x` has the type of the setting: the tensor with fewer elements in its slowest
-dimension. Bytes are read straight into the memory of the item. The tensor is one of a
-safetensors or GGUF file in the volume.
+    R"(Outlet `x` has the type of the setting: the tensor with fewer elements in its
+slowest dimension. Bytes are read straight into the memory of the item. The tensor is
+one of a safetensors or GGUF file in the volume.
 
 Attributes: `row` is the number of the first row of the item. The cursor holds the number
 of rows, a digest of type and shape, and the XXH3 digest of the last item.)";

@@ -206,8 +206,8 @@ class hn4_tensors final : public flow::stage_object {
 
 /// Further paragraphs of the reference of `hn4.tensors`.
 constexpr std::string_view hn4_tensors_details =
-    R"(Outlet `x` has the type of the setting. Bytes are read straight into the memory of the
-item. Tensors of quantised types are bytes.
+    R"(Outlet `x` has the type of the setting. Bytes are read straight into the memory
+of the item. Tensors of quantised types are bytes.
 
 Attributes: `name` and `tag`. The cursor holds the number of tensors, a digest of
 their descriptions, and the XXH3 digest of the last one.)";

@@ -171,8 +171,8 @@ class text_chunks final : public flow::stage_object {
 
 /// Further paragraphs of the reference of `text.chunks`.
 constexpr std::string_view text_chunks_details =
-    R"(Outlet `x` has the type `u8[?]`. Files are read in the given order, and a file that is
-named twice is read twice. A chunk never has bytes of two files.
+    R"(Outlet `x` has the type `u8[?]`. Files are read in the given order, and a file
+that is named twice is read twice. A chunk never has bytes of two files.
 
 Attributes: `file` as it is named in the settings, and `offset` in bytes. The cursor
 holds the file, offset, length and XXH3 digest of the last chunk, and a digest of the

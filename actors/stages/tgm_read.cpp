@@ -240,15 +240,15 @@ class tgm_read final : public flow::stage_object {
   std::uint64_t messages_ = 0;
   bool ended_ = false;  ///< the last message has said that it is the last one
   int retries_ = 0;     ///< reads in a row that have found other bytes than a message
-  std::string file_;  ///< name in the folder of the file of the last message
+  std::string file_;    ///< name in the folder of the file of the last message
   mutable read_block last_;
   mutable bool digest_known_ = false;
 };
 
 /// Further paragraphs of the reference of `tgm.read`.
 constexpr std::string_view tgm_read_details =
-    R"(Outlet `x` has the type of the setting. Elements are decoded straight into the memory
-of the item.
+    R"(Outlet `x` has the type of the setting. Elements are decoded straight into the
+memory of the item.
 
 Attributes: `message` is the number of the message. Further attributes are the scalars
 of the message's metadata and then those of the object's own metadata, without its

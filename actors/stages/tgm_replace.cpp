@@ -205,8 +205,8 @@ result<void> check_lists(const replace_settings& settings) {
 
 /// Further paragraphs of the reference of `tgm.replace`.
 constexpr std::string_view tgm_replace_details =
-    R"(The file is replaced by a rename when a checkpoint is made, so a reader finds a whole
-message at any time.
+    R"(The file is replaced by a rename when a checkpoint is made, so a reader finds a
+whole message at any time.
 
 A file that holds something else than Tensogram messages is refused. The checkpoint
 holds the newest message itself, so a resumed run writes exactly the file of the

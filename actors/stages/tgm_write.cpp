@@ -302,8 +302,8 @@ class tgm_write final : public flow::stage_object {
 
 /// Further paragraphs of the reference of `tgm.write`.
 constexpr std::string_view tgm_write_details =
-    R"(The attributes of the item become metadata of the message. Failed items of a stage
-with `on_error = "dead_letter"` come here, too: the metadata `error` says why they
+    R"(The attributes of the item become metadata of the message. Failed items of a
+stage with `on_error = "dead_letter"` come here, too: the metadata `error` says why they
 failed.
 
 `new` empties a file of messages when the run begins, and refuses other files. The

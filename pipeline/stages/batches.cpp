@@ -264,8 +264,8 @@ class window_stage final : public stage_object {
     return {};
   }
   std::vector<state_part> state() override {
-    std::vector<state_part> all{{"taken", false, {}, std::as_writable_bytes(
-                                                         std::span(&taken_, 1))}};
+    std::vector<state_part> all{
+        {"taken", false, {}, std::as_writable_bytes(std::span(&taken_, 1))}};
     if (kept_ != 0 && bytes_ != 0) {
       all.push_back({"items", true, ring_, {}});
     }
@@ -318,8 +318,8 @@ port_type with_leading(const port_type& type, extent leading) {
 
 /// Further paragraphs of the reference of `batch`.
 constexpr std::string_view batch_details =
-    R"(The batches have numbers of their own. Gaps are left out. All items of a batch must
-have one shape.
+    R"(The batches have numbers of their own. Gaps are left out. All items of a batch
+must have one shape.
 
 `pad` fills the last batch with zeros and gives every batch an attribute `items` with
 the number of its items, which `unbatch` understands. The batch has the attributes of
@@ -346,8 +346,7 @@ path = "out.tgm"
 )";
 
 /// Further paragraphs of the reference of `unbatch`.
-constexpr std::string_view unbatch_details =
-    R"(Padding of `batch` is left out.)";
+constexpr std::string_view unbatch_details = R"(Padding of `batch` is left out.)";
 
 /// A small pipeline with `unbatch`.
 constexpr std::string_view unbatch_example = R"([[stage]]
@@ -370,9 +369,9 @@ path = "out.tgm"
 
 /// Further paragraphs of the reference of `window`.
 constexpr std::string_view window_details =
-    R"(The windows have numbers of their own. Window w has the items from w times `step` on, in
-their order; gaps are left out. With a `step` below `count` windows overlap, with the
-same number they follow each other, and with a larger one items between them are
+    R"(The windows have numbers of their own. Window w has the items from w times `step`
+on, in their order; gaps are left out. With a `step` below `count` windows overlap, with
+the same number they follow each other, and with a larger one items between them are
 dropped. Windows that the end of the input cuts short are left out; `batch` can keep or
 pad them.
 
@@ -439,7 +438,8 @@ result<void> make_unbatch(described_stage& made, const given_settings& given) {
 
 result<void> make_window(described_stage& made, const given_settings& given) {
   made.info.name = "window";
-  made.info.documentation = "joins the newest items to windows that slide or follow each other";
+  made.info.documentation =
+      "joins the newest items to windows that slide or follow each other";
   made.info.details = window_details;
   made.info.example = window_example;
   WEIR_TRY(const window_settings settings,

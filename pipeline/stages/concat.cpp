@@ -189,11 +189,12 @@ class mix final : public stage_object {
   result<void> seek(bytes_view cursor) override {
     constexpr std::size_t one_size = 1 + sizeof(std::uint64_t) + max_record;
     if (cursor.size() != sizeof made_ || cursors_.size() != one_size * parts_.size()) {
-      return error(errc::corrupt,
-                   fmt::format("cannot use the stored cursor of a mix: expected {} and {} "
-                               "bytes, found {} and {}",
-                               sizeof made_, one_size * parts_.size(), cursor.size(),
-                               cursors_.size()));
+      return error(
+          errc::corrupt,
+          fmt::format("cannot use the stored cursor of a mix: expected {} and {} "
+                      "bytes, found {} and {}",
+                      sizeof made_, one_size * parts_.size(), cursor.size(),
+                      cursors_.size()));
     }
     std::memcpy(&made_, cursor.data(), sizeof made_);
     for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -202,10 +203,11 @@ class mix final : public stage_object {
       std::uint64_t size = 0;
       std::memcpy(&size, one.data() + 1, sizeof size);
       if (size > max_record) {
-        return error(errc::corrupt,
-                     fmt::format("cannot use the stored cursor of a mix: expected at most "
-                                 "{} bytes for source {}, found {}",
-                                 max_record, i, size));
+        return error(
+            errc::corrupt,
+            fmt::format("cannot use the stored cursor of a mix: expected at most "
+                        "{} bytes for source {}, found {}",
+                        max_record, i, size));
       }
       const bytes_view record = one.subspan(1 + sizeof size, size);
       if (auto moved = parts_[i]->seek(record); !moved) {
@@ -312,8 +314,8 @@ result<std::vector<std::unique_ptr<stage_object>>> make_parts(
 
 /// Further paragraphs of the reference of `concat`.
 constexpr std::string_view concat_details =
-    R"(The outlets are those of the first source, and all sources must have the same. With
-several sources of one run, joins by number would otherwise put their items side by
+    R"(The outlets are those of the first source, and all sources must have the same.
+With several sources of one run, joins by number would otherwise put their items side by
 side.
 
 Each text is the name of a source and its settings: `tgm.read path="a b.tgm" index=1`.
@@ -335,12 +337,12 @@ path = "out.tgm"
 
 /// Further paragraphs of the reference of `mix`.
 constexpr std::string_view mix_details =
-    R"(Each item comes from a source that is drawn at random: a source with twice the weight is
-drawn twice as often. The source of item n is a function of the seed and n alone, so the
-order does not depend on how long a source takes. A source that has ended is not drawn
-again, and the mix ends with the last one. Parts are written as those of `concat`, and
-all have the same outlets. The cursor is the number of items, and the state holds the
-cursors of all sources.)";
+    R"(Each item comes from a source that is drawn at random: a source with twice the
+weight is drawn twice as often. The source of item n is a function of the seed and n
+alone, so the order does not depend on how long a source takes. A source that has ended
+is not drawn again, and the mix ends with the last one. Parts are written as those of
+`concat`, and all have the same outlets. The cursor is the number of items, and the
+state holds the cursors of all sources.)";
 
 /// A small pipeline with `mix`.
 constexpr std::string_view mix_example = R"([[stage]]

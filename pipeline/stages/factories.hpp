@@ -17,11 +17,14 @@ namespace weir::flow {
 /// Makes the stage `split`.
 [[nodiscard]] result<void> make_split(described_stage& made, const given_settings& given);
 /// Makes the stage `window`.
-[[nodiscard]] result<void> make_window(described_stage& made, const given_settings& given);
+[[nodiscard]] result<void> make_window(described_stage& made,
+                                       const given_settings& given);
 /// Makes the stage `reduce`.
-[[nodiscard]] result<void> make_reduce(described_stage& made, const given_settings& given);
+[[nodiscard]] result<void> make_reduce(described_stage& made,
+                                       const given_settings& given);
 /// Makes the stage `deadline`.
-[[nodiscard]] result<void> make_deadline(described_stage& made, const given_settings& given);
+[[nodiscard]] result<void> make_deadline(described_stage& made,
+                                         const given_settings& given);
 /// Makes the stage `rate`.
 [[nodiscard]] result<void> make_rate(described_stage& made, const given_settings& given);
 /// Makes the source `mix`. @param known  Stages among which its sources are looked up.

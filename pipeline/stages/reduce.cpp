@@ -181,7 +181,8 @@ class reduce_items final : public stage_object {
         WEIR_CHECK(copy(s, a, to));
       } else {
         WEIR_TRY(const runtime::tensor b, tree(s, left, leaves - left, 1));
-        WEIR_CHECK(pair(s, a, b, to, settings_.operation == reduction::mean ? leaves : 0));
+        WEIR_CHECK(
+            pair(s, a, b, to, settings_.operation == reduction::mean ? leaves : 0));
       }
     }
     return s.emit();
@@ -205,21 +206,21 @@ class reduce_items final : public stage_object {
     const runtime::access accesses[] = {runtime::reads(a), runtime::reads(b),
                                         runtime::writes(to)};
     return with_number_type(element_, [&](auto zero) {
-      return s.submit_bytes("reduce", accesses,
-                            pair_kernel<decltype(zero)>{a.data(), b.data(), to.data(),
-                                                        to.count(), settings_.operation,
-                                                        divisor});
+      return s.submit_bytes(
+          "reduce", accesses,
+          pair_kernel<decltype(zero)>{a.data(), b.data(), to.data(), to.count(),
+                                      settings_.operation, divisor});
     });
   }
   static result<void> copy(step& s, const runtime::tensor& from,
                            const runtime::tensor& to) {
     const runtime::access accesses[] = {runtime::reads(from), runtime::writes(to)};
     WEIR_TRY(const std::int64_t bytes, byte_size(to.type(), to.count()));
-    return s.submit_bytes("reduce", accesses,
-                          [source = from.data(), target = to.data(),
-                           bytes](const runtime::task_context&) {
-                            std::memcpy(target, source, static_cast<std::size_t>(bytes));
-                          });
+    return s.submit_bytes(
+        "reduce", accesses,
+        [source = from.data(), target = to.data(), bytes](const runtime::task_context&) {
+          std::memcpy(target, source, static_cast<std::size_t>(bytes));
+        });
   }
 
   reduce_settings settings_;
@@ -258,10 +259,11 @@ class reduce_lanes final : public stage_object {
 
 /// Further paragraphs of the reference of `reduce`.
 constexpr std::string_view reduce_details =
-    R"(The order is a balanced tree over the index: 0 with 1, 2 with 3 and so on, then these
-results in the same way; one without a partner goes up as it is. It is the order of the
-collectives, does not depend on workers or windows, and fixes every bit. Sums of integers
-are computed modulo their range. A mean is the sum divided by the number of tensors.
+    R"(The order is a balanced tree over the index: 0 with 1, 2 with 3 and so on, then
+these results in the same way; one without a partner goes up as it is. It is the order
+of the collectives, does not depend on workers or windows, and fixes every bit. Sums of
+integers are computed modulo their range. A mean is the sum divided by the number of
+tensors.
 
 Over items: each `size` consecutive items make one with a number of its own; gaps are
 left out. The result has the attributes of the first item. Checkpoints hold the items of

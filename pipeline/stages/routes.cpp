@@ -137,11 +137,11 @@ class split_stage final : public stage_object {
     }
     if (place == values.end() && settings_.other == other_values::error) {
       return error(errc::not_found,
-                   fmt::format("cannot split: expected the attribute \"{}\" to be one of "
-                               "{}, found {}",
-                               settings_.attribute, fmt::join(values, ", "),
-                               found == s.about().end() ? "none"
-                                                        : fmt::format("\"{}\"", value)))
+                   fmt::format(
+                       "cannot split: expected the attribute \"{}\" to be one of "
+                       "{}, found {}",
+                       settings_.attribute, fmt::join(values, ", "),
+                       found == s.about().end() ? "none" : fmt::format("\"{}\"", value)))
           .hint("set other to rest or drop");
     }
     s.forward(any_in{0}, any_out{static_cast<int>(place - values.begin())});
@@ -163,10 +163,11 @@ result<void> check_split(split_settings& s) {
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end() || names.front().empty()) {
-    return error(errc::invalid_argument,
-                 fmt::format("cannot make the stage split: expected outlets with names of "
-                             "their own other than x and rest, found \"{}\"",
-                             twice == names.end() ? "" : *twice));
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot make the stage split: expected outlets with names of "
+                    "their own other than x and rest, found \"{}\"",
+                    twice == names.end() ? "" : *twice));
   }
   if (s.values.size() != s.outlets.size()) {
     return error(errc::invalid_argument,
@@ -287,9 +288,10 @@ from = "by_level.y1"
 
 /// Further paragraphs of the reference of `split`.
 constexpr std::string_view split_details =
-    R"(Inlet `x` has items of any type. The outlets have the names of the setting. Numbers are
-compared as text: -2 is "-2". Items that leave through an outlet without an edge are
-dropped. `select` does the same with numbered outlets, or by the number of the item.)";
+    R"(Inlet `x` has items of any type. The outlets have the names of the setting.
+Numbers are compared as text: -2 is "-2". Items that leave through an outlet without an
+edge are dropped. `select` does the same with numbered outlets, or by the number of the
+item.)";
 
 /// A small pipeline with `split`.
 constexpr std::string_view split_example = R"([[stage]]
@@ -320,8 +322,8 @@ from = "by_level.high"
 
 /// Further paragraphs of the reference of `merge`.
 constexpr std::string_view merge_details =
-    R"(Two items of one number are an error; a number that no inlet has is a gap. Items have
-any type.)";
+    R"(Two items of one number are an error; a number that no inlet has is a gap. Items
+have any type.)";
 
 /// A small pipeline with `merge`.
 constexpr std::string_view merge_example = R"([[stage]]
@@ -356,8 +358,8 @@ path = "out.tgm"
 
 /// Further paragraphs of the reference of `zip`.
 constexpr std::string_view zip_details =
-    R"(Two branches without a stated type must have the same type. A letter means the same
-extent in both types.)";
+    R"(Two branches without a stated type must have the same type. A letter means the
+same extent in both types.)";
 
 /// A small pipeline with `zip`.
 constexpr std::string_view zip_example = R"([[stage]]

@@ -90,12 +90,13 @@ struct deadline_settings {
 
 settings_table<deadline_settings> deadline_table() {
   settings_table<deadline_settings> table("the stage deadline");
-  table.add("late", &deadline_settings::late,
-            {{"keep", late_items::keep},
-             {"mark", late_items::mark},
-             {"drop", late_items::drop}},
-            "late items: keep: they are counted; mark: they get the attribute late; drop: "
-            "they become gaps");
+  table.add(
+      "late", &deadline_settings::late,
+      {{"keep", late_items::keep},
+       {"mark", late_items::mark},
+       {"drop", late_items::drop}},
+      "late items: keep: they are counted; mark: they get the attribute late; drop: "
+      "they become gaps");
   table
       .add("attribute", &deadline_settings::attribute,
            "name of the attribute with the deadline of an item in nanoseconds")
@@ -127,8 +128,9 @@ result<std::uint64_t> deadline_of(const attributes& about, const std::string& na
   return error(errc::invalid_argument,
                fmt::format("cannot use the attribute \"{}\" as a deadline: expected an "
                            "integer from 0 on, found {}",
-                           name, std::visit([](const auto& v) { return fmt::format("{}", v); },
-                                            found->second)));
+                           name,
+                           std::visit([](const auto& v) { return fmt::format("{}", v); },
+                                      found->second)));
 }
 
 /// An item is late if its bytes are complete behind its deadline. A task that reads them
@@ -164,8 +166,8 @@ class deadline_stage final : public stage_object {
   /// Returns the time that deadlines are compared with.
   [[nodiscard]] std::uint64_t time_of(const step& s) const {
     if (settings_.clock == deadline_clock::source) {
-      return static_cast<std::uint64_t>(std::max<std::int64_t>(
-          now_ns() - s.source_time(), 0));
+      return static_cast<std::uint64_t>(
+          std::max<std::int64_t>(now_ns() - s.source_time(), 0));
     }
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     return static_cast<std::uint64_t>(
@@ -178,10 +180,10 @@ class deadline_stage final : public stage_object {
 
 /// Further paragraphs of the reference of `rate`.
 constexpr std::string_view rate_details =
-    R"(Items wait on the thread of the stage, and nothing is dropped: when the window of its edge
-is full, the stages before it wait, too. The result does not depend on the clock, only
-the time at which an item passes does. Inlet `x` and outlet `y` have the type of the
-setting; the stage copies the elements.)";
+    R"(Items wait on the thread of the stage, and nothing is dropped: when the window of
+its edge is full, the stages before it wait, too. The result does not depend on the
+clock, only the time at which an item passes does. Inlet `x` and outlet `y` have the
+type of the setting; the stage copies the elements.)";
 
 /// A small pipeline with `rate`.
 constexpr std::string_view rate_example = R"([[stage]]
@@ -204,9 +206,9 @@ path = "out.tgm"
 
 /// Further paragraphs of the reference of `deadline`.
 constexpr std::string_view deadline_details =
-    R"(An item is late if its elements are complete only after its deadline. A deadline of 0 is
-none. The attribute `late` is the number of nanoseconds behind the deadline. The figure
-`late_items` counts late items since the process began.
+    R"(An item is late if its elements are complete only after its deadline. A deadline
+of 0 is none. The attribute `late` is the number of nanoseconds behind the deadline. The
+figure `late_items` counts late items since the process began.
 
 Which items are late depends on the clock. With `mark` or `drop` the output of a resumed
 run may therefore differ, so the guarantee of the pipeline is "none".)";
@@ -254,8 +256,7 @@ result<void> make_deadline(described_stage& made, const given_settings& given) {
   made.info.forwards = true;
   made.info.details = deadline_details;
   made.info.example = deadline_example;
-  WEIR_TRY(deadline_settings settings,
-           read_settings(made.info, deadline_table(), given));
+  WEIR_TRY(deadline_settings settings, read_settings(made.info, deadline_table(), given));
   made.info.ports = {{"x", {}, true}, {"y", {}, false}};
   if (settings.late != late_items::keep) {
     made.info.promise = guarantee::none;

@@ -182,8 +182,8 @@ facts stage_facts(const flow::stage_info& info) {
   out["documentation"] = info.documentation;
   out["details"] = info.details;
   out["example"] = info.example;
-  out["face"] = info.ports.empty() && info.example.empty() ? facts()
-                                                           : facts(face_word(info.face));
+  out["face"] =
+      info.ports.empty() && info.example.empty() ? facts() : facts(face_word(info.face));
   out["ports"] = facts::array();
   for (const flow::port_info& p : info.ports) {
     out["ports"].push_back({{"name", p.name},

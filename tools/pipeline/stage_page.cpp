@@ -68,13 +68,11 @@ std::string cell(const std::string& text) {
 std::string setting_row(const flow::stage_info& info, std::size_t index) {
   const setting_info& one = info.settings[index];
   const bool known = index < info.defaults.size() && !one.required;
-  return fmt::format("| `{}`{} | {}{} | {} | {}{} |\n", one.name,
-                     one.required ? " *" : "", cell(one.expected()),
-                     one.unit.empty() ? "" : fmt::format(" ({})", one.unit),
-                     known ? fmt::format("`{}`", cell(toml_text(info.defaults[index])))
-                           : std::string(),
-                     cell(one.documentation),
-                     one.may_change ? "; may change at a resume" : "");
+  return fmt::format(
+      "| `{}`{} | {}{} | {} | {}{} |\n", one.name, one.required ? " *" : "",
+      cell(one.expected()), one.unit.empty() ? "" : fmt::format(" ({})", one.unit),
+      known ? fmt::format("`{}`", cell(toml_text(info.defaults[index]))) : std::string(),
+      cell(one.documentation), one.may_change ? "; may change at a resume" : "");
 }
 
 std::string settings_part(const flow::stage_info& info) {
@@ -104,9 +102,9 @@ std::string ports_part(std::span<const flow::port_info> ports) {
 
 result<std::string> section(const flow::stage_info& info) {
   WEIR_TRY(const std::vector<flow::port_info> ports, ports_of_example(info));
-  std::string out = fmt::format("## {}\n\n{} {}\n\n", info.name,
-                                sentence(face_word(info.face)),
-                                sentence(info.documentation));
+  std::string out =
+      fmt::format("## {}\n\n{} {}\n\n", info.name, sentence(face_word(info.face)),
+                  sentence(info.documentation));
   if (!info.details.empty()) {
     out += info.details + "\n\n";
   }

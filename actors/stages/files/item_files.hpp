@@ -8,8 +8,8 @@
 
 #include "stages/name_pattern.hpp"
 #include "stages/source_parts.hpp"
-#include "weir/base/settings.hpp"
 #include "weir/base/file.hpp"
+#include "weir/base/settings.hpp"
 
 namespace weir::actors {
 
@@ -23,11 +23,10 @@ void add_item_path(settings_table<Settings>& table, const std::string& example) 
                "at least 6 digits, {NAME} for an attribute")
       .required()
       .path(path_use::output)
-      .rule("with names in braces, {item} among them",
-            [](const std::string& text) {
-              const auto pattern = name_pattern::parse(text);
-              return pattern && pattern->has_number();
-            });
+      .rule("with names in braces, {item} among them", [](const std::string& text) {
+        const auto pattern = name_pattern::parse(text);
+        return pattern && pattern->has_number();
+      });
 }
 
 /// A sink whose items become whole files. A subclass says how an item is encoded. A file

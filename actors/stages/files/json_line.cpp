@@ -37,9 +37,9 @@ bool with_number(dtype type, Function&& use) {
 }
 
 error bad_line(std::string_view expected, std::string_view found) {
-  return error(errc::corrupt,
-               fmt::format("cannot read a line of JSON: expected {}, found {}", expected,
-                           found));
+  return error(
+      errc::corrupt,
+      fmt::format("cannot read a line of JSON: expected {}, found {}", expected, found));
 }
 
 /// Takes the events of the parser. A function that returns false stops it.
@@ -60,9 +60,7 @@ class line_handler {
   bool boolean(bool value) {
     return wanted() ? fail("numbers", "a boolean") : note(std::uint64_t{value});
   }
-  bool number_integer(std::int64_t value) {
-    return wanted() ? add(value) : note(value);
-  }
+  bool number_integer(std::int64_t value) { return wanted() ? add(value) : note(value); }
   bool number_unsigned(std::uint64_t value) {
     return wanted() ? add(value) : note(value);
   }
@@ -339,9 +337,8 @@ result<void> append_json_line(std::string& to, const runtime::tensor& x,
     to += json_quote(form.field) + ":";
   }
   result<void> done;
-  const bool number = with_number(x.type(), [&](auto zero) {
-    done = append_elements<decltype(zero)>(to, x, form);
-  });
+  const bool number = with_number(
+      x.type(), [&](auto zero) { done = append_elements<decltype(zero)>(to, x, form); });
   if (!number) {
     return error(errc::unsupported,
                  fmt::format("cannot write a line of JSON: expected numbers, found "

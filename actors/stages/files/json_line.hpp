@@ -37,7 +37,7 @@ struct json_item {
 
 /// Form of the lines that are written.
 struct json_form {
-  std::string field;          ///< name of the array in an object; empty: the array alone
+  std::string field;  ///< name of the array in an object; empty: the array alone
   bool non_finite_is_null = false;  ///< NaN and infinities become null; false: an error
 };
 

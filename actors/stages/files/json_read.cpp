@@ -35,8 +35,7 @@ settings_table<json_read_settings> json_read_table() {
            "a file of lines, a pipe, or - for standard input")
       .required()
       .path(path_use::input);
-  table
-      .add("type", &json_read_settings::type, "type of the tensors, such as f32[n,4]")
+  table.add("type", &json_read_settings::type, "type of the tensors, such as f32[n,4]")
       .required()
       .rule("that is a type of a port with elements f32, f64, i8 to i64 or u8 to u64",
             [](const std::string& text) {
@@ -224,11 +223,11 @@ class json_read final : public flow::stage_object {
 
 /// Further paragraphs of the reference of `json.read`.
 constexpr std::string_view json_read_details =
-    R"(Outlet `x` has the type of the setting. A line is an array of numbers, or an object with
-one under the name `field`; a scalar type takes a single number. Arrays are nested as
-deep as the type has dimensions, or flat if all its extents are fixed. Integer types take
-integers of their range; `null` is NaN. Blank lines are left out. A damaged line is an
-error with its number and offset.
+    R"(Outlet `x` has the type of the setting. A line is an array of numbers, or an
+object with one under the name `field`; a scalar type takes a single number. Arrays are
+nested as deep as the type has dimensions, or flat if all its extents are fixed. Integer
+types take integers of their range; `null` is NaN. Blank lines are left out. A damaged
+line is an error with its number and offset.
 
 Attributes: the other texts, numbers and booleans of the object, as far as they fit into
 256 bytes. The cursor holds the number of lines, and offset, length and XXH3 digest of

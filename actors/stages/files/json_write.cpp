@@ -36,8 +36,7 @@ settings_table<json_write_settings> json_write_table() {
   table.add("form", &json_write_settings::form,
             {{"object", line_form::object}, {"array", line_form::array}},
             "object: attributes and numbers by name; array: the numbers alone");
-  table
-      .add("field", &json_write_settings::field, "name of the numbers in an object")
+  table.add("field", &json_write_settings::field, "name of the numbers in an object")
       .rule("that is not empty", [](const std::string& text) { return !text.empty(); });
   table.add("non_finite", &json_write_settings::non_finite,
             {{"refuse", non_finite::refuse}, {"null", non_finite::null}},
@@ -151,10 +150,10 @@ class json_write final : public flow::stage_object {
 
 /// Further paragraphs of the reference of `json.write`.
 constexpr std::string_view json_write_details =
-    R"(Inlet `x` has elements f32, f64, i8 to i64 or u8 to u64. Arrays are nested as deep as the
-tensor has dimensions. Numbers have as many digits as are needed to read the same number
-again, so `json.read` gives the same bits. Attributes of the item become scalars of the
-object, sorted by name, before the numbers.
+    R"(Inlet `x` has elements f32, f64, i8 to i64 or u8 to u64. Arrays are nested as
+deep as the tensor has dimensions. Numbers have as many digits as are needed to read the
+same number again, so `json.read` gives the same bits. Attributes of the item become
+scalars of the object, sorted by name, before the numbers.
 
 The offset holds the number of lines, the length of the file and the XXH3 digest of the
 last line. A resumed run cuts the file to exactly the offset; a shorter file is `torn`,

@@ -120,8 +120,9 @@ class header_parser {
       return "the end of the header";
     }
     const char c = text_[at_];
-    return c >= ' ' && c <= '~' ? fmt::format("\"{}\"", c)
-                                : fmt::format("the byte {}", static_cast<unsigned char>(c));
+    return c >= ' ' && c <= '~'
+               ? fmt::format("\"{}\"", c)
+               : fmt::format("the byte {}", static_cast<unsigned char>(c));
   }
   result<std::string> quoted() {
     skip_blanks();
@@ -260,11 +261,11 @@ result<npy_header> read_npy_head(file& f) {
 result<npy_header> read_npy_header(file& f, std::uint64_t size) {
   WEIR_TRY(npy_header out, read_npy_head(f));
   if (size - out.size != out.bytes) {
-    return error(size - out.size < out.bytes ? errc::torn : errc::corrupt,
-                 fmt::format("cannot read an array of shape [{}]: expected {} bytes "
-                             "behind the header of {}, found {}",
-                             fmt::join(out.shape, ","), out.bytes, out.size,
-                             size - out.size));
+    return error(
+        size - out.size < out.bytes ? errc::torn : errc::corrupt,
+        fmt::format("cannot read an array of shape [{}]: expected {} bytes "
+                    "behind the header of {}, found {}",
+                    fmt::join(out.shape, ","), out.bytes, out.size, size - out.size));
   }
   return out;
 }

@@ -148,21 +148,24 @@ class npy_read final : public flow::stage_object {
       about.add("row", row_);
     }
     ++row_;
-    at_ = {next_file_, row_, files_.identity(next_file_ + 1), form(),
+    at_ = {next_file_,
+           row_,
+           files_.identity(next_file_ + 1),
+           form(),
            {offset + row_bytes_, row_bytes_, xxh3_64(to)}};
     return {};
   }
   [[nodiscard]] std::uint64_t form() const {
-    return xxh3_64(as_view(fmt::format("{} [{}]", info_of(header_.type).tensogram,
-                                       fmt::join(shape_, ","))));
+    return xxh3_64(as_view(
+        fmt::format("{} [{}]", info_of(header_.type).tensogram, fmt::join(shape_, ","))));
   }
 
   npy_read_settings settings_;
   file_system& fs_;
   file_list files_;
   std::size_t next_file_ = 0;
-  std::unique_ptr<file> file_;  ///< null if no file is open
-  npy_header header_;           ///< of the open file
+  std::unique_ptr<file> file_;       ///< null if no file is open
+  npy_header header_;                ///< of the open file
   std::vector<std::int64_t> shape_;  ///< of the items of the open file
   std::uint64_t rows_ = 0;           ///< items of the open file
   std::uint64_t row_bytes_ = 0;      ///< size of an item of the open file
@@ -172,9 +175,9 @@ class npy_read final : public flow::stage_object {
 
 /// Further paragraphs of the reference of `npy.read`.
 constexpr std::string_view npy_read_details =
-    R"(Outlet `x` has the type of the setting. Files of the versions 1.0, 2.0 and 3.0 with
-little-endian numbers or booleans in C order are read; elements go straight into the
-memory of the item. The size of a file must be exactly that of its header and its
+    R"(Outlet `x` has the type of the setting. Files of the versions 1.0, 2.0 and 3.0
+with little-endian numbers or booleans in C order are read; elements go straight into
+the memory of the item. The size of a file must be exactly that of its header and its
 elements: a shorter file is `torn`, any other damage `corrupt`, and other forms of
 arrays are `unsupported`. The message names the file.
 

@@ -95,14 +95,12 @@ class npy_rows final : public flow::stage_object {
       at_.form = xxh3_64(header);
       at_.last.end = header.size();
     }
-    if (x.type() != type_ ||
-        !std::equal(x.shape().begin(), x.shape().end(), shape_.begin() + 1,
-                    shape_.end())) {
+    if (x.type() != type_ || !std::equal(x.shape().begin(), x.shape().end(),
+                                         shape_.begin() + 1, shape_.end())) {
       return error(errc::invalid_argument,
                    fmt::format("cannot append to the array \"{}\": expected the type and "
                                "the shape [{}] of its first item, found {} [{}]",
-                               path_,
-                               fmt::join(shape_.begin() + 1, shape_.end(), ","),
+                               path_, fmt::join(shape_.begin() + 1, shape_.end(), ","),
                                flow::port_text(x.type()), fmt::join(x.shape(), ",")));
     }
     WEIR_TRY(const bytes_view elements, elements_of(x));
@@ -226,7 +224,8 @@ path = "out.npy"
 result<void> make_npy_write(flow::described_stage& made, const given_settings& given,
                             file_system& fs) {
   made.info.name = npy_write_name;
-  made.info.documentation = "writes items as arrays of NumPy, one for each or one for all";
+  made.info.documentation =
+      "writes items as arrays of NumPy, one for each or one for all";
   made.info.face = flow::face::sink;
   made.info.details = npy_write_details;
   made.info.example = npy_write_example;

@@ -18,8 +18,8 @@ namespace weir::actors {
 /// The objects of libpng, and the text of its error.
 struct png_decoder::state {
   bytes_view file;
-  std::size_t at = 0;     ///< bytes read so far
-  bool torn = false;      ///< libpng has asked for bytes behind the end
+  std::size_t at = 0;      ///< bytes read so far
+  bool torn = false;       ///< libpng has asked for bytes behind the end
   char message[128] = "";  // NOLINT: libpng calls back while no destructor may run
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -115,8 +115,8 @@ png_form form_of(const state& s) {
 
 png_decoder::png_decoder(bytes_view file) : state_(new state) {
   state_->file = file;
-  state_->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, state_, keep_message,
-                                       ignore_warning);
+  state_->png =
+      png_create_read_struct(PNG_LIBPNG_VER_STRING, state_, keep_message, ignore_warning);
   state_->info = state_->png == nullptr ? nullptr : png_create_info_struct(state_->png);
 }
 

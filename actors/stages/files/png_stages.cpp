@@ -85,9 +85,9 @@ class png_write final : public item_files {
     const runtime::tensor& x = t[any_in{0}];
     const auto shape = x.shape();
     constexpr std::int64_t max_extent = 0x7fffffff;
-    if (std::any_of(shape.begin(), shape.end(), [](std::int64_t one) {
-          return one < 1 || one > max_extent;
-        }) || shape[2] > 4) {
+    if (std::any_of(shape.begin(), shape.end(),
+                    [](std::int64_t one) { return one < 1 || one > max_extent; }) ||
+        shape[2] > 4) {
       return error(errc::invalid_argument,
                    fmt::format("cannot write an image: expected rows, columns and 1 to 4 "
                                "channels, found [{}]",
@@ -105,9 +105,10 @@ class png_write final : public item_files {
 
 /// Further paragraphs of the reference of `png.read`.
 constexpr std::string_view png_read_details =
-    R"(Outlet `x` has the type of the setting: rows, columns and channels. Grey images have 1
-channel, grey and alpha 2, colours 3, colours and alpha 4. Palettes become colours, and
-samples of less than 8 bits are scaled to 8 bits. Samples of 16 bits need the type u16.
+    R"(Outlet `x` has the type of the setting: rows, columns and channels. Grey images
+have 1 channel, grey and alpha 2, colours 3, colours and alpha 4. Palettes become
+colours, and samples of less than 8 bits are scaled to 8 bits. Samples of 16 bits need
+the type u16.
 
 An image whose size differs from the type, or exceeds `max_bytes`, is refused when its
 header has been read: nothing of the size of the image is allocated. Checksums of all
@@ -133,8 +134,8 @@ path = "out.tgm"
 
 /// Further paragraphs of the reference of `png.write`.
 constexpr std::string_view png_write_details =
-    R"(Inlet `x` has rows, columns and 1 to 4 channels: grey, grey and alpha, colours, colours
-and alpha. Elements of u16 become samples of 16 bits.
+    R"(Inlet `x` has rows, columns and 1 to 4 channels: grey, grey and alpha, colours,
+colours and alpha. Elements of u16 become samples of 16 bits.
 
 Each file is written beside its place, as NAME.tmp, and renamed, so that a reader finds
 it whole or not at all. The folder is made if it is missing. Files are made durable at
@@ -185,8 +186,7 @@ result<void> make_png_write(flow::described_stage& made, const given_settings& g
   WEIR_TRY(flow::port_type type, flow::port_type::parse(settings.type));
   WEIR_TRY(name_pattern pattern, name_pattern::parse(settings.path));
   made.info.ports = {{"x", std::move(type), true}};
-  made.object =
-      std::make_unique<png_write>(std::move(settings), std::move(pattern), fs);
+  made.object = std::make_unique<png_write>(std::move(settings), std::move(pattern), fs);
   return {};
 }
 

@@ -42,9 +42,10 @@ settings_table<raw_read_settings> raw_read_table() {
       .add("type", own<raw_read_settings>(&raw_read_settings::type),
            "type of the content of a file, such as u8[480,640]")
       .required()
-      .rule("that is a type with an element type, whose extents are numbers, or ? for "
-            "the first one",
-            [](const std::string& text) { return raw_type(text).has_value(); });
+      .rule(
+          "that is a type with an element type, whose extents are numbers, or ? for "
+          "the first one",
+          [](const std::string& text) { return raw_type(text).has_value(); });
   return table;
 }
 
@@ -65,12 +66,12 @@ class raw_read final : public file_source {
     const bool open =
         !type_.shape.empty() && type_.shape[0].is != flow::extent::kind::fixed;
     if (open ? size % row != 0 : size != row) {
-      return error(size < row ? errc::torn : errc::corrupt,
-                   fmt::format("cannot read a raw file as {}: expected {} bytes, found {}",
-                               type_.text(),
-                               open ? fmt::format("a multiple of {}", row)
-                                    : fmt::format("{}", row),
-                               size));
+      return error(
+          size < row ? errc::torn : errc::corrupt,
+          fmt::format(
+              "cannot read a raw file as {}: expected {} bytes, found {}", type_.text(),
+              open ? fmt::format("a multiple of {}", row) : fmt::format("{}", row),
+              size));
     }
     if (open) {
       shape[0] = static_cast<std::int64_t>(size / row);
@@ -108,9 +109,9 @@ class raw_write final : public item_files {
 
 /// Further paragraphs of the reference of `raw.read`.
 constexpr std::string_view raw_read_details =
-    R"(Outlet `x` has the type of the setting. A file holds exactly the elements of one item,
-the slowest dimension first, in the byte order of the machine. If the first extent is
-`?`, the size of the file gives it. A file of another size is an error that names it.
+    R"(Outlet `x` has the type of the setting. A file holds exactly the elements of one
+item, the slowest dimension first, in the byte order of the machine. If the first extent
+is `?`, the size of the file gives it. A file of another size is an error that names it.
 
 Attributes: `file` is the name of the file. The cursor holds the number of files, a
 digest of their names, and size and XXH3 digest of the last one. Files may be added
@@ -130,9 +131,9 @@ use = "null"
 
 /// Further paragraphs of the reference of `raw.write`.
 constexpr std::string_view raw_write_details =
-    R"(Inlet `x` has any type. A file holds the elements alone, the slowest dimension first, in
-the byte order of the machine. Files are written, made durable and verified as those of
-`png.write`.)";
+    R"(Inlet `x` has any type. A file holds the elements alone, the slowest dimension
+first, in the byte order of the machine. Files are written, made durable and verified as
+those of `png.write`.)";
 
 /// A small pipeline with `raw.write`.
 constexpr std::string_view raw_write_example = R"([[stage]]

@@ -45,8 +45,7 @@ settings_table<log_settings> log_table() {
            "the log: a file of messages, which is made if it is missing")
       .required()
       .path(path_use::output);
-  table
-      .add("live", &s::live, "where messages come from: a pipe, or - for standard input")
+  table.add("live", &s::live, "where messages come from: a pipe, or - for standard input")
       .required()
       .path(path_use::input);
   table.add("object", &s::object,
@@ -57,8 +56,7 @@ settings_table<log_settings> log_table() {
            "type of the tensors, such as f32[n,4]; messages with another one are not "
            "accepted; any: as the stages behind need")
       .rule("that is a type of a port", is_port_type);
-  table
-      .add("group", &s::group, "messages that are made durable together at most")
+  table.add("group", &s::group, "messages that are made durable together at most")
       .range(1, 65536)
       .unit("messages")
       .may_change();
@@ -76,7 +74,7 @@ settings_table<log_settings> log_table() {
 struct log_cursor {
   std::uint64_t messages = 0;
   std::uint64_t ended = 0;  ///< 1 behind the message that says that it is the last one
-  read_block last;  ///< the last message in the log
+  read_block last;          ///< the last message in the log
 };
 
 /// A message of the log that was not handed on yet.
@@ -152,9 +150,10 @@ class log_source final : public flow::stage_object {
     to.set("accepted", at_.messages);
     to.set("refused", refused_);
     if (refused_ != 0) {
-      to.problem(fmt::format("{} messages of \"{}\" were not accepted, the last one "
-                             "because: {}",
-                             refused_, live_path_, last_refusal_));
+      to.problem(
+          fmt::format("{} messages of \"{}\" were not accepted, the last one "
+                      "because: {}",
+                      refused_, live_path_, last_refusal_));
     }
   }
 
@@ -257,9 +256,8 @@ class log_source final : public flow::stage_object {
     WEIR_TRY(const auto span, file_->append(order));
     static_cast<void>(span);
     const bool last = has_metadata(*reader, settings_.until);
-    queue_.push_back(
-        {std::make_shared<const formats::message_reader>(std::move(*reader)), length,
-         xxh3_64(*kept)});
+    queue_.push_back({std::make_shared<const formats::message_reader>(std::move(*reader)),
+                      length, xxh3_64(*kept)});
     return last;
   }
   bool refuse(const error& cause) {
@@ -278,10 +276,10 @@ class log_source final : public flow::stage_object {
              type_.shape[i].number == found.shape[i];
     }
     if (!fits) {
-      return error(errc::corrupt,
-                   fmt::format("cannot accept a message: expected {}, found {}[{}]",
-                               type_.text(), info_of(found.type).tensogram,
-                               fmt::join(found.shape, ",")));
+      return error(
+          errc::corrupt,
+          fmt::format("cannot accept a message: expected {}, found {}[{}]", type_.text(),
+                      info_of(found.type).tensogram, fmt::join(found.shape, ",")));
     }
     byte_vector elements(static_cast<std::size_t>(message.object_bytes(object)));
     return message.decode_into(object, elements);
@@ -306,10 +304,10 @@ class log_source final : public flow::stage_object {
 
 /// Further paragraphs of the reference of `log`.
 constexpr std::string_view log_details =
-    R"(Makes a source of which every item can be had again out of a pipe. A message is accepted
-when it is in the log and durable, and only then it is handed on; messages that come
-close to each other are made durable together, up to `group` of them. The log is a file
-of messages that `tgm.read` reads: with `follow = true` also while the run goes on.
+    R"(Makes a source of which every item can be had again out of a pipe. A message is
+accepted when it is in the log and durable, and only then it is handed on; messages that
+come close to each other are made durable together, up to `group` of them. The log is a
+file of messages that `tgm.read` reads: with `follow = true` also while the run goes on.
 
 A run begins with what the log has already, and then takes messages of the pipe. A
 resumed run hands on the messages of the log behind its cursor first. Each accepted
@@ -343,8 +341,9 @@ path = "out.tgm"
 
 result<void> make_log(flow::described_stage& made, const given_settings& given,
                       file_system& fs) {
-  made.info = source_info(std::string(log_name),
-                          "writes messages of a pipe to a durable log, then hands them on");
+  made.info =
+      source_info(std::string(log_name),
+                  "writes messages of a pipe to a durable log, then hands them on");
   made.info.details = log_details;
   made.info.example = log_example;
   WEIR_TRY(log_settings settings, flow::read_settings(made.info, log_table(), given));

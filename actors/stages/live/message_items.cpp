@@ -32,14 +32,13 @@ result<std::size_t> fill_from(pull& p, const object_choice& choice,
                               const formats::message_reader& message) {
   WEIR_TRY(const std::size_t object, find_object(choice, message));
   const formats::object_descriptor& descriptor = message.descriptor(object);
-  if (info_of(descriptor.type).size == 0 ||
-      descriptor.shape.size() > runtime::max_dims) {
-    return error(errc::unsupported,
-                 fmt::format("cannot make an item of object {}: expected whole bytes "
-                             "and at most {} dimensions, found {} with {}",
-                             object, runtime::max_dims,
-                             info_of(descriptor.type).tensogram,
-                             descriptor.shape.size()));
+  if (info_of(descriptor.type).size == 0 || descriptor.shape.size() > runtime::max_dims) {
+    return error(
+        errc::unsupported,
+        fmt::format("cannot make an item of object {}: expected whole bytes "
+                    "and at most {} dimensions, found {} with {}",
+                    object, runtime::max_dims, info_of(descriptor.type).tensogram,
+                    descriptor.shape.size()));
   }
   WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, descriptor.type, descriptor.shape));
   WEIR_CHECK(message.decode_into(

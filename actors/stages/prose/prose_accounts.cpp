@@ -186,8 +186,8 @@ class prose_accounts final : public flow::stage_object {
 
 /// Further paragraphs of the reference of `prose.accounts`.
 constexpr std::string_view prose_accounts_details =
-    R"(When a window of the curve is complete, it hands on the whole curve so far through the
-outlets `tokens`, Build tokens at the end of each window (`u64[?]`), and
+    R"(When a window of the curve is complete, it hands on the whole curve so far
+through the outlets `tokens`, Build tokens at the end of each window (`u64[?]`), and
 `bits_per_byte`, the mean within each window (`f64[?]`); all other pulses are gaps.
 
 The state holds the sums and the curve.)";

@@ -218,9 +218,9 @@ class prose_learn final : public flow::stage_object {
 
 /// Further paragraphs of the reference of `prose.learn`.
 constexpr std::string_view prose_learn_details =
-    R"(The outlet `score` has the type `u64[8]`: number of the phase, tokens, scored tokens,
-negative log-likelihood in 2^-32 nat, end-of-text tokens among the scored ones, bits
-of the f64 norm of the gradient, tokens of the Build phase, and tokens of a full
+    R"(The outlet `score` has the type `u64[8]`: number of the phase, tokens, scored
+tokens, negative log-likelihood in 2^-32 nat, end-of-text tokens among the scored ones,
+bits of the f64 norm of the gradient, tokens of the Build phase, and tokens of a full
 pulse. The seed of the initial parameters is that of the run.
 
 `lanes` and `max_chunk` are the `lanes` and `chunk` of the source, and `vocab` is 257

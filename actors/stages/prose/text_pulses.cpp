@@ -256,8 +256,8 @@ class text_pulses final : public flow::stage_object {
 
 /// Further paragraphs of the reference of `text.pulses`.
 constexpr std::string_view text_pulses_details =
-    R"(Outlet `pulses` has the type `u32[k]`, where k follows from `lanes` and `chunk`. A
-phase ends with its budget, and the source ends with the last phase or with the text.
+    R"(Outlet `pulses` has the type `u32[k]`, where k follows from `lanes` and `chunk`.
+A phase ends with its budget, and the source ends with the last phase or with the text.
 
 The cursor is the number of the pulse. The state holds the cursor of the context
 stream with its last tokens, the sums of the phases, and the budget that "all" stands

@@ -177,15 +177,16 @@ TEST(EveryStage, FailsOnAFullDiskAndIsCompleteOnceThereIsSpace) {
 TEST(EveryStage, ContinuesFromEveryCheckpointWithTheSameOutput) {
   for (const stage_entry& entry : stage_table()) {
     const trial_folder folder(entry, 7, 4);
-    const auto images = folder.beside(false, [&] { return images_of(folder.building(), 1); });
+    const auto images =
+        folder.beside(false, [&] { return images_of(folder.building(), 1); });
     const files_by_name expected = folder.output();
     std::size_t resumed = 0;
     for (const flow::image& image : images) {
       if (image.finished) {
         continue;
       }
-      const auto done = folder.beside(
-          true, [&] { return resume_files(folder.building(), image); });
+      const auto done =
+          folder.beside(true, [&] { return resume_files(folder.building(), image); });
       ASSERT_TRUE(done) << entry.stage << ": " << done.error().message();
       EXPECT_EQ(folder.output(), expected) << entry.stage << " " << image.next_item;
       ++resumed;

@@ -30,7 +30,8 @@ std::string npy_header(const std::string& descr, const std::string& shape,
   return "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape +
          ", }                    \n";
 }
-result<std::vector<tape>> read_npy(const byte_vector& file, given_settings settings = {}) {
+result<std::vector<tape>> read_npy(const byte_vector& file,
+                                   given_settings settings = {}) {
   const temp_folder folder;
   write_content(folder / "a.npy", file);
   settings.emplace("path", folder / "a.npy");
@@ -49,18 +50,20 @@ TEST(NpyRead, ReadsAllVersionsAndTypesThatNumPyWrites) {
     EXPECT_EQ((*found)[0][0].type, dtype::fp32);
   }
   const std::vector<std::pair<std::string, dtype>> types{
-      {"|b1", dtype::boolean}, {"|u1", dtype::uint8},    {"<u1", dtype::uint8},
-      {"<i2", dtype::int16},   {"<u8", dtype::uint64},   {"<f2", dtype::fp16},
+      {"|b1", dtype::boolean}, {"|u1", dtype::uint8},      {"<u1", dtype::uint8},
+      {"<i2", dtype::int16},   {"<u8", dtype::uint64},     {"<f2", dtype::fp16},
       {"<f8", dtype::fp64},    {"<c16", dtype::complex128}};
   for (const auto& [text, type] : types) {
-    const auto found = read_npy(npy_file(npy_header(text, "(5,)"), 5 * info_of(type).size));
+    const auto found =
+        read_npy(npy_file(npy_header(text, "(5,)"), 5 * info_of(type).size));
     ASSERT_TRUE(found) << text << found.error().message();
     EXPECT_EQ((*found)[0][0].type, type) << text;
   }
   const auto scalar = read_npy(npy_file(npy_header("<f8", "()"), 8));
   ASSERT_TRUE(scalar) << scalar.error().message();
   EXPECT_TRUE((*scalar)[0][0].shape.empty());
-  const auto rows = read_npy(npy_file(npy_header("<f8", "(3, 2)"), 48), {{"items", "rows"}});
+  const auto rows =
+      read_npy(npy_file(npy_header("<f8", "(3, 2)"), 48), {{"items", "rows"}});
   ASSERT_TRUE(rows) << rows.error().message();
   EXPECT_EQ((*rows)[0].size(), 3U);
   EXPECT_EQ((*rows)[0][2].about.at("row"), attribute(std::uint64_t{2}));
@@ -96,8 +99,8 @@ TEST(NpyRead, EveryDamageIsAnErrorWithAName) {
   byte_vector magic = npy_file(good, 8);
   magic[1] = std::byte{'X'};
   all.push_back({magic, errc::corrupt, "magic"});
-  for (const std::size_t length : {std::size_t{0}, std::size_t{5}, std::size_t{11},
-                                   std::size_t{30}}) {
+  for (const std::size_t length :
+       {std::size_t{0}, std::size_t{5}, std::size_t{11}, std::size_t{30}}) {
     byte_vector cut = npy_file(good, 8);
     cut.resize(length);
     all.push_back({cut, errc::torn, "a.npy"});
@@ -138,19 +141,21 @@ std::string line_of(const std::vector<T>& elements, std::vector<std::int64_t> sh
   const temp_folder folder;
   const std::string raw = folder / "a.raw";
   write_content(raw, std::as_bytes(std::span(elements)));
-  const std::string type = fmt::format("{}[{}]", flow::port_text(dtype_of<T>),
-                                       fmt::join(shape, ","));
+  const std::string type =
+      fmt::format("{}[{}]", flow::port_text(dtype_of<T>), fmt::join(shape, ","));
   const auto done = run_files([&](pipeline& p) {
     add_stage(p, "source", "raw.read", {{"path", raw}, {"type", type}}) >>
-        add_stage(p, "sink", "json.write",
-                  {{"path", folder / "a.jsonl"}, {"form", "array"}, {"non_finite", "null"}});
+        add_stage(
+            p, "sink", "json.write",
+            {{"path", folder / "a.jsonl"}, {"form", "array"}, {"non_finite", "null"}});
   });
   EXPECT_TRUE(done) << done.error().message();
   return std::string(as_text(content_of(folder / "a.jsonl")));
 }
 
 TEST(Json, NumbersComeBackBitByBit) {
-  const std::vector<float> floats{0.1F, -0.0F, 1.17549435e-38F, 3.4028235e38F, 1e-45F, 16777217};
+  const std::vector<float> floats{0.1F,          -0.0F,  1.17549435e-38F,
+                                  3.4028235e38F, 1e-45F, 16777217};
   const std::string line = line_of(floats, {2, 3});
   const auto type = or_throw(flow::port_type::parse("f32[2,3]"));
   const auto found = actors::parse_json_line(line, type, "x");
@@ -172,25 +177,24 @@ TEST(Json, ALineThatDoesNotFitIsAnErrorThatSaysWhy) {
     std::string type;
     std::string text;
   };
-  const std::vector<bad_line> all{
-      {"[1, 2", "f32[2]", "expected JSON"},
-      {"[1, 2] 3", "f32[2]", "expected JSON"},
-      {"[1, \"a\"]", "f32[2]", "found a text"},
-      {"[1, true]", "f32[2]", "found a boolean"},
-      {"[1, null]", "i32[2]", "found null"},
-      {"[1, 2.5]", "i32[2]", "found 2.5"},
-      {"[1, 300]", "u8[2]", "found 300"},
-      {"[1, -1]", "u64[2]", "found -1"},
-      {"[1, 1e39]", "f32[2]", "found 1e+39"},
-      {"[[1], [2, 3]]", "f32[2,2]", "arrays of 1 elements"},
-      {"[1, [2]]", "f32[2]", "found an array"},
-      {"[[1], 2]", "f32[2,1]", "beside an array"},
-      {"[1, {}]", "f32[2]", "found an object"},
-      {"{\"x\": {\"y\": [1]}}", "f32[1]", "found an object"},
-      {"{\"x\": [1], \"x\": [2]}", "f32[1]", "twice"},
-      {"{\"y\": [1]}", "f32[1]", "the field \"x\""},
-      {"[[[[[[[[[1]]]]]]]]]", "f32[1]", "8 dimensions"},
-      {"[1, 2, 3]", "f32[2,2]", "the shape [3]"}};
+  const std::vector<bad_line> all{{"[1, 2", "f32[2]", "expected JSON"},
+                                  {"[1, 2] 3", "f32[2]", "expected JSON"},
+                                  {"[1, \"a\"]", "f32[2]", "found a text"},
+                                  {"[1, true]", "f32[2]", "found a boolean"},
+                                  {"[1, null]", "i32[2]", "found null"},
+                                  {"[1, 2.5]", "i32[2]", "found 2.5"},
+                                  {"[1, 300]", "u8[2]", "found 300"},
+                                  {"[1, -1]", "u64[2]", "found -1"},
+                                  {"[1, 1e39]", "f32[2]", "found 1e+39"},
+                                  {"[[1], [2, 3]]", "f32[2,2]", "arrays of 1 elements"},
+                                  {"[1, [2]]", "f32[2]", "found an array"},
+                                  {"[[1], 2]", "f32[2,1]", "beside an array"},
+                                  {"[1, {}]", "f32[2]", "found an object"},
+                                  {"{\"x\": {\"y\": [1]}}", "f32[1]", "found an object"},
+                                  {"{\"x\": [1], \"x\": [2]}", "f32[1]", "twice"},
+                                  {"{\"y\": [1]}", "f32[1]", "the field \"x\""},
+                                  {"[[[[[[[[[1]]]]]]]]]", "f32[1]", "8 dimensions"},
+                                  {"[1, 2, 3]", "f32[2,2]", "the shape [3]"}};
   for (const bad_line& one : all) {
     const auto type = or_throw(flow::port_type::parse(one.type));
     expect_error(actors::parse_json_line(one.line, type, "x"),
@@ -225,10 +229,9 @@ TEST(JsonRead, NamesTheLineAndRefusesLongOnes) {
   const auto reading = [&](int longest) {
     return run_tapes(
         [&](pipeline& p, std::vector<tape>& all) {
-          add_stage(p, "source", "json.read",
-                    {{"path", folder / "a.jsonl"},
-                     {"type", "f64[2]"},
-                     {"longest", longest}}) >>
+          add_stage(
+              p, "source", "json.read",
+              {{"path", folder / "a.jsonl"}, {"type", "f64[2]"}, {"longest", longest}}) >>
               add_recorder(p, "sink", all[0]);
         },
         1);

@@ -108,9 +108,9 @@ std::vector<std::pair<std::string, byte_vector>> damaged_files() {
        {std::size_t{0}, std::size_t{4}, std::size_t{8}, std::size_t{20}, std::size_t{33},
         std::size_t{40}, good.size() / 4, good.size() / 2, good.size() - 100,
         good.size() - 12, good.size() - 4, good.size() - 1}) {
-    all.emplace_back(fmt::format("cut to {}", length),
-                     byte_vector(good.begin(), good.begin() +
-                                                   static_cast<std::ptrdiff_t>(length)));
+    all.emplace_back(
+        fmt::format("cut to {}", length),
+        byte_vector(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length)));
   }
   // A wrong byte in signature, header, checksums, samples and the end chunk.
   for (const std::size_t at :
@@ -144,7 +144,7 @@ std::vector<std::pair<std::string, byte_vector>> damaged_files() {
   byte_vector rows(16 * 49, std::byte{9});
   byte_vector packed(4096);
   uLongf size = packed.size();
-  ::compress(reinterpret_cast<Bytef*>(packed.data()), &size,         // NOLINT
+  ::compress(reinterpret_cast<Bytef*>(packed.data()), &size,             // NOLINT
              reinterpret_cast<const Bytef*>(rows.data()), rows.size());  // NOLINT
   packed.resize(size);
   std::vector<chunk> filter = parts;
@@ -214,7 +214,8 @@ TEST(PngRead, NamesTheDamagedFileAndTheTypeThatDiffers) {
 }
 
 TEST(FileList, OrdersNamesAsPeopleCount) {
-  std::vector<std::string> names{"b1", "a10", "a2", "a1", "a02", "a", "A3", "a2b", "10", "9"};
+  std::vector<std::string> names{"b1", "a10", "a2",  "a1", "a02",
+                                 "a",  "A3",  "a2b", "10", "9"};
   std::sort(names.begin(), names.end(), actors::natural_less);
   EXPECT_EQ(names, (std::vector<std::string>{"9", "10", "A3", "a", "a1", "a02", "a2",
                                              "a2b", "a10", "b1"}));

@@ -83,9 +83,8 @@ inline void make_stage_inputs(const std::string& folder) {
           {{"path", "in.npy"}});
   fill_by(folder, "generator", {{"count", 1}, {"shape", list({4, 4})}}, "hn4.put",
           {{"path", "model.hn4"}, {"tag", "model"}, {"tensor", "layer0.weight"}});
-  fill_by(folder, "generator",
-          {{"count", 1}, {"shape", list({300})}, {"element", "u8"}}, "hn4.put",
-          {{"path", "model.hn4"}, {"tag", "text"}, {"format", "raw"}});
+  fill_by(folder, "generator", {{"count", 1}, {"shape", list({300})}, {"element", "u8"}},
+          "hn4.put", {{"path", "model.hn4"}, {"tag", "text"}, {"format", "raw"}});
   or_throw(::mkfifo((folder + "/sensor.fifo").c_str(), 0600) == 0
                ? result<void>()
                : result<void>(error(errc::io, "cannot make a pipe")));

@@ -39,7 +39,8 @@ node other_numbers(pipeline& p) {
   return add_stage(p, "source", "generator",
                    {{"shape", extents({3, 3})}, {"element", "u8"}});
 }
-node message_file_of(pipeline& p, const stage_trial& t, const std::string& name = "sink") {
+node message_file_of(pipeline& p, const stage_trial& t,
+                     const std::string& name = "sink") {
   return add_stage(p, name, "tgm.write", {{"path", t.out(name + ".tgm")}})
       .window(2, 65536);
 }
@@ -51,17 +52,19 @@ stage_entry between(const std::string& stage,
   stage_entry out;
   out.stage = stage;
   out.build = [=](pipeline& p, const stage_trial& t) {
-    numbers_into(p, t) >> add_stage(p, "stage", stage, settings(t)) >> message_file_of(p, t);
+    numbers_into(p, t) >> add_stage(p, "stage", stage, settings(t)) >>
+        message_file_of(p, t);
   };
   out.wrong = [=](pipeline& p, const stage_trial& t) {
-    other_numbers(p) >> add_stage(p, "stage", stage, settings(t)) >> message_file_of(p, t);
+    other_numbers(p) >> add_stage(p, "stage", stage, settings(t)) >>
+        message_file_of(p, t);
   };
   out.refusal = std::move(refusal);
   return out;
 }
 /// A sink behind the generator.
 stage_entry sink_entry(const std::string& stage, const std::string& name,
-                 given_settings settings = {}) {
+                       given_settings settings = {}) {
   stage_entry out;
   out.stage = stage;
   out.build = [=](pipeline& p, const stage_trial& t) {
@@ -73,8 +76,8 @@ stage_entry sink_entry(const std::string& stage, const std::string& name,
 }
 /// A source of a file before a sink. The wrong type is u8[3,3].
 stage_entry source_entry(const std::string& stage,
-                   std::function<void(const stage_trial&)> prepare,
-                   std::function<given_settings(const stage_trial&)> settings) {
+                         std::function<void(const stage_trial&)> prepare,
+                         std::function<given_settings(const stage_trial&)> settings) {
   stage_entry out;
   out.stage = stage;
   out.prepare = std::move(prepare);
@@ -104,8 +107,9 @@ void add_volumes(std::vector<stage_entry>& all) {
             {{"path", t.in("v.hn4")}, {"tag", "t"}, {"tensor", "w"}});
   };
   const auto raw_volume = [](const stage_trial& t) {
-    fill_by(t.folder, "generator", {{"count", 1}, {"shape", extents({t.items, t.extent})}},
-            "hn4.put", {{"path", t.in("v.hn4")}, {"tag", "t"}, {"format", "raw"}});
+    fill_by(t.folder, "generator",
+            {{"count", 1}, {"shape", extents({t.items, t.extent})}}, "hn4.put",
+            {{"path", t.in("v.hn4")}, {"tag", "t"}, {"format", "raw"}});
   };
   all.push_back(source_entry("hn4.tensors", volume, [](const stage_trial& t) {
     return given_settings{{"path", t.in("v.hn4")}};
@@ -114,8 +118,7 @@ void add_volumes(std::vector<stage_entry>& all) {
     return given_settings{{"path", t.in("v.hn4")}, {"tensor", "w"}};
   }));
   stage_entry bytes = source_entry("hn4.read", raw_volume, [](const stage_trial& t) {
-    return given_settings{
-        {"path", t.in("v.hn4")}, {"tag", "t"}, {"block", 4 * t.extent}};
+    return given_settings{{"path", t.in("v.hn4")}, {"tag", "t"}, {"block", 4 * t.extent}};
   });
   bytes.wrong = [](pipeline& p, const stage_trial& t) {
     add_stage(p, "source", "hn4.read", {{"path", t.in("v.hn4")}, {"tag", "t"}}) >>
@@ -130,7 +133,8 @@ void add_arrays(std::vector<stage_entry>& all) {
   const auto image_size = [](const stage_trial& t) {
     return extents({t.extent / 4, 4, 1});
   };
-  all.push_back(source_entry("png.read",
+  all.push_back(source_entry(
+      "png.read",
       [=](const stage_trial& t) {
         std::filesystem::create_directory(t.in("images"));
         fill_by(t.folder, "generator",
@@ -142,7 +146,8 @@ void add_arrays(std::vector<stage_entry>& all) {
                               {"type", fmt::format("u8[{},4,1]", t.extent / 4)}};
       }));
   all.back().wrong = [](pipeline& p, const stage_trial& t) {
-    add_stage(p, "source", "png.read", {{"path", t.in("images")}, {"type", "u8[1,4,3]"}}) >>
+    add_stage(p, "source", "png.read",
+              {{"path", t.in("images")}, {"type", "u8[1,4,3]"}}) >>
         message_file_of(p, t);
   };
   stage_entry images = sink_entry("png.write", "{item}.png");
@@ -152,11 +157,13 @@ void add_arrays(std::vector<stage_entry>& all) {
         add_stage(p, "sink", "png.write", {{"path", t.out("{item}.png")}});
   };
   images.wrong = [](pipeline& p, const stage_trial& t) {
-    numbers_into(p, t) >> add_stage(p, "sink", "png.write", {{"path", t.out("{item}.png")}});
+    numbers_into(p, t) >>
+        add_stage(p, "sink", "png.write", {{"path", t.out("{item}.png")}});
   };
   images.refusal = "expected";
   all.push_back(std::move(images));
-  all.push_back(source_entry("raw.read",
+  all.push_back(source_entry(
+      "raw.read",
       [](const stage_trial& t) {
         std::filesystem::create_directory(t.in("raw"));
         written_by("raw.write", "raw/{item}.raw")(t);
@@ -165,32 +172,30 @@ void add_arrays(std::vector<stage_entry>& all) {
         return given_settings{{"path", t.in("raw")}, {"type", floats(t)}};
       }));
   all.push_back(sink_entry("raw.write", "{item}.raw"));
-  all.push_back(source_entry("npy.read", written_by("npy.write", "in.npy"),
-                       [](const stage_trial& t) {
-                         return given_settings{{"path", t.in("in.npy")},
-                                               {"items", "rows"},
-                                               {"type", floats(t)}};
-                       }));
+  all.push_back(source_entry(
+      "npy.read", written_by("npy.write", "in.npy"), [](const stage_trial& t) {
+        return given_settings{
+            {"path", t.in("in.npy")}, {"items", "rows"}, {"type", floats(t)}};
+      }));
   all.back().empty_refusal = "expected at least";  // an empty file has no header
   all.push_back(sink_entry("npy.write", "a.npy"));
-  all.push_back(source_entry("json.read", written_by("json.write", "in.jsonl"),
-                       [](const stage_trial& t) {
-                         return given_settings{{"path", t.in("in.jsonl")},
-                                               {"type", floats(t)},
-                                               {"longest", 1 << 26}};
-                       }));
+  all.push_back(source_entry(
+      "json.read", written_by("json.write", "in.jsonl"), [](const stage_trial& t) {
+        return given_settings{
+            {"path", t.in("in.jsonl")}, {"type", floats(t)}, {"longest", 1 << 26}};
+      }));
   all.push_back(sink_entry("json.write", "a.jsonl"));
 }
 
 void add_messages(std::vector<stage_entry>& all) {
-  all.push_back(source_entry("tgm.read", written_by("tgm.write", "in.tgm"),
-                       [](const stage_trial& t) {
-                         return given_settings{{"path", t.in("in.tgm")},
-                                               {"type", floats(t)}};
-                       }));
+  all.push_back(source_entry(
+      "tgm.read", written_by("tgm.write", "in.tgm"), [](const stage_trial& t) {
+        return given_settings{{"path", t.in("in.tgm")}, {"type", floats(t)}};
+      }));
   all.push_back(sink_entry("tgm.write", "a.tgm", {{"compression", "zstd"}}));
   all.push_back(sink_entry("tgm.replace", "a.tgm"));
-  stage_entry log = source_entry("log",
+  stage_entry log = source_entry(
+      "log",
       [](const stage_trial& t) {
         written_by("tgm.write", "in.tgm")(t);
         or_throw(::mkfifo(t.in("fifo").c_str(), 0600) == 0
@@ -223,7 +228,8 @@ void add_messages(std::vector<stage_entry>& all) {
     });
   };
   all.push_back(std::move(log));
-  stage_entry text = source_entry("text.chunks",
+  stage_entry text = source_entry(
+      "text.chunks",
       [](const stage_trial& t) {
         write_text(t.in("a.txt"),
                    std::string(static_cast<std::size_t>(t.items * t.extent), 'x'));
@@ -287,8 +293,9 @@ void add_routes(std::vector<stage_entry>& all) {
         {"attribute", "kind"}, {"outlets", texts({"kept"})}, {"other", "rest"}};
   }));
   all.back().build = [](pipeline& p, const stage_trial& t) {
-    auto s = add_stage(p, "stage", "split",
-                       {{"attribute", "kind"}, {"outlets", texts({"kept"})}, {"other", "rest"}});
+    auto s = add_stage(
+        p, "stage", "split",
+        {{"attribute", "kind"}, {"outlets", texts({"kept"})}, {"other", "rest"}});
     numbers_into(p, t) >> s;
     s["rest"] >> message_file_of(p, t)["x"];
   };
@@ -298,7 +305,9 @@ void add_routes(std::vector<stage_entry>& all) {
 void add_numbers(std::vector<stage_entry>& all) {
   stage_entry generator;
   generator.stage = "generator";
-  generator.build = [](pipeline& p, const stage_trial& t) { numbers_into(p, t) >> message_file_of(p, t); };
+  generator.build = [](pipeline& p, const stage_trial& t) {
+    numbers_into(p, t) >> message_file_of(p, t);
+  };
   generator.wrong = [](pipeline& p, const stage_trial& t) {
     other_numbers(p) >>
         add_stage(p, "stage", "elementwise", {{"type", "f32[4]"}, {"op", "negate"}}) >>
@@ -310,14 +319,15 @@ void add_numbers(std::vector<stage_entry>& all) {
     stage_entry combined;
     combined.stage = stage;
     const auto parts = [](const stage_trial& t, const std::string& element) {
-      return texts({fmt::format("npy.read path={} items=rows type={}", t.in("in.npy"),
-                                floats(t)),
-                    fmt::format("npy.read path={} items=rows type={}[{}]", t.in("in.npy"),
-                                element, t.extent)});
+      return texts(
+          {fmt::format("npy.read path={} items=rows type={}", t.in("in.npy"), floats(t)),
+           fmt::format("npy.read path={} items=rows type={}[{}]", t.in("in.npy"), element,
+                       t.extent)});
     };
     combined.prepare = written_by("npy.write", "in.npy");
     combined.build = [=](pipeline& p, const stage_trial& t) {
-      add_stage(p, "source", stage, {{"parts", parts(t, "f32")}}) >> message_file_of(p, t);
+      add_stage(p, "source", stage, {{"parts", parts(t, "f32")}}) >>
+          message_file_of(p, t);
     };
     combined.wrong = [=](pipeline& p, const stage_trial& t) {
       add_stage(p, "source", stage, {{"parts", parts(t, "u8")}}) >> message_file_of(p, t);
@@ -362,8 +372,12 @@ void add_text_model(std::vector<stage_entry>& all) {
         p, "source", "text.pulses",
         {{"files", texts({t.in("a.txt")})}, {"build_tokens", "all"}, {"chunk", 16}});
   };
-  const given_settings model{{"vocab", 257},  {"width", 32},     {"blocks", 1},
-                             {"heads", 1},    {"hidden", 32},    {"max_chunk", 16},
+  const given_settings model{{"vocab", 257},
+                             {"width", 32},
+                             {"blocks", 1},
+                             {"heads", 1},
+                             {"hidden", 32},
+                             {"max_chunk", 16},
                              {"frequencies", extents({1, 8})}};
   stage_entry pulse_entry;
   pulse_entry.stage = "text.pulses";
@@ -384,7 +398,8 @@ void add_text_model(std::vector<stage_entry>& all) {
     pulses(p, t) >> add_stage(p, "stage", "prose.learn", model) >> message_file_of(p, t);
   };
   learn.wrong = [=](pipeline& p, const stage_trial& t) {
-    numbers_into(p, t) >> add_stage(p, "stage", "prose.learn", model) >> message_file_of(p, t);
+    numbers_into(p, t) >> add_stage(p, "stage", "prose.learn", model) >>
+        message_file_of(p, t);
   };
   stage_entry accounts = learn;
   accounts.stage = "prose.accounts";
@@ -415,9 +430,8 @@ std::vector<stage_entry> stage_table() {
   add_routes(all);
   add_numbers(all);
   add_text_model(all);
-  std::sort(all.begin(), all.end(), [](const stage_entry& a, const stage_entry& b) {
-    return a.stage < b.stage;
-  });
+  std::sort(all.begin(), all.end(),
+            [](const stage_entry& a, const stage_entry& b) { return a.stage < b.stage; });
   return all;
 }
 

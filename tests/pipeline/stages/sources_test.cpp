@@ -154,8 +154,8 @@ TEST(Deadline, KeepsMarksOrDropsItemsThatAreLate) {
       run_tapes(timed({{"preset", std::int64_t{1} << 60}, {"late", "drop"}}), 1);
   ASSERT_TRUE(in_time);
   EXPECT_EQ((*in_time)[0].size(), 20U);
-  const auto past = run_tapes(
-      timed({{"preset", 1}, {"clock", "unix"}, {"late", "drop"}}), 1);
+  const auto past =
+      run_tapes(timed({{"preset", 1}, {"clock", "unix"}, {"late", "drop"}}), 1);
   ASSERT_TRUE(past);
   EXPECT_TRUE((*past)[0].empty()) << "the first nanosecond of 1970 has passed";
 }

@@ -24,8 +24,8 @@ TEST(Window, HasTheItemsOfASerialLoopForEveryCountAndStep) {
   for (int count = 1; count <= 6; ++count) {
     for (int step = 1; step <= 7; ++step) {
       const auto found = run_tapes(
-          numbers_before("window",
-                         {{"type", "i32[2]"}, {"count", count}, {"step", step}}, items),
+          numbers_before("window", {{"type", "i32[2]"}, {"count", count}, {"step", step}},
+                         items),
           1);
       ASSERT_TRUE(found) << found.error().message();
       const tape& t = found->front();
@@ -104,8 +104,7 @@ TEST(Reduce, SumsConsecutiveItemsInTheOrderOfABalancedTree) {
           group.push_back((*plain)[0][i].values<float>()[e]);
         }
         const float sum = by_tree(group, [](float a, float b) { return a + b; });
-        EXPECT_EQ(tapes[0][g].values<float>()[e],
-                  sum / static_cast<float>(group.size()))
+        EXPECT_EQ(tapes[0][g].values<float>()[e], sum / static_cast<float>(group.size()))
             << size << " " << g;
       }
     }
