@@ -281,6 +281,7 @@ result<void> open_run(engine_host_shell& s) {
   options.folder = s.config.options.files;
   options.load = load_constant;
   options.skip = s.config.options.skip;
+  options.fill_slots = s.config.options.fill_slots;
   options.recorded_items =
       s.config.engine.trace.mode == runtime::trace_mode::off ? 0 : max_recorded_items;
   WEIR_TRY(parts.run,

@@ -37,6 +37,32 @@ result<void> catalog::add(std::string name, factory make, stage_info about,
   return {};
 }
 
+result<void> catalog::add_plugin(catalog&& stages, const std::string& file) {
+  const auto owner = [](const entry& one) {
+    return one.home.file.empty() ? std::string("one of the program")
+                                 : fmt::format("one of \"{}\"", one.home.file);
+  };
+  for (const auto& [name, one] : stages.entries_) {
+    if (const auto known = entries_.find(name); known != entries_.end()) {
+      return error(errc::already_exists,
+                   fmt::format("cannot add the stages of the plug-in \"{}\": expected "
+                               "new names, found the stage \"{}\" and {} of that name",
+                               file, name, owner(known->second)));
+    }
+  }
+  for (auto& [name, one] : stages.entries_) {
+    one.home.file = one.home.file.empty() ? file : one.home.file;
+  }
+  entries_.merge(stages.entries_);
+  return {};
+}
+
+bool catalog::has_plugin(std::string_view file) const noexcept {
+  return !file.empty() && std::ranges::any_of(entries_, [&](const auto& one) {
+    return one.second.home.file == file;
+  });
+}
+
 result<const catalog::entry*> catalog::find(std::string_view name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) {
@@ -97,9 +123,9 @@ std::vector<std::string> catalog::names() const {
 }
 
 std::span<const std::string_view> reserved_keys() noexcept {
-  static constexpr std::array<std::string_view, 11> keys{
-      "name", "use",  "from",    "inlets", "window",      "on_error",
-      "host", "late", "initial", "loop",   "max_failures"};
+  static constexpr std::array<std::string_view, 10> keys{
+      "name",     "use",  "from",    "inlets", "window",
+      "on_error", "host", "initial", "loop",   "max_failures"};
   return keys;
 }
 

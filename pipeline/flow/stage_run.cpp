@@ -48,12 +48,14 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
       WEIR_TRY(pool, slot_pool::create(host, planned.slots,
                                        planned.types[p].bytes().value_or(0), budget,
                                        name_ + "." + info_.ports[p].name));
+      pool->fill_with(facts_.fill_slots);
     }
   }
   for (const port_info& memory : info_.scratch) {
     WEIR_TRY(auto pool,
              slot_pool::create(host, open_calls + 1, memory.type.bytes().value_or(0),
                                budget, name_ + "." + memory.name));
+    pool->fill_with(facts_.fill_slots);
     scratch_.push_back(std::move(pool));
   }
   items_ = std::make_unique<item_pool>(

@@ -74,6 +74,7 @@ enum class next_action : std::uint8_t {
 struct run_facts {
   weir::engine* host = nullptr;  ///< engine of the run
   std::uint64_t seed = 1;        ///< seed of the run
+  int fill_slots = -1;           ///< see `execution_options`
   std::uint64_t failures = 0;    ///< failed and poisoned tasks that have been seen
   std::uint64_t epoch = 0;       ///< epoch in flight; 0 if there is none
   image* growing = nullptr;      ///< image of the epoch in flight

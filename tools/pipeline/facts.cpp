@@ -183,7 +183,10 @@ facts stage_facts(const flow::stage_info& info) {
   facts out;
   out["name"] = info.name;
   out["documentation"] = info.documentation;
-  out["face"] = info.ports.empty() ? facts() : facts(face_word(info.face));
+  out["details"] = info.details;
+  out["example"] = info.example;
+  out["face"] =
+      info.ports.empty() && info.example.empty() ? facts() : facts(face_word(info.face));
   out["ports"] = facts::array();
   for (const flow::port_info& p : info.ports) {
     out["ports"].push_back({{"name", p.name},

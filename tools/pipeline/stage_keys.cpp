@@ -173,7 +173,7 @@ result<void> refuse_key(written_stage& /*stage*/, const toml_item& item) {
 }
 
 using setter = result<void> (*)(written_stage&, const toml_item&);
-constexpr std::array<std::pair<std::string_view, setter>, 11> reserved{
+constexpr std::array<std::pair<std::string_view, setter>, 10> reserved{
     {{"name", set_name},
      {"use", set_use},
      {"from", set_from},
@@ -183,7 +183,6 @@ constexpr std::array<std::pair<std::string_view, setter>, 11> reserved{
      {"on_error", set_on_error},
      {"max_failures", set_max_failures},
      {"host", set_host},
-     {"late", refuse_key},
      {"initial", refuse_key}}};
 
 void set_setting(written_stage& stage, config_entry entry) {

@@ -74,6 +74,9 @@ struct run_options {
   std::uint32_t restarts = 0;
   /// Time after which a child process that has not answered is ended. @units{seconds}
   std::int64_t deadline_s = 30;
+  /// Byte, from 0 to 255, that fills the memory of an item before a stage gets it, so
+  /// that bytes that no stage writes show; -1: nothing is filled.
+  int fill_slots = -1;
   /// Called before a resumed run continues, on the thread that called `resume`. Not
   /// called if the run begins anew or had finished.
   std::function<void(const pipeline_start&)> resumed{};

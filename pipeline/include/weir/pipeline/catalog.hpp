@@ -97,6 +97,12 @@ class catalog {
   [[nodiscard]] result<stage_home> home_of(std::string_view name) const;
   /// Returns the files of all stages, each once, in the order of their names.
   [[nodiscard]] std::vector<std::string> files() const;
+  /// Adds all stages of a catalog that a plug-in has filled, or none of them.
+  /// @param file  File of the plug-in, absolute: the home of stages that name no other.
+  /// @error{already_exists, a stage has one of the names; the message names both files}
+  [[nodiscard]] result<void> add_plugin(catalog&& stages, const std::string& file);
+  /// Returns whether a stage comes from a file.
+  [[nodiscard]] bool has_plugin(std::string_view file) const noexcept;
   /// Makes a stage.
   /// @error{unknown_key, no stage has the name, or no setting has one of the names; the
   /// message suggests the nearest} @error{invalid_argument, a value is refused}
