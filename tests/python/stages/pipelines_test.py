@@ -181,7 +181,7 @@ class Running(Folder):
     def test_an_exception_names_stage_item_file_and_line(self):
         message = self.doubling(at=7)
         self.assertNotIn("`restarts`", message)
-        for words in ("\"double\"", "item 7", "ValueError: bad item of 4 elements (host_stages.py:", "in misbehave"):
+        for words in ("\"double\"", "item 7", "ValueError: bad item of 4 elements (host_stages.py:", ", in misbehave: raise ValueError"):
             self.assertIn(words, message)
 
     def double(self, **settings):
