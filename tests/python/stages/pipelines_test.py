@@ -219,6 +219,7 @@ class Running(Folder):
         while run.poll() is None and len(children) < 2:
             children = [int(pid) for task in pathlib.Path(f"/proc/{run.pid}/task").iterdir() for pid in (task / "children").read_text().split()]
             time.sleep(0.01)
+        self.assertTrue(children, "the run has ended early")
         run.kill()
         run.wait()
         deadline = time.monotonic() + 20
