@@ -115,10 +115,10 @@ bool feed(host_pointer self, outside& o, std::uint32_t least) {
 }
 
 void take_exchanged(host_pointer self, outside& o, const exchanged_batch& batch) {
-  const std::size_t ended = batch.processed + (batch.failed ? 1 : 0);
+  const std::size_t ended = batch.processed + (batch.failed || batch.partial ? 1 : 0);
   for (std::size_t i = 0; i < ended; ++i) {
     auto given = flow::execution::give_back(
-        *o.exchanges[i], i < batch.processed ? nullptr : &*batch.failed);
+        *o.exchanges[i], i < batch.processed || batch.partial ? nullptr : &*batch.failed);
     if (!succeeded(self, given)) {
       return;
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The messages between a run and the child process of a stage, as README.md of this
-/// folder describes them. All numbers are little-endian, as the machine has them.
+/// The messages between a run and the child process of a stage, as
+/// docs/formats/stage-wire.md describes them. All numbers are little-endian, as the
+/// machine has them.
 #pragma once
 
 #include <array>
@@ -67,6 +68,10 @@ struct head {
   std::uint64_t bytes;     ///< bytes of the payload that follows
 };
 static_assert(sizeof(head) == 32);
+
+/// Value of `made_record::call` behind the last made item of a stage whose items have
+/// numbers of their own.
+inline constexpr std::uint32_t no_call = 0xFFFFFFFF;
 
 /// Flag of a call: a source tells the cursor behind the item.
 inline constexpr std::uint32_t wants_cursor = 1;

@@ -123,9 +123,9 @@ std::vector<std::string> catalog::names() const {
 }
 
 std::span<const std::string_view> reserved_keys() noexcept {
-  static constexpr std::array<std::string_view, 11> keys{
-      "name", "use",  "from",    "inlets", "window",      "on_error",
-      "host", "late", "initial", "loop",   "max_failures"};
+  static constexpr std::array<std::string_view, 10> keys{
+      "name",     "use",  "from",    "inlets", "window",
+      "on_error", "host", "initial", "loop",   "max_failures"};
   return keys;
 }
 

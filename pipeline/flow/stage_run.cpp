@@ -79,9 +79,7 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
     }
   }
   ready_.resize(ring_size_);
-  for (std::size_t i = 0; info_.face == face::blocking && i < ring_size_; ++i) {
-    exchanges_.push_back(std::make_unique<exchange>());
-  }
+  make_exchanges();
   return {};
 }
 
@@ -556,6 +554,7 @@ result<void> stage_run::pass_end() {
 }
 
 error stage_run::at_item(std::uint64_t seq, error cause) const {
+  facts_.failed_item = seq;
   return item_error(name_, seq, std::move(cause));
 }
 

@@ -65,6 +65,14 @@ settings_table<pipeline_settings> make_table() {
   t.add("run.stall", &s::stall, "Time without progress after which the run fails")
       .rule("a time from 1 s to 24 h, such as \"60 s\"", is_stall)
       .may_change();
+  t.add("run.restarts", &s::restarts,
+        "Times that the run goes back to its last checkpoint when a host has died")
+      .range(0, 1'000'000)
+      .may_change();
+  t.add("run.deadline", &s::deadline,
+        "Time after which a child process that has not answered is ended")
+      .rule("a time from 1 s to 24 h, such as \"60 s\"", is_stall)
+      .may_change();
   t.add("run.fill", &s::fill,
         "Byte in the memory of an item that a stage has not written; -1: any")
       .range(-1, 255)
@@ -285,6 +293,10 @@ weir::run_options run_options_of(const written_pipeline& from) {
   options.fill_slots = from.settings.fill;
   if (const auto stall = parse_limits(from.settings.stall); stall && stall->seconds) {
     options.stall_s = static_cast<std::int64_t>(std::ceil(*stall->seconds));
+  }
+  options.restarts = from.settings.restarts;
+  if (const auto limit = parse_limits(from.settings.deadline); limit && limit->seconds) {
+    options.deadline_s = static_cast<std::int64_t>(std::ceil(*limit->seconds));
   }
   if (const auto every = parse_limits(from.settings.every)) {
     options.every_items = every->items.value_or(0);

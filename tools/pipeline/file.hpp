@@ -44,7 +44,9 @@ struct pipeline_settings {
   std::uint32_t workers = 1;         ///< threads that run tasks
   std::uint64_t seed = 1;            ///< seed of all random numbers
   std::string stall = "60 s";        ///< time without progress after which the run fails
-  int fill = -1;  ///< byte that fills the memory of each item; -1: none
+  std::uint32_t restarts = 0;     ///< times that the run goes back after a host has died
+  std::string deadline = "30 s";  ///< time without an answer of a child process
+  int fill = -1;                  ///< byte that fills the memory of each item; -1: none
   /// Tasks and items that trace.json shows.
   runtime::trace_mode trace = runtime::trace_mode::window;
   std::string every;       ///< items or time between checkpoints; empty: at the end
@@ -75,6 +77,7 @@ struct written_stage {
   limits window;                    ///< window of the edges that end at the stage
   flow::failure_policy on_failure = flow::failure_policy::stop;  ///< key `on_error`
   std::uint64_t max_failures = flow::unlimited_failures;         ///< key `max_failures`
+  flow::host_kind host = flow::host_kind::automatic;             ///< key `host`
   std::vector<config_entry> settings;  ///< settings of the stage itself
 };
 

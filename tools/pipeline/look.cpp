@@ -11,6 +11,7 @@
 #include "file.hpp"
 #include "picture.hpp"
 #include "report.hpp"
+#include "stage_page.hpp"
 #include "verbs.hpp"
 #include "weir/actors/plugins.hpp"
 #include "weir/base/bytes.hpp"
@@ -34,10 +35,10 @@ std::string interval_words(const weir::run_options& options) {
                         : fmt::format("every {}", fmt::join(limits, " or "));
 }
 
-std::string ports_text(const flow::stage_info& info) {
+std::string ports_text(const std::vector<flow::port_info>& ports) {
   std::string out;
   for (const bool inlet : {true, false}) {
-    for (const flow::port_info& p : info.ports) {
+    for (const flow::port_info& p : ports) {
       if (p.inlet == inlet) {
         out += fmt::format("  {} {}: {}\n", inlet ? "inlet " : "outlet", p.name,
                            p.type.text());
@@ -51,15 +52,24 @@ std::string indented(const std::string& text) {
   std::string out;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    out += "  " + text.substr(begin, end - begin) + "\n";
+    out += (end == begin ? "" : "  ") + text.substr(begin, end - begin) + "\n";
     begin = end + 1;
   }
   return out;
 }
 
+/// Returns the ports of a stage without settings, or those that it has in its example.
+result<std::string> known_ports(const flow::stage_info& info) {
+  if (!info.ports.empty() || info.example.empty()) {
+    return ports_text(info.ports);
+  }
+  WEIR_TRY(const std::vector<flow::port_info> ports, ports_of_example(info));
+  return "  depend on settings; those of the example:\n" + ports_text(ports);
+}
+
 /// Returns the face of a stage; "-" if nothing is known without settings.
 std::string known_face(const flow::stage_info& info) {
-  return info.ports.empty() ? "-" : face_word(info.face);
+  return info.ports.empty() && info.example.empty() ? "-" : face_word(info.face);
 }
 
 setting_list settings_of(const flow::stage_info& info) {
@@ -195,6 +205,11 @@ command_result stages_command(const stages_options& options, output& out) {
     face_width = std::max(face_width, known_face(info).size());
     known.push_back(std::move(info));
   }
+  if (options.markdown) {
+    WEIR_TRY(const std::string page, stages_page(known));
+    out.write(page);
+    return 0;
+  }
   if (options.json) {
     facts all = facts::array();
     for (const flow::stage_info& info : known) {
@@ -221,8 +236,9 @@ command_result inspect_command(const stages_options& options, output& out) {
     out.write(facts_text(stage_facts(info)));
     return 0;
   }
+  WEIR_TRY(const std::string ports, known_ports(info));
   out.print("{} ({})\n  {}\n\nports\n{}", info.name, known_face(info), info.documentation,
-            ports_text(info));
+            ports);
   if (!info.settings.empty()) {
     out.print("\nsettings\n{}", indented(settings_text(settings_of(info))));
   }
@@ -234,6 +250,12 @@ command_result inspect_command(const stages_options& options, output& out) {
   }
   if (const std::string more = behaviour_text(info); !more.empty()) {
     out.print("\nbehaviour\n{}", more);
+  }
+  if (!info.details.empty()) {
+    out.print("\ndetails\n{}", indented(info.details));
+  }
+  if (!info.example.empty()) {
+    out.print("\nexample\n{}", indented(info.example));
   }
   return 0;
 }

@@ -68,9 +68,11 @@ void add_pipeline_verbs(CLI::App& app, action& chosen) {
       ->excludes("--json");
 
   const auto listed = std::make_shared<stages_options>();
-  add_plugin_option(*add(app, chosen, "stages", "List the stages that pipelines may use",
-                         "weir stages --json", &stages_command, listed),
-                    listed->plugins);
+  CLI::App* list = add(app, chosen, "stages", "List the stages that pipelines may use",
+                       "weir stages --json", &stages_command, listed);
+  add_plugin_option(*list, listed->plugins);
+  list->add_flag("--markdown", listed->markdown, "Print the page docs/stages.md")
+      ->excludes("--json");
 
   const auto inspected = std::make_shared<stages_options>();
   CLI::App* inspect =

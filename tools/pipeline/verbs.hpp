@@ -42,6 +42,7 @@ struct stages_options {
   std::string stage;  ///< `inspect`: full name of the stage
   bool json = false;
   std::vector<std::string> plugins{};  ///< plug-ins whose stages are known, too
+  bool markdown = false;               ///< `stages`: print the page docs/stages.md
 };
 /// Performs `weir stages`: lists the stages that files may use.
 /// Errors of `load_plugin` are passed on.

@@ -19,8 +19,8 @@ namespace weir {
 /// @error{unsupported, there is no interpreter, or it has no NumPy; the message names the
 /// Debian package}
 /// @error{not_found, the file or the Python package `weir` does not exist}
-/// @error{invalid_argument, the file does not run, has no stage, or describes one wrongly;
-/// the message names the line}
+/// @error{invalid_argument, the file does not run, has no stage, or describes one
+/// wrongly; the message names the line}
 /// @error{already_exists, the catalog or the file has a stage of the same name}
 /// @error{timeout, the file runs for more than 20 s}
 /// @error{out_of_range, it describes its stages by more than 1 MiB}

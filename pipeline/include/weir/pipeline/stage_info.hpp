@@ -70,6 +70,8 @@ struct path_setting {
 struct stage_info {
   std::string name;                     ///< full name of the stage, such as `tgm.read`
   std::string documentation;            ///< one sentence for users
+  std::string details = {};             ///< further paragraphs in Markdown for users
+  std::string example = {};             ///< TOML of a small pipeline that runs
   flow::face face = flow::face::task;   ///< way in which it takes part
   std::vector<port_info> ports;         ///< in the order of their description
   std::vector<port_info> scratch;       ///< memory of one item that no edge carries
