@@ -14,6 +14,9 @@
 namespace weir::flow {
 
 bool stage_run::is_plain() const noexcept {
+  if (facts_.alone) {
+    return false;
+  }
   if (info_.face == face::sink) {
     return in_.size() == 1 && info_.takes == 1;
   }

@@ -30,7 +30,7 @@ blank* stage_run::grant(std::uint64_t before) {
   b.seq = number;
   b.granted_ns = facts_.recorder != nullptr ? now_ns() : 0;
   b.filled = {};
-  b.nothing_yet = false;
+  b.nothing_yet = b.about_final = false;
   b.wants_mark = joined_;
   for (std::size_t o = 0; o < pools_.size(); ++o) {
     b.slots[o] = &pools_[o]->take_blank();
@@ -77,7 +77,7 @@ void stage_run::fill_made(call& c, blank& filled) {
       pools_[o]->drop(s);
     }
   }
-  if (!filled.about.empty()) {
+  if (!filled.about.empty() || filled.about_final) {
     c.about = std::move(filled.about);
     c.about_set = true;
     filled.about = {};

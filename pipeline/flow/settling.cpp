@@ -214,6 +214,9 @@ result<void> stage_run::count_failure(std::uint64_t seq, error cause) {
   }
   ++failures_;
   ++counters.failed;
+  if (facts_.failures_of != nullptr) {
+    facts_.failures_of->emplace_back(seq, std::move(cause));
+  }
   return {};
 }
 

@@ -48,12 +48,14 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
       WEIR_TRY(pool, slot_pool::create(host, planned.slots,
                                        planned.types[p].bytes().value_or(0), budget,
                                        name_ + "." + info_.ports[p].name));
+      pool->fill_with(facts_.fill_slots);
     }
   }
   for (const port_info& memory : info_.scratch) {
     WEIR_TRY(auto pool,
              slot_pool::create(host, open_calls + 1, memory.type.bytes().value_or(0),
                                budget, name_ + "." + memory.name));
+    pool->fill_with(facts_.fill_slots);
     scratch_.push_back(std::move(pool));
   }
   items_ = std::make_unique<item_pool>(
@@ -77,9 +79,7 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
     }
   }
   ready_.resize(ring_size_);
-  for (std::size_t i = 0; info_.face == face::blocking && i < ring_size_; ++i) {
-    exchanges_.push_back(std::make_unique<exchange>());
-  }
+  make_exchanges();
   return {};
 }
 
@@ -554,6 +554,7 @@ result<void> stage_run::pass_end() {
 }
 
 error stage_run::at_item(std::uint64_t seq, error cause) const {
+  facts_.failed_item = seq;
   return item_error(name_, seq, std::move(cause));
 }
 

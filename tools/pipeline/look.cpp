@@ -13,6 +13,7 @@
 #include "report.hpp"
 #include "stage_page.hpp"
 #include "verbs.hpp"
+#include "weir/actors/plugins.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
@@ -115,7 +116,8 @@ std::string behaviour_text(const flow::stage_info& info) {
 }  // namespace
 
 command_result check_command(const graph_options& options, output& out) {
-  WEIR_TRY(const loaded_pipeline loaded, load_any_pipeline(options.file, options.sets));
+  WEIR_TRY(const loaded_pipeline loaded,
+           load_any_pipeline(options.file, {options.sets, options.plugins}));
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   WEIR_CHECK(flow::check_outputs(plan.source, loaded.options.files));
   facts warnings = facts::array();
@@ -153,7 +155,8 @@ result<facts> drawn_facts(const graph_options& options) {
   if (!options.run.empty()) {
     return read_pipeline_metrics(options.run);
   }
-  WEIR_TRY(const loaded_pipeline loaded, load_any_pipeline(options.file, options.sets));
+  WEIR_TRY(const loaded_pipeline loaded,
+           load_any_pipeline(options.file, {options.sets, options.plugins}));
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   return plan_facts(plan);
 }
@@ -178,8 +181,20 @@ command_result graph_command(const graph_options& options, output& out) {
   return 0;
 }
 
-command_result stages_command(const stages_options& options, output& out) {
+namespace {
+
+result<void> add_stages_and_plugins(const stages_options& options) {
   add_standard_stages();
+  for (const std::string& plugin : options.plugins) {
+    WEIR_CHECK(load_plugin(flow::stages(), plugin));
+  }
+  return {};
+}
+
+}  // namespace
+
+command_result stages_command(const stages_options& options, output& out) {
+  WEIR_CHECK(add_stages_and_plugins(options));
   std::vector<flow::stage_info> known;
   std::size_t width = 0;
   std::size_t face_width = 0;
@@ -211,7 +226,7 @@ command_result stages_command(const stages_options& options, output& out) {
 }
 
 command_result inspect_command(const stages_options& options, output& out) {
-  add_standard_stages();
+  WEIR_CHECK(add_stages_and_plugins(options));
   const auto known = flow::stages().describe(options.stage);
   if (!known) {
     return pointing_to_stages(known.error());

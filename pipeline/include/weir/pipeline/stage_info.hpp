@@ -104,6 +104,29 @@ struct stage_info {
   [[nodiscard]] std::size_t dead_letters() const noexcept;
 };
 
+/// Where a stage of a catalog comes from, if it is not part of the program.
+struct stage_home {
+  std::string file;  ///< plug-in or file that has added it; empty: the program itself
+  /// Program and arguments of the child process in which the stage has to run; empty: it
+  /// may run in any process that has its file.
+  std::vector<std::string> command;
+};
+
+/// How a stage can be made again, in this process or in another one.
+struct stage_origin {
+  std::string use;  ///< name in the catalog; empty if it was made of a class
+  std::vector<std::pair<std::string, setting_value>> settings;  ///< the given ones
+  stage_home home;                                              ///< see `stage_home`
+};
+
+/// The thread or process in which a stage works.
+enum class host_kind : std::uint8_t {
+  automatic,  ///< `engine` for stages that submit tasks, `own` for all others
+  engine,     ///< on the thread of the run's engine
+  own,        ///< on a thread of its own, with an engine of its own if it submits tasks
+  process     ///< in a child process
+};
+
 /// Adds the value of a setting to the description: its paths if it holds some, and its
 /// text if a resumed run must have the same.
 /// @threads{thread-compatible}
