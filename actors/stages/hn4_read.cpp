@@ -102,8 +102,8 @@ class hn4_read final : public flow::stage_object {
 
 /// Further paragraphs of the reference of `hn4.read`.
 constexpr std::string_view hn4_read_details =
-    R"(Outlet `x` has the type `u8[?]`. With `block = "all"` the tag is one item, of at most
-2^40 bytes.
+    R"(Outlet `x` has the type `u8[?]`. With `block = "all"` the tag is one item, of at
+most 2^40 bytes.
 
 Attributes: `offset` in bytes and `tag`. The cursor holds offset, length and XXH3
 digest of the last block.)";
