@@ -3,10 +3,9 @@
 /// Tests the commands about pipelines: check, graph, stages, inspect, and run.
 #include <gtest/gtest.h>
 
-#include <regex>
-
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "cli/commands.hpp"
 #include "demo_stages.hpp"
