@@ -291,6 +291,13 @@ TEST(CheckRefuses, ReservedKeysOfWrongKindOrOfALaterVersion) {
             "cannot use key \"initial\" of a stage: expected a key of this "
             "version, found one that is reserved for a later version\n"
             "  at two.toml:7:11");
+  EXPECT_EQ(with("host = \"own\"\n"), "accepted");
+  EXPECT_EQ(with("host = \"node:b\"\n"),
+            "cannot use key \"host\" of a stage: expected a host of this machine, found "
+            "\"node:b\", which is reserved for a later version\n  at two.toml:7:8");
+  EXPECT_EQ(with("host = 2\n"),
+            "cannot use key \"host\" of a stage: expected \"engine\", \"own\" or "
+            "\"process\", found integer 2\n  at two.toml:7:8");
   EXPECT_EQ(refusal_of("[[stage]]\nuse = \"test.scaled\"\n"),
             "cannot add a stage: expected the key \"name\", found none\n"
             "  at two.toml:1:1");
