@@ -3,10 +3,9 @@
 /// Tests the commands about pipelines: check, graph, stages, inspect, and run.
 #include <gtest/gtest.h>
 
-#include <regex>
-
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "cli/commands.hpp"
 #include "demo_stages.hpp"
@@ -138,8 +137,8 @@ TEST(StagesCommand, ListsStagesWithTheirSentences) {
   const pipeline_folder folder("");
   const outcome o = folder.call<stages_options>(&tools::stages_command, {});
   EXPECT_NE(o.out.find("demo.lines"), std::string::npos);
-  EXPECT_TRUE(
-      std::regex_search(o.out, std::regex("source +numbers that depend on a seed\n")))
+  EXPECT_TRUE(std::regex_search(o.out, std::regex("source +numbers that depend on a "
+                                                  "seed\n")))
       << o.out;
 }
 
