@@ -120,6 +120,11 @@ inlets = {{ x = "b.a" }}
         a >> b
         self.refused(p.check, "f64[4]", "f32[n,k]", code="invalid_argument")
 
+    def test_another_host_is_refused_with_the_file(self):
+        p = weir.pipeline("p")
+        p.add("a", "generator", shape=[2, 2]) >> p.add("b", UnitRows, host="own") >> p.add("c", "null")
+        self.refused(p.check, "because it comes from", "example.py", "\"own\"", code="invalid_argument")
+
     def test_a_missing_program_is_told(self):
         before = os.environ.pop("WEIR_PROGRAM")
         self.addCleanup(os.environ.__setitem__, "WEIR_PROGRAM", before)
