@@ -72,9 +72,9 @@ def programs_of_actors(own, folder):
         sys.exit(f"the program of typed actors said {said!r}, expected 2 messages")
 
 
-def plug_in(cmake, compiler, installed, temp):
+def plug_in(cmake, compiler, installed, own, temp):
     """Builds the template of a plug-in against the installation, by CMake and by one call of the compiler, and runs its
-    pipeline with the installed program."""
+    pipeline with the installed program; loads it into a program of the project, too."""
     project = os.path.join(temp, "plugin")
     shutil.copytree(pathlib.Path(__file__).resolve().parents[2] / "demos" / "plugin", project)
     build = os.path.join(project, "build")
@@ -93,6 +93,8 @@ def plug_in(cmake, compiler, installed, temp):
     run(weir, "run", toml, "--out", os.path.join(project, "r2"))
     if not first or pathlib.Path(means).read_bytes() != first:
         sys.exit(f"the plug-ins wrote {len(first)} bytes and others, expected the same messages twice")
+    if (said := run(os.path.join(own, "plugin_host"), plugin).strip()) != "100":
+        sys.exit(f"the program with a plug-in said {said!r}, expected 100 items")
     for name in ("libweir", "libtessera"):
         if name in run("ldd", plugin):
             sys.exit(f"the plug-in links {name}, expected nothing of Weir")
@@ -143,7 +145,7 @@ def main():
         if (found := os.path.getsize(os.path.join(squares, "squares"))) != 20000 * 64 * 8:
             sys.exit(f"the pipeline wrote {found} bytes, expected 20000 items of 64 numbers")
         programs_of_actors(own, temp)
-        plug_in(cmake, compiler, moved, temp)
+        plug_in(cmake, compiler, moved, own, temp)
         python_stages(moved, temp)
         version = run(os.path.join(moved, "bin", "weir"), "--version")
         if "0.1.0" not in version:
