@@ -189,6 +189,7 @@ std::string text_of(const start_message& one) {
   }
   j["plugins"] = one.plugins;
   j["seed"] = one.seed;
+  j["fill"] = one.fill_slots;
   j["folder"] = one.folder;
   j["resuming"] = one.resuming;
   j["takes"] = info.takes;
@@ -239,6 +240,7 @@ result<start_message> start_of(std::string_view text) {
     m.budget = j.at("budget").get<std::int64_t>();
     m.plugins = j.at("plugins").get<std::vector<std::string>>();
     m.seed = j.at("seed").get<std::uint64_t>();
+    m.fill_slots = j.value("fill", -1);
     m.folder = j.at("folder").get<std::string>();
     m.resuming = j.at("resuming").get<bool>();
     for (const json& one : j.at("ports")) {

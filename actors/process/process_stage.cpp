@@ -237,6 +237,12 @@ class process_stage final : public flow::batch_stage {
     return count;
   }
 
+  /// Fills the space for made items, so that elements which nobody writes are seen.
+  void fill_space() {
+    if (start_.fill_slots >= 0) {
+      std::memset(memory_.at(layout_.out), start_.fill_slots, layout_.out_bytes);
+    }
+  }
   /// Copies a made item from the shared memory.
   result<void> take_made(std::size_t nth, const wire::made_record& made,
                          flow::blank& to) {
@@ -287,6 +293,7 @@ class process_stage final : public flow::batch_stage {
     flow::processed_items done;
     auto worked = [&]() -> result<void> {
       WEIR_TRY(const std::uint32_t count, put_calls(items));
+      fill_space();
       WEIR_TRY(const auto answer, child_->ask(wire::kind::work, count));
       WEIR_CHECK(check_answer(answer.head, count));
       const bool partial = (answer.head.flags & wire::partial) != 0;
@@ -362,6 +369,7 @@ class process_stage final : public flow::batch_stage {
       c.flags = wire::wants_cursor;
       memory_.write(layout_.calls, i, c);
     }
+    fill_space();
     WEIR_TRY(const auto answer, child_->ask(wire::kind::fill, count));
     const wire::head& head = answer.head;
     WEIR_CHECK(check_answer(head, count));
@@ -429,6 +437,7 @@ result<std::unique_ptr<flow::stage_object>> make_process_stage(
   start.budget = flow::window_behind(p.source, stage);
   start.plugins = options.plugins;
   start.seed = options.seed;
+  start.fill_slots = options.fill_slots;
   start.folder = options.folder;
   start.layout = flow::layout_of(p, stage);
   child_options child;

@@ -17,6 +17,7 @@ namespace weir::actors {
 /// What all child processes of a run have in common.
 struct process_options {
   std::uint64_t seed = 1;            ///< seed of the run
+  int fill_slots = -1;               ///< see `flow::execution_options`
   std::string folder;                ///< folder of relative paths
   std::int64_t deadline_ns = 0;      ///< longest time without an answer
   std::vector<std::string> plugins;  ///< files of the catalog

@@ -162,9 +162,9 @@ class stage_server {
           .hint("the run and weir-stage-host must be of one build");
     }
     asked = std::move(made.info);
-    WEIR_TRY(stage_,
-             flow::nested_stage::create(start_.stage, start_.planned, start_.budget,
-                                        start_.seed, std::move(made.object)));
+    WEIR_TRY(stage_, flow::nested_stage::create(
+                         start_.stage, start_.planned, start_.budget, start_.seed,
+                         std::move(made.object), start_.fill_slots));
     return {};
   }
   [[nodiscard]] opening::facts facts() {

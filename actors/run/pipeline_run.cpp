@@ -167,6 +167,7 @@ result<void> pipeline_runner::start_hosts(
   process_options options;
   options.seed = options_.seed;
   options.folder = options_.files;
+  options.fill_slots = options_.fill_slots;
   options.deadline_ns = options_.deadline_s * 1'000'000'000;
   options.plugins = flow::stages().files();
   options.died = origin_.died;
@@ -178,7 +179,8 @@ result<void> pipeline_runner::start_hosts(
           return std::make_unique<flow::stage_object>();
         }
         return make_process_stage(of_run, stage, options);
-      });
+      },
+      options_.fill_slots);
 }
 
 /// A run that has finished is not begun again if its sinks are complete.

@@ -133,7 +133,8 @@ std::int64_t window_behind(const graph& g, std::uint32_t stage) {
 }
 
 result<void> move_to_hosts(plan& p, std::vector<std::unique_ptr<stage_object>>& objects,
-                           std::uint64_t seed, const process_stage_maker& process) {
+                           std::uint64_t seed, const process_stage_maker& process,
+                           int fill_slots) {
   for (std::uint32_t i = 0; i < objects.size(); ++i) {
     graph_stage& s = p.source.stages[i];
     const host_kind host = host_of(s);
@@ -148,7 +149,7 @@ result<void> move_to_hosts(plan& p, std::vector<std::unique_ptr<stage_object>>& 
     } else if (host == host_kind::own && !is_outside(s.info.face)) {
       WEIR_TRY(auto inner,
                nested_stage::create(s, p.stages[i], window_behind(p.source, i), seed,
-                                    std::move(objects[i])));
+                                    std::move(objects[i]), fill_slots));
       objects[i] = std::make_unique<hosted_stage>(std::move(inner), s.info);
     }
     if (host != host_kind::engine && !is_outside(s.info.face)) {

@@ -354,11 +354,12 @@ nested_stage::~nested_stage() {
 
 result<std::unique_ptr<nested_stage>> nested_stage::create(
     const graph_stage& stage, const planned_stage& planned, std::int64_t budget,
-    std::uint64_t seed, std::unique_ptr<stage_object> object) {
+    std::uint64_t seed, std::unique_ptr<stage_object> object, int fill_slots) {
   auto s = std::make_unique<state>();
   s->source = stage;
   s->planned = planned;
   s->object = std::move(object);
+  s->facts.fill_slots = fill_slots;
   WEIR_CHECK(s->build(budget, seed));
   return std::unique_ptr<nested_stage>(new nested_stage(std::move(s)));
 }

@@ -108,7 +108,8 @@ void add_pipe_verb(CLI::App& app, std::function<command_result(output&)>& chosen
   CLI::App* verb = app.add_subcommand("pipe", "Run a pipeline of one line");
   verb->footer(
       "Example:\n"
-      "  weir pipe 'tgm.read path=a.tgm ! elementwise op=multiply operand=2 ! tgm.write "
+      "  weir pipe 'tgm.read path=a.tgm ! elementwise type=f32[64] op=multiply operand=2 "
+      "! tgm.write "
       "path=b.tgm'\n\n"
       "Stages are separated by \" ! \" and have keys as KEY=VALUE, see `weir inspect`. "
       "The first and the last\nstage may be \"-\", for Tensogram messages on standard "

@@ -154,6 +154,10 @@ void pipeline_reporter::print_end(const pipeline_report& r) {
   say(r.generation == 0 ? std::string("durable    without a checkpoint")
                         : fmt::format("durable    {}, the last is generation {}",
                                       counted(r.epochs, "checkpoint"), r.generation));
+  if (r.restarts != 0) {
+    say(fmt::format("restarts   {}; the figures above count from the last one on",
+                    r.restarts));
+  }
   log().info(fmt::format("ended: {}, {}, generation {}", r.ended,
                          counted(r.items, "item"), r.generation));
 }

@@ -21,6 +21,8 @@ namespace weir::tools {
 
 namespace {
 
+/// Time between two questions whether a child is ready to be killed. @units{seconds}
+constexpr double look_s = 0.002;
 constexpr const char* own_program = "/proc/self/exe";
 
 error cannot_start(int reason) {
@@ -70,14 +72,24 @@ bool ends_within(pid_t child, double seconds) {
   return ended;
 }
 
+/// Waits for the instant of a kill. Returns false if the child ends before.
+bool reaches(pid_t child, const kill_plan& planned) {
+  while (planned.ready && !planned.ready()) {
+    if (ends_within(child, look_s)) {
+      return false;
+    }
+  }
+  return !ends_within(child, planned.after_s);
+}
+
 }  // namespace
 
 result<child_end> run_child(const std::vector<std::string>& arguments,
                             const std::string& messages,
-                            std::optional<double> kill_after_s) {
+                            const std::optional<kill_plan>& planned) {
   const std::int64_t start = now_ns();
   WEIR_TRY(const pid_t child, start_child(arguments, messages));
-  const bool kill = kill_after_s && !ends_within(child, *kill_after_s);
+  const bool kill = planned && reaches(child, *planned);
   if (kill) {
     ::kill(child, SIGKILL);
   }

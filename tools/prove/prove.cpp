@@ -181,7 +181,7 @@ class prover {
     if (one.kills > 0) {
       // Checkpoints are frequent enough that a resumed run continues from one.
       one.sets.push_back(
-          fmt::format("checkpoint.every={:.3f} s", std::max(0.005, seconds_ / 8)));
+          fmt::format("checkpoint.every={:.3f} s", std::max(0.005, seconds_ / 50)));
     }
     WEIR_TRY(const performed_variant done,
              perform(one, fmt::format("{}", rows_.size() + 1), false));
@@ -194,13 +194,18 @@ class prover {
       equal = !other.has_value();
       WEIR_CHECK(remove_all(equal ? done.outputs : ""));
     }
+    killed_ += done.kills;
+    continued_ += done.continued;
     rows_.push_back({{"variant", one.name},
                      {"seconds", done.seconds},
                      {"kills", done.kills},
+                     {"continued", done.continued},
                      {"equal", equal}});
     if (!options_.json) {
       out_.print("{:<12} {:>7.2f} s{}{}\n", one.name, done.seconds,
-                 done.kills > 0 ? fmt::format("  {} kills", done.kills) : "",
+                 done.kills > 0 ? fmt::format("  {} kills, {} checkpoints continued",
+                                              done.kills, done.continued)
+                                : "",
                  rows_.size() == 1 ? ""
                  : equal           ? "  equal"
                                    : "  differs");
@@ -238,7 +243,7 @@ class prover {
       again.seed += 1000 * static_cast<std::uint64_t>(i);
       if (again.kills > 0) {
         again.sets.push_back(
-            fmt::format("checkpoint.every={:.3f} s", std::max(0.005, seconds_ / 8)));
+            fmt::format("checkpoint.every={:.3f} s", std::max(0.005, seconds_ / 50)));
       }
       WEIR_TRY(const auto a, perform(first, fmt::format("first-{}", i), true));
       WEIR_TRY(const auto b, perform(again, fmt::format("second-{}", i), true));
@@ -296,7 +301,18 @@ class prover {
   }
 
   command_result end(const found_difference* found, const std::string& name) {
-    const std::vector<std::string> notes = notes_on(all_);
+    std::vector<std::string> notes = notes_on(all_);
+    if (found == nullptr && all_.plan.promise != flow::guarantee::exactly_once) {
+      notes.push_back(fmt::format(
+          "no run was killed, because the stage \"{}\" does not promise that a "
+          "resumed run gives the same output",
+          all_.plan.weakest));
+    } else if (found == nullptr && options_.runs != 0 && continued_ == 0) {
+      notes.push_back(
+          "no run that was killed had a checkpoint from which it could go on, because "
+          "the "
+          "pipeline ends too soon; use a longer input to prove that it can be resumed");
+    }
     if (options_.json) {
       facts all{{"equal", found == nullptr}, {"variants", rows_}, {"notes", notes}};
       if (found != nullptr) {
@@ -330,8 +346,10 @@ class prover {
   actors::run_control control_;
   proved_pipeline all_;
   facts rows_ = facts::array();
-  std::string first_;   ///< folder of the outputs of the first variant
-  double seconds_ = 1;  ///< time of the first variant
+  std::string first_;            ///< folder of the outputs of the first variant
+  double seconds_ = 1;           ///< time of the first variant
+  std::uint32_t killed_ = 0;     ///< kills of all variants
+  std::uint32_t continued_ = 0;  ///< times that a variant went on from a checkpoint
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <random>
 #include <utility>
@@ -24,6 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Share of the time of a run within which it is killed behind a checkpoint.
+constexpr double soon = 0.1;
 /// First line of what `read_pipeline` puts behind the text of the file.
 constexpr std::string_view assignments_begin = "[set]  # from the command line";
 
@@ -175,6 +178,22 @@ class variant_folder {
   std::vector<std::string> sets_;
 };
 
+/// Returns the number of the newest checkpoint of a run folder; 0 if there is none.
+std::uint64_t newest_checkpoint(const std::string& folder) {
+  std::uint64_t newest = 0;
+  const auto names = posix_file_system().list(join_path(folder, "checkpoint"));
+  for (const std::string& name : names ? *names : std::vector<std::string>()) {
+    constexpr std::string_view begin = "ck-";
+    constexpr std::string_view end = ".weir";
+    std::uint64_t number = 0;
+    if (name.starts_with(begin) && name.ends_with(end)) {
+      std::from_chars(name.data() + begin.size(), name.data() + name.size(), number);
+    }
+    newest = std::max(newest, number);
+  }
+  return newest;
+}
+
 /// Returns the last line of what a process has printed.
 std::string last_line(const std::string& file) {
   const auto content = read_file(posix_file_system(), file);
@@ -247,9 +266,19 @@ result<performed_variant> perform_variant(const proved_pipeline& all, const vari
     const bool begun = holds_pipeline(at.run());
     const auto words =
         begun ? std::vector<std::string>{"resume", at.run()} : at.begin_words();
-    const std::optional<double> kill_after =
-        done.kills < one.kills ? std::optional(instant(random)) : std::nullopt;
-    WEIR_TRY(const child_end end, run_child(words, at.messages(), kill_after));
+    const std::uint64_t before = newest_checkpoint(at.run());
+    done.continued += begun && before != 0 ? 1 : 0;
+    std::optional<kill_plan> kill;
+    if (done.kills < one.kills) {
+      kill.emplace().after_s = instant(random);
+      // A kill before the first checkpoint shows nothing about checkpoints, so all kills
+      // but the first wait for a new one.
+      if (done.kills != 0) {
+        kill->ready = [&] { return newest_checkpoint(at.run()) > before; };
+        kill->after_s *= soon;
+      }
+    }
+    WEIR_TRY(const child_end end, run_child(words, at.messages(), kill));
     done.seconds += end.seconds;
     if (!end.killed) {
       if (end.code == 0) {

@@ -56,10 +56,11 @@ struct proved_pipeline {
 
 /// The end of a variant.
 struct performed_variant {
-  std::string outputs;      ///< folder of its outputs
-  std::string records;      ///< folder of its records; empty if none were made
-  std::uint32_t kills = 0;  ///< times that it was killed
-  double seconds = 0;       ///< time of all its processes
+  std::string outputs;          ///< folder of its outputs
+  std::string records;          ///< folder of its records; empty if none were made
+  std::uint32_t kills = 0;      ///< times that it was killed
+  std::uint32_t continued = 0;  ///< times that it went on from a checkpoint
+  double seconds = 0;           ///< time of all its processes
 };
 
 /// Runs a variant in a folder of its own below `scratch`.

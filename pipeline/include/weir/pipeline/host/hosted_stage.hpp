@@ -24,11 +24,12 @@ using process_stage_maker = std::function<result<std::unique_ptr<stage_object>>(
 /// @param objects  Stages in the order of the plan.
 /// @param seed     Seed of the run.
 /// @param process  Makes the objects for child processes; may be empty.
+/// @param fill_slots  See `execution_options`.
 /// @error{unsupported, a stage works in a child process and `process` is empty}
 /// @error{out_of_memory, the memory of items cannot be allocated}
 [[nodiscard]] result<void> move_to_hosts(
     plan& p, std::vector<std::unique_ptr<stage_object>>& objects, std::uint64_t seed,
-    const process_stage_maker& process = {});
+    const process_stage_maker& process = {}, int fill_slots = -1);
 
 /// Returns the bytes of the largest window behind a stage. @units{return value, bytes}
 [[nodiscard]] std::int64_t window_behind(const graph& g, std::uint32_t stage);

@@ -41,10 +41,11 @@ class nested_stage {
   /// @param planned  Its plan.
   /// @param budget   Largest window behind it. @units{budget: bytes}
   /// @param seed     Seed of the run.
+  /// @param fill_slots  See `execution_options`.
   /// @error{out_of_memory, the memory of items cannot be allocated}
   [[nodiscard]] static result<std::unique_ptr<nested_stage>> create(
       const graph_stage& stage, const planned_stage& planned, std::int64_t budget,
-      std::uint64_t seed, std::unique_ptr<stage_object> object);
+      std::uint64_t seed, std::unique_ptr<stage_object> object, int fill_slots = -1);
   nested_stage(const nested_stage&) = delete;
   nested_stage& operator=(const nested_stage&) = delete;
   /// Waits for the tasks of the stage.
