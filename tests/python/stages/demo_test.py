@@ -74,7 +74,7 @@ class Demo(unittest.TestCase):
                 words = command[0].replace("build/weir", WEIR)
                 done = subprocess.run(words, shell=True, cwd=SOURCE, capture_output=True, text=True, check=False)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertEqual(RATE.sub("", done.stdout), RATE.sub("", command[1]))
+                self.assertEqual(RATE.sub("", done.stdout), RATE.sub("", command[1]), done.stderr)
 
     def test_a_killed_run_ends_with_the_same_bytes(self):
         for kill in range(3):

@@ -74,10 +74,11 @@ class Child(unittest.TestCase):
         self.assertEqual(one.close(), 0)
 
     def test_a_slow_stage_answers_before_all_items_are_done(self):
-        one = self.child("test.double", settings=[["at", 2], ["act", "sleep"]])
+        one = self.child("test.double", settings=[["at", 2], ["act", "sleep"]], max_seconds=0.02)
         for c in range(10):
             one.put(c, c, np.zeros(3, np.float32))
-        self.assertEqual(one.ask(host.WORK, 10), (3, 0, b""))
+        count, flags, _ = one.ask(host.WORK, 10)
+        self.assertEqual((0 < count <= 3, flags), (True, 0))  # fewer on a machine that is busy
 
     def test_results_of_wrong_type_and_shape_name_outlet_expected_and_found(self):
         for act, words in (("dtype", "outlet 'y': expected f32[n], found f64[2]"),

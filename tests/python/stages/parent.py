@@ -16,13 +16,13 @@ import numpy as np
 from weir import describe, host, shared, types
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
-BOOT = "import sys; sys.path[0] = sys.argv.pop(1); from weir import host; host.main()"
+BOOT = "import sys; sys.path[0] = sys.argv.pop(1); from weir import host; host.MAX_SECONDS = {}; host.main()"
 
 
 class Parent:
     """A child with a stage of a file. `slot` are the bytes for the tensor of one item at each port, `out_bytes` those of all outlets."""
 
-    def __init__(self, file, use, settings=(), slot=4096, calls=32, environment=None, out_bytes=None):
+    def __init__(self, file, use, settings=(), slot=4096, calls=32, environment=None, out_bytes=None, max_seconds=1000):
         facts = next(s for s in describe.facts_of(str(file))["stages"] if s["name"] == use)
         self.ports, self.sequence, self.slot = facts["ports"], 0, slot
         self.inlets = sum(p["inlet"] for p in self.ports)
@@ -45,7 +45,7 @@ class Parent:
         low = os.dup(theirs.fileno()), os.dup(descriptor)
         for one in low:
             os.set_inheritable(one, True)
-        self.process = subprocess.Popen([sys.executable, "-B", "-c", boot, *map(str, low), BOOT, str(SOURCE / "python")],
+        self.process = subprocess.Popen([sys.executable, "-B", "-c", boot, *map(str, low), BOOT.format(max_seconds), str(SOURCE / "python")],
                                         stdout=self.error_file, stderr=self.error_file, pass_fds=low,
                                         env={**os.environ, **(environment or {})})
         for one in (*low, descriptor):
