@@ -120,7 +120,8 @@ void added_set::split(std::string_view text, bool open, std::vector<text_part>& 
     }
     const std::size_t end = at + found->content.size();
     std::size_t stop = found->token.rstrip ? space_behind(text, end) : end;
-    if (open && stop == text.size() && (found->token.rstrip || found->token.single_word)) {
+    if (open && stop == text.size() &&
+        (found->token.rstrip || found->token.single_word)) {
       limit = at;
       break;
     }

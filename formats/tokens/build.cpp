@@ -54,10 +54,11 @@ result<void> set_vocabulary(model& to,
   to.token_count = entries.size();
   for (auto& [content, id] : entries) {
     if (to.present[id]) {
-      return error(errc::corrupt,
-                   fmt::format("cannot read a vocabulary: expected one token for each id, "
-                               "found {} and {} for id {}",
-                               json_quote(to.tokens[id]), json_quote(content), id));
+      return error(
+          errc::corrupt,
+          fmt::format("cannot read a vocabulary: expected one token for each id, "
+                      "found {} and {} for id {}",
+                      json_quote(to.tokens[id]), json_quote(content), id));
     }
     to.present[id] = true;
     to.tokens[id] = std::move(content);
@@ -83,10 +84,11 @@ result<void> set_merges(model& to,
     for (std::size_t i = 0; i < names.size(); ++i) {
       ids[i] = to.by_spelling.find(names[i]);
       if (ids[i] == no_id) {
-        return error(errc::corrupt,
-                     fmt::format("cannot read merge {}: expected tokens of the vocabulary, "
-                                 "found {}",
-                                 rank, json_quote(names[i])));
+        return error(
+            errc::corrupt,
+            fmt::format("cannot read merge {}: expected tokens of the vocabulary, "
+                        "found {}",
+                        rank, json_quote(names[i])));
       }
     }
     to.merges.set(ids[0], ids[1], {static_cast<std::uint32_t>(rank), ids[2]});
@@ -133,18 +135,18 @@ result<void> set_added(pipeline& to, std::vector<added_token> added) {
       continue;  // as in the reference
     }
     WEIR_CHECK(check_token(token.content, token.id));
-    const auto same =
-        std::find_if(to.added.begin(), to.added.end(), [&](const added_token& other) {
-          return other.content == token.content;
-        });
+    const auto same = std::find_if(
+        to.added.begin(), to.added.end(),
+        [&](const added_token& other) { return other.content == token.content; });
     if (same != to.added.end()) {
       if (equal(*same, token)) {
         continue;
       }
-      return error(errc::corrupt,
-                   fmt::format("cannot add the token {}: expected it once, found it twice "
-                               "with different properties",
-                               json_quote(token.content)));
+      return error(
+          errc::corrupt,
+          fmt::format("cannot add the token {}: expected it once, found it twice "
+                      "with different properties",
+                      json_quote(token.content)));
     }
     const std::uint32_t known = to.model.by_spelling.find(token.content);
     const std::uint64_t id = known != no_id ? known : next++;
@@ -160,10 +162,11 @@ result<void> set_added(pipeline& to, std::vector<added_token> added) {
       to.normalizer.apply(content, spare);
     }
     if (content.empty()) {
-      return error(errc::corrupt,
-                   fmt::format("cannot add the token {}: expected text in its normal form, "
-                               "found none",
-                               json_quote(token.content)));
+      return error(
+          errc::corrupt,
+          fmt::format("cannot add the token {}: expected text in its normal form, "
+                      "found none",
+                      json_quote(token.content)));
     }
     (token.normalized ? to.normalized : to.raw).add(token, std::move(content));
     to.added.push_back(std::move(token));

@@ -62,10 +62,11 @@ result<void> add_merges(model& to, const std::vector<std::string>& merges) {
     const std::size_t space = merges[i].find(' ');
     if (space == std::string::npos || space == 0 || space + 1 == merges[i].size() ||
         merges[i].find(' ', space + 1) != std::string::npos) {
-      return error(errc::corrupt,
-                   fmt::format("cannot read tokenizer.ggml.merges[{}]: expected two tokens "
-                               "with a space between them, found {}",
-                               i, json_quote(merges[i])));
+      return error(
+          errc::corrupt,
+          fmt::format("cannot read tokenizer.ggml.merges[{}]: expected two tokens "
+                      "with a space between them, found {}",
+                      i, json_quote(merges[i])));
     }
     pairs.emplace_back(merges[i].substr(0, space), merges[i].substr(space + 1));
   }
@@ -163,9 +164,10 @@ result<tokenizer> tokenizer::from_gguf(const gguf_tokenizer& keys) {
   WEIR_CHECK(set_vocabulary(parts->model, std::move(entries)));
   if (bert) {
     if (!keys.unknown) {
-      return error(errc::corrupt,
-                   "cannot read tokenizer.ggml.unknown_token_id: expected an id for model "
-                   "bert, found none");
+      return error(
+          errc::corrupt,
+          "cannot read tokenizer.ggml.unknown_token_id: expected an id for model "
+          "bert, found none");
     }
     parts->model.unknown = *keys.unknown;
     set_bert(*parts);

@@ -112,13 +112,17 @@ class node {
 
 result<split_behavior> behavior_of(const node& at) {
   WEIR_TRY(const std::string name, at.text());
-  if (name == "Removed") return split_behavior::removed;
-  if (name == "Isolated") return split_behavior::isolated;
-  if (name == "MergedWithPrevious") return split_behavior::merged_with_previous;
-  if (name == "MergedWithNext") return split_behavior::merged_with_next;
-  if (name == "Contiguous") return split_behavior::contiguous;
-  return at.wrong(
-      "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
+  if (name == "Removed")
+    return split_behavior::removed;
+  if (name == "Isolated")
+    return split_behavior::isolated;
+  if (name == "MergedWithPrevious")
+    return split_behavior::merged_with_previous;
+  if (name == "MergedWithNext")
+    return split_behavior::merged_with_next;
+  if (name == "Contiguous")
+    return split_behavior::contiguous;
+  return at.wrong("Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
 }
 
 result<void> read_replace(const node& at, normalize_step& step) {
@@ -244,8 +248,8 @@ result<void> read_pre_tokenizer(const node& at, pipeline& to, int depth) {
     WEIR_TRY(level, read_split(at));
   } else if (type == "Digits") {
     WEIR_TRY(const bool each, at.flag("individual_digits", std::nullopt));
-    level = property_level(
-        &is_numeric, each ? split_behavior::isolated : split_behavior::contiguous);
+    level = property_level(&is_numeric,
+                           each ? split_behavior::isolated : split_behavior::contiguous);
   } else if (type == "Whitespace") {
     level.type = split_level::kind::words;
     level.invert = true;
@@ -263,7 +267,8 @@ result<void> read_pre_tokenizer(const node& at, pipeline& to, int depth) {
     }
   } else {
     return at.unsupported(
-        "a pre-tokenizer Sequence, ByteLevel, Split, Digits, Whitespace, WhitespaceSplit, "
+        "a pre-tokenizer Sequence, ByteLevel, Split, Digits, Whitespace, "
+        "WhitespaceSplit, "
         "BertPreTokenizer or Punctuation");
   }
   to.levels.push_back(std::move(level));
@@ -311,8 +316,8 @@ result<void> read_merges(const node& at, model& to) {
 }
 
 result<void> read_unknown(const node& at, model& to, bool needed) {
-  WEIR_TRY(const node name, needed ? at.member("unk_token")
-                                   : at.member_or_null("unk_token"));
+  WEIR_TRY(const node name,
+           needed ? at.member("unk_token") : at.member_or_null("unk_token"));
   if (name.is_null() && !needed) {
     return {};
   }

@@ -71,8 +71,8 @@ void model::encode(std::string_view piece, std::vector<std::uint32_t>& ids,
 
 void model::encode_wordpiece(std::string_view piece,
                              std::vector<std::uint32_t>& ids) const {
-  const auto characters = static_cast<std::size_t>(
-      std::count_if(piece.begin(), piece.end(), [](char c) {
+  const auto characters =
+      static_cast<std::size_t>(std::count_if(piece.begin(), piece.end(), [](char c) {
         return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
       }));
   const std::size_t before = ids.size();
@@ -82,8 +82,8 @@ void model::encode_wordpiece(std::string_view piece,
     std::size_t end = std::min(piece.size(), start + known.longest());
     std::uint32_t found = no_id;
     for (; end > start; --end) {
-      const bool boundary = end == piece.size() ||
-                            (static_cast<unsigned char>(piece[end]) & 0xC0) != 0x80;
+      const bool boundary =
+          end == piece.size() || (static_cast<unsigned char>(piece[end]) & 0xC0) != 0x80;
       if (boundary) {
         found = known.find(piece.substr(start, end - start));
         if (found != no_id) {
@@ -120,9 +120,8 @@ void model::begin_symbols(std::string_view piece,
   for (std::size_t i = 0; i < piece.size();) {
     const std::size_t bytes = byte_level ? 1 : first_character(piece.data() + i).bytes;
     const std::string_view text = piece.substr(i, bytes);
-    const std::uint32_t id = byte_level
-                                 ? byte_ids[static_cast<unsigned char>(piece[i])]
-                                 : by_spelling.find(text);
+    const std::uint32_t id = byte_level ? byte_ids[static_cast<unsigned char>(piece[i])]
+                                        : by_spelling.find(text);
     i += bytes;
     if (id != no_id) {
       symbols.push_back(id);
@@ -132,8 +131,7 @@ void model::begin_symbols(std::string_view piece,
     // A byte-level vocabulary spells a byte as a character of one or two bytes.
     std::string spelled;
     if (byte_level) {
-      append_character(spelled,
-                       character_of_byte(static_cast<unsigned char>(text[0])));
+      append_character(spelled, character_of_byte(static_cast<unsigned char>(text[0])));
     } else {
       spelled = text;
     }

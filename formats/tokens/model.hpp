@@ -85,20 +85,21 @@ struct model {
   text_index by_spelling;           ///< ids by the spelling of the file
 
   // BPE.
-  bool byte_level = false;      ///< pieces are bytes, the vocabulary spells each as a character
-  bool ignore_merges = false;   ///< a piece that is a token becomes that token
-  bool byte_fallback = false;   ///< unknown characters become tokens <0xNN>
-  bool fuse_unknown = false;    ///< neighbouring unknown characters become one token
+  bool byte_level =
+      false;  ///< pieces are bytes, the vocabulary spells each as a character
+  bool ignore_merges = false;  ///< a piece that is a token becomes that token
+  bool byte_fallback = false;  ///< unknown characters become tokens <0xNN>
+  bool fuse_unknown = false;   ///< neighbouring unknown characters become one token
   std::uint32_t unknown = no_id;
-  std::vector<std::string> byte_texts;           ///< bytes of tokens, if `byte_level`
-  text_index by_bytes;                           ///< ids by bytes, if `byte_level`
-  std::array<std::uint32_t, 256> byte_ids{};     ///< ids of single bytes
+  std::vector<std::string> byte_texts;            ///< bytes of tokens, if `byte_level`
+  text_index by_bytes;                            ///< ids by bytes, if `byte_level`
+  std::array<std::uint32_t, 256> byte_ids{};      ///< ids of single bytes
   std::array<std::uint32_t, 256> fallback_ids{};  ///< ids of <0xNN>
   merge_index merges;
 
   // WordPiece.
-  text_index inner;              ///< ids by what is behind the prefix of continuation
-  std::string prefix = "##";     ///< prefix of continuation
+  text_index inner;           ///< ids by what is behind the prefix of continuation
+  std::string prefix = "##";  ///< prefix of continuation
   std::size_t max_characters = 100;
 
   /// Appends the ids of a piece that is not empty.

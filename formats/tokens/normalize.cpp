@@ -7,7 +7,9 @@ namespace weir::formats::tokens {
 
 namespace {
 
-bool is_ascii(char c) noexcept { return static_cast<unsigned char>(c) < 0x80; }
+bool is_ascii(char c) noexcept {
+  return static_cast<unsigned char>(c) < 0x80;
+}
 
 /// Returns where the run of characters that are not ASCII ends that begins at `from`.
 std::size_t foreign_end(std::string_view text, std::size_t from) noexcept {

@@ -183,25 +183,26 @@ result<pattern> pattern::compile(const std::string& text) {
                     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
                     &code, &offset, nullptr);
   if (made == nullptr) {
-    return error(errc::unsupported,
-                 fmt::format("cannot use the pattern \"{}\": expected a pattern of PCRE2, "
-                             "found at byte {}: {}",
-                             text, offset, message_of(code)));
+    return error(
+        errc::unsupported,
+        fmt::format("cannot use the pattern \"{}\": expected a pattern of PCRE2, "
+                    "found at byte {}: {}",
+                    text, offset, message_of(code)));
   }
   pattern out;
   out.text_ = text;
-  out.code_ = std::shared_ptr<void>(made, [](void* p) {
-    pcre2_code_free(static_cast<pcre2_code*>(p));
-  });
+  out.code_ = std::shared_ptr<void>(
+      made, [](void* p) { pcre2_code_free(static_cast<pcre2_code*>(p)); });
   std::uint32_t matches_empty = 0;
   std::uint32_t look_behind = 0;
   pcre2_pattern_info(made, PCRE2_INFO_MATCHEMPTY, &matches_empty);
   pcre2_pattern_info(made, PCRE2_INFO_MAXLOOKBEHIND, &look_behind);
   if (matches_empty != 0) {
-    return error(errc::unsupported,
-                 fmt::format("cannot use the pattern \"{}\": expected a pattern that does "
-                             "not match the empty text, found one that does",
-                             text));
+    return error(
+        errc::unsupported,
+        fmt::format("cannot use the pattern \"{}\": expected a pattern that does "
+                    "not match the empty text, found one that does",
+                    text));
   }
   bool anchored = false;
   for (std::size_t i = 0; i < text.size(); ++i) {

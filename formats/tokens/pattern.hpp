@@ -50,8 +50,8 @@ class pattern {
   /// Finds the first match at or behind `from`.
   /// @param open  The text goes on behind its end.
   /// @error{out_of_range, a limit of matching is exceeded}
-  [[nodiscard]] result<occurrence> find(std::string_view text, std::size_t from, bool open,
-                                        pattern_memory& memory) const;
+  [[nodiscard]] result<occurrence> find(std::string_view text, std::size_t from,
+                                        bool open, pattern_memory& memory) const;
 
   /// Returns whether a match depends on text before its start, so that a stream must not
   /// begin in the middle of a text.

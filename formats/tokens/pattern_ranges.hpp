@@ -28,12 +28,9 @@ inline constexpr std::array<pattern_property, 14> pattern_properties = {{
      "\\x{16D40}-\\x{16D6C}\\x{18CFF}\\x{1B132}\\x{1B155}\\x{1DF25}-\\x{1DF2A}"
      "\\x{1E030}-\\x{1E06D}\\x{1E4D0}-\\x{1E4EB}\\x{1E5D0}-\\x{1E5ED}\\x{1E5F0}"
      "\\x{2B739}\\x{2EBF0}-\\x{2EE5D}\\x{31350}-\\x{323AF}"},
-    {"Lu",
-     "\\x{1C89}\\x{A7CB}-\\x{A7CC}\\x{A7DA}\\x{A7DC}\\x{10D50}-\\x{10D65}"},
-    {"Ll",
-     "\\x{1C8A}\\x{A7CD}\\x{A7DB}\\x{10D70}-\\x{10D85}\\x{1DF25}-\\x{1DF2A}"},
-    {"Lt",
-     ""},
+    {"Lu", "\\x{1C89}\\x{A7CB}-\\x{A7CC}\\x{A7DA}\\x{A7DC}\\x{10D50}-\\x{10D65}"},
+    {"Ll", "\\x{1C8A}\\x{A7CD}\\x{A7DB}\\x{10D70}-\\x{10D85}\\x{1DF25}-\\x{1DF2A}"},
+    {"Lt", ""},
     {"Lm",
      "\\x{10D4E}\\x{10D6F}\\x{16D40}-\\x{16D42}\\x{16D6B}-\\x{16D6C}"
      "\\x{1E030}-\\x{1E06D}\\x{1E4EB}"},
@@ -62,10 +59,8 @@ inline constexpr std::array<pattern_property, 14> pattern_properties = {{
      "\\x{10D40}-\\x{10D49}\\x{116D0}-\\x{116E3}\\x{11BF0}-\\x{11BF9}"
      "\\x{11F50}-\\x{11F59}\\x{16130}-\\x{16139}\\x{16D70}-\\x{16D79}"
      "\\x{1CCF0}-\\x{1CCF9}\\x{1E4F0}-\\x{1E4F9}\\x{1E5F1}-\\x{1E5FA}"},
-    {"Nl",
-     ""},
-    {"No",
-     "\\x{1D2C0}-\\x{1D2D3}"},
+    {"Nl", ""},
+    {"No", "\\x{1D2C0}-\\x{1D2D3}"},
     {"P",
      "\\x{1B4E}-\\x{1B4F}\\x{1B7F}\\x{10D6E}\\x{113D4}-\\x{113D5}"
      "\\x{113D7}-\\x{113D8}\\x{11B00}-\\x{11B09}\\x{11BE1}\\x{11F43}-\\x{11F4F}"
@@ -78,8 +73,7 @@ inline constexpr std::array<pattern_property, 14> pattern_properties = {{
      "\\x{1FAAD}-\\x{1FAAF}\\x{1FABB}-\\x{1FABF}\\x{1FAC6}\\x{1FACE}-\\x{1FACF}"
      "\\x{1FADA}-\\x{1FADC}\\x{1FADF}\\x{1FAE8}-\\x{1FAE9}\\x{1FAF7}-\\x{1FAF8}"
      "\\x{1FBCB}-\\x{1FBEF}"},
-    {"Z",
-     ""},
+    {"Z", ""},
 }};
 
 }  // namespace weir::formats::tokens

@@ -46,7 +46,12 @@ class runner {
  public:
   runner(const pipeline& with, std::string_view text, bool inside, bool open,
          std::vector<std::uint32_t>& ids, scratch& memory)
-      : with_(with), text_(text), inside_(inside), open_(open), ids_(ids), memory_(memory) {
+      : with_(with),
+        text_(text),
+        inside_(inside),
+        open_(open),
+        ids_(ids),
+        memory_(memory) {
     best_.ids = ids.size();
     best_.inside = inside;
   }
@@ -84,8 +89,7 @@ class runner {
     }
     memory_.inner_parts.clear();
     memory_.inner_hidden.clear();
-    with_.normalized.split(normal_, part.open, memory_.inner_parts,
-                           memory_.inner_hidden);
+    with_.normalized.split(normal_, part.open, memory_.inner_parts, memory_.inner_hidden);
     for (std::size_t i = 0; i < memory_.inner_parts.size(); ++i) {
       const text_part inner = memory_.inner_parts[i];
       if (inner.id != no_id) {
@@ -132,8 +136,8 @@ class runner {
   /// Splits text by a level and those behind it, and encodes the pieces of the last one.
   /// @param base     Place of the text in `normal_`.
   /// @param can_cut  The text can be cut inside.
-  result<void> split(std::size_t level, std::string_view text, std::size_t base, bool open,
-                     bool can_cut) {
+  result<void> split(std::size_t level, std::string_view text, std::size_t base,
+                     bool open, bool can_cut) {
     if (level == with_.levels.size()) {
       if (!open && !text.empty()) {
         with_.model.encode(text, ids_, memory_.model);
@@ -207,9 +211,8 @@ class runner {
                                 is_space(first_character(text.data() + at).code));
   }
   static bool is_hidden(const std::vector<text_part>& hidden, std::size_t at) {
-    return std::any_of(hidden.begin(), hidden.end(), [at](const text_part& h) {
-      return at > h.begin && at < h.end;
-    });
+    return std::any_of(hidden.begin(), hidden.end(),
+                       [at](const text_part& h) { return at > h.begin && at < h.end; });
   }
 
   const pipeline& with_;
@@ -218,8 +221,8 @@ class runner {
   bool open_;
   std::vector<std::uint32_t>& ids_;
   scratch& memory_;
-  std::string_view normal_;      ///< normal form of the part that runs
-  std::size_t part_begin_ = 0;   ///< where that part begins in the text
+  std::string_view normal_;     ///< normal form of the part that runs
+  std::size_t part_begin_ = 0;  ///< where that part begins in the text
   bool part_open_ = false;
   std::size_t next_joint_ = 0;
   progress best_;

@@ -32,8 +32,8 @@ struct split_level {
     search,     ///< matches of a pattern
     literal,    ///< occurrences of a text
     predicate,  ///< each character with a property is a match
-    words,      ///< matches are runs of word characters, and of characters that are neither
-                ///< word characters nor white space
+    words,  ///< matches are runs of word characters, and of characters that are neither
+            ///< word characters nor white space
   };
   kind type = kind::whole;
   std::optional<pattern> regex{};
@@ -54,8 +54,8 @@ struct split_level {
 struct piece {
   std::size_t begin = 0;
   std::size_t end = 0;
-  bool open = false;      ///< the piece may go on behind the end of the text
-  bool can_cut = false;   ///< the level splits alike if the text begins inside the piece
+  bool open = false;     ///< the piece may go on behind the end of the text
+  bool can_cut = false;  ///< the level splits alike if the text begins inside the piece
 };
 
 /// Cuts a text into pieces, from its front.

@@ -31,10 +31,10 @@ struct token_stream::state {
   std::shared_ptr<const tokens::pipeline> parts;
   bool add_special = true;
   invalid_utf8 invalid = invalid_utf8::refuse;
-  std::unique_ptr<tokens::scratch> memory = std::make_unique<tokens::scratch>();
+  std::unique_ptr<tokens::scratch> memory;
 
-  byte_vector raw;       ///< bytes at the end of what was pushed that form no character
-  std::string text;      ///< well-formed text behind the last cut
+  byte_vector raw;   ///< bytes at the end of what was pushed that form no character
+  std::string text;  ///< well-formed text behind the last cut
   std::size_t wanted = window_bytes;  ///< bytes of text with which a cut is looked for
   /// Places in `text` behind replacements, and the bytes that each replaced.
   std::vector<std::pair<std::size_t, std::size_t>> replaced;
@@ -44,13 +44,16 @@ struct token_stream::state {
 
   std::vector<std::uint32_t> ids;  ///< known ids; the first `taken_here` are taken
   std::size_t taken_here = 0;
-  std::uint64_t taken = 0;       ///< all ids that were taken
-  std::uint64_t to_skip = 0;     ///< ids that a resumed stream has given before
-  std::vector<cut_place> cuts;   ///< cuts before ids that are not taken yet
-  cut_place behind;              ///< newest cut that is not behind the ids taken
+  std::uint64_t taken = 0;      ///< all ids that were taken
+  std::uint64_t to_skip = 0;    ///< ids that a resumed stream has given before
+  std::vector<cut_place> cuts;  ///< cuts before ids that are not taken yet
+  cut_place behind;             ///< newest cut that is not behind the ids taken
 
   explicit state(tokenizer t, std::shared_ptr<const tokens::pipeline> p)
-      : with(std::move(t)), parts(std::move(p)) {}
+      : with(std::move(t)), parts(std::move(p)), memory(parts->pool.take()) {}
+  ~state() { parts->pool.give(std::move(memory)); }
+  state(const state&) = delete;
+  state& operator=(const state&) = delete;
 
   /// Returns the number of ids that are known, given or not.
   [[nodiscard]] std::uint64_t known() const {
@@ -85,9 +88,10 @@ result<void> token_stream::state::add(bytes_view bytes) {
       at += length;
     }
     return error(errc::corrupt,
-                 fmt::format("cannot encode a text: expected UTF-8, found the byte 0x{:02x} "
-                             "at byte {}",
-                             static_cast<unsigned char>(source[at]), begin + at))
+                 fmt::format(
+                     "cannot encode a text: expected UTF-8, found the byte 0x{:02x} "
+                     "at byte {}",
+                     static_cast<unsigned char>(source[at]), begin + at))
         .hint("invalid_utf8::replace reads U+FFFD in its place");
   }
   raw.assign(as_view(source.substr(read)).begin(), as_view(source.substr(read)).end());
@@ -112,8 +116,8 @@ void token_stream::state::move_cut(const tokens::progress& to) {
 }
 
 void token_stream::state::skip() {
-  const std::size_t count = static_cast<std::size_t>(
-      std::min<std::uint64_t>(to_skip, ids.size() - taken_here));
+  const std::size_t count =
+      static_cast<std::size_t>(std::min<std::uint64_t>(to_skip, ids.size() - taken_here));
   to_skip -= count;
   ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
 }
@@ -186,19 +190,20 @@ result<token_stream> token_stream::resume(tokenizer with, const token_cursor& cu
   if (cursor.inside > 1 || cursor.begun > 1 || cursor.add_special > 1 ||
       cursor.invalid > 1 || cursor.ids > cursor.taken ||
       (cursor.begun == 0 && cursor.offset != 0)) {
-    return error(errc::corrupt,
-                 fmt::format("cannot resume a stream of tokens: expected flags of 0 or 1 "
-                             "and at most {} ids since the cut, found inside {}, begun {}, "
-                             "special {}, invalid {}, ids {}, offset {}",
-                             cursor.taken, cursor.inside, cursor.begun,
-                             cursor.add_special, cursor.invalid, cursor.ids,
-                             cursor.offset));
+    return error(
+        errc::corrupt,
+        fmt::format("cannot resume a stream of tokens: expected flags of 0 or 1 "
+                    "and at most {} ids since the cut, found inside {}, begun {}, "
+                    "special {}, invalid {}, ids {}, offset {}",
+                    cursor.taken, cursor.inside, cursor.begun, cursor.add_special,
+                    cursor.invalid, cursor.ids, cursor.offset));
   }
   if (const std::string_view obstacle = parts->obstacle(); !obstacle.empty()) {
-    return error(errc::unsupported,
-                 fmt::format("cannot encode a stream: expected a tokenizer whose splits do "
-                             "not depend on the text before them, found {}",
-                             obstacle))
+    return error(
+               errc::unsupported,
+               fmt::format("cannot encode a stream: expected a tokenizer whose splits do "
+                           "not depend on the text before them, found {}",
+                           obstacle))
         .hint("encode the text whole");
   }
   auto s = std::make_unique<state>(std::move(with), std::move(parts));
@@ -242,10 +247,11 @@ result<void> token_stream::finish() {
   }
   state_->skip();
   if (state_->to_skip > 0) {
-    return error(errc::history_mismatch,
-                 fmt::format("cannot resume a stream of tokens: expected at least {} more "
-                             "ids behind byte {}, found the end of the text",
-                             state_->to_skip, state_->behind.offset))
+    return error(
+               errc::history_mismatch,
+               fmt::format("cannot resume a stream of tokens: expected at least {} more "
+                           "ids behind byte {}, found the end of the text",
+                           state_->to_skip, state_->behind.offset))
         .hint("resume with the text that the cursor belongs to");
   }
   return {};
@@ -260,9 +266,8 @@ void token_stream::take(std::size_t count) {
   WEIR_EXPECT(count <= s.ids.size() - s.taken_here);
   s.taken_here += count;
   s.taken += count;
-  const auto next = std::find_if(s.cuts.begin(), s.cuts.end(), [&](const cut_place& c) {
-    return c.ids > s.taken;
-  });
+  const auto next = std::find_if(s.cuts.begin(), s.cuts.end(),
+                                 [&](const cut_place& c) { return c.ids > s.taken; });
   if (next != s.cuts.begin()) {
     s.behind = *(next - 1);
     s.cuts.erase(s.cuts.begin(), next);

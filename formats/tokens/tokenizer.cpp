@@ -105,9 +105,10 @@ result<void> tokenizer::encode(std::string_view text, std::vector<std::uint32_t>
       at += bytes;
     }
     return error(errc::corrupt,
-                 fmt::format("cannot encode a text: expected UTF-8, found the byte 0x{:02x} "
-                             "at byte {}",
-                             static_cast<unsigned char>(text[at]), at))
+                 fmt::format(
+                     "cannot encode a text: expected UTF-8, found the byte 0x{:02x} "
+                     "at byte {}",
+                     static_cast<unsigned char>(text[at]), at))
         .hint("a stream with invalid_utf8::replace reads U+FFFD in its place");
   }
   if (options.add_special_tokens) {
@@ -130,7 +131,9 @@ result<std::string> tokenizer::decode(std::span<const std::uint32_t> ids,
   return tokens::decode_ids(*parts_, ids, options.skip_special_tokens);
 }
 
-std::uint32_t tokenizer::vocabulary_size() const noexcept { return parts_->size; }
+std::uint32_t tokenizer::vocabulary_size() const noexcept {
+  return parts_->size;
+}
 
 std::optional<std::string_view> tokenizer::token(std::uint32_t id) const noexcept {
   const std::string_view spelling = parts_->spelling(id);
@@ -159,6 +162,8 @@ std::span<const std::uint32_t> tokenizer::suffix() const noexcept {
   return parts_->suffix;
 }
 
-std::uint64_t tokenizer::digest() const noexcept { return parts_->digest; }
+std::uint64_t tokenizer::digest() const noexcept {
+  return parts_->digest;
+}
 
 }  // namespace weir::formats

@@ -90,11 +90,11 @@ bool is_word(char32_t code) noexcept {
   }
   const int c = category(code);
   const bool word =
-         (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO) || is_mark(c) ||
-         c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL ||
-         c == UTF8PROC_CATEGORY_PC || code == 0x200C || code == 0x200D ||
-         (code >= 0x24B6 && code <= 0x24E9) || (code >= 0x1F130 && code <= 0x1F149) ||
-         (code >= 0x1F150 && code <= 0x1F169) || (code >= 0x1F170 && code <= 0x1F189);
+      (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO) || is_mark(c) ||
+      c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL ||
+      c == UTF8PROC_CATEGORY_PC || code == 0x200C || code == 0x200D ||
+      (code >= 0x24B6 && code <= 0x24E9) || (code >= 0x1F130 && code <= 0x1F149) ||
+      (code >= 0x1F150 && code <= 0x1F169) || (code >= 0x1F170 && code <= 0x1F189);
   return word != contains(word_differs, code);
 }
 
@@ -135,8 +135,8 @@ void append_lower(std::string& text, char32_t code) {
       return;
     }
   }
-  append_character(text, static_cast<char32_t>(
-                             utf8proc_tolower(static_cast<utf8proc_int32_t>(code))));
+  append_character(
+      text, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))));
 }
 
 bool starts_normal_form(char32_t code) {
@@ -157,10 +157,9 @@ void append_form(std::string& out, std::string_view text, normal_form form) {
                       (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
                       (compatible ? UTF8PROC_COMPAT : 0);
   utf8proc_uint8_t* made = nullptr;
-  const auto bytes =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   static_cast<utf8proc_ssize_t>(text.size()), &made,
-                   static_cast<utf8proc_option_t>(options));
+  const auto bytes = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                  static_cast<utf8proc_ssize_t>(text.size()), &made,
+                                  static_cast<utf8proc_option_t>(options));
   if (bytes < 0) {
     throw std::bad_alloc();  // the text is well-formed, so memory is what is missing
   }

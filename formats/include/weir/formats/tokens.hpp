@@ -46,13 +46,13 @@ struct added_token {
 
 /// Values of the GGUF keys that describe a tokenizer.
 struct gguf_tokenizer {
-  std::string model;                     ///< tokenizer.ggml.model: "gpt2" or "bert"
-  std::string pre;                       ///< tokenizer.ggml.pre, such as "smollm"
-  std::vector<std::string> tokens;       ///< tokenizer.ggml.tokens, by id
-  std::vector<std::string> merges;       ///< tokenizer.ggml.merges, each "LEFT RIGHT"
-  std::vector<std::int32_t> token_type;  ///< tokenizer.ggml.token_type; may be empty
-  std::optional<std::uint32_t> bos{};    ///< put before a text; absent if none is
-  std::optional<std::uint32_t> eos{};    ///< put behind a text; absent if none is
+  std::string model;                       ///< tokenizer.ggml.model: "gpt2" or "bert"
+  std::string pre;                         ///< tokenizer.ggml.pre, such as "smollm"
+  std::vector<std::string> tokens;         ///< tokenizer.ggml.tokens, by id
+  std::vector<std::string> merges;         ///< tokenizer.ggml.merges, each "LEFT RIGHT"
+  std::vector<std::int32_t> token_type;    ///< tokenizer.ggml.token_type; may be empty
+  std::optional<std::uint32_t> bos{};      ///< put before a text; absent if none is
+  std::optional<std::uint32_t> eos{};      ///< put behind a text; absent if none is
   std::optional<std::uint32_t> unknown{};  ///< tokenizer.ggml.unknown_token_id
 };
 
@@ -127,7 +127,8 @@ class tokenizer {
 /// Treatment of bytes that are not UTF-8.
 enum class invalid_utf8 : std::uint8_t {
   refuse,   ///< an error with the byte offset
-  replace,  ///< U+FFFD for each maximal part of an ill-formed sequence, as Python reads it
+  replace,  ///< U+FFFD for each maximal part of an ill-formed sequence, as Python reads
+            ///< it
 };
 
 /// Place in a stream of ids, from which the stream can be continued.
