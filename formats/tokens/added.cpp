@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The leftmost-longest search for added tokens, and the conditions under which one of
+/// them is rejected or takes white space along.
 #include "tokens/added.hpp"
 
 #include <algorithm>

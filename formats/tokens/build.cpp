@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checks of vocabularies, merges and added tokens.
 #include "tokens/build.hpp"
 
 #include <fmt/format.h>

@@ -103,6 +103,25 @@ void set_bert(pipeline& to) {
   to.levels.push_back(property_level(&is_punctuation, split_behavior::isolated));
 }
 
+result<void> check_keys(const gguf_tokenizer& keys) {
+  if (keys.tokens.empty() ||
+      (!keys.token_type.empty() && keys.token_type.size() != keys.tokens.size())) {
+    return error(errc::corrupt,
+                 fmt::format("cannot read tokenizer.ggml.token_type: expected a type for "
+                             "each of {} tokens, at least one, found {}",
+                             keys.tokens.size(), keys.token_type.size()));
+  }
+  if (keys.model != "bert" && keys.model != "gpt2") {
+    return error(errc::unsupported,
+                 fmt::format("cannot read tokenizer.ggml.model: expected gpt2 or bert, "
+                             "found {}",
+                             json_quote(keys.model)));
+  }
+  WEIR_CHECK(check_id(keys, "tokenizer.ggml.bos_token_id", keys.bos));
+  WEIR_CHECK(check_id(keys, "tokenizer.ggml.eos_token_id", keys.eos));
+  return check_id(keys, "tokenizer.ggml.unknown_token_id", keys.unknown);
+}
+
 std::uint64_t digest_of(const gguf_tokenizer& keys) {
   xxh3_stream hash;
   const auto add = [&](const std::string& text) {
@@ -128,23 +147,8 @@ std::uint64_t digest_of(const gguf_tokenizer& keys) {
 }  // namespace
 
 result<tokenizer> tokenizer::from_gguf(const gguf_tokenizer& keys) {
-  if (keys.tokens.empty() ||
-      (!keys.token_type.empty() && keys.token_type.size() != keys.tokens.size())) {
-    return error(errc::corrupt,
-                 fmt::format("cannot read tokenizer.ggml.token_type: expected a type for "
-                             "each of {} tokens, at least one, found {}",
-                             keys.tokens.size(), keys.token_type.size()));
-  }
+  WEIR_CHECK(check_keys(keys));
   const bool bert = keys.model == "bert";
-  if (!bert && keys.model != "gpt2") {
-    return error(errc::unsupported,
-                 fmt::format("cannot read tokenizer.ggml.model: expected gpt2 or bert, "
-                             "found {}",
-                             json_quote(keys.model)));
-  }
-  WEIR_CHECK(check_id(keys, "tokenizer.ggml.bos_token_id", keys.bos));
-  WEIR_CHECK(check_id(keys, "tokenizer.ggml.eos_token_id", keys.eos));
-  WEIR_CHECK(check_id(keys, "tokenizer.ggml.unknown_token_id", keys.unknown));
   auto parts = std::make_shared<pipeline>();
   std::vector<std::pair<std::string, std::uint64_t>> entries;
   std::vector<added_token> added;

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Byte-pair encoding by a scan of short pieces and a heap for long ones; WordPiece by
+/// the longest match.
 #include "tokens/model.hpp"
 
 #include <algorithm>

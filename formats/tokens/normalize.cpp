@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The steps of normalizers. Text of ASCII characters alone takes the short way.
 #include "tokens/normalize.hpp"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Translation of patterns from Oniguruma to PCRE2, and matching with limits.
 #include "tokens/pattern.hpp"
 
 #include <fmt/format.h>

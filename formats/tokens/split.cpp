@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Matches of a level and their behaviors, one piece after another.
 #include "tokens/split.hpp"
 
 namespace weir::formats::tokens {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The stream looks for cuts in windows and keeps the text behind the last cut.
 #include <fmt/format.h>
 
 #include <algorithm>

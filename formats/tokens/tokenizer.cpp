@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The public face of a tokenizer, and decoders.
 #include "weir/formats/tokens.hpp"
 
 #include <fmt/format.h>

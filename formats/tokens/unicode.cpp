@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Properties by utf8proc, corrected by the tables of unicode_ranges.hpp.
 #include "tokens/unicode.hpp"
 
 #include <utf8proc.h>

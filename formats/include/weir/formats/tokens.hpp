@@ -151,7 +151,7 @@ static_assert(sizeof(token_cursor) <= 64);
 ///
 /// The stream keeps the bytes behind the last safe cut. A cut is safe if the text before
 /// it and the text behind it have the same ids apart as together, whatever follows; the
-/// conditions are in `formats/README.md`. A text without a safe cut within
+/// conditions are in `docs/formats/tokens.md`. A text without a safe cut within
 /// `max_uncut_bytes` is refused.
 /// @threads{thread-compatible}
 class token_stream {
@@ -172,7 +172,9 @@ class token_stream {
   [[nodiscard]] static result<token_stream> resume(tokenizer with,
                                                    const token_cursor& cursor);
 
+  /// Takes over a stream, which may then only be assigned to or destroyed.
   token_stream(token_stream&&) noexcept;
+  /// Takes over a stream, which may then only be assigned to or destroyed.
   token_stream& operator=(token_stream&&) noexcept;
   ~token_stream();
 
