@@ -19,6 +19,7 @@
 #include "module/verbs.hpp"
 #include "pipeline/verbs.hpp"
 #include "tgm/register.hpp"
+#include "tokens/verbs.hpp"
 
 namespace {
 
@@ -249,6 +250,7 @@ int main(int argc, char** argv) {
   add_hn4_verbs(app, chosen);
   add_tgm_verbs(app, options, chosen);
   add_module_verbs(app, chosen);
+  add_tokens_verbs(app, chosen);
   add_trace(app, options, chosen);
   add_doctor(app, options, chosen);
   add_completion(app, options, chosen);
