@@ -15,9 +15,6 @@ namespace weir::formats {
 
 namespace {
 
-/// Bytes that are run at once: a resumed stream reads at most about so many again.
-constexpr std::size_t window_bytes = 64 * 1024;
-
 /// A safe cut and the number of ids before it.
 struct cut_place {
   std::uint64_t offset = 0;  ///< bytes of the text before it, as pushed
@@ -35,9 +32,10 @@ struct token_stream::state {
   invalid_utf8 invalid = invalid_utf8::refuse;
   std::unique_ptr<tokens::scratch> memory;
 
-  byte_vector raw;   ///< bytes at the end of what was pushed that form no character
-  std::string text;  ///< well-formed text behind the last cut
-  std::size_t wanted = window_bytes;  ///< bytes of text with which a cut is looked for
+  byte_vector raw;         ///< bytes at the end of what was pushed that form no character
+  std::string text;        ///< well-formed text behind the last cut
+  std::size_t window = 1;  ///< bytes of text with which a cut is looked for first
+  std::size_t wanted = 1;  ///< bytes of text with which a cut is looked for
   /// Places in `text` behind replacements, and the bytes that each replaced.
   std::vector<std::pair<std::size_t, std::size_t>> replaced;
   std::uint64_t pushed = 0;  ///< offset of the byte behind the last one that was pushed
@@ -153,7 +151,7 @@ result<void> token_stream::state::run(bool open) {
       wanted *= 2;
       continue;
     }
-    wanted = window_bytes;
+    wanted = window;
     if (whole) {
       // The end of a text is no safe cut: the text may have grown when it is read again.
       text.clear();
@@ -171,16 +169,17 @@ token_stream::token_stream(token_stream&&) noexcept = default;
 token_stream& token_stream::operator=(token_stream&&) noexcept = default;
 token_stream::~token_stream() = default;
 
-result<token_stream> token_stream::open(tokenizer with, const encode_options& options,
-                                        invalid_utf8 invalid) {
+result<token_stream> token_stream::open(tokenizer with,
+                                        const token_stream_options& options) {
   token_cursor start;
   start.tokenizer = with.digest();
   start.add_special = options.add_special_tokens ? 1 : 0;
-  start.invalid = static_cast<std::uint8_t>(invalid);
-  return resume(std::move(with), start);
+  start.invalid = static_cast<std::uint8_t>(options.invalid);
+  return resume(std::move(with), start, options.window);
 }
 
-result<token_stream> token_stream::resume(tokenizer with, const token_cursor& cursor) {
+result<token_stream> token_stream::resume(tokenizer with, const token_cursor& cursor,
+                                          std::size_t window) {
   auto parts = with.parts_;
   if (cursor.tokenizer != parts->digest) {
     return error(errc::config_mismatch,
@@ -200,6 +199,13 @@ result<token_stream> token_stream::resume(tokenizer with, const token_cursor& cu
                     cursor.taken, cursor.inside, cursor.begun, cursor.add_special,
                     cursor.invalid, cursor.ids, cursor.offset));
   }
+  if (window == 0 || window > max_uncut_bytes) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot encode a stream: expected a window of 1 to {} bytes, "
+                    "found {}",
+                    max_uncut_bytes, window));
+  }
   if (const std::string_view obstacle = parts->obstacle(); !obstacle.empty()) {
     return error(
                errc::unsupported,
@@ -213,7 +219,8 @@ result<token_stream> token_stream::resume(tokenizer with, const token_cursor& cu
   s->invalid = static_cast<invalid_utf8>(cursor.invalid);
   s->pushed = cursor.offset;
   s->taken = cursor.taken - cursor.ids;
-  s->to_skip = 0;
+  s->window = window;
+  s->wanted = window;
   s->cut = {cursor.offset, cursor.taken - cursor.ids, cursor.inside == 1,
             cursor.begun == 1};
   s->behind = s->cut;
@@ -228,10 +235,11 @@ result<token_stream> token_stream::resume(tokenizer with, const token_cursor& cu
 result<void> token_stream::push(bytes_view bytes) {
   WEIR_EXPECT(!state_->finished);
   // A large buffer is not copied whole.
-  for (std::size_t at = 0; at < bytes.size(); at += window_bytes) {
-    WEIR_CHECK(state_->add(
-        bytes.subspan(at, std::min<std::size_t>(window_bytes, bytes.size() - at))));
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t size = std::min(state_->wanted, bytes.size() - at);
+    WEIR_CHECK(state_->add(bytes.subspan(at, size)));
     WEIR_CHECK(state_->run(true));
+    at += size;
   }
   return {};
 }

@@ -55,7 +55,9 @@ ids_vector drain(token_stream& stream, std::string_view text, std::mt19937_64& r
 /// Compares the ids of streams with those of the whole text.
 bool streams_agree(const tokenizer& with, std::string_view text, const ids_vector& whole,
                    std::mt19937_64& random) {
-  auto stream = value_of(token_stream::open(with));
+  const std::size_t window = random() % 4 == 0 ? 64 * 1024 : 1 + random() % 40;
+  auto stream = value_of(
+      token_stream::open(with, {.window = text.size() > 100'000 ? 4096 : window}));
   const ids_vector streamed = drain(stream, text, random);
   if (streamed != whole) {
     return false;
@@ -63,7 +65,7 @@ bool streams_agree(const tokenizer& with, std::string_view text, const ids_vecto
   const std::size_t taken = random() % (whole.size() + 1);
   stream.take(taken);
   const token_cursor cursor = stream.cursor();
-  auto again = value_of(token_stream::resume(with, cursor));
+  auto again = value_of(token_stream::resume(with, cursor, 1 + random() % 5000));
   const ids_vector rest = drain(again, text.substr(cursor.offset), random);
   return rest ==
          ids_vector(whole.begin() + static_cast<std::ptrdiff_t>(taken), whole.end());

@@ -76,9 +76,10 @@ result<std::uint64_t> encode_one(const formats::tokenizer& with, const std::stri
                                  progress_line& line, const take_ids& take) {
   WEIR_TRY(auto in, text_input::open(path));
   WEIR_TRY(auto stream,
-           formats::token_stream::open(with, {.add_special_tokens = !plain},
-                                       options.replace ? formats::invalid_utf8::replace
-                                                       : formats::invalid_utf8::refuse));
+           formats::token_stream::open(
+               with, {.add_special_tokens = !plain,
+                      .invalid = options.replace ? formats::invalid_utf8::replace
+                                                 : formats::invalid_utf8::refuse}));
   const auto located = [&](error e) { return std::move(e).located(path); };
   std::uint64_t taken = 0;
   const auto pass_on = [&]() -> result<void> {

@@ -131,6 +131,16 @@ enum class invalid_utf8 : std::uint8_t {
             ///< it
 };
 
+/// How a stream encodes.
+struct token_stream_options {
+  bool add_special_tokens = true;               ///< as in `encode_options`
+  invalid_utf8 invalid = invalid_utf8::refuse;  ///< bytes that are not UTF-8
+  /// Bytes that wait before their ids are looked for, at least 1. A resumed stream reads
+  /// at most about so many bytes again. Small windows give ids sooner and take more time;
+  /// the ids do not depend on it. @units{bytes}
+  std::size_t window = std::size_t{64} * 1024;
+};
+
 /// Place in a stream of ids, from which the stream can be continued.
 /// @threads{a value}
 struct token_cursor {
@@ -161,16 +171,18 @@ class token_stream {
 
   /// Begins at the start of a text.
   /// @error{unsupported, the tokenizer has a component that looks back over every cut}
+  /// @error{invalid_argument, the window is not from 1 to `max_uncut_bytes`}
   [[nodiscard]] static result<token_stream> open(
-      tokenizer with, const encode_options& options = {},
-      invalid_utf8 invalid = invalid_utf8::refuse);
+      tokenizer with, const token_stream_options& options = {});
   /// Continues at a cursor. The caller pushes the text from `cursor.offset` on; the first
   /// id that the stream gives is the one after the cursor.
+  /// @param window  As in `token_stream_options`. @units{bytes}
   /// @error{config_mismatch, the cursor belongs to another tokenizer}
   /// @error{corrupt, the cursor has values that no stream gives}
-  /// @error{unsupported, as in `open`}
-  [[nodiscard]] static result<token_stream> resume(tokenizer with,
-                                                   const token_cursor& cursor);
+  /// Other errors are those of `open`.
+  [[nodiscard]] static result<token_stream> resume(
+      tokenizer with, const token_cursor& cursor,
+      std::size_t window = token_stream_options().window);
 
   /// Takes over a stream, which may then only be assigned to or destroyed.
   token_stream(token_stream&&) noexcept;
