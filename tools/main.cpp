@@ -17,7 +17,9 @@
 #include "cli/refusal.hpp"
 #include "hn4/verbs.hpp"
 #include "module/verbs.hpp"
+#include "pipe/pipe.hpp"
 #include "pipeline/verbs.hpp"
+#include "prove/prove.hpp"
 #include "tgm/register.hpp"
 #include "tokens/verbs.hpp"
 
@@ -70,6 +72,7 @@ void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
   sets_option(run, o.run.sets);
   run->add_option("--out", o.run.out, "Run folder; without it runs/NAME-N")
       ->type_name("DIR");
+  add_plugin_option(*run, o.run.plugins);
   json_flag(run, o.run.json);
   run->callback([&] { chosen = [&](output& out) { return run_command(o.run, out); }; });
 
@@ -85,6 +88,7 @@ void add_run_verbs(CLI::App& app, all_options& o, action& chosen) {
       ->type_name("FROM:TO")
       ->allow_extra_args(false);
   sets_option(resume, o.resume.sets);
+  add_plugin_option(*resume, o.resume.plugins);
   json_flag(resume, o.resume.json);
   resume->callback(
       [&] { chosen = [&](output& out) { return resume_command(o.resume, out); }; });
@@ -245,6 +249,8 @@ int main(int argc, char** argv) {
       "already, 4 damaged data, 5 system, 6 run failed");
   add_run_verbs(app, options, chosen);
   add_pipeline_verbs(app, chosen);
+  add_pipe_verb(app, chosen);
+  add_prove_verb(app, chosen);
   add_speak_verbs(app, options, chosen);
   add_checkpoint_verbs(app, options, chosen);
   add_hn4_verbs(app, chosen);

@@ -115,10 +115,10 @@ bool feed(host_pointer self, outside& o, std::uint32_t least) {
 }
 
 void take_exchanged(host_pointer self, outside& o, const exchanged_batch& batch) {
-  const std::size_t ended = batch.processed + (batch.failed ? 1 : 0);
+  const std::size_t ended = batch.processed + (batch.failed || batch.partial ? 1 : 0);
   for (std::size_t i = 0; i < ended; ++i) {
     auto given = flow::execution::give_back(
-        *o.exchanges[i], i < batch.processed ? nullptr : &*batch.failed);
+        *o.exchanges[i], i < batch.processed || batch.partial ? nullptr : &*batch.failed);
     if (!succeeded(self, given)) {
       return;
     }
@@ -279,6 +279,7 @@ result<void> open_run(engine_host_shell& s) {
   options.folder = s.config.options.files;
   options.load = load_constant;
   options.skip = s.config.options.skip;
+  options.fill_slots = s.config.options.fill_slots;
   options.recorded_items =
       s.config.engine.trace.mode == runtime::trace_mode::off ? 0 : max_recorded_items;
   WEIR_TRY(parts.run,

@@ -16,6 +16,7 @@
 #include "epochs/epoch_plan.hpp"
 #include "weir/actors/messages.hpp"
 #include "weir/actors/pipelines.hpp"
+#include "weir/pipeline/host/batch_stage.hpp"
 #include "weir/pipeline/host/execution.hpp"
 
 namespace weir::actors {
@@ -26,22 +27,14 @@ struct blank_batch {
   std::vector<flow::blank*> items;
 };
 /// Answer to a `blank_batch`.
-struct filled_batch {
-  std::size_t filled = 0;        ///< items that the source has filled, from the first
-  bool ended = false;            ///< true: the source has no data for the next item
-  std::optional<error> failure;  ///< error of `next` for the next item
-  flow::small_record cursor;     ///< position of the source, set if it has ended
-};
+using filled_batch = flow::filled_items;
 /// Items of a blocking stage, in the order of their numbers. They belong to the I/O host
 /// until it answers.
 struct exchange_batch {
   std::vector<flow::exchange*> items;
 };
 /// Answer to an `exchange_batch`.
-struct exchanged_batch {
-  std::size_t processed = 0;    ///< items that the stage has processed, from the first
-  std::optional<error> failed;  ///< error of the item behind the processed ones
-};
+using exchanged_batch = flow::processed_items;
 /// Complete items of a sink, in the order of their numbers. They belong to the I/O host
 /// until it answers.
 struct ready_batch {

@@ -9,41 +9,6 @@
 namespace weir::actors {
 namespace {
 
-local<filled_batch> fill(const io_host_config& c, const blank_batch& batch) {
-  filled_batch done;
-  for (flow::blank* item : batch.items) {
-    auto more = flow::call_next(*c.stage, c.name, *item);
-    if (!more) {
-      done.failure = std::move(more.error());
-      break;
-    }
-    if (!*more) {
-      done.ended = true;
-      done.cursor = c.stage->position();
-      break;
-    }
-    if (flow::execution::took_nothing(*item)) {
-      break;
-    }
-    ++done.filled;
-  }
-  return by_reference(std::move(done));
-}
-
-result<local<exchanged_batch>> process(const io_host_config& c,
-                                       const exchange_batch& batch) {
-  exchanged_batch done;
-  for (flow::exchange* item : batch.items) {
-    auto made = flow::call_on_ready(*c.stage, *item);
-    if (!made) {
-      done.failed = std::move(made.error());
-      break;
-    }
-    ++done.processed;
-  }
-  return by_reference(std::move(done));
-}
-
 /// Adds the time until its end to the busy time of a stage.
 class busy_scope {
  public:
@@ -58,9 +23,9 @@ class busy_scope {
 };
 
 result<std::uint64_t> write(const io_host_config& c, const ready_batch& batch) {
-  for (const flow::ready* item : batch.items) {
-    taken t(*item);
-    WEIR_CHECK(flow::call_put(*c.stage, c.name, t));
+  auto done = flow::call_write(*c.stage, c.name, batch.items);
+  if (done.failed) {
+    return std::move(*done.failed);
   }
   return std::uint64_t{batch.items.size()};
 }
@@ -75,12 +40,14 @@ io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_she
               [config](fill_atom,
                        const local<blank_batch>& batch) -> result<local<filled_batch>> {
                 const busy_scope busy(config);
-                return fill(config, *batch);
+                return by_reference(
+                    flow::call_fill(*config.stage, config.name, batch->items));
               }),
       answers("I/O host, process",
-              [config](work_atom, const local<exchange_batch>& batch) {
+              [config](work_atom, const local<exchange_batch>& batch)
+                  -> result<local<exchanged_batch>> {
                 const busy_scope busy(config);
-                return process(config, *batch);
+                return by_reference(flow::call_work(*config.stage, batch->items));
               }),
       answers("I/O host, write",
               [config](write_atom, const local<ready_batch>& batch) {

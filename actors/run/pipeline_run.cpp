@@ -14,9 +14,11 @@
 #include "epochs/epoch_saver.hpp"
 #include "host/engine_host.hpp"
 #include "host/io_host.hpp"
+#include "process/process_stage.hpp"
 #include "progress/progress_observer.hpp"
 #include "run/supervised_system.hpp"
 #include "volume/constants.hpp"
+#include "weir/pipeline/host/hosted_stage.hpp"
 #include "weir/pipeline/host/identity.hpp"
 #include "weir/pipeline/host/verification.hpp"
 #include "weir/pipeline/paths.hpp"
@@ -113,13 +115,20 @@ class pipeline_runner {
     for (const std::string& name : system_->stop()) {
       warn(options_, "actor " + name + " did not end in time");
     }
-    if (!end) {
+    const bool goes_back = origin_.goes_back && origin_.died && origin_.died->load();
+    if (!end && !goes_back) {
       after_failure();
     }
     return end;
   }
 
  private:
+  [[nodiscard]] auto take_stages() {
+    return origin_.again ? pipeline_.remake_stages() : pipeline_.take_stages();
+  }
+  [[nodiscard]] result<void> start_hosts(
+      flow::plan& p, std::vector<std::unique_ptr<flow::stage_object>>& objects,
+      bool sinks_alone);
   [[nodiscard]] std::string checkpoint_folder() const {
     return join_path(options_.folder, "checkpoint");
   }
@@ -143,15 +152,41 @@ class pipeline_runner {
   std::unique_ptr<supervised_system> system_;
   engine_host_actor host_;
   epoch_conductor_actor conductor_;
-  flow::plan planned_;
+  flow::plan planned_;      ///< as the run sees it, see `flow::move_to_hosts`
+  flow::plan checked_;      ///< as its author has written it
   bool opened_ = false;     ///< the stages were opened
   pipeline_progress last_;  ///< progress that was seen last
 };
 
+/// Moves stages to their own engines and to child processes, which live as long as this
+/// thread. @param sinks_alone  True if the run had finished, so that only sinks compare
+/// their outputs.
+result<void> pipeline_runner::start_hosts(
+    flow::plan& p, std::vector<std::unique_ptr<flow::stage_object>>& objects,
+    bool sinks_alone) {
+  process_options options;
+  options.seed = options_.seed;
+  options.folder = options_.files;
+  options.deadline_ns = options_.deadline_s * 1'000'000'000;
+  options.plugins = flow::stages().files();
+  options.died = origin_.died;
+  return flow::move_to_hosts(
+      p, objects, options_.seed,
+      [&](const flow::plan& of_run,
+          std::uint32_t stage) -> result<std::unique_ptr<flow::stage_object>> {
+        if (sinks_alone && of_run.source.stages[stage].info.face != flow::face::sink) {
+          return std::make_unique<flow::stage_object>();
+        }
+        return make_process_stage(of_run, stage, options);
+      });
+}
+
 /// A run that has finished is not begun again if its sinks are complete.
 result<pipeline_report> pipeline_runner::finished_before() {
   pipeline_report r;
-  WEIR_TRY(const auto objects, pipeline_.take_stages());
+  WEIR_TRY(auto objects, take_stages());
+  flow::plan moved = planned_;
+  WEIR_CHECK(start_hosts(moved, objects, true));
   flow::execution_options options;
   options.seed = options_.seed;
   options.folder = options_.files;
@@ -261,7 +296,9 @@ progress_observer_actor pipeline_runner::start_observer() {
 
 result<void> pipeline_runner::start() {
   auto parts = std::make_shared<pipeline_parts>();
-  WEIR_TRY(parts->objects, pipeline_.take_stages());
+  WEIR_TRY(parts->objects, take_stages());
+  checked_ = planned_;
+  WEIR_CHECK(start_hosts(planned_, parts->objects, false));
   parts->busy_ns = std::vector<std::atomic<std::int64_t>>(parts->objects.size());
   conductor_ = start_conductor();
   auto config = std::make_shared<engine_host_config>();
@@ -308,6 +345,7 @@ result<pipeline_report> pipeline_runner::wait_for_end() {
       if (auto* end = std::get_if<pipeline_report>(&e)) {
         end->generation =
             origin_.store ? std::max(origin_.store->generation(), origin_.generation) : 0;
+        end->planned = checked_;
         for (const std::string& text : end->warnings) {
           warn(options_, text);
         }
@@ -362,6 +400,53 @@ result<pipeline_report> run_from(pipeline& p, const run_options& options,
 
 namespace {
 
+/// Reads the newest checkpoint, or none if there is none.
+result<void> go_back(run_origin& origin) {
+  origin.from = nullptr;
+  origin.generation = 0;
+  if (!origin.store) {
+    return {};
+  }
+  WEIR_TRY(const bool empty, origin.store->empty());
+  if (!empty) {
+    WEIR_TRY(const auto newest, origin.store->read(0));
+    WEIR_TRY(auto stored, epoch_in(newest));
+    origin.generation = stored.generation;
+    origin.from = std::make_shared<const flow::image>(std::move(stored.state));
+  }
+  return {};
+}
+
+/// Runs the stages. If a host dies, the run goes back to its last checkpoint and makes
+/// all stages again, as a resumed run in another process would.
+result<pipeline_report> run_with_restarts(pipeline& p, const run_options& options,
+                                          run_origin origin) {
+  run_options again = options;
+  for (std::uint32_t restarts = 0;; ++restarts) {
+    origin.died = std::make_shared<std::atomic<bool>>(false);
+    origin.goes_back = restarts != options.restarts;
+    auto end = run_from(p, again, origin);
+    if (end) {
+      end->restarts = restarts;
+      return end;
+    }
+    if (!origin.died->load() || !origin.goes_back) {
+      return end;
+    }
+    WEIR_CHECK(go_back(origin));
+    warn(options,
+         fmt::format("{}; the run goes back to item {} (restart {} of {})",
+                     end.error().message(), origin.from ? origin.from->next_item : 0,
+                     restarts + 1, options.restarts));
+    origin.again = origin.resuming = true;
+    again.generation = 0;
+    again.resumed = nullptr;
+    if (origin.from) {
+      again.skip.clear();  // the checkpoint holds the ranges
+    }
+  }
+}
+
 /// Runs or resumes a pipeline of the user, whose checkpoints are all of pipelines.
 result<pipeline_report> execute(pipeline& p, const run_options& options, bool resuming) {
   WEIR_TRY(const auto planned, p.check());  // before a folder is made
@@ -377,7 +462,7 @@ result<pipeline_report> execute(pipeline& p, const run_options& options, bool re
     origin.generation = stored.generation;
     origin.from = std::make_shared<const flow::image>(std::move(stored.state));
   }
-  return run_from(p, options, std::move(origin));
+  return run_with_restarts(p, options, std::move(origin));
 }
 
 }  // namespace

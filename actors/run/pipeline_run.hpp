@@ -4,6 +4,7 @@
 /// run folder, and running the stages behind one of them.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 
@@ -37,6 +38,11 @@ struct run_origin {
   bool resuming = false;          ///< the folder may hold a run
   bool made_folder = false;       ///< see `run_checkpoints`
   bool made_checkpoints = false;  ///< see `run_checkpoints`
+  /// True if the run goes back in this process, so that its stages are made again.
+  bool again = false;
+  bool goes_back = false;  ///< the run may go back once more if a host dies
+  /// Set when a host has died; may be null.
+  std::shared_ptr<std::atomic<bool>> died{};
 };
 
 /// Runs the stages until they end. A run that has finished is not begun again.

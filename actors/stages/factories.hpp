@@ -20,9 +20,16 @@ namespace weir::actors {
 [[nodiscard]] result<void> make_tgm_write(flow::described_stage& made,
                                           const given_settings& given,
                                           file_system& fs = posix_file_system());
+/// Makes the source `log`. @param fs Must outlive the stage; tests use others.
+[[nodiscard]] result<void> make_log(flow::described_stage& made,
+                                    const given_settings& given,
+                                    file_system& fs = posix_file_system());
 /// Makes the source `hn4.tensors`.
 [[nodiscard]] result<void> make_hn4_tensors(flow::described_stage& made,
                                             const given_settings& given);
+/// Makes the source `hn4.rows`.
+[[nodiscard]] result<void> make_hn4_rows(flow::described_stage& made,
+                                         const given_settings& given);
 /// Makes the source `hn4.read`.
 [[nodiscard]] result<void> make_hn4_read(flow::described_stage& made,
                                          const given_settings& given);

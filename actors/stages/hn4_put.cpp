@@ -242,6 +242,43 @@ class hn4_put final : public flow::stage_object {
   bool again_ = true;     ///< tags so far were those of a run before
 };
 
+/// Further paragraphs of the reference of `hn4.put`.
+constexpr std::string_view hn4_put_details =
+    R"(The inlet has the type of the setting.
+
+In a name, `{item}` stands for the number of the item, `{item:8}` for the number with
+at least 8 digits, so that the order of the names is that of the items, and `{NAME}`
+for the attribute NAME; an item without the attribute fails. If several items have one
+name, the last one counts. Other tags of the volume stay. `weir hn4 mkfs` makes
+volumes of other profiles, also smaller ones.
+
+Each tag is durable before the next item is taken, and a crash leaves it whole or
+absent. The offset holds the number of items and the XXH3 digest of the last tag, and
+the state holds its name. A resumed run must find that tag: a missing one is `torn`,
+and other bytes are `hash_mismatch` if the name is made of `{item}` and no attribute.
+A finished run that is resumed compares the same and changes nothing. One stage of a
+pipeline may write to a volume. Tags of later items stay, because the run stores the
+same bytes under the same names again. From its first item on, a run leaves tags in
+place that have the right bytes already, until the first one that is missing or
+differs. No stage asks a clock, so a tag has the creation time 0, or that of the tag
+which it replaces. A source of the same pipeline should read another volume: a tag
+that is replaced while it is read is an error of the source.)";
+
+/// A small pipeline with `hn4.put`.
+constexpr std::string_view hn4_put_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "store"
+use = "hn4.put"
+path = "fields.hn4"
+tag = "run7/{item:6}"
+tensor = "temperature"
+)";
+
 }  // namespace
 
 result<void> make_hn4_put(flow::described_stage& made, const given_settings& given,
@@ -249,6 +286,8 @@ result<void> make_hn4_put(flow::described_stage& made, const given_settings& giv
   made.info.name = hn4_put_name;
   made.info.documentation = "stores each item under a tag of an HN4 volume";
   made.info.face = flow::face::sink;
+  made.info.details = hn4_put_details;
+  made.info.example = hn4_put_example;
   WEIR_TRY(put_settings settings, flow::read_settings(made.info, put_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse(settings.type));
   made.info.ports = {{"x", std::move(type), true}};

@@ -12,6 +12,8 @@ namespace weir::actors {
 namespace {
 
 constexpr std::string_view hn4_read_name = "hn4.read";
+/// Largest tag that becomes one item. @units{bytes}
+constexpr std::uint64_t max_whole = std::uint64_t{1} << 40;
 
 struct hn4_settings {
   std::string path;
@@ -25,8 +27,10 @@ settings_table<hn4_settings> hn4_table() {
       .required()
       .path(path_use::input);
   table.add("tag", &hn4_settings::tag, "name of the tag whose bytes are read").required();
-  table.add("block", &hn4_settings::block, "size of an item; the last one may be shorter")
-      .range(1, std::int64_t{1} << 30)
+  table
+      .add("block", &hn4_settings::block,
+           "size of an item; the last one may be shorter; 0: the whole tag is one item")
+      .range(0, std::int64_t{1} << 30)
       .unit("bytes");
   return table;
 }
@@ -38,6 +42,13 @@ class hn4_read final : public flow::stage_object {
   result<void> open(opening& run) override {
     WEIR_TRY(const auto volume, storage::hn4_volume::open(path_of(run, settings_.path)));
     WEIR_TRY(stream_, volume.stream(settings_.tag));
+    if (settings_.block == 0 && stream_->size() > max_whole) {
+      return error(errc::out_of_range,
+                   fmt::format("cannot read the tag \"{}\" as one item: expected at most "
+                               "{} bytes, found {}",
+                               settings_.tag, max_whole, stream_->size()))
+          .hint("read it in blocks");
+    }
     return {};
   }
   result<bool> next(pull& p) override {
@@ -46,7 +57,8 @@ class hn4_read final : public flow::stage_object {
       return false;
     }
     const std::uint64_t offset = last_.end;
-    const std::uint64_t count = std::min(left, settings_.block);
+    const std::uint64_t count =
+        settings_.block == 0 ? left : std::min(left, settings_.block);
     WEIR_TRY(const mutable_bytes to, fill_block(p, count));
     WEIR_CHECK(read(offset, to));
     attribute_collector about(p.emitted());
@@ -85,11 +97,32 @@ class hn4_read final : public flow::stage_object {
   read_block last_;
 };
 
+/// Further paragraphs of the reference of `hn4.read`.
+constexpr std::string_view hn4_read_details =
+    R"(Outlet `x` has the type `u8[?]`.
+
+Attributes: `offset` in bytes and `tag`. The cursor holds offset, length and XXH3
+digest of the last block.)";
+
+/// A small pipeline with `hn4.read`.
+constexpr std::string_view hn4_read_example = R"([[stage]]
+name = "bytes"
+use = "hn4.read"
+path = "model.hn4"
+tag = "text"
+
+[[stage]]
+name = "sink"
+use = "null"
+)";
+
 }  // namespace
 
 result<void> make_hn4_read(flow::described_stage& made, const given_settings& given) {
   made.info = source_info(std::string(hn4_read_name),
                           "reads the bytes of a tag of an HN4 volume in blocks");
+  made.info.details = hn4_read_details;
+  made.info.example = hn4_read_example;
   WEIR_TRY(hn4_settings settings, flow::read_settings(made.info, hn4_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse("u8[?]"));
   made.info.ports = {{"x", std::move(type), false}};

@@ -5,6 +5,7 @@
 
 #include "stages/factories.hpp"
 #include "stages/source_parts.hpp"
+#include "stages/text_match.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/base/text.hpp"
 #include "weir/storage/hn4_tensors.hpp"
@@ -44,30 +45,6 @@ settings_table<tensors_settings> tensors_table() {
   return table;
 }
 
-/// Returns whether a text matches a pattern with `*` and `?`. When the text differs
-/// behind a `*`, the `*` takes one more character.
-bool matches(std::string_view pattern, std::string_view text) {
-  std::size_t p = 0;
-  std::size_t t = 0;
-  std::size_t star = std::string_view::npos;
-  std::size_t taken_by_star = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      taken_by_star = t;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
-      ++p;
-      ++t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      t = ++taken_by_star;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
-}
-
 /// A tensor that the source will read.
 struct entry {
   std::size_t stream = 0;  ///< index of the stream of its tag
@@ -101,7 +78,7 @@ class hn4_tensors final : public flow::stage_object {
     }
     std::copy_if(
         all.begin(), all.end(), std::back_inserter(entries_),
-        [&](const entry& e) { return matches(settings_.pattern, e.tensor.name); });
+        [&](const entry& e) { return text_matches(settings_.pattern, e.tensor.name); });
     if (entries_.empty()) {
       return error(errc::not_found,
                    fmt::format("cannot read tensors of \"{}\": expected names that match "
@@ -227,11 +204,33 @@ class hn4_tensors final : public flow::stage_object {
   std::uint64_t digest_ = 0;  ///< of the bytes of the last tensor
 };
 
+/// Further paragraphs of the reference of `hn4.tensors`.
+constexpr std::string_view hn4_tensors_details =
+    R"(Outlet `x` has the type of the setting. Bytes are read straight into the memory
+of the item. Tensors of quantised types are bytes.
+
+Attributes: `name` and `tag`. The cursor holds the number of tensors, a digest of
+their descriptions, and the XXH3 digest of the last one.)";
+
+/// A small pipeline with `hn4.tensors`.
+constexpr std::string_view hn4_tensors_example = R"([[stage]]
+name = "weights"
+use = "hn4.tensors"
+path = "model.hn4"
+pattern = "layer*"
+
+[[stage]]
+name = "sink"
+use = "null"
+)";
+
 }  // namespace
 
 result<void> make_hn4_tensors(flow::described_stage& made, const given_settings& given) {
   made.info = source_info(std::string(hn4_tensors_name),
                           "reads tensors of safetensors and GGUF files in an HN4 volume");
+  made.info.details = hn4_tensors_details;
+  made.info.example = hn4_tensors_example;
   WEIR_TRY(tensors_settings settings,
            flow::read_settings(made.info, tensors_table(), given));
   if (!settings.names.empty() && given.find("pattern") != given.end()) {

@@ -82,12 +82,20 @@ result<std::string> name_pattern::name_of(std::uint64_t item,
   return out;
 }
 
+bool name_pattern::has_number() const noexcept {
+  return std::any_of(parts_.begin(), parts_.end(),
+                     [](const part& one) { return one.digits != 0; });
+}
+
+bool name_pattern::is_constant() const noexcept {
+  return std::none_of(parts_.begin(), parts_.end(),
+                      [](const part& one) { return one.in_braces; });
+}
+
 bool name_pattern::is_unique() const noexcept {
-  const auto has = [&](auto property) {
-    return std::any_of(parts_.begin(), parts_.end(), property);
-  };
-  return has([](const part& one) { return one.digits != 0; }) &&
-         !has([](const part& one) { return one.in_braces && one.digits == 0; });
+  return has_number() && std::none_of(parts_.begin(), parts_.end(), [](const part& one) {
+           return one.in_braces && one.digits == 0;
+         });
 }
 
 }  // namespace weir::actors

@@ -30,6 +30,10 @@ class name_pattern {
   /// Returns whether the name depends on the number of the item and on no attribute, so
   /// that no two items of a run have one name.
   [[nodiscard]] bool is_unique() const noexcept;
+  /// Returns whether the name is the same for all items.
+  [[nodiscard]] bool is_constant() const noexcept;
+  /// Returns whether the name depends on the number of the item.
+  [[nodiscard]] bool has_number() const noexcept;
 
  private:
   /// A piece of the pattern.

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "stages/factories.hpp"
+#include "stages/files/factories.hpp"
 #include "weir/actors/pipelines.hpp"
 
 namespace weir {
@@ -21,7 +22,11 @@ void add_standard_stages() {
                      [](flow::described_stage& made, const given_settings& given) {
                        return actors::make_tgm_write(made, given);
                      }));
+    or_throw(all.add("log", [](flow::described_stage& made, const given_settings& given) {
+      return actors::make_log(made, given);
+    }));
     or_throw(all.add("hn4.tensors", actors::make_hn4_tensors));
+    or_throw(all.add("hn4.rows", actors::make_hn4_rows));
     or_throw(all.add("hn4.read", actors::make_hn4_read));
     or_throw(
         all.add("hn4.put", [](flow::described_stage& made, const given_settings& given) {
@@ -35,6 +40,7 @@ void add_standard_stages() {
                      [](flow::described_stage& made, const given_settings& given) {
                        return actors::make_tgm_replace(made, given);
                      }));
+    or_throw(actors::add_file_stages(all));
     or_throw(actors::add_model_stages(all));
   });
 }

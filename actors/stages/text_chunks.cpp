@@ -169,12 +169,35 @@ class text_chunks final : public flow::stage_object {
   read_block last_;
 };
 
+/// Further paragraphs of the reference of `text.chunks`.
+constexpr std::string_view text_chunks_details =
+    R"(Outlet `x` has the type `u8[?]`. Files are read in the given order, and a file
+that is named twice is read twice. A chunk never has bytes of two files.
+
+Attributes: `file` as it is named in the settings, and `offset` in bytes. The cursor
+holds the file, offset, length and XXH3 digest of the last chunk, and a digest of the
+names of the files so far and of the sizes of those before the last.)";
+
+/// A small pipeline with `text.chunks`.
+constexpr std::string_view text_chunks_example = R"([[stage]]
+name = "text"
+use = "text.chunks"
+files = ["a.txt", "b.txt", "a.txt"]
+chunk = 4096
+
+[[stage]]
+name = "sink"
+use = "null"
+)";
+
 }  // namespace
 
 result<void> make_text_chunks(flow::described_stage& made, const given_settings& given,
                               file_system& fs) {
   made.info = source_info(std::string(text_chunks_name),
                           "reads files one after another as chunks of bytes");
+  made.info.details = text_chunks_details;
+  made.info.example = text_chunks_example;
   WEIR_TRY(text_settings settings, flow::read_settings(made.info, text_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse("u8[?]"));
   made.info.ports = {{"x", std::move(type), false}};

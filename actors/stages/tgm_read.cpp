@@ -2,8 +2,12 @@
 /// @file
 /// The source `tgm.read`: one object of each message of a file, a folder or a pipe.
 #include <algorithm>
+#include <thread>
+#include <utility>
 
 #include "stages/factories.hpp"
+#include "stages/live/growing_file.hpp"
+#include "stages/live/message_items.hpp"
 #include "stages/source_parts.hpp"
 #include "tensogram/message_feed.hpp"
 #include "weir/base/hash.hpp"
@@ -24,6 +28,8 @@ struct tgm_settings {
   std::uint64_t index = 0;
   std::string type = "any";
   bool skip_garbage = false;
+  bool follow = false;
+  std::string until;
 };
 
 settings_table<tgm_settings> read_table() {
@@ -44,8 +50,22 @@ settings_table<tgm_settings> read_table() {
       .rule("that is a type of a port", is_port_type);
   table.add("skip_garbage", &tgm_settings::skip_garbage,
             "true to skip bytes that belong to no message; false: they are an error");
+  table
+      .add("follow", &tgm_settings::follow,
+           "true: at the end of a file wait for messages that are appended; false: end")
+      .may_change();
+  table
+      .add("until", &tgm_settings::until,
+           "name of a metadata of a message that is the last one; empty: there is none")
+      .may_change();
   return table;
 }
+
+/// Bit of the number of messages behind the message that says that it is the last one.
+constexpr std::uint64_t ended_bit = std::uint64_t{1} << 63U;
+/// Reads of a file that grows which may find other bytes than a message in a row, because
+/// its writer replaces the end of the file at that moment.
+constexpr int max_retries = 20;
 
 struct read_cursor {
   std::uint64_t messages = 0;  ///< messages so far
@@ -61,40 +81,40 @@ class tgm_read final : public flow::stage_object {
   /// The source is opened by the first pull or by `seek`. A missing path is found here.
   result<void> open(opening& run) override {
     path_ = path_of(run, settings_.path);
+    if (settings_.follow && (is_pipe(path_) || fs_.list(path_))) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot follow \"{}\": expected a file, found a pipe or a "
+                               "folder",
+                               path_));
+    }
     return run.resuming() ? result<void>() : open_source({});
   }
   result<bool> next(pull& p) override {
     if (!feed_) {
       WEIR_CHECK(open_source({}));
     }
-    WEIR_TRY(const auto delivery, feed_->next());
-    if (!delivery) {
+    if (ended_) {
+      return false;
+    }
+    const auto delivery = feed_->next();
+    if (settings_.follow && (!delivery || !*delivery)) {
+      WEIR_CHECK(look_again(delivery));
+    }
+    WEIR_CHECK(delivery || settings_.follow ? result<void>()
+                                            : result<void>(delivery.error()));
+    if (!delivery || !*delivery) {
       p.nothing_yet();
       return true;
     }
-    if (!delivery->message) {
+    retries_ = 0;
+    if (!(*delivery)->message) {
       return false;
     }
-    const auto decoded = decode(p, *delivery->message);
-    if (!decoded) {
-      const errc code = decoded.error().code();
-      return error(code, fmt::format("cannot read message {}", messages_))
-          .located(fmt::format("{}:{}", file_path(delivery->place.file),
-                               delivery->place.offset))
-          .because(decoded.error());
-    }
-    attribute_collector about(p.emitted());
-    about.add("message", messages_);
-    about.add_scalars(delivery->message->metadata().extra);
-    about.add_object(delivery->message->metadata(*decoded));
-    ++messages_;
-    file_ = delivery->place.file;
-    last_ = {delivery->place.offset + delivery->length, delivery->length, 0};
-    digest_known_ = false;
-    return true;
+    return take(p, **delivery);
   }
   [[nodiscard]] flow::small_record position() const override {
-    read_cursor cursor{messages_, xxh3_64(as_view(file_)), last_};
+    read_cursor cursor{messages_ | (ended_ ? ended_bit : 0), xxh3_64(as_view(file_)),
+                       last_};
     cursor.last.digest = digest_of_last();
     return flow::small_record::holding(cursor);
   }
@@ -107,7 +127,7 @@ class tgm_read final : public flow::stage_object {
       return error(errc::unsupported,
                    fmt::format("cannot continue tgm.read behind message {} of \"{}\": "
                                "expected a file or a folder, found a pipe",
-                               cursor.messages - 1, path_))
+                               (cursor.messages & ~ended_bit) - 1, path_))
           .hint("write what arrives to a file first");
     }
     WEIR_TRY(file_, name_of_file(cursor.file));
@@ -117,13 +137,44 @@ class tgm_read final : public flow::stage_object {
                             [&](std::uint64_t offset, mutable_bytes to) {
                               return read_exactly(*f, offset, to);
                             }));
-    messages_ = cursor.messages;
+    messages_ = cursor.messages & ~ended_bit;
+    ended_ = (cursor.messages & ended_bit) != 0;
     last_ = cursor.last;
     digest_known_ = true;
     return open_source({file_, last_.end});
   }
 
  private:
+  /// Makes an item of a message.
+  result<bool> take(pull& p, const message_delivery& delivery) {
+    const std::uint64_t offset = base_ + delivery.place.offset;
+    const auto object =
+        fill_from(p, {settings_.object, settings_.index}, *delivery.message);
+    if (!object) {
+      const errc code = object.error().code();
+      return error(code, fmt::format("cannot read message {}", messages_))
+          .located(fmt::format("{}:{}", file_path(delivery.place.file), offset))
+          .because(object.error());
+    }
+    add_about(p.emitted(), messages_, *delivery.message, *object);
+    ended_ = has_metadata(*delivery.message, settings_.until);
+    ++messages_;
+    file_ = delivery.place.file;
+    last_ = {offset + delivery.length, delivery.length, 0};
+    digest_known_ = false;
+    return true;
+  }
+  /// Reads a file that grows from the last message on again: its writer may have replaced
+  /// what was behind it. Other bytes than messages are an error only if they stay.
+  result<void> look_again(const result<std::optional<message_delivery>>& found) {
+    if (!found && ++retries_ > max_retries) {
+      return found.error();
+    }
+    if (!found) {
+      std::this_thread::sleep_for(pipe_wait);
+    }
+    return open_source({file_, last_.end});
+  }
   result<void> open_source(message_position start) {
     message_source source;
     source.path = path_;
@@ -133,6 +184,10 @@ class tgm_read final : public flow::stage_object {
     feed_environment environment;
     environment.fs = &fs_;
     environment.timeout = pipe_wait;
+    if (settings_.follow) {
+      base_ = std::exchange(source.start, {}).offset;
+      WEIR_TRY(environment.pipe, growing_file::open(fs_, path_, base_, pipe_wait));
+    }
     WEIR_TRY(feed_, open_feed(environment, source));
     return {};
   }
@@ -177,54 +232,47 @@ class tgm_read final : public flow::stage_object {
     return last_.digest;
   }
 
-  [[nodiscard]] result<std::size_t> find_object(
-      const formats::message_reader& message) const {
-    if (settings_.object.empty()) {
-      if (settings_.index < message.object_count()) {
-        return static_cast<std::size_t>(settings_.index);
-      }
-      return error(errc::not_found,
-                   fmt::format("cannot find object {}: expected more than that, found {} "
-                               "objects",
-                               settings_.index, message.object_count()));
-    }
-    const auto found = message.find(settings_.object);
-    if (!found) {
-      return error(errc::not_found,
-                   fmt::format("cannot find the object \"{}\": expected it among {} "
-                               "objects, found none of that name",
-                               settings_.object, message.object_count()));
-    }
-    return *found;
-  }
-  /// Decodes straight into the memory of the item. Returns the number of the object.
-  result<std::size_t> decode(pull& p, const formats::message_reader& message) const {
-    WEIR_TRY(const std::size_t object, find_object(message));
-    const formats::object_descriptor& descriptor = message.descriptor(object);
-    if (info_of(descriptor.type).size == 0 ||
-        descriptor.shape.size() > runtime::max_dims) {
-      return error(
-          errc::unsupported,
-          fmt::format("cannot make an item of object {}: expected whole bytes "
-                      "and at most {} dimensions, found {} with {}",
-                      object, runtime::max_dims, info_of(descriptor.type).tensogram,
-                      descriptor.shape.size()));
-    }
-    WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, descriptor.type, descriptor.shape));
-    WEIR_CHECK(message.decode_into(
-        object, {x.data(), static_cast<std::size_t>(message.object_bytes(object))}));
-    return object;
-  }
-
   tgm_settings settings_;
   file_system& fs_;
   std::string path_;
   std::unique_ptr<message_feed> feed_;
+  std::uint64_t base_ = 0;  ///< offset at which the feed of a growing file begins
   std::uint64_t messages_ = 0;
-  std::string file_;  ///< name in the folder of the file of the last message
+  bool ended_ = false;  ///< the last message has said that it is the last one
+  int retries_ = 0;     ///< reads in a row that have found other bytes than a message
+  std::string file_;    ///< name in the folder of the file of the last message
   mutable read_block last_;
   mutable bool digest_known_ = false;
 };
+
+/// Further paragraphs of the reference of `tgm.read`.
+constexpr std::string_view tgm_read_details =
+    R"(Outlet `x` has the type of the setting. Elements are decoded straight into the
+memory of the item.
+
+Attributes: `message` is the number of the message. Further attributes are the scalars
+of the message's metadata and then those of the object's own metadata, without its
+`name`; scalars in maps of the object have names with dots, such as `mars.param`. If
+both have a name, that of the message counts. All attributes together have at most 256
+bytes; what does not fit is left out. Booleans become 0 or 1. The cursor holds file,
+offset, number of the message and the XXH3 digest of the last message. A pipe cannot
+be continued, so its guarantee is "none".
+
+With `follow` the source reads a file while another process appends to it, such as the
+log of a `log`: it waits for messages at the end, and a message that is not whole yet is
+read when it is. It ends with the message that `until` describes, or with the run.)";
+
+/// A small pipeline with `tgm.read`.
+constexpr std::string_view tgm_read_example = R"([[stage]]
+name = "read"
+use = "tgm.read"
+path = "in.tgm"
+type = "f32[4]"
+
+[[stage]]
+name = "sink"
+use = "null"
+)";
 
 }  // namespace
 
@@ -232,6 +280,8 @@ result<void> make_tgm_read(flow::described_stage& made, const given_settings& gi
                            file_system& fs) {
   made.info = source_info(std::string(tgm_read_name),
                           "reads one object of each Tensogram message as an item");
+  made.info.details = tgm_read_details;
+  made.info.example = tgm_read_example;
   WEIR_TRY(tgm_settings settings, flow::read_settings(made.info, read_table(), given));
   if (!settings.object.empty() && given.find("index") != given.end()) {
     return error(errc::invalid_argument,

@@ -203,6 +203,30 @@ result<void> check_lists(const replace_settings& settings) {
   return {};
 }
 
+/// Further paragraphs of the reference of `tgm.replace`.
+constexpr std::string_view tgm_replace_details =
+    R"(The file is replaced by a rename when a checkpoint is made, so a reader finds a
+whole message at any time.
+
+A file that holds something else than Tensogram messages is refused. The checkpoint
+holds the newest message itself, so a resumed run writes exactly the file of the
+checkpoint, even if the file is lost or holds a later message. Large messages make
+large checkpoints.)";
+
+/// A small pipeline with `tgm.replace`.
+constexpr std::string_view tgm_replace_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "latest"
+use = "tgm.replace"
+path = "latest.tgm"
+about = ["title=newest field"]
+)";
+
 }  // namespace
 
 result<void> make_tgm_replace(flow::described_stage& made, const given_settings& given,
@@ -211,6 +235,8 @@ result<void> make_tgm_replace(flow::described_stage& made, const given_settings&
   made.info.documentation =
       "keeps the newest item as the only Tensogram message of a file";
   made.info.face = flow::face::sink;
+  made.info.details = tgm_replace_details;
+  made.info.example = tgm_replace_example;
   WEIR_TRY(replace_settings settings,
            flow::read_settings(made.info, replace_table(), given));
   WEIR_CHECK(check_lists(settings));

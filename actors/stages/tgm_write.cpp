@@ -300,6 +300,37 @@ class tgm_write final : public flow::stage_object {
   std::uint64_t held_bytes_ = 0;
 };
 
+/// Further paragraphs of the reference of `tgm.write`.
+constexpr std::string_view tgm_write_details =
+    R"(The attributes of the item become metadata of the message. Failed items of a
+stage with `on_error = "dead_letter"` come here, too: the metadata `error` says why they
+failed.
+
+`new` empties a file of messages when the run begins, and refuses other files. The
+offset holds the length of the file, the number of messages and the XXH3 digest of the
+last message. A resumed run cuts the file to exactly the offset; a shorter file is
+`torn`, another last message is `hash_mismatch`, and in both cases the file stays as
+it is. A finished run that is resumed compares the last message and leaves what
+follows it alone. A run in the mode `append` that ends before its first checkpoint
+leaves its messages in the file. A pipe cannot be cut, so its guarantee is "at least
+once": a resumed run repeats messages byte for byte.)";
+
+/// A small pipeline with `tgm.write`.
+constexpr std::string_view tgm_write_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "write"
+use = "tgm.write"
+path = "out.tgm"
+object = "y"
+filter = "shuffle"
+compression = "zstd"
+)";
+
 }  // namespace
 
 result<void> make_tgm_write(flow::described_stage& made, const given_settings& given,
@@ -307,6 +338,8 @@ result<void> make_tgm_write(flow::described_stage& made, const given_settings& g
   made.info.name = tgm_write_name;
   made.info.documentation = "appends each item to a file as a Tensogram message";
   made.info.face = flow::face::sink;
+  made.info.details = tgm_write_details;
+  made.info.example = tgm_write_example;
   WEIR_TRY(write_settings settings, flow::read_settings(made.info, write_table(), given));
   made.info.ports = {{"x", {}, true}};
   if (is_pipe(settings.path)) {

@@ -13,5 +13,6 @@ int main(int argc, char** argv) {
   weir::bench::add_crossing_rows(bench);
   weir::bench::add_checkpoint_rows(bench);
   weir::bench::add_memory_rows(bench);
+  weir::bench::add_python_rows(bench);
   return bench.run(argc, argv);
 }

@@ -13,6 +13,8 @@ void add_crossing_rows(program& bench);
 void add_checkpoint_rows(program& bench);
 /// Adds the row about the memory of items.
 void add_memory_rows(program& bench);
+/// Adds the rows about a stage in Python.
+void add_python_rows(program& bench);
 
 /// Argument with which the program measures its own memory, see `memory_child`.
 inline constexpr const char* memory_argument = "--memory-child";

@@ -55,6 +55,11 @@ mutable_bytes state_writer::add(const std::string& name, std::size_t bytes) {
   return s.data;
 }
 
+void state_writer::adopt(image_section part) {
+  part.name = "STATE/" + stage_ + "/" + part.name;
+  growing_.sections.push_back(std::move(part));
+}
+
 result<bytes_view> state_reader::part(const std::string& name) const {
   const std::string section = "STATE/" + stage_ + "/" + name;
   const image_section* s = from_.find(section);
@@ -64,7 +69,8 @@ result<bytes_view> state_reader::part(const std::string& name) const {
   return bytes_view(s->data);
 }
 
-result<void> stage_run::copy_tensor(std::string section, const runtime::tensor& t) {
+result<void> stage_run::copy_tensor(std::string section, const runtime::tensor& t,
+                                    bool at_rest) {
   if (!t.row_major()) {
     return error(errc::invalid_argument,
                  fmt::format("cannot store \"{}\": expected a row-major tensor, found "
@@ -88,7 +94,7 @@ result<void> stage_run::copy_tensor(std::string section, const runtime::tensor& 
   if (bytes == 0) {
     return {};
   }
-  if (is_outside()) {  // its host writes without tasks, and is not running now
+  if (at_rest) {  // the host of the stage writes without tasks, and is not running now
     copy{t.data(), s.data.data(), bytes}(runtime::task_context{});
     return {};
   }
@@ -102,7 +108,7 @@ result<void> stage_run::copy_tensor(std::string section, const runtime::tensor& 
 
 result<void> stage_run::copy_item(std::string section, item& one, std::size_t outlet) {
   const std::size_t before = facts_.copies.size();
-  WEIR_CHECK(copy_tensor(std::move(section), one.slots[outlet]->tensor));
+  WEIR_CHECK(copy_tensor(std::move(section), one.slots[outlet]->tensor, false));
   if (facts_.copies.size() != before) {
     ++one.holders;
     facts_.copied_items.emplace_back(facts_.copies.back(), &one);
@@ -121,7 +127,7 @@ result<void> stage_run::contribute_state() {
   for (const state_part& part : object_.state()) {
     const std::string section = "STATE/" + name_ + "/" + part.name;
     if (part.is_tensor) {
-      WEIR_CHECK(copy_tensor(section, part.tensor));
+      WEIR_CHECK(copy_tensor(section, part.tensor, is_outside()));
     } else {
       image_section& s = facts_.growing->sections.emplace_back();
       s.name = section;
@@ -164,7 +170,7 @@ result<void> stage_run::copy_items() {
     return {};
   }
   record_writer items;
-  const call& c = calls_[next_open_ % calls_.size()];
+  const call& c = calls_[next_open_ & (ring_size_ - 1)];
   items.put(static_cast<std::uint32_t>(collected_));
   items.put(c.seq);
   for (std::size_t i = 0; i < collected_ * in_.size(); ++i) {
@@ -293,9 +299,7 @@ result<const image_section*> section(const image& from, const std::string& name)
 
 }  // namespace
 
-result<void> stage_run::restore(const image& from) {
-  epoch_ = from.epoch;
-  WEIR_CHECK(same_constants(from));
+result<void> stage_run::restore_state(const image& from) {
   for (state_part& part : object_.state()) {
     WEIR_TRY(const image_section* s, section(from, "STATE/" + name_ + "/" + part.name));
     if (part.is_tensor) {
@@ -307,7 +311,13 @@ result<void> stage_run::restore(const image& from) {
                          fmt::format("{}", s->data.size()));
     }
   }
-  WEIR_CHECK(object_.restore_state(state_reader(from, name_)));
+  return object_.restore_state(state_reader(from, name_));
+}
+
+result<void> stage_run::restore(const image& from) {
+  epoch_ = from.epoch;
+  WEIR_CHECK(same_constants(from));
+  WEIR_CHECK(restore_state(from));
   WEIR_TRY(const image_section* s, section(from, "STAGE/" + name_));
   record_reader numbers(s->data);
   next_seq_ = numbers.get<std::uint64_t>();

@@ -12,7 +12,11 @@
 
 namespace weir::flow {
 
-result<void> catalog::add(std::string name, factory make, stage_info about) {
+result<void> catalog::add(std::string name, factory make, stage_info about,
+                          stage_home home) {
+  if (home.file.empty() && home.command.empty()) {
+    home.file = adding_from_;
+  }
   for (const setting_info& one : about.settings) {
     if (std::ranges::count(reserved_keys(), one.name) > 0) {
       return error(
@@ -22,8 +26,8 @@ result<void> catalog::add(std::string name, factory make, stage_info about) {
                       name, one.name));
     }
   }
-  const auto [place, added] =
-      entries_.try_emplace(std::move(name), entry{std::move(make), std::move(about)});
+  const auto [place, added] = entries_.try_emplace(
+      std::move(name), entry{std::move(make), std::move(about), std::move(home)});
   if (!added) {
     return error(errc::already_exists,
                  fmt::format("cannot add the stage \"{}\": expected a new name, found a "
@@ -31,6 +35,32 @@ result<void> catalog::add(std::string name, factory make, stage_info about) {
                              place->first));
   }
   return {};
+}
+
+result<void> catalog::add_plugin(catalog&& stages, const std::string& file) {
+  const auto owner = [](const entry& one) {
+    return one.home.file.empty() ? std::string("one of the program")
+                                 : fmt::format("one of \"{}\"", one.home.file);
+  };
+  for (const auto& [name, one] : stages.entries_) {
+    if (const auto known = entries_.find(name); known != entries_.end()) {
+      return error(errc::already_exists,
+                   fmt::format("cannot add the stages of the plug-in \"{}\": expected "
+                               "new names, found the stage \"{}\" and {} of that name",
+                               file, name, owner(known->second)));
+    }
+  }
+  for (auto& [name, one] : stages.entries_) {
+    one.home.file = one.home.file.empty() ? file : one.home.file;
+  }
+  entries_.merge(stages.entries_);
+  return {};
+}
+
+bool catalog::has_plugin(std::string_view file) const noexcept {
+  return !file.empty() && std::ranges::any_of(entries_, [&](const auto& one) {
+    return one.second.home.file == file;
+  });
 }
 
 result<const catalog::entry*> catalog::find(std::string_view name) const {
@@ -50,7 +80,27 @@ result<described_stage> catalog::make(std::string_view name,
   WEIR_TRY(const entry* found, find(name));
   described_stage made;
   WEIR_CHECK(found->make(made, settings));
+  made.origin.use = std::string(name);
+  for (const auto& [key, one] : settings) {
+    made.origin.settings.emplace_back(key, one.value);
+  }
+  made.origin.home = found->home;
   return made;
+}
+
+result<stage_home> catalog::home_of(std::string_view name) const {
+  WEIR_TRY(const entry* found, find(name));
+  return found->home;
+}
+
+std::vector<std::string> catalog::files() const {
+  std::vector<std::string> all;
+  for (const auto& [name, one] : entries_) {
+    if (!one.home.file.empty() && std::ranges::count(all, one.home.file) == 0) {
+      all.push_back(one.home.file);
+    }
+  }
+  return all;
 }
 
 result<stage_info> catalog::describe(std::string_view name) const {
@@ -73,9 +123,9 @@ std::vector<std::string> catalog::names() const {
 }
 
 std::span<const std::string_view> reserved_keys() noexcept {
-  static constexpr std::array<std::string_view, 11> keys{
-      "name", "use",  "from",    "inlets", "window",      "on_error",
-      "host", "late", "initial", "loop",   "max_failures"};
+  static constexpr std::array<std::string_view, 10> keys{
+      "name",     "use",  "from",    "inlets", "window",
+      "on_error", "host", "initial", "loop",   "max_failures"};
   return keys;
 }
 

@@ -28,6 +28,11 @@ node& node::failing(flow::failure_policy policy, std::uint64_t max_failures) {
   return *this;
 }
 
+node& node::host(flow::host_kind kind) {
+  owner_->graph_.stages[stage_].host = kind;
+  return *this;
+}
+
 node& node::defined_at(std::string place) {
   owner_->graph_.stages[stage_].place = std::move(place);
   return *this;
@@ -61,14 +66,24 @@ void pipeline::mistake(error e) {
 
 node pipeline::add(std::string name, std::string_view stage,
                    const given_settings& settings) {
-  return add_made(std::move(name), flow::stages().make(stage, settings));
+  return add_maker(std::move(name), [use = std::string(stage), settings] {
+    return flow::stages().make(use, settings);
+  });
 }
 
-node pipeline::add_made(std::string name, result<flow::described_stage> stage) {
+node pipeline::add_maker(std::string name,
+                         std::function<result<flow::described_stage>()> make) {
+  auto made = make();
+  return add_made(std::move(name), std::move(made), std::move(make));
+}
+
+node pipeline::add_made(std::string name, result<flow::described_stage> stage,
+                        std::function<result<flow::described_stage>()> make) {
   flow::graph_stage added;
   added.name = std::move(name);
   if (stage) {
     added.info = std::move(stage->info);
+    added.origin = std::move(stage->origin);
     objects_.push_back(std::move(stage->object));
   } else {
     const errc code = stage.error().code();
@@ -77,6 +92,7 @@ node pipeline::add_made(std::string name, result<flow::described_stage> stage) {
     objects_.push_back(nullptr);
   }
   graph_.stages.push_back(std::move(added));
+  makers_.push_back(std::move(make));
   return {*this, static_cast<std::uint32_t>(graph_.stages.size() - 1)};
 }
 
@@ -163,6 +179,23 @@ result<std::vector<std::unique_ptr<flow::stage_object>>> pipeline::take_stages()
   }
   taken_ = true;
   return std::move(objects_);
+}
+
+result<std::vector<std::unique_ptr<flow::stage_object>>> pipeline::remake_stages() const {
+  std::vector<std::unique_ptr<flow::stage_object>> all;
+  for (std::size_t i = 0; i < makers_.size(); ++i) {
+    if (!makers_[i]) {
+      return error(errc::unsupported,
+                   fmt::format("cannot make the stage \"{}\" again: expected a stage of "
+                               "a class or of a catalog, found one that the program has "
+                               "made itself",
+                               graph_.stages[i].name))
+          .hint("add it with `add`, or with `add_maker` and a function that makes it");
+    }
+    WEIR_TRY(flow::described_stage made, makers_[i]());
+    all.push_back(std::move(made.object));
+  }
+  return all;
 }
 
 }  // namespace weir

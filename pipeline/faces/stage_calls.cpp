@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "flow/stage_run.hpp"
+#include "weir/pipeline/host/batch_stage.hpp"
 
 namespace weir::flow {
 
@@ -34,6 +35,114 @@ result<void> call_on_ready(stage_object& stage, exchange& item) {
   taken from(item.input);
   pull to(item.output);
   return guarded([&] { return stage.on_ready(from, to); });
+}
+
+namespace {
+
+/// Calls a stage with a batch. An exception becomes the error of the first item.
+template <class Result, class Function>
+Result in_batch(Function&& call_stage, std::optional<error> Result::*failure) {
+  Result done;
+  auto called = guarded([&]() -> result<void> {
+    done = call_stage();
+    return {};
+  });
+  if (!called) {
+    done = {};
+    done.*failure = std::move(called.error());
+  }
+  return done;
+}
+
+filled_items fill_each(stage_object& stage, const std::string& name,
+                       std::span<blank* const> items) {
+  filled_items done;
+  for (blank* item : items) {
+    auto more = call_next(stage, name, *item);
+    if (!more) {
+      done.failure = std::move(more.error());
+      break;
+    }
+    if (!*more) {
+      done.ended = true;
+      done.cursor = stage.position();
+      break;
+    }
+    if (item->nothing_yet) {
+      done.nothing_yet = true;
+      break;
+    }
+    ++done.filled;
+  }
+  return done;
+}
+
+processed_items write_each(stage_object& stage, const std::string& name,
+                           std::span<const ready* const> items) {
+  processed_items done;
+  for (const ready* item : items) {
+    taken t(*item);
+    if (auto put = call_put(stage, name, t); !put) {
+      done.failed = std::move(put.error());
+      break;
+    }
+    ++done.processed;
+  }
+  return done;
+}
+
+error no_batches() {
+  return error(errc::internal,
+               "call of a stage with several items: expected a stage "
+               "that takes them, found one of another face");
+}
+
+}  // namespace
+
+processed_items batch_stage::work(std::span<exchange* const> /*items*/) {
+  return {0, no_batches(), false};
+}
+filled_items batch_stage::fill(std::span<blank* const> /*items*/) {
+  filled_items none;
+  none.failure = no_batches();
+  return none;
+}
+processed_items batch_stage::write(std::span<const ready* const> /*items*/) {
+  return {0, no_batches(), false};
+}
+
+processed_items call_work(stage_object& stage, std::span<exchange* const> items) {
+  if (auto* batches = dynamic_cast<batch_stage*>(&stage)) {
+    return in_batch<processed_items>([&] { return batches->work(items); },
+                                     &processed_items::failed);
+  }
+  processed_items done;
+  for (exchange* item : items) {
+    if (auto made = call_on_ready(stage, *item); !made) {
+      done.failed = std::move(made.error());
+      break;
+    }
+    ++done.processed;
+  }
+  return done;
+}
+
+filled_items call_fill(stage_object& stage, const std::string& name,
+                       std::span<blank* const> items) {
+  if (auto* batches = dynamic_cast<batch_stage*>(&stage)) {
+    return in_batch<filled_items>([&] { return batches->fill(items); },
+                                  &filled_items::failure);
+  }
+  return fill_each(stage, name, items);
+}
+
+processed_items call_write(stage_object& stage, const std::string& name,
+                           std::span<const ready* const> items) {
+  if (auto* batches = dynamic_cast<batch_stage*>(&stage)) {
+    return in_batch<processed_items>([&] { return batches->write(items); },
+                                     &processed_items::failed);
+  }
+  return write_each(stage, name, items);
 }
 
 result<void> call_put(stage_object& stage, const std::string& name, taken& item) {

@@ -2,20 +2,33 @@
 /// @file
 /// Blocking stages on the host's thread: handing complete items out together with empty
 /// ones, taking both back, and handing the filled ones on in order.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "flow/stage_run.hpp"
+#include "weir/pipeline/host/batch_stage.hpp"
 
 namespace weir::flow {
+
+/// Makes the items that a blocking stage takes and fills.
+void stage_run::make_exchanges() {
+  for (std::size_t i = 0; info_.face == face::blocking && i < ring_size_; ++i) {
+    exchange& e = *exchanges_.emplace_back(std::make_unique<exchange>());
+    for (std::uint32_t further = 1; further < info_.gives; ++further) {
+      e.further.push_back(std::make_unique<blank>());
+    }
+  }
+}
 
 /// Each item that is handed out has the memory and the credits of the item that the stage
 /// makes of it, so that it can be handed on at any time. The bytes of items of varying
 /// size are known only when they come back, so that only one of them is handed out.
 result<exchange*> stage_run::next_exchange() {
   while (handed_out_ != open()) {
-    const std::size_t place = (first_open_ + handed_out_) % calls_.size();
+    const std::size_t place = (first_open_ + handed_out_) & (ring_size_ - 1);
     call& c = calls_[place];
-    if (!has_output(static_cast<std::uint32_t>(handed_out_) + 1)) {
+    if (!has_output((static_cast<std::uint32_t>(handed_out_) + 1) * info_.gives)) {
       return nullptr;
     }
     if (c.gap) {
@@ -31,19 +44,27 @@ result<exchange*> stage_run::next_exchange() {
       return at_item(c.seq, std::move(*failed));
     }
     for (const auto& pool : pools_) {
-      if (pool && (!pool->available(1) || (!pool->fixed() && handed_out_ != returned_))) {
+      if (pool && (!pool->available(info_.gives) ||
+                   (!pool->fixed() && handed_out_ != returned_))) {
         return nullptr;
       }
     }
     exchange& e = *exchanges_[place];
     e.input.holder = &c;
-    e.output.stage = this;
-    e.output.seq = c.seq;
-    e.output.filled = {};
-    e.output.nothing_yet = e.output.skipped = false;
-    e.output.about = taken(e.input).about();
-    for (std::size_t o = 0; o < pools_.size(); ++o) {
-      e.output.slots[o] = pools_[o] ? &pools_[o]->take_blank() : nullptr;
+    e.source_ns = left_source(c);
+    e.turn_ns = facts_.turn_ns;
+    e.made = info_.own_numbering ? 0 : 1;
+    e.partial = false;
+    for (std::size_t i = 0; i < info_.gives; ++i) {
+      blank& b = e.item(i);
+      b.stage = this;
+      b.seq = c.seq;
+      b.filled = {};
+      b.nothing_yet = b.skipped = b.about_final = false;
+      b.about = taken(e.input).about();
+      for (std::size_t o = 0; o < pools_.size(); ++o) {
+        b.slots[o] = pools_[o] ? &pools_[o]->take_blank() : nullptr;
+      }
     }
     ++handed_out_;
     return &e;
@@ -52,8 +73,11 @@ result<exchange*> stage_run::next_exchange() {
 }
 
 result<void> stage_run::give_back(exchange& item, const error* failed) {
-  call& c = calls_[(first_open_ + returned_) % calls_.size()];
+  call& c = calls_[(first_open_ + returned_) & (ring_size_ - 1)];
   WEIR_EXPECT(returned_ != handed_out_ && item.input.holder == &c);
+  if (info_.own_numbering) {
+    return take_made(item, c, failed);
+  }
   blank& made = item.output;
   if (failed != nullptr) {
     WEIR_CHECK(count_failure(c.seq, *failed));
@@ -75,23 +99,76 @@ result<void> stage_run::give_back(exchange& item, const error* failed) {
   if (failed != nullptr && info_.dead_letters() != 0) {
     send_to_dead_letters(c, *failed);
   }
+  return_call(c);
+  return {};
+}
+
+/// Takes the items of a stage whose items have numbers of their own. They are handed on
+/// by `settle_returned`.
+result<void> stage_run::take_made(exchange& item, call& c, const error* failed) {
+  if (failed != nullptr) {
+    WEIR_CHECK(count_failure(c.seq, *failed));
+    item.made = 0;
+  }
+  for (std::size_t i = 0; i < info_.gives; ++i) {
+    blank& b = item.item(i);
+    for (std::size_t o = 0; o < pools_.size(); ++o) {
+      if (pools_[o]) {
+        pools_[o]->settle(*b.slots[o]);
+        if (i >= item.made || !b.filled[o]) {
+          pools_[o]->drop(*b.slots[o]);
+        }
+      }
+    }
+  }
+  return_call(c);
+  return {};
+}
+
+void stage_run::return_call(call& c) noexcept {
   c.returned = true;
   while (returned_ != handed_out_ &&
-         calls_[(first_open_ + returned_) % calls_.size()].returned) {
+         calls_[(first_open_ + returned_) & (ring_size_ - 1)].returned) {
     ++returned_;
   }
-  return {};
+}
+
+/// Hands on the items that a stage with numbers of its own has made of a call. Returns
+/// whether the call is complete.
+bool stage_run::publish_made(call& c) {
+  exchange& e = *exchanges_[first_open_ & (ring_size_ - 1)];
+  for (std::size_t i = 0; i < e.made; ++i) {
+    blank& b = e.item(i);
+    for (std::size_t o = 0; o < pools_.size(); ++o) {
+      c.made[o] = pools_[o] && b.filled[o] ? b.slots[o] : nullptr;
+    }
+    c.about = std::move(b.about);
+    c.about_set = true;
+    publish(c);
+    b.about.clear();
+  }
+  if (e.partial) {  // the stage has one open call, which is handed out again
+    let_go_of_emitted(c);
+    c.returned = false;
+    --handed_out_;
+    --returned_;
+  }
+  return !e.partial;
 }
 
 /// Hands on what the stage has made, from the oldest item.
 result<bool> stage_run::settle_returned() {
   bool any = false;
-  while (open() != 0 && has_output(1)) {
+  while (open() != 0 && has_output(info_.gives)) {
     call& c = oldest();
     if (!c.gap && !c.returned) {
       break;
     }
-    if (c.gap || c.skipped) {
+    if (info_.own_numbering) {
+      if (!publish_made(c)) {
+        return true;
+      }
+    } else if (c.gap || c.skipped) {
       push_gap(c.seq);
     } else {
       publish(c);
@@ -103,6 +180,53 @@ result<bool> stage_run::settle_returned() {
     any = true;
   }
   return any;
+}
+
+namespace {
+
+void look_at_call(const call& c, call_view& to) {
+  to.seq = c.seq;
+  to.inputs.clear();
+  for (const call::input& one : c.inputs) {
+    const bool present = one.body != nullptr;
+    to.inputs.push_back(present ? &one.body->slots[one.outlet]->tensor : nullptr);
+  }
+  const auto first = std::ranges::find_if(
+      c.inputs, [](const call::input& one) { return one.body != nullptr; });
+  to.lane = first == c.inputs.end() ? 0 : first->body->lane;
+}
+
+}  // namespace
+
+void look_at(const exchange& from, call_view& to) {
+  look_at_call(*from.input.holder, to);
+  to.about = &taken(from.input).about();
+  to.source_ns = from.source_ns;
+  to.turn_ns = from.turn_ns;
+}
+
+void look_at(const ready& from, call_view& to) {
+  look_at_call(*from.holder, to);
+  to.about = &taken(from).about();
+}
+
+blank& made_item(exchange& of_call, std::size_t nth) {
+  return of_call.item(nth);
+}
+void set_made(exchange& of_call, std::size_t made, bool partial) {
+  of_call.made = made;
+  of_call.partial = partial;
+}
+void set_attributes(blank& of_item, const attributes& about) {
+  of_item.about = about;
+  of_item.about_final = true;
+}
+bool wants_mark(const blank& of_item) {
+  return of_item.wants_mark;
+}
+void set_mark(blank& of_item, const small_record& cursor,
+              std::vector<image_section> state) {
+  of_item.mark = {cursor, std::move(state)};
 }
 
 }  // namespace weir::flow

@@ -161,6 +161,7 @@ result<std::unique_ptr<execution>> execution::create(
   s->objects = std::move(stages);
   s->facts.host = &host;
   s->facts.seed = s->options.seed;
+  s->facts.fill_slots = s->options.fill_slots;
   s->facts.growing = &s->growing;
   WEIR_TRY(s->facts.skipped, skipped_items::create(s->options.skip, from));
   WEIR_CHECK(s->build());

@@ -4,6 +4,7 @@
 #include "flow/item_memory.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -74,6 +75,13 @@ void slot_pool::release(slot& s) noexcept {
   s.memory = {};
   s.owned.reset();
   s.fits = false;
+}
+
+/// The slot has no task left, so that its bytes may be written without one.
+void slot_pool::fill(const runtime::storage& memory) const noexcept {
+  if (fill_ >= 0 && memory.size > 0) {
+    std::memset(memory.base, fill_, static_cast<std::size_t>(memory.size));
+  }
 }
 
 /// Frees memory of free slots until all slots together have at most `budget_` bytes.
@@ -157,7 +165,8 @@ result<slot*> slot_pool::take(dtype type, std::span<const std::int64_t> shape) {
     return std::move(named.error());
   }
   s.bytes = *bytes;
-  s.fits = fixed_ != 0;
+  s.fits = keeps_tensors();
+  fill(s.memory);
   return &s;
 }
 
@@ -183,6 +192,7 @@ result<void> slot_pool::shape(slot& s, dtype type, std::span<const std::int64_t>
   }
   WEIR_CHECK(name_tensor(s, memory, type, shape));
   s.bytes = *bytes;
+  fill(memory);
   return {};
 }
 

@@ -123,6 +123,11 @@ class slot_pool {
       used_ -= s.memory.size;
     }
   }
+  /// Fills each slot with a byte before it is handed out, so that bytes that no stage
+  /// writes show. @param byte  From 0 to 255; -1: nothing is filled.
+  void fill_with(int byte) noexcept { fill_ = byte; }
+  /// Returns whether a slot may keep its tensor for the next item of the same shape.
+  [[nodiscard]] bool keeps_tensors() const noexcept { return fixed_ != 0 && fill_ < 0; }
   /// Returns whether all slots have one size.
   [[nodiscard]] bool fixed() const noexcept { return fixed_ != 0; }
   /// Returns the bytes of all slots. @units{bytes}
@@ -140,6 +145,7 @@ class slot_pool {
   [[nodiscard]] error no_memory(std::int64_t bytes) const;
   [[nodiscard]] result<void> give_memory(slot& s, std::int64_t bytes);
   void release(slot& s) noexcept;
+  void fill(const runtime::storage& memory) const noexcept;
   void trim() noexcept;
 
   engine& host_;
@@ -147,6 +153,7 @@ class slot_pool {
   std::int64_t budget_;
   std::int64_t used_ = 0;   ///< bytes of slots in use
   std::int64_t total_ = 0;  ///< bytes of all slots
+  int fill_ = -1;           ///< see `fill_with`
   std::string name_;
   std::vector<std::unique_ptr<slot>> all_;
   std::vector<slot*> free_;

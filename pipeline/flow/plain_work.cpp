@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The short path of plain stages: those that make one item of each item of one inlet.
-/// They do what `stage_run::take`, `publish`, `finish` and `settle` do, without the cases
-/// that such a stage cannot have. Most stages of most pipelines are plain, so the cost of
-/// a hop is decided here.
+/// The short path of plain stages: sinks with one inlet, and stages that make one item of
+/// each item of one inlet. They do what `stage_run::take`, `publish`, `finish` and
+/// `settle` do, without the cases that such a stage cannot have. Most stages of most
+/// pipelines are plain, so the cost of a hop is decided here.
 #include "flow/stage_run.hpp"
 
 #include <algorithm>
@@ -14,6 +14,12 @@
 namespace weir::flow {
 
 bool stage_run::is_plain() const noexcept {
+  if (facts_.alone) {
+    return false;
+  }
+  if (info_.face == face::sink) {
+    return in_.size() == 1 && info_.takes == 1;
+  }
   return info_.face == face::task && in_.size() == 1 && !has_feedback_ &&
          out_.size() == 1 && info_.takes == 1 && info_.gives == 1 &&
          !info_.own_numbering && !skips_failures_ && scratch_.empty();
@@ -75,6 +81,37 @@ result<std::uint32_t> stage_run::take_plainly(std::uint32_t limit) {
     } else {
       ++next_open_;
     }
+  }
+  return taken;
+}
+
+/// The same for a sink, which gets the items later.
+result<std::uint32_t> stage_run::take_for_sink(std::uint32_t limit) {
+  edge& from = *in_.front().from;
+  std::uint32_t taken = 0;
+  for (; taken < limit && !from.empty() && from.front().kind <= entry_kind::gap &&
+         open() + 1 < ring_size_;
+       ++taken) {
+    const entry& e = from.pop();
+    WEIR_EXPECT(e.number == next_seq_);
+    const std::uint64_t number = next_seq_++;
+    if (e.body == nullptr) {
+      from.give_back(0);
+      continue;
+    }
+    call& c = current();
+    c.seq = number;
+    call::input& input = c.inputs.front();
+    input.body = e.body;
+    input.bytes = e.bytes;
+    ++counters.items;
+    if (facts_.recorder != nullptr) {
+      c.taken_ns = now_ns();
+    }
+    if (!e.body->slots[input.outlet]->complete) {
+      WEIR_CHECK(gate(c));
+    }
+    ++next_open_;
   }
   return taken;
 }

@@ -15,7 +15,7 @@ namespace weir::flow {
 /// when they come back.
 blank* stage_run::grant(std::uint64_t before) {
   const std::uint64_t number = next_seq_ + granted_;
-  if (end_read_ || number >= before || granted_ == blanks_.size() ||
+  if (end_read_ || number >= before || granted_ == max_grants_ ||
       !has_output(static_cast<std::uint32_t>(granted_) + 1)) {
     return nullptr;
   }
@@ -24,13 +24,13 @@ blank* stage_run::grant(std::uint64_t before) {
       return nullptr;
     }
   }
-  blank& b = *blanks_[(first_blank_ + granted_) % blanks_.size()];
+  blank& b = *blanks_[(first_blank_ + granted_) & (blanks_.size() - 1)];
   ++granted_;
   b.stage = this;
   b.seq = number;
   b.granted_ns = facts_.recorder != nullptr ? now_ns() : 0;
   b.filled = {};
-  b.nothing_yet = false;
+  b.nothing_yet = b.about_final = false;
   b.wants_mark = joined_;
   for (std::size_t o = 0; o < pools_.size(); ++o) {
     b.slots[o] = &pools_[o]->take_blank();
@@ -47,7 +47,7 @@ bool stage_run::can_grant(std::uint32_t count, std::uint64_t before) const noexc
                                  [](const auto& pool) { return pool->fixed(); });
   const std::uint64_t wanted =
       fixed ? std::min<std::uint64_t>(count, before - number) : 1;
-  return granted_ + wanted <= blanks_.size() &&
+  return granted_ + wanted <= max_grants_ &&
          has_output(static_cast<std::uint32_t>(granted_ + wanted)) &&
          std::all_of(pools_.begin(), pools_.end(),
                      [&](const auto& pool) { return pool->available(wanted); });
@@ -77,7 +77,7 @@ void stage_run::fill_made(call& c, blank& filled) {
       pools_[o]->drop(s);
     }
   }
-  if (!filled.about.empty()) {
+  if (!filled.about.empty() || filled.about_final) {
     c.about = std::move(filled.about);
     c.about_set = true;
     filled.about = {};
@@ -101,7 +101,7 @@ result<void> stage_run::deliver(blank& filled) {
 
 result<void> stage_run::release(std::uint64_t before) {
   while (held_ != 0 && next_seq_ < before) {
-    blank& oldest = *blanks_[first_blank_ % blanks_.size()];
+    blank& oldest = *blanks_[first_blank_ & (blanks_.size() - 1)];
     --held_;
     here_ = std::move(oldest.mark);
     WEIR_CHECK(hand_on(oldest));
@@ -140,7 +140,7 @@ result<void> stage_run::hand_on(blank& filled) {
 void stage_run::take_back_grants() noexcept {
   while (has_grants()) {
     --granted_;
-    blank& b = *blanks_[(first_blank_ + granted_) % blanks_.size()];
+    blank& b = *blanks_[(first_blank_ + granted_) & (blanks_.size() - 1)];
     for (std::size_t o = 0; o < pools_.size(); ++o) {
       pools_[o]->take_back(*b.slots[o]);
     }
@@ -164,7 +164,7 @@ void stage_run::push_end() {
 }
 
 result<const ready*> stage_run::next_ready() {
-  const std::size_t place = (first_open_ + handed_out_) % calls_.size();
+  const std::size_t place = (first_open_ + handed_out_) & (ring_size_ - 1);
   if (handed_out_ == open() || !facts_.host->base().ended(calls_[place].last)) {
     return nullptr;
   }
@@ -180,8 +180,13 @@ result<const ready*> stage_run::next_ready() {
 void stage_run::done() {
   WEIR_EXPECT(handed_out_ != 0);
   --handed_out_;
-  latency.written(left_source(oldest()));
-  finish(oldest());
+  call& c = oldest();
+  latency.written(left_source(c));
+  if (plain_) {
+    finish_plainly(c);
+  } else {
+    finish(c);
+  }
   ++first_open_;
 }
 

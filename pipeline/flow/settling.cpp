@@ -50,11 +50,11 @@ bool stage_run::tasks_ended(call& c) const noexcept {
 }
 
 result<bool> stage_run::settle() {
-  if (plain_) {
-    return settle_plainly();
-  }
   if (info_.face == face::sink) {
     return false;
+  }
+  if (plain_) {
+    return settle_plainly();
   }
   if (info_.face == face::blocking) {
     return settle_returned();
@@ -214,6 +214,9 @@ result<void> stage_run::count_failure(std::uint64_t seq, error cause) {
   }
   ++failures_;
   ++counters.failed;
+  if (facts_.failures_of != nullptr) {
+    facts_.failures_of->emplace_back(seq, std::move(cause));
+  }
   return {};
 }
 

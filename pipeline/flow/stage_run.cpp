@@ -48,12 +48,14 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
       WEIR_TRY(pool, slot_pool::create(host, planned.slots,
                                        planned.types[p].bytes().value_or(0), budget,
                                        name_ + "." + info_.ports[p].name));
+      pool->fill_with(facts_.fill_slots);
     }
   }
   for (const port_info& memory : info_.scratch) {
     WEIR_TRY(auto pool,
              slot_pool::create(host, open_calls + 1, memory.type.bytes().value_or(0),
                                budget, name_ + "." + memory.name));
+    pool->fill_with(facts_.fill_slots);
     scratch_.push_back(std::move(pool));
   }
   items_ = std::make_unique<item_pool>(
@@ -65,7 +67,8 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
     c.emitted.reserve(info_.gives);
   }
   if (info_.face == face::source) {
-    for (std::uint32_t i = 0; i < planned.slots; ++i) {
+    max_grants_ = planned.slots;
+    for (std::size_t i = 0; i < std::bit_ceil(max_grants_); ++i) {
       blanks_.push_back(std::make_unique<blank>());
     }
   }
@@ -75,10 +78,8 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
       c.inputs.push_back({nullptr, in_.front().from, in_.front().outlet, 0});
     }
   }
-  ready_.resize(calls_.size());
-  for (std::size_t i = 0; info_.face == face::blocking && i < calls_.size(); ++i) {
-    exchanges_.push_back(std::make_unique<exchange>());
-  }
+  ready_.resize(ring_size_);
+  make_exchanges();
   return {};
 }
 
@@ -206,7 +207,9 @@ result<bool> stage_run::work(std::uint32_t limit) {
   bool worked = false;
   for (std::uint32_t n = 0; n < limit; ++n) {
     if (plain_) {
-      WEIR_TRY(const std::uint32_t taken, take_plainly(limit - n));
+      WEIR_TRY(const std::uint32_t taken, info_.face == face::sink
+                                              ? take_for_sink(limit - n)
+                                              : take_plainly(limit - n));
       n += taken;
       worked = worked || taken != 0;
       if (n == limit) {
@@ -551,6 +554,7 @@ result<void> stage_run::pass_end() {
 }
 
 error stage_run::at_item(std::uint64_t seq, error cause) const {
+  facts_.failed_item = seq;
   return item_error(name_, seq, std::move(cause));
 }
 

@@ -74,6 +74,7 @@ enum class next_action : std::uint8_t {
 struct run_facts {
   weir::engine* host = nullptr;  ///< engine of the run
   std::uint64_t seed = 1;        ///< seed of the run
+  int fill_slots = -1;           ///< see `execution_options`
   std::uint64_t failures = 0;    ///< failed and poisoned tasks that have been seen
   std::uint64_t epoch = 0;       ///< epoch in flight; 0 if there is none
   image* growing = nullptr;      ///< image of the epoch in flight
@@ -81,6 +82,11 @@ struct run_facts {
   /// Sections of the image before, whose memory the image of the epoch in flight uses.
   std::vector<image_section> spare;
   std::int64_t turn_ns = 0;  ///< begin of the turn; new items have left their source then
+  /// Number of the item that failed last, for hosts that run a stage alone.
+  std::uint64_t failed_item = 0;
+  /// Gets the errors of items that become gaps; null if nobody asks for them.
+  std::vector<std::pair<std::uint64_t, error>>* failures_of = nullptr;
+  bool alone = false;        ///< the stage has no stages around it, see `nested_stage`
   std::uint16_t tagged = 0;  ///< tag of the tasks that are submitted now
   /// Records items for a trace; null if there is none.
   item_recorder* recorder = nullptr;
@@ -202,6 +208,10 @@ class stage_run {
   /// Restores the state after `open`. @error{corrupt, a section is missing or wrong}
   /// @error{history_mismatch, a constant has other contents}
   [[nodiscard]] result<void> restore(const image& from);
+  /// Restores the state of the stage itself. @error{corrupt, see `restore`}
+  [[nodiscard]] result<void> restore_state(const image& from);
+  /// Adds the state of the stage itself to the growing image.
+  [[nodiscard]] result<void> contribute_state();
 
   /// Returns whether the stage has seen the end of its input.
   [[nodiscard]] bool ended() const noexcept { return ended_; }
@@ -227,6 +237,16 @@ class stage_run {
   [[nodiscard]] std::uint32_t held_of(const edge& from) const noexcept;
   /// Returns the bytes of all slots. @units{bytes}
   [[nodiscard]] std::int64_t slot_bytes() const noexcept;
+
+  // A stage alone, without the stages around it.
+  /// Returns whether the stage can take a call.
+  [[nodiscard]] bool takes_call() const noexcept;
+  /// Returns the call that `run_alone` runs, for its inputs.
+  [[nodiscard]] call& next_call() noexcept { return current(); }
+  /// Runs the call of `next_call`. Also returns the errors of `work`.
+  [[nodiscard]] result<void> run_alone(std::uint64_t seq);
+  /// Sets the number of the next item of a source.
+  void set_next(std::uint64_t seq) noexcept { next_seq_ = seq; }
 
   stage_counters counters;  ///< counters since the start of the run
   std::uint32_t index = 0;  ///< number of the stage in the pipeline
@@ -255,6 +275,7 @@ class stage_run {
   [[nodiscard]] bool is_plain() const noexcept;
   [[nodiscard]] bool has_credit() const noexcept;
   [[nodiscard]] result<std::uint32_t> take_plainly(std::uint32_t limit);
+  [[nodiscard]] result<std::uint32_t> take_for_sink(std::uint32_t limit);
   void publish_plainly(call& c);
   void finish_plainly(call& c);
   [[nodiscard]] result<bool> settle_plainly();
@@ -278,6 +299,10 @@ class stage_run {
   [[nodiscard]] result<void> refuse(call& c, error cause);
   [[nodiscard]] result<void> emitted_once(const call& c, const char* function) const;
   [[nodiscard]] result<bool> settle_returned();
+  [[nodiscard]] result<void> take_made(exchange& item, call& c, const error* failed);
+  [[nodiscard]] bool publish_made(call& c);
+  void return_call(call& c) noexcept;
+  void make_exchanges();
   void fill_made(call& c, blank& filled);
   [[nodiscard]] bool any_filled(const blank& filled) const noexcept;
   [[nodiscard]] result<void> answer_failure(call& c, error cause);
@@ -290,7 +315,6 @@ class stage_run {
   void skip_delivered(blank& filled);
   [[nodiscard]] result<void> hand_on(blank& filled);
   void push_end();
-  [[nodiscard]] result<void> contribute_state();
   void drop_made(call& c) noexcept;
   [[nodiscard]] result<void> count_failure(std::uint64_t seq, error cause);
   void send_to_dead_letters(call& c, const error& cause);
@@ -300,7 +324,8 @@ class stage_run {
   [[nodiscard]] result<void> pass_barrier();
   [[nodiscard]] result<void> pass_end();
   [[nodiscard]] result<void> contribute();
-  [[nodiscard]] result<void> copy_tensor(std::string section, const runtime::tensor& t);
+  [[nodiscard]] result<void> copy_tensor(std::string section, const runtime::tensor& t,
+                                         bool at_rest);
   [[nodiscard]] result<void> copy_item(std::string section, item& one,
                                        std::size_t outlet);
   [[nodiscard]] result<void> copy_items();
@@ -367,7 +392,9 @@ class stage_run {
   bool ended_ = false;
   bool wants_settle_ = false;
 
+  /// A ring, whose size is a power of two.
   std::vector<std::unique_ptr<blank>> blanks_;
+  std::size_t max_grants_ = 0;
   std::size_t first_blank_ = 0;
   std::size_t granted_ = 0;  ///< items that are with the source or held
   std::size_t held_ = 0;     ///< filled items that are not handed on yet, the oldest ones

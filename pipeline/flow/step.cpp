@@ -158,7 +158,7 @@ result<runtime::tensor> pull::fill_bytes(int port, dtype type,
     return data ? error(errc::corrupt, e.text()).hint(e.hint()) : std::move(e);
   }
   WEIR_CHECK(s.home->shape(s, type, shape));
-  s.fits = s.home->fixed();
+  s.fits = s.home->keeps_tensors();
   blank_.filled[o] = true;
   return s.tensor;
 }

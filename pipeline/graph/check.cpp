@@ -13,11 +13,11 @@
 namespace weir::flow {
 namespace {
 
-// Sources and sinks alone decide what survives a crash; of equal ones the first is named.
+// Sources and sinks decide what survives a crash, and stages that ask a clock whether the
+// output can be the same again; of equal ones the first is named.
 void find_promise(plan& p) {
   for (const graph_stage& s : p.source.stages) {
-    const bool counts = s.info.face == face::source || s.info.face == face::sink;
-    if (counts && s.info.promise < p.promise) {
+    if (s.info.promise < p.promise) {
       p.promise = s.info.promise;
       p.weakest = s.name;
     }

@@ -11,6 +11,7 @@
 
 #include "graph/names.hpp"
 #include "weir/base/bytes.hpp"
+#include "weir/pipeline/host/shared_layout.hpp"
 
 namespace weir::flow {
 namespace {
@@ -19,6 +20,12 @@ namespace {
 __extension__ using wide = unsigned __int128;
 
 constexpr wide max_bytes = std::numeric_limits<std::int64_t>::max();
+
+/// Returns whether a stage hands on tensors of its inlets. A stage outside of the
+/// engine's thread makes copies instead.
+bool hands_on(const graph_stage& s) {
+  return s.info.forwards && host_of(s) == host_kind::engine;
+}
 
 constexpr wide aligned(std::int64_t bytes) noexcept {
   return align_up<std::uint64_t>(static_cast<std::uint64_t>(bytes), slot_alignment);
@@ -46,13 +53,13 @@ class forwarded {
   enum class state : std::uint8_t { fresh, open, done };
 
   [[nodiscard]] bool forwards(std::uint32_t stage) const {
-    const stage_info& info = plan_.source.stages[stage].info;
-    return info.forwards || info.dead_letters() != 0;
+    const graph_stage& s = plan_.source.stages[stage];
+    return hands_on(s) || s.info.dead_letters() != 0;
   }
   /// Returns whether an edge may carry a tensor that its first stage has forwarded.
   [[nodiscard]] bool carries_forwarded(const graph_edge& edge) const {
-    const stage_info& info = plan_.source.stages[edge.from].info;
-    return info.forwards || info.ports[edge.outlet].dead_letter;
+    const graph_stage& s = plan_.source.stages[edge.from];
+    return hands_on(s) || s.info.ports[edge.outlet].dead_letter;
   }
 
   /// Computes what is alive behind a stage and behind the stages that it leads to.
@@ -148,6 +155,7 @@ class memory_sizer {
       plan_.stages[s].slots = static_cast<std::uint32_t>(slots_of(s));
       WEIR_CHECK(size_scratch(s));
       WEIR_CHECK(size_ports(s));
+      total_ += host_bytes(plan_, s);
     }
     for (const graph_edge& e : plan_.source.edges) {
       const auto item = plan_.stages[e.to].types[e.inlet].bytes();
@@ -221,7 +229,7 @@ class memory_sizer {
     for (std::uint32_t port = 0; port < s.info.ports.size(); ++port) {
       const port_info& info = s.info.ports[port];
       const bool owns =
-          !info.inlet && !info.dead_letter && (info.type.element || !s.info.forwards);
+          !info.inlet && !info.dead_letter && (info.type.element || !hands_on(s));
       const wide bytes = owns ? outlet_bytes(stage, port) : 0;
       if (bytes > max_bytes) {
         return error(errc::out_of_range,

@@ -164,6 +164,30 @@ result<void> check_failure_policy(const graph& g, std::uint32_t stage) {
       .hint("let a failed item stop the run");
 }
 
+/// A stage in a child process is made there by its name.
+result<void> check_host(const graph& g, std::uint32_t stage) {
+  const graph_stage& s = g.stages[stage];
+  const host_kind host = host_of(s);
+  const bool outside = s.info.face == face::source || s.info.face == face::sink ||
+                       s.info.face == face::blocking;
+  if (host == host_kind::engine && outside) {
+    return refused_stage(g, stage, "the host \"own\" or \"process\", because it waits",
+                         "the host \"engine\"");
+  }
+  if (host != host_kind::process && !s.origin.home.command.empty()) {
+    return refused_stage(g, stage,
+                         fmt::format("the host \"process\", because it runs in \"{}\"",
+                                     s.origin.home.command.front()),
+                         fmt::format("the host \"{}\"", name_of(host)));
+  }
+  if (host == host_kind::process && s.origin.use.empty()) {
+    return refused_stage(g, stage, "a stage that its child process can make by its name",
+                         "one of a class of this program")
+        .hint("add the class to a plug-in, and the stage by its name");
+  }
+  return {};
+}
+
 result<void> check_stage(const graph& g, std::uint32_t stage) {
   const graph_stage& s = g.stages[stage];
   const std::string mistake = mistake_in(s.name, "_-.");
@@ -174,6 +198,7 @@ result<void> check_stage(const graph& g, std::uint32_t stage) {
   WEIR_CHECK(check_port_names(g, stage));
   WEIR_CHECK(check_port_counts(g, stage));
   WEIR_CHECK(check_rates(g, stage));
+  WEIR_CHECK(check_host(g, stage));
   return check_failure_policy(g, stage);
 }
 

@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 
 #include "weir/base/clock.hpp"
+#include "weir/pipeline/host/batch_stage.hpp"
 #include "weir/pipeline/host/execution.hpp"
+#include "weir/pipeline/host/hosted_stage.hpp"
 #include "weir/pipeline/host/identity.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 #include "weir/pipeline/host/task_batch.hpp"
@@ -117,8 +119,11 @@ class serial_host {
           break;
         }
         any = true;
-        const auto made = call_on_ready(run_.stage(stage), *item);
-        WEIR_CHECK(execution::give_back(*item, made ? nullptr : &made.error()));
+        const auto made = call_work(run_.stage(stage), std::span(&item, 1));
+        WEIR_CHECK(execution::give_back(*item, made.failed ? &*made.failed : nullptr));
+        if (made.partial) {
+          break;
+        }
       }
     }
     return any;
@@ -202,6 +207,7 @@ result<here_report> run_here(pipeline& p, const here_options& options) {
     }
   }
   WEIR_TRY(auto stages, p.take_stages());
+  WEIR_CHECK(move_to_hosts(planned, stages, options.seed));
   runtime::engine_options engine_options;
   engine_options.workers = options.workers;
   weir::engine host(engine_options);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Stages that make one item of several, and several of one: `batch` and `unbatch`.
+/// Stages that make one item of several, and several of one: `batch`, `window` and
+/// `unbatch`.
 #include <cstring>
 
 #include <fmt/format.h>
@@ -193,11 +194,210 @@ class unbatch_stage final : public stage_object {
   batch_settings settings_;
 };
 
+struct window_settings {
+  std::string type;
+  std::uint32_t count = 2;
+  std::uint32_t step = 1;
+};
+
+settings_table<window_settings> window_table() {
+  settings_table<window_settings> table("the stage window");
+  table
+      .add("type", &window_settings::type,
+           "type of the tensor of a single item, such as f32[4]")
+      .required()
+      .rule("that is a type of a port whose extents are numbers",
+            [](const std::string& text) {
+              const auto type = port_type::parse(text);
+              return type && type->bytes() && type->shape.size() < runtime::max_dims;
+            });
+  table.add("count", &window_settings::count, "number of items in a window")
+      .range(1, 4096)
+      .unit("items");
+  table
+      .add("step", &window_settings::step,
+           "items from the begin of a window to that of the next one; the same as count "
+           "for windows that do not overlap")
+      .range(1, 4096)
+      .unit("items");
+  return table;
+}
+
+/// A call takes `step` items, which complete at most one window. The items before them
+/// that windows still need are in a ring of `kept_` places: item g is at g modulo kept_.
+class window_stage final : public stage_object {
+ public:
+  window_stage(const window_settings& settings, const port_type& type)
+      : count_(settings.count), step_(settings.step), element_(*type.element) {
+    kept_ = (count_ + step_ - 1) / step_ * step_ - step_;
+    for (const extent& one : type.shape) {
+      shape_.push_back(one.number);
+    }
+    bytes_ = *type.bytes();
+  }
+
+  result<void> open(opening& run) override {
+    if (kept_ * static_cast<std::uint64_t>(bytes_) == 0) {
+      return {};
+    }
+    std::int64_t all = 0;
+    if (!checked_mul(static_cast<std::int64_t>(kept_), bytes_, all)) {
+      return error(errc::out_of_range,
+                   fmt::format("cannot keep {} items of a window: expected less than "
+                               "2^63 bytes, found items of {}",
+                               kept_, bytes_));
+    }
+    WEIR_TRY(const runtime::storage memory, run.host().base().allocate(all, "window"));
+    const std::int64_t shape[] = {all};
+    WEIR_TRY(ring_, runtime::tensor::over(memory, dtype::uint8, shape, 0));
+    std::memset(ring_.data(), 0, static_cast<std::size_t>(all));
+    return {};
+  }
+  result<void> on_item(step& s) override {
+    WEIR_CHECK(complete(s));
+    for (std::size_t i = 0; kept_ != 0 && bytes_ != 0 && i < s.count(); ++i) {
+      WEIR_TRY(const auto source, bytes_of(s.input(any_in{0}, i), 0, bytes_));
+      WEIR_TRY(const auto target, place(taken_ + i));
+      WEIR_CHECK(submit_copy(s, "keep for window", source, target));
+    }
+    taken_ += s.count();
+    return {};
+  }
+  std::vector<state_part> state() override {
+    std::vector<state_part> all{
+        {"taken", false, {}, std::as_writable_bytes(std::span(&taken_, 1))}};
+    if (kept_ != 0 && bytes_ != 0) {
+      all.push_back({"items", true, ring_, {}});
+    }
+    return all;
+  }
+
+ private:
+  [[nodiscard]] result<runtime::tensor> place(std::uint64_t item) const {
+    return bytes_of(ring_, static_cast<std::int64_t>(item % kept_) * bytes_, bytes_);
+  }
+  /// Hands on the window that ends within the items of the call, if there is one.
+  result<void> complete(step& s) {
+    const std::uint64_t end = taken_ + step_;  // if the call has all of its items
+    const std::uint64_t back = kept_ + step_;
+    if (end < back || end - back + count_ > taken_ + s.count()) {
+      return {};
+    }
+    const std::uint64_t first = end - back;
+    std::vector<std::int64_t> shape{static_cast<std::int64_t>(count_)};
+    shape.insert(shape.end(), shape_.begin(), shape_.end());
+    WEIR_TRY(const runtime::tensor to, s.make_bytes(0, element_, shape));
+    for (std::uint64_t i = 0; bytes_ != 0 && i < count_; ++i) {
+      const std::uint64_t item = first + i;
+      WEIR_TRY(const auto source,
+               item < taken_ ? place(item)
+                             : bytes_of(s.input(any_in{0}, item - taken_), 0, bytes_));
+      WEIR_TRY(const auto target,
+               bytes_of(to, static_cast<std::int64_t>(i) * bytes_, bytes_));
+      WEIR_CHECK(submit_copy(s, "window", source, target));
+    }
+    s.emitted()["first"] = first;
+    return s.emit();
+  }
+
+  std::uint64_t count_;
+  std::uint64_t step_;
+  dtype element_;
+  std::vector<std::int64_t> shape_;  ///< of an item
+  std::int64_t bytes_ = 0;           ///< of an item
+  std::uint64_t kept_ = 0;           ///< items in the ring
+  runtime::tensor ring_;
+  std::uint64_t taken_ = 0;  ///< items so far
+};
+
 port_type with_leading(const port_type& type, extent leading) {
   port_type out = type;
   out.shape.insert(out.shape.begin(), leading);
   return out;
 }
+
+/// Further paragraphs of the reference of `batch`.
+constexpr std::string_view batch_details =
+    R"(The batches have numbers of their own. Gaps are left out. All items of a batch
+must have one shape.
+
+`pad` fills the last batch with zeros and gives every batch an attribute `items` with
+the number of its items, which `unbatch` understands. The batch has the attributes of
+its first item. State: the items of an incomplete batch.)";
+
+/// A small pipeline with `batch`.
+constexpr std::string_view batch_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "fours"
+use = "batch"
+type = "f32[4]"
+size = 4
+last = "pad"
+
+[[stage]]
+name = "sink"
+use = "tgm.write"
+path = "out.tgm"
+)";
+
+/// Further paragraphs of the reference of `unbatch`.
+constexpr std::string_view unbatch_details = R"(Padding of `batch` is left out.)";
+
+/// A small pipeline with `unbatch`.
+constexpr std::string_view unbatch_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "single"
+use = "unbatch"
+type = "f32[]"
+size = 4
+
+[[stage]]
+name = "sink"
+use = "tgm.write"
+path = "out.tgm"
+)";
+
+/// Further paragraphs of the reference of `window`.
+constexpr std::string_view window_details =
+    R"(The windows have numbers of their own. Window w has the items from w times `step`
+on, in their order; gaps are left out. With a `step` below `count` windows overlap, with
+the same number they follow each other, and with a larger one items between them are
+dropped. Windows that the end of the input cuts short are left out; `batch` can keep or
+pad them.
+
+Attributes: `first` is the number of the first item of the window, without gaps; all
+others are those of the item behind the window before, which is the newest one if `step`
+is 1. State: the items that later windows need, and the number of items so far.)";
+
+/// A small pipeline with `window`.
+constexpr std::string_view window_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "last_three"
+use = "window"
+type = "f32[4]"
+count = 3
+step = 1
+
+[[stage]]
+name = "sink"
+use = "tgm.write"
+path = "out.tgm"
+)";
 
 }  // namespace
 
@@ -205,6 +405,8 @@ result<void> make_batch(described_stage& made, const given_settings& given) {
   made.info.name = "batch";
   made.info.documentation =
       "joins several items of one shape to a tensor with a new slowest dimension";
+  made.info.details = batch_details;
+  made.info.example = batch_example;
   WEIR_TRY(batch_settings settings, read_settings(made.info, batch_table(), given));
   WEIR_TRY(const port_type type, port_type::parse(settings.type));
   extent leading{extent::kind::fixed, settings.size, '?'};
@@ -223,12 +425,35 @@ result<void> make_unbatch(described_stage& made, const given_settings& given) {
   made.info.name = "unbatch";
   made.info.documentation =
       "divides a tensor along its slowest dimension into items of their own";
+  made.info.details = unbatch_details;
+  made.info.example = unbatch_example;
   WEIR_TRY(batch_settings settings, read_settings(made.info, unbatch_table(), given));
   WEIR_TRY(const port_type type, port_type::parse(settings.type));
   made.info.ports = {{"x", with_leading(type, extent{}), true}, {"y", type, false}};
   made.info.gives = settings.size;
   made.info.own_numbering = true;
   made.object = std::make_unique<unbatch_stage>(std::move(settings));
+  return {};
+}
+
+result<void> make_window(described_stage& made, const given_settings& given) {
+  made.info.name = "window";
+  made.info.documentation =
+      "joins the newest items to windows that slide or follow each other";
+  made.info.details = window_details;
+  made.info.example = window_example;
+  WEIR_TRY(const window_settings settings,
+           read_settings(made.info, window_table(), given));
+  WEIR_TRY(const port_type type, port_type::parse(settings.type));
+  const extent leading{extent::kind::fixed, settings.count, '?'};
+  made.info.ports = {{"x", type, true}, {"y", with_leading(type, leading), false}};
+  made.info.takes = settings.step;
+  made.info.own_numbering = true;
+  made.info.state.push_back({"taken", false});
+  if (settings.count > settings.step && *type.bytes() != 0) {
+    made.info.state.push_back({"items", true});
+  }
+  made.object = std::make_unique<window_stage>(settings, type);
   return {};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A source that reads several sources one after another, under one numbering.
+/// Sources that read several sources under one numbering: `concat` one after another,
+/// `mix` in a random order.
 #include <algorithm>
 #include <cstring>
 
@@ -8,6 +9,8 @@
 
 #include "stages/factories.hpp"
 #include "stages/stage_text.hpp"
+#include "weir/base/philox.hpp"
+#include "weir/base/record.hpp"
 
 namespace weir::flow {
 namespace {
@@ -97,13 +100,173 @@ class concat final : public stage_object {
   std::size_t part_ = 0;
 };
 
-/// Sources of a concat have the same outlets, since the stages behind see them as one.
+struct mix_settings {
+  std::vector<std::string> parts;
+  std::vector<double> weights;
+  std::uint64_t seed = 1;
+};
+
+settings_table<mix_settings> mix_table() {
+  settings_table<mix_settings> table("the source mix");
+  table
+      .add("parts", &mix_settings::parts,
+           "sources, each a line such as \"tgm.read path=a.tgm\"")
+      .required()
+      .count(1, 64)
+      .single();
+  table
+      .add("weights", &mix_settings::weights,
+           "weight of each source; none: all have the same")
+      .range(0, 1e9)
+      .count(0, 64);
+  table.add("seed", &mix_settings::seed, "seed of the order");
+  return table;
+}
+
+/// The source of item n is drawn with random numbers of stream n, so the order does not
+/// depend on how long a source takes.
+class mix final : public stage_object {
+ public:
+  mix(std::vector<std::unique_ptr<stage_object>> parts, std::vector<double> weights,
+      std::uint64_t seed)
+      : parts_(std::move(parts)),
+        weights_(std::move(weights)),
+        ended_(parts_.size(), 0),
+        seed_(seed) {}
+
+  result<void> open(opening& run) override {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      if (auto opened = parts_[i]->open(run); !opened) {
+        return at_part(i, std::move(opened.error()));
+      }
+    }
+    return {};
+  }
+  result<bool> next(pull& p) override {
+    for (std::uint64_t attempt = 0;; ++attempt) {
+      const std::size_t part = draw(attempt);
+      if (part == parts_.size()) {
+        return false;
+      }
+      // A source that has nothing yet keeps its position, and is asked again.
+      const small_record before = parts_[part]->position();
+      auto more = parts_[part]->next(p);
+      if (!more) {
+        return at_part(part, std::move(more.error()));
+      }
+      if (*more) {
+        const small_record after = parts_[part]->position();
+        made_ += std::equal(before.view().begin(), before.view().end(),
+                            after.view().begin(), after.view().end())
+                     ? 0
+                     : 1;
+        return true;
+      }
+      ended_[part] = 1;
+    }
+  }
+  [[nodiscard]] small_record position() const override {
+    return small_record::holding(made_);
+  }
+  /// The cursors of all sources do not fit into one record.
+  result<void> copy_state(state_writer& to) override {
+    record_writer all;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      const small_record one = parts_[i]->position();
+      all.put(ended_[i]);
+      all.put(static_cast<std::uint64_t>(one.size));
+      all.put_bytes(one.data);
+    }
+    const bytes_view bytes = all.view();
+    std::copy(bytes.begin(), bytes.end(), to.add(cursors_part, bytes.size()).begin());
+    return {};
+  }
+  result<void> restore_state(const state_reader& from) override {
+    WEIR_TRY(const bytes_view bytes, from.part(cursors_part));
+    cursors_.assign(bytes.begin(), bytes.end());
+    return {};
+  }
+  result<void> seek(bytes_view cursor) override {
+    constexpr std::size_t one_size = 1 + sizeof(std::uint64_t) + max_record;
+    if (cursor.size() != sizeof made_ || cursors_.size() != one_size * parts_.size()) {
+      return error(
+          errc::corrupt,
+          fmt::format("cannot use the stored cursor of a mix: expected {} and {} "
+                      "bytes, found {} and {}",
+                      sizeof made_, one_size * parts_.size(), cursor.size(),
+                      cursors_.size()));
+    }
+    std::memcpy(&made_, cursor.data(), sizeof made_);
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      const bytes_view one = bytes_view(cursors_).subspan(i * one_size, one_size);
+      ended_[i] = std::to_integer<std::uint8_t>(one[0]);
+      std::uint64_t size = 0;
+      std::memcpy(&size, one.data() + 1, sizeof size);
+      if (size > max_record) {
+        return error(
+            errc::corrupt,
+            fmt::format("cannot use the stored cursor of a mix: expected at most "
+                        "{} bytes for source {}, found {}",
+                        max_record, i, size));
+      }
+      const bytes_view record = one.subspan(1 + sizeof size, size);
+      if (auto moved = parts_[i]->seek(record); !moved) {
+        return at_part(i, std::move(moved.error()));
+      }
+    }
+    return {};
+  }
+
+ private:
+  static constexpr const char* cursors_part = "CURSORS";
+
+  static error at_part(std::size_t part, error cause) {
+    const errc code = cause.code();
+    return error(code, fmt::format("cannot read source {} of a mix", part))
+        .because(std::move(cause));
+  }
+  /// Returns the source of the next item, among those that have not ended; the number of
+  /// sources if all have.
+  [[nodiscard]] std::size_t draw(std::uint64_t attempt) const {
+    double total = 0;
+    std::size_t last = parts_.size();
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      if (ended_[i] == 0) {
+        total += weights_[i];
+        last = i;
+      }
+    }
+    constexpr double step = 1.0 / 9007199254740992.0;  // 2^-53
+    const auto bits = philox(seed_, made_).bits(attempt) >> 11U;
+    const double at = static_cast<double>(bits) * step * total;
+    double sum = 0;
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      if (ended_[i] == 0) {
+        sum += weights_[i];
+        if (at < sum) {
+          return i;
+        }
+      }
+    }
+    return last;
+  }
+
+  std::vector<std::unique_ptr<stage_object>> parts_;
+  std::vector<double> weights_;
+  std::vector<std::uint8_t> ended_;  ///< 1 for sources that have ended
+  std::uint64_t seed_;
+  std::uint64_t made_ = 0;  ///< items so far
+  byte_vector cursors_;     ///< of all sources, as stored
+};
+
+/// The sources have the same outlets, since the stages behind see them as one.
 result<void> add_part(described_stage& whole, const stage_info& part,
                       std::string_view line) {
+  const std::string& name = whole.info.name;
   if (part.face != face::source) {
     return error(errc::invalid_argument,
-                 fmt::format("cannot make a concat: expected sources, found the stage {}",
-                             part.name));
+                 fmt::format("cannot make a {}: expected sources, found the stage {}",
+                             name, part.name));
   }
   if (whole.info.ports.empty()) {
     whole.info.ports = part.ports;
@@ -114,31 +277,26 @@ result<void> add_part(described_stage& whole, const stage_info& part,
   if (!std::equal(part.ports.begin(), part.ports.end(), whole.info.ports.begin(),
                   whole.info.ports.end(), same)) {
     return error(errc::invalid_argument,
-                 fmt::format("cannot make a concat: expected the outlets of the first "
+                 fmt::format("cannot make a {}: expected the outlets of the first "
                              "source, found others in \"{}\"",
-                             line))
+                             name, line))
         .hint("give all sources the same type");
   }
   whole.info.promise = std::min(whole.info.promise, part.promise);
   return {};
 }
 
-}  // namespace
-
-result<void> make_concat(described_stage& made, const catalog& known,
-                         const given_settings& given) {
-  made.info.name = "concat";
-  made.info.documentation = "reads several sources one after another as one";
-  made.info.face = face::source;
-  WEIR_TRY(const concat_settings settings,
-           read_settings(made.info, concat_table(), given));
+/// Makes the sources of a combination, and adds what the check must know of them.
+result<std::vector<std::unique_ptr<stage_object>>> make_parts(
+    described_stage& made, const catalog& known, const std::vector<std::string>& lines) {
   std::vector<std::unique_ptr<stage_object>> parts;
-  for (const std::string& line : settings.parts) {
+  for (const std::string& line : lines) {
     WEIR_TRY(const stage_text text, parse_stage_text(line));
     auto part = known.make(text.name, text.settings);
     if (!part) {
       const errc code = part.error().code();
-      return error(code, fmt::format("cannot make the source \"{}\" of a concat", line))
+      return error(code, fmt::format("cannot make the source \"{}\" of a {}", line,
+                                     made.info.name))
           .because(std::move(part.error()));
     }
     WEIR_CHECK(add_part(made, part->info, line));
@@ -151,7 +309,93 @@ result<void> make_concat(described_stage& made, const catalog& known,
     }
     parts.push_back(std::move(part->object));
   }
+  return parts;
+}
+
+/// Further paragraphs of the reference of `concat`.
+constexpr std::string_view concat_details =
+    R"(The outlets are those of the first source, and all sources must have the same.
+With several sources of one run, joins by number would otherwise put their items side by
+side.
+
+Each text is the name of a source and its settings: `tgm.read path="a b.tgm" index=1`.
+Quotes keep spaces together and make any value a text; other values are integers,
+numbers, `true`, `false` or texts. The cursor is the number of the source and the
+cursor of that source. The outlet is `x` for all sources of this page.)";
+
+/// A small pipeline with `concat`.
+constexpr std::string_view concat_example = R"([[stage]]
+name = "both"
+use = "concat"
+parts = ["tgm.read path=in.tgm", "tgm.read path=more.tgm"]
+
+[[stage]]
+name = "sink"
+use = "tgm.write"
+path = "out.tgm"
+)";
+
+/// Further paragraphs of the reference of `mix`.
+constexpr std::string_view mix_details =
+    R"(Each item comes from a source that is drawn at random: a source with twice the
+weight is drawn twice as often. The source of item n is a function of the seed and n
+alone, so the order does not depend on how long a source takes. A source that has ended
+is not drawn again, and the mix ends with the last one. Parts are written as those of
+`concat`, and all have the same outlets. The cursor is the number of items, and the
+state holds the cursors of all sources.)";
+
+/// A small pipeline with `mix`.
+constexpr std::string_view mix_example = R"([[stage]]
+name = "both"
+use = "mix"
+parts = ["generator count=9", "generator count=3 kind=philox"]
+weights = [3, 1]
+
+[[stage]]
+name = "sink"
+use = "tgm.write"
+path = "out.tgm"
+)";
+
+}  // namespace
+
+result<void> make_concat(described_stage& made, const catalog& known,
+                         const given_settings& given) {
+  made.info.name = "concat";
+  made.info.documentation = "reads several sources one after another as one";
+  made.info.face = face::source;
+  made.info.details = concat_details;
+  made.info.example = concat_example;
+  WEIR_TRY(const concat_settings settings,
+           read_settings(made.info, concat_table(), given));
+  WEIR_TRY(auto parts, make_parts(made, known, settings.parts));
   made.object = std::make_unique<concat>(std::move(parts));
+  return {};
+}
+
+result<void> make_mix(described_stage& made, const catalog& known,
+                      const given_settings& given) {
+  made.info.name = "mix";
+  made.info.documentation = "reads several sources in a random order with weights";
+  made.info.face = face::source;
+  made.info.details = mix_details;
+  made.info.example = mix_example;
+  WEIR_TRY(mix_settings settings, read_settings(made.info, mix_table(), given));
+  WEIR_TRY(auto parts, make_parts(made, known, settings.parts));
+  if (settings.weights.empty()) {
+    settings.weights.assign(parts.size(), 1);
+  }
+  if (settings.weights.size() != parts.size() ||
+      std::none_of(settings.weights.begin(), settings.weights.end(),
+                   [](double one) { return one > 0; })) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot make a mix: expected a weight for each of {} "
+                             "sources, one of them above 0, found {} weights",
+                             parts.size(), settings.weights.size()));
+  }
+  made.info.state.push_back({"CURSORS", false});
+  made.object =
+      std::make_unique<mix>(std::move(parts), std::move(settings.weights), settings.seed);
   return {};
 }
 

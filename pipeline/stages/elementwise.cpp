@@ -177,12 +177,46 @@ class elementwise final : public stage_object {
   dtype to_;
 };
 
+/// Further paragraphs of the reference of `elementwise`.
+constexpr std::string_view elementwise_details =
+    R"(Large tensors are computed by several tasks.
+
+An operation needs exactly its operands; others are refused. Operands of integer types
+are integers of the type, up to 2^53; the divisor of integers is not 0. Results are
+exact, so they have the same bits everywhere: floating-point numbers follow IEEE 754
+with one rounding, integers are computed modulo their range, and division of integers
+rounds towards zero. NaN passes through minimum, maximum, relu and clamp. `convert`
+takes integers modulo the range of the result; from floating-point numbers to integers
+it rounds towards zero and takes the nearest end of the range, and 0 for NaN.)";
+
+/// A small pipeline with `elementwise`.
+constexpr std::string_view elementwise_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "scale"
+use = "elementwise"
+op = "multiply"
+type = "f32[n]"
+operand = 0.5
+
+[[stage]]
+name = "sink"
+use = "tgm.write"
+path = "out.tgm"
+)";
+
 }  // namespace
 
 result<void> make_elementwise(described_stage& made, const given_settings& given) {
   made.info.name = "elementwise";
   made.info.documentation = "applies one exact operation to every element of a tensor";
   made.info.stateless = true;
+  made.info.details = elementwise_details;
+  made.info.example = elementwise_example;
   WEIR_TRY(const elementwise_settings settings,
            read_settings(made.info, elementwise_table(), given));
   WEIR_CHECK(check_operands(settings, given));

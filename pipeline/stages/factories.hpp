@@ -14,6 +14,22 @@ namespace weir::flow {
 /// Makes the stage `select`.
 [[nodiscard]] result<void> make_select(described_stage& made,
                                        const given_settings& given);
+/// Makes the stage `split`.
+[[nodiscard]] result<void> make_split(described_stage& made, const given_settings& given);
+/// Makes the stage `window`.
+[[nodiscard]] result<void> make_window(described_stage& made,
+                                       const given_settings& given);
+/// Makes the stage `reduce`.
+[[nodiscard]] result<void> make_reduce(described_stage& made,
+                                       const given_settings& given);
+/// Makes the stage `deadline`.
+[[nodiscard]] result<void> make_deadline(described_stage& made,
+                                         const given_settings& given);
+/// Makes the stage `rate`.
+[[nodiscard]] result<void> make_rate(described_stage& made, const given_settings& given);
+/// Makes the source `mix`. @param known  Stages among which its sources are looked up.
+[[nodiscard]] result<void> make_mix(described_stage& made, const catalog& known,
+                                    const given_settings& given);
 /// Makes the stage `merge`.
 [[nodiscard]] result<void> make_merge(described_stage& made, const given_settings& given);
 /// Makes the stage `zip`.

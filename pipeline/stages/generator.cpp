@@ -123,6 +123,28 @@ class generator final : public stage_object {
   std::uint64_t next_ = 0;
 };
 
+/// Further paragraphs of the reference of `generator`.
+constexpr std::string_view generator_details =
+    R"(Outlet `x` has the type of the settings.
+
+`index`: element i of item n is n times the size of an item plus i, modulo the range
+of an integer type, rounded to the nearest floating-point number. `philox`: element i
+of item n is random number i of stream n of the seed: all values of an integer type,
+or a multiple of 2^-24 in [0, 1). The cursor is the number of the next item.)";
+
+/// A small pipeline with `generator`.
+constexpr std::string_view generator_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 100
+shape = [16, 4]
+kind = "philox"
+
+[[stage]]
+name = "sink"
+use = "null"
+)";
+
 }  // namespace
 
 result<void> make_generator(described_stage& made, const given_settings& given) {
@@ -130,6 +152,8 @@ result<void> make_generator(described_stage& made, const given_settings& given) 
   made.info.documentation =
       "makes items whose elements depend on the number of the item and a seed alone";
   made.info.face = face::source;
+  made.info.details = generator_details;
+  made.info.example = generator_example;
   WEIR_TRY(generator_settings settings,
            read_settings(made.info, generator_table(), given));
   port_type type;

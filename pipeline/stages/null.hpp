@@ -7,6 +7,22 @@
 
 namespace weir::flow {
 
+/// Further paragraphs of the reference of `null`.
+inline constexpr std::string_view null_details =
+    R"(The count is its offset. There are no settings.)";
+
+/// A small pipeline with `null`.
+inline constexpr std::string_view null_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "sink"
+use = "null"
+)";
+
 /// Takes items of any type and keeps their number alone.
 struct null_sink {
   /// Number of items so far.
@@ -20,7 +36,7 @@ struct null_sink {
     s.name("null",
            "forgets its items and counts them; for measurements and for branches "
            "that need no output");
-    s.port("x", &null_sink::x);
+    s.manual(null_details, null_example).port("x", &null_sink::x);
   }
   result<void> put(taken& /*t*/) {
     ++items;

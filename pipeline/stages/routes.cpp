@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Stages that hand tensors on without looking at them: `select`, `merge` and `zip`.
+/// Stages that hand tensors on without looking at them: `select`,
+/// `split`, `merge` and `zip`.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -87,6 +88,96 @@ result<void> check_select(const select_settings& s) {
   return {};
 }
 
+enum class other_values : std::uint8_t { error, rest, drop };
+
+struct split_settings {
+  std::string attribute;
+  std::vector<std::string> outlets;
+  std::vector<std::string> values;
+  other_values other = other_values::error;
+};
+
+settings_table<split_settings> split_table() {
+  settings_table<split_settings> table("the stage split");
+  table
+      .add("attribute", &split_settings::attribute,
+           "name of the attribute whose value chooses the outlet")
+      .required()
+      .rule("that is not empty", [](const std::string& text) { return !text.empty(); });
+  table.add("outlets", &split_settings::outlets, "names of the outlets, all different")
+      .required()
+      .count(1, max_ports - 1);
+  table
+      .add("values", &split_settings::values,
+           "value of the attribute for each outlet; none: the names of the outlets")
+      .count(0, max_ports - 1);
+  table.add("other", &split_settings::other,
+            {{"error", other_values::error},
+             {"rest", other_values::rest},
+             {"drop", other_values::drop}},
+            "items with another value or without the attribute: error: they fail; rest: "
+            "they leave through an outlet rest; drop: they become gaps");
+  return table;
+}
+
+class split_stage final : public stage_object {
+ public:
+  explicit split_stage(split_settings settings) : settings_(std::move(settings)) {}
+
+  result<void> on_item(step& s) override {
+    const auto& values = settings_.values;
+    const auto found = s.about().find(settings_.attribute);
+    const std::string value = found == s.about().end() ? "" : text_of(found->second);
+    const auto place = found == s.about().end()
+                           ? values.end()
+                           : std::find(values.begin(), values.end(), value);
+    if (place == values.end() && settings_.other == other_values::drop) {
+      s.skip();
+      return {};
+    }
+    if (place == values.end() && settings_.other == other_values::error) {
+      return error(errc::not_found,
+                   fmt::format(
+                       "cannot split: expected the attribute \"{}\" to be one of "
+                       "{}, found {}",
+                       settings_.attribute, fmt::join(values, ", "),
+                       found == s.about().end() ? "none" : fmt::format("\"{}\"", value)))
+          .hint("set other to rest or drop");
+    }
+    s.forward(any_in{0}, any_out{static_cast<int>(place - values.begin())});
+    return s.emit();
+  }
+
+ private:
+  split_settings settings_;
+};
+
+/// Outlets have names of their own, and each has one value.
+result<void> check_split(split_settings& s) {
+  if (s.values.empty()) {
+    s.values = s.outlets;
+  }
+  std::vector<std::string> names = s.outlets;
+  names.emplace_back("rest");
+  names.emplace_back("x");
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end() || names.front().empty()) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot make the stage split: expected outlets with names of "
+                    "their own other than x and rest, found \"{}\"",
+                    twice == names.end() ? "" : *twice));
+  }
+  if (s.values.size() != s.outlets.size()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot make the stage split: expected a value for each of "
+                             "{} outlets, found {}",
+                             s.outlets.size(), s.values.size()));
+  }
+  return {};
+}
+
 struct merge_settings {
   std::uint32_t count = 2;
 };
@@ -161,12 +252,155 @@ class zip_stage final : public stage_object {
   }
 };
 
+/// Further paragraphs of the reference of `select`.
+constexpr std::string_view select_details =
+    R"(Items have any type.
+
+Give `modulo`, or `attribute` and `values`. The outlets are `y0`, `y1` and so on, one
+for each remainder or value. By attribute there is a further outlet `rest` for items
+without the attribute or with another value. Numbers are compared as text: -2 is "-2".
+Items that leave through an outlet without an edge are dropped.)";
+
+/// A small pipeline with `select`.
+constexpr std::string_view select_example = R"([[stage]]
+name = "read"
+use = "tgm.read"
+path = "in.tgm"
+
+[[stage]]
+name = "by_level"
+use = "select"
+attribute = "level"
+values = ["850", "500"]
+
+[[stage]]
+name = "low"
+use = "tgm.write"
+path = "low.tgm"
+from = "by_level.y0"
+
+[[stage]]
+name = "high"
+use = "tgm.write"
+path = "high.tgm"
+from = "by_level.y1"
+)";
+
+/// Further paragraphs of the reference of `split`.
+constexpr std::string_view split_details =
+    R"(Inlet `x` has items of any type. The outlets have the names of the setting.
+Numbers are compared as text: -2 is "-2". Items that leave through an outlet without an
+edge are dropped. `select` does the same with numbered outlets, or by the number of the
+item.)";
+
+/// A small pipeline with `split`.
+constexpr std::string_view split_example = R"([[stage]]
+name = "read"
+use = "tgm.read"
+path = "in.tgm"
+
+[[stage]]
+name = "by_level"
+use = "split"
+attribute = "level"
+outlets = ["low", "high"]
+values = ["850", "500"]
+other = "rest"
+
+[[stage]]
+name = "low_file"
+use = "tgm.write"
+path = "low.tgm"
+from = "by_level.low"
+
+[[stage]]
+name = "high_file"
+use = "tgm.write"
+path = "high.tgm"
+from = "by_level.high"
+)";
+
+/// Further paragraphs of the reference of `merge`.
+constexpr std::string_view merge_details =
+    R"(Two items of one number are an error; a number that no inlet has is a gap. Items
+have any type.)";
+
+/// A small pipeline with `merge`.
+constexpr std::string_view merge_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "parity"
+use = "select"
+modulo = 2
+
+[[stage]]
+name = "halved"
+use = "elementwise"
+type = "f32[4]"
+op = "multiply"
+operand = 0.5
+from = "parity.y1"
+
+[[stage]]
+name = "together"
+use = "merge"
+inlets = { a = "parity.y0", b = "halved.y" }
+
+[[stage]]
+name = "sink"
+use = "tgm.write"
+path = "out.tgm"
+)";
+
+/// Further paragraphs of the reference of `zip`.
+constexpr std::string_view zip_details =
+    R"(Two branches without a stated type must have the same type. A letter means the
+same extent in both types.)";
+
+/// A small pipeline with `zip`.
+constexpr std::string_view zip_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "negative"
+use = "elementwise"
+type = "f32[4]"
+op = "negate"
+
+[[stage]]
+name = "pairs"
+use = "zip"
+first = "f32[n]"
+second = "f32[n]"
+inlets = { first = "numbers.x", second = "negative.y" }
+
+[[stage]]
+name = "sink"
+use = "tgm.write"
+path = "out.tgm"
+from = "pairs.a"
+
+[[stage]]
+name = "other"
+use = "null"
+from = "pairs.b"
+)";
+
 }  // namespace
 
 result<void> make_select(described_stage& made, const given_settings& given) {
   made.info = forwarding("select",
                          "hands each item on through one of several outlets, "
                          "by its number or by an attribute");
+  made.info.details = select_details;
+  made.info.example = select_example;
   WEIR_TRY(select_settings settings, read_settings(made.info, select_table(), given));
   WEIR_CHECK(check_select(settings));
   made.info.ports.push_back({"x", {}, true});
@@ -182,9 +416,30 @@ result<void> make_select(described_stage& made, const given_settings& given) {
   return {};
 }
 
+result<void> make_split(described_stage& made, const given_settings& given) {
+  made.info = forwarding("split",
+                         "hands each item on through the outlet that the value of an "
+                         "attribute names");
+  made.info.details = split_details;
+  made.info.example = split_example;
+  WEIR_TRY(split_settings settings, read_settings(made.info, split_table(), given));
+  WEIR_CHECK(check_split(settings));
+  made.info.ports.push_back({"x", {}, true});
+  for (const std::string& name : settings.outlets) {
+    made.info.ports.push_back({name, {}, false});
+  }
+  if (settings.other == other_values::rest) {
+    made.info.ports.push_back({"rest", {}, false});
+  }
+  made.object = std::make_unique<split_stage>(std::move(settings));
+  return {};
+}
+
 result<void> make_merge(described_stage& made, const given_settings& given) {
   made.info =
       forwarding("merge", "hands on the item of the one inlet that has the number");
+  made.info.details = merge_details;
+  made.info.example = merge_example;
   WEIR_TRY(const merge_settings settings, read_settings(made.info, merge_table(), given));
   made.info.gaps = gap_policy::pass;
   for (std::uint32_t i = 0; i < settings.count; ++i) {
@@ -197,6 +452,8 @@ result<void> make_merge(described_stage& made, const given_settings& given) {
 
 result<void> make_zip(described_stage& made, const given_settings& given) {
   made.info = forwarding("zip", "joins two branches by the numbers of their items");
+  made.info.details = zip_details;
+  made.info.example = zip_example;
   WEIR_TRY(const zip_settings settings, read_settings(made.info, zip_table(), given));
   WEIR_TRY(port_type first, port_type::parse(settings.first));
   WEIR_TRY(port_type second, port_type::parse(settings.second));

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -71,6 +72,32 @@ def programs_of_actors(own, folder):
         sys.exit(f"the program of typed actors said {said!r}, expected 2 messages")
 
 
+def plug_in(cmake, compiler, installed, temp):
+    """Builds the template of a plug-in against the installation, by CMake and by one call of the compiler, and runs its
+    pipeline with the installed program."""
+    project = os.path.join(temp, "plugin")
+    shutil.copytree(pathlib.Path(__file__).resolve().parents[2] / "demos" / "plugin", project)
+    build = os.path.join(project, "build")
+    run(cmake, "-G", "Ninja", "-S", project, "-B", build, "-DCMAKE_BUILD_TYPE=Release",
+        f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_PREFIX_PATH={installed}")
+    run(cmake, "--build", build)
+    weir = os.path.join(installed, "bin", "weir")
+    toml = os.path.join(project, "pipeline.toml")
+    means = os.path.join(project, "means.tgm")
+    plugin = os.path.join(project, "running_mean.so")
+    run(weir, "run", toml, "--out", os.path.join(project, "r1"))
+    first = pathlib.Path(means).read_bytes()
+    os.remove(plugin)
+    run(compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-I", os.path.join(installed, "include"),
+        os.path.join(project, "running_mean.cpp"), "-o", plugin)
+    run(weir, "run", toml, "--out", os.path.join(project, "r2"))
+    if not first or pathlib.Path(means).read_bytes() != first:
+        sys.exit(f"the plug-ins wrote {len(first)} bytes and others, expected the same messages twice")
+    for name in ("libweir", "libtessera"):
+        if name in run("ldd", plugin):
+            sys.exit(f"the plug-in links {name}, expected nothing of Weir")
+
+
 def main():
     """Installs, moves the folder so that no path of the build can be in use, and builds and runs all programs."""
     cmake, build, compiler = sys.argv[1:4]
@@ -97,6 +124,7 @@ def main():
         if (found := os.path.getsize(os.path.join(squares, "squares"))) != 20000 * 64 * 8:
             sys.exit(f"the pipeline wrote {found} bytes, expected 20000 items of 64 numbers")
         programs_of_actors(own, temp)
+        plug_in(cmake, compiler, moved, temp)
         version = run(os.path.join(moved, "bin", "weir"), "--version")
         if "0.1.0" not in version:
             sys.exit(f"the installed command line said {version!r}, expected version 0.1.0")

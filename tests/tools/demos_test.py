@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the demos in demos/pipelines that read and write Tensogram files.
 
-demos_test.py WEIR FIELDS SOURCE_DIR SUITE            runs the tests of a suite: Fields, Archive or Fixture
-demos_test.py WEIR FIELDS SOURCE_DIR kill DEMO KILLS  kills fields or archive with SIGKILL at random instants
+demos_test.py WEIR FIELDS SOURCE_DIR SUITE            runs the tests of a suite: Fields, Archive, Images, Live or Fixture
+demos_test.py WEIR FIELDS SOURCE_DIR kill DEMO KILLS  kills fields, archive or images with SIGKILL at random instants
 """
 import array
 import json
@@ -182,6 +182,72 @@ class Archive(Case):
         self.follow_readme("archive")
 
 
+READ_AGAIN = """[[stage]]
+name = "images"
+use = "png.read"
+path = "dark"
+[[stage]]
+name = "file"
+use = "tgm.write"
+path = "again.tgm"
+"""
+
+
+class Images(Case):
+    def test_its_images_and_messages_are_those_of_a_loop(self):
+        for name in ("inputs", "images"):
+            shutil.copy(DEMOS / "images" / f"{name}.toml", self.folder)
+            call(WEIR, "run", self.folder / f"{name}.toml", "--out", self.folder / f"run-{name}")
+        (self.folder / "again.toml").write_text(READ_AGAIN, encoding="utf-8")
+        call(WEIR, "run", self.folder / "again.toml", "--out", self.folder / "run-again")
+        size = 48 * 64 * 3
+        expected = [array.array("f", ((n * size + i) % 256 // 2 for i in range(size))) for n in range(12)]
+        for file, name in (("dark.tgm", "{}.png"), ("again.tgm", "{:03}.png")):
+            found = messages(self.folder / file)
+            self.assertEqual([extra["file"] for extra, _ in found], [name.format(n) for n in range(12)])
+            self.assertTrue([x for _, x in found] == expected, file)
+
+    def test_its_picture_is_what_weir_draws(self):
+        toml, svg = DEMOS / "images" / "images.toml", DEMOS / "images" / "images.svg"
+        self.assertEqual(svg.read_text(encoding="utf-8"), call(WEIR, "graph", toml),
+                         f"draw it again: weir graph {toml} -o {svg}")
+
+    def test_its_readme_says_what_it_prints(self):
+        self.follow_readme("images")
+
+
+class Live(Case):
+    def test_its_picture_is_what_weir_draws(self):
+        toml, svg = DEMOS / "live" / "live.toml", DEMOS / "live" / "live.svg"
+        self.assertEqual(svg.read_text(encoding="utf-8"), call(WEIR, "graph", toml),
+                         f"draw it again: weir graph {toml} -o {svg}")
+
+    def test_its_readme_says_what_it_prints(self):
+        self.follow_readme("live")
+
+
+def kill_images(number):
+    def prepare(folder):
+        os.mkdir(folder)
+        for name in ("inputs", "images"):
+            shutil.copy(DEMOS / "images" / f"{name}.toml", folder)
+        call(WEIR, "run", f"{folder}/inputs.toml", "--out", f"{folder}/run-inputs")
+
+    def command(folder):
+        if os.path.exists(f"{folder}/run/pipeline.toml"):
+            return [WEIR, "resume", f"{folder}/run"]
+        return [WEIR, "run", f"{folder}/images.toml", "--out", f"{folder}/run"]
+
+    def extract(folder):
+        """Puts all outputs into one file."""
+        names = sorted(os.listdir(f"{folder}/dark"))
+        parts = [pathlib.Path(folder, "dark", name).read_bytes() for name in names]
+        pathlib.Path(folder, "all").write_bytes("\n".join(names).encode() + b"".join(parts) +
+                                                pathlib.Path(folder, "dark.tgm").read_bytes())
+
+    kills.compare_after_kills(command, "all", number, prepare, extract)
+
+
 def kill_archive(number):
     with tempfile.TemporaryDirectory() as inputs:
         made = pathlib.Path(inputs)
@@ -203,6 +269,8 @@ def kill_archive(number):
 if __name__ == "__main__":
     if sys.argv[4] == "kill" and sys.argv[5] == "fields":
         kills.compare_after_kills(lambda folder: [FIELDS, folder], "waves.tgm", sys.argv[6])
+    elif sys.argv[4] == "kill" and sys.argv[5] == "images":
+        kill_images(sys.argv[6])
     elif sys.argv[4] == "kill":
         kill_archive(sys.argv[6])
     else:

@@ -27,6 +27,7 @@ struct run_options {
   std::vector<std::string> sets;  ///< KEY=VALUE; they override the file
   std::string out;                ///< run folder; if empty, a new folder runs/NAME-N
   bool json = false;
+  std::vector<std::string> plugins{};  ///< plug-ins beside those of the file
 };
 /// Options of `weir resume`.
 struct resume_options {
@@ -37,6 +38,7 @@ struct resume_options {
   /// learns from text are pulses.
   std::vector<std::string> skips{};
   bool json = false;
+  std::vector<std::string> plugins{};  ///< plug-ins beside those of the run
 };
 /// Performs `weir run`: begins a run in a new folder. A file with a table [[stage]]
 /// describes a pipeline of stages, any other file a job that learns from text.

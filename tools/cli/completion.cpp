@@ -4,12 +4,14 @@
 /// options come from the parser, so the scripts never differ from the program.
 #include "completion.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
+
+#include "weir/actors/pipelines.hpp"
 
 namespace weir::tools {
 
@@ -28,6 +30,47 @@ struct command_words {
   std::vector<word> verbs;
   std::vector<word> options;
 };
+
+/// A stage and the keys that it may have in a line of `weir pipe`.
+struct stage_words {
+  std::string name;
+  std::string description;
+  std::vector<std::string> keys;  ///< each with "=" at its end
+};
+
+/// Returns the stages that every pipeline may use.
+std::vector<stage_words> stages_with_keys() {
+  add_standard_stages();
+  std::vector<stage_words> all;
+  for (const std::string& name : flow::stages().names()) {
+    const auto info = flow::stages().describe(name);
+    if (!info) {
+      continue;
+    }
+    stage_words stage{name, info->documentation, {}};
+    for (const setting_info& one : info->settings) {
+      stage.keys.push_back(one.name + "=");
+    }
+    for (const char* key : {"name=", "window=", "from=", "on_error="}) {
+      stage.keys.emplace_back(key);
+    }
+    all.push_back(std::move(stage));
+  }
+  return all;
+}
+
+/// Lets the names of stages follow `weir inspect` and `weir pipe`.
+void add_stages(std::vector<command_words>& commands,
+                const std::vector<stage_words>& stages) {
+  for (command_words& c : commands) {
+    if (c.path != "inspect" && c.path != "pipe") {
+      continue;
+    }
+    for (const stage_words& stage : stages) {
+      c.verbs.push_back({stage.name, stage.description});
+    }
+  }
+}
 
 /// Adds the options of a command, and the options of its group that it accepts as well.
 void add_options(const CLI::App& app, std::vector<word>& to) {
@@ -87,16 +130,47 @@ constexpr std::string_view bash_body = R"(
     next="${path:+$path }$word"
     [[ -n ${words["/$next"]+x} ]] && path=$next
   done
+  if [[ $path == pipe && $2 != -* ]]; then
+    _weir_line "$2"
+    return
+  fi
   mapfile -t COMPREPLY < <(compgen -W "${words["/$path"]}" -- "$2")
   [[ $2 == -* ]] || mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$2")
+}
+# Completes a word in the line of `weir pipe`, also if the line is quoted: the name of a
+# stage, and behind it its keys.
+_weir_line() {
+  local line="${COMP_WORDS[*]:2:COMP_CWORD-2} ${1#[\"\']}" part last list
+  part=${line##*"! "}
+  last=${part##* }
+  part=${part% *}
+  part=${part#"${part%%[! ]*}"}
+  part=${part#[\"\']}
+  if [[ -z $part || $part == "$last" ]]; then
+    list="${!weir_keys[*]} -"
+  else
+    list="${weir_keys[${part%% *}]} !"
+  fi
+  local before=""
+  [[ $1 == *" "* ]] && before="${1% *} "
+  mapfile -t COMPREPLY < <(compgen -P "${before#[\"\']}" -W "$list" -- "$last")
+  if [[ $last == *=* || ${COMP_WORDS[COMP_CWORD-1]} == "=" || $last == "=" ]]; then
+    mapfile -t COMPREPLY < <(compgen -f -- "${last##*=}")
+  fi
+  compopt -o nospace 2>/dev/null
 }
 complete -o filenames -F _weir weir
 )";
 
 // The bash function keeps a table from command to words. It walks along the line to the
 // innermost command and offers its words, and files unless an option is being typed.
-std::string bash_script(const std::vector<command_words>& commands) {
-  std::string out = "# Completion of weir for bash.\n_weir() {\n  local -A words=(\n";
+std::string bash_script(const std::vector<command_words>& commands,
+                        const std::vector<stage_words>& stages) {
+  std::string out = "# Completion of weir for bash.\ndeclare -gA weir_keys=(\n";
+  for (const stage_words& stage : stages) {
+    out += fmt::format("  [{}]=\"{}\"\n", stage.name, fmt::join(stage.keys, " "));
+  }
+  out += ")\n_weir() {\n  local -A words=(\n";
   for (const command_words& c : commands) {
     std::string list;
     for (const auto* some : {&c.verbs, &c.options}) {
@@ -120,6 +194,21 @@ constexpr std::string_view zsh_body = R"(
     (( ${+verbs[/$next]} )) && level=$next
   done
   local -a entries
+  if [[ $level == pipe ]]; then
+    local stage=""
+    for ((i = 3; i < CURRENT; i++)); do
+      if [[ ${words[i]} == "!" ]]; then
+        stage=""
+      elif [[ -z $stage ]]; then
+        stage=${words[i]}
+      fi
+    done
+    if [[ -n $stage ]]; then
+      compadd -S "" -- ${=keys[$stage]}
+      compadd -- "!"
+      return
+    fi
+  fi
   entries=("${(@f)verbs[/$level]}")
   [[ -n $entries ]] && _describe -t commands command entries
   if [[ $PREFIX == -* ]]; then
@@ -151,10 +240,19 @@ std::string zsh_table(const std::vector<command_words>& commands, const char* na
   return out + "  )\n";
 }
 
-std::string zsh_script(const std::vector<command_words>& commands) {
+std::string zsh_keys(const std::vector<stage_words>& stages) {
+  std::string out = "  local -A keys=(\n";
+  for (const stage_words& stage : stages) {
+    out += fmt::format("    '{}' '{}'\n", stage.name, fmt::join(stage.keys, " "));
+  }
+  return out + "  )\n";
+}
+
+std::string zsh_script(const std::vector<command_words>& commands,
+                       const std::vector<stage_words>& stages) {
   return "#compdef weir\n# Completion of weir for zsh.\n_weir() {\n" +
          zsh_table(commands, "verbs", &command_words::verbs) +
-         zsh_table(commands, "options", &command_words::options) +
+         zsh_table(commands, "options", &command_words::options) + zsh_keys(stages) +
          std::string(zsh_body.substr(1));
 }
 
@@ -169,12 +267,26 @@ function __weir_at
     end
     test "$level" = "$argv[1]"
 end
+function __weir_stage
+    set -l words (commandline -opc)
+    test (count $words) -ge 3; and test "$words[2]" = pipe; or return 1
+    set -l stage ''
+    for word in $words[3..-1]
+        if test "$word" = '!'
+            set stage ''
+        else if test -z "$stage"
+            set stage $word
+        end
+    end
+    test "$stage" = "$argv[1]"
+end
 )";
 
 // fish evaluates one rule for each word. The condition of a rule, __weir_at, walks along
 // the words of the line to the innermost command and compares it with the command of the
 // rule.
-std::string fish_script(const std::vector<command_words>& commands) {
+std::string fish_script(const std::vector<command_words>& commands,
+                        const std::vector<stage_words>& stages) {
   std::string known = "set -g __weir_commands";
   std::string rules;
   for (const command_words& c : commands) {
@@ -197,20 +309,27 @@ std::string fish_script(const std::vector<command_words>& commands) {
                            quoted(w.description, R"(\')"));
     }
   }
+  for (const stage_words& stage : stages) {
+    rules += fmt::format("complete -c weir -n \"__weir_stage '{}'\" -f -a '{} !'\n",
+                         stage.name, fmt::join(stage.keys, " "));
+  }
   return std::string(fish_head) + known + "\n" + rules;
 }
 
 }  // namespace
 
 result<std::string> completion_script(const CLI::App& app, const std::string& shell) {
-  using writer = std::string (*)(const std::vector<command_words>&);
+  using writer =
+      std::string (*)(const std::vector<command_words>&, const std::vector<stage_words>&);
   constexpr std::array<std::pair<std::string_view, writer>, 3> shells{
       {{"bash", &bash_script}, {"zsh", &zsh_script}, {"fish", &fish_script}}};
   std::vector<command_words> commands;
   collect(app, "", commands);
+  const std::vector<stage_words> stages = stages_with_keys();
+  add_stages(commands, stages);
   for (const auto& [name, write] : shells) {
     if (name == shell) {
-      return write(commands);
+      return write(commands, stages);
     }
   }
   return error(errc::invalid_argument,

@@ -148,6 +148,18 @@ result<void> write_config(const run_config& config) {
 
 }  // namespace
 
+/// Refuses plug-ins for a job that learns from text, which would not use them.
+result<void> refuse_plugins(const std::vector<std::string>& plugins,
+                            const std::string& of) {
+  if (plugins.empty()) {
+    return {};
+  }
+  return error(errc::invalid_argument,
+               fmt::format("cannot use the plug-in \"{}\": expected a pipeline of "
+                           "stages, found the job \"{}\", which learns from text",
+                           plugins.front(), of));
+}
+
 /// Begins a run. Nothing is written before the configuration has been checked, and
 /// nothing in the folder before its lock is held.
 command_result run_command(const run_options& options, output& out) {
@@ -163,6 +175,7 @@ command_result run_command(const run_options& options, output& out) {
   if (describes_pipeline(options.file)) {
     return run_pipeline(options, out);
   }
+  WEIR_CHECK(refuse_plugins(options.plugins, options.file));
   WEIR_TRY(run_config config, load_config(options.file, options.sets));
   // The check comes before any folder is made. It needs some folder name, and any will
   // do.
@@ -206,6 +219,7 @@ command_result resume_command(const resume_options& options, output& out) {
   if (holds_pipeline(options.folder)) {
     return resume_pipeline(options, out);
   }
+  WEIR_CHECK(refuse_plugins(options.plugins, options.folder));
   WEIR_TRY(run_config config, load_resume_config(options.folder, options.sets));
   config.folder = options.folder;
   WEIR_CHECK(actors::check_config(config));

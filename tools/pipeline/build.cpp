@@ -53,7 +53,9 @@ class builder {
     if (!made) {
       return located(std::move(made.error()), stage);
     }
-    node added = made_->add_made(stage.name, std::move(made));
+    node added = made_->add_made(
+        stage.name, std::move(made),
+        [&known = known_, use = stage.use, given] { return known.make(use, given); });
     added.defined_at(stage.where);
     if (stage.window.items || stage.window.bytes) {
       added.window(static_cast<std::uint32_t>(
@@ -61,6 +63,7 @@ class builder {
                    static_cast<std::int64_t>(stage.window.bytes.value_or(
                        static_cast<std::uint64_t>(flow::default_window_bytes))));
     }
+    added.host(stage.host);
     added.failing(stage.on_failure, stage.max_failures);
     return {};
   }
@@ -78,7 +81,10 @@ class builder {
       }
       const std::string name = from_.stages[stage].name + "." + ports[i].name;
       const auto added = static_cast<std::uint32_t>(made_->built().stages.size());
-      made_->add_made(name, known_.make("tgm.write", {{"path", name + ".tgm"}}))
+      const given_settings path{{"path", name + ".tgm"}};
+      made_
+          ->add_made(name, known_.make("tgm.write", path),
+                     [&known = known_, path] { return known.make("tgm.write", path); })
           .defined_at(from_.stages[stage].where);
       made_->connect(stage, ports[i].name, added, "x", 0, from_.stages[stage].where);
     }

@@ -39,6 +39,9 @@ facts planned_stage_facts(const flow::plan& p, std::size_t index) {
   one["slots"] = planned.slots;
   one["memory_bytes"] =
       std::accumulate(planned.bytes.begin(), planned.bytes.end(), std::int64_t{0});
+  if (stage.host != flow::host_kind::automatic) {
+    one["host"] = flow::name_of(stage.host);
+  }
   one["on_error"] = failure_word(stage.on_failure);
   if (stage.max_failures != flow::unlimited_failures) {
     one["max_failures"] = stage.max_failures;
@@ -180,7 +183,10 @@ facts stage_facts(const flow::stage_info& info) {
   facts out;
   out["name"] = info.name;
   out["documentation"] = info.documentation;
-  out["face"] = info.ports.empty() ? facts() : facts(face_word(info.face));
+  out["details"] = info.details;
+  out["example"] = info.example;
+  out["face"] =
+      info.ports.empty() && info.example.empty() ? facts() : facts(face_word(info.face));
   out["ports"] = facts::array();
   for (const flow::port_info& p : info.ports) {
     out["ports"].push_back({{"name", p.name},
@@ -220,6 +226,7 @@ facts run_facts(const pipeline_report& report,
   head["items_per_second"] =
       report.seconds > 0 ? static_cast<double>(report.items) / report.seconds : 0;
   head["checkpoints"] = report.epochs;
+  head["restarts"] = report.restarts;
   head["generation"] = report.generation;
   head["item_bytes"] = report.item_bytes;
   head["peak_item_bytes"] = report.peak_item_bytes;

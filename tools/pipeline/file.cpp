@@ -12,10 +12,13 @@
 #include <utility>
 
 #include "config/config.hpp"
+#include "prove/tap.hpp"
 #include "stage_keys.hpp"
+#include "weir/actors/plugins.hpp"
 #include "weir/actors/preset.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
+#include "weir/pipeline/paths.hpp"
 
 namespace weir::tools {
 
@@ -53,12 +56,26 @@ settings_table<pipeline_settings> make_table() {
   t.add("files", &s::files, "Folder of the relative paths in the file")
       .rule("an absolute path",
             [](const std::string& path) { return fs::path(path).is_absolute(); });
+  t.add("plugins", &s::plugins, "Shared objects and Python files with stages")
+      .may_change();
   t.add("run.workers", &s::workers, "Threads that run tasks; never changes a result")
       .range(1, 256)
       .may_change();
   t.add("run.seed", &s::seed, "Seed of every random number");
   t.add("run.stall", &s::stall, "Time without progress after which the run fails")
       .rule("a time from 1 s to 24 h, such as \"60 s\"", is_stall)
+      .may_change();
+  t.add("run.restarts", &s::restarts,
+        "Times that the run goes back to its last checkpoint when a host has died")
+      .range(0, 1'000'000)
+      .may_change();
+  t.add("run.deadline", &s::deadline,
+        "Time after which a child process that has not answered is ended")
+      .rule("a time from 1 s to 24 h, such as \"60 s\"", is_stall)
+      .may_change();
+  t.add("run.fill", &s::fill,
+        "Byte in the memory of an item that a stage has not written; -1: any")
+      .range(-1, 255)
       .may_change();
   t.add("run.trace", &s::trace,
         {{"off", runtime::trace_mode::off},
@@ -145,13 +162,6 @@ class file_reader {
       set_line_ = item.line;
       add_entries(item, "", assignments_);
       return {};
-    }
-    if (item.key == "plugins") {
-      return error(
-                 errc::unsupported,
-                 "cannot use key \"plugins\": expected a key of this version, found one "
-                 "that is reserved for a later version")
-          .located(item.where);
     }
     last_line_ = std::max(last_line_, item.line);
     std::vector<config_entry> entries;
@@ -253,6 +263,25 @@ std::string copy_of(std::string_view text, const std::vector<config_entry>& assi
   return out;
 }
 
+/// Adds plug-ins of the command line, whose paths begin in the current folder.
+void add_plugins(std::vector<std::string>& to, std::span<const std::string> more) {
+  for (const std::string& one : more) {
+    std::error_code ignored;
+    const std::string path = fs::absolute(one, ignored).lexically_normal().string();
+    if (std::ranges::count(to, path) == 0) {
+      to.push_back(path);
+    }
+  }
+}
+
+setting_value value_of(const std::vector<std::string>& texts) {
+  setting_value::list items;
+  for (const std::string& one : texts) {
+    items.push_back({one});
+  }
+  return {std::move(items)};
+}
+
 weir::run_options run_options_of(const written_pipeline& from) {
   weir::run_options options;
   options.files = from.settings.files;
@@ -261,8 +290,13 @@ weir::run_options run_options_of(const written_pipeline& from) {
   options.description = from.copy;
   options.keep = from.settings.keep;
   options.trace = from.settings.trace;
+  options.fill_slots = from.settings.fill;
   if (const auto stall = parse_limits(from.settings.stall); stall && stall->seconds) {
     options.stall_s = static_cast<std::int64_t>(std::ceil(*stall->seconds));
+  }
+  options.restarts = from.settings.restarts;
+  if (const auto limit = parse_limits(from.settings.deadline); limit && limit->seconds) {
+    options.deadline_s = static_cast<std::int64_t>(std::ceil(*limit->seconds));
   }
   if (const auto every = parse_limits(from.settings.every)) {
     options.every_items = every->items.value_or(0);
@@ -300,13 +334,19 @@ bool describes_stages(std::string_view text) noexcept {
 
 result<written_pipeline> read_pipeline(std::string_view text, const std::string& name,
                                        const std::string& folder,
-                                       std::span<const std::string> sets) {
+                                       const file_overrides& overrides) {
   WEIR_CHECK(check_lines(text, name));
   WEIR_TRY(const toml_item root, parse_toml_tree(text, name));
+  return read_pipeline(root, text, name, folder, overrides);
+}
+
+result<written_pipeline> read_pipeline(const toml_item& root, std::string_view text,
+                                       const std::string& name, const std::string& folder,
+                                       const file_overrides& overrides) {
   file_reader reader(name);
   WEIR_CHECK(reader.read(root));
   std::vector<config_entry> assignments = reader.assignments();
-  for (const std::string& set : sets) {
+  for (const std::string& set : overrides.sets) {
     WEIR_TRY(config_entry entry, parse_assignment(set));
     WEIR_CHECK(reader.assign(entry));
     assignments.push_back(std::move(entry));
@@ -321,27 +361,46 @@ result<written_pipeline> read_pipeline(std::string_view text, const std::string&
     out.settings.files = folder;
     assignments.push_back({"files", {folder}, ""});
   }
+  if (!overrides.plugins.empty()) {
+    add_plugins(out.settings.plugins, overrides.plugins);
+    assignments.push_back({"plugins", value_of(out.settings.plugins), ""});
+  }
   out.copy = copy_of(
       reader.set_line() == 0 ? text : lines_before(text, reader.set_line()), assignments);
   return out;
 }
 
+result<loaded_pipeline> make_loaded(const written_pipeline& from) {
+  add_standard_stages();
+  for (const std::string& plugin : from.settings.plugins) {
+    WEIR_CHECK(load_plugin(flow::stages(), flow::path_in(from.settings.files, plugin)));
+  }
+  if (std::ranges::count(from.stages, tap_name, &written_stage::use) != 0) {
+    WEIR_CHECK(add_tap(flow::stages()));
+  }
+  loaded_pipeline loaded;
+  WEIR_TRY(loaded.stages, make_pipeline(from, flow::stages()));
+  loaded.options = run_options_of(from);
+  for (const flow::graph_stage& stage : loaded.stages->built().stages) {
+    for (const flow::path_setting& one : stage.info.paths) {
+      loaded.writes_standard_output |= one.use == path_use::output && one.path == "-";
+    }
+  }
+  return loaded;
+}
+
 result<loaded_pipeline> load_pipeline(const std::string& path,
-                                      std::span<const std::string> sets) {
+                                      const file_overrides& overrides) {
   WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
   std::error_code ignored;
   const fs::path full = fs::absolute(path, ignored);
   WEIR_TRY(const written_pipeline written,
-           read_pipeline(as_text(content), path, full.parent_path().string(), sets));
-  add_standard_stages();
-  loaded_pipeline loaded;
-  WEIR_TRY(loaded.stages, make_pipeline(written, flow::stages()));
-  loaded.options = run_options_of(written);
-  return loaded;
+           read_pipeline(as_text(content), path, full.parent_path().string(), overrides));
+  return make_loaded(written);
 }
 
 result<loaded_pipeline> load_any_pipeline(const std::string& path,
-                                          std::span<const std::string> sets) {
+                                          const file_overrides& overrides) {
   WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
   const auto root = parse_toml_tree(as_text(content), path);
   const bool of_text =
@@ -349,9 +408,9 @@ result<loaded_pipeline> load_any_pipeline(const std::string& path,
       std::any_of(root->items.begin(), root->items.end(),
                   [](const toml_item& item) { return item.key == "stream"; });
   if (!of_text) {
-    return load_pipeline(path, sets);
+    return load_pipeline(path, overrides);
   }
-  WEIR_TRY(actors::run_config config, load_config(path, sets));
+  WEIR_TRY(actors::run_config config, load_config(path, overrides.sets));
   config.folder = join_path("runs", config.name);  // nothing is written there
   WEIR_TRY(actors::preset made, actors::preset_of(config));
   return loaded_pipeline{std::move(made.stages), std::move(made.options)};

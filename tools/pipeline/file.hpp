@@ -26,6 +26,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/values.hpp"
@@ -39,9 +40,13 @@ namespace weir::tools {
 struct pipeline_settings {
   std::string name;   ///< name of the pipeline; the name of its file if empty
   std::string files;  ///< folder of relative paths; the folder of the file if empty
-  std::uint32_t workers = 1;   ///< threads that run tasks
-  std::uint64_t seed = 1;      ///< seed of all random numbers
-  std::string stall = "60 s";  ///< time without progress after which the run fails
+  std::vector<std::string> plugins;  ///< shared objects and Python files with stages
+  std::uint32_t workers = 1;         ///< threads that run tasks
+  std::uint64_t seed = 1;            ///< seed of all random numbers
+  std::string stall = "60 s";        ///< time without progress after which the run fails
+  std::uint32_t restarts = 0;     ///< times that the run goes back after a host has died
+  std::string deadline = "30 s";  ///< time without an answer of a child process
+  int fill = -1;                  ///< byte that fills the memory of each item; -1: none
   /// Tasks and items that trace.json shows.
   runtime::trace_mode trace = runtime::trace_mode::window;
   std::string every;       ///< items or time between checkpoints; empty: at the end
@@ -72,6 +77,7 @@ struct written_stage {
   limits window;                    ///< window of the edges that end at the stage
   flow::failure_policy on_failure = flow::failure_policy::stop;  ///< key `on_error`
   std::uint64_t max_failures = flow::unlimited_failures;         ///< key `max_failures`
+  flow::host_kind host = flow::host_kind::automatic;             ///< key `host`
   std::vector<config_entry> settings;  ///< settings of the stage itself
 };
 
@@ -89,12 +95,25 @@ struct written_pipeline {
 /// @threads{safe to call concurrently}
 [[nodiscard]] bool describes_stages(std::string_view text) noexcept;
 
+/// What a command line says beside the file.
+struct file_overrides {
+  /// Overrides nothing.
+  file_overrides() = default;
+  /// Takes assignments and plug-ins.
+  file_overrides(std::vector<std::string> assignments,  // NOLINT
+                 std::vector<std::string> more_plugins = {})
+      : sets(std::move(assignments)), plugins(std::move(more_plugins)) {}
+  /// Assignments KEY=VALUE, which override the file: keys outside of stages such as
+  /// `run.workers`, and STAGE.KEY.
+  std::vector<std::string> sets{};
+  /// Plug-ins beside those of the file; relative paths begin in the current folder.
+  std::vector<std::string> plugins{};
+};
+
 /// Reads a file of a pipeline.
 /// @param text    Content of the file.
 /// @param name    Name of the file for messages.
 /// @param folder  Folder of the file, absolute.
-/// @param sets    Assignments KEY=VALUE, which override the file: keys outside of stages
-/// such as `run.workers`, and STAGE.KEY.
 /// @error{invalid_argument, the text is not TOML, or a value is refused; the message
 /// gives line and column}
 /// @error{unknown_key, a key does not exist; the message suggests the nearest}
@@ -103,7 +122,16 @@ struct written_pipeline {
 [[nodiscard]] result<written_pipeline> read_pipeline(std::string_view text,
                                                      const std::string& name,
                                                      const std::string& folder,
-                                                     std::span<const std::string> sets);
+                                                     const file_overrides& overrides);
+
+/// Reads a pipeline from a tree, whose places need not be those of the text.
+/// @param text  Text in TOML with the content of the tree.
+/// Otherwise as `read_pipeline` above.
+[[nodiscard]] result<written_pipeline> read_pipeline(const toml_item& root,
+                                                     std::string_view text,
+                                                     const std::string& name,
+                                                     const std::string& folder,
+                                                     const file_overrides& overrides);
 
 /// Makes the pipeline that a file describes.
 /// @error{unknown_key, a stage, a setting, an outlet or an inlet does not exist; the
@@ -122,20 +150,23 @@ struct written_pipeline {
 struct loaded_pipeline {
   std::unique_ptr<weir::pipeline> stages;  ///< never null
   weir::run_options options;  ///< `description` is a copy that works in any folder
+  bool writes_standard_output = false;  ///< a stage has "-" as the path of its output
 };
 
-/// Reads a file and makes its pipeline from the stages of `flow::stages()`.
-/// @param sets  Assignments KEY=VALUE.
-/// Also returns the errors of `read_pipeline` and `make_pipeline`.
+/// Loads the plug-ins of a pipeline, and makes it from the stages of `flow::stages()`.
+/// Also returns the errors of `load_plugin` and `make_pipeline`.
+[[nodiscard]] result<loaded_pipeline> make_loaded(const written_pipeline& from);
+
+/// Reads a file, loads its plug-ins, and makes its pipeline from the stages of
+/// `flow::stages()`. Also returns the errors of `read_pipeline` and `make_loaded`.
 /// @error{not_found, there is no such file} @error{io, the file cannot be read}
 [[nodiscard]] result<loaded_pipeline> load_pipeline(const std::string& path,
-                                                    std::span<const std::string> sets);
+                                                    const file_overrides& overrides);
 
 /// Reads a file as `load_pipeline` does. A file without stages that sets `stream.path` is
 /// a job that learns from text: then it is expanded to the stages of that job.
-/// @param sets  Assignments KEY=VALUE.
 /// Also returns the errors of `load_pipeline`, `load_config` and `actors::preset_of`.
-[[nodiscard]] result<loaded_pipeline> load_any_pipeline(
-    const std::string& path, std::span<const std::string> sets);
+[[nodiscard]] result<loaded_pipeline> load_any_pipeline(const std::string& path,
+                                                        const file_overrides& overrides);
 
 }  // namespace weir::tools

@@ -11,7 +11,9 @@
 #include "file.hpp"
 #include "picture.hpp"
 #include "report.hpp"
+#include "stage_page.hpp"
 #include "verbs.hpp"
+#include "weir/actors/plugins.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
@@ -33,10 +35,10 @@ std::string interval_words(const weir::run_options& options) {
                         : fmt::format("every {}", fmt::join(limits, " or "));
 }
 
-std::string ports_text(const flow::stage_info& info) {
+std::string ports_text(const std::vector<flow::port_info>& ports) {
   std::string out;
   for (const bool inlet : {true, false}) {
-    for (const flow::port_info& p : info.ports) {
+    for (const flow::port_info& p : ports) {
       if (p.inlet == inlet) {
         out += fmt::format("  {} {}: {}\n", inlet ? "inlet " : "outlet", p.name,
                            p.type.text());
@@ -50,15 +52,24 @@ std::string indented(const std::string& text) {
   std::string out;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    out += "  " + text.substr(begin, end - begin) + "\n";
+    out += (end == begin ? "" : "  ") + text.substr(begin, end - begin) + "\n";
     begin = end + 1;
   }
   return out;
 }
 
+/// Returns the ports of a stage without settings, or those that it has in its example.
+result<std::string> known_ports(const flow::stage_info& info) {
+  if (!info.ports.empty() || info.example.empty()) {
+    return ports_text(info.ports);
+  }
+  WEIR_TRY(const std::vector<flow::port_info> ports, ports_of_example(info));
+  return "  depend on settings; those of the example:\n" + ports_text(ports);
+}
+
 /// Returns the face of a stage; "-" if nothing is known without settings.
 std::string known_face(const flow::stage_info& info) {
-  return info.ports.empty() ? "-" : face_word(info.face);
+  return info.ports.empty() && info.example.empty() ? "-" : face_word(info.face);
 }
 
 setting_list settings_of(const flow::stage_info& info) {
@@ -105,7 +116,8 @@ std::string behaviour_text(const flow::stage_info& info) {
 }  // namespace
 
 command_result check_command(const graph_options& options, output& out) {
-  WEIR_TRY(const loaded_pipeline loaded, load_any_pipeline(options.file, options.sets));
+  WEIR_TRY(const loaded_pipeline loaded,
+           load_any_pipeline(options.file, {options.sets, options.plugins}));
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   WEIR_CHECK(flow::check_outputs(plan.source, loaded.options.files));
   facts warnings = facts::array();
@@ -143,7 +155,8 @@ result<facts> drawn_facts(const graph_options& options) {
   if (!options.run.empty()) {
     return read_pipeline_metrics(options.run);
   }
-  WEIR_TRY(const loaded_pipeline loaded, load_any_pipeline(options.file, options.sets));
+  WEIR_TRY(const loaded_pipeline loaded,
+           load_any_pipeline(options.file, {options.sets, options.plugins}));
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   return plan_facts(plan);
 }
@@ -168,8 +181,20 @@ command_result graph_command(const graph_options& options, output& out) {
   return 0;
 }
 
-command_result stages_command(const stages_options& options, output& out) {
+namespace {
+
+result<void> add_stages_and_plugins(const stages_options& options) {
   add_standard_stages();
+  for (const std::string& plugin : options.plugins) {
+    WEIR_CHECK(load_plugin(flow::stages(), plugin));
+  }
+  return {};
+}
+
+}  // namespace
+
+command_result stages_command(const stages_options& options, output& out) {
+  WEIR_CHECK(add_stages_and_plugins(options));
   std::vector<flow::stage_info> known;
   std::size_t width = 0;
   std::size_t face_width = 0;
@@ -179,6 +204,11 @@ command_result stages_command(const stages_options& options, output& out) {
     width = std::max(width, name.size());
     face_width = std::max(face_width, known_face(info).size());
     known.push_back(std::move(info));
+  }
+  if (options.markdown) {
+    WEIR_TRY(const std::string page, stages_page(known));
+    out.write(page);
+    return 0;
   }
   if (options.json) {
     facts all = facts::array();
@@ -196,7 +226,7 @@ command_result stages_command(const stages_options& options, output& out) {
 }
 
 command_result inspect_command(const stages_options& options, output& out) {
-  add_standard_stages();
+  WEIR_CHECK(add_stages_and_plugins(options));
   const auto known = flow::stages().describe(options.stage);
   if (!known) {
     return pointing_to_stages(known.error());
@@ -206,8 +236,9 @@ command_result inspect_command(const stages_options& options, output& out) {
     out.write(facts_text(stage_facts(info)));
     return 0;
   }
+  WEIR_TRY(const std::string ports, known_ports(info));
   out.print("{} ({})\n  {}\n\nports\n{}", info.name, known_face(info), info.documentation,
-            ports_text(info));
+            ports);
   if (!info.settings.empty()) {
     out.print("\nsettings\n{}", indented(settings_text(settings_of(info))));
   }
@@ -219,6 +250,12 @@ command_result inspect_command(const stages_options& options, output& out) {
   }
   if (const std::string more = behaviour_text(info); !more.empty()) {
     out.print("\nbehaviour\n{}", more);
+  }
+  if (!info.details.empty()) {
+    out.print("\ndetails\n{}", indented(info.details));
+  }
+  if (!info.example.empty()) {
+    out.print("\nexample\n{}", indented(info.example));
   }
   return 0;
 }

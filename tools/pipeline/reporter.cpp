@@ -23,7 +23,8 @@ constexpr std::int64_t metrics_interval_ns = 5'000'000'000;
 /// Shortest time between two files of metrics, also if there was a checkpoint.
 constexpr std::int64_t shortest_interval_ns = 1'000'000'000;
 
-/// Returns the line of progress: items, rate, the stage that limits it, checkpoints.
+}  // namespace
+
 std::string progress_words(const pipeline_progress& p) {
   std::string out = fmt::format("{} items", grouped(static_cast<double>(p.items)));
   if (p.items_per_second > 0) {
@@ -37,6 +38,8 @@ std::string progress_words(const pipeline_progress& p) {
              : std::string("  no checkpoint yet");
   return out;
 }
+
+namespace {
 
 /// Returns a sentence about the outputs of a run that had finished before.
 std::string outputs_words(const std::vector<std::string>& unverified) {

@@ -13,6 +13,10 @@
 
 namespace weir::tools {
 
+/// Returns the line of progress: items, rate, the stage that limits it, checkpoints.
+/// @threads{safe to call concurrently}
+[[nodiscard]] std::string progress_words(const pipeline_progress& p);
+
 /// Reports the events of a run. While the run goes on, metrics.json is written every few
 /// seconds and after checkpoints, so that a killed process leaves one.
 /// @threads{thread-compatible}

@@ -155,16 +155,24 @@ bool holds_pipeline(const std::string& folder) {
 }
 
 command_result run_pipeline(const run_options& options, output& out) {
-  WEIR_TRY(loaded_pipeline loaded, load_pipeline(options.file, options.sets));
+  WEIR_TRY(loaded_pipeline loaded,
+           load_pipeline(options.file, {options.sets, options.plugins}));
+  return run_loaded(loaded, options.out, options.json, out);
+}
+
+result<void> check_files(const loaded_pipeline& loaded) {
   WEIR_TRY(const flow::plan plan, loaded.stages->check());
   WEIR_CHECK(flow::check_outputs(plan.source, loaded.options.files));
   const auto missing = flow::missing_inputs(plan.source, loaded.options.files);
-  if (!missing.empty()) {
-    return missing.front();
-  }
-  WEIR_TRY(const made_folder made, make_run_folder(options.out, plan.source.name));
+  return missing.empty() ? result<void>() : result<void>(missing.front());
+}
+
+command_result run_loaded(loaded_pipeline& loaded, const std::string& folder, bool json,
+                          output& out) {
+  WEIR_CHECK(check_files(loaded));
+  WEIR_TRY(const made_folder made, make_run_folder(folder, loaded.stages->built().name));
   loaded.options.folder = made.path;
-  const performed done = begin_in(made.path, loaded, options.json, out);
+  const performed done = begin_in(made.path, loaded, json, out);
   if (!done.code) {
     remove_if_empty(made);
   }
@@ -173,8 +181,8 @@ command_result run_pipeline(const run_options& options, output& out) {
 
 command_result resume_pipeline(const resume_options& options, output& out) {
   WEIR_TRY(const file_lock lock, lock_folder(options.folder));
-  WEIR_TRY(loaded_pipeline loaded,
-           load_pipeline(join_path(options.folder, file_name), options.sets));
+  WEIR_TRY(loaded_pipeline loaded, load_pipeline(join_path(options.folder, file_name),
+                                                 {options.sets, options.plugins}));
   loaded.options.folder = options.folder;
   loaded.options.generation = options.generation;
   for (const std::string& text : options.skips) {

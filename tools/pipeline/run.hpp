@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cli/commands.hpp"
+#include "file.hpp"
 #include "weir/pipeline/host/image.hpp"
 
 namespace weir::tools {
@@ -22,6 +23,18 @@ namespace weir::tools {
 /// Reads a range of items such as `100:120`.
 /// @error{invalid_argument, the text is no range, or the range is empty}
 [[nodiscard]] result<flow::item_range> parse_range(const std::string& text);
+
+/// Checks a pipeline, and the files that its stages read and write.
+/// @error{not_found, a file that a stage reads does not exist}
+/// Errors of `pipeline::check` and `flow::check_outputs` are passed on.
+[[nodiscard]] result<void> check_files(const loaded_pipeline& loaded);
+/// Begins the run of a pipeline in a folder, which is made, and prints to `out`.
+/// @param folder  Run folder; if empty, a new folder runs/NAME-N.
+/// @error{already_exists, the folder holds the run of a pipeline}
+/// Errors of `check_files` and `weir::run` are passed on.
+[[nodiscard]] command_result run_loaded(loaded_pipeline& loaded,
+                                        const std::string& folder, bool json,
+                                        output& out);
 
 /// Performs `weir run` with the file of a pipeline. A refused pipeline leaves no folder.
 /// @error{already_exists, the folder holds the run of a pipeline}

@@ -144,6 +144,26 @@ result<void> set_max_failures(written_stage& stage, const toml_item& item) {
   return {};
 }
 
+result<void> set_host(written_stage& stage, const toml_item& item) {
+  const auto* text = std::get_if<std::string>(&item.value.data);
+  if (text != nullptr && text->starts_with("node:")) {
+    return error(errc::unsupported,
+                 fmt::format("cannot use key \"{}\" of a stage: expected a host of this "
+                             "machine, found \"{}\", which is reserved for a later "
+                             "version",
+                             item.key, *text))
+        .located(item.where);
+  }
+  for (const auto kind :
+       {flow::host_kind::engine, flow::host_kind::own, flow::host_kind::process}) {
+    if (text != nullptr && *text == flow::name_of(kind)) {
+      stage.host = kind;
+      return {};
+    }
+  }
+  return refused(item, "\"engine\", \"own\" or \"process\"");
+}
+
 result<void> refuse_key(written_stage& /*stage*/, const toml_item& item) {
   return error(errc::unsupported,
                fmt::format("cannot use key \"{}\" of a stage: expected a key of this "
@@ -153,7 +173,7 @@ result<void> refuse_key(written_stage& /*stage*/, const toml_item& item) {
 }
 
 using setter = result<void> (*)(written_stage&, const toml_item&);
-constexpr std::array<std::pair<std::string_view, setter>, 11> reserved{
+constexpr std::array<std::pair<std::string_view, setter>, 10> reserved{
     {{"name", set_name},
      {"use", set_use},
      {"from", set_from},
@@ -162,8 +182,7 @@ constexpr std::array<std::pair<std::string_view, setter>, 11> reserved{
      {"window", set_window},
      {"on_error", set_on_error},
      {"max_failures", set_max_failures},
-     {"host", refuse_key},
-     {"late", refuse_key},
+     {"host", set_host},
      {"initial", refuse_key}}};
 
 void set_setting(written_stage& stage, config_entry entry) {

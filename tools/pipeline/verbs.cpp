@@ -34,9 +34,18 @@ void add_file(CLI::App* verb, graph_options& options, bool required) {
       ->type_name("KEY=VALUE")
       ->take_all()
       ->allow_extra_args(false);
+  add_plugin_option(*verb, options.plugins);
 }
 
 }  // namespace
+
+void add_plugin_option(CLI::App& verb, std::vector<std::string>& plugins) {
+  verb.add_option("--plugin", plugins,
+                  "Shared object or Python file with stages; repeatable")
+      ->type_name("PATH")
+      ->take_all()
+      ->allow_extra_args(false);
+}
 
 void add_pipeline_verbs(CLI::App& app, action& chosen) {
   const auto checked = std::make_shared<graph_options>();
@@ -58,12 +67,19 @@ void add_pipeline_verbs(CLI::App& app, action& chosen) {
   graph->add_flag("--dot", drawn->dot, "Write text for Graphviz instead of SVG")
       ->excludes("--json");
 
-  add(app, chosen, "stages", "List the stages that pipelines may use",
-      "weir stages --json", &stages_command, std::make_shared<stages_options>());
+  const auto listed = std::make_shared<stages_options>();
+  CLI::App* list = add(app, chosen, "stages", "List the stages that pipelines may use",
+                       "weir stages --json", &stages_command, listed);
+  add_plugin_option(*list, listed->plugins);
+  list->add_flag("--markdown", listed->markdown, "Print the page docs/stages.md")
+      ->excludes("--json");
 
   const auto inspected = std::make_shared<stages_options>();
-  add(app, chosen, "inspect", "Say which ports, settings and state a stage has",
-      "weir inspect tgm.read", &inspect_command, inspected)
+  CLI::App* inspect =
+      add(app, chosen, "inspect", "Say which ports, settings and state a stage has",
+          "weir inspect tgm.read", &inspect_command, inspected);
+  add_plugin_option(*inspect, inspected->plugins);
+  inspect
       ->add_option("STAGE", inspected->stage, "Full name of a stage, see `weir stages`")
       ->required();
 }

@@ -24,6 +24,7 @@ struct graph_options {
   std::string drawing = "-";  ///< `graph`: file for the drawing; "-" for standard output
   bool dot = false;           ///< `graph`: text for Graphviz instead of SVG
   bool json = false;
+  std::vector<std::string> plugins{};  ///< plug-ins beside those of the file
 };
 /// Performs `weir check`: prints types, windows, memory, guarantee and notes of a
 /// pipeline. Errors of `load_pipeline` and `pipeline::check` are passed on.
@@ -40,12 +41,19 @@ struct graph_options {
 struct stages_options {
   std::string stage;  ///< `inspect`: full name of the stage
   bool json = false;
+  std::vector<std::string> plugins{};  ///< plug-ins whose stages are known, too
+  bool markdown = false;               ///< `stages`: print the page docs/stages.md
 };
 /// Performs `weir stages`: lists the stages that files may use.
+/// Errors of `load_plugin` are passed on.
 [[nodiscard]] command_result stages_command(const stages_options& options, output& out);
 /// Performs `weir inspect`: prints ports, settings and state of a stage.
 /// @error{unknown_key, no stage has the name; the message suggests the nearest}
+/// Errors of `load_plugin` are passed on.
 [[nodiscard]] command_result inspect_command(const stages_options& options, output& out);
+
+/// Adds the option `--plugin` to a verb.
+void add_plugin_option(CLI::App& verb, std::vector<std::string>& plugins);
 
 /// Adds the verbs `check`, `graph`, `stages` and `inspect`. `chosen` is set when one of
 /// them is on the command line.

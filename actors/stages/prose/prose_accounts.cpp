@@ -184,6 +184,42 @@ class prose_accounts final : public flow::stage_object {
   nat_sum nats_;  ///< of all scores of this process
 };
 
+/// Further paragraphs of the reference of `prose.accounts`.
+constexpr std::string_view prose_accounts_details =
+    R"(When a window of the curve is complete, it hands on the whole curve so far
+through the outlets `tokens`, Build tokens at the end of each window (`u64[?]`), and
+`bits_per_byte`, the mean within each window (`f64[?]`); all other pulses are gaps.
+
+The state holds the sums and the curve.)";
+
+/// A small pipeline with `prose.accounts`.
+constexpr std::string_view prose_accounts_example = R"([[stage]]
+name = "text"
+use = "text.pulses"
+files = ["a.txt", "b.txt"]
+build_tokens = "all"
+
+[[stage]]
+name = "learn"
+use = "prose.learn"
+vocab = 257
+width = 32
+blocks = 1
+hidden = 32
+window = "4 items"
+
+[[stage]]
+name = "accounts"
+use = "prose.accounts"
+
+[[stage]]
+name = "curve"
+use = "tgm.replace"
+path = "curve.tgm"
+objects = ["tokens", "bits_per_byte"]
+inlets = { tokens = "accounts.tokens", bits_per_byte = "accounts.bits_per_byte" }
+)";
+
 }  // namespace
 
 result<void> make_prose_accounts(flow::described_stage& made,
@@ -192,6 +228,8 @@ result<void> make_prose_accounts(flow::described_stage& made,
   made.info.documentation =
       "sums the scores of prose.learn, and hands the learning curve on when it grows";
   made.info.face = flow::face::late;
+  made.info.details = prose_accounts_details;
+  made.info.example = prose_accounts_example;
   WEIR_TRY(const accounts_settings settings,
            flow::read_settings(made.info, accounts_table(), given));
   WEIR_TRY(flow::port_type score,

@@ -216,6 +216,40 @@ class prose_learn final : public flow::stage_object {
   bool copied_ = false;  ///< the state was copied since the last pulse ended
 };
 
+/// Further paragraphs of the reference of `prose.learn`.
+constexpr std::string_view prose_learn_details =
+    R"(The outlet `score` has the type `u64[8]`: number of the phase, tokens, scored
+tokens, negative log-likelihood in 2^-32 nat, end-of-text tokens among the scored ones,
+bits of the f64 norm of the gradient, tokens of the Build phase, and tokens of a full
+pulse. The seed of the initial parameters is that of the run.
+
+`lanes` and `max_chunk` are the `lanes` and `chunk` of the source, and `vocab` is 257
+if the source emits end-of-text tokens: between files, or with `end = "loop"`. The
+window of the stage is the number of pulses that are read ahead. The state consists of
+the parts PARAM, MOMENT, ERRBUF, LEVEL_STEPS and CTX/lane/i.)";
+
+/// A small pipeline with `prose.learn`.
+constexpr std::string_view prose_learn_example = R"([[stage]]
+name = "text"
+use = "text.pulses"
+files = ["a.txt", "b.txt"]
+build_tokens = "all"
+
+[[stage]]
+name = "learn"
+use = "prose.learn"
+vocab = 257
+width = 32
+blocks = 1
+hidden = 32
+window = "4 items"
+
+[[stage]]
+name = "sink"
+use = "tgm.write"
+path = "scores.tgm"
+)";
+
 }  // namespace
 
 result<void> make_prose_learn(flow::described_stage& made, const given_settings& given) {
@@ -223,6 +257,8 @@ result<void> make_prose_learn(flow::described_stage& made, const given_settings&
   made.info.documentation =
       "learns from the pulses of text.pulses, or predicts them, and scores each";
   made.info.face = flow::face::late;
+  made.info.details = prose_learn_details;
+  made.info.example = prose_learn_example;
   WEIR_TRY(learn_settings settings, flow::read_settings(made.info, learn_table(), given));
   WEIR_CHECK(models::check_config(settings.model));
   if (auto run = models::lanes_per_device(settings.model.lanes, settings.devices); !run) {

@@ -254,12 +254,36 @@ class text_pulses final : public flow::stage_object {
   mutable result<byte_vector> cursor_ = byte_vector();  ///< made by `position`
 };
 
+/// Further paragraphs of the reference of `text.pulses`.
+constexpr std::string_view text_pulses_details =
+    R"(Outlet `pulses` has the type `u32[k]`, where k follows from `lanes` and `chunk`.
+A phase ends with its budget, and the source ends with the last phase or with the text.
+
+The cursor is the number of the pulse. The state holds the cursor of the context
+stream with its last tokens, the sums of the phases, and the budget that "all" stands
+for. A resumed run compares the text before the cursor with these tokens and with a
+hash of all of it.)";
+
+/// A small pipeline with `text.pulses`.
+constexpr std::string_view text_pulses_example = R"([[stage]]
+name = "text"
+use = "text.pulses"
+files = ["a.txt", "b.txt"]
+build_tokens = "all"
+
+[[stage]]
+name = "sink"
+use = "null"
+)";
+
 }  // namespace
 
 result<void> make_text_pulses(flow::described_stage& made, const given_settings& given,
                               file_system& fs) {
   made.info = source_info(std::string(text_pulses_name),
                           "reads a context stream as pulses of tokens for a text model");
+  made.info.details = text_pulses_details;
+  made.info.example = text_pulses_example;
   WEIR_TRY(pulses_settings settings,
            flow::read_settings(made.info, pulses_table(), given));
   WEIR_TRY(const std::string warning, storage::check_config(settings.stream));

@@ -17,10 +17,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -47,6 +49,9 @@ class node {
   /// @param max_failures  Failed items after which the next one stops the run.
   node& failing(flow::failure_policy policy,
                 std::uint64_t max_failures = flow::unlimited_failures);
+  /// Sets the thread or process in which the stage works. It changes no result, and a run
+  /// may be resumed with other hosts.
+  node& host(flow::host_kind kind);
   /// Sets the place of the stage's definition for messages, such as `two.toml:12:1`.
   node& defined_at(std::string place);
   /// Adds an edge. The name of a port may be left out if the stage has only one in that
@@ -82,7 +87,8 @@ class pipeline {
   /// Adds a stage of a class.
   template <class S>
   node add(const std::string& name, flow::settings_of<S> settings = {}) {
-    return add_made(name, flow::make_stage<S>(std::move(settings)));
+    return add_maker(
+        name, [settings = std::move(settings)] { return flow::make_stage<S>(settings); });
   }
   /// Adds a stage of `flow::stages()` by its full name.
   node add(std::string name, std::string_view stage, const given_settings& settings = {});
@@ -93,10 +99,22 @@ class pipeline {
   template <class Function>
   node map(const std::string& name, std::string_view from, std::string_view to,
            Function function) {
-    return add_made(name, flow::make_map_stage(from, to, std::move(function)));
+    if constexpr (std::is_copy_constructible_v<Function>) {
+      return add_maker(name, [from = std::string(from), to = std::string(to),
+                              function = std::move(function)] {
+        return flow::make_map_stage(from, to, function);
+      });
+    } else {
+      return add_made(name, flow::make_map_stage(from, to, std::move(function)));
+    }
   }
+  /// Adds a stage that a function makes. It is called at once, and again when a run goes
+  /// back to a checkpoint.
+  node add_maker(std::string name, std::function<result<flow::described_stage>()> make);
   /// Adds a stage that was made before.
-  node add_made(std::string name, result<flow::described_stage> stage);
+  /// @param make  Makes the stage again when a run goes back to a checkpoint.
+  node add_made(std::string name, result<flow::described_stage> stage,
+                std::function<result<flow::described_stage>()> make = {});
   /// Adds an edge between ports by name; see `operator>>` for empty names.
   /// @param place  Place of its definition for messages; may be empty.
   void connect(std::uint32_t from, std::string_view outlet, std::uint32_t to,
@@ -109,6 +127,11 @@ class pipeline {
   /// Hands the stages over for a run, in the order in which they were added. A pipeline
   /// runs once. @error{invalid_argument, the stages were taken before}
   [[nodiscard]] result<std::vector<std::unique_ptr<flow::stage_object>>> take_stages();
+  /// Makes all stages again, in the state before their first item.
+  /// @error{unsupported, a stage was made by the program and cannot be made again; or
+  /// returns the errors of the factories}
+  [[nodiscard]] result<std::vector<std::unique_ptr<flow::stage_object>>> remake_stages()
+      const;
   /// Returns the graph so far.
   [[nodiscard]] const flow::graph& built() const noexcept { return graph_; }
 
@@ -127,6 +150,8 @@ class pipeline {
   };
   flow::graph graph_;
   std::vector<std::unique_ptr<flow::stage_object>> objects_;
+  /// Make the stages again; empty for a stage that cannot be made again.
+  std::vector<std::function<result<flow::described_stage>()>> makers_;
   std::vector<window_setting> windows_;
   std::optional<error> mistake_;
   bool taken_ = false;

@@ -69,6 +69,14 @@ struct run_options {
   /// so a resumed run knows them.
   std::vector<flow::item_range> skip{};
   std::int64_t stall_s = 60;  ///< time without progress after which the run fails
+  /// Times that the run may go back to its last checkpoint and start a host again that
+  /// has died, such as a child process. The outputs are those of a run without a death.
+  std::uint32_t restarts = 0;
+  /// Time after which a child process that has not answered is ended. @units{seconds}
+  std::int64_t deadline_s = 30;
+  /// Byte, from 0 to 255, that fills the memory of an item before a stage gets it, so
+  /// that bytes that no stage writes show; -1: nothing is filled.
+  int fill_slots = -1;
   /// Called before a resumed run continues, on the thread that called `resume`. Not
   /// called if the run begins anew or had finished.
   std::function<void(const pipeline_start&)> resumed{};
@@ -90,6 +98,7 @@ struct pipeline_report {
   std::vector<std::string> unverified{};
   std::uint64_t items = 0;           ///< items that all sources have delivered
   std::uint64_t epochs = 0;          ///< checkpoints of this process
+  std::uint32_t restarts = 0;        ///< times that the run has gone back after a death
   std::uint64_t generation = 0;      ///< last durable checkpoint; 0 if there is none
   std::uint64_t resumed_item = 0;    ///< first item after a resume
   double seconds = 0;                ///< duration of the run

@@ -82,7 +82,27 @@ class catalog {
   /// factory has filled in if that fails.
   /// @error{already_exists, another stage has the name}
   /// @error{invalid_argument, a setting has the name of a reserved key}
-  [[nodiscard]] result<void> add(std::string name, factory make, stage_info about = {});
+  [[nodiscard]] result<void> add(std::string name, factory make, stage_info about = {}) {
+    return add(std::move(name), std::move(make), std::move(about), {});
+  }
+  /// Adds a stage that comes from a file, see `add` above. If its home has a command, the
+  /// stage runs in a child process that the command starts, and the object that the
+  /// factory makes is not called: it may be a plain `stage_object`.
+  [[nodiscard]] result<void> add(std::string name, factory make, stage_info about,
+                                 stage_home home);
+  /// Sets the file from which the stages come that are added without a home from now on,
+  /// such as a plug-in that is being loaded. An empty path: the program itself.
+  void adding_from(std::string file) { adding_from_ = std::move(file); }
+  /// Returns where a stage comes from. @error{unknown_key, no stage has the name}
+  [[nodiscard]] result<stage_home> home_of(std::string_view name) const;
+  /// Returns the files of all stages, each once, in the order of their names.
+  [[nodiscard]] std::vector<std::string> files() const;
+  /// Adds all stages of a catalog that a plug-in has filled, or none of them.
+  /// @param file  File of the plug-in, absolute: the home of stages that name no other.
+  /// @error{already_exists, a stage has one of the names; the message names both files}
+  [[nodiscard]] result<void> add_plugin(catalog&& stages, const std::string& file);
+  /// Returns whether a stage comes from a file.
+  [[nodiscard]] bool has_plugin(std::string_view file) const noexcept;
   /// Makes a stage.
   /// @error{unknown_key, no stage has the name, or no setting has one of the names; the
   /// message suggests the nearest} @error{invalid_argument, a value is refused}
@@ -99,10 +119,12 @@ class catalog {
   struct entry {
     factory make;
     stage_info about;
+    stage_home home;
   };
   [[nodiscard]] result<const entry*> find(std::string_view name) const;
 
   std::map<std::string, entry, std::less<>> entries_;
+  std::string adding_from_;
 };
 
 /// Returns the stages that every pipeline may use by name: what programs have added, such

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weir/base/error.hpp"
@@ -39,7 +40,17 @@ struct graph_stage {
   failure_policy on_failure = failure_policy::stop;  ///< treatment of failed items
   /// Failed items after which the next one stops the run, counted over resumed runs.
   std::uint64_t max_failures = unlimited_failures;
+  host_kind host = host_kind::automatic;  ///< where the stage works, see `host_of`
+  stage_origin origin{};                  ///< how the stage is made again by name
 };
+
+/// Returns where a stage works, which is never `automatic`.
+/// @threads{pure}
+[[nodiscard]] host_kind host_of(const graph_stage& s) noexcept;
+
+/// Returns the name of a kind of host in files and messages, such as `own`.
+/// @threads{pure}
+[[nodiscard]] std::string_view name_of(host_kind kind) noexcept;
 
 /// An edge from an outlet to an inlet.
 struct graph_edge {

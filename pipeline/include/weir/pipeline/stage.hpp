@@ -381,6 +381,12 @@ class opening {
   [[nodiscard]] const std::vector<constant_info>& constants() const noexcept {
     return constants_;
   }
+  /// Returns the facts of the run. For hosts.
+  [[nodiscard]] const facts& run() const noexcept { return run_; }
+  /// Takes the constants that the stage has loaded on another engine. For hosts.
+  void set_constants(std::vector<constant_info> loaded) {
+    constants_ = std::move(loaded);
+  }
 
  private:
   [[nodiscard]] result<runtime::tensor> constant_bytes(const std::string& file,

@@ -70,6 +70,8 @@ struct path_setting {
 struct stage_info {
   std::string name;                     ///< full name of the stage, such as `tgm.read`
   std::string documentation;            ///< one sentence for users
+  std::string details = {};             ///< further paragraphs in Markdown for users
+  std::string example = {};             ///< TOML of a small pipeline that runs
   flow::face face = flow::face::task;   ///< way in which it takes part
   std::vector<port_info> ports;         ///< in the order of their description
   std::vector<port_info> scratch;       ///< memory of one item that no edge carries
@@ -100,6 +102,29 @@ struct stage_info {
   [[nodiscard]] const port_info& outlet(std::size_t number) const noexcept;
   /// Returns the number of outlets for failed items.
   [[nodiscard]] std::size_t dead_letters() const noexcept;
+};
+
+/// Where a stage of a catalog comes from, if it is not part of the program.
+struct stage_home {
+  std::string file;  ///< plug-in or file that has added it; empty: the program itself
+  /// Program and arguments of the child process in which the stage has to run; empty: it
+  /// may run in any process that has its file.
+  std::vector<std::string> command;
+};
+
+/// How a stage can be made again, in this process or in another one.
+struct stage_origin {
+  std::string use;  ///< name in the catalog; empty if it was made of a class
+  std::vector<std::pair<std::string, setting_value>> settings;  ///< the given ones
+  stage_home home;                                              ///< see `stage_home`
+};
+
+/// The thread or process in which a stage works.
+enum class host_kind : std::uint8_t {
+  automatic,  ///< `engine` for stages that submit tasks, `own` for all others
+  engine,     ///< on the thread of the run's engine
+  own,        ///< on a thread of its own, with an engine of its own if it submits tasks
+  process     ///< in a child process
 };
 
 /// Adds the value of a setting to the description: its paths if it holds some, and its

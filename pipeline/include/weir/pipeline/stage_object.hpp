@@ -43,6 +43,8 @@ class state_writer {
   /// Adds a part of `bytes` bytes, of any content, and returns its memory, which is valid
   /// until the image was saved. @param name  Name in the checkpoint, unique in the stage.
   [[nodiscard]] mutable_bytes add(const std::string& name, std::size_t bytes);
+  /// Adds a part with type and shape, which the stage has copied elsewhere. For hosts.
+  void adopt(image_section part);
   /// Declares that a task fills memory of the image. Memory that no declared task fills
   /// is complete when `copy_state` returns.
   void filled_by(task_id id) { copies_.push_back(id); }
@@ -64,6 +66,8 @@ class state_reader {
   /// Returns the bytes of a part, valid until `restore_state` returns.
   /// @error{corrupt, the image has no such part}
   [[nodiscard]] result<bytes_view> part(const std::string& name) const;
+  /// Returns the image. For hosts.
+  [[nodiscard]] const image& whole() const noexcept { return from_; }
 
  private:
   const image& from_;
@@ -138,6 +142,7 @@ class stage_object {
 struct described_stage {
   stage_info info;                       ///< description
   std::unique_ptr<stage_object> object;  ///< the stage itself
+  stage_origin origin{};                 ///< set if a catalog has made it
 };
 
 }  // namespace weir::flow

@@ -58,6 +58,13 @@ class stage_spec {
     info_.documentation = std::move(documentation);
     return *this;
   }
+  /// Adds what the reference says about the stage: further paragraphs in Markdown, and
+  /// the TOML of a small pipeline that runs.
+  stage_spec& manual(std::string_view details, std::string_view example) {
+    info_.details = details;
+    info_.example = example;
+    return *this;
+  }
   /// Describes an inlet. @param extents  Such as `n,384`, see `flow::port_type`.
   template <class T, int Rank>
   stage_spec& port(std::string port_name, in<T, Rank> S::*member,

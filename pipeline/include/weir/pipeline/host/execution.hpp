@@ -19,10 +19,13 @@ namespace weir::flow {
 
 /// Options of an execution.
 struct execution_options {
-  std::uint64_t seed = 1;          ///< seed of `step::random`
-  std::string folder;              ///< folder of the pipeline's file, see `opening::path`
-  std::uint32_t turn_items = 32;   ///< items that a stage takes in one turn at most
-  opening::loader load{};          ///< loads constants; may be empty
+  std::uint64_t seed = 1;         ///< seed of `step::random`
+  std::string folder;             ///< folder of the pipeline's file, see `opening::path`
+  std::uint32_t turn_items = 32;  ///< items that a stage takes in one turn at most
+  opening::loader load{};         ///< loads constants; may be empty
+  /// Byte, from 0 to 255, that fills the memory of an item before a stage gets it, so
+  /// that bytes that no stage writes show; -1: nothing is filled.
+  int fill_slots = -1;
   std::size_t recorded_items = 0;  ///< items that `add_to_trace` knows at most; 0: none
   /// Items that sources read and the run does not process: they become gaps. Images hold
   /// the ranges, which then count in resumed runs, too.

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Shared memory by memfd, and its records.
+#include "process/memory.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "weir/base/bytes.hpp"
+
+namespace weir::actors {
+namespace {
+
+/// Memory up to this size is allocated at once, so that a lack of it is an error here and
+/// no signal later. @units{bytes}
+constexpr std::uint64_t max_allocated = std::uint64_t{64} << 20;
+
+result<std::byte*> map_all(int fd, std::uint64_t bytes) {
+  void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) {
+    return system_error("map", "shared memory", errno);
+  }
+  return static_cast<std::byte*>(base);
+}
+
+error bad_field(const char* field, const std::string& expected,
+                const std::string& found) {
+  return error(errc::corrupt, fmt::format("cannot use a tensor of the child process: "
+                                          "expected {} {}, found {}",
+                                          field, expected, found));
+}
+
+}  // namespace
+
+result<shared_memory> shared_memory::create(const std::string& stage,
+                                            std::uint64_t bytes) {
+  const int fd =
+      ::memfd_create(("weir:" + stage).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) {
+    return system_error("make", "shared memory of the stage " + stage, errno);
+  }
+  shared_memory made(fd, nullptr, bytes);
+  const auto size = static_cast<off_t>(bytes);
+  if (::ftruncate(fd, size) != 0) {
+    return system_error("size", "shared memory of the stage " + stage, errno);
+  }
+  if (bytes <= max_allocated) {
+    if (const int number = ::posix_fallocate(fd, 0, size); number != 0) {
+      return system_error("allocate", "shared memory of the stage " + stage, number);
+    }
+  }
+  if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return system_error("seal", "shared memory of the stage " + stage, errno);
+  }
+  WEIR_TRY(made.base_, map_all(fd, bytes));
+  return made;
+}
+
+result<shared_memory> shared_memory::map(int fd, std::uint64_t bytes) {
+  struct stat facts {};
+  if (::fstat(fd, &facts) != 0) {
+    return system_error("look at", "shared memory", errno);
+  }
+  if (static_cast<std::uint64_t>(facts.st_size) != bytes) {
+    return error(errc::io, fmt::format("cannot map shared memory: expected {} bytes, "
+                                       "found {}",
+                                       bytes, facts.st_size));
+  }
+  shared_memory made(fd, nullptr, bytes);
+  WEIR_TRY(made.base_, map_all(fd, bytes));
+  return made;
+}
+
+shared_memory::shared_memory(shared_memory&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      base_(std::exchange(other.base_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+shared_memory& shared_memory::operator=(shared_memory&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(base_, other.base_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+shared_memory::~shared_memory() {
+  if (base_ != nullptr) {
+    ::munmap(base_, bytes_);
+  }
+  if (fd_ >= 0) {
+    ::close(fd_);
+  }
+}
+
+std::optional<std::uint64_t> region::take(std::uint64_t bytes) noexcept {
+  const std::uint64_t at = align_up<std::uint64_t>(at_, wire::alignment);
+  if (at > end_ || bytes > end_ - at) {
+    return std::nullopt;
+  }
+  at_ = at + bytes;
+  return at;
+}
+
+std::uint32_t put_attributes(std::byte* to, const attributes& all) {
+  std::byte* at = to;
+  const auto put = [&](const void* from, std::size_t bytes) {
+    std::memcpy(at, from, bytes);
+    at += bytes;
+  };
+  for (const auto& [name, value] : all) {
+    const auto* text = std::get_if<std::string>(&value);
+    const auto kind = static_cast<std::uint8_t>(value.index());
+    const auto name_bytes = static_cast<std::uint8_t>(name.size());
+    const auto bytes = static_cast<std::uint16_t>(text != nullptr ? text->size() : 8);
+    put(&kind, 1);
+    put(&name_bytes, 1);
+    put(&bytes, 2);
+    put(name.data(), name_bytes);
+    std::visit(
+        [&](const auto& one) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(one)>, std::string>) {
+            put(one.data(), bytes);
+          } else {
+            put(&one, 8);
+          }
+        },
+        value);
+  }
+  return static_cast<std::uint32_t>(at - to);
+}
+
+result<attributes> get_attributes(const std::byte* from, std::uint32_t bytes) {
+  const auto bad = [](const char* found) {
+    return error(errc::corrupt,
+                 fmt::format("cannot read attributes of the child process: expected "
+                             "kind, name and value, found {}",
+                             found));
+  };
+  if (bytes > wire::attribute_bytes) {
+    return bad("too many bytes");
+  }
+  attributes all;
+  std::vector<std::byte> copy(from, from + bytes);
+  std::size_t at = 0;
+  while (at != copy.size()) {
+    if (copy.size() - at < 4) {
+      return bad("fewer bytes");
+    }
+    const auto kind = std::to_integer<unsigned>(copy[at]);
+    const auto name_bytes = std::to_integer<std::size_t>(copy[at + 1]);
+    std::uint16_t value_bytes = 0;
+    std::memcpy(&value_bytes, &copy[at + 2], 2);
+    at += 4;
+    if (copy.size() - at < name_bytes + value_bytes || kind > 3 ||
+        (kind != 3 && value_bytes != 8)) {
+      return bad("fewer bytes, or an unknown kind");
+    }
+    const auto text = [&](std::size_t begin, std::size_t count) {
+      return std::string(as_text(bytes_view(copy).subspan(begin, count)));
+    };
+    attribute& value = all[text(at, name_bytes)];
+    at += name_bytes;
+    const auto number = [&](auto one) {
+      std::memcpy(&one, &copy[at], 8);
+      value = one;
+    };
+    switch (kind) {
+      case 0: number(std::int64_t{}); break;
+      case 1: number(std::uint64_t{}); break;
+      case 2: number(double{}); break;
+      default: value = text(at, value_bytes);
+    }
+    at += value_bytes;
+  }
+  return all;
+}
+
+std::optional<wire::tensor_record> put_tensor(const shared_memory& memory, region& space,
+                                              const runtime::tensor& t) {
+  const std::int64_t bytes = byte_size(t.type(), t.count()).value_or(0);
+  const auto at = space.take(static_cast<std::uint64_t>(bytes));
+  if (!at) {
+    return std::nullopt;
+  }
+  wire::tensor_record one{};
+  one.offset = *at;
+  one.bytes = static_cast<std::uint64_t>(bytes);
+  one.type = static_cast<std::uint32_t>(t.type());
+  one.rank = static_cast<std::uint32_t>(t.shape().size());
+  std::copy(t.shape().begin(), t.shape().end(), one.shape.begin());
+  if (bytes != 0) {
+    std::memcpy(memory.at(*at), t.data(), one.bytes);
+  }
+  return one;
+}
+
+result<shared_tensor> check_tensor(const shared_memory& memory,
+                                   const wire::tensor_record& one, std::uint64_t begin,
+                                   std::uint64_t bytes) {
+  if (one.rank > wire::max_rank) {
+    return bad_field("a rank of at most", std::to_string(wire::max_rank),
+                     std::to_string(one.rank));
+  }
+  if (one.type > 255 || !info_of(static_cast<int>(one.type)) ||
+      info_of(static_cast<int>(one.type))->size == 0) {
+    return bad_field("the number of", "an element type", std::to_string(one.type));
+  }
+  shared_tensor t;
+  t.type = static_cast<dtype>(one.type);
+  t.shape = {one.shape.data(), one.rank};
+  std::int64_t count = 1;
+  bool fits = true;
+  for (const std::int64_t extent : t.shape) {
+    fits = fits && extent >= 0 && checked_mul(count, extent, count);
+  }
+  const auto expected = fits ? byte_size(t.type, count) : result<std::int64_t>(-1);
+  if (!expected || *expected < 0 || static_cast<std::uint64_t>(*expected) != one.bytes) {
+    return bad_field("bytes of", "its shape", std::to_string(one.bytes));
+  }
+  if (one.offset % wire::alignment != 0 || one.offset < begin ||
+      one.offset - begin > bytes || one.bytes > bytes - (one.offset - begin)) {
+    return bad_field("an offset", fmt::format("in {}+{}", begin, bytes),
+                     fmt::format("{}+{}", one.offset, one.bytes));
+  }
+  t.data = memory.at(one.offset);
+  t.bytes = one.bytes;
+  return t;
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Payloads as JSON, and sections as bytes.
+#include "process/messages.hpp"
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include <fmt/format.h>
+
+#include "process/wire.hpp"
+
+namespace weir::actors {
+namespace {
+
+using nlohmann::json;
+
+/// Returns JSON as text. Bytes that are no UTF-8 are replaced.
+std::string dump(const json& one) {
+  return one.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+error no_message(const std::string& found) {
+  return error(errc::corrupt,
+               fmt::format("cannot read a message of the process host: expected JSON as "
+                           "in docs/formats/stage-wire.md, found {}",
+                           found));
+}
+
+/// Calls a function that reads JSON. Its exceptions become errors.
+template <class T, class Function>
+result<T> reading(Function read) {
+  try {
+    return read();
+  } catch (const json::exception& e) {
+    return no_message(e.what());
+  }
+}
+
+json json_of(const setting_value& v) {
+  return std::visit(
+      [](const auto& one) -> json {
+        using type = std::decay_t<decltype(one)>;
+        if constexpr (std::is_same_v<type, setting_value::list>) {
+          json all = json::array();
+          for (const setting_value& item : one) {
+            all.push_back(json_of(item));
+          }
+          return all;
+        } else if constexpr (std::is_same_v<type, setting_value::foreign>) {
+          return one.description;
+        } else {
+          return one;
+        }
+      },
+      v.data);
+}
+
+setting_value value_of(const json& j) {
+  setting_value v;
+  if (j.is_boolean()) {
+    v.data = j.get<bool>();
+  } else if (j.is_number_integer()) {
+    v.data = j.get<std::int64_t>();
+  } else if (j.is_number()) {
+    v.data = j.get<double>();
+  } else if (j.is_array()) {
+    setting_value::list all;
+    for (const json& one : j) {
+      all.push_back(value_of(one));
+    }
+    v.data = std::move(all);
+  } else {
+    v.data = j.get<std::string>();
+  }
+  return v;
+}
+
+constexpr std::array<std::pair<flow::face, const char*>, 6> faces{
+    {{flow::face::task, "task"},
+     {flow::face::late, "late"},
+     {flow::face::looping, "looping"},
+     {flow::face::source, "source"},
+     {flow::face::sink, "sink"},
+     {flow::face::blocking, "blocking"}}};
+
+const char* text_of(flow::face f) {
+  for (const auto& [known, text] : faces) {
+    if (known == f) {
+      return text;
+    }
+  }
+  return "";
+}
+
+result<flow::face> face_of(const std::string& text) {
+  for (const auto& [known, name] : faces) {
+    if (text == name) {
+      return known;
+    }
+  }
+  return no_message("the face " + text);
+}
+
+json json_of(const flow::shared_layout& l) {
+  return {{"bytes", l.bytes},
+          {"calls", l.calls},
+          {"inputs", l.inputs},
+          {"attributes", l.attributes},
+          {"made", l.made},
+          {"outputs", l.outputs},
+          {"in", l.in},
+          {"made_attributes", l.made_attributes},
+          {"out", l.out},
+          {"made_records", l.made_records},
+          {"in_bytes", l.in_bytes},
+          {"out_bytes", l.out_bytes}};
+}
+
+flow::shared_layout layout_from(const json& j) {
+  flow::shared_layout l;
+  for (const auto& [key, to] : {std::pair{"bytes", &l.bytes},
+                                {"calls", &l.calls},
+                                {"inputs", &l.inputs},
+                                {"attributes", &l.attributes},
+                                {"made", &l.made},
+                                {"outputs", &l.outputs},
+                                {"made_attributes", &l.made_attributes},
+                                {"made_records", &l.made_records},
+                                {"in", &l.in},
+                                {"in_bytes", &l.in_bytes},
+                                {"out", &l.out},
+                                {"out_bytes", &l.out_bytes}}) {
+    *to = j.at(key).get<std::uint64_t>();
+  }
+  return l;
+}
+
+json json_of(const error& e) {
+  return {{"code", static_cast<int>(e.code())},
+          {"text", e.text()},
+          {"location", e.location()},
+          {"hint", e.hint()},
+          {"cause", e.cause() != nullptr ? json_of(*e.cause()) : json()}};
+}
+
+std::string text_at(const json& j, const char* key) {
+  const auto found = j.find(key);
+  return found != j.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+/// Reads an error and its causes, of which a child could send any number.
+error error_from(const json& j, int depth) {
+  constexpr int max_depth = 16;
+  const auto number = j.contains("code") && j["code"].is_number_integer()
+                          ? j["code"].get<std::int64_t>()
+                          : std::int64_t{0};
+  auto code = errc::kernel_failed;
+  if (number > 0 && number < 1000 && name_of(static_cast<errc>(number)) != "unknown") {
+    code = static_cast<errc>(number);
+  }
+  error e(code, text_at(j, "text"));
+  if (const std::string where = text_at(j, "location"); !where.empty()) {
+    static_cast<void>(std::move(e).located(where));
+  }
+  if (const std::string hint = text_at(j, "hint"); !hint.empty()) {
+    static_cast<void>(std::move(e).hint(hint));
+  }
+  if (const auto cause = j.find("cause");
+      cause != j.end() && cause->is_object() && depth < max_depth) {
+    static_cast<void>(std::move(e).because(error_from(*cause, depth + 1)));
+  }
+  return e;
+}
+
+}  // namespace
+
+std::string text_of(const start_message& one) {
+  const flow::stage_info& info = one.stage.info;
+  json j;
+  j["version"] = wire::version;
+  j["name"] = one.stage.name;
+  j["use"] = one.stage.origin.use;
+  j["file"] = one.stage.origin.home.file;
+  j["face"] = text_of(info.face);
+  j["settings"] = json::array();
+  for (const auto& [key, value] : one.stage.origin.settings) {
+    j["settings"].push_back(json::array({key, json_of(value)}));
+  }
+  j["plugins"] = one.plugins;
+  j["seed"] = one.seed;
+  j["folder"] = one.folder;
+  j["resuming"] = one.resuming;
+  j["takes"] = info.takes;
+  j["gives"] = info.gives;
+  j["slots"] = one.planned.slots;
+  j["budget"] = one.budget;
+  j["skips_failures"] = one.stage.on_failure != flow::failure_policy::stop;
+  j["own_numbering"] = info.own_numbering;
+  j["accepts_gaps"] = info.gaps == flow::gap_policy::pass;
+  j["ports"] = json::array();
+  for (std::size_t i = 0; i < info.ports.size(); ++i) {
+    const flow::port_info& p = info.ports[i];
+    j["ports"].push_back({{"name", p.name},
+                          {"inlet", p.inlet},
+                          {"dead_letter", p.dead_letter},
+                          {"type", one.planned.types[i].text()},
+                          {"longest", p.longest}});
+  }
+  j["memory"] = json_of(one.layout);
+  return dump(j);
+}
+
+result<start_message> start_of(std::string_view text) {
+  return reading<start_message>([&]() -> result<start_message> {
+    const json j = json::parse(text);
+    if (j.at("version").get<std::uint32_t>() != wire::version) {
+      return error(errc::unsupported_version,
+                   fmt::format("cannot serve a stage: expected version {} of the wire, "
+                               "found {}",
+                               wire::version, j.at("version").dump()));
+    }
+    start_message m;
+    m.stage.name = j.at("name").get<std::string>();
+    m.stage.origin.use = j.at("use").get<std::string>();
+    m.stage.origin.home.file = j.at("file").get<std::string>();
+    for (const json& one : j.at("settings")) {
+      m.stage.origin.settings.emplace_back(one.at(0).get<std::string>(),
+                                           value_of(one.at(1)));
+    }
+    flow::stage_info& info = m.stage.info;
+    WEIR_TRY(info.face, face_of(j.at("face").get<std::string>()));
+    info.takes = j.at("takes").get<std::uint32_t>();
+    info.gives = j.at("gives").get<std::uint32_t>();
+    info.own_numbering = j.at("own_numbering").get<bool>();
+    m.stage.on_failure = j.at("skips_failures").get<bool>() ? flow::failure_policy::skip
+                                                            : flow::failure_policy::stop;
+    m.planned.slots = j.at("slots").get<std::uint32_t>();
+    m.budget = j.at("budget").get<std::int64_t>();
+    m.plugins = j.at("plugins").get<std::vector<std::string>>();
+    m.seed = j.at("seed").get<std::uint64_t>();
+    m.folder = j.at("folder").get<std::string>();
+    m.resuming = j.at("resuming").get<bool>();
+    for (const json& one : j.at("ports")) {
+      flow::port_info p;
+      p.name = one.at("name").get<std::string>();
+      p.inlet = one.at("inlet").get<bool>();
+      p.dead_letter = one.at("dead_letter").get<bool>();
+      p.longest = one.at("longest").get<std::int64_t>();
+      WEIR_TRY(p.type, flow::port_type::parse(one.at("type").get<std::string>()));
+      m.planned.types.push_back(p.type);
+      info.ports.push_back(std::move(p));
+    }
+    m.layout = layout_from(j.at("memory"));
+    return m;
+  });
+}
+
+std::string text_of(const error& e) {
+  return dump(json_of(e));
+}
+
+error error_of(std::string_view text) {
+  const json j = json::parse(text, nullptr, false);
+  if (j.is_object()) {
+    return error_from(j, 0);
+  }
+  return error(errc::kernel_failed,
+               fmt::format("the child process has told an error that is not JSON: {}",
+                           text.substr(0, 200)));
+}
+
+std::string text_of(const std::vector<constant_info>& constants) {
+  json j;
+  j["constants"] = json::array();
+  for (const constant_info& one : constants) {
+    j["constants"].push_back(
+        {{"file", one.file}, {"tensor", one.tensor}, {"digest", one.digest}});
+  }
+  return dump(j);
+}
+
+result<std::vector<constant_info>> constants_of(std::string_view text) {
+  using all = std::vector<constant_info>;
+  return reading<all>([&]() -> result<all> {
+    all found;
+    if (text.empty()) {
+      return found;
+    }
+    const json j = json::parse(text);
+    for (const json& one : j.at("constants")) {
+      found.push_back({one.at("file").get<std::string>(),
+                       one.at("tensor").get<std::string>(),
+                       one.at("digest").get<std::string>()});
+    }
+    return found;
+  });
+}
+
+std::string text_of(const figures& all) {
+  json j;
+  j["values"] = json::array();
+  for (const auto& [name, value] : all.values()) {
+    j["values"].push_back(json::array(
+        {name, std::visit([](const auto& one) { return json(one); }, value)}));
+  }
+  j["curves"] = json::array();
+  for (const figures::curve& one : all.curves()) {
+    j["curves"].push_back(
+        {{"title", one.title}, {"x", one.x}, {"y", one.y}, {"points", one.points}});
+  }
+  j["problems"] = all.problems();
+  return dump(j);
+}
+
+result<void> add_figures(std::string_view text, figures& to) {
+  return reading<void>([&]() -> result<void> {
+    const json j = text.empty() ? json::object() : json::parse(text);
+    for (const json& one : j.value("values", json::array())) {
+      const std::string name = one.at(0).get<std::string>();
+      const json& value = one.at(1);
+      if (value.is_number_unsigned()) {
+        to.set(name, value.get<std::uint64_t>());
+      } else if (value.is_number()) {
+        to.set(name, value.get<double>());
+      } else if (value.is_array()) {
+        to.set(name, value.get<std::vector<std::string>>());
+      } else {
+        to.set(name, value.get<std::string>());
+      }
+    }
+    for (const json& one : j.value("curves", json::array())) {
+      to.draw({one.at("title").get<std::string>(), one.at("x").get<std::string>(),
+               one.at("y").get<std::string>(),
+               one.at("points").get<std::vector<std::pair<double, double>>>()});
+    }
+    for (const json& one : j.value("problems", json::array())) {
+      to.problem(one.get<std::string>());
+    }
+    return {};
+  });
+}
+
+void put_sections(byte_vector& to, const std::vector<flow::image_section>& all) {
+  const auto put = [&](const auto& number) {
+    append(to, bytes_view(std::as_bytes(std::span(&number, 1))));
+  };
+  put(static_cast<std::uint32_t>(all.size()));
+  for (const flow::image_section& one : all) {
+    put(static_cast<std::uint32_t>(one.name.size()));
+    put(static_cast<std::uint32_t>(one.type));
+    put(static_cast<std::uint32_t>(one.shape.size()));
+    put(std::uint32_t{0});
+    put(static_cast<std::uint64_t>(one.data.size()));
+    for (const std::int64_t extent : one.shape) {
+      put(extent);
+    }
+    append(to, as_view(one.name));
+    append(to, one.data);
+  }
+}
+
+result<std::vector<flow::image_section>> sections_of(bytes_view from) {
+  bool failed = false;
+  const auto take = [&](std::uint64_t bytes) {
+    failed = failed || bytes > from.size();
+    const bytes_view one = from.first(failed ? 0 : static_cast<std::size_t>(bytes));
+    from = from.subspan(one.size());
+    return one;
+  };
+  const auto get = [&](auto number) {
+    const bytes_view one = take(sizeof(number));
+    if (!failed) {
+      std::memcpy(&number, one.data(), sizeof(number));
+    }
+    return number;
+  };
+  std::vector<flow::image_section> all;
+  const auto count = get(std::uint32_t{});
+  for (std::uint32_t i = 0; i < count && !failed; ++i) {
+    flow::image_section one;
+    const auto name_bytes = get(std::uint32_t{});
+    const auto type = get(std::uint32_t{});
+    const auto rank = get(std::uint32_t{});
+    static_cast<void>(get(std::uint32_t{}));
+    const auto bytes = get(std::uint64_t{});
+    failed = failed || rank > wire::max_rank || !info_of(static_cast<int>(type % 256)) ||
+             type > 255;
+    for (std::uint32_t e = 0; e < rank && !failed; ++e) {
+      one.shape.push_back(get(std::int64_t{}));
+    }
+    one.name = as_text(take(name_bytes));
+    const bytes_view data = take(bytes);
+    one.type = static_cast<dtype>(type);
+    one.data.assign(data.begin(), data.end());
+    all.push_back(std::move(one));
+  }
+  if (failed || !from.empty()) {
+    return error(errc::corrupt,
+                 fmt::format("cannot read the state of a stage in a child process: "
+                             "expected sections, found {}",
+                             failed ? "fewer bytes" : "more bytes"));
+  }
+  return all;
+}
+
+}  // namespace weir::actors

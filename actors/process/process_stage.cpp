@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Hands items to a child process by shared memory, 32 with a message, and checks every
+/// field of its answers.
+#include "process/process_stage.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "process/child.hpp"
+#include "process/memory.hpp"
+#include "process/messages.hpp"
+#include "weir/pipeline/host/batch_stage.hpp"
+#include "weir/pipeline/host/hosted_stage.hpp"
+#include "weir/pipeline/host/stage_calls.hpp"
+
+namespace weir::actors {
+namespace {
+
+/// Largest payload of a state. @units{bytes}
+constexpr std::uint64_t max_state = std::uint64_t{1} << 40;
+
+flow::small_record record_of(bytes_view from) {
+  flow::small_record r;
+  r.size = from.size();
+  std::memcpy(r.data.data(), from.data(), from.size());
+  return r;
+}
+
+class process_stage final : public flow::batch_stage {
+ public:
+  process_stage(start_message start, shared_memory memory,
+                std::unique_ptr<child_process> child)
+      : start_(std::move(start)),
+        layout_(start_.layout),
+        memory_(std::move(memory)),
+        child_(std::move(child)) {
+    const flow::stage_info& info = start_.stage.info;
+    inlets_ = info.inlets();
+    outlets_ = info.outlets();
+    owned_ = outlets_ - info.dead_letters();
+  }
+
+  result<void> open(opening& run) override {
+    WEIR_CHECK(begin(run));
+    WEIR_TRY(const auto answer, child_->ask(wire::kind::open));
+    WEIR_TRY(auto loaded, constants_of(as_text(answer.payload)));
+    run.set_constants(std::move(loaded));
+    return note_position();
+  }
+  result<bool> verify(opening& run, bytes_view offset,
+                      const flow::state_reader& state) override {
+    WEIR_CHECK(begin(run));
+    const auto bytes = static_cast<std::uint32_t>(offset.size());
+    byte_vector payload(sizeof(bytes) + offset.size());
+    std::memcpy(payload.data(), &bytes, sizeof(bytes));
+    std::copy(offset.begin(), offset.end(), payload.begin() + sizeof(bytes));
+    put_sections(payload, sections_in(state));
+    WEIR_TRY(const auto answer, child_->ask(wire::kind::verify, 0, payload));
+    return answer.head.count == 1;
+  }
+
+  flow::processed_items work(std::span<flow::exchange* const> items) override {
+    flow::processed_items done;
+    while (done.processed < items.size()) {
+      const flow::processed_items some = work_some(items.subspan(done.processed));
+      done.processed += some.processed;
+      done.failed = some.failed;
+      done.partial = some.partial;
+      if (some.failed || some.partial) {
+        break;
+      }
+    }
+    return done;
+  }
+  flow::filled_items fill(std::span<flow::blank* const> items) override {
+    flow::filled_items done;
+    auto filled = fill_some(items, done);
+    if (!filled) {
+      done.failure = at_item(pull(*items[done.filled]).seq(), std::move(filled.error()));
+    }
+    return done;
+  }
+  flow::processed_items write(std::span<const flow::ready* const> items) override {
+    flow::processed_items done;
+    while (done.processed < items.size() && !done.failed) {
+      const auto rest = items.subspan(done.processed);
+      auto written = write_some(rest, done);
+      if (!written) {
+        const std::size_t at = std::min(done.processed, items.size() - 1);
+        done.failed = at_item(taken(*items[at]).seq(), std::move(written.error()));
+      }
+    }
+    return done;
+  }
+
+  [[nodiscard]] flow::small_record position() const override { return position_; }
+  result<void> seek(bytes_view cursor) override {
+    WEIR_TRY(const auto answer, child_->ask(wire::kind::seek, 0, cursor));
+    static_cast<void>(answer);
+    return note_position();
+  }
+  result<flow::small_record> settle() override { return ask_record(wire::kind::settle); }
+  result<void> rewind(bytes_view offset) override {
+    WEIR_TRY(const auto answer, child_->ask(wire::kind::rewind, 0, offset));
+    static_cast<void>(answer);
+    return {};
+  }
+  result<void> copy_state(flow::state_writer& to) override {
+    WEIR_TRY(auto parts, ask_state());
+    for (flow::image_section& one : parts) {
+      to.adopt(std::move(one));
+    }
+    return {};
+  }
+  result<void> restore_state(const flow::state_reader& from) override {
+    byte_vector payload;
+    put_sections(payload, sections_in(from));
+    WEIR_TRY(const auto answer, child_->ask(wire::kind::restore_state, 0, payload));
+    static_cast<void>(answer);
+    return {};
+  }
+  /// The host asks while the stage does nothing. An error shows at the next request.
+  void report(figures& to) const override {
+    const auto answer = child_->ask(wire::kind::report);
+    if (answer && !add_figures(as_text(answer->payload), to)) {
+      to.problem("the child process has told figures that are no JSON");
+    }
+  }
+
+ private:
+  [[nodiscard]] error at_item(std::uint64_t seq, error cause) const {
+    return flow::item_error(start_.stage.name, seq, std::move(cause));
+  }
+  result<void> begin(opening& run) {
+    start_.resuming = run.resuming();
+    const std::string text = text_of(start_);
+    WEIR_TRY(const auto answer, child_->ask(wire::kind::start, 0, as_view(text)));
+    static_cast<void>(answer);
+    return {};
+  }
+  /// Asks where a source is, because `position` cannot fail.
+  result<void> note_position() {
+    if (start_.stage.info.face == flow::face::source) {
+      WEIR_TRY(position_, ask_record(wire::kind::cursor));
+    }
+    return {};
+  }
+  result<flow::small_record> ask_record(wire::kind kind) {
+    WEIR_TRY(const auto answer, child_->ask(kind));
+    return record_in(answer.payload);
+  }
+  result<flow::small_record> record_in(bytes_view payload) {
+    if (payload.size() > flow::max_record) {
+      return wrong(
+          fmt::format("a cursor or an offset of at most {} bytes", flow::max_record),
+          fmt::format("{}", payload.size()));
+    }
+    return record_of(payload);
+  }
+  result<std::vector<flow::image_section>> ask_state() {
+    WEIR_TRY(const auto answer, child_->ask(wire::kind::copy_state, 0, {}, max_state));
+    auto parts = sections_of(answer.payload);
+    if (!parts) {
+      return child_->broken(std::move(parts.error()));
+    }
+    return parts;
+  }
+  /// Returns the parts of the state of this stage in an image.
+  [[nodiscard]] std::vector<flow::image_section> sections_in(
+      const flow::state_reader& from) const {
+    const std::string prefix = "STATE/" + start_.stage.name + "/";
+    std::vector<flow::image_section> all;
+    for (const flow::image_section& one : from.whole().sections) {
+      if (one.name.starts_with(prefix)) {
+        all.push_back(one);
+        all.back().name.erase(0, prefix.size());
+      }
+    }
+    return all;
+  }
+  error wrong(const std::string& expected, const std::string& found) {
+    return child_->broken(error(
+        errc::corrupt,
+        fmt::format("cannot use an answer: expected {}, found {}", expected, found)));
+  }
+
+  /// Stores a call in the shared memory. Returns false without space for its tensors.
+  bool put_call(std::size_t nth, const flow::call_view& one, region& space) {
+    const std::uint32_t takes = start_.stage.info.takes;
+    for (std::size_t i = 0; i < one.inputs.size(); ++i) {
+      wire::tensor_record record{};
+      if (one.inputs[i] != nullptr) {
+        const auto placed = put_tensor(memory_, space, *one.inputs[i]);
+        if (!placed) {
+          return false;
+        }
+        record = *placed;
+      }
+      memory_.write(layout_.inputs, nth * takes * inlets_ + i, record);
+    }
+    wire::call_record c{};
+    c.seq = one.seq;
+    c.lane = one.lane;
+    c.count = static_cast<std::uint32_t>(one.inputs.size() / inlets_);
+    c.source_ns = one.source_ns;
+    c.turn_ns = one.turn_ns;
+    if (!one.about->empty()) {
+      c.about_bytes = put_attributes(
+          memory_.at(layout_.attributes + nth * wire::attribute_bytes), *one.about);
+    }
+    memory_.write(layout_.calls, nth, c);
+    return true;
+  }
+  /// Stores as many calls as there is space for. Returns their number.
+  template <class Items>
+  result<std::uint32_t> put_calls(const Items& items) {
+    region space(layout_.in, layout_.in_bytes);
+    std::uint32_t count = 0;
+    while (count < items.size() && count < wire::max_calls) {
+      flow::look_at(*items[count], view_);
+      if (!put_call(count, view_, space)) {
+        break;
+      }
+      ++count;
+    }
+    if (count == 0) {
+      return error(errc::out_of_range,
+                   fmt::format("cannot hand an item to the child process: expected at "
+                               "most {} bytes of tensors, found more",
+                               layout_.in_bytes))
+          .hint("give the edge before the stage a window of more bytes");
+    }
+    return count;
+  }
+
+  /// Copies a made item from the shared memory.
+  result<void> take_made(std::size_t nth, const wire::made_record& made,
+                         flow::blank& to) {
+    if (made.about_bytes != wire::same_attributes) {
+      if (made.about_bytes > wire::attribute_bytes) {
+        return wrong("attributes in their place", std::to_string(made.about_bytes));
+      }
+      auto about = get_attributes(
+          memory_.at(layout_.made_attributes + nth * wire::attribute_bytes),
+          made.about_bytes);
+      if (!about) {
+        return child_->broken(std::move(about.error()));
+      }
+      flow::set_attributes(to, *about);
+    }
+    pull p(to);
+    for (std::size_t o = 0; o < owned_; ++o) {
+      const auto record =
+          memory_.read<wire::tensor_record>(layout_.outputs, nth * outlets_ + o);
+      if (record.type == 0) {
+        continue;
+      }
+      auto t = check_tensor(memory_, record, layout_.out, layout_.out_bytes);
+      if (!t) {
+        return child_->broken(std::move(t.error()));
+      }
+      WEIR_TRY(const runtime::tensor place,
+               p.fill_bytes(static_cast<int>(o), t->type, t->shape));
+      if (t->bytes != 0) {
+        std::memcpy(place.data(), t->data, t->bytes);
+      }
+    }
+    return {};
+  }
+
+  /// Checks the answer to a request with items.
+  result<void> check_answer(const wire::head& head, std::size_t asked) {
+    const bool more =
+        (head.flags & (wire::failed | wire::partial | wire::ended | wire::nothing)) != 0;
+    if (head.count > asked || (head.count == asked && more) ||
+        (head.count == 0 && !more)) {
+      return wrong(fmt::format("1 to {} items", asked), std::to_string(head.count));
+    }
+    return {};
+  }
+
+  flow::processed_items work_some(std::span<flow::exchange* const> items) {
+    flow::processed_items done;
+    auto worked = [&]() -> result<void> {
+      WEIR_TRY(const std::uint32_t count, put_calls(items));
+      WEIR_TRY(const auto answer, child_->ask(wire::kind::work, count));
+      WEIR_CHECK(check_answer(answer.head, count));
+      const bool partial = (answer.head.flags & wire::partial) != 0;
+      if (start_.stage.info.own_numbering) {
+        WEIR_CHECK(take_several(items, answer.head.count + (partial ? 1 : 0)));
+        done.processed = answer.head.count;
+        if (partial) {
+          flow::set_made(*items[done.processed], made_, true);
+        }
+        done.partial = partial;
+      } else {
+        for (; done.processed < answer.head.count; ++done.processed) {
+          WEIR_CHECK(take_one(*items[done.processed], done.processed));
+        }
+      }
+      if ((answer.head.flags & wire::failed) != 0) {
+        done.failed = error_of(as_text(answer.payload));
+      }
+      return {};
+    }();
+    if (!worked) {
+      done.failed = std::move(worked.error());
+      done.partial = false;
+    }
+    return done;
+  }
+  /// Takes the item of a stage that keeps numbers.
+  result<void> take_one(flow::exchange& of_call, std::size_t nth) {
+    const auto made = memory_.read<wire::made_record>(layout_.made, nth);
+    if (made.call != nth) {
+      return wrong(fmt::format("the item of call {}", nth), std::to_string(made.call));
+    }
+    if ((made.flags & wire::skipped) != 0) {
+      pull(flow::made_item(of_call, 0)).skip();
+      return {};
+    }
+    return take_made(nth, made, flow::made_item(of_call, 0));
+  }
+  /// Takes the items of a stage whose items have numbers of their own.
+  result<void> take_several(std::span<flow::exchange* const> items, std::size_t calls) {
+    const std::size_t gives = start_.stage.info.gives;
+    std::size_t nth = 0;
+    for (std::size_t call = 0; call < calls; ++call) {
+      made_ = 0;
+      for (; nth < layout_.made_records; ++nth, ++made_) {
+        const auto made = memory_.read<wire::made_record>(layout_.made, nth);
+        if (made.call != call) {
+          break;
+        }
+        if (made_ == gives) {
+          return wrong(fmt::format("at most {} items of a call", gives), "more");
+        }
+        WEIR_CHECK(take_made(nth, made, flow::made_item(*items[call], made_)));
+      }
+      flow::set_made(*items[call], made_, false);
+    }
+    if (nth < layout_.made_records) {
+      const auto made = memory_.read<wire::made_record>(layout_.made, nth);
+      if (made.call != wire::no_call) {
+        return wrong("the end of the items", fmt::format("one of call {}", made.call));
+      }
+    }
+    return {};
+  }
+
+  result<void> fill_some(std::span<flow::blank* const> items, flow::filled_items& done) {
+    const bool marks = flow::wants_mark(*items.front());
+    const auto count = static_cast<std::uint32_t>(
+        marks ? 1 : std::min<std::size_t>(items.size(), wire::max_calls));
+    for (std::uint32_t i = 0; i < count; ++i) {
+      wire::call_record c{};
+      c.seq = pull(*items[i]).seq();
+      c.flags = wire::wants_cursor;
+      memory_.write(layout_.calls, i, c);
+    }
+    WEIR_TRY(const auto answer, child_->ask(wire::kind::fill, count));
+    const wire::head& head = answer.head;
+    WEIR_CHECK(check_answer(head, count));
+    for (std::size_t i = 0; i < head.count; ++i) {
+      const auto made = memory_.read<wire::made_record>(layout_.made, i);
+      if (made.call != i || made.cursor_bytes > flow::max_record) {
+        return wrong(fmt::format("item {} with its cursor", i),
+                     fmt::format("{} with {} bytes", made.call, made.cursor_bytes));
+      }
+      WEIR_CHECK(take_made(i, made, *items[i]));
+      position_ = record_of(bytes_view(made.cursor).first(made.cursor_bytes));
+      if (marks) {
+        WEIR_TRY(auto state, ask_state());
+        for (flow::image_section& one : state) {
+          one.name = "STATE/" + start_.stage.name + "/" + one.name;
+        }
+        flow::set_mark(*items[i], position_, std::move(state));
+      }
+      ++done.filled;
+    }
+    done.nothing_yet = (head.flags & wire::nothing) != 0;
+    if ((head.flags & wire::ended) != 0) {
+      WEIR_TRY(position_, record_in(answer.payload));
+      done.ended = true;
+      done.cursor = position_;
+    }
+    if ((head.flags & wire::failed) != 0) {
+      return error_of(as_text(answer.payload));
+    }
+    return {};
+  }
+
+  result<void> write_some(std::span<const flow::ready* const> items,
+                          flow::processed_items& done) {
+    WEIR_TRY(const std::uint32_t count, put_calls(items));
+    WEIR_TRY(const auto answer, child_->ask(wire::kind::write, count));
+    WEIR_CHECK(check_answer(answer.head, count));
+    done.processed += answer.head.count;
+    if ((answer.head.flags & wire::failed) != 0) {
+      return error_of(as_text(answer.payload));
+    }
+    return {};
+  }
+
+  start_message start_;
+  flow::shared_layout layout_;
+  shared_memory memory_;
+  std::unique_ptr<child_process> child_;
+  std::size_t inlets_ = 0;
+  std::size_t outlets_ = 0;
+  std::size_t owned_ = 0;  ///< outlets that are not for failed items
+  std::size_t made_ = 0;   ///< items of the last call that was taken
+  flow::small_record position_;
+  flow::call_view view_;
+};
+
+}  // namespace
+
+result<std::unique_ptr<flow::stage_object>> make_process_stage(
+    const flow::plan& p, std::uint32_t stage, const process_options& options) {
+  const flow::graph_stage& s = p.source.stages[stage];
+  start_message start;
+  start.stage = s;
+  start.planned = p.stages[stage];
+  start.budget = flow::window_behind(p.source, stage);
+  start.plugins = options.plugins;
+  start.seed = options.seed;
+  start.folder = options.folder;
+  start.layout = flow::layout_of(p, stage);
+  child_options child;
+  child.stage = s.name;
+  child.command = s.origin.home.command;
+  if (child.command.empty()) {
+    WEIR_TRY(child.command, stage_host_command());
+  }
+  child.deadline_ns = options.deadline_ns;
+  child.died = options.died;
+  WEIR_TRY(auto memory, shared_memory::create(s.name, start.layout.bytes));
+  child.memory = memory.fd();
+  WEIR_TRY(auto started, child_process::start(std::move(child)));
+  return std::make_unique<process_stage>(std::move(start), std::move(memory),
+                                         std::move(started));
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The program `weir-stage-host`: the child process of a stage of C++.
+#include <cstdio>
+#include <exception>
+
+#include "process/stage_server.hpp"
+#include "weir/actors/pipelines.hpp"
+
+int main() {
+  try {
+    weir::add_standard_stages();
+    return weir::actors::serve_stage(
+        weir::flow::stages(),
+        [](weir::flow::catalog&, const std::string& file) -> weir::result<void> {
+          return weir::error(weir::errc::unsupported,
+                             "cannot load the plug-in \"" + file + "\"");
+        });
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Answers the requests of a run, one after another, in a child process.
+#include "process/stage_server.hpp"
+
+#include <poll.h>
+#include <sys/prctl.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "process/channel.hpp"
+#include "process/memory.hpp"
+#include "process/messages.hpp"
+#include "volume/constants.hpp"
+#include "weir/pipeline/host/nested_stage.hpp"
+#include "weir/pipeline/host/stage_calls.hpp"
+
+namespace weir::actors {
+namespace {
+
+/// Largest payload of a request. @units{bytes}
+constexpr std::uint64_t max_request = std::uint64_t{1} << 40;
+
+result<bool> wait_for_ever(int fd, bool to_write) {
+  pollfd one{fd, static_cast<short>(to_write ? POLLOUT : POLLIN), 0};
+  while (::poll(&one, 1, -1) < 0) {
+    if (errno != EINTR) {
+      return system_error("wait for", "the run", errno);
+    }
+  }
+  return true;
+}
+
+/// An answer that is being made.
+struct reply {
+  std::uint32_t count = 0;
+  std::uint32_t flags = 0;
+  byte_vector payload;
+};
+
+reply failed_reply(std::uint32_t count, const error& e) {
+  reply r{count, wire::failed, {}};
+  append(r.payload, as_view(text_of(e)));
+  return r;
+}
+
+class stage_server {
+ public:
+  stage_server(flow::catalog& known, const plugin_loader& load)
+      : known_(known), load_(load) {}
+
+  int run() {
+    while (true) {
+      auto request = receive_message(wire::socket_fd, max_request, wait_for_ever);
+      if (!request) {
+        return request.error().code() == errc::abandoned ? 0 : 1;
+      }
+      const auto kind = static_cast<wire::kind>(request->head.kind);
+      if (kind == wire::kind::end) {
+        return 0;
+      }
+      auto made = flow::guarded([&] { return serve(kind, *request); });
+      const reply r = made ? std::move(*made) : failed_reply(0, made.error());
+      wire::head head{};
+      head.magic = wire::magic;
+      head.kind = request->head.kind + wire::answer;
+      head.sequence = request->head.sequence;
+      head.count = r.count;
+      head.flags = r.flags;
+      head.bytes = r.payload.size();
+      if (!send_message(wire::socket_fd, head, r.payload, wait_for_ever)) {
+        return 0;
+      }
+    }
+  }
+
+ private:
+  result<reply> serve(wire::kind kind, const wire_message& m) {
+    if (kind == wire::kind::start) {
+      WEIR_CHECK(start(m.payload));
+      return reply{};
+    }
+    if (!stage_) {
+      return error(errc::invalid_argument, "a request came before the start of a stage");
+    }
+    switch (kind) {
+      case wire::kind::open: return open();
+      case wire::kind::work: return work(m.head.count);
+      case wire::kind::fill: return fill(m.head.count);
+      case wire::kind::write: return write(m.head.count);
+      case wire::kind::cursor: return record(stage_->object().position());
+      case wire::kind::seek: return none(stage_->object().seek(m.payload));
+      case wire::kind::settle: {
+        WEIR_TRY(const auto offset, stage_->object().settle());
+        return record(offset);
+      }
+      case wire::kind::rewind: return none(stage_->object().rewind(m.payload));
+      case wire::kind::verify: return verify(m.payload);
+      case wire::kind::copy_state: {
+        WEIR_TRY(const auto parts, stage_->copy_state());
+        reply r;
+        put_sections(r.payload, parts);
+        return r;
+      }
+      case wire::kind::restore_state: {
+        WEIR_TRY(auto parts, sections_of(m.payload));
+        return none(stage_->restore_state(std::move(parts)));
+      }
+      case wire::kind::report: return report();
+      default:
+        return error(errc::unsupported,
+                     fmt::format("unknown request {}", static_cast<unsigned>(kind)));
+    }
+  }
+  static result<reply> none(result<void> done) {
+    WEIR_CHECK(done);
+    return reply{};
+  }
+  static result<reply> record(const flow::small_record& one) {
+    reply r;
+    append(r.payload, one.view());
+    return r;
+  }
+
+  /// Makes the stage by its name.
+  result<void> start(bytes_view payload) {
+    WEIR_TRY(start_, start_of(as_text(payload)));
+    layout_ = start_.layout;
+    WEIR_TRY(auto mapped, shared_memory::map(wire::memory_fd, layout_.bytes));
+    memory_.emplace(std::move(mapped));
+    for (const std::string& file : start_.plugins) {
+      if (!file.ends_with(".py")) {
+        WEIR_CHECK(load_(known_, file));
+      }
+    }
+    given_settings given;
+    for (const auto& [key, value] : start_.stage.origin.settings) {
+      given.emplace(key, given_value(value));
+    }
+    WEIR_TRY(auto made, known_.make(start_.stage.origin.use, given));
+    flow::stage_info& asked = start_.stage.info;
+    outlets_ = asked.outlets();
+    inlets_ = asked.inlets();
+    const std::size_t ports = asked.ports.size() - asked.dead_letters();
+    bool same = made.info.ports.size() == ports && made.info.face == asked.face &&
+                made.info.takes == asked.takes && made.info.gives == asked.gives;
+    for (std::size_t i = 0; same && i < ports; ++i) {
+      same = made.info.ports[i].name == asked.ports[i].name;
+    }
+    if (!same) {
+      return error(
+                 errc::config_mismatch,
+                 fmt::format("cannot serve the stage \"{}\": expected \"{}\" as the run "
+                             "has it, found one with other ports",
+                             start_.stage.name, start_.stage.origin.use))
+          .hint("the run and weir-stage-host must be of one build");
+    }
+    asked = std::move(made.info);
+    WEIR_TRY(stage_,
+             flow::nested_stage::create(start_.stage, start_.planned, start_.budget,
+                                        start_.seed, std::move(made.object)));
+    return {};
+  }
+  [[nodiscard]] opening::facts facts() {
+    return {&stage_->host(), start_.folder, start_.resuming, start_.seed, load_constant};
+  }
+  result<reply> open() {
+    WEIR_TRY(const auto loaded, stage_->open(facts()));
+    reply r;
+    append(r.payload, as_view(text_of(loaded)));
+    return r;
+  }
+  result<reply> verify(bytes_view payload) {
+    std::uint32_t bytes = 0;
+    if (payload.size() < sizeof(bytes)) {
+      return error(errc::corrupt, "a request to verify has fewer bytes");
+    }
+    std::memcpy(&bytes, payload.data(), sizeof(bytes));
+    payload = payload.subspan(sizeof(bytes));
+    if (payload.size() < bytes) {
+      return error(errc::corrupt, "a request to verify has fewer bytes");
+    }
+    WEIR_TRY(auto parts, sections_of(payload.subspan(bytes)));
+    flow::image whole;
+    for (flow::image_section& one : parts) {
+      one.name = "STATE/" + start_.stage.name + "/" + one.name;
+      whole.sections.push_back(std::move(one));
+    }
+    opening run(facts());
+    WEIR_TRY(const bool complete,
+             stage_->object().verify(run, payload.first(bytes),
+                                     flow::state_reader(whole, start_.stage.name)));
+    return reply{complete ? 1U : 0U, 0, {}};
+  }
+  result<reply> report() {
+    figures all;
+    stage_->object().report(all);
+    reply r;
+    append(r.payload, as_view(text_of(all)));
+    return r;
+  }
+
+  /// Reads the calls of a message. The tensors are views of the shared memory.
+  result<void> read_calls(std::uint32_t count) {
+    if (count == 0 || count > wire::max_calls) {
+      return error(errc::corrupt, "a request has an impossible number of calls");
+    }
+    calls_.resize(count);
+    about_.resize(count);
+    tensors_.clear();
+    tensors_.reserve(count * std::size_t{start_.stage.info.takes} * inlets_);
+    if (whole_.size == 0) {
+      whole_.base = memory_->at(0);
+      whole_.size = static_cast<std::int64_t>(layout_.bytes);
+    }
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const auto c = memory_->read<wire::call_record>(layout_.calls, i);
+      flow::call_view& to = calls_[i];
+      to.seq = c.seq;
+      to.lane = c.lane;
+      to.source_ns = c.source_ns;
+      to.turn_ns = c.turn_ns;
+      WEIR_TRY(about_[i],
+               get_attributes(memory_->at(layout_.attributes + i * wire::attribute_bytes),
+                              c.about_bytes));
+      to.about = &about_[i];
+      to.inputs.clear();
+      const std::size_t first = std::size_t{i} * start_.stage.info.takes * inlets_;
+      for (std::size_t t = 0; t < c.count * inlets_; ++t) {
+        const auto one = memory_->read<wire::tensor_record>(layout_.inputs, first + t);
+        if (one.type == 0) {
+          to.inputs.push_back(nullptr);
+          continue;
+        }
+        WEIR_TRY(const auto checked,
+                 check_tensor(*memory_, one, layout_.in, layout_.in_bytes));
+        WEIR_TRY(const auto view,
+                 runtime::tensor::over(whole_, checked.type, checked.shape,
+                                       checked.data - whole_.base));
+        tensors_.push_back(view);
+        to.inputs.push_back(&tensors_.back());
+      }
+    }
+    return {};
+  }
+
+  /// Stores a made item. Returns false without space for it.
+  bool put_made(const flow::made_view& made, region& space) {
+    if (records_ == layout_.made_records) {
+      return false;
+    }
+    wire::made_record r{};
+    r.call = static_cast<std::uint32_t>(made.call);
+    for (std::size_t o = 0; o < outlets_; ++o) {
+      wire::tensor_record t{};
+      if (o < made.tensors.size() && made.tensors[o] != nullptr) {
+        const auto placed = put_tensor(*memory_, space, *made.tensors[o]);
+        if (!placed) {
+          return false;
+        }
+        t = *placed;
+      }
+      memory_->write(layout_.outputs, records_ * outlets_ + o, t);
+    }
+    if (made.skipped) {
+      r.flags = wire::skipped;
+    } else if (!made.about->empty()) {
+      r.about_bytes = put_attributes(
+          memory_->at(layout_.made_attributes + records_ * wire::attribute_bytes),
+          *made.about);
+    }
+    memory_->write(layout_.made, records_, r);
+    ++records_;
+    return true;
+  }
+  /// Marks the end of the made items.
+  void end_made() {
+    if (records_ < layout_.made_records) {
+      wire::made_record r{};
+      r.call = wire::no_call;
+      memory_->write(layout_.made, records_, r);
+    }
+  }
+  result<bool> put_or_refuse(const flow::made_view& made, region& space) {
+    if (put_made(made, space)) {
+      return true;
+    }
+    if (records_ == 0) {
+      return error(errc::out_of_range,
+                   fmt::format("cannot hand on an item: expected at most {} bytes of "
+                               "tensors, found more",
+                               layout_.out_bytes))
+          .hint("give the edge behind the stage a window of more bytes");
+    }
+    return false;
+  }
+
+  result<reply> work(std::uint32_t count) {
+    WEIR_CHECK(read_calls(count));
+    records_ = 0;
+    region space(layout_.out, layout_.out_bytes);
+    const flow::processed_items done = stage_->work(
+        calls_, [&](const flow::made_view& made) { return put_or_refuse(made, space); });
+    end_made();
+    const auto processed = static_cast<std::uint32_t>(done.processed);
+    if (done.failed) {
+      return failed_reply(processed, *done.failed);
+    }
+    return reply{processed, done.partial ? wire::partial : 0, {}};
+  }
+  result<reply> write(std::uint32_t count) {
+    WEIR_CHECK(read_calls(count));
+    const flow::processed_items done = stage_->write(calls_);
+    const auto processed = static_cast<std::uint32_t>(done.processed);
+    return done.failed ? failed_reply(processed, *done.failed) : reply{processed, 0, {}};
+  }
+  result<reply> fill(std::uint32_t count) {
+    if (count == 0 || count > wire::max_calls) {
+      return error(errc::corrupt, "a request has an impossible number of items");
+    }
+    const auto first = memory_->read<wire::call_record>(layout_.calls, 0);
+    records_ = 0;
+    region space(layout_.out, layout_.out_bytes);
+    flow::filled_items done;
+    // The items of one message end where the space ends, which is known after an item.
+    while (done.filled < count && space.left() >= largest_) {
+      const std::uint64_t before = space.left();
+      const auto one =
+          stage_->fill(first.seq + done.filled, 1, [&](const flow::made_view& made) {
+            flow::made_view numbered = made;
+            numbered.call = done.filled;
+            return put_or_refuse(numbered, space);
+          });
+      if (one.filled == 0) {
+        done.ended = one.ended;
+        done.nothing_yet = one.nothing_yet;
+        done.failure = one.failure;
+        done.cursor = one.cursor;
+        break;
+      }
+      note_cursor(done.filled);
+      ++done.filled;
+      largest_ = std::max(largest_, before - space.left());
+    }
+    const auto filled = static_cast<std::uint32_t>(done.filled);
+    if (done.failure) {
+      return failed_reply(filled, *done.failure);
+    }
+    reply r{filled, done.nothing_yet ? wire::nothing : 0, {}};
+    if (done.ended) {
+      r.flags = wire::ended;
+      append(r.payload, done.cursor.view());
+    }
+    return r;
+  }
+  /// Stores the position behind an item.
+  void note_cursor(std::size_t nth) {
+    auto r = memory_->read<wire::made_record>(layout_.made, nth);
+    const flow::small_record at = stage_->object().position();
+    r.cursor_bytes = static_cast<std::uint32_t>(at.size);
+    std::memcpy(r.cursor.data(), at.data.data(), at.size);
+    memory_->write(layout_.made, nth, r);
+  }
+
+  flow::catalog& known_;
+  const plugin_loader& load_;
+  start_message start_;
+  flow::shared_layout layout_;
+  std::optional<shared_memory> memory_;
+  std::unique_ptr<flow::nested_stage> stage_;
+  std::size_t inlets_ = 0;
+  std::size_t outlets_ = 0;
+  std::size_t records_ = 0;    ///< made items of this message
+  std::uint64_t largest_ = 0;  ///< bytes of the largest item of a source so far
+  runtime::storage whole_;     ///< all of the shared memory
+  std::vector<flow::call_view> calls_;
+  std::vector<attributes> about_;
+  std::vector<runtime::tensor> tensors_;
+};
+
+}  // namespace
+
+int serve_stage(flow::catalog& known, const plugin_loader& load) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  return stage_server(known, load).run();
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A child process whose output is read to the end.
+#include "python/child_output.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <string_view>
+#include <utility>
+
+namespace weir::actors {
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+/// A pipe whose ends are closed when the object ends.
+class pipe_ends {
+ public:
+  pipe_ends() = default;
+  pipe_ends(const pipe_ends&) = delete;
+  pipe_ends& operator=(const pipe_ends&) = delete;
+  ~pipe_ends() {
+    close_end(0);
+    close_end(1);
+  }
+  result<void> open() {
+    return ::pipe2(ends_.data(), O_CLOEXEC) == 0 ? result<void>()
+                                                 : system_error("make", "a pipe", errno);
+  }
+  [[nodiscard]] int end(std::size_t which) const { return ends_[which]; }
+  void close_end(std::size_t which) {
+    if (ends_[which] >= 0) {
+      ::close(std::exchange(ends_[which], -1));
+    }
+  }
+
+ private:
+  std::array<int, 2> ends_{-1, -1};
+};
+
+/// A process that is killed and reaped when the object ends, unless it was reaped before.
+class running_child {
+ public:
+  running_child() = default;
+  running_child(const running_child&) = delete;
+  running_child& operator=(const running_child&) = delete;
+  ~running_child() {
+    if (process_ > 0) {
+      ::kill(process_, SIGKILL);
+      static_cast<void>(reap(0));
+    }
+  }
+  result<void> start(const std::vector<std::string>& command, int out, int errors) {
+    std::vector<char*> words;
+    for (const std::string& word : command) {
+      words.push_back(const_cast<char*>(word.c_str()));  // posix_spawn changes nothing
+    }
+    words.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, out, 1);
+    posix_spawn_file_actions_adddup2(&actions, errors, 2);
+    const int failed =
+        ::posix_spawn(&process_, words.front(), &actions, nullptr, words.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed != 0) {
+      process_ = -1;
+      return system_error("start", command.front(), failed);
+    }
+    return {};
+  }
+  /// Returns whether the process has ended; without `WNOHANG` it waits for that.
+  bool reap(int options) {
+    pid_t ended = 0;
+    do {
+      ended = ::waitpid(process_, &status_, options);
+    } while (ended < 0 && errno == EINTR);
+    if (ended != 0) {
+      process_ = -1;
+    }
+    return ended != 0;
+  }
+  [[nodiscard]] int status() const { return status_; }
+
+ private:
+  pid_t process_ = -1;
+  int status_ = 0;
+};
+
+/// Appends what a pipe has. Returns false at its end.
+bool drain(int descriptor, std::string& to) {
+  std::array<char, 65536> piece;
+  const ssize_t n = ::read(descriptor, piece.data(), piece.size());
+  if (n > 0) {
+    to.append(piece.data(), static_cast<std::size_t>(n));
+  }
+  return n > 0 || (n < 0 && errno == EINTR);
+}
+
+error too_late(const std::string& program, std::chrono::milliseconds limit) {
+  return error(errc::timeout, fmt::format("cannot wait for \"{}\": expected its end "
+                                          "within {} s, found it still running",
+                                          program, limit.count() / 1000));
+}
+
+/// Reads both pipes until they are closed.
+result<void> read_all(const std::string& program, pipe_ends& out, pipe_ends& errors,
+                      child_output& into, const child_limits& limits,
+                      clock::time_point end) {
+  while (out.end(0) >= 0 || errors.end(0) >= 0) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end - clock::now());
+    std::array<pollfd, 2> waiting{{{out.end(0), POLLIN, 0}, {errors.end(0), POLLIN, 0}}};
+    if (left.count() <= 0 ||
+        ::poll(waiting.data(), waiting.size(), static_cast<int>(left.count())) == 0) {
+      return too_late(program, limits.time);
+    }
+    if (waiting[0].revents != 0 && !drain(out.end(0), into.out)) {
+      out.close_end(0);
+    }
+    if (waiting[1].revents != 0 && !drain(errors.end(0), into.error)) {
+      errors.close_end(0);
+    }
+    if (into.out.size() > limits.bytes) {
+      return error(errc::out_of_range,
+                   fmt::format("cannot read the output of \"{}\": expected at most {} "
+                               "bytes, found more",
+                               program, limits.bytes));
+    }
+    if (into.error.size() > limits.error_bytes) {
+      into.error.erase(0, into.error.size() - limits.error_bytes);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+result<child_output> run_child(const std::vector<std::string>& command,
+                               const child_limits& limits) {
+  const clock::time_point end = clock::now() + limits.time;
+  pipe_ends out;
+  pipe_ends errors;
+  WEIR_CHECK(out.open());
+  WEIR_CHECK(errors.open());
+  running_child child;
+  WEIR_CHECK(child.start(command, out.end(1), errors.end(1)));
+  out.close_end(1);
+  errors.close_end(1);
+  child_output all;
+  WEIR_CHECK(read_all(command.front(), out, errors, all, limits, end));
+  // It may live on with closed descriptors.
+  while (!child.reap(WNOHANG)) {
+    if (clock::now() > end) {
+      return too_late(command.front(), limits.time);
+    }
+    static_cast<void>(::poll(nullptr, 0, 1));
+  }
+  all.exited = WIFEXITED(child.status());
+  all.status = all.exited ? WEXITSTATUS(child.status()) : WTERMSIG(child.status());
+  return all;
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Stages of a Python file as values, from JSON.
+#include "python/description.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace weir::actors {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+setting_value value_of(const json& from) {
+  if (from.is_boolean()) {
+    return {from.get<bool>()};
+  }
+  if (from.is_number_integer()) {
+    return {from.get<std::int64_t>()};
+  }
+  if (from.is_number()) {
+    return {from.get<double>()};
+  }
+  if (from.is_array()) {
+    setting_value::list items;
+    for (const json& item : from) {
+      items.push_back(value_of(item));
+    }
+    return {std::move(items)};
+  }
+  return {from.get<std::string>()};
+}
+
+/// Returns the range of a number with the limits of the setting.
+template <class Range, class Number>
+Range limited(const json& from, Number lowest) {
+  Range range;
+  range.low = from.contains("low") ? from["low"].get<Number>() : lowest;
+  range.high = from.contains("high") ? from["high"].get<Number>() : range.high;
+  return range;
+}
+
+setting_range range_of(const json& from, const std::string& type) {
+  constexpr auto least = std::numeric_limits<std::int64_t>::min();
+  if (type == "bool") {
+    return boolean_range{};
+  }
+  if (type == "int") {
+    return limited<integer_range>(from, least);
+  }
+  if (type == "float") {
+    return limited<real_range>(from, std::numeric_limits<double>::lowest());
+  }
+  if (type == "str") {
+    return from.contains("choices")
+               ? setting_range(
+                     word_range{from["choices"].get<std::vector<std::string>>()})
+               : setting_range(text_range{});
+  }
+  list_range list;
+  list.single = true;
+  if (type == "list[int]") {
+    list.items = limited<integer_range>(from, least);
+  } else if (type == "list[float]") {
+    list.items = limited<real_range>(from, std::numeric_limits<double>::lowest());
+  } else {
+    list.items = text_range{};
+  }
+  return list;
+}
+
+/// Adds the condition that a value is one of a few. Words have a range of their own.
+void add_choices(setting_info& setting, const json& from, const std::string& type) {
+  if (!from.contains("choices") || type == "str") {
+    return;
+  }
+  std::vector<setting_value> choices;
+  std::string text;
+  for (const json& one : from["choices"]) {
+    choices.push_back(value_of(one));
+    text += (text.empty() ? "one of " : ", ") + one.dump();
+  }
+  setting.rule_text = std::move(text);
+  const auto is_choice = [choices = std::move(choices)](const setting_value& value) {
+    const auto* whole = std::get_if<std::int64_t>(&value.data);
+    const setting_value number{whole == nullptr ? 0.0 : static_cast<double>(*whole)};
+    return std::ranges::count(choices, value) > 0 ||
+           (whole != nullptr && std::ranges::count(choices, number) > 0);
+  };
+  setting.rule = [is_choice](const setting_value& value) {
+    const auto* list = std::get_if<setting_value::list>(&value.data);
+    return list == nullptr ? is_choice(value) : std::ranges::all_of(*list, is_choice);
+  };
+}
+
+void add_setting(flow::stage_info& info, const json& from) {
+  setting_info setting;
+  setting.name = from.at("name").get<std::string>();
+  setting.documentation = from.value("doc", "");
+  const auto type = from.at("type").get<std::string>();
+  setting.range = range_of(from, type);
+  add_choices(setting, from, type);
+  setting.required = from.at("required").get<bool>();
+  setting.may_change = from.value("may_change", false);
+  const std::string path = from.value("path", "");
+  setting.path = path == "input"    ? path_use::input
+                 : path == "output" ? path_use::output
+                                    : path_use::none;
+  info.defaults.push_back(setting.required ? setting_value{setting_value::foreign{"none"}}
+                                           : value_of(from.at("default")));
+  info.settings.push_back(std::move(setting));
+}
+
+result<flow::stage_info> stage_of(const json& from) {
+  flow::stage_info info;
+  info.name = from.at("name").get<std::string>();
+  info.documentation = from.at("doc").get<std::string>();
+  const auto face = from.at("face").get<std::string>();
+  info.face = face == "source" ? flow::face::source
+              : face == "sink" ? flow::face::sink
+                               : flow::face::blocking;
+  info.stateless = from.at("stateless").get<bool>();
+  for (const json& one : from.at("ports")) {
+    WEIR_TRY(flow::port_type type,
+             flow::port_type::parse(one.at("type").get<std::string>()));
+    flow::port_info port;
+    port.name = one.at("name").get<std::string>();
+    port.type = std::move(type);
+    port.inlet = one.at("inlet").get<bool>();
+    info.ports.push_back(std::move(port));
+  }
+  for (const json& one : from.at("settings")) {
+    add_setting(info, one);
+  }
+  for (const json& one : from.at("state")) {
+    info.state.push_back(
+        {one.at("name").get<std::string>(), one.at("array").get<bool>()});
+  }
+  return info;
+}
+
+/// Returns the code of a name that the description uses.
+errc code_of(const std::string& name) {
+  for (const errc code : {errc::unsupported, errc::already_exists, errc::not_found,
+                          errc::unknown_key, errc::corrupt}) {
+    if (name_of(code) == name) {
+      return code;
+    }
+  }
+  return errc::invalid_argument;
+}
+
+error mistake_of(const json& from, const std::string& file) {
+  const errc code = code_of(from.at("code").get<std::string>());
+  error mistake(code, fmt::format("cannot load \"{}\": {}", file,
+                                  from.at("message").get<std::string>()));
+  if (from.contains("traceback")) {
+    static_cast<void>(
+        std::move(mistake).because(error(code, from["traceback"].get<std::string>())));
+  }
+  if (from.contains("line") && from["line"].is_number_integer()) {
+    static_cast<void>(std::move(mistake).located(
+        fmt::format("{}:{}", file, from["line"].get<std::int64_t>())));
+  }
+  return mistake;
+}
+
+result<std::vector<flow::stage_info>> stages_of(const json& all,
+                                                const std::string& file) {
+  if (all.contains("error")) {
+    return mistake_of(all["error"], file);
+  }
+  std::vector<flow::stage_info> stages;
+  for (const json& one : all.at("stages")) {
+    auto info = stage_of(one);
+    if (!info) {
+      return error(info.error().code(), fmt::format("cannot load \"{}\"", file))
+          .because(std::move(info.error()));
+    }
+    stages.push_back(std::move(*info));
+  }
+  return stages;
+}
+
+}  // namespace
+
+result<std::vector<flow::stage_info>> read_description(std::string_view text,
+                                                       const std::string& file) {
+  std::string problem;
+  try {
+    return stages_of(json::parse(text), file);
+  } catch (const json::exception& e) {
+    problem = e.what();
+  }
+  return error(errc::corrupt,
+               fmt::format("cannot load \"{}\": expected the description of its stages "
+                           "as JSON, found {}",
+                           file, text.empty() ? std::string("nothing") : problem));
+}
+
+}  // namespace weir::actors

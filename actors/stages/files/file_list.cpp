@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Listing and ordering of files.
+#include "stages/files/file_list.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "stages/text_match.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::actors {
+namespace {
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+/// Takes the digits at the beginning of a text away, without leading zeros.
+std::string_view take_number(std::string_view& text) {
+  std::size_t length = 0;
+  while (length < text.size() && is_digit(text[length])) {
+    ++length;
+  }
+  std::string_view digits = text.substr(0, length);
+  text.remove_prefix(length);
+  digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size()));
+  return digits;
+}
+
+/// Returns whether a path can be listed as a folder.
+bool is_folder(file_system& fs, const std::string& path) {
+  const auto f = fs.open(path, open_mode::read);
+  std::byte one{};
+  return (!f || !(*f)->read_some(0, {&one, 1})) && fs.list(path).has_value();
+}
+
+}  // namespace
+
+bool natural_less(std::string_view a, std::string_view b) {
+  const std::string_view whole_a = a;
+  const std::string_view whole_b = b;
+  while (!a.empty() && !b.empty()) {
+    if (is_digit(a.front()) && is_digit(b.front())) {
+      const std::string_view x = take_number(a);
+      const std::string_view y = take_number(b);
+      if (x.size() != y.size() || x != y) {
+        return x.size() != y.size() ? x.size() < y.size() : x < y;
+      }
+      continue;
+    }
+    if (a.front() != b.front()) {
+      return static_cast<unsigned char>(a.front()) <
+             static_cast<unsigned char>(b.front());
+    }
+    a.remove_prefix(1);
+    b.remove_prefix(1);
+  }
+  return a.empty() == b.empty() ? whole_a < whole_b : a.empty();
+}
+
+result<file_list> file_list::find(file_system& fs, const std::string& path,
+                                  std::string_view pattern, name_order order) {
+  file_list out;
+  if (is_folder(fs, path)) {
+    WEIR_TRY(out.names_, fs.list(path));
+    std::erase_if(out.names_,
+                  [&](const std::string& name) { return !text_matches(pattern, name); });
+    if (order == name_order::natural) {
+      std::sort(out.names_.begin(), out.names_.end(), natural_less);
+    }
+    for (const std::string& name : out.names_) {
+      out.paths_.push_back(join_path(path, name));
+    }
+  } else {
+    WEIR_TRY(const auto f, fs.open(path, open_mode::read));
+    out.names_ = {path.substr(path.rfind('/') + 1)};
+    out.paths_ = {path};
+  }
+  std::uint64_t identity = 0;
+  for (const std::string& name : out.names_) {
+    identity = xxh3_64(as_view(fmt::format("{}\n{}", identity, name)));
+    out.identities_.push_back(identity);
+  }
+  return out;
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reading and writing of tensors as lines of JSON.
+#include "stages/files/json_line.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "weir/base/text.hpp"
+
+namespace weir::actors {
+namespace {
+
+/// Calls a function with a value of the C++ type of the elements. Returns false if the
+/// elements are no numbers.
+template <class Function>
+bool with_number(dtype type, Function&& use) {
+  switch (type) {
+    case dtype::fp32: return use(float{}), true;
+    case dtype::fp64: return use(double{}), true;
+    case dtype::int8: return use(std::int8_t{}), true;
+    case dtype::int16: return use(std::int16_t{}), true;
+    case dtype::int32: return use(std::int32_t{}), true;
+    case dtype::int64: return use(std::int64_t{}), true;
+    case dtype::uint8: return use(std::uint8_t{}), true;
+    case dtype::uint16: return use(std::uint16_t{}), true;
+    case dtype::uint32: return use(std::uint32_t{}), true;
+    case dtype::uint64: return use(std::uint64_t{}), true;
+    default: return false;
+  }
+}
+
+error bad_line(std::string_view expected, std::string_view found) {
+  return error(
+      errc::corrupt,
+      fmt::format("cannot read a line of JSON: expected {}, found {}", expected, found));
+}
+
+/// Takes the events of the parser. A function that returns false stops it.
+class line_handler {
+ public:
+  line_handler(const flow::port_type& type, std::string_view field)
+      : type_(*type.element), field_(field) {}
+
+  bool null() {
+    if (!wanted()) {
+      return true;
+    }
+    if (type_ != dtype::fp32 && type_ != dtype::fp64) {
+      return fail("numbers", "null");
+    }
+    return add(std::numeric_limits<double>::quiet_NaN());
+  }
+  bool boolean(bool value) {
+    return wanted() ? fail("numbers", "a boolean") : note(std::uint64_t{value});
+  }
+  bool number_integer(std::int64_t value) { return wanted() ? add(value) : note(value); }
+  bool number_unsigned(std::uint64_t value) {
+    return wanted() ? add(value) : note(value);
+  }
+  bool number_float(double value, const std::string& /*text*/) {
+    return wanted() ? add(value) : note(value);
+  }
+  bool string(std::string& value) {
+    return wanted() ? fail("numbers", "a text") : note(value);
+  }
+  bool binary(nlohmann::json::binary_t& /*value*/) {
+    return fail("a line of text", "binary data");
+  }
+  bool start_object(std::size_t /*size*/) {
+    if (wanted()) {
+      return depth_ == 0 ? open_object() : fail("numbers", "an object");
+    }
+    ++skipped_;
+    return true;
+  }
+  bool key(std::string& name) {
+    if (skipped_ == 0) {
+      key_ = name;
+      in_field_ = name == field_;
+      if (in_field_ && std::exchange(found_, true)) {
+        return fail(fmt::format("the field \"{}\" once", field_), "it twice");
+      }
+    }
+    return true;
+  }
+  bool end_object() {
+    skipped_ -= skipped_ == 0 ? 0 : 1;
+    return true;
+  }
+  bool start_array(std::size_t /*size*/) {
+    if (!wanted()) {
+      ++skipped_;
+      return true;
+    }
+    found_ = true;
+    if (depth_ == runtime::max_dims) {
+      return fail(fmt::format("at most {} dimensions", runtime::max_dims), "more");
+    }
+    if (depth_ != 0) {
+      ++counts_[depth_ - 1];
+    }
+    if (depth_ == counts_.size()) {
+      if (leaf_depth_ && depth_ >= *leaf_depth_) {
+        return fail("numbers", "an array");
+      }
+      counts_.push_back(0);
+      extents_.emplace_back();
+    }
+    counts_[depth_++] = 0;
+    return true;
+  }
+  bool end_array() {
+    if (skipped_ != 0) {
+      --skipped_;
+      return true;
+    }
+    --depth_;
+    auto& known = extents_[depth_];
+    if (known && *known != counts_[depth_]) {
+      return fail(fmt::format("arrays of {} elements", *known),
+                  fmt::format("one of {}", counts_[depth_]));
+    }
+    known = counts_[depth_];
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string& last,
+                   const nlohmann::detail::exception& /*cause*/) {
+    return fail("JSON", fmt::format("\"{}\" at byte {} of the line", last.substr(0, 40),
+                                    position));
+  }
+
+  /// Returns what was read, for a type.
+  result<json_item> take(const flow::port_type& type) {
+    if (failure_) {
+      return std::move(*failure_);
+    }
+    if (!found_) {
+      return error(errc::not_found,
+                   fmt::format("cannot read a line of JSON: expected the field \"{}\", "
+                               "found an object without it",
+                               field_));
+    }
+    json_item out;
+    for (const auto& one : extents_) {
+      out.shape.push_back(one.value_or(0));
+    }
+    WEIR_CHECK(fit(type, out.shape));
+    out.elements = std::move(elements_);
+    out.about = std::move(about_);
+    return out;
+  }
+
+ private:
+  /// Returns whether values at this place belong to the tensor.
+  [[nodiscard]] bool wanted() const {
+    return skipped_ == 0 && (!in_object_ || in_field_);
+  }
+  bool open_object() {
+    if (in_object_) {
+      return fail("numbers", "an object");
+    }
+    in_object_ = true;
+    return true;
+  }
+  bool fail(std::string_view expected, std::string_view found) {
+    failure_ = bad_line(expected, found);
+    return false;
+  }
+  template <class T>
+  bool note(const T& value) {
+    if (skipped_ == 0) {
+      about_[key_] = value;
+    }
+    return true;
+  }
+  template <class From>
+  bool add(From value) {
+    if (!leaf_depth_) {
+      leaf_depth_ = depth_;
+    }
+    if (*leaf_depth_ != depth_ || depth_ != counts_.size()) {
+      return fail("numbers of one depth", "a number beside an array");
+    }
+    found_ = true;
+    if (depth_ != 0) {
+      ++counts_[depth_ - 1];
+    }
+    bool fits = false;
+    with_number(type_, [&](auto zero) { fits = put<decltype(zero)>(value); });
+    return fits || fail(fmt::format("numbers of the type {}", flow::port_text(type_)),
+                        fmt::format("{}", value));
+  }
+  template <class To, class From>
+  bool put(From value) {
+    To element{};
+    if constexpr (std::is_floating_point_v<To>) {
+      element = static_cast<To>(value);
+      if (std::isinf(element)) {
+        return false;
+      }
+    } else if constexpr (std::is_floating_point_v<From>) {
+      return false;
+    } else if (!std::in_range<To>(value)) {
+      return false;
+    } else {
+      element = static_cast<To>(value);
+    }
+    const std::size_t at = elements_.size();
+    elements_.resize(at + sizeof element);
+    std::memcpy(elements_.data() + at, &element, sizeof element);
+    return true;
+  }
+  /// Numbers of one flat array fill a type of several fixed extents.
+  static result<void> fit(const flow::port_type& type, std::vector<std::int64_t>& shape) {
+    if (shape.size() == type.shape.size()) {
+      return {};
+    }
+    const auto bytes = type.bytes();
+    if (shape.size() == 1 && bytes &&
+        shape[0] * std::int64_t{info_of(*type.element).size} == *bytes) {
+      shape.clear();
+      for (const flow::extent& one : type.shape) {
+        shape.push_back(one.number);
+      }
+      return {};
+    }
+    return bad_line(fmt::format("numbers for {}", type.text()),
+                    fmt::format("the shape [{}]", fmt::join(shape, ",")));
+  }
+
+  dtype type_;
+  std::string_view field_;
+  std::string key_;
+  bool in_object_ = false;
+  bool in_field_ = false;
+  bool found_ = false;
+  std::size_t skipped_ = 0;  ///< open arrays and objects that are not looked at
+  std::size_t depth_ = 0;    ///< open arrays of the tensor
+  std::optional<std::size_t> leaf_depth_;  ///< number of arrays around each number
+  std::vector<std::int64_t> counts_;       ///< elements of the open arrays so far
+  std::vector<std::optional<std::int64_t>> extents_;
+  byte_vector elements_;
+  attributes about_;
+  std::optional<error> failure_;
+};
+
+template <class T>
+result<void> append_element(std::string& to, T value, const json_form& form) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!std::isfinite(value)) {
+      if (!form.non_finite_is_null) {
+        return error(errc::out_of_range,
+                     fmt::format("cannot write a line of JSON: expected finite numbers, "
+                                 "found {}",
+                                 value))
+            .hint("set non_finite to null");
+      }
+      to += "null";
+      return {};
+    }
+  }
+  fmt::format_to(std::back_inserter(to), "{}", value);
+  return {};
+}
+
+/// Appends elements with the brackets of their dimensions.
+template <class T>
+result<void> append_elements(std::string& to, const runtime::tensor& x,
+                             const json_form& form) {
+  const auto shape = x.shape();
+  const std::int64_t count = x.count();
+  if (count == 0) {  // no number shows the extents behind an empty one
+    to += "[]";
+    return {};
+  }
+  to.append(shape.size(), '[');
+  for (std::int64_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, x.data() + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+    WEIR_CHECK(append_element(to, value, form));
+    std::int64_t rest = i + 1;
+    std::size_t closed = 0;
+    while (closed < shape.size() && rest % shape[shape.size() - 1 - closed] == 0) {
+      rest /= shape[shape.size() - 1 - closed];
+      ++closed;
+    }
+    to.append(closed, ']');
+    if (i + 1 != count) {
+      to += ',';
+      to.append(closed, '[');
+    }
+  }
+  return {};
+}
+
+void append_attribute(std::string& to, const std::string& name, const attribute& value) {
+  to += json_quote(name) + ":";
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    to += json_quote(*text);
+  } else if (const auto* number = std::get_if<double>(&value)) {
+    to += std::isfinite(*number) ? fmt::format("{}", *number) : "null";
+  } else {
+    to += std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+  }
+  to += ",";
+}
+
+}  // namespace
+
+bool is_json_number(dtype type) noexcept {
+  return with_number(type, [](auto /*zero*/) {});
+}
+
+result<json_item> parse_json_line(std::string_view line, const flow::port_type& type,
+                                  std::string_view field) {
+  line_handler handler(type, field);
+  static_cast<void>(nlohmann::json::sax_parse(line.begin(), line.end(), &handler));
+  return handler.take(type);
+}
+
+result<void> append_json_line(std::string& to, const runtime::tensor& x,
+                              const attributes& about, const json_form& form) {
+  if (!form.field.empty()) {
+    to += "{";
+    for (const auto& [name, value] : about) {
+      if (name != form.field) {
+        append_attribute(to, name, value);
+      }
+    }
+    to += json_quote(form.field) + ":";
+  }
+  result<void> done;
+  const bool number = with_number(
+      x.type(), [&](auto zero) { done = append_elements<decltype(zero)>(to, x, form); });
+  if (!number) {
+    return error(errc::unsupported,
+                 fmt::format("cannot write a line of JSON: expected numbers, found "
+                             "elements {}",
+                             flow::port_text(x.type())));
+  }
+  WEIR_CHECK(done);
+  to += form.field.empty() ? "\n" : "}\n";
+  return {};
+}
+
+}  // namespace weir::actors

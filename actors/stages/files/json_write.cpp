@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The sink `json.write`: items as lines of JSON.
+#include <chrono>
+
+#include "stages/files/factories.hpp"
+#include "stages/files/json_line.hpp"
+#include "stages/source_parts.hpp"
+#include "tensogram/byte_pipe.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::actors {
+namespace {
+
+constexpr std::string_view json_write_name = "json.write";
+/// Time for which a write waits for the reader of a pipe.
+constexpr std::chrono::seconds reader_wait{30};
+
+enum class line_form : std::uint8_t { object, array };
+enum class non_finite : std::uint8_t { refuse, null };
+
+struct json_write_settings {
+  std::string path;
+  line_form form = line_form::object;
+  std::string field = "x";
+  actors::non_finite non_finite = actors::non_finite::refuse;
+};
+
+settings_table<json_write_settings> json_write_table() {
+  settings_table<json_write_settings> table("the sink json.write");
+  table
+      .add("path", &json_write_settings::path,
+           "a file, which begins empty, a pipe, or - for standard output")
+      .required()
+      .path(path_use::output);
+  table.add("form", &json_write_settings::form,
+            {{"object", line_form::object}, {"array", line_form::array}},
+            "object: attributes and numbers by name; array: the numbers alone");
+  table.add("field", &json_write_settings::field, "name of the numbers in an object")
+      .rule("that is not empty", [](const std::string& text) { return !text.empty(); });
+  table.add("non_finite", &json_write_settings::non_finite,
+            {{"refuse", non_finite::refuse}, {"null", non_finite::null}},
+            "NaN and infinities, which JSON lacks: refuse: an error; null: null");
+  return table;
+}
+
+struct json_offset {
+  std::uint64_t lines = 0;
+  read_block last;  ///< the last line; `end` is the end of the file
+};
+
+class json_write final : public flow::stage_object {
+ public:
+  json_write(json_write_settings settings, file_system& fs)
+      : settings_(std::move(settings)), fs_(fs) {}
+
+  result<void> open(opening& run) override {
+    path_ = path_of(run, settings_.path);
+    pipe_ = is_pipe(path_);
+    if (pipe_) {
+      WEIR_TRY(file_, open_pipe_to_write(path_, reader_wait));
+      return {};
+    }
+    WEIR_TRY(file_, fs_.open(path_, open_mode::create_or_open));
+    return run.resuming() ? result<void>() : file_->resize(0);
+  }
+  result<void> put(taken& t) override {
+    std::string line;
+    json_form form;
+    form.field = settings_.form == line_form::object ? settings_.field : "";
+    form.non_finite_is_null = settings_.non_finite == non_finite::null;
+    WEIR_CHECK(append_json_line(line, t[any_in{0}], t.about(), form));
+    WEIR_CHECK(write_all(*file_, written_, as_view(line)));
+    written_ += line.size();
+    ++at_.lines;
+    at_.last = {at_.last.end + line.size(), line.size(), xxh3_64(as_view(line))};
+    return {};
+  }
+  result<flow::small_record> settle() override {
+    if (!pipe_) {
+      WEIR_CHECK(file_->sync());
+      if (!entry_durable_) {
+        WEIR_CHECK(fs_.sync_folder(folder_of(path_)));
+        entry_durable_ = true;
+      }
+    }
+    return flow::small_record::holding(at_);
+  }
+  result<void> rewind(bytes_view stored) override {
+    WEIR_TRY(at_, record_of<json_offset>(stored, json_write_name, "offset"));
+    if (pipe_) {
+      return {};
+    }
+    WEIR_CHECK(check(*file_));
+    written_ = at_.last.end;
+    return file_->resize(at_.last.end);
+  }
+  result<bool> verify(opening& run, bytes_view stored,
+                      const flow::state_reader& /*state*/) override {
+    WEIR_TRY(at_, record_of<json_offset>(stored, json_write_name, "offset"));
+    path_ = path_of(run, settings_.path);
+    if (is_pipe(path_)) {
+      return false;
+    }
+    if (!fs_.exists(path_)) {
+      return at_.last.end == 0 ? result<bool>(true) : result<bool>(shorter(0));
+    }
+    WEIR_TRY(const auto f, fs_.open(path_, open_mode::read));
+    WEIR_CHECK(check(*f));
+    return true;
+  }
+
+ private:
+  /// Compares the last line before the offset with the file.
+  result<void> check(file& f) {
+    WEIR_TRY(const std::uint64_t size, f.size());
+    if (size < at_.last.end) {
+      return shorter(size);
+    }
+    auto same = verify_block(at_.last, size, json_write_name, path_,
+                             [&](std::uint64_t offset, mutable_bytes to) {
+                               return read_exactly(f, offset, to);
+                             });
+    if (!same) {
+      return error(errc::hash_mismatch,
+                   fmt::format("cannot append to \"{}\": expected the line that the "
+                               "checkpoint knows before {} bytes, found other bytes",
+                               path_, at_.last.end))
+          .because(std::move(same.error()));
+    }
+    return {};
+  }
+  [[nodiscard]] error shorter(std::uint64_t size) const {
+    return error(errc::torn,
+                 fmt::format("cannot append to \"{}\": expected at least the {} bytes of "
+                             "the checkpoint, found {}",
+                             path_, at_.last.end, size))
+        .hint("restore the file, or begin the run anew");
+  }
+
+  json_write_settings settings_;
+  file_system& fs_;
+  std::string path_;
+  bool pipe_ = false;
+  std::unique_ptr<file> file_;
+  std::uint64_t written_ = 0;  ///< bytes that this process has written, or the file has
+  json_offset at_;
+  bool entry_durable_ = false;
+};
+
+/// Further paragraphs of the reference of `json.write`.
+constexpr std::string_view json_write_details =
+    R"(Inlet `x` has elements f32, f64, i8 to i64 or u8 to u64. Arrays are nested as
+deep as the tensor has dimensions. Numbers have as many digits as are needed to read the
+same number again, so `json.read` gives the same bits. Attributes of the item become
+scalars of the object, sorted by name, before the numbers.
+
+The offset holds the number of lines, the length of the file and the XXH3 digest of the
+last line. A resumed run cuts the file to exactly the offset; a shorter file is `torn`,
+another last line is `hash_mismatch`. A pipe cannot be cut, so its guarantee is "at least
+once".)";
+
+/// A small pipeline with `json.write`.
+constexpr std::string_view json_write_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [2, 2]
+
+[[stage]]
+name = "lines"
+use = "json.write"
+path = "out.jsonl"
+)";
+
+}  // namespace
+
+result<void> make_json_write(flow::described_stage& made, const given_settings& given,
+                             file_system& fs) {
+  made.info.name = json_write_name;
+  made.info.documentation = "appends each item to a file as a line of JSON";
+  made.info.face = flow::face::sink;
+  made.info.details = json_write_details;
+  made.info.example = json_write_example;
+  WEIR_TRY(json_write_settings settings,
+           flow::read_settings(made.info, json_write_table(), given));
+  made.info.ports = {{"x", {}, true}};
+  if (is_pipe(settings.path)) {
+    made.info.promise = flow::guarantee::at_least_once;
+  }
+  made.object = std::make_unique<json_write>(std::move(settings), fs);
+  return {};
+}
+
+}  // namespace weir::actors

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The sink `npy.write`: an array for each item, or one array that grows.
+#include "stages/files/factories.hpp"
+#include "stages/files/item_files.hpp"
+#include "stages/files/npy_header.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::actors {
+namespace {
+
+constexpr std::string_view npy_write_name = "npy.write";
+
+struct npy_write_settings {
+  std::string path;
+};
+
+settings_table<npy_write_settings> npy_write_table() {
+  settings_table<npy_write_settings> table("the sink npy.write");
+  table
+      .add("path", &npy_write_settings::path,
+           "one file whose first axis counts the items, or with {item} a file for each "
+           "item, such as out/{item:6}.npy; {item:6} stands for the number of the item "
+           "with at least 6 digits, {NAME} for an attribute")
+      .required()
+      .path(path_use::output)
+      .rule("with names in braces, {item} among them, or without braces",
+            [](const std::string& text) {
+              const auto pattern = name_pattern::parse(text);
+              return pattern && (pattern->has_number() || pattern->is_constant());
+            });
+  return table;
+}
+
+result<bytes_view> elements_of(const runtime::tensor& x) {
+  WEIR_TRY(const std::int64_t bytes, byte_size(x.type(), x.count()));
+  return bytes_view(x.data(), static_cast<std::size_t>(bytes));
+}
+
+/// One file for each item.
+class npy_files final : public item_files {
+ public:
+  npy_files(const npy_write_settings& settings, name_pattern pattern, file_system& fs)
+      : item_files(npy_write_name, settings.path, std::move(pattern), fs) {}
+
+ private:
+  result<byte_vector> encode(const taken& t) override {
+    const runtime::tensor& x = t[any_in{0}];
+    WEIR_TRY(byte_vector out, make_npy_header(x.type(), x.shape(), false));
+    WEIR_TRY(const bytes_view elements, elements_of(x));
+    append(out, elements);
+    return out;
+  }
+};
+
+struct npy_offset {
+  std::uint64_t rows = 0;  ///< items so far
+  std::uint64_t form = 0;  ///< digest of the header without the number of items
+  read_block last;         ///< the last item; `end` is the end of the file
+};
+
+/// One file whose first axis counts the items.
+class npy_rows final : public flow::stage_object {
+ public:
+  npy_rows(npy_write_settings settings, file_system& fs)
+      : settings_(std::move(settings)), fs_(fs) {}
+
+  result<void> open(opening& run) override {
+    path_ = path_of(run, settings_.path);
+    WEIR_TRY(file_, fs_.open(path_, open_mode::create_or_open));
+    if (run.resuming()) {
+      return {};
+    }
+    WEIR_TRY(const std::uint64_t size, file_->size());
+    byte_vector start(std::min<std::uint64_t>(size, npy_magic.size()));
+    WEIR_CHECK(read_exactly(*file_, 0, start));
+    const std::string_view text = as_text(start);
+    if (!npy_magic.starts_with(text) && text.find_first_not_of('\0') != text.npos) {
+      return error(errc::already_exists,
+                   fmt::format("cannot replace \"{}\": expected an array of NumPy, found "
+                               "{} bytes of something else",
+                               path_, size))
+          .hint("remove the file, or choose another path");
+    }
+    return file_->resize(0);
+  }
+  result<void> put(taken& t) override {
+    const runtime::tensor& x = t[any_in{0}];
+    if (at_.rows == 0) {
+      type_ = x.type();
+      shape_.assign(1, 0);
+      shape_.insert(shape_.end(), x.shape().begin(), x.shape().end());
+      WEIR_TRY(const byte_vector header, make_npy_header(type_, shape_, true));
+      WEIR_CHECK(write_all(*file_, 0, header));
+      at_.form = xxh3_64(header);
+      at_.last.end = header.size();
+    }
+    if (x.type() != type_ || !std::equal(x.shape().begin(), x.shape().end(),
+                                         shape_.begin() + 1, shape_.end())) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot append to the array \"{}\": expected the type and "
+                               "the shape [{}] of its first item, found {} [{}]",
+                               path_, fmt::join(shape_.begin() + 1, shape_.end(), ","),
+                               flow::port_text(x.type()), fmt::join(x.shape(), ",")));
+    }
+    WEIR_TRY(const bytes_view elements, elements_of(x));
+    WEIR_CHECK(write_all(*file_, at_.last.end, elements));
+    at_.last = {at_.last.end + elements.size(), elements.size(), xxh3_64(elements)};
+    ++at_.rows;
+    return {};
+  }
+  result<flow::small_record> settle() override {
+    if (at_.rows != 0) {
+      WEIR_CHECK(write_header());
+    }
+    WEIR_CHECK(file_->sync());
+    if (!entry_durable_) {
+      WEIR_CHECK(fs_.sync_folder(folder_of(path_)));
+      entry_durable_ = true;
+    }
+    return flow::small_record::holding(at_);
+  }
+  result<void> rewind(bytes_view stored) override {
+    WEIR_TRY(at_, record_of<npy_offset>(stored, npy_write_name, "offset"));
+    WEIR_CHECK(check(*file_));
+    WEIR_CHECK(file_->resize(at_.last.end));
+    return at_.rows == 0 ? result<void>() : write_header();
+  }
+  result<bool> verify(opening& run, bytes_view stored,
+                      const flow::state_reader& /*state*/) override {
+    WEIR_TRY(at_, record_of<npy_offset>(stored, npy_write_name, "offset"));
+    path_ = path_of(run, settings_.path);
+    if (!fs_.exists(path_)) {
+      return at_.rows == 0 ? result<bool>(true) : result<bool>(shorter(0));
+    }
+    WEIR_TRY(const auto f, fs_.open(path_, open_mode::read));
+    WEIR_CHECK(check(*f));
+    return true;
+  }
+
+ private:
+  result<void> write_header() {
+    shape_[0] = static_cast<std::int64_t>(at_.rows);
+    WEIR_TRY(const byte_vector header, make_npy_header(type_, shape_, true));
+    return write_all(*file_, 0, header);
+  }
+  /// Compares the file with the offset, and takes type and shape of it.
+  result<void> check(file& f) {
+    WEIR_TRY(const std::uint64_t size, f.size());
+    if (size < at_.last.end) {
+      return shorter(size);
+    }
+    if (at_.rows == 0) {
+      return {};
+    }
+    WEIR_TRY(const npy_header header, read_npy_head(f));
+    type_ = header.type;
+    shape_ = header.shape;
+    if (shape_.empty()) {
+      return another();
+    }
+    shape_[0] = 0;
+    WEIR_TRY(const byte_vector form, make_npy_header(type_, shape_, true));
+    if (xxh3_64(form) != at_.form) {
+      return another();
+    }
+    auto same = verify_block(at_.last, size, npy_write_name, path_,
+                             [&](std::uint64_t offset, mutable_bytes to) {
+                               return read_exactly(f, offset, to);
+                             });
+    return same ? std::move(same) : another().because(std::move(same.error()));
+  }
+  [[nodiscard]] error another() const {
+    return error(errc::hash_mismatch,
+                 fmt::format("cannot append to the array \"{}\": expected the items that "
+                             "the checkpoint knows before {} bytes, found others",
+                             path_, at_.last.end));
+  }
+  [[nodiscard]] error shorter(std::uint64_t size) const {
+    return error(errc::torn,
+                 fmt::format("cannot append to the array \"{}\": expected at least the "
+                             "{} bytes of the checkpoint, found {}",
+                             path_, at_.last.end, size))
+        .hint("restore the file, or begin the run anew");
+  }
+
+  npy_write_settings settings_;
+  file_system& fs_;
+  std::string path_;
+  std::unique_ptr<file> file_;
+  dtype type_ = dtype::fp32;
+  std::vector<std::int64_t> shape_;  ///< of the array
+  npy_offset at_;
+  bool entry_durable_ = false;
+};
+
+/// Further paragraphs of the reference of `npy.write`.
+constexpr std::string_view npy_write_details =
+    R"(Inlet `x` has any type that NumPy has. Files have version 1.0 and C order.
+
+With `{item}` in the path, files are written, made durable and verified as those of
+`png.write`. Without, all items have one type and shape, and the file is one array: its
+header is written again at each checkpoint with the number of items, so that NumPy opens
+the file at any time and finds the items of the last checkpoint. The file must be new, or
+an array, which is replaced; without items it stays empty. The offset holds the number
+of items, the length of the file and the XXH3 digest of the last item. A resumed run cuts
+the file to exactly the offset; a shorter file is `torn`, another one `hash_mismatch`.)";
+
+/// A small pipeline with `npy.write`.
+constexpr std::string_view npy_write_example = R"([[stage]]
+name = "numbers"
+use = "generator"
+count = 6
+shape = [4]
+
+[[stage]]
+name = "array"
+use = "npy.write"
+path = "out.npy"
+)";
+
+}  // namespace
+
+result<void> make_npy_write(flow::described_stage& made, const given_settings& given,
+                            file_system& fs) {
+  made.info.name = npy_write_name;
+  made.info.documentation =
+      "writes items as arrays of NumPy, one for each or one for all";
+  made.info.face = flow::face::sink;
+  made.info.details = npy_write_details;
+  made.info.example = npy_write_example;
+  WEIR_TRY(npy_write_settings settings,
+           flow::read_settings(made.info, npy_write_table(), given));
+  WEIR_TRY(name_pattern pattern, name_pattern::parse(settings.path));
+  made.info.ports = {{"x", {}, true}};
+  if (pattern.is_constant()) {
+    made.object = std::make_unique<npy_rows>(std::move(settings), fs);
+  } else {
+    made.object = std::make_unique<npy_files>(settings, std::move(pattern), fs);
+  }
+  return {};
+}
+
+}  // namespace weir::actors

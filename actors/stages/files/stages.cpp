@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The stages of images, arrays and lines by name.
+#include "stages/files/factories.hpp"
+
+namespace weir::actors {
+namespace {
+
+using maker = result<void> (*)(flow::described_stage&, const given_settings&,
+                               file_system&);
+
+result<void> add(flow::catalog& to, const char* name, maker make) {
+  return to.add(name, [make](flow::described_stage& made, const given_settings& given) {
+    return make(made, given, posix_file_system());
+  });
+}
+
+}  // namespace
+
+result<void> add_file_stages(flow::catalog& to) {
+  WEIR_CHECK(add(to, "png.read", make_png_read));
+  WEIR_CHECK(add(to, "png.write", make_png_write));
+  WEIR_CHECK(add(to, "raw.read", make_raw_read));
+  WEIR_CHECK(add(to, "raw.write", make_raw_write));
+  WEIR_CHECK(add(to, "npy.read", make_npy_read));
+  WEIR_CHECK(add(to, "npy.write", make_npy_write));
+  WEIR_CHECK(add(to, "json.read", make_json_read));
+  return add(to, "json.write", make_json_write);
+}
+
+}  // namespace weir::actors

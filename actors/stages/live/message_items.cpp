@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Items made of Tensogram messages.
+#include "stages/live/message_items.hpp"
+
+#include "stages/source_parts.hpp"
+
+namespace weir::actors {
+
+result<std::size_t> find_object(const object_choice& choice,
+                                const formats::message_reader& message) {
+  if (choice.object.empty()) {
+    if (choice.index < message.object_count()) {
+      return static_cast<std::size_t>(choice.index);
+    }
+    return error(errc::not_found,
+                 fmt::format("cannot find object {}: expected more than that, found {} "
+                             "objects",
+                             choice.index, message.object_count()));
+  }
+  const auto found = message.find(choice.object);
+  if (!found) {
+    return error(errc::not_found,
+                 fmt::format("cannot find the object \"{}\": expected it among {} "
+                             "objects, found none of that name",
+                             choice.object, message.object_count()));
+  }
+  return *found;
+}
+
+result<std::size_t> fill_from(pull& p, const object_choice& choice,
+                              const formats::message_reader& message) {
+  WEIR_TRY(const std::size_t object, find_object(choice, message));
+  const formats::object_descriptor& descriptor = message.descriptor(object);
+  if (info_of(descriptor.type).size == 0 || descriptor.shape.size() > runtime::max_dims) {
+    return error(
+        errc::unsupported,
+        fmt::format("cannot make an item of object {}: expected whole bytes "
+                    "and at most {} dimensions, found {} with {}",
+                    object, runtime::max_dims, info_of(descriptor.type).tensogram,
+                    descriptor.shape.size()));
+  }
+  WEIR_TRY(const runtime::tensor x, p.fill_bytes(0, descriptor.type, descriptor.shape));
+  WEIR_CHECK(message.decode_into(
+      object, {x.data(), static_cast<std::size_t>(message.object_bytes(object))}));
+  return object;
+}
+
+void add_about(attributes& to, std::uint64_t number,
+               const formats::message_reader& message, std::size_t object) {
+  attribute_collector about(to);
+  about.add("message", number);
+  about.add_scalars(message.metadata().extra);
+  about.add_object(message.metadata(object));
+}
+
+bool has_metadata(const formats::message_reader& message, const std::string& key) {
+  return !key.empty() && message.metadata().extra.find(key) != nullptr;
+}
+
+}  // namespace weir::actors

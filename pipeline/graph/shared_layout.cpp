@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Sizes of the memory that a stage outside of the engine's thread needs.
+#include "weir/pipeline/host/shared_layout.hpp"
+
+#include <algorithm>
+
+#include "graph/memory.hpp"
+#include "weir/base/bytes.hpp"
+#include "weir/pipeline/host/hosted_stage.hpp"
+
+namespace weir::flow {
+namespace {
+
+constexpr std::uint64_t alignment = 64;
+
+std::uint64_t aligned(std::uint64_t bytes) {
+  return align_up<std::uint64_t>(bytes, alignment);
+}
+
+std::uint64_t aligned(std::int64_t bytes) {
+  return aligned(static_cast<std::uint64_t>(bytes));
+}
+
+/// Returns the bytes of all items that one edge has alive. One item may exceed the
+/// window.
+std::uint64_t bytes_alive(const plan& p, const graph_edge& edge) {
+  const auto alive = static_cast<std::uint64_t>(max_alive(p, edge));
+  if (const auto item = p.stages[edge.from].types[edge.outlet].bytes()) {
+    return aligned(*item) * alive;
+  }
+  return aligned(edge.window_bytes) + aligned(window_behind(p.source, edge.from)) +
+         alive * alignment;
+}
+
+/// Returns the number of calls that a stage alone has in work.
+std::uint64_t calls_in_work(const plan& p, std::uint32_t stage) {
+  const bool one = p.source.stages[stage].info.own_numbering;
+  return one ? 1
+             : std::clamp<std::uint64_t>(p.stages[stage].slots, 1,
+                                         shared_layout::max_calls);
+}
+
+/// Sums up the bytes of outlets that have memory of their own.
+template <class Fixed, class Varying>
+std::uint64_t outlet_sum(const plan& p, std::uint32_t stage, Fixed fixed,
+                         Varying varying) {
+  const stage_info& info = p.source.stages[stage].info;
+  std::uint64_t sum = 0;
+  for (std::size_t port = 0; port < info.ports.size(); ++port) {
+    if (info.ports[port].inlet || info.ports[port].dead_letter) {
+      continue;
+    }
+    const auto item = p.stages[stage].types[port].bytes();
+    sum += item ? fixed(aligned(*item)) : varying();
+  }
+  return sum;
+}
+
+}  // namespace
+
+shared_layout layout_of(const plan& p, std::uint32_t stage) {
+  const stage_info& info = p.source.stages[stage].info;
+  const std::uint64_t calls = shared_layout::max_calls;
+  const std::uint64_t behind = aligned(window_behind(p.source, stage));
+  shared_layout l;
+  const auto place = [&](std::uint64_t bytes) {
+    const std::uint64_t at = l.bytes;
+    l.bytes += aligned(bytes);
+    return at;
+  };
+  l.made_records = std::max<std::uint64_t>(calls, info.gives);
+  l.calls = place(calls * shared_layout::call_bytes);
+  l.inputs = place(calls * info.takes * info.inlets() * shared_layout::tensor_bytes);
+  l.attributes = place(calls * shared_layout::attribute_bytes);
+  l.made = place(l.made_records * shared_layout::made_bytes);
+  l.outputs = place(l.made_records * info.outlets() * shared_layout::tensor_bytes);
+  l.made_attributes = place(l.made_records * shared_layout::attribute_bytes);
+  for (const std::uint32_t e : p.stages[stage].in) {
+    l.in_bytes += bytes_alive(p, p.source.edges[e]);
+  }
+  const std::uint64_t items =
+      std::max<std::uint64_t>(calls_in_work(p, stage) * info.gives, 1);
+  l.out_bytes = outlet_sum(
+      p, stage, [&](std::uint64_t item) { return item * items; },
+      [&] { return behind + items * alignment; });
+  l.in = place(l.in_bytes);
+  l.out = place(l.out_bytes);
+  l.bytes = align_up<std::uint64_t>(std::max<std::uint64_t>(l.bytes, 1), 4096);
+  return l;
+}
+
+std::uint64_t host_bytes(const plan& p, std::uint32_t stage) {
+  const graph_stage& s = p.source.stages[stage];
+  const host_kind host = host_of(s);
+  const bool outside = s.info.face == face::source || s.info.face == face::sink ||
+                       s.info.face == face::blocking;
+  if (host == host_kind::engine || (host == host_kind::own && outside)) {
+    return 0;
+  }
+  const std::uint64_t slots = (calls_in_work(p, stage) + 1) * s.info.gives;
+  const auto behind = static_cast<std::uint64_t>(window_behind(p.source, stage));
+  const std::uint64_t own = outlet_sum(
+      p, stage, [&](std::uint64_t item) { return item * slots; },
+      [&] { return 2 * behind; });
+  return own + (host == host_kind::process ? layout_of(p, stage).bytes : 0);
+}
+
+}  // namespace weir::flow

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Stages that submit tasks on hosts of their own: the run sees a blocking stage.
+#include "weir/pipeline/host/hosted_stage.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "weir/pipeline/host/nested_stage.hpp"
+
+namespace weir::flow {
+namespace {
+
+/// Copies an item that the stage alone has made to an item of the run.
+result<void> copy_made(const made_view& from, blank& to) {
+  set_attributes(to, *from.about);
+  pull p(to);
+  for (std::size_t o = 0; o < from.tensors.size(); ++o) {
+    if (const runtime::tensor* t = from.tensors[o]; t != nullptr) {
+      WEIR_TRY(const runtime::tensor made,
+               p.fill_bytes(static_cast<int>(o), t->type(), t->shape()));
+      WEIR_TRY(const std::int64_t bytes, byte_size(t->type(), t->count()));
+      if (bytes != 0) {
+        std::memcpy(made.data(), t->data(), static_cast<std::size_t>(bytes));
+      }
+    }
+  }
+  return {};
+}
+
+/// A stage with an engine of its own.
+class hosted_stage final : public batch_stage {
+ public:
+  hosted_stage(std::unique_ptr<nested_stage> inner, const stage_info& info)
+      : inner_(std::move(inner)), gives_(info.gives), own_(info.own_numbering) {}
+
+  result<void> open(opening& run) override {
+    WEIR_TRY(auto loaded, inner_->open(run.run()));
+    run.set_constants(std::move(loaded));
+    return {};
+  }
+  processed_items work(std::span<exchange* const> items) override {
+    calls_.resize(items.size());
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      look_at(*items[i], calls_[i]);
+    }
+    std::size_t made = 0;
+    std::size_t call = 0;
+    processed_items done =
+        inner_->work(calls_, [&](const made_view& one) -> result<bool> {
+          made = one.call == call ? made : 0;
+          call = one.call;
+          if (one.skipped) {
+            pull(made_item(*items[call], 0)).skip();
+            return true;
+          }
+          if (made == gives_) {
+            return false;
+          }
+          WEIR_CHECK(copy_made(one, made_item(*items[call], made)));
+          ++made;
+          if (own_) {
+            set_made(*items[call], made, false);
+          }
+          return true;
+        });
+    if (done.partial) {
+      set_made(*items[done.processed], made, true);
+    }
+    return done;
+  }
+  result<void> copy_state(state_writer& to) override {
+    WEIR_TRY(auto parts, inner_->copy_state());
+    for (image_section& one : parts) {
+      to.adopt(std::move(one));
+    }
+    return {};
+  }
+  result<void> restore_state(const state_reader& from) override {
+    return inner_->restore_state(from.whole());
+  }
+  void report(figures& to) const override { inner_->object().report(to); }
+
+ private:
+  std::unique_ptr<nested_stage> inner_;
+  std::size_t gives_;
+  bool own_;
+  std::vector<call_view> calls_;
+};
+
+bool is_outside(face kind) {
+  return kind == face::source || kind == face::sink || kind == face::blocking;
+}
+
+/// Changes the description of a stage so that the run treats it as a blocking one.
+void describe_as_blocking(stage_info& info) {
+  info.face = face::blocking;
+  info.scratch.clear();
+  info.forwards = false;
+  info.max_open_calls = info.own_numbering ? 1 : 0;
+}
+
+}  // namespace
+
+host_kind host_of(const graph_stage& s) noexcept {
+  if (s.host != host_kind::automatic) {
+    return s.host;
+  }
+  if (!s.origin.home.command.empty()) {
+    return host_kind::process;
+  }
+  return is_outside(s.info.face) ? host_kind::own : host_kind::engine;
+}
+
+std::string_view name_of(host_kind kind) noexcept {
+  switch (kind) {
+    case host_kind::automatic: return "automatic";
+    case host_kind::engine: return "engine";
+    case host_kind::own: return "own";
+    case host_kind::process: return "process";
+  }
+  return "unknown";
+}
+
+std::int64_t window_behind(const graph& g, std::uint32_t stage) {
+  std::int64_t bytes = 1;
+  for (const graph_edge& e : g.edges) {
+    bytes = e.from == stage ? std::max(bytes, e.window_bytes) : bytes;
+  }
+  return bytes;
+}
+
+result<void> move_to_hosts(plan& p, std::vector<std::unique_ptr<stage_object>>& objects,
+                           std::uint64_t seed, const process_stage_maker& process) {
+  for (std::uint32_t i = 0; i < objects.size(); ++i) {
+    graph_stage& s = p.source.stages[i];
+    const host_kind host = host_of(s);
+    if (host == host_kind::process) {
+      if (!process) {
+        return error(errc::unsupported,
+                     fmt::format("cannot run the stage \"{}\" in a child process: "
+                                 "expected a run with actors, found one on one thread",
+                                 s.name));
+      }
+      WEIR_TRY(objects[i], process(p, i));
+    } else if (host == host_kind::own && !is_outside(s.info.face)) {
+      WEIR_TRY(auto inner,
+               nested_stage::create(s, p.stages[i], window_behind(p.source, i), seed,
+                                    std::move(objects[i])));
+      objects[i] = std::make_unique<hosted_stage>(std::move(inner), s.info);
+    }
+    if (host != host_kind::engine && !is_outside(s.info.face)) {
+      describe_as_blocking(s.info);
+    }
+  }
+  return {};
+}
+
+}  // namespace weir::flow

@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A stage alone: makes items of the tensors that a host has, lets the stage process them
+/// on its own engine, and takes from its edges what it has made.
+#include "weir/pipeline/host/nested_stage.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "flow/stage_run.hpp"
+#include "weir/pipeline/host/stage_calls.hpp"
+#include "weir/pipeline/host/task_batch.hpp"
+
+namespace weir::flow {
+
+bool stage_run::takes_call() const noexcept {
+  if (open() + 1 >= ring_size_ || (info_.face == face::looping && open() != 0)) {
+    return false;
+  }
+  return is_outside() || (slots_available() && (emits_late() || has_output(info_.gives)));
+}
+
+result<void> stage_run::run_alone(std::uint64_t seq) {
+  call& c = current();
+  c.seq = seq;
+  return run(c);
+}
+
+namespace {
+
+/// Memory regions that are known to the engine at the same time.
+constexpr std::size_t max_known = 4096;
+/// Largest number of items of one call of `nested_stage::work`.
+constexpr std::uint32_t batch_items = 32;
+constexpr std::int64_t idle_ns = 1'000'000;
+/// Tasks in flight of the engine of one stage.
+constexpr std::uint32_t task_window = 1024;
+
+/// Removes the parts of an error that the host of the run adds itself.
+error without_item(error e, const std::string& name, std::uint64_t seq) {
+  const bool same =
+      e.cause() != nullptr && e.text() == item_error(name, seq, *e.cause()).text();
+  return same ? error(*e.cause()) : std::move(e);
+}
+
+}  // namespace
+
+struct nested_stage::state {
+  graph_stage source;
+  planned_stage planned;
+  std::unique_ptr<weir::engine> host;  // outlives everything below
+  std::unique_ptr<stage_object> object;
+  run_facts facts;
+  image growing;
+  std::vector<std::unique_ptr<edge>> inlets;
+  std::vector<std::unique_ptr<edge>> outlets;
+  std::unique_ptr<slot_pool> inputs;  ///< home of the slots of inputs
+  std::vector<std::unique_ptr<slot>> slots;
+  std::size_t next_slot = 0;
+  std::unique_ptr<item_pool> items;
+  std::unique_ptr<stage_run> run;
+  std::map<const std::byte*, runtime::storage> known;  ///< memory of others by address
+  task_batch tasks{1};
+  std::vector<std::pair<std::uint64_t, error>> failures;
+  /// Calls from the oldest that the stage has taken and whose items were not delivered.
+  std::size_t pending = 0;
+
+  [[nodiscard]] result<void> build(std::int64_t budget, std::uint64_t seed);
+  [[nodiscard]] result<runtime::tensor> adopt(const runtime::tensor& foreign);
+  [[nodiscard]] result<void> feed(const call_view& one);
+  [[nodiscard]] result<bool> serve();
+  [[nodiscard]] std::optional<error> process(std::span<const call_view> calls);
+  [[nodiscard]] std::size_t waiting() const;
+  [[nodiscard]] result<bool> deliver_one(std::size_t call, const made_items& to);
+  [[nodiscard]] processed_items deliver(std::span<const call_view> calls,
+                                        std::size_t before, const made_items& to);
+  [[nodiscard]] processed_items work_one(const call_view& one, const made_items& to);
+  void drop_outputs();
+};
+
+result<void> nested_stage::state::build(std::int64_t budget, std::uint64_t seed) {
+  stage_info& info = source.info;
+  std::erase_if(info.ports, [](const port_info& p) { return p.dead_letter; });
+  planned.types.resize(info.ports.size());
+  source.on_failure = source.on_failure == failure_policy::stop ? failure_policy::stop
+                                                                : failure_policy::skip;
+  source.max_failures = unlimited_failures;
+  const std::uint32_t most =
+      info.own_numbering ? 1 : std::clamp(planned.slots, 1U, batch_items);
+  planned.slots = most * info.gives + info.gives;
+  runtime::engine_options options;
+  options.workers = 1;
+  options.window = task_window;
+  host = std::make_unique<weir::engine>(options);
+  facts.host = host.get();
+  facts.seed = seed;
+  facts.growing = &growing;
+  facts.alone = true;
+  if (source.on_failure != failure_policy::stop) {
+    facts.failures_of = &failures;
+  }
+  run = std::make_unique<stage_run>(source.name, source.info, *object, facts);
+  constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max() / 2;
+  for (std::size_t i = 0; i < info.inlets(); ++i) {
+    edge& e = *inlets.emplace_back(std::make_unique<edge>(1, no_limit));
+    run->connect_inlet(i, e, static_cast<std::uint32_t>(i), false, *run);
+  }
+  for (std::size_t o = 0; o < info.outlets(); ++o) {
+    edge& e = *outlets.emplace_back(std::make_unique<edge>(most * info.gives, no_limit));
+    run->connect_outlet(o, e, 0, *run);
+  }
+  WEIR_CHECK(run->allocate(source, planned, most, budget));
+  WEIR_TRY(inputs, slot_pool::create(*host, 0, 0, no_limit, source.name));
+  // A call that waits for tasks and one that waits to be delivered hold their inputs.
+  const std::size_t calls = std::size_t{2 * most + 2} * info.takes;
+  items = std::make_unique<item_pool>(calls, info.inlets());
+  for (std::size_t i = 0; i < calls * info.inlets(); ++i) {
+    slots.emplace_back(std::make_unique<slot>())->home = inputs.get();
+  }
+  return {};
+}
+
+/// Names memory of the host of the run on the engine of the stage.
+result<runtime::tensor> nested_stage::state::adopt(const runtime::tensor& foreign) {
+  const runtime::storage& there = foreign.store();
+  auto found = known.find(there.base);
+  if (found != known.end() && found->second.size != there.size) {
+    WEIR_CHECK(host->base().release(found->second.id));
+    known.erase(found);
+    found = known.end();
+  }
+  if (found == known.end()) {
+    if (known.size() == max_known) {
+      for (const auto& [address, one] : known) {
+        WEIR_CHECK(host->base().release(one.id));
+      }
+      known.clear();
+    }
+    found =
+        known.emplace(there.base, host->base().adopt(there.base, there.size, "")).first;
+  }
+  return runtime::tensor::over(found->second, foreign.type(), foreign.shape(),
+                               foreign.offset());
+}
+
+/// Lets the stage take a call.
+result<void> nested_stage::state::feed(const call_view& one) {
+  const std::size_t count = source.info.inlets();
+  facts.turn_ns = one.turn_ns;
+  call& c = run->next_call();
+  for (std::size_t i = 0; i < one.inputs.size(); i += count) {
+    item* body = nullptr;
+    for (std::size_t p = 0; p < count; ++p) {
+      const auto outlet = static_cast<std::uint32_t>(p);
+      call::input input{nullptr, inlets[p].get(), outlet, 0};
+      inlets[p]->take_credit(0);
+      if (one.inputs[i + p] != nullptr) {
+        if (body == nullptr) {
+          body = &items->take();
+          body->seq = one.seq;
+          body->lane = one.lane;
+          body->about = *one.about;
+          body->left_source_ns = one.source_ns;
+          body->holders = 0;
+        }
+        slot& s = *slots[next_slot++ % slots.size()];
+        WEIR_TRY(s.tensor, adopt(*one.inputs[i + p]));
+        s.names = 2;  // the slot never becomes free
+        s.complete = true;
+        body->slots[p] = &s;
+        ++body->holders;
+        input.body = body;
+      }
+      c.inputs.push_back(input);
+    }
+  }
+  return run->run_alone(one.seq);
+}
+
+/// Serves a blocking stage, which has no tasks. Returns whether there was work.
+result<bool> nested_stage::state::serve() {
+  if (source.info.face != face::blocking) {
+    return false;
+  }
+  WEIR_TRY(exchange * e, run->next_exchange());
+  if (e == nullptr) {
+    return false;
+  }
+  const auto made = call_on_ready(*object, *e);
+  WEIR_CHECK(run->give_back(*e, made ? nullptr : &made.error()));
+  return true;
+}
+
+/// Lets the stage process calls until all of them are complete, or one fails, or the
+/// stage needs space for what it makes.
+std::optional<error> nested_stage::state::process(std::span<const call_view> calls) {
+  std::optional<error> refused;
+  while (true) {
+    while (!refused && pending < calls.size() && run->takes_call()) {
+      if (auto fed = feed(calls[pending]); !fed) {
+        refused = std::move(fed.error());
+      } else {
+        ++pending;
+      }
+    }
+    auto served = serve();
+    auto settled = run->settle();
+    if (!served || !settled) {
+      return served ? std::move(settled.error()) : std::move(served.error());
+    }
+    if (run->open_calls() == 0 && (refused || pending >= calls.size())) {
+      return refused;
+    }
+    if (*served || *settled || tasks.run(host->base())) {
+      continue;
+    }
+    if (host->base().in_flight() == 0) {
+      return refused;  // it needs space
+    }
+    host->base().idle(idle_ns);
+  }
+}
+
+/// Returns how many items wait to be delivered.
+std::size_t nested_stage::state::waiting() const {
+  return outlets.empty() ? 0 : outlets.front()->size();
+}
+
+/// Delivers the oldest item of all outlets. Returns false if there is no space for it.
+result<bool> nested_stage::state::deliver_one(std::size_t number, const made_items& to) {
+  made_view one;
+  one.call = number;
+  one.skipped = true;
+  for (std::size_t o = 0; o < outlets.size(); ++o) {
+    if (const item* body = outlets[o]->front().body; body != nullptr) {
+      one.skipped = false;
+      one.about = &body->about;
+      one.tensors[o] = &body->slots[o]->tensor;
+    }
+  }
+  WEIR_TRY(const bool taken_now, to(one));
+  if (taken_now) {
+    for (const auto& e : outlets) {
+      const entry popped = e->pop();
+      e->give_back(popped.bytes);
+      if (popped.body != nullptr) {
+        let_go(*popped.body);
+      }
+    }
+  }
+  return taken_now;
+}
+
+/// Delivers the items of the calls before a number, which keep their numbers.
+processed_items nested_stage::state::deliver(std::span<const call_view> calls,
+                                             std::size_t before, const made_items& to) {
+  processed_items done;
+  while (done.processed < before) {
+    const std::uint64_t seq = calls[done.processed].seq;
+    if (!outlets.empty()) {
+      auto taken_now = deliver_one(done.processed, to);
+      if (!taken_now) {
+        done.failed = std::move(taken_now.error());
+        return done;
+      }
+      if (!*taken_now) {
+        return done;
+      }
+    }
+    --pending;
+    if (!failures.empty() && failures.front().first == seq) {
+      done.failed = without_item(std::move(failures.front().second), source.name, seq);
+      failures.erase(failures.begin());
+      return done;
+    }
+    ++done.processed;
+  }
+  return done;
+}
+
+/// Processes a call of a stage whose items have numbers of their own.
+processed_items nested_stage::state::work_one(const call_view& one,
+                                              const made_items& to) {
+  processed_items done;
+  while (true) {
+    auto failed = process({&one, 1});
+    if (failed) {
+      done.failed = without_item(std::move(*failed), source.name, one.seq);
+      return done;
+    }
+    while (waiting() != 0) {
+      auto taken_now = deliver_one(0, to);
+      if (!taken_now) {
+        done.failed = std::move(taken_now.error());
+        return done;
+      }
+      if (!*taken_now) {
+        done.partial = true;
+        return done;
+      }
+    }
+    if (run->open_calls() == 0) {
+      pending = 0;
+      if (!failures.empty()) {
+        done.failed =
+            without_item(std::move(failures.front().second), source.name, one.seq);
+        failures.clear();
+        return done;
+      }
+      done.processed = 1;
+      return done;
+    }
+  }
+}
+
+nested_stage::nested_stage(std::unique_ptr<state> s) : state_(std::move(s)) {}
+
+nested_stage::~nested_stage() {
+  static_cast<void>(state_->host->wait());
+}
+
+result<std::unique_ptr<nested_stage>> nested_stage::create(
+    const graph_stage& stage, const planned_stage& planned, std::int64_t budget,
+    std::uint64_t seed, std::unique_ptr<stage_object> object) {
+  auto s = std::make_unique<state>();
+  s->source = stage;
+  s->planned = planned;
+  s->object = std::move(object);
+  WEIR_CHECK(s->build(budget, seed));
+  return std::unique_ptr<nested_stage>(new nested_stage(std::move(s)));
+}
+
+stage_object& nested_stage::object() noexcept {
+  return *state_->object;
+}
+weir::engine& nested_stage::host() noexcept {
+  return *state_->host;
+}
+
+result<std::vector<constant_info>> nested_stage::open(const opening::facts& run) {
+  opening::facts own = run;
+  own.engine = state_->host.get();
+  opening here(std::move(own));
+  WEIR_CHECK(guarded([&] { return state_->object->open(here); }));
+  return here.constants();
+}
+
+processed_items nested_stage::work(std::span<const call_view> calls,
+                                   const made_items& to) {
+  state& s = *state_;
+  if (s.source.info.own_numbering) {
+    processed_items all;
+    for (const call_view& one : calls) {
+      const std::size_t number = all.processed;
+      processed_items done = s.work_one(one, [&](const made_view& made) {
+        made_view numbered = made;
+        numbered.call = number;
+        return to(numbered);
+      });
+      if (done.failed || done.partial) {
+        done.processed = all.processed;
+        return done;
+      }
+      ++all.processed;
+    }
+    return all;
+  }
+  auto failed = s.process(calls);
+  std::size_t complete = calls.size();
+  if (failed) {
+    const auto at = std::ranges::find(calls, s.facts.failed_item, &call_view::seq);
+    complete = static_cast<std::size_t>(at - calls.begin());
+  }
+  complete = std::min(complete, s.pending);
+  processed_items done = s.deliver(calls, complete, to);
+  if (failed && !done.failed && done.processed == complete) {
+    done.failed = without_item(std::move(*failed), s.source.name, s.facts.failed_item);
+  }
+  return done;
+}
+
+processed_items nested_stage::write(std::span<const call_view> calls) {
+  state& s = *state_;
+  processed_items done;
+  const auto put = [&](const call_view& one) -> result<void> {
+    WEIR_CHECK(s.feed(one));
+    WEIR_TRY(const ready* item, s.run->next_ready());
+    WEIR_EXPECT(item != nullptr);
+    taken t(*item);
+    WEIR_CHECK(guarded([&] { return s.object->put(t); }));
+    s.run->done();
+    return {};
+  };
+  for (const call_view& one : calls) {
+    if (auto written = put(one); !written) {
+      done.failed = std::move(written.error());
+      break;
+    }
+    ++done.processed;
+  }
+  return done;
+}
+
+filled_items nested_stage::fill(std::uint64_t seq, std::size_t count,
+                                const made_items& to) {
+  state& s = *state_;
+  filled_items done;
+  const auto next = [&]() -> result<bool> {
+    s.run->set_next(seq + done.filled);
+    blank* b = s.run->grant(std::numeric_limits<std::uint64_t>::max());
+    WEIR_EXPECT(b != nullptr);
+    pull p(*b);
+    auto more = guarded([&] { return s.object->next(p); });
+    if (!more || !*more || b->nothing_yet) {
+      done.nothing_yet = more && *more;
+      s.run->take_back_grants();
+      return more;
+    }
+    WEIR_CHECK(s.run->deliver(*b));
+    WEIR_TRY(const bool taken_now, s.deliver_one(done.filled, to));
+    if (!taken_now) {
+      return error(errc::out_of_range,
+                   fmt::format("cannot hand on the item {}: expected space for it, found "
+                               "none",
+                               seq + done.filled));
+    }
+    return true;
+  };
+  while (done.filled < count && !done.nothing_yet) {
+    auto more = next();
+    if (!more) {
+      done.failure = std::move(more.error());
+      return done;
+    }
+    if (!*more) {
+      done.ended = true;
+      done.cursor = s.object->position();
+      return done;
+    }
+    done.filled += done.nothing_yet ? 0 : 1;
+  }
+  return done;
+}
+
+result<std::vector<image_section>> nested_stage::copy_state() {
+  state& s = *state_;
+  s.growing = {};
+  s.facts.copies.clear();
+  WEIR_CHECK(s.run->contribute_state());
+  for (const task_id id : s.facts.copies) {
+    WEIR_CHECK(s.host->base().wait(id));
+  }
+  const std::size_t prefix = ("STATE/" + s.source.name + "/").size();
+  for (image_section& one : s.growing.sections) {
+    one.name.erase(0, prefix);
+  }
+  return std::exchange(s.growing, {}).sections;
+}
+
+result<void> nested_stage::restore_state(std::vector<image_section> from) {
+  image whole;
+  for (image_section& one : from) {
+    one.name = "STATE/" + state_->source.name + "/" + one.name;
+    whole.sections.push_back(std::move(one));
+  }
+  return restore_state(whole);
+}
+
+result<void> nested_stage::restore_state(const image& from) {
+  return guarded([&] { return state_->run->restore_state(from); });
+}
+
+}  // namespace weir::flow

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Asks six things of every stage that comes with Weir: an empty input, one item, a large
+/// item, a wrong type, a full disk, and a resume from every checkpoint.
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <map>
+
+#include "stages/stage_table.hpp"
+
+namespace weir::test {
+namespace {
+
+namespace paths = std::filesystem;
+
+/// Content of files by their names. A volume is compared by the tags that it holds, since
+/// a resumed run may use its free blocks in another order.
+using files_by_name = std::map<std::string, byte_vector>;
+
+/// A folder in which a stage is tried.
+class trial_folder {
+ public:
+  trial_folder(const stage_entry& entry, int items, int extent) : entry_(entry) {
+    trial.folder = folder_.path();
+    trial.items = items;
+    trial.extent = extent;
+    paths::create_directory(trial.folder + "/out");
+    if (entry.prepare) {
+      entry.prepare(trial);
+    }
+  }
+  [[nodiscard]] file_builder building() const {
+    return [this](pipeline& p) { entry_.build(p, trial); };
+  }
+  /// Runs what is asked with everything that must go on beside it.
+  template <class Function>
+  auto beside(bool resuming, const Function& run) const {
+    std::thread other = entry_.beside ? entry_.beside(trial, resuming) : std::thread();
+    auto done = run();
+    if (other.joinable()) {
+      other.join();
+    }
+    return done;
+  }
+  [[nodiscard]] result<flow::here_report> run() const {
+    return beside(false, [&] { return run_files(building()); });
+  }
+  [[nodiscard]] files_by_name output() const {
+    files_by_name all;
+    for (const auto& one : paths::recursive_directory_iterator(trial.folder + "/out")) {
+      if (one.is_regular_file() && one.path().extension() != ".hn4") {
+        all[one.path().string().substr(trial.folder.size())] = content_of(one.path());
+      } else if (one.path().extension() == ".hn4") {
+        all[one.path().filename()] = tags_of(one.path());
+      }
+    }
+    return all;
+  }
+
+  stage_trial trial;
+
+ private:
+  static byte_vector tags_of(const std::string& path) {
+    std::vector<tape> tapes(1);
+    pipeline p("tags");
+    add_stage(p, "source", "hn4.tensors", {{"path", path}}) >>
+        add_recorder(p, "sink", tapes[0]);
+    byte_vector all;
+    static_cast<void>(flow::run_here(p));
+    for (const recorded& one : tapes[0]) {
+      append(all, one.data);
+    }
+    return all;
+  }
+  const stage_entry& entry_;
+  temp_folder folder_;
+};
+
+/// Limits the size of all files as long as it lives, as a full disk does.
+class full_disk {
+ public:
+  explicit full_disk(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  full_disk(const full_disk&) = delete;
+  full_disk& operator=(const full_disk&) = delete;
+  ~full_disk() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(EveryStage, IsInTheTable) {
+  add_standard_stages();
+  std::vector<std::string> tested;
+  for (const stage_entry& entry : stage_table()) {
+    tested.push_back(entry.stage);
+  }
+  std::vector<std::string> known = flow::stages().names();
+  std::erase_if(known, [](const std::string& name) { return name.starts_with("test."); });
+  EXPECT_EQ(tested, known);
+}
+
+TEST(EveryStage, ProcessesAnEmptyInputOrSaysWhyNot) {
+  for (const stage_entry& entry : stage_table()) {
+    const trial_folder folder(entry, 0, 4);
+    const auto done = folder.run();
+    if (entry.empty_refusal.empty()) {
+      EXPECT_TRUE(done) << entry.stage << ": " << done.error().message();
+    } else {
+      ASSERT_FALSE(done) << entry.stage;
+      EXPECT_NE(done.error().message().find(entry.empty_refusal), std::string::npos)
+          << entry.stage << ": " << done.error().message();
+    }
+  }
+}
+
+TEST(EveryStage, ProcessesOneItemAndOneThatIsLargerThanItsWindow) {
+  for (const stage_entry& entry : stage_table()) {
+    for (const int extent : {4, 1 << 18}) {  // 1 MiB of f32; windows have 64 KiB
+      if (entry.stage == "unbatch" && extent > 4096) {
+        continue;  // an item has at most 4096 parts
+      }
+      const trial_folder folder(entry, 1, extent);
+      const auto done = folder.run();
+      ASSERT_TRUE(done) << entry.stage << ": " << done.error().message();
+    }
+  }
+}
+
+TEST(EveryStage, RefusesAWrongTypeAndNamesBoth) {
+  for (const stage_entry& entry : stage_table()) {
+    if (!entry.wrong) {
+      continue;
+    }
+    const trial_folder folder(entry, 2, 4);
+    pipeline p("test");
+    entry.wrong(p, folder.trial);
+    const auto done = flow::run_here(p);
+    ASSERT_FALSE(done) << entry.stage;
+    const std::string text = done.error().message();
+    EXPECT_NE(text.find(entry.refusal), std::string::npos) << entry.stage << ": " << text;
+    EXPECT_TRUE(text.find("found") != std::string::npos) << entry.stage << ": " << text;
+  }
+}
+
+TEST(EveryStage, FailsOnAFullDiskAndIsCompleteOnceThereIsSpace) {
+  std::signal(SIGPIPE, SIG_IGN);  // of the writer beside the stage log
+  for (const stage_entry& entry : stage_table()) {
+    if (!entry.writes) {
+      continue;
+    }
+    const trial_folder expected(entry, 40, 4);
+    ASSERT_TRUE(expected.run()) << entry.stage;
+    const trial_folder folder(entry, 40, 4);
+    {
+      const full_disk limit(10);
+      const auto failed = folder.run();
+      ASSERT_FALSE(failed) << entry.stage;
+      const errc code = failed.error().root().code();
+      EXPECT_TRUE(code == errc::io || code == errc::no_space)
+          << entry.stage << ": " << failed.error().message();
+      EXPECT_NE(failed.error().message().find(folder.trial.folder), std::string::npos)
+          << entry.stage << ": " << failed.error().message();
+    }
+    const auto done = folder.run();
+    ASSERT_TRUE(done) << entry.stage << ": " << done.error().message();
+    EXPECT_EQ(folder.output(), expected.output()) << entry.stage;
+  }
+}
+
+TEST(EveryStage, ContinuesFromEveryCheckpointWithTheSameOutput) {
+  for (const stage_entry& entry : stage_table()) {
+    const trial_folder folder(entry, 7, 4);
+    const auto images =
+        folder.beside(false, [&] { return images_of(folder.building(), 1); });
+    const files_by_name expected = folder.output();
+    std::size_t resumed = 0;
+    for (const flow::image& image : images) {
+      if (image.finished) {
+        continue;
+      }
+      const auto done =
+          folder.beside(true, [&] { return resume_files(folder.building(), image); });
+      ASSERT_TRUE(done) << entry.stage << ": " << done.error().message();
+      EXPECT_EQ(folder.output(), expected) << entry.stage << " " << image.next_item;
+      ++resumed;
+    }
+    EXPECT_GE(resumed, entry.stage == "hn4.tensors" ? 1U : 2U) << entry.stage;
+  }
+}
+
+}  // namespace
+}  // namespace weir::test

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// All stages that come with Weir, each in a small pipeline, for tests that ask the same
+/// of every stage.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "stages/file_runs.hpp"
+
+namespace weir::test {
+
+/// A pipeline of a stage: its folder, and the size of its input.
+struct stage_trial {
+  std::string folder;
+  int items = 6;   ///< items of the input
+  int extent = 4;  ///< elements of an item
+  /// Returns a path of the input.
+  [[nodiscard]] std::string in(const std::string& name) const {
+    return folder + "/" + name;
+  }
+  /// Returns a path of the output.
+  [[nodiscard]] std::string out(const std::string& name) const {
+    return folder + "/out/" + name;
+  }
+};
+
+/// Builds a pipeline.
+using trial_builder = std::function<void(pipeline&, const stage_trial&)>;
+
+/// A stage with the pipelines in which it is tested.
+struct stage_entry {
+  std::string stage;
+  trial_builder build;
+  /// Makes the input; may be empty.
+  std::function<void(const stage_trial&)> prepare = {};
+  /// A pipeline whose types do not fit, and a part of the message; empty if the stage
+  /// takes every type.
+  trial_builder wrong = {};
+  std::string refusal = "";
+  /// Part of the message with which an empty input is refused; empty: it is processed.
+  std::string empty_refusal = "";
+  bool writes = true;  ///< the pipeline writes files, so that a full disk matters
+  /// Begins what must go on beside a run; may be empty.
+  std::function<std::thread(const stage_trial&, bool resuming)> beside = {};
+};
+
+/// Returns the table, in the order of the names.
+std::vector<stage_entry> stage_table();
+
+}  // namespace weir::test

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Formats the descriptions of stages as the page docs/stages.md.
+#include "stage_page.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "config/values.hpp"
+#include "facts.hpp"
+#include "file.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+constexpr std::string_view page_head = R"(# Stages
+
+The stages that every pipeline may use by name. This page is what `weir stages --markdown`
+prints: it is made from the descriptions of the stages alone, and a test runs every
+example. `weir inspect STAGE` prints the section of one stage.
+[pipelines.md](pipelines.md#faces-your-own-stages) explains sources, sinks and the other
+faces.
+
+A *type* is an element type with extents, such as `f32[n,4]`, `u8[?]` or `any`: a number
+is a fixed extent, a letter one that is equal wherever the stage uses the letter, `?` one
+that may differ from item to item. Settings marked with a star must be given. All settings
+belong to the identity of the pipeline: a resumed run must have the same values, except
+where a setting says that it may change. Unknown settings are refused with the nearest
+name, values outside of their range with the range.
+
+Relative paths lie beside the file that describes the pipeline. All sources but those of
+pipes verify at a resume that the last message, file or block before the cursor is the one
+that the run has read: other data is `history_mismatch`, less data is
+`position_out_of_bounds`. Data behind the cursor may have been added.
+)";
+
+/// A chapter of the page: the stages of some faces.
+struct chapter {
+  std::string_view title;
+  bool (*holds)(flow::face);
+};
+constexpr std::array<chapter, 3> chapters{
+    {{"Sources", [](flow::face f) { return f == flow::face::source; }},
+     {"Stages between sources and sinks",
+      [](flow::face f) { return f != flow::face::source && f != flow::face::sink; }},
+     {"Sinks", [](flow::face f) { return f == flow::face::sink; }}}};
+
+/// Returns a sentence that begins with a capital letter and ends with a full stop.
+std::string sentence(std::string text) {
+  if (!text.empty() && text.front() >= 'a' && text.front() <= 'z') {
+    text.front() = static_cast<char>(text.front() - 'a' + 'A');
+  }
+  return text + ".";
+}
+
+/// Returns text that a cell of a table can hold.
+std::string cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    out += c == '|' ? "\\|" : std::string(1, c);
+  }
+  return out;
+}
+
+std::string setting_row(const flow::stage_info& info, std::size_t index) {
+  const setting_info& one = info.settings[index];
+  const bool known = index < info.defaults.size() && !one.required;
+  return fmt::format(
+      "| `{}`{} | {}{} | {} | {}{} |\n", one.name, one.required ? " *" : "",
+      cell(one.expected()), one.unit.empty() ? "" : fmt::format(" ({})", one.unit),
+      known ? fmt::format("`{}`", cell(toml_text(info.defaults[index]))) : std::string(),
+      cell(one.documentation), one.may_change ? "; may change at a resume" : "");
+}
+
+std::string settings_part(const flow::stage_info& info) {
+  if (info.settings.empty()) {
+    return "There are no settings.\n\n";
+  }
+  std::string out =
+      "| setting | takes | default | meaning |\n| --- | --- | --- | --- |\n";
+  for (std::size_t i = 0; i < info.settings.size(); ++i) {
+    out += setting_row(info, i);
+  }
+  return out + "\n";
+}
+
+std::string ports_part(std::span<const flow::port_info> ports) {
+  std::string out;
+  for (const bool inlet : {true, false}) {
+    for (const flow::port_info& one : ports) {
+      if (one.inlet == inlet) {
+        out += fmt::format("{}{} `{}` of type `{}`", out.empty() ? "" : ", ",
+                           inlet ? "inlet" : "outlet", one.name, one.type.text());
+      }
+    }
+  }
+  return out.empty() ? out : fmt::format("Ports in the example: {}.\n\n", out);
+}
+
+result<std::string> section(const flow::stage_info& info) {
+  WEIR_TRY(const std::vector<flow::port_info> ports, ports_of_example(info));
+  std::string out =
+      fmt::format("## {}\n\n{} {}\n\n", info.name, sentence(face_word(info.face)),
+                  sentence(info.documentation));
+  if (!info.details.empty()) {
+    out += info.details + "\n\n";
+  }
+  out += ports_part(ports) + settings_part(info);
+  if (info.face == flow::face::source || info.face == flow::face::sink) {
+    out += fmt::format("Guarantee: {}.\n\n", guarantee_words(info.promise));
+  } else if (info.stateless) {
+    out += "The stage has no state, so failed items may be skipped.\n\n";
+  }
+  return out + fmt::format("```toml\n{}```\n", info.example);
+}
+
+}  // namespace
+
+result<std::vector<flow::port_info>> ports_of_example(const flow::stage_info& info) {
+  WEIR_TRY(const written_pipeline written,
+           read_pipeline(info.example, "example of " + info.name, "/", {}));
+  for (const written_stage& stage : written.stages) {
+    if (stage.use != info.name) {
+      continue;
+    }
+    given_settings settings;
+    for (const config_entry& one : stage.settings) {
+      settings.emplace(one.key, one.value);
+    }
+    WEIR_TRY(flow::described_stage made, flow::stages().make(stage.use, settings));
+    return std::move(made.info.ports);
+  }
+  return std::vector<flow::port_info>();
+}
+
+result<std::string> stages_page(std::span<const flow::stage_info> stages) {
+  std::string out(page_head);
+  for (const chapter& part : chapters) {
+    out += fmt::format("\n# {}\n", part.title);
+    for (const flow::stage_info& info : stages) {
+      if (part.holds(info.face)) {
+        WEIR_TRY(const std::string text, section(info));
+        out += "\n" + text;
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace weir::tools

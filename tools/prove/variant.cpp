@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Files, folders and processes of the variants.
+#include "prove/variant.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+#include <utility>
+
+#include "cli/run_folder.hpp"
+#include "pipeline/run.hpp"
+#include "prove/child.hpp"
+#include "prove/tap.hpp"
+#include "weir/base/bytes.hpp"
+#include "weir/base/file.hpp"
+#include "weir/pipeline/paths.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// First line of what `read_pipeline` puts behind the text of the file.
+constexpr std::string_view assignments_begin = "[set]  # from the command line";
+
+/// Returns whether a path exists and can neither be read twice nor be written elsewhere.
+bool is_stream(const std::string& path) {
+  std::error_code failure;
+  const fs::file_status status = fs::status(path, failure);
+  return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
+}
+
+error not_provable(const flow::graph_stage& stage, const flow::path_setting& path) {
+  const bool input = path.use == path_use::input;
+  return error(
+             errc::unsupported,
+             fmt::format("cannot prove the pipeline: expected files in the stage \"{}\" "
+                         "({}), found \"{}\" in the setting \"{}\", which {}",
+                         stage.name, stage.info.name, path.path, path.setting,
+                         input ? "can be read only once" : "cannot be redirected"))
+      .hint(fmt::format("override it with --set {}.{}=PATH", stage.name, path.setting))
+      .located(stage.place);
+}
+
+/// Returns the name of a stage that is not in the pipeline yet.
+std::string new_name(const written_pipeline& in, std::string name) {
+  while (std::ranges::find(in.stages, name, &written_stage::name) != in.stages.end()) {
+    name += "-";
+  }
+  return name;
+}
+
+std::string sink_text(const std::string& name, std::string_view use,
+                      const std::string& from, const std::string& path) {
+  return fmt::format("\n[[stage]]\nname = {}\nuse = {}\nfrom = {}\npath = {}\n",
+                     toml_text({name}), toml_text({std::string(use)}), toml_text({from}),
+                     toml_text({path}));
+}
+
+/// Makes the file, the folders and the redirected outputs of one variant.
+class variant_folder {
+ public:
+  variant_folder(const proved_pipeline& all, const variant& one, std::string folder,
+                 bool recorded)
+      : all_(all), one_(one), folder_(std::move(folder)), recorded_(recorded) {}
+
+  result<void> make() {
+    WEIR_CHECK(make_folders(outputs()));
+    if (recorded_) {
+      WEIR_CHECK(make_folders(records()));
+    }
+    for (const output_setting& output : all_.outputs) {
+      WEIR_CHECK(redirect(output));
+    }
+    const std::string text = file_text();
+    return write_file_atomically(posix_file_system(), file(), as_view(text));
+  }
+
+  [[nodiscard]] std::string outputs() const { return join_path(folder_, "outputs"); }
+  [[nodiscard]] std::string records() const { return join_path(folder_, "records"); }
+  [[nodiscard]] std::string run() const { return join_path(folder_, "run"); }
+  [[nodiscard]] std::string file() const { return join_path(folder_, "pipeline.toml"); }
+  [[nodiscard]] std::string messages() const { return join_path(folder_, "messages"); }
+
+  /// Returns the arguments that begin the run.
+  [[nodiscard]] std::vector<std::string> begin_words() const {
+    std::vector<std::string> words{"run", file(), "--out", run()};
+    for (const auto* sets : {&sets_, &one_.sets}) {
+      for (const std::string& set : *sets) {
+        words.insert(words.end(), {"--set", set});
+      }
+    }
+    return words;
+  }
+
+ private:
+  /// Redirects the paths of a setting. A file that exists is copied, because a stage may
+  /// append to it.
+  result<void> redirect(const output_setting& output) {
+    const std::string folder = join_path(outputs(), output.stage);
+    WEIR_CHECK(make_folders(folder));
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; i < output.paths.size(); ++i) {
+      const fs::path name = fs::path(output.paths[i]).filename();
+      const std::string to =
+          join_path(folder, fmt::format("{}{}", i == 0 ? "" : fmt::format("{}-", i),
+                                        name.empty() ? "output" : name.string()));
+      const std::string before =
+          flow::path_in(all_.written.settings.files, output.paths[i]);
+      std::error_code failure;
+      if (fs::is_regular_file(before, failure)) {
+        fs::copy_file(before, to, fs::copy_options::overwrite_existing, failure);
+        if (failure) {
+          return error(errc::io, fmt::format("cannot copy \"{}\" to \"{}\": {}", before,
+                                             to, failure.message()));
+        }
+      }
+      texts.push_back(toml_text({to}));
+    }
+    const std::string value =
+        texts.size() == 1 ? texts.front() : fmt::format("[{}]", fmt::join(texts, ", "));
+    sets_.push_back(fmt::format("{}.{}={}", output.stage, output.setting, value));
+    return {};
+  }
+
+  /// Returns the file with the sinks that are not in it: those of failed items, which
+  /// would be made beside the file of the user, and the taps.
+  [[nodiscard]] std::string file_text() const {
+    const std::string& copy = all_.written.copy;
+    const std::size_t end = std::min(copy.rfind(assignments_begin), copy.size());
+    std::string added;
+    const flow::graph& g = all_.plan.source;
+    for (const flow::graph_edge& e : g.edges) {
+      const flow::port_info& port = g.stages[e.from].info.ports[e.outlet];
+      const bool implied = port.dead_letter &&
+                           g.stages[e.to].name == g.stages[e.from].name + "." + port.name;
+      if (implied) {
+        const std::string name = g.stages[e.from].name + "-" + port.name;
+        added += sink_text(new_name(all_.written, name), "tgm.write",
+                           g.stages[e.from].name + "." + port.name,
+                           join_path(outputs(), name + ".tgm"));
+      }
+    }
+    for (const tapped_outlet& one : all_.outlets) {
+      if (recorded_) {
+        added += sink_text(new_name(all_.written, "tap-" + one.file), tap_name,
+                           g.stages[one.stage].name + "." + one.outlet,
+                           join_path(records(), one.file));
+      }
+    }
+    return copy.substr(0, end) + added + copy.substr(end);
+  }
+
+  const proved_pipeline& all_;
+  const variant& one_;
+  std::string folder_;
+  bool recorded_;
+  std::vector<std::string> sets_;
+};
+
+/// Returns the last line of what a process has printed.
+std::string last_line(const std::string& file) {
+  const auto content = read_file(posix_file_system(), file);
+  if (!content) {
+    return content.error().message();
+  }
+  std::string text(as_text(*content));
+  text.erase(text.find_last_not_of("\n") + 1);
+  const std::size_t begin = text.rfind("weir: ");
+  return text.substr(begin == std::string::npos ? text.rfind('\n') + 1 : begin + 6);
+}
+
+}  // namespace
+
+result<std::vector<output_setting>> find_outputs(const flow::plan& plan,
+                                                 const std::string& files) {
+  std::vector<output_setting> all;
+  for (const flow::graph_stage& stage : plan.source.stages) {
+    for (const flow::path_setting& path : stage.info.paths) {
+      if (path.use == path_use::none) {
+        continue;
+      }
+      if (path.path == "-" || is_stream(flow::path_in(files, path.path))) {
+        return not_provable(stage, path);
+      }
+      if (path.use != path_use::output) {
+        continue;
+      }
+      const bool another = !all.empty() && all.back().stage == stage.name &&
+                           all.back().setting == path.setting;
+      if (!another) {
+        all.push_back({stage.name, path.setting, {}});
+      }
+      all.back().paths.push_back(path.path);
+    }
+  }
+  return all;
+}
+
+std::vector<tapped_outlet> find_outlets(const flow::plan& plan) {
+  std::vector<tapped_outlet> all;
+  for (const std::uint32_t stage : plan.order) {
+    std::vector<std::uint32_t> ports;
+    for (const flow::graph_edge& e : plan.source.edges) {
+      if (e.from == stage && std::ranges::count(ports, e.outlet) == 0) {
+        ports.push_back(e.outlet);
+      }
+    }
+    std::ranges::sort(ports);
+    for (const std::uint32_t port : ports) {
+      all.push_back({stage, plan.source.stages[stage].info.ports[port].name,
+                     fmt::format("{}.{}", stage, port)});
+    }
+  }
+  return all;
+}
+
+result<performed_variant> perform_variant(const proved_pipeline& all, const variant& one,
+                                          const std::string& folder, bool recorded,
+                                          double expected_s) {
+  variant_folder at(all, one, join_path(all.scratch, folder), recorded);
+  WEIR_CHECK(at.make());
+  performed_variant done;
+  done.outputs = at.outputs();
+  done.records = recorded ? at.records() : "";
+  std::mt19937_64 random(one.seed);
+  std::uniform_real_distribution<double> instant(0, expected_s);
+  while (true) {
+    // A run that was killed early may have left no file to resume.
+    const bool begun = holds_pipeline(at.run());
+    const auto words =
+        begun ? std::vector<std::string>{"resume", at.run()} : at.begin_words();
+    const std::optional<double> kill_after =
+        done.kills < one.kills ? std::optional(instant(random)) : std::nullopt;
+    WEIR_TRY(const child_end end, run_child(words, at.messages(), kill_after));
+    done.seconds += end.seconds;
+    if (!end.killed) {
+      if (end.code == 0) {
+        return done;
+      }
+      return error(errc::kernel_failed,
+                   fmt::format("cannot prove the pipeline: expected that the variant "
+                               "\"{}\" succeeds, found exit code {}: {}",
+                               one.name, end.code, last_line(at.messages())))
+          .hint(fmt::format("its files are in {}", all.scratch));
+    }
+    ++done.kills;
+  }
+}
+
+}  // namespace weir::tools
