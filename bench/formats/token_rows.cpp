@@ -41,7 +41,8 @@ nlohmann::json run_package() {
         "ctest -R interop.tokens_hf");
   }
   std::filesystem::create_directories(folder);
-  const std::string command = "'" + python + "' -B '" WEIR_SOURCE_DIR
+  const std::string command = "'" + python +
+                              "' -B '" WEIR_SOURCE_DIR
                               "/bench/formats/tokens.py' '" WEIR_SOURCE_DIR "' '" +
                               folder + "'";
   std::string text;

@@ -56,6 +56,22 @@ std::vector<tokenizer> many_tokenizers() {
       all.push_back(splits);
     }
   }
+  // A token that is rejected hides one that begins inside it.
+  json hides = byte_level({});
+  hides["added_tokens"].push_back(added(257, "word", {"single_word"}));
+  hides["added_tokens"].push_back(added(258, "ord", {}));
+  hides["pre_tokenizer"] = {{"type", "Sequence"},
+                            {"pretokenizers",
+                             {{{"type", "Split"},
+                               {"pattern", {{"Regex", "[a-z]"}}},
+                               {"behavior", "Isolated"},
+                               {"invert", false}},
+                              byte_split}}};
+  all.push_back(hides);
+  for (json& token : hides["added_tokens"]) {
+    token["normalized"] = true;
+  }
+  all.push_back(hides);
   std::vector<tokenizer> out;
   for (const json& description : all) {
     out.push_back(read(description));

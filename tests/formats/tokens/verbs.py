@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the verbs of `weir tokens` from outside: `tokens_verbs.py WEIR SOURCE_DIR`."""
+"""Tests the verbs of `weir tokens` from outside: `verbs.py WEIR SOURCE_DIR`."""
 import json
 import os
 import struct
 import sys
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
 from black_box_case import LICENCE, Case  # noqa: E402
 
 
