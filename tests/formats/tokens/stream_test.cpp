@@ -56,10 +56,31 @@ std::vector<tokenizer> many_tokenizers() {
       all.push_back(splits);
     }
   }
+  // Pieces of one character, beside tokens that take white space along.
+  json strips = byte_level({});
+  strips["added_tokens"].push_back(added(257, "<mask>", {"lstrip", "rstrip"}));
+  strips["pre_tokenizer"] = {{"type", "Sequence"},
+                             {"pretokenizers",
+                              {{{"type", "Split"},
+                                {"pattern", {{"Regex", "[a-z\\s]"}}},
+                                {"behavior", "Isolated"},
+                                {"invert", false}},
+                               byte_split}}};
+  all.push_back(strips);
+  json literal = byte_level({});
+  literal["pre_tokenizer"] = {{"type", "Sequence"},
+                              {"pretokenizers",
+                               {{{"type", "Split"},
+                                 {"pattern", {{"String", "ing"}}},
+                                 {"behavior", "Removed"},
+                                 {"invert", false}},
+                                strips["pre_tokenizer"]["pretokenizers"][0],
+                                byte_split}}};
+  all.push_back(literal);
   // A token that is rejected hides one that begins inside it.
   json hides = byte_level({});
-  hides["added_tokens"].push_back(added(257, "word", {"single_word"}));
-  hides["added_tokens"].push_back(added(258, "ord", {}));
+  hides["added_tokens"].push_back(added(257, "he,a", {"single_word"}));
+  hides["added_tokens"].push_back(added(258, "a", {}));
   hides["pre_tokenizer"] = {{"type", "Sequence"},
                             {"pretokenizers",
                              {{{"type", "Split"},

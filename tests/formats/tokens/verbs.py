@@ -6,6 +6,7 @@ import os
 import struct
 import sys
 import unittest
+from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
 from black_box_case import LICENCE, Case  # noqa: E402
@@ -55,7 +56,7 @@ class Tokens(Case):
         self.assertEqual(self.ids("-", "--tokenizer", "t.json", "--plain", stdin=b"in the hat"), expected)
 
     def test_every_format_comes_back(self):
-        text = open(LICENCE, "rb").read() * 30
+        text = Path(LICENCE).read_bytes() * 30
         (self.folder / "long.txt").write_bytes(text)
         for name in ("t.json", "wide.json"):
             for path, options in (("o.bin", []), ("o.npy", []), ("o.llmc", ["--format", "llmc"]), ("o.text", [])):
