@@ -27,6 +27,8 @@ PIPES = (
     ("pipe_item_ratio", "pipe_item_ns", "*", 0.8, "<=", 86),
     ("pipe_task_hop_2_ratio", "pipe_task_hop_2_ns", "tbb_flow", 1.3, "<=", 98),
     ("pipe_work_ratio_2", "pipe_work_2_us", "*", 1, ">=", None),
+    # A stage in Python beside a further actor in a compiled graph of Ray.
+    ("pipe_python_ratio", "pipe_python_us", "ray", 0.05, "<=", 72),
 )
 LIMITS = {"empty": 0.8, "metg": 0.6, "replay_empty": 1.0, "replay_metg": 1.0}
 

@@ -12,6 +12,7 @@
 #include "host/host_epochs.hpp"
 #include "host/host_report.hpp"
 #include "host/host_run.hpp"
+#include "host/short_wait.hpp"
 #include "volume/constants.hpp"
 #include "weir/base/clock.hpp"
 
@@ -235,6 +236,7 @@ void work_a_little(host_pointer self) {
     } else if (execution_of(self).tasks_in_flight()) {
       engine.idle(idle_ns);
     } else {
+      wait_shortly(self);
       goes_on = false;
     }
     if (!self->mailbox().empty()) {

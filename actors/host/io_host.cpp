@@ -3,6 +3,7 @@
 /// The handlers of an I/O host's messages.
 #include "host/io_host.hpp"
 
+#include "host/short_wait.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
@@ -22,12 +23,36 @@ class busy_scope {
   std::int64_t begin_ = now_ns();
 };
 
+local<filled_batch> fill(const io_host_config& c, const blank_batch& batch) {
+  const busy_scope busy(c);
+  return by_reference(flow::call_fill(*c.stage, c.name, batch.items));
+}
+
+local<exchanged_batch> work(const io_host_config& c, const exchange_batch& batch) {
+  const busy_scope busy(c);
+  return by_reference(flow::call_work(*c.stage, batch.items));
+}
+
 result<std::uint64_t> write(const io_host_config& c, const ready_batch& batch) {
+  const busy_scope busy(c);
   auto done = flow::call_write(*c.stage, c.name, batch.items);
   if (done.failed) {
     return std::move(*done.failed);
   }
   return std::uint64_t{batch.items.size()};
+}
+
+/// Answers a request at once, and then waits a short time for the next one.
+template <class T, class Self>
+caf::typed_response_promise<T> answer_now(Self self, result<T> answer) {
+  auto promise = self->template make_response_promise<T>();
+  if (answer) {
+    promise.deliver(std::move(*answer));
+  } else {
+    promise.deliver(to_caf(answer.error()));
+  }
+  wait_shortly(self);
+  return promise;
 }
 
 }  // namespace
@@ -37,22 +62,16 @@ io_host_actor::behavior_type io_host(io_host_actor::stateful_pointer<io_host_she
   install_defaults(self);
   return {
       answers("I/O host, fill",
-              [config](fill_atom,
-                       const local<blank_batch>& batch) -> result<local<filled_batch>> {
-                const busy_scope busy(config);
-                return by_reference(
-                    flow::call_fill(*config.stage, config.name, batch->items));
+              [self, config](fill_atom, const local<blank_batch>& batch) {
+                return answer_now<local<filled_batch>>(self, fill(config, *batch));
               }),
       answers("I/O host, process",
-              [config](work_atom, const local<exchange_batch>& batch)
-                  -> result<local<exchanged_batch>> {
-                const busy_scope busy(config);
-                return by_reference(flow::call_work(*config.stage, batch->items));
+              [self, config](work_atom, const local<exchange_batch>& batch) {
+                return answer_now<local<exchanged_batch>>(self, work(config, *batch));
               }),
       answers("I/O host, write",
-              [config](write_atom, const local<ready_batch>& batch) {
-                const busy_scope busy(config);
-                return write(config, *batch);
+              [self, config](write_atom, const local<ready_batch>& batch) {
+                return answer_now<std::uint64_t>(self, write(config, *batch));
               }),
       answers("I/O host, cursor",
               [config](cursor_atom) -> result<local<flow::small_record>> {

@@ -288,6 +288,7 @@ result<void> make_hn4_put(flow::described_stage& made, const given_settings& giv
   made.info.face = flow::face::sink;
   made.info.details = hn4_put_details;
   made.info.example = hn4_put_example;
+  made.info.state = {{tag_part, false}};
   WEIR_TRY(put_settings settings, flow::read_settings(made.info, put_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse(settings.type));
   made.info.ports = {{"x", std::move(type), true}};

@@ -12,6 +12,8 @@ namespace weir::actors {
 namespace {
 
 constexpr std::string_view hn4_read_name = "hn4.read";
+/// Size of blocks that stands for the whole tag.
+constexpr std::uint64_t whole_tag = 0;
 /// Largest tag that becomes one item. @units{bytes}
 constexpr std::uint64_t max_whole = std::uint64_t{1} << 40;
 
@@ -29,8 +31,9 @@ settings_table<hn4_settings> hn4_table() {
   table.add("tag", &hn4_settings::tag, "name of the tag whose bytes are read").required();
   table
       .add("block", &hn4_settings::block,
-           "size of an item; the last one may be shorter; 0: the whole tag is one item")
-      .range(0, std::int64_t{1} << 30)
+           "size of an item; the last one may be shorter; all: the tag is one item")
+      .range(1, std::int64_t{1} << 30)
+      .word("all", whole_tag)
       .unit("bytes");
   return table;
 }
@@ -42,7 +45,7 @@ class hn4_read final : public flow::stage_object {
   result<void> open(opening& run) override {
     WEIR_TRY(const auto volume, storage::hn4_volume::open(path_of(run, settings_.path)));
     WEIR_TRY(stream_, volume.stream(settings_.tag));
-    if (settings_.block == 0 && stream_->size() > max_whole) {
+    if (settings_.block == whole_tag && stream_->size() > max_whole) {
       return error(errc::out_of_range,
                    fmt::format("cannot read the tag \"{}\" as one item: expected at most "
                                "{} bytes, found {}",
@@ -58,7 +61,7 @@ class hn4_read final : public flow::stage_object {
     }
     const std::uint64_t offset = last_.end;
     const std::uint64_t count =
-        settings_.block == 0 ? left : std::min(left, settings_.block);
+        settings_.block == whole_tag ? left : std::min(left, settings_.block);
     WEIR_TRY(const mutable_bytes to, fill_block(p, count));
     WEIR_CHECK(read(offset, to));
     attribute_collector about(p.emitted());
@@ -99,7 +102,8 @@ class hn4_read final : public flow::stage_object {
 
 /// Further paragraphs of the reference of `hn4.read`.
 constexpr std::string_view hn4_read_details =
-    R"(Outlet `x` has the type `u8[?]`.
+    R"(Outlet `x` has the type `u8[?]`. With `block = "all"` the tag is one item, of at
+most 2^40 bytes.
 
 Attributes: `offset` in bytes and `tag`. The cursor holds offset, length and XXH3
 digest of the last block.)";

@@ -237,6 +237,7 @@ result<void> make_tgm_replace(flow::described_stage& made, const given_settings&
   made.info.face = flow::face::sink;
   made.info.details = tgm_replace_details;
   made.info.example = tgm_replace_example;
+  made.info.state = {{message_part, false}};
   WEIR_TRY(replace_settings settings,
            flow::read_settings(made.info, replace_table(), given));
   WEIR_CHECK(check_lists(settings));

@@ -176,8 +176,8 @@ result<void> check_host(const graph& g, std::uint32_t stage) {
   }
   if (host != host_kind::process && !s.origin.home.command.empty()) {
     return refused_stage(g, stage,
-                         fmt::format("the host \"process\", because it runs in \"{}\"",
-                                     s.origin.home.command.front()),
+                         fmt::format("the host \"process\", because it comes from \"{}\"",
+                                     s.origin.home.file),
                          fmt::format("the host \"{}\"", name_of(host)));
   }
   if (host == host_kind::process && s.origin.use.empty()) {

@@ -40,11 +40,9 @@ class Failure(Exception):
         self.complete, self.cause = complete, cause
 
 
-def error_of(code, text, trace=""):
+def error_of(code, text, places=""):
     """Returns an error as values for JSON."""
-    number = CODES.get(code, CODES["kernel_failed"])
-    cause = {"code": number, "text": trace, "location": "", "hint": "", "cause": None} if trace else None
-    return {"code": number, "text": text, "location": "", "hint": "", "cause": cause}
+    return {"code": CODES.get(code, CODES["kernel_failed"]), "text": text, "location": places, "hint": "", "cause": None}
 
 
 class Host:
@@ -334,7 +332,7 @@ class Session:
             facts = error_of(*self.host.running.failure(cause))
         else:
             told = loading.failure(self.file, cause)
-            facts = error_of(told["code"], told["message"], told.get("traceback", ""))
+            facts = error_of(told["code"], told["message"], f"{self.file}:{told['line']}" if told["line"] else "")
         return json.dumps(facts).encode()
 
     def serve(self):

@@ -212,15 +212,17 @@ class Running:
             setattr(self.one, name, value)
 
     def failure(self, failed):
-        """Returns code, text and traceback of an exception for the run's error."""
+        """Returns code, text and places of an exception for the run's error: the innermost place first, one in each line."""
         if isinstance(failed, Error):
             return failed.code, failed.message, ""
         frames = [f for f in traceback.extract_tb(failed.__traceback__) if not f.filename.startswith(HERE + os.sep)]
         place = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
-        text = "".join(traceback.format_list(frames)) if frames else ""
-        head = "".join(traceback.format_exception_only(type(failed), failed)).strip()
-        return ("kernel_failed", f"{self.about.where}: {head.splitlines()[-1]}{place}",
-                f"Traceback (most recent call last):\n{text}{head}")
+        causes, one = [], failed
+        while one is not None and len(causes) < 5:
+            causes.append("".join(traceback.format_exception_only(type(one), one)).strip().splitlines()[-1])
+            one = one.__cause__
+        places = "\n  at ".join(f"{f.filename}:{f.lineno}, in {f.name}: {f.line}" for f in reversed(frames))
+        return "kernel_failed", f"{self.about.where}: {'; caused by '.join(causes)}{place}", places
 
 
 def describe(value):

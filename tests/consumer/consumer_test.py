@@ -72,9 +72,9 @@ def programs_of_actors(own, folder):
         sys.exit(f"the program of typed actors said {said!r}, expected 2 messages")
 
 
-def plug_in(cmake, compiler, installed, temp):
+def plug_in(cmake, compiler, installed, own, temp):
     """Builds the template of a plug-in against the installation, by CMake and by one call of the compiler, and runs its
-    pipeline with the installed program."""
+    pipeline with the installed program; loads it into a program of the project, too."""
     project = os.path.join(temp, "plugin")
     shutil.copytree(pathlib.Path(__file__).resolve().parents[2] / "demos" / "plugin", project)
     build = os.path.join(project, "build")
@@ -93,9 +93,30 @@ def plug_in(cmake, compiler, installed, temp):
     run(weir, "run", toml, "--out", os.path.join(project, "r2"))
     if not first or pathlib.Path(means).read_bytes() != first:
         sys.exit(f"the plug-ins wrote {len(first)} bytes and others, expected the same messages twice")
+    if (said := run(os.path.join(own, "plugin_host"), plugin).strip()) != "100":
+        sys.exit(f"the program with a plug-in said {said!r}, expected 100 items")
     for name in ("libweir", "libtessera"):
         if name in run("ldd", plugin):
             sys.exit(f"the plug-in links {name}, expected nothing of Weir")
+
+
+def python_stages(installed, temp):
+    """Runs the demo of stages in Python with the installed program and package, if the system's Python has NumPy."""
+    if subprocess.run(["/usr/bin/python3", "-c", "import numpy"], capture_output=True, check=False).returncode != 0:
+        return
+    folder = os.path.join(temp, "python")
+    shutil.copytree(pathlib.Path(__file__).resolve().parents[2] / "demos" / "pipelines" / "python", folder)
+    run(os.path.join(installed, "bin", "weir"), "run", os.path.join(folder, "python.toml"), "--out", os.path.join(folder, "r1"))
+    first = pathlib.Path(folder, "peaks.tgm").read_bytes()
+    program = ("import sys; sys.path[:0] = sys.argv[1:3]; import weir, unit_rows; p = weir.pipeline('p')\n"
+               "a = p.add('a', 'generator', count=5000, shape=[16, 8], kind='philox')\n"
+               "b = p.add('b', 'elementwise', type='f32[16,8]', op='subtract', operand=0.5)\n"
+               "c, d = p.add('c', unit_rows.UnitRows, eps=0), p.add('d', unit_rows.Peaks)\n"
+               "a >> b >> c >> d >> p.add('e', 'tgm.write', path=sys.argv[2] + '/peaks.tgm')\n"
+               "p.run(sys.argv[2] + '/r2')")
+    run("/usr/bin/python3", "-B", "-c", program, os.path.join(installed, "lib", "python3", "dist-packages"), folder)
+    if not first or pathlib.Path(folder, "peaks.tgm").read_bytes() != first:
+        sys.exit(f"the stages in Python wrote {len(first)} bytes and others, expected the same messages twice")
 
 
 def main():
@@ -124,7 +145,8 @@ def main():
         if (found := os.path.getsize(os.path.join(squares, "squares"))) != 20000 * 64 * 8:
             sys.exit(f"the pipeline wrote {found} bytes, expected 20000 items of 64 numbers")
         programs_of_actors(own, temp)
-        plug_in(cmake, compiler, moved, temp)
+        plug_in(cmake, compiler, moved, own, temp)
+        python_stages(moved, temp)
         version = run(os.path.join(moved, "bin", "weir"), "--version")
         if "0.1.0" not in version:
             sys.exit(f"the installed command line said {version!r}, expected version 0.1.0")

@@ -58,15 +58,6 @@ std::string indented(const std::string& text) {
   return out;
 }
 
-/// Returns the ports of a stage without settings, or those that it has in its example.
-result<std::string> known_ports(const flow::stage_info& info) {
-  if (!info.ports.empty() || info.example.empty()) {
-    return ports_text(info.ports);
-  }
-  WEIR_TRY(const std::vector<flow::port_info> ports, ports_of_example(info));
-  return "  depend on settings; those of the example:\n" + ports_text(ports);
-}
-
 /// Returns the face of a stage; "-" if nothing is known without settings.
 std::string known_face(const flow::stage_info& info) {
   return info.ports.empty() && info.example.empty() ? "-" : face_word(info.face);
@@ -236,15 +227,18 @@ command_result inspect_command(const stages_options& options, output& out) {
     out.write(facts_text(stage_facts(info)));
     return 0;
   }
-  WEIR_TRY(const std::string ports, known_ports(info));
-  out.print("{} ({})\n  {}\n\nports\n{}", info.name, known_face(info), info.documentation,
-            ports);
+  WEIR_TRY(const flow::stage_info shown, as_in_example(info));
+  const bool differ = info.ports.empty() && !shown.ports.empty();
+  out.print("{} ({})\n  {}\n\nports\n{}{}", info.name, known_face(info),
+            info.documentation,
+            differ ? "  depend on settings; those of the example:\n" : "",
+            ports_text(differ ? shown.ports : info.ports));
   if (!info.settings.empty()) {
     out.print("\nsettings\n{}", indented(settings_text(settings_of(info))));
   }
-  if (!info.state.empty()) {
+  if (!shown.state.empty()) {
     out.write("\nstate in checkpoints\n");
-    for (const flow::state_info& one : info.state) {
+    for (const flow::state_info& one : shown.state) {
       out.print("  {} ({})\n", one.name, one.tensor ? "tensor" : "value");
     }
   }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -100,40 +101,54 @@ std::string ports_part(std::span<const flow::port_info> ports) {
   return out.empty() ? out : fmt::format("Ports in the example: {}.\n\n", out);
 }
 
-result<std::string> section(const flow::stage_info& info) {
-  WEIR_TRY(const std::vector<flow::port_info> ports, ports_of_example(info));
+result<std::string> section(const flow::stage_info& described) {
+  WEIR_TRY(const flow::stage_info info, as_in_example(described));
   std::string out =
       fmt::format("## {}\n\n{} {}\n\n", info.name, sentence(face_word(info.face)),
                   sentence(info.documentation));
   if (!info.details.empty()) {
     out += info.details + "\n\n";
   }
-  out += ports_part(ports) + settings_part(info);
+  out += ports_part(info.ports) + settings_part(info);
   if (info.face == flow::face::source || info.face == flow::face::sink) {
     out += fmt::format("Guarantee: {}.\n\n", guarantee_words(info.promise));
   } else if (info.stateless) {
     out += "The stage has no state, so failed items may be skipped.\n\n";
   }
-  return out + fmt::format("```toml\n{}```\n", info.example);
+  if (!info.state.empty()) {
+    std::vector<std::string> names;
+    for (const flow::state_info& one : info.state) {
+      names.push_back(
+          fmt::format("`{}` ({})", one.name, one.tensor ? "tensor" : "value"));
+    }
+    out += fmt::format("State in checkpoints: {}.\n\n", fmt::join(names, ", "));
+  }
+  return info.example.empty() ? out : out + fmt::format("```toml\n{}```\n", info.example);
 }
 
 }  // namespace
 
-result<std::vector<flow::port_info>> ports_of_example(const flow::stage_info& info) {
+result<flow::stage_info> as_in_example(flow::stage_info info) {
+  if (info.example.empty()) {
+    return info;
+  }
   WEIR_TRY(const written_pipeline written,
            read_pipeline(info.example, "example of " + info.name, "/", {}));
-  for (const written_stage& stage : written.stages) {
-    if (stage.use != info.name) {
-      continue;
-    }
-    given_settings settings;
-    for (const config_entry& one : stage.settings) {
-      settings.emplace(one.key, one.value);
-    }
-    WEIR_TRY(flow::described_stage made, flow::stages().make(stage.use, settings));
-    return std::move(made.info.ports);
+  const auto stage = std::ranges::find(written.stages, info.name, &written_stage::use);
+  if (stage == written.stages.end()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot use the example of {0}: expected a stage with use = "
+                             "\"{0}\", found none",
+                             info.name));
   }
-  return std::vector<flow::port_info>();
+  given_settings settings;
+  for (const config_entry& one : stage->settings) {
+    settings.emplace(one.key, one.value);
+  }
+  WEIR_TRY(flow::described_stage made, flow::stages().make(stage->use, settings));
+  info.ports = std::move(made.info.ports);
+  info.state = std::move(made.info.state);
+  return info;
 }
 
 result<std::string> stages_page(std::span<const flow::stage_info> stages) {

@@ -11,14 +11,14 @@
 
 namespace weir::tools {
 
-/// Returns the ports that a stage has with the settings of its example. They may depend
-/// on settings that have no default. Empty if the example does not use the stage.
-/// @error{invalid_argument, unknown_key: the example is refused}
-[[nodiscard]] result<std::vector<flow::port_info>> ports_of_example(
-    const flow::stage_info& info);
+/// Returns the description of a stage with the ports and the state that it has in its
+/// example. They may depend on settings that have no default. A stage without an example
+/// keeps its description.
+/// @error{invalid_argument, unknown_key: the example is refused, or lacks the stage}
+[[nodiscard]] result<flow::stage_info> as_in_example(flow::stage_info info);
 
 /// Returns the page docs/stages.md, with a section for each stage.
-/// Also returns the errors of `ports_of_example`.
+/// Also returns the errors of `as_in_example`.
 [[nodiscard]] result<std::string> stages_page(std::span<const flow::stage_info> stages);
 
 }  // namespace weir::tools

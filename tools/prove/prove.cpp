@@ -120,7 +120,9 @@ std::vector<std::string> apart(const proved_pipeline& all) {
   std::vector<std::string> sets;
   for (const written_stage& stage : all.written.stages) {
     written_stage other = stage;
-    if (set_stage_key(other, {"host", {std::string("own")}, ""})) {
+    const auto home = flow::stages().home_of(stage.use);
+    const bool may_move = home && home->command.empty();  // others need a child process
+    if (may_move && set_stage_key(other, {"host", {std::string("own")}, ""})) {
       sets.push_back(stage.name + ".host=own");
     }
   }

@@ -61,6 +61,23 @@ std::string sink_text(const std::string& name, std::string_view use,
                      toml_text({path}));
 }
 
+/// Returns a path without its root and without steps upwards, so that it stays below the
+/// folder in which it is put.
+fs::path kept_part(const std::string& path) {
+  fs::path kept;
+  for (const fs::path& part : fs::path(path).lexically_normal().relative_path()) {
+    if (part != ".." && part != "." && !part.empty()) {
+      kept /= part;
+    }
+  }
+  return kept.empty() ? fs::path("output") : kept;
+}
+
+/// Returns the folder of a path, or the part of it that does not depend on the item.
+std::string fixed_folder(const std::string& path) {
+  return fs::path(path.substr(0, path.find('{'))).parent_path().string();
+}
+
 /// Makes the file, the folders and the redirected outputs of one variant.
 class variant_folder {
  public:
@@ -102,15 +119,11 @@ class variant_folder {
   /// append to it.
   result<void> redirect(const output_setting& output) {
     const std::string folder = join_path(outputs(), output.stage);
-    WEIR_CHECK(make_folders(folder));
     std::vector<std::string> texts;
-    for (std::size_t i = 0; i < output.paths.size(); ++i) {
-      const fs::path name = fs::path(output.paths[i]).filename();
-      const std::string to =
-          join_path(folder, fmt::format("{}{}", i == 0 ? "" : fmt::format("{}-", i),
-                                        name.empty() ? "output" : name.string()));
-      const std::string before =
-          flow::path_in(all_.written.settings.files, output.paths[i]);
+    for (const std::string& path : output.paths) {
+      const std::string to = join_path(folder, kept_part(path).string());
+      WEIR_CHECK(make_folders(fixed_folder(to)));
+      const std::string before = flow::path_in(all_.written.settings.files, path);
       std::error_code failure;
       if (fs::is_regular_file(before, failure)) {
         fs::copy_file(before, to, fs::copy_options::overwrite_existing, failure);

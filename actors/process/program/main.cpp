@@ -6,16 +6,12 @@
 
 #include "process/stage_server.hpp"
 #include "weir/actors/pipelines.hpp"
+#include "weir/actors/plugins.hpp"
 
 int main() {
   try {
     weir::add_standard_stages();
-    return weir::actors::serve_stage(
-        weir::flow::stages(),
-        [](weir::flow::catalog&, const std::string& file) -> weir::result<void> {
-          return weir::error(weir::errc::unsupported,
-                             "cannot load the plug-in \"" + file + "\"");
-        });
+    return weir::actors::serve_stage(weir::flow::stages(), &weir::load_plugin);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 1;

@@ -11,7 +11,6 @@
 namespace weir::actors {
 namespace {
 
-constexpr const char* last_part = "LAST";
 /// Files that are made durable together at the latest.
 constexpr std::size_t max_written = 256;
 
@@ -122,12 +121,12 @@ result<void> item_files::check_last() const {
 
 result<void> item_files::copy_state(flow::state_writer& to) {
   const bytes_view name = as_view(last_);
-  std::copy(name.begin(), name.end(), to.add(last_part, name.size()).begin());
+  std::copy(name.begin(), name.end(), to.add(last_file_part, name.size()).begin());
   return {};
 }
 
 result<void> item_files::restore_state(const flow::state_reader& from) {
-  WEIR_TRY(const bytes_view name, from.part(last_part));
+  WEIR_TRY(const bytes_view name, from.part(last_file_part));
   last_ = as_text(name);
   return {};
 }

@@ -13,6 +13,9 @@
 
 namespace weir::actors {
 
+/// Name of the state of such a sink: the name of the last file.
+inline constexpr const char* last_file_part = "LAST";
+
 /// Adds the setting `path` of sinks with one file for each item.
 template <class Settings>
 void add_item_path(settings_table<Settings>& table, const std::string& example) {

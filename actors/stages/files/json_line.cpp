@@ -265,6 +265,10 @@ result<void> append_element(std::string& to, T value, const json_form& form) {
       to += "null";
       return {};
     }
+    if (value == T{0} && std::signbit(value)) {
+      to += "-0.0";  // "-0" is an integer, which has no sign
+      return {};
+    }
   }
   fmt::format_to(std::back_inserter(to), "{}", value);
   return {};

@@ -236,6 +236,7 @@ result<void> make_npy_write(flow::described_stage& made, const given_settings& g
   if (pattern.is_constant()) {
     made.object = std::make_unique<npy_rows>(std::move(settings), fs);
   } else {
+    made.info.state = {{last_file_part, false}};
     made.object = std::make_unique<npy_files>(settings, std::move(pattern), fs);
   }
   return {};

@@ -181,6 +181,7 @@ result<void> make_png_write(flow::described_stage& made, const given_settings& g
   made.info.face = flow::face::sink;
   made.info.details = png_write_details;
   made.info.example = png_write_example;
+  made.info.state = {{last_file_part, false}};
   WEIR_TRY(png_write_settings settings,
            flow::read_settings(made.info, png_write_table(), given));
   WEIR_TRY(flow::port_type type, flow::port_type::parse(settings.type));

@@ -171,6 +171,7 @@ result<void> make_raw_write(flow::described_stage& made, const given_settings& g
   made.info.face = flow::face::sink;
   made.info.details = raw_write_details;
   made.info.example = raw_write_example;
+  made.info.state = {{last_file_part, false}};
   WEIR_TRY(const raw_write_settings settings,
            flow::read_settings(made.info, raw_write_table(), given));
   WEIR_TRY(name_pattern pattern, name_pattern::parse(settings.path));

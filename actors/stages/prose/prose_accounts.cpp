@@ -230,6 +230,7 @@ result<void> make_prose_accounts(flow::described_stage& made,
   made.info.face = flow::face::late;
   made.info.details = prose_accounts_details;
   made.info.example = prose_accounts_example;
+  made.info.state = {{metrics_part, false}, {build_part, false}};
   WEIR_TRY(const accounts_settings settings,
            flow::read_settings(made.info, accounts_table(), given));
   WEIR_TRY(flow::port_type score,

@@ -284,6 +284,7 @@ result<void> make_text_pulses(flow::described_stage& made, const given_settings&
                           "reads a context stream as pulses of tokens for a text model");
   made.info.details = text_pulses_details;
   made.info.example = text_pulses_example;
+  made.info.state = {{cursor_part, false}, {conductor_part, false}, {budget_part, false}};
   WEIR_TRY(pulses_settings settings,
            flow::read_settings(made.info, pulses_table(), given));
   WEIR_TRY(const std::string warning, storage::check_config(settings.stream));

@@ -7,13 +7,16 @@
 #include <signal.h>  // NOLINT: the functions are those of POSIX
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
+#include <string_view>
 #include <thread>
 
 #include <fmt/format.h>
@@ -114,21 +117,32 @@ std::size_t open_descriptors() {
   return count;
 }
 
+/// Returns the parent of a process, or 0 if there is no such process any more.
+int parent_of(const std::string& process) {
+  std::FILE* const status = std::fopen(("/proc/" + process + "/stat").c_str(), "r");
+  if (status == nullptr) {
+    return 0;
+  }
+  std::array<char, 512> text{};
+  const std::size_t bytes = std::fread(text.data(), 1, text.size() - 1, status);
+  std::fclose(status);
+  const std::string_view all(text.data(), bytes);
+  const std::size_t end = all.rfind(')');  // the name before it may have any bytes
+  int parent = 0;
+  char state = 0;
+  if (end != std::string_view::npos) {
+    std::sscanf(text.data() + end + 1, " %c %d", &state, &parent);  // NOLINT
+  }
+  return parent;
+}
+
 /// Returns the processes that this one has started and that were not waited for.
 std::vector<pid_t> children() {
   std::vector<pid_t> all;
   for (const auto& one : std::filesystem::directory_iterator("/proc")) {
     const std::string name = one.path().filename().string();
-    if (name.find_first_not_of("0123456789") != std::string::npos) {
-      continue;
-    }
-    const std::string status = content("/proc/" + name + "/stat");
-    const std::size_t end = status.rfind(')');
-    int parent = 0;
-    char state = 0;
-    if (end != std::string::npos &&
-        std::sscanf(status.c_str() + end + 1, " %c %d", &state, &parent) == 2 &&
-        parent == ::getpid()) {
+    if (name.find_first_not_of("0123456789") == std::string::npos &&
+        parent_of(name) == ::getpid()) {
       all.push_back(std::stoi(name));
     }
   }

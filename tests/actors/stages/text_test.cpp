@@ -168,7 +168,22 @@ const std::map<std::string, given_settings> needed_settings = {
     {"text.chunks", {{"files", "a"}}},
     {"tgm.replace", {{"path", "a"}}},
     {"hn4.put", {{"path", "a"}}},
-    {"text.pulses", {{"files", "a"}}}};
+    {"text.pulses", {{"files", "a"}}},
+    {"split", {{"attribute", "a"}, {"outlets", texts({"low", "high"})}}},
+    {"window", {{"type", "f32[2]"}}},
+    {"reduce", {{"type", "f32[2]"}}},
+    {"rate", {{"type", "f32[n]"}}},
+    {"mix", {{"parts", "generator"}}},
+    {"hn4.rows", {{"path", "a"}, {"tensor", "b"}}},
+    {"log", {{"path", "a"}, {"live", "b"}}},
+    {"png.read", {{"path", "a"}}},
+    {"png.write", {{"path", "{item}"}}},
+    {"raw.read", {{"path", "a"}, {"type", "u8[?]"}}},
+    {"raw.write", {{"path", "{item}"}}},
+    {"npy.read", {{"path", "a"}}},
+    {"npy.write", {{"path", "a"}}},
+    {"json.read", {{"path", "a"}, {"type", "f32[n]"}}},
+    {"json.write", {{"path", "a"}}}};
 
 TEST(StandardStages, AreDescribedHereAndInTheDocuments) {
   add_standard_stages();
@@ -176,7 +191,7 @@ TEST(StandardStages, AreDescribedHereAndInTheDocuments) {
   const byte_vector bytes = content_of(std::string(WEIR_SOURCE_DIR) + "/docs/stages.md");
   const std::string_view document = as_text(bytes);
   const auto names = flow::stages().names();
-  EXPECT_EQ(names.size(), 19U);
+  EXPECT_EQ(names.size(), 35U);
   for (const std::string& name : names) {
     const auto settings = needed_settings.find(name);
     const auto made = make_stage(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sources hn4.tensors and hn4.read.
+/// The sources hn4.tensors, hn4.rows and hn4.read.
 #include "stages/file_runs.hpp"
 #include "storage/hn4/support.hpp"
 
@@ -134,6 +134,53 @@ TEST(Hn4Read, RefusesOtherAndShorterTags) {
   put(path, "text", noise(3'999, 5));
   expect_error(resume_files(build, image), errc::position_out_of_bounds,
                "expected at least 4000 bytes, found 3999");
+}
+
+TEST(Hn4Read, ReadsAWholeTagAsOneItem) {
+  const temp_folder folder;
+  const std::string path = folder / "a.hn4";
+  put(path, "text", noise(5000, 5));
+  const auto tapes = expect_resumable(
+      source("hn4.read", path, {{"tag", "text"}, {"block", "all"}}), 1, 1);
+  ASSERT_EQ(tapes[0].size(), 1U);
+  EXPECT_EQ(tapes[0][0].data, noise(5000, 5));
+}
+
+TEST(Hn4Rows, ReadsRowsOfATensorAndContinuesFromEveryCheckpoint) {
+  const temp_folder folder;
+  const std::string path = folder / "model.hn4";
+  put(path, "model", small_file(3));
+  put(path, "notes", as_view("no tensors here"));
+  const auto tapes = expect_resumable(
+      source("hn4.rows", path, {{"tensor", "a"}, {"rows", 4}, {"type", "f32[?,50]"}}), 1,
+      1);
+  const tape& t = tapes[0];
+  ASSERT_EQ(t.size(), 3U);
+  EXPECT_EQ(t[0].shape, (std::vector<std::int64_t>{4, 50}));
+  EXPECT_EQ(t[2].shape, (std::vector<std::int64_t>{2, 50}));
+  EXPECT_EQ(t[2].about.at("row"), attribute(std::uint64_t{8}));
+  byte_vector all;
+  for (const recorded& one : t) {
+    append(all, one.data);
+  }
+  const byte_vector file = small_file(3);
+  const auto begin = file.end() - 5065;
+  EXPECT_TRUE(std::equal(all.begin(), all.end(), begin, begin + 2000));
+}
+
+TEST(Hn4Rows, NamesTheNearestTensorAndOtherData) {
+  const temp_folder folder;
+  const std::string path = folder / "model.hn4";
+  put(path, "model", small_file(3));
+  expect_error(run_tapes(source("hn4.rows", path, {{"tensor", "wide.d"}}), 1),
+               errc::not_found, "did you mean \"wide.c\"");
+  std::vector<tape> tapes(1);
+  const file_builder build = [&](pipeline& p) {
+    source("hn4.rows", path, {{"tensor", "a"}})(p, tapes);
+  };
+  const flow::image image = unfinished(images_of(build, 2)).front();
+  put(path, "model", small_file(4));
+  expect_error(resume_files(build, image), errc::history_mismatch, "digest");
 }
 
 TEST(Hn4Stages, KeepTheirCursorsWhenTheyContinue) {

@@ -140,6 +140,14 @@ def rows(count, path="out.bin", every=None):
     return p
 
 
+def lives(pid):
+    """Returns whether a process has not ended. Nobody may have waited for it yet."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
 def expected(count):
     return np.repeat(np.arange(count) * 0.5, 4).tobytes()
 
@@ -181,7 +189,7 @@ class Running(Folder):
     def test_an_exception_names_stage_item_file_and_line(self):
         message = self.doubling(at=7)
         self.assertNotIn("`restarts`", message)
-        for words in ("\"double\"", "item 7", "ValueError: bad item of 4 elements (host_stages.py:", "in misbehave"):
+        for words in ("\"double\"", "item 7", "ValueError: bad item of 4 elements (host_stages.py:", ", in misbehave: raise ValueError"):
             self.assertIn(words, message)
 
     def double(self, **settings):
@@ -203,6 +211,21 @@ class Running(Folder):
 
     def test_a_child_that_hangs_is_ended_after_the_deadline(self):
         self.assertIn("none for 1 s", self.doubling(at=7, act="hang"))
+
+    def test_a_child_that_hangs_ends_with_a_run_that_is_killed(self):
+        (self.folder / "hang.toml").write_text(self.double(at=7, act="hang").toml())
+        run = subprocess.Popen([WEIR, "run", "hang.toml", "--out", "r"], stdout=subprocess.DEVNULL)
+        children = []
+        while run.poll() is None and len(children) < 2:
+            children = [int(pid) for task in pathlib.Path(f"/proc/{run.pid}/task").iterdir() for pid in (task / "children").read_text().split()]
+            time.sleep(0.01)
+        self.assertTrue(children, "the run has ended early")
+        run.kill()
+        run.wait()
+        deadline = time.monotonic() + 20
+        while any(map(lives, children)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(list(filter(lives, children)), [])
 
     def test_a_run_goes_back_when_a_child_has_died(self):
         figures = self.double(at=25, act="once").run("runs/r", restarts=1, every="10 items")

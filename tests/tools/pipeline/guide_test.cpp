@@ -79,7 +79,7 @@ TEST(Reference, HasAnExampleOfEachStageThatRuns) {
   make_stage_inputs(folder / "");
   for (const flow::stage_info& info : standard_stages()) {
     ASSERT_NE(info.example, "") << info.name;
-    EXPECT_FALSE(or_throw(tools::ports_of_example(info)).empty()) << info.name;
+    EXPECT_FALSE(or_throw(tools::as_in_example(info)).ports.empty()) << info.name;
     std::ofstream(folder / info.name + ".toml") << info.example;
     std::thread writer;
     if (info.example.find("sensor.fifo") != std::string::npos) {

@@ -52,6 +52,13 @@ class Plugins(Case):
         for verb in ("check", "graph"):
             self.assertIn("demo.running_mean", self.weir(verb, "pipeline.toml", "--plugin", "running_mean.so").stdout.decode())
 
+    def test_a_stage_of_a_plug_in_works_in_a_child_process(self):
+        self.weir("run", "pipeline.toml", "--out", "whole")
+        whole = (self.folder / "means.tgm").read_bytes()
+        for host in ("own", "process"):
+            self.weir("run", "pipeline.toml", "--out", host, "--set", f"mean.host={host}")
+            self.assertEqual((self.folder / "means.tgm").read_bytes(), whole, host)
+
     def test_stages_and_inspect_know_the_stages_of_a_plug_in(self):
         self.assertIn("demo.running_mean", self.weir("stages", "--plugin", "running_mean.so").stdout.decode())
         self.assertIn("elements of an item",

@@ -13,14 +13,48 @@ from black_box_case import SOURCE, Case, main
 BUILT = Path(os.environ["WEIR_PLUGINS"])
 
 
-class Prove(Case):
-    """Proofs of pipelines."""
+class Proofs(Case):
+    """A test case with the demos and a folder for the variants."""
 
     def setUp(self):
         super().setUp()
         self.scratch = self.folder / "scratch"
         self.scratch.mkdir()
         self.own = {"TMPDIR": str(self.scratch)}
+
+    def demo(self, name):
+        """Copies a demo of pipelines into the folder and makes its inputs."""
+        source = Path(SOURCE) / "demos" / ("plugin" if name == "plugin" else f"pipelines/{name}")
+        for file in source.iterdir():
+            shutil.copy(file, self.folder)
+        if name == "plugin":
+            shutil.copy(BUILT / "running_mean.so", self.folder)
+        elif name == "archive":
+            self.weir("run", "inputs.toml", "--set", "old_numbers.count=240", "--set", "new_numbers.count=250")
+            for unit, archive in (("kelvin", "old"), ("celsius", "new")):
+                self.weir("tgm", "set", "-s", f"extra.archive={archive}", f"{unit}.tgm", f"{archive}.tgm")
+        elif name == "images":
+            self.weir("run", "inputs.toml")
+
+    def proved(self, file, runs):
+        """Proves a file that must be sound."""
+        before = sorted(self.folder.rglob("*"))
+        text = self.weir("prove", file, "--runs", runs, environment=self.own).stdout.decode()
+        self.assertRegex(text, r"proved: the outputs of \d+ variants are equal")
+        self.assertEqual(sorted(self.folder.rglob("*")), before)
+
+
+class ProveSoak(Proofs):
+    """Proofs with many runs that are killed, for `make soak`."""
+
+    def test_the_demos_are_proved_with_many_kills(self):
+        for demo, file in (("plugin", "pipeline.toml"), ("archive", "archive.toml"), ("images", "images.toml")):
+            self.demo(demo)
+            self.proved(file, 50)
+
+
+class Prove(Proofs):
+    """Proofs of pipelines."""
 
     def write(self, use, more="", count=40):
         """Writes a pipeline in which the second of three stages may be a planted one."""
@@ -92,18 +126,13 @@ path = "out.tgm"
         self.assertTrue(found["difference"].get("stage", "middle") == "middle", found)
 
     def test_the_demos_are_proved(self):
-        shutil.copy(SOURCE + "/demos/plugin/pipeline.toml", self.folder / "p.toml")
-        shutil.copy(BUILT / "running_mean.so", self.folder)
-        self.assertTrue(self.prove("--runs", 1, code=0)["equal"])
-        archive = Path(SOURCE) / "demos" / "pipelines" / "archive"
-        shutil.copy(archive / "archive.toml", self.folder)
-        shutil.copy(archive / "inputs.toml", self.folder)
-        self.weir("run", "inputs.toml", "--set", "old_numbers.count=240", "--set", "new_numbers.count=250")
-        for unit, name in (("kelvin", "old"), ("celsius", "new")):
-            self.weir("tgm", "set", "-s", f"extra.archive={name}", f"{unit}.tgm", f"{name}.tgm")
-        text = self.weir("prove", "archive.toml", "--runs", 1, environment=self.own).stdout.decode()
-        self.assertRegex(text, r"proved: the outputs of \d variants are equal")
-        self.assertFalse((self.folder / "days.tgm").exists())
+        for demo, file in (("plugin", "pipeline.toml"), ("archive", "archive.toml"), ("images", "images.toml")):
+            self.demo(demo)
+            self.proved(file, 1)
+
+    def test_a_demo_with_a_stage_in_python_is_proved(self):
+        self.demo("python")
+        self.proved("python.toml", 1)
 
     def test_failed_items_and_existing_files_stay_in_the_folder_of_the_variant(self):
         (self.folder / "p.toml").write_text("""

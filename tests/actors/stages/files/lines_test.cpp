@@ -130,7 +130,7 @@ TEST(NpyWrite, HasOneArrayThatIsWholeAtEveryCheckpoint) {
   byte_vector other = expected;
   other[130] ^= std::byte{1};
   write_content(path, other);
-  expect_error(resume_files(build, images[0]), errc::hash_mismatch, "found others");
+  expect_error(resume_files(build, images[0]), errc::history_mismatch, "found others");
   write_text(path, "no array");
   expect_error(run_files(build), errc::already_exists, "something else");
 }
