@@ -77,6 +77,7 @@ struct signal_scope::saved {
   struct sigaction terminate {};
   struct sigaction hang_up {};
   struct sigaction closed_pipe {};
+  struct sigaction large_file {};
 };
 
 signal_scope::signal_scope(run_control& control) : saved_(std::make_unique<saved>()) {
@@ -91,6 +92,8 @@ signal_scope::signal_scope(run_control& control) : saved_(std::make_unique<saved
   action.sa_handler = weir_on_closed_terminal;
   ::sigaction(SIGPIPE, &action, &saved_->closed_pipe);
   ::sigaction(SIGHUP, &action, &saved_->hang_up);
+  action.sa_handler = SIG_IGN;  // a write beyond `ulimit -f` is an error of the write
+  ::sigaction(SIGXFSZ, &action, &saved_->large_file);
   if (saved_->hang_up.sa_handler == SIG_IGN) {  // the user has started it with nohup
     ::sigaction(SIGHUP, &saved_->hang_up, nullptr);
   }
@@ -101,6 +104,7 @@ signal_scope::~signal_scope() {
   ::sigaction(SIGTERM, &saved_->terminate, nullptr);
   ::sigaction(SIGHUP, &saved_->hang_up, nullptr);
   ::sigaction(SIGPIPE, &saved_->closed_pipe, nullptr);
+  ::sigaction(SIGXFSZ, &saved_->large_file, nullptr);
   active_control.store(nullptr, std::memory_order_seq_cst);
 }
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <map>
 
@@ -20,6 +22,10 @@ constexpr std::string_view standard_stream = "-";
 
 /// Returns one name for all paths that lead to one file, also if it does not exist yet.
 std::string name_of_file(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) == 0) {
+    return fmt::format("{}:{}", facts.st_dev, facts.st_ino);
+  }
   std::error_code failure;
   const fs::path full = fs::absolute(path, failure);
   const fs::path canonical = fs::weakly_canonical(full, failure);
@@ -32,6 +38,18 @@ bool is_shared(const std::string& path) {
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
   return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_block_file(status);
+}
+
+error read_and_written(const graph& g, std::uint32_t reader, std::uint32_t writer,
+                       const std::string& setting, const path_setting& read) {
+  return refused_stage(
+             g, writer,
+             fmt::format("another file than those that the pipeline reads in the setting "
+                         "\"{}\"",
+                         setting),
+             fmt::format("\"{}\", which the stage {} reads", read.path,
+                         stage_name(g, reader)))
+      .hint("write to a new file and rename it afterwards");
 }
 
 error written_twice(const graph& g, std::uint32_t first, std::uint32_t second,
@@ -57,16 +75,32 @@ std::string path_in(std::string_view folder, std::string_view path) {
 }
 
 result<void> check_outputs(const graph& g, std::string_view folder) {
-  std::map<std::string, std::uint32_t> writers;
+  struct written {
+    std::uint32_t stage;
+    std::string setting;
+  };
+  std::map<std::string, written> writers;
   for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
     for (const path_setting& one : g.stages[s].info.paths) {
       const std::string path = path_in(folder, one.path);
       if (one.use != path_use::output || one.path == standard_stream || is_shared(path)) {
         continue;
       }
-      const auto [writer, is_new] = writers.try_emplace(name_of_file(path), s);
+      const auto [writer, is_new] =
+          writers.try_emplace(name_of_file(path), written{s, one.setting});
       if (!is_new) {
-        return written_twice(g, writer->second, s, one);
+        return written_twice(g, writer->second.stage, s, one);
+      }
+    }
+  }
+  for (std::uint32_t s = 0; s < g.stages.size(); ++s) {
+    for (const path_setting& one : g.stages[s].info.paths) {
+      if (one.use != path_use::input || one.path == standard_stream) {
+        continue;
+      }
+      const auto writer = writers.find(name_of_file(path_in(folder, one.path)));
+      if (writer != writers.end()) {
+        return read_and_written(g, s, writer->second.stage, writer->second.setting, one);
       }
     }
   }

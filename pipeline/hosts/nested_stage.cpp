@@ -68,10 +68,13 @@ struct nested_stage::state {
   std::vector<std::pair<std::uint64_t, error>> failures;
   /// Calls from the oldest that the stage has taken and whose items were not delivered.
   std::size_t pending = 0;
+  std::size_t first_pending_slot = 0;  ///< of the oldest of these calls
 
   [[nodiscard]] result<void> build(std::int64_t budget, std::uint64_t seed);
   [[nodiscard]] result<runtime::tensor> adopt(const runtime::tensor& foreign);
   [[nodiscard]] result<void> feed(const call_view& one);
+  [[nodiscard]] result<void> move_inputs(std::span<const call_view> calls);
+  void no_longer_pending(const call_view& one);
   [[nodiscard]] result<bool> serve();
   [[nodiscard]] std::optional<error> process(std::span<const call_view> calls);
   [[nodiscard]] std::size_t waiting() const;
@@ -181,6 +184,27 @@ result<void> nested_stage::state::feed(const call_view& one) {
   return run->run_alone(one.seq);
 }
 
+/// Finds the inputs of calls that the stage has taken before. The host may have put them
+/// into another place, and the stage may hand them on or still read them.
+result<void> nested_stage::state::move_inputs(std::span<const call_view> calls) {
+  std::size_t place = first_pending_slot;
+  for (const call_view& one : calls) {
+    for (const runtime::tensor* input : one.inputs) {
+      if (input != nullptr) {
+        WEIR_TRY(slots[place % slots.size()]->tensor, adopt(*input));
+        ++place;
+      }
+    }
+  }
+  return {};
+}
+
+void nested_stage::state::no_longer_pending(const call_view& one) {
+  --pending;
+  first_pending_slot += static_cast<std::size_t>(std::ranges::count_if(
+      one.inputs, [](const auto* input) { return input != nullptr; }));
+}
+
 /// Serves a blocking stage, which has no tasks. Returns whether there was work.
 result<bool> nested_stage::state::serve() {
   if (source.info.face != face::blocking) {
@@ -199,6 +223,11 @@ result<bool> nested_stage::state::serve() {
 /// stage needs space for what it makes.
 std::optional<error> nested_stage::state::process(std::span<const call_view> calls) {
   std::optional<error> refused;
+  if (pending == 0) {
+    first_pending_slot = next_slot;
+  } else if (auto moved = move_inputs(calls.first(pending)); !moved) {
+    return std::move(moved.error());
+  }
   while (true) {
     while (!refused && pending < calls.size() && run->takes_call()) {
       if (auto fed = feed(calls[pending]); !fed) {
@@ -271,7 +300,7 @@ processed_items nested_stage::state::deliver(std::span<const call_view> calls,
         return done;
       }
     }
-    --pending;
+    no_longer_pending(calls[done.processed]);
     if (!failures.empty() && failures.front().first == seq) {
       done.failed = without_item(std::move(failures.front().second), source.name, seq);
       failures.erase(failures.begin());

@@ -68,7 +68,7 @@ class trial_folder {
     add_stage(p, "source", "hn4.tensors", {{"path", path}}) >>
         add_recorder(p, "sink", tapes[0]);
     byte_vector all;
-    static_cast<void>(flow::run_here(p));
+    static_cast<void>(flow::run_here(p, {}));
     for (const recorded& one : tapes[0]) {
       append(all, one.data);
     }
@@ -79,17 +79,17 @@ class trial_folder {
 };
 
 /// Limits the size of all files as long as it lives, as a full disk does.
-class full_disk {
+class limited_files {
  public:
-  explicit full_disk(rlim_t bytes) {
+  explicit limited_files(rlim_t bytes) {
     std::signal(SIGXFSZ, SIG_IGN);
     ::getrlimit(RLIMIT_FSIZE, &before_);
     const rlimit limit{bytes, before_.rlim_max};
     ::setrlimit(RLIMIT_FSIZE, &limit);
   }
-  full_disk(const full_disk&) = delete;
-  full_disk& operator=(const full_disk&) = delete;
-  ~full_disk() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  limited_files(const limited_files&) = delete;
+  limited_files& operator=(const limited_files&) = delete;
+  ~limited_files() { ::setrlimit(RLIMIT_FSIZE, &before_); }
 
  private:
   rlimit before_{};
@@ -120,9 +120,9 @@ TEST(EveryStage, ProcessesAnEmptyInputOrSaysWhyNot) {
   }
 }
 
-TEST(EveryStage, ProcessesOneItemAndOneThatIsLargerThanItsWindow) {
+TEST(EveryStage, ProcessesOneItemAndALargeOne) {
   for (const stage_entry& entry : stage_table()) {
-    for (const int extent : {4, 1 << 18}) {  // 1 MiB of f32; windows have 64 KiB
+    for (const int extent : {4, 1 << 18}) {  // 1 MiB of f32
       if (entry.stage == "unbatch" && extent > 4096) {
         continue;  // an item has at most 4096 parts
       }
@@ -141,7 +141,7 @@ TEST(EveryStage, RefusesAWrongTypeAndNamesBoth) {
     const trial_folder folder(entry, 2, 4);
     pipeline p("test");
     entry.wrong(p, folder.trial);
-    const auto done = flow::run_here(p);
+    const auto done = flow::run_here(p, {});
     ASSERT_FALSE(done) << entry.stage;
     const std::string text = done.error().message();
     EXPECT_NE(text.find(entry.refusal), std::string::npos) << entry.stage << ": " << text;
@@ -155,11 +155,13 @@ TEST(EveryStage, FailsOnAFullDiskAndIsCompleteOnceThereIsSpace) {
     if (!entry.writes) {
       continue;
     }
-    const trial_folder expected(entry, 40, 4);
-    ASSERT_TRUE(expected.run()) << entry.stage;
     const trial_folder folder(entry, 40, 4);
+    ASSERT_TRUE(folder.run()) << entry.stage;
+    const files_by_name expected = folder.output();
+    paths::remove_all(folder.trial.folder + "/out");
+    paths::create_directory(folder.trial.folder + "/out");
     {
-      const full_disk limit(10);
+      const limited_files limit(10);
       const auto failed = folder.run();
       ASSERT_FALSE(failed) << entry.stage;
       const errc code = failed.error().root().code();
@@ -170,7 +172,7 @@ TEST(EveryStage, FailsOnAFullDiskAndIsCompleteOnceThereIsSpace) {
     }
     const auto done = folder.run();
     ASSERT_TRUE(done) << entry.stage << ": " << done.error().message();
-    EXPECT_EQ(folder.output(), expected.output()) << entry.stage;
+    EXPECT_TRUE(folder.output() == expected) << entry.stage;
   }
 }
 
@@ -188,7 +190,7 @@ TEST(EveryStage, ContinuesFromEveryCheckpointWithTheSameOutput) {
       const auto done =
           folder.beside(true, [&] { return resume_files(folder.building(), image); });
       ASSERT_TRUE(done) << entry.stage << ": " << done.error().message();
-      EXPECT_EQ(folder.output(), expected) << entry.stage << " " << image.next_item;
+      EXPECT_TRUE(folder.output() == expected) << entry.stage << " " << image.next_item;
       ++resumed;
     }
     EXPECT_GE(resumed, entry.stage == "hn4.tensors" ? 1U : 2U) << entry.stage;

@@ -122,6 +122,16 @@ TEST(Log, RefusesALogWithOtherMessagesBeforeItsCursor) {
   expect_error(resume_files(build, image), errc::position_out_of_bounds, "log.tgm");
 }
 
+TEST(Log, LeavesAFileOfSomethingElseAlone) {
+  const live_folder f;
+  const auto text = as_view("hello, this is a text");
+  const byte_vector before(text.begin(), text.end());
+  write_content(f.folder / "log.tgm", before);
+  tape found;
+  expect_error(run_files(f.building(found)), errc::already_exists, "log.tgm");
+  EXPECT_EQ(f.log(), before);
+}
+
 TEST(TgmRead, FollowsAFileThatGrowsAndIsCutUntilTheLastMessage) {
   const temp_folder folder;
   const std::string path = folder / "log.tgm";

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "graph_builder.hpp"
+#include "weir/base/bytes.hpp"
 
 using namespace weir;
 using namespace weir::flow;
@@ -49,6 +50,19 @@ TEST(Memory, AnOutletHasItsWindowAndTheItemThatIsBeingMade) {
   EXPECT_EQ(p.stages[1].bytes, (std::vector<std::int64_t>{0, 6 * 128}));
   EXPECT_EQ(p.stages[2].bytes, (std::vector<std::int64_t>{0}));
   EXPECT_EQ(p.memory_bound, 10 * 128);
+}
+
+TEST(Memory, AStageOutsideOfTheEngineHasItemsOfItsOwnAndSharesMemoryWithItsChild) {
+  graph_builder b = short_chain();
+  b.g.stages[1].host = host_kind::own;
+  // Six calls and the item that is being made, beside the ten items of the run.
+  EXPECT_EQ(or_throw(check(b.g)).memory_bound, (10 + 7) * 128);
+  b.g.stages[1].host = host_kind::process;
+  b.g.stages[1].origin.use = "test.first";
+  constexpr std::int64_t records = 32 * (64 + 96 + 2048 + 128 + 96 + 2048);
+  constexpr std::int64_t tensors = 3 * 128 + 6 * 128;
+  EXPECT_EQ(or_throw(check(b.g)).memory_bound,
+            (10 + 7) * 128 + align_up<std::int64_t>(records + tensors, 4096));
 }
 
 TEST(Memory, TheLargestWindowOfAForkDecides) {

@@ -63,10 +63,10 @@ TEST(Numbering, AnEdgeWithADelayHasTheNumberingOfItsHead) {
   EXPECT_EQ(b.refusal(), "accepted");
 }
 
-TEST(Promise, TheWeakestSourceOrSinkDecides) {
+TEST(Promise, TheWeakestStageDecides) {
   graph_builder b;
   b.source("live", "y:f32[4]");
-  b.task("scale", "x:f32[4] -> y:f32[4]").info.promise = guarantee::none;
+  b.task("scale", "x:f32[4] -> y:f32[4]");
   b.sink("file", "x:f32[4]");
   b.sink("socket", "x:f32[4]");
   b.link("live.y", "scale.x");
@@ -83,6 +83,11 @@ TEST(Promise, TheWeakestSourceOrSinkDecides) {
   p = or_throw(check(b.g));
   EXPECT_EQ(p.promise, guarantee::none);
   EXPECT_EQ(p.weakest, "live");
+  b.g.stages[0].info.promise = guarantee::exactly_once;
+  b.g.stages[1].info.promise = guarantee::none;  // such as one that asks a clock
+  p = or_throw(check(b.g));
+  EXPECT_EQ(p.promise, guarantee::none);
+  EXPECT_EQ(p.weakest, "scale");
 }
 
 TEST(Plan, EdgesOfAStageStandInTheOrderOfItsPorts) {

@@ -50,6 +50,30 @@ TEST(PipelinePaths, OtherNamesOfTheFileCountToo) {
   EXPECT_FALSE(check_outputs(writing("real.tgm", "link.tgm").g, folder.path()));
 }
 
+TEST(PipelinePaths, AStageMustNotWriteWhatAnotherOneReads) {
+  const temp_folder folder;
+  std::ofstream(folder / "in.tgm") << "x";
+  fs::create_hard_link(folder / "in.tgm", folder / "same.tgm");
+  const auto copying = [](const std::string& from, const std::string& to) {
+    graph_builder b;
+    b.source("read", "y:u8[?]").info.paths = {{"path", from, path_use::input}};
+    b.sink("write", "x:u8[?]").info.paths = {{"to", to, path_use::output}};
+    b.g.stages.back().place = "one.toml:8";
+    return b;
+  };
+  const auto refused = check_outputs(copying("in.tgm", "in.tgm").g, folder.path());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(
+      refused.error().message(),
+      "cannot use the stage \"write\" (demo.write): expected another file than those "
+      "that the pipeline reads in the setting \"to\", found \"in.tgm\", which the "
+      "stage \"read\" reads; write to a new file and rename it afterwards\n  at "
+      "one.toml:8");
+  EXPECT_FALSE(check_outputs(copying("in.tgm", "same.tgm").g, folder.path()));
+  EXPECT_TRUE(check_outputs(copying("in.tgm", "out.tgm").g, folder.path()));
+  EXPECT_TRUE(check_outputs(copying("-", "-").g, folder.path()));
+}
+
 TEST(PipelinePaths, SeveralStagesMayWriteToWhatIsNoFile) {
   EXPECT_TRUE(check_outputs(writing("-", "-").g, ""));
   EXPECT_TRUE(check_outputs(writing("/dev/null", "/dev/null").g, ""));

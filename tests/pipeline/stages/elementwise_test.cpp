@@ -173,8 +173,13 @@ TEST(BasicStages, AreDescribed) {
       {"batch", {{"type", "f32[n]"}}},
       {"unbatch", {{"type", "f32[n]"}}},
       {"elementwise", {{"op", "relu"}, {"type", "f32[n]"}}},
-      {"concat", {{"parts", "generator"}}}};
-  EXPECT_EQ(basic_stages().names().size(), 9U);
+      {"concat", {{"parts", "generator"}}},
+      {"mix", {{"parts", "generator"}}},
+      {"split", {{"attribute", "a"}, {"outlets", list_of<std::string>({"b"})}}},
+      {"window", {{"type", "f32[2]"}}},
+      {"reduce", {{"type", "f32[2]"}}},
+      {"rate", {{"type", "f32[n]"}}}};
+  EXPECT_EQ(basic_stages().names().size(), 15U);
   for (const std::string& name : basic_stages().names()) {
     const auto settings = needed.find(name);
     const auto made = basic_stages().make(

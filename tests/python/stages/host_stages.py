@@ -40,6 +40,8 @@ class Double:
         if self.act == "once" and not os.path.exists(self.mark):
             open(self.mark, "x").close()
             os.kill(os.getpid(), 9)
+        while self.act == "wait":
+            time.sleep(1)
         if self.act == "sleep":
             time.sleep(0.05)
 

@@ -287,10 +287,26 @@ TEST(CheckRefuses, ReservedKeysOfWrongKindOrOfALaterVersion) {
             "cannot use key \"inlets\" of a stage: expected a table such as { "
             "a = \"first.y\", b = \"second\" }, found string \"read\"\n"
             "  at two.toml:7:10");
-  EXPECT_EQ(with("host = \"own\"\n"),
-            "cannot use key \"host\" of a stage: expected a key of this "
-            "version, found one that is reserved for a later version\n"
+  EXPECT_EQ(with("host = \"own\"\n"), "accepted");
+  EXPECT_EQ(with("host = \"fast\"\n"),
+            "cannot use key \"host\" of a stage: expected \"engine\", \"own\" or "
+            "\"process\", found string \"fast\"\n"
             "  at two.toml:7:8");
+  EXPECT_EQ(with("host = \"node:a\"\n"),
+            "cannot use key \"host\" of a stage: expected a host of this machine, found "
+            "\"node:a\", which is reserved for a later version\n"
+            "  at two.toml:7:8");
+  EXPECT_EQ(with("initial = 0\n"),
+            "cannot use key \"initial\" of a stage: expected a key of this "
+            "version, found one that is reserved for a later version\n"
+            "  at two.toml:7:11");
+  EXPECT_EQ(with("host = \"own\"\n"), "accepted");
+  EXPECT_EQ(with("host = \"node:b\"\n"),
+            "cannot use key \"host\" of a stage: expected a host of this machine, found "
+            "\"node:b\", which is reserved for a later version\n  at two.toml:7:8");
+  EXPECT_EQ(with("host = 2\n"),
+            "cannot use key \"host\" of a stage: expected \"engine\", \"own\" or "
+            "\"process\", found integer 2\n  at two.toml:7:8");
   EXPECT_EQ(refusal_of("[[stage]]\nuse = \"test.scaled\"\n"),
             "cannot add a stage: expected the key \"name\", found none\n"
             "  at two.toml:1:1");

@@ -42,7 +42,7 @@ TEST(Guide, ShowsTheProgramsAndThePlugInThatAreBuilt) {
 }
 
 TEST(Guide, HasFilesThatTheCheckAccepts) {
-  ASSERT_EQ(blocks("toml").size(), 2U);
+  ASSERT_EQ(blocks("toml").size(), 3U);
   for (const std::string& text : blocks("toml")) {
     EXPECT_EQ(refusal_of(text), "accepted") << text;
   }

@@ -120,7 +120,7 @@ path = "out.tgm"
         self.assertEqual((difference["stage"], difference["item"]), ("middle", 0))
 
     def test_state_that_no_checkpoint_holds_is_found_by_kills(self):
-        self.write("planted.state", count=20000)
+        self.write("planted.state", count=5000)
         found = self.prove("--runs", 20, code=1)
         self.assertTrue(found["difference"]["variants"][1].startswith("killed"), found)
         self.assertTrue(found["difference"].get("stage", "middle") == "middle", found)
@@ -132,7 +132,7 @@ path = "out.tgm"
 
     def test_a_demo_with_a_stage_in_python_is_proved(self):
         self.demo("python")
-        self.proved("python.toml", 1)
+        self.proved("python.toml", 0)
 
     def test_failed_items_and_existing_files_stay_in_the_folder_of_the_variant(self):
         (self.folder / "p.toml").write_text("""

@@ -132,9 +132,9 @@ class catalog {
 /// @threads{thread-compatible: add stages before the first pipeline is made}
 [[nodiscard]] catalog& stages();
 
-/// Adds `generator`, `null`, `select`, `merge`, `zip`, `batch`, `unbatch`, `elementwise`
-/// and `concat`. The stages of `concat` are looked up in `to`, which must outlive the
-/// pipelines that use it.
+/// Adds the stages that need no files, such as `generator`, `select` and `batch`. The
+/// sources of `concat` and `mix` are looked up in `to`, which must outlive the pipelines
+/// that use it.
 /// @error{already_exists, a stage of one of these names is there already}
 /// @threads{thread-compatible} @source{docs/stages.md}
 [[nodiscard]] result<void> add_basic_stages(catalog& to);

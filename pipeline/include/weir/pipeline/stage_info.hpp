@@ -86,7 +86,7 @@ struct stage_info {
   bool own_numbering = false;          ///< true if its items have numbers of their own
   bool stateless = false;              ///< true if a failed item may be skipped
   gap_policy gaps = gap_policy::skip;  ///< see `gap_policy`
-  flow::guarantee promise = guarantee::exactly_once;  ///< guarantee of a source or a sink
+  flow::guarantee promise = guarantee::exactly_once;  ///< strongest one with the stage
   /// Values of the settings that a resumed run must have too, as text by name.
   std::vector<std::pair<std::string, std::string>> frozen;
   std::vector<path_setting> paths;  ///< values of the settings that are paths

