@@ -8,7 +8,7 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/weirConfig.cmake.in"
   INSTALL_DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/weir")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/weirConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion)
-file(GLOB find_modules "${PROJECT_SOURCE_DIR}/cmake/Find*.cmake")
+file(GLOB find_modules "${PROJECT_SOURCE_DIR}/cmake/find/Find*.cmake")
 install(FILES "${PROJECT_BINARY_DIR}/weirConfig.cmake"
               "${PROJECT_BINARY_DIR}/weirConfigVersion.cmake" ${find_modules}
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/weir")

@@ -21,6 +21,7 @@
 #include "pipeline/verbs.hpp"
 #include "prove/prove.hpp"
 #include "tgm/register.hpp"
+#include "tokens/verbs.hpp"
 
 namespace {
 
@@ -255,6 +256,7 @@ int main(int argc, char** argv) {
   add_hn4_verbs(app, chosen);
   add_tgm_verbs(app, options, chosen);
   add_module_verbs(app, chosen);
+  add_tokens_verbs(app, chosen);
   add_trace(app, options, chosen);
   add_doctor(app, options, chosen);
   add_completion(app, options, chosen);

@@ -48,5 +48,7 @@ namespace weir::bench {
 void add_codec_rows(program& bench);
 /// Adds the rows about ranges, scans and metadata.
 void add_access_rows(program& bench);
+/// Adds the rows about tokenizers.
+void add_token_rows(program& bench);
 
 }  // namespace weir::bench

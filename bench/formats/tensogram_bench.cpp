@@ -112,5 +112,6 @@ int main(int argc, char** argv) {
             [] { return small_decode_us(); });
   add_codec_rows(bench);
   add_access_rows(bench);
+  add_token_rows(bench);
   return bench.run(argc, argv);
 }

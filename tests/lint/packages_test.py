@@ -16,7 +16,7 @@ BRINGS = {
     "GTest": "libgtest-dev", "Libcbor": "libcbor-dev", "Python3": "python3", "Threads": "g++",
     "Xxhash": "libxxhash-dev", "ZLIB": "zlib1g-dev", "benchmark": "libbenchmark-dev",
     "Blosc": "libblosc-dev", "Libaec": "libaec-dev", "Lz4": "liblz4-dev", "PNG": "libpng-dev", "Zfp": "libzfp-dev",
-    "Sodium": "libsodium-dev", "Uring": "liburing-dev", "dnnl": "libdnnl-dev", "fmt": "libfmt-dev", "nlohmann_json": "nlohmann-json3-dev",
+    "Sodium": "libsodium-dev", "Uring": "liburing-dev", "Pcre2": "libpcre2-dev", "Utf8proc": "libutf8proc-dev", "dnnl": "libdnnl-dev", "fmt": "libfmt-dev", "nlohmann_json": "nlohmann-json3-dev",
     "spdlog": "libspdlog-dev", "tl-expected": "libexpected-dev", "tomlplusplus": "libtomlplusplus-dev",
     "zstd": "libzstd-dev",
 }

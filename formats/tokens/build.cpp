@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checks of vocabularies, merges and added tokens.
+#include "tokens/build.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "weir/base/text.hpp"
+#include "weir/base/utf8.hpp"
+
+namespace weir::formats::tokens {
+
+namespace {
+
+result<void> check_token(std::string_view content, std::uint64_t id) {
+  if (id >= max_vocabulary) {
+    return error(errc::out_of_range,
+                 fmt::format("cannot add the token {}: expected an id below {}, found {}",
+                             json_quote(content.substr(0, 40)), max_vocabulary, id));
+  }
+  if (content.size() > max_token_bytes) {
+    return error(errc::out_of_range,
+                 fmt::format("cannot add the token of id {}: expected at most {} bytes, "
+                             "found {}",
+                             id, max_token_bytes, content.size()));
+  }
+  if (!is_utf8(content)) {
+    return error(errc::corrupt, fmt::format("cannot add the token of id {}: expected "
+                                            "UTF-8, found other bytes",
+                                            id));
+  }
+  return {};
+}
+
+bool equal(const added_token& a, const added_token& b) {
+  return a.content == b.content && a.single_word == b.single_word &&
+         a.lstrip == b.lstrip && a.rstrip == b.rstrip && a.normalized == b.normalized &&
+         a.special == b.special;
+}
+
+}  // namespace
+
+result<void> set_vocabulary(model& to,
+                            std::vector<std::pair<std::string, std::uint64_t>> entries) {
+  std::uint64_t largest = 0;
+  for (const auto& [content, id] : entries) {
+    WEIR_CHECK(check_token(content, id));
+    largest = std::max(largest, id);
+  }
+  const std::size_t size = entries.empty() ? 0 : static_cast<std::size_t>(largest) + 1;
+  to.tokens.assign(size, {});
+  to.present.assign(size, false);
+  to.by_spelling = text_index(entries.size());
+  to.token_count = entries.size();
+  for (auto& [content, id] : entries) {
+    if (to.present[id]) {
+      return error(
+          errc::corrupt,
+          fmt::format("cannot read a vocabulary: expected one token for each id, "
+                      "found {} and {} for id {}",
+                      json_quote(to.tokens[id]), json_quote(content), id));
+    }
+    to.present[id] = true;
+    to.tokens[id] = std::move(content);
+  }
+  for (std::uint32_t id = 0; id < size; ++id) {
+    if (to.present[id] && !to.by_spelling.add(to.tokens[id], id)) {
+      return error(errc::corrupt,
+                   fmt::format("cannot read a vocabulary: expected every token once, "
+                               "found {} twice",
+                               json_quote(to.tokens[id])));
+    }
+  }
+  return {};
+}
+
+result<void> set_merges(model& to,
+                        const std::vector<std::pair<std::string, std::string>>& pairs) {
+  to.merges = merge_index(pairs.size());
+  for (std::size_t rank = 0; rank < pairs.size(); ++rank) {
+    const auto& [left, right] = pairs[rank];
+    std::array<std::uint32_t, 3> ids{};
+    const std::array<std::string, 3> names = {left, right, left + right};
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      ids[i] = to.by_spelling.find(names[i]);
+      if (ids[i] == no_id) {
+        return error(
+            errc::corrupt,
+            fmt::format("cannot read merge {}: expected tokens of the vocabulary, "
+                        "found {}",
+                        rank, json_quote(names[i])));
+      }
+    }
+    to.merges.set(ids[0], ids[1], {static_cast<std::uint32_t>(rank), ids[2]});
+  }
+  return {};
+}
+
+void prepare_model(model& to) {
+  if (to.type == model::kind::wordpiece) {
+    to.inner = text_index(to.token_count);
+    for (std::uint32_t id = 0; id < to.tokens.size(); ++id) {
+      if (to.present[id] && to.tokens[id].starts_with(to.prefix)) {
+        to.inner.add(std::string_view(to.tokens[id]).substr(to.prefix.size()), id);
+      }
+    }
+    return;
+  }
+  to.byte_ids.fill(no_id);
+  to.fallback_ids.fill(no_id);
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    std::string spelling;
+    append_character(spelling, character_of_byte(byte));
+    to.byte_ids[byte] = to.by_spelling.find(spelling);
+    to.fallback_ids[byte] = to.by_spelling.find(fmt::format("<0x{:02X}>", byte));
+  }
+  if (to.byte_level && to.ignore_merges) {
+    to.byte_texts.resize(to.tokens.size());
+    to.by_bytes = text_index(to.token_count);
+    for (std::uint32_t id = 0; id < to.tokens.size(); ++id) {
+      auto bytes = to.present[id] ? bytes_of_spelling(to.tokens[id]) : std::nullopt;
+      if (bytes) {
+        to.byte_texts[id] = std::move(*bytes);
+        to.by_bytes.add(to.byte_texts[id], id);
+      }
+    }
+  }
+}
+
+result<void> set_added(pipeline& to, std::vector<added_token> added) {
+  std::uint64_t next = to.model.token_count;
+  std::string spare;
+  for (added_token& token : added) {
+    if (token.content.empty()) {
+      continue;  // as in the reference
+    }
+    WEIR_CHECK(check_token(token.content, token.id));
+    const auto same = std::find_if(
+        to.added.begin(), to.added.end(),
+        [&](const added_token& other) { return other.content == token.content; });
+    if (same != to.added.end()) {
+      if (equal(*same, token)) {
+        continue;
+      }
+      return error(
+          errc::corrupt,
+          fmt::format("cannot add the token {}: expected it once, found it twice "
+                      "with different properties",
+                      json_quote(token.content)));
+    }
+    const std::uint32_t known = to.model.by_spelling.find(token.content);
+    const std::uint64_t id = known != no_id ? known : next++;
+    if (id != token.id) {
+      return error(errc::unsupported,
+                   fmt::format("cannot add the token {}: expected id {}, which Hugging "
+                               "Face tokenizers gives it, found {}",
+                               json_quote(token.content), id, token.id))
+          .hint("load the file with Hugging Face tokenizers and save it again");
+    }
+    std::string content = token.content;
+    if (token.normalized) {
+      to.normalizer.apply(content, spare);
+    }
+    if (content.empty()) {
+      return error(
+          errc::corrupt,
+          fmt::format("cannot add the token {}: expected text in its normal form, "
+                      "found none",
+                      json_quote(token.content)));
+    }
+    (token.normalized ? to.normalized : to.raw).add(token, std::move(content));
+    to.added.push_back(std::move(token));
+  }
+  to.raw.prepare();
+  to.normalized.prepare();
+  to.size = static_cast<std::uint32_t>(to.model.tokens.size());
+  for (const added_token& token : to.added) {
+    to.size = std::max(to.size, token.id + 1);
+  }
+  to.added_by_id.resize(to.size);
+  to.special.resize(to.size);
+  for (const added_token& token : to.added) {
+    to.added_by_id[token.id] = token.content;
+    to.special[token.id] = token.special;
+  }
+  return {};
+}
+
+result<split_level> search_level(const std::string& text, split_behavior behavior) {
+  split_level out;
+  out.type = split_level::kind::search;
+  WEIR_TRY(out.regex, pattern::compile(text));
+  out.behavior = behavior;
+  return out;
+}
+
+split_level property_level(bool (*property)(char32_t) noexcept, split_behavior behavior) {
+  split_level out;
+  out.type = split_level::kind::predicate;
+  out.property = property;
+  out.behavior = behavior;
+  return out;
+}
+
+}  // namespace weir::formats::tokens

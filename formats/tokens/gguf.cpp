@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tokenizers from the values of GGUF keys. The pre-tokenizer has only a name there.
+/// @source{GGUF specification, tokenizer.ggml; llama.cpp names of pre-tokenizers}
+#include <fmt/format.h>
+
+#include <array>
+#include <span>
+
+#include "tokens/build.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+using namespace tokens;
+
+// Values of tokenizer.ggml.token_type.
+constexpr std::int32_t type_control = 3;
+constexpr std::int32_t type_user_defined = 4;
+
+constexpr const char* llama3_pattern =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+constexpr const char* qwen2_pattern =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
+    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+/// Adds the levels that a name of a pre-tokenizer stands for.
+result<void> add_levels(pipeline& to, const std::string& name) {
+  if (name == "smollm") {
+    // Digits first: the splits of GPT-2 alone keep numbers together.
+    to.levels.push_back(property_level(&is_numeric, split_behavior::isolated));
+  } else if (name == "llama-bpe" || name == "llama3" || name == "qwen2") {
+    const bool qwen = name == "qwen2";
+    if (qwen) {
+      normalize_step form;
+      form.form = normal_form::nfc;
+      to.normalizer.steps.push_back(form);
+    }
+    to.model.ignore_merges = !qwen;
+    WEIR_TRY(auto level, search_level(qwen ? qwen2_pattern : llama3_pattern));
+    to.levels.push_back(std::move(level));
+    return {};
+  } else if (!name.empty() && name != "default" && name != "gpt-2" && name != "gpt2") {
+    return error(errc::unsupported,
+                 fmt::format("cannot read tokenizer.ggml.pre: expected gpt-2, smollm, "
+                             "llama-bpe or qwen2, found {}",
+                             json_quote(name)));
+  }
+  WEIR_TRY(auto level, search_level(gpt2_pattern));
+  to.levels.push_back(std::move(level));
+  return {};
+}
+
+result<void> add_merges(model& to, const std::vector<std::string>& merges) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  pairs.reserve(merges.size());
+  for (std::size_t i = 0; i < merges.size(); ++i) {
+    const std::size_t space = merges[i].find(' ');
+    if (space == std::string::npos || space == 0 || space + 1 == merges[i].size() ||
+        merges[i].find(' ', space + 1) != std::string::npos) {
+      return error(
+          errc::corrupt,
+          fmt::format("cannot read tokenizer.ggml.merges[{}]: expected two tokens "
+                      "with a space between them, found {}",
+                      i, json_quote(merges[i])));
+    }
+    pairs.emplace_back(merges[i].substr(0, space), merges[i].substr(space + 1));
+  }
+  return set_merges(to, pairs);
+}
+
+/// Writes a token of a BERT vocabulary as WordPiece has it: GGUF marks the tokens that
+/// begin a word, WordPiece those that continue one.
+std::string wordpiece_spelling(const std::string& token, bool control) {
+  constexpr std::string_view mark = "\xE2\x96\x81";
+  if (control) {
+    return token;
+  }
+  return token.starts_with(mark) ? token.substr(mark.size()) : "##" + token;
+}
+
+result<void> check_id(const gguf_tokenizer& keys, const char* key,
+                      std::optional<std::uint32_t> id) {
+  if (id && *id >= keys.tokens.size()) {
+    return error(errc::corrupt,
+                 fmt::format("cannot read {}: expected an id below {}, found {}", key,
+                             keys.tokens.size(), *id));
+  }
+  return {};
+}
+
+void set_bert(pipeline& to) {
+  to.model.type = model::kind::wordpiece;
+  to.decoder.type = decoder::kind::wordpiece;
+  normalize_step bert;
+  bert.type = normalize_step::kind::bert;
+  to.normalizer.steps.push_back(bert);
+  to.levels.push_back(property_level(&is_space, split_behavior::removed));
+  to.levels.push_back(property_level(&is_punctuation, split_behavior::isolated));
+}
+
+result<void> check_keys(const gguf_tokenizer& keys) {
+  if (keys.tokens.empty() ||
+      (!keys.token_type.empty() && keys.token_type.size() != keys.tokens.size())) {
+    return error(errc::corrupt,
+                 fmt::format("cannot read tokenizer.ggml.token_type: expected a type for "
+                             "each of {} tokens, at least one, found {}",
+                             keys.tokens.size(), keys.token_type.size()));
+  }
+  if (keys.model != "bert" && keys.model != "gpt2") {
+    return error(errc::unsupported,
+                 fmt::format("cannot read tokenizer.ggml.model: expected gpt2 or bert, "
+                             "found {}",
+                             json_quote(keys.model)));
+  }
+  WEIR_CHECK(check_id(keys, "tokenizer.ggml.bos_token_id", keys.bos));
+  WEIR_CHECK(check_id(keys, "tokenizer.ggml.eos_token_id", keys.eos));
+  return check_id(keys, "tokenizer.ggml.unknown_token_id", keys.unknown);
+}
+
+std::uint64_t digest_of(const gguf_tokenizer& keys) {
+  xxh3_stream hash;
+  const auto add = [&](const std::string& text) {
+    const std::uint64_t size = text.size();
+    hash.update(std::as_bytes(std::span(&size, 1)));
+    hash.update(as_view(text));
+  };
+  add(keys.model);
+  add(keys.pre);
+  for (const std::string& token : keys.tokens) {
+    add(token);
+  }
+  for (const std::string& merge : keys.merges) {
+    add(merge);
+  }
+  hash.update(std::as_bytes(std::span(keys.token_type)));
+  const std::array<std::uint32_t, 3> ids = {
+      keys.bos.value_or(no_id), keys.eos.value_or(no_id), keys.unknown.value_or(no_id)};
+  hash.update(std::as_bytes(std::span(ids)));
+  return hash.digest();
+}
+
+}  // namespace
+
+result<tokenizer> tokenizer::from_gguf(const gguf_tokenizer& keys) {
+  WEIR_CHECK(check_keys(keys));
+  const bool bert = keys.model == "bert";
+  auto parts = std::make_shared<pipeline>();
+  std::vector<std::pair<std::string, std::uint64_t>> entries;
+  std::vector<added_token> added;
+  for (std::uint32_t id = 0; id < keys.tokens.size(); ++id) {
+    const std::int32_t type = keys.token_type.empty() ? 1 : keys.token_type[id];
+    const bool control = type == type_control || id == keys.unknown;
+    entries.emplace_back(
+        bert ? wordpiece_spelling(keys.tokens[id], control) : keys.tokens[id], id);
+    if (type == type_control || type == type_user_defined) {
+      added_token token;
+      token.content = keys.tokens[id];
+      token.id = id;
+      token.special = type == type_control;
+      added.push_back(std::move(token));
+    }
+  }
+  WEIR_CHECK(set_vocabulary(parts->model, std::move(entries)));
+  if (bert) {
+    if (!keys.unknown) {
+      return error(
+          errc::corrupt,
+          "cannot read tokenizer.ggml.unknown_token_id: expected an id for model "
+          "bert, found none");
+    }
+    parts->model.unknown = *keys.unknown;
+    set_bert(*parts);
+  } else {
+    parts->model.byte_level = true;
+    parts->decoder.type = decoder::kind::byte_level;
+    WEIR_CHECK(add_levels(*parts, keys.pre));
+    WEIR_CHECK(add_merges(parts->model, keys.merges));
+  }
+  prepare_model(parts->model);
+  WEIR_CHECK(set_added(*parts, std::move(added)));
+  if (keys.bos) {
+    parts->prefix.push_back(*keys.bos);
+  }
+  if (keys.eos) {
+    parts->suffix.push_back(*keys.eos);
+  }
+  parts->digest = digest_of(keys);
+  return tokenizer(std::move(parts));
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tables that find an id by bytes, or a merge by two ids, with one or two cache misses.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/bytes.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::formats::tokens {
+
+/// Id that no token has.
+inline constexpr std::uint32_t no_id = 0xFFFF'FFFF;
+
+/// Returns a hash of the bytes of a text.
+[[nodiscard]] inline std::uint64_t hash_of(std::string_view text) noexcept {
+  return xxh3_64(as_view(text));
+}
+
+/// Ids by bytes: open addressing, at most half full. The keys are not copied.
+class text_index {
+ public:
+  /// Makes an index for up to `count` keys.
+  explicit text_index(std::size_t count = 0)
+      : slots_(std::bit_ceil(2 * count + 2)), mask_(slots_.size() - 1) {}
+
+  /// Adds a key, whose bytes must outlive the index; returns false if it is there.
+  bool add(std::string_view key, std::uint32_t id) {
+    const std::uint64_t hash = hash_of(key);
+    std::size_t i = hash & mask_;
+    while (slots_[i].id != no_id) {
+      if (slots_[i].key == key) {
+        return false;
+      }
+      i = (i + 1) & mask_;
+    }
+    slots_[i] = {key, static_cast<std::uint32_t>(hash >> 32), id};
+    longest_ = key.size() > longest_ ? key.size() : longest_;
+    return true;
+  }
+  /// Returns the id of a key, or `no_id`.
+  [[nodiscard]] std::uint32_t find(std::string_view key) const noexcept {
+    return find(key, hash_of(key));
+  }
+  /// Returns the id of a key whose hash is known, or `no_id`.
+  [[nodiscard]] std::uint32_t find(std::string_view key,
+                                   std::uint64_t hash) const noexcept {
+    const auto tag = static_cast<std::uint32_t>(hash >> 32);
+    for (std::size_t i = hash & mask_; slots_[i].id != no_id; i = (i + 1) & mask_) {
+      if (slots_[i].tag == tag && slots_[i].key == key) {
+        return slots_[i].id;
+      }
+    }
+    return no_id;
+  }
+  /// Returns the number of bytes of the longest key.
+  [[nodiscard]] std::size_t longest() const noexcept { return longest_; }
+
+ private:
+  struct slot {
+    std::string_view key;
+    std::uint32_t tag = 0;
+    std::uint32_t id = no_id;
+  };
+  std::vector<slot> slots_;
+  std::size_t mask_;
+  std::size_t longest_ = 0;
+};
+
+/// What two neighbouring ids merge into.
+struct merge {
+  std::uint32_t rank = no_id;  ///< the merge with the smallest rank comes first
+  std::uint32_t id = no_id;
+};
+
+/// Merges by their two ids: open addressing, at most half full.
+class merge_index {
+ public:
+  /// Makes an index for up to `count` merges.
+  explicit merge_index(std::size_t count = 0)
+      : slots_(std::bit_ceil(2 * count + 2)), mask_(slots_.size() - 1) {}
+
+  /// Adds a merge, or replaces the one of the same ids.
+  void set(std::uint32_t left, std::uint32_t right, merge value) {
+    const std::uint64_t key = key_of(left, right);
+    std::size_t i = start(key);
+    while (slots_[i].value.id != no_id && slots_[i].key != key) {
+      i = (i + 1) & mask_;
+    }
+    slots_[i] = {key, value};
+  }
+  /// Returns the merge of two ids; its rank is `no_id` if they do not merge.
+  [[nodiscard]] merge find(std::uint32_t left, std::uint32_t right) const noexcept {
+    const std::uint64_t key = key_of(left, right);
+    std::size_t i = start(key);
+    while (slots_[i].value.id != no_id) {
+      if (slots_[i].key == key) {
+        return slots_[i].value;
+      }
+      i = (i + 1) & mask_;
+    }
+    return {};
+  }
+
+ private:
+  struct slot {
+    std::uint64_t key = 0;
+    merge value;
+  };
+  [[nodiscard]] static std::uint64_t key_of(std::uint32_t left,
+                                            std::uint32_t right) noexcept {
+    return std::uint64_t{left} << 32 | right;
+  }
+  [[nodiscard]] std::size_t start(std::uint64_t key) const noexcept {
+    key *= 0x9E37'79B9'7F4A'7C15;
+    return (key ^ key >> 32) & mask_;
+  }
+  std::vector<slot> slots_;
+  std::size_t mask_;
+};
+
+}  // namespace weir::formats::tokens

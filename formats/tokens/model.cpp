@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Byte-pair encoding by a scan of short pieces and a heap for long ones; WordPiece by
+/// the longest match.
+#include "tokens/model.hpp"
+
+#include <algorithm>
+
+#include "tokens/unicode.hpp"
+
+namespace weir::formats::tokens {
+
+namespace {
+
+// Up to this number of symbols, looking through all of them is faster than a heap.
+constexpr std::size_t few_symbols = 64;
+
+/// Bytes that stand for themselves in a byte-level vocabulary.
+bool is_own_character(unsigned byte) noexcept {
+  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+}
+
+}  // namespace
+
+char32_t character_of_byte(unsigned byte) noexcept {
+  if (is_own_character(byte)) {
+    return byte;
+  }
+  char32_t next = 0x100;
+  for (unsigned b = 0; b < byte; ++b) {
+    next += is_own_character(b) ? 0 : 1;
+  }
+  return next;
+}
+
+std::optional<std::string> bytes_of_spelling(std::string_view spelling) {
+  static const auto table = [] {
+    std::array<std::int16_t, 0x144> out{};
+    out.fill(-1);
+    for (unsigned b = 0; b < 256; ++b) {
+      out[character_of_byte(b)] = static_cast<std::int16_t>(b);
+    }
+    return out;
+  }();
+  std::string out;
+  for (std::size_t i = 0; i < spelling.size();) {
+    const character c = first_character(spelling.data() + i);
+    if (c.code >= table.size() || table[c.code] < 0) {
+      return std::nullopt;
+    }
+    out.push_back(static_cast<char>(table[c.code]));
+    i += c.bytes;
+  }
+  return out;
+}
+
+void model::encode(std::string_view piece, std::vector<std::uint32_t>& ids,
+                   model_memory& memory) const {
+  const bool is_short = piece.size() <= piece_cache::max_bytes;
+  const std::uint64_t hash = is_short ? hash_of(piece) : 0;
+  if (is_short && memory.cache.find(piece, hash, ids)) {
+    return;
+  }
+  const std::size_t before = ids.size();
+  if (type == kind::wordpiece) {
+    encode_wordpiece(piece, ids);
+  } else {
+    encode_bpe(piece, ids, memory);
+  }
+  if (is_short) {
+    memory.cache.add(piece, hash, ids.data() + before, ids.size() - before);
+  }
+}
+
+void model::encode_wordpiece(std::string_view piece,
+                             std::vector<std::uint32_t>& ids) const {
+  const auto characters =
+      static_cast<std::size_t>(std::count_if(piece.begin(), piece.end(), [](char c) {
+        return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+      }));
+  const std::size_t before = ids.size();
+  std::size_t start = characters > max_characters ? std::string_view::npos : 0;
+  while (start < piece.size()) {
+    const text_index& known = start == 0 ? by_spelling : inner;
+    std::size_t end = std::min(piece.size(), start + known.longest());
+    std::uint32_t found = no_id;
+    for (; end > start; --end) {
+      const bool boundary =
+          end == piece.size() || (static_cast<unsigned char>(piece[end]) & 0xC0) != 0x80;
+      if (boundary) {
+        found = known.find(piece.substr(start, end - start));
+        if (found != no_id) {
+          break;
+        }
+      }
+    }
+    if (found == no_id) {
+      start = std::string_view::npos;
+      break;
+    }
+    ids.push_back(found);
+    start = end;
+  }
+  if (start == std::string_view::npos) {
+    ids.resize(before);
+    ids.push_back(unknown);
+  }
+}
+
+void model::begin_symbols(std::string_view piece,
+                          std::vector<std::uint32_t>& symbols) const {
+  symbols.clear();
+  bool unknown_before = false;  // an unknown token waits to be fused with the next one
+  const auto add_unknown = [&](std::size_t /*bytes*/) {
+    if (unknown == no_id) {
+      return;
+    }
+    if (!(unknown_before && fuse_unknown)) {
+      symbols.push_back(unknown);
+    }
+    unknown_before = true;
+  };
+  for (std::size_t i = 0; i < piece.size();) {
+    const std::size_t bytes = byte_level ? 1 : first_character(piece.data() + i).bytes;
+    const std::string_view text = piece.substr(i, bytes);
+    const std::uint32_t id = byte_level ? byte_ids[static_cast<unsigned char>(piece[i])]
+                                        : by_spelling.find(text);
+    i += bytes;
+    if (id != no_id) {
+      symbols.push_back(id);
+      unknown_before = false;
+      continue;
+    }
+    // A byte-level vocabulary spells a byte as a character of one or two bytes.
+    std::string spelled;
+    if (byte_level) {
+      append_character(spelled, character_of_byte(static_cast<unsigned char>(text[0])));
+    } else {
+      spelled = text;
+    }
+    const bool falls_back =
+        byte_fallback && std::all_of(spelled.begin(), spelled.end(), [&](char c) {
+          return fallback_ids[static_cast<unsigned char>(c)] != no_id;
+        });
+    if (!falls_back) {
+      add_unknown(bytes);
+      continue;
+    }
+    // The reference keeps an unknown token waiting while bytes are added, so that the
+    // token comes behind the bytes.
+    const bool waits = unknown_before;
+    if (waits) {
+      symbols.pop_back();
+    }
+    for (const char c : spelled) {
+      symbols.push_back(fallback_ids[static_cast<unsigned char>(c)]);
+    }
+    if (waits) {
+      symbols.push_back(unknown);
+    }
+  }
+}
+
+void model::encode_bpe(std::string_view piece, std::vector<std::uint32_t>& ids,
+                       model_memory& memory) const {
+  if (ignore_merges) {
+    const std::uint32_t id = byte_level ? by_bytes.find(piece) : by_spelling.find(piece);
+    if (id != no_id) {
+      ids.push_back(id);
+      return;
+    }
+  }
+  auto& symbols = memory.ids;
+  begin_symbols(piece, symbols);
+  if (symbols.size() <= few_symbols) {
+    merge_few(symbols, memory);
+  } else {
+    merge_many(symbols, memory);
+  }
+  ids.insert(ids.end(), symbols.begin(), symbols.end());
+}
+
+void model::merge_few(std::vector<std::uint32_t>& symbols, model_memory& memory) const {
+  std::array<merge, few_symbols> found;
+  std::size_t count = symbols.size();
+  for (std::size_t i = 0; i + 1 < count; ++i) {
+    found[i] = merges.find(symbols[i], symbols[i + 1]);
+  }
+  while (count > 1) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i + 1 < count; ++i) {
+      best = found[i].rank < found[best].rank ? i : best;
+    }
+    if (found[best].rank == no_id) {
+      break;
+    }
+    symbols[best] = found[best].id;
+    std::copy(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 2,
+              symbols.begin() + static_cast<std::ptrdiff_t>(count),
+              symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    std::copy(found.begin() + best + 1, found.begin() + count - 1, found.begin() + best);
+    --count;
+    if (best > 0) {
+      found[best - 1] = merges.find(symbols[best - 1], symbols[best]);
+    }
+    if (best + 1 < count) {
+      found[best] = merges.find(symbols[best], symbols[best + 1]);
+    }
+  }
+  symbols.resize(count);
+  (void)memory;
+}
+
+void model::merge_many(std::vector<std::uint32_t>& symbols, model_memory& memory) const {
+  const auto count = static_cast<std::uint32_t>(symbols.size());
+  auto& previous = memory.previous;
+  auto& next = memory.next;
+  auto& heap = memory.heap;
+  previous.resize(count);
+  next.resize(count);
+  heap.clear();
+  using candidate = model_memory::candidate;
+  const auto later = [](const candidate& a, const candidate& b) {
+    return a.rank != b.rank ? a.rank > b.rank : a.place > b.place;
+  };
+  const auto candidate_of = [&](std::uint32_t place) {
+    const std::uint32_t left = symbols[place];
+    const std::uint32_t right = symbols[next[place]];
+    return candidate{merges.find(left, right).rank, place, left, right};
+  };
+  for (std::uint32_t i = 0; i < count; ++i) {
+    previous[i] = i - 1;  // no_id for the first
+    next[i] = i + 1 < count ? i + 1 : no_id;
+  }
+  for (std::uint32_t i = 0; i + 1 < count; ++i) {
+    const candidate c = candidate_of(i);
+    if (c.rank != no_id) {
+      heap.push_back(c);
+    }
+  }
+  std::make_heap(heap.begin(), heap.end(), later);
+  const auto offer = [&](std::uint32_t place) {
+    const candidate c = candidate_of(place);
+    if (c.rank != no_id) {
+      heap.push_back(c);
+      std::push_heap(heap.begin(), heap.end(), later);
+    }
+  };
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end(), later);
+    const candidate c = heap.back();
+    heap.pop_back();
+    // A candidate is outdated if one of its two symbols has merged with another one.
+    if (symbols[c.place] != c.left || next[c.place] == no_id ||
+        symbols[next[c.place]] != c.right) {
+      continue;
+    }
+    const std::uint32_t gone = next[c.place];
+    symbols[c.place] = merges.find(c.left, c.right).id;
+    symbols[gone] = no_id;
+    next[c.place] = next[gone];
+    if (next[gone] != no_id) {
+      previous[next[gone]] = c.place;
+      offer(c.place);
+    }
+    if (previous[c.place] != no_id) {
+      offer(previous[c.place]);
+    }
+  }
+  std::erase(symbols, no_id);
+}
+
+}  // namespace weir::formats::tokens

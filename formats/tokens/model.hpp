@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Models: they turn one piece of text into ids.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokens/index.hpp"
+
+namespace weir::formats::tokens {
+
+/// Ids of short pieces that were seen before: one slot for each hash, 1 MiB in all.
+class piece_cache {
+ public:
+  static constexpr std::size_t max_bytes = 30;
+  static constexpr std::size_t max_ids = 8;
+
+  /// Appends the ids of a piece; returns false if they are not known.
+  bool find(std::string_view piece, std::uint64_t hash,
+            std::vector<std::uint32_t>& ids) const {
+    const entry& e = entries_[hash % slots];
+    if (e.bytes != piece.size() || piece.empty() ||
+        std::string_view(e.piece.data(), e.bytes) != piece) {
+      return false;
+    }
+    ids.insert(ids.end(), e.ids.begin(), e.ids.begin() + e.count);
+    return true;
+  }
+  /// Remembers the ids of a piece if both are short.
+  void add(std::string_view piece, std::uint64_t hash, const std::uint32_t* ids,
+           std::size_t count) {
+    if (piece.size() > max_bytes || count > max_ids) {
+      return;
+    }
+    entry& e = entries_[hash % slots];
+    e.bytes = static_cast<std::uint8_t>(piece.size());
+    e.count = static_cast<std::uint8_t>(count);
+    piece.copy(e.piece.data(), piece.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      e.ids[i] = ids[i];
+    }
+  }
+
+ private:
+  static constexpr std::size_t slots = 16 * 1024;
+  struct entry {
+    std::uint8_t bytes = 0;
+    std::uint8_t count = 0;
+    std::array<char, max_bytes> piece{};
+    std::array<std::uint32_t, max_ids> ids{};
+  };
+  std::vector<entry> entries_ = std::vector<entry>(slots);
+};
+
+/// Working memory of a model for one thread.
+struct model_memory {
+  struct candidate {
+    std::uint32_t rank;
+    std::uint32_t place;
+    std::uint32_t left;   ///< id at the place when the candidate was found
+    std::uint32_t right;  ///< id behind it
+  };
+  piece_cache cache;
+  std::vector<std::uint32_t> ids;
+  std::vector<merge> merges;
+  std::vector<std::uint32_t> previous;
+  std::vector<std::uint32_t> next;
+  std::vector<candidate> heap;
+};
+
+/// A model: vocabulary and rules. @threads{immutable}
+struct model {
+  enum class kind : std::uint8_t { bpe, wordpiece };
+  kind type = kind::bpe;
+
+  std::vector<std::string> tokens;  ///< by id; as the file spells them
+  std::vector<bool> present;        ///< whether an id has a token
+  std::size_t token_count = 0;      ///< ids that have a token
+  text_index by_spelling;           ///< ids by the spelling of the file
+
+  // BPE.
+  bool byte_level =
+      false;  ///< pieces are bytes, the vocabulary spells each as a character
+  bool ignore_merges = false;  ///< a piece that is a token becomes that token
+  bool byte_fallback = false;  ///< unknown characters become tokens <0xNN>
+  bool fuse_unknown = false;   ///< neighbouring unknown characters become one token
+  std::uint32_t unknown = no_id;
+  std::vector<std::string> byte_texts;            ///< bytes of tokens, if `byte_level`
+  text_index by_bytes;                            ///< ids by bytes, if `byte_level`
+  std::array<std::uint32_t, 256> byte_ids{};      ///< ids of single bytes
+  std::array<std::uint32_t, 256> fallback_ids{};  ///< ids of <0xNN>
+  merge_index merges;
+
+  // WordPiece.
+  text_index inner;           ///< ids by what is behind the prefix of continuation
+  std::string prefix = "##";  ///< prefix of continuation
+  std::size_t max_characters = 100;
+
+  /// Appends the ids of a piece that is not empty.
+  void encode(std::string_view piece, std::vector<std::uint32_t>& ids,
+              model_memory& memory) const;
+
+ private:
+  void encode_bpe(std::string_view piece, std::vector<std::uint32_t>& ids,
+                  model_memory& memory) const;
+  void encode_wordpiece(std::string_view piece, std::vector<std::uint32_t>& ids) const;
+  void begin_symbols(std::string_view piece, std::vector<std::uint32_t>& symbols) const;
+  void merge_few(std::vector<std::uint32_t>& symbols, model_memory& memory) const;
+  void merge_many(std::vector<std::uint32_t>& symbols, model_memory& memory) const;
+};
+
+/// Returns the character that stands for a byte in byte-level vocabularies.
+[[nodiscard]] char32_t character_of_byte(unsigned byte) noexcept;
+/// Returns the bytes that a spelling stands for; absent if a character stands for none.
+[[nodiscard]] std::optional<std::string> bytes_of_spelling(std::string_view spelling);
+
+}  // namespace weir::formats::tokens

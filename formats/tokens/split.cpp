@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Matches of a level and their behaviors, one piece after another.
+#include "tokens/split.hpp"
+
+namespace weir::formats::tokens {
+
+splitter::event splitter::made(std::size_t begin, std::size_t end, bool match,
+                               bool open) {
+  at_ = end;
+  ended_ = ended_ || open;
+  return {begin, end, match != level_.invert, open,
+          !(match && level_.matches_are_whole())};
+}
+
+occurrence splitter::find_word() const {
+  // Class of a character: 0 white space, 1 word, 2 neither.
+  const auto class_of = [this](std::size_t i, std::uint32_t& bytes) {
+    const character c = first_character(text_.data() + i);
+    bytes = c.bytes;
+    return is_space(c.code) ? 0 : is_word(c.code) ? 1 : 2;
+  };
+  std::uint32_t bytes = 0;
+  std::size_t begin = at_;
+  int kind = 0;
+  while (begin < text_.size() && (kind = class_of(begin, bytes)) == 0) {
+    begin += bytes;
+  }
+  if (begin == text_.size()) {
+    return {};
+  }
+  std::size_t end = begin + bytes;
+  while (end < text_.size() && class_of(end, bytes) == kind) {
+    end += bytes;
+  }
+  const bool cut_off = end == text_.size() && open_;
+  return {cut_off ? occurrence::kind::open : occurrence::kind::whole, begin, end};
+}
+
+result<occurrence> splitter::find() {
+  switch (level_.type) {
+    case split_level::kind::whole: return occurrence{};
+    case split_level::kind::search: return level_.regex->find(text_, at_, open_, memory_);
+    case split_level::kind::words: return find_word();
+    case split_level::kind::literal: {
+      const std::size_t begin = text_.find(level_.text, at_);
+      if (begin != std::string_view::npos) {
+        return occurrence{occurrence::kind::whole, begin, begin + level_.text.size()};
+      }
+      // The end of the text may be the beginning of an occurrence.
+      const std::size_t kept = level_.text.size() - 1;
+      std::size_t from = text_.size() - at_ > kept ? text_.size() - kept : at_;
+      for (; open_ && from < text_.size(); ++from) {
+        if (level_.text.starts_with(text_.substr(from))) {
+          return occurrence{occurrence::kind::open, from, text_.size()};
+        }
+      }
+      return occurrence{};
+    }
+    case split_level::kind::predicate:
+      for (std::size_t i = at_; i < text_.size();) {
+        const character c = first_character(text_.data() + i);
+        if (level_.property(c.code)) {
+          return occurrence{occurrence::kind::whole, i, i + c.bytes};
+        }
+        i += c.bytes;
+      }
+      return occurrence{};
+  }
+  return occurrence{};
+}
+
+result<std::optional<splitter::event>> splitter::next_event() {
+  if (found_) {
+    const occurrence match = *found_;
+    found_.reset();
+    if (match.found == occurrence::kind::open) {
+      ended_ = true;
+      // A run of one class can be cut; of a pattern, nothing is known about the text.
+      if (level_.type == split_level::kind::words) {
+        return std::optional(made(match.begin, match.end, true, true));
+      }
+      return std::optional<event>();
+    }
+    return std::optional(made(match.begin, match.end, true, false));
+  }
+  if (ended_ || at_ == text_.size()) {
+    return std::optional<event>();
+  }
+  WEIR_TRY(const occurrence match, find());
+  if (match.found == occurrence::kind::none) {
+    return std::optional(made(at_, text_.size(), false, open_));
+  }
+  found_ = match;
+  if (match.begin == at_) {
+    return next_event();
+  }
+  // Behind the text before an open match there may be no match, so its end is not known.
+  const bool open = match.found == occurrence::kind::open;
+  if (open && level_.type != split_level::kind::words) {
+    found_.reset();
+    return std::optional(made(at_, match.begin, false, true));
+  }
+  return std::optional(made(at_, match.begin, false, false));
+}
+
+result<std::optional<piece>> splitter::next() {
+  const auto take = [this]() -> result<std::optional<event>> {
+    if (held_) {
+      return std::exchange(held_, std::nullopt);
+    }
+    return next_event();
+  };
+  for (;;) {
+    WEIR_TRY(const std::optional<event> first, take());
+    if (!first) {
+      return std::optional<piece>();
+    }
+    piece out{first->begin, first->end, first->open, first->can_cut};
+    if (level_.behavior == split_behavior::removed && first->match) {
+      continue;
+    }
+    if (level_.behavior == split_behavior::removed ||
+        level_.behavior == split_behavior::isolated) {
+      return std::optional(out);
+    }
+    bool last_is_match = first->match;
+    while (!out.open) {
+      WEIR_TRY(const std::optional<event> more, next_event());
+      if (!more) {
+        // If the text goes on, what follows can belong to this piece.
+        out.open = open_;
+        break;
+      }
+      bool joins = false;
+      if (level_.behavior == split_behavior::contiguous) {
+        joins = more->match == last_is_match;
+      } else if (level_.behavior == split_behavior::merged_with_previous) {
+        joins = more->match && !last_is_match;
+      } else {
+        joins = !more->match && last_is_match;
+      }
+      if (!joins) {
+        held_ = more;
+        break;
+      }
+      out.end = more->end;
+      out.open = more->open;
+      out.can_cut = out.can_cut && more->can_cut;
+      last_is_match = more->match;
+    }
+    return std::optional(out);
+  }
+}
+
+}  // namespace weir::formats::tokens

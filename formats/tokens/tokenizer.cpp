@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The public face of a tokenizer, and decoders.
+#include "weir/formats/tokens.hpp"
+
+#include <fmt/format.h>
+
+#include "tokens/pipeline.hpp"
+#include "weir/base/utf8.hpp"
+
+namespace weir::formats {
+
+namespace tokens {
+
+namespace {
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (std::size_t at = text.find(from); at != std::string::npos;
+       at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+/// Removes the spaces that WordPiece's decoder has put before punctuation of English.
+void clean_up(std::string& text) {
+  replace_all(text, " .", ".");
+  replace_all(text, " ?", "?");
+  replace_all(text, " !", "!");
+  replace_all(text, " ,", ",");
+  replace_all(text, " ' ", "'");
+  replace_all(text, " n't", "n't");
+  replace_all(text, " 'm", "'m");
+  replace_all(text, " do not", " don't");
+  replace_all(text, " 's", "'s");
+  replace_all(text, " 've", "'ve");
+  replace_all(text, " 're", "'re");
+}
+
+void append_decoded(const decoder& with, std::string_view token, bool first,
+                    std::string& out) {
+  switch (with.type) {
+    case decoder::kind::byte_level: {
+      const auto bytes = bytes_of_spelling(token);
+      out += bytes ? std::string_view(*bytes) : token;
+      return;
+    }
+    case decoder::kind::joined:
+      out += first ? "" : " ";
+      out += token;
+      return;
+    case decoder::kind::wordpiece: {
+      std::string text;
+      if (first) {
+        text = token;
+      } else if (token.starts_with(with.prefix)) {
+        text = token.substr(with.prefix.size());
+      } else {
+        text = " ";
+        text += token;
+      }
+      if (with.cleanup) {
+        clean_up(text);
+      }
+      out += text;
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+result<std::string> decode_ids(const pipeline& with, std::span<const std::uint32_t> ids,
+                               bool skip_special) {
+  std::string text;
+  bool first = true;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::uint32_t id = ids[i];
+    const std::string_view token = with.spelling(id);
+    if (token.data() == nullptr) {
+      return error(errc::out_of_range,
+                   fmt::format("cannot decode id {} at place {}: expected an id of the "
+                               "vocabulary, which ends before {}, found none",
+                               id, i, with.size))
+          .hint("decode with the tokenizer that has made the ids");
+    }
+    if (skip_special && id < with.special.size() && with.special[id]) {
+      continue;
+    }
+    append_decoded(with.decoder, token, first, text);
+    first = false;
+  }
+  if (with.decoder.type != decoder::kind::byte_level || is_utf8(text)) {
+    return text;
+  }
+  std::string out;
+  append_well_formed(out, text, false, nullptr);
+  return out;
+}
+
+}  // namespace tokens
+
+result<void> tokenizer::encode(std::string_view text, std::vector<std::uint32_t>& ids,
+                               const encode_options& options) const {
+  if (!is_utf8(text)) {
+    std::size_t at = 0;
+    while (const std::size_t bytes = utf8_sequence_length(text.substr(at))) {
+      at += bytes;
+    }
+    return error(errc::corrupt,
+                 fmt::format(
+                     "cannot encode a text: expected UTF-8, found the byte 0x{:02x} "
+                     "at byte {}",
+                     static_cast<unsigned char>(text[at]), at))
+        .hint("a stream with invalid_utf8::replace reads U+FFFD in its place");
+  }
+  if (options.add_special_tokens) {
+    ids.insert(ids.end(), parts_->prefix.begin(), parts_->prefix.end());
+  }
+  auto memory = parts_->pool.take();
+  const auto done = tokens::run_text(*parts_, text, false, false, ids, *memory);
+  parts_->pool.give(std::move(memory));
+  if (!done) {
+    return done.error();
+  }
+  if (options.add_special_tokens) {
+    ids.insert(ids.end(), parts_->suffix.begin(), parts_->suffix.end());
+  }
+  return {};
+}
+
+result<std::string> tokenizer::decode(std::span<const std::uint32_t> ids,
+                                      const decode_options& options) const {
+  return tokens::decode_ids(*parts_, ids, options.skip_special_tokens);
+}
+
+std::uint32_t tokenizer::vocabulary_size() const noexcept {
+  return parts_->size;
+}
+
+std::optional<std::string_view> tokenizer::token(std::uint32_t id) const noexcept {
+  const std::string_view spelling = parts_->spelling(id);
+  return spelling.data() == nullptr ? std::nullopt : std::optional(spelling);
+}
+
+std::optional<std::uint32_t> tokenizer::id(std::string_view content) const noexcept {
+  for (const added_token& token : parts_->added) {
+    if (token.content == content) {
+      return token.id;
+    }
+  }
+  const std::uint32_t found = parts_->model.by_spelling.find(content);
+  return found == tokens::no_id ? std::nullopt : std::optional(found);
+}
+
+std::span<const added_token> tokenizer::added_tokens() const noexcept {
+  return parts_->added;
+}
+
+std::span<const std::uint32_t> tokenizer::prefix() const noexcept {
+  return parts_->prefix;
+}
+
+std::span<const std::uint32_t> tokenizer::suffix() const noexcept {
+  return parts_->suffix;
+}
+
+std::uint64_t tokenizer::digest() const noexcept {
+  return parts_->digest;
+}
+
+}  // namespace weir::formats

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Performs the verbs of `weir tokens`. Texts pass through streams, so that memory does
+/// not grow with them.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "tokens/token_file.hpp"
+#include "tokens/verbs.hpp"
+#include "watch/progress.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
+#include "weir/formats/tokens.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+using ordered = nlohmann::ordered_json;
+
+constexpr std::size_t block_bytes = 1024 * 1024;
+constexpr std::size_t max_files = 10'000'000;
+
+/// Receives ids of a text.
+using take_ids = std::function<result<void>(std::span<const std::uint32_t>)>;
+
+/// Reads a file, or standard input for "-", block by block.
+class text_input {
+ public:
+  static result<text_input> open(const std::string& path) {
+    text_input in;
+    if (path != "-") {
+      WEIR_TRY(in.file_, posix_file_system().open(path, open_mode::read));
+    }
+    return in;
+  }
+  /// Returns the next bytes; none at the end.
+  result<bytes_view> next() {
+    if (file_) {
+      WEIR_TRY(const std::size_t got, file_->read_some(at_, block_));
+      at_ += got;
+      return bytes_view(block_).first(got);
+    }
+    for (;;) {
+      const ssize_t got = ::read(0, block_.data(), block_.size());
+      if (got >= 0) {
+        at_ += static_cast<std::uint64_t>(got);
+        return bytes_view(block_).first(static_cast<std::size_t>(got));
+      }
+      if (errno != EINTR) {
+        return system_error("read", "standard input", errno);
+      }
+    }
+  }
+  [[nodiscard]] std::uint64_t bytes() const { return at_; }
+
+ private:
+  std::unique_ptr<file> file_;
+  std::uint64_t at_ = 0;
+  byte_vector block_ = byte_vector(block_bytes);
+};
+
+result<formats::tokenizer> load(const tokens_options& options) {
+  WEIR_TRY(const byte_vector json, read_input(options.tokenizer));
+  return formats::tokenizer::from_json(json, options.tokenizer);
+}
+
+/// Passes the ids of one text on and returns the number of its bytes.
+result<std::uint64_t> encode_one(const formats::tokenizer& with, const std::string& path,
+                                 const tokens_options& options, bool plain,
+                                 progress_line& line, const take_ids& take) {
+  WEIR_TRY(auto in, text_input::open(path));
+  WEIR_TRY(auto stream,
+           formats::token_stream::open(
+               with, {.add_special_tokens = !plain,
+                      .invalid = options.replace ? formats::invalid_utf8::replace
+                                                 : formats::invalid_utf8::refuse}));
+  const auto located = [&](error e) { return std::move(e).located(path); };
+  std::uint64_t taken = 0;
+  const auto pass_on = [&]() -> result<void> {
+    const auto ids = stream.ready();
+    taken += ids.size();
+    WEIR_CHECK(take(ids));
+    stream.take(ids.size());
+    return {};
+  };
+  for (;;) {
+    WEIR_TRY(const bytes_view bytes, in.next());
+    if (bytes.empty()) {
+      break;
+    }
+    if (auto done = stream.push(bytes); !done) {
+      return located(done.error());
+    }
+    WEIR_CHECK(pass_on());
+    line.show(fmt::format("{}: {} read, {} ids", path, human_bytes(in.bytes()),
+                          grouped(static_cast<double>(taken))));
+  }
+  if (auto done = stream.finish(); !done) {
+    return located(done.error());
+  }
+  WEIR_CHECK(pass_on());
+  return in.bytes();
+}
+
+/// Adds the files of a path: the path itself, or all files in a folder and its folders.
+result<void> add_texts(const std::string& path, std::vector<std::string>& texts,
+                       int depth = 0) {
+  std::error_code failed;
+  if (!std::filesystem::is_directory(path, failed)) {
+    texts.push_back(path);
+    return {};
+  }
+  if (depth == 64 || texts.size() > max_files) {
+    return error(errc::out_of_range,
+                 fmt::format("cannot read \"{}\": expected at most 64 nested folders and "
+                             "{} files, found more",
+                             path, max_files));
+  }
+  WEIR_TRY(const auto names, posix_file_system().list(path));
+  for (const std::string& name : names) {
+    // A hidden file is no text of a corpus.
+    if (!name.starts_with('.')) {
+      WEIR_CHECK(add_texts(join_path(path, name), texts, depth + 1));
+    }
+  }
+  return {};
+}
+
+/// Returns the id that `pack` puts behind each text.
+result<std::uint32_t> end_of_text(const formats::tokenizer& with,
+                                  const tokens_options& options) {
+  if (!options.end_of_text.empty()) {
+    if (const auto id = with.id(options.end_of_text)) {
+      return *id;
+    }
+    return error(errc::not_found,
+                 fmt::format("cannot put {} behind each text: expected a token of the "
+                             "vocabulary, found none",
+                             json_quote(options.end_of_text)));
+  }
+  for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "[SEP]"}) {
+    if (const auto id = with.id(name)) {
+      return *id;
+    }
+  }
+  return error(errc::not_found,
+               "cannot put a token behind each text: expected <|endoftext|>, "
+               "<|end_of_text|>, </s> or [SEP] in the vocabulary, found none")
+      .hint("name the token with --end-of-text");
+}
+
+/// Prints the outcome of a verb, unless standard output has its ids.
+void print_facts(const tokens_options& options, const std::string& path,
+                 std::uint64_t bytes, std::uint64_t ids, std::uint64_t texts,
+                 output& out) {
+  if (path == "-") {
+    return;
+  }
+  if (options.json) {
+    out.print("{}\n",
+              ordered{{"out", path}, {"texts", texts}, {"bytes", bytes}, {"tokens", ids}}
+                  .dump());
+  } else {
+    out.print("{}: {}, {}, {}\n", path, counted(texts, "text"), human_bytes(bytes),
+              counted(ids, "id"));
+  }
+}
+
+}  // namespace
+
+command_result tokens_encode(const tokens_options& options, output& out) {
+  if (options.json && options.out == "-") {
+    return error(errc::invalid_argument,
+                 "cannot print facts as JSON: expected ids in a file, found ids on "
+                 "standard output")
+        .hint("name a file with -o");
+  }
+  WEIR_TRY(const auto with, load(options));
+  progress_line line;
+  std::uint64_t bytes = 0;
+  WEIR_TRY(const std::uint64_t ids,
+           token_writer::write(
+               options.out, token_format_of(options.format, options.out),
+               with.vocabulary_size(), out, [&](token_writer& to) -> result<void> {
+                 WEIR_TRY(bytes,
+                          encode_one(with, options.file, options, options.plain, line,
+                                     [&](auto some) { return to.add(some); }));
+                 return {};
+               }));
+  line.clear();
+  print_facts(options, options.out, bytes, ids, 1, out);
+  return 0;
+}
+
+command_result tokens_decode(const tokens_options& options, output& out) {
+  WEIR_TRY(const auto with, load(options));
+  WEIR_TRY(const byte_vector bytes, read_input(options.file));
+  WEIR_TRY(const auto ids,
+           read_tokens(bytes, token_format_of(options.format, options.file),
+                       with.vocabulary_size(), options.file));
+  WEIR_TRY(const std::string text,
+           with.decode(ids, {.skip_special_tokens = !options.keep_special}));
+  if (options.out == "-") {
+    if (options.json) {
+      out.print("{}\n", ordered{{"text", text}, {"tokens", ids.size()}}.dump());
+    } else {
+      out.write(text);
+    }
+    return 0;
+  }
+  WEIR_CHECK(write_file_atomically(posix_file_system(), options.out, as_view(text)));
+  print_facts(options, options.out, text.size(), ids.size(), 1, out);
+  return 0;
+}
+
+command_result tokens_count(const tokens_options& options, output& out) {
+  WEIR_TRY(const auto with, load(options));
+  progress_line line;
+  ordered texts = ordered::array();
+  std::uint64_t all_bytes = 0;
+  std::uint64_t all_ids = 0;
+  for (const std::string& path : options.files) {
+    std::uint64_t ids = 0;
+    WEIR_TRY(const std::uint64_t bytes,
+             encode_one(with, path, options, options.plain, line,
+                        [&](std::span<const std::uint32_t> some) -> result<void> {
+                          ids += some.size();
+                          return {};
+                        }));
+    line.clear();
+    all_bytes += bytes;
+    all_ids += ids;
+    texts.push_back({{"file", path}, {"bytes", bytes}, {"tokens", ids}});
+    if (!options.json) {
+      out.print("{}\t{}\t{:.3f} bytes per id\n", ids, path,
+                ids == 0 ? 0.0 : static_cast<double>(bytes) / static_cast<double>(ids));
+    }
+  }
+  if (options.json) {
+    out.print("{}\n", ordered{{"bytes", all_bytes},
+                              {"tokens", all_ids},
+                              {"vocabulary", with.vocabulary_size()},
+                              {"texts", texts}}
+                          .dump());
+  } else if (options.files.size() > 1) {
+    out.print("{}\ttotal\n", all_ids);
+  }
+  return 0;
+}
+
+command_result tokens_pack(const tokens_options& options, output& out) {
+  WEIR_TRY(const auto with, load(options));
+  WEIR_TRY(const std::uint32_t behind, end_of_text(with, options));
+  std::vector<std::string> texts;
+  for (const std::string& path : options.files) {
+    WEIR_CHECK(add_texts(path, texts));
+  }
+  if (texts.empty()) {
+    return error(errc::not_found, "cannot pack: expected at least one text, found none");
+  }
+  progress_line line;
+  std::uint64_t bytes = 0;
+  WEIR_TRY(const std::uint64_t ids,
+           token_writer::write(
+               options.out, token_format_of(options.format, options.out),
+               with.vocabulary_size(), out, [&](token_writer& to) -> result<void> {
+                 for (const std::string& text : texts) {
+                   WEIR_TRY(const std::uint64_t size,
+                            encode_one(with, text, options, true, line,
+                                       [&](auto some) { return to.add(some); }));
+                   bytes += size;
+                   WEIR_CHECK(to.add(std::span(&behind, 1)));
+                 }
+                 return {};
+               }));
+  line.clear();
+  print_facts(options, options.out, bytes, ids, texts.size(), out);
+  return 0;
+}
+
+}  // namespace weir::tools
