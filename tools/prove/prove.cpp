@@ -179,9 +179,7 @@ class prover {
   result<bool> compare(const variant& wanted) {
     variant one = wanted;
     if (one.kills > 0) {
-      // Checkpoints are frequent enough that a resumed run continues from one.
-      one.sets.push_back(
-          fmt::format("checkpoint.every={:.3f} s", std::max(0.005, seconds_ / 50)));
+      one.sets.push_back(often());
     }
     WEIR_TRY(const performed_variant done,
              perform(one, fmt::format("{}", rows_.size() + 1), false));
@@ -189,12 +187,12 @@ class prover {
     if (first_.empty()) {
       first_ = done.outputs;
       seconds_ = done.seconds;
+      items_ = done.items;
     } else {
       WEIR_TRY(const auto other, compare_folders(first_, done.outputs));
       equal = !other.has_value();
       WEIR_CHECK(remove_all(equal ? done.outputs : ""));
     }
-    killed_ += done.kills;
     continued_ += done.continued;
     rows_.push_back({{"variant", one.name},
                      {"seconds", done.seconds},
@@ -235,6 +233,14 @@ class prover {
                    : result<void>();
   }
 
+  /// Returns the assignment of checkpoints that are frequent enough for a killed run to
+  /// have some, however short it is.
+  [[nodiscard]] std::string often() const {
+    constexpr std::uint64_t checkpoints = 20;
+    return fmt::format("checkpoint.every={} items",
+                       std::max<std::uint64_t>(1, items_ / checkpoints));
+  }
+
   /// Runs two variants again with every outlet recorded, and returns the first stage and
   /// item that differ.
   result<found_difference> search(const variant& first, const variant& second) {
@@ -242,8 +248,7 @@ class prover {
       variant again = second;
       again.seed += 1000 * static_cast<std::uint64_t>(i);
       if (again.kills > 0) {
-        again.sets.push_back(
-            fmt::format("checkpoint.every={:.3f} s", std::max(0.005, seconds_ / 50)));
+        again.sets.push_back(often());
       }
       WEIR_TRY(const auto a, perform(first, fmt::format("first-{}", i), true));
       WEIR_TRY(const auto b, perform(again, fmt::format("second-{}", i), true));
@@ -348,7 +353,7 @@ class prover {
   facts rows_ = facts::array();
   std::string first_;            ///< folder of the outputs of the first variant
   double seconds_ = 1;           ///< time of the first variant
-  std::uint32_t killed_ = 0;     ///< kills of all variants
+  std::uint64_t items_ = 0;      ///< items of the first variant
   std::uint32_t continued_ = 0;  ///< times that a variant went on from a checkpoint
 };
 

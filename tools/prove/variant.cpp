@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "cli/run_folder.hpp"
+#include "pipeline/report.hpp"
 #include "pipeline/run.hpp"
 #include "prove/child.hpp"
 #include "prove/tap.hpp"
@@ -26,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Share of the time of a run within which it is killed behind a checkpoint.
-constexpr double soon = 0.1;
+constexpr double soon = 0.02;
 /// First line of what `read_pipeline` puts behind the text of the file.
 constexpr std::string_view assignments_begin = "[set]  # from the command line";
 
@@ -282,6 +283,9 @@ result<performed_variant> perform_variant(const proved_pipeline& all, const vari
     done.seconds += end.seconds;
     if (!end.killed) {
       if (end.code == 0) {
+        if (const auto metrics = read_pipeline_metrics(at.run())) {
+          done.items = metrics->value("items", std::uint64_t{0});
+        }
         return done;
       }
       return error(errc::kernel_failed,

@@ -61,6 +61,7 @@ struct performed_variant {
   std::uint32_t kills = 0;      ///< times that it was killed
   std::uint32_t continued = 0;  ///< times that it went on from a checkpoint
   double seconds = 0;           ///< time of all its processes
+  std::uint64_t items = 0;      ///< items of its last process
 };
 
 /// Runs a variant in a folder of its own below `scratch`.
