@@ -294,7 +294,12 @@ class process_stage final : public flow::batch_stage {
     auto worked = [&]() -> result<void> {
       WEIR_TRY(const std::uint32_t count, put_calls(items));
       fill_space();
-      WEIR_TRY(const auto answer, child_->ask(wire::kind::work, count));
+      forget_made(count);
+      auto asked = child_->ask(wire::kind::work, count);
+      if (!asked) {
+        return take_complete(items.first(count), done, std::move(asked.error()));
+      }
+      const wire_message& answer = *asked;
       WEIR_CHECK(check_answer(answer.head, count));
       const bool partial = (answer.head.flags & wire::partial) != 0;
       if (start_.stage.info.own_numbering) {
@@ -319,6 +324,37 @@ class process_stage final : public flow::batch_stage {
       done.partial = false;
     }
     return done;
+  }
+  /// Takes the items that a child has completed before it died, and returns the error of
+  /// the next one. Items that the child works on together are completed together.
+  result<void> take_complete(std::span<flow::exchange* const> items,
+                             flow::processed_items& done, error lost) {
+    if (!start_.stage.info.own_numbering) {
+      while (done.processed + 1 < items.size() &&
+             memory_.read<wire::made_record>(layout_.made, done.processed).call ==
+                 done.processed) {
+        WEIR_CHECK(take_one(*items[done.processed], done.processed));
+        ++done.processed;
+      }
+    }
+    if (!start_.stage.origin.home.command.empty() || done.processed + 1 == items.size()) {
+      return lost;
+    }
+    flow::call_view last;
+    flow::look_at(*items.back(), last);
+    const errc code = lost.code();
+    return error(code, fmt::format("the child process had this item and those up to item "
+                                   "{}, and may have worked on any of them",
+                                   last.seq))
+        .because(std::move(lost));
+  }
+  /// Clears the records that tell which items a child has completed.
+  void forget_made(std::uint32_t count) {
+    for (std::uint32_t i = 0; i < count && i < layout_.made_records; ++i) {
+      wire::made_record none{};
+      none.call = wire::no_call;
+      memory_.write(layout_.made, i, none);
+    }
   }
   /// Takes the item of a stage that keeps numbers.
   result<void> take_one(flow::exchange& of_call, std::size_t nth) {

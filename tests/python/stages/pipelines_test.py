@@ -208,6 +208,7 @@ class Running(Folder):
 
     def test_a_child_that_ends_is_named_with_its_last_words(self):
         message = self.doubling(at=7, act="_exit")
+        self.assertIn("item 7 in stage", message)
         self.assertIn("ended with status 3; its last words: last words", message)
         self.assertIn("`restarts`", message)
 
