@@ -34,12 +34,12 @@ constexpr std::size_t max_words = 1500;
 constexpr std::int64_t patience_ns = 1'000'000'000;
 
 /// A descriptor that is closed with the object.
-class descriptor {
+class owned_descriptor {
  public:
-  explicit descriptor(int fd = -1) : fd_(fd) {}
-  descriptor(const descriptor&) = delete;
-  descriptor& operator=(const descriptor&) = delete;
-  ~descriptor() {
+  explicit owned_descriptor(int fd = -1) : fd_(fd) {}
+  owned_descriptor(const owned_descriptor&) = delete;
+  owned_descriptor& operator=(const owned_descriptor&) = delete;
+  ~owned_descriptor() {
     if (fd_ >= 0) {
       ::close(fd_);
     }
@@ -90,12 +90,12 @@ result<std::unique_ptr<child_process>> child_process::start(child_options option
     return system_error("make", "the socket of a child process", errno);
   }
   made->socket_ = pair[0];
-  descriptor far(pair[1]);
+  owned_descriptor far(pair[1]);
   if (::pipe2(pair.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
     return system_error("make", "the pipe of a child process", errno);
   }
   made->words_ = pair[0];
-  descriptor words(pair[1]);
+  owned_descriptor words(pair[1]);
   ::fcntl(words.get(), F_SETFL, 0);  // the child may wait while nobody reads
   far.raise();
   words.raise();
@@ -104,7 +104,7 @@ result<std::unique_ptr<child_process>> child_process::start(child_options option
 }
 
 result<void> child_process::spawn(int socket, int words) {
-  descriptor memory(::fcntl(options_.memory, F_DUPFD_CLOEXEC, 10));
+  owned_descriptor memory(::fcntl(options_.memory, F_DUPFD_CLOEXEC, 10));
   std::vector<char*> arguments;
   for (std::string& one : options_.command) {
     arguments.push_back(one.data());

@@ -84,7 +84,7 @@ constexpr std::array<std::pair<flow::face, const char*>, 6> faces{
      {flow::face::sink, "sink"},
      {flow::face::blocking, "blocking"}}};
 
-const char* text_of(flow::face f) {
+const char* face_text(flow::face f) {
   for (const auto& [known, text] : faces) {
     if (known == f) {
       return text;
@@ -175,14 +175,14 @@ error error_from(const json& j, int depth) {
 
 }  // namespace
 
-std::string text_of(const start_message& one) {
+std::string wire_text(const start_message& one) {
   const flow::stage_info& info = one.stage.info;
   json j;
   j["version"] = wire::version;
   j["name"] = one.stage.name;
   j["use"] = one.stage.origin.use;
   j["file"] = one.stage.origin.home.file;
-  j["face"] = text_of(info.face);
+  j["face"] = face_text(info.face);
   j["settings"] = json::array();
   for (const auto& [key, value] : one.stage.origin.settings) {
     j["settings"].push_back(json::array({key, json_of(value)}));
@@ -258,7 +258,7 @@ result<start_message> start_of(std::string_view text) {
   });
 }
 
-std::string text_of(const error& e) {
+std::string wire_text(const error& e) {
   return dump(json_of(e));
 }
 
@@ -272,7 +272,7 @@ error error_of(std::string_view text) {
                            text.substr(0, 200)));
 }
 
-std::string text_of(const std::vector<constant_info>& constants) {
+std::string wire_text(const std::vector<constant_info>& constants) {
   json j;
   j["constants"] = json::array();
   for (const constant_info& one : constants) {
@@ -299,7 +299,7 @@ result<std::vector<constant_info>> constants_of(std::string_view text) {
   });
 }
 
-std::string text_of(const figures& all) {
+std::string wire_text(const figures& all) {
   json j;
   j["values"] = json::array();
   for (const auto& [name, value] : all.values()) {

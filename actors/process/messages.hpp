@@ -28,24 +28,24 @@ struct start_message {
   flow::shared_layout layout;        ///< of the shared memory
 };
 /// Returns the message as JSON.
-[[nodiscard]] std::string text_of(const start_message& one);
+[[nodiscard]] std::string wire_text(const start_message& one);
 /// Reads the message. The description of the stage has its ports, `takes` and `gives`
 /// alone. @error{corrupt, it is no such message}
 /// @error{unsupported_version, it is of another version}
 [[nodiscard]] result<start_message> start_of(std::string_view text);
 
 /// Returns an error as JSON.
-[[nodiscard]] std::string text_of(const error& e);
+[[nodiscard]] std::string wire_text(const error& e);
 /// Reads an error that a child has told. A text that is no error becomes one.
 [[nodiscard]] error error_of(std::string_view text);
 
 /// Returns constants as JSON.
-[[nodiscard]] std::string text_of(const std::vector<constant_info>& constants);
+[[nodiscard]] std::string wire_text(const std::vector<constant_info>& constants);
 /// Reads constants. @error{corrupt, the text is not JSON of constants}
 [[nodiscard]] result<std::vector<constant_info>> constants_of(std::string_view text);
 
 /// Returns figures as JSON.
-[[nodiscard]] std::string text_of(const figures& all);
+[[nodiscard]] std::string wire_text(const figures& all);
 /// Reads figures. @error{corrupt, the text is not JSON of figures}
 [[nodiscard]] result<void> add_figures(std::string_view text, figures& to);
 

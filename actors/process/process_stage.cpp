@@ -23,7 +23,7 @@ namespace {
 /// Largest payload of a state. @units{bytes}
 constexpr std::uint64_t max_state = std::uint64_t{1} << 40;
 
-flow::small_record record_of(bytes_view from) {
+flow::small_record small_record_of(bytes_view from) {
   flow::small_record r;
   r.size = from.size();
   std::memcpy(r.data.data(), from.data(), from.size());
@@ -137,7 +137,7 @@ class process_stage final : public flow::batch_stage {
   }
   result<void> begin(opening& run) {
     start_.resuming = run.resuming();
-    const std::string text = text_of(start_);
+    const std::string text = wire_text(start_);
     WEIR_TRY(const auto answer, child_->ask(wire::kind::start, 0, as_view(text)));
     static_cast<void>(answer);
     return {};
@@ -159,7 +159,7 @@ class process_stage final : public flow::batch_stage {
           fmt::format("a cursor or an offset of at most {} bytes", flow::max_record),
           fmt::format("{}", payload.size()));
     }
-    return record_of(payload);
+    return small_record_of(payload);
   }
   result<std::vector<flow::image_section>> ask_state() {
     WEIR_TRY(const auto answer, child_->ask(wire::kind::copy_state, 0, {}, max_state));
@@ -416,7 +416,7 @@ class process_stage final : public flow::batch_stage {
                      fmt::format("{} with {} bytes", made.call, made.cursor_bytes));
       }
       WEIR_CHECK(take_made(i, made, *items[i]));
-      position_ = record_of(bytes_view(made.cursor).first(made.cursor_bytes));
+      position_ = small_record_of(bytes_view(made.cursor).first(made.cursor_bytes));
       if (marks) {
         WEIR_TRY(auto state, ask_state());
         for (flow::image_section& one : state) {

@@ -38,15 +38,15 @@ result<bool> wait_for_ever(int fd, bool to_write) {
 }
 
 /// An answer that is being made.
-struct reply {
+struct stage_answer {
   std::uint32_t count = 0;
   std::uint32_t flags = 0;
   byte_vector payload;
 };
 
-reply failed_reply(std::uint32_t count, const error& e) {
-  reply r{count, wire::failed, {}};
-  append(r.payload, as_view(text_of(e)));
+stage_answer failed_reply(std::uint32_t count, const error& e) {
+  stage_answer r{count, wire::failed, {}};
+  append(r.payload, as_view(wire_text(e)));
   return r;
 }
 
@@ -66,7 +66,7 @@ class stage_server {
         return 0;
       }
       auto made = flow::guarded([&] { return serve(kind, *request); });
-      const reply r = made ? std::move(*made) : failed_reply(0, made.error());
+      const stage_answer r = made ? std::move(*made) : failed_reply(0, made.error());
       wire::head head{};
       head.magic = wire::magic;
       head.kind = request->head.kind + wire::answer;
@@ -81,10 +81,10 @@ class stage_server {
   }
 
  private:
-  result<reply> serve(wire::kind kind, const wire_message& m) {
+  result<stage_answer> serve(wire::kind kind, const wire_message& m) {
     if (kind == wire::kind::start) {
       WEIR_CHECK(start(m.payload));
-      return reply{};
+      return stage_answer{};
     }
     if (!stage_) {
       return error(errc::invalid_argument, "a request came before the start of a stage");
@@ -104,7 +104,7 @@ class stage_server {
       case wire::kind::verify: return verify(m.payload);
       case wire::kind::copy_state: {
         WEIR_TRY(const auto parts, stage_->copy_state());
-        reply r;
+        stage_answer r;
         put_sections(r.payload, parts);
         return r;
       }
@@ -118,12 +118,12 @@ class stage_server {
                      fmt::format("unknown request {}", static_cast<unsigned>(kind)));
     }
   }
-  static result<reply> none(result<void> done) {
+  static result<stage_answer> none(result<void> done) {
     WEIR_CHECK(done);
-    return reply{};
+    return stage_answer{};
   }
-  static result<reply> record(const flow::small_record& one) {
-    reply r;
+  static result<stage_answer> record(const flow::small_record& one) {
+    stage_answer r;
     append(r.payload, one.view());
     return r;
   }
@@ -170,13 +170,13 @@ class stage_server {
   [[nodiscard]] opening::facts facts() {
     return {&stage_->host(), start_.folder, start_.resuming, start_.seed, load_constant};
   }
-  result<reply> open() {
+  result<stage_answer> open() {
     WEIR_TRY(const auto loaded, stage_->open(facts()));
-    reply r;
-    append(r.payload, as_view(text_of(loaded)));
+    stage_answer r;
+    append(r.payload, as_view(wire_text(loaded)));
     return r;
   }
-  result<reply> verify(bytes_view payload) {
+  result<stage_answer> verify(bytes_view payload) {
     std::uint32_t bytes = 0;
     if (payload.size() < sizeof(bytes)) {
       return error(errc::corrupt, "a request to verify has fewer bytes");
@@ -196,13 +196,13 @@ class stage_server {
     WEIR_TRY(const bool complete,
              stage_->object().verify(run, payload.first(bytes),
                                      flow::state_reader(whole, start_.stage.name)));
-    return reply{complete ? 1U : 0U, 0, {}};
+    return stage_answer{complete ? 1U : 0U, 0, {}};
   }
-  result<reply> report() {
+  result<stage_answer> report() {
     figures all;
     stage_->object().report(all);
-    reply r;
-    append(r.payload, as_view(text_of(all)));
+    stage_answer r;
+    append(r.payload, as_view(wire_text(all)));
     return r;
   }
 
@@ -301,7 +301,7 @@ class stage_server {
     return false;
   }
 
-  result<reply> work(std::uint32_t count) {
+  result<stage_answer> work(std::uint32_t count) {
     WEIR_CHECK(read_calls(count));
     records_ = 0;
     region space(layout_.out, layout_.out_bytes);
@@ -312,15 +312,16 @@ class stage_server {
     if (done.failed) {
       return failed_reply(processed, *done.failed);
     }
-    return reply{processed, done.partial ? wire::partial : 0, {}};
+    return stage_answer{processed, done.partial ? wire::partial : 0, {}};
   }
-  result<reply> write(std::uint32_t count) {
+  result<stage_answer> write(std::uint32_t count) {
     WEIR_CHECK(read_calls(count));
     const flow::processed_items done = stage_->write(calls_);
     const auto processed = static_cast<std::uint32_t>(done.processed);
-    return done.failed ? failed_reply(processed, *done.failed) : reply{processed, 0, {}};
+    return done.failed ? failed_reply(processed, *done.failed)
+                       : stage_answer{processed, 0, {}};
   }
-  result<reply> fill(std::uint32_t count) {
+  result<stage_answer> fill(std::uint32_t count) {
     if (count == 0 || count > wire::max_calls) {
       return error(errc::corrupt, "a request has an impossible number of items");
     }
@@ -352,7 +353,7 @@ class stage_server {
     if (done.failure) {
       return failed_reply(filled, *done.failure);
     }
-    reply r{filled, done.nothing_yet ? wire::nothing : 0, {}};
+    stage_answer r{filled, done.nothing_yet ? wire::nothing : 0, {}};
     if (done.ended) {
       r.flags = wire::ended;
       append(r.payload, done.cursor.view());

@@ -14,9 +14,9 @@
 namespace weir::actors {
 namespace {
 
-using json = nlohmann::ordered_json;
+using described_json = nlohmann::ordered_json;
 
-setting_value value_of(const json& from) {
+setting_value described_value(const described_json& from) {
   if (from.is_boolean()) {
     return {from.get<bool>()};
   }
@@ -28,8 +28,8 @@ setting_value value_of(const json& from) {
   }
   if (from.is_array()) {
     setting_value::list items;
-    for (const json& item : from) {
-      items.push_back(value_of(item));
+    for (const described_json& item : from) {
+      items.push_back(described_value(item));
     }
     return {std::move(items)};
   }
@@ -38,14 +38,14 @@ setting_value value_of(const json& from) {
 
 /// Returns the range of a number with the limits of the setting.
 template <class Range, class Number>
-Range limited(const json& from, Number lowest) {
+Range limited(const described_json& from, Number lowest) {
   Range range;
   range.low = from.contains("low") ? from["low"].get<Number>() : lowest;
   range.high = from.contains("high") ? from["high"].get<Number>() : range.high;
   return range;
 }
 
-setting_range range_of(const json& from, const std::string& type) {
+setting_range range_of(const described_json& from, const std::string& type) {
   constexpr auto least = std::numeric_limits<std::int64_t>::min();
   if (type == "bool") {
     return boolean_range{};
@@ -75,14 +75,15 @@ setting_range range_of(const json& from, const std::string& type) {
 }
 
 /// Adds the condition that a value is one of a few. Words have a range of their own.
-void add_choices(setting_info& setting, const json& from, const std::string& type) {
+void add_choices(setting_info& setting, const described_json& from,
+                 const std::string& type) {
   if (!from.contains("choices") || type == "str") {
     return;
   }
   std::vector<setting_value> choices;
   std::string text;
-  for (const json& one : from["choices"]) {
-    choices.push_back(value_of(one));
+  for (const described_json& one : from["choices"]) {
+    choices.push_back(described_value(one));
     text += (text.empty() ? "one of " : ", ") + one.dump();
   }
   setting.rule_text = std::move(text);
@@ -98,7 +99,7 @@ void add_choices(setting_info& setting, const json& from, const std::string& typ
   };
 }
 
-void add_setting(flow::stage_info& info, const json& from) {
+void add_setting(flow::stage_info& info, const described_json& from) {
   setting_info setting;
   setting.name = from.at("name").get<std::string>();
   setting.documentation = from.value("doc", "");
@@ -112,11 +113,11 @@ void add_setting(flow::stage_info& info, const json& from) {
                  : path == "output" ? path_use::output
                                     : path_use::none;
   info.defaults.push_back(setting.required ? setting_value{setting_value::foreign{"none"}}
-                                           : value_of(from.at("default")));
+                                           : described_value(from.at("default")));
   info.settings.push_back(std::move(setting));
 }
 
-result<flow::stage_info> stage_of(const json& from) {
+result<flow::stage_info> stage_of(const described_json& from) {
   flow::stage_info info;
   info.name = from.at("name").get<std::string>();
   info.documentation = from.at("doc").get<std::string>();
@@ -125,7 +126,7 @@ result<flow::stage_info> stage_of(const json& from) {
               : face == "sink" ? flow::face::sink
                                : flow::face::blocking;
   info.stateless = from.at("stateless").get<bool>();
-  for (const json& one : from.at("ports")) {
+  for (const described_json& one : from.at("ports")) {
     WEIR_TRY(flow::port_type type,
              flow::port_type::parse(one.at("type").get<std::string>()));
     flow::port_info port;
@@ -134,10 +135,10 @@ result<flow::stage_info> stage_of(const json& from) {
     port.inlet = one.at("inlet").get<bool>();
     info.ports.push_back(std::move(port));
   }
-  for (const json& one : from.at("settings")) {
+  for (const described_json& one : from.at("settings")) {
     add_setting(info, one);
   }
-  for (const json& one : from.at("state")) {
+  for (const described_json& one : from.at("state")) {
     info.state.push_back(
         {one.at("name").get<std::string>(), one.at("array").get<bool>()});
   }
@@ -155,7 +156,7 @@ errc code_of(const std::string& name) {
   return errc::invalid_argument;
 }
 
-error mistake_of(const json& from, const std::string& file) {
+error mistake_of(const described_json& from, const std::string& file) {
   const errc code = code_of(from.at("code").get<std::string>());
   error mistake(code, fmt::format("cannot load \"{}\": {}", file,
                                   from.at("message").get<std::string>()));
@@ -170,13 +171,13 @@ error mistake_of(const json& from, const std::string& file) {
   return mistake;
 }
 
-result<std::vector<flow::stage_info>> stages_of(const json& all,
+result<std::vector<flow::stage_info>> stages_of(const described_json& all,
                                                 const std::string& file) {
   if (all.contains("error")) {
     return mistake_of(all["error"], file);
   }
   std::vector<flow::stage_info> stages;
-  for (const json& one : all.at("stages")) {
+  for (const described_json& one : all.at("stages")) {
     auto info = stage_of(one);
     if (!info) {
       return error(info.error().code(), fmt::format("cannot load \"{}\"", file))
@@ -193,8 +194,8 @@ result<std::vector<flow::stage_info>> read_description(std::string_view text,
                                                        const std::string& file) {
   std::string problem;
   try {
-    return stages_of(json::parse(text), file);
-  } catch (const json::exception& e) {
+    return stages_of(described_json::parse(text), file);
+  } catch (const described_json::exception& e) {
     problem = e.what();
   }
   return error(errc::corrupt,

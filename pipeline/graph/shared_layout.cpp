@@ -12,14 +12,14 @@
 namespace weir::flow {
 namespace {
 
-constexpr std::uint64_t alignment = 64;
+constexpr std::uint64_t place_alignment = 64;
 
-std::uint64_t aligned(std::uint64_t bytes) {
-  return align_up<std::uint64_t>(bytes, alignment);
+std::uint64_t to_place(std::uint64_t bytes) {
+  return align_up<std::uint64_t>(bytes, place_alignment);
 }
 
-std::uint64_t aligned(std::int64_t bytes) {
-  return aligned(static_cast<std::uint64_t>(bytes));
+std::uint64_t to_place(std::int64_t bytes) {
+  return to_place(static_cast<std::uint64_t>(bytes));
 }
 
 /// Returns the bytes of all items that one edge has alive. One item may exceed the
@@ -27,10 +27,10 @@ std::uint64_t aligned(std::int64_t bytes) {
 std::uint64_t bytes_alive(const plan& p, const graph_edge& edge) {
   const auto alive = static_cast<std::uint64_t>(max_alive(p, edge));
   if (const auto item = p.stages[edge.from].types[edge.outlet].bytes()) {
-    return aligned(*item) * alive;
+    return to_place(*item) * alive;
   }
-  return aligned(edge.window_bytes) + aligned(window_behind(p.source, edge.from)) +
-         alive * alignment;
+  return to_place(edge.window_bytes) + to_place(window_behind(p.source, edge.from)) +
+         alive * place_alignment;
 }
 
 /// Returns the number of calls that a stage alone has in work.
@@ -52,7 +52,7 @@ std::uint64_t outlet_sum(const plan& p, std::uint32_t stage, Fixed fixed,
       continue;
     }
     const auto item = p.stages[stage].types[port].bytes();
-    sum += item ? fixed(aligned(*item)) : varying();
+    sum += item ? fixed(to_place(*item)) : varying();
   }
   return sum;
 }
@@ -62,11 +62,11 @@ std::uint64_t outlet_sum(const plan& p, std::uint32_t stage, Fixed fixed,
 shared_layout layout_of(const plan& p, std::uint32_t stage) {
   const stage_info& info = p.source.stages[stage].info;
   const std::uint64_t calls = shared_layout::max_calls;
-  const std::uint64_t behind = aligned(window_behind(p.source, stage));
+  const std::uint64_t behind = to_place(window_behind(p.source, stage));
   shared_layout l;
   const auto place = [&](std::uint64_t bytes) {
     const std::uint64_t at = l.bytes;
-    l.bytes += aligned(bytes);
+    l.bytes += to_place(bytes);
     return at;
   };
   l.made_records = std::max<std::uint64_t>(calls, info.gives);
@@ -83,7 +83,7 @@ shared_layout layout_of(const plan& p, std::uint32_t stage) {
       std::max<std::uint64_t>(calls_in_work(p, stage) * info.gives, 1);
   l.out_bytes = outlet_sum(
       p, stage, [&](std::uint64_t item) { return item * items; },
-      [&] { return behind + items * alignment; });
+      [&] { return behind + items * place_alignment; });
   l.in = place(l.in_bytes);
   l.out = place(l.out_bytes);
   l.bytes = align_up<std::uint64_t>(std::max<std::uint64_t>(l.bytes, 1), 4096);

@@ -86,9 +86,9 @@ bool same_shape(const runtime::tensor& a, const runtime::tensor& b) {
                                             b.shape().begin(), b.shape().end());
 }
 
-class batch_stage final : public stage_object {
+class batching_stage final : public stage_object {
  public:
-  explicit batch_stage(batch_settings settings) : settings_(std::move(settings)) {}
+  explicit batching_stage(batch_settings settings) : settings_(std::move(settings)) {}
 
   result<void> on_item(step& s) override {
     const bool whole = s.count() == settings_.size;
@@ -417,7 +417,7 @@ result<void> make_batch(described_stage& made, const given_settings& given) {
   made.info.ports.back().longest = settings.size;
   made.info.takes = settings.size;
   made.info.own_numbering = true;
-  made.object = std::make_unique<batch_stage>(std::move(settings));
+  made.object = std::make_unique<batching_stage>(std::move(settings));
   return {};
 }
 

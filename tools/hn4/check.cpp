@@ -100,7 +100,7 @@ void print_text(const hn4_options& options, const hn4_check_report& r,
 }
 
 /// Draws one square per cell of the map, 128 in a row.
-std::string picture_of(const hn4_check_report& r) {
+std::string check_picture(const hn4_check_report& r) {
   constexpr std::size_t columns = 128, edge = 7, legend = 24;
   constexpr std::array<const char*, 5> colours{"#eeeeee", "#9aa7b5", "#2f7fd1", "#e0b13c",
                                                "#d13f2f"};
@@ -141,7 +141,7 @@ command_result hn4_check_command(const hn4_options& options, output& out) {
   if (!options.map.empty()) {
     WEIR_CHECK(storage::hn4_remove_leftovers(options.map));
     WEIR_CHECK(write_file_atomically(posix_file_system(), options.map,
-                                     as_view(picture_of(report))));
+                                     as_view(check_picture(report))));
   }
   if (options.json) {
     print_json(options, report, saved, out);

@@ -17,7 +17,7 @@ namespace weir::tools {
 
 namespace {
 
-constexpr std::string_view page_head = R"(# Stages
+constexpr std::string_view stages_head = R"(# Stages
 
 The stages that every pipeline may use by name. This page is what `weir stages --markdown`
 prints: it is made from the descriptions of the stages alone, and a test runs every
@@ -152,7 +152,7 @@ result<flow::stage_info> as_in_example(flow::stage_info info) {
 }
 
 result<std::string> stages_page(std::span<const flow::stage_info> stages) {
-  std::string out(page_head);
+  std::string out(stages_head);
   for (const chapter& part : chapters) {
     out += fmt::format("\n# {}\n", part.title);
     for (const flow::stage_info& info : stages) {
