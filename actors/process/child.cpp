@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -165,6 +166,7 @@ void child_process::hear() noexcept {
     const ssize_t got = ::read(words_, part.data(), part.size());
     if (got > 0) {
       heard_.append(part.data(), static_cast<std::size_t>(got));
+      show(part.data(), static_cast<std::size_t>(got));
       if (heard_.size() > 2 * max_words) {
         heard_.erase(0, heard_.size() - max_words);
       }
@@ -174,6 +176,22 @@ void child_process::hear() noexcept {
     } else {
       return;
     }
+  }
+}
+
+/// Passes on what the child has said, so that a stage can print for its author. A child
+/// that says a lot is cut short, because nobody could read the messages of the run then.
+void child_process::show(const char* text, std::size_t bytes) noexcept {
+  constexpr std::size_t max_shown = std::size_t{64} << 10;
+  if (shown_ >= max_shown) {
+    return;
+  }
+  const std::size_t count = std::min(bytes, max_shown - shown_);
+  shown_ += count;
+  static_cast<void>(!::write(STDERR_FILENO, text, count));
+  if (shown_ == max_shown) {
+    const std::string_view end = "\n(the rest of what the stage prints is not shown)\n";
+    static_cast<void>(!::write(STDERR_FILENO, end.data(), end.size()));
   }
 }
 

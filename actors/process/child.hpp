@@ -57,6 +57,7 @@ class child_process {
   [[nodiscard]] result<bool> wait(int fd, bool to_write, std::int64_t until_ns);
   [[nodiscard]] error lost(error cause);
   void hear() noexcept;
+  void show(const char* text, std::size_t bytes) noexcept;
   [[nodiscard]] std::string last_words();
   [[nodiscard]] bool reap(std::int64_t patience_ns) noexcept;
   void kill() noexcept;
@@ -64,10 +65,11 @@ class child_process {
   child_options options_;
   pid_t pid_ = -1;
   int socket_ = -1;
-  int words_ = -1;      ///< pipe of its standard error
-  std::string heard_;   ///< end of what it has said
-  int status_ = 0;      ///< exit status, once it has ended
-  bool ended_ = false;  ///< it was waited for
+  int words_ = -1;         ///< pipe of its standard error
+  std::string heard_;      ///< end of what it has said
+  std::size_t shown_ = 0;  ///< bytes of it that were shown
+  int status_ = 0;         ///< exit status, once it has ended
+  bool ended_ = false;     ///< it was waited for
   std::uint64_t sequence_ = 0;
 };
 

@@ -79,10 +79,11 @@ result<std::string> find_package() {
 
 /// Adds a program that starts the interpreter so that the bytes which a stage makes do
 /// not depend on chance: the order of sets is fixed, and libraries of linear algebra use
-/// one thread. Variables that are set already stay.
+/// one thread. What a stage prints is shown at once. Variables that are set already stay.
 void add_environment(std::vector<std::string>& command) {
   command.emplace_back("/usr/bin/env");
   for (const auto& [name, value] : {std::pair{"PYTHONHASHSEED", "0"},
+                                    {"PYTHONUNBUFFERED", "1"},
                                     {"OMP_NUM_THREADS", "1"},
                                     {"OPENBLAS_NUM_THREADS", "1"},
                                     {"MKL_NUM_THREADS", "1"}}) {

@@ -421,6 +421,15 @@ result<void> go_back(run_origin& origin) {
 
 /// Runs the stages. If a host dies, the run goes back to its last checkpoint and makes
 /// all stages again, as a resumed run in another process would.
+error no_restart_left(std::uint32_t restarts, const error& last) {
+  return error(last.code(),
+               fmt::format("cannot go back to a checkpoint once more: expected at most "
+                           "{} deaths of child processes (`restarts` of the run), found "
+                           "another one",
+                           restarts))
+      .because(last);
+}
+
 result<pipeline_report> run_with_restarts(pipeline& p, const run_options& options,
                                           run_origin origin) {
   run_options again = options;
@@ -432,8 +441,11 @@ result<pipeline_report> run_with_restarts(pipeline& p, const run_options& option
       end->restarts = restarts;
       return end;
     }
-    if (!origin.died->load() || !origin.goes_back) {
+    if (!origin.died->load()) {
       return end;
+    }
+    if (!origin.goes_back) {
+      return restarts == 0 ? std::move(end) : no_restart_left(restarts, end.error());
     }
     WEIR_CHECK(go_back(origin));
     warn(options,

@@ -85,7 +85,9 @@ std::string behaviour_text(const flow::stage_info& info) {
     out += "  works on an item in steps, each after the tasks of the step before\n";
   }
   if (info.face == flow::face::blocking) {
-    out += "  runs on a thread of its own\n";
+    const auto home = flow::stages().home_of(info.name);
+    out += home && !home->command.empty() ? "  runs in a child process\n"
+                                          : "  runs on a thread of its own\n";
   }
   if (info.holds > 0) {
     out += fmt::format("  keeps back {}\n", counted(info.holds, "item"));
@@ -223,12 +225,17 @@ command_result inspect_command(const stages_options& options, output& out) {
     return pointing_to_stages(known.error());
   }
   const flow::stage_info& info = *known;
-  if (options.json) {
-    out.write(facts_text(stage_facts(info)));
-    return 0;
-  }
   WEIR_TRY(const flow::stage_info shown, as_in_example(info));
   const bool differ = info.ports.empty() && !shown.ports.empty();
+  if (options.json) {
+    facts all = stage_facts(info);
+    const facts of_example = stage_facts(shown);
+    all["ports_of_example"] = differ;
+    all["ports"] = of_example["ports"];
+    all["state"] = of_example["state"];
+    out.write(facts_text(all));
+    return 0;
+  }
   out.print("{} ({})\n  {}\n\nports\n{}{}", info.name, known_face(info),
             info.documentation,
             differ ? "  depend on settings; those of the example:\n" : "",

@@ -416,6 +416,9 @@ TEST(PipelineHosts, EndWithTheErrorAfterTheLastRestart) {
   ASSERT_FALSE(end);
   ASSERT_EQ(warnings.size(), 2U);
   EXPECT_NE(warnings[1].find("restart 2 of 2"), std::string::npos) << warnings[1];
+  EXPECT_NE(end.error().message().find("at most 2 deaths of child processes"),
+            std::string::npos)
+      << end.error().message();
 }
 
 TEST(PipelineHosts, TellTheErrorOfAStageInAChildAsTheStageTellsIt) {
