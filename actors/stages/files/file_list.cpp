@@ -64,6 +64,7 @@ result<file_list> file_list::find(file_system& fs, const std::string& path,
                                   std::string_view pattern, name_order order) {
   file_list out;
   if (is_folder(fs, path)) {
+    out.searched_ = fmt::format("\"{}\" that match \"{}\"", path, pattern);
     WEIR_TRY(out.names_, fs.list(path));
     std::erase_if(out.names_,
                   [&](const std::string& name) { return !text_matches(pattern, name); });
@@ -84,6 +85,13 @@ result<file_list> file_list::find(file_system& fs, const std::string& path,
     out.identities_.push_back(identity);
   }
   return out;
+}
+
+void file_list::report(figures& to) const {
+  if (names_.empty() && !searched_.empty()) {
+    to.problem(
+        fmt::format("it has no items: expected files in {}, found none", searched_));
+  }
 }
 
 }  // namespace weir::actors

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "weir/base/file.hpp"
+#include "weir/pipeline/figures.hpp"
 
 namespace weir::actors {
 
@@ -31,6 +32,8 @@ class file_list {
   /// @error{not_found, there is no such path} @error{io, the folder cannot be read}
   [[nodiscard]] static result<file_list> find(file_system& fs, const std::string& path,
                                               std::string_view pattern, name_order order);
+  /// Says so if there is no file, because the pattern may be a mistake.
+  void report(figures& to) const;
   /// Returns the number of files.
   [[nodiscard]] std::size_t size() const noexcept { return paths_.size(); }
   /// Returns the path of a file. @pre `number < size()`
@@ -47,6 +50,7 @@ class file_list {
   }
 
  private:
+  std::string searched_;  ///< where it was looked for files, in words
   std::vector<std::string> paths_;
   std::vector<std::string> names_;
   std::vector<std::uint64_t> identities_;  ///< of the files up to each, with it

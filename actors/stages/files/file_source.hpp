@@ -62,6 +62,7 @@ class file_source : public flow::stage_object {
   result<bool> next(pull& p) override;
   [[nodiscard]] flow::small_record position() const override;
   result<void> seek(bytes_view stored) override;
+  void report(figures& to) const override { files_.report(to); }
 
  protected:
   /// Fills an item with the content of a file, and returns the XXH3-64 of the file.

@@ -67,6 +67,7 @@ class npy_read final : public flow::stage_object {
     }
     return false;
   }
+  void report(figures& to) const override { files_.report(to); }
   [[nodiscard]] flow::small_record position() const override {
     return flow::small_record::holding(at_);
   }

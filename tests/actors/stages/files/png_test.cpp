@@ -186,6 +186,23 @@ TEST(Png, ALimitIsCheckedBeforeMemoryIsTaken) {
   EXPECT_LT(meter.peak(), 256 << 10);
 }
 
+TEST(FileList, SaysSoIfNoFileOfAFolderMatches) {
+  const temp_folder folder;
+  write_content(folder / "a.jpg", byte_vector(3));
+  const auto problems = [&](const char* pattern) {
+    const auto list = or_throw(actors::file_list::find(
+        posix_file_system(), folder.path(), pattern, actors::name_order::natural));
+    figures told;
+    list.report(told);
+    return told.problems();
+  };
+  EXPECT_EQ(problems("*.png"), std::vector<std::string>{fmt::format(
+                                   "it has no items: expected files in \"{}\" that match "
+                                   "\"*.png\", found none",
+                                   folder.path())});
+  EXPECT_TRUE(problems("*.jpg").empty());
+}
+
 TEST(PngRead, NamesTheDamagedFileAndTheTypeThatDiffers) {
   const temp_folder folder;
   std::filesystem::create_directory(folder / "images");
