@@ -19,20 +19,20 @@ namespace weir {
 class svg {
  public:
   /// Begins a drawing.
-  /// @param attributes  Attributes of the element `svg`.
-  explicit svg(std::string_view attributes);
+  /// @param style  Attributes of the element `svg`.
+  explicit svg(std::string_view style);
 
   /// Draws a line from (x1, y1) to (x2, y2).
-  void line(double x1, double y1, double x2, double y2, std::string_view attributes,
+  void line(double x1, double y1, double x2, double y2, std::string_view style,
             std::string_view tip = {});
   /// Draws a rectangle; (x, y) is its upper left corner.
-  void rect(double x, double y, double width, double height, std::string_view attributes,
+  void rect(double x, double y, double width, double height, std::string_view style,
             std::string_view tip = {});
   /// Draws a text on the base line y.
-  void text(double x, double y, std::string_view attributes, std::string_view content);
+  void text(double x, double y, std::string_view style, std::string_view content);
   /// Draws a line through points.
   void polyline(const std::vector<std::pair<double, double>>& points,
-                std::string_view attributes, std::string_view tip = {});
+                std::string_view style, std::string_view tip = {});
   /// Adds elements that are written already, such as definitions.
   void add(std::string_view xml);
   /// Ends the drawing and returns its SVG.
@@ -40,8 +40,7 @@ class svg {
 
  private:
   /// Ends an element that has no other content than its tip.
-  void end_element(std::string_view name, std::string_view attributes,
-                   std::string_view tip);
+  void end_element(std::string_view name, std::string_view style, std::string_view tip);
 
   std::string out_;
 };
