@@ -129,7 +129,7 @@ void prepare_model(model& to) {
   }
 }
 
-result<void> set_added(pipeline& to, std::vector<added_token> added) {
+result<void> set_added(tokenizer_parts& to, std::vector<added_token> added) {
   std::uint64_t next = to.model.token_count;
   std::string spare;
   for (added_token& token : added) {

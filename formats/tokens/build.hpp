@@ -37,7 +37,7 @@ void prepare_model(model& to);
 /// Sets the added tokens. The model and the normalizer must be set.
 /// @error{unsupported, a token has another id than the reference would give it}
 /// @error{corrupt, two tokens have the same content, or a token is empty when normalized}
-[[nodiscard]] result<void> set_added(pipeline& to, std::vector<added_token> added);
+[[nodiscard]] result<void> set_added(tokenizer_parts& to, std::vector<added_token> added);
 
 /// Returns a level that searches for a pattern. Errors are those of `pattern::compile`.
 [[nodiscard]] result<split_level> search_level(

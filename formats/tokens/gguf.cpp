@@ -29,7 +29,7 @@ constexpr const char* qwen2_pattern =
     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 /// Adds the levels that a name of a pre-tokenizer stands for.
-result<void> add_levels(pipeline& to, const std::string& name) {
+result<void> add_levels(tokenizer_parts& to, const std::string& name) {
   if (name == "smollm") {
     // Digits first: the splits of GPT-2 alone keep numbers together.
     to.levels.push_back(property_level(&is_numeric, split_behavior::isolated));
@@ -93,9 +93,9 @@ result<void> check_id(const gguf_tokenizer& keys, const char* key,
   return {};
 }
 
-void set_bert(pipeline& to) {
+void set_bert(tokenizer_parts& to) {
   to.model.type = model::kind::wordpiece;
-  to.decoder.type = decoder::kind::wordpiece;
+  to.decoder.type = token_decoder::kind::wordpiece;
   normalize_step bert;
   bert.type = normalize_step::kind::bert;
   to.normalizer.steps.push_back(bert);
@@ -149,7 +149,7 @@ std::uint64_t digest_of(const gguf_tokenizer& keys) {
 result<tokenizer> tokenizer::from_gguf(const gguf_tokenizer& keys) {
   WEIR_CHECK(check_keys(keys));
   const bool bert = keys.model == "bert";
-  auto parts = std::make_shared<pipeline>();
+  auto parts = std::make_shared<tokenizer_parts>();
   std::vector<std::pair<std::string, std::uint64_t>> entries;
   std::vector<added_token> added;
   for (std::uint32_t id = 0; id < keys.tokens.size(); ++id) {
@@ -177,7 +177,7 @@ result<tokenizer> tokenizer::from_gguf(const gguf_tokenizer& keys) {
     set_bert(*parts);
   } else {
     parts->model.byte_level = true;
-    parts->decoder.type = decoder::kind::byte_level;
+    parts->decoder.type = token_decoder::kind::byte_level;
     WEIR_CHECK(add_levels(*parts, keys.pre));
     WEIR_CHECK(add_merges(parts->model, keys.merges));
   }

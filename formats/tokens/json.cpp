@@ -221,7 +221,7 @@ result<split_level> read_byte_level(const node& at) {
   return out;
 }
 
-result<void> read_pre_tokenizer(const node& at, pipeline& to, int depth) {
+result<void> read_pre_tokenizer(const node& at, tokenizer_parts& to, int depth) {
   if (at.is_null()) {
     return {};
   }
@@ -373,7 +373,7 @@ result<void> read_model(const node& at, model& to) {
   return {};
 }
 
-result<void> read_added(const node& at, pipeline& to) {
+result<void> read_added(const node& at, tokenizer_parts& to) {
   std::vector<added_token> added;
   if (!at.is_null()) {
     WEIR_TRY(const std::size_t count, at.size());
@@ -443,7 +443,7 @@ result<void> read_template(const node& at, std::vector<std::uint32_t>& before,
   return {};
 }
 
-result<void> read_post_processor(const node& at, pipeline& to, int depth) {
+result<void> read_post_processor(const node& at, tokenizer_parts& to, int depth) {
   if (at.is_null()) {
     return {};
   }
@@ -481,17 +481,17 @@ result<void> read_post_processor(const node& at, pipeline& to, int depth) {
   return {};
 }
 
-result<void> read_decoder(const node& at, decoder& to) {
+result<void> read_decoder(const node& at, token_decoder& to) {
   if (at.is_null()) {
     return {};
   }
   WEIR_TRY(const std::string type, at.text_of("type"));
   if (type == "ByteLevel") {
-    to.type = decoder::kind::byte_level;
+    to.type = token_decoder::kind::byte_level;
     return {};
   }
   if (type == "WordPiece") {
-    to.type = decoder::kind::wordpiece;
+    to.type = token_decoder::kind::wordpiece;
     WEIR_TRY(to.prefix, at.text_of("prefix"));
     WEIR_TRY(to.cleanup, at.flag("cleanup", std::nullopt));
     return {};
@@ -499,7 +499,7 @@ result<void> read_decoder(const node& at, decoder& to) {
   return at.unsupported("a decoder ByteLevel or WordPiece");
 }
 
-result<void> check_added_ids(const pipeline& with, const node& at) {
+result<void> check_added_ids(const tokenizer_parts& with, const node& at) {
   for (const auto* ids : {&with.prefix, &with.suffix}) {
     for (const std::uint32_t id : *ids) {
       if (with.spelling(id).data() == nullptr) {
@@ -510,7 +510,7 @@ result<void> check_added_ids(const pipeline& with, const node& at) {
   return {};
 }
 
-result<void> read_all(const node& root, pipeline& to) {
+result<void> read_all(const node& root, tokenizer_parts& to) {
   WEIR_TRY(const node version, root.member_or_null("version"));
   if (!version.is_null() && version.value() != "1.0") {
     return version.unsupported("version \"1.0\"");
@@ -544,7 +544,7 @@ result<tokenizer> tokenizer::from_json(bytes_view bytes, const std::string& name
                  fmt::format("cannot read a tokenizer: expected JSON, found {}", reason))
         .located(name);
   }
-  auto parts = std::make_shared<pipeline>();
+  auto parts = std::make_shared<tokenizer_parts>();
   parts->digest = xxh3_64(bytes);
   if (auto done = read_all(node(value, "tokenizer"), *parts); !done) {
     return std::move(done.error()).located(name);

@@ -44,7 +44,7 @@ std::size_t ill_formed_length(std::string_view bytes) {
 
 class runner {
  public:
-  runner(const pipeline& with, std::string_view text, bool inside, bool open,
+  runner(const tokenizer_parts& with, std::string_view text, bool inside, bool open,
          std::vector<std::uint32_t>& ids, scratch& memory)
       : with_(with),
         text_(text),
@@ -215,7 +215,7 @@ class runner {
                        [at](const text_part& h) { return at > h.begin && at < h.end; });
   }
 
-  const pipeline& with_;
+  const tokenizer_parts& with_;
   std::string_view text_;
   bool inside_;  ///< the text before this place belongs to the same run of plain text
   bool open_;
@@ -230,7 +230,7 @@ class runner {
 
 }  // namespace
 
-result<progress> run_text(const pipeline& with, std::string_view text, bool inside,
+result<progress> run_text(const tokenizer_parts& with, std::string_view text, bool inside,
                           bool open, std::vector<std::uint32_t>& ids, scratch& memory) {
   return runner(with, text, inside, open, ids, memory).run();
 }
@@ -288,7 +288,7 @@ void scratch_pool::give(std::unique_ptr<scratch> memory) {
   }
 }
 
-std::string_view pipeline::spelling(std::uint32_t id) const noexcept {
+std::string_view tokenizer_parts::spelling(std::uint32_t id) const noexcept {
   if (id < added_by_id.size() && !added_by_id[id].empty()) {
     return added_by_id[id];
   }
@@ -298,7 +298,7 @@ std::string_view pipeline::spelling(std::uint32_t id) const noexcept {
   return {};
 }
 
-std::string_view pipeline::obstacle() const noexcept {
+std::string_view tokenizer_parts::obstacle() const noexcept {
   for (const normalize_step& step : normalizer.steps) {
     if (step.type == normalize_step::kind::prepend ||
         step.type == normalize_step::kind::replace) {

@@ -20,7 +20,7 @@
 namespace weir::formats::tokens {
 
 /// How tokens become text.
-struct decoder {
+struct token_decoder {
   enum class kind : std::uint8_t {
     joined,      ///< tokens with a space between them
     byte_level,  ///< characters that stand for bytes
@@ -61,14 +61,14 @@ class scratch_pool {
 };
 
 /// The parts of a tokenizer.
-struct pipeline {
+struct tokenizer_parts {
   std::vector<added_token> added;
   added_set raw;         ///< added tokens that are looked for in the text
   added_set normalized;  ///< added tokens that are looked for in the normalized text
   tokens::normalizer normalizer;
   std::vector<split_level> levels;
   tokens::model model;
-  tokens::decoder decoder;
+  token_decoder decoder;
   std::vector<std::uint32_t> prefix;
   std::vector<std::uint32_t> suffix;
   std::vector<std::string> added_by_id;  ///< contents by id; empty for others
@@ -95,13 +95,13 @@ struct progress {
 /// @param open    The text goes on behind its end. Then the vector may have ids behind
 ///                the cut that is returned, which the caller removes.
 /// @error{out_of_range, a limit of matching is exceeded}
-[[nodiscard]] result<progress> run_text(const pipeline& with, std::string_view text,
-                                        bool inside, bool open,
+[[nodiscard]] result<progress> run_text(const tokenizer_parts& with,
+                                        std::string_view text, bool inside, bool open,
                                         std::vector<std::uint32_t>& ids, scratch& memory);
 
 /// Returns the text of ids.
 /// @error{out_of_range, the vocabulary has no such id}
-[[nodiscard]] result<std::string> decode_ids(const pipeline& with,
+[[nodiscard]] result<std::string> decode_ids(const tokenizer_parts& with,
                                              std::span<const std::uint32_t> ids,
                                              bool skip_special);
 

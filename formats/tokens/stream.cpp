@@ -27,7 +27,7 @@ struct cut_place {
 
 struct token_stream::state {
   tokenizer with;
-  std::shared_ptr<const tokens::pipeline> parts;
+  std::shared_ptr<const tokens::tokenizer_parts> parts;
   bool add_special = true;
   invalid_utf8 invalid = invalid_utf8::refuse;
   std::unique_ptr<tokens::scratch> memory;
@@ -49,7 +49,7 @@ struct token_stream::state {
   std::vector<cut_place> cuts;  ///< cuts before ids that are not taken yet
   cut_place behind;             ///< newest cut that is not behind the ids taken
 
-  explicit state(tokenizer t, std::shared_ptr<const tokens::pipeline> p)
+  explicit state(tokenizer t, std::shared_ptr<const tokens::tokenizer_parts> p)
       : with(std::move(t)), parts(std::move(p)), memory(parts->pool.take()) {}
   ~state() { parts->pool.give(std::move(memory)); }
   state(const state&) = delete;

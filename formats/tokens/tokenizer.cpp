@@ -36,19 +36,19 @@ void clean_up(std::string& text) {
   replace_all(text, " 're", "'re");
 }
 
-void append_decoded(const decoder& with, std::string_view token, bool first,
+void append_decoded(const token_decoder& with, std::string_view token, bool first,
                     std::string& out) {
   switch (with.type) {
-    case decoder::kind::byte_level: {
+    case token_decoder::kind::byte_level: {
       const auto bytes = bytes_of_spelling(token);
       out += bytes ? std::string_view(*bytes) : token;
       return;
     }
-    case decoder::kind::joined:
+    case token_decoder::kind::joined:
       out += first ? "" : " ";
       out += token;
       return;
-    case decoder::kind::wordpiece: {
+    case token_decoder::kind::wordpiece: {
       std::string text;
       if (first) {
         text = token;
@@ -69,8 +69,8 @@ void append_decoded(const decoder& with, std::string_view token, bool first,
 
 }  // namespace
 
-result<std::string> decode_ids(const pipeline& with, std::span<const std::uint32_t> ids,
-                               bool skip_special) {
+result<std::string> decode_ids(const tokenizer_parts& with,
+                               std::span<const std::uint32_t> ids, bool skip_special) {
   std::string text;
   bool first = true;
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -89,7 +89,7 @@ result<std::string> decode_ids(const pipeline& with, std::span<const std::uint32
     append_decoded(with.decoder, token, first, text);
     first = false;
   }
-  if (with.decoder.type != decoder::kind::byte_level || is_utf8(text)) {
+  if (with.decoder.type != token_decoder::kind::byte_level || is_utf8(text)) {
     return text;
   }
   std::string out;

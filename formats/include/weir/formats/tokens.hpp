@@ -24,7 +24,7 @@
 namespace weir::formats {
 
 namespace tokens {
-struct pipeline;
+struct tokenizer_parts;
 class scratch;
 }  // namespace tokens
 
@@ -119,9 +119,9 @@ class tokenizer {
 
  private:
   friend class token_stream;
-  explicit tokenizer(std::shared_ptr<const tokens::pipeline> parts)
+  explicit tokenizer(std::shared_ptr<const tokens::tokenizer_parts> parts)
       : parts_(std::move(parts)) {}
-  std::shared_ptr<const tokens::pipeline> parts_;
+  std::shared_ptr<const tokens::tokenizer_parts> parts_;
 };
 
 /// Treatment of bytes that are not UTF-8.
