@@ -148,6 +148,10 @@ bool starts_normal_form(char32_t code) {
 
 namespace {
 
+/// The code before the first Hangul letter that ends a syllable. It composes with nothing
+/// (Unicode 15, section 3.12), but utf8proc 2.8 adds it to a syllable, where it is lost.
+constexpr char32_t hangul_base = 0x11A7;
+
 /// Appends a normal form of a text without characters that stand alone.
 void append_form(std::string& out, std::string_view text, normal_form form) {
   if (text.empty()) {
@@ -180,7 +184,7 @@ void append_normal_form(std::string& out, std::string_view text, normal_form for
   std::size_t begin = 0;
   for (std::size_t i = 0; i < text.size();) {
     const character c = first_character(text.data() + i);
-    if (c.code >= 0x80 && contains(stand_alone, c.code)) {
+    if (c.code >= 0x80 && (contains(stand_alone, c.code) || c.code == hangul_base)) {
       append_form(out, text.substr(begin, i - begin), form);
       out += text.substr(i, c.bytes);
       begin = i + c.bytes;

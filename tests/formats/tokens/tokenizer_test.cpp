@@ -172,6 +172,14 @@ TEST(Tokenizer, NormalizedAddedTokensAreFoundInTheNormalForm) {
   EXPECT_EQ(ids_of(with, "RAWraw"), (ids_vector{258, 'r', 'a', 'w'}));
 }
 
+TEST(Tokenizer, NormalFormsKeepTheCodeBeforeTheFinalHangulLetters) {
+  json description = byte_level({});
+  description["normalizer"] = {{"type", "NFC"}};
+  // U+1100 and U+1161 become the syllable U+AC00, and U+11A7 stays behind it.
+  EXPECT_EQ(ids_of(read(description), "\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA7"),
+            (ids_vector{0xEA, 0xB0, 0x80, 0xE1, 0x86, 0xA7}));
+}
+
 TEST(Tokenizer, DigitsBeforeByteLevelSplitNumbersOfEveryScript) {
   json description = byte_level(some_merges());
   EXPECT_EQ(ids_of(read(description), "123").size(), 1U);
