@@ -167,4 +167,34 @@ result<mutable_bytes> fill_block(pull& p, std::uint64_t count) {
   return mutable_bytes(x.data(), static_cast<std::size_t>(count));
 }
 
+error shorter_than_offset(const std::string& path, std::uint64_t end,
+                          std::uint64_t found) {
+  return error(errc::torn,
+               fmt::format("cannot append to \"{}\": expected at least the {} bytes of "
+                           "the checkpoint, found {}",
+                           path, end, found))
+      .hint("restore the file, or begin the run anew");
+}
+
+result<void> check_appended(file& f, const std::string& path, const read_block& last,
+                            std::string_view stage, std::string_view kind) {
+  WEIR_TRY(const std::uint64_t size, f.size());
+  if (size < last.end) {
+    return shorter_than_offset(path, last.end, size);
+  }
+  auto same =
+      verify_block(last, size, stage, path, [&](std::uint64_t offset, mutable_bytes to) {
+        return read_exactly(f, offset, to);
+      });
+  if (!same) {
+    return error(
+               errc::hash_mismatch,
+               fmt::format("cannot append to \"{}\": expected the {} that the checkpoint "
+                           "knows before {} bytes, found other bytes",
+                           path, kind, last.end))
+        .because(std::move(same.error()));
+  }
+  return {};
+}
+
 }  // namespace weir::actors

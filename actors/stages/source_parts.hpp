@@ -32,6 +32,9 @@ inline constexpr std::string_view message_magic = "TENSOGRM";
 /// Returns the error of a file that is not replaced because it holds something else.
 [[nodiscard]] error not_ours(std::string_view path, std::uint64_t size);
 
+/// Returns the error of a file to which a sink appends, if it is shorter than its offset.
+[[nodiscard]] error shorter_than_offset(const std::string& path, std::uint64_t end,
+                                        std::uint64_t found);
 /// Returns a stored record as a value. @param kind "cursor" or "offset", for messages.
 /// @error{corrupt, the record has another size}
 template <class T>
@@ -106,5 +109,12 @@ struct read_block {
 /// Takes memory of `count` bytes for the outlet `x`.
 /// @error{out_of_range, see `pull::fill`} @error{out_of_memory, see `pull::fill`}
 [[nodiscard]] result<mutable_bytes> fill_block(pull& p, std::uint64_t count);
+
+/// Compares the last block before the offset of a sink with the file to which it appends.
+/// @param stage  Name of the stage. @param kind  What a block is, such as "line".
+/// @error{torn, the file is shorter} @error{hash_mismatch, it has other bytes there}
+[[nodiscard]] result<void> check_appended(file& f, const std::string& path,
+                                          const read_block& last, std::string_view stage,
+                                          std::string_view kind);
 
 }  // namespace weir::actors

@@ -128,7 +128,7 @@ class tgm_write final : public flow::stage_object {
     }
     WEIR_TRY(offset_, record_of<write_offset>(stored, tgm_write_name, "offset"));
     if (!fs_.exists(path_)) {
-      return offset_.last.end == 0 ? result<bool>(true) : result<bool>(shorter(0));
+      return offset_.last.end == 0 ? result<bool>(true) : result<bool>(missing());
     }
     WEIR_TRY(const auto f, fs_.open(path_, open_mode::read));
     WEIR_CHECK(holds_last(*f));
@@ -181,7 +181,7 @@ class tgm_write final : public flow::stage_object {
   /// was durable.
   result<void> cut() {
     if (!fs_.exists(path_) && offset_.last.end != 0) {
-      return shorter(0);
+      return missing();
     }
     WEIR_TRY(const auto lock, locked());
     WEIR_TRY(const auto f, fs_.open(path_, open_mode::create_or_open));
@@ -193,31 +193,11 @@ class tgm_write final : public flow::stage_object {
     WEIR_CHECK(f->resize(offset_.last.end));
     return f->sync();
   }
-  /// Compares the last message before the offset with the file.
   [[nodiscard]] result<void> holds_last(file& f) const {
-    WEIR_TRY(const std::uint64_t size, f.size());
-    if (size < offset_.last.end) {
-      return shorter(size);
-    }
-    auto same = verify_block(offset_.last, size, tgm_write_name, path_,
-                             [&](std::uint64_t offset, mutable_bytes to) {
-                               return read_exactly(f, offset, to);
-                             });
-    if (!same) {
-      return error(errc::hash_mismatch,
-                   fmt::format("cannot append to \"{}\": expected the message that the "
-                               "checkpoint knows before {} bytes, found other bytes",
-                               path_, offset_.last.end))
-          .because(std::move(same.error()));
-    }
-    return {};
+    return check_appended(f, path_, offset_.last, tgm_write_name, "message");
   }
-  [[nodiscard]] error shorter(std::uint64_t size) const {
-    return error(errc::torn,
-                 fmt::format("cannot append to \"{}\": expected at least the {} bytes of "
-                             "the checkpoint, found {}",
-                             path_, offset_.last.end, size))
-        .hint("restore the file, or begin the run anew");
+  [[nodiscard]] error missing() const {
+    return shorter_than_offset(path_, offset_.last.end, 0);
   }
 
   result<void> append(std::shared_ptr<const byte_vector> message) {

@@ -103,7 +103,9 @@ class json_write final : public flow::stage_object {
       return false;
     }
     if (!fs_.exists(path_)) {
-      return at_.last.end == 0 ? result<bool>(true) : result<bool>(shorter(0));
+      return at_.last.end == 0
+                 ? result<bool>(true)
+                 : result<bool>(shorter_than_offset(path_, at_.last.end, 0));
     }
     WEIR_TRY(const auto f, fs_.open(path_, open_mode::read));
     WEIR_CHECK(check(*f));
@@ -111,31 +113,8 @@ class json_write final : public flow::stage_object {
   }
 
  private:
-  /// Compares the last line before the offset with the file.
-  result<void> check(file& f) {
-    WEIR_TRY(const std::uint64_t size, f.size());
-    if (size < at_.last.end) {
-      return shorter(size);
-    }
-    auto same = verify_block(at_.last, size, json_write_name, path_,
-                             [&](std::uint64_t offset, mutable_bytes to) {
-                               return read_exactly(f, offset, to);
-                             });
-    if (!same) {
-      return error(errc::hash_mismatch,
-                   fmt::format("cannot append to \"{}\": expected the line that the "
-                               "checkpoint knows before {} bytes, found other bytes",
-                               path_, at_.last.end))
-          .because(std::move(same.error()));
-    }
-    return {};
-  }
-  [[nodiscard]] error shorter(std::uint64_t size) const {
-    return error(errc::torn,
-                 fmt::format("cannot append to \"{}\": expected at least the {} bytes of "
-                             "the checkpoint, found {}",
-                             path_, at_.last.end, size))
-        .hint("restore the file, or begin the run anew");
+  result<void> check(file& f) const {
+    return check_appended(f, path_, at_.last, json_write_name, "line");
   }
 
   json_write_settings settings_;

@@ -75,7 +75,7 @@ class tokenizer {
   /// because a text is always encoded whole.
   /// @param name  Name of the source for error messages.
   /// @error{corrupt, not JSON, or a member is missing or has a wrong type or value}
-  /// @error{unsupported, a component or one of its values is not implemented}
+  /// @error{unsupported, Weir does not know a component or one of its values}
   /// @error{out_of_range, the vocabulary or a token is too large}
   [[nodiscard]] static result<tokenizer> from_json(
       bytes_view json, const std::string& name = "tokenizer.json");
