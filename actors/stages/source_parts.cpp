@@ -3,6 +3,7 @@
 /// Parts that the sources and sinks of files have in common.
 #include "stages/source_parts.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "weir/base/hash.hpp"
@@ -13,17 +14,31 @@ std::string path_of(const opening& run, const std::string& setting) {
   return setting == standard_stream ? setting : run.path(setting);
 }
 
-bool begins_like_messages(std::string_view start) {
-  return message_magic.starts_with(start) ||
-         start.find_first_not_of('\0') == std::string_view::npos;
+result<void> check_ours(file& f, const std::string& path, std::string_view content,
+                        std::span<const std::string_view> begins) {
+  WEIR_TRY(const std::uint64_t size, f.size());
+  byte_vector head(std::min<std::uint64_t>(size, message_magic.size()));
+  WEIR_CHECK(read_exactly(f, 0, head));
+  const std::string_view start = as_text(head);
+  const bool fits = std::any_of(begins.begin(), begins.end(), [&](std::string_view one) {
+    return one.starts_with(start.substr(0, one.size()));
+  });
+  if (fits || start.find_first_not_of('\0') == std::string_view::npos) {
+    return {};
+  }
+  return error(errc::already_exists,
+               fmt::format("cannot replace \"{}\": expected {}, found {} bytes of "
+                           "something else",
+                           path, content, size))
+      .hint("remove the file, or choose another path");
 }
 
-error not_ours(std::string_view path, std::uint64_t size) {
-  return error(errc::already_exists,
-               fmt::format("cannot replace \"{}\": expected Tensogram messages, found "
-                           "{} bytes of something else",
-                           path, size))
-      .hint("remove the file, or choose another path");
+result<void> check_messages(file_system& fs, const std::string& path) {
+  auto f = fs.open(path, open_mode::read);
+  if (!f) {
+    return f.error().code() == errc::not_found ? result<void>() : f.error();
+  }
+  return check_ours(**f, path, "Tensogram messages", {&message_magic, 1});
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -26,11 +27,17 @@ inline constexpr std::string_view standard_stream = "-";
 
 /// First bytes of every Tensogram message.
 inline constexpr std::string_view message_magic = "TENSOGRM";
-/// Returns whether a file that begins with these bytes may be emptied. A crash can leave
-/// a part of the first message, or zeros in its place.
-[[nodiscard]] bool begins_like_messages(std::string_view start);
-/// Returns the error of a file that is not replaced because it holds something else.
-[[nodiscard]] error not_ours(std::string_view path, std::uint64_t size);
+/// Refuses a file that a stage must not empty or repair, because it holds something else
+/// than the stage writes. A crash can leave a part of the first bytes, or zeros in their
+/// place.
+/// @param content  What the stage writes, for the message.
+/// @param begins  First bytes of such files, of which one is there.
+/// @error{already_exists, the file holds something else}
+[[nodiscard]] result<void> check_ours(file& f, const std::string& path,
+                                      std::string_view content,
+                                      std::span<const std::string_view> begins);
+/// The same for a file of Tensogram messages, which may be missing.
+[[nodiscard]] result<void> check_messages(file_system& fs, const std::string& path);
 
 /// Returns the error of a file to which a sink appends, if it is shorter than its offset.
 [[nodiscard]] error shorter_than_offset(const std::string& path, std::uint64_t end,

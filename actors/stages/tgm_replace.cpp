@@ -58,7 +58,7 @@ class tgm_replace final : public flow::stage_object {
 
   result<void> open(opening& run) override {
     path_ = run.path(settings_.path);
-    return tolerated(examine());
+    return tolerated(check_messages(fs_, path_));
   }
   result<void> put(taken& t) override {
     std::vector<formats::object_to_write> objects;
@@ -152,17 +152,6 @@ class tgm_replace final : public flow::stage_object {
   }
 
  private:
-  /// Refuses a file that holds something else.
-  [[nodiscard]] result<void> examine() const {
-    auto f = fs_.open(path_, open_mode::read);
-    if (!f) {
-      return f.error().code() == errc::not_found ? result<void>() : f.error();
-    }
-    WEIR_TRY(const std::uint64_t size, (*f)->size());
-    byte_vector start(std::min<std::uint64_t>(size, message_magic.size()));
-    WEIR_CHECK(read_exactly(**f, 0, start));
-    return begins_like_messages(as_text(start)) ? result<void>() : not_ours(path_, size);
-  }
   /// Notes the outcome of the newest use of the file, and forgives it unless the file
   /// must be written.
   result<void> tolerated(result<void> outcome) {

@@ -169,11 +169,7 @@ class tgm_write final : public flow::stage_object {
     if (size == 0) {
       return {};
     }
-    byte_vector start(std::min<std::uint64_t>(size, message_magic.size()));
-    WEIR_CHECK(read_exactly(**f, 0, start));
-    if (!begins_like_messages(as_text(start))) {
-      return not_ours(path_, size);
-    }
+    WEIR_CHECK(check_ours(**f, path_, "Tensogram messages", {&message_magic, 1}));
     WEIR_CHECK((*f)->resize(0));
     return (*f)->sync();
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The sink `json.write`: items as lines of JSON.
+#include <array>
 #include <chrono>
 
 #include "stages/files/factories.hpp"
@@ -29,8 +30,9 @@ struct json_write_settings {
 settings_table<json_write_settings> json_write_table() {
   settings_table<json_write_settings> table("the sink json.write");
   table
-      .add("path", &json_write_settings::path,
-           "a file, which begins empty, a pipe, or - for standard output")
+      .add(
+          "path", &json_write_settings::path,
+          "a file of lines of JSON, which begins empty, a pipe, or - for standard output")
       .required()
       .path(path_use::output);
   table.add("form", &json_write_settings::form,
@@ -43,6 +45,10 @@ settings_table<json_write_settings> json_write_table() {
             "NaN and infinities, which JSON lacks: refuse: an error; null: null");
   return table;
 }
+
+/// First bytes of the lines that this stage writes.
+constexpr std::array<std::string_view, 14> line_begins{
+    "{", "[", "-", "null", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
 
 struct json_offset {
   std::uint64_t lines = 0;
@@ -62,7 +68,11 @@ class json_write final : public flow::stage_object {
       return {};
     }
     WEIR_TRY(file_, fs_.open(path_, open_mode::create_or_open));
-    return run.resuming() ? result<void>() : file_->resize(0);
+    if (run.resuming()) {
+      return {};
+    }
+    WEIR_CHECK(check_ours(*file_, path_, "lines of JSON with numbers", line_begins));
+    return file_->resize(0);
   }
   result<void> put(taken& t) override {
     std::string line;
@@ -134,8 +144,9 @@ deep as the tensor has dimensions. Numbers have as many digits as are needed to 
 same number again, so `json.read` gives the same bits. Attributes of the item become
 scalars of the object, sorted by name, before the numbers.
 
-The offset holds the number of lines, the length of the file and the XXH3 digest of the
-last line. A resumed run cuts the file to exactly the offset; a shorter file is `torn`,
+A file that holds something else than lines of JSON is refused when the run begins. The
+offset holds the number of lines, the length of the file and the XXH3 digest of the last
+line. A resumed run cuts the file to exactly the offset; a shorter file is `torn`,
 another last line is `hash_mismatch`. A pipe cannot be cut, so its guarantee is "at least
 once".)";
 

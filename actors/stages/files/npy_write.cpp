@@ -71,17 +71,7 @@ class npy_rows final : public flow::stage_object {
     if (run.resuming()) {
       return {};
     }
-    WEIR_TRY(const std::uint64_t size, file_->size());
-    byte_vector start(std::min<std::uint64_t>(size, npy_magic.size()));
-    WEIR_CHECK(read_exactly(*file_, 0, start));
-    const std::string_view text = as_text(start);
-    if (!npy_magic.starts_with(text) && text.find_first_not_of('\0') != text.npos) {
-      return error(errc::already_exists,
-                   fmt::format("cannot replace \"{}\": expected an array of NumPy, found "
-                               "{} bytes of something else",
-                               path_, size))
-          .hint("remove the file, or choose another path");
-    }
+    WEIR_CHECK(check_ours(*file_, path_, "an array of NumPy", {&npy_magic, 1}));
     return file_->resize(0);
   }
   result<void> put(taken& t) override {

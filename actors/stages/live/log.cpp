@@ -161,7 +161,7 @@ class log_source final : public flow::stage_object {
   /// Opens the log, and begins to read what it has behind the cursor. A message that a
   /// crash has cut short was never accepted, so it is cut off.
   result<void> open_log() {
-    WEIR_CHECK(is_a_log());
+    WEIR_CHECK(check_messages(fs_, path_));
     target_environment environment;
     environment.fs = &fs_;
     environment.lock = &fs_ == &posix_file_system();
@@ -182,17 +182,6 @@ class log_source final : public flow::stage_object {
       WEIR_TRY(replay_, open_feed(reading, source));
     }
     return {};
-  }
-  /// Leaves a file of something else alone.
-  result<void> is_a_log() {
-    auto f = fs_.open(path_, open_mode::read);
-    if (!f) {
-      return f.error().code() == errc::not_found ? result<void>() : f.error();
-    }
-    WEIR_TRY(const std::uint64_t size, (*f)->size());
-    byte_vector start(std::min<std::uint64_t>(size, message_magic.size()));
-    WEIR_CHECK(read_exactly(**f, 0, start));
-    return begins_like_messages(as_text(start)) ? result<void>() : not_ours(path_, size);
   }
   result<bool> hand_on(pull& p, const accepted& one) {
     const auto object = fill_from(p, choice_, *one.message);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -200,6 +201,31 @@ TEST(Json, ALineThatDoesNotFitIsAnErrorThatSaysWhy) {
     expect_error(actors::parse_json_line(one.line, type, "x"),
                  one.line.starts_with("{\"y\"") ? errc::not_found : errc::corrupt,
                  one.text);
+  }
+}
+
+TEST(JsonWrite, EmptiesLinesOfJsonAndNothingElse) {
+  const temp_folder folder;
+  const std::string path = folder / "out.jsonl";
+  const auto written_over = [&](std::string_view before) {
+    const bytes_view bytes = as_view(before);
+    write_content(path, {bytes.begin(), bytes.end()});
+    const auto done = run_files([&](pipeline& p) {
+      add_stage(p, "source", "generator", {{"count", 1}}) >>
+          add_stage(p, "sink", "json.write", {{"path", path}, {"form", "array"}});
+    });
+    const byte_vector after = content_of(path);
+    return std::pair(done ? std::optional<errc>() : done.error().code(),
+                     std::string(as_text(after)));
+  };
+  for (const char* lines : {"{\"x\":[1,2]}\n", "[1,2]\n[3]\n", "-7\n", "nu", ""}) {
+    EXPECT_EQ(written_over(lines),
+              (std::pair(std::optional<errc>(), std::string("[0]\n"))))
+        << lines;
+  }
+  for (const char* other : {"hello", "# notes\n", "TENSOGRM", "not"}) {
+    EXPECT_EQ(written_over(other),
+              (std::pair(std::optional(errc::already_exists), std::string(other))));
   }
 }
 
