@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "random_views.hpp"
+#include "support/case_count.hpp"
 #include "weir/runtime/copy_ledger.hpp"
 
 namespace weir::runtime {
@@ -67,7 +68,8 @@ void check_missing(const copy_ledger& ledger, const holders_of_bytes& all,
 TEST(CopyLedger, EqualsOneNumberPerByte) {
   dice d(71);
   const storage s{ledger_storage, nullptr, ledger_size};
-  for (int program = 0; program < 150; ++program) {
+  for (std::uint64_t program = 0; program < test::case_count("WEIR_TEST_PLACED", 150);
+       ++program) {
     copy_ledger ledger(ledger_size, 0);
     holders_of_bytes all;
     all.fill(1);

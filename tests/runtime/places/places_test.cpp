@@ -8,6 +8,7 @@
 
 #include "places/guarded_memory.hpp"
 #include "random_programs.hpp"
+#include "support/case_count.hpp"
 #include "tensors.hpp"
 
 namespace weir::runtime {
@@ -186,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Workers, Places, testing::Values(1U, 2U, 3U));
 TEST_P(Places, RandomProgramsEqualTheRunInOneMemory) {
   dice d(500 + GetParam());
   std::unique_ptr<engine> e;
-  for (int i = 0; i < 120; ++i) {
+  for (std::uint64_t i = 0; i < case_count("WEIR_TEST_PLACED", 120); ++i) {
     if (i % 20 == 0) {
       e = make_placed_engine(d, GetParam());
     }
@@ -200,7 +201,7 @@ TEST_P(Places, RandomProgramsEqualTheRunInOneMemory) {
 TEST_P(Places, FailuresReachAllTasksThatTheyReachInOneMemory) {
   dice d(600 + GetParam());
   const auto e = make_placed_engine(d, GetParam());
-  for (int i = 0; i < 60; ++i) {
+  for (std::uint64_t i = 0; i < case_count("WEIR_TEST_PLACED", 60); ++i) {
     const program p = random_program(d, 12);
     placed_program run(*e, p, d, planted::none);
     run.submit();
