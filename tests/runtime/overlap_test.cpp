@@ -4,9 +4,8 @@
 /// sets of bytes.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "random_views.hpp"
+#include "support/case_count.hpp"
 #include "tensor/progression.hpp"
 #include "weir/runtime/tensor.hpp"
 
@@ -244,13 +243,11 @@ TEST(Overlap, EqualsBruteForceOnAllPairsOfViewsOfASmallMatrix) {
 /// view only once.
 /// Returns the number of pairs for each class of views; WEIR_TEST_PAIRS overrides it.
 std::int64_t random_pairs() {
-  const char* set = std::getenv("WEIR_TEST_PAIRS");
-  return set != nullptr ? std::atoll(set) : 210'000;
+  return static_cast<std::int64_t>(weir::test::number_or("WEIR_TEST_PAIRS", 210'000));
 }
 
 TEST(Overlap, EqualsBruteForceOnRandomPairs) {
-  const char* set = std::getenv("WEIR_TEST_SEED");
-  const std::uint64_t seed = set != nullptr ? std::strtoull(set, nullptr, 10) : 4242;
+  const std::uint64_t seed = weir::test::number_or("WEIR_TEST_SEED", 4242);
   SCOPED_TRACE(testing::Message() << "WEIR_TEST_SEED=" << seed);
   RecordProperty("seed", std::to_string(seed));
   constexpr std::size_t group = 40;

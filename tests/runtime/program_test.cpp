@@ -4,10 +4,10 @@
 /// workers, window size and delays.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 
 #include "random_programs.hpp"
+#include "support/case_count.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -24,12 +24,10 @@ struct run_state {
 class Program : public testing::TestWithParam<unsigned> {
  protected:
   std::uint64_t seed() const {
-    const char* set = std::getenv("WEIR_TEST_SEED");
-    return set != nullptr ? std::strtoull(set, nullptr, 10) : 1000 + GetParam();
+    return weir::test::number_or("WEIR_TEST_SEED", 1000 + GetParam());
   }
   static std::int64_t programs() {
-    const char* set = std::getenv("WEIR_TEST_PROGRAMS");
-    return set != nullptr ? std::atoll(set) : 700;
+    return static_cast<std::int64_t>(weir::test::case_count("WEIR_TEST_PROGRAMS", 700));
   }
   std::unique_ptr<engine> make_engine(dice& d) const {
     engine_options o;

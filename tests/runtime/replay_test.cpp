@@ -13,6 +13,7 @@
 #include <string>
 
 #include "random_programs.hpp"
+#include "support/case_count.hpp"
 #include "tensors.hpp"
 
 namespace weir::runtime {
@@ -82,12 +83,10 @@ script random_script(dice& d, std::int64_t failing_one_in) {
 class Replay : public testing::TestWithParam<unsigned> {
  protected:
   static std::int64_t scripts() {
-    const char* set = std::getenv("WEIR_TEST_SCRIPTS");
-    return set != nullptr ? std::atoll(set) : 500;
+    return static_cast<std::int64_t>(weir::test::number_or("WEIR_TEST_SCRIPTS", 500));
   }
   std::uint64_t seed() const {
-    const char* set = std::getenv("WEIR_TEST_SEED");
-    return set != nullptr ? std::strtoull(set, nullptr, 10) : 4000 + GetParam();
+    return weir::test::number_or("WEIR_TEST_SEED", 4000 + GetParam());
   }
   std::unique_ptr<engine> make_engine(dice& d) const {
     engine_options o;

@@ -22,6 +22,7 @@
 #include <fmt/format.h>
 
 #include "epochs/epoch_store.hpp"
+#include "support/case_count.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/actors/pipelines.hpp"
 #include "weir/base/file.hpp"
@@ -334,8 +335,7 @@ void kill_children(int kills) {
 }
 
 TEST(PipelineHosts, GiveTheSameBytesAfterChildrenWereKilled) {
-  const char* wanted = std::getenv("WEIR_TEST_KILLS");  // NOLINT
-  kill_children(wanted != nullptr ? std::atoi(wanted) : 20);
+  kill_children(static_cast<int>(case_count("WEIR_TEST_KILLS", 20)));
 }
 
 /// Lets one stage run in a child that makes a mistake. Returns the error of the run.

@@ -7,14 +7,14 @@
 #include <cstdlib>
 
 #include "pipeline/support/random_pipeline.hpp"
+#include "support/case_count.hpp"
 #include "weir/actors/pipelines.hpp"
 
 namespace weir::test {
 namespace {
 
 std::uint64_t random_graphs() {
-  const char* wanted = std::getenv("WEIR_TEST_GRAPHS");  // NOLINT
-  return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 30;
+  return case_count("WEIR_TEST_GRAPHS", 30);
 }
 
 TEST(PipelineHosts, RunRandomGraphsAsASerialInterpreter) {

@@ -8,6 +8,7 @@
 
 #include "formats/support.hpp"
 #include "support/allocation_meter.hpp"
+#include "support/case_count.hpp"
 #include "support/fixtures.hpp"
 #include "tensogram/wire/metadata.hpp"
 #include "tensogram/wire/wire.hpp"
@@ -302,8 +303,7 @@ byte_vector mutated(numbers& random, bytes_view message) {
 
 /// Returns the number of mutations for each file; `WEIR_TEST_MUTATIONS` sets another.
 std::uint64_t mutation_count() {
-  const char* set = std::getenv("WEIR_TEST_MUTATIONS");
-  return set != nullptr ? std::strtoull(set, nullptr, 10) : 12;
+  return case_count("WEIR_TEST_MUTATIONS", 12);
 }
 
 TEST(tensogram_memory, mutations_take_little_more_than_the_sound_file) {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "formats/codec/libaec_peer.hpp"
+#include "support/case_count.hpp"
 #include "tensogram/codec/szip.hpp"
 #include "weir/formats/tensogram_validate.hpp"
 
@@ -19,8 +20,7 @@ using namespace formats;
 /// Returns the number of messages whose ranges are all decoded; `WEIR_TEST_SZIP_MESSAGES`
 /// sets another.
 std::uint64_t message_count() {
-  const char* set = std::getenv("WEIR_TEST_SZIP_MESSAGES");
-  return set != nullptr ? std::strtoull(set, nullptr, 10) : 40;
+  return case_count("WEIR_TEST_SZIP_MESSAGES", 40);
 }
 
 TEST(tensogram_szip, every_range_is_the_slice_of_the_whole) {

@@ -4,10 +4,9 @@
 /// whatever the server does.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "formats/remote/support.hpp"
 #include "formats/support.hpp"
+#include "support/case_count.hpp"
 
 namespace weir::test {
 namespace {
@@ -17,8 +16,7 @@ using formats::remote_options;
 
 /// Returns the number of cases; `make soak` sets more.
 std::uint64_t cases() {
-  const char* asked = std::getenv("WEIR_TEST_FAULTS");
-  return asked != nullptr ? std::strtoull(asked, nullptr, 10) : 60;
+  return case_count("WEIR_TEST_FAULTS", 60);
 }
 
 /// Two equal files of three messages with five objects each, on a server.

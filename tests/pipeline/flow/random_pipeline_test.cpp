@@ -4,17 +4,15 @@
 /// workers, with different windows and hosts, and after resuming from every checkpoint.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "pipeline/support/random_pipeline.hpp"
+#include "support/case_count.hpp"
 #include "weir/pipeline/run_here.hpp"
 
 namespace weir::test {
 namespace {
 
 std::uint64_t graphs() {
-  const char* wanted = std::getenv("WEIR_TEST_GRAPHS");  // NOLINT
-  return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 150;
+  return case_count("WEIR_TEST_GRAPHS", 150);
 }
 
 /// Returns the hosts of half of the stages in two of three cases.

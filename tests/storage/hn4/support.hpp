@@ -7,12 +7,12 @@
 #include <zstd.h>
 
 #include <array>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "support/case_count.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/philox.hpp"
 #include "weir/base/system/sanitizers.hpp"
@@ -21,14 +21,14 @@
 
 namespace weir::storage::test {
 
+using weir::test::number_or;
+
 inline constexpr std::uint64_t small_capacity = std::uint64_t{128} << 20;
 
 /// Returns how often a random test tries: the number in the environment variable, else
 /// `usual`, and fewer in instrumented builds, which are many times slower.
 inline std::uint64_t number_of_tries(const char* variable, std::uint64_t usual) {
-  usual = sanitized ? 1 + usual / 10 : usual;
-  const char* asked = std::getenv(variable);
-  return asked != nullptr ? std::strtoull(asked, nullptr, 10) : usual;
+  return number_or(variable, sanitized ? 1 + usual / 10 : usual);
 }
 
 /// Returns reproducible bytes.

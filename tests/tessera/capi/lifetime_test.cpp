@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "support.hpp"
+#include "support/case_count.hpp"
 #include "weir/base/system/sanitizers.hpp"
 #include "weir/runtime/engine.hpp"
 #include "weir/tessera/stream/collective.hpp"
@@ -368,8 +369,7 @@ void one_life(int number) {
 
 TEST(TesseraRestart, RepeatedRestartsLeaveNothingBehind) {
   const environment quiet({{"TESS_NUM_THREADS", "2"}});
-  const char* const asked = std::getenv("WEIR_TEST_RESTARTS");
-  const int lives = asked == nullptr ? 600 : std::atoi(asked);
+  const int lives = static_cast<int>(case_count("WEIR_TEST_RESTARTS", 600));
   ASSERT_GE(lives, 100);
   const auto live = [](int first, int last) {
     for (int i = first; i < last; ++i) {

@@ -4,11 +4,11 @@
 /// behind correct hashes.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <random>
 
 #include "module/cpu_level.hpp"
 #include "module_support.hpp"
+#include "support/case_count.hpp"
 #include "weir/tessera/module/loader.hpp"
 
 namespace weir::tessera {
@@ -64,9 +64,7 @@ TEST(FatbinDamage, OfAnySingleByteIsFound) {
 // The step is 1 in `make soak`, which then changes every byte.
 TEST(FatbinDamage, OfAnyByteOfTheDemosKernelsIsFound) {
   const key_pair keys = test::test_keys();
-  const char* step = std::getenv("WEIR_TEST_BYTE_STEP");
-  flip_every(step == nullptr ? 61 : std::strtoul(step, nullptr, 10),
-             one_level(&keys.secret));
+  flip_every(weir::test::number_or("WEIR_TEST_BYTE_STEP", 61), one_level(&keys.secret));
 }
 
 TEST(FatbinDamage, OfAnyBitOfASignatureIsFoundThoughNoneIsRequired) {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The ledger of valid copies against one number per byte.
+#include <gtest/gtest.h>
+
+#include "random_views.hpp"
+#include "support/case_count.hpp"
+#include "weir/runtime/copy_ledger.hpp"
+
+namespace weir::runtime {
+namespace {
+
+using test::byte_set;
+using test::dice;
+
+constexpr std::int64_t ledger_size = 200;
+constexpr storage_id ledger_storage{0, 1};
+
+/// The holders of each byte.
+using holders_of_bytes = std::array<std::uint64_t, ledger_size>;
+
+/// Returns a dense footprint.
+footprint block(std::int64_t lo, std::int64_t hi) {
+  return or_throw(footprint::of_view(ledger_storage, lo,
+                                     std::array<std::int64_t, 1>{hi - lo},
+                                     std::array<std::int64_t, 1>{1}, 1));
+}
+
+/// Returns `rows` blocks of `run` bytes at distances of `stride`.
+footprint rows_of(std::int64_t lo, std::int64_t rows, std::int64_t stride,
+                  std::int64_t run) {
+  return or_throw(footprint::of_view(ledger_storage, lo,
+                                     std::array<std::int64_t, 1>{rows},
+                                     std::array<std::int64_t, 1>{stride}, run));
+}
+
+/// Number of segments that the holders need.
+std::size_t segments_in(const holders_of_bytes& all) {
+  std::size_t count = 1;
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    count += all[i] != all[i - 1] ? 1 : 0;
+  }
+  return count;
+}
+
+/// Compares the pieces that a holder lacks with the bytes that it lacks.
+void check_missing(const copy_ledger& ledger, const holders_of_bytes& all,
+                   const footprint& bytes, holder_id holder) {
+  std::vector<missing_piece> pieces;
+  ledger.find_missing(bytes, holder, pieces);
+  byte_set expected;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    expected[i] = test::bytes_in(bytes)[i] && (all[i] >> holder & 1) == 0;
+  }
+  byte_set found;
+  for (const missing_piece& piece : pieces) {
+    const byte_set one = test::bytes_in(piece.bytes);
+    EXPECT_TRUE((found & one).none());
+    found |= one;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      EXPECT_TRUE(!one[i] || (all[i] >> piece.from & 1) != 0);
+    }
+  }
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(ledger.holds(bytes, holder), expected.none());
+}
+
+TEST(CopyLedger, EqualsOneNumberPerByte) {
+  dice d(71);
+  const storage s{ledger_storage, nullptr, ledger_size};
+  for (std::uint64_t program = 0; program < test::case_count("WEIR_TEST_PLACED", 150);
+       ++program) {
+    copy_ledger ledger(ledger_size, 0);
+    holders_of_bytes all;
+    all.fill(1);
+    for (int step = 0; step < 40; ++step) {
+      const auto kind = test::all_view_classes[static_cast<std::size_t>(d.in(0, 4))];
+      const footprint bytes = test::random_view(d, s, kind).bytes();
+      const auto holder = static_cast<holder_id>(d.one_in(9) ? 63 : d.in(0, 3));
+      check_missing(ledger, all, bytes, holder);
+      const bool writes = d.one_in(2);
+      writes ? ledger.wrote(bytes, holder) : ledger.copied(bytes, holder);
+      const byte_set changed = test::bytes_in(bytes);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        if (changed[i]) {
+          all[i] = (writes ? 0 : all[i]) | std::uint64_t{1} << holder;
+        }
+      }
+      ASSERT_EQ(ledger.segments(), segments_in(all));
+      ASSERT_FALSE(testing::Test::HasFailure()) << "program " << program;
+    }
+  }
+}
+
+TEST(CopyLedger, GathersMissingBlocksAtEqualDistances) {
+  copy_ledger ledger(ledger_size, 0);
+  ledger.copied(block(0, 100), 1);
+  std::vector<missing_piece> pieces;
+  ledger.find_missing(rows_of(0, 10, 20, 4), 1, pieces);  // the upper half is missing
+  ASSERT_EQ(pieces.size(), 1U);
+  EXPECT_EQ(pieces[0].bytes, rows_of(100, 5, 20, 4));
+}
+
+TEST(CopyLedger, TakesEachPieceFromAHolderOfAllOfIt) {
+  copy_ledger ledger(ledger_size, 0);
+  ledger.wrote(block(50, 60), 2);
+  std::vector<missing_piece> pieces;
+  ledger.find_missing(block(40, 70), 1, pieces);
+  ASSERT_EQ(pieces.size(), 2U);
+  EXPECT_EQ(pieces[0].bytes, rows_of(40, 2, 20, 10));
+  EXPECT_EQ(pieces[0].from, 0U);
+  EXPECT_EQ(pieces[1].bytes, block(50, 60));
+  EXPECT_EQ(pieces[1].from, 2U);
+}
+
+}  // namespace
+}  // namespace weir::runtime

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Numbers that environment variables set for tests: how many random cases to try.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+
+namespace weir::test {
+
+/// Returns the number in an environment variable, or `otherwise` if it is not set.
+inline std::uint64_t number_or(const char* variable, std::uint64_t otherwise) {
+  const char* set = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
+  return set != nullptr ? std::strtoull(set, nullptr, 10) : otherwise;
+}
+
+/// Returns how many cases a random test tries: the number in the environment variable
+/// `variable`, else `usual`, of which `WEIR_TEST_SHARE` percent are tried if that is set.
+/// `scripts/test` sets the share under sanitizers, where each case takes several times
+/// as long (docs/decisions/021).
+inline std::uint64_t case_count(const char* variable, std::uint64_t usual) {
+  const std::uint64_t share =
+      std::min<std::uint64_t>(number_or("WEIR_TEST_SHARE", 100), 100);
+  return number_or(variable, std::max<std::uint64_t>(usual * share / 100, 1));
+}
+
+}  // namespace weir::test
