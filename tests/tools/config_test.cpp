@@ -12,6 +12,7 @@
 #include <set>
 
 #include "config/reference.hpp"
+#include "support/folders.hpp"
 #include "support/range_ends.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/base/file.hpp"
@@ -268,7 +269,7 @@ TEST(ResumeConfig, RefusesEveryKeyThatIsFixed) {
 }
 
 TEST(SettingsPage, OfTheDocumentationIsWhatTheTablesSay) {
-  const std::string path = WEIR_SOURCE_DIR "/docs/settings.md";
+  const std::string path = weir::test::source_folder() + "/docs/settings.md";
   const auto page = or_throw(read_file(posix_file_system(), path));
   EXPECT_TRUE(as_text(page) == settings_page(settings_of_run()))
       << "docs/settings.md is out of date; write it again with build/weir settings "
@@ -293,7 +294,7 @@ TEST(SettingsPage, NamesEveryKeyWithItsRangeAndDefault) {
 }
 
 TEST(ProseToml, NamesEveryKeyAndLeavesTestAndStreamOut) {
-  const std::string path = WEIR_SOURCE_DIR "/demos/prose/prose.toml";
+  const std::string path = weir::test::source_folder() + "/demos/prose/prose.toml";
   const auto content = or_throw(read_file(posix_file_system(), path));
   std::set<std::string> named;
   for (const config_entry& entry : or_throw(parse_toml(as_text(content), path))) {
