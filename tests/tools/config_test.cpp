@@ -41,12 +41,12 @@ error failure_of(const std::string& text, const std::vector<std::string>& sets =
 TEST(Config, DefaultsComeBackFromTheirOwnToml) {
   const test::temp_folder folder;
   actors::run_config config;
-  config.paths = {"/some/where", "/else\"where"};
+  config.source.paths = {"/some/where", "/else\"where"};
   config.phase.build.tokens = actors::one_pass;
   const std::string text = to_toml(config);
   const auto again = or_throw(load_config(write(folder, text), {}));
   EXPECT_EQ(to_toml(again), text);
-  EXPECT_EQ(again.paths, config.paths);
+  EXPECT_EQ(again.source.paths, config.source.paths);
   EXPECT_EQ(again.phase.build.tokens, actors::one_pass);
 }
 
@@ -83,7 +83,7 @@ std::map<std::string, test::range_ends> special_ends() {
 TEST(Config, BothEndsOfEveryRangeAreReadAndCheckedAndTheirNeighboursRefused) {
   actors::run_config good;
   good.folder = "folder";
-  good.paths = {"/text"};
+  good.source.paths = {"/text"};
   test::walk_ranges(
       actors::run_settings(), good,
       [](actors::run_config& config, const std::string& name,
@@ -117,7 +117,7 @@ TEST(Config, EveryKeyIsWrittenAndReadBack) {
     for (const setting_value& value : inside) {
       SCOPED_TRACE(key.name + " = " + value.describe());
       actors::run_config config;
-      config.paths = {"/text"};
+      config.source.paths = {"/text"};
       key.set(config, value);
       const auto again = or_throw(load_config(write(folder, to_toml(config)), {}));
       EXPECT_EQ(key.get(again), key.get(config));
@@ -200,10 +200,34 @@ TEST(Config, RelativePathsBeginAtTheFileOrAtTheWorkingFolder) {
       write(folder, "stream.path = [\"text\", \"../b\", \"/c\", \"-\"]");
   const auto config = or_throw(load_config(file, {}));
   const std::string parent = folder_of(folder.path());
-  EXPECT_EQ(config.paths,
+  EXPECT_EQ(config.source.paths,
             (std::vector<std::string>{folder / "text", parent + "/b", "/c", "-"}));
   const auto set = or_throw(load_config(file, {{"stream.path=text"}}));
-  EXPECT_EQ(set.paths.front(), (std::filesystem::current_path() / "text").string());
+  EXPECT_EQ(set.source.paths.front(),
+            (std::filesystem::current_path() / "text").string());
+}
+
+TEST(Config, TablesOfSourcesAreReadAndWrittenBack) {
+  const test::temp_folder folder;
+  const std::string file = write(folder,
+                                 "[stream]\npath = \"a\"\n[source.one]\npath = \"b\"\n"
+                                 "eot = false\n[source.t-2]\npath = \"-\"\n");
+  const auto config = or_throw(load_config(file, {{"source.t-2.eot=false"}}));
+  ASSERT_EQ(config.sources.size(), 2U);
+  EXPECT_EQ(config.sources.at("one"), (actors::source_settings{{folder / "b"}, false}));
+  EXPECT_EQ(config.sources.at("t-2"), (actors::source_settings{{"-"}, false}));
+  const auto again = or_throw(load_config(write(folder, to_toml(config)), {}));
+  EXPECT_EQ(again.sources, config.sources);
+}
+
+TEST(Config, KeysOfSourcesAreCheckedAsThoseOfTheStream) {
+  EXPECT_EQ(failure_of("[source.one]\npth = \"b\"\n").text(),
+            "cannot set key \"source.one.pth\": expected a known key, found none of that "
+            "name; did you mean \"source.one.path\"?");
+  EXPECT_EQ(failure_of("[source.one]\neot = 3\n").text(),
+            "cannot set key \"source.one.eot\": expected true or false, found integer 3");
+  EXPECT_EQ(failure_of("[source.\"a b\"]\neot = true\n").code(), errc::invalid_argument);
+  EXPECT_EQ(failure_of("[source]\neot = true\n").code(), errc::unknown_key);
 }
 
 TEST(ResumeConfig, TakesWhatMayChangeAndRefusesTheRest) {
@@ -229,7 +253,7 @@ TEST(ResumeConfig, TakesWhatMayChangeAndRefusesTheRest) {
 TEST(ResumeConfig, RefusesEveryKeyThatIsFixed) {
   const test::temp_folder folder;
   actors::run_config begun;
-  begun.paths = {"/text"};
+  begun.source.paths = {"/text"};
   std::ofstream(folder / "config.toml") << to_toml(begun);
   for (const auto& [key, value] : {std::pair{"seed", "2"},
                                    {"stream.path", "/other"},
@@ -246,13 +270,13 @@ TEST(ResumeConfig, RefusesEveryKeyThatIsFixed) {
 TEST(SettingsPage, OfTheDocumentationIsWhatTheTablesSay) {
   const std::string path = WEIR_SOURCE_DIR "/docs/settings.md";
   const auto page = or_throw(read_file(posix_file_system(), path));
-  EXPECT_TRUE(as_text(page) == settings_page(list_settings(actors::run_settings())))
+  EXPECT_TRUE(as_text(page) == settings_page(settings_of_run()))
       << "docs/settings.md is out of date; write it again with build/weir settings "
          "--markdown >docs/settings.md";
 }
 
 TEST(SettingsPage, NamesEveryKeyWithItsRangeAndDefault) {
-  const auto all = list_settings(actors::run_settings());
+  const auto all = settings_of_run();
   const std::string text = settings_text(all);
   for (const listed_setting& s : all) {
     EXPECT_NE(text.find(s.info->name + "\n"), std::string::npos) << s.info->name;

@@ -9,7 +9,7 @@
 namespace weir::tools {
 
 command_result settings_command(const settings_options& options, output& out) {
-  setting_list settings = list_settings(actors::run_settings());
+  setting_list settings = settings_of_run();
   if (!options.key.empty()) {
     WEIR_TRY(settings, select_settings(settings, options.key));
   }
@@ -29,7 +29,7 @@ std::string settings_help(bool resuming) {
          settings_names(list_settings(pipeline_table()), resuming) +
          "\nKeys for a job that learns from text; `weir settings` and docs/settings.md "
          "say what each is:\n" +
-         settings_names(list_settings(actors::run_settings()), resuming);
+         settings_names(settings_of_run(), resuming);
 }
 
 }  // namespace weir::tools

@@ -18,17 +18,20 @@ namespace {
 
 using actors::run_config;
 
-// Returns a path as an absolute one; "-" stands for standard input and stays.
 std::string absolute_path(const std::string& path, const std::string& base_folder) {
-  if (path == "-") {
-    return path;
-  }
   return (std::filesystem::path(base_folder) / path).lexically_normal().string();
 }
 
 std::string working_folder() {
   std::error_code ignored;
   return std::filesystem::current_path(ignored).string();
+}
+
+std::string line_of(const setting_info& info, const std::string& key,
+                    const setting_value& value) {
+  return fmt::format("# {}{}\n{} = {}\n", info.documentation,
+                     info.may_change ? " (may change at a resume)" : "", key,
+                     toml_text(value));
 }
 
 result<void> apply_all(run_config& config, std::span<const config_entry> entries,
@@ -48,6 +51,28 @@ result<std::vector<config_entry>> parse_assignments(std::span<const std::string>
   return out;
 }
 
+/// The values of a setting before and after an assignment.
+struct setting_change {
+  setting_value was;
+  setting_value now;
+  bool allowed = false;  ///< a resumed run may have another value
+};
+
+/// A source that is new has had its default before.
+result<setting_change> change_of(const std::string& key, const run_config& before,
+                                 const run_config& after) {
+  if (!key.starts_with(actors::source_prefix)) {
+    const auto* found = actors::run_settings().find(key);
+    return setting_change{found->get(before), found->get(after), found->may_change};
+  }
+  WEIR_TRY(const auto found, actors::parse_source_key(key));
+  const auto was = before.sources.find(found.name);
+  return setting_change{
+      found.info->get(was == before.sources.end() ? actors::source_settings()
+                                                  : was->second),
+      found.info->get(after.sources.at(found.name)), found.info->may_change};
+}
+
 result<run_config> read_config(const std::string& path) {
   WEIR_TRY(const byte_vector content, read_file(posix_file_system(), path));
   WEIR_TRY(const auto entries, parse_toml(as_text(content), path));
@@ -65,13 +90,17 @@ result<run_config> read_config(const std::string& path) {
 /// ones, so that a resumed run finds them from anywhere.
 result<void> apply_entry(run_config& config, const config_entry& entry,
                          const std::string& base_folder) {
-  if (auto set = actors::run_settings().assign(config, entry.key, entry.value); !set) {
+  if (auto set = actors::assign_setting(config, entry.key, entry.value); !set) {
     return std::move(set).error().located(entry.where);
   }
-  if (entry.key == "stream.path") {
-    for (std::string& path : config.paths) {
-      path = absolute_path(path, base_folder);
-    }
+  const auto absolute = [&](const std::string& path) {
+    return absolute_path(path, base_folder);
+  };
+  if (entry.key.starts_with("stream.")) {
+    actors::replace_paths(config.source, absolute);
+  } else if (entry.key.starts_with(actors::source_prefix)) {
+    WEIR_TRY(const auto key, actors::parse_source_key(entry.key));
+    actors::replace_paths(config.sources[key.name], absolute);
   }
   return {};
 }
@@ -93,13 +122,12 @@ result<run_config> load_resume_config(const std::string& folder,
   for (const config_entry& entry : assignments) {
     const run_config before = config;
     WEIR_CHECK(apply_entry(config, entry, working_folder()));
-    const auto* key = actors::run_settings().find(entry.key);
-    const setting_value was = key->get(before), now = key->get(config);
-    if (!key->may_change && was != now) {
+    WEIR_TRY(const setting_change change, change_of(entry.key, before, config));
+    if (!change.allowed && change.was != change.now) {
       return error(errc::config_mismatch,
                    fmt::format("cannot change key \"{}\" of a run that has begun: "
                                "expected {}, found {}",
-                               key->name, toml_text(was), toml_text(now)))
+                               entry.key, toml_text(change.was), toml_text(change.now)))
           .located(entry.where)
           .hint("begin another run with `weir run`");
     }
@@ -118,10 +146,17 @@ std::string to_toml(const run_config& config) {
       out += fmt::format("\n[{}]\n", group);
       table = group;
     }
-    out += fmt::format("# {}{}\n{} = {}\n", key.documentation,
-                       key.may_change ? " (may change at a resume)" : "",
-                       dot == std::string::npos ? key.name : key.name.substr(dot + 1),
-                       toml_text(key.get(config)));
+    out += line_of(key, dot == std::string::npos ? key.name : key.name.substr(dot + 1),
+                   key.get(config));
+  }
+  const actors::source_settings untouched{};
+  for (const auto& [name, source] : config.sources) {
+    out += fmt::format("\n[{}{}]\n", actors::source_prefix, name);
+    for (const auto& key : actors::source_table().entries()) {
+      if (key.get(source) != key.get(untouched)) {
+        out += line_of(key, key.name, key.get(source));
+      }
+    }
   }
   return out;
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "values.hpp"
+#include "weir/actors/run.hpp"
 
 namespace weir::tools {
 
@@ -24,10 +25,14 @@ The `config.toml` in the folder of a run holds what the run began with.
 that continues the run.
 
 This page is what `weir settings --markdown` prints. `weir settings KEY` prints one key or
-one group of keys.
+one group of keys. NAME is a name of your choice: a table `[source.NAME]` describes a
+source of tokens to which other settings refer.
 )";
 
 std::string group_of(const std::string& name) {
+  if (name.starts_with(actors::source_prefix)) {
+    return name.substr(0, name.find('.', actors::source_prefix.size()));
+  }
   const std::size_t dot = name.find('.');
   return dot == std::string::npos ? std::string() : name.substr(0, dot);
 }
@@ -42,6 +47,13 @@ std::string range_of(const setting_info& info) {
 }
 
 }  // namespace
+
+setting_list settings_of_run() {
+  setting_list all = list_settings(actors::run_settings());
+  const setting_list named = list_settings(actors::source_reference());
+  all.insert(all.end(), named.begin(), named.end());
+  return all;
+}
 
 result<setting_list> select_settings(std::span<const listed_setting> all,
                                      std::string_view name) {

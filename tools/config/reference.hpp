@@ -31,6 +31,9 @@ template <class Owner>
   return all;
 }
 
+/// Returns the settings of a run, those of named sources last.
+[[nodiscard]] setting_list settings_of_run();
+
 /// Returns the setting of a name, or all settings of a group: "model" selects "model.*".
 /// @error{unknown_key, no setting and no group has this name; the message suggests the
 /// nearest setting}

@@ -117,7 +117,7 @@ const json* find_at(const json& metrics, const std::string& key) {
 
 void read_corpus(run_data& data) {
   const double tokens = number_at(data.metrics, "phases.build.tokens");
-  auto corpus = compare_corpus(data.config.paths, data.config.eot,
+  auto corpus = compare_corpus(data.config.source.paths, data.config.source.eot,
                                static_cast<std::uint64_t>(tokens));
   const std::string known = text_at(data.metrics, "corpus.identity");
   if (corpus && !known.empty() && known != hex64(corpus->identity)) {

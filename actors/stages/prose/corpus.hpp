@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "weir/actors/source_settings.hpp"
 #include "weir/base/file.hpp"
 #include "weir/storage/context.hpp"
 
@@ -14,9 +15,9 @@ namespace weir::actors {
 
 /// What is to be read, and how.
 struct corpus_order {
-  std::vector<std::string> paths;  ///< files, folders and patterns, or "-" alone
-  bool eot = true;                 ///< an end-of-text token stands between files
-  storage::stream_config config;   ///< settings of the context stream
+  source_settings source;         ///< where the tokens come from
+  named_sources sources;          ///< sources to which `source` may refer
+  storage::stream_config config;  ///< settings of the context stream
 };
 /// A context stream over a corpus, and facts about the corpus.
 struct opened_corpus {

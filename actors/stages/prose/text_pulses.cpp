@@ -24,8 +24,8 @@ constexpr const char* conductor_part = "CONDUCTOR";
 constexpr const char* budget_part = "BUDGET";
 
 struct pulses_settings {
-  std::vector<std::string> files;
-  bool eot = true;
+  source_settings source;
+  named_sources sources;
   storage::stream_config stream;
   phase_budgets budgets;
 };
@@ -49,13 +49,16 @@ void add_phase_budget(settings_table<pulses_settings>& table, std::size_t phase,
 
 settings_table<pulses_settings> pulses_table() {
   settings_table<pulses_settings> table("the source text.pulses");
+  const auto files = [](auto& s) -> auto& {
+    return s.source.paths;
+  };
   table
-      .add("files", &pulses_settings::files,
+      .add("files", files,
            "files, folders and patterns in the order of reading; those of a folder or "
            "pattern by their paths; - is standard input")
       .required()
       .single();
-  table.add("eot", &pulses_settings::eot, "put an end-of-text token between files");
+  table.include("", &pulses_settings::source, source_table(), {"path"});
   table.include("", &pulses_settings::stream, storage::stream_settings(),
                 {"ranks", "frequencies"});
   add_phase_budget(
@@ -64,6 +67,43 @@ settings_table<pulses_settings> pulses_table() {
   add_phase_budget(table, 1, "test", "tokens of the Test phase, which follows Build");
   add_phase_budget(table, 2, "stream", "tokens of the Stream phase, which follows Test");
   return table;
+}
+
+/// Settings that came after the first version count as values of a resumed run only if
+/// they differ from their defaults, so that older checkpoints can be continued.
+bool is_later(const setting_info& info) {
+  return source_table().find(info.name) != nullptr && info.name != "eot";
+}
+
+/// Reads the settings of the stage. Those of named sources have keys that no table lists.
+result<pulses_settings> read_pulses_settings(flow::stage_info& info,
+                                             const given_settings& given) {
+  const auto table = pulses_table();
+  flow::add_settings(info, table);
+  pulses_settings settings;
+  for (const auto& [name, one] : given) {
+    WEIR_CHECK(name.starts_with(source_prefix)
+                   ? assign_source(settings.sources, name, one.value)
+                   : table.assign(settings, name, one.value));
+  }
+  WEIR_CHECK(table.check(settings));
+  const pulses_settings untouched{};
+  for (const auto& one : table.entries()) {
+    const auto value = one.get(settings);
+    if (!is_later(one) || value != one.get(untouched)) {
+      flow::add_value(info, one, value);
+    }
+  }
+  for (const auto& [name, source] : settings.sources) {
+    for (const auto& one : source_table().entries()) {
+      setting_info named = one;
+      named.name = std::string(source_prefix) + name + "." + one.name;
+      if (const auto value = one.get(source); value != one.get(source_settings())) {
+        flow::add_value(info, named, value);
+      }
+    }
+  }
+  return settings;
 }
 
 class text_pulses final : public flow::stage_object {
@@ -75,8 +115,10 @@ class text_pulses final : public flow::stage_object {
 
   /// A run that continues opens its corpus in `restore_state`, behind the cursor.
   result<void> open(opening& run) override {
-    for (std::string& file : settings_.files) {
-      file = path_of(run, file);
+    const auto absolute = [&](const std::string& path) { return path_of(run, path); };
+    replace_paths(settings_.source, absolute);
+    for (auto& [name, source] : settings_.sources) {
+      replace_paths(source, absolute);
     }
     if (run.resuming()) {
       return {};
@@ -182,7 +224,7 @@ class text_pulses final : public flow::stage_object {
 
  private:
   [[nodiscard]] corpus_order order() const {
-    return {settings_.files, settings_.eot, settings_.stream};
+    return {settings_.source, settings_.sources, settings_.stream};
   }
   static void put(flow::state_writer& to, const char* part, bytes_view bytes) {
     std::copy(bytes.begin(), bytes.end(), to.add(part, bytes.size()).begin());
@@ -262,7 +304,10 @@ A phase ends with its budget, and the source ends with the last phase or with th
 The cursor is the number of the pulse. The state holds the cursor of the context
 stream with its last tokens, the sums of the phases, and the budget that "all" stands
 for. A resumed run compares the text before the cursor with these tokens and with a
-hash of all of it.)";
+hash of all of it.
+
+A table `[stage.source.NAME]` describes a source to which others refer by its name; it
+has the keys of a table `[source.NAME]` of a run.)";
 
 /// A small pipeline with `text.pulses`.
 constexpr std::string_view text_pulses_example = R"([[stage]]
@@ -285,11 +330,10 @@ result<void> make_text_pulses(flow::described_stage& made, const given_settings&
   made.info.details = text_pulses_details;
   made.info.example = text_pulses_example;
   made.info.state = {{cursor_part, false}, {conductor_part, false}, {budget_part, false}};
-  WEIR_TRY(pulses_settings settings,
-           flow::read_settings(made.info, pulses_table(), given));
+  WEIR_TRY(pulses_settings settings, read_pulses_settings(made.info, given));
   WEIR_TRY(const std::string warning, storage::check_config(settings.stream));
   static_cast<void>(warning);  // the source does not know the periods of the model
-  if (settings.files == std::vector<std::string>{std::string(standard_stream)}) {
+  if (settings.source.paths == std::vector<std::string>{std::string(standard_stream)}) {
     made.info.promise = flow::guarantee::none;
   }
   const pulse_shape shape{settings.stream.lanes, settings.stream.chunk};

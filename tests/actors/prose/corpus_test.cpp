@@ -31,10 +31,10 @@ class Corpus : public testing::Test {
   }
   [[nodiscard]] corpus_order order_of(const std::string& letters) const {
     corpus_order order;
-    order.eot = false;
+    order.source.eot = false;
     order.config.chunk = 10;
     for (const char letter : letters) {
-      order.paths.push_back(folder_ / std::string(1, letter));
+      order.source.paths.push_back(folder_ / std::string(1, letter));
     }
     return order;
   }

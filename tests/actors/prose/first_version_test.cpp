@@ -53,7 +53,7 @@ class first_version : public testing::Test {
     c.name = "old";
     c.folder = "run";
     c.seed = 5;
-    c.paths = {"first", "second"};
+    c.source.paths = {"first", "second"};
     c.stream.lanes = 2;
     c.stream.chunk = 32;
     c.stream.end = storage::end_policy::loop;

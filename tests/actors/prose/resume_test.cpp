@@ -253,7 +253,7 @@ TEST(run, of_a_quiet_pipe_makes_its_checkpoints_and_stops_at_once) {
   const std::string text = test::some_text(3000);
   ASSERT_EQ(::write(ends[1], text.data(), text.size()), 3000);
   auto config = runs.config("quiet");
-  config.paths = {"-"};
+  config.source.paths = {"-"};
   config.phase.build.tokens = 100'000;
   config.phase.test.tokens = 0;
   config.every_tokens = 640;

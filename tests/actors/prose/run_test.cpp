@@ -199,7 +199,7 @@ TEST(run, works_with_every_boundary_policy_on_several_documents) {
     for (const std::uint64_t prefetch : {0U, 1U, 64U}) {
       auto config =
           runs.config(fmt::format("b{}p{}", static_cast<int>(policy), prefetch));
-      config.paths = paths;
+      config.source.paths = paths;
       config.stream.boundary = policy;
       config.prefetch = prefetch;
       config.phase.build.tokens = 1500;
@@ -261,7 +261,7 @@ TEST(run, keeps_its_report_if_a_result_cannot_be_written) {
 TEST(run, reports_a_missing_corpus_with_text_and_cause) {
   test::small_runs runs;
   auto config = runs.config("a");
-  config.paths = {runs.path("nowhere")};
+  config.source.paths = {runs.path("nowhere")};
   const auto r = run(config);
   ASSERT_FALSE(r);
   EXPECT_NE(r.error().message().find("nowhere"), std::string::npos)

@@ -16,7 +16,7 @@ namespace {
 run_config a_config() {
   run_config c;
   c.folder = "folder";
-  c.paths = {"a.txt"};
+  c.source.paths = {"a.txt"};
   c.phase.build.tokens = 1000;
   return c;
 }
@@ -82,6 +82,31 @@ TEST(config_text, freezes_every_setting_that_may_not_change) {
   EXPECT_EQ(frozen, 27U);
 }
 
+TEST(config_text, holds_named_sources_with_what_differs_from_the_defaults) {
+  run_config c = a_config();
+  const std::string before = config_text(c, 256);
+  c.sources["one"].paths = {"b.txt"};
+  const std::string stored = config_text(c, 256);
+  EXPECT_EQ(value_in(stored, "source.one.path").value_or(""), "b.txt");
+  EXPECT_FALSE(value_in(stored, "source.one.eot"));
+  EXPECT_TRUE(compare_config(stored, c));
+  EXPECT_EQ(compare_config(before, c).error().text(),
+            "resuming the run failed for source.one.path: expected , found b.txt");
+  EXPECT_EQ(compare_config(stored, a_config()).error().text(),
+            "resuming the run failed for source.one.path: expected b.txt, found none");
+  c.sources["one"].eot = false;
+  EXPECT_EQ(compare_config(stored, c).error().text(),
+            "resuming the run failed for source.one.eot: expected true, found false");
+}
+
+TEST(check_config, asks_for_the_text_of_every_source) {
+  run_config c = a_config();
+  c.sources["one"].eot = false;
+  EXPECT_EQ(check_config(c).error().text(),
+            "cannot use setting \"source.one.path\" of the run: expected a list of any "
+            "length, each item a text, none of them empty, found none");
+}
+
 TEST(config_text, hints_at_every_setting_that_may_change) {
   run_config c = a_config();
   c.seed = 2;
@@ -95,8 +120,8 @@ TEST(config_text, hints_at_every_setting_that_may_change) {
 
 TEST(config_text, has_the_bytes_that_checkpoints_have_always_had) {
   run_config c = a_config();
-  c.paths = {"/x/a.txt", "/x/b.txt"};
-  c.eot = false;
+  c.source.paths = {"/x/a.txt", "/x/b.txt"};
+  c.source.eot = false;
   c.seed = 12;
   c.stream.chunk = 128;
   c.stream.lanes = 4;
@@ -238,7 +263,7 @@ TEST(check_config, names_the_setting_and_its_range) {
 
 TEST(check_config, asks_for_a_text_and_a_folder) {
   run_config c = a_config();
-  c.paths.clear();
+  c.source.paths.clear();
   EXPECT_NE(check_config(c).error().text().find("stream.path"), std::string::npos);
   c = a_config();
   c.folder.clear();
@@ -274,7 +299,7 @@ TEST(vocabulary_of, has_end_of_text_only_where_it_can_occur) {
   run_config c = a_config();
   EXPECT_EQ(vocabulary_of(c, 1), 256U);
   EXPECT_EQ(vocabulary_of(c, 2), 257U);
-  c.eot = false;
+  c.source.eot = false;
   EXPECT_EQ(vocabulary_of(c, 2), 256U);
   c.stream.end = storage::end_policy::loop;
   EXPECT_EQ(vocabulary_of(c, 1), 257U);

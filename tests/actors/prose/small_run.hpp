@@ -45,7 +45,7 @@ class small_runs {
     actors::run_config c;
     c.name = name;
     c.folder = path(name);
-    c.paths = {corpus()};
+    c.source.paths = {corpus()};
     c.phase.build.tokens = 2000;
     c.phase.test.tokens = 300;
     c.every_tokens = 500;

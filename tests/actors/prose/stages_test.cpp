@@ -128,7 +128,7 @@ TEST(prose_stages, have_them_with_documents_and_one_pass) {
        {storage::boundary_policy::at_next_chunk, storage::boundary_policy::split}) {
     const std::string name = "docs" + std::to_string(static_cast<int>(boundary));
     auto whole = runs.config(name);
-    whole.paths = {runs.corpus(), runs.path("second")};
+    whole.source.paths = {runs.corpus(), runs.path("second")};
     whole.stream.boundary = boundary;
     whole.phase.build.tokens = one_pass;
     whole.phase.test.tokens = 0;

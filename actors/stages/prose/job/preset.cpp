@@ -3,6 +3,8 @@
 /// The expansion of a run's settings to stages.
 #include "weir/actors/preset.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "stages/prose/job/curve.hpp"
@@ -41,8 +43,27 @@ void expand_budget(given_settings& to, const std::string& phase,
   to.emplace(phase + "_pulses", budget.pulses);
 }
 
+/// Adds the settings of a source that differ from their defaults.
+void expand_source(given_settings& to, const std::string& prefix,
+                   const source_settings& source) {
+  const source_settings untouched{};
+  for (const auto& one : source_table().entries()) {
+    if (one.get(source) != one.get(untouched)) {
+      to.emplace(prefix + one.name, given_value(one.get(source)));
+    }
+  }
+}
+
 given_settings expand_text(const run_config& config) {
-  given_settings text = {{"files", text_list(config.paths)}, {"eot", config.eot}};
+  given_settings text;
+  expand_source(text, "", config.source);
+  if (const auto path = text.find("path"); path != text.end()) {
+    text.emplace("files", path->second);
+    text.erase(path);
+  }
+  for (const auto& [name, source] : config.sources) {
+    expand_source(text, fmt::format("{}{}.", source_prefix, name), source);
+  }
   expand_table(text, storage::stream_settings(), config.stream, {"ranks", "frequencies"});
   expand_budget(text, "build", config.phase.build);
   expand_budget(text, "test", config.phase.test);
@@ -73,10 +94,11 @@ given_settings expand_curve(const run_config& config) {
 
 /// Returns the number of files of the corpus; 1 for standard input.
 result<std::size_t> count_files(const run_config& config) {
-  if (config.paths == std::vector<std::string>{"-"}) {
+  if (config.source.paths == std::vector<std::string>{"-"}) {
     return std::size_t{1};
   }
-  WEIR_TRY(const auto files, storage::expand_paths(posix_file_system(), config.paths));
+  WEIR_TRY(const auto files,
+           storage::expand_paths(posix_file_system(), config.source.paths));
   return files.size();
 }
 

@@ -94,7 +94,7 @@ result<void> runner::open_folder() {
 result<void> runner::resolve() {
   if (!stored_) {
     if (config_.phase.build.tokens == one_pass &&
-        config_.paths == std::vector<std::string>{"-"}) {
+        config_.source.paths == std::vector<std::string>{"-"}) {
       return error(errc::invalid_argument,
                    "beginning a run failed for phase.build.tokens: expected a number, "
                    "because the source does not say how long it is, found one pass");
@@ -222,9 +222,10 @@ void runner::fill_from_stages(run_report& r, const pipeline_report& ended) const
 /// and the curve is written again in case that failed before.
 result<void> runner::report_finished_before(run_report& r) {
   WEIR_TRY(const auto cursor, storage::decode_cursor(stored_->cursor));
-  WEIR_TRY(const auto corpus,
-           continue_corpus(posix_file_system(),
-                           {config_.paths, config_.eot, stream_of(config_)}, cursor));
+  WEIR_TRY(
+      const auto corpus,
+      continue_corpus(posix_file_system(),
+                      {config_.source, config_.sources, stream_of(config_)}, cursor));
   r.corpus = corpus.files;
   r.corpus_identity = corpus.identity;
   r.corpus_tokens = corpus.tokens;

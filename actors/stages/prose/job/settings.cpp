@@ -26,12 +26,6 @@ bool is_folder_name(const std::string& name) {
          std::all_of(name.begin(), name.end(), is_plain);
 }
 
-bool can_be_paths(const std::vector<std::string>& paths) {
-  return std::all_of(paths.begin(), paths.end(), [](const std::string& path) {
-    return !path.empty() && path.find('\0') == std::string::npos;
-  });
-}
-
 void add_run(table& t) {
   using c = run_config;
   using runtime::trace_mode;
@@ -64,12 +58,7 @@ void add_run(table& t) {
 
 void add_stream(table& t) {
   using c = run_config;
-  t.add("stream.path", &c::paths,
-        "Files, folders and patterns in the order of reading; \"-\" is standard input")
-      .single()
-      .rule("none of them empty", can_be_paths)
-      .required();
-  t.add("stream.eot", &c::eot, "Put an end-of-text token between files");
+  t.include("stream.", &c::source, source_table());
   t.add("stream.prefetch", &c::prefetch,
         "Chunks read ahead per lane; never changes a result")
       .range(0, 65'536)
@@ -165,8 +154,15 @@ const settings_table<run_config>& run_settings() {
   return all;
 }
 
+result<void> assign_setting(run_config& config, std::string_view key,
+                            const setting_value& value) {
+  return key.starts_with(source_prefix) ? assign_source(config.sources, key, value)
+                                        : run_settings().assign(config, key, value);
+}
+
 result<std::vector<std::string>> check_config(const run_config& config) {
   WEIR_CHECK(run_settings().check(config));
+  WEIR_CHECK(check_sources(config.source, config.sources));
   if (config.folder.empty()) {
     return error(errc::invalid_argument,
                  "cannot use the run folder: expected a path, found an empty one");
@@ -183,7 +179,7 @@ result<std::vector<std::string>> check_config(const run_config& config) {
 
 std::uint32_t vocabulary_of(const run_config& config, std::size_t files) {
   const bool wraps = config.stream.end != storage::end_policy::stop;
-  const bool separates = config.eot && files > 1;
+  const bool separates = config.source.eot && files > 1;
   return wraps || separates ? storage::byte_vocabulary : storage::byte_vocabulary - 1;
 }
 

@@ -65,6 +65,55 @@ std::string text_in(const Owner& owner, const setting<Owner>& s) {
   return std::visit(stored_text{s}, s.get(owner).data);
 }
 
+/// Settings that every version has stored. Settings that came later are stored if they
+/// differ from their defaults, so that a checkpoint of an older version says the same.
+constexpr std::string_view first_keys[] = {"seed",
+                                           "stream.path",
+                                           "stream.eot",
+                                           "stream.chunk",
+                                           "stream.lanes",
+                                           "stream.lane_block",
+                                           "stream.end",
+                                           "stream.boundary",
+                                           "phase.build.tokens",
+                                           "phase.build.pulses",
+                                           "phase.test.tokens",
+                                           "phase.test.pulses",
+                                           "phase.stream.tokens",
+                                           "phase.stream.pulses"};
+
+bool stored_always(std::string_view key) {
+  return key.starts_with(model_prefix) ||
+         std::ranges::find(first_keys, key) != std::end(first_keys);
+}
+
+/// A setting that a resumed run must not change.
+struct fixed_setting {
+  std::string key;
+  std::string value;   ///< stored text
+  std::string preset;  ///< stored text of the default
+  bool always = true;  ///< stored even if it has its default
+};
+
+std::vector<fixed_setting> fixed_settings(const run_config& config) {
+  std::vector<fixed_setting> all;
+  for (const auto& s : run_settings().entries()) {
+    if (!s.may_change) {
+      all.push_back(
+          {s.name, text_in(config, s), text_in(run_config(), s), stored_always(s.name)});
+    }
+  }
+  for (const auto& [name, source] : config.sources) {
+    for (const auto& s : source_table().entries()) {
+      if (!s.may_change) {
+        all.push_back({fmt::format("{}{}.{}", source_prefix, name, s.name),
+                       text_in(source, s), text_in(source_settings(), s), false});
+      }
+    }
+  }
+  return all;
+}
+
 template <class T>
 bool parse(std::string_view text, T& number) {
   const auto [end, problem] =
@@ -130,6 +179,20 @@ result<void> check_equations(std::string_view text) {
   return {};
 }
 
+/// Returns the keys of the lines about named sources.
+std::vector<std::string> keys_of_sources(std::string_view text) {
+  std::vector<std::string> keys;
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.starts_with(source_prefix)) {
+      keys.emplace_back(line.substr(0, line.find(" = ")));
+    }
+  }
+  return keys;
+}
+
 /// Returns a sentence such as "a resumed run may change name, run.workers and run.trace
 /// only".
 std::string hint_of_changes() {
@@ -152,15 +215,14 @@ std::string hint_of_changes() {
 std::string config_text(const run_config& config, std::uint32_t vocab) {
   std::string text;
   bool in_model = false;
-  for (const auto& s : run_settings().entries()) {
-    if (s.may_change) {
-      continue;
-    }
-    if (!in_model && s.name.starts_with(model_prefix)) {
+  for (const fixed_setting& s : fixed_settings(config)) {
+    if (!in_model && s.key.starts_with(model_prefix)) {
       in_model = true;
       text += equations_line();
     }
-    text += line_of(s.name, text_in(config, s));
+    if (s.always || s.value != s.preset) {
+      text += line_of(s.key, s.value);
+    }
   }
   return text + line_of("model.vocab", fmt::to_string(vocab));
 }
@@ -195,19 +257,31 @@ result<std::uint64_t> number_in(std::string_view text, std::string_view key) {
 }
 
 /// Compares the stored settings with those of a run that is to be resumed. Both are
-/// compared as text, which `config_text` writes in one way only.
+/// compared as text, which `config_text` writes in one way only. A named source that the
+/// run no longer has is found by its stored lines.
 result<void> compare_config(std::string_view stored, const run_config& config) {
   WEIR_CHECK(check_equations(stored));
-  for (const auto& s : run_settings().entries()) {
-    if (s.may_change) {
-      continue;
+  const auto differs = [](const std::string& key, const std::string& before,
+                          const std::string& now) {
+    return error(errc::config_mismatch,
+                 fmt::format("resuming the run failed for {}: expected {}, found {}", key,
+                             before, now))
+        .hint(hint_of_changes());
+  };
+  const auto now = fixed_settings(config);
+  for (const fixed_setting& s : now) {
+    auto before = value_in(stored, s.key);
+    if (!before && s.always) {
+      return std::move(before).error();
     }
-    WEIR_TRY(const auto before, value_in(stored, s.name));
-    if (const std::string now = text_in(config, s); before != now) {
-      return error(errc::config_mismatch,
-                   fmt::format("resuming the run failed for {}: expected {}, found {}",
-                               s.name, before, now))
-          .hint(hint_of_changes());
+    if (before.value_or(s.preset) != s.value) {
+      return differs(s.key, before.value_or(s.preset), s.value);
+    }
+  }
+  for (const std::string& key : keys_of_sources(stored)) {
+    if (std::ranges::find(now, key, &fixed_setting::key) == now.end()) {
+      WEIR_TRY(const auto before, value_in(stored, key));
+      return differs(key, before, "none");
     }
   }
   return {};

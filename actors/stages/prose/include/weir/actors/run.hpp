@@ -13,10 +13,12 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "weir/actors/control.hpp"
+#include "weir/actors/source_settings.hpp"
 #include "weir/base/error.hpp"
 #include "weir/models/prose.hpp"
 #include "weir/pipeline/host/image.hpp"
@@ -75,9 +77,8 @@ struct run_config {
   runtime::trace_mode trace = runtime::trace_mode::window;
   std::int64_t deadline_s = 600;  ///< for every request between actors, in seconds
 
-  std::vector<std::string>
-      paths;                      ///< files, folders and patterns, or "-" alone for stdin
-  bool eot = true;                ///< an end-of-text token stands between files
+  source_settings source;         ///< where the tokens come from
+  named_sources sources;          ///< sources to which others refer by their names
   std::uint64_t prefetch = 16;    ///< chunks that are read ahead in each lane
   storage::stream_config stream;  ///< the run sets `frequencies`, from the model
   /// Budgets of the phases.
@@ -90,9 +91,16 @@ struct run_config {
 };
 
 /// Returns the settings of a run by their keys in a configuration file, with those of the
-/// stream and of the model. Include "weir/base/settings.hpp" to use the table.
+/// stream and of the model, but without named sources: see `assign_setting`. Include
+/// "weir/base/settings.hpp" to use the table.
 /// @threads{safe to call concurrently}
 [[nodiscard]] const settings_table<run_config>& run_settings();
+/// Sets one setting by its key, which may be one of a named source: "source.NAME.KEY".
+/// @error{unknown_key, there is no such setting; the message suggests the nearest one}
+/// @error{invalid_argument, the setting does not accept the value}
+/// @threads{thread-compatible}
+[[nodiscard]] result<void> assign_setting(run_config& config, std::string_view key,
+                                          const setting_value& value);
 
 /// How a run stands at the moment.
 /// @threads{a value}

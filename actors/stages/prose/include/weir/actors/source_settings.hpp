@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Descriptions of token sources: the settings of the table `[stream]` that say where
+/// tokens come from, and the tables `[source.NAME]`, which have the same settings.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/base/error.hpp"
+
+namespace weir {
+template <class Owner>
+class settings_table;
+template <class Owner>
+struct setting;
+struct setting_value;
+}  // namespace weir
+
+namespace weir::actors {
+
+/// One source of tokens. `source_table` has for each member its key and its range.
+struct source_settings {
+  /// Files, folders and patterns, or "-" alone for standard input.
+  std::vector<std::string> paths;
+  bool eot = true;  ///< an end-of-text token stands between files
+  friend bool operator==(const source_settings&, const source_settings&) = default;
+};
+/// Sources by the names of their tables `[source.NAME]`.
+using named_sources = std::map<std::string, source_settings, std::less<>>;
+
+/// Text with which the keys of named sources begin: "source.NAME.KEY".
+inline constexpr std::string_view source_prefix = "source.";
+
+/// Returns the settings of a source by their keys in `[stream]` and `[source.NAME]`.
+/// Include "weir/base/settings.hpp" to use the table.
+/// @threads{safe to call concurrently}
+[[nodiscard]] const settings_table<source_settings>& source_table();
+
+/// A source as an example of its documentation.
+struct example_source {
+  source_settings source;  ///< its settings
+};
+/// Returns the settings of `source_table` under the keys `source.NAME.KEY`, for
+/// references of settings.
+/// @threads{safe to call concurrently}
+[[nodiscard]] const settings_table<example_source>& source_reference();
+
+/// The setting that a key "source.NAME.KEY" means.
+struct source_key {
+  std::string name;                                ///< NAME
+  const setting<source_settings>* info = nullptr;  ///< entry of `source_table`
+};
+/// Splits a key that begins with `source_prefix`.
+/// @error{unknown_key, there is no such setting; the message suggests the nearest one}
+/// @error{invalid_argument, NAME is empty or has a character that is no letter, digit,
+/// "-" or "_"}
+/// @threads{safe to call concurrently}
+[[nodiscard]] result<source_key> parse_source_key(std::string_view key);
+/// Sets one setting of a named source, which is added if it is new.
+/// @error{invalid_argument, the setting does not accept the value}
+/// Other errors are those of `parse_source_key`.
+/// @threads{thread-compatible}
+[[nodiscard]] result<void> assign_source(named_sources& sources, std::string_view key,
+                                         const setting_value& value);
+
+/// Replaces every path in the settings of a source by what a function returns for it.
+/// Standard input ("-") is no path.
+/// @threads{thread-compatible}
+void replace_paths(source_settings& source,
+                   const std::function<std::string(const std::string&)>& replace);
+
+/// Checks that a source says where its tokens come from.
+/// @param prefix  Text before the keys in messages: "stream." or "source.NAME.".
+/// @error{invalid_argument, a setting is refused or missing, or two exclude each other}
+/// @threads{safe to call concurrently}
+[[nodiscard]] result<void> check_source(std::string_view prefix,
+                                        const source_settings& source);
+/// Checks the source of a stream and all named sources.
+/// @error{invalid_argument, `check_source` refuses one of them}
+/// @threads{safe to call concurrently}
+[[nodiscard]] result<void> check_sources(const source_settings& stream,
+                                         const named_sources& named);
+
+}  // namespace weir::actors

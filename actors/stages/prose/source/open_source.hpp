@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Opening of a source of tokens that settings describe.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weir/actors/source_settings.hpp"
+#include "weir/base/file.hpp"
+#include "weir/storage/context_source.hpp"
+
+namespace weir::actors {
+
+/// An open source of tokens.
+struct opened_source {
+  std::unique_ptr<storage::token_source> tokens;  ///< at its first token
+  std::vector<std::string> files;  ///< files in the order of reading, or "stdin"
+};
+
+/// Opens the source that settings describe. This is the only place that knows which
+/// setting makes which source.
+/// @param named  Sources to which `source` may refer.
+/// @error{source_unavailable, the source cannot be read}
+/// @error{not_found, a path does not exist or a pattern matches no file}
+/// @error{invalid_argument, "-" stands beside files, or settings exclude each other}
+[[nodiscard]] result<opened_source> open_source(file_system& fs,
+                                                const source_settings& source,
+                                                const named_sources& named);
+
+}  // namespace weir::actors
