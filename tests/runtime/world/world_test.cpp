@@ -74,6 +74,13 @@ struct rank_run {
   std::string failure;                         ///< text of `wait`
 };
 
+/// Keeps the text of the first failure.
+void note_outcome(rank_run& run, const result<void>& waited) {
+  if (!waited && run.failure.empty()) {
+    run.failure = waited.error().text();
+  }
+}
+
 /// Submits a program; executors are random and equal on all ranks.
 void submit_program(world& w, rank_run& run, const std::vector<storage>& stores,
                     std::uint64_t seed) {
@@ -104,8 +111,7 @@ void submit_program(world& w, rank_run& run, const std::vector<storage>& stores,
           return {};
         }));
     if (d.one_in(25)) {
-      const auto waited = w.wait();
-      run.failure = waited ? run.failure : waited.error().text();
+      note_outcome(run, w.wait());
     }
   }
 }
@@ -124,8 +130,7 @@ void run_program(transport& link, rank_run& run, std::uint64_t seed, unsigned wo
   for (const storage& s : stores) {
     or_throw(w.bring_everywhere(bytes_of(s)));
   }
-  const auto waited = w.wait();
-  run.failure = waited || !run.failure.empty() ? run.failure : waited.error().text();
+  note_outcome(run, w.wait());
   for (const storage& s : stores) {
     run.result.emplace_back(s.base, s.base + s.size);
     EXPECT_TRUE(w.release(s.id));
