@@ -240,14 +240,13 @@ TEST(ResumeConfig, TakesWhatMayChangeAndRefusesTheRest) {
   EXPECT_EQ(config.workers, 2U);
   EXPECT_EQ(config.deadline_s, 7);
   EXPECT_EQ(config.every_tokens, 5U);
-  const auto refused = load_resume_config(folder.path(), {{"stream.chunk=128"}});
+  const auto refused = load_resume_config(folder.path(), {{"model.width=64"}});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), errc::config_mismatch);
   EXPECT_EQ(refused.error().text(),
-            "cannot change key \"stream.chunk\" of a run that has begun: "
-            "expected 64, found "
-            "128");
-  EXPECT_TRUE(load_resume_config(folder.path(), {{"stream.chunk=64"}}));
+            "cannot change key \"model.width\" of a run that has begun: expected 128, "
+            "found 64");
+  EXPECT_TRUE(load_resume_config(folder.path(), {{"model.width=128"}}));
 }
 
 TEST(ResumeConfig, RefusesEveryKeyThatIsFixed) {
@@ -256,9 +255,8 @@ TEST(ResumeConfig, RefusesEveryKeyThatIsFixed) {
   begun.source.paths = {"/text"};
   std::ofstream(folder / "config.toml") << to_toml(begun);
   for (const auto& [key, value] : {std::pair{"seed", "2"},
-                                   {"stream.path", "/other"},
+                                   {"model.frequencies", "[1, 2]"},
                                    {"stream.end", "loop"},
-                                   {"phase.build.tokens", "all"},
                                    {"model.heads", "4"}}) {
     const auto refused =
         load_resume_config(folder.path(), {{std::string(key) + "=" + value}});
