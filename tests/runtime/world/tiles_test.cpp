@@ -176,7 +176,10 @@ TEST(Tiles, SumsOverTilesHaveTheSameBitsOnAllRanks) {
     const auto largest = w.everywhere<double>();
     for (const auto& box : t.tiles()) {
       w.submit(
-          "part", [box](view<double, 1> out) { out(0) = 0.1 + 1e9 / (1 + box.index); },
+          "part",
+          [box](view<double, 1> out) {
+            out(0) = 0.1 + 1e9 / static_cast<double>(1 + box.index);
+          },
           write(part.of_index(box.index)));
     }
     w.reduce(std::plus<>(), part, sum);
