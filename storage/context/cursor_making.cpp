@@ -58,7 +58,7 @@ result<byte_vector> context_stream::state::source_state(
   }
   std::vector<std::uint64_t> indices = {pages.index_of(last)};
   if (source->seekable()) {
-    indices.push_back(pages.index_of(std::min(first, last)));
+    indices.push_back(pages.index_of(token_pages::page_start(std::min(first, last))));
     if (pages.round_of(last) > 0) {
       indices.push_back(source->size());
     }

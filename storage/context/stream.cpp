@@ -77,6 +77,18 @@ const stream_config& context_stream::config() const noexcept {
 const token_source& context_stream::source() const noexcept {
   return *state_->source;
 }
+result<std::vector<part_share>> context_stream::shares() const {
+  const state& s = *state_;
+  const era& e = s.eras.back();
+  std::uint64_t furthest = e.source_offset;
+  for (std::uint32_t l = 0; l < s.lanes.size(); ++l) {
+    const std::uint64_t delta = s.lanes[l].progress.position - e.lane_positions[l];
+    if (delta > 0) {
+      furthest = std::max(furthest, locate(e, l, delta - 1).offset + 1);
+    }
+  }
+  return s.source->shares(s.pages.index_of(furthest));
+}
 const std::string& context_stream::warning() const noexcept {
   return state_->warning;
 }

@@ -301,6 +301,10 @@ class context_stream {
   [[nodiscard]] const stream_config& config() const noexcept;
   /// Returns the source.
   [[nodiscard]] const token_source& source() const noexcept;
+  /// Returns the shares of the parts of a mixture in what was handed out of the source,
+  /// up to the furthest lane; nothing if the source is no mixture.
+  /// @error{source_unavailable, a read failed}
+  [[nodiscard]] result<std::vector<part_share>> shares() const;
   /// Returns the warning of `check_chunk_size` for the configuration, or an empty string.
   [[nodiscard]] const std::string& warning() const noexcept;
 
