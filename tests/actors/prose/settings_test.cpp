@@ -103,8 +103,8 @@ TEST(check_config, asks_for_the_text_of_every_source) {
   run_config c = a_config();
   c.sources["one"].eot = false;
   EXPECT_EQ(check_config(c).error().text(),
-            "cannot use setting \"source.one.path\" of the run: expected a list of any "
-            "length, each item a text, none of them empty, found none");
+            "cannot use setting \"source.one.path\" of the run: expected a string or "
+            "an array of strings, none of them empty, found none");
 }
 
 TEST(config_text, hints_at_every_setting_that_may_change) {
