@@ -267,7 +267,7 @@ class text_pulses final : public flow::stage_object {
     facts.pulse.update = record_.used[0].pulses;
     facts.pulse.total_updates = record_.total_updates;
     facts.tokens = chunks.tokens();
-    facts.ends_of_text = chunks.ends_of_text();
+    facts.ends_of_text = chunks.ends_of_text(corpus_.stream->source().separator());
     facts.build_budget = settings_.budgets[0].tokens;
     for (const auto& lane : chunks.lanes) {
       if (lane) {

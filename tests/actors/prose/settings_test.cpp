@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "stages/prose/job/stored_config.hpp"
+#include "support/temp_folder.hpp"
 #include "weir/base/settings.hpp"
 
 namespace weir::actors {
@@ -54,6 +55,8 @@ setting_value another_value(const setting<run_config>& s, const run_config& c) {
                                             {std::string("loop")},
                                             {std::string("per_rank")},
                                             {std::string("off")},
+                                            {std::string("u16")},
+                                            {std::string("skip")},
                                             {std::string("other")}}) {
     run_config changed = c;
     if (s.accepts(value) && (s.set(changed, value), s.get(changed) != s.get(c))) {
@@ -79,7 +82,7 @@ TEST(config_text, freezes_every_setting_that_may_not_change) {
           << compared.error().text();
     }
   }
-  EXPECT_EQ(frozen, 27U);
+  EXPECT_EQ(frozen, 33U);
 }
 
 TEST(config_text, holds_named_sources_with_what_differs_from_the_defaults) {
@@ -296,13 +299,42 @@ TEST(check_config, warns_of_a_chunk_that_the_slowest_level_never_fills) {
 }
 
 TEST(vocabulary_of, has_end_of_text_only_where_it_can_occur) {
+  const test::temp_folder folder;
+  for (const char* name : {"a", "b"}) {
+    or_throw(write_file_atomically(posix_file_system(), folder / name, as_view("text")));
+  }
   run_config c = a_config();
-  EXPECT_EQ(vocabulary_of(c, 1), 256U);
-  EXPECT_EQ(vocabulary_of(c, 2), 257U);
+  c.source.paths = {folder / "a"};
+  EXPECT_EQ(or_throw(vocabulary_of(c)), 256U);
+  c.source.paths.push_back(folder / "b");
+  EXPECT_EQ(or_throw(vocabulary_of(c)), 257U);
   c.source.eot = false;
-  EXPECT_EQ(vocabulary_of(c, 2), 256U);
+  EXPECT_EQ(or_throw(vocabulary_of(c)), 256U);
   c.stream.end = storage::end_policy::loop;
-  EXPECT_EQ(vocabulary_of(c, 1), 257U);
+  EXPECT_EQ(or_throw(vocabulary_of(c)), 257U);
+  c.source.paths = {"-"};
+  EXPECT_EQ(or_throw(vocabulary_of(c)), 257U);
+  c.stream.end = storage::end_policy::stop;
+  EXPECT_EQ(or_throw(vocabulary_of(c)), 256U);
+}
+
+TEST(vocabulary_of, is_that_of_token_files) {
+  const test::temp_folder folder;
+  or_throw(write_file_atomically(posix_file_system(), folder / "a.bin", as_view("text")));
+  run_config c = a_config();
+  c.source.paths = {folder / "a.bin"};
+  c.source.format = storage::token_format::u16;
+  EXPECT_EQ(or_throw(vocabulary_of(c)), 65536U);
+  c.source.vocabulary = 50257;
+  EXPECT_EQ(or_throw(vocabulary_of(c)), 50257U);
+  c.stream.end = storage::end_policy::loop;
+  EXPECT_EQ(or_throw(vocabulary_of(c)), 50258U);
+  c.source.eot_id = 50256;
+  EXPECT_EQ(or_throw(vocabulary_of(c)), 50257U);
+  c.stream.end = storage::end_policy::stop;
+  c.source.eot_id = new_id;
+  c.source.on_damage = storage::damage_policy::skip;
+  EXPECT_EQ(or_throw(vocabulary_of(c)), 50258U);
 }
 
 }  // namespace

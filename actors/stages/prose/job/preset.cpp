@@ -92,21 +92,12 @@ given_settings expand_curve(const run_config& config) {
           {"must_write", false}};
 }
 
-/// Returns the number of files of the corpus; 1 for standard input.
-result<std::size_t> count_files(const run_config& config) {
-  if (config.source.paths == std::vector<std::string>{"-"}) {
-    return std::size_t{1};
-  }
-  WEIR_TRY(const auto files,
-           storage::expand_paths(posix_file_system(), config.source.paths));
-  return files.size();
-}
-
 }  // namespace
 
 result<preset> preset_of(const run_config& config) {
-  WEIR_TRY(const std::size_t files, count_files(config));
-  return preset_of(config, vocabulary_of(config, files));
+  WEIR_CHECK(check_sources(config.source, config.sources));
+  WEIR_TRY(const std::uint32_t vocabulary, vocabulary_of(config));
+  return preset_of(config, vocabulary);
 }
 
 result<preset> preset_of(const run_config& config, std::uint32_t vocab) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "stages/prose/source/open_source.hpp"
 #include "weir/base/settings.hpp"
 
 namespace weir::actors {
@@ -177,10 +178,9 @@ result<std::vector<std::string>> check_config(const run_config& config) {
   return warnings;
 }
 
-std::uint32_t vocabulary_of(const run_config& config, std::size_t files) {
-  const bool wraps = config.stream.end != storage::end_policy::stop;
-  const bool separates = config.source.eot && files > 1;
-  return wraps || separates ? storage::byte_vocabulary : storage::byte_vocabulary - 1;
+result<std::uint32_t> vocabulary_of(const run_config& config) {
+  return vocabulary_of(posix_file_system(), config.source, config.sources,
+                       config.stream.end != storage::end_policy::stop);
 }
 
 models::prose_config model_of(const run_config& config, std::uint32_t vocab) {

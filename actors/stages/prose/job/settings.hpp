@@ -24,9 +24,9 @@ inline constexpr derived_setting derived_settings[] = {{"vocab", "model.vocab"},
                                                        {"lanes", "stream.lanes"},
                                                        {"max_chunk", "stream.chunk"}};
 
-/// Returns the number of token ids of a corpus of `files` files: 257 if end-of-text
-/// tokens can occur in the stream, else 256.
-[[nodiscard]] std::uint32_t vocabulary_of(const run_config& config, std::size_t files);
+/// Returns the number of token ids of the sources of a run, with the end-of-text token if
+/// it can occur. @error{as of `open_source`}
+[[nodiscard]] result<std::uint32_t> vocabulary_of(const run_config& config);
 
 /// Returns the configuration of the model; its tokens are below `vocab`.
 [[nodiscard]] models::prose_config model_of(const run_config& config,
