@@ -29,7 +29,9 @@ namespace {
 
 constexpr std::string_view cursor_magic = "WEIRCURS";
 constexpr std::uint32_t cursor_version = 1;
-constexpr std::uint32_t state_version = 1;
+/// Version of a source state without and with states of the source itself.
+constexpr std::uint32_t bare_version = 1;
+constexpr std::uint32_t state_version = 2;
 
 error corrupt(std::string text) {
   return error(errc::corrupt, std::move(text));
@@ -222,7 +224,7 @@ result<stream_cursor> decode_cursor(bytes_view bytes) {
 
 byte_vector encode_source_state(const stored_source& state) {
   record_writer out;
-  out.put(state_version);
+  out.put(state.states.empty() ? bare_version : state_version);
   out.put(static_cast<std::uint32_t>(state.lanes.size()));
   for (const stored_place& place : state.lanes) {
     out.put(place.offset);
@@ -231,17 +233,22 @@ byte_vector encode_source_state(const stored_source& state) {
     out.put(place.byte);
   }
   put_identity(out, state.identity);
+  if (!state.states.empty()) {
+    out.put(static_cast<std::uint64_t>(state.states.size()));
+    out.put_bytes(state.states);
+  }
   return std::move(out).take();
 }
 
 // See `decode_cursor`: counts are compared with the bytes that remain.
 result<stored_source> decode_source_state(bytes_view bytes) {
   record_reader from(bytes);
-  if (const auto version = from.get<std::uint32_t>();
-      version != state_version && !from.failed()) {
-    return error(errc::unsupported_version,
-                 fmt::format("cannot read source state: expected version {}, found {}",
-                             state_version, version));
+  const auto version = from.get<std::uint32_t>();
+  if ((version < bare_version || version > state_version) && !from.failed()) {
+    return error(
+        errc::unsupported_version,
+        fmt::format("cannot read source state: expected version {} to {}, found {}",
+                    bare_version, state_version, version));
   }
   stored_source out;
   const std::size_t lanes = from.get_count<std::uint32_t>(32);
@@ -254,9 +261,16 @@ result<stored_source> decode_source_state(bytes_view bytes) {
     out.lanes.push_back(place);
   }
   out.identity = get_identity(from);
+  if (version == state_version) {
+    const bytes_view states = from.get_bytes(from.get<std::uint64_t>());
+    out.states.assign(states.begin(), states.end());
+  }
   if (from.failed()) {
     return error(errc::torn,
                  "cannot read source state: it ends early, or a length in it is wrong");
+  }
+  if (version == state_version && out.states.empty()) {
+    return corrupt("cannot read source state: expected states, found 0 bytes");
   }
   if (!from.rest().empty()) {
     return corrupt(

@@ -28,8 +28,10 @@ struct stored_place {
 struct stored_source {
   std::vector<stored_place> lanes;
   source_identity identity;
+  byte_vector states;  ///< as `pack_states` returns them; empty if the source needs none
 };
-/// Encodes a source state.
+/// Encodes a source state. Without `states` the bytes are those of version 1, which
+/// earlier versions of the library read, too.
 [[nodiscard]] byte_vector encode_source_state(const stored_source& state);
 /// Decodes the bytes of `encode_source_state`. @error{torn, bytes are missing}
 /// @error{corrupt, bytes follow} @error{unsupported_version, a later version has written

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "context/cursor_codec.hpp"
+#include "context/source_states.hpp"
 #include "context/stream_state.hpp"
 
 namespace weir::storage {
@@ -28,20 +29,40 @@ std::size_t first_needed(std::span<const era> eras, std::span<const lane_state> 
   return first;
 }
 
+/// Returns the offset of a token of a lane's text.
+std::uint64_t offset_of(std::span<const era> eras, std::uint32_t l,
+                        std::uint64_t position) {
+  const era& e = eras[era_at(eras, l, position)];
+  return locate(e, l, position - e.lane_positions[l]).offset;
+}
+
 }  // namespace
 
 /// Encodes where each lane reads next, as place in the source and as file and byte for
-/// people.
-byte_vector context_stream::state::source_state(std::span<const lane_state> states,
-                                                const era& current) {
+/// people, and the states of the source for the range that a restore reads.
+result<byte_vector> context_stream::state::source_state(
+    std::span<const era> within, std::span<const lane_state> states) {
   stored_source out;
   out.identity = source->identity();
+  std::uint64_t first = unknown_size;
+  std::uint64_t last = 0;
   for (std::uint32_t l = 0; l < states.size(); ++l) {
-    const std::uint64_t delta = states[l].position - current.lane_positions[l];
-    const std::uint64_t offset = std::min(locate(current, l, delta).offset, pages.end());
+    const std::uint64_t offset =
+        std::min(offset_of(within, l, states[l].position), pages.end());
     const token_source::place place = source->place_of(pages.index_of(offset));
     out.lanes.push_back({offset, pages.round_of(offset), place.leaf, place.byte});
+    const std::uint64_t window = window_of(states.size(), states[l].position);
+    first = std::min(first, offset_of(within, l, states[l].position - window));
+    last = std::max(last, offset);
   }
+  std::vector<std::uint64_t> indices = {pages.index_of(last)};
+  if (source->seekable()) {
+    indices.push_back(pages.index_of(std::min(first, last)));
+    if (pages.round_of(last) > 0) {
+      indices.push_back(source->size());
+    }
+  }
+  WEIR_TRY(out.states, pack_states(*source, std::move(indices)));
   return encode_source_state(out);
 }
 
@@ -75,7 +96,7 @@ result<stream_cursor> context_stream::state::make_cursor(
   c.content_hash = hash_tokens(c.ring);
   c.content_count = c.ring.size();
   WEIR_TRY(c.history_hash, history_hash_of(*this, all, states));
-  c.source_state = source_state(states, all.back());
+  WEIR_TRY(c.source_state, source_state(all, states));
   c.stream_identity = source->identity().digest();
   const auto needed = all.subspan(first_needed(all, states));
   c.eras.assign(needed.begin(), needed.end());

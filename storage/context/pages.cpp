@@ -111,6 +111,9 @@ result<std::size_t> token_pages::fill(std::uint64_t offset, std::span<std::uint3
     const auto want = static_cast<std::size_t>(
         std::min<std::uint64_t>(to.size() - done, source_.size() - index));
     WEIR_TRY(const std::size_t got, source_.read(index, to.subspan(done, want)));
+    if (got < want && source_.size() == unknown_size) {
+      return done + got;  // the source ends here
+    }
     if (got < want) {
       return error(errc::source_unavailable,
                    "cannot read source: it is shorter than when it was attached")

@@ -8,6 +8,7 @@
 /// - sums and eras inside the cursor, so that later computations cannot overflow;
 /// - lanes, lane block and chunk size against the configuration;
 /// - the random generator and the end of the source;
+/// - the states of the source, which it decodes;
 /// - the remembered tokens against the source, token by token;
 /// - the identity of the source, which finds changes far from the cursor;
 /// - the history of everything that was consumed.
@@ -17,6 +18,7 @@
 
 #include "context/cursor_codec.hpp"
 #include "context/identity.hpp"
+#include "context/source_states.hpp"
 #include "context/stream_state.hpp"
 #include "weir/base/hash.hpp"
 
@@ -257,7 +259,8 @@ result<lane> lane_at(context_stream::state& s, const stream_cursor& c, std::uint
 }  // namespace
 
 // The order of the checks is the order in which errors are reported. Nothing in the
-// stream changes until all have passed, except that a pipe accepts its position.
+// stream changes until all have passed, except that the source accepts its states and a
+// pipe its position.
 result<void> context_stream::restore(const stream_cursor& c) {
   state& s = *state_;
   if (c.lanes.empty()) {
@@ -268,6 +271,7 @@ result<void> context_stream::restore(const stream_cursor& c) {
   WEIR_CHECK(check_rng(c, *s.source));
   WEIR_CHECK(check_bounds(c, s));
   WEIR_TRY(const stored_source stored, decode_source_state(c.source_state));
+  WEIR_CHECK(unpack_states(*s.source, stored.states));
   WEIR_CHECK(prepare_pipe(s, c));
   std::vector<std::uint32_t> found;
   WEIR_CHECK(check_content(s, c, found));

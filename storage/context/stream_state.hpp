@@ -84,9 +84,9 @@ struct context_stream::state {
   [[nodiscard]] result<stream_cursor> make_cursor(std::span<const lane_state> states,
                                                   std::size_t current_era,
                                                   std::uint64_t pulse_id);
-  /// Encodes `stream_cursor::source_state`.
-  [[nodiscard]] byte_vector source_state(std::span<const lane_state> states,
-                                         const era& current);
+  /// Encodes `stream_cursor::source_state`. Also returns the errors of `pack_states`.
+  [[nodiscard]] result<byte_vector> source_state(std::span<const era> within,
+                                                 std::span<const lane_state> states);
 };
 
 /// Returns how many tokens a cursor remembers of a lane that stands at `position`.

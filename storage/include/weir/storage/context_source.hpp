@@ -23,6 +23,8 @@ inline constexpr std::uint32_t end_of_text = 256;
 inline constexpr std::uint32_t byte_vocabulary = 257;
 /// Size of a source whose end is not known yet, such as a pipe.
 inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
+/// Largest size in bytes of the states of a source that a cursor stores.
+inline constexpr std::size_t max_source_state = std::size_t{1} << 20;
 
 /// State of a counter-based random generator. It takes 32 bytes when stored.
 /// @source{context_stream.md, 1.5 and 6.4}
@@ -60,6 +62,16 @@ struct source_identity {
 inline constexpr std::size_t max_listed_leaves = 1024;
 /// Largest number of segments whose content an identity digests.
 inline constexpr std::size_t max_segments = 256;
+
+/// Part of a source that mixes others, and how much it has given.
+struct part_share {
+  std::string name;          ///< name of the part
+  std::uint64_t weight = 0;  ///< its weight at this draw; 0 if it has ended
+  std::uint64_t draws = 0;   ///< units that were drawn from it
+  std::uint64_t tokens = 0;  ///< tokens that it gave
+  std::uint64_t rounds = 0;  ///< times that it was begun again
+  friend bool operator==(const part_share&, const part_share&) = default;
+};
 
 /// A sequence of tokens, readable at any index unless `seekable()` returns false.
 /// @threads{thread-compatible; may move to another thread between calls}
@@ -102,12 +114,34 @@ class token_source {
   /// Returns the state of the generator if the source is in random order, else nothing.
   /// The order depends on this state and the index alone.
   [[nodiscard]] virtual std::optional<rng_state> rng() const { return std::nullopt; }
+  /// Returns the shares of the parts of a mixture in its first `index` tokens, or nothing
+  /// if the source is none. A unit that `index` cuts counts as drawn.
+  /// @error{source_unavailable, a read failed, or the source no longer knows}
+  [[nodiscard]] virtual result<std::vector<part_share>> shares(std::uint64_t index) const;
   /// Tells a source that cannot seek the index of the next token that it delivers.
   /// @param before the tokens directly before `index`; they become readable again
   /// @error{unsupported, the source can seek or has already been read}
   /// @error{history_mismatch, `before` holds a token that is no byte}
   [[nodiscard]] virtual result<void> continue_at(std::uint64_t index,
                                                  std::span<const std::uint32_t> before);
+  /// Returns the state from which the source goes on with the token at `index`, if the
+  /// index alone is not enough. It depends on the index and on the tokens before it, not
+  /// on tokens that were read ahead.
+  ///
+  /// A cursor asks for the state at the first token that a restore reads again and for
+  /// the state behind the last token that was handed out; under `loop` also for the state
+  /// at the end of the source once a round is complete. Sources that cannot seek are
+  /// asked for the state behind the last token only.
+  /// @returns no bytes if the index is enough
+  /// @error{source_unavailable, a read failed, or the source no longer knows the state}
+  [[nodiscard]] virtual result<byte_vector> state(std::uint64_t index) const;
+  /// Accepts a state that `state` has returned for the same index of the same source. It
+  /// is called before the first read, for several indices in ascending order; before
+  /// `continue_at` if the source cannot seek. A source that can seek returns the same
+  /// tokens with and without it, except where the state says otherwise.
+  /// @error{history_mismatch, the source is of a kind that has no state}
+  /// @error{corrupt, the bytes are no state of this source}
+  [[nodiscard]] virtual result<void> restore_state(std::uint64_t index, bytes_view state);
 };
 
 /// Options for opening files as a source.
