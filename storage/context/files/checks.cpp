@@ -46,8 +46,9 @@ error token_set::changed(std::size_t leaf, std::uint64_t byte) const {
 }
 
 /// Compares a segment with its digest, unless that was done since the last change.
-result<void> token_set::check_segment(std::size_t leaf, std::uint64_t number,
-                                      std::uint64_t expected, std::int64_t time) {
+result<void> token_set::check_segment(std::size_t leaf, std::uint64_t byte,
+                                      std::uint64_t number, std::uint64_t expected,
+                                      std::int64_t time) {
   const auto known = compared_.find(number);
   if (known != compared_.end() && known->second == time) {
     return {};
@@ -60,7 +61,7 @@ result<void> token_set::check_segment(std::size_t leaf, std::uint64_t number,
   comparing_ = false;
   WEIR_CHECK(digest);
   if (*digest != expected) {
-    return changed(leaf, place_of(start).leaf == leaf ? place_of(start).byte : 0);
+    return changed(leaf, byte);
   }
   compared_[number] = time;
   return {};
@@ -81,17 +82,18 @@ result<void> token_set::check_again(std::size_t leaf, std::uint64_t index,
     return {};
   }
   const std::vector<std::uint64_t>& known = whole ? identity_.segments : digests_;
+  const std::uint64_t byte = place_of(index).byte;
   bool all_known = true;
   for (std::uint64_t i = index / length; i * length < index + count; ++i) {
     if (i < known.size()) {
-      WEIR_CHECK(check_segment(leaf, i, known[i], time.value_or(0)));
+      WEIR_CHECK(check_segment(leaf, byte, i, known[i], time.value_or(0)));
     } else {
       all_known = false;
     }
   }
   if (time && !all_known) {
     WEIR_TRY(const bool grown, leaves_.grown(leaf));
-    return grown ? result<void>() : result<void>(changed(leaf, place_of(index).byte));
+    return grown ? result<void>() : result<void>(changed(leaf, byte));
   }
   return {};
 }

@@ -73,7 +73,7 @@ recognised recognise(file_system& fs, const std::string& path, bytes_view head) 
     return {token_format::llmc, "a file of llm.c"};
   }
   const std::string index = megatron_index_of(path);
-  if (!index.empty() && fs.exists(index)) {
+  if (!head.empty() && !index.empty() && fs.exists(index)) {
     return {token_format::megatron, "the data of an index of Megatron"};
   }
   return {};
@@ -112,7 +112,9 @@ result<token_format> decide(file_system& fs, const token_leaves& leaves, std::si
   if (stated == token_format::bytes) {
     return stated;
   }
-  const recognised found = recognise(fs, leaves.path(leaf), head);
+  // A tag has no index beside it.
+  const std::string path = leaves.checked() ? std::string() : leaves.path(leaf);
+  const recognised found = recognise(fs, path, head);
   if (as_text(head).starts_with(megatron_magic)) {
     return refused_format(name, "a file with ids", "an index of Megatron")
         .hint("name the file that ends with .bin instead of the index");
@@ -126,7 +128,7 @@ result<token_format> decide(file_system& fs, const token_leaves& leaves, std::si
                                              name_of(found.format))))
                  : result<token_format>(stated);
   }
-  if (found.format != token_format::automatic && is_named_as_text(leaves.path(leaf))) {
+  if (found.format != token_format::automatic && is_named_as_text(path)) {
     return refused_format(name, "text as its name says", found.words)
         .hint(fmt::format("state format = \"{}\", or \"bytes\" to read its bytes",
                           name_of(found.format)));
@@ -134,11 +136,11 @@ result<token_format> decide(file_system& fs, const token_leaves& leaves, std::si
   if (found.format != token_format::automatic) {
     return found.format;
   }
-  if (leaves.path(leaf).ends_with(".npy")) {
+  if (path.ends_with(".npy")) {
     return refused_format(name, "an array of NumPy as its name says", "other bytes")
         .hint("state format = \"bytes\" to read its bytes");
   }
-  if (leaves.path(leaf).ends_with(".bin") && !looks_like_text(as_text(head))) {
+  if (path.ends_with(".bin") && !looks_like_text(as_text(head))) {
     return refused_format(name, "a header that says what it holds", "none")
         .hint("state format = \"u16\", \"u32\" or \"bytes\"");
   }
@@ -244,11 +246,17 @@ result<leaf_layout> layout_in(file_system& fs, token_leaves& leaves, std::size_t
                               token_format stated) {
   byte_vector head(
       static_cast<std::size_t>(std::min<std::uint64_t>(leaves.size(leaf), look_bytes)));
-  // A damaged block at the begin of a text is left to the policy for damage.
+  // Damaged blocks at the begin of a leaf are left to the policy for damage.
+  WEIR_TRY(const auto part, leaves.probe(leaf, 0, head.size()));
+  head.resize(static_cast<std::size_t>(part.sound));
   if (stated != token_format::bytes) {
     WEIR_CHECK(leaves.read(leaf, 0, head));
   }
   WEIR_TRY(const token_format format, decide(fs, leaves, leaf, stated, head));
+  if (format == token_format::megatron && leaves.checked()) {
+    return refused_format(leaves.name(leaf), "a format of one file", "that of Megatron")
+        .hint("keep the data and the index of Megatron outside of volumes");
+  }
   switch (format) {
     case token_format::u16: return plain_layout(leaves, leaf, format, 2, 0);
     case token_format::u32: return plain_layout(leaves, leaf, format, 4, 0);

@@ -73,7 +73,7 @@ result<void> token_leaves::measure() {
       WEIR_TRY(hn4_stream stream, volume->stream(tag_));
       streams_.push_back(std::move(stream));
     }
-    WEIR_TRY(file* const f, open(leaf));
+    WEIR_TRY(const auto f, open_leaf(leaf));
     auto size = f->size();
     if (!size) {
       return unavailable_leaf(names_[leaf], std::move(size).error());
@@ -129,17 +129,20 @@ result<void> token_leaves::read(std::size_t leaf, std::uint64_t offset,
                                 mutable_bytes to) {
   WEIR_TRY(file* const f, open(leaf));
   if (auto read = read_exactly(*f, offset, to); !read) {
-    error failed(errc::source_unavailable,
-                 checked()
-                     ? fmt::format("cannot read source \"{}\"", names_[leaf])
-                     : fmt::format("cannot read source \"{}\": expected {} bytes as "
-                                   "when it was attached",
-                                   names_[leaf], sizes_[leaf]));
+    const std::string where = fmt::format("{}:{}", names_[leaf], offset);
     if (checked()) {
-      failed = std::move(failed).hint("stream.on_damage = \"skip\" leaves damage out");
+      return error(errc::source_unavailable,
+                   fmt::format("cannot read source \"{}\"", names_[leaf]))
+          .located(where)
+          .hint("on_damage = \"skip\" leaves damaged blocks out")
+          .because(std::move(read).error());
     }
-    return std::move(failed)
-        .located(fmt::format("{}:{}", names_[leaf], offset))
+    return error(
+               errc::source_unavailable,
+               fmt::format("cannot read source \"{}\": expected {} bytes as when it was "
+                           "attached",
+                           names_[leaf], sizes_[leaf]))
+        .located(where)
         .because(std::move(read).error());
   }
   return {};

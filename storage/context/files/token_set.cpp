@@ -267,12 +267,12 @@ result<std::size_t> token_set::read_joined(std::uint64_t index,
   std::uint64_t end = ids;  // behind the ids of run i, as they were read
   for (std::size_t i = last; i > first; --i) {
     const std::uint64_t from = (runs_[i].byte - byte) / width;
-    const std::uint64_t place = runs_[i].start - index;
+    const std::uint64_t target = runs_[i].start - index;
     std::copy_backward(to.begin() + static_cast<std::ptrdiff_t>(from),
                        to.begin() + static_cast<std::ptrdiff_t>(end),
-                       to.begin() + static_cast<std::ptrdiff_t>(place + end - from));
+                       to.begin() + static_cast<std::ptrdiff_t>(target + end - from));
     if (runs_[i - 1].separated) {
-      to[static_cast<std::size_t>(place) - 1] = separator_;
+      to[static_cast<std::size_t>(target) - 1] = separator_;
     }
     end = from;
   }

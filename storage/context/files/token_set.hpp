@@ -84,8 +84,9 @@ class token_set final : public token_source {
   // checks.cpp
   [[nodiscard]] result<void> check_again(std::size_t leaf, std::uint64_t index,
                                          std::size_t count);
-  [[nodiscard]] result<void> check_segment(std::size_t leaf, std::uint64_t number,
-                                           std::uint64_t expected, std::int64_t time);
+  [[nodiscard]] result<void> check_segment(std::size_t leaf, std::uint64_t byte,
+                                           std::uint64_t number, std::uint64_t expected,
+                                           std::int64_t time);
   [[nodiscard]] result<void> digest_until(std::uint64_t index);
   [[nodiscard]] error changed(std::size_t leaf, std::uint64_t byte) const;
 
