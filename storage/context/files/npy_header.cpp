@@ -272,7 +272,7 @@ result<npy_header> read_npy_header(file& f, std::uint64_t size) {
 }
 
 result<byte_vector> make_npy_header(dtype type, std::span<const std::int64_t> shape,
-                                    bool room) {
+                                    bool growing) {
   const auto* const known =
       std::find_if(types.begin(), types.end(),
                    [&](const described_type& one) { return one.type == type; });
@@ -287,7 +287,7 @@ result<byte_vector> make_npy_header(dtype type, std::span<const std::int64_t> sh
                   known->text, fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   constexpr std::size_t max_digits = 19;
   const std::size_t before = head_size + short_length;
-  const std::size_t used = before + text.size() + (room ? max_digits : 0) + 1;
+  const std::size_t used = before + text.size() + (growing ? max_digits : 0) + 1;
   const std::size_t whole = (used + alignment - 1) / alignment * alignment;
   std::string out(npy_magic);
   out += {'\x01', '\x00'};

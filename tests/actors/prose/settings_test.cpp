@@ -318,6 +318,23 @@ TEST(vocabulary_of, has_end_of_text_only_where_it_can_occur) {
   EXPECT_EQ(or_throw(vocabulary_of(c)), 256U);
 }
 
+TEST(check_config, refuses_settings_of_token_files_beside_a_tokenizer) {
+  run_config c = a_config();
+  c.source.tokenizer = "tokenizer.json";
+  EXPECT_TRUE(check_config(c));
+  c.source.format = storage::token_format::u16;
+  EXPECT_EQ(
+      check_config(c).error().text(),
+      "cannot use setting \"stream.format\" of the run: expected its default beside "
+      "a tokenizer, found another value");
+  c.source = a_config().source;
+  c.sources["one"].paths = {"a"};
+  c.sources["one"].tokenizer = "tokenizer.json";
+  c.sources["one"].vocabulary = 5;
+  EXPECT_NE(check_config(c).error().text().find("source.one.vocabulary"),
+            std::string::npos);
+}
+
 TEST(vocabulary_of, is_that_of_token_files) {
   const test::temp_folder folder;
   or_throw(write_file_atomically(posix_file_system(), folder / "a.bin", as_view("text")));

@@ -39,11 +39,11 @@ struct npy_header {
 [[nodiscard]] result<npy_header> read_npy_head(file& f);
 
 /// Returns the header of an array, of version 1.0.
-/// @param room  True to leave space for any first extent, so that the header can be
+/// @param growing  True to leave space for any first extent, so that the header can be
 /// written again with a larger one.
 /// @error{unsupported, NumPy has no such element type}
 [[nodiscard]] result<byte_vector> make_npy_header(dtype type,
                                                   std::span<const std::int64_t> shape,
-                                                  bool room);
+                                                  bool growing);
 
 }  // namespace weir::storage

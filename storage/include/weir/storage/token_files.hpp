@@ -20,7 +20,7 @@ namespace weir::storage {
 /// Format of a token file. All numbers are little-endian.
 /// @source{context_stream.md, 6.1}
 enum class token_format : std::uint8_t {
-  automatic,  ///< what the first bytes of the file say; bytes for a text
+  automatic,  ///< decided by the first bytes of the file; bytes for a text
   bytes,      ///< each byte is a token
   u16,        ///< ids of 16 bits without a header, such as nanoGPT writes them
   u32,        ///< ids of 32 bits without a header

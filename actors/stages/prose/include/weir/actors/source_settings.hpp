@@ -33,7 +33,8 @@ struct source_settings {
   /// Files, folders and patterns, or "-" alone for standard input.
   std::vector<std::string> paths;
   bool eot = true;  ///< an end-of-text token stands between files
-  storage::token_format format = storage::token_format::automatic;  ///< of all files
+  storage::token_format format =
+      storage::token_format::automatic;  ///< that all files have
   std::string tag;        ///< tag of HN4 volumes that `paths` names; empty: files
   std::string tokenizer;  ///< tokenizer.json by which texts become ids; empty: none
   std::uint32_t vocabulary = 0;  ///< distinct ids of token files; 0: by the format
