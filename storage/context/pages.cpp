@@ -35,6 +35,9 @@ std::uint64_t token_pages::end() const noexcept {
 std::uint64_t token_pages::index_of(std::uint64_t offset) const noexcept {
   return loops_ ? offset % period() : offset;
 }
+std::uint64_t token_pages::page_start(std::uint64_t offset) noexcept {
+  return offset / page_tokens * page_tokens;
+}
 std::uint64_t token_pages::round_of(std::uint64_t offset) const noexcept {
   return loops_ ? offset / period() : 0;
 }

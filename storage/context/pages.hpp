@@ -25,6 +25,9 @@ class token_pages {
   /// Returns the index in the source that belongs to a virtual offset. For the separator
   /// between two rounds it is the size of the source.
   [[nodiscard]] std::uint64_t index_of(std::uint64_t offset) const noexcept;
+  /// Returns the first offset of the page that holds an offset: reading one token reads
+  /// its page.
+  [[nodiscard]] static std::uint64_t page_start(std::uint64_t offset) noexcept;
   /// Returns how often the source was repeated before `offset`.
   [[nodiscard]] std::uint64_t round_of(std::uint64_t offset) const noexcept;
 

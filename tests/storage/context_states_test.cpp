@@ -143,7 +143,7 @@ TEST(SourceStates, ASourceThatNeedsItsStateResumesAtEveryChunkOnceAndTwice) {
 }
 
 TEST(SourceStates, ACursorHoldsTheStatesAtTheEndsOfTheRangeThatARestoreReads) {
-  const tokens corpus = random_tokens(20000, 40);
+  const tokens corpus = random_tokens(50000, 40);
   stream_config c = chunks_of_50();
   c.end = end_policy::loop;
   std::vector<std::uint64_t> accepted;
@@ -159,12 +159,13 @@ TEST(SourceStates, ACursorHoldsTheStatesAtTheEndsOfTheRangeThatARestoreReads) {
     return accepted;
   };
   using indices = std::vector<std::uint64_t>;
+  // A restore reads whole pages of 16384 tokens from the window of 4096 tokens on.
   EXPECT_EQ(accepted_after(20, 1), (indices{0, 1000}));
-  EXPECT_EQ(accepted_after(200, 1), (indices{10000 - 4096, 10000}));
-  // With the separator a round has 20001 tokens, so token 20100 is token 99 of the next.
-  EXPECT_EQ(accepted_after(402, 1), (indices{99, 20100 - 4096, 20000}));
-  // Two lanes of 2500 tokens have windows of 2048: block 9 of lane 0 is block 18.
-  EXPECT_EQ(accepted_after(100, 2), (indices{18 * 50 + 2, 5050}));
+  EXPECT_EQ(accepted_after(800, 1), (indices{32768, 40000}));
+  // With the separator a round has 50001 tokens, so token 60100 is in the next one.
+  EXPECT_EQ(accepted_after(1202, 1), (indices{60100 - 50001, 49152, 50000}));
+  // Two lanes of 22500 tokens have windows of 2048: block 409 of lane 0 is block 818.
+  EXPECT_EQ(accepted_after(900, 2), (indices{818 * 50 / 16384 * 16384, 45050}));
 }
 
 TEST(SourceStates, AStateForAnotherKindOfSourceIsRefused) {

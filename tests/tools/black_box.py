@@ -21,6 +21,7 @@ class Usage(Case):
     def test_version_and_help(self):
         self.assertRegex(self.weir("--version").stdout.decode(), r"^weir \d+\.\d+\.\d+\n$")
         verbs = ["run", "resume", "settings", "speak", "store", "report", "trace", "doctor", "checkpoint ls", "checkpoint verify",
+                 "checkpoint show",
                  "hn4 mkfs", "hn4 put", "hn4 ls", "hn4 cat", "tgm ls", "tgm dump", "tgm validate"]
         for verb in verbs:
             text = self.weir(*verb.split(), "--help").stdout.decode()
@@ -80,7 +81,7 @@ class Usage(Case):
         self.assertEqual(page, Path(SOURCE, "docs/settings.md").read_bytes())
         facts = {s["name"]: s for s in json.loads(self.weir("settings", "--json").stdout)}
         self.assertTrue(facts["run.deadline"]["may_change"])
-        self.assertTrue(facts["stream.path"]["required"])
+        self.assertFalse(facts["stream.path"]["required"])  # `check_source` asks for it
         self.assertEqual(facts["model.heads"]["default"], "2")
         self.assertIn('did you mean "model.heads"?', self.error("settings", "heads", code=2))
         helps = {verb: self.weir(verb, "--help").stdout.decode() for verb in ("run", "resume")}
@@ -282,6 +283,17 @@ class Resumes(Case):
         self.weir("resume", "r", "--set", "run.workers=2", "--set", "stream.prefetch=0", "--set",
                   "stream.ranks=1", "--set", "run.trace=off", "--set", "checkpoint.every_tokens=512",
                   "--set", "run.deadline=77")
+
+    def test_changes_are_recorded_and_shown(self):
+        self.run_it("r", 1024)
+        self.assertIn(b"no change", self.weir("checkpoint", "show", "r").stdout)
+        self.weir("resume", "r", "--set", "phase.test.tokens=512")
+        for _ in range(2):  # config.toml has the change, so that it is not made twice
+            shown = json.loads(self.weir("checkpoint", "show", "r", "--json").stdout)
+            self.assertEqual([c["key"] for c in shown["changes"]], ["phase.test.tokens"])
+            self.assertEqual(shown["changes"][0]["to"], "512")
+            self.assertEqual(self.metrics("r")["changes"], shown["changes"])
+            self.weir("resume", "r")
 
     def test_a_changed_corpus_is_named_with_file_and_offset(self):
         self.kill_after_checkpoint("r", "run", TOML, "--out", "r", *self.sets(30_000))

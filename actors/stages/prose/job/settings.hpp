@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "weir/actors/run.hpp"
 
@@ -24,9 +25,15 @@ inline constexpr derived_setting derived_settings[] = {{"vocab", "model.vocab"},
                                                        {"lanes", "stream.lanes"},
                                                        {"max_chunk", "stream.chunk"}};
 
-/// Returns the number of token ids of the sources of a run, with the end-of-text token if
-/// it can occur. @error{as of `open_source`}
-[[nodiscard]] result<std::uint32_t> vocabulary_of(const run_config& config);
+/// Returns the number of token ids of a source, with the end-of-text token if it can
+/// occur in the stream. @error{as of `open_source`}
+[[nodiscard]] result<std::uint32_t> vocabulary_of(const run_config& config,
+                                                  const source_settings& source);
+/// Returns the sources that a run reads: that of its stream, and those of its phases.
+[[nodiscard]] std::vector<const source_settings*> sources_of(const run_config& config);
+/// Returns the number of token ids that all sources of a run need.
+/// @error{as of `vocabulary_of` and `check_sources`}
+[[nodiscard]] result<std::uint32_t> needed_vocabulary(const run_config& config);
 
 /// Returns the configuration of the model; its tokens are below `vocab`.
 [[nodiscard]] models::prose_config model_of(const run_config& config,

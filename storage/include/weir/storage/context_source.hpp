@@ -135,7 +135,7 @@ class token_source {
   /// index alone is not enough. It depends on the index and on the tokens before it, not
   /// on tokens that were read ahead.
   ///
-  /// A cursor asks for the state at the first token that a restore reads again and for
+  /// A cursor asks for the state before the first token that a restore reads and for
   /// the state behind the last token that was handed out; under `loop` also for the state
   /// at the end of the source once a round is complete. Sources that cannot seek are
   /// asked for the state behind the last token only.

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A mixture with parts that cannot seek, such as pipes and child processes.
+///
+/// It reads forward only. The newest tokens are kept, because a cursor reads its window
+/// again and chunks may have been read ahead. For each draw whose tokens are kept there
+/// is a record of its outcome; from the place before the oldest record, the place of any
+/// kept token is computed again.
+#include <fmt/core.h>
+
+#include <array>
+#include <deque>
+
+#include "context/mix/codec.hpp"
+#include "context/mix/live_mix.hpp"
+#include "weir/base/clock.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+/// Number of the newest tokens that stay readable, as for a pipe.
+constexpr std::size_t remembered = std::size_t{1} << 20;
+/// Largest number of tokens that are taken from a part at a time.
+constexpr std::size_t largest_piece = 4096;
+
+/// Outcome of a draw.
+struct drawn_unit {
+  std::uint64_t length = 0;  ///< tokens of the source; 0: the part had ended
+  std::uint64_t added = 0;   ///< separators behind it
+  bool again = false;        ///< the part was begun again for it
+};
+
+/// A mixture that reads forward only.
+class live_mix final : public token_source {
+ public:
+  live_mix(std::vector<mix_part> parts, const mix_options& options)
+      : plan_(parts, options) {
+    for (mix_part& part : parts) {
+      names_.push_back(std::move(part.name));
+      sources_.push_back(part.source.get());
+      readers_.emplace_back(std::move(part.source), options.run_tokens);
+    }
+    identity_ = mix_identity(sources_, plan_, first_leaf_);
+    base_ = at_ = plan_.begin();
+  }
+
+  std::uint64_t size() const noexcept override { return unknown_size; }
+  bool seekable() const noexcept override { return false; }
+  const source_identity& identity() const noexcept override { return identity_; }
+  std::optional<rng_state> rng() const override {
+    const bool random = plan_.options().mode == mix_mode::random;
+    return composed_rng(random ? mix_kind : 0, plan_.options().seed, sources_);
+  }
+  result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
+    WEIR_CHECK(check_kept(index));
+    while (!ended_ && text_end() < index + to.size()) {
+      WEIR_TRY(const bool stepped, step(index + to.size() - text_end(), wait_for_ever));
+      WEIR_EXPECT(stepped);
+    }
+    if (index >= text_end()) {
+      return std::size_t{0};
+    }
+    const auto from = static_cast<std::size_t>(index - first_);
+    const std::size_t count = std::min(to.size(), text_.size() - from);
+    std::copy_n(text_.begin() + static_cast<std::ptrdiff_t>(from), count, to.begin());
+    forget();
+    return count;
+  }
+  result<bool> ready(std::uint64_t index, std::size_t count, int wait_ms) override {
+    const std::int64_t until = now_ns() + std::int64_t{wait_ms} * 1'000'000;
+    while (!ended_ && text_end() < index + count) {
+      const std::int64_t left = std::max<std::int64_t>(0, until - now_ns());
+      WEIR_TRY(const bool stepped, step(index + count - text_end(),
+                                        static_cast<int>((left + 999'999) / 1'000'000)));
+      if (!stepped) {
+        return false;
+      }
+    }
+    return true;
+  }
+  std::string place_text(std::uint64_t index) const override {
+    const auto found = find(index);
+    if (!found || !found->part) {
+      return fmt::format("mixture:{}", index);
+    }
+    return sources_[*found->part]->place_text(found->reached.parts[*found->part].offset);
+  }
+  place place_of(std::uint64_t index) const override {
+    const auto found = find(index);
+    if (!found || !found->part) {
+      return {0, index};
+    }
+    place out =
+        sources_[*found->part]->place_of(found->reached.parts[*found->part].offset);
+    out.leaf += first_leaf_[*found->part];
+    return out;
+  }
+  result<std::uint64_t> next_document(std::uint64_t index) override {
+    return find_document(*this, index);
+  }
+  result<std::vector<part_share>> shares(std::uint64_t index) const override {
+    WEIR_TRY(const found_place found, find(index));
+    std::vector<part_share> out = shares_at(plan_, found.begin, names_);
+    if (found.inside > 0) {
+      out[*found.part].draws += 1;
+      out[*found.part].tokens += found.inside;
+    }
+    return out;
+  }
+  result<byte_vector> state(std::uint64_t index) const override {
+    WEIR_TRY(const found_place found, find(index));
+    return encode_mix_state({found.begin, found.inside}, sources_, found.reached);
+  }
+  result<void> restore_state(std::uint64_t index, bytes_view state) override {
+    WEIR_TRY(const mix_state restored, decode_mix_state(state, sources_));
+    if (restored.place.index + restored.inside != index) {
+      return error(errc::corrupt,
+                   fmt::format("cannot resume a mixture: expected its state at token {}, "
+                               "found the one at {}",
+                               index, restored.place.index + restored.inside));
+    }
+    base_ = at_ = restored.place;
+    first_ = index;
+    taken_ = restored.inside;
+    return {};
+  }
+  result<void> continue_at(std::uint64_t index,
+                           std::span<const std::uint32_t> before) override {
+    if (index != first_ || !text_.empty() || before.size() > index) {
+      return error(errc::unsupported,
+                   fmt::format("cannot continue a mixture at token {}: expected the "
+                               "state of this place and no read before",
+                               index))
+          .located(place_text(index));
+    }
+    text_.assign(before.begin(), before.end());
+    first_ = index - before.size();
+    WEIR_CHECK(go_on_inside());
+    for (std::size_t p = 0; p < sources_.size(); ++p) {
+      if (!sources_[p]->seekable()) {
+        const std::uint64_t inside = part_ == p ? taken_ : 0;
+        WEIR_CHECK(sources_[p]->continue_at(at_.parts[p].offset + inside, {}));
+      }
+    }
+    return {};
+  }
+
+ private:
+  static constexpr int wait_for_ever = -1;
+
+  /// Place of a kept token.
+  struct found_place {
+    mix_place begin;                  ///< begin of its draw
+    mix_place reached;                ///< as `begin`, with the tokens before the token
+    std::optional<std::size_t> part;  ///< part of the draw; unset between two draws
+    std::uint64_t inside = 0;         ///< tokens of the draw before the token
+  };
+
+  std::uint64_t text_end() const { return first_ + text_.size(); }
+  result<void> check_kept(std::uint64_t index) const {
+    if (index >= first_) {
+      return {};
+    }
+    return error(errc::source_unavailable,
+                 fmt::format("cannot read a mixture again: expected a token from {} on, "
+                             "found {}",
+                             first_, index));
+  }
+
+  /// Applies the records from the oldest place on, up to the first place at a token, or
+  /// to the draw that holds it. What is known of later draws has no influence.
+  result<found_place> find(std::uint64_t index) const {
+    if (index < base_.index) {
+      return error(errc::source_unavailable,
+                   fmt::format("cannot find a token of a mixture: expected one from {} "
+                               "on, found {}",
+                               base_.index, index));
+    }
+    found_place out;
+    out.begin = base_;
+    bool again = again_;
+    for (const drawn_unit& one : records_) {
+      if (out.begin.index >= index || out.begin.index + one.length + one.added > index) {
+        again = one.again;
+        break;
+      }
+      apply(out.begin, one);
+    }
+    out.inside = std::min(index, text_end()) - out.begin.index;
+    out.reached = out.begin;
+    if (out.inside > 0) {
+      mix_place chosen = out.begin;
+      out.part = plan_.choose(chosen);
+      part_place& part = out.reached.parts[*out.part];
+      part.rounds += again ? 1 : 0;
+      part.offset = (again ? 0 : part.offset) + out.inside;
+    }
+    return out;
+  }
+  /// Goes over a draw.
+  void apply(mix_place& at, const drawn_unit& one) const {
+    const std::optional<std::size_t> part = plan_.choose(at);
+    WEIR_EXPECT(part.has_value());
+    if (one.again || one.length == 0) {
+      static_cast<void>(plan_.end_of(at, *part));
+    }
+    if (one.length > 0) {
+      plan_.advance(at, *part, one.length, one.added);
+    }
+  }
+
+  /// Chooses the part of the current draw and finds the extent of its unit, if the part
+  /// can seek. @returns false if no part with a weight is left
+  result<bool> draw() {
+    mix_place next = at_;
+    const std::optional<std::size_t> chosen = plan_.choose(next);
+    if (!chosen) {
+      return false;
+    }
+    start_ = at_.parts[*chosen].offset;
+    again_ = false;
+    known_.reset();
+    if (sources_[*chosen]->seekable()) {
+      WEIR_TRY(known_, readers_[*chosen].unit_at(start_));
+      if (known_->length == 0 && plan_.end_of(next, *chosen) == end_effect::again) {
+        again_ = true;
+        start_ = 0;
+        WEIR_TRY(known_, readers_[*chosen].unit_at(0));
+      }
+    }
+    part_ = chosen;
+    return true;
+  }
+
+  /// Chooses the part of a draw whose first tokens were read before the resume.
+  result<void> go_on_inside() {
+    if (taken_ == 0) {
+      return {};
+    }
+    WEIR_TRY(const bool drawn, draw());
+    if (!drawn || (known_ && taken_ > known_->length)) {
+      return error(errc::corrupt,
+                   fmt::format("cannot resume a mixture: expected a unit of more than {} "
+                               "tokens, found a shorter one",
+                               taken_))
+          .located(place_text(text_end()));
+    }
+    return {};
+  }
+  /// Adds at least one token, or an outcome of a draw. Waits for a part at most so long.
+  /// @returns false if the part has no token yet
+  result<bool> step(std::uint64_t wanted, int wait_ms) {
+    if (!part_) {
+      WEIR_TRY(const bool drawn, draw());
+      ended_ = !drawn;
+      taken_ = 0;
+    }
+    if (ended_) {
+      return true;
+    }
+    return known_ ? step_known(wanted) : step_live(wanted, wait_ms);
+  }
+  /// Copies tokens of a unit whose extent is known.
+  result<bool> step_known(std::uint64_t wanted) {
+    const std::uint64_t added = plan_.separators(*part_, *known_);
+    if (known_->length == 0) {
+      end_part();
+      return true;
+    }
+    if (taken_ < known_->length) {
+      const auto count = static_cast<std::size_t>(
+          std::min<std::uint64_t>({wanted, known_->length - taken_, largest_piece}));
+      std::array<std::uint32_t, largest_piece> piece{};
+      const std::uint64_t offset = start_ + taken_;
+      WEIR_TRY(const std::size_t got,
+               readers_[*part_].read(offset, std::span(piece).first(count)));
+      if (got < count) {
+        return error(errc::source_unavailable,
+                     "cannot read source: it is shorter than when it was attached")
+            .located(sources_[*part_]->place_text(offset + got));
+      }
+      add(std::span(piece).first(got));
+    } else if (added > 0) {
+      text_.push_back(end_of_text);
+      ++taken_;
+    }
+    if (taken_ == known_->length + added) {
+      finish(known_->length, added);
+    }
+    return true;
+  }
+  /// Takes tokens of a live part, as many as have arrived, at least one.
+  result<bool> step_live(std::uint64_t wanted, int wait_ms) {
+    token_source& source = *sources_[*part_];
+    const std::uint64_t offset = start_ + taken_;
+    std::size_t count = live_limit(wanted);
+    if (count == 0) {
+      finish(taken_, 0);
+      return true;
+    }
+    if (count > 1) {
+      WEIR_TRY(const bool there, source.ready(offset, count, 0));
+      count = there ? count : 1;
+    }
+    if (wait_ms != wait_for_ever) {
+      WEIR_TRY(const bool there, source.ready(offset, count, wait_ms));
+      if (!there) {
+        return false;
+      }
+    }
+    std::array<std::uint32_t, largest_piece> piece{};
+    WEIR_TRY(const std::size_t got, source.read(offset, std::span(piece).first(count)));
+    if (got == 0) {
+      end_live();
+      return true;
+    }
+    take_live(std::span<const std::uint32_t>(piece).first(got));
+    return true;
+  }
+  /// Returns how many tokens of the current unit of a live part may be taken; 0 if the
+  /// unit is complete.
+  std::size_t live_limit(std::uint64_t wanted) const {
+    const unit_rule& rule = readers_[*part_].rule();
+    std::uint64_t limit = std::min<std::uint64_t>(wanted, largest_piece);
+    if (rule.tokens != 0) {
+      const std::uint64_t length =
+          taken_ < rule.tokens ? rule.tokens : rule.tokens + missing();
+      limit = std::min(limit, length - taken_);
+    }
+    return static_cast<std::size_t>(limit);
+  }
+  /// Returns how many bytes complete the last character of a run of the nominal length.
+  std::size_t missing() const {
+    const unit_rule& rule = readers_[*part_].rule();
+    const auto beyond = static_cast<std::size_t>(taken_ - rule.tokens);
+    if (!rule.utf8 || text_.size() < beyond) {
+      return beyond;
+    }
+    return missing_bytes(std::span(text_).first(text_.size() - beyond));
+  }
+  /// Adds tokens of a live part. A document ends with its separator.
+  void take_live(std::span<const std::uint32_t> tokens) {
+    if (readers_[*part_].rule().tokens != 0) {
+      add(tokens);
+    } else {
+      const auto found = std::find(tokens.begin(), tokens.end(), end_of_text);
+      const bool whole = found != tokens.end();
+      add(std::span(tokens.begin(), found + (whole ? 1 : 0)));
+      if (whole) {
+        finish(taken_, 0);
+      }
+      return;
+    }
+    if (live_limit(1) == 0) {
+      finish(taken_, 0);
+    }
+  }
+  /// Ends a unit with the end of its live part.
+  void end_live() {
+    if (taken_ == 0) {
+      end_part();
+      return;
+    }
+    const bool separate = readers_[*part_].rule().tokens == 0 &&
+                          (text_.empty() || text_.back() != end_of_text);
+    if (separate) {
+      text_.push_back(end_of_text);
+    }
+    finish(taken_, separate ? 1 : 0);
+  }
+
+  void add(std::span<const std::uint32_t> tokens) {
+    text_.insert(text_.end(), tokens.begin(), tokens.end());
+    taken_ += tokens.size();
+  }
+  /// Goes to the next draw.
+  void finish(std::uint64_t length, std::uint64_t added) {
+    records_.push_back({length, added, again_});
+    apply(at_, records_.back());
+    part_.reset();
+    taken_ = 0;
+  }
+  /// Applies the policy of a part that has no further unit.
+  void end_part() {
+    mix_place next = at_;
+    static_cast<void>(plan_.choose(next));
+    if (plan_.end_of(next, *part_) == end_effect::stop) {
+      ended_ = true;
+      return;
+    }
+    records_.push_back({});
+    apply(at_, records_.back());
+    part_.reset();
+  }
+  /// Drops old tokens and the records of draws that ended before the kept ones. It waits
+  /// until half of the memory can be dropped, so that a token is moved once on average.
+  void forget() {
+    if (text_.size() <= 2 * remembered) {
+      return;
+    }
+    const std::size_t old = text_.size() - remembered;
+    text_.erase(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(old));
+    first_ += old;
+    while (!records_.empty() &&
+           base_.index + records_.front().length + records_.front().added < first_) {
+      apply(base_, records_.front());
+      records_.pop_front();
+    }
+  }
+
+  mix_plan plan_;
+  std::vector<std::string> names_;
+  std::vector<token_source*> sources_;
+  std::vector<unit_reader> readers_;
+  std::vector<std::size_t> first_leaf_;
+  source_identity identity_;
+  std::vector<std::uint32_t> text_;  ///< the newest tokens, the oldest first
+  std::uint64_t first_ = 0;          ///< index of the first of them
+  mix_place base_;                   ///< begin of the oldest draw that is known
+  std::deque<drawn_unit> records_;   ///< outcomes of the draws from there on
+  mix_place at_;                     ///< begin of the current draw
+  std::optional<std::size_t> part_;  ///< its part, once it has been chosen
+  std::optional<unit> known_;        ///< its extent, if its part can seek
+  std::uint64_t start_ = 0;          ///< offset in its source at which it begins
+  bool again_ = false;               ///< its part was begun again for it
+  std::uint64_t taken_ = 0;          ///< tokens of it that were taken
+  bool ended_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<token_source> make_live_mix(std::vector<mix_part> parts,
+                                            const mix_options& options) {
+  return std::make_unique<live_mix>(std::move(parts), options);
+}
+
+}  // namespace weir::storage

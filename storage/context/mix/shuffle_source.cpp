@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Windows of units in random order.
+///
+/// The units of a window are sorted by random keys that belong to their numbers. A window
+/// takes as many tokens as its units, so token i of the shuffled source lies in the same
+/// window as token i of the source. The state of a resume is two integers: the number of
+/// a window and its first token.
+#include <fmt/core.h>
+
+#include <numeric>
+
+#include "context/identity.hpp"
+#include "context/mix/codec.hpp"
+#include "context/mix/live_mix.hpp"
+#include "context/source_states.hpp"
+#include "weir/base/philox.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+constexpr std::uint64_t shuffle_stream = 0x53485546;
+constexpr std::uint32_t shuffle_rule = 4;
+constexpr std::uint32_t shuffle_version = 1;
+
+/// A window: its number and its first token.
+struct window_place {
+  std::uint64_t number = 0;
+  std::uint64_t start = 0;
+};
+/// A unit in its place.
+struct placed_unit {
+  std::uint64_t index = 0;   ///< first token in the shuffled source
+  std::uint64_t offset = 0;  ///< first token in the source
+  std::uint64_t length = 0;  ///< tokens of the source
+  bool closed = false;       ///< a separator is added behind it
+};
+
+/// A source whose units are shuffled within windows.
+class shuffled_tokens final : public token_source {
+ public:
+  shuffled_tokens(std::unique_ptr<token_source> source, std::uint64_t window,
+                  std::uint64_t seed, std::uint64_t run_tokens)
+      : window_(window), seed_(seed), reader_(std::move(source), run_tokens) {
+    places_.keep(0, window_place{});
+  }
+
+  /// Determines size and identity.
+  result<void> attach() {
+    const token_source& source = reader_.source();
+    size_ = source.size();
+    if (size_ != unknown_size && size_ > 0 && reader_.rule().tokens == 0) {
+      std::vector<std::uint32_t> last(1);
+      WEIR_TRY(const std::size_t got, reader_.read(size_ - 1, last));
+      size_ += got == 1 && last[0] != end_of_text ? 1 : 0;
+    }
+    std::vector<source_leaf> leaves;
+    append_identity(leaves, source.identity());
+    for (const std::uint64_t value : {window_, seed_, reader_.rule().tokens}) {
+      leaves.push_back({"", value, 0});
+    }
+    identity_.tokens = size_;
+    set_leaves(identity_, std::move(leaves), shuffle_rule);
+    if (source.identity().leaves.empty()) {
+      identity_.leaves.clear();
+    }
+    return {};
+  }
+
+  std::uint64_t size() const noexcept override { return size_; }
+  const source_identity& identity() const noexcept override { return identity_; }
+  std::optional<rng_state> rng() const override {
+    token_source* const part = &reader_.source();
+    return composed_rng(shuffle_kind, seed_, std::span(&part, 1));
+  }
+  result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
+    std::size_t done = 0;
+    while (done < to.size()) {
+      WEIR_TRY(const placed_unit* const found, locate(index + done));
+      if (found == nullptr) {
+        break;
+      }
+      WEIR_TRY(const std::size_t got,
+               copy(*found, index + done - found->index, to.subspan(done)));
+      done += got;
+    }
+    return done;
+  }
+  std::string place_text(std::uint64_t index) const override {
+    return reader_.source().place_text(offset_of(index));
+  }
+  place place_of(std::uint64_t index) const override {
+    return reader_.source().place_of(offset_of(index));
+  }
+  result<std::uint64_t> next_document(std::uint64_t index) override {
+    return find_document(*this, index);
+  }
+  result<std::vector<part_share>> shares(std::uint64_t index) const override {
+    return reader_.source().shares(index);
+  }
+  result<byte_vector> state(std::uint64_t index) const override {
+    WEIR_CHECK(locate(index));
+    record_writer out;
+    out.put(shuffle_version);
+    out.put(at_.number);
+    out.put(at_.start);
+    WEIR_TRY(const byte_vector nested, pack_states(reader_.source(), {at_.start}));
+    out.put_bytes(nested);
+    return std::move(out).take();
+  }
+  result<void> restore_state(std::uint64_t index, bytes_view state) override {
+    record_reader from(state);
+    const auto version = from.get<std::uint32_t>();
+    window_place stored;
+    stored.number = from.get<std::uint64_t>();
+    stored.start = from.get<std::uint64_t>();
+    if (from.failed() || version != shuffle_version || stored.start > index ||
+        stored.number > stored.start) {
+      return error(errc::corrupt,
+                   fmt::format("cannot read the state of a shuffled source: expected a "
+                               "window before token {}, found {} bytes that are none",
+                               index, state.size()));
+    }
+    WEIR_CHECK(unpack_states(reader_.source(), from.rest()));
+    places_.keep(stored.start, stored);
+    return {};
+  }
+
+ private:
+  result<std::size_t> copy(const placed_unit& u, std::uint64_t from,
+                           std::span<std::uint32_t> to) {
+    if (from == u.length) {
+      to[0] = end_of_text;
+      return std::size_t{1};
+    }
+    const auto count =
+        static_cast<std::size_t>(std::min<std::uint64_t>(to.size(), u.length - from));
+    WEIR_TRY(const std::size_t got, reader_.read(u.offset + from, to.first(count)));
+    if (got < count) {
+      return error(errc::source_unavailable,
+                   "cannot read source: it is shorter than when it was attached")
+          .located(reader_.source().place_text(u.offset + from + got));
+    }
+    return got;
+  }
+  /// Returns the place of a token in the source; its end for a token behind the end.
+  std::uint64_t offset_of(std::uint64_t index) const {
+    const auto found = locate(index);
+    if (!found || *found == nullptr) {
+      return std::min(index, reader_.source().size());
+    }
+    const placed_unit& u = **found;
+    return u.offset + std::min(index - u.index, u.length - 1);
+  }
+  /// Finds the unit that holds a token, and loads its window.
+  /// @returns null behind the end
+  result<const placed_unit*> locate(std::uint64_t index) const {
+    if (!loaded_ || index < at_.start || index >= end_) {
+      WEIR_TRY(const bool found, find_window(index));
+      if (!found) {
+        return static_cast<const placed_unit*>(nullptr);
+      }
+    }
+    const auto after = std::upper_bound(
+        units_.begin(), units_.end(), index,
+        [](std::uint64_t i, const placed_unit& u) { return i < u.index; });
+    return &*std::prev(after);
+  }
+  /// Walks to the window that holds a token. @returns false behind the end
+  result<bool> find_window(std::uint64_t index) const {
+    const window_place& near = places_.before(index).second;
+    if (!loaded_ || index < at_.start || near.start > at_.start) {
+      at_ = near;
+      WEIR_CHECK(load());
+    }
+    while (index >= end_ && !last_) {
+      at_ = {at_.number + 1, end_};
+      places_.note(at_.start, at_);
+      WEIR_CHECK(load());
+    }
+    return index < end_;
+  }
+  /// Finds the units of the current window and puts them in order.
+  result<void> load() const {
+    loaded_ = false;
+    units_.clear();
+    last_ = false;
+    std::uint64_t offset = at_.start;
+    while (!last_ && units_.size() < window_) {
+      WEIR_TRY(const unit u, reader_.unit_at(offset));
+      last_ = u.length == 0 || u.last;
+      if (u.length > 0) {
+        units_.push_back(
+            {0, offset, u.length, u.last && u.open && reader_.rule().tokens == 0});
+      }
+      offset += u.length;
+    }
+    const philox random(seed_, shuffle_stream);
+    std::vector<std::pair<std::uint64_t, std::size_t>> keys(units_.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      keys[i] = {random.bits(at_.number * window_ + i), i};
+    }
+    std::sort(keys.begin(), keys.end());
+    std::vector<placed_unit> ordered;
+    end_ = at_.start;
+    for (const auto& [key, i] : keys) {
+      ordered.push_back(units_[i]);
+      ordered.back().index = end_;
+      end_ += units_[i].length + (units_[i].closed ? 1 : 0);
+    }
+    units_ = std::move(ordered);
+    loaded_ = true;
+    return {};
+  }
+
+  std::uint64_t window_;
+  std::uint64_t seed_;
+  mutable unit_reader reader_;
+  std::uint64_t size_ = 0;
+  source_identity identity_;
+  // The window of the last read. It changes no result, only the time of the next read.
+  mutable walk_memory<window_place> places_;
+  mutable window_place at_;
+  mutable std::vector<placed_unit> units_;  ///< units of the window in the new order
+  mutable std::uint64_t end_ = 0;           ///< index behind the window
+  mutable bool last_ = false;               ///< the source ends with the window
+  mutable bool loaded_ = false;
+};
+
+}  // namespace
+
+result<void> check_seekable(const token_source& source, std::string_view purpose) {
+  if (source.seekable()) {
+    return {};
+  }
+  return error(errc::invalid_argument,
+               fmt::format("cannot {} a source: expected one that can be read at any "
+                           "index, found one that is read once",
+                           purpose))
+      .located(source.place_text(0))
+      .hint("let the program that writes the text do it");
+}
+
+result<std::unique_ptr<token_source>> shuffle_source(std::unique_ptr<token_source> source,
+                                                     std::uint64_t window,
+                                                     std::uint64_t seed,
+                                                     std::uint64_t run_tokens) {
+  WEIR_CHECK(check_seekable(*source, "shuffle"));
+  WEIR_CHECK(check_run(run_tokens));
+  if (window < 2 || window > max_shuffle_window) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot shuffle a source: expected a window of 2 to {} "
+                             "units, found {}",
+                             max_shuffle_window, window));
+  }
+  auto out =
+      std::make_unique<shuffled_tokens>(std::move(source), window, seed, run_tokens);
+  WEIR_CHECK(out->attach());
+  return std::unique_ptr<token_source>(std::move(out));
+}
+
+}  // namespace weir::storage

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Finds where documents and runs end.
+#include "context/mix/units.hpp"
+
+#include <fmt/core.h>
+
+#include <array>
+
+#include "weir/base/hash.hpp"
+#include "weir/base/record.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+/// Tokens that are read first and at most at a time while a document is sought. Most
+/// documents are short.
+constexpr std::size_t first_piece = 64;
+constexpr std::size_t largest_piece = 4096;
+
+}  // namespace
+
+result<void> check_run(std::uint64_t tokens) {
+  if (tokens == 0 || (tokens >= min_run && tokens <= max_run)) {
+    return {};
+  }
+  return error(errc::invalid_argument,
+               fmt::format("cannot cut a source into runs: expected {} to {} tokens per "
+                           "run, found {}",
+                           min_run, max_run, tokens));
+}
+
+// The lead byte of a character says how many bytes follow it: 110x 1, 1110 2, 11110 3.
+std::size_t missing_bytes(std::span<const std::uint32_t> text) {
+  const std::size_t reach = std::min<std::size_t>(3, text.size());
+  for (std::size_t back = 1; back <= reach; ++back) {
+    const std::uint32_t token = text[text.size() - back];
+    if (token >= 0x80 && token < 0xC0) {
+      continue;
+    }
+    const std::size_t follow = token < 0xC2   ? 0
+                               : token < 0xE0 ? 1
+                               : token < 0xF0 ? 2
+                               : token < 0xF5 ? 3
+                                              : 0;
+    return follow >= back ? follow - (back - 1) : 0;
+  }
+  return 0;
+}
+
+unit_reader::unit_reader(std::unique_ptr<token_source> source, std::uint64_t run_tokens)
+    : source_(std::move(source)),
+      rule_{run_tokens, true},
+      pages_(*source_, end_policy::stop, 2) {}
+
+result<bool> unit_reader::has(std::uint64_t offset) {
+  if (source_->size() != unknown_size) {
+    return offset < source_->size();
+  }
+  std::array<std::uint32_t, 1> one{};
+  WEIR_TRY(const std::size_t got, pages_.read(offset, one));
+  return got == 1;
+}
+
+result<unit> unit_reader::unit_at(std::uint64_t offset) {
+  WEIR_TRY(const bool any, has(offset));
+  if (!any) {
+    return unit{};
+  }
+  return rule_.tokens == 0 ? document_at(offset) : run_at(offset);
+}
+
+result<unit> unit_reader::document_at(std::uint64_t offset) {
+  WEIR_TRY(const std::uint64_t end, source_->next_document(offset + 1));
+  if (end <= offset) {
+    return error(errc::source_unavailable,
+                 "cannot find the end of a document: the source ends before its begin")
+        .located(source_->place_text(offset));
+  }
+  std::array<std::uint32_t, 1> final{};
+  WEIR_TRY(const std::size_t got, pages_.read(end - 1, final));
+  WEIR_TRY(const bool more, has(end));
+  return unit{end - offset, !more, got == 1 && final[0] != end_of_text};
+}
+
+// Reads the last three tokens, and up to three that complete the last character. Only
+// the tokens before the end decide how many, so that a live source need not be asked for
+// tokens that belong to the next unit.
+result<unit> unit_reader::run_at(std::uint64_t offset) {
+  std::uint64_t length = rule_.tokens;
+  const std::uint64_t size = source_->size();
+  if (size == unknown_size) {
+    tail_.resize(static_cast<std::size_t>(rule_.tokens));
+    WEIR_TRY(length, pages_.read(offset, tail_));
+  } else {
+    length = std::min(length, size - offset);
+  }
+  if (rule_.utf8 && length == rule_.tokens) {
+    std::array<std::uint32_t, 6> near{};
+    WEIR_TRY(const std::size_t got, pages_.read(offset + length - 3, near));
+    const auto seen = std::span<const std::uint32_t>(near).first(3);
+    length += std::min(missing_bytes(seen), got - 3);
+  }
+  WEIR_TRY(const bool more, has(offset + length));
+  std::array<std::uint32_t, 1> final{};
+  WEIR_TRY(const std::size_t last, pages_.read(offset + length - 1, final));
+  return unit{length, !more, last == 1 && final[0] != end_of_text};
+}
+
+result<std::uint64_t> find_document(token_source& source, std::uint64_t index) {
+  if (index == 0) {
+    return std::uint64_t{0};
+  }
+  std::vector<std::uint32_t> tokens(first_piece);
+  for (std::uint64_t from = index - 1;;) {
+    WEIR_TRY(const std::size_t got, source.read(from, tokens));
+    const auto end = tokens.begin() + static_cast<std::ptrdiff_t>(got);
+    const auto found = std::find(tokens.begin(), end, end_of_text);
+    from += static_cast<std::uint64_t>(found - tokens.begin());
+    if (found != end) {
+      return from + 1;
+    }
+    if (got < tokens.size()) {
+      return from;
+    }
+    tokens.resize(std::min(2 * tokens.size(), largest_piece));
+  }
+}
+
+void append_identity(std::vector<source_leaf>& leaves, const source_identity& part) {
+  leaves.insert(leaves.end(), part.leaves.begin(), part.leaves.end());
+  record_writer content;
+  content.put(part.tokens);
+  content.put(part.list_digest);
+  content.put(part.segment_tokens);
+  content.put_all(std::span<const std::uint64_t>(part.segments));
+  leaves.push_back({"", xxh3_64(content.view()), 0});
+}
+
+}  // namespace weir::storage
