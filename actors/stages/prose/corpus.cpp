@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "stages/prose/source/open_source.hpp"
+#include "stages/prose/source/open_mix.hpp"
 
 namespace weir::actors {
 namespace {
@@ -22,6 +22,7 @@ result<opened_corpus> continue_as_listed(file_system& fs, const corpus_order& or
 result<opened_corpus> open_corpus(file_system& fs, const corpus_order& order) {
   opened_corpus opened;
   WEIR_TRY(auto source, open_source(fs, order.source, order.sources));
+  WEIR_CHECK(check_end(order.source, *source.tokens, order.config.end));
   opened.files = std::move(source.files);
   opened.tokens =
       source.tokens->size() == storage::unknown_size ? 0 : source.tokens->size();

@@ -220,9 +220,30 @@ class text_pulses final : public flow::stage_object {
     to.set("corpus_tokens", corpus_.tokens);
     to.set("corpus_identity", corpus_.identity);
     to.set("build_budget", settings_.budgets[0].tokens);
+    report_shares(to);
   }
 
  private:
+  /// Tells how much each source of a mixture has given.
+  void report_shares(figures& to) const {
+    const auto shares = corpus_.stream->shares();
+    if (!shares || shares->empty()) {
+      return;
+    }
+    std::uint64_t tokens = 0;
+    for (const storage::part_share& part : *shares) {
+      tokens += part.tokens;
+    }
+    std::vector<std::string> lines;
+    for (const storage::part_share& part : *shares) {
+      const double percent = tokens == 0 ? 0
+                                         : 100.0 * static_cast<double>(part.tokens) /
+                                               static_cast<double>(tokens);
+      lines.push_back(fmt::format("{}: {:.2f} % of the tokens, {} units, {} rounds",
+                                  part.name, percent, part.draws, part.rounds));
+    }
+    to.set("mix", std::move(lines));
+  }
   [[nodiscard]] corpus_order order() const {
     return {settings_.source, settings_.sources, settings_.stream};
   }

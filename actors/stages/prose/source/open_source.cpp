@@ -5,11 +5,14 @@
 
 #include <algorithm>
 
+#include "stages/prose/source/open_mix.hpp"
+
 namespace weir::actors {
 
+namespace {
+
 /// Standard input, or files in the order that `expand_paths` gives them.
-result<opened_source> open_source(file_system& fs, const source_settings& source,
-                                  const named_sources& /*named*/) {
+result<opened_source> open_plain(file_system& fs, const source_settings& source) {
   const std::vector<std::string>& paths = source.paths;
   if (paths.size() == 1 && paths.front() == "-") {
     return opened_source{storage::open_pipe_source(0), {"stdin"}};
@@ -25,6 +28,15 @@ result<opened_source> open_source(file_system& fs, const source_settings& source
   options.separate_documents = source.eot;
   WEIR_TRY(opened.tokens, storage::open_file_set(fs, opened.files, options));
   return opened;
+}
+
+}  // namespace
+
+result<opened_source> open_source(file_system& fs, const source_settings& source,
+                                  const named_sources& named) {
+  WEIR_TRY(auto opened, source.mix.sources.empty() ? open_plain(fs, source)
+                                                   : open_mixture(fs, source, named));
+  return arrange(std::move(opened), source);
 }
 
 }  // namespace weir::actors

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "stages/prose/source/open_mix.hpp"
 #include "weir/base/settings.hpp"
 
 namespace weir::actors {
@@ -45,6 +46,9 @@ const settings_table<source_settings>& source_table() {
         .single()
         .rule("none of them empty", can_be_paths);
     t.add("eot", &s::eot, "Put an end-of-text token between files");
+    t.include("mix.", &s::mix, mix_table());
+    t.include("shuffle.", &s::shuffle, shuffle_table());
+    t.include("sample.", &s::sample, sample_table());
     return t;
   }();
   return all;
@@ -107,14 +111,17 @@ void replace_paths(source_settings& source,
 
 result<void> check_source(std::string_view prefix, const source_settings& source) {
   WEIR_CHECK(source_table().check(source));
-  return source.paths.empty() ? result<void>(missing_setting(prefix, "path"))
-                              : result<void>();
+  return source.paths.empty() && source.mix.sources.empty()
+             ? result<void>(missing_setting(prefix, "path"))
+             : result<void>();
 }
 
 result<void> check_sources(const source_settings& stream, const named_sources& named) {
   WEIR_CHECK(check_source("stream.", stream));
+  WEIR_CHECK(check_mix("stream.", stream, named));
   for (const auto& [name, source] : named) {
     WEIR_CHECK(check_source(fmt::format("{}{}.", source_prefix, name), source));
+    WEIR_CHECK(check_mix(fmt::format("{}{}.", source_prefix, name), source, named));
   }
   return {};
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weir/actors/mix_settings.hpp"
 #include "weir/base/error.hpp"
 
 namespace weir {
@@ -26,7 +27,10 @@ namespace weir::actors {
 struct source_settings {
   /// Files, folders and patterns, or "-" alone for standard input.
   std::vector<std::string> paths;
-  bool eot = true;  ///< an end-of-text token stands between files
+  bool eot = true;           ///< an end-of-text token stands between files
+  mix_settings mix;          ///< named sources that are mixed, instead of `paths`
+  shuffle_settings shuffle;  ///< random order of units
+  sample_settings sample;    ///< random choice of units, before the shuffle
   friend bool operator==(const source_settings&, const source_settings&) = default;
 };
 /// Sources by the names of their tables `[source.NAME]`.
