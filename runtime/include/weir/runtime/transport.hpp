@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The interface of transports: messages between ranks, named by keys and moved by
+/// polling.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "weir/base/error.hpp"
+
+namespace weir::runtime {
+
+/// Number of a rank: one of the parts that run the same program together.
+using rank_id = std::uint32_t;
+
+/// Name of a message between two ranks. Users of one transport have channels of their
+/// own, so their numbers never meet.
+struct message_key {
+  std::uint32_t channel = 0;  ///< user of the transport, see `transport::open_channel`
+  std::uint64_t number = 0;   ///< number among the messages from one rank to another
+  friend auto operator<=>(const message_key&, const message_key&) = default;
+};
+
+/// Number of a send or a receive of one rank; never used twice.
+using transfer_id = std::uint64_t;
+
+/// The end of a send or a receive.
+struct transfer_end {
+  transfer_id id = 0;    ///< transfer that has ended
+  result<void> outcome;  ///< success, or the reason why the bytes were not moved
+};
+
+/// One rank's access to the others. Nothing moves but inside of calls: memory of a
+/// receive is written inside of `poll` alone, and never after the end of the transfer or
+/// of its channel.
+/// @threads{thread-compatible; each rank has an object of its own}
+class transport {
+ public:
+  virtual ~transport() = default;
+  transport(const transport&) = delete;
+  transport& operator=(const transport&) = delete;
+
+  /// Returns the number of this rank, in [0, ranks()).
+  [[nodiscard]] virtual rank_id rank() const noexcept = 0;
+  /// Returns the number of ranks.
+  [[nodiscard]] virtual rank_id ranks() const noexcept = 0;
+  /// Returns a channel that no other user of the transport has. All ranks open their
+  /// channels in the same order.
+  [[nodiscard]] virtual std::uint32_t open_channel() = 0;
+  /// Forgets all transfers of a channel. Their memory is not touched afterwards, and
+  /// later calls begin no transfers in it.
+  virtual void close_channel(std::uint32_t channel) noexcept = 0;
+
+  /// Begins to send bytes, which the caller keeps until the transfer has ended.
+  /// @error{out_of_range; no such rank} @error{stopping; the channel is closed}
+  [[nodiscard]] virtual result<transfer_id> send(rank_id to, message_key key,
+                                                 std::span<const std::byte> bytes) = 0;
+  /// Begins to send the news that the bytes of a message do not exist, because the task
+  /// that should have made them failed. The receive ends as `upstream_failed`.
+  /// @error{out_of_range; no such rank} @error{stopping; the channel is closed}
+  [[nodiscard]] virtual result<transfer_id> send_failure(rank_id to, message_key key) = 0;
+  /// Begins to receive the message with a key into memory that the caller keeps until the
+  /// transfer has ended. Messages may arrive in any order, also before their receive.
+  /// @error{out_of_range; no such rank} @error{stopping; the channel is closed}
+  /// @error{already_exists; a receive of this key has not ended}
+  [[nodiscard]] virtual result<transfer_id> receive(rank_id from, message_key key,
+                                                    std::span<std::byte> into) = 0;
+  /// Moves messages on and adds the transfers of a channel that have ended to `ended`. A
+  /// receive ends with an error of these codes if no bytes arrive:
+  /// @error{timeout; the sender has shown no sign of life for the deadline}
+  /// @error{upstream_failed; the sender has no bytes}
+  /// @error{collective_mismatch; the message has another size than the memory}
+  virtual void poll(std::uint32_t channel, std::vector<transfer_end>& ended) = 0;
+
+ protected:
+  transport() = default;
+};
+
+}  // namespace weir::runtime

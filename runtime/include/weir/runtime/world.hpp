@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One stream of tasks on several ranks: every rank submits all tasks, the executor of a
+/// task runs it, and messages between ranks follow from what tasks read and write.
+/// @source{docs/ranks.md}
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weir/runtime/engine.hpp"
+#include "weir/runtime/transport.hpp"
+
+namespace weir::runtime {
+
+/// Counters of a rank since its world was made.
+struct world_counters {
+  std::uint64_t own_tasks = 0;      ///< tasks that this rank has run or will run
+  std::uint64_t foreign_tasks = 0;  ///< tasks of other ranks
+  std::uint64_t pieces_sent = 0;    ///< pieces that this rank sends
+  std::int64_t bytes_sent = 0;      ///< bytes of these pieces
+};
+
+/// Options of one submission to a world, beside its accesses.
+struct world_submission {
+  rank_id executor = 0;  ///< rank that runs the task
+  /// Bit i is set if access i is a write of all of its bytes, so that no old byte is
+  /// needed.
+  std::uint64_t overwrites = 0;
+};
+
+/// The tasks of several ranks. Every rank makes the same calls with the same arguments in
+/// the same order; kernels alone differ in what they see. The results are those of one
+/// rank, bit for bit. On one rank `submit` forwards to the engine.
+///
+/// A storage has the whole size on every rank, at addresses that differ; memory is used
+/// for the bytes that the rank touches. A failed task poisons its readers on all ranks.
+/// Bytes of poisoned writes are undefined until they are written again.
+/// @threads{thread-compatible; belongs to the submitter of the engine}
+class world {
+ public:
+  /// Makes a world of one rank. @pre the engine outlives the world
+  explicit world(engine& tasks);
+  /// Makes the part of one rank of a world of at most `copy_ledger::max_holders` ranks.
+  /// @pre the engine and the transport outlive the world
+  world(engine& tasks, transport& link);
+  /// Waits for the tasks of this rank that have been started. Others never run.
+  ~world();
+  world(const world&) = delete;
+  world& operator=(const world&) = delete;
+
+  /// Returns the number of this rank. Control flow must not depend on it.
+  [[nodiscard]] rank_id rank() const noexcept { return rank_; }
+  /// Returns the number of ranks.
+  [[nodiscard]] rank_id ranks() const noexcept { return ranks_; }
+
+  /// Allocates zeroed memory on every rank, which all ranks hold. @units{bytes}
+  /// @error{out_of_memory; the allocation fails}
+  [[nodiscard]] result<storage> allocate(std::int64_t bytes, std::string_view owner);
+  /// Waits for the tasks of a storage on this rank and frees it. Call `wait` first.
+  /// @error{not_found; no such storage}
+  [[nodiscard]] result<void> release(storage_id id);
+
+  /// Submits one task, see `engine::submit`. The executor receives the bytes that it
+  /// needs and lacks; other ranks send them.
+  /// @error{out_of_range; no such rank} @error{not_found; a storage that the world has
+  /// not allocated} @error{stopping; the world has failed}
+  template <class Kernel>
+  [[nodiscard]] result<void> submit(const world_submission& with, const char* name,
+                                    std::span<const access> accesses,
+                                    const Kernel& kernel) {
+    if (ranks_ == 1) {
+      WEIR_CHECK(tasks_->submit(name, accesses, kernel));
+      return {};
+    }
+    return submit_with(with, name, accesses, run_of(name, accesses, kernel, with));
+  }
+  /// Brings the bytes of a tensor to all ranks. Does not wait.
+  /// @error{not_found; see `submit`} @error{stopping; the world has failed}
+  [[nodiscard]] result<void> bring_everywhere(const tensor& t);
+  /// Waits for all tasks of all ranks. All ranks call it, and get the same answer: the
+  /// failure that is oldest in the stream.
+  /// @error{kernel_failed; a kernel failed}
+  /// @error{collective_mismatch; the ranks have submitted different tasks}
+  /// @error{timeout; a rank shows no sign of life}
+  [[nodiscard]] result<void> wait();
+
+  /// Returns the counters. Zeros on one rank.
+  [[nodiscard]] const world_counters& counters() const noexcept;
+
+ private:
+  /// Starts a task on the engine.
+  using start = std::function<result<void>(engine&)>;
+
+  /// Returns what starts a task, if this rank runs it.
+  template <class Kernel>
+  [[nodiscard]] start run_of(const char* name, std::span<const access> accesses,
+                             const Kernel& kernel, const world_submission& with) {
+    if (with.executor != rank_) {
+      return {};
+    }
+    const noted<Kernel> noting{kernel, this, next_step(), name};
+    return [noting, name, all = std::vector<access>(accesses.begin(), accesses.end())](
+               engine& tasks) -> result<void> {
+      WEIR_CHECK(tasks.submit(name, all, noting));
+      return {};
+    };
+  }
+  /// A kernel whose failure is noted with the step of the stream.
+  template <class Kernel>
+  struct noted {
+    Kernel kernel;
+    world* owner;
+    std::uint64_t step;
+    const char* name;
+    result<void> operator()(const task_context& context) const {
+      result<void> outcome = run(context);
+      if (!outcome) {
+        owner->note_failure(step, name, outcome.error());
+      }
+      return outcome;
+    }
+    result<void> run(const task_context& context) const {
+      try {
+        if constexpr (std::is_void_v<
+                          std::invoke_result_t<const Kernel&, const task_context&>>) {
+          kernel(context);
+          return {};
+        } else {
+          return kernel(context);
+        }
+      } catch (const std::exception& e) {
+        return error(errc::kernel_failed,
+                     std::string("kernel threw an exception: ") + e.what());
+      } catch (...) {
+        return error(errc::kernel_failed, "kernel threw an exception of unknown type");
+      }
+    }
+  };
+
+  [[nodiscard]] std::uint64_t next_step() const noexcept;
+  void note_failure(std::uint64_t step, const char* name, const error& cause);
+  [[nodiscard]] result<void> submit_with(const world_submission& with, const char* name,
+                                         std::span<const access> accesses, start run);
+
+  class ranked;
+  engine* tasks_;
+  rank_id rank_ = 0;
+  rank_id ranks_ = 1;
+  std::unique_ptr<ranked> ranked_;  ///< null on one rank
+};
+
+}  // namespace weir::runtime

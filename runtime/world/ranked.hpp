@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The part of a world that exists on several ranks: ledgers, pieces on their way, tasks
+/// that wait for pieces, and the agreement at waits.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "weir/runtime/copy_ledger.hpp"
+#include "weir/runtime/world.hpp"
+
+namespace weir::runtime {
+
+/// A piece that this rank sends. A task packs it; then the transport gets it.
+struct outgoing_piece {
+  footprint bytes;
+  const std::byte* base = nullptr;
+  rank_id to = 0;
+  message_key key;
+  std::vector<std::byte> packed;
+  std::atomic<bool> is_packed{
+      false};                ///< false after the task has ended: it was poisoned
+  task_id task = 0;          ///< task that packs; 0: not submitted
+  transfer_id transfer = 0;  ///< 0: not begun
+};
+
+/// A piece that this rank receives. A task unpacks it after it has arrived.
+struct incoming_piece {
+  footprint bytes;
+  std::byte* base = nullptr;
+  std::vector<std::byte> packed;
+  transfer_id transfer = 0;
+  bool on_its_way = true;
+  std::optional<error> failure;  ///< reason why it has not arrived
+  task_id task = 0;              ///< task that unpacks; 0: not submitted
+};
+
+/// One entry of the stream as this rank sees it. Entries start in the order of the
+/// stream.
+struct stream_entry {
+  outgoing_piece* send = nullptr;
+  incoming_piece* receive = nullptr;
+  std::function<result<void>(engine&)> run;
+  std::uint64_t step = 0;
+  const char* name = "";  ///< task that needs the piece
+};
+
+/// State of a rank that all ranks exchange at a wait.
+struct rank_report {
+  std::uint64_t steps = 0;        ///< submissions
+  std::uint64_t fold = 0;         ///< hash of all submissions
+  std::uint64_t failed_step = 0;  ///< oldest failure; 0: none
+  std::uint32_t code = 0;         ///< code of it
+  std::array<char, 60> name{};    ///< newest task, or the one that failed
+  std::array<char, 320> text{};   ///< text of the failure
+};
+
+/// A world of several ranks, seen from one of them.
+///
+/// Invariant: entries of the stream are submitted to the engine in order, so the engine
+/// sees the order of one rank. A receive holds back the entries behind it until its piece
+/// has arrived. The oldest entry of all ranks is never held back for ever: everything
+/// before it has been started, so its piece has been sent or its sender has failed.
+class world::ranked {
+ public:
+  ranked(engine& tasks, transport& link);
+  ~ranked();
+  ranked(const ranked&) = delete;
+  ranked& operator=(const ranked&) = delete;
+
+  [[nodiscard]] result<storage> allocate(std::int64_t bytes, std::string_view owner);
+  [[nodiscard]] result<void> release(storage_id id);
+  [[nodiscard]] result<void> submit(const world_submission& with, const char* name,
+                                    std::span<const access> accesses, start run);
+  [[nodiscard]] result<void> bring_everywhere(const tensor& t);
+  [[nodiscard]] result<void> wait();
+
+  [[nodiscard]] std::uint64_t next_step() const noexcept { return steps_ + 1; }
+  [[nodiscard]] const world_counters& counters() const noexcept { return counters_; }
+  void note_failure(std::uint64_t step, const char* name, const error& cause);
+
+ private:
+  struct shared_storage {
+    storage local;
+    copy_ledger ledger;
+    std::uint64_t ordinal;  ///< number among the storages of the world
+  };
+  using storage_map = std::unordered_map<std::uint64_t, shared_storage>;
+
+  // The stream.
+  [[nodiscard]] result<shared_storage*> find(storage_id id, std::int64_t end);
+  [[nodiscard]] result<void> check(const world_submission& with,
+                                   std::span<const access> accesses);
+  void fold(std::uint64_t number) noexcept;
+  void fold_submission(const world_submission& with, const char* name,
+                       std::span<const access> accesses);
+  void begin_step(const char* name) noexcept;
+  [[nodiscard]] result<void> fetch(shared_storage& s, const footprint& bytes, rank_id to,
+                                   const char* name);
+  void send_piece(const shared_storage& s, const footprint& bytes, rank_id to);
+  [[nodiscard]] result<void> receive_piece(const shared_storage& s,
+                                           const footprint& bytes, rank_id from,
+                                           const char* name);
+
+  // Progress.
+  [[nodiscard]] result<void> advance();
+  [[nodiscard]] result<bool> move_on();
+  bool end_transfers();
+  [[nodiscard]] result<bool> start_entries();
+  [[nodiscard]] result<bool> start_entry(stream_entry& entry);
+  [[nodiscard]] result<bool> hand_over_sends();
+  [[nodiscard]] bool receives_open() const noexcept;
+  [[nodiscard]] result<void> drain();
+
+  // Agreement.
+  [[nodiscard]] result<std::vector<rank_report>> exchange(const rank_report& own);
+  [[nodiscard]] result<void> agree();
+  [[nodiscard]] result<void> check_equal_streams();
+  [[nodiscard]] error fail(error cause);
+
+  engine& tasks_;
+  transport& link_;
+  std::uint32_t data_;
+  std::uint32_t control_;
+  storage_map storages_;
+  std::uint64_t ordinals_ = 0;
+  std::vector<std::uint64_t> sent_to_;        ///< messages to each rank
+  std::vector<std::uint64_t> received_from_;  ///< messages from each rank
+  std::deque<stream_entry> held_;
+  std::list<outgoing_piece> sends_;
+  std::list<incoming_piece> receives_;
+  std::vector<missing_piece> missing_;
+  std::uint64_t steps_ = 0;
+  std::uint64_t fold_ = 0;
+  const char* newest_ = "";
+  std::uint64_t exchanges_ = 0;
+  world_counters counters_;
+  std::optional<error> broken_;
+
+  std::mutex mutex_;     ///< guards `failure_`, which kernels write
+  rank_report failure_;  ///< oldest failure of this rank since the last wait
+};
+
+}  // namespace weir::runtime

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Worlds whose ranks are threads: random programs equal the run on one rank, failures
+/// are the same on all ranks, and no failure of a rank hangs the others.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "random_programs.hpp"
+#include "support/case_count.hpp"
+#include "tensors.hpp"
+#include "weir/runtime/in_process.hpp"
+#include "weir/runtime/world.hpp"
+
+namespace weir::runtime {
+namespace {
+
+using namespace weir::test;
+
+/// Runs `body(rank, transport)` on a thread for each rank.
+void on_ranks(in_process_network& net, rank_id ranks,
+              const std::function<void(rank_id, transport&)>& body) {
+  std::vector<std::thread> threads;
+  for (rank_id r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] { body(r, net.transport_of(r)); });
+  }
+  for (std::thread& t : threads) {
+    t.join();
+  }
+}
+
+/// Makes an engine with a small window.
+std::unique_ptr<engine> engine_of_rank(unsigned workers, std::uint32_t window = 64) {
+  engine_options o;
+  o.workers = workers;
+  o.window = window;
+  return or_throw(engine::create(o));
+}
+
+/// Returns true if the task sets every byte that it writes.
+bool sets_all(const program_task& t) {
+  return t.salt % 3 == 0;
+}
+
+/// Runs a task, which may set all bytes of its writes.
+void run_world_task(const program_task& t, std::size_t index, program_memory& m) {
+  run_task(t, index, m);
+  for (const program_access& a : t.accesses) {
+    if (sets_all(t) && a.mode == access_mode::write) {
+      for_each_byte(a.view.offset(), a.view.shape(), a.view.strides(),
+                    info_of(a.view.type()).size, [&](std::int64_t b) {
+                      m.bases[a.storage][b] = static_cast<std::byte>(
+                          mix(t.salt, static_cast<std::uint64_t>(b)) >> 9);
+                    });
+    }
+  }
+}
+
+/// Fills memory in the same way on every rank.
+void fill_storage(std::byte* base, std::int64_t size) {
+  for (std::int64_t i = 0; i < size; ++i) {
+    base[i] = static_cast<std::byte>(mix(91, static_cast<std::uint64_t>(i)) >> 13);
+  }
+}
+
+/// One rank's run of a program.
+struct rank_run {
+  const program* source;
+  program_memory memory;
+  std::vector<std::vector<std::byte>> result;  ///< bytes of each storage at the end
+  std::string failure;                         ///< text of `wait`
+};
+
+/// Keeps the text of the first failure.
+void note_outcome(rank_run& run, const result<void>& waited) {
+  if (!waited && run.failure.empty()) {
+    run.failure = waited.error().text();
+  }
+}
+
+/// Submits a program; executors are random and equal on all ranks.
+void submit_program(world& w, rank_run& run, const std::vector<storage>& stores,
+                    std::uint64_t seed) {
+  dice d(seed);
+  for (std::size_t i = 0; i < run.source->tasks.size(); ++i) {
+    const program_task& task = run.source->tasks[i];
+    world_submission with;
+    with.executor = static_cast<rank_id>(d.in(0, w.ranks() - 1));
+    std::vector<access> accesses;
+    for (const program_access& a : task.accesses) {
+      const tensor t =
+          or_throw(tensor::strided(stores[a.storage], a.view.type(), a.view.offset(),
+                                   a.view.shape(), a.view.strides()));
+      if (sets_all(task) && a.mode == access_mode::write) {
+        with.overwrites |= std::uint64_t{1} << accesses.size();
+      }
+      accesses.push_back({t.bytes(), a.mode});
+    }
+    rank_run* state = &run;
+    or_throw(
+        w.submit(with, "step", accesses, [state, i](const task_context&) -> result<void> {
+          const program_task& own = state->source->tasks[i];
+          delay(own.delay);
+          if (own.fails) {
+            return error(errc::io, "injected failure");
+          }
+          run_world_task(own, i, state->memory);
+          return {};
+        }));
+    if (d.one_in(25)) {
+      note_outcome(run, w.wait());
+    }
+  }
+}
+
+/// Runs a program on one rank of a network.
+void run_program(transport& link, rank_run& run, std::uint64_t seed, unsigned workers) {
+  const auto e = engine_of_rank(workers, seed % 2 == 0 ? 64 : 4);
+  world w(*e, link);
+  std::vector<storage> stores;
+  for (const std::int64_t size : run.source->sizes) {
+    stores.push_back(or_throw(w.allocate(size, "program")));
+    fill_storage(stores.back().base, size);
+    run.memory.bases.push_back(stores.back().base);
+  }
+  submit_program(w, run, stores, seed);
+  for (const storage& s : stores) {
+    or_throw(w.bring_everywhere(bytes_of(s)));
+  }
+  note_outcome(run, w.wait());
+  for (const storage& s : stores) {
+    run.result.emplace_back(s.base, s.base + s.size);
+    EXPECT_TRUE(w.release(s.id));
+  }
+}
+
+/// Runs a program on `ranks` ranks.
+std::vector<rank_run> run_on_ranks(const program& p, rank_id ranks, unsigned workers,
+                                   std::uint64_t seed) {
+  std::vector<rank_run> runs(ranks);
+  for (rank_run& one : runs) {
+    one.source = &p;
+    one.memory.seen.resize(p.tasks.size());
+  }
+  in_process_network net({.ranks = ranks, .max_delay = 4, .seed = seed});
+  on_ranks(net, ranks, [&](rank_id r, transport& link) {
+    run_program(link, runs[r], seed, workers);
+  });
+  return runs;
+}
+
+/// A number of ranks and of workers of each.
+struct world_size {
+  rank_id ranks;
+  unsigned workers;
+};
+class World : public testing::TestWithParam<world_size> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, World,
+                         testing::Values(world_size{1, 2}, world_size{2, 1},
+                                         world_size{3, 1}, world_size{4, 2}));
+
+TEST_P(World, RandomProgramsEqualTheSerialRun) {
+  dice d(900 + GetParam().ranks);
+  for (std::uint64_t i = 0; i < case_count("WEIR_TEST_WORLDS", 40); ++i) {
+    const program p = random_program(d, 0);
+    const auto runs = run_on_ranks(p, GetParam().ranks, GetParam().workers, i);
+    program_memory serial{{}, std::vector<std::uint64_t>(p.tasks.size())};
+    std::vector<std::vector<std::byte>> expected;
+    for (const std::int64_t size : p.sizes) {
+      expected.emplace_back(static_cast<std::size_t>(size));
+      fill_storage(expected.back().data(), size);
+    }
+    for (auto& bytes : expected) {
+      serial.bases.push_back(bytes.data());
+    }
+    for (std::size_t k = 0; k < p.tasks.size(); ++k) {
+      run_world_task(p.tasks[k], k, serial);
+    }
+    for (const rank_run& run : runs) {
+      ASSERT_EQ(run.failure, "");
+      ASSERT_EQ(run.result, expected) << "program " << i;
+    }
+    for (std::size_t k = 0; k < p.tasks.size(); ++k) {
+      std::uint64_t seen = 0;  // the executor alone has run the task
+      for (const rank_run& run : runs) {
+        seen |= run.memory.seen[k];
+      }
+      ASSERT_EQ(seen, serial.seen[k]) << "program " << i << " task " << k;
+    }
+  }
+}
+
+class SeveralRanks : public World {};
+INSTANTIATE_TEST_SUITE_P(Sizes, SeveralRanks,
+                         testing::Values(world_size{2, 1}, world_size{3, 1},
+                                         world_size{4, 2}));
+
+TEST_P(SeveralRanks, AgreeOnTheOldestFailure) {
+  dice d(950 + GetParam().ranks);
+  for (std::uint64_t i = 0; i < case_count("WEIR_TEST_WORLDS", 20); ++i) {
+    program p = random_program(d, 0);
+    const std::size_t first = p.tasks.size() / 2;
+    p.tasks[first].fails = true;
+    p.tasks.back().fails = true;
+    const auto runs = run_on_ranks(p, GetParam().ranks, GetParam().workers, i);
+    const std::string begin = "step " + std::to_string(first + 1) + " \"step\" failed";
+    ASSERT_EQ(runs[0].failure.find(begin), 0U) << runs[0].failure;
+    ASSERT_NE(runs[0].failure.find("injected failure"), std::string::npos);
+    for (const rank_run& run : runs) {
+      ASSERT_EQ(run.failure, runs[0].failure);
+    }
+  }
+}
+
+/// Returns a matrix of a world.
+tensor matrix_of(world& w, std::int64_t rows, std::int64_t columns) {
+  const std::array<std::int64_t, 2> shape{rows, columns};
+  return or_throw(
+      tensor::over(or_throw(w.allocate(rows * columns * 8, "test")), dtype::fp64, shape));
+}
+
+/// Submits a task that sets dense rows to a number.
+result<void> set_rows(world& w, rank_id executor, const tensor& rows, double value) {
+  double* first = rows.as<double>();
+  const std::int64_t count = rows.count();
+  return w.submit({executor, 1}, "set", std::array{writes(rows)},
+                  [=](const task_context&) { std::fill_n(first, count, value); });
+}
+
+/// Submits a task that adds the first column of `from` to the elements of `to`.
+result<void> add_column(world& w, rank_id executor, const tensor& from,
+                        const tensor& to) {
+  const double* in = from.as<double>();
+  const std::int64_t stride = from.strides()[0] / 8;
+  double* out = to.as<double>();
+  const std::int64_t count = to.count();
+  return w.submit({executor, 0}, "add", std::array{reads(from), updates(to)},
+                  [=](const task_context&) {
+                    for (std::int64_t i = 0; i < count; ++i) {
+                      out[i] += in[i * stride];
+                    }
+                  });
+}
+
+TEST(WorldPieces, AColumnGoesOnceAndIsExactlyItsBytes) {
+  in_process_network net({.ranks = 2});
+  std::array<world_counters, 2> counters;
+  std::array<double, 2> seen{};
+  on_ranks(net, 2, [&](rank_id r, transport& link) {
+    const auto e = engine_of_rank(1);
+    world w(*e, link);
+    const tensor m = matrix_of(w, 16, 8);
+    const tensor sum = matrix_of(w, 16, 1);
+    or_throw(set_rows(w, 0, m, 3));
+    const tensor column = or_throw(m.slice(1, 5, 6));
+    or_throw(add_column(w, 1, column, sum));
+    or_throw(add_column(w, 1, column, sum));
+    or_throw(w.wait());
+    counters[r] = w.counters();
+    seen[r] = sum.as<double>()[15];
+  });
+  EXPECT_EQ(counters[0].pieces_sent, 1U);
+  EXPECT_EQ(counters[0].bytes_sent, 16 * 8);
+  EXPECT_EQ(counters[0].own_tasks, 1U);
+  EXPECT_EQ(counters[0].foreign_tasks, 2U);
+  EXPECT_EQ(counters[1].pieces_sent, 0U);
+  EXPECT_EQ(seen[1], 6);
+  EXPECT_EQ(seen[0], 0);  // the sum was not asked for on rank 0
+}
+
+TEST(WorldPieces, TwoWorldsOnOneTransportDoNotMix) {
+  in_process_network net({.ranks = 2, .max_delay = 5});
+  std::array<double, 2> seen{};
+  on_ranks(net, 2, [&](rank_id r, transport& link) {
+    const auto e = engine_of_rank(1);
+    const auto f = engine_of_rank(1);
+    world first(*e, link);
+    world second(*f, link);
+    const tensor a = matrix_of(first, 4, 1);
+    const tensor b = matrix_of(second, 4, 1);
+    for (int i = 1; i <= 8; ++i) {
+      or_throw(set_rows(first, 0, a, i));
+      or_throw(set_rows(second, 0, b, -i));
+      or_throw(first.bring_everywhere(a));
+      or_throw(second.bring_everywhere(b));
+    }
+    or_throw(first.wait());
+    or_throw(second.wait());
+    seen[r] = a.as<double>()[3] * 100 + b.as<double>()[3];
+  });
+  EXPECT_EQ(seen[0], 792);
+  EXPECT_EQ(seen[1], 792);
+}
+
+TEST(WorldFailures, DifferentProgramsAreFoundAtTheWait) {
+  in_process_network net({.ranks = 3});
+  std::array<std::string, 3> texts;
+  on_ranks(net, 3, [&](rank_id r, transport& link) {
+    const auto e = engine_of_rank(1);
+    world w(*e, link);
+    const tensor m = matrix_of(w, 8, 1);
+    or_throw(set_rows(w, 0, m, 1));
+    const tensor half = or_throw(m.slice(0, 0, r == 1 ? 3 : 4));
+    or_throw(add_column(w, 2, half, half));
+    const auto waited = w.wait();
+    ASSERT_FALSE(waited);
+    EXPECT_EQ(waited.error().code(), errc::collective_mismatch);
+    texts[r] = waited.error().text();
+    EXPECT_EQ(set_rows(w, 0, m, 1).error().code(), errc::stopping);
+  });
+  EXPECT_EQ(texts[0],
+            "ranks 0 and 1 differ: expected 2 tasks, the last one \"add\", found 2, the "
+            "last one \"add\"");
+  EXPECT_EQ(texts[1], texts[0]);
+  EXPECT_EQ(texts[2], texts[0]);
+}
+
+TEST(WorldFailures, ASilentRankIsNamedAfterTheDeadline) {
+  std::atomic<std::int64_t> now{0};
+  in_process_network net({.ranks = 2, .deadline_ns = 500'000'000, .clock = [&now] {
+                            return now.fetch_add(1'000'000);  // each look takes 1 ms
+                          }});
+  const auto e = engine_of_rank(1);
+  world w(*e, net.transport_of(0));
+  const tensor m = matrix_of(w, 4, 1);
+  or_throw(set_rows(w, 1, m, 1));  // rank 1 never runs
+  or_throw(add_column(w, 0, m, m));
+  const auto waited = w.wait();
+  ASSERT_FALSE(waited);
+  EXPECT_EQ(waited.error().code(), errc::timeout);
+  EXPECT_NE(waited.error().text().find("sign of life of rank 1"), std::string::npos);
+  EXPECT_EQ(w.wait().error().code(), errc::timeout);
+}
+
+TEST(WorldFailures, AWorldThatEndsEarlyLeavesNothingBehind) {
+  in_process_network net({.ranks = 2});
+  on_ranks(net, 2, [&](rank_id r, transport& link) {
+    const auto e = engine_of_rank(1);
+    {
+      world w(*e, link);
+      const tensor m = matrix_of(w, 4, 1);
+      or_throw(set_rows(w, 1 - r, m, 1));  // each rank waits for the other
+      or_throw(add_column(w, r, m, m));
+    }
+    std::vector<transfer_end> ended;
+    const std::uint32_t next = link.open_channel();
+    link.poll(next, ended);
+    EXPECT_TRUE(ended.empty());
+  });
+}
+
+TEST(WorldFailures, RefusesWhatItDoesNotKnow) {
+  in_process_network net({.ranks = 2});
+  const auto e = engine_of_rank(1);
+  world w(*e, net.transport_of(0));
+  const storage foreign = or_throw(e->allocate(64, "test"));
+  EXPECT_EQ(set_rows(w, 2, matrix_of(w, 1, 1), 0).error().code(), errc::out_of_range);
+  const auto refused = w.submit({0, 0}, "use", std::array{reads(bytes_of(foreign))},
+                                [](const task_context&) {});
+  EXPECT_EQ(refused.error().code(), errc::not_found);
+}
+
+TEST(WorldOfOneRank, ForwardsToTheEngine) {
+  const auto e = engine_of_rank(1);
+  world w(*e);
+  const tensor m = matrix_of(w, 4, 1);
+  or_throw(set_rows(w, 0, m, 2));
+  or_throw(add_column(w, 0, m, m));
+  or_throw(w.bring_everywhere(m));
+  or_throw(w.wait());
+  EXPECT_EQ(m.as<double>()[3], 4);
+  EXPECT_EQ(e->counters().submitted, 2U);
+}
+
+}  // namespace
+}  // namespace weir::runtime
