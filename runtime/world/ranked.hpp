@@ -106,6 +106,8 @@ class world::ranked {
   void begin_step(const char* name) noexcept;
   [[nodiscard]] result<void> fetch(shared_storage& s, const footprint& bytes, rank_id to,
                                    const char* name);
+  [[nodiscard]] result<void> note_writes(std::span<const access> accesses, rank_id first,
+                                         rank_id last);
   void send_piece(const shared_storage& s, const footprint& bytes, rank_id to);
   [[nodiscard]] result<void> receive_piece(const shared_storage& s,
                                            const footprint& bytes, rank_id from,

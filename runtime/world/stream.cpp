@@ -136,6 +136,7 @@ void world::ranked::fold_submission(const world_submission& with, const char* na
                                     std::span<const access> accesses) {
   fold(with.executor);
   fold(with.overwrites);
+  fold(with.everywhere ? 1 : 0);
   for (const char* c = name; *c != '\0'; ++c) {
     fold(static_cast<std::uint64_t>(*c));
   }
@@ -163,18 +164,17 @@ result<void> world::ranked::submit(const world_submission& with, const char* nam
   WEIR_CHECK(check(with, accesses));
   begin_step(name);
   fold_submission(with, name, accesses);
-  for (std::size_t i = 0; i < accesses.size(); ++i) {
-    if (sees_old_bytes(accesses[i], i, with.overwrites)) {
-      WEIR_TRY(shared_storage * s, find(accesses[i].bytes.id, accesses[i].bytes.hi));
-      WEIR_CHECK(fetch(*s, accesses[i].bytes, with.executor, name));
+  const rank_id first = with.everywhere ? 0 : with.executor;
+  const rank_id last = with.everywhere ? link_.ranks() - 1 : with.executor;
+  for (rank_id r = first; r <= last; ++r) {
+    for (std::size_t i = 0; i < accesses.size(); ++i) {
+      if (sees_old_bytes(accesses[i], i, with.overwrites)) {
+        WEIR_TRY(shared_storage * s, find(accesses[i].bytes.id, accesses[i].bytes.hi));
+        WEIR_CHECK(fetch(*s, accesses[i].bytes, r, name));
+      }
     }
   }
-  for (const access& a : accesses) {
-    if (a.mode != access_mode::none && a.mode != access_mode::read) {
-      WEIR_TRY(shared_storage * s, find(a.bytes.id, a.bytes.hi));
-      s->ledger.wrote(a.bytes, with.executor);
-    }
-  }
+  WEIR_CHECK(note_writes(accesses, first, last));
   if (run) {
     ++counters_.own_tasks;
     held_.push_back({nullptr, nullptr, std::move(run), steps_, name});
@@ -188,6 +188,22 @@ result<void> world::ranked::submit(const world_submission& with, const char* nam
   WEIR_CHECK(move_on());
   while (held_.size() > max_held) {
     WEIR_CHECK(advance());
+  }
+  return {};
+}
+
+/// Notes that the ranks from `first` to `last` have the new bytes, and no other rank.
+result<void> world::ranked::note_writes(std::span<const access> accesses, rank_id first,
+                                        rank_id last) {
+  for (const access& a : accesses) {
+    if (a.mode == access_mode::none || a.mode == access_mode::read) {
+      continue;
+    }
+    WEIR_TRY(shared_storage * s, find(a.bytes.id, a.bytes.hi));
+    s->ledger.wrote(a.bytes, first);
+    for (rank_id r = first + 1; r <= last; ++r) {
+      s->ledger.copied(a.bytes, r);
+    }
   }
   return {};
 }

@@ -32,6 +32,9 @@ struct world_submission {
   /// Bit i is set if access i is a write of all of its bytes, so that no old byte is
   /// needed.
   std::uint64_t overwrites = 0;
+  /// True if every rank runs the task, from equal inputs. Its writes are then valid on
+  /// all ranks, and `executor` is of no meaning.
+  bool everywhere = false;
 };
 
 /// The tasks of several ranks. Every rank makes the same calls with the same arguments in
@@ -44,6 +47,9 @@ struct world_submission {
 /// @threads{thread-compatible; belongs to the submitter of the engine}
 class world {
  public:
+  /// Largest size of the captures of a kernel in bytes.
+  static constexpr std::size_t max_capture = engine::max_capture - 24;
+
   /// Makes a world of one rank. @pre the engine outlives the world
   explicit world(engine& tasks);
   /// Makes the part of one rank of a world of at most `copy_ledger::max_holders` ranks.
@@ -101,7 +107,7 @@ class world {
   template <class Kernel>
   [[nodiscard]] start run_of(const char* name, std::span<const access> accesses,
                              const Kernel& kernel, const world_submission& with) {
-    if (with.executor != rank_) {
+    if (with.executor != rank_ && !with.everywhere) {
       return {};
     }
     const noted<Kernel> noting{kernel, this, next_step(), name};

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tensors that are cut into tiles: layouts, tiles, and the parts of tensors in and
+/// around tiles that the tasks of a world access.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "weir/weir.hpp"
+
+namespace weir {
+
+/// Cut of a tensor into tiles: extents of a tile in the first two dimensions; 0 means the
+/// whole dimension. @units{elements}
+struct layout {
+  std::int64_t rows = 0;     ///< extent of a tile in dimension 0
+  std::int64_t columns = 0;  ///< extent of a tile in dimension 1
+};
+/// Returns the layout of tiles of `n` rows. @pre n >= 1
+[[nodiscard]] constexpr layout rows(std::int64_t n) {
+  return {n, 0};
+}
+/// Returns the layout of tiles of `n` columns. @pre n >= 1
+[[nodiscard]] constexpr layout columns(std::int64_t n) {
+  return {0, n};
+}
+/// Returns the layout of tiles of `n` rows and `m` columns. @pre n >= 1, m >= 1
+[[nodiscard]] constexpr layout blocks(std::int64_t n, std::int64_t m) {
+  return {n, m};
+}
+
+/// A box of elements and the tile that it belongs to.
+template <int Rank>
+struct tile {
+  std::int64_t index = 0;               ///< number of the tile, row by row
+  std::array<std::int64_t, Rank> lo{};  ///< first element of each dimension
+  std::array<std::int64_t, Rank> hi{};  ///< one past the last element of each dimension
+};
+
+/// A part of a world tensor and the tile whose owner runs tasks that write it.
+template <class T, int Rank>
+struct tile_part {
+  tensor<T, Rank> elements;   ///< view of the part
+  std::int64_t index = 0;     ///< number of the tile
+  std::int64_t of_tiles = 1;  ///< number of tiles of the tensor
+};
+
+/// Elements around a tile of a tensor whose edges meet: row -1 is the last row.
+/// @threads{const; safe to use concurrently}
+template <class T, int Rank>
+class wrapped_view {
+ public:
+  /// Makes a view of the tensor that starts at the first element of a tile. Indices are
+  /// counted from there and may be negative.
+  wrapped_view(const T* data, const std::array<std::int64_t, Rank>& shape,
+               const std::array<std::int64_t, Rank>& strides,
+               const std::array<std::int64_t, Rank>& first)
+      : data_(data), shape_(shape), strides_(strides), first_(first) {}
+  /// Returns one element, by one index per dimension. The access has declared the indices
+  /// from -reach to the extent of the tile plus reach.
+  template <class... Index>
+  requires(sizeof...(Index) == Rank) [[nodiscard]] const T& operator()(
+      Index... index) const {
+    const std::array<std::int64_t, Rank> indices{static_cast<std::int64_t>(index)...};
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < indices.size(); ++d) {
+      const std::int64_t index_there = (first_[d] + indices[d]) % shape_[d];
+      offset += (index_there < 0 ? index_there + shape_[d] : index_there) * strides_[d];
+    }
+    return data_[offset];
+  }
+
+ private:
+  const T* data_;
+  std::array<std::int64_t, Rank> shape_;
+  std::array<std::int64_t, Rank> strides_;
+  std::array<std::int64_t, Rank> first_;
+};
+
+/// The part of a tensor around a tile, over the edges.
+template <class T, int Rank>
+struct wrapped_part {
+  std::vector<tensor<T, Rank>> pieces;  ///< boxes that together are the part
+  wrapped_view<T, Rank> elements;       ///< view that the kernel gets
+};
+
+/// A tensor that all ranks of a world share, cut into tiles. Tile i of n belongs to rank
+/// i * ranks / n. A value, cheap to copy.
+/// @threads{const; safe to use concurrently}
+template <class T, int Rank>
+class world_tensor {
+  static_assert(Rank >= 1);
+
+ public:
+  /// A box of elements.
+  using box = tile<Rank>;
+
+  /// Makes a tensor over no storage, to be assigned to before it is used.
+  world_tensor() = default;
+  /// Cuts a tensor into tiles.
+  world_tensor(const tensor<T, Rank>& all, const layout& cut) : all_(all) {
+    tile_.fill(0);
+    tile_[0] = cut.rows;
+    if constexpr (Rank >= 2) {
+      tile_[1] = cut.columns;
+    }
+    for (std::size_t d = 0; d < Rank; ++d) {
+      tile_[d] = tile_[d] == 0 ? std::max<std::int64_t>(extent(d), 1) : tile_[d];
+      WEIR_EXPECT(tile_[d] >= 1);
+      count_ *= (extent(d) + tile_[d] - 1) / tile_[d];
+    }
+  }
+
+  /// Returns the tensor without its tiles.
+  [[nodiscard]] const tensor<T, Rank>& all() const { return all_; }
+  /// Returns the number of tiles.
+  [[nodiscard]] std::int64_t tile_count() const { return count_; }
+  /// Returns all tiles, row by row.
+  [[nodiscard]] std::vector<box> tiles() const { return tiles_inside(0); }
+  /// Returns the tiles without the elements that are closer than `margin` to an edge of
+  /// any dimension. Tiles without an element are left out.
+  [[nodiscard]] std::vector<box> tiles_inside(std::int64_t margin) const {
+    std::vector<box> out;
+    for (std::int64_t i = 0; i < count_; ++i) {
+      box b = box_of(i);
+      bool empty = false;
+      for (std::size_t d = 0; d < Rank; ++d) {
+        b.lo[d] = std::max(b.lo[d], margin);
+        b.hi[d] = std::min(b.hi[d], extent(d) - margin);
+        empty = empty || b.lo[d] >= b.hi[d];
+      }
+      if (!empty) {
+        out.push_back(b);
+      }
+    }
+    return out;
+  }
+  /// Returns the elements of a box. @error{out_of_range; thrown: it leaves the tensor}
+  [[nodiscard]] tile_part<T, Rank> of_tile(const box& b) const {
+    tensor<T, Rank> part = all_;
+    for (std::size_t d = 0; d < Rank; ++d) {
+      part = part.slice(static_cast<int>(d), b.lo[d], b.hi[d]);
+    }
+    return {part, b.index, count_};
+  }
+  /// Returns one element of a tensor of one dimension, in tiles of one element.
+  [[nodiscard]] tile_part<T, Rank> of_index(std::int64_t index) const
+      requires(Rank == 1) {
+    return of_tile({index, {index}, {index + 1}});
+  }
+  /// Returns the elements of a box and those that are at most `reach` away, without those
+  /// outside of the tensor.
+  [[nodiscard]] tile_part<T, Rank> around(const box& b, std::int64_t reach) const {
+    box grown = b;
+    for (std::size_t d = 0; d < Rank; ++d) {
+      grown.lo[d] = std::max<std::int64_t>(b.lo[d] - reach, 0);
+      grown.hi[d] = std::min(b.hi[d] + reach, extent(d));
+    }
+    return of_tile(grown);
+  }
+  /// Returns the elements of a box and those that are at most `reach` away, where the
+  /// edges of the tensor meet, corners included.
+  [[nodiscard]] wrapped_part<T, Rank> wrapped(const box& b, std::int64_t reach) const {
+    std::vector<tensor<T, Rank>> pieces{all_};
+    std::array<std::int64_t, Rank> shape{};
+    std::array<std::int64_t, Rank> strides{};
+    for (std::size_t d = 0; d < Rank; ++d) {
+      shape[d] = extent(d);
+      strides[d] = all_.bytes().strides()[d] / static_cast<std::int64_t>(sizeof(T));
+      std::vector<tensor<T, Rank>> cut;
+      for (const tensor<T, Rank>& piece : pieces) {
+        for (const auto& [lo, hi] : ranges(d, b.lo[d] - reach, b.hi[d] + reach)) {
+          cut.push_back(piece.slice(static_cast<int>(d), lo, hi));
+        }
+      }
+      pieces = std::move(cut);
+    }
+    return {std::move(pieces), {all_.bytes().template as<T>(), shape, strides, b.lo}};
+  }
+
+ private:
+  [[nodiscard]] std::int64_t extent(std::size_t d) const {
+    return all_.extent(static_cast<int>(d));
+  }
+  [[nodiscard]] box box_of(std::int64_t index) const {
+    box b;
+    b.index = index;
+    for (std::size_t d = Rank; d-- > 0;) {
+      const std::int64_t along = (extent(d) + tile_[d] - 1) / tile_[d];
+      b.lo[d] = index % along * tile_[d];
+      b.hi[d] = std::min(b.lo[d] + tile_[d], extent(d));
+      index /= along;
+    }
+    return b;
+  }
+  /// Returns the ranges of indices that [lo, hi) covers when edges meet.
+  [[nodiscard]] std::vector<std::pair<std::int64_t, std::int64_t>> ranges(
+      std::size_t d, std::int64_t lo, std::int64_t hi) const {
+    const std::int64_t n = extent(d);
+    if (hi - lo >= n) {
+      return {{0, n}};
+    }
+    const std::int64_t first = (lo % n + n) % n;
+    const std::int64_t last = first + (hi - lo);
+    if (last <= n) {
+      return {{first, last}};
+    }
+    return {{0, last - n}, {first, n}};
+  }
+
+  tensor<T, Rank> all_;
+  std::array<std::int64_t, Rank> tile_{};
+  std::int64_t count_ = 1;
+};
+
+/// One access of a task to a part of a world tensor. Made by `read`, `write`, `update`.
+template <class T, int Rank, runtime::access_mode Mode>
+struct tile_argument {
+  /// Access as an engine knows it.
+  argument<T, Rank, Mode> plain;
+  std::int64_t index = 0;     ///< number of the tile
+  std::int64_t of_tiles = 1;  ///< number of tiles of the tensor
+};
+/// Declares that a kernel reads the part: it gets a view of const elements.
+template <class T, int Rank>
+[[nodiscard]] auto read(const tile_part<T, Rank>& p) {
+  return tile_argument<T, Rank, runtime::access_mode::read>{
+      {p.elements}, p.index, p.of_tiles};
+}
+/// Declares that a kernel writes the part. Elements that it leaves keep their values.
+template <class T, int Rank>
+[[nodiscard]] auto write(const tile_part<T, Rank>& p) {
+  return tile_argument<T, Rank, runtime::access_mode::write>{
+      {p.elements}, p.index, p.of_tiles};
+}
+/// Declares that a kernel reads and writes the part.
+template <class T, int Rank>
+[[nodiscard]] auto update(const tile_part<T, Rank>& p) {
+  return tile_argument<T, Rank, runtime::access_mode::read_write>{
+      {p.elements}, p.index, p.of_tiles};
+}
+/// Declares that a kernel reads the part: it gets a `wrapped_view`.
+template <class T, int Rank>
+[[nodiscard]] wrapped_part<T, Rank> read(wrapped_part<T, Rank> p) {
+  return p;
+}
+
+}  // namespace weir

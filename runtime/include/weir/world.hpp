@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Worlds for programs: functions over tiles of tensors run on the ranks that own them.
+/// The program names no rank and no message.
+///
+/// ```
+/// weir::engine e;
+/// weir::world w(e, link);  // or w(e): one rank
+/// auto a = w.make<double>(weir::rows(64), n, n), b = w.make<double>(weir::rows(64), n,
+/// n); for (const auto& t : b.tiles_inside(1))
+///   w.submit("sweep", sweep, weir::read(a.around(t, 1)), weir::write(b.of_tile(t)));
+/// ```
+/// Mistakes of the program and a lack of memory throw `std::runtime_error` with the whole
+/// message. Failures of kernels and of ranks are returned by `wait` and `get`.
+/// @source{docs/ranks.md}
+#pragma once
+
+#include <array>
+#include <bit>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "weir/runtime/world.hpp"
+#include "weir/tiles.hpp"
+
+namespace weir {
+
+/// Properties of the arguments of tasks of a world: `is_part` of a world tensor, and
+/// `writes`.
+template <class Argument>
+struct world_argument;
+/// Properties of a number that all ranks have.
+template <class T, int Rank, runtime::access_mode Mode>
+struct world_argument<argument<T, Rank, Mode>> {
+  static constexpr bool is_part = false;  ///< it has no owner
+  /// True if the kernel may write it.
+  static constexpr bool writes = Mode != runtime::access_mode::read;
+};
+/// Properties of a part of a world tensor.
+template <class T, int Rank, runtime::access_mode Mode>
+struct world_argument<tile_argument<T, Rank, Mode>> {
+  static constexpr bool is_part = true;  ///< it has an owner
+  /// True if the kernel may write it.
+  static constexpr bool writes = Mode != runtime::access_mode::read;
+};
+/// Properties of a part over the edges.
+template <class T, int Rank>
+struct world_argument<wrapped_part<T, Rank>> {
+  static constexpr bool is_part = true;  ///< it has an owner
+  static constexpr bool writes = false;  ///< it is for reading
+};
+
+/// One program on several ranks, see `runtime::world`. Every rank makes the same calls
+/// with the same arguments in the same order.
+/// @threads{thread-compatible: one thread submits and waits; kernels run on any}
+class world {
+ public:
+  /// Makes a world of one rank. @pre the engine outlives the world
+  explicit world(engine& tasks) : tasks_(&tasks.base()), ranks_(tasks.base()) {}
+  /// Makes the part of one rank. @pre the engine and the transport outlive the world
+  world(engine& tasks, runtime::transport& link)
+      : tasks_(&tasks.base()), ranks_(tasks.base(), link) {}
+  /// Waits for the tasks of this rank that have been started. Others never run.
+  ~world() { static_cast<void>(tasks_->wait_all()); }
+  world(const world&) = delete;
+  world& operator=(const world&) = delete;
+
+  /// Returns a row-major tensor of zeros, which is cut into tiles.
+  /// @shape{extents, the slowest dimension first} @units{extents: elements}
+  /// @error{out_of_memory; thrown}
+  template <class T, class... Extent>
+  [[nodiscard]] auto make(const layout& cut, Extent... extents) {
+    constexpr int rank = sizeof...(Extent);
+    return world_tensor<T, rank>(
+        make_bytes<T, rank>({static_cast<std::int64_t>(extents)...}), cut);
+  }
+  /// Returns one number for each tile of a tensor, which has the owner of the tile.
+  template <class U, class T, int Rank>
+  [[nodiscard]] world_tensor<U, 1> per_tile(const world_tensor<T, Rank>& t) {
+    return make<U>(rows(1), t.tile_count());
+  }
+  /// Returns a number that all ranks have. `reduce` and `submit_everywhere` set it.
+  template <class T>
+  [[nodiscard]] tensor<T, 0> everywhere() {
+    return make_bytes<T, 0>({});
+  }
+
+  /// Submits a task that calls `kernel(views...)` on the owner of the first part that it
+  /// writes. The kernel may return `result<void>` to fail. `name` is a literal. Arguments
+  /// are parts of world tensors, and numbers that all ranks have, for reading.
+  /// @error{stopping; thrown: a rank has failed}
+  template <class Kernel, class... Argument>
+  void submit(const char* name, Kernel kernel, const Argument&... arguments) {
+    static_assert((world_argument<Argument>::writes || ...),
+                  "the task of a world writes a part of a tensor");
+    static_assert(
+        ((world_argument<Argument>::is_part || !world_argument<Argument>::writes) && ...),
+        "numbers that all ranks have are written by submit_everywhere");
+    runtime::rank_id executor = 0;
+    static_cast<void>((take_owner(arguments, executor) || ...));
+    submit_call({executor, 0, false}, name, std::move(kernel), arguments...);
+  }
+  /// Submits a task that every rank runs, with the same inputs. It writes numbers that
+  /// all ranks have. @error{stopping; thrown: a rank has failed}
+  template <class Kernel, class... Argument>
+  void submit_everywhere(const char* name, Kernel kernel, const Argument&... arguments) {
+    static_assert(
+        (!(world_argument<Argument>::is_part && world_argument<Argument>::writes) && ...),
+        "a part of a world tensor is written by its owner alone");
+    submit_call({0, 0, true}, name, std::move(kernel), arguments...);
+  }
+  /// Combines the elements of `parts` by a tree over their numbers and sets `out` on all
+  /// ranks. The bits do not depend on the number of ranks. @pre parts is not empty
+  template <class Operation, class T>
+  void reduce(Operation operation, const world_tensor<T, 1>& parts,
+              const tensor<T, 0>& out) {
+    submit_everywhere(
+        "reduce",
+        [operation](view<const T, 1> all, view<T, 0> sum) {
+          sum() = combine(operation, all, 0, all.extent(0));
+        },
+        weir::read(parts.all()), weir::write(out));
+  }
+
+  /// Waits for all tasks of all ranks, see `runtime::world::wait`.
+  /// @error{kernel_failed; a kernel failed}
+  /// @error{collective_mismatch; the ranks have submitted different tasks}
+  /// @error{timeout; a rank shows no sign of life}
+  [[nodiscard]] result<void> wait() {
+    result<void> outcome = ranks_.wait();
+    stored_.clear();
+    return outcome;
+  }
+  /// Waits, and returns a number that all ranks have. @error{kernel_failed; see `wait`}
+  template <class T>
+  [[nodiscard]] result<T> get(const tensor<T, 0>& number) {
+    WEIR_CHECK(wait());
+    return *number.bytes().template as<T>();
+  }
+  /// Brings all elements to all ranks and waits. The view is valid until a task that
+  /// writes them is submitted. @error{kernel_failed; see `wait`}
+  template <class T, int Rank>
+  [[nodiscard]] result<view<const T, Rank>> elements(const world_tensor<T, Rank>& t) {
+    WEIR_CHECK(ranks_.bring_everywhere(t.all().bytes()));
+    WEIR_CHECK(wait());
+    return t.all().template elements<const T>(asked_for());
+  }
+
+  /// Returns the world of the layer below, for counters.
+  [[nodiscard]] runtime::world& base() { return ranks_; }
+
+ private:
+  struct stored_kernel {
+    virtual ~stored_kernel() = default;
+    virtual result<void> run() = 0;
+  };
+  template <class Call>
+  struct stored_call final : stored_kernel {
+    explicit stored_call(Call c) : call(std::move(c)) {}
+    result<void> run() override { return call(); }
+    Call call;
+  };
+  template <class T, int Rank>
+  [[nodiscard]] tensor<T, Rank> make_bytes(
+      const std::array<std::int64_t, static_cast<std::size_t>(Rank)>& shape) {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : shape) {
+      WEIR_EXPECT(extent >= 0 && checked_mul(count, extent, count));
+    }
+    const auto memory =
+        or_throw(ranks_.allocate(or_throw(byte_size(dtype_of<T>, count)), "tensors"));
+    return tensor<T, Rank>(or_throw(runtime::tensor::over(memory, dtype_of<T>, shape)));
+  }
+  /// Sets the executor and returns true if the argument is for writing.
+  template <class Argument>
+  bool take_owner([[maybe_unused]] const Argument& a,
+                  [[maybe_unused]] runtime::rank_id& executor) const {
+    if constexpr (world_argument<Argument>::writes) {
+      executor = static_cast<runtime::rank_id>(a.index * ranks_.ranks() / a.of_tiles);
+    }
+    return world_argument<Argument>::writes;
+  }
+  template <class T, int Rank, runtime::access_mode Mode>
+  static void add_accesses(std::vector<runtime::access>& all,
+                           const argument<T, Rank, Mode>& a) {
+    all.push_back(a.access());
+  }
+  template <class T, int Rank, runtime::access_mode Mode>
+  static void add_accesses(std::vector<runtime::access>& all,
+                           const tile_argument<T, Rank, Mode>& a) {
+    all.push_back(a.plain.access());
+  }
+  template <class T, int Rank>
+  static void add_accesses(std::vector<runtime::access>& all,
+                           const wrapped_part<T, Rank>& a) {
+    for (const tensor<T, Rank>& piece : a.pieces) {
+      all.push_back(runtime::reads(piece.bytes()));
+    }
+  }
+  template <class T, int Rank, runtime::access_mode Mode>
+  static auto view_of(const char* name, const argument<T, Rank, Mode>& a) {
+    return a.elements(view_owner{name});
+  }
+  template <class T, int Rank, runtime::access_mode Mode>
+  static auto view_of(const char* name, const tile_argument<T, Rank, Mode>& a) {
+    return a.plain.elements(view_owner{name});
+  }
+  template <class T, int Rank>
+  static auto view_of(const char*, const wrapped_part<T, Rank>& a) {
+    return a.elements;
+  }
+  /// Combines the elements [lo, hi). The left half has the largest power of two of
+  /// elements that leaves one for the right half.
+  template <class Operation, class T>
+  static T combine(const Operation& operation, const view<const T, 1>& all,
+                   std::int64_t lo, std::int64_t hi) {
+    if (hi - lo == 1) {
+      return all(lo);
+    }
+    const auto left = static_cast<std::int64_t>(
+        std::bit_floor(static_cast<std::uint64_t>(hi - lo - 1)));
+    return operation(combine(operation, all, lo, lo + left),
+                     combine(operation, all, lo + left, hi));
+  }
+
+  template <class Kernel, class... Argument>
+  void submit_call(const runtime::world_submission& with, const char* name, Kernel kernel,
+                   const Argument&... arguments) {
+    std::vector<runtime::access> accesses;
+    (add_accesses(accesses, arguments), ...);
+    auto call = [kernel = std::move(kernel),
+                 ... views = view_of(name, arguments)]() -> result<void> {
+      if constexpr (std::is_void_v<decltype(kernel(views...))>) {
+        kernel(views...);
+        return {};
+      } else {
+        return kernel(views...);
+      }
+    };
+    using call_type = decltype(call);
+    if constexpr (std::is_trivially_copyable_v<call_type> &&
+                  sizeof(call_type) <= runtime::world::max_capture) {
+      or_throw(ranks_.submit(with, name, accesses,
+                             [call](const runtime::task_context&) { return call(); }));
+    } else {
+      stored_kernel* own = nullptr;
+      if (with.everywhere || with.executor == ranks_.rank()) {
+        own = stored_
+                  .emplace_back(std::make_unique<stored_call<call_type>>(std::move(call)))
+                  .get();
+      }
+      or_throw(ranks_.submit(with, name, accesses,
+                             [own](const runtime::task_context&) { return own->run(); }));
+    }
+  }
+
+  runtime::engine* tasks_;
+  std::deque<std::unique_ptr<stored_kernel>> stored_;
+  runtime::world ranks_;
+};
+
+}  // namespace weir

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// World tensors: tiles and their parts, programs over tiles on 1 to 4 ranks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <thread>
+
+#include "weir/runtime/in_process.hpp"
+#include "weir/world.hpp"
+
+namespace weir {
+namespace {
+
+using doubles = std::vector<double>;
+
+/// Runs a program on each of `ranks` threads and returns the results of all ranks.
+std::vector<doubles> on_each_rank(runtime::rank_id ranks,
+                                  const std::function<doubles(world&)>& body) {
+  runtime::in_process_network net({.ranks = ranks, .max_delay = 3, .seed = ranks});
+  std::vector<doubles> results(ranks);
+  std::vector<std::thread> threads;
+  for (runtime::rank_id r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] {
+      engine e(1 + r % 2);
+      world w(e, net.transport_of(r));
+      results[r] = body(w);
+    });
+  }
+  for (std::thread& t : threads) {
+    t.join();
+  }
+  return results;
+}
+
+/// Returns all elements of a tensor, on every rank.
+template <int Rank>
+doubles values_of(world& w, const world_tensor<double, Rank>& t) {
+  or_throw(w.elements(t));
+  const auto* first = t.all().bytes().template as<double>();
+  return {first, first + t.all().bytes().count()};
+}
+
+/// Expects the same result on 1 to 4 ranks.
+void expect_equal_on_ranks(const doubles& expected,
+                           const std::function<doubles(world&)>& body) {
+  for (runtime::rank_id ranks = 1; ranks <= 4; ++ranks) {
+    for (const doubles& one : on_each_rank(ranks, body)) {
+      ASSERT_EQ(one, expected) << ranks << " ranks";
+    }
+  }
+}
+
+/// Submits tasks that give each element a number of its own.
+void number_elements(world& w, const world_tensor<double, 2>& t) {
+  for (const auto& box : t.tiles()) {
+    w.submit(
+        "number",
+        [box](view<double, 2> out) {
+          for (std::int64_t i = 0; i < out.extent(0); ++i) {
+            for (std::int64_t j = 0; j < out.extent(1); ++j) {
+              out(i, j) =
+                  static_cast<double>((box.lo[0] + i) * 37 + (box.lo[1] + j) * 11);
+            }
+          }
+        },
+        write(t.of_tile(box)));
+  }
+}
+
+/// Five steps of averages over the four neighbours, away from the edges.
+doubles heat_inside(world& w, const layout& cut, std::int64_t n, std::int64_t m) {
+  auto a = w.make<double>(cut, n, m);
+  auto b = w.make<double>(cut, n, m);
+  number_elements(w, a);
+  number_elements(w, b);
+  for (int step = 0; step < 5; ++step) {
+    for (const auto& box : b.tiles_inside(1)) {
+      w.submit(
+          "sweep",
+          [](view<const double, 2> in, view<double, 2> out) {
+            for (std::int64_t i = 0; i < out.extent(0); ++i) {
+              for (std::int64_t j = 0; j < out.extent(1); ++j) {
+                out(i, j) = 0.25 * (in(i, j + 1) + in(i + 2, j + 1) + in(i + 1, j) +
+                                    in(i + 1, j + 2));
+              }
+            }
+          },
+          read(a.around(box, 1)), write(b.of_tile(box)));
+    }
+    std::swap(a, b);
+  }
+  return values_of(w, a);
+}
+
+/// Five steps of averages over the eight neighbours, where edges meet.
+doubles blur_wrapped(world& w, const layout& cut, std::int64_t n, std::int64_t m) {
+  auto a = w.make<double>(cut, n, m);
+  auto b = w.make<double>(cut, n, m);
+  number_elements(w, a);
+  for (int step = 0; step < 5; ++step) {
+    for (const auto& box : b.tiles()) {
+      w.submit(
+          "blur",
+          [](wrapped_view<double, 2> in, view<double, 2> out) {
+            for (std::int64_t i = 0; i < out.extent(0); ++i) {
+              for (std::int64_t j = 0; j < out.extent(1); ++j) {
+                double sum = 0;
+                for (std::int64_t k = 0; k < 9; ++k) {
+                  sum += in(i + k / 3 - 1, j + k % 3 - 1);
+                }
+                out(i, j) = sum / 8;
+              }
+            }
+          },
+          read(a.wrapped(box, 1)), write(b.of_tile(box)));
+    }
+    std::swap(a, b);
+  }
+  return values_of(w, a);
+}
+
+/// Runs a program in a world of one rank, in one tile.
+template <class Program>
+doubles in_one_tile(Program&& body) {
+  engine e(1);
+  world w(e);
+  return body(w, rows(1000), 13, 9);
+}
+
+TEST(Tiles, MeaningDoesNotDependOnLayoutsAndRanks) {
+  const doubles heat = in_one_tile(heat_inside);
+  const doubles blur = in_one_tile(blur_wrapped);
+  for (const layout& cut : {rows(3), columns(2), blocks(4, 4), blocks(1, 9)}) {
+    expect_equal_on_ranks(heat, [&](world& w) { return heat_inside(w, cut, 13, 9); });
+    expect_equal_on_ranks(blur, [&](world& w) { return blur_wrapped(w, cut, 13, 9); });
+  }
+}
+
+TEST(Tiles, PartsOverEdgesAreClippedOrWrapped) {
+  engine e(1);
+  world w(e);
+  const auto t = w.make<double>(blocks(4, 4), 10, 8);
+  ASSERT_EQ(t.tile_count(), 6);
+  const auto last = t.tiles().back();
+  EXPECT_EQ(last.lo[0], 8);
+  EXPECT_EQ(last.hi[0], 10);
+  EXPECT_EQ(t.around(last, 1).elements.extent(0), 3);
+  EXPECT_EQ(t.wrapped(last, 1).pieces.size(), 4U);  // two ranges of rows and of columns
+  EXPECT_EQ(t.wrapped(last, 9).pieces.size(), 1U);  // everything
+  EXPECT_EQ(t.tiles_inside(4).size(), 0U);
+}
+
+TEST(Tiles, WritesOverTheEdgeOfATileAreNotLost) {
+  const doubles expected{1, 1, 5, 5, 5, 5, 1, 1};
+  expect_equal_on_ranks(expected, [](world& w) {
+    const auto t = w.make<double>(rows(2), 8);
+    const auto set = [](double value) {
+      return [value](view<double, 1> out) { std::fill(out.begin(), out.end(), value); };
+    };
+    for (const auto& box : t.tiles()) {
+      w.submit("set", set(1), write(t.of_tile(box)));
+    }
+    w.submit("set", set(5), write(t.around(t.tiles()[1], 2)));  // rows 0 to 5
+    w.submit("set", set(1), write(t.of_tile(t.tiles()[0])));
+    return values_of(w, t);
+  });
+}
+
+TEST(Tiles, SumsOverTilesHaveTheSameBitsOnAllRanks) {
+  const auto body = [](world& w) -> doubles {
+    const auto t = w.make<double>(rows(1), 7, 3);
+    const auto part = w.per_tile<double>(t);
+    const auto sum = w.everywhere<double>();
+    const auto largest = w.everywhere<double>();
+    for (const auto& box : t.tiles()) {
+      w.submit(
+          "part",
+          [box](view<double, 1> out) {
+            out(0) = 0.1 + 1e9 / static_cast<double>(1 + box.index);
+          },
+          write(part.of_index(box.index)));
+    }
+    w.reduce(std::plus<>(), part, sum);
+    w.reduce([](double a, double b) { return std::max(a, b); }, part, largest);
+    w.submit_everywhere(
+        "scale", [](view<const double, 0> by, view<double, 0> out) { out() /= by(); },
+        read(largest), update(sum));
+    const double total = or_throw(w.get(sum));
+    return {total, or_throw(w.get(largest))};
+  };
+  engine e(1);
+  world one(e);
+  const doubles expected = body(one);
+  EXPECT_EQ(expected[1], 0.1 + 1e9);
+  expect_equal_on_ranks(expected, body);
+}
+
+TEST(Tiles, AKernelThatOwnsMemoryAndThrowsFailsOnAllRanks) {
+  for (const doubles& one : on_each_rank(3, [](world& w) -> doubles {
+         const auto t = w.make<double>(rows(1), 3);
+         const std::string owned(200, 'x');
+         for (const auto& box : t.tiles()) {
+           w.submit(
+               "throw",
+               [owned, box](view<double, 1> out) {
+                 if (box.index == 1) {
+                   throw std::runtime_error("thrown " + owned.substr(0, 3));
+                 }
+                 out(0) = 1;
+               },
+               write(t.of_tile(box)));
+         }
+         const auto waited = w.wait();
+         EXPECT_FALSE(waited);
+         EXPECT_EQ(waited.error().text(),
+                   "step 2 \"throw\" failed on rank 1: expected success, found: kernel "
+                   "threw an exception: thrown xxx");
+         return {or_throw(w.get(w.everywhere<double>()))};
+       })) {
+    EXPECT_EQ(one, doubles{0});
+  }
+}
+
+}  // namespace
+}  // namespace weir
