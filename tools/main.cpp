@@ -156,6 +156,8 @@ void add_checkpoint_verbs(CLI::App& app, all_options& o, action& chosen) {
       "weir checkpoint ls runs/demo", &checkpoint_ls);
   add("verify", "Read every byte of every generation; fails if any is bad",
       "weir checkpoint verify runs/demo", &checkpoint_verify);
+  add("show", "Show the newest valid checkpoint, and the changes of the run so far",
+      "weir checkpoint show runs/demo", &checkpoint_show);
 }
 
 void add_tgm_verbs(CLI::App& app, all_options& o, action& chosen) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "weir/base/record.hpp"
+#include "weir/storage/run_history.hpp"
 
 namespace weir::actors {
 namespace {
@@ -36,7 +37,7 @@ result<stored_epoch> epoch_in(const storage::checkpoint& file) {
         .located(file.path());
   }
   for (const auto& from : file.sections()) {
-    if (from.name == section::epoch) {
+    if (from.name == section::epoch || from.name == section::history) {
       continue;
     }
     if (from.name == section::config) {
@@ -67,6 +68,9 @@ result<void> epoch_store::save(const flow::image& one) {
   std::vector<storage::checkpoint_section> sections;
   sections.push_back({std::string(section::config), as_view(description_)});
   sections.push_back({std::string(section::epoch), numbers.view()});
+  if (!history_.empty()) {
+    sections.push_back({std::string(section::history), history_});
+  }
   for (const flow::image_section& s : one.sections) {
     storage::checkpoint_section& to = sections.emplace_back();
     to.name = s.name;

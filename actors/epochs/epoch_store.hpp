@@ -43,6 +43,8 @@ class epoch_store final : public flow::image_store {
   [[nodiscard]] result<storage::checkpoint> read(std::uint64_t generation);
   /// Sets the description that later checkpoints hold.
   void describe(std::string description) { description_ = std::move(description); }
+  /// Sets the encoded history that later checkpoints hold; empty: they hold none.
+  void remember(byte_vector history) { history_ = std::move(history); }
   /// Sets the number of newest checkpoints that stay after a save. @pre `count >= 2`
   void keep(std::size_t count) { store_.keep(count); }
   /// Removes all valid checkpoints above a generation. @error{io}
@@ -56,6 +58,7 @@ class epoch_store final : public flow::image_store {
   epoch_store(epoch_store&& other) noexcept
       : store_(std::move(other.store_)),
         description_(std::move(other.description_)),
+        history_(std::move(other.history_)),
         generation_(other.generation_) {}
 
  private:
@@ -63,6 +66,7 @@ class epoch_store final : public flow::image_store {
       : store_(std::move(store)), description_(std::move(description)) {}
   storage::checkpoint_store store_;
   std::string description_;
+  byte_vector history_;
   std::uint64_t generation_ = 0;
 };
 

@@ -28,7 +28,9 @@ std::uint64_t hash_tokens(std::span<const std::uint32_t> tokens) {
 namespace {
 
 constexpr std::string_view cursor_magic = "WEIRCURS";
-constexpr std::uint32_t cursor_version = 1;
+/// Version of a cursor without and with an origin of its lanes.
+constexpr std::uint32_t plain_version = 1;
+constexpr std::uint32_t cursor_version = 2;
 /// Version of a source state without and with states of the source itself.
 constexpr std::uint32_t bare_version = 1;
 constexpr std::uint32_t state_version = 2;
@@ -75,6 +77,22 @@ result<std::vector<era>> get_eras(record_reader& from, std::size_t lanes) {
         "cannot read cursor: expected zero in its reserved bytes, found another value");
   }
   return out;
+}
+
+void put_origin(record_writer& to, const lane_origin& origin) {
+  to.put(origin.tokens);
+  to.put(origin.chunks);
+  to.put(origin.history);
+  to.put_all(std::span<const std::uint64_t>(origin.positions));
+}
+
+lane_origin get_origin(record_reader& from, std::size_t lanes) {
+  lane_origin origin;
+  origin.tokens = from.get<std::uint64_t>();
+  origin.chunks = from.get<std::uint64_t>();
+  origin.history = from.get<std::uint64_t>();
+  origin.positions = from.get_all<std::uint64_t>(lanes);
+  return origin;
 }
 
 /// Writes a generator state: 32 bytes, of which 4 are reserved.
@@ -124,7 +142,7 @@ result<std::optional<rng_state>> decode_rng(bytes_view bytes) {
 byte_vector encode(const stream_cursor& c) {
   record_writer out;
   out.put_bytes(as_view(cursor_magic));
-  out.put(cursor_version);
+  out.put(c.origin ? cursor_version : plain_version);
   out.put(static_cast<std::uint32_t>(c.lanes.size()));
   for (const std::uint64_t value :
        {c.dataset_index, c.chunk_id, c.pulse_id, c.content_hash, c.content_count,
@@ -144,6 +162,9 @@ byte_vector encode(const stream_cursor& c) {
   out.put_bytes(c.source_state);
   out.put(static_cast<std::uint64_t>(c.ring.size()));
   out.put_all(std::span<const std::uint32_t>(c.ring));
+  if (c.origin) {
+    put_origin(out, *c.origin);
+  }
   return std::move(out).take();
 }
 
@@ -178,11 +199,11 @@ result<stream_cursor> decode_cursor(bytes_view bytes) {
         fmt::format("cannot read cursor: expected the magic \"{}\", found other bytes",
                     cursor_magic));
   }
-  if (const auto version = from.get<std::uint32_t>();
-      version != cursor_version && !from.failed()) {
+  const auto version = from.get<std::uint32_t>();
+  if ((version < plain_version || version > cursor_version) && !from.failed()) {
     return error(errc::unsupported_version,
-                 fmt::format("cannot read cursor: expected version {}, found {}",
-                             cursor_version, version));
+                 fmt::format("cannot read cursor: expected version {} to {}, found {}",
+                             plain_version, cursor_version, version));
   }
   stream_cursor c;
   // Every count is checked against the bytes that are left; once a read fails, `from`
@@ -207,6 +228,9 @@ result<stream_cursor> decode_cursor(bytes_view bytes) {
   const bytes_view blob = from.get_bytes(from.get<std::uint64_t>());
   c.source_state.assign(blob.begin(), blob.end());
   c.ring = from.get_all<std::uint32_t>(from.get_count<std::uint64_t>(4));
+  if (version == cursor_version && !from.failed()) {
+    c.origin = get_origin(from, lanes);
+  }
   if (from.failed()) {
     return error(errc::torn,
                  fmt::format("cannot read cursor: it ends within its {} bytes, or "
@@ -278,6 +302,11 @@ result<stored_source> decode_source_state(bytes_view bytes) {
                     from.rest().size()));
   }
   return out;
+}
+
+result<std::uint64_t> source_tokens(bytes_view source_state) {
+  WEIR_TRY(const stored_source state, decode_source_state(source_state));
+  return state.identity.tokens;
 }
 
 result<std::string> describe_source_state(bytes_view source_state) {

@@ -19,11 +19,12 @@ namespace {
 
 /// Returns the index of the first era that the windows of all lanes need. A cursor does
 /// not store earlier eras.
-std::size_t first_needed(std::span<const era> eras, std::span<const lane_state> states) {
+std::size_t first_needed(std::span<const era> eras, std::span<const lane_state> states,
+                         const std::optional<lane_origin>& origin) {
   std::size_t first = eras.size() - 1;
   for (std::uint32_t l = 0; l < states.size(); ++l) {
     const std::uint64_t start =
-        states[l].position - window_of(states.size(), states[l].position);
+        states[l].position - window_of(states.size(), given_to(origin, l, states[l]));
     first = std::min(first, era_at(eras, l, start));
   }
   return first;
@@ -51,7 +52,7 @@ result<byte_vector> context_stream::state::source_state(
         std::min(offset_of(within, l, states[l].position), pages.end());
     const token_source::place place = source->place_of(pages.index_of(offset));
     out.lanes.push_back({offset, pages.round_of(offset), place.leaf, place.byte});
-    const std::uint64_t window = window_of(states.size(), states[l].position);
+    const std::uint64_t window = window_of(states.size(), given_to(origin, l, states[l]));
     first = std::min(first, offset_of(within, l, states[l].position - window));
     last = std::max(last, offset);
   }
@@ -75,11 +76,12 @@ result<stream_cursor> context_stream::state::make_cursor(
   c.pulse_id = pulse_id;
   c.rng = source->rng();
   c.lanes.assign(states.begin(), states.end());
+  c.origin = origin;
+  c.dataset_index = tokens_of(states);
+  c.chunk_id = chunks_of(states);
   for (std::uint32_t l = 0; l < states.size(); ++l) {
-    c.dataset_index += states[l].position;
-    c.chunk_id += states[l].chunks;
-    const auto window =
-        static_cast<std::size_t>(window_of(states.size(), states[l].position));
+    const auto window = static_cast<std::size_t>(
+        window_of(states.size(), given_to(origin, l, states[l])));
     const std::size_t before = c.ring.size();
     // The window of this lane is appended to those of the lanes before it.
     c.ring.resize(before + window);
@@ -95,10 +97,10 @@ result<stream_cursor> context_stream::state::make_cursor(
   }
   c.content_hash = hash_tokens(c.ring);
   c.content_count = c.ring.size();
-  WEIR_TRY(c.history_hash, history_hash_of(*this, all, states));
+  WEIR_TRY(c.history_hash, history_hash_of(*this, all, states, origin));
   WEIR_TRY(c.source_state, source_state(all, states));
   c.stream_identity = source->identity().digest();
-  const auto needed = all.subspan(first_needed(all, states));
+  const auto needed = all.subspan(first_needed(all, states, origin));
   c.eras.assign(needed.begin(), needed.end());
   return c;
 }

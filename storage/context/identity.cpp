@@ -28,15 +28,17 @@ error other_corpus(std::string expected, std::string found, std::string where) {
       .hint("restore the files that the run began with, or start another run");
 }
 
-/// Compares the lists of files, and names the first file that differs.
+/// Compares the lists of files, and names the first file that differs. With `grown`, the
+/// last file may have become longer, and further files may follow it.
 result<void> compare_leaves(const source_identity& expected, const source_identity& found,
-                            const token_source& source) {
+                            const token_source& source, bool grown) {
   const std::size_t common = std::min(expected.leaves.size(), found.leaves.size());
   std::uint64_t index = 0;
   for (std::size_t i = 0; i < common; ++i) {
     const source_leaf& a = expected.leaves[i];
     const source_leaf& b = found.leaves[i];
-    if (a.name != b.name || a.bytes != b.bytes) {
+    const bool longer = grown && i + 1 == expected.leaves.size() && a.bytes < b.bytes;
+    if (a.name != b.name || (a.bytes != b.bytes && !longer)) {
       return other_corpus(fmt::format("file {} \"{}\" of {} bytes", i, a.name, a.bytes),
                           fmt::format("\"{}\" of {} bytes", b.name, b.bytes),
                           source.place_text(index));
@@ -47,7 +49,8 @@ result<void> compare_leaves(const source_identity& expected, const source_identi
       ++index;  // a separator belongs to the file before it
     }
   }
-  if (expected.leaves.size() != found.leaves.size()) {
+  if (expected.leaves.size() > found.leaves.size() ||
+      (expected.leaves.size() < found.leaves.size() && !grown)) {
     return other_corpus(fmt::format("{} files", expected.leaves.size()),
                         fmt::format("{} files", found.leaves.size()),
                         source.place_text(index < found.tokens ? index : 0));
@@ -159,35 +162,64 @@ source_identity get_identity(record_reader& from) {
   return out;
 }
 
-// Names and sizes first, because they tell which file differs; then the totals, for
-// leaves that are not listed; then the content.
-result<void> compare_identity(const source_identity& expected,
-                              const token_source& source) {
+namespace {
+
+/// Returns whether all tokens of an identity are covered by digests.
+bool is_digested(const source_identity& identity) {
+  return identity.segment_tokens != 0 && identity.tokens != unknown_size;
+}
+
+/// Returns the digest of the tokens from `start` to `end - 1`: a stored one, if the
+/// source has the same segment, else one of the tokens.
+result<std::uint64_t> segment_of(token_source& source, std::uint64_t segment,
+                                 std::uint64_t start, std::uint64_t end) {
   const source_identity& found = source.identity();
-  WEIR_CHECK(compare_leaves(expected, found, source));
-  if (expected.list_digest != found.list_digest || expected.tokens != found.tokens) {
+  const bool whole = end - start == segment || end == found.tokens;
+  if (segment == found.segment_tokens && whole) {
+    return found.segments[start / segment];
+  }
+  return digest_tokens(source, start, end);
+}
+
+/// Compares the digested tokens of an identity with those of a source.
+result<void> compare_content(const source_identity& expected, token_source& source) {
+  const std::uint64_t segment = expected.segment_tokens;
+  for (std::size_t i = 0; i < expected.segments.size(); ++i) {
+    const std::uint64_t start = i * segment;
+    const std::uint64_t end = std::min(expected.tokens, start + segment);
+    WEIR_TRY(const std::uint64_t found, segment_of(source, segment, start, end));
+    if (expected.segments[i] != found) {
+      return other_corpus(
+          fmt::format("digest {} of the tokens from {} to {}",
+                      hex64(expected.segments[i]), source.place_text(start),
+                      source.place_text(end - 1)),
+          hex64(found), source.place_text(start));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+// The content decides if both sources are digested: a file may have been renamed. Else
+// names and sizes are compared, and then the totals, for leaves that are not listed.
+result<void> compare_identity(const source_identity& expected, token_source& source,
+                              bool grown) {
+  const source_identity& found = source.identity();
+  const bool longer = grown && found.tokens != unknown_size &&
+                      expected.tokens != unknown_size && found.tokens > expected.tokens;
+  const bool digested = is_digested(expected) && is_digested(found);
+  if (digested && (longer || expected.tokens == found.tokens)) {
+    return compare_content(expected, source);
+  }
+  WEIR_CHECK(compare_leaves(expected, found, source, longer));
+  if (!longer &&
+      (expected.list_digest != found.list_digest || expected.tokens != found.tokens)) {
     return other_corpus(
         fmt::format("{} tokens, list digest {}", expected.tokens,
                     hex64(expected.list_digest)),
         fmt::format("{} tokens, list digest {}", found.tokens, hex64(found.list_digest)),
         source.place_text(0));
-  }
-  // If one of the two was opened without a digest of its content, only the tokens of the
-  // window prove that the content is the same.
-  if (expected.segment_tokens != found.segment_tokens ||
-      expected.segments.size() != found.segments.size()) {
-    return {};
-  }
-  for (std::size_t i = 0; i < found.segments.size(); ++i) {
-    if (expected.segments[i] != found.segments[i]) {
-      const std::uint64_t start = i * found.segment_tokens;
-      const std::uint64_t end = std::min(found.tokens, start + found.segment_tokens);
-      return other_corpus(
-          fmt::format("digest {} of the tokens from {} to {}",
-                      hex64(expected.segments[i]), source.place_text(start),
-                      source.place_text(end - 1)),
-          hex64(found.segments[i]), source.place_text(start));
-    }
   }
   return {};
 }

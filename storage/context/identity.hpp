@@ -29,9 +29,12 @@ void put_identity(record_writer& to, const source_identity& identity);
 [[nodiscard]] source_identity get_identity(record_reader& from);
 
 /// Compares an identity that a cursor holds with that of a source. It succeeds if the
-/// source may continue what was consumed.
+/// source may continue what was consumed. If the content of both is digested, names and
+/// the cut into files do not matter.
+/// @param grown  The source may have further tokens behind the expected ones.
 /// @error{history_mismatch, names the first file or range of tokens that differs}
+/// @error{source_unavailable, a read failed}
 [[nodiscard]] result<void> compare_identity(const source_identity& expected,
-                                            const token_source& source);
+                                            token_source& source, bool grown);
 
 }  // namespace weir::storage

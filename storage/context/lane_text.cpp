@@ -43,6 +43,26 @@ std::size_t era_at(std::span<const era> eras, std::uint32_t lane,
   return found;
 }
 
+// The lanes are level if each has read its part of the first `total` tokens of the era.
+std::optional<std::uint64_t> level_offset(const era& e,
+                                          std::span<const lane_state> lanes) {
+  std::uint64_t total = 0;
+  for (std::size_t l = 0; l < lanes.size(); ++l) {
+    total += lanes[l].position - e.lane_positions[l];
+  }
+  const std::uint64_t block = e.chunk * e.lane_block;
+  const std::uint64_t round = block * lanes.size();
+  for (std::size_t l = 0; lanes.size() > 1 && l < lanes.size(); ++l) {
+    const std::uint64_t rest = total % round;
+    const std::uint64_t part = rest - std::min(rest, l * block);
+    const std::uint64_t whole = total / round * block + std::min(part, block);
+    if (lanes[l].position - e.lane_positions[l] != whole) {
+      return std::nullopt;
+    }
+  }
+  return e.source_offset + total;
+}
+
 // Continues a chain at a block that already holds the tokens `open`.
 lane_history::lane_history(std::uint64_t chain, std::span<const std::uint32_t> open)
     : chain_(chain), open_(open.size()) {
@@ -69,9 +89,8 @@ void lane_history::add(std::span<const std::uint32_t> tokens) {
   }
 }
 
-std::uint64_t window_of(std::size_t lanes, std::uint64_t position) {
-  return std::min<std::uint64_t>(position,
-                                 std::max<std::size_t>(1, cursor_window / lanes));
+std::uint64_t window_of(std::size_t lanes, std::uint64_t count) {
+  return std::min<std::uint64_t>(count, std::max<std::size_t>(1, cursor_window / lanes));
 }
 
 // Each pass reads one run of tokens: up to the end of a block, of the era, or of `to`.
@@ -102,13 +121,18 @@ result<std::size_t> context_stream::state::read_lane(std::span<const era> within
 // Covers everything that was handed out: complete blocks by the chain, the tokens of the
 // incomplete block by reading them again.
 result<std::uint64_t> history_hash_of(context_stream::state& s, std::span<const era> eras,
-                                      std::span<const lane_state> states) {
+                                      std::span<const lane_state> states,
+                                      const std::optional<lane_origin>& origin) {
   record_writer out;
+  if (origin) {
+    out.put(origin->history);
+  }
   for (std::uint32_t l = 0; l < states.size(); ++l) {
     out.put(states[l].position);
     out.put(states[l].history);
     std::array<std::uint32_t, history_block> open{};
-    const auto count = static_cast<std::size_t>(states[l].position % history_block);
+    const auto count =
+        static_cast<std::size_t>(given_to(origin, l, states[l]) % history_block);
     const auto tokens = std::span(open).first(count);
     WEIR_TRY(const std::size_t got,
              s.read_lane(eras, l, states[l].position - count, tokens));
@@ -119,6 +143,50 @@ result<std::uint64_t> history_hash_of(context_stream::state& s, std::span<const 
     out.put_all(std::span<const std::uint32_t>(tokens));
   }
   return xxh3_64(out.view());
+}
+
+std::uint64_t given_to(const std::optional<lane_origin>& origin, std::size_t lane,
+                       const lane_state& state) {
+  return state.position - (origin ? origin->positions[lane] : 0);
+}
+
+std::uint64_t context_stream::state::tokens_of(std::span<const lane_state> states) const {
+  std::uint64_t sum = origin ? origin->tokens : 0;
+  for (std::size_t l = 0; l < states.size(); ++l) {
+    sum += given_to(origin, l, states[l]);
+  }
+  return sum;
+}
+
+std::uint64_t context_stream::state::chunks_of(std::span<const lane_state> states) const {
+  std::uint64_t sum = origin ? origin->chunks : 0;
+  for (const lane_state& one : states) {
+    sum += one.chunks;
+  }
+  return sum;
+}
+
+// The lanes of the cursor are level, so they have read the text up to one offset. From
+// there on it is dealt to the new lanes as if they began a stream. Sums over lanes count
+// from the first position of each lane, and add those of the lanes before.
+void context_stream::state::deal_anew(const stream_cursor& c,
+                                      const std::vector<std::uint64_t>& starts) {
+  era next;
+  next.first_chunk = c.chunk_id;
+  next.first_token = c.dataset_index;
+  next.source_offset = level_offset(c.eras.back(), c.lanes).value_or(0);
+  next.chunk = config.chunk;
+  next.lane_block = config.lane_block;
+  next.lane_positions = starts;
+  origin = {c.dataset_index, c.chunk_id, c.history_hash, starts};
+  lanes.assign(starts.size(), lane());
+  base.assign(starts.size(), lane_state());
+  for (std::size_t l = 0; l < starts.size(); ++l) {
+    lanes[l].progress.position = starts[l];
+    base[l] = lanes[l].progress;
+  }
+  eras.assign(1, std::move(next));
+  base_era = 0;
 }
 
 }  // namespace weir::storage

@@ -34,17 +34,26 @@ error contradiction(std::string_view text) {
 /// Checks that sums, counts and eras of a cursor agree, before anything is computed from
 /// them: a cursor may come from a damaged file.
 result<void> check_inside(const stream_cursor& c) {
-  std::uint64_t tokens = 0;
-  std::uint64_t chunks = 0;
+  std::uint64_t tokens = c.origin ? c.origin->tokens : 0;
+  std::uint64_t chunks = c.origin ? c.origin->chunks : 0;
   std::uint64_t window = 0;
+  if (tokens >= position_limit || chunks >= position_limit) {
+    return contradiction(
+        "expected tokens and chunks of lanes before below 2^62, found more");
+  }
   for (std::size_t l = 0; l < c.lanes.size(); ++l) {
     if (c.lanes[l].position >= position_limit || c.lanes[l].chunks >= position_limit) {
       return contradiction(fmt::format(
           "expected position and chunks of lane {} below 2^62, found more", l));
     }
-    tokens += c.lanes[l].position;
+    if (c.origin && c.origin->positions[l] > c.lanes[l].position) {
+      return contradiction(fmt::format(
+          "expected lane {} at or behind its first position, found it before", l));
+    }
+    const std::uint64_t given = given_to(c.origin, l, c.lanes[l]);
+    tokens += given;
     chunks += c.lanes[l].chunks;
-    window += window_of(c.lanes.size(), c.lanes[l].position);
+    window += window_of(c.lanes.size(), given);
   }
   if (tokens != c.dataset_index || chunks != c.chunk_id || window != c.content_count) {
     return contradiction(
@@ -71,7 +80,8 @@ result<void> check_inside(const stream_cursor& c) {
       const std::uint64_t next =
           i + 1 < c.eras.size() ? c.eras[i + 1].lane_positions[l] : c.lanes[l].position;
       const std::uint64_t start =
-          c.lanes[l].position - window_of(c.lanes.size(), c.lanes[l].position);
+          c.lanes[l].position -
+          window_of(c.lanes.size(), given_to(c.origin, l, c.lanes[l]));
       if (e.lane_positions[l] > next || (i == 0 && e.lane_positions[l] > start)) {
         return contradiction(
             fmt::format("expected the positions of lane {} to grow from era to era, "
@@ -83,9 +93,33 @@ result<void> check_inside(const stream_cursor& c) {
   return {};
 }
 
+/// Returns whether the stream continues with another chunk size or lane block. The block
+/// of one lane has no effect.
+bool is_new_era(const era& e, const stream_config& config) {
+  return e.chunk != config.chunk ||
+         (config.lanes > 1 && e.lane_block != config.lane_block);
+}
+
+/// Checks that a new era of several lanes can begin where the old one ends, so that no
+/// text is lost or read twice.
+result<void> check_level(const stream_cursor& c) {
+  if (level_offset(c.eras.back(), c.lanes)) {
+    return {};
+  }
+  return error(errc::config_mismatch,
+               fmt::format("cannot begin an era at token {}: expected {} lanes that have "
+                           "read the same text up to its end, found one ahead of others",
+                           c.dataset_index, c.lanes.size()))
+      .hint("go on from a checkpoint behind whole blocks of all lanes");
+}
+
 /// Checks lanes, lane block and chunk size. With one lane a new chunk size changes only
 /// where chunks end, so it is allowed.
-result<void> check_geometry(const stream_cursor& c, const stream_config& config) {
+result<void> check_geometry(const stream_cursor& c, const stream_config& config,
+                            const restore_policy& accepted) {
+  if (c.lanes.size() != config.lanes && accepted.lane_starts.size() == config.lanes) {
+    return check_level(c);
+  }
   if (c.lanes.size() != config.lanes) {
     return error(errc::lane_mismatch,
                  fmt::format("cannot restore the stream: expected {} lanes, found {}",
@@ -93,6 +127,9 @@ result<void> check_geometry(const stream_cursor& c, const stream_config& config)
         .hint("lanes are fixed for a run; ranks may change");
   }
   const era& e = c.eras.back();
+  if (accepted.geometry) {
+    return is_new_era(e, config) ? check_level(c) : result<void>();
+  }
   if (config.lanes > 1 && e.lane_block != config.lane_block) {
     return error(
         errc::lane_mismatch,
@@ -152,6 +189,28 @@ result<void> check_bounds(const stream_cursor& c, const context_stream::state& s
   return {};
 }
 
+/// Checks that a source that has grown was not read to its end before: behind its end a
+/// loop has begun again.
+result<void> check_growth(const stream_cursor& c, const context_stream::state& s,
+                          const source_identity& expected) {
+  if (s.config.end != end_policy::loop || expected.tokens == s.source->size()) {
+    return {};
+  }
+  for (std::uint32_t l = 0; l < c.lanes.size(); ++l) {
+    const era& e = c.eras.back();
+    const std::uint64_t delta = c.lanes[l].position - e.lane_positions[l];
+    if (locate(e, l, delta).offset > expected.tokens) {
+      return error(errc::history_mismatch,
+                   fmt::format("cannot resume on a text that has grown: expected lane {} "
+                               "in the first pass over its {} tokens, found it behind",
+                               l, expected.tokens))
+          .located(s.source->place_text(s.source->size()))
+          .hint("restore the text that the run began with, or start another run");
+    }
+  }
+  return {};
+}
+
 /// Describes a token for a message.
 std::string text_of(std::uint32_t token) {
   if (token == end_of_text) {
@@ -175,8 +234,8 @@ std::string where_in_lane(const context_stream::state& s, std::span<const era> e
 result<void> check_content(context_stream::state& s, const stream_cursor& c,
                            std::vector<std::uint32_t>& found) {
   for (std::uint32_t l = 0; l < c.lanes.size(); ++l) {
-    const auto window =
-        static_cast<std::size_t>(window_of(c.lanes.size(), c.lanes[l].position));
+    const auto window = static_cast<std::size_t>(
+        window_of(c.lanes.size(), given_to(c.origin, l, c.lanes[l])));
     const std::uint64_t start = c.lanes[l].position - window;
     const std::size_t before = found.size();
     found.resize(before + window);
@@ -200,7 +259,8 @@ result<void> check_content(context_stream::state& s, const stream_cursor& c,
   }
   if (hash_tokens(found) != c.content_hash) {
     const std::uint64_t start =
-        c.lanes[0].position - window_of(c.lanes.size(), c.lanes[0].position);
+        c.lanes[0].position -
+        window_of(c.lanes.size(), given_to(c.origin, 0, c.lanes[0]));
     return error(errc::history_mismatch,
                  fmt::format(
                      "cannot resume: expected hash {} of the last {} tokens, found {}",
@@ -213,7 +273,7 @@ result<void> check_content(context_stream::state& s, const stream_cursor& c,
 
 /// Compares the hash over everything that was consumed.
 result<void> check_history(context_stream::state& s, const stream_cursor& c) {
-  WEIR_TRY(const std::uint64_t found, history_hash_of(s, c.eras, c.lanes));
+  WEIR_TRY(const std::uint64_t found, history_hash_of(s, c.eras, c.lanes, c.origin));
   if (found != c.history_hash) {
     return error(errc::history_mismatch,
                  fmt::format("cannot resume: expected history {}, found {}",
@@ -240,13 +300,31 @@ result<void> prepare_pipe(context_stream::state& s, const stream_cursor& c) {
   return s.source->continue_at(offset, c.ring);
 }
 
+/// Makes the era of a new geometry, which begins where the old one ends.
+era next_era(const stream_cursor& c, const stream_config& config) {
+  const era& old = c.eras.back();
+  era next;
+  next.first_chunk = c.chunk_id;
+  next.first_token = c.dataset_index;
+  next.source_offset = level_offset(old, c.lanes).value_or(0);  // checked before
+  next.chunk = config.chunk;
+  next.lane_block = config.lane_block;
+  next.boundary = old.boundary;
+  for (std::size_t l = 0; l < c.lanes.size(); ++l) {
+    next.lane_positions.push_back(c.lanes[l].position);
+    // A reset without a chunk behind it still stands before the first one.
+    next.boundary = next.boundary && old.lane_positions[l] == c.lanes[l].position;
+  }
+  return next;
+}
+
 /// Makes the state of a lane after the cursor, with the tokens of its incomplete block.
 result<lane> lane_at(context_stream::state& s, const stream_cursor& c, std::uint32_t l) {
   lane out;
   out.progress = c.lanes[l];
-  const auto open = static_cast<std::size_t>(out.progress.position % history_block);
-  const std::size_t count =
-      std::max<std::size_t>(open, out.progress.position > 0 ? 1 : 0);
+  const std::uint64_t given = given_to(c.origin, l, out.progress);
+  const auto open = static_cast<std::size_t>(given % history_block);
+  const std::size_t count = std::max<std::size_t>(open, given > 0 ? 1 : 0);
   std::vector<std::uint32_t> tokens(count);
   WEIR_TRY(const std::size_t got,
            s.read_lane(c.eras, l, out.progress.position - count, tokens));
@@ -261,13 +339,14 @@ result<lane> lane_at(context_stream::state& s, const stream_cursor& c, std::uint
 // The order of the checks is the order in which errors are reported. Nothing in the
 // stream changes until all have passed, except that the source accepts its states and a
 // pipe its position.
-result<void> context_stream::restore(const stream_cursor& c) {
+result<void> context_stream::restore(const stream_cursor& c,
+                                     const restore_policy& accepted) {
   state& s = *state_;
   if (c.lanes.empty()) {
     return contradiction("expected at least 1 lane, found 0");
   }
   WEIR_CHECK(check_inside(c));
-  WEIR_CHECK(check_geometry(c, s.config));
+  WEIR_CHECK(check_geometry(c, s.config, accepted));
   WEIR_CHECK(check_rng(c, *s.source));
   WEIR_CHECK(check_bounds(c, s));
   WEIR_TRY(const stored_source stored, decode_source_state(c.source_state));
@@ -275,8 +354,13 @@ result<void> context_stream::restore(const stream_cursor& c) {
   WEIR_CHECK(prepare_pipe(s, c));
   std::vector<std::uint32_t> found;
   WEIR_CHECK(check_content(s, c, found));
-  WEIR_CHECK(compare_identity(stored.identity, *s.source));
+  WEIR_CHECK(compare_identity(stored.identity, *s.source, accepted.grown));
+  WEIR_CHECK(check_growth(c, s, stored.identity));
   WEIR_CHECK(check_history(s, c));
+  if (c.lanes.size() != s.config.lanes) {
+    s.deal_anew(c, accepted.lane_starts);
+    return {};
+  }
   std::vector<lane> lanes;
   for (std::uint32_t l = 0; l < c.lanes.size(); ++l) {
     WEIR_TRY(lane one, lane_at(s, c, l));
@@ -284,21 +368,10 @@ result<void> context_stream::restore(const stream_cursor& c) {
   }
   s.lanes = std::move(lanes);
   s.base = c.lanes;
+  s.origin = c.origin;
   s.eras = c.eras;
-  // A new chunk size begins a new era where the old one ends.
-  if (s.eras.back().chunk != s.config.chunk) {
-    const era& old = c.eras.back();
-    era next;
-    next.first_chunk = c.chunk_id;
-    next.first_token = c.dataset_index;
-    next.source_offset =
-        locate(old, 0, c.lanes[0].position - old.lane_positions[0]).offset;
-    next.chunk = s.config.chunk;
-    next.lane_block = s.config.lane_block;
-    next.lane_positions = {c.lanes[0].position};
-    // If nothing was read since a reset, its boundary still lies ahead.
-    next.boundary = old.boundary && old.lane_positions[0] == c.lanes[0].position;
-    s.eras.push_back(std::move(next));
+  if (is_new_era(s.eras.back(), s.config)) {
+    s.eras.push_back(next_era(c, s.config));
   }
   s.base_era = static_cast<std::uint32_t>(s.eras.size() - 1);
   return {};

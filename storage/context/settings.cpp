@@ -24,7 +24,8 @@ settings_table<stream_config> make_table() {
   t.add("chunk", &c::chunk, "Tokens of a lane in one pulse")
       .range(1, max_chunk)
       .unit("tokens");
-  t.add("lanes", &c::lanes, "Virtual ranks that share the text; fixed for the whole run")
+  t.add("lanes", &c::lanes,
+        "Virtual ranks that share the text; the state of each is its own")
       .range(1, max_lanes);
   t.add("lane_block", &c::lane_block, "Chunks that a lane reads in a row")
       .range(1, 1 << 30)

@@ -94,9 +94,9 @@ const std::string& context_stream::warning() const noexcept {
 }
 
 std::uint64_t context_stream::position() const noexcept {
-  std::uint64_t sum = 0;
-  for (const lane& l : state_->lanes) {
-    sum += l.progress.position;
+  std::uint64_t sum = state_->origin ? state_->origin->tokens : 0;
+  for (std::size_t l = 0; l < state_->lanes.size(); ++l) {
+    sum += given_to(state_->origin, l, state_->lanes[l].progress);
   }
   return sum;
 }
@@ -224,7 +224,7 @@ result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n
   }
   const std::uint64_t block = s.config.lane_block;
   chunk.chunk_id = (l.progress.chunks / block) * s.config.lanes * block + index * block +
-                   l.progress.chunks % block;
+                   l.progress.chunks % block + (s.origin ? s.origin->chunks : 0);
   chunk.lane = index;
   chunk.lane_position = l.progress.position;
   l.history.add(chunk.tokens);
@@ -256,9 +256,10 @@ result<void> context_stream::reset() {
   era next = first_era(s.config);
   WEIR_TRY(next.source_offset, s.pages.next_document(furthest));
   next.boundary = true;
+  next.first_token = position();
+  next.first_chunk = s.origin ? s.origin->chunks : 0;
   for (std::uint32_t l = 0; l < s.config.lanes; ++l) {
     next.lane_positions[l] = s.lanes[l].progress.position;
-    next.first_token += s.lanes[l].progress.position;
     next.first_chunk += s.lanes[l].progress.chunks;
     s.lanes[l].ended = false;
   }

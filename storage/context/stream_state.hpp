@@ -32,6 +32,11 @@ struct location {
 [[nodiscard]] std::size_t era_at(std::span<const era> eras, std::uint32_t lane,
                                  std::uint64_t position);
 
+/// Returns the offset in the source up to which the lanes have read everything in an era
+/// and nothing behind it; nothing if a lane is ahead of another one.
+[[nodiscard]] std::optional<std::uint64_t> level_offset(
+    const era& e, std::span<const lane_state> lanes);
+
 /// Hash chain over blocks of 64 tokens of a lane's text. It does not depend on the chunks
 /// in which the tokens came.
 class lane_history {
@@ -72,7 +77,16 @@ struct context_stream::state {
   std::vector<era> eras;  ///< since the stream was opened or restored, the oldest first
   /// States of the lanes when the stream was opened or restored.
   std::vector<lane_state> base;
+  std::optional<lane_origin> origin;  ///< as in `stream_cursor`
   std::uint32_t base_era = 0;  ///< index of the era in which it was opened or restored
+
+  /// Returns how many tokens all lanes were given, if each is at a given position.
+  [[nodiscard]] std::uint64_t tokens_of(std::span<const lane_state> states) const;
+  /// Returns how many chunks all lanes were given.
+  [[nodiscard]] std::uint64_t chunks_of(std::span<const lane_state> states) const;
+  /// Deals the text behind a cursor to other lanes, which begin at given positions.
+  /// @pre The lanes of the cursor are level.
+  void deal_anew(const stream_cursor& c, const std::vector<std::uint64_t>& starts);
 
   /// Reads the text of a lane from `position` on, up to the end of the source. The range
   /// may lie in several eras of `within`.
@@ -89,12 +103,15 @@ struct context_stream::state {
                                                  std::span<const lane_state> states);
 };
 
-/// Returns how many tokens a cursor remembers of a lane that stands at `position`.
-[[nodiscard]] std::uint64_t window_of(std::size_t lanes, std::uint64_t position);
+/// Returns how many tokens a cursor remembers of a lane that was given `count` tokens.
+[[nodiscard]] std::uint64_t window_of(std::size_t lanes, std::uint64_t count);
+/// Returns how many tokens a lane was given since it began.
+[[nodiscard]] std::uint64_t given_to(const std::optional<lane_origin>& origin,
+                                     std::size_t lane, const lane_state& state);
 /// Returns `stream_cursor::history_hash` for given lane states.
 /// @error{position_out_of_bounds, the source ends before a position}
-[[nodiscard]] result<std::uint64_t> history_hash_of(context_stream::state& s,
-                                                    std::span<const era> eras,
-                                                    std::span<const lane_state> states);
+[[nodiscard]] result<std::uint64_t> history_hash_of(
+    context_stream::state& s, std::span<const era> eras,
+    std::span<const lane_state> states, const std::optional<lane_origin>& origin);
 
 }  // namespace weir::storage

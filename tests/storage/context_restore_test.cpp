@@ -369,7 +369,7 @@ TEST_F(RestoreError, HistoryMismatchForFilesNamesFileAndOffset) {
   const auto moved = or_throw(context_stream::open(
       config_,
       or_throw(open_file_set(posix_file_system(), {folder / "a", folder / "c"}))));
-  EXPECT_EQ(restored(*moved, cursor), errc::history_mismatch);
+  EXPECT_TRUE(moved->restore(cursor));  // the content decides, not the name
 }
 
 TEST_F(RestoreError, SourceUnavailable) {

@@ -283,6 +283,17 @@ class Resumes(Case):
                   "stream.ranks=1", "--set", "run.trace=off", "--set", "checkpoint.every_tokens=512",
                   "--set", "run.deadline=77")
 
+    def test_changes_are_recorded_and_shown(self):
+        self.run_it("r", 1024)
+        self.assertIn(b"no change", self.weir("checkpoint", "show", "r").stdout)
+        self.weir("resume", "r", "--set", "phase.test.tokens=512")
+        for _ in range(2):  # config.toml has the change, so that it is not made twice
+            shown = json.loads(self.weir("checkpoint", "show", "r", "--json").stdout)
+            self.assertEqual([c["key"] for c in shown["changes"]], ["phase.test.tokens"])
+            self.assertEqual(shown["changes"][0]["to"], "512")
+            self.assertEqual(self.metrics("r")["changes"], shown["changes"])
+            self.weir("resume", "r")
+
     def test_a_changed_corpus_is_named_with_file_and_offset(self):
         self.kill_after_checkpoint("r", "run", TOML, "--out", "r", *self.sets(30_000))
         content = bytearray(self.text.read_bytes())

@@ -74,6 +74,9 @@ std::map<std::string, test::range_ends> special_ends() {
       {"stream.path",
        {{text("/a"), list({text("/a"), text("/b")})},
         {text(""), list({text("/a"), text("")}), list({{std::int64_t{1}}})}}},
+      {"phase.order",
+       {{list({text("test")}), list({text("build"), text("stream"), text("build")})},
+        {text("build"), list({text("a")}), list({{std::int64_t{1}}})}}},
       {"model.frequencies",
        {{periods({1}), periods({1, 2, 4, 8, 16, 32, 64, 128}), periods({1, 1 << 30})},
         {periods({}), periods({1, 2, 4, 8, 16, 32, 64, 128, 192}),
@@ -84,6 +87,7 @@ TEST(Config, BothEndsOfEveryRangeAreReadAndCheckedAndTheirNeighboursRefused) {
   actors::run_config good;
   good.folder = "folder";
   good.source.paths = {"/text"};
+  good.sources["a"].paths = {"/other"};  // settings that name a source may name this one
   test::walk_ranges(
       actors::run_settings(), good,
       [](actors::run_config& config, const std::string& name,
@@ -240,14 +244,13 @@ TEST(ResumeConfig, TakesWhatMayChangeAndRefusesTheRest) {
   EXPECT_EQ(config.workers, 2U);
   EXPECT_EQ(config.deadline_s, 7);
   EXPECT_EQ(config.every_tokens, 5U);
-  const auto refused = load_resume_config(folder.path(), {{"stream.chunk=128"}});
+  const auto refused = load_resume_config(folder.path(), {{"model.width=64"}});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), errc::config_mismatch);
   EXPECT_EQ(refused.error().text(),
-            "cannot change key \"stream.chunk\" of a run that has begun: "
-            "expected 64, found "
-            "128");
-  EXPECT_TRUE(load_resume_config(folder.path(), {{"stream.chunk=64"}}));
+            "cannot change key \"model.width\" of a run that has begun: expected 128, "
+            "found 64");
+  EXPECT_TRUE(load_resume_config(folder.path(), {{"model.width=128"}}));
 }
 
 TEST(ResumeConfig, RefusesEveryKeyThatIsFixed) {
@@ -256,9 +259,8 @@ TEST(ResumeConfig, RefusesEveryKeyThatIsFixed) {
   begun.source.paths = {"/text"};
   std::ofstream(folder / "config.toml") << to_toml(begun);
   for (const auto& [key, value] : {std::pair{"seed", "2"},
-                                   {"stream.path", "/other"},
+                                   {"model.frequencies", "[1, 2]"},
                                    {"stream.end", "loop"},
-                                   {"phase.build.tokens", "all"},
                                    {"model.heads", "4"}}) {
     const auto refused =
         load_resume_config(folder.path(), {{std::string(key) + "=" + value}});
@@ -285,7 +287,7 @@ TEST(SettingsPage, NamesEveryKeyWithItsRangeAndDefault) {
   EXPECT_EQ(settings_text(or_throw(select_settings(all, "model.heads"))),
             "model.heads\n    Memories per level, of 32 features each\n    takes an "
             "integer from 1 to 16\n    default: 2\n");
-  EXPECT_EQ(or_throw(select_settings(all, "phase.test")).size(), 2U);
+  EXPECT_EQ(or_throw(select_settings(all, "phase.test")).size(), 3U);
   const auto unknown = select_settings(all, "heads");
   ASSERT_FALSE(unknown);
   EXPECT_NE(unknown.error().text().find("did you mean \"model.heads\"?"),

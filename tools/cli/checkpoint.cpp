@@ -7,6 +7,7 @@
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
 #include "weir/storage/checkpoint.hpp"
+#include "weir/storage/run_history.hpp"
 
 namespace weir::tools {
 
@@ -105,7 +106,54 @@ result<entries> print_checkpoints(const folder_options& options, const char* ver
   return all;
 }
 
+void print_history(const std::vector<storage::run_change>& history, output& out) {
+  if (history.empty()) {
+    out.write("no change since the run began\n");
+  }
+  for (const storage::run_change& one : history) {
+    out.print("pulse {}, token {}: {} from {} to {}\n", one.pulse, one.token, one.key,
+              one.from, one.to);
+  }
+}
+
+void print_history_json(const std::vector<storage::run_change>& history, output& out) {
+  const char* comma = "";
+  for (const storage::run_change& one : history) {
+    out.print(
+        "{}\n  {{\"pulse\": {}, \"token\": {}, \"key\": {}, \"from\": {}, \"to\": {}}}",
+        comma, one.pulse, one.token, json_quote(one.key), json_quote(one.from),
+        json_quote(one.to));
+    comma = ",";
+  }
+}
+
 }  // namespace
+
+/// Shows the newest valid checkpoint of a run: how far it is, and the changes that were
+/// made to the run at its resumes.
+command_result checkpoint_show(const folder_options& options, output& out) {
+  WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
+  WEIR_TRY(auto store, checkpoint_store::open(posix_file_system(), folder));
+  WEIR_TRY(const auto newest, store.load_newest());
+  bytes_view stored;
+  if (newest.has(storage::section::history)) {
+    WEIR_TRY(const auto* section, newest.find(storage::section::history));
+    stored = section->data;
+  }
+  WEIR_TRY(const auto history, storage::decode_history(stored));
+  const auto& header = newest.header();
+  if (options.json) {
+    out.print("{{\"file\": {}, \"generation\": {}, \"pulse\": {}, \"changes\": [",
+              json_quote(newest.path()), header.generation, header.pulse_id);
+    print_history_json(history, out);
+    out.write("]}\n");
+    return 0;
+  }
+  out.print("{}  generation {}, pulse {}\n", newest.path(), header.generation,
+            header.pulse_id);
+  print_history(history, out);
+  return 0;
+}
 
 /// Lists the checkpoints of a run. The command succeeds if at least one is valid, because
 /// that is what a resume needs.

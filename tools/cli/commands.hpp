@@ -119,6 +119,11 @@ struct folder_options {
 /// @error{corrupt, torn, unsupported_version, as of the first damaged generation}
 [[nodiscard]] command_result checkpoint_verify(const folder_options& options,
                                                output& out);
+/// Performs `weir checkpoint show`: prints the newest valid checkpoint of a run and the
+/// changes with which the run was resumed.
+/// @error{not_found, there is no such folder or no checkpoint in it}
+/// @error{corrupt, no checkpoint is valid}
+[[nodiscard]] command_result checkpoint_show(const folder_options& options, output& out);
 
 /// Options of `weir trace`.
 struct trace_options {

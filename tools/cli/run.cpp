@@ -42,6 +42,13 @@ std::string corpus_text(const actors::run_start& start) {
              : fmt::format("{}, {} tokens", out, start.corpus_tokens);
 }
 
+result<void> write_config(const run_config& config) {
+  const std::string text =
+      "# Configuration of this run; `weir resume` reads it.\n" + to_toml(config);
+  return write_file_atomically(posix_file_system(),
+                               join_path(config.folder, "config.toml"), as_view(text));
+}
+
 // Reports the events of a run to the terminal (lines and the line of progress) and to the
 // log.
 class run_reporter : public announcer {
@@ -61,6 +68,27 @@ class run_reporter : public announcer {
     } else {
       log().info(fmt::format("started, corpus {}, kernels {}", corpus_text(start),
                              start.kernel_set));
+    }
+  }
+
+  void next_source(const std::string& name, std::uint64_t token) {
+    const std::string text =
+        fmt::format("source     {} goes on at token {}", name, token);
+    say(text);
+    log().info(text);
+  }
+
+  /// Later resumes begin with the changed settings, so the file gets them.
+  void changed(const std::vector<storage::run_change>& changes,
+               const run_config& config) {
+    for (const storage::run_change& one : changes) {
+      const std::string text = fmt::format("changed    {} from {} to {} at pulse {}",
+                                           one.key, one.from, one.to, one.pulse);
+      say(text);
+      log().info(text);
+    }
+    if (const auto written = write_config(config); !written) {
+      warning(written.error().message());
     }
   }
 
@@ -114,6 +142,12 @@ command_result perform(const run_call& call, const run_config& config, bool json
   callbacks.started = [&](const actors::run_start& start) { reporter.start(start); };
   callbacks.progress = [&](const actors::run_progress& p) { reporter.progress(p); };
   callbacks.warning = [&](const std::string& text) { reporter.warning(text); };
+  callbacks.next_source = [&](const std::string& name, std::uint64_t token) {
+    reporter.next_source(name, token);
+  };
+  callbacks.changed = [&](const std::vector<storage::run_change>& changes) {
+    reporter.changed(changes, config);
+  };
   callbacks.control = &control;
   prefer_long_time_slices();
   const auto report = call(callbacks);
@@ -137,13 +171,6 @@ command_result perform(const run_call& call, const run_config& config, bool json
   out.reader_may_leave();  // the results are durable
   out.flush();
   return 0;
-}
-
-result<void> write_config(const run_config& config) {
-  const std::string text =
-      "# Configuration of this run; `weir resume` reads it.\n" + to_toml(config);
-  return write_file_atomically(posix_file_system(),
-                               join_path(config.folder, "config.toml"), as_view(text));
 }
 
 }  // namespace

@@ -27,10 +27,20 @@ std::string working_folder() {
   return std::filesystem::current_path(ignored).string();
 }
 
-std::string line_of(const setting_info& info, const std::string& key,
-                    const setting_value& value) {
-  return fmt::format("# {}{}\n{} = {}\n", info.documentation,
-                     info.may_change ? " (may change at a resume)" : "", key,
+/// Returns the end of a setting's comment.
+const char* change_note(std::string_view key) {
+  switch (actors::rule_of_change(key)) {
+    case actors::change_rule::free: return " (may change at a resume)";
+    case actors::change_rule::recorded: return " (may change at a resume, is recorded)";
+    case actors::change_rule::fixed: break;
+  }
+  return "";
+}
+
+/// @param full  Key with its table, @param key without it.
+std::string line_of(const std::string& full, const setting_info& info,
+                    const std::string& key, const setting_value& value) {
+  return fmt::format("# {}{}\n{} = {}\n", info.documentation, change_note(full), key,
                      toml_text(value));
 }
 
@@ -63,14 +73,15 @@ result<setting_change> change_of(const std::string& key, const run_config& befor
                                  const run_config& after) {
   if (!key.starts_with(actors::source_prefix)) {
     const auto* found = actors::run_settings().find(key);
-    return setting_change{found->get(before), found->get(after), found->may_change};
+    const bool fixed = actors::rule_of_change(key) == actors::change_rule::fixed;
+    return setting_change{found->get(before), found->get(after), !fixed};
   }
   WEIR_TRY(const auto found, actors::parse_source_key(key));
   const auto was = before.sources.find(found.name);
   return setting_change{
       found.info->get(was == before.sources.end() ? actors::source_settings()
                                                   : was->second),
-      found.info->get(after.sources.at(found.name)), found.info->may_change};
+      found.info->get(after.sources.at(found.name)), true};
 }
 
 result<run_config> read_config(const std::string& path) {
@@ -146,15 +157,17 @@ std::string to_toml(const run_config& config) {
       out += fmt::format("\n[{}]\n", group);
       table = group;
     }
-    out += line_of(key, dot == std::string::npos ? key.name : key.name.substr(dot + 1),
-                   key.get(config));
+    const std::string inner =
+        dot == std::string::npos ? key.name : key.name.substr(dot + 1);
+    out += line_of(key.name, key, inner, key.get(config));
   }
   const actors::source_settings untouched{};
   for (const auto& [name, source] : config.sources) {
     out += fmt::format("\n[{}{}]\n", actors::source_prefix, name);
     for (const auto& key : actors::source_table().entries()) {
       if (key.get(source) != key.get(untouched)) {
-        out += line_of(key, key.name, key.get(source));
+        const std::string full = fmt::format("{}{}.", actors::source_prefix, name);
+        out += line_of(full + key.name, key, key.name, key.get(source));
       }
     }
   }

@@ -21,13 +21,19 @@ file. A table of TOML makes the first part of a key: `heads = 4` under `[model]`
 `model.heads`. The value of `--set` is read as TOML; what is not TOML is a string.
 
 The `config.toml` in the folder of a run holds what the run began with.
-`weir resume DIR --set KEY=VALUE` may change the keys that say so below, for the process
-that continues the run.
+`weir resume DIR --set KEY=VALUE` may change the keys that say so below: for the process
+that continues the run, or, if the change is recorded, for the rest of the run.
 
 This page is what `weir settings --markdown` prints. `weir settings KEY` prints one key or
 one group of keys. NAME is a name of your choice: a table `[source.NAME]` describes a
 source of tokens to which other settings refer.
 )";
+
+/// Returns whether a change of a setting at a resume goes into the history of the run.
+bool is_recorded(const setting_info& info) {
+  return !info.may_change &&
+         actors::rule_of_change(info.name) == actors::change_rule::recorded;
+}
 
 std::string group_of(const std::string& name) {
   if (name.starts_with(actors::source_prefix)) {
@@ -76,7 +82,9 @@ std::string settings_text(std::span<const listed_setting> settings) {
   for (const listed_setting& s : settings) {
     out += fmt::format("{}\n    {}\n    takes {}\n    default: {}{}\n", s.info->name,
                        s.info->documentation, range_of(*s.info), preset_of(s),
-                       s.info->may_change ? "; may change at a resume" : "");
+                       s.info->may_change     ? "; may change at a resume"
+                       : is_recorded(*s.info) ? "; may change at a resume, is recorded"
+                                              : "");
   }
   return out;
 }
@@ -92,7 +100,7 @@ std::string settings_json(std::span<const listed_setting> settings) {
     one["default"] = s.info->required ? nlohmann::ordered_json()
                                       : nlohmann::ordered_json(toml_text(s.preset));
     one["required"] = s.info->required;
-    one["may_change"] = s.info->may_change;
+    one["may_change"] = s.info->may_change || is_recorded(*s.info);
     all.push_back(std::move(one));
   }
   return all.dump(2) + "\n";
@@ -113,7 +121,9 @@ std::string settings_page(std::span<const listed_setting> settings) {
     out +=
         fmt::format("| `{}` | {} | {} | {} | {} |\n", s.info->name, s.info->documentation,
                     range_of(*s.info), s.info->required ? preset : "`" + preset + "`",
-                    s.info->may_change ? "may change" : "fixed");
+                    s.info->may_change     ? "may change"
+                    : is_recorded(*s.info) ? "may change, is recorded"
+                                           : "fixed");
   }
   return out;
 }
@@ -124,7 +134,7 @@ std::string settings_names(std::span<const listed_setting> settings,
   std::string out;
   std::string line = " ";
   for (const listed_setting& s : settings) {
-    if (may_change_only && !s.info->may_change) {
+    if (may_change_only && !s.info->may_change && !is_recorded(*s.info)) {
       continue;
     }
     if (line.size() + 1 + s.info->name.size() > width) {

@@ -122,6 +122,28 @@ void add_curve(html_page& page, const run_data& run) {
       "tokens under the same protocol. The dashed line is gzip -9 of the same bytes.");
 }
 
+// Returns median and 99th percentile of a duration.
+std::string quantiles_of(const nlohmann::json& m, const std::string& key) {
+  return fmt::format("{:.3f} and {:.3f} ms", 1000 * number_at(m, key + ".p50"),
+                     1000 * number_at(m, key + ".p99"));
+}
+
+// Returns the slowest and the fastest lane.
+std::string lane_rates_of(const nlohmann::json& m) {
+  double low = 0;
+  double high = 0;
+  std::size_t lanes = 0;
+  if (const auto found = m.find("lanes"); found != m.end()) {
+    for (const auto& lane : *found) {
+      const double rate = number_at(lane, "tokens_per_second");
+      low = lanes == 0 ? rate : std::min(low, rate);
+      high = std::max(high, rate);
+      ++lanes;
+    }
+  }
+  return fmt::format("{:.0f} to {:.0f} tokens/s, {} lanes", low, high, lanes);
+}
+
 // Adds the section about time. With one worker the overhead of the engine is known; with
 // several, the idle time of all of them is shown in its place.
 void add_time(html_page& page, const run_data& run) {
@@ -131,7 +153,11 @@ void add_time(html_page& page, const run_data& run) {
       {"Build", human_seconds(number_at(m, "build_seconds"))},
       {"inside kernels", human_seconds(number_at(m, "kernel_seconds"))},
       {"waiting for text (stall)",
-       fmt::format("{:.1f} ms", 1000 * number_at(m, "stall_seconds"))}};
+       fmt::format("{:.1f} ms", 1000 * number_at(m, "stall_seconds"))},
+      {"reading a pulse, p50 and p99", quantiles_of(m, "next_seconds")},
+      {"a pulse in the model, p50 and p99", quantiles_of(m, "pulse_seconds")},
+      {"most pulses read ahead", fmt::format("{:.0f}", number_at(m, "queue_deepest"))},
+      {"rate of the lanes", lane_rates_of(m)}};
   if (number_at(m, "workers", 1) < 2) {
     rows.emplace_back("engine overhead",
                       fmt::format("{:.1f} %", 100 * number_at(m, "engine_overhead")));

@@ -59,6 +59,13 @@ std::string progress_text(const actors::run_progress& p, bool colour) {
   if (p.seconds_left > 0) {
     out += fmt::format("  ETA {}", human_seconds(p.seconds_left));
   }
+  if (p.pulse_p99_seconds > 0) {
+    out += fmt::format("  p99 {:.1f} ms  queue {}", 1000 * p.pulse_p99_seconds,
+                       p.queue_depth);
+  }
+  if (p.stall_seconds >= 0.1) {
+    out += fmt::format("  stall {:.1f} s", p.stall_seconds);
+  }
   out += p.durable_generation > 0 ? fmt::format("  checkpoint {}", p.durable_generation)
                                   : std::string("  no checkpoint yet");
   return out;

@@ -171,6 +171,28 @@ result<conductor_record> decode_conductor(bytes_view bytes) {
   return record;
 }
 
+byte_vector encode(const std::vector<phase_use>& steps) {
+  word_writer w;
+  w.put(steps.size());
+  for (const phase_use& use : steps) {
+    w.put(use.tokens);
+    w.put(use.pulses);
+  }
+  return w.take();
+}
+
+result<std::vector<phase_use>> decode_steps(bytes_view bytes) {
+  word_reader r(bytes, "STEPS");
+  WEIR_CHECK(r.version());
+  std::vector<phase_use> steps(r.count(2));
+  for (phase_use& use : steps) {
+    use.tokens = r.take();
+    use.pulses = r.take();
+  }
+  WEIR_CHECK(r.end());
+  return steps;
+}
+
 byte_vector encode(const run_accounts& accounts) {
   word_writer w;
   for (const nat_sum* s :

@@ -49,6 +49,13 @@ struct conductor_record {
 /// @error{unsupported_version, the section was written by a later version}
 [[nodiscard]] result<conductor_record> decode_conductor(bytes_view bytes);
 
+/// Returns the bytes of a STEPS section: what each step of a run has used.
+[[nodiscard]] byte_vector encode(const std::vector<phase_use>& steps);
+/// Reads a STEPS section.
+/// @error{corrupt, the section is shorter or longer than its counts say}
+/// @error{unsupported_version, the section was written by a later version}
+[[nodiscard]] result<std::vector<phase_use>> decode_steps(bytes_view bytes);
+
 /// One window of the learning curve.
 struct curve_window {
   std::uint64_t tokens = 0;  ///< Build tokens at the end of the window

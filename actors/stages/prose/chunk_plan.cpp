@@ -39,51 +39,81 @@ std::uint64_t max_pulses(const phase_budget& budget,
   return budget.pulses != 0 ? std::min(budget.pulses, pulses) : pulses;
 }
 
-chunk_plan::chunk_plan(settings s, const phase_uses& used)
-    : settings_(std::move(s)), used_(used), ended_(settings_.lanes, false) {
-  tokens_ = used_[0].tokens;
-  slots_ = used_[0].pulses;
+std::size_t number_of_phase(std::string_view name) noexcept {
+  constexpr std::array<std::string_view, phase_count> names = {"build", "test", "stream"};
+  return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) -
+                                  names.begin());
 }
 
-/// Returns the tokens of the phase's budget that have not been received.
+bool are_phases(const std::vector<std::string>& names) {
+  return std::all_of(names.begin(), names.end(), [](const std::string& name) {
+    return number_of_phase(name) < phase_count;
+  });
+}
+
+phase_steps standard_steps() {
+  phase_steps steps;
+  for (std::size_t phase = 0; phase < phase_count; ++phase) {
+    steps.push_back({phase, 0});
+  }
+  return steps;
+}
+
+chunk_plan::chunk_plan(settings s, std::span<const phase_use> used)
+    : settings_(std::move(s)), used_(used.begin(), used.end()) {
+  used_.resize(settings_.steps.size());
+  std::size_t streams = 0;
+  for (const phase_step& one : settings_.steps) {
+    streams = std::max(streams, one.stream + 1);
+  }
+  ended_.assign(streams, std::vector<bool>(settings_.lanes, false));
+  if (!used_.empty()) {
+    tokens_ = used_[0].tokens;
+    slots_ = used_[0].pulses;
+  }
+}
+
+/// Returns the budget of the step. @pre There is one.
+const phase_budget& chunk_plan::budget() const noexcept {
+  return settings_.budgets[settings_.steps[step_].phase];
+}
+
+/// Returns the tokens of the step's budget that have not been received.
 std::uint64_t chunk_plan::left() const noexcept {
-  const std::uint64_t budget =
-      phase_ < phase_count ? settings_.budgets[phase_].tokens : 0;
-  return budget > tokens_ ? budget - tokens_ : 0;
+  const std::uint64_t tokens = step_ < settings_.steps.size() ? budget().tokens : 0;
+  return tokens > tokens_ ? tokens - tokens_ : 0;
 }
 
-bool chunk_plan::all_ended() const noexcept {
-  return std::find(ended_.begin(), ended_.end(), false) == ended_.end();
+bool chunk_plan::all_ended(std::size_t stream) const noexcept {
+  const auto& lanes = ended_[stream];
+  return std::find(lanes.begin(), lanes.end(), false) == lanes.end();
 }
 
-/// Goes on to the next phase, with what it had used before a resume.
-void chunk_plan::close_phase() {
-  ++phase_;
-  tokens_ = phase_ < phase_count ? used_[phase_].tokens : 0;
-  slots_ = phase_ < phase_count ? used_[phase_].pulses : 0;
+/// Goes on to the next step, with what it had used before a resume.
+void chunk_plan::close_step() {
+  ++step_;
+  tokens_ = step_ < used_.size() ? used_[step_].tokens : 0;
+  slots_ = step_ < used_.size() ? used_[step_].pulses : 0;
 }
 
 /// Opens the next slot, if the budget is certain to leave at least one token for it. A
-/// phase whose budget is used up is closed. Returns false if the answer to an outstanding
-/// order is needed to decide, or if nothing more will come.
+/// step whose budget is used up or whose stream has ended is closed. Returns false if the
+/// answer to an outstanding order is needed to decide, or if nothing more will come.
 bool chunk_plan::open_slot() {
-  while (phase_ < phase_count) {
-    if (all_ended()) {
-      ended_early_ = left() > 0;
-      phase_ = phase_count;
-      break;
-    }
-    const std::uint64_t pulses = settings_.budgets[phase_].pulses;
+  while (step_ < settings_.steps.size()) {
+    const bool ended = all_ended(settings_.steps[step_].stream);
+    const std::uint64_t pulses = budget().pulses;
     const bool over = left() == 0 || (pulses != 0 && slots_ >= pulses);
-    if (!over && left() > granted_) {
+    if (!over && !ended && left() > granted_) {
       ++slots_;
-      open_.push_back(slot{phase_, std::vector<cell>(settings_.lanes), 0});
+      open_.push_back(slot{step_, std::vector<cell>(settings_.lanes), 0});
       return true;
     }
     if (granted_ != 0) {
       return false;  // chunks may come back shorter, so wait until all have
     }
-    close_phase();
+    ended_early_ = ended_early_ || (ended && !over);
+    close_step();
   }
   return false;
 }
@@ -91,21 +121,23 @@ bool chunk_plan::open_slot() {
 /// Orders chunks for the remaining lanes of a slot. Returns false if the size of the next
 /// order depends on answers that are still outstanding.
 bool chunk_plan::fill_slot(slot& s, chunk_orders& out) {
+  const std::size_t stream = settings_.steps[s.step].stream;
+  const auto& ended = ended_[stream];
   for (; s.assigned < settings_.lanes; ++s.assigned) {
     cell& c = s.cells[s.assigned];
     const bool whole = left() >= granted_ + settings_.chunk;
-    if (!whole && granted_ != 0 && !ended_[s.assigned]) {
+    if (!whole && granted_ != 0 && !ended[s.assigned]) {
       return false;
     }
     const std::uint64_t tokens = std::min(settings_.chunk, left());
-    if (ended_[s.assigned] || tokens == 0) {
+    if (ended[s.assigned] || tokens == 0) {
       c.state = cell_state::absent;
       continue;
     }
     c.state = cell_state::ordered;
     granted_ += tokens;
     ++orders_out_;
-    out.push_back({s.assigned, tokens});
+    out.push_back({s.assigned, tokens, stream});
   }
   return true;
 }
@@ -144,9 +176,10 @@ result<void> chunk_plan::resolve(chunk_reply reply) {
   granted_ -= reply.order.tokens;
   --orders_out_;
   tokens_ += tokens;
+  auto& ended = ended_[settings_.steps[waiting->step].stream];
   cell& c = waiting->cells[lane];
   c.state = reply.chunk ? cell_state::ready : cell_state::absent;
-  ended_[lane] = ended_[lane] || !reply.chunk;
+  ended[lane] = ended[lane] || !reply.chunk;
   c.chunk = std::move(reply.chunk);
   return {};
 }
@@ -177,7 +210,9 @@ std::optional<pulse_chunks> chunk_plan::take_pulse() {
     return std::nullopt;
   }
   pulse_chunks out;
-  out.phase = open_.front().phase;
+  out.step = open_.front().step;
+  out.phase = settings_.steps[out.step].phase;
+  out.stream = settings_.steps[out.step].stream;
   for (cell& c : open_.front().cells) {
     out.lanes.push_back(std::move(c.chunk));
   }
@@ -187,11 +222,12 @@ std::optional<pulse_chunks> chunk_plan::take_pulse() {
 
 bool chunk_plan::exhausted() {
   drop_empty_slots();
-  if (open_.empty() && granted_ == 0 && phase_ < phase_count && open_slot()) {
+  const std::size_t steps = settings_.steps.size();
+  if (open_.empty() && granted_ == 0 && step_ < steps && open_slot()) {
     // The question has opened the next slot, which `take_orders` will fill.
     return false;
   }
-  return open_.empty() && granted_ == 0 && phase_ == phase_count;
+  return open_.empty() && granted_ == 0 && step_ == steps;
 }
 
 }  // namespace weir::actors

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "weir/actors/run.hpp"
@@ -20,6 +21,7 @@ namespace weir::actors {
 struct chunk_order {
   std::uint32_t lane = 0;    ///< lane of the context stream
   std::uint64_t tokens = 0;  ///< number of tokens wanted, at least 1
+  std::size_t stream = 0;    ///< number of the stream
   friend bool operator==(const chunk_order&, const chunk_order&) = default;
 };
 /// Orders of several lanes.
@@ -43,9 +45,27 @@ struct phase_use {
 using phase_budgets = std::array<phase_budget, phase_count>;
 using phase_uses = std::array<phase_use, phase_count>;
 
+/// Returns the number of a phase: 0 for "build", 1 for "test" and 2 for "stream";
+/// `phase_count` for any other name.
+[[nodiscard]] std::size_t number_of_phase(std::string_view name) noexcept;
+/// Returns whether all names are those of phases.
+[[nodiscard]] bool are_phases(const std::vector<std::string>& names);
+
+/// One step of a run: a phase, and the stream that it reads.
+struct phase_step {
+  std::size_t phase = 0;   ///< number of the phase
+  std::size_t stream = 0;  ///< number of the stream
+  friend bool operator==(const phase_step&, const phase_step&) = default;
+};
+using phase_steps = std::vector<phase_step>;
+/// Returns Build, Test and Stream, all of which read the first stream.
+[[nodiscard]] phase_steps standard_steps();
+
 /// The chunks of one pulse.
 struct pulse_chunks {
-  std::size_t phase = 0;
+  std::size_t phase = 0;   ///< number of the phase
+  std::size_t step = 0;    ///< number of the step
+  std::size_t stream = 0;  ///< number of the stream
   /// By lane; a lane without a chunk takes no part in the pulse.
   std::vector<std::optional<storage::token_chunk>> lanes;
   /// Returns the number of tokens of all lanes.
@@ -65,7 +85,8 @@ struct pulse_chunks {
 /// known exactly only when no order is outstanding. An order of full size is certain to
 /// be right as long as the budget suffices even if all outstanding orders are filled; it
 /// may go out ahead. An order of a smaller size waits until nothing is outstanding.
-/// Prefetching therefore never changes a size.
+/// Prefetching therefore never changes a size. A phase ends with its budget, or when all
+/// lanes of its stream have ended; a step that reads the same stream then has none.
 /// @invariant ordered tokens without an answer + tokens received in the phase <= its
 /// budget
 /// @threads{thread-compatible}
@@ -75,9 +96,11 @@ class chunk_plan {
     std::uint32_t lanes = 1;
     std::uint64_t chunk = 64;  ///< tokens of a full chunk
     phase_budgets budgets;     ///< by phase
+    phase_steps steps = standard_steps();
   };
-  /// Makes a plan that continues behind what the phases have used.
-  chunk_plan(settings s, const phase_uses& used);
+  /// Makes a plan that continues behind what the steps have used.
+  /// @param used  By step; further steps have used nothing.
+  chunk_plan(settings s, std::span<const phase_use> used);
 
   /// Returns the orders that may go out now. At most `slots` pulses are prepared at a
   /// time.
@@ -109,7 +132,7 @@ class chunk_plan {
   };
   /// A pulse that is being prepared.
   struct slot {
-    std::size_t phase = 0;
+    std::size_t step = 0;
     std::vector<cell> cells;     ///< by lane
     std::uint32_t assigned = 0;  ///< lanes [0, assigned) are not open any more
   };
@@ -118,19 +141,20 @@ class chunk_plan {
   [[nodiscard]] bool fill_slot(slot& s, chunk_orders& out);
   void drop_empty_slots();
   [[nodiscard]] std::uint64_t left() const noexcept;
-  [[nodiscard]] bool all_ended() const noexcept;
-  void close_phase();
+  [[nodiscard]] const phase_budget& budget() const noexcept;
+  [[nodiscard]] bool all_ended(std::size_t stream) const noexcept;
+  void close_step();
 
   settings settings_;
-  std::size_t phase_ = 0;
-  std::uint64_t tokens_ = 0;      ///< tokens received in the phase
-  std::uint64_t slots_ = 0;       ///< slots of the phase, with those before a resume
+  std::size_t step_ = 0;
+  std::uint64_t tokens_ = 0;      ///< tokens received in the step
+  std::uint64_t slots_ = 0;       ///< slots of the step, with those before a resume
   std::uint64_t granted_ = 0;     ///< tokens of the orders without an answer
   std::uint64_t orders_out_ = 0;  ///< number of the orders without an answer
   bool ended_early_ = false;
-  phase_uses used_;          ///< when the plan was made, by phase
-  std::vector<bool> ended_;  ///< by lane
-  std::deque<slot> open_;    ///< pulses that are prepared, the next one first
+  std::vector<phase_use> used_;           ///< when the plan was made, by step
+  std::vector<std::vector<bool>> ended_;  ///< by stream and lane
+  std::deque<slot> open_;  ///< pulses that are prepared, the next one first
 };
 
 }  // namespace weir::actors

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "stages/prose/job/resume/contexts.hpp"
 #include "stages/prose/source/open_mix.hpp"
 
 namespace weir::actors {
@@ -13,15 +14,41 @@ namespace {
 result<opened_corpus> continue_as_listed(file_system& fs, const corpus_order& order,
                                          const storage::stream_cursor& at) {
   WEIR_TRY(auto opened, open_corpus(fs, order));
-  WEIR_CHECK(opened.stream->restore(at));
+  storage::restore_policy accepted{.grown = order.grown, .geometry = true};
+  if (order.contexts != context_policy::keep) {
+    accepted.lane_starts = first_positions(order.contexts, at.lanes, order.config.lanes);
+  }
+  WEIR_CHECK(opened.stream->restore(at, accepted));
   return opened;
+}
+
+/// Opens the source of an order, and those that follow it as one source with it. An
+/// end-of-text token stands between two of them.
+result<opened_source> open_chain(file_system& fs, const corpus_order& order,
+                                 std::vector<corpus_part>& parts) {
+  WEIR_TRY(auto whole, open_source(fs, order.source, order.sources));
+  if (order.config.end != storage::end_policy::chain || order.chain.empty()) {
+    return whole;
+  }
+  std::uint64_t first = whole.tokens->size() + 1;
+  std::vector<std::unique_ptr<storage::token_source>> all;
+  all.push_back(std::move(whole.tokens));
+  for (const std::string& name : order.chain) {
+    WEIR_TRY(auto next, open_source(fs, order.sources.at(name), order.sources));
+    parts.push_back({name, first});
+    first += next.tokens->size() + 1;
+    whole.files.insert(whole.files.end(), next.files.begin(), next.files.end());
+    all.push_back(std::move(next.tokens));
+  }
+  WEIR_TRY(whole.tokens, storage::chain_sources(std::move(all)));
+  return whole;
 }
 
 }  // namespace
 
 result<opened_corpus> open_corpus(file_system& fs, const corpus_order& order) {
   opened_corpus opened;
-  WEIR_TRY(auto source, open_source(fs, order.source, order.sources));
+  WEIR_TRY(auto source, open_chain(fs, order, opened.parts));
   WEIR_CHECK(check_end(order.source, *source.tokens, order.config.end));
   opened.files = std::move(source.files);
   opened.tokens =
@@ -33,7 +60,7 @@ result<opened_corpus> open_corpus(file_system& fs, const corpus_order& order) {
 }
 
 /// Earlier versions sorted all files and read each once, so a cursor that does not fit is
-/// tried with that list, too.
+/// tried with that list, too. A hint is given only if following it is certain to help.
 result<opened_corpus> continue_corpus(file_system& fs, const corpus_order& order,
                                       const storage::stream_cursor& at) {
   auto opened = continue_as_listed(fs, order, at);
@@ -46,7 +73,16 @@ result<opened_corpus> continue_corpus(file_system& fs, const corpus_order& order
   std::sort(paths.begin(), paths.end());
   paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
   auto older = continue_as_listed(fs, sorted, at);
-  return older ? std::move(older) : std::move(opened);
+  if (older || order.grown) {
+    return older ? std::move(older) : std::move(opened);
+  }
+  corpus_order longer = order;
+  longer.grown = true;
+  if (continue_as_listed(fs, longer, at)) {
+    return std::move(opened).error().hint(
+        "only text behind the end was added: resume.text = \"grown\" goes on with it");
+  }
+  return opened;
 }
 
 }  // namespace weir::actors

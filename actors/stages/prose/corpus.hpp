@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "weir/actors/run.hpp"
 #include "weir/actors/source_settings.hpp"
 #include "weir/base/file.hpp"
 #include "weir/storage/context.hpp"
@@ -18,6 +19,16 @@ struct corpus_order {
   source_settings source;         ///< where the tokens come from
   named_sources sources;          ///< sources to which `source` may refer
   storage::stream_config config;  ///< settings of the context stream
+  bool grown = false;             ///< text may have been added since the cursor was made
+  /// Contexts of the lanes, if there may be another number of them than in the cursor.
+  context_policy contexts = context_policy::keep;
+  /// Names of the sources that follow, if the stream ends with `chain`.
+  std::vector<std::string> chain{};
+};
+/// A source of a corpus that goes on with several ones.
+struct corpus_part {
+  std::string name;         ///< name of the source
+  std::uint64_t first = 0;  ///< number of its first token in the corpus
 };
 /// A context stream over a corpus, and facts about the corpus.
 struct opened_corpus {
@@ -25,6 +36,7 @@ struct opened_corpus {
   std::vector<std::string> files;  ///< files in the order of reading, or "stdin"
   std::uint64_t tokens = 0;        ///< length of the corpus; 0 if it is unknown
   std::uint64_t identity = 0;      ///< digest of names, sizes and content
+  std::vector<corpus_part> parts;  ///< sources that follow the first one
 };
 
 /// Opens a corpus. Standard input cannot be combined with files.
@@ -34,7 +46,8 @@ struct opened_corpus {
                                                 const corpus_order& order);
 /// Opens a corpus behind a cursor. Also returns the errors of `open_corpus` and of
 /// `context_stream::restore`.
-/// @error{history_mismatch, the source differs from the one of the cursor}
+/// @error{history_mismatch, the source differs from the one of the cursor; the hint says
+/// so if text was added only}
 [[nodiscard]] result<opened_corpus> continue_corpus(file_system& fs,
                                                     const corpus_order& order,
                                                     const storage::stream_cursor& at);

@@ -102,7 +102,11 @@ class prose_accounts final : public flow::stage_object {
     to.set("checkpoint_tokens", copied_.tokens);
     if (seen_.pulses != 0) {
       to.set("phase", std::string(models::name_of(phase_)));
-      to.set("phase_tokens", phase_tokens_);
+      to.set("phase_tokens", phase_tokens_[static_cast<std::size_t>(phase_)]);
+      for (std::size_t i = 0; i < phase_count; ++i) {
+        const auto phase = static_cast<models::pulse_phase>(i);
+        to.set(fmt::format("{}_tokens", models::name_of(phase)), phase_tokens_[i]);
+      }
       to.set("phase_bits_per_byte", phase_sum().bits_per_byte());
       to.set("nats", static_cast<double>(nats_.whole) +
                          static_cast<double>(nats_.fraction) * 0x1p-32);
@@ -134,11 +138,8 @@ class prose_accounts final : public flow::stage_object {
   void note(const step& s, const pulse_score& score) {
     seen_.pulses += 1;
     seen_.tokens += score.tokens;
-    if (score.phase != phase_) {
-      phase_ = score.phase;
-      phase_tokens_ = 0;
-    }
-    phase_tokens_ += score.tokens;
+    phase_ = score.phase;
+    phase_tokens_[static_cast<std::size_t>(phase_)] += score.tokens;
     nats_.add(score.nats_q32, score.bytes);
     if (score.phase != models::pulse_phase::build) {
       return;
@@ -180,7 +181,7 @@ class prose_accounts final : public flow::stage_object {
   amount seen_;
   amount copied_;  ///< as of the newest checkpoint of this process
   models::pulse_phase phase_ = models::pulse_phase::build;
-  std::uint64_t phase_tokens_ = 0;
+  std::array<std::uint64_t, phase_count> phase_tokens_{};  ///< by phase
   nat_sum nats_;  ///< of all scores of this process
 };
 

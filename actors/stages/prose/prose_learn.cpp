@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include "stages/prose/durations.hpp"
 #include "stages/prose/factories.hpp"
 #include "stages/prose/model_state.hpp"
 #include "stages/prose/pause_meter.hpp"
@@ -87,7 +88,7 @@ class prose_learn final : public flow::stage_object {
     WEIR_TRY(const auto ticket, model_->submit(p, pulse.inputs));
     const auto tasks = model_->tasks(ticket);
     s.adopt_tasks(tasks.first, tasks.last);
-    in_flight_.push_back({ticket, pulse.facts});
+    in_flight_.push_back({ticket, pulse.facts, now_ns()});
     return {};
   }
 
@@ -95,7 +96,11 @@ class prose_learn final : public flow::stage_object {
     const flight f = in_flight_.front();
     in_flight_.pop_front();
     WEIR_TRY(const models::pulse_result r, model_->finish(f.ticket));
-    pauses_.ended(now_ns(), copied_);
+    const std::int64_t ended_ns = now_ns();
+    pulse_times_.add(ended_ns - f.begun_ns);
+    first_ns_ = first_ns_ == 0 ? f.begun_ns : first_ns_;
+    last_ns_ = ended_ns;
+    pauses_.ended(ended_ns, copied_);
     copied_ = false;
     if (in_flight_.empty()) {
       idle_since_ns_ = s.turn_time();
@@ -154,6 +159,9 @@ class prose_learn final : public flow::stage_object {
     to.set("parameters", model_->parameter_count());
     to.set("stall_seconds", static_cast<double>(stall_ns_) * 1e-9);
     to.set("checkpoint_stall_ms", pauses_.pause_ms());
+    to.set("pulse_p50_seconds", pulse_times_.quantile(0.5));
+    to.set("pulse_p99_seconds", pulse_times_.quantile(0.99));
+    to.set("pulse_seconds", static_cast<double>(last_ns_ - first_ns_) * 1e-9);
     if (!problem_.empty()) {
       to.problem(problem_);
     }
@@ -164,6 +172,7 @@ class prose_learn final : public flow::stage_object {
   struct flight {
     models::pulse_ticket ticket;
     pulse_facts facts;
+    std::int64_t begun_ns = 0;  ///< when it was submitted
   };
 
   /// Counts the time for which the model had no pulse because none had arrived. The first
@@ -211,6 +220,9 @@ class prose_learn final : public flow::stage_object {
   std::uint64_t taken_ = 0;         ///< pulses of this process
   std::int64_t idle_since_ns_ = 0;  ///< turn in which the last pulse in flight ended
   std::int64_t stall_ns_ = 0;
+  duration_counts pulse_times_;  ///< from the submission of a pulse to its end
+  std::int64_t first_ns_ = 0;    ///< submission of the first pulse; 0 before it
+  std::int64_t last_ns_ = 0;     ///< end of the last pulse
   pause_meter pauses_;
   std::string problem_;  ///< the checkpoint was made by other kernels; may be empty
   bool copied_ = false;  ///< the state was copied since the last pulse ended

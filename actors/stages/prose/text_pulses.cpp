@@ -2,14 +2,18 @@
 /// @file
 /// The source `text.pulses`: a context stream as pulses, each with the next chunk of
 /// every lane. Budgets of phases decide how long it is.
-#include <limits>
+#include <algorithm>
 
 #include "stages/prose/accounts.hpp"
 #include "stages/prose/chunk_plan.hpp"
-#include "stages/prose/corpus.hpp"
+#include "stages/prose/durations.hpp"
 #include "stages/prose/factories.hpp"
+#include "stages/prose/job/resume/contexts.hpp"
 #include "stages/prose/pulse_item.hpp"
+#include "stages/prose/text_settings.hpp"
+#include "stages/prose/text_streams.hpp"
 #include "stages/source_parts.hpp"
+#include "weir/base/clock.hpp"
 #include "weir/base/record.hpp"
 
 namespace weir::actors {
@@ -22,96 +26,15 @@ constexpr int wait_ms = 50;
 constexpr const char* cursor_part = "CURSOR";
 constexpr const char* conductor_part = "CONDUCTOR";
 constexpr const char* budget_part = "BUDGET";
-
-struct pulses_settings {
-  source_settings source;
-  named_sources sources;
-  storage::stream_config stream;
-  phase_budgets budgets;
-};
-
-void add_phase_budget(settings_table<pulses_settings>& table, std::size_t phase,
-                      const std::string& name, const std::string& documentation) {
-  const auto tokens = [phase](auto& s) -> auto& {
-    return s.budgets[phase].tokens;
-  };
-  const auto pulses = [phase](auto& s) -> auto& {
-    return s.budgets[phase].pulses;
-  };
-  auto budget = table.add(name + "_tokens", tokens, documentation);
-  budget.range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()).unit("tokens");
-  if (phase == 0) {
-    budget.word("all", one_pass);
-  }
-  table.add(name + "_pulses", pulses, "most pulses of the phase; 0 is no limit")
-      .unit("pulses");
-}
-
-settings_table<pulses_settings> pulses_table() {
-  settings_table<pulses_settings> table("the source text.pulses");
-  const auto files = [](auto& s) -> auto& {
-    return s.source.paths;
-  };
-  table
-      .add("files", files,
-           "files, folders and patterns in the order of reading; those of a folder or "
-           "pattern by their paths; - is standard input")
-      .required()
-      .single();
-  table.include("", &pulses_settings::source, source_table(), {"path"});
-  table.include("", &pulses_settings::stream, storage::stream_settings(),
-                {"ranks", "frequencies"});
-  add_phase_budget(
-      table, 0, "build",
-      "tokens of the Build phase, of all lanes; 0 skips it, \"all\" is one pass");
-  add_phase_budget(table, 1, "test", "tokens of the Test phase, which follows Build");
-  add_phase_budget(table, 2, "stream", "tokens of the Stream phase, which follows Test");
-  return table;
-}
-
-/// Settings that came after the first version count as values of a resumed run only if
-/// they differ from their defaults, so that older checkpoints can be continued.
-bool is_later(const setting_info& info) {
-  return source_table().find(info.name) != nullptr && info.name != "eot";
-}
-
-/// Reads the settings of the stage. Those of named sources have keys that no table lists.
-result<pulses_settings> read_pulses_settings(flow::stage_info& info,
-                                             const given_settings& given) {
-  const auto table = pulses_table();
-  flow::add_settings(info, table);
-  pulses_settings settings;
-  for (const auto& [name, one] : given) {
-    WEIR_CHECK(name.starts_with(source_prefix)
-                   ? assign_source(settings.sources, name, one.value)
-                   : table.assign(settings, name, one.value));
-  }
-  WEIR_CHECK(table.check(settings));
-  const pulses_settings untouched{};
-  for (const auto& one : table.entries()) {
-    const auto value = one.get(settings);
-    if (!is_later(one) || value != one.get(untouched)) {
-      flow::add_value(info, one, value);
-    }
-  }
-  for (const auto& [name, source] : settings.sources) {
-    for (const auto& one : source_table().entries()) {
-      setting_info named = one;
-      named.name = std::string(source_prefix) + name + "." + one.name;
-      if (const auto value = one.get(source); value != one.get(source_settings())) {
-        flow::add_value(info, named, value);
-      }
-    }
-  }
-  return settings;
-}
+constexpr const char* steps_part = "STEPS";
 
 class text_pulses final : public flow::stage_object {
  public:
   text_pulses(pulses_settings settings, file_system& fs)
       : settings_(std::move(settings)),
         shape_{settings_.stream.lanes, settings_.stream.chunk},
-        fs_(fs) {}
+        fs_(fs),
+        steps_(steps_of(settings_)) {}
 
   /// A run that continues opens its corpus in `restore_state`, behind the cursor.
   result<void> open(opening& run) override {
@@ -120,21 +43,23 @@ class text_pulses final : public flow::stage_object {
     for (auto& [name, source] : settings_.sources) {
       replace_paths(source, absolute);
     }
+    streams_.emplace(order(), steps_.sources);
     if (run.resuming()) {
       return {};
     }
-    WEIR_TRY(corpus_, open_corpus(fs_, order()));
+    WEIR_CHECK(streams_->open(fs_));
     phase_budget& build = settings_.budgets[0];
     if (build.tokens == one_pass) {
-      if (corpus_.tokens == 0) {
+      build.tokens = streams_->tokens_of(build_stream());
+      if (build.tokens == 0) {
         return error(errc::invalid_argument,
                      "cannot use setting \"build_tokens\" of text.pulses: expected a "
                      "number, because the source does not say how long it is, found "
                      "\"all\"");
       }
-      build.tokens = corpus_.tokens;
     }
-    record_.total_updates = max_pulses(build, shape_.tokens());
+    used_.resize(steps_.steps.size());
+    record_.total_updates = planned_updates();
     begin();
     return {};
   }
@@ -142,24 +67,25 @@ class text_pulses final : public flow::stage_object {
   /// A pipe may be quiet for any time, so the next chunk is read only when it has
   /// arrived.
   result<bool> next(pull& p) override {
+    const std::int64_t begun_ns = now_ns();
     for (;;) {
       if (orders_.empty()) {
         orders_ = plan_->take_orders(1);
       }
       while (!orders_.empty()) {
         const chunk_order& order = orders_.front();
-        WEIR_TRY(const bool ready,
-                 corpus_.stream->ready(order.tokens, order.lane, wait_ms));
+        WEIR_TRY(const bool ready, streams_->ready(order, wait_ms));
         if (!ready) {
           p.nothing_yet();
           return true;
         }
-        WEIR_TRY(auto chunk, corpus_.stream->next_lane_chunk(order.tokens, order.lane));
+        WEIR_TRY(auto chunk, streams_->read(order));
         WEIR_CHECK(plan_->resolve({order, std::move(chunk)}));
         orders_.erase(orders_.begin());
       }
-      if (const auto chunks = plan_->take_pulse()) {
+      if (auto chunks = plan_->take_pulse()) {
         WEIR_CHECK(make(p, *chunks));
+        next_times_.add(now_ns() - begun_ns);
         return true;
       }
       if (plan_->exhausted()) {
@@ -168,18 +94,10 @@ class text_pulses final : public flow::stage_object {
     }
   }
 
-  /// Also makes the cursor of the stream, which may read the files, so it is made here on
-  /// the thread of the source. `copy_state` only copies it.
+  /// Also makes the cursors of the streams, which may read the files, so they are made
+  /// here on the thread of the source. `copy_state` only copies them.
   [[nodiscard]] flow::small_record position() const override {
-    std::vector<storage::chunk_mark> marks;
-    for (const auto& mark : marks_) {
-      if (mark) {
-        marks.push_back(*mark);
-      }
-    }
-    auto made = corpus_.stream->cursor_at(marks, record_.pulses);
-    cursor_ = made ? result<byte_vector>(storage::encode(*made))
-                   : result<byte_vector>(std::move(made.error()));
+    made_ = streams_->make_cursors(record_.pulses);
     return flow::small_record::holding(record_.pulses);
   }
   result<void> seek(bytes_view stored) override {
@@ -195,38 +113,57 @@ class text_pulses final : public flow::stage_object {
   }
 
   result<void> copy_state(flow::state_writer& to) override {
-    WEIR_CHECK(cursor_);
+    WEIR_CHECK(made_);
     record_writer budget;
     budget.put(settings_.budgets[0].tokens);
-    put(to, cursor_part, *cursor_);
+    streams_->for_each_cursor(
+        [&](const std::string& part, bytes_view cursor) { put(to, part, cursor); });
     put(to, conductor_part, encode(record_));
     put(to, budget_part, budget.view());
+    put(to, steps_part, encode(used_));
     return {};
   }
   result<void> restore_state(const flow::state_reader& from) override {
-    WEIR_TRY(const bytes_view cursor, from.part(cursor_part));
-    WEIR_TRY(const auto where, storage::decode_cursor(cursor));
-    WEIR_TRY(corpus_, continue_corpus(fs_, order(), where));
+    WEIR_TRY(const auto lanes, streams_->restore(fs_, [&](const std::string& part) {
+      return optional_part(from, part, part != cursor_part);
+    }));
     WEIR_TRY(const bytes_view record, from.part(conductor_part));
     WEIR_TRY(record_, decode_conductor(record));
+    deal_resets(lanes);
+    WEIR_TRY(const auto steps, optional_part(from, steps_part, true));
+    WEIR_TRY(used_, steps ? decode_steps(*steps)
+                          : result<std::vector<phase_use>>(std::vector<phase_use>(
+                                record_.used.begin(), record_.used.end())));
+    used_.resize(std::max(used_.size(), steps_.steps.size()));
     WEIR_TRY(const bytes_view budget, from.part(budget_part));
-    settings_.budgets[0].tokens = record_reader(budget).get<std::uint64_t>();
+    take_budget(record_reader(budget).get<std::uint64_t>());
     begin();
     return {};
   }
 
   void report(figures& to) const override {
-    to.set("files", corpus_.files);
-    to.set("corpus_tokens", corpus_.tokens);
-    to.set("corpus_identity", corpus_.identity);
-    to.set("build_budget", settings_.budgets[0].tokens);
+    const opened_corpus& corpus = streams_->main();
+    to.set("files", corpus.files);
+    to.set("corpus_tokens", corpus.tokens);
+    std::vector<std::string> names;
+    std::vector<std::string> firsts;
+    for (const corpus_part& part : corpus.parts) {
+      names.push_back(part.name);
+      firsts.push_back(fmt::to_string(part.first));
+    }
+    to.set("part_names", std::move(names));
+    to.set("part_firsts", std::move(firsts));
+    to.set("corpus_identity", corpus.identity);
+    to.set("build_budget", build_budget());
+    to.set("next_p50_seconds", next_times_.quantile(0.5));
+    to.set("next_p99_seconds", next_times_.quantile(0.99));
     report_shares(to);
   }
 
  private:
   /// Tells how much each source of a mixture has given.
   void report_shares(figures& to) const {
-    const auto shares = corpus_.stream->shares();
+    const auto shares = streams_->main().stream->shares();
     if (!shares || shares->empty()) {
       return;
     }
@@ -245,17 +182,83 @@ class text_pulses final : public flow::stage_object {
     to.set("mix", std::move(lines));
   }
   [[nodiscard]] corpus_order order() const {
-    return {settings_.source, settings_.sources, settings_.stream};
+    return {settings_.source, settings_.sources,  settings_.stream,
+            settings_.grown,  settings_.contexts, settings_.chain};
   }
-  static void put(flow::state_writer& to, const char* part, bytes_view bytes) {
+  /// Deals what is due to the contexts of the lanes before to those of the lanes now.
+  void deal_resets(std::uint32_t before) {
+    if (before == shape_.lanes) {
+      return;
+    }
+    const std::vector<std::uint8_t> due = std::move(record_.reset_due);
+    record_.reset_due.assign(shape_.lanes, 0);
+    for (std::uint32_t lane = 0; lane < shape_.lanes; ++lane) {
+      const auto from = context_source(settings_.contexts, lane, before);
+      record_.reset_due[lane] = from && *from < due.size() ? due[*from] : 0;
+    }
+  }
+  /// Returns a part of a state; nothing if it `may_lack` and the state does not have it.
+  static result<std::optional<bytes_view>> optional_part(const flow::state_reader& from,
+                                                         const std::string& part,
+                                                         bool may_lack) {
+    auto found = from.part(part);
+    if (!found && !(may_lack && found.error().code() == errc::corrupt)) {
+      return std::move(found).error();
+    }
+    return found ? std::optional<bytes_view>(*found) : std::nullopt;
+  }
+  /// Returns the stream that Build reads; the one of the run if there is no Build.
+  [[nodiscard]] std::size_t build_stream() const {
+    for (const phase_step& one : steps_.steps) {
+      if (one.phase == 0) {
+        return one.stream;
+      }
+    }
+    return 0;
+  }
+  /// Returns the tokens of all Build phases.
+  [[nodiscard]] std::uint64_t build_budget() const {
+    const auto count = std::count_if(steps_.steps.begin(), steps_.steps.end(),
+                                     [](const phase_step& s) { return s.phase == 0; });
+    return settings_.budgets[0].tokens * static_cast<std::uint64_t>(count);
+  }
+  /// Returns the Build pulses so far, and as many as the rest of the budgets needs.
+  [[nodiscard]] std::uint64_t planned_updates() const {
+    std::uint64_t sum = record_.used[0].pulses;
+    for (std::size_t i = 0; i < steps_.steps.size(); ++i) {
+      if (steps_.steps[i].phase != 0) {
+        continue;
+      }
+      phase_budget rest = settings_.budgets[0];
+      const bool over = rest.pulses != 0 && used_[i].pulses >= rest.pulses;
+      rest.tokens -= std::min(rest.tokens, used_[i].tokens);
+      rest.pulses -= std::min(rest.pulses, used_[i].pulses);
+      sum += over ? 0 : max_pulses(rest, shape_.tokens());
+    }
+    return sum;
+  }
+  /// Takes the budget of the Build phase of a run that continues. "All" is one pass of
+  /// the text as it is now; a pipe does not say how long that is.
+  /// @param stored  Budget in the state.
+  void take_budget(std::uint64_t stored) {
+    phase_budget& build = settings_.budgets[0];
+    if (build.tokens == one_pass) {
+      const std::uint64_t tokens = streams_->tokens_of(build_stream());
+      build.tokens = tokens != 0 ? tokens : stored;
+    }
+    if (settings_.replan) {
+      record_.total_updates = planned_updates();
+    }
+  }
+  static void put(flow::state_writer& to, const std::string& part, bytes_view bytes) {
     std::copy(bytes.begin(), bytes.end(), to.add(part, bytes.size()).begin());
   }
   /// Plans the chunks behind those of the record.
   void begin() {
     record_.reset_due.resize(shape_.lanes, 0);
-    marks_.assign(shape_.lanes, std::nullopt);
-    plan_.emplace(chunk_plan::settings{shape_.lanes, shape_.chunk, settings_.budgets},
-                  record_.used);
+    plan_.emplace(
+        chunk_plan::settings{shape_.lanes, shape_.chunk, settings_.budgets, steps_.steps},
+        used_);
   }
   /// Returns the lanes whose contexts are emptied before this pulse, and notes those that
   /// are to be emptied before their next chunk. A boundary at the start of a chunk
@@ -279,7 +282,7 @@ class text_pulses final : public flow::stage_object {
     return resets;
   }
   /// Fills the item of a pulse and counts it.
-  result<void> make(pull& p, const pulse_chunks& chunks) {
+  result<void> make(pull& p, pulse_chunks& chunks) {
     const auto words = static_cast<std::int64_t>(shape_.words());
     WEIR_TRY(const auto to, p.fill_bytes(0, dtype::uint32, std::span(&words, 1)));
     pulse_facts facts;
@@ -289,17 +292,14 @@ class text_pulses final : public flow::stage_object {
     facts.pulse.total_updates = record_.total_updates;
     facts.tokens = chunks.tokens();
     facts.ends_of_text = chunks.ends_of_text();
-    facts.build_budget = settings_.budgets[0].tokens;
-    for (const auto& lane : chunks.lanes) {
-      if (lane) {
-        marks_[lane->lane] = lane->mark;
-      }
-    }
+    facts.build_budget = build_budget();
+    streams_->commit(chunks);
     write_pulse({to.as<std::uint32_t>(), shape_.words()}, shape_, facts, chunks.lanes,
                 note_boundaries(chunks));
-    phase_use& used = record_.used[chunks.phase];
-    used.tokens += facts.tokens;
-    used.pulses += 1;
+    for (phase_use* used : {&record_.used[chunks.phase], &used_[chunks.step]}) {
+      used->tokens += facts.tokens;
+      used->pulses += 1;
+    }
     record_.tokens += facts.tokens;
     record_.pulses += 1;
     return {};
@@ -308,19 +308,20 @@ class text_pulses final : public flow::stage_object {
   pulses_settings settings_;
   pulse_shape shape_;
   file_system& fs_;
-  opened_corpus corpus_;
+  planned_steps steps_;
+  mutable std::optional<text_streams> streams_;  ///< set by `open`
   std::optional<chunk_plan> plan_;
-  chunk_orders orders_;      ///< chunks of the next pulse that have not been read
-  conductor_record record_;  ///< as of the last item
-  /// Last chunk of each lane; empty if the lane had none since the stream was opened.
-  std::vector<std::optional<storage::chunk_mark>> marks_;
-  mutable result<byte_vector> cursor_ = byte_vector();  ///< made by `position`
+  chunk_orders orders_;          ///< chunks of the next pulse that have not been read
+  conductor_record record_;      ///< as of the last item
+  std::vector<phase_use> used_;  ///< by step, as of the last item
+  duration_counts next_times_;   ///< of the calls that made a pulse
+  mutable result<void> made_;    ///< whether `position` could make the cursors
 };
 
 /// Further paragraphs of the reference of `text.pulses`.
 constexpr std::string_view text_pulses_details =
     R"(Outlet `pulses` has the type `u32[k]`, where k follows from `lanes` and `chunk`.
-A phase ends with its budget, and the source ends with the last phase or with the text.
+A phase ends with its budget or with its text, and the source ends with the last phase.
 
 The cursor is the number of the pulse. The state holds the cursor of the context
 stream with its last tokens, the sums of the phases, and the budget that "all" stands
@@ -350,7 +351,6 @@ result<void> make_text_pulses(flow::described_stage& made, const given_settings&
                           "reads a context stream as pulses of tokens for a text model");
   made.info.details = text_pulses_details;
   made.info.example = text_pulses_example;
-  made.info.state = {{cursor_part, false}, {conductor_part, false}, {budget_part, false}};
   WEIR_TRY(pulses_settings settings, read_pulses_settings(made.info, given));
   WEIR_TRY(const std::string warning, storage::check_config(settings.stream));
   static_cast<void>(warning);  // the source does not know the periods of the model
@@ -360,8 +360,11 @@ result<void> make_text_pulses(flow::described_stage& made, const given_settings&
   const pulse_shape shape{settings.stream.lanes, settings.stream.chunk};
   WEIR_TRY(flow::port_type type, flow::port_type::parse(shape.type()));
   made.info.ports = {{"pulses", std::move(type), false}};
-  for (const char* part : {cursor_part, conductor_part, budget_part}) {
+  for (const char* part : {cursor_part, conductor_part, budget_part, steps_part}) {
     made.info.state.push_back({part, false});
+  }
+  for (const std::string& name : steps_of(settings).sources) {
+    made.info.state.push_back({cursor_part_of(name), false});
   }
   made.object = std::make_unique<text_pulses>(std::move(settings), fs);
   return {};

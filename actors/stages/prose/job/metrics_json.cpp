@@ -43,6 +43,26 @@ json curve_of(const std::vector<curve_point>& curve) {
   return points;
 }
 
+json lanes_of(const std::vector<lane_report>& lanes) {
+  json all = json::array();
+  for (const lane_report& one : lanes) {
+    all.push_back({{"tokens", one.tokens}, {"tokens_per_second", one.tokens_per_second}});
+  }
+  return all;
+}
+
+json changes_of(const std::vector<storage::run_change>& history) {
+  json all = json::array();
+  for (const storage::run_change& one : history) {
+    all.push_back({{"pulse", one.pulse},
+                   {"token", one.token},
+                   {"key", one.key},
+                   {"from", one.from},
+                   {"to", one.to}});
+  }
+  return all;
+}
+
 json memory_of(const std::vector<std::pair<std::string, std::int64_t>>& memory) {
   json owners = json::object();
   for (const auto& [owner, bytes] : memory) {
@@ -80,6 +100,10 @@ std::string metrics_json(const run_report& r) {
   j["engine_overhead"] = r.workers == 1 ? json(r.engine_overhead) : json(nullptr);
   j["idle_seconds"] = r.idle_seconds;
   j["stall_seconds"] = r.stall_seconds;
+  j["next_seconds"] = {{"p50", r.next.p50}, {"p99", r.next.p99}};
+  j["pulse_seconds"] = {{"p50", r.pulse.p50}, {"p99", r.pulse.p99}};
+  j["queue_deepest"] = r.queue_deepest;
+  j["lanes"] = lanes_of(r.lanes);
   j["generation"] = r.generation;
   j["generations"] = r.generations;
   j["checkpoint_stall_ms"] = r.checkpoint_stall_ms;
@@ -94,6 +118,7 @@ std::string metrics_json(const run_report& r) {
                  {"identity", hex64(r.corpus_identity)}};
   j["engine"] = counters_of(r.counters);
   j["memory"] = memory_of(r.memory);
+  j["changes"] = changes_of(r.history);
   j["warnings"] = r.warnings;
   j["curve"] = curve_of(r.curve);
   // File names may contain bytes that are not UTF-8; JSON requires UTF-8, so they are

@@ -54,7 +54,7 @@ void expand_source(given_settings& to, const std::string& prefix,
   }
 }
 
-given_settings expand_text(const run_config& config) {
+given_settings expand_text(const run_config& config, bool replan) {
   given_settings text;
   expand_source(text, "", config.source);
   if (const auto path = text.find("path"); path != text.end()) {
@@ -68,6 +68,23 @@ given_settings expand_text(const run_config& config) {
   expand_budget(text, "build", config.phase.build);
   expand_budget(text, "test", config.phase.test);
   expand_budget(text, "stream", config.phase.stream);
+  if (!config.chain.empty()) {
+    text.emplace("chain", text_list(config.chain));
+  }
+  if (config.phase.order != run_phases().order) {
+    text.emplace("order", text_list(config.phase.order));
+  }
+  for (const auto& [key, name] : {std::pair{"build_source", &config.phase.build_source},
+                                  {"test_source", &config.phase.test_source},
+                                  {"stream_source", &config.phase.stream_source}}) {
+    if (!name->empty()) {
+      text.emplace(key, *name);
+    }
+  }
+  text.emplace("grown", config.resume_text == text_policy::grown);
+  text.emplace("replan", replan);
+  const auto& settings = run_settings();
+  text.emplace("contexts", given_value(settings.find("resume.contexts")->get(config)));
   return text;
 }
 
@@ -92,31 +109,39 @@ given_settings expand_curve(const run_config& config) {
           {"must_write", false}};
 }
 
-/// Returns the number of files of the corpus; 1 for standard input.
-result<std::size_t> count_files(const run_config& config) {
-  if (config.source.paths == std::vector<std::string>{"-"}) {
+/// Returns the number of files of a source; 1 for standard input.
+result<std::size_t> count_files(const source_settings& source) {
+  if (source.paths == std::vector<std::string>{"-"}) {
     return std::size_t{1};
   }
-  WEIR_TRY(const auto files,
-           storage::expand_paths(posix_file_system(), config.source.paths));
+  WEIR_TRY(const auto files, storage::expand_paths(posix_file_system(), source.paths));
   return files.size();
 }
 
 }  // namespace
 
-result<preset> preset_of(const run_config& config) {
-  WEIR_TRY(const std::size_t files, count_files(config));
-  return preset_of(config, vocabulary_of(config, files));
+result<std::uint32_t> needed_vocabulary(const run_config& config) {
+  std::uint32_t needed = 0;
+  for (const source_settings* source : sources_of(config)) {
+    WEIR_TRY(const std::size_t files, count_files(*source));
+    needed = std::max(needed, vocabulary_of(config, *source, files));
+  }
+  return needed;
 }
 
-result<preset> preset_of(const run_config& config, std::uint32_t vocab) {
+result<preset> preset_of(const run_config& config) {
+  WEIR_TRY(const std::uint32_t vocab, needed_vocabulary(config));
+  return preset_of(config, vocab);
+}
+
+result<preset> preset_of(const run_config& config, std::uint32_t vocab, bool replan) {
   WEIR_TRY([[maybe_unused]] const auto warnings, check_config(config));
   add_standard_stages();
   preset made;
   // The name of the run may change, so it is not the name of the pipeline.
   made.stages = std::make_unique<pipeline>("run");
   pipeline& p = *made.stages;
-  auto text = p.add(stage_names::text, "text.pulses", expand_text(config));
+  auto text = p.add(stage_names::text, "text.pulses", expand_text(config, replan));
   auto learn = p.add(stage_names::learn, "prose.learn", expand_learn(config, vocab));
   const auto ahead =
       static_cast<std::uint32_t>(std::clamp<std::uint64_t>(config.prefetch, 1, 65'536));

@@ -3,6 +3,8 @@
 /// Rates, scores and durable tokens of a run.
 #include "stages/prose/job/progress.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <numbers>
@@ -54,15 +56,72 @@ std::optional<run_start> progress_meter::started(const pipeline_progress& p) {
   s.folder = config_.folder;
   s.corpus = stages.get<std::vector<std::string>>(stage_names::text, "files");
   s.corpus_tokens = stages.get<std::uint64_t>(stage_names::text, "corpus_tokens");
+  const auto names =
+      stages.get<std::vector<std::string>>(stage_names::text, "part_names");
+  const auto firsts =
+      stages.get<std::vector<std::string>>(stage_names::text, "part_firsts");
+  read_ = read_before();
+  for (std::size_t i = 0; i < names.size() && i < firsts.size(); ++i) {
+    if (const std::uint64_t first = std::stoull(firsts[i]); first > read_) {
+      parts_.push_back({names[i], first});
+    }
+  }
   s.kernel_set = stages.get<std::string>(stage_names::learn, "kernels");
   s.parameters = stages.get<std::uint64_t>(stage_names::learn, "parameters");
   return s;
 }
 
 std::uint64_t progress_meter::budget_of(std::size_t phase) const {
-  const std::array budgets{build_budget_, config_.phase.test.tokens,
-                           config_.phase.stream.tokens};
+  const auto& order = config_.phase.order;
+  const auto count = static_cast<std::uint64_t>(std::count_if(
+      order.begin(), order.end(),
+      [&](const std::string& name) { return number_of_phase(name) == phase; }));
+  // The stage counts all Build phases in its budget.
+  const std::array budgets{build_budget_, config_.phase.test.tokens * count,
+                           config_.phase.stream.tokens * count};
   return budgets[phase];
+}
+
+std::uint64_t progress_meter::queue_of(const pipeline_progress& p) const {
+  if (!p.counters || p.counters->stages.size() < 2) {
+    return 0;
+  }
+  const auto& text = p.counters->stages[0];
+  const auto& learn = p.counters->stages[1];
+  return text.items - std::min(text.items, learn.items);
+}
+
+std::uint64_t progress_meter::read_before() const {
+  std::uint64_t sum = 0;
+  for (std::size_t phase = 0; phase < phase_count; ++phase) {
+    sum += reads_main(phase) ? before_.used[phase].tokens : 0;
+  }
+  return sum;
+}
+
+std::uint64_t progress_meter::read_since(const stage_reports& stages) const {
+  std::uint64_t sum = 0;
+  for (std::size_t phase = 0; phase < phase_count; ++phase) {
+    const auto name = models::name_of(static_cast<models::pulse_phase>(phase));
+    const auto figure = fmt::format("{}_tokens", name);
+    sum +=
+        reads_main(phase) ? stages.get<std::uint64_t>(stage_names::accounts, figure) : 0;
+  }
+  return sum;
+}
+
+bool progress_meter::reads_main(std::size_t phase) const {
+  const run_phases& p = config_.phase;
+  return std::array{&p.build_source, &p.test_source, &p.stream_source}[phase]->empty();
+}
+
+std::vector<corpus_part> progress_meter::take_begun() {
+  std::vector<corpus_part> begun;
+  while (!parts_.empty() && parts_.front().first < read_) {
+    begun.push_back(std::move(parts_.front()));
+    parts_.pop_front();
+  }
+  return begun;
 }
 
 std::optional<run_progress> progress_meter::take(const pipeline_progress& p) {
@@ -75,6 +134,7 @@ std::optional<run_progress> progress_meter::take(const pipeline_progress& p) {
     return std::nullopt;
   }
   const std::size_t number = number_of(*phase);
+  read_ = read_before() + read_since(stages);
   run_progress now = last_;
   now.phase = *phase;
   now.phase_tokens = before_.used[number].tokens + count("phase_tokens");
@@ -100,6 +160,9 @@ std::optional<run_progress> progress_meter::take(const pipeline_progress& p) {
   }
   now.cumulative_bits_per_byte =
       stages.get<double>(stage_names::accounts, "phase_bits_per_byte");
+  now.pulse_p99_seconds = stages.get<double>(stage_names::learn, "pulse_p99_seconds");
+  now.stall_seconds = stages.get<double>(stage_names::learn, "stall_seconds");
+  now.queue_depth = queue_of(p);
   now.seconds_left = 0;
   if (now.tokens_per_second > 0 && now.phase_budget > now.phase_tokens) {
     now.seconds_left =

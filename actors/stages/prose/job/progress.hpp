@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "stages/prose/corpus.hpp"
 #include "stages/prose/job/stored_run.hpp"
 #include "weir/actors/pipelines.hpp"
 #include "weir/actors/run.hpp"
@@ -58,6 +59,9 @@ class progress_meter {
   /// Returns what is known of the run before its first pulse, once, from the first
   /// progress.
   [[nodiscard]] std::optional<run_start> started(const pipeline_progress& p);
+  /// Returns the sources with which the stream of the run has gone on since the last
+  /// call.
+  [[nodiscard]] std::vector<corpus_part> take_begun();
   /// Returns the progress of the run; nothing before its first pulse.
   [[nodiscard]] std::optional<run_progress> take(const pipeline_progress& p);
 
@@ -70,6 +74,14 @@ class progress_meter {
     std::uint64_t bytes = 0;
   };
   [[nodiscard]] std::uint64_t budget_of(std::size_t phase) const;
+  /// Returns the tokens of the stream of the run that were consumed before this process.
+  [[nodiscard]] std::uint64_t read_before() const;
+  /// Returns the tokens of the stream of the run that this process has consumed.
+  [[nodiscard]] std::uint64_t read_since(const stage_reports& stages) const;
+  /// Returns whether a phase reads the stream of the run.
+  [[nodiscard]] bool reads_main(std::size_t phase) const;
+  /// Returns the number of pulses that are read and not taken by the model.
+  [[nodiscard]] std::uint64_t queue_of(const pipeline_progress& p) const;
 
   const run_config& config_;
   const flow::graph& graph_;
@@ -77,6 +89,8 @@ class progress_meter {
   std::uint64_t build_budget_ = 0;
   bool started_ = false;
   std::uint64_t durable_tokens_ = 0;
+  std::deque<corpus_part> parts_;  ///< sources that follow and were not begun
+  std::uint64_t read_ = 0;         ///< tokens of the stream of the run
   std::deque<sample> recent_;
   run_progress last_;
 };

@@ -7,17 +7,22 @@
 #include <fmt/core.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+
 #include "run/pipeline_run.hpp"
 #include "stages/prose/corpus.hpp"
 #include "stages/prose/job/curve.hpp"
 #include "stages/prose/job/first_version.hpp"
 #include "stages/prose/job/progress.hpp"
+#include "stages/prose/job/resume/changes.hpp"
+#include "stages/prose/job/resume/contexts.hpp"
 #include "stages/prose/job/settings.hpp"
 #include "stages/prose/job/stored_config.hpp"
 #include "stages/prose/job/stored_model.hpp"
 #include "weir/actors/preset.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/base/file.hpp"
+#include "weir/pipeline/host/identity.hpp"
 
 namespace weir::actors {
 
@@ -27,6 +32,26 @@ namespace {
 bool used_up(const phase_budget& budget, const phase_use& used) {
   return used.tokens >= budget.tokens ||
          (budget.pulses != 0 && used.pulses >= budget.pulses);
+}
+
+/// Returns the order to open the text of a run.
+corpus_order order_of(const run_config& config) {
+  return {config.source,          config.sources,
+          stream_of(config),      config.resume_text == text_policy::grown,
+          config.resume_contexts, config.chain};
+}
+
+/// Gives an image the identity of the pipeline that continues it. The settings that may
+/// not differ were compared before.
+void identify(flow::image& image, const flow::graph& graph) {
+  const std::string text = flow::identity_of(graph);
+  for (flow::image_section& one : image.sections) {
+    if (one.name == flow::identity_section) {
+      const bytes_view bytes = as_view(text);
+      one.data.assign(bytes.begin(), bytes.end());
+      one.shape = {static_cast<std::int64_t>(bytes.size())};
+    }
+  }
 }
 
 /// One call of `run` or `resume`. `execute` calls the other functions in the order of
@@ -48,11 +73,16 @@ class runner {
  private:
   [[nodiscard]] result<void> open_folder();
   [[nodiscard]] result<void> resolve();
+  [[nodiscard]] result<void> accept_text();
+  [[nodiscard]] result<void> accept_changes();
   [[nodiscard]] result<preset> make_preset();
   [[nodiscard]] result<run_origin> origin_of(const preset& made);
   [[nodiscard]] result<run_report> report(const pipeline_report& ended);
+  [[nodiscard]] bool is_complete(const stored_run& last) const;
   [[nodiscard]] result<void> fill_from_checkpoint(run_report& r);
   void fill_from_stages(run_report& r, const pipeline_report& ended) const;
+  [[nodiscard]] result<std::vector<lane_report>> lanes_since(
+      const std::vector<storage::lane_state>& end) const;
   [[nodiscard]] result<void> report_finished_before(run_report& r);
   void start(run_start s);
   void write_results(run_report& r);
@@ -70,6 +100,7 @@ class runner {
   run_checkpoints found_;
   std::optional<stored_run> stored_;  ///< run that is continued; empty: a new one
   std::uint32_t vocab_ = 0;
+  std::vector<storage::run_change> changes_;  ///< with which the run is resumed
 };
 
 void runner::warn(const std::string& text) {
@@ -101,18 +132,70 @@ result<void> runner::resolve() {
     }
     return {};
   }
-  if (config_.phase.build.tokens == one_pass) {
+  // The first version stored the number of tokens for which "all" stood.
+  if (config_.phase.build.tokens == one_pass && stored_->first_version) {
     WEIR_TRY(config_.phase.build.tokens,
              number_in(stored_->config, "phase.build.tokens"));
   }
-  WEIR_CHECK(compare_config(stored_->config, config_));
+  WEIR_TRY(changes_, compare_config(stored_->config, config_));
   WEIR_TRY(const auto vocab, number_in(stored_->config, "model.vocab"));
   vocab_ = static_cast<std::uint32_t>(vocab);
   return {};
 }
 
+/// Opens the text behind the cursor, as the stage will do, to find out whether it is
+/// refused and whether it has grown.
+result<void> runner::accept_text() {
+  WEIR_TRY(const auto cursor, storage::decode_cursor(stored_->cursor));
+  WEIR_TRY(const auto corpus,
+           continue_corpus(posix_file_system(), order_of(config_), cursor));
+  WEIR_TRY(const auto needed, needed_vocabulary(config_));
+  if (needed > vocab_) {
+    return error(errc::config_mismatch,
+                 fmt::format("resuming the run failed for stream.path: expected a text "
+                             "without end-of-text tokens, because the model knows {} "
+                             "tokens, found {} files",
+                             vocab_, corpus.files.size()))
+        .hint("stream.eot = false joins the files to one text");
+  }
+  WEIR_TRY(const auto before, storage::source_tokens(cursor.source_state));
+  if (before != storage::unknown_size && before != corpus.tokens) {
+    changes_.push_back({0, 0, std::string(grown_text_key), fmt::to_string(before),
+                        fmt::to_string(corpus.tokens)});
+  }
+  return {};
+}
+
+/// Checks the changes with which a run is resumed, before anything is written, and adds
+/// them to its history. A pipe can be opened only once, so its text is checked later.
+result<void> runner::accept_changes() {
+  if (!stored_) {
+    return {};
+  }
+  WEIR_CHECK(check_contexts(changes_, config_));
+  WEIR_CHECK(check_order(changes_, stored_->steps));
+  const bool looks = !changes_.empty() || options_.generation != 0 ||
+                     config_.resume_text == text_policy::grown;
+  if (looks && config_.source.paths != std::vector<std::string>{"-"}) {
+    WEIR_CHECK(accept_text());
+  }
+  for (storage::run_change& one : changes_) {
+    one.pulse = stored_->record.pulses;
+    one.token = stored_->record.tokens;
+    stored_->history.push_back(one);
+  }
+  if (!stored_->history.empty()) {
+    found_.store->remember(storage::encode_history(stored_->history));
+  }
+  if (!changes_.empty() && callbacks_.changed) {
+    callbacks_.changed(changes_);
+  }
+  return {};
+}
+
 result<preset> runner::make_preset() {
-  WEIR_TRY(auto made, stored_ ? preset_of(config_, vocab_) : preset_of(config_));
+  WEIR_TRY(auto made,
+           stored_ ? preset_of(config_, vocab_, replans(changes_)) : preset_of(config_));
   made.options.generation = options_.generation;
   made.options.skip = options_.skip;
   made.options.control = options_.control;
@@ -133,14 +216,21 @@ result<run_origin> runner::origin_of(const preset& made) {
     return origin;
   }
   origin.generation = stored_->file.header().generation;
+  WEIR_TRY(const auto planned, made.stages->check());
+  flow::image image;
   if (stored_->first_version) {
-    WEIR_TRY(const auto planned, made.stages->check());
-    WEIR_TRY(auto image, image_of_run(*stored_, planned.source, config_.name));
-    origin.from = std::make_shared<const flow::image>(std::move(image));
+    WEIR_TRY(image, image_of_run(*stored_, planned.source, config_.name));
   } else {
     WEIR_TRY(auto stored, epoch_in(stored_->file));
-    origin.from = std::make_shared<const flow::image>(std::move(stored.state));
+    image = std::move(stored.state);
+    identify(image, planned.source);
+    image.finished = image.finished && changes_.empty();
   }
+  if (needs_contexts(changes_, config_)) {
+    WEIR_TRY(const auto lanes, stored_->lanes());
+    WEIR_CHECK(replace_contexts(image, lanes, config_, vocab_));
+  }
+  origin.from = std::make_shared<const flow::image>(std::move(image));
   return origin;
 }
 
@@ -152,6 +242,37 @@ void runner::start(run_start s) {
   if (callbacks_.started) {
     callbacks_.started(s);
   }
+}
+
+/// Returns the tokens of each lane since the checkpoint that is continued.
+result<std::vector<lane_report>> runner::lanes_since(
+    const std::vector<storage::lane_state>& end) const {
+  std::vector<std::uint64_t> from(end.size(), 0);
+  if (stored_) {
+    WEIR_TRY(const auto begin, stored_->lanes());
+    const bool same = begin.size() == end.size();
+    from = first_positions(same ? context_policy::keep : config_.resume_contexts, begin,
+                           static_cast<std::uint32_t>(end.size()));
+  }
+  std::vector<lane_report> lanes;
+  for (std::size_t l = 0; l < end.size(); ++l) {
+    lanes.push_back({end[l].position - from[l], 0});
+  }
+  return lanes;
+}
+
+/// Returns whether all steps have used their budgets.
+bool runner::is_complete(const stored_run& last) const {
+  phase_budgets budgets = {config_.phase.build, config_.phase.test, config_.phase.stream};
+  budgets[0].tokens = last.build_budget;
+  const std::vector<std::string>& order = config_.phase.order;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const phase_use used = i < last.steps.size() ? last.steps[i] : phase_use();
+    if (!used_up(budgets[number_of_phase(order[i])], used)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 /// The state at the end is that of the last checkpoint.
@@ -178,14 +299,13 @@ result<void> runner::fill_from_checkpoint(run_report& r) {
   r.resumed = a.resumed;
   r.generation = last.file.header().generation;
   r.generations = r.generation;
+  r.history = last.history;
+  WEIR_TRY(const auto lanes, last.lanes());
+  WEIR_TRY(r.lanes, lanes_since(lanes));
   for (const curve_window& w : a.curve) {
     r.curve.push_back({w.tokens, w.sum.bits_per_byte()});
   }
-  phase_budget build = config_.phase.build;
-  build.tokens = last.build_budget;
-  if (r.ended == "finished" &&
-      !(used_up(build, used[0]) && used_up(config_.phase.test, used[1]) &&
-        used_up(config_.phase.stream, used[2]))) {
+  if (r.ended == "finished" && !is_complete(last)) {
     r.ended = "end of stream";
   }
   WEIR_TRY(const auto stored, model_of_run(last));
@@ -213,6 +333,17 @@ void runner::fill_from_stages(run_report& r, const pipeline_report& ended) const
   const stage_reports stages(ended.planned.source, ended.stages);
   r.stall_seconds = stages.get<double>(stage_names::learn, "stall_seconds");
   r.checkpoint_stall_ms = stages.get<double>(stage_names::learn, "checkpoint_stall_ms");
+  r.next = {stages.get<double>(stage_names::text, "next_p50_seconds"),
+            stages.get<double>(stage_names::text, "next_p99_seconds")};
+  r.pulse = {stages.get<double>(stage_names::learn, "pulse_p50_seconds"),
+             stages.get<double>(stage_names::learn, "pulse_p99_seconds")};
+  for (lane_report& one : r.lanes) {
+    const double seconds = stages.get<double>(stage_names::learn, "pulse_seconds");
+    one.tokens_per_second = seconds > 0 ? static_cast<double>(one.tokens) / seconds : 0;
+  }
+  if (!ended.counters.edges.empty()) {
+    r.queue_deepest = ended.counters.edges.front().deepest;  // from the text to the model
+  }
   r.corpus = stages.get<std::vector<std::string>>(stage_names::text, "files");
   r.corpus_identity = stages.get<std::uint64_t>(stage_names::text, "corpus_identity");
   r.corpus_tokens = stages.get<std::uint64_t>(stage_names::text, "corpus_tokens");
@@ -222,10 +353,8 @@ void runner::fill_from_stages(run_report& r, const pipeline_report& ended) const
 /// and the curve is written again in case that failed before.
 result<void> runner::report_finished_before(run_report& r) {
   WEIR_TRY(const auto cursor, storage::decode_cursor(stored_->cursor));
-  WEIR_TRY(
-      const auto corpus,
-      continue_corpus(posix_file_system(),
-                      {config_.source, config_.sources, stream_of(config_)}, cursor));
+  WEIR_TRY(const auto corpus,
+           continue_corpus(posix_file_system(), order_of(config_), cursor));
   r.corpus = corpus.files;
   r.corpus_identity = corpus.identity;
   r.corpus_tokens = corpus.tokens;
@@ -277,6 +406,7 @@ result<run_report> runner::execute() {
   WEIR_TRY(warnings_, check_config(config_));
   WEIR_CHECK(open_folder());
   WEIR_CHECK(resolve());
+  WEIR_CHECK(accept_changes());
   WEIR_TRY(auto made, make_preset());
   WEIR_TRY(auto origin, origin_of(made));
   progress_meter meter(config_, made.stages->built(), stored_ ? &*stored_ : nullptr);
@@ -285,6 +415,11 @@ result<run_report> runner::execute() {
       start(std::move(*begun));
     }
     auto now = meter.take(p);
+    for (const corpus_part& part : meter.take_begun()) {
+      if (callbacks_.next_source) {
+        callbacks_.next_source(part.name, part.first);
+      }
+    }
     if (now && callbacks_.progress) {
       callbacks_.progress(*now);
     }

@@ -4,6 +4,8 @@
 /// model and stream that are derived from it.
 #include "stages/prose/job/settings.hpp"
 
+#include "stages/prose/chunk_plan.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -65,6 +67,8 @@ void add_stream(table& t) {
       .unit("chunks")
       .may_change();
   t.include("stream.", &c::stream, storage::stream_settings(), {"frequencies"});
+  t.add("stream.chain", &c::chain,
+        "Names of the sources that follow one after another, if stream.end is \"chain\"");
 }
 
 template <class Budget>
@@ -98,6 +102,23 @@ void add_phases(table& t) {
             "Tokens to learn from, all lanes; 0 skips the phase, \"all\" is one pass");
   add_phase(t, "test", test, "Tokens to predict without learning, after Build");
   add_phase(t, "stream", stream, "Tokens to process without an end in view, after Test");
+  const auto order = [](auto& config) -> auto& {
+    return config.phase.order;
+  };
+  t.add("phase.order", order,
+        "Phases in the order in which they follow each other; each has its budget every "
+        "time")
+      .rule("only build, test and stream", are_phases);
+  const auto add_source = [&t](const std::string& phase, std::string run_phases::*name) {
+    const auto member = [name](auto& config) -> auto& {
+      return config.phase.*name;
+    };
+    t.add("phase." + phase + ".source", member,
+          "Name of the source that the phase reads; empty: that of the stream");
+  };
+  add_source("build", &run_phases::build_source);
+  add_source("test", &run_phases::test_source);
+  add_source("stream", &run_phases::stream_source);
   t.add("checkpoint.every_tokens", &run_config::every_tokens,
         "Tokens between checkpoints; 0 writes one at the end only")
       .unit("tokens")
@@ -106,6 +127,22 @@ void add_phases(table& t) {
         "Newest checkpoints that stay in the run folder")
       .range(2, 100'000)
       .unit("checkpoints")
+      .may_change();
+}
+
+/// Adds the policies of `resume`.
+void add_resume(table& t) {
+  t.add("resume.text", &run_config::resume_text,
+        {{"same", text_policy::same}, {"grown", text_policy::grown}},
+        "Text of a resumed run: the same, or with more behind its end")
+      .may_change();
+  t.add("resume.contexts", &run_config::resume_contexts,
+        {{"keep", context_policy::keep},
+         {"fresh", context_policy::fresh},
+         {"clone", context_policy::clone},
+         {"drop", context_policy::drop}},
+        "Contexts of a run resumed with other lanes or chunks: kept (same lanes only), "
+        "emptied, copied to all lanes in turn, or kept and empty in further lanes")
       .may_change();
 }
 
@@ -122,6 +159,36 @@ void add_model(table& t) {
   }
   t.narrow("stream.ranks", *t.find("stream.lanes"));  // each rank has at least one lane
   t.include("model.", &run_config::model, model, names);
+}
+
+/// Checks that the sources that phases read and with which the stream goes on are
+/// described.
+result<void> check_phase_sources(const run_config& config) {
+  const auto known = [&](const std::string& name) {
+    return name.empty() || config.sources.find(name) != config.sources.end();
+  };
+  const run_phases& p = config.phase;
+  for (const std::string& name : config.chain) {
+    if (name.empty() || !known(name)) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot use setting \"stream.chain\" of the run: expected "
+                               "names of sources, found \"{}\"",
+                               name))
+          .hint(fmt::format("describe it in [source.{}]", name));
+    }
+  }
+  for (const auto& [phase, name] : {std::pair{"build", &p.build_source},
+                                    {"test", &p.test_source},
+                                    {"stream", &p.stream_source}}) {
+    if (!known(*name)) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot use setting \"phase.{}.source\" of the run: "
+                               "expected the name of a source, found \"{}\"",
+                               phase, *name))
+          .hint(fmt::format("describe it in [source.{}]", *name));
+    }
+  }
+  return {};
 }
 
 /// Checks that the ranks can share the lanes, if each has a replica of the parameters.
@@ -148,6 +215,7 @@ const settings_table<run_config>& run_settings() {
     add_run(t);
     add_stream(t);
     add_phases(t);
+    add_resume(t);
     add_model(t);
     return t;
   }();
@@ -163,6 +231,7 @@ result<void> assign_setting(run_config& config, std::string_view key,
 result<std::vector<std::string>> check_config(const run_config& config) {
   WEIR_CHECK(run_settings().check(config));
   WEIR_CHECK(check_sources(config.source, config.sources));
+  WEIR_CHECK(check_phase_sources(config));
   if (config.folder.empty()) {
     return error(errc::invalid_argument,
                  "cannot use the run folder: expected a path, found an empty one");
@@ -177,9 +246,22 @@ result<std::vector<std::string>> check_config(const run_config& config) {
   return warnings;
 }
 
-std::uint32_t vocabulary_of(const run_config& config, std::size_t files) {
+std::vector<const source_settings*> sources_of(const run_config& config) {
+  std::vector<const source_settings*> all = {&config.source};
+  const run_phases& p = config.phase;
+  for (const std::string* name : {&p.build_source, &p.test_source, &p.stream_source}) {
+    const auto found = config.sources.find(*name);
+    if (found != config.sources.end()) {
+      all.push_back(&found->second);
+    }
+  }
+  return all;
+}
+
+std::uint32_t vocabulary_of(const run_config& config, const source_settings& source,
+                            std::size_t files) {
   const bool wraps = config.stream.end != storage::end_policy::stop;
-  const bool separates = config.source.eot && files > 1;
+  const bool separates = source.eot && files > 1;
   return wraps || separates ? storage::byte_vocabulary : storage::byte_vocabulary - 1;
 }
 

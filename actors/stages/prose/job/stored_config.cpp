@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "stages/prose/job/resume/changes.hpp"
 #include "stages/prose/job/settings.hpp"
 #include "weir/base/settings.hpp"
 
@@ -179,6 +180,20 @@ result<void> check_equations(std::string_view text) {
   return {};
 }
 
+/// Returns a stored text for people.
+std::string shown(std::string_view key, const std::string& stored) {
+  const auto* info = run_settings().find(key);
+  const auto* range = info ? std::get_if<integer_range>(&info->range) : nullptr;
+  if (range != nullptr) {
+    for (const integer_range::word& one : range->words) {
+      if (stored == fmt::to_string(one.number)) {
+        return one.text;
+      }
+    }
+  }
+  return stored;
+}
+
 /// Returns the keys of the lines about named sources.
 std::vector<std::string> keys_of_sources(std::string_view text) {
   std::vector<std::string> keys;
@@ -191,21 +206,6 @@ std::vector<std::string> keys_of_sources(std::string_view text) {
     }
   }
   return keys;
-}
-
-/// Returns a sentence such as "a resumed run may change name, run.workers and run.trace
-/// only".
-std::string hint_of_changes() {
-  std::vector<std::string> names;
-  for (const auto& s : run_settings().entries()) {
-    if (s.may_change) {
-      names.push_back(s.name);
-    }
-  }
-  const std::string last = names.back();
-  names.pop_back();
-  return fmt::format("a resumed run may change {} and {} only", fmt::join(names, ", "),
-                     last);
 }
 
 }  // namespace
@@ -259,32 +259,28 @@ result<std::uint64_t> number_in(std::string_view text, std::string_view key) {
 /// Compares the stored settings with those of a run that is to be resumed. Both are
 /// compared as text, which `config_text` writes in one way only. A named source that the
 /// run no longer has is found by its stored lines.
-result<void> compare_config(std::string_view stored, const run_config& config) {
+result<std::vector<storage::run_change>> compare_config(std::string_view stored,
+                                                        const run_config& config) {
   WEIR_CHECK(check_equations(stored));
-  const auto differs = [](const std::string& key, const std::string& before,
-                          const std::string& now) {
-    return error(errc::config_mismatch,
-                 fmt::format("resuming the run failed for {}: expected {}, found {}", key,
-                             before, now))
-        .hint(hint_of_changes());
-  };
+  std::vector<storage::run_change> changes;
   const auto now = fixed_settings(config);
   for (const fixed_setting& s : now) {
-    auto before = value_in(stored, s.key);
-    if (!before && s.always) {
-      return std::move(before).error();
+    const std::string before = value_in(stored, s.key).value_or(s.preset);
+    if (before == s.value) {
+      continue;
     }
-    if (before.value_or(s.preset) != s.value) {
-      return differs(s.key, before.value_or(s.preset), s.value);
+    if (rule_of_change(s.key) == change_rule::fixed) {
+      return refused_change(s.key, before, s.value);
     }
+    changes.push_back({0, 0, s.key, shown(s.key, before), shown(s.key, s.value)});
   }
   for (const std::string& key : keys_of_sources(stored)) {
     if (std::ranges::find(now, key, &fixed_setting::key) == now.end()) {
       WEIR_TRY(const auto before, value_in(stored, key));
-      return differs(key, before, "none");
+      changes.push_back({0, 0, key, before, "none"});
     }
   }
-  return {};
+  return changes;
 }
 
 std::string model_text(const models::prose_config& model) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "weir/actors/run.hpp"
 
@@ -23,11 +24,14 @@ namespace weir::actors {
 [[nodiscard]] result<std::uint64_t> number_in(std::string_view text,
                                               std::string_view key);
 
-/// Checks that a configuration agrees with the stored one of a run that is resumed.
-/// @error{config_mismatch, names the first key that differs and both values}
-/// @error{corrupt, a line is missing}
-[[nodiscard]] result<void> compare_config(std::string_view stored,
-                                          const run_config& config);
+/// Compares a configuration with the stored one of a run that is resumed. A setting that
+/// the stored one does not have, because it was written before there was one, has its
+/// default there.
+/// @returns the settings that differ and may do so, without pulse and token
+/// @error{config_mismatch, names the first setting that differs and may not, and both
+/// values}
+[[nodiscard]] result<std::vector<storage::run_change>> compare_config(
+    std::string_view stored, const run_config& config);
 
 /// Returns the lines of a model's configuration, which `model_in` reads.
 [[nodiscard]] std::string model_text(const models::prose_config& model);

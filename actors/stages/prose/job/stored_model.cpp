@@ -15,9 +15,7 @@
 
 namespace weir::actors {
 
-namespace {
-
-result<stored_model> build(const models::prose_config& config) {
+result<stored_model> new_model(const models::prose_config& config) {
   stored_model m;
   runtime::engine_options options;
   options.workers = 1;
@@ -25,8 +23,6 @@ result<stored_model> build(const models::prose_config& config) {
   WEIR_TRY(m.model, models::prose::create(*m.engine, config));
   return m;
 }
-
-}  // namespace
 
 result<stored_model> open_stored_model(const std::string& folder) {
   file_system& fs = posix_file_system();
@@ -40,7 +36,7 @@ result<stored_model> open_stored_model(const std::string& folder) {
 
 result<stored_model> model_of_run(const stored_run& run) {
   WEIR_TRY(const auto config, model_in(run.config));
-  WEIR_TRY(auto m, build(config));
+  WEIR_TRY(auto m, new_model(config));
   const auto restored = restore_model(
       *m.model, [&](const std::string& name) { return run.model_part(name); });
   if (!restored) {
@@ -52,7 +48,7 @@ result<stored_model> model_of_run(const stored_run& run) {
 result<stored_model> model_with(const parameter_set& parameters) {
   WEIR_TRY(auto config, model_in(parameters.model));
   config.lanes = 1;
-  WEIR_TRY(auto m, build(config));
+  WEIR_TRY(auto m, new_model(config));
   std::set<std::string> missing;
   for (const models::named_region& region : m.model->regions()) {
     if (region.kind == models::region_kind::parameter) {

@@ -19,6 +19,8 @@ struct stored_model {
   std::unique_ptr<models::prose> model;
 };
 
+/// Makes a model with initial parameters and empty contexts.
+[[nodiscard]] result<stored_model> new_model(const models::prose_config& config);
 /// Returns the model of the newest valid checkpoint, with its contexts. Also returns the
 /// errors of `checkpoint_store::load_newest`.
 /// @param folder  A run folder, or the folder of its checkpoints.

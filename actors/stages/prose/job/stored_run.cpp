@@ -51,6 +51,7 @@ result<void> read_first_version(stored_run& run) {
         .located(run.file.path());
   }
   run.cursor = storage::encode(run.file.cursor());
+  run.steps.assign(run.record.used.begin(), run.record.used.end());
   WEIR_TRY(run.build_budget, number_in(run.config, "phase.build.tokens"));
   return read_accounts(run, "METRICS");
 }
@@ -62,6 +63,19 @@ result<void> read_stages(stored_run& run) {
   WEIR_TRY(const bytes_view cursor,
            section_of(run.file, state_of(stage_names::text, "CURSOR")));
   run.cursor.assign(cursor.begin(), cursor.end());
+  const std::string others = state_of(stage_names::text, "CURSOR/");
+  for (const auto& section : run.file.sections()) {
+    if (section.name.starts_with(others)) {
+      run.other_cursors[section.name.substr(others.size())].assign(section.data.begin(),
+                                                                   section.data.end());
+    }
+  }
+  run.steps.assign(run.record.used.begin(), run.record.used.end());
+  if (const std::string steps = state_of(stage_names::text, "STEPS");
+      run.file.has(steps)) {
+    WEIR_TRY(const bytes_view stored, section_of(run.file, steps));
+    WEIR_TRY(run.steps, located(decode_steps(stored), run.file));
+  }
   WEIR_TRY(const bytes_view budget,
            section_of(run.file, state_of(stage_names::text, "BUDGET")));
   run.build_budget = record_reader(budget).get<std::uint64_t>();
@@ -83,7 +97,23 @@ std::uint64_t stored_run::state_hash() const {
       model.update(section.data);
     }
   }
-  return state_hash_of(model.digest(), cursor);
+  byte_vector cursors = cursor;
+  for (const auto& [name, bytes] : other_cursors) {
+    cursors.insert(cursors.end(), bytes.begin(), bytes.end());
+  }
+  return state_hash_of(model.digest(), cursors);
+}
+
+result<std::vector<storage::lane_state>> stored_run::lanes() const {
+  WEIR_TRY(const auto main, storage::decode_cursor(cursor));
+  std::vector<storage::lane_state> sum = main.lanes;
+  for (const auto& [name, bytes] : other_cursors) {
+    WEIR_TRY(const auto other, storage::decode_cursor(bytes));
+    for (std::size_t l = 0; l < sum.size() && l < other.lanes.size(); ++l) {
+      sum[l].position += other.lanes[l].position;
+    }
+  }
+  return sum;
 }
 
 result<stored_run> read_run(storage::checkpoint from) {
@@ -93,6 +123,10 @@ result<stored_run> read_run(storage::checkpoint from) {
   WEIR_TRY(const bytes_view config,
            section_of(run.file, std::string(storage::section::config)));
   run.config = as_text(config);
+  if (run.file.has(storage::section::history)) {
+    WEIR_TRY(const auto* history, run.file.find(storage::section::history));
+    WEIR_TRY(run.history, located(storage::decode_history(history->data), run.file));
+  }
   WEIR_CHECK(run.first_version ? read_first_version(run) : read_stages(run));
   return run;
 }

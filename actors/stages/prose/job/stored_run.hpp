@@ -6,11 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "stages/prose/accounts.hpp"
 #include "weir/pipeline/host/image.hpp"
 #include "weir/storage/checkpoint.hpp"
+#include "weir/storage/run_history.hpp"
 
 namespace weir::actors {
 
@@ -24,19 +27,26 @@ inline constexpr const char* curve = "curve";
 
 /// The parts of a checkpoint that describe a run.
 struct stored_run {
-  storage::checkpoint file;        ///< whole checkpoint
-  bool first_version = false;      ///< true: it is not of a pipeline
-  std::string config;              ///< lines of the settings that cannot change
-  conductor_record record;         ///< what the phases have used
-  run_accounts accounts;           ///< zeros if the checkpoint has none
-  byte_vector cursor;              ///< encoded `storage::stream_cursor`
-  std::uint64_t build_budget = 0;  ///< tokens of the Build phase
+  storage::checkpoint file;                  ///< whole checkpoint
+  bool first_version = false;                ///< true: it is not of a pipeline
+  std::string config;                        ///< lines of the settings that cannot change
+  conductor_record record;                   ///< what the phases have used
+  run_accounts accounts;                     ///< zeros if the checkpoint has none
+  byte_vector cursor;                        ///< encoded `storage::stream_cursor`
+  std::uint64_t build_budget = 0;            ///< tokens of the Build phase
+  std::vector<storage::run_change> history;  ///< changes at earlier resumes
+  std::vector<phase_use> steps;              ///< what the steps of the run have used
+  /// Encoded cursors of the sources that phases name, by their names.
+  std::map<std::string, byte_vector> other_cursors;
 
   /// Returns the bytes of a part of the model's state, valid as long as this object.
   /// @error{not_found, there is no such part}
   [[nodiscard]] result<bytes_view> model_part(const std::string& name) const;
   /// Returns the hash of the state of the run, see `state_hash_of`.
   [[nodiscard]] std::uint64_t state_hash() const;
+  /// Returns the lanes with their positions in all streams together.
+  /// @error{corrupt, a cursor is damaged}
+  [[nodiscard]] result<std::vector<storage::lane_state>> lanes() const;
 };
 
 /// Reads the parts of a run.

@@ -98,6 +98,16 @@ struct era {
   friend bool operator==(const era&, const era&) = default;
 };
 
+/// Where the lanes of a stream began, if it went on with another number of lanes. What
+/// was read before has no lane of theirs.
+struct lane_origin {
+  std::uint64_t tokens = 0;              ///< tokens that all lanes before had been given
+  std::uint64_t chunks = 0;              ///< chunks that all lanes before had been given
+  std::uint64_t history = 0;             ///< `stream_cursor::history_hash` before
+  std::vector<std::uint64_t> positions;  ///< first position of each lane
+  friend bool operator==(const lane_origin&, const lane_origin&) = default;
+};
+
 /// Number of tokens that a cursor remembers, shared by the lanes: each has its last
 /// `cursor_window / lanes` tokens there, at least 1. A restore compares them.
 inline constexpr std::size_t cursor_window = 4096;
@@ -111,7 +121,8 @@ inline constexpr std::size_t cursor_window = 4096;
 /// `history_hash` covers everything that was ever handed out: it is the XXH3-64 over, per
 /// lane, the position and the hash chain (u64) and the tokens of the incomplete block
 /// (u32). The chain starts at H = 0; every complete block of 64 tokens replaces H by the
-/// XXH3-64 of H as u64 and the tokens as u32.
+/// XXH3-64 of H as u64 and the tokens as u32. Behind an origin, the hash before stands in
+/// front, and blocks and remembered tokens begin with the first position of the lane.
 /// @source{Context Stream, "Stream-state coupling"; context_stream.md, 1.5 and 3.2}
 struct stream_cursor {
   std::uint64_t dataset_index = 0;  ///< tokens handed out, summed over the lanes
@@ -128,6 +139,8 @@ struct stream_cursor {
   byte_vector source_state;
   /// The `content_count` remembered tokens themselves; may be empty.
   std::vector<std::uint32_t> ring;
+  /// Set if the stream has gone on with another number of lanes.
+  std::optional<lane_origin> origin;
   friend bool operator==(const stream_cursor&, const stream_cursor&) = default;
 };
 
@@ -176,6 +189,26 @@ struct token_chunk {
   /// `tokens.size()` for a boundary at its end.
   std::vector<std::uint32_t> boundaries;
   chunk_mark mark;  ///< state of the lane after this chunk
+};
+
+/// Returns the number of tokens that the source of a cursor had, or `unknown_size`.
+/// @param source_state `stream_cursor::source_state`
+/// @error{torn, corrupt, unsupported_version, the bytes are no source state}
+/// @threads{safe to call concurrently}
+[[nodiscard]] result<std::uint64_t> source_tokens(bytes_view source_state);
+
+/// Differences from the stream of a cursor that a restore accepts.
+struct restore_policy {
+  /// The source may have further tokens behind those that it had. All of those it had are
+  /// compared if they were digested.
+  bool grown = false;
+  /// Another chunk size or lane block of several lanes begins an era. They must be level:
+  /// no lane may have read text behind text that another lane has not read.
+  bool geometry = false;
+  /// First position of each lane, if there may be another number of lanes than before;
+  /// empty: there may not. The lanes before must be level. The text goes on behind
+  /// them, and is dealt to the new lanes.
+  std::vector<std::uint64_t> lane_starts{};
 };
 
 /// Hands out the chunks of a context stream.
@@ -250,15 +283,19 @@ class context_stream {
   /// Continues after a cursor, once the source has proved to hold the consumed tokens.
   ///
   /// The stream does not change if this fails.
-  /// @error{lane_mismatch, the cursor has another number of lanes or another lane block}
-  /// @error{config_mismatch, the chunk size differs and there are several lanes}
+  /// @param accepted differences from the stream of the cursor that are no error
+  /// @error{lane_mismatch, the cursor has another number of lanes or another lane block,
+  /// which is not accepted}
+  /// @error{config_mismatch, the chunk size differs and there are several lanes; if it is
+  /// accepted, the lanes are not level}
   /// @error{rng_mismatch, a generator is missing, unexpected or in another state}
   /// @error{position_out_of_bounds, the source ends before the position}
   /// @error{history_mismatch, the source holds other tokens than were consumed; the
   /// message names file and offset of the first difference}
   /// @error{corrupt, the cursor contradicts itself}
   /// @error{source_unavailable, a read failed}
-  [[nodiscard]] result<void> restore(const stream_cursor& cursor);
+  [[nodiscard]] result<void> restore(const stream_cursor& cursor,
+                                     const restore_policy& accepted = {});
 
   /// Returns the configuration.
   [[nodiscard]] const stream_config& config() const noexcept;

@@ -41,7 +41,7 @@ struct shuffle_settings {
 /// A random sample of units: `keep` of `among` in the long run.
 struct sample_settings {
   std::uint64_t keep = 1;   ///< units that are kept
-  std::uint64_t among = 1;  ///< of so many
+  std::uint64_t among = 1;  ///< units of which they are chosen
   std::uint64_t seed = 0;   ///< seed of the choice
   std::uint64_t unit = 0;   ///< tokens of a run; 0 chooses documents
   friend bool operator==(const sample_settings&, const sample_settings&) = default;

@@ -25,8 +25,10 @@ struct preset {
 [[nodiscard]] result<preset> preset_of(const run_config& config);
 /// Returns the same pipeline for a vocabulary that is known already.
 /// @param vocab  Number of tokens: 256, or 257 if there are end-of-text tokens.
+/// @param replan  The run is resumed with other budgets or another geometry.
 /// @error{invalid_argument, a setting is out of range, see `check_config`}
 /// @threads{safe to call concurrently}
-[[nodiscard]] result<preset> preset_of(const run_config& config, std::uint32_t vocab);
+[[nodiscard]] result<preset> preset_of(const run_config& config, std::uint32_t vocab,
+                                       bool replan = false);
 
 }  // namespace weir::actors

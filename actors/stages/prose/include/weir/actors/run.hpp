@@ -25,6 +25,7 @@
 #include "weir/runtime/engine.hpp"
 #include "weir/runtime/trace.hpp"
 #include "weir/storage/context.hpp"
+#include "weir/storage/run_history.hpp"
 
 namespace weir {
 template <class Owner>
@@ -58,8 +59,37 @@ struct run_phases {
   phase_budget test;
   /// Budget of the Stream phase.
   phase_budget stream;
+  /// Names of phases in the order in which they follow each other. A phase that stands
+  /// there several times has its budget each time.
+  std::vector<std::string> order = {"build", "test", "stream"};
+  std::string build_source;   ///< name of the source of Build; empty: that of the stream
+  std::string test_source;    ///< name of the source of Test; empty: that of the stream
+  std::string stream_source;  ///< name of the source of Stream; empty: that of the stream
   friend bool operator==(const run_phases&, const run_phases&) = default;
 };
+
+/// How a resumed run treats a text that has further tokens behind those that it had.
+enum class text_policy : std::uint8_t {
+  same,   ///< refuses it
+  grown,  ///< goes on with the text as it is now, if the tokens before are unchanged
+};
+/// Contexts with which a run goes on if it is resumed with another geometry.
+enum class context_policy : std::uint8_t {
+  keep,   ///< every lane keeps its own; another number of lanes is refused
+  fresh,  ///< all are empty
+  clone,  ///< lane l has a copy of that of lane l mod L, where L is the number before
+  drop,   ///< lanes keep their own; those of further lanes are empty
+};
+
+/// How a resumed run treats another value of a setting.
+enum class change_rule : std::uint8_t {
+  free,      ///< accepts it
+  recorded,  ///< accepts it and records it in the history of the run, if it can be done
+  fixed,     ///< refuses it
+};
+/// Returns the rule of a setting of the run.
+/// @threads{safe to call concurrently}
+[[nodiscard]] change_rule rule_of_change(std::string_view key);
 
 /// Every setting of a run. `run_settings` has for each member its key, its range, its
 /// documentation, and whether a resumed run may have another value.
@@ -77,14 +107,20 @@ struct run_config {
   runtime::trace_mode trace = runtime::trace_mode::window;
   std::int64_t deadline_s = 600;  ///< for every request between actors, in seconds
 
-  source_settings source;         ///< where the tokens come from
-  named_sources sources;          ///< sources to which others refer by their names
+  source_settings source;  ///< where the tokens come from
+  named_sources sources;   ///< sources to which others refer by their names
+  std::vector<std::string>
+      chain;                      ///< sources that follow, if the stream's end is `chain`
   std::uint64_t prefetch = 16;    ///< chunks that are read ahead in each lane
   storage::stream_config stream;  ///< the run sets `frequencies`, from the model
   /// Budgets of the phases.
   run_phases phase;
   std::uint64_t every_tokens = 100'000;  ///< tokens between two checkpoints
   std::uint32_t keep = 2;  ///< newest checkpoints that stay in the run folder
+  /// Text with which a resumed run goes on.
+  text_policy resume_text = text_policy::same;
+  /// Contexts with which a resumed run goes on.
+  context_policy resume_contexts = context_policy::keep;
   /// Seed of all random numbers of the run.
   std::uint64_t seed = 1;
   models::prose_config model;  ///< the run sets `vocab`, `lanes`, `max_chunk` and `seed`
@@ -114,6 +150,10 @@ struct run_progress {
   double bits_per_byte = 0;        ///< since the last report; 0 before the first score
   double cumulative_bits_per_byte = 0;  ///< mean over the phase so far
   double seconds_left = 0;  ///< until the phase ends, at this rate; 0 if unknown
+  double pulse_p99_seconds =
+      0;                     ///< 99 of 100 pulses of this process took at most so long
+  double stall_seconds = 0;  ///< as in `run_report`
+  std::uint64_t queue_depth = 0;         ///< pulses that are read and wait for the model
   std::uint64_t durable_generation = 0;  ///< last durable checkpoint; 0 if there is none
   std::uint64_t durable_tokens = 0;      ///< tokens that it covers
 };
@@ -137,7 +177,12 @@ struct run_callbacks {
   std::function<void(const run_progress&)>
       progress;                                     ///< about ten times a second at most
   std::function<void(const std::string&)> warning;  ///< with one line of text
-  run_control* control = nullptr;                   ///< not owned; may be null
+  /// The changes with which a run is resumed, once they are accepted and before its first
+  /// pulse. Not called if there are none.
+  std::function<void(const std::vector<storage::run_change>&)> changed{};
+  run_control* control = nullptr;  ///< not owned; may be null
+  /// Name of a source with which the stream goes on, and its first token.
+  std::function<void(const std::string& name, std::uint64_t token)> next_source{};
   /// Pulses whose tokens are read and not processed. Checkpoints hold the ranges, so a
   /// resumed run knows them. A lane that goes on behind them begins with an empty
   /// context.
@@ -148,6 +193,18 @@ struct run_callbacks {
 struct curve_point {
   std::uint64_t tokens = 0;  ///< Build tokens consumed at the end of the window
   double bits_per_byte = 0;  ///< within the window that ends there
+};
+
+/// Durations of many like operations. @units{seconds}
+struct run_durations {
+  double p50 = 0;  ///< median; 0 if there was no operation
+  double p99 = 0;  ///< 99 of 100 took at most so long
+};
+
+/// One lane of a run. @threads{a value}
+struct lane_report {
+  std::uint64_t tokens = 0;      ///< consumed by this process
+  double tokens_per_second = 0;  ///< from the first pulse of this process to the last one
 };
 
 /// Result of a run, and the content of `metrics.json`. Figures of the Build phase, the
@@ -192,10 +249,17 @@ struct run_report {
   /// Time of this process in Build, from its tenth pulse on, for which the model had no
   /// pulse because no chunk was there.
   double stall_seconds = 0;
-  std::uint64_t generation = 0;    ///< last durable checkpoint
-  std::uint64_t generations = 0;   ///< checkpoints of the run, up to the last one
-  double checkpoint_stall_ms = 0;  ///< median delay of a pulse behind a snapshot, in ms
-  std::uint64_t resumed = 0;       ///< number of times that the run was resumed
+  /// Durations of reading the chunks of a pulse, in this process.
+  run_durations next;
+  /// Durations from the submission of a pulse to its end, in this process.
+  run_durations pulse;
+  /// Rates of the lanes, in their order.
+  std::vector<lane_report> lanes;
+  std::uint64_t queue_deepest = 0;  ///< most pulses between text and model at a time
+  std::uint64_t generation = 0;     ///< last durable checkpoint
+  std::uint64_t generations = 0;    ///< checkpoints of the run, up to the last one
+  double checkpoint_stall_ms = 0;   ///< median delay of a pulse behind a snapshot, in ms
+  std::uint64_t resumed = 0;        ///< number of times that the run was resumed
   /// Largest resident memory of the process, in bytes.
   std::uint64_t peak_rss_bytes = 0;
   double wall_seconds = 0;  ///< duration of this process, from the call to the report
@@ -207,6 +271,7 @@ struct run_report {
   std::vector<std::string> corpus;    ///< files in the order of reading, or "stdin"
   std::uint64_t corpus_identity = 0;  ///< digest of names, sizes and content of the files
   std::uint64_t corpus_tokens = 0;    ///< 0 if unknown
+  std::vector<storage::run_change> history;  ///< changes of the run at its resumes
   /// Points of the learning curve.
   std::vector<curve_point> curve;
   std::vector<std::pair<std::string, std::int64_t>> memory;  ///< bytes by owner
@@ -232,6 +297,9 @@ struct run_report {
 /// Continues the run in `config.folder` from its newest valid checkpoint, or begins it
 /// anew if there is none. For a run that has finished, it writes the metrics again. Also
 /// returns the errors of `run`.
+///
+/// Settings may differ from those with which the run began, see `rule_of_change`. Changes
+/// are checked before anything is written, and checkpoints record them.
 /// @error{not_found, the folder does not exist}
 /// @error{config_mismatch, a setting that cannot change has another value}
 /// @error{history_mismatch, the corpus is not the one that was consumed}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Classes of durations.
+#include "stages/prose/durations.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace weir::actors {
+namespace {
+
+constexpr int class_bits = 3;  ///< a power of two has 2^3 classes
+
+/// Returns the class of a duration: durations below 8 ns have one each.
+std::size_t class_of(std::uint64_t ns) noexcept {
+  if (ns < (1U << class_bits)) {
+    return ns;
+  }
+  const int shift = static_cast<int>(std::bit_width(ns)) - 1 - class_bits;
+  return (static_cast<std::size_t>(shift) << class_bits) + (ns >> shift);
+}
+
+/// Returns the end of a class, in nanoseconds.
+double end_of(std::size_t number) noexcept {
+  if (number < (1U << class_bits)) {
+    return static_cast<double>(number);
+  }
+  const std::size_t shift = (number >> class_bits) - 1;
+  const std::size_t first = (number & ((1U << class_bits) - 1)) + (1U << class_bits);
+  return std::ldexp(static_cast<double>(first + 1), static_cast<int>(shift));
+}
+
+}  // namespace
+
+void duration_counts::add(std::int64_t ns) noexcept {
+  counts_[class_of(static_cast<std::uint64_t>(std::max<std::int64_t>(0, ns)))] += 1;
+  total_ += 1;
+}
+
+double duration_counts::quantile(double share) const noexcept {
+  const auto wanted =
+      static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(total_)));
+  std::uint64_t seen = 0;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    seen += counts_[i];
+    if (counts_[i] != 0 && seen >= wanted) {
+      return end_of(i) * 1e-9;
+    }
+  }
+  return 0;
+}
+
+}  // namespace weir::actors

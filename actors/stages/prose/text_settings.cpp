@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The table of the settings of `text.pulses`.
+#include "stages/prose/text_settings.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "stages/source_parts.hpp"
+#include "weir/base/settings.hpp"
+
+namespace weir::actors {
+namespace {
+
+void add_phase_budget(settings_table<pulses_settings>& table, std::size_t phase,
+                      const std::string& name, const std::string& documentation) {
+  const auto tokens = [phase](auto& s) -> auto& {
+    return s.budgets[phase].tokens;
+  };
+  const auto pulses = [phase](auto& s) -> auto& {
+    return s.budgets[phase].pulses;
+  };
+  auto budget = table.add(name + "_tokens", tokens, documentation);
+  budget.range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()).unit("tokens");
+  if (phase == 0) {
+    budget.word("all", one_pass);
+  }
+  table.add(name + "_pulses", pulses, "most pulses of the phase; 0 is no limit")
+      .unit("pulses");
+}
+
+settings_table<pulses_settings> pulses_table() {
+  settings_table<pulses_settings> table("the source text.pulses");
+  const auto files = [](auto& s) -> auto& {
+    return s.source.paths;
+  };
+  table
+      .add("files", files,
+           "files, folders and patterns in the order of reading; those of a folder or "
+           "pattern by their paths; - is standard input")
+      .required()
+      .single();
+  table.include("", &pulses_settings::source, source_table(), {"path"});
+  table.include("", &pulses_settings::stream, storage::stream_settings(),
+                {"ranks", "frequencies"});
+  add_phase_budget(
+      table, 0, "build",
+      "tokens of the Build phase, of all lanes; 0 skips it, \"all\" is one pass");
+  add_phase_budget(table, 1, "test", "tokens of the Test phase, which follows Build");
+  add_phase_budget(table, 2, "stream", "tokens of the Stream phase, which follows Test");
+  table.add("chain", &pulses_settings::chain,
+            "names of the sources that follow `files` if `end` is \"chain\"");
+  table
+      .add("order", &pulses_settings::order,
+           "phases in the order in which they follow each other; each has its budget "
+           "every time")
+      .rule("only build, test and stream", are_phases);
+  table.add("build_source", &pulses_settings::build_source,
+            "name of the source that Build reads; empty: that of `files`");
+  table.add("test_source", &pulses_settings::test_source,
+            "name of the source that Test reads; empty: that of `files`");
+  table.add("stream_source", &pulses_settings::stream_source,
+            "name of the source that Stream reads; empty: that of `files`");
+  table
+      .add("grown", &pulses_settings::grown,
+           "a resumed run goes on with a text to whose end more was added")
+      .may_change();
+  table
+      .add("replan", &pulses_settings::replan,
+           "a resumed run works out its number of pulses anew from its budgets")
+      .may_change();
+  table
+      .add("contexts", &pulses_settings::contexts,
+           {{"keep", context_policy::keep},
+            {"fresh", context_policy::fresh},
+            {"clone", context_policy::clone},
+            {"drop", context_policy::drop}},
+           "contexts of the model behind a resume with another number of lanes, which "
+           "decide at which positions lanes begin; with \"keep\" there is none")
+      .may_change();
+  return table;
+}
+
+/// Settings that came after the first version count as values of a resumed run only if
+/// they differ from their defaults, so that older checkpoints can be continued.
+bool is_later(const setting_info& info) {
+  return (source_table().find(info.name) != nullptr && info.name != "eot") ||
+         info.name == "order" || info.name == "chain" || info.name.ends_with("_source");
+}
+
+const std::string& source_of(const pulses_settings& settings, std::size_t phase) {
+  const std::array all = {&settings.build_source, &settings.test_source,
+                          &settings.stream_source};
+  return *all[phase];
+}
+
+/// Checks that the phases read sources that are described.
+result<void> check_steps(const pulses_settings& settings) {
+  std::vector<std::string> names = steps_of(settings).sources;
+  names.insert(names.end(), settings.chain.begin(), settings.chain.end());
+  for (const std::string& name : names) {
+    if (settings.sources.find(name) == settings.sources.end()) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot read the source \"{}\": expected a "
+                               "table of that name, found none",
+                               name))
+          .hint(fmt::format("describe it in [source.{}]", name));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+planned_steps steps_of(const pulses_settings& settings) {
+  planned_steps out;
+  for (const std::string& name : settings.order) {
+    const std::size_t phase = number_of_phase(name);
+    const std::string& source = source_of(settings, phase);
+    std::size_t stream = 0;
+    if (!source.empty()) {
+      const auto known = std::find(out.sources.begin(), out.sources.end(), source);
+      stream = static_cast<std::size_t>(known - out.sources.begin()) + 1;
+      if (known == out.sources.end()) {
+        out.sources.push_back(source);
+      }
+    }
+    out.steps.push_back({phase, stream});
+  }
+  return out;
+}
+
+result<pulses_settings> read_pulses_settings(flow::stage_info& info,
+                                             const given_settings& given) {
+  const auto table = pulses_table();
+  flow::add_settings(info, table);
+  pulses_settings settings;
+  for (const auto& [name, one] : given) {
+    WEIR_CHECK(name.starts_with(source_prefix)
+                   ? assign_source(settings.sources, name, one.value)
+                   : table.assign(settings, name, one.value));
+  }
+  WEIR_CHECK(table.check(settings));
+  const pulses_settings untouched{};
+  for (const auto& one : table.entries()) {
+    const auto value = one.get(settings);
+    if (!is_later(one) || value != one.get(untouched)) {
+      flow::add_value(info, one, value);
+    }
+  }
+  for (const auto& [name, source] : settings.sources) {
+    for (const auto& one : source_table().entries()) {
+      setting_info named = one;
+      named.name = std::string(source_prefix) + name + "." + one.name;
+      if (const auto value = one.get(source); value != one.get(source_settings())) {
+        flow::add_value(info, named, value);
+      }
+    }
+  }
+  WEIR_CHECK(check_steps(settings));
+  return settings;
+}
+
+}  // namespace weir::actors
