@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "storage/checkpoint_support.hpp"
+#include "weir/storage/run_history.hpp"
 
 using namespace weir;
 using namespace weir::storage;
@@ -422,4 +423,23 @@ TEST(CheckpointStore, RandomCursorsAndManySectionsSurvive) {
     EXPECT_TRUE(
         std::equal(s->data.begin(), s->data.end(), bodies[i].begin(), bodies[i].end()));
   }
+}
+
+TEST(History, HasOneEncodingAndRefusesEveryOther) {
+  const std::vector<run_change> changes = {{12, 768, "phase.test.tokens", "300", "5000"},
+                                           {13, 832, "stream.path", "", "a | b"}};
+  const byte_vector bytes = encode_history(changes);
+  EXPECT_EQ(or_throw(decode_history(bytes)), changes);
+  EXPECT_TRUE(or_throw(decode_history({})).empty());
+  for (std::size_t length = 1; length < bytes.size(); ++length) {
+    EXPECT_EQ(decode_history(bytes_view(bytes).first(length)).error().code(),
+              errc::corrupt)
+        << length;
+  }
+  byte_vector longer = bytes;
+  longer.push_back({});
+  EXPECT_EQ(decode_history(longer).error().code(), errc::corrupt);
+  byte_vector later = bytes;
+  later[0] = std::byte{2};
+  EXPECT_EQ(decode_history(later).error().code(), errc::unsupported_version);
 }

@@ -27,29 +27,32 @@
 
 namespace weir {
 
-/// Properties of the arguments of tasks of a world: `is_part` of a world tensor, and
-/// `writes`.
+/// Properties of the arguments of tasks of a world: `is_part` of a world tensor, `writes`
+/// for arguments that a kernel may write, `one_access` for those with one box of bytes.
 template <class Argument>
 struct world_argument;
 /// Properties of a number that all ranks have.
 template <class T, int Rank, runtime::access_mode Mode>
 struct world_argument<argument<T, Rank, Mode>> {
-  static constexpr bool is_part = false;  ///< it has no owner
+  static constexpr bool is_part = false;    ///< it has no owner
+  static constexpr bool one_access = true;  ///< it is one box
   /// True if the kernel may write it.
   static constexpr bool writes = Mode != runtime::access_mode::read;
 };
 /// Properties of a part of a world tensor.
 template <class T, int Rank, runtime::access_mode Mode>
 struct world_argument<tile_argument<T, Rank, Mode>> {
-  static constexpr bool is_part = true;  ///< it has an owner
+  static constexpr bool is_part = true;     ///< it has an owner
+  static constexpr bool one_access = true;  ///< it is one box
   /// True if the kernel may write it.
   static constexpr bool writes = Mode != runtime::access_mode::read;
 };
 /// Properties of a part over the edges.
 template <class T, int Rank>
 struct world_argument<wrapped_part<T, Rank>> {
-  static constexpr bool is_part = true;  ///< it has an owner
-  static constexpr bool writes = false;  ///< it is for reading
+  static constexpr bool is_part = true;      ///< it has an owner
+  static constexpr bool one_access = false;  ///< it is several boxes
+  static constexpr bool writes = false;      ///< it is for reading
 };
 
 /// One program on several ranks, see `runtime::world`. Every rank makes the same calls
@@ -183,20 +186,35 @@ class world {
     return world_argument<Argument>::writes;
   }
   template <class T, int Rank, runtime::access_mode Mode>
-  static void add_accesses(std::vector<runtime::access>& all,
-                           const argument<T, Rank, Mode>& a) {
-    all.push_back(a.access());
+  static std::array<runtime::access, 1> accesses_of(const argument<T, Rank, Mode>& a) {
+    return {a.access()};
   }
   template <class T, int Rank, runtime::access_mode Mode>
-  static void add_accesses(std::vector<runtime::access>& all,
-                           const tile_argument<T, Rank, Mode>& a) {
-    all.push_back(a.plain.access());
+  static std::array<runtime::access, 1> accesses_of(
+      const tile_argument<T, Rank, Mode>& a) {
+    return {a.plain.access()};
   }
   template <class T, int Rank>
-  static void add_accesses(std::vector<runtime::access>& all,
-                           const wrapped_part<T, Rank>& a) {
+  static std::vector<runtime::access> accesses_of(const wrapped_part<T, Rank>& a) {
+    std::vector<runtime::access> all;
     for (const tensor<T, Rank>& piece : a.pieces) {
       all.push_back(runtime::reads(piece.bytes()));
+    }
+    return all;
+  }
+  /// Returns the accesses of all arguments. Only parts over the edges need an allocation.
+  template <class... Argument>
+  static auto all_accesses(const Argument&... arguments) {
+    if constexpr ((world_argument<Argument>::one_access && ...)) {
+      return std::array<runtime::access, sizeof...(Argument)>{
+          accesses_of(arguments)[0]...};
+    } else {
+      std::vector<runtime::access> all;
+      const auto add = [&all](const auto& some) {
+        all.insert(all.end(), some.begin(), some.end());
+      };
+      (add(accesses_of(arguments)), ...);
+      return all;
     }
   }
   template <class T, int Rank, runtime::access_mode Mode>
@@ -228,8 +246,7 @@ class world {
   template <class Kernel, class... Argument>
   void submit_call(const runtime::world_submission& with, const char* name, Kernel kernel,
                    const Argument&... arguments) {
-    std::vector<runtime::access> accesses;
-    (add_accesses(accesses, arguments), ...);
+    const auto accesses = all_accesses(arguments...);
     auto call = [kernel = std::move(kernel),
                  ... views = view_of(name, arguments)]() -> result<void> {
       if constexpr (std::is_void_v<decltype(kernel(views...))>) {

@@ -20,9 +20,9 @@ namespace weir::storage {
 namespace {
 
 /// Number of the newest tokens that stay readable, as for a pipe.
-constexpr std::size_t remembered = std::size_t{1} << 20;
+constexpr std::size_t remembered_of_mix = std::size_t{1} << 20;
 /// Largest number of tokens that are taken from a part at a time.
-constexpr std::size_t largest_piece = 4096;
+constexpr std::size_t largest_mix_piece = 4096;
 
 /// Outcome of a draw.
 struct drawn_unit {
@@ -270,8 +270,8 @@ class live_mix final : public token_source {
     }
     if (taken_ < known_->length) {
       const auto count = static_cast<std::size_t>(
-          std::min<std::uint64_t>({wanted, known_->length - taken_, largest_piece}));
-      std::array<std::uint32_t, largest_piece> piece{};
+          std::min<std::uint64_t>({wanted, known_->length - taken_, largest_mix_piece}));
+      std::array<std::uint32_t, largest_mix_piece> piece{};
       const std::uint64_t offset = start_ + taken_;
       WEIR_TRY(const std::size_t got,
                readers_[*part_].read(offset, std::span(piece).first(count)));
@@ -309,7 +309,7 @@ class live_mix final : public token_source {
         return false;
       }
     }
-    std::array<std::uint32_t, largest_piece> piece{};
+    std::array<std::uint32_t, largest_mix_piece> piece{};
     WEIR_TRY(const std::size_t got, source.read(offset, std::span(piece).first(count)));
     if (got == 0) {
       end_live();
@@ -322,7 +322,7 @@ class live_mix final : public token_source {
   /// unit is complete.
   std::size_t live_limit(std::uint64_t wanted) const {
     const unit_rule& rule = readers_[*part_].rule();
-    std::uint64_t limit = std::min<std::uint64_t>(wanted, largest_piece);
+    std::uint64_t limit = std::min<std::uint64_t>(wanted, largest_mix_piece);
     if (rule.tokens != 0) {
       const std::uint64_t length =
           taken_ < rule.tokens ? rule.tokens : rule.tokens + missing();
@@ -396,10 +396,10 @@ class live_mix final : public token_source {
   /// Drops old tokens and the records of draws that ended before the kept ones. It waits
   /// until half of the memory can be dropped, so that a token is moved once on average.
   void forget() {
-    if (text_.size() <= 2 * remembered) {
+    if (text_.size() <= 2 * remembered_of_mix) {
       return;
     }
-    const std::size_t old = text_.size() - remembered;
+    const std::size_t old = text_.size() - remembered_of_mix;
     text_.erase(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(old));
     first_ += old;
     while (!records_.empty() &&
