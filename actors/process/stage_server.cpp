@@ -18,6 +18,7 @@
 #include "process/memory.hpp"
 #include "process/messages.hpp"
 #include "volume/constants.hpp"
+#include "weir/pipeline/append_file.hpp"
 #include "weir/pipeline/host/nested_stage.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
@@ -100,7 +101,7 @@ class stage_server {
         WEIR_TRY(const auto offset, stage_->object().settle());
         return record(offset);
       }
-      case wire::kind::rewind: return none(stage_->object().rewind(m.payload));
+      case wire::kind::rewind: return rewind(m.payload);
       case wire::kind::verify: return verify(m.payload);
       case wire::kind::copy_state: {
         WEIR_TRY(const auto parts, stage_->copy_state());
@@ -198,9 +199,16 @@ class stage_server {
                                      flow::state_reader(whole, start_.stage.name)));
     return stage_answer{complete ? 1U : 0U, 0, {}};
   }
+  result<stage_answer> rewind(bytes_view offset) {
+    const cut_scope scope;
+    auto done = none(stage_->object().rewind(offset));
+    cuts_ = scope.cuts();
+    return done;
+  }
   result<stage_answer> report() {
     figures all;
     stage_->object().report(all);
+    add_cuts(cuts_, all);
     stage_answer r;
     append(r.payload, as_view(wire_text(all)));
     return r;
@@ -383,6 +391,7 @@ class stage_server {
   std::vector<flow::call_view> calls_;
   std::vector<attributes> about_;
   std::vector<runtime::tensor> tensors_;
+  std::vector<output_cut> cuts_;  ///< what the stage has cut off its outputs
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "tensogram/message_file.hpp"
 #include "weir/base/hash.hpp"
 #include "weir/formats/tensogram_packing.hpp"
+#include "weir/pipeline/append_file.hpp"
 
 namespace weir::actors {
 namespace {
@@ -186,7 +187,7 @@ class tgm_write final : public flow::stage_object {
     if (size == offset_.last.end) {
       return {};
     }
-    WEIR_CHECK(f->resize(offset_.last.end));
+    WEIR_CHECK(cut_output(*f, offset_.last.end));
     return f->sync();
   }
   [[nodiscard]] result<void> holds_last(file& f) const {

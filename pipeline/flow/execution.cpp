@@ -13,6 +13,7 @@
 #include "flow/joined_sources.hpp"
 #include "flow/stage_run.hpp"
 #include "weir/base/clock.hpp"
+#include "weir/pipeline/append_file.hpp"
 #include "weir/pipeline/host/identity.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
@@ -41,6 +42,7 @@ struct execution::state {
   std::unique_ptr<item_recorder> recorder;
   std::vector<std::unique_ptr<edge>> edges;
   std::vector<std::unique_ptr<stage_run>> stages;
+  std::vector<std::vector<output_cut>> cuts;  ///< of outputs, by stage
   std::vector<std::uint32_t> sources;
   std::vector<std::uint32_t> sinks;
   std::vector<std::uint32_t> blocking;
@@ -103,6 +105,7 @@ result<void> execution::state::build() {
 
 result<void> execution::state::open_stages(const image* from) {
   for (const auto& s : stages) {
+    const cut_scope scope;
     opening run(
         {facts.host, options.folder, from != nullptr, options.seed, options.load});
     const auto opened = guarded([&]() -> result<void> {
@@ -111,6 +114,7 @@ result<void> execution::state::open_stages(const image* from) {
       WEIR_CHECK(from != nullptr ? s->restore(*from) : s->fill_feedback());
       return s->joined() ? s->mark_begin() : result<void>();
     });
+    cuts.push_back(scope.cuts());
     if (!opened) {
       const errc code = opened.error().code();
       return error(code, fmt::format("cannot open stage \"{}\"", s->name()))
@@ -430,6 +434,7 @@ std::vector<figures> execution::reports(bool outside) const {
         kind != face::source && kind != face::sink && kind != face::blocking;
     if (inside || outside) {
       state_->objects[i]->report(all[i]);
+      add_cuts(state_->cuts[i], all[i]);
     }
   }
   return all;

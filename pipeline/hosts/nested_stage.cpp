@@ -77,6 +77,8 @@ struct nested_stage::state {
   void no_longer_pending(const call_view& one);
   [[nodiscard]] result<bool> serve();
   [[nodiscard]] std::optional<error> process(std::span<const call_view> calls);
+  [[nodiscard]] std::optional<error> process_until_end(std::span<const call_view> calls);
+  void finish_tasks();
   [[nodiscard]] std::size_t waiting() const;
   [[nodiscard]] result<bool> deliver_one(std::size_t call, const made_items& to);
   [[nodiscard]] processed_items deliver(std::span<const call_view> calls,
@@ -219,9 +221,29 @@ result<bool> nested_stage::state::serve() {
   return true;
 }
 
+/// Waits for all tasks. The engine does not forget which of them have failed.
+void nested_stage::state::finish_tasks() {
+  while (host->base().in_flight() != 0) {
+    if (!tasks.run(host->base())) {
+      host->base().idle(idle_ns);
+    }
+  }
+}
+
+/// Processes calls, and waits for the tasks of the other calls if one has failed: the
+/// host may free the inputs, which these tasks read, when it has the error.
+std::optional<error> nested_stage::state::process(std::span<const call_view> calls) {
+  auto failed = process_until_end(calls);
+  if (failed) {
+    finish_tasks();
+  }
+  return failed;
+}
+
 /// Lets the stage process calls until all of them are complete, or one fails, or the
 /// stage needs space for what it makes.
-std::optional<error> nested_stage::state::process(std::span<const call_view> calls) {
+std::optional<error> nested_stage::state::process_until_end(
+    std::span<const call_view> calls) {
   std::optional<error> refused;
   if (pending == 0) {
     first_pending_slot = next_slot;

@@ -3,9 +3,53 @@
 /// Appending to a file and cutting it to an offset.
 #include "weir/pipeline/append_file.hpp"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 namespace weir {
+namespace {
+
+thread_local cut_scope* innermost = nullptr;
+
+}  // namespace
+
+cut_scope::cut_scope() : outer_(std::exchange(innermost, this)) {}
+
+cut_scope::~cut_scope() {
+  innermost = outer_;
+}
+
+void note_cut(output_cut one) {
+  for (cut_scope* s = innermost; s != nullptr; s = s->outer_) {
+    s->cuts_.push_back(one);
+  }
+}
+
+result<void> cut_output(file& output, std::uint64_t length) {
+  WEIR_TRY(const std::uint64_t size, output.size());
+  if (size == length) {
+    return {};
+  }
+  WEIR_CHECK(output.resize(length));
+  if (size > length) {
+    note_cut({output.path(), size - length});
+  }
+  return {};
+}
+
+void add_cuts(const std::vector<output_cut>& cuts, figures& to) {
+  std::uint64_t bytes = 0;
+  std::vector<std::string> texts;
+  for (const output_cut& one : cuts) {
+    bytes += one.bytes;
+    texts.push_back(fmt::format("{} bytes of {}", one.bytes, one.file));
+  }
+  if (!cuts.empty()) {
+    to.set("cut_bytes", bytes);
+    to.set("cut", std::move(texts));
+  }
+}
 
 result<void> append_file::open(const opening& run, const std::string& path,
                                file_system& fs) {
@@ -59,7 +103,7 @@ result<void> append_file::rewind(offset durable) {
     return shorter(file_->path(), durable.bytes, size);
   }
   end_ = durable.bytes;
-  return file_->resize(end_);
+  return cut_output(*file_, end_);
 }
 
 }  // namespace weir

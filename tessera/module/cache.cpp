@@ -220,11 +220,6 @@ class module_cache::impl {
     const digest256 digest = key.digest();
     const trailer end = make_trailer(key.kind, digest, options_.environment, content);
     auto written = write_private(options_.folder, name_of(key), content, end);
-    // A process that opened the cache at this moment may have removed the temporary file
-    // as abandoned, before it was locked. Writing is therefore tried twice.
-    if (!written && written.error().code() == errc::io) {
-      written = write_private(options_.folder, name_of(key), content, end);
-    }
     ++(written ? writes_ : failed_writes_);
     report(key, written ? "is written" : "could not be written");
     return written;

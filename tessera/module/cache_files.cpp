@@ -56,22 +56,31 @@ result<void> write_fully(int descriptor, const std::string& path, bytes_view byt
   return {};
 }
 
+/// Locks a new file and returns true if it still has its name. Another process that opens
+/// the cache takes a file without a lock for an abandoned one: it may have locked the
+/// file first, and removes it before it lets go of the lock.
+bool lock_with_name(const private_file& file) {
+  while (::flock(file.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  struct stat facts {};
+  return ::fstat(file.get(), &facts) == 0 && facts.st_nlink != 0;
+}
+
 // Creates a temporary file and locks it. The name is unique among the threads of all
 // living processes of this machine. If an ended process with the same number has left
-// such a file, the next serial number is tried.
+// such a file, or another process has removed the new file before it was locked, the next
+// serial number is tried.
 result<private_file> create_temporary(const std::string& folder, std::string& path) {
   static std::atomic<std::uint64_t> serial{0};
   for (int attempt = 0; attempt < 1000; ++attempt) {
     path = join_path(folder, fmt::format(".{}-{}{}", ::getpid(), serial.fetch_add(1),
                                          temporary_suffix));
-    const int descriptor =
-        ::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (descriptor >= 0) {
-      private_file file(descriptor);
-      ::flock(descriptor, LOCK_EX | LOCK_NB);
+    private_file file(
+        ::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (file.is_open() && lock_with_name(file)) {
       return file;
     }
-    if (errno != EEXIST) {
+    if (!file.is_open() && errno != EEXIST) {
       break;
     }
   }

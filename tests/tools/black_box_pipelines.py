@@ -39,7 +39,10 @@ path = "out.tgm"
         self.weir("run", "half.toml", "--out", "whole", "--set", "write.path=whole.tgm")
         whole = (self.folder / "whole.tgm").read_bytes()
         self.kill_after_checkpoint("r", "run", "half.toml", "--out", "r")
-        self.weir("resume", "r", "--set", "run.workers=2")
+        with open(self.folder / "out.tgm", "ab") as file:
+            file.write(b"more")
+        said = self.weir("resume", "r", "--set", "run.workers=2").stdout.decode()
+        self.assertRegex(said, r"cut        \d+ bytes of .*out\.tgm behind the checkpoint\n")
         self.assertEqual((self.folder / "out.tgm").read_bytes(), whole)
         self.assertEqual(self.metrics("r")["ended"], "finished")
         self.assertIn("had finished before", self.weir("resume", "r").stdout.decode())

@@ -155,7 +155,9 @@ _weir_line() {
   [[ $1 == *" "* ]] && before="${1% *} "
   mapfile -t COMPREPLY < <(compgen -P "${before#[\"\']}" -W "$list" -- "$last")
   if [[ $last == *=* || ${COMP_WORDS[COMP_CWORD-1]} == "=" || $last == "=" ]]; then
-    mapfile -t COMPREPLY < <(compgen -f -- "${last##*=}")
+    # Inside quotes the word has the line up to here, which the shell would replace.
+    [[ $1 == *=* ]] && before="$before${last%"${last##*=}"}"
+    mapfile -t COMPREPLY < <(compgen -P "${before#[\"\']}" -f -- "${last##*=}")
   fi
   compopt -o nospace 2>/dev/null
 }

@@ -99,7 +99,27 @@ void pipeline_reporter::note_stop() {
   }
 }
 
+/// The first progress has the figures of all stages.
+void pipeline_reporter::note_cuts(const std::vector<figures>& stages) {
+  std::vector<std::string> all;
+  for (const figures& one : stages) {
+    if (const auto* cuts = one.find<std::vector<std::string>>("cut")) {
+      all.insert(all.end(), cuts->begin(), cuts->end());
+    }
+  }
+  if (all.empty() || all == cuts_) {
+    return;
+  }
+  for (const std::string& cut : all) {
+    const std::string words = cut + " behind the checkpoint";
+    say("cut        " + words);
+    log().info("cut: " + words);
+  }
+  cuts_ = std::move(all);
+}
+
 void pipeline_reporter::progress(const pipeline_progress& p) {
+  note_cuts(p.stages);
   began_ = true;
   last_ = p;
   note_stop();

@@ -46,6 +46,7 @@ class pipeline_reporter : public announcer {
 
  private:
   void note_stop();
+  void note_cuts(const std::vector<figures>& stages);
   void keep_results(const pipeline_report& r);
   void print_end(const pipeline_report& r);
   [[nodiscard]] facts facts_so_far(const char* ended) const;
@@ -56,10 +57,11 @@ class pipeline_reporter : public announcer {
   flow::plan plan_;
   const actors::run_control& control_;
   facts metrics_;
-  pipeline_progress last_;     ///< progress that was seen last
-  bool began_ = false;         ///< `last_` was set
-  bool stop_noted_ = false;    ///< the log says that the run was asked to stop
-  bool cannot_write_ = false;  ///< metrics.json could not be written while running
+  pipeline_progress last_;         ///< progress that was seen last
+  bool began_ = false;             ///< `last_` was set
+  std::vector<std::string> cuts_;  ///< outputs that were cut, as they were told
+  bool stop_noted_ = false;        ///< the log says that the run was asked to stop
+  bool cannot_write_ = false;      ///< metrics.json could not be written while running
   std::uint64_t resumed_item_ = 0;
   std::int64_t peak_item_bytes_ = 0;
   std::int64_t start_ns_;

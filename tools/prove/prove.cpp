@@ -114,16 +114,16 @@ std::vector<std::string> narrow(const proved_pipeline& all) {
   return sets;
 }
 
-/// Returns the assignments that give each stage a host of its own; none if this version
-/// has no such hosts.
-std::vector<std::string> apart(const proved_pipeline& all) {
+/// Returns the assignments that move each stage to a host of its own: `own`, a thread, or
+/// `process`, a child. Stages of Python stay in their children.
+std::vector<std::string> apart(const proved_pipeline& all, const std::string& host) {
   std::vector<std::string> sets;
   for (const written_stage& stage : all.written.stages) {
     written_stage other = stage;
     const auto home = flow::stages().home_of(stage.use);
     const bool may_move = home && home->command.empty();  // others need a child process
-    if (may_move && set_stage_key(other, {"host", {std::string("own")}, ""})) {
-      sets.push_back(stage.name + ".host=own");
+    if (may_move && set_stage_key(other, {"host", {host}, ""})) {
+      sets.push_back(stage.name + ".host=" + host);
     }
   }
   return sets;
@@ -135,8 +135,9 @@ std::vector<variant> variants_of(const proved_pipeline& all,
   std::vector<variant> made{{"1 worker", {"run.workers=1"}},
                             {"2 workers", {"run.workers=2"}},
                             {"window 1", narrow(all)}};
-  if (auto sets = apart(all); !sets.empty()) {
+  if (auto sets = apart(all, "own"); !sets.empty()) {
     made.push_back({"own hosts", std::move(sets)});
+    made.push_back({"children", apart(all, "process")});
   }
   if (all.plan.promise == flow::guarantee::exactly_once) {
     for (std::uint32_t i = 0; i < options.runs; ++i) {

@@ -9,6 +9,7 @@
 #include "stages/source_parts.hpp"
 #include "tensogram/byte_pipe.hpp"
 #include "weir/base/hash.hpp"
+#include "weir/pipeline/append_file.hpp"
 
 namespace weir::actors {
 namespace {
@@ -103,7 +104,7 @@ class json_write final : public flow::stage_object {
     }
     WEIR_CHECK(check(*file_));
     written_ = at_.last.end;
-    return file_->resize(at_.last.end);
+    return cut_output(*file_, at_.last.end);
   }
   result<bool> verify(opening& run, bytes_view stored,
                       const flow::state_reader& /*state*/) override {

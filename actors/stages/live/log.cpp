@@ -14,6 +14,7 @@
 #include "tensogram/message_file.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/base/hash.hpp"
+#include "weir/pipeline/append_file.hpp"
 
 namespace weir::actors {
 namespace {
@@ -169,6 +170,9 @@ class log_source final : public flow::stage_object {
     target.path = path_;
     target.repair = true;
     WEIR_TRY(file_, message_file::open(environment, target));
+    if (const std::uint64_t bytes = file_->info().cut_bytes; bytes != 0) {
+      note_cut({path_, bytes});
+    }
     // What a killed process has written need not be durable yet.
     WEIR_CHECK(file_->sync());
     if (file_->end() > at_.last.end) {

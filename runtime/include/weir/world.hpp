@@ -90,6 +90,13 @@ class world {
     return make_bytes<T, 0>({});
   }
 
+  /// Waits for the tasks of a tensor on this rank and frees its memory. No view of it may
+  /// be used afterwards. @error{not_found; thrown: the memory was freed before}
+  template <class T, int Rank>
+  void release(const world_tensor<T, Rank>& t) {
+    or_throw(ranks_.release(t.all().bytes().store().id));
+  }
+
   /// Submits a task that calls `kernel(views...)` on the owner of the first part that it
   /// writes. The kernel may return `result<void>` to fail. `name` is a literal. Arguments
   /// are parts of world tensors, and numbers that all ranks have, for reading.

@@ -219,6 +219,9 @@ TEST(PipelineHosts, ContinueACheckpointOfAnotherKindOfHost) {
     build_all(again, "out.tgm", second, 5);
     const auto end = or_throw(resume(again, options));
     EXPECT_EQ(end.resumed_item, 75U) << name;
+    const auto* cuts = end.stages.back().find<std::vector<std::string>>("cut");
+    const std::string cut = " bytes of " + join_path(at, "out.tgm");
+    EXPECT_TRUE(cuts != nullptr && cuts->at(0).ends_with(cut)) << name;
     EXPECT_EQ(content(join_path(at, "out.tgm")), whole) << name;
     return whole;
   };

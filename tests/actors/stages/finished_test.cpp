@@ -3,6 +3,8 @@
 /// Runs that had finished before and are resumed, and runs whose stages cannot be opened.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "pipeline/support/number_stages.hpp"
 #include "stages/file_runs.hpp"
 #include "weir/pipeline/append_file.hpp"
@@ -32,6 +34,42 @@ struct raw_file {
     return append_file::verify(run, s.path, where);
   }
 };
+
+/// A pipeline with one file of each sink that appends.
+file_builder appending(const temp_folder& folder) {
+  return [&folder](pipeline& p) {
+    setting_value shape{setting_value::list{{std::int64_t{4}}}};
+    auto source = add_stage(p, "source", "generator",
+                            {{"count", 20}, {"shape", given_value(std::move(shape))}});
+    source >> add_stage(p, "messages", "tgm.write", {{"path", folder / "out.tgm"}});
+    source >> add_stage(p, "lines", "json.write", {{"path", folder / "out.jsonl"}});
+    source >> p.add<raw_file>("raw", {.path = folder / "raw"});
+  };
+}
+
+TEST(ResumedRun, TellsWhatItCutsOffOutputsThatHaveGrown) {
+  const temp_folder folder;
+  const auto build = appending(folder);
+  const flow::image middle = unfinished(images_of(build, 10)).front();
+  ASSERT_EQ(middle.next_item, 10U);
+  std::map<std::string, byte_vector> whole;
+  for (const std::string name : {"out.tgm", "out.jsonl", "raw"}) {
+    whole[name] = content_of(folder / name);
+    std::ofstream(folder / name, std::ios::app) << "more";
+  }
+  const cut_scope scope;
+  const auto done = resume_files(build, middle);
+  ASSERT_TRUE(done) << done.error().message();
+  ASSERT_EQ(scope.cuts().size(), whole.size());
+  for (const output_cut& one : scope.cuts()) {
+    const std::string name = fs::path(one.file).filename();
+    EXPECT_EQ(content_of(one.file), whole[name]);
+    EXPECT_GT(one.bytes, 4U) << name;
+    if (name == "raw") {
+      EXPECT_EQ(one.bytes, whole[name].size() / 2 + 4);
+    }
+  }
+}
 
 /// A pipeline with an appended, a replaced and a raw file, and a sink that only counts.
 class finished_run {

@@ -9,6 +9,7 @@
 
 #include "stages/file_runs.hpp"
 #include "stages/stage_inputs.hpp"
+#include "weir/pipeline/append_file.hpp"
 
 namespace weir::test {
 namespace {
@@ -83,10 +84,14 @@ TEST(Log, BeginsWithWhatItHasAndCutsOffAMessageThatIsNotWhole) {
   write_content(f.folder / "log.tgm", joined({float_message(1), float_message(2), half}));
   std::thread sender = f.sending(float_message(3));
   tape found;
+  const cut_scope scope;
   const auto done = run_files(f.building(found));
   sender.join();
   ASSERT_TRUE(done) << done.error().message();
   EXPECT_EQ(firsts(found), (float_list{1, 2, 3}));
+  ASSERT_EQ(scope.cuts().size(), 1U);
+  EXPECT_EQ(scope.cuts()[0].file, f.folder / "log.tgm");
+  EXPECT_EQ(scope.cuts()[0].bytes, half.size());
   EXPECT_EQ(f.log(), joined({float_message(1), float_message(2), float_message(3)}));
 }
 

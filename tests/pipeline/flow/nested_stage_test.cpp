@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A stage alone whose host puts the inputs of a call into another place when it repeats
-/// the call.
+/// the call, and one that fails while tasks of other calls are in flight.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -29,14 +29,40 @@ struct picky {
   }
 };
 
+/// Submits many tasks for an item. Those of the first item fail.
+struct many_tasks {
+  static constexpr int tasks = 100;
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  static void describe(stage_spec<many_tasks>& s) {
+    s.name("test.many_tasks", "submits many tasks for an item").stateless();
+    s.port("x", &many_tasks::x, "n").port("y", &many_tasks::y, "n");
+  }
+  result<void> on_item(step& s) {
+    WEIR_TRY(auto to, s.make(y, s[x].extent(0)));
+    for (int i = 0; i < tasks; ++i) {
+      s.submit(
+          "copy",
+          [first = s.seq() == 0](auto from, auto out) -> result<void> {
+            out[0] = from[0];
+            return first ? result<void>(error(errc::corrupt, "planted failure"))
+                         : result<void>();
+          },
+          read(s[x]), write(to));
+    }
+    return s.emit();
+  }
+};
+
 /// A host with eight calls, whose inputs lie one behind the other from a place on.
+template <class Stage>
 struct moving_host {
-  moving_host() {
+  explicit moving_host(flow::failure_policy failing) {
     durable_items d;
     pipeline p("alone");
     auto source = p.add<number_source>("source", {.count = 1, .seed = 1});
-    auto stage = p.add<picky>("picky");
-    stage.failing(flow::failure_policy::skip);
+    auto stage = p.add<Stage>("stage");
+    stage.failing(failing);
     auto sink = p.add<number_sink>("sink", sink_of(d));
     source >> stage >> sink;
     const flow::plan plan = or_throw(p.check());
@@ -81,7 +107,7 @@ struct moving_host {
 };
 
 TEST(NestedStage, HandsOnWhatItWasGivenAlsoIfItWasMovedSince) {
-  moving_host h;
+  moving_host<picky> h(flow::failure_policy::skip);
   for (std::uint64_t next = 0; next < 8;) {
     const auto done = h.work(next, next % 2 == 0 ? 0 : 20);
     next += done.processed;
@@ -94,6 +120,14 @@ TEST(NestedStage, HandsOnWhatItWasGivenAlsoIfItWasMovedSince) {
   for (const auto& [number, content] : h.seen) {
     EXPECT_EQ(content, number);
   }
+}
+
+TEST(NestedStage, WaitsForTheTasksOfOtherCallsWhenOneHasFailed) {
+  moving_host<many_tasks> h(flow::failure_policy::stop);
+  const auto done = h.work(0, 0);
+  ASSERT_TRUE(done.failed.has_value());
+  EXPECT_EQ(done.processed, 0U);
+  EXPECT_EQ(h.alone->host().base().in_flight(), 0U);  // the memory may go now
 }
 
 }  // namespace

@@ -91,6 +91,7 @@ doubles heat_inside(world& w, const layout& cut, std::int64_t n, std::int64_t m)
     }
     std::swap(a, b);
   }
+  w.release(b);
   return values_of(w, a);
 }
 

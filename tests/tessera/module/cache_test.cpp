@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -381,6 +382,27 @@ TEST(Cache, IsWholeForReadersWhileProcessesWriteOneKey) {
     EXPECT_EQ(exit_code_of_process(writer), 0);
   }
   EXPECT_TRUE(or_throw(cache->get(key_of("k"))));
+  EXPECT_TRUE(files_of(path, ".tmp").empty());
+}
+
+/// Whoever opens the cache looks for files that killed writers have left.
+TEST(Cache, KeepsAnEntryThatIsWrittenWhileOthersOpenTheCache) {
+  const temp_folder folder;
+  const std::string path = folder / "cache";
+  const auto cache = open_cache(path);
+  std::atomic<bool> over{false};
+  std::thread opens([&] {
+    while (!over) {
+      open_cache(path);
+    }
+  });
+  int failures = 0;
+  for (int i = 0; i < 1000; ++i) {
+    failures += cache->put(key_of("k"), content_of(64)) ? 0 : 1;
+  }
+  over = true;
+  opens.join();
+  EXPECT_EQ(failures, 0);
   EXPECT_TRUE(files_of(path, ".tmp").empty());
 }
 

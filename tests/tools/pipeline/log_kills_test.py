@@ -18,10 +18,11 @@ import time
 
 WEIR = pathlib.Path(sys.argv[1]).resolve()
 KILLS = int(os.environ.get("WEIR_TEST_KILLS", sys.argv[2] if len(sys.argv) > 2 else 20))
-MADE = """[[stage]]
+ACCEPTED = 100  # messages that the log has at least at the end
+MADE = f"""[[stage]]
 name = "numbers"
 use = "generator"
-count = 20000
+count = {1000 * KILLS}
 shape = [8]
 [[stage]]
 name = "file"
@@ -71,6 +72,12 @@ def values(path):
     """Returns the first element of each message of a file."""
     lines = [json.loads(line) for line in call(WEIR, "tgm", "dump", "--limit", 0, path).splitlines()]
     return [line["values"][0] for line in lines if line.get("object") == 0]
+
+
+def wait_for_bytes(path, size, process):
+    """Waits until a file has at least `size` bytes or a process has ended."""
+    while process.poll() is None and not (path.exists() and path.stat().st_size >= size):
+        time.sleep(0.01)
 
 
 class Writer(threading.Thread):
@@ -133,6 +140,7 @@ def main(top):
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
         else:
+            wait_for_bytes(top / "log.tgm", ACCEPTED * max(map(len, messages)), process)
             writer.finish.set()
         if joined is None and kills >= KILLS // 2 and (top / "log.tgm").exists():
             joined = subprocess.Popen([WEIR, "run", top / "join.toml", "--out", top / "join"], stdout=subprocess.DEVNULL,
@@ -149,7 +157,7 @@ def main(top):
     if joined.returncode != 0:
         sys.exit(f"the run that follows the log ended with {joined.returncode}: {errors.decode()}")
     logged = values(top / "log.tgm")
-    if logged != sorted(set(logged)) or len(logged) < 100:
+    if logged != sorted(set(logged)) or len(logged) < ACCEPTED:
         sys.exit(f"expected each message once and in order in the log, found {logged}")
     if values(top / "answers.tgm") != [-v for v in logged]:
         sys.exit(f"expected an answer to each of {len(logged)} messages, found {values(top / 'answers.tgm')} to {logged}")

@@ -153,6 +153,9 @@ class Pipe(Case):
         self.assertEqual(self.complete("pipe", "generator", "!", "elementwise", "oper"), ["operand="])
         self.assertEqual(self.complete("pipe", "generator ! elementw"), ["generator ! elementwise"])
         self.assertEqual(self.complete("pipe", "generator count=4 ! tgm.write pa"), ["generator count=4 ! tgm.write path="])
+        (self.folder / "days.tgm").touch()
+        self.assertEqual(self.complete("pipe", "tgm.read", "path", "=", "da"), ["days.tgm"])
+        self.assertEqual(self.complete("pipe", "'generator ! tgm.write path=da"), ["generator ! tgm.write path=days.tgm"])
         self.assertIn("generator", self.complete("pipe", ""))
         self.assertIn("--toml", self.complete("pipe", "--"))
 

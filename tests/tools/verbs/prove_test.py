@@ -91,7 +91,7 @@ path = "out.tgm"
         found = self.prove("--runs", 2, code=0)
         self.assertTrue(found["equal"])
         names = [v["variant"] for v in found["variants"]]
-        self.assertEqual([n for n in names if n != "own hosts"], ["1 worker", "2 workers", "window 1", "killed 1", "killed 2"])
+        self.assertEqual(names, ["1 worker", "2 workers", "window 1", "own hosts", "children", "killed 1", "killed 2"])
         self.assertGreater(sum(v["kills"] for v in found["variants"]), 0)
         self.assertEqual(list(self.scratch.iterdir()), [])
         self.assertFalse((self.folder / "out.tgm").exists())

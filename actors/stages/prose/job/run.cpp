@@ -4,10 +4,11 @@
 /// report of its last checkpoint.
 #include "weir/actors/run.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "run/pipeline_run.hpp"
 #include "stages/prose/corpus.hpp"
@@ -39,6 +40,20 @@ corpus_order order_of(const run_config& config) {
   return {config.source,          config.sources,
           stream_of(config),      config.resume_text == text_policy::grown,
           config.resume_contexts, config.chain};
+}
+
+/// Returns whether a source can be opened once more without a loss: it reads files, and
+/// neither standard input nor what another process writes at the moment.
+bool consists_of_files(const source_settings& source) {
+  const auto is_live = [](const std::string& path) {
+    std::error_code ignored;
+    const auto kind = std::filesystem::status(path, ignored).type();
+    return path == "-" || kind == std::filesystem::file_type::fifo ||
+           kind == std::filesystem::file_type::character ||
+           kind == std::filesystem::file_type::socket;
+  };
+  return !source.paths.empty() &&
+         std::none_of(source.paths.begin(), source.paths.end(), is_live);
 }
 
 /// Gives an image the identity of the pipeline that continues it. The settings that may
@@ -176,7 +191,7 @@ result<void> runner::accept_changes() {
   WEIR_CHECK(check_order(changes_, stored_->steps));
   const bool looks = !changes_.empty() || options_.generation != 0 ||
                      config_.resume_text == text_policy::grown;
-  if (looks && config_.source.paths != std::vector<std::string>{"-"}) {
+  if (looks && consists_of_files(config_.source)) {
     WEIR_CHECK(accept_text());
   }
   for (storage::run_change& one : changes_) {

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What is promised of every run, with its stages on the usual hosts, each on a thread of
+/// its own, and each in a child process: barriers anywhere, the bound of memory, enlarged
+/// windows, failed items, changed sources and outputs, mistakes of the author, drains and
+/// loops. `hosts_test` compares workers, windows and killed children on all hosts, and
+/// `random_hosts_test` random graphs.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "host_stages.hpp"
+#include "pipeline/support/random_pipeline.hpp"
+#include "support/temp_folder.hpp"
+#include "weir/actors/control.hpp"
+#include "weir/actors/pipelines.hpp"
+#include "weir/base/file.hpp"
+
+namespace weir::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Where stages work.
+struct every_host_places {
+  const char* name;
+  flow::host_kind ends;    ///< of sources and sinks
+  flow::host_kind middle;  ///< of all others
+};
+
+class EveryHost : public testing::TestWithParam<every_host_places> {
+ protected:
+  using builder = std::function<void(pipeline&)>;
+
+  EveryHost() {
+    ::setenv("WEIR_STAGE_HOST", WEIR_NUMBER_HOST_PROGRAM, 1);  // NOLINT
+    add_standard_stages();
+  }
+  ~EveryHost() override { ::unsetenv("WEIR_STAGE_HOST"); }  // NOLINT
+
+  /// Moves a stage to its host.
+  static node place(node stage, bool end = false) {
+    return stage.host(end ? GetParam().ends : GetParam().middle);
+  }
+  static node source(pipeline& p, std::uint64_t count, std::uint64_t seed = 1) {
+    return place(add_named<number_source>(p, "source", {count, seed}), true);
+  }
+  static node sink(pipeline& p, const std::string& file = "out.tgm") {
+    return place(p.add(fs::path(file).stem(), "tgm.write", {{"path", file}}), true);
+  }
+  template <class S>
+  static node middle(pipeline& p, const std::string& name,
+                     flow::settings_of<S> settings = {}) {
+    return place(add_named<S>(p, name, settings));
+  }
+
+  /// Returns the options of a run whose files lie in its folder.
+  [[nodiscard]] run_options options_in(const std::string& name) const {
+    run_options options;
+    options.folder = options.files = folder_ / name;
+    options.keep = 1000;
+    fs::create_directories(options.folder);
+    return options;
+  }
+  static result<pipeline_report> run_once(const builder& build,
+                                          const run_options& options) {
+    pipeline p("every host");
+    build(p);
+    return run(p, options);
+  }
+  static result<pipeline_report> resume_once(const builder& build,
+                                             const run_options& options) {
+    pipeline p("every host");
+    build(p);
+    return resume(p, options);
+  }
+  static std::string bytes_in(const run_options& options, const std::string& file) {
+    std::ifstream in(join_path(options.files, file), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  /// Runs a pipeline, resumes it from each of its checkpoints, and returns its output.
+  static std::string output_from_all(const builder& build, const run_options& options) {
+    const auto end = or_throw(run_once(build, options));
+    std::string whole = bytes_in(options, "out.tgm");
+    run_options again = options;
+    for (again.generation = end.generation - 1; again.generation != 0;
+         --again.generation) {
+      or_throw(resume_once(build, again));
+      EXPECT_EQ(bytes_in(options, "out.tgm"), whole) << again.generation;
+    }
+    return whole;
+  }
+  static void expect_failure(const result<pipeline_report>& end, errc code,
+                             const std::string& text) {
+    ASSERT_FALSE(end) << "expected: " << text;
+    EXPECT_EQ(end.error().root().code(), code) << end.error().message();
+    EXPECT_NE(end.error().message().find(text), std::string::npos)
+        << end.error().message();
+  }
+
+  temp_folder folder_;
+};
+
+std::size_t number_of_messages(const std::string& content) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = content.find("TENSOGRM", at)) != std::string::npos;
+       ++at) {
+    ++count;
+  }
+  return count;
+}
+
+TEST_P(EveryHost, HasBarriersAnywhereAndGoesOnFromEach) {
+  const builder build = [](pipeline& p) {
+    source(p, 8) >> middle<running_sum>(p, "sum") >> middle<late_filter>(p, "filter") >>
+        middle<doubled>(p, "doubled") >> sink(p);
+  };
+  run_options each = options_in("each");
+  each.every_items = 1;
+  const std::string expected = output_from_all(build, each);
+  EXPECT_NE(number_of_messages(expected), 0U);
+  run_options seven = options_in("seven");
+  seven.every_items = 7;
+  EXPECT_EQ(output_from_all(build, seven), expected);
+  run_options timed = options_in("timed");
+  timed.every_seconds = 1e-9;
+  or_throw(run_once(build, timed));
+  EXPECT_EQ(bytes_in(timed, "out.tgm"), expected);
+}
+
+TEST_P(EveryHost, GoesOnInTheMiddleOfALoop) {
+  const builder build = [](pipeline& p) {
+    auto head = middle<loop_head>(p, "head");
+    auto tail = middle<scaled>(p, "tail");
+    source(p, 7) >> head["x"];
+    head >> tail >> sink(p);
+    tail.feed_back(head["token"], 2);
+  };
+  run_options options = options_in("loop");
+  options.every_items = 2;
+  EXPECT_EQ(number_of_messages(output_from_all(build, options)), 7U);
+}
+
+TEST_P(EveryHost, KeepsTheBoundOfMemoryBeforeASlowSink) {
+  run_options options = options_in("slow");
+  options.folder.clear();
+  const auto end = run_once(
+      [](pipeline& p) {
+        source(p, 200) >> middle<scaled>(p, "scaled").window(4) >>
+            place(add_named<slow_file>(p, "sink", {"out"}), true).window(4);
+      },
+      options);
+  ASSERT_TRUE(end) << end.error().message();
+  EXPECT_GT(end->peak_item_bytes, 0);
+  EXPECT_LE(end->peak_item_bytes, end->memory_bound);
+  EXPECT_EQ(fs::file_size(join_path(options.files, "out")), 200 * sizeof(numbers));
+}
+
+TEST_P(EveryHost, EnlargesAnEdgeThatIsTooShortForABatch) {
+  std::string expected;
+  for (const std::uint32_t window : {64U, 2U}) {
+    const run_options options = options_in(std::to_string(window));
+    const auto end = run_once(
+        [&](pipeline& p) {
+          source(p, 22) >> middle<batched>(p, "batch").window(window) >> sink(p);
+        },
+        options);
+    ASSERT_TRUE(end) << end.error().message();
+    const bool enlarged = std::ranges::any_of(end->planned.notes, [](const auto& note) {
+      return note.find("enlarged to") != std::string::npos;
+    });
+    EXPECT_EQ(enlarged, window == 2);
+    if (expected.empty()) {
+      expected = bytes_in(options, "out.tgm");
+    }
+    EXPECT_EQ(bytes_in(options, "out.tgm"), expected);
+  }
+}
+
+TEST_P(EveryHost, TreatsFailedItemsAsTheirStageSays) {
+  using flow::failure_policy;
+  for (const std::uint64_t item : {0U, 7U, 19U}) {
+    const auto failing = [&](failure_policy policy) {
+      return [item, policy](pipeline& p) {
+        auto stage = middle<fails_at<false>>(p, "fails", {item});
+        source(p, 20) >> stage.failing(policy) >> sink(p);
+        if (policy == failure_policy::dead_letter) {
+          static_cast<void>(stage["failed_x"] >> sink(p, "dead.tgm"));
+        }
+      };
+    };
+    const std::string name = std::to_string(item);
+    const std::string place = "item " + name;
+    expect_failure(run_once(failing(failure_policy::stop), options_in("stop" + name)),
+                   errc::corrupt, place);
+    const run_options skips = options_in("skip" + name);
+    ASSERT_TRUE(run_once(failing(failure_policy::skip), skips));
+    const std::string rest = bytes_in(skips, "out.tgm");
+    EXPECT_EQ(number_of_messages(rest), 19U);
+    const run_options keeps = options_in("dead" + name);
+    ASSERT_TRUE(run_once(failing(failure_policy::dead_letter), keeps));
+    EXPECT_EQ(bytes_in(keeps, "out.tgm"), rest);
+    EXPECT_EQ(number_of_messages(bytes_in(keeps, "dead.tgm")), 1U);
+    const auto with_state = [&](failure_policy policy) {
+      return [item, policy](pipeline& p) {
+        source(p, 20) >> middle<fails_at<true>>(p, "fails", {item}).failing(policy) >>
+            sink(p);
+      };
+    };
+    expect_failure(run_once(with_state(failure_policy::stop), options_in("state" + name)),
+                   errc::corrupt, place);
+  }
+  expect_failure(
+      run_once(
+          [](pipeline& p) {
+            source(p, 20) >>
+                middle<fails_at<true>>(p, "fails", {3}).failing(failure_policy::skip) >>
+                sink(p);
+          },
+          options_in("refused")),
+      errc::invalid_argument, "expected a stage without state");
+}
+
+TEST_P(EveryHost, SeesThatASourceOrAnOutputHasChanged) {
+  run_options options = options_in("changed");
+  const auto make_input = [&](std::uint64_t seed) {
+    pipeline p("input");
+    add_named<number_source>(p, "source", {20, seed}) >>
+        p.add("file", "tgm.write", {{"path", "in.tgm"}});
+    run_options made;
+    made.files = options.files;
+    or_throw(run(p, made));
+  };
+  const builder build = [](pipeline& p) {
+    place(p.add("source", "tgm.read", {{"path", "in.tgm"}}), true) >>
+        middle<scaled>(p, "scaled") >> sink(p);
+  };
+  make_input(1);
+  options.every_items = 5;
+  ASSERT_TRUE(run_once(build, options));
+  const std::string whole = bytes_in(options, "out.tgm");
+  options.generation = 1;
+
+  std::ofstream(join_path(options.files, "out.tgm"), std::ios::app) << "more";
+  const auto end = resume_once(build, options);
+  ASSERT_TRUE(end) << end.error().message();
+  EXPECT_EQ(bytes_in(options, "out.tgm"), whole);
+  const auto* cuts = end->stages.back().find<std::vector<std::string>>("cut");
+  ASSERT_NE(cuts, nullptr);
+  EXPECT_NE(cuts->at(0).find("out.tgm"), std::string::npos);
+
+  fs::resize_file(join_path(options.files, "out.tgm"), 10);
+  expect_failure(resume_once(build, options), errc::torn, "out.tgm");
+  make_input(2);
+  expect_failure(resume_once(build, options), errc::history_mismatch, "in.tgm");
+}
+
+TEST_P(EveryHost, NamesTheMistakesOfTheAuthor) {
+  const auto message_of = [&](const builder& build) {
+    const auto end = run_once(build, options_in("mistake"));
+    return end ? std::string("none") : end.error().message();
+  };
+  EXPECT_EQ(message_of([](pipeline& p) {
+              const given_settings half{{"type", "f32[3]"}, {"op", "negate"}};
+              source(p, 3) >> place(p.add("half", "elementwise", half)) >> sink(p);
+            }),
+            "cannot connect \"source.x\" to \"half.x\": expected f32[3], found u64[3]");
+  EXPECT_EQ(message_of([](pipeline& p) {
+              source(p, 3) >> middle<scaled>(p, "same") >> middle<scaled>(p, "same") >>
+                  sink(p);
+            }),
+            "cannot add the stage \"same\": expected a unique name, found a stage with "
+            "this name");
+  EXPECT_EQ(
+      message_of([](pipeline& p) { source(p, 3) >> middle<joined>(p, "joined")["a"]; }),
+      "cannot leave the inlet \"joined.b\" open: expected one edge, found none");
+  const std::string ring = message_of([](pipeline& p) {
+    auto head = middle<joined>(p, "head");
+    source(p, 3) >> head["a"];
+    static_cast<void>(head >> middle<scaled>(p, "tail") >> head["b"]);
+  });
+  EXPECT_NE(ring.find("delay"), std::string::npos) << ring;
+}
+
+TEST_P(EveryHost, StopsWhenItIsAskedAndGoesOn) {
+  const builder build = [](pipeline& p) {
+    source(p, 60) >> middle<running_sum>(p, "sum") >> sink(p);
+  };
+  const run_options calm = options_in("calm");
+  ASSERT_TRUE(run_once(build, calm));
+  run_options options = options_in("stopped");
+  for (int round = 0; round < 8; ++round) {
+    actors::run_control control;
+    options.control = &control;
+    // The first call comes before the first item, the others at any time.
+    int calls = 0;
+    options.progress = [&](const pipeline_progress&) {
+      if (++calls > round % 2) {
+        control.request_stop();
+      }
+    };
+    const auto end = round == 0 ? run_once(build, options) : resume_once(build, options);
+    ASSERT_TRUE(end) << end.error().message();
+    if (end->ended == "finished") {
+      break;
+    }
+  }
+  options.control = nullptr;
+  options.progress = nullptr;
+  ASSERT_TRUE(resume_once(build, options));
+  EXPECT_EQ(bytes_in(options, "out.tgm"), bytes_in(calm, "out.tgm"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Pipelines, EveryHost,
+    testing::Values(every_host_places{"usual", flow::host_kind::automatic,
+                                      flow::host_kind::automatic},
+                    every_host_places{"own", flow::host_kind::own, flow::host_kind::own},
+                    every_host_places{"children", flow::host_kind::process,
+                                      flow::host_kind::process}),
+    [](const auto& one) { return std::string(one.param.name); });
+
+}  // namespace
+}  // namespace weir::test

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Stages that fail, and a sink that is slow, for runs on every kind of host.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "pipeline/support/number_stages.hpp"
+#include "weir/pipeline/append_file.hpp"
+
+namespace weir::test {
+
+/// Hands items on. The task of one item fails.
+template <bool HasState>
+struct fails_at {
+  struct settings {
+    std::uint64_t item = 0;
+  };
+  in<std::uint64_t, 1> x;
+  out<std::uint64_t, 1> y;
+  std::uint64_t item = 0;
+  std::uint64_t calls = 0;
+  static void describe(stage_spec<fails_at>& s) {
+    s.name(HasState ? "test.fails_at_with_state" : "test.fails_at", "fails at one item");
+    s.port("x", &fails_at::x, "3").port("y", &fails_at::y, "3");
+    s.set("item", &settings::item, "number of the item");
+    if constexpr (HasState) {
+      s.state("calls", &fails_at::calls);
+    } else {
+      s.stateless();
+    }
+  }
+  result<void> open(opening&, const settings& with) {
+    item = with.item;
+    return {};
+  }
+  result<void> on_item(step& s) {
+    calls += HasState ? 1 : 0;
+    WEIR_TRY(auto to, s.make(y, width));
+    s.submit(
+        "copy",
+        [fails = s.seq() == item](auto from, auto out) -> result<void> {
+          std::copy(from.begin(), from.end(), out.begin());
+          return fails ? result<void>(error(errc::corrupt, "planted failure"))
+                       : result<void>();
+        },
+        read(s[x]), write(to));
+    return s.emit();
+  }
+};
+
+/// Appends items to a file, much slower than the stages before it make them.
+struct slow_file {
+  using offset = append_file::offset;
+  struct settings {
+    std::string path;
+  };
+  in<std::uint64_t, 1> x;
+  append_file to;
+  static void describe(stage_spec<slow_file>& s) {
+    s.name("test.slow_file", "appends numbers slowly").port("x", &slow_file::x, "3");
+    s.set("path", &settings::path, "file to write").required().path(path_use::output);
+  }
+  result<void> open(opening& run, const settings& s) { return to.open(run, s.path); }
+  result<void> put(taken& t) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    return to.append(t[x]);
+  }
+  result<offset> settle() { return to.settle(); }
+  result<void> rewind(offset where) { return to.rewind(where); }
+};
+
+/// Adds these stages to a catalog.
+inline void add_host_stages(flow::catalog& to) {
+  or_throw(to.add<fails_at<false>>());
+  or_throw(to.add<fails_at<true>>());
+  or_throw(to.add<slow_file>());
+}
+
+}  // namespace weir::test
