@@ -9,6 +9,7 @@
 #include <array>
 #include <limits>
 
+#include "stages/prose/source/open_mix.hpp"
 #include "stages/source_parts.hpp"
 #include "weir/base/settings.hpp"
 
@@ -143,7 +144,12 @@ result<pulses_settings> read_pulses_settings(flow::stage_info& info,
                    ? assign_source(settings.sources, name, one.value)
                    : table.assign(settings, name, one.value));
   }
-  WEIR_CHECK(table.check(settings));
+  pulses_settings checked = settings;
+  if (!settings.source.mix.sources.empty()) {
+    WEIR_CHECK(check_mix("", settings.source, settings.sources));
+    checked.source.paths = {"."};  // a mixture stands in place of the required files
+  }
+  WEIR_CHECK(table.check(checked));
   const pulses_settings untouched{};
   for (const auto& one : table.entries()) {
     const auto value = one.get(settings);

@@ -262,7 +262,10 @@ std::uint32_t vocabulary_of(const run_config& config, const source_settings& sou
                             std::size_t files) {
   const bool wraps = config.stream.end != storage::end_policy::stop;
   const bool separates = source.eot && files > 1;
-  return wraps || separates ? storage::byte_vocabulary : storage::byte_vocabulary - 1;
+  // Mixtures and shuffles end documents with a separator of their own.
+  const bool composed = !source.mix.sources.empty() || source.shuffle.window != 0;
+  return wraps || separates || composed ? storage::byte_vocabulary
+                                        : storage::byte_vocabulary - 1;
 }
 
 models::prose_config model_of(const run_config& config, std::uint32_t vocab) {
