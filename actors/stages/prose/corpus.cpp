@@ -3,6 +3,8 @@
 /// Opening of a corpus, and continuing behind a cursor.
 #include "stages/prose/corpus.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "stages/prose/job/resume/contexts.hpp"
@@ -83,6 +85,26 @@ result<opened_corpus> continue_corpus(file_system& fs, const corpus_order& order
         "only text behind the end was added: resume.text = \"grown\" goes on with it");
   }
   return opened;
+}
+
+std::vector<std::string> shares_of(const storage::context_stream& stream) {
+  std::vector<std::string> lines;
+  const auto shares = stream.shares();
+  if (!shares) {
+    return lines;
+  }
+  std::uint64_t tokens = 0;
+  for (const storage::part_share& part : *shares) {
+    tokens += part.tokens;
+  }
+  for (const storage::part_share& part : *shares) {
+    const double percent = tokens == 0 ? 0
+                                       : 100.0 * static_cast<double>(part.tokens) /
+                                             static_cast<double>(tokens);
+    lines.push_back(fmt::format("{}: {:.2f} % of the tokens, {} units, {} rounds",
+                                part.name, percent, part.draws, part.rounds));
+  }
+  return lines;
 }
 
 }  // namespace weir::actors

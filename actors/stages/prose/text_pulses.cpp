@@ -157,30 +157,12 @@ class text_pulses final : public flow::stage_object {
     to.set("build_budget", build_budget());
     to.set("next_p50_seconds", next_times_.quantile(0.5));
     to.set("next_p99_seconds", next_times_.quantile(0.99));
-    report_shares(to);
+    if (auto shares = shares_of(*streams_->main().stream); !shares.empty()) {
+      to.set("mix", std::move(shares));
+    }
   }
 
  private:
-  /// Tells how much each source of a mixture has given.
-  void report_shares(figures& to) const {
-    const auto shares = streams_->main().stream->shares();
-    if (!shares || shares->empty()) {
-      return;
-    }
-    std::uint64_t tokens = 0;
-    for (const storage::part_share& part : *shares) {
-      tokens += part.tokens;
-    }
-    std::vector<std::string> lines;
-    for (const storage::part_share& part : *shares) {
-      const double percent = tokens == 0 ? 0
-                                         : 100.0 * static_cast<double>(part.tokens) /
-                                               static_cast<double>(tokens);
-      lines.push_back(fmt::format("{}: {:.2f} % of the tokens, {} units, {} rounds",
-                                  part.name, percent, part.draws, part.rounds));
-    }
-    to.set("mix", std::move(lines));
-  }
   [[nodiscard]] corpus_order order() const {
     return {settings_.source, settings_.sources,  settings_.stream,
             settings_.grown,  settings_.contexts, settings_.chain};
@@ -291,7 +273,8 @@ class text_pulses final : public flow::stage_object {
     facts.pulse.update = record_.used[0].pulses;
     facts.pulse.total_updates = record_.total_updates;
     facts.tokens = chunks.tokens();
-    facts.ends_of_text = chunks.ends_of_text();
+    facts.ends_of_text =
+        chunks.ends_of_text(streams_->main().stream->source().separator());
     facts.build_budget = build_budget();
     streams_->commit(chunks);
     write_pulse({to.as<std::uint32_t>(), shape_.words()}, shape_, facts, chunks.lanes,

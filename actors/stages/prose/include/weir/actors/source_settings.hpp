@@ -4,6 +4,7 @@
 /// tokens come from, and the tables `[source.NAME]`, which have the same settings.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "weir/actors/mix_settings.hpp"
 #include "weir/base/error.hpp"
+#include "weir/storage/token_files.hpp"
 
 namespace weir {
 template <class Owner>
@@ -23,11 +25,23 @@ struct setting_value;
 
 namespace weir::actors {
 
+/// Stands for an end-of-text token of its own: the vocabulary, which is no id of a file,
+/// or the one that a tokenizer has.
+inline constexpr std::int64_t new_id = -1;
+
 /// One source of tokens. `source_table` has for each member its key and its range.
 struct source_settings {
   /// Files, folders and patterns, or "-" alone for standard input.
   std::vector<std::string> paths;
-  bool eot = true;           ///< an end-of-text token stands between files
+  bool eot = true;  ///< an end-of-text token stands between files
+  storage::token_format format =
+      storage::token_format::automatic;  ///< that all files have
+  std::string tag;        ///< tag of HN4 volumes that `paths` names; empty: files
+  std::string tokenizer;  ///< tokenizer.json by which texts become ids; empty: none
+  std::uint32_t vocabulary = 0;  ///< distinct ids of token files; 0: by the format
+  std::int64_t eot_id = new_id;  ///< id of the end-of-text token, or `new_id`
+  /// Treatment of ranges that cannot be read as tokens.
+  storage::damage_policy on_damage = storage::damage_policy::stop;
   mix_settings mix;          ///< named sources that are mixed, instead of `paths`
   shuffle_settings shuffle;  ///< random order of units
   sample_settings sample;    ///< random choice of units, before the shuffle
