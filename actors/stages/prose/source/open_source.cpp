@@ -8,6 +8,7 @@
 
 #include "stages/prose/source/open_mix.hpp"
 #include "stages/prose/source/tokenized.hpp"
+#include "weir/storage/live_source.hpp"
 
 namespace weir::actors {
 
