@@ -74,6 +74,8 @@ std::map<std::string, test::range_ends> special_ends() {
       {"stream.path",
        {{text("/a"), list({text("/a"), text("/b")})},
         {text(""), list({text("/a"), text("")}), list({{std::int64_t{1}}})}}},
+      {"stream.tokenizer", {{text("/a")}, {{std::int64_t{1}}}}},
+      {"stream.token_file", {{text("/a")}, {{std::int64_t{1}}}}},
       {"phase.order",
        {{list({text("test")}), list({text("build"), text("stream"), text("build")})},
         {text("build"), list({text("a")}), list({{std::int64_t{1}}})}}},
@@ -81,6 +83,18 @@ std::map<std::string, test::range_ends> special_ends() {
        {{periods({1}), periods({1, 2, 4, 8, 16, 32, 64, 128}), periods({1, 1 << 30})},
         {periods({}), periods({1, 2, 4, 8, 16, 32, 64, 128, 192}),
          periods({1, (1 << 30) + 64}), periods({0}), periods({2}), periods({1, 8, 4})}}}};
+}
+
+/// Gives a source the place that a setting of live sources needs.
+void give_place(actors::source_settings& source, const std::string& setting) {
+  if (setting == "stream.command" || setting == "stream.listen") {
+    source.paths.clear();
+  } else if (setting == "stream.token_file") {
+    source.paths.clear();
+    source.listen = "tcp:0";
+  } else if (setting == "stream.turns") {
+    source.paths = {"-"};
+  }
 }
 
 TEST(Config, BothEndsOfEveryRangeAreReadAndCheckedAndTheirNeighboursRefused) {
@@ -99,6 +113,7 @@ TEST(Config, BothEndsOfEveryRangeAreReadAndCheckedAndTheirNeighboursRefused) {
         if (name == "stream.ranks") {
           config.stream.lanes = 1024;  // every rank needs a lane
         }
+        give_place(config.source, name);
         return apply_entry(config, entries.front(), "/");
       },
       [](const actors::run_config& config) -> result<void> {

@@ -338,7 +338,7 @@ result<void> make_text_pulses(flow::described_stage& made, const given_settings&
   WEIR_TRY(pulses_settings settings, read_pulses_settings(made.info, given));
   WEIR_TRY(const std::string warning, storage::check_config(settings.stream));
   static_cast<void>(warning);  // the source does not know the periods of the model
-  if (settings.source.paths == std::vector<std::string>{std::string(standard_stream)}) {
+  if (is_live(settings.source) && settings.source.command.empty()) {
     made.info.promise = flow::guarantee::none;
   }
   const pulse_shape shape{settings.stream.lanes, settings.stream.chunk};

@@ -9,7 +9,6 @@
 #include <array>
 #include <limits>
 
-#include "stages/prose/source/open_mix.hpp"
 #include "stages/source_parts.hpp"
 #include "weir/base/settings.hpp"
 
@@ -42,7 +41,6 @@ settings_table<pulses_settings> pulses_table() {
       .add("files", files,
            "files, folders and patterns in the order of reading; those of a folder or "
            "pattern by their paths; - is standard input")
-      .required()
       .single();
   table.include("", &pulses_settings::source, source_table(), {"path"});
   table.include("", &pulses_settings::stream, storage::stream_settings(),
@@ -144,12 +142,13 @@ result<pulses_settings> read_pulses_settings(flow::stage_info& info,
                    ? assign_source(settings.sources, name, one.value)
                    : table.assign(settings, name, one.value));
   }
-  pulses_settings checked = settings;
-  if (!settings.source.mix.sources.empty()) {
-    WEIR_CHECK(check_mix("", settings.source, settings.sources));
-    checked.source.paths = {"."};  // a mixture stands in place of the required files
+  WEIR_CHECK(table.check(settings));
+  if (settings.source.paths.empty() && settings.source.mix.sources.empty() &&
+      !is_live(settings.source)) {
+    return refused_setting("the source text.pulses", *table.find("files"),
+                           {setting_value::foreign{"none"}});
   }
-  WEIR_CHECK(table.check(checked));
+  WEIR_CHECK(check_sources(settings.source, settings.sources));
   const pulses_settings untouched{};
   for (const auto& one : table.entries()) {
     const auto value = one.get(settings);

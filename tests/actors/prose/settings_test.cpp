@@ -95,7 +95,7 @@ TEST(config_text, freezes_every_setting_that_may_not_change) {
           << compared.error().text();
     }
   }
-  EXPECT_EQ(frozen, 27U);
+  EXPECT_EQ(frozen, 28U);
 }
 
 TEST(config_text, holds_named_sources_with_what_differs_from_the_defaults) {
@@ -114,6 +114,19 @@ TEST(config_text, holds_named_sources_with_what_differs_from_the_defaults) {
   EXPECT_EQ(change(stored, a_config()), "source.one.path: b.txt -> none");
   c.sources["one"].eot = false;
   EXPECT_EQ(change(stored, c), "source.one.eot: true -> false");
+}
+
+TEST(config_text, refuses_another_meaning_of_the_ids_of_a_source_but_not_a_new_source) {
+  run_config c = a_config();
+  const std::string without = config_text(c, 256);
+  c.sources["one"].paths = {"b.bin"};
+  const std::string stored = config_text(c, 256);
+  c.sources["one"].format = storage::token_format::u16;
+  const auto refused = compare_config(stored, c);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::config_mismatch);
+  EXPECT_NE(refused.error().text().find("source.one.format:"), std::string::npos);
+  EXPECT_EQ(or_throw(compare_config(without, c)).size(), 2U);
 }
 
 TEST(check_config, asks_for_the_text_of_every_source) {

@@ -139,8 +139,7 @@ result<void> runner::open_folder() {
 /// and the vocabulary of its checkpoint; the stored configuration must fit otherwise.
 result<void> runner::resolve() {
   if (!stored_) {
-    if (config_.phase.build.tokens == one_pass &&
-        config_.source.paths == std::vector<std::string>{"-"}) {
+    if (config_.phase.build.tokens == one_pass && is_live(config_.source)) {
       return error(errc::invalid_argument,
                    "beginning a run failed for phase.build.tokens: expected a number, "
                    "because the source does not say how long it is, found one pass");

@@ -71,7 +71,7 @@ result<void> check_mix(std::string_view prefix, const source_settings& source,
     return {};
   }
   WEIR_CHECK(read_mix_settings(prefix, source.mix));
-  if (!source.paths.empty()) {
+  if (!source.paths.empty() || !source.command.empty() || !source.listen.empty()) {
     return refused_name(prefix, "expected no path beside a mixture, found one")
         .hint("give the path a table [source.NAME], and mix that source");
   }
