@@ -157,6 +157,9 @@ class text_pulses final : public flow::stage_object {
     to.set("build_budget", build_budget());
     to.set("next_p50_seconds", next_times_.quantile(0.5));
     to.set("next_p99_seconds", next_times_.quantile(0.99));
+    if (auto shares = shares_of(*streams_->main().stream); !shares.empty()) {
+      to.set("mix", std::move(shares));
+    }
   }
 
  private:

@@ -143,7 +143,8 @@ result<pulses_settings> read_pulses_settings(flow::stage_info& info,
                    : table.assign(settings, name, one.value));
   }
   WEIR_CHECK(table.check(settings));
-  if (settings.source.paths.empty() && !is_live(settings.source)) {
+  if (settings.source.paths.empty() && settings.source.mix.sources.empty() &&
+      !is_live(settings.source)) {
     return refused_setting("the source text.pulses", *table.find("files"),
                            {setting_value::foreign{"none"}});
   }

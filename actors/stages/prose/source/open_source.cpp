@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "stages/prose/source/open_mix.hpp"
 #include "stages/prose/source/tokenized.hpp"
 #include "weir/storage/live_source.hpp"
 
@@ -121,13 +122,26 @@ result<opened_source> open_for(use_of use, file_system& fs,
 }  // namespace
 
 result<opened_source> open_source(file_system& fs, const source_settings& source,
-                                  const named_sources& /*named*/) {
-  return open_for(use_of::reading, fs, source);
+                                  const named_sources& named) {
+  WEIR_TRY(auto opened, source.mix.sources.empty() ? open_for(use_of::reading, fs, source)
+                                                   : open_mixture(fs, source, named));
+  return arrange(std::move(opened), source);
 }
 
-/// A range that is left out has the end-of-text token in its place.
+/// A range that is left out has the end-of-text token in its place, and the documents of
+/// a mixture, a sample or a shuffle end with it.
 result<std::uint32_t> vocabulary_of(file_system& fs, const source_settings& source,
-                                    const named_sources& /*named*/, bool wraps) {
+                                    const named_sources& named, bool wraps) {
+  if (!source.mix.sources.empty()) {
+    WEIR_CHECK(check_mix("stream.", source, named));
+    std::uint32_t largest = 0;
+    for (const std::string& name : source.mix.sources) {
+      WEIR_TRY(const std::uint32_t ids,
+               vocabulary_of(fs, named.find(name)->second, named, true));
+      largest = std::max(largest, ids);
+    }
+    return largest;
+  }
   if (is_live(source)) {
     const std::uint32_t ids = live_vocabulary(source);
     return wraps ? std::max(ids, storage::byte_vocabulary) : ids;
@@ -135,7 +149,9 @@ result<std::uint32_t> vocabulary_of(file_system& fs, const source_settings& sour
   WEIR_TRY(const opened_source opened, open_for(use_of::looking, fs, source));
   const std::uint32_t ids = opened.tokens->vocabulary();
   const bool skips = source.on_damage == storage::damage_policy::skip && source.eot;
-  return wraps || skips ? std::max(ids, opened.tokens->separator() + 1) : ids;
+  const bool arranged =
+      source.shuffle.window != 0 || source.sample.keep < source.sample.among;
+  return wraps || skips || arranged ? std::max(ids, opened.tokens->separator() + 1) : ids;
 }
 
 }  // namespace weir::actors

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "stages/prose/source/open_mix.hpp"
 #include "weir/base/settings.hpp"
 
 namespace weir::actors {
@@ -66,7 +67,7 @@ error missing_setting(std::string_view prefix, std::string_view key) {
 result<void> check_place(std::string_view prefix, const source_settings& source) {
   const int places = (source.paths.empty() ? 0 : 1) + (source.command.empty() ? 0 : 1) +
                      (source.listen.empty() ? 0 : 1);
-  if (places == 0) {
+  if (places == 0 && source.mix.sources.empty()) {
     return missing_setting(prefix, "path");
   }
   if (places > 1) {
@@ -141,6 +142,9 @@ const settings_table<source_settings>& source_table() {
     t.add("turns", &s::turns,
           "Each line of a live source is a turn: a chunk ends with it, and the line "
           "/reset empties the context");
+    t.include("mix.", &s::mix, mix_table());
+    t.include("shuffle.", &s::shuffle, shuffle_table());
+    t.include("sample.", &s::sample, sample_table());
     return t;
   }();
   return all;
@@ -226,8 +230,10 @@ result<void> check_source(std::string_view prefix, const source_settings& source
 
 result<void> check_sources(const source_settings& stream, const named_sources& named) {
   WEIR_CHECK(check_source("stream.", stream));
+  WEIR_CHECK(check_mix("stream.", stream, named));
   for (const auto& [name, source] : named) {
     WEIR_CHECK(check_source(fmt::format("{}{}.", source_prefix, name), source));
+    WEIR_CHECK(check_mix(fmt::format("{}{}.", source_prefix, name), source, named));
   }
   return {};
 }

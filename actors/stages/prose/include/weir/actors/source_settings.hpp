@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weir/actors/mix_settings.hpp"
 #include "weir/base/error.hpp"
 #include "weir/storage/token_files.hpp"
 
@@ -46,6 +47,9 @@ struct source_settings {
   std::string listen;      ///< address of a socket at which one writer at a time connects
   std::string token_file;  ///< file with the token that a writer must send first
   bool turns = false;      ///< each line or document of a live source is a turn
+  mix_settings mix;        ///< named sources that are mixed, instead of `paths`
+  shuffle_settings shuffle;  ///< random order of units
+  sample_settings sample;    ///< random choice of units, before the shuffle
   friend bool operator==(const source_settings&, const source_settings&) = default;
 };
 /// Sources by the names of their tables `[source.NAME]`.
