@@ -5,6 +5,8 @@
 
 namespace weir::test {
 
-std::string source_folder() { return WEIR_SOURCE_DIR; }
+std::string source_folder() {
+  return WEIR_SOURCE_DIR;
+}
 
 }  // namespace weir::test
