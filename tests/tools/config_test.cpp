@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "config/reference.hpp"
 #include "support/folders.hpp"
@@ -77,6 +79,9 @@ std::map<std::string, test::range_ends> special_ends() {
         {text(""), list({text("/a"), text("")}), list({{std::int64_t{1}}})}}},
       {"stream.tokenizer", {{text("/a")}, {{std::int64_t{1}}}}},
       {"stream.token_file", {{text("/a")}, {{std::int64_t{1}}}}},
+      {"stream.mix.sources", {{list({text("a")})}, {{std::int64_t{1}}}}},
+      {"stream.mix.exhausted",
+       {{text("drop"), list({text("loop"), text("stop")})}, {text("a")}}},
       {"phase.order",
        {{list({text("test")}), list({text("build"), text("stream"), text("build")})},
         {text("build"), list({text("a")}), list({{std::int64_t{1}}})}}},
@@ -86,8 +91,9 @@ std::map<std::string, test::range_ends> special_ends() {
          periods({1, (1 << 30) + 64}), periods({0}), periods({2}), periods({1, 8, 4})}}}};
 }
 
-/// Gives a source the place that a setting of live sources needs.
-void give_place(actors::source_settings& source, const std::string& setting) {
+/// Gives a run the other settings that one setting of its source needs.
+void complete(actors::run_config& config, const std::string& setting) {
+  actors::source_settings& source = config.source;
   if (setting == "stream.command" || setting == "stream.listen") {
     source.paths.clear();
   } else if (setting == "stream.token_file") {
@@ -95,6 +101,10 @@ void give_place(actors::source_settings& source, const std::string& setting) {
     source.listen = "tcp:0";
   } else if (setting == "stream.turns") {
     source.paths = {"-"};
+  } else if (setting == "stream.mix.sources") {
+    config.sources["a"].paths = std::exchange(source.paths, {});
+  } else if (setting == "stream.sample.keep") {
+    source.sample.among = std::numeric_limits<std::uint32_t>::max();
   }
 }
 
@@ -114,7 +124,7 @@ TEST(Config, BothEndsOfEveryRangeAreReadAndCheckedAndTheirNeighboursRefused) {
         if (name == "stream.ranks") {
           config.stream.lanes = 1024;  // every rank needs a lane
         }
-        give_place(config.source, name);
+        complete(config, name);
         return apply_entry(config, entries.front(), "/");
       },
       [](const actors::run_config& config) -> result<void> {
