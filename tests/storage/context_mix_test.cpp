@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "storage/context_support.hpp"
+#include "support/case_count.hpp"
 #include "weir/storage/mix_source.hpp"
 
 using namespace weir;
@@ -263,7 +264,7 @@ void resume_everywhere(const std::function<std::unique_ptr<token_source>()>& ope
     marks.push_back(chunk.mark);
     cursors.push_back(encode(or_throw(reference->cursor_at(marks, 1))));
   }
-  for (std::size_t k = 0; k < chunks.size(); ++k) {
+  for (std::size_t k = 0; k < chunks.size(); k += weir::test::case_step()) {
     byte_vector cursor = cursors[k];
     for (std::size_t i = k + 1; i < std::min(k + 4, chunks.size()); ++i) {
       const auto stream = start();

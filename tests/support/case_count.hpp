@@ -25,4 +25,22 @@ inline std::uint64_t case_count(const char* variable, std::uint64_t usual) {
   return number_or(variable, std::max<std::uint64_t>(usual * share / 100, 1));
 }
 
+/// Returns the distance between the cases that an exhaustive test tries: 1, or so many
+/// that `WEIR_TEST_SHARE` percent are tried. It is odd, so that the cases are not all
+/// aligned alike.
+inline std::uint64_t case_step() {
+  return (100 / std::clamp<std::uint64_t>(number_or("WEIR_TEST_SHARE", 100), 1, 100)) | 1;
+}
+
+/// Says which cases an exhaustive test in nested loops tries: one in `case_step()`.
+class case_picker {
+ public:
+  /// Returns whether to try the next case.
+  bool next() { return number_++ % step_ == 0; }
+
+ private:
+  std::uint64_t step_ = case_step();
+  std::uint64_t number_ = 0;
+};
+
 }  // namespace weir::test

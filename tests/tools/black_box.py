@@ -287,7 +287,10 @@ class Resumes(Case):
     def test_changes_are_recorded_and_shown(self):
         self.run_it("r", 1024)
         self.assertIn(b"no change", self.weir("checkpoint", "show", "r").stdout)
-        self.weir("resume", "r", "--set", "phase.test.tokens=512")
+        self.weir("resume", "r", "--set", "phase.test.tokens=512", "--set", "run.deadline=77")
+        config = (self.folder / "r" / "config.toml").read_text()
+        self.assertIn("test.tokens = 512", config)
+        self.assertNotIn("deadline = 77", config)  # it was given for one process
         for _ in range(2):  # config.toml has the change, so that it is not made twice
             shown = json.loads(self.weir("checkpoint", "show", "r", "--json").stdout)
             self.assertEqual([c["key"] for c in shown["changes"]], ["phase.test.tokens"])

@@ -62,7 +62,11 @@ class changed_run : public ::testing::Test {
   static void expect_refusal(const run_config& resumed, const std::string& text,
                              const std::string& hint) {
     const auto before = content_of(resumed.folder);
-    const auto r = resume(resumed, {}, 2);
+    run_callbacks callbacks;
+    callbacks.changed = [](const std::vector<storage::run_change>&) {
+      ADD_FAILURE() << "a change was accepted before it was refused";
+    };
+    const auto r = resume(resumed, callbacks, 2);
     ASSERT_FALSE(r);
     EXPECT_EQ(r.error().text(), text);
     EXPECT_EQ(r.error().hint(), hint);

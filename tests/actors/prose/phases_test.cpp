@@ -70,6 +70,21 @@ TEST_F(phased_run, tests_on_a_text_of_its_own) {
   EXPECT_NE(or_throw(run(same)).bits_test, r.bits_test);
 }
 
+TEST_F(phased_run, keeps_a_phase_for_each_source_that_was_read) {
+  auto c = config("r");
+  c.phase.test_source = "other";
+  or_throw(run(c));
+  c.phase.test_source = "";
+  c.phase.test.tokens = 512;
+  const auto refused = resume(c);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::config_mismatch);
+  EXPECT_EQ(
+      refused.error().text(),
+      "resuming the run failed for the sources of its phases: expected a phase that "
+      "reads \"other\", of which 256 tokens were read, found none");
+}
+
 TEST_F(phased_run, goes_on_with_another_source_when_one_has_ended) {
   auto c = config("r");
   c.phase.build.tokens = 10'000;

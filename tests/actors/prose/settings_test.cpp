@@ -127,6 +127,12 @@ TEST(config_text, refuses_another_meaning_of_the_ids_of_a_source_but_not_a_new_s
   EXPECT_EQ(refused.error().code(), errc::config_mismatch);
   EXPECT_NE(refused.error().text().find("source.one.format:"), std::string::npos);
   EXPECT_EQ(or_throw(compare_config(without, c)).size(), 2U);
+  c.sources["one"].format = storage::token_format::automatic;
+  c.sources["one"].shuffle.window = 5;
+  const auto shuffled = compare_config(stored, c);
+  ASSERT_FALSE(shuffled);
+  EXPECT_NE(shuffled.error().text().find("source.one.shuffle.window:"),
+            std::string::npos);
 }
 
 TEST(check_config, asks_for_the_text_of_every_source) {
@@ -332,6 +338,25 @@ TEST(vocabulary_of, has_end_of_text_only_where_it_can_occur) {
   EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 257U);
   c.stream.end = storage::end_policy::stop;
   EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 256U);
+}
+
+TEST(needed_vocabulary, covers_the_sources_of_phases_and_of_a_chain) {
+  const test::temp_folder folder;
+  or_throw(write_file_atomically(posix_file_system(), folder / "a.bin", as_view("text")));
+  run_config c = a_config();
+  c.source.paths = {folder / "a.bin"};
+  c.source.format = storage::token_format::u16;
+  c.source.vocabulary = 50257;
+  c.source.eot_id = 50256;
+  c.sources["wide"] = c.source;
+  c.sources["wide"].vocabulary = 0;
+  EXPECT_EQ(or_throw(needed_vocabulary(c)), 50257U);
+  c.chain = {"wide"};
+  c.stream.end = storage::end_policy::chain;
+  EXPECT_EQ(or_throw(needed_vocabulary(c)), 65536U);
+  c.stream.end = storage::end_policy::stop;
+  c.phase.test_source = "wide";
+  EXPECT_EQ(or_throw(needed_vocabulary(c)), 65536U);
 }
 
 TEST(check_config, refuses_settings_of_token_files_beside_a_tokenizer) {

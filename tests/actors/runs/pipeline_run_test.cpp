@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "pipeline/support/number_stages.hpp"
+#include "support/case_count.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/actors/pipelines.hpp"
 #include "weir/base/file.hpp"
@@ -418,7 +419,8 @@ TEST_P(QuietSource, IsCheckpointedByTimeUntilAllIsDurableAndStopsAtOnce) {
 // has begun makes no progress.
 TEST(PipelineRun, AStoppedRunContinuesToTheSameOutput) {
   const durable_items expected = whole_run();
-  for (std::uint64_t stop_behind = 1; stop_behind < 400; stop_behind += 57) {
+  for (std::uint64_t stop_behind = 1; stop_behind < 400;
+       stop_behind += 57 * case_step()) {
     temp_folder folder;
     durable_items d;
     run_options options;

@@ -6,6 +6,7 @@
 
 #include "actors/tensogram_support.hpp"
 #include "stepped_system.hpp"
+#include "support/case_count.hpp"
 #include "tensogram/message_appender.hpp"
 #include "tensogram/message_reader.hpp"
 
@@ -162,7 +163,8 @@ flow_log copy(std::uint32_t seed, faulty_files& fs,
 // must be fewer, so some appends share a sync.
 TEST(message_flow, copies_a_pipe_into_a_file_whatever_the_order_of_events) {
   std::size_t syncs = 0;
-  for (std::uint32_t seed = 0; seed < 300; ++seed) {
+  const std::uint64_t seeds = case_count("WEIR_TEST_INTERLEAVINGS", 300);
+  for (std::uint32_t seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     faulty_files fs;
     fs.fail = [&](std::size_t, op_kind kind) -> std::optional<error> {
@@ -185,7 +187,7 @@ TEST(message_flow, copies_a_pipe_into_a_file_whatever_the_order_of_events) {
       EXPECT_GE(log.appended[i].durable, spans[i].offset + spans[i].length);
     }
   }
-  EXPECT_LT(syncs, 300u * 13u) << "several appends share one sync";
+  EXPECT_LT(syncs, seeds * 13u) << "several appends share one sync";
 }
 
 TEST(message_flow, a_pipe_that_fails_answers_every_pull_and_earlier_messages_are_kept) {
@@ -206,7 +208,8 @@ TEST(message_flow, a_pipe_that_fails_answers_every_pull_and_earlier_messages_are
 
 TEST(message_flow, any_operation_on_the_file_may_fail_and_every_answer_is_true) {
   std::size_t refused = 0;
-  for (std::uint32_t seed = 0; seed < 150; ++seed) {
+  const std::uint64_t seeds = case_count("WEIR_TEST_FAULTS", 150);
+  for (std::uint32_t seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     faulty_files fs;
     // Opening takes fewer than ten operations. Each later operation fails in one of the
@@ -238,7 +241,7 @@ TEST(message_flow, any_operation_on_the_file_may_fail_and_every_answer_is_true) 
       }
     }
   }
-  EXPECT_GT(refused, 20u);
+  EXPECT_GT(refused, seeds / 8);
 }
 
 TEST(message_reader_actor, answers_the_fault_of_a_request) {

@@ -4,6 +4,7 @@
 /// orders of messages, devices that fail, and workers that are late, silent or have
 /// ended.
 #include "volume/volume_reader.hpp"
+#include "support/case_count.hpp"
 
 #include <gtest/gtest.h>
 
@@ -242,7 +243,8 @@ void expect_whole(const client_log& log, std::size_t tag) {
 }
 
 TEST(volume_reader, many_clients_get_many_tags_whole_in_every_order) {
-  for (std::uint32_t seed = 0; seed < 60; ++seed) {
+  const std::uint64_t seeds = test::case_count("WEIR_TEST_INTERLEAVINGS", 60);
+  for (std::uint32_t seed = 0; seed < seeds; ++seed) {
     volume_system s(seed);
     for (std::uint32_t i = 0; i <= seed % 3; ++i) {
       s.add_worker();

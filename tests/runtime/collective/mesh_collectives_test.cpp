@@ -10,6 +10,7 @@
 
 #include "meshes.hpp"
 #include "plans.hpp"
+#include "support/case_count.hpp"
 
 namespace weir::collective {
 namespace {
@@ -84,6 +85,7 @@ TEST(MeshCollectives, EveryAxisOfEveryMeshEqualsTheOracle) {
   const char* asked = std::getenv("WEIR_TEST_COLLECTIVES");
   const bool all = asked != nullptr && std::string_view(asked) == "all";
   const std::array<axis_set, 7> sets = {1, 2, 4, 8, whole_mesh, 1 + 4, 2 + 8};
+  test::case_picker tried;
   std::uint64_t seed = 1;
   for (const collective_kind kind : test::all_kinds) {
     planner plans;
@@ -93,7 +95,9 @@ TEST(MeshCollectives, EveryAxisOfEveryMeshEqualsTheOracle) {
       for (const axis_set set : sets) {
         for (std::size_t i = 0; i < (all ? 3 * calls.size() : 6); ++i, ++seed) {
           const collective_call& call = calls[all ? i / 3 : seed % calls.size()];
-          ASSERT_NO_FATAL_FAILURE(expect_on_mesh(plans, mesh, set, call, seed));
+          if (tried.next()) {
+            ASSERT_NO_FATAL_FAILURE(expect_on_mesh(plans, mesh, set, call, seed));
+          }
         }
       }
     }

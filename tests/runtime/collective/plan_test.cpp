@@ -7,6 +7,7 @@
 #include <set>
 
 #include "plans.hpp"
+#include "support/case_count.hpp"
 #include "weir/collective/choice.hpp"
 #include "weir/collective/mesh.hpp"
 
@@ -131,6 +132,7 @@ void expect_all_ways(const collective_call& call, int ranks, std::uint64_t seed)
 }
 
 TEST(Plan, EveryAlgorithmGivesTheBitsOfTheOracle) {
+  test::case_picker tried;
   std::uint64_t seed = 1000;
   for (const int ranks : {2, 3, 4, 5, 6, 8, 12}) {
     for (const collective_kind kind :
@@ -146,7 +148,10 @@ TEST(Plan, EveryAlgorithmGivesTheBitsOfTheOracle) {
         const auto n = static_cast<std::size_t>(ranks);
         call.count = n * (kind == collective_kind::all_reduce ? 139 : 150);
         call.root = static_cast<int>(seed % n);
-        expect_all_ways(call, ranks, seed++);
+        if (tried.next()) {
+          expect_all_ways(call, ranks, seed);
+        }
+        ++seed;
       }
     }
   }
@@ -286,6 +291,7 @@ void expect_no_races(const collective_plan& plan) {
 }
 
 TEST(Plan, StepsThatAreNotOrderedShareNothing) {
+  test::case_picker tried;
   for (const collective_kind kind : test::all_kinds) {
     for (const int ranks : {2, 3, 6}) {
       for (const int level : {0, 1, 2}) {
@@ -296,6 +302,9 @@ TEST(Plan, StepsThatAreNotOrderedShareNothing) {
           call.count = static_cast<std::size_t>(ranks) * count;
           call.root = ranks / 2;
           for (const auto& [shape, options] : all_ways(ranks, call)) {
+            if (!tried.next()) {
+              continue;
+            }
             SCOPED_TRACE(test::text_of(call, ranks) + test::text_of(options, shape));
             expect_no_races(or_throw(
                 plan_collective(call, ranks, shape,

@@ -10,6 +10,7 @@
 #include "runtime/collective/meshes.hpp"
 #include "runtime/collective/plans.hpp"
 #include "support.hpp"
+#include "support/case_count.hpp"
 #include "weir/collective/choice.hpp"
 
 namespace weir::test {
@@ -237,6 +238,7 @@ TEST_P(Sweep, EveryAxisOfEveryMeshEqualsTheOracle) {
   std::uint64_t seed = 1000 * (1 + static_cast<std::uint64_t>(kind));
   int level = 2;
   std::size_t done = 0;
+  weir::test::case_picker tried;
   for (const collective::mesh_axes& axes : collective::test::all_meshes(16)) {
     const swept_mesh m(context, axes);
     for (const auto& [axis, set] : swept_axes) {
@@ -259,7 +261,9 @@ TEST_P(Sweep, EveryAxisOfEveryMeshEqualsTheOracle) {
           const tessNumericsPolicy policy{level - 1, 1, 1, 0};
           ASSERT_TESS(tessSetNumericsPolicy(context, &policy));
         }
-        ASSERT_NO_FATAL_FAILURE(expect_swept(m, swept));
+        if (tried.next()) {
+          ASSERT_NO_FATAL_FAILURE(expect_swept(m, swept));
+        }
         ++done;
       }
     }

@@ -105,7 +105,8 @@ TEST(FatbinDamage, OfTheWholeLibraryKeepsItFromLoading) {
   byte_vector image = test::demo_fatbin();
   ASSERT_TRUE(load_module(image));
   std::mt19937 random(7);
-  for (int round = 0; round < 300; ++round) {
+  const std::uint64_t rounds = weir::test::case_count("WEIR_TEST_FAULTS", 300);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
     const std::size_t i = random() % image.size();
     const auto flip = static_cast<std::byte>(1U << (random() % 8));
     image[i] ^= flip;
@@ -130,12 +131,13 @@ TEST(FatbinDamage, BehindRightHashesNeverCrashes) {
                                             0x7FFFFFFFFFFFFFFF,
                                             ~std::uint64_t{0}};
   std::size_t accepted = 0;
+  const std::uint64_t seeds = weir::test::case_count("WEIR_TEST_FAULTS", 10000);
   for (const char* name : {"small", "full"}) {
     const byte_vector image = test::golden_fatbin(name);
     // Only the part before the code is changed, because the reader does not look into
     // code.
     const std::size_t end = std::min<std::size_t>(image.size(), 2300);
-    for (std::uint32_t seed = 0; seed < 10000; ++seed) {
+    for (std::uint32_t seed = 0; seed < seeds; ++seed) {
       std::mt19937 engine(seed);
       const auto random = [&] { return static_cast<std::uint32_t>(engine()); };
       byte_vector damaged = image;
@@ -158,7 +160,7 @@ TEST(FatbinDamage, BehindRightHashesNeverCrashes) {
       }
     }
   }
-  EXPECT_GT(accepted, 100U);
+  EXPECT_GT(accepted, seeds / 100);
 }
 
 }  // namespace

@@ -18,21 +18,18 @@
 #include "serial/rules.hpp"
 #include "serial/run/runner.hpp"
 #include "serial/shrinker.hpp"
+#include "support/case_count.hpp"
 #include "weir/base/system/sanitizers.hpp"
 
 namespace weir::test::serial {
 namespace {
 
-std::int64_t number_from(const char* name, std::int64_t usual) {
-  const char* const set = std::getenv(name);
-  return set != nullptr ? std::atoll(set) : usual;
-}
 std::int64_t programs() {
-  return number_from("WEIR_TEST_PROGRAMS", 2000);
+  return static_cast<std::int64_t>(weir::test::case_count("WEIR_TEST_PROGRAMS", 2000));
 }
 /// Returns the seed of the first program; each further program adds one.
 std::uint64_t first_seed() {
-  return static_cast<std::uint64_t>(number_from("WEIR_TEST_SEED", 1));
+  return weir::test::number_or("WEIR_TEST_SEED", 1);
 }
 
 /// Returns all features but those named in WEIR_TEST_WITHOUT. Use it to find out which
@@ -187,7 +184,8 @@ program without(const program& p, std::size_t left_out) {
 TEST(TesseraSerial, MostWaitsAreNeeded) {
   std::int64_t waits = 0;
   std::int64_t needed = 0;
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+  const std::uint64_t seeds = weir::test::case_count("WEIR_TEST_PROGRAMS", 200);
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     const program p = random_program(seed, wanted());
     for (std::size_t i = 0; i < p.operations.size(); ++i) {
       const operation& o = p.operations[i];
@@ -205,8 +203,9 @@ TEST(TesseraSerial, ShrinkingLeavesWhatAFailureNeeds) {
     return std::any_of(p.operations.begin(), p.operations.end(),
                        [](const operation& o) { return o.what == verb::launch_graph; });
   };
-  int shrunk = 0;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  std::uint64_t shrunk = 0;
+  const std::uint64_t seeds = weir::test::case_count("WEIR_TEST_PROGRAMS", 60);
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     const program p = random_program(seed, wanted());
     if (launches_a_graph(p)) {
       ++shrunk;
@@ -218,7 +217,7 @@ TEST(TesseraSerial, ShrinkingLeavesWhatAFailureNeeds) {
                                               << text_of(small);
     }
   }
-  EXPECT_GT(shrunk, 10);
+  EXPECT_GT(shrunk, seeds / 6);
 }
 
 /// One test for each kind of fault that can be planted.
