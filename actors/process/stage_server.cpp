@@ -66,7 +66,9 @@ class stage_server {
       if (kind == wire::kind::end) {
         return 0;
       }
+      const cut_scope scope;
       auto made = flow::guarded([&] { return serve(kind, *request); });
+      cuts_.insert(cuts_.end(), scope.cuts().begin(), scope.cuts().end());
       const stage_answer r = made ? std::move(*made) : failed_reply(0, made.error());
       wire::head head{};
       head.magic = wire::magic;
@@ -101,7 +103,7 @@ class stage_server {
         WEIR_TRY(const auto offset, stage_->object().settle());
         return record(offset);
       }
-      case wire::kind::rewind: return rewind(m.payload);
+      case wire::kind::rewind: return none(stage_->object().rewind(m.payload));
       case wire::kind::verify: return verify(m.payload);
       case wire::kind::copy_state: {
         WEIR_TRY(const auto parts, stage_->copy_state());
@@ -198,12 +200,6 @@ class stage_server {
              stage_->object().verify(run, payload.first(bytes),
                                      flow::state_reader(whole, start_.stage.name)));
     return stage_answer{complete ? 1U : 0U, 0, {}};
-  }
-  result<stage_answer> rewind(bytes_view offset) {
-    const cut_scope scope;
-    auto done = none(stage_->object().rewind(offset));
-    cuts_ = scope.cuts();
-    return done;
   }
   result<stage_answer> report() {
     figures all;

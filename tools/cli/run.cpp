@@ -49,6 +49,19 @@ result<void> write_config(const run_config& config) {
                                join_path(config.folder, "config.toml"), as_view(text));
 }
 
+// Writes the settings of a resumed run that its history records.
+result<void> record_config(const run_config& config) {
+  WEIR_TRY(run_config kept, load_resume_config(config.folder, {}));
+  for (const auto& s : actors::run_settings().entries()) {
+    if (actors::rule_of_change(s.name) == actors::change_rule::recorded) {
+      s.set(kept, s.get(config));
+    }
+  }
+  kept.sources = config.sources;
+  kept.folder = config.folder;
+  return write_config(kept);
+}
+
 // Reports the events of a run to the terminal (lines and the line of progress) and to the
 // log.
 class run_reporter : public announcer {
@@ -78,7 +91,8 @@ class run_reporter : public announcer {
     log().info(text);
   }
 
-  /// Later resumes begin with the changed settings, so the file gets them.
+  /// Later resumes begin with the changed settings, so the file gets those that the
+  /// history records. Others were given for this process alone.
   void changed(const std::vector<storage::run_change>& changes,
                const run_config& config) {
     for (const storage::run_change& one : changes) {
@@ -87,7 +101,7 @@ class run_reporter : public announcer {
       say(text);
       log().info(text);
     }
-    if (const auto written = write_config(config); !written) {
+    if (const auto written = record_config(config); !written) {
       warning(written.error().message());
     }
   }

@@ -66,7 +66,8 @@ result<opened_corpus> open_corpus(file_system& fs, const corpus_order& order) {
 result<opened_corpus> continue_corpus(file_system& fs, const corpus_order& order,
                                       const storage::stream_cursor& at) {
   auto opened = continue_as_listed(fs, order, at);
-  if (opened || opened.error().code() != errc::history_mismatch) {
+  if (opened || opened.error().code() != errc::history_mismatch ||
+      is_live(order.source) || order.source.paths.empty()) {
     return opened;
   }
   corpus_order sorted = order;

@@ -274,8 +274,7 @@ class text_pulses final : public flow::stage_object {
     facts.pulse.update = record_.used[0].pulses;
     facts.pulse.total_updates = record_.total_updates;
     facts.tokens = chunks.tokens();
-    facts.ends_of_text =
-        chunks.ends_of_text(streams_->main().stream->source().separator());
+    facts.ends_of_text = chunks.ends_of_text(streams_->separator_of(chunks.stream));
     facts.build_budget = build_budget();
     streams_->commit(chunks);
     write_pulse({to.as<std::uint32_t>(), shape_.words()}, shape_, facts, chunks.lanes,
@@ -338,7 +337,12 @@ result<void> make_text_pulses(flow::described_stage& made, const given_settings&
   WEIR_TRY(pulses_settings settings, read_pulses_settings(made.info, given));
   WEIR_TRY(const std::string warning, storage::check_config(settings.stream));
   static_cast<void>(warning);  // the source does not know the periods of the model
-  if (is_live(settings.source) && settings.source.command.empty()) {
+  std::vector<std::string> others = steps_of(settings).sources;
+  others.insert(others.end(), settings.chain.begin(), settings.chain.end());
+  if (forgets_tokens(settings.source, settings.sources) ||
+      std::ranges::any_of(others, [&](const std::string& name) {
+        return forgets_tokens(settings.sources.at(name), settings.sources);
+      })) {
     made.info.promise = flow::guarantee::none;
   }
   const pulse_shape shape{settings.stream.lanes, settings.stream.chunk};

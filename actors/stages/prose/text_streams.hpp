@@ -62,6 +62,10 @@ class text_streams {
   [[nodiscard]] std::uint64_t tokens_of(std::size_t number) const {
     return streams_[number].corpus.tokens;
   }
+  /// Returns the id that ends documents in a stream's source.
+  [[nodiscard]] std::uint32_t separator_of(std::size_t number) const {
+    return streams_[number].corpus.stream->source().separator();
+  }
   /// Returns the corpus of the run.
   [[nodiscard]] const opened_corpus& main() const { return streams_.front().corpus; }
 

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "run/pipeline_run.hpp"
@@ -89,6 +90,7 @@ class runner {
   [[nodiscard]] result<void> open_folder();
   [[nodiscard]] result<void> resolve();
   [[nodiscard]] result<void> accept_text();
+  [[nodiscard]] result<void> check_sources_read();
   [[nodiscard]] result<void> accept_changes();
   [[nodiscard]] result<preset> make_preset();
   [[nodiscard]] result<run_origin> origin_of(const preset& made);
@@ -164,6 +166,14 @@ result<void> runner::accept_text() {
   WEIR_TRY(const auto corpus,
            continue_corpus(posix_file_system(), order_of(config_), cursor));
   WEIR_TRY(const auto needed, needed_vocabulary(config_));
+  if (needed > vocab_ + 1) {
+    return error(
+               errc::config_mismatch,
+               fmt::format("resuming the run failed for its sources: expected ids below "
+                           "{}, which the model knows, found ids below {}",
+                           vocab_, needed))
+        .hint("the settings vocabulary and tokenizer of a source say which ids it has");
+  }
   if (needed > vocab_) {
     return error(errc::config_mismatch,
                  fmt::format("resuming the run failed for stream.path: expected a text "
@@ -180,6 +190,29 @@ result<void> runner::accept_text() {
   return {};
 }
 
+/// Checks that a phase still reads each source of which text was read. A lane has one
+/// clock for all its sources, so none of them may be left out.
+result<void> runner::check_sources_read() {
+  const run_phases& phases = config_.phase;
+  for (const auto& [name, bytes] : stored_->other_cursors) {
+    WEIR_TRY(const auto cursor, storage::decode_cursor(bytes));
+    const bool reads = std::ranges::any_of(phases.order, [&](const std::string& phase) {
+      const std::array sources = {&phases.build_source, &phases.test_source,
+                                  &phases.stream_source};
+      return *sources[number_of_phase(phase)] == name;
+    });
+    if (cursor.dataset_index > 0 && !reads) {
+      return error(errc::config_mismatch,
+                   fmt::format("resuming the run failed for the sources of its phases: "
+                               "expected a phase that reads \"{}\", of which {} tokens "
+                               "were read, found none",
+                               name, cursor.dataset_index))
+          .hint("give the source that is to follow to another phase of phase.order");
+    }
+  }
+  return {};
+}
+
 /// Checks the changes with which a run is resumed, before anything is written, and adds
 /// them to its history. A pipe can be opened only once, so its text is checked later.
 result<void> runner::accept_changes() {
@@ -188,6 +221,7 @@ result<void> runner::accept_changes() {
   }
   WEIR_CHECK(check_contexts(changes_, config_));
   WEIR_CHECK(check_order(changes_, stored_->steps));
+  WEIR_CHECK(check_sources_read());
   const bool looks = !changes_.empty() || options_.generation != 0 ||
                      config_.resume_text == text_policy::grown;
   if (looks && consists_of_files(config_.source)) {
@@ -200,9 +234,6 @@ result<void> runner::accept_changes() {
   }
   if (!stored_->history.empty()) {
     found_.store->remember(storage::encode_history(stored_->history));
-  }
-  if (!changes_.empty() && callbacks_.changed) {
-    callbacks_.changed(changes_);
   }
   return {};
 }
@@ -428,6 +459,10 @@ result<run_report> runner::execute() {
   progress_meter meter(config_, made.stages->built(), stored_ ? &*stored_ : nullptr);
   made.options.progress = [&](const pipeline_progress& p) {
     if (auto begun = meter.started(p)) {
+      // The stages are open, so nothing refuses the changes any more.
+      if (!changes_.empty() && callbacks_.changed) {
+        callbacks_.changed(changes_);
+      }
       start(std::move(*begun));
     }
     auto now = meter.take(p);

@@ -250,8 +250,12 @@ result<std::vector<std::string>> check_config(const run_config& config) {
 std::vector<const source_settings*> sources_of(const run_config& config) {
   std::vector<const source_settings*> all = {&config.source};
   const run_phases& p = config.phase;
-  for (const std::string* name : {&p.build_source, &p.test_source, &p.stream_source}) {
-    const auto found = config.sources.find(*name);
+  std::vector<std::string> names = {p.build_source, p.test_source, p.stream_source};
+  if (config.stream.end == storage::end_policy::chain) {
+    names.insert(names.end(), config.chain.begin(), config.chain.end());
+  }
+  for (const std::string& name : names) {
+    const auto found = config.sources.find(name);
     if (found != config.sources.end()) {
       all.push_back(&found->second);
     }

@@ -222,6 +222,15 @@ bool is_live(const source_settings& source) {
                     std::filesystem::is_fifo(source.paths.front(), ignored)));
 }
 
+bool forgets_tokens(const source_settings& source, const named_sources& named) {
+  const auto part_forgets = [&](const std::string& name) {
+    const auto part = named.find(name);
+    return part != named.end() && forgets_tokens(part->second, named);
+  };
+  return (is_live(source) && source.command.empty()) ||
+         std::ranges::any_of(source.mix.sources, part_forgets);
+}
+
 result<void> check_source(std::string_view prefix, const source_settings& source) {
   WEIR_CHECK(source_table().check(source));
   WEIR_CHECK(check_place(prefix, source));

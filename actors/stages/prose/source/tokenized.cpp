@@ -180,6 +180,7 @@ class tokenized_text final : public storage::token_source {
     offset_ = mark.offset;
     first_ = index;
     ids_.clear();
+    ended_ = false;
     return {};
   }
   result<void> continue_at(std::uint64_t index,

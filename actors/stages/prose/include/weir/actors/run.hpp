@@ -177,8 +177,8 @@ struct run_callbacks {
   std::function<void(const run_progress&)>
       progress;                                     ///< about ten times a second at most
   std::function<void(const std::string&)> warning;  ///< with one line of text
-  /// The changes with which a run is resumed, once they are accepted and before its first
-  /// pulse. Not called if there are none.
+  /// The changes with which a run is resumed, once all checks have accepted them and
+  /// before `started`. Not called if there are none.
   std::function<void(const std::vector<storage::run_change>&)> changed{};
   run_control* control = nullptr;  ///< not owned; may be null
   /// Name of a source with which the stream goes on, and its first token.

@@ -101,6 +101,12 @@ void replace_paths(source_settings& source,
 /// @threads{safe to call concurrently}
 [[nodiscard]] bool is_live(const source_settings& source);
 
+/// Returns whether tokens that were read and not committed are lost with the process: the
+/// source, or a part of its mixture, is a pipe, a socket or standard input.
+/// @threads{safe to call concurrently}
+[[nodiscard]] bool forgets_tokens(const source_settings& source,
+                                  const named_sources& named);
+
 /// Checks that a source says where its tokens come from.
 /// @param prefix  Text before the keys in messages: "stream." or "source.NAME.".
 /// @error{invalid_argument, a setting is refused or missing, or two exclude each other}
