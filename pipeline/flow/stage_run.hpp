@@ -202,6 +202,9 @@ class stage_run {
   /// Returns whether the stage has added its part to the image of the epoch in flight.
   [[nodiscard]] bool contributed() const noexcept { return epoch_ == facts_.epoch; }
   /// Takes the constants that the stage has loaded in `open`.
+  /// Lets the slots come from memory that a child process reaches; may be null. @pre
+  /// `allocate` was not called.
+  void share(std::shared_ptr<slot_memory> memory) { shared_ = std::move(memory); }
   void set_constants(std::vector<constant_info> loaded) {
     constants_ = std::move(loaded);
   }
@@ -375,6 +378,7 @@ class stage_run {
   std::unique_ptr<item_pool> items_;
   /// Memory of items that a run begins with: the first items of feedback edges, and items
   /// that an image holds.
+  std::shared_ptr<slot_memory> shared_;  ///< see `share`
   std::unique_ptr<slot_pool> initial_slots_;
   std::unique_ptr<item_pool> initial_items_;
 
