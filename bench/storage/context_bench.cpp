@@ -2,65 +2,20 @@
 /// @file
 /// Rows about the context stream: tokens per second from a file, and the time for a
 /// checkpoint of 6 MB.
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <stdexcept>
-#include <string>
 
-#include "bench.hpp"
 #include "weir/base/hash.hpp"
-#include "weir/base/philox.hpp"
 #include "weir/storage/checkpoint.hpp"
+#include "workplace.hpp"
 
 namespace {
 
 using namespace weir;
 using namespace weir::storage;
 
-constexpr std::size_t corpus_bytes = std::size_t{32} << 20;
+using bench::corpus_bytes;
+using bench::place;
 constexpr int repeats = 7;
-
-/// A folder with a corpus. The corpus is made once; the folder is removed at the end.
-struct workplace {
-  workplace() {
-    std::string name =
-        (std::filesystem::temp_directory_path() / "weir-bench-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) {
-      throw std::runtime_error("cannot create a temporary folder");
-    }
-    folder = name;
-  }
-  workplace(const workplace&) = delete;
-  workplace& operator=(const workplace&) = delete;
-  ~workplace() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
-  }
-  const std::string& corpus() {
-    if (path.empty()) {
-      byte_vector bytes(corpus_bytes);
-      const philox random(1, 1);
-      for (std::size_t i = 0; i < bytes.size(); i += 8) {
-        store_le(bytes.data() + i, random.bits(i));
-        sum += load_le<std::uint64_t>(bytes.data() + i) & 0xFF;
-      }
-      path = folder + "/corpus";
-      or_throw(write_file_atomically(posix_file_system(), path, bytes));
-    }
-    return path;
-  }
-  std::string folder;
-  std::string path;
-  std::uint64_t sum = 0;  ///< of every eighth byte of the corpus
-};
-
-workplace& place() {
-  static workplace p;
-  return p;
-}
 
 /// Counts processor seconds of this thread, with system calls: the file is in the page
 /// cache, so no device is waited for.
@@ -147,6 +102,7 @@ int main(int argc, char** argv) {
           [] { return tokens_per_second(64, 1); });
   all.add("context_4_lanes_tokens_per_s", "tokens/s", bench::no_bar,
           [] { return tokens_per_second(64, 4); });
+  bench::add_token_rows(all);
   all.add("checkpoint_save_6mb_ms", "ms of processor time", bench::no_bar,
           [] { return save_ms(false); });
   all.add("checkpoint_load_6mb_ms", "ms of processor time", bench::no_bar,

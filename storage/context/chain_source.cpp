@@ -15,7 +15,7 @@ namespace weir::storage {
 
 namespace {
 
-/// Several sources, one after another, with `end_of_text` between two of them.
+/// Several sources, one after another, with their separator between two of them.
 class chained_tokens final : public token_source {
  public:
   explicit chained_tokens(std::vector<std::unique_ptr<token_source>> parts)
@@ -48,6 +48,16 @@ class chained_tokens final : public token_source {
     return digested ? digest_content(*this, identity_) : result<void>();
   }
   std::uint64_t size() const noexcept override { return size_; }
+  std::uint32_t separator() const noexcept override {
+    return parts_.front()->separator();
+  }
+  std::uint32_t vocabulary() const noexcept override {
+    std::uint32_t all = separator() + 1;
+    for (const auto& part : parts_) {
+      all = std::max(all, part->vocabulary());
+    }
+    return all;
+  }
 
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     std::size_t done = 0;
@@ -55,7 +65,7 @@ class chained_tokens final : public token_source {
       const std::size_t part = part_of(index + done);
       const std::uint64_t inside = index + done - starts_[part];
       if (inside == parts_[part]->size()) {
-        to[done++] = end_of_text;
+        to[done++] = separator();
         continue;
       }
       WEIR_TRY(const std::size_t got, parts_[part]->read(inside, to.subspan(done)));
@@ -122,6 +132,14 @@ result<std::unique_ptr<token_source>> chain_sources(
           errc::invalid_argument,
           fmt::format("cannot chain source {}: expected a sequential one that can seek",
                       source->place_text(0)));
+    }
+    if (source->separator() != sources.front()->separator()) {
+      return error(
+          errc::invalid_argument,
+          fmt::format("cannot chain source {}: expected the end-of-text token {} of the "
+                      "first one, found {}",
+                      source->place_text(0), sources.front()->separator(),
+                      source->separator()));
     }
   }
   auto chained = std::make_unique<chained_tokens>(std::move(sources));

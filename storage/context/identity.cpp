@@ -28,12 +28,26 @@ error other_corpus(std::string expected, std::string found, std::string where) {
       .hint("restore the files that the run began with, or start another run");
 }
 
+/// Returns the index of the first token of a leaf; 0 if the source has an unknown size.
+std::uint64_t first_token_of(const token_source& source, std::size_t leaf) {
+  std::uint64_t low = 0;
+  std::uint64_t high = source.size() == unknown_size ? 0 : source.size();
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    if (source.place_of(middle).leaf < leaf) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 /// Compares the lists of files, and names the first file that differs. With `grown`, the
 /// last file may have become longer, and further files may follow it.
 result<void> compare_leaves(const source_identity& expected, const source_identity& found,
                             const token_source& source, bool grown) {
   const std::size_t common = std::min(expected.leaves.size(), found.leaves.size());
-  std::uint64_t index = 0;
   for (std::size_t i = 0; i < common; ++i) {
     const source_leaf& a = expected.leaves[i];
     const source_leaf& b = found.leaves[i];
@@ -41,19 +55,16 @@ result<void> compare_leaves(const source_identity& expected, const source_identi
     if (a.name != b.name || (a.bytes != b.bytes && !longer)) {
       return other_corpus(fmt::format("file {} \"{}\" of {} bytes", i, a.name, a.bytes),
                           fmt::format("\"{}\" of {} bytes", b.name, b.bytes),
-                          source.place_text(index));
-    }
-    index += b.bytes;
-    while (found.tokens != unknown_size && index < found.tokens &&
-           source.place_of(index).leaf == i) {
-      ++index;  // a separator belongs to the file before it
+                          source.place_text(first_token_of(source, i)));
     }
   }
   if (expected.leaves.size() > found.leaves.size() ||
       (expected.leaves.size() < found.leaves.size() && !grown)) {
-    return other_corpus(fmt::format("{} files", expected.leaves.size()),
-                        fmt::format("{} files", found.leaves.size()),
-                        source.place_text(index < found.tokens ? index : 0));
+    return other_corpus(
+        fmt::format("{} files", expected.leaves.size()),
+        fmt::format("{} files", found.leaves.size()),
+        source.place_text(common < found.leaves.size() ? first_token_of(source, common)
+                                                       : 0));
   }
   return {};
 }

@@ -25,7 +25,6 @@ constexpr std::size_t max_pages = 64;
 token_pages::token_pages(token_source& source, end_policy end, std::uint32_t lanes)
     : source_(source),
       loops_(end == end_policy::loop),
-      period_(source.size() == unknown_size ? unknown_size : source.size() + 1),
       // Lanes read far apart, so each has a page. One more serves the windows of cursors,
       // one the lookahead.
       pages_(std::min<std::size_t>(max_pages, std::size_t{lanes} + 2)) {}
@@ -34,13 +33,17 @@ std::uint64_t token_pages::end() const noexcept {
   return loops_ ? unknown_size : source_.size();
 }
 std::uint64_t token_pages::index_of(std::uint64_t offset) const noexcept {
-  return loops_ ? offset % period_ : offset;
+  return loops_ ? offset % period() : offset;
 }
 std::uint64_t token_pages::page_start(std::uint64_t offset) noexcept {
   return offset / page_tokens * page_tokens;
 }
 std::uint64_t token_pages::round_of(std::uint64_t offset) const noexcept {
-  return loops_ ? offset / period_ : 0;
+  return loops_ ? offset / period() : 0;
+}
+// The size of a source may change once, when it takes over the state of a cursor.
+std::uint64_t token_pages::period() const noexcept {
+  return source_.size() == unknown_size ? unknown_size : source_.size() + 1;
 }
 
 // Documents are found in the source; a round that has no further one continues in the
@@ -102,13 +105,13 @@ result<token_pages::page*> token_pages::page_of(std::uint64_t number) {
   return &p;
 }
 
-// Reads a page from the source. Between two rounds of a loop stands `end_of_text`.
+// Reads a page from the source. Between two rounds of a loop stands the separator.
 result<std::size_t> token_pages::fill(std::uint64_t offset, std::span<std::uint32_t> to) {
   std::size_t done = 0;
   while (done < to.size() && offset + done < end()) {
     const std::uint64_t index = index_of(offset + done);
     if (index == source_.size()) {
-      to[done++] = end_of_text;
+      to[done++] = source_.separator();
       continue;
     }
     const auto want = static_cast<std::size_t>(

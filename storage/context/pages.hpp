@@ -9,7 +9,7 @@
 namespace weir::storage {
 
 /// Reads tokens by virtual offset. Offsets cover the source once or, under `loop`, the
-/// source and `end_of_text` in endless repetition.
+/// source and its separator in endless repetition.
 class token_pages {
  public:
   token_pages(token_source& source, end_policy end, std::uint32_t lanes);
@@ -39,13 +39,14 @@ class token_pages {
     std::size_t count = 0;
     std::vector<std::uint32_t> tokens;
   };
+  /// Returns the tokens of one round, the separator included.
+  [[nodiscard]] std::uint64_t period() const noexcept;
   [[nodiscard]] result<page*> page_of(std::uint64_t number);
   [[nodiscard]] result<std::size_t> fill(std::uint64_t offset,
                                          std::span<std::uint32_t> to);
 
   token_source& source_;
   bool loops_;
-  std::uint64_t period_;  ///< tokens of one round, the separator included
   std::vector<page> pages_;
   std::size_t last_ = 0;  ///< index of the page that was used last
   std::uint64_t clock_ = 0;

@@ -36,6 +36,7 @@ class pipe_tokens final : public token_source {
   }
   std::uint64_t size() const noexcept override { return unknown_size; }
   bool seekable() const noexcept override { return false; }
+  std::uint32_t vocabulary() const noexcept override { return byte_vocabulary - 1; }
 
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     if (index < first_) {

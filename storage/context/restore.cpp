@@ -329,7 +329,7 @@ result<lane> lane_at(context_stream::state& s, const stream_cursor& c, std::uint
   WEIR_TRY(const std::size_t got,
            s.read_lane(c.eras, l, out.progress.position - count, tokens));
   WEIR_EXPECT(got == count);
-  out.after_end_of_text = count > 0 && tokens.back() == end_of_text;
+  out.after_end_of_text = count > 0 && tokens.back() == s.source->separator();
   out.history = lane_history(out.progress.history, std::span(tokens).last(open));
   return out;
 }

@@ -41,11 +41,11 @@ era first_era(const stream_config& c) {
   return e;
 }
 
-/// Returns whether a document ends among the tokens.
-bool has_end_of_text(std::span<const std::uint32_t> tokens) {
+/// Returns whether a token, such as the end of a document, is among some.
+bool has_token(std::span<const std::uint32_t> tokens, std::uint32_t wanted) {
   bool any = false;  // no early exit: this loop becomes vector code
   for (const std::uint32_t token : tokens) {
-    any |= token == end_of_text;
+    any |= token == wanted;
   }
   return any;
 }
@@ -158,9 +158,9 @@ result<void> read_chunk(context_stream::state& s, std::uint32_t l, std::size_t n
   return {};
 }
 
-/// Ends a chunk with its first `end_of_text`; the token behind it becomes the lookahead.
-void cut_at_boundary(token_chunk& chunk) {
-  const auto found = std::find(chunk.tokens.begin(), chunk.tokens.end(), end_of_text);
+/// Ends a chunk with its first separator; the token behind it becomes the lookahead.
+void cut_at_boundary(token_chunk& chunk, std::uint32_t separator) {
+  const auto found = std::find(chunk.tokens.begin(), chunk.tokens.end(), separator);
   const auto count = static_cast<std::size_t>(found - chunk.tokens.begin()) + 1;
   if (count < chunk.tokens.size()) {
     chunk.lookahead = chunk.tokens[count];
@@ -170,12 +170,12 @@ void cut_at_boundary(token_chunk& chunk) {
 
 /// Lists where documents begin. `before` says that a boundary lies directly before the
 /// chunk.
-void note_boundaries(token_chunk& chunk, bool before) {
+void note_boundaries(token_chunk& chunk, std::uint32_t separator, bool before) {
   if (before) {
     chunk.boundaries.push_back(0);
   }
   for (std::size_t i = 0; i < chunk.tokens.size(); ++i) {
-    if (chunk.tokens[i] == end_of_text) {
+    if (chunk.tokens[i] == separator) {
       chunk.boundaries.push_back(static_cast<std::uint32_t>(i + 1));
     }
   }
@@ -215,12 +215,13 @@ result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n
   const era& e = s.eras.back();
   // The first chunk of each lane after a reset has a boundary before it.
   const bool fresh = e.boundary && e.lane_positions[index] == l.progress.position;
-  const bool inside = has_end_of_text(chunk.tokens);
+  const std::uint32_t separator = s.source->separator();
+  const bool inside = has_token(chunk.tokens, separator);
   if (inside && s.config.boundary == boundary_policy::split) {
-    cut_at_boundary(chunk);
+    cut_at_boundary(chunk, separator);
   }
   if (inside || fresh || l.after_end_of_text) {
-    note_boundaries(chunk, fresh || l.after_end_of_text);
+    note_boundaries(chunk, separator, fresh || l.after_end_of_text);
   }
   const std::uint64_t block = s.config.lane_block;
   chunk.chunk_id = (l.progress.chunks / block) * s.config.lanes * block + index * block +
@@ -228,7 +229,7 @@ result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n
   chunk.lane = index;
   chunk.lane_position = l.progress.position;
   l.history.add(chunk.tokens);
-  l.after_end_of_text = chunk.tokens.back() == end_of_text;
+  l.after_end_of_text = chunk.tokens.back() == separator;
   l.progress.position += chunk.tokens.size();
   l.progress.chunks += 1;
   l.progress.history = l.history.chain();

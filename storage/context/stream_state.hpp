@@ -58,7 +58,7 @@ class lane_history {
 struct lane {
   lane_state progress;
   lane_history history;
-  bool after_end_of_text = false;  ///< the last token of the text was `end_of_text`
+  bool after_end_of_text = false;  ///< the last token of the text was a separator
   bool ended = false;              ///< no token is left for the lane in this era
 };
 

@@ -122,7 +122,8 @@ void read_corpus(run_data& data) {
   const std::string known = text_at(data.metrics, "corpus.identity");
   if (corpus && !known.empty() && known != hex64(corpus->identity)) {
     data.missing.push_back(
-        "comparison with other models: the corpus has changed since the run");
+        "comparison with other models: the corpus has changed since the run, or its "
+        "tokens are no bytes");
     return;
   }
   take(std::move(corpus), data.corpus, "comparison with other models", data);

@@ -3,8 +3,8 @@
 /// The source `npy.read`: arrays of NumPy, whole or row by row.
 #include "stages/files/factories.hpp"
 #include "stages/files/file_source.hpp"
-#include "stages/files/npy_header.hpp"
 #include "weir/base/hash.hpp"
+#include "weir/storage/npy.hpp"
 
 namespace weir::actors {
 namespace {
@@ -113,7 +113,7 @@ class npy_read final : public flow::stage_object {
     }
     WEIR_TRY(auto f, fs_.open(files_.path(next_file_), open_mode::read));
     WEIR_TRY(const std::uint64_t size, f->size());
-    WEIR_TRY(header_, read_npy_header(*f, size));
+    WEIR_TRY(header_, storage::read_npy_header(*f, size));
     rows_ = 1;
     shape_ = header_.shape;
     if (settings_.items == items_of::rows) {
@@ -166,7 +166,7 @@ class npy_read final : public flow::stage_object {
   file_list files_;
   std::size_t next_file_ = 0;
   std::unique_ptr<file> file_;       ///< null if no file is open
-  npy_header header_;                ///< of the open file
+  storage::npy_header header_;       ///< of the open file
   std::vector<std::int64_t> shape_;  ///< of the items of the open file
   std::uint64_t rows_ = 0;           ///< items of the open file
   std::uint64_t row_bytes_ = 0;      ///< size of an item of the open file

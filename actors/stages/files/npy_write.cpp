@@ -3,8 +3,8 @@
 /// The sink `npy.write`: an array for each item, or one array that grows.
 #include "stages/files/factories.hpp"
 #include "stages/files/item_files.hpp"
-#include "stages/files/npy_header.hpp"
 #include "weir/base/hash.hpp"
+#include "weir/storage/npy.hpp"
 
 namespace weir::actors {
 namespace {
@@ -46,7 +46,7 @@ class npy_files final : public item_files {
  private:
   result<byte_vector> encode(const taken& t) override {
     const runtime::tensor& x = t[any_in{0}];
-    WEIR_TRY(byte_vector out, make_npy_header(x.type(), x.shape(), false));
+    WEIR_TRY(byte_vector out, storage::make_npy_header(x.type(), x.shape(), false));
     WEIR_TRY(const bytes_view elements, elements_of(x));
     append(out, elements);
     return out;
@@ -71,7 +71,7 @@ class npy_rows final : public flow::stage_object {
     if (run.resuming()) {
       return {};
     }
-    WEIR_CHECK(check_ours(*file_, path_, "an array of NumPy", {&npy_magic, 1}));
+    WEIR_CHECK(check_ours(*file_, path_, "an array of NumPy", {&storage::npy_magic, 1}));
     return file_->resize(0);
   }
   result<void> put(taken& t) override {
@@ -80,7 +80,7 @@ class npy_rows final : public flow::stage_object {
       type_ = x.type();
       shape_.assign(1, 0);
       shape_.insert(shape_.end(), x.shape().begin(), x.shape().end());
-      WEIR_TRY(const byte_vector header, make_npy_header(type_, shape_, true));
+      WEIR_TRY(const byte_vector header, storage::make_npy_header(type_, shape_, true));
       WEIR_CHECK(write_all(*file_, 0, header));
       at_.form = xxh3_64(header);
       at_.last.end = header.size();
@@ -131,7 +131,7 @@ class npy_rows final : public flow::stage_object {
  private:
   result<void> write_header() {
     shape_[0] = static_cast<std::int64_t>(at_.rows);
-    WEIR_TRY(const byte_vector header, make_npy_header(type_, shape_, true));
+    WEIR_TRY(const byte_vector header, storage::make_npy_header(type_, shape_, true));
     return write_all(*file_, 0, header);
   }
   /// Compares the file with the offset, and takes type and shape of it.
@@ -143,14 +143,14 @@ class npy_rows final : public flow::stage_object {
     if (at_.rows == 0) {
       return {};
     }
-    WEIR_TRY(const npy_header header, read_npy_head(f));
+    WEIR_TRY(const storage::npy_header header, storage::read_npy_head(f));
     type_ = header.type;
     shape_ = header.shape;
     if (shape_.empty()) {
       return another();
     }
     shape_[0] = 0;
-    WEIR_TRY(const byte_vector form, make_npy_header(type_, shape_, true));
+    WEIR_TRY(const byte_vector form, storage::make_npy_header(type_, shape_, true));
     if (xxh3_64(form) != at_.form) {
       return another();
     }

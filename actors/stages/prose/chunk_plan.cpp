@@ -19,14 +19,14 @@ std::uint64_t pulse_chunks::tokens() const {
 
 /// A chunk predicts all its tokens but the first, which the chunk before it predicts, and
 /// the lookahead.
-std::uint64_t pulse_chunks::ends_of_text() const {
+std::uint64_t pulse_chunks::ends_of_text(std::uint32_t separator) const {
   std::uint64_t sum = 0;
   for (const auto& lane : lanes) {
     if (lane) {
       const auto in_chunk =
-          std::count(lane->tokens.begin() + 1, lane->tokens.end(), storage::end_of_text);
-      sum += static_cast<std::uint64_t>(in_chunk) +
-             (lane->lookahead == storage::end_of_text ? 1 : 0);
+          std::count(lane->tokens.begin() + 1, lane->tokens.end(), separator);
+      sum +=
+          static_cast<std::uint64_t>(in_chunk) + (lane->lookahead == separator ? 1 : 0);
     }
   }
   return sum;

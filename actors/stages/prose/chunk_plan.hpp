@@ -71,7 +71,7 @@ struct pulse_chunks {
   /// Returns the number of tokens of all lanes.
   [[nodiscard]] std::uint64_t tokens() const;
   /// Returns the number of end-of-text tokens among the tokens that all lanes predict.
-  [[nodiscard]] std::uint64_t ends_of_text() const;
+  [[nodiscard]] std::uint64_t ends_of_text(std::uint32_t separator) const;
 };
 /// Returns the largest number of pulses that a budget allows, if a pulse has up to
 /// `pulse_tokens` tokens.

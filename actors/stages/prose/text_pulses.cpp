@@ -270,7 +270,8 @@ class text_pulses final : public flow::stage_object {
     facts.pulse.update = record_.used[0].pulses;
     facts.pulse.total_updates = record_.total_updates;
     facts.tokens = chunks.tokens();
-    facts.ends_of_text = chunks.ends_of_text();
+    facts.ends_of_text =
+        chunks.ends_of_text(streams_->main().stream->source().separator());
     facts.build_budget = build_budget();
     streams_->commit(chunks);
     write_pulse({to.as<std::uint32_t>(), shape_.words()}, shape_, facts, chunks.lanes,

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "stages/prose/job/stored_config.hpp"
+#include "support/temp_folder.hpp"
 #include "weir/base/settings.hpp"
 
 namespace weir::actors {
@@ -57,6 +58,8 @@ setting_value another_value(const setting<run_config>& s, const run_config& c) {
                                             {std::string("loop")},
                                             {std::string("per_rank")},
                                             {std::string("off")},
+                                            {std::string("u16")},
+                                            {std::string("skip")},
                                             {std::string("grown")},
                                             {std::string("fresh")},
                                             {std::string("other")}}) {
@@ -87,7 +90,7 @@ TEST(config_text, freezes_every_setting_that_may_not_change) {
           << compared.error().text();
     }
   }
-  EXPECT_EQ(frozen, 7U);
+  EXPECT_EQ(frozen, 13U);
 }
 
 TEST(config_text, holds_named_sources_with_what_differs_from_the_defaults) {
@@ -294,13 +297,59 @@ TEST(check_config, warns_of_a_chunk_that_the_slowest_level_never_fills) {
 }
 
 TEST(vocabulary_of, has_end_of_text_only_where_it_can_occur) {
+  const test::temp_folder folder;
+  for (const char* name : {"a", "b"}) {
+    or_throw(write_file_atomically(posix_file_system(), folder / name, as_view("text")));
+  }
   run_config c = a_config();
-  EXPECT_EQ(vocabulary_of(c, c.source, 1), 256U);
-  EXPECT_EQ(vocabulary_of(c, c.source, 2), 257U);
+  c.source.paths = {folder / "a"};
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 256U);
+  c.source.paths.push_back(folder / "b");
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 257U);
   c.source.eot = false;
-  EXPECT_EQ(vocabulary_of(c, c.source, 2), 256U);
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 256U);
   c.stream.end = storage::end_policy::loop;
-  EXPECT_EQ(vocabulary_of(c, c.source, 1), 257U);
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 257U);
+  c.source.paths = {"-"};
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 257U);
+  c.stream.end = storage::end_policy::stop;
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 256U);
+}
+
+TEST(check_config, refuses_settings_of_token_files_beside_a_tokenizer) {
+  run_config c = a_config();
+  c.source.tokenizer = "tokenizer.json";
+  EXPECT_TRUE(check_config(c));
+  c.source.format = storage::token_format::u16;
+  EXPECT_EQ(
+      check_config(c).error().text(),
+      "cannot use setting \"stream.format\" of the run: expected its default beside "
+      "a tokenizer, found another value");
+  c.source = a_config().source;
+  c.sources["one"].paths = {"a"};
+  c.sources["one"].tokenizer = "tokenizer.json";
+  c.sources["one"].vocabulary = 5;
+  EXPECT_NE(check_config(c).error().text().find("source.one.vocabulary"),
+            std::string::npos);
+}
+
+TEST(vocabulary_of, is_that_of_token_files) {
+  const test::temp_folder folder;
+  or_throw(write_file_atomically(posix_file_system(), folder / "a.bin", as_view("text")));
+  run_config c = a_config();
+  c.source.paths = {folder / "a.bin"};
+  c.source.format = storage::token_format::u16;
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 65536U);
+  c.source.vocabulary = 50257;
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 50257U);
+  c.stream.end = storage::end_policy::loop;
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 50258U);
+  c.source.eot_id = 50256;
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 50257U);
+  c.stream.end = storage::end_policy::stop;
+  c.source.eot_id = new_id;
+  c.source.on_damage = storage::damage_policy::skip;
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 50258U);
 }
 
 }  // namespace

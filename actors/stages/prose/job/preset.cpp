@@ -109,22 +109,14 @@ given_settings expand_curve(const run_config& config) {
           {"must_write", false}};
 }
 
-/// Returns the number of files of a source; 1 for standard input.
-result<std::size_t> count_files(const source_settings& source) {
-  if (source.paths == std::vector<std::string>{"-"}) {
-    return std::size_t{1};
-  }
-  WEIR_TRY(const auto files, storage::expand_paths(posix_file_system(), source.paths));
-  return files.size();
-}
-
 }  // namespace
 
 result<std::uint32_t> needed_vocabulary(const run_config& config) {
+  WEIR_CHECK(check_sources(config.source, config.sources));
   std::uint32_t needed = 0;
   for (const source_settings* source : sources_of(config)) {
-    WEIR_TRY(const std::size_t files, count_files(*source));
-    needed = std::max(needed, vocabulary_of(config, *source, files));
+    WEIR_TRY(const std::uint32_t ids, vocabulary_of(config, *source));
+    needed = std::max(needed, ids);
   }
   return needed;
 }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "stages/prose/source/open_source.hpp"
 #include "weir/base/settings.hpp"
 
 namespace weir::actors {
@@ -258,11 +259,10 @@ std::vector<const source_settings*> sources_of(const run_config& config) {
   return all;
 }
 
-std::uint32_t vocabulary_of(const run_config& config, const source_settings& source,
-                            std::size_t files) {
-  const bool wraps = config.stream.end != storage::end_policy::stop;
-  const bool separates = source.eot && files > 1;
-  return wraps || separates ? storage::byte_vocabulary : storage::byte_vocabulary - 1;
+result<std::uint32_t> vocabulary_of(const run_config& config,
+                                    const source_settings& source) {
+  return vocabulary_of(posix_file_system(), source, config.sources,
+                       config.stream.end != storage::end_policy::stop);
 }
 
 models::prose_config model_of(const run_config& config, std::uint32_t vocab) {

@@ -25,15 +25,14 @@ inline constexpr derived_setting derived_settings[] = {{"vocab", "model.vocab"},
                                                        {"lanes", "stream.lanes"},
                                                        {"max_chunk", "stream.chunk"}};
 
-/// Returns the number of token ids of a corpus of `files` files: 257 if end-of-text
-/// tokens can occur in the stream, else 256.
-[[nodiscard]] std::uint32_t vocabulary_of(const run_config& config,
-                                          const source_settings& source,
-                                          std::size_t files);
+/// Returns the number of token ids of a source, with the end-of-text token if it can
+/// occur in the stream. @error{as of `open_source`}
+[[nodiscard]] result<std::uint32_t> vocabulary_of(const run_config& config,
+                                                  const source_settings& source);
 /// Returns the sources that a run reads: that of its stream, and those of its phases.
 [[nodiscard]] std::vector<const source_settings*> sources_of(const run_config& config);
 /// Returns the number of token ids that all sources of a run need.
-/// @error{not_found, a path does not exist}
+/// @error{as of `vocabulary_of` and `check_sources`}
 [[nodiscard]] result<std::uint32_t> needed_vocabulary(const run_config& config);
 
 /// Returns the configuration of the model; its tokens are below `vocab`.

@@ -29,4 +29,12 @@ struct opened_source {
                                                 const source_settings& source,
                                                 const named_sources& named);
 
+/// Returns the number of distinct ids of a source, for the vocabulary of a model. It
+/// reads headers and no content.
+/// @param wraps  True if the source is repeated or followed by another one, so that its
+/// end-of-text token occurs. @error{as of `open_source`}
+[[nodiscard]] result<std::uint32_t> vocabulary_of(file_system& fs,
+                                                  const source_settings& source,
+                                                  const named_sources& named, bool wraps);
+
 }  // namespace weir::actors

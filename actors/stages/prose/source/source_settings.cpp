@@ -28,6 +28,29 @@ bool is_source_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), is_plain);
 }
 
+/// A tokenizer decides the ids of texts, so settings of token files make no sense with
+/// it.
+result<void> check_tokenizer(std::string_view prefix, const source_settings& source) {
+  if (source.tokenizer.empty()) {
+    return {};
+  }
+  const std::pair<const char*, bool> others[] = {
+      {"format", source.format != storage::token_format::automatic &&
+                     source.format != storage::token_format::bytes},
+      {"tag", !source.tag.empty()},
+      {"vocabulary", source.vocabulary != 0}};
+  for (const auto& [key, given] : others) {
+    if (given) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot use setting \"{}{}\" of the run: expected its "
+                               "default beside a tokenizer, found another value",
+                               prefix, key))
+          .hint("name token files, or texts and a tokenizer");
+    }
+  }
+  return {};
+}
+
 error missing_setting(std::string_view prefix, std::string_view key) {
   setting_info info = *source_table().find(key);
   info.name = std::string(prefix) + info.name;
@@ -39,12 +62,35 @@ error missing_setting(std::string_view prefix, std::string_view key) {
 const settings_table<source_settings>& source_table() {
   static const settings_table<source_settings> all = [] {
     using s = source_settings;
+    using format = storage::token_format;
     settings_table<s> t("the source");
     t.add("path", &s::paths,
           "Files, folders and patterns in the order of reading; \"-\" is standard input")
         .single()
         .rule("none of them empty", can_be_paths);
     t.add("eot", &s::eot, "Put an end-of-text token between files");
+    t.add("format", &s::format,
+          {{"auto", format::automatic},
+           {"bytes", format::bytes},
+           {"u16", format::u16},
+           {"u32", format::u32},
+           {"llmc", format::llmc},
+           {"npy", format::npy},
+           {"megatron", format::megatron}},
+          "Format of the files: bytes of a text, or ids of a token file");
+    t.add("tag", &s::tag, "Tag of HN4 volumes that path names; empty: path names files");
+    t.add("tokenizer", &s::tokenizer,
+          "A tokenizer.json by which texts become ids; empty: bytes are the tokens");
+    t.add("vocabulary", &s::vocabulary,
+          "Number of distinct ids of token files; 0 is what the format implies")
+        .range(0, std::int64_t{1} << 30);
+    t.add("eot_id", &s::eot_id,
+          "Id of the end-of-text token; -1 is the tokenizer's, or a new id")
+        .range(new_id, std::int64_t{1} << 30);
+    t.add(
+        "on_damage", &s::on_damage,
+        {{"stop", storage::damage_policy::stop}, {"skip", storage::damage_policy::skip}},
+        "Ranges that cannot be read as tokens: stop there, or leave them out");
     return t;
   }();
   return all;
@@ -103,12 +149,17 @@ void replace_paths(source_settings& source,
       path = replace(path);
     }
   }
+  if (!source.tokenizer.empty()) {
+    source.tokenizer = replace(source.tokenizer);
+  }
 }
 
 result<void> check_source(std::string_view prefix, const source_settings& source) {
   WEIR_CHECK(source_table().check(source));
-  return source.paths.empty() ? result<void>(missing_setting(prefix, "path"))
-                              : result<void>();
+  if (source.paths.empty()) {
+    return missing_setting(prefix, "path");
+  }
+  return check_tokenizer(prefix, source);
 }
 
 result<void> check_sources(const source_settings& stream, const named_sources& named) {

@@ -29,7 +29,7 @@ namespace weir::storage {
 
 /// Behaviour after the last token of the source.
 enum class end_policy : std::uint8_t {
-  loop,   ///< `end_of_text` follows, then the first token; chunks are filled across it
+  loop,   ///< the separator follows, then the first token; chunks are filled across it
   stop,   ///< the last chunk is short, and no chunk follows
   chain,  ///< as `stop`, for a source that `chain_sources` has joined
 };
@@ -38,7 +38,7 @@ enum class end_policy : std::uint8_t {
 enum class boundary_policy : std::uint8_t {
   never,          ///< the context memory is kept
   at_next_chunk,  ///< it is reset before the first chunk that follows a boundary
-  split,          ///< a chunk ends with its first `end_of_text`
+  split,          ///< a chunk ends with its first separator
 };
 
 /// Geometry and policies of a stream. `stream_settings` has the range of each member.

@@ -105,6 +105,13 @@ class token_source {
   [[nodiscard]] virtual place place_of(std::uint64_t index) const = 0;
   /// Returns the identity that was determined when the source was opened.
   [[nodiscard]] virtual const source_identity& identity() const noexcept = 0;
+  /// Returns the token that ends a document. It may be one that documents hold.
+  [[nodiscard]] virtual std::uint32_t separator() const noexcept { return end_of_text; }
+  /// Returns a number above every token that the source delivers: the number of distinct
+  /// ids that a model of it needs. The separator counts if the source delivers it.
+  [[nodiscard]] virtual std::uint32_t vocabulary() const noexcept {
+    return byte_vocabulary;
+  }
   /// Finds the start of the first document that begins at or after `index`.
   /// @returns the index of its first token, or the size of the source if there is none
   /// @error{source_unavailable, a read failed}
@@ -201,8 +208,9 @@ struct source_options {
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<token_source>> open_memory_source(
     bytes_view bytes, std::string name = "memory");
-/// Joins several sources into one, with `end_of_text` between them.
-/// @error{invalid_argument, `sources` is empty, or one cannot seek or is in random order}
+/// Joins several sources into one, with their separator between them.
+/// @error{invalid_argument, `sources` is empty, one cannot seek or is in random order, or
+/// they have several separators}
 /// @error{source_unavailable, a read failed}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<token_source>> chain_sources(

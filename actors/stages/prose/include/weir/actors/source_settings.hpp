@@ -4,6 +4,7 @@
 /// tokens come from, and the tables `[source.NAME]`, which have the same settings.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "weir/base/error.hpp"
+#include "weir/storage/token_files.hpp"
 
 namespace weir {
 template <class Owner>
@@ -22,11 +24,23 @@ struct setting_value;
 
 namespace weir::actors {
 
+/// Stands for an end-of-text token of its own: the vocabulary, which is no id of a file,
+/// or the one that a tokenizer has.
+inline constexpr std::int64_t new_id = -1;
+
 /// One source of tokens. `source_table` has for each member its key and its range.
 struct source_settings {
   /// Files, folders and patterns, or "-" alone for standard input.
   std::vector<std::string> paths;
   bool eot = true;  ///< an end-of-text token stands between files
+  storage::token_format format =
+      storage::token_format::automatic;  ///< that all files have
+  std::string tag;        ///< tag of HN4 volumes that `paths` names; empty: files
+  std::string tokenizer;  ///< tokenizer.json by which texts become ids; empty: none
+  std::uint32_t vocabulary = 0;  ///< distinct ids of token files; 0: by the format
+  std::int64_t eot_id = new_id;  ///< id of the end-of-text token, or `new_id`
+  /// Treatment of ranges that cannot be read as tokens.
+  storage::damage_policy on_damage = storage::damage_policy::stop;
   friend bool operator==(const source_settings&, const source_settings&) = default;
 };
 /// Sources by the names of their tables `[source.NAME]`.

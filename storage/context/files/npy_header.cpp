@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Reading and writing of headers of NumPy's files.
-#include "stages/files/npy_header.hpp"
+#include "weir/storage/npy.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,16 +10,17 @@
 #include <string>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "weir/runtime/tensor.hpp"
-
-namespace weir::actors {
+namespace weir::storage {
 namespace {
 
 /// Sizes of the head of a file: magic and version, and the length that follows.
 constexpr std::size_t head_size = 8;
 constexpr std::size_t short_length = 2;
 constexpr std::size_t long_length = 4;
+/// Largest number of dimensions, as of every tensor.
+constexpr std::size_t max_npy_dims = 8;
 /// The longest header that is read. @units{bytes}
 constexpr std::uint64_t max_header = 65536;
 /// Elements begin at a multiple of this number. @units{bytes}
@@ -164,11 +165,11 @@ class header_parser {
         return bad_header("an extent from 0 to 2^63-1", found(), begin_ + at_);
       }
       at_ = static_cast<std::size_t>(end - text_.data());
-      if (out.size() == runtime::max_dims) {
+      if (out.size() == max_npy_dims) {
         return error(errc::unsupported,
                      fmt::format("cannot read an array: expected at most {} dimensions, "
                                  "found more",
-                                 runtime::max_dims));
+                                 max_npy_dims));
       }
       out.push_back(one);
       if (!take(',')) {
@@ -271,7 +272,7 @@ result<npy_header> read_npy_header(file& f, std::uint64_t size) {
 }
 
 result<byte_vector> make_npy_header(dtype type, std::span<const std::int64_t> shape,
-                                    bool room) {
+                                    bool growing) {
   const auto* const known =
       std::find_if(types.begin(), types.end(),
                    [&](const described_type& one) { return one.type == type; });
@@ -286,7 +287,7 @@ result<byte_vector> make_npy_header(dtype type, std::span<const std::int64_t> sh
                   known->text, fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   constexpr std::size_t max_digits = 19;
   const std::size_t before = head_size + short_length;
-  const std::size_t used = before + text.size() + (room ? max_digits : 0) + 1;
+  const std::size_t used = before + text.size() + (growing ? max_digits : 0) + 1;
   const std::size_t whole = (used + alignment - 1) / alignment * alignment;
   std::string out(npy_magic);
   out += {'\x01', '\x00'};
@@ -299,4 +300,4 @@ result<byte_vector> make_npy_header(dtype type, std::span<const std::int64_t> sh
   return byte_vector(bytes.begin(), bytes.end());
 }
 
-}  // namespace weir::actors
+}  // namespace weir::storage

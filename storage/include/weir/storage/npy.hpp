@@ -12,14 +12,14 @@
 #include "weir/base/dtype.hpp"
 #include "weir/base/file.hpp"
 
-namespace weir::actors {
+namespace weir::storage {
 
 /// First bytes of every file of an array.
 inline constexpr std::string_view npy_magic = "\x93NUMPY";
 
 /// Description of the array of a file.
 struct npy_header {
-  dtype type = dtype::fp32;
+  dtype type = dtype::fp32;         ///< type of an element
   std::vector<std::int64_t> shape;  ///< the slowest dimension first
   std::uint64_t size = 0;           ///< offset of the elements in the file
   std::uint64_t bytes = 0;          ///< size of the elements
@@ -35,14 +35,15 @@ struct npy_header {
 [[nodiscard]] result<npy_header> read_npy_header(file& f, std::uint64_t size);
 
 /// Reads the header of a file without looking at its size, see `read_npy_header`.
+/// Errors are those of `read_npy_header`, except for those about the size.
 [[nodiscard]] result<npy_header> read_npy_head(file& f);
 
 /// Returns the header of an array, of version 1.0.
-/// @param room  True to leave space for any first extent, so that the header can be
+/// @param growing  True to leave space for any first extent, so that the header can be
 /// written again with a larger one.
 /// @error{unsupported, NumPy has no such element type}
 [[nodiscard]] result<byte_vector> make_npy_header(dtype type,
                                                   std::span<const std::int64_t> shape,
-                                                  bool room);
+                                                  bool growing);
 
-}  // namespace weir::actors
+}  // namespace weir::storage

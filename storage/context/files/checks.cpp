@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Finds out whether files still hold what was consumed, and keeps digests of it.
+///
+/// Small sets are digested whole when they are opened. Of larger ones, a segment is
+/// digested once it has been consumed. A cursor takes these digests along, so that a
+/// resumed run compares each segment when it is read again.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "context/files/token_set.hpp"
+#include "weir/base/record.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+constexpr std::uint32_t token_state_version = 1;
+constexpr std::uint64_t max_consumed_digests = 8192;
+
+error bad_state(std::string_view expected, std::string_view found) {
+  return error(errc::corrupt,
+               fmt::format("cannot restore the state of token files: expected {}, found "
+                           "{}",
+                           expected, found));
+}
+
+}  // namespace
+
+std::uint64_t consumed_segment(std::uint64_t tokens) {
+  std::uint64_t segment = 4096;
+  while (tokens / segment >= max_consumed_digests) {
+    segment *= 2;
+  }
+  return segment;
+}
+
+error token_set::changed(std::size_t leaf, std::uint64_t byte) const {
+  return error(errc::history_mismatch,
+               fmt::format("cannot read source \"{}\": expected its bytes as when it "
+                           "was attached, found others",
+                           leaves_.name(leaf)))
+      .located(fmt::format("{}:{}", leaves_.name(leaf), byte))
+      .hint("restore the file and resume the run; write later text to another file");
+}
+
+/// Compares a segment with its digest, unless that was done since the last change.
+result<void> token_set::check_segment(std::size_t leaf, std::uint64_t byte,
+                                      std::uint64_t number, std::uint64_t expected,
+                                      std::int64_t time) {
+  const auto known = compared_.find(number);
+  if (known != compared_.end() && known->second == time) {
+    return {};
+  }
+  const std::uint64_t length =
+      segment_tokens_ != 0 ? segment_tokens_ : identity_.segment_tokens;
+  const std::uint64_t start = number * length;
+  comparing_ = true;
+  auto digest = digest_tokens(*this, start, std::min(size_, start + length));
+  comparing_ = false;
+  WEIR_CHECK(digest);
+  if (*digest != expected) {
+    return changed(leaf, byte);
+  }
+  compared_[number] = time;
+  return {};
+}
+
+// The time of a change is taken after the bytes, so that it shows every change that they
+// contain.
+result<void> token_set::check_again(std::size_t leaf, std::uint64_t index,
+                                    std::size_t count) {
+  const std::uint64_t length =
+      segment_tokens_ != 0 ? segment_tokens_ : identity_.segment_tokens;
+  if (comparing_ || length == 0) {
+    return {};  // the segments are just being digested
+  }
+  const auto time = leaves_.changed_at(leaf);
+  const bool whole = segment_tokens_ == 0;
+  if (!time && (whole || digests_.empty())) {
+    return {};
+  }
+  const std::vector<std::uint64_t>& known = whole ? identity_.segments : digests_;
+  const std::uint64_t byte = place_of(index).byte;
+  bool all_known = true;
+  for (std::uint64_t i = index / length; i * length < index + count; ++i) {
+    if (i < known.size()) {
+      WEIR_CHECK(check_segment(leaf, byte, i, known[i], time.value_or(0)));
+    } else {
+      all_known = false;
+    }
+  }
+  if (time && !all_known) {
+    WEIR_TRY(const bool grown, leaves_.grown(leaf));
+    return grown ? result<void>() : result<void>(changed(leaf, byte));
+  }
+  return {};
+}
+
+/// Digests the segments before a token that have no digest yet.
+result<void> token_set::digest_until(std::uint64_t index) {
+  const std::uint64_t count = std::min(index, size_) / segment_tokens_;
+  while (digests_.size() < count) {
+    const std::uint64_t start = digests_.size() * segment_tokens_;
+    WEIR_TRY(const std::uint64_t digest,
+             digest_tokens(*this, start, start + segment_tokens_));
+    compared_[digests_.size()] = leaves_.changed_at(place_of(start).leaf).value_or(0);
+    digests_.push_back(digest);
+  }
+  return {};
+}
+
+result<byte_vector> token_set::state(std::uint64_t index) const {
+  if (segment_tokens_ == 0) {
+    return byte_vector();
+  }
+  // Digests are values of the tokens before `index`, which are computed when they are
+  // asked for first.
+  WEIR_CHECK(const_cast<token_set*>(this)->digest_until(index));  // NOLINT
+  const std::uint64_t count = std::min(index, size_) / segment_tokens_;
+  if (count == 0 && damage_.empty()) {
+    return byte_vector();
+  }
+  record_writer out;
+  out.put(token_state_version);
+  out.put(static_cast<std::uint32_t>(damage_.size()));
+  for (const damaged_range& d : damage_) {
+    out.put(d.leaf);
+    out.put(d.byte);
+    out.put(d.bytes);
+  }
+  out.put(segment_tokens_);
+  out.put(count);
+  out.put_all(std::span(digests_).first(static_cast<std::size_t>(count)));
+  return std::move(out).take();
+}
+
+result<void> token_set::restore_state(std::uint64_t index, bytes_view state) {
+  record_reader from(state);
+  const auto version = from.get<std::uint32_t>();
+  if (version != token_state_version && !from.failed()) {
+    return bad_state(fmt::format("version {}", token_state_version),
+                     fmt::format("{}", version));
+  }
+  std::vector<damaged_range> damage(from.get_count<std::uint32_t>(24));
+  for (damaged_range& d : damage) {
+    d.leaf = from.get<std::uint64_t>();
+    d.byte = from.get<std::uint64_t>();
+    d.bytes = from.get<std::uint64_t>();
+  }
+  const auto segment = from.get<std::uint64_t>();
+  const std::size_t count = from.get_count<std::uint64_t>(8);
+  auto digests = from.get_all<std::uint64_t>(count);
+  if (from.failed() || !from.rest().empty()) {
+    return bad_state("its end behind the digests", "another length");
+  }
+  WEIR_CHECK(take_damage(index, std::move(damage)));
+  // A set of another size may have segments of another size, or digests of its own.
+  if (segment == segment_tokens_ && segment != 0) {
+    if (count > size_ / segment) {
+      return bad_state(fmt::format("at most {} digests", size_ / segment),
+                       fmt::format("{}", count));
+    }
+    digests_ = std::move(digests);
+    compared_.clear();
+  }
+  return {};
+}
+
+}  // namespace weir::storage

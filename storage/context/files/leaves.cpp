@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Opens and reads the files of a source, or a tag of several volumes.
+#include "context/files/leaves.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "weir/base/file_times.hpp"
+#include "weir/storage/hn4.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+/// Number of files that are kept open.
+constexpr std::size_t open_leaves = 16;
+
+/// Wraps the error of a leaf that could not be opened.
+error unavailable_leaf(const std::string& name, error cause) {
+  return error(errc::source_unavailable, fmt::format("cannot attach source \"{}\"", name))
+      .located(name)
+      .because(std::move(cause));
+}
+
+/// The stream of a tag as a file that can only be read.
+class tag_file final : public file {
+ public:
+  tag_file(hn4_stream stream, std::string path)
+      : stream_(std::move(stream)), path_(std::move(path)) {}
+  result<std::size_t> read_some(std::uint64_t offset, mutable_bytes buffer) override {
+    if (offset >= stream_.size()) {
+      return std::size_t{0};
+    }
+    return stream_.read(offset, buffer);
+  }
+  result<std::size_t> write_some(std::uint64_t /*offset*/,
+                                 bytes_view /*bytes*/) override {
+    return refuse();
+  }
+  result<std::uint64_t> size() override { return stream_.size(); }
+  result<void> resize(std::uint64_t /*bytes*/) override { return refuse(); }
+  result<void> sync() override { return refuse(); }
+  const std::string& path() const noexcept override { return path_; }
+
+ private:
+  [[nodiscard]] error refuse() const {
+    return error(errc::unsupported,
+                 fmt::format("cannot write \"{}\": it is open for reading", path_));
+  }
+  hn4_stream stream_;
+  std::string path_;
+};
+
+}  // namespace
+
+token_leaves::token_leaves(file_system& fs, std::vector<std::string> paths,
+                           std::string tag)
+    : fs_(fs), paths_(std::move(paths)), tag_(std::move(tag)), names_(paths_) {
+  for (std::string& name : names_) {
+    name += tag_.empty() ? "" : ":" + tag_;
+  }
+}
+
+result<void> token_leaves::measure() {
+  for (std::size_t leaf = 0; leaf < paths_.size(); ++leaf) {
+    if (!tag_.empty()) {
+      const auto volume = hn4_volume::open(paths_[leaf]);
+      if (!volume) {
+        return unavailable_leaf(names_[leaf], volume.error());
+      }
+      WEIR_TRY(hn4_stream stream, volume->stream(tag_));
+      streams_.push_back(std::move(stream));
+    }
+    WEIR_TRY(const auto f, open_leaf(leaf));
+    auto size = f->size();
+    if (!size) {
+      return unavailable_leaf(names_[leaf], std::move(size).error());
+    }
+    if (*size == 0) {
+      return error(errc::source_unavailable,
+                   fmt::format(
+                       "cannot attach source \"{}\": expected at least 1 byte, found 0",
+                       names_[leaf]))
+          .located(names_[leaf])
+          .hint("leave the empty file out");
+    }
+    sizes_.push_back(*size);
+    times_.push_back(modification_time(paths_[leaf]));
+  }
+  return {};
+}
+
+result<std::unique_ptr<file>> token_leaves::open_leaf(std::size_t leaf) {
+  if (!tag_.empty()) {
+    return std::make_unique<tag_file>(streams_[leaf], names_[leaf]);
+  }
+  auto opened = fs_.open(paths_[leaf], open_mode::read);
+  if (!opened) {
+    return unavailable_leaf(names_[leaf], std::move(opened).error());
+  }
+  return opened;
+}
+
+// If too many files are open, the new one replaces the one that was unused longest.
+result<file*> token_leaves::open(std::size_t leaf) {
+  slot* oldest = nullptr;
+  for (slot& s : slots_) {
+    if (s.leaf == leaf) {
+      s.used = ++clock_;
+      return s.f.get();
+    }
+    if (oldest == nullptr || s.used < oldest->used) {
+      oldest = &s;
+    }
+  }
+  slot fresh{leaf, ++clock_, nullptr};
+  WEIR_TRY(fresh.f, open_leaf(leaf));
+  if (slots_.size() < open_leaves) {
+    slots_.push_back(std::move(fresh));
+    return slots_.back().f.get();
+  }
+  *oldest = std::move(fresh);
+  return oldest->f.get();
+}
+
+result<void> token_leaves::read(std::size_t leaf, std::uint64_t offset,
+                                mutable_bytes to) {
+  WEIR_TRY(file* const f, open(leaf));
+  if (auto read = read_exactly(*f, offset, to); !read) {
+    const std::string where = fmt::format("{}:{}", names_[leaf], offset);
+    if (checked()) {
+      return error(errc::source_unavailable,
+                   fmt::format("cannot read source \"{}\"", names_[leaf]))
+          .located(where)
+          .hint("on_damage = \"skip\" leaves damaged blocks out")
+          .because(std::move(read).error());
+    }
+    return error(
+               errc::source_unavailable,
+               fmt::format("cannot read source \"{}\": expected {} bytes as when it was "
+                           "attached",
+                           names_[leaf], sizes_[leaf]))
+        .located(where)
+        .because(std::move(read).error());
+  }
+  return {};
+}
+
+// A damaged block ends where the next block of its shard begins.
+result<token_leaves::sound_part> token_leaves::probe(std::size_t leaf,
+                                                     std::uint64_t offset,
+                                                     std::size_t count) {
+  if (!checked()) {
+    return sound_part{count, offset + count};
+  }
+  const hn4_stream& stream = streams_[leaf];
+  byte_vector bytes(count);
+  hn4_partial part = stream.read_partial(offset, bytes);
+  if (!part.failure) {
+    return sound_part{count, offset + count};
+  }
+  if (part.failure->code() == errc::io) {
+    return unavailable_leaf(names_[leaf], std::move(*part.failure));
+  }
+  const std::uint64_t bad = offset + part.bytes;
+  const auto after = std::find_if(
+      stream.shards().begin(), stream.shards().end(),
+      [&](const hn4_shard& shard) { return bad < shard.offset + shard.bytes; });
+  WEIR_EXPECT(after != stream.shards().end());
+  const std::uint64_t block = (bad - after->offset) / stream.payload() + 1;
+  return sound_part{part.bytes, std::min(after->offset + after->bytes,
+                                         after->offset + block * stream.payload())};
+}
+
+// Blocks of volumes are verified whenever they are read, so their times say nothing.
+std::optional<std::int64_t> token_leaves::changed_at(std::size_t leaf) const {
+  if (checked()) {
+    return std::nullopt;
+  }
+  const std::int64_t time = modification_time(paths_[leaf]);
+  return time == times_[leaf] ? std::nullopt : std::optional(time);
+}
+
+result<bool> token_leaves::grown(std::size_t leaf) {
+  WEIR_TRY(file* const f, open(leaf));
+  WEIR_TRY(const std::uint64_t size, f->size());
+  return size > sizes_[leaf];
+}
+
+}  // namespace weir::storage

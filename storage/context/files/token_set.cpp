@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads the ids of several files as one source.
+#include "context/files/token_set.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "weir/base/hash.hpp"
+
+namespace weir::storage {
+
+namespace {
+
+/// Largest number of bytes of one read from a leaf.
+constexpr std::size_t max_read = std::size_t{4} << 20;
+
+/// Widens ids to 32 bits. What does not fit becomes the largest number, which no
+/// vocabulary has.
+template <class T>
+std::uint32_t widen(bytes_view from, std::span<std::uint32_t> to) {
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const auto id =
+        static_cast<T>(load_le<std::make_unsigned_t<T>>(from.data() + i * sizeof(T)));
+    if constexpr (sizeof(T) == 8) {
+      to[i] = static_cast<std::uint64_t>(id) > 0xffff'ffff
+                  ? 0xffff'ffff
+                  : static_cast<std::uint32_t>(id);
+    } else {
+      to[i] = static_cast<std::uint32_t>(id);  // negative ids become large ones
+    }
+    largest = std::max(largest, to[i]);
+  }
+  return largest;
+}
+
+/// Returns an id as the file has it, for messages.
+std::string text_of_id(id_encoding ids, bytes_view from) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < ids.bytes; ++i) {
+    value |= std::to_integer<std::uint64_t>(from[i]) << (8 * i);
+  }
+  if (!ids.is_signed) {
+    return fmt::to_string(value);
+  }
+  const unsigned unused = 64U - 8U * ids.bytes;
+  return fmt::to_string(static_cast<std::int64_t>(value << unused) >> unused);
+}
+
+}  // namespace
+
+std::uint32_t widen_ids(id_encoding ids, bytes_view from, std::span<std::uint32_t> to) {
+  switch (ids.bytes) {
+    case 1:
+      return ids.is_signed ? widen<std::int8_t>(from, to) : widen<std::uint8_t>(from, to);
+    case 2:
+      return ids.is_signed ? widen<std::int16_t>(from, to)
+                           : widen<std::uint16_t>(from, to);
+    case 4: return widen<std::uint32_t>(from, to);
+    default: return widen<std::uint64_t>(from, to);
+  }
+}
+
+result<void> token_set::attach() {
+  WEIR_CHECK(leaves_.measure());
+  WEIR_CHECK(read_layouts());
+  WEIR_CHECK(choose_ids());
+  std::vector<source_leaf> listed;
+  std::uint64_t bytes = 0;
+  for (std::size_t leaf = 0; leaf < leaves_.count(); ++leaf) {
+    if (!checked_add(bytes, leaves_.size(leaf), bytes) || bytes >> 60 != 0) {
+      return error(errc::source_unavailable,
+                   fmt::format("cannot attach source \"{}\": the set is too large",
+                               leaves_.name(leaf)))
+          .located(leaves_.name(leaf));
+    }
+    listed.push_back(make_leaf(leaves_.name(leaf), leaves_.size(leaf)));
+  }
+  WEIR_CHECK(place_runs());
+  // Damage that is left out is part of a state, not of the identity.
+  identity_.tokens = size_;
+  set_leaves(identity_, std::move(listed), rule());
+  if (options_.on_damage == damage_policy::skip) {
+    WEIR_CHECK(find_damage());
+    WEIR_CHECK(place_runs());
+  } else if (bytes <= options_.digest_limit) {
+    return digest_content(*this, identity_);
+  }
+  segment_tokens_ = consumed_segment(identity_.tokens);
+  return {};
+}
+
+result<void> token_set::read_layouts() {
+  for (std::size_t leaf = 0; leaf < leaves_.count(); ++leaf) {
+    WEIR_TRY(leaf_layout one, read_layout(fs_, leaves_, leaf, options_.format));
+    if (leaf > 0 && one.format != layouts_.front().format) {
+      return error(
+                 errc::invalid_argument,
+                 fmt::format("cannot join \"{}\" and \"{}\": expected one format of all "
+                             "files, found {} and {}",
+                             leaves_.name(0), leaves_.name(leaf),
+                             name_of(layouts_.front().format), name_of(one.format)))
+          .located(leaves_.name(leaf))
+          .hint("name files of another format in a source of their own");
+    }
+    layouts_.push_back(std::move(one));
+  }
+  return {};
+}
+
+/// Chooses vocabulary and separator. The widest of the formats counts.
+result<void> token_set::choose_ids() {
+  vocabulary_ = options_.vocabulary;
+  for (std::size_t leaf = 0; options_.vocabulary == 0 && leaf < layouts_.size(); ++leaf) {
+    if (layouts_[leaf].vocabulary == 0) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot read \"{}\" as tokens: expected the number of "
+                               "distinct ids, which {} signed or wide ids do not imply, "
+                               "found none",
+                               leaves_.name(leaf), name_of(layouts_[leaf].format)))
+          .located(leaves_.name(leaf))
+          .hint("state vocabulary = N; every id is smaller than N");
+    }
+    vocabulary_ = std::max(vocabulary_, layouts_[leaf].vocabulary);
+  }
+  separator_ = options_.separator.value_or(static_cast<std::uint32_t>(vocabulary_));
+  separator_in_files_ = separator_ < vocabulary_;
+  return {};
+}
+
+/// Returns the number of ids, the separator included if it can occur.
+std::uint32_t token_set::vocabulary() const noexcept {
+  const bool separates =
+      options_.separate_documents && (options_.on_damage == damage_policy::skip ||
+                                      std::ranges::any_of(runs_, &run::separated));
+  return static_cast<std::uint32_t>(
+      separates ? std::max<std::uint64_t>(vocabulary_, separator_ + 1ULL) : vocabulary_);
+}
+
+/// Sets of bytes keep the numbers that they have always had.
+std::uint32_t token_set::rule() const {
+  const std::uint32_t separates = options_.separate_documents ? 1 : 0;
+  const bool bytes = layouts_.front().format == token_format::bytes &&
+                     options_.tag.empty() && vocabulary_ == 256 && separator_ == 256;
+  if (bytes) {
+    return separates;
+  }
+  record_writer out;
+  out.put(static_cast<std::uint32_t>(layouts_.front().format));
+  out.put(layouts_.front().ids.bytes);
+  out.put(separates);
+  out.put(vocabulary_);
+  out.put(separator_);
+  return static_cast<std::uint32_t>(xxh3_64(out.view())) | 2U;
+}
+
+/// Adds the ids of a leaf from one byte to another as a run.
+void token_set::add_part(std::uint64_t leaf, std::uint64_t begin, std::uint64_t end,
+                         bool ends) {
+  const std::uint64_t tokens = (end - begin) / layouts_[leaf].ids.bytes;
+  if (tokens != 0) {
+    runs_.push_back({size_, begin, tokens, leaf, ends && options_.separate_documents});
+    size_ += tokens + (runs_.back().separated ? 1 : 0);
+  } else if (ends && !runs_.empty() && !runs_.back().separated &&
+             options_.separate_documents) {
+    // The rest of a document is left out, so it ends with its last ids.
+    runs_.back().separated = true;
+    ++size_;
+  }
+}
+
+/// Gives every run of ids its index, without the damaged ranges. No separator follows the
+/// last run.
+result<void> token_set::place_runs() {
+  runs_.clear();
+  size_ = 0;
+  for (std::uint64_t leaf = 0; leaf < layouts_.size(); ++leaf) {
+    for (const token_run& r : layouts_[leaf].runs) {
+      std::uint64_t at = r.byte;
+      const std::uint64_t end = r.byte + r.tokens * layouts_[leaf].ids.bytes;
+      auto gap = std::partition_point(
+          damage_.begin(), damage_.end(), [&](const damaged_range& d) {
+            return d.leaf < leaf || (d.leaf == leaf && d.byte + d.bytes <= at);
+          });
+      for (; gap != damage_.end() && gap->leaf == leaf && gap->byte < end; ++gap) {
+        add_part(leaf, at, std::max(at, gap->byte), true);
+        at = std::min(end, gap->byte + gap->bytes);
+      }
+      add_part(leaf, at, end, r.ends);
+    }
+  }
+  if (runs_.empty()) {
+    return error(
+               errc::source_unavailable,
+               fmt::format("cannot attach source \"{}\": expected at least 1 token that "
+                           "can be read, found 0",
+                           leaves_.name(0)))
+        .located(leaves_.name(0));
+  }
+  if (runs_.back().separated) {
+    runs_.back().separated = false;
+    --size_;
+  }
+  return {};
+}
+
+/// A separator belongs to the run before it.
+std::size_t token_set::run_of(std::uint64_t index) const {
+  const auto after = std::ranges::upper_bound(runs_, index, {}, &run::start);
+  return static_cast<std::size_t>(after - runs_.begin()) - 1;
+}
+
+/// Reads ids from a byte of a leaf on. An id that is not below the vocabulary is an
+/// error.
+result<void> token_set::read_ids(std::size_t leaf, std::uint64_t byte,
+                                 std::span<std::uint32_t> to) {
+  const id_encoding ids = layouts_[leaf].ids;
+  bytes_.resize(to.size() * ids.bytes);
+  WEIR_CHECK(leaves_.read(leaf, byte, bytes_));
+  if (widen_ids(ids, bytes_, to) < vocabulary_) {
+    return {};
+  }
+  const auto bad = std::ranges::find_if(to, [&](auto id) { return id >= vocabulary_; });
+  const auto at = static_cast<std::uint64_t>(bad - to.begin()) * ids.bytes;
+  return error(errc::out_of_range,
+               fmt::format("cannot read source \"{}\": expected ids below {}, found {}",
+                           leaves_.name(leaf), vocabulary_,
+                           text_of_id(ids, bytes_view(bytes_).subspan(at))))
+      .located(fmt::format("{}:{}", leaves_.name(leaf), byte + at))
+      .hint(
+          "state the vocabulary or the format of the file, or leave such ids out with "
+          "on_damage = \"skip\"");
+}
+
+/// Reads tokens of one leaf, as many as lie one behind another in it: the ids of several
+/// runs are read together, and the separators between them are put in from the back.
+result<std::size_t> token_set::read_joined(std::uint64_t index,
+                                           std::span<std::uint32_t> to) {
+  const std::size_t first = run_of(index);
+  const run& r = runs_[first];
+  const std::uint64_t inside = index - r.start;
+  if (inside == r.tokens) {
+    to[0] = separator_;
+    return std::size_t{1};
+  }
+  const std::uint64_t width = layouts_[r.leaf].ids.bytes;
+  const std::uint64_t wanted = std::min<std::uint64_t>(to.size(), max_read / 8);
+  std::size_t last = first;
+  std::uint64_t ids = std::min<std::uint64_t>(r.tokens - inside, wanted);
+  std::uint64_t all = ids;
+  while (all < wanted && last + 1 < runs_.size() && runs_[last + 1].leaf == r.leaf &&
+         runs_[last + 1].byte == runs_[last].byte + runs_[last].tokens * width) {
+    const std::uint64_t between = runs_[last].separated ? 1 : 0;
+    if (all + between == wanted) {
+      break;
+    }
+    ++last;
+    const std::uint64_t more =
+        std::min<std::uint64_t>(runs_[last].tokens, wanted - all - between);
+    ids += more;
+    all += between + more;
+  }
+  const std::uint64_t byte = byte_in(r, inside);
+  WEIR_CHECK(read_ids(r.leaf, byte, to.first(static_cast<std::size_t>(ids))));
+  std::uint64_t end = ids;  // behind the ids of run i, as they were read
+  for (std::size_t i = last; i > first; --i) {
+    const std::uint64_t from = (runs_[i].byte - byte) / width;
+    const std::uint64_t target = runs_[i].start - index;
+    std::copy_backward(to.begin() + static_cast<std::ptrdiff_t>(from),
+                       to.begin() + static_cast<std::ptrdiff_t>(end),
+                       to.begin() + static_cast<std::ptrdiff_t>(target + end - from));
+    if (runs_[i - 1].separated) {
+      to[static_cast<std::size_t>(target) - 1] = separator_;
+    }
+    end = from;
+  }
+  WEIR_CHECK(check_again(r.leaf, index, static_cast<std::size_t>(all)));
+  return static_cast<std::size_t>(all);
+}
+
+result<std::size_t> token_set::read(std::uint64_t index, std::span<std::uint32_t> to) {
+  std::size_t done = 0;
+  while (done < to.size() && index + done < size_) {
+    WEIR_TRY(const std::size_t got, read_joined(index + done, to.subspan(done)));
+    done += got;
+  }
+  return done;
+}
+
+token_source::place token_set::place_of(std::uint64_t index) const {
+  const std::uint64_t at = std::min(index, size_);
+  const run& r = runs_[run_of(at)];
+  return {r.leaf, byte_in(r, std::min(at - r.start, r.tokens))};
+}
+
+std::string token_set::place_text(std::uint64_t index) const {
+  const place p = place_of(index);
+  return fmt::format("{}:{}", leaves_.name(p.leaf), p.byte);
+}
+
+// Documents begin behind separators, which lie between runs or within them.
+result<std::uint64_t> token_set::next_document(std::uint64_t index) {
+  if (index == 0 || index >= size_) {
+    return std::min(index, size_);
+  }
+  auto next = std::ranges::lower_bound(runs_, index, {}, &run::start);
+  while (next != runs_.end() && !(next - 1)->separated) {
+    ++next;
+  }
+  const std::uint64_t end = next == runs_.end() ? size_ : next->start;
+  std::vector<std::uint32_t> piece(separator_in_files_ ? 4096 : 0);
+  for (std::uint64_t at = index - 1; separator_in_files_ && at < end;) {
+    WEIR_TRY(const std::size_t got, read(at, piece));
+    const auto found = std::find(piece.begin(), piece.begin() + got, separator_);
+    at += static_cast<std::uint64_t>(found - piece.begin());
+    if (found != piece.begin() + static_cast<std::ptrdiff_t>(got)) {
+      return std::min(at + 1, end);
+    }
+  }
+  return end;
+}
+
+result<std::unique_ptr<token_source>> open_token_files(
+    file_system& fs, std::vector<std::string> paths, const token_file_options& options) {
+  if (paths.empty()) {
+    return error(errc::invalid_argument,
+                 "cannot attach a set of files: expected at least 1, found 0");
+  }
+  auto source = std::make_unique<token_set>(fs, std::move(paths), options);
+  WEIR_CHECK(source->attach());
+  return std::unique_ptr<token_source>(std::move(source));
+}
+
+result<std::unique_ptr<token_source>> open_file_set(file_system& fs,
+                                                    std::vector<std::string> paths,
+                                                    source_options options) {
+  token_file_options given;
+  given.format = token_format::bytes;
+  given.separate_documents = options.separate_documents;
+  given.digest_limit = options.digest_limit;
+  return open_token_files(fs, std::move(paths), given);
+}
+
+result<std::unique_ptr<token_source>> open_file_source(file_system& fs,
+                                                       const std::string& path,
+                                                       source_options options) {
+  return open_file_set(fs, {path}, options);
+}
+
+}  // namespace weir::storage
