@@ -29,9 +29,9 @@ class item_pool;
 struct slot {
   /// Releases memory of `std::aligned_alloc`, or of a region that another process shares.
   struct free_memory {
-    /// @param region Null: `std::aligned_alloc`.
-    explicit free_memory(slot_memory* region = nullptr) noexcept : from(region) {}
-    slot_memory* from;
+    free_memory() noexcept : from(nullptr) {}
+    explicit free_memory(slot_memory* region) noexcept : from(region) {}
+    slot_memory* from;  ///< null: `std::aligned_alloc`
     void operator()(std::byte* p) const noexcept {
       from != nullptr ? from->free(p) : std::free(p);
     }
