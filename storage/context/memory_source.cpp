@@ -16,6 +16,14 @@ result<bool> token_source::ready(std::uint64_t, std::size_t, int) {
   return true;
 }
 
+result<std::size_t> token_source::chunk_run(std::uint64_t, std::size_t count) {
+  return count;
+}
+
+bool token_source::begins_context(std::uint64_t) const {
+  return false;
+}
+
 result<void> token_source::continue_at(std::uint64_t, std::span<const std::uint32_t>) {
   return error(errc::unsupported,
                "cannot set the position of a source that is read by index");

@@ -132,6 +132,22 @@ result<std::optional<token_chunk>> context_stream::next_chunk(std::size_t n,
 
 namespace {
 
+/// Returns how many of `count` tokens a chunk may take.
+result<std::size_t> run_of(context_stream::state& s, std::uint64_t offset,
+                           std::size_t count) {
+  return s.source->seekable() ? result<std::size_t>(count)
+                              : s.source->chunk_run(offset, count);
+}
+
+/// Returns whether the writer of a live source asks for a new context before a token of
+/// the lane.
+bool asks_for_context(const context_stream::state& s, std::uint32_t l) {
+  const era& e = s.eras.back();
+  return !s.source->seekable() &&
+         s.source->begins_context(
+             locate(e, l, s.lanes[l].progress.position - e.lane_positions[l]).offset);
+}
+
 /// Reads up to `n` tokens of a lane's text into `chunk.tokens`, and the lookahead.
 result<void> read_chunk(context_stream::state& s, std::uint32_t l, std::size_t n,
                         token_chunk& chunk) {
@@ -145,9 +161,11 @@ result<void> read_chunk(context_stream::state& s, std::uint32_t l, std::size_t n
     const auto want =
         static_cast<std::size_t>(std::min<std::uint64_t>(place.run, n - done));
     // Reads one token more than the chunk takes: it is the lookahead, unless the chunk
-    // goes on in another block, which overwrites it.
+    // goes on in another block, which overwrites it. A chunk of a live source also ends
+    // with a turn, and then nobody knows the token that will follow.
+    WEIR_TRY(const std::size_t run, run_of(s, place.offset, want + 1));
     WEIR_TRY(const std::size_t got,
-             s.pages.read(place.offset, std::span(chunk.tokens).subspan(done, want + 1)));
+             s.pages.read(place.offset, std::span(chunk.tokens).subspan(done, run)));
     ahead = got > want;
     done += std::min(got, want);
   }
@@ -220,8 +238,10 @@ result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n
   if (inside && s.config.boundary == boundary_policy::split) {
     cut_at_boundary(chunk, separator);
   }
-  if (inside || fresh || l.after_end_of_text) {
-    note_boundaries(chunk, separator, fresh || l.after_end_of_text);
+  chunk.new_context = asks_for_context(s, index);
+  const bool before = fresh || l.after_end_of_text || chunk.new_context;
+  if (inside || before) {
+    note_boundaries(chunk, separator, before);
   }
   const std::uint64_t block = s.config.lane_block;
   chunk.chunk_id = (l.progress.chunks / block) * s.config.lanes * block + index * block +

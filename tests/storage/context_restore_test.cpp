@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "storage/context_support.hpp"
+#include "weir/storage/live_source.hpp"
 
 using namespace weir;
 using namespace weir::storage;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "storage/context_support.hpp"
+#include "weir/storage/live_source.hpp"
 
 using namespace weir;
 using namespace weir::storage;

@@ -241,22 +241,23 @@ class text_pulses final : public flow::stage_object {
   }
   /// Returns the lanes whose contexts are emptied before this pulse, and notes those that
   /// are to be emptied before their next chunk. A boundary at the start of a chunk
-  /// belongs to this pulse, and a later one in it to the next.
+  /// belongs to this pulse, and a later one in it to the next. The command of a live
+  /// source empties a context under any policy.
   [[nodiscard]] std::vector<std::uint32_t> note_boundaries(const pulse_chunks& chunks) {
     std::vector<std::uint32_t> resets;
-    if (settings_.stream.boundary == storage::boundary_policy::never) {
-      return resets;
-    }
+    const bool never = settings_.stream.boundary == storage::boundary_policy::never;
     for (std::uint32_t lane = 0; lane < shape_.lanes; ++lane) {
       if (!chunks.lanes[lane]) {
         continue;
       }
       const auto& boundaries = chunks.lanes[lane]->boundaries;
       const bool before = !boundaries.empty() && boundaries.front() == 0;
-      if (record_.reset_due[lane] != 0 || before) {
+      const bool by_policy = !never && (record_.reset_due[lane] != 0 || before);
+      if (by_policy || chunks.lanes[lane]->new_context) {
         resets.push_back(lane);
       }
-      record_.reset_due[lane] = !boundaries.empty() && boundaries.back() > 0 ? 1 : 0;
+      const bool behind = !boundaries.empty() && boundaries.back() > 0;
+      record_.reset_due[lane] = behind && !never ? 1 : 0;
     }
     return resets;
   }

@@ -48,6 +48,16 @@ class live_mix final : public token_source {
   std::uint64_t size() const noexcept override { return unknown_size; }
   bool seekable() const noexcept override { return false; }
   const source_identity& identity() const noexcept override { return identity_; }
+  std::uint32_t separator() const noexcept override {
+    return sources_.front()->separator();
+  }
+  std::uint32_t vocabulary() const noexcept override {
+    std::uint32_t all = separator() + 1;
+    for (const token_source* part : sources_) {
+      all = std::max(all, part->vocabulary());
+    }
+    return all;
+  }
   std::optional<rng_state> rng() const override {
     const bool random = plan_.options().mode == mix_mode::random;
     return composed_rng(random ? mix_kind : 0, plan_.options().seed, sources_);
@@ -282,7 +292,7 @@ class live_mix final : public token_source {
       }
       add(std::span(piece).first(got));
     } else if (added > 0) {
-      text_.push_back(end_of_text);
+      text_.push_back(separator());
       ++taken_;
     }
     if (taken_ == known_->length + added) {
@@ -344,7 +354,7 @@ class live_mix final : public token_source {
     if (readers_[*part_].rule().tokens != 0) {
       add(tokens);
     } else {
-      const auto found = std::find(tokens.begin(), tokens.end(), end_of_text);
+      const auto found = std::find(tokens.begin(), tokens.end(), separator());
       const bool whole = found != tokens.end();
       add(std::span(tokens.begin(), found + (whole ? 1 : 0)));
       if (whole) {
@@ -363,9 +373,9 @@ class live_mix final : public token_source {
       return;
     }
     const bool separate = readers_[*part_].rule().tokens == 0 &&
-                          (text_.empty() || text_.back() != end_of_text);
+                          (text_.empty() || text_.back() != separator());
     if (separate) {
-      text_.push_back(end_of_text);
+      text_.push_back(separator());
     }
     finish(taken_, separate ? 1 : 0);
   }

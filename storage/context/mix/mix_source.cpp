@@ -31,6 +31,16 @@ class seekable_mix final : public token_source {
 
   std::uint64_t size() const noexcept override { return unknown_size; }
   const source_identity& identity() const noexcept override { return identity_; }
+  std::uint32_t separator() const noexcept override {
+    return sources_.front()->separator();
+  }
+  std::uint32_t vocabulary() const noexcept override {
+    std::uint32_t all = separator() + 1;
+    for (const token_source* part : sources_) {
+      all = std::max(all, part->vocabulary());
+    }
+    return all;
+  }
   std::optional<rng_state> rng() const override {
     const bool random = plan_.options().mode == mix_mode::random;
     return composed_rng(random ? mix_kind : 0, plan_.options().seed, sources_);
@@ -103,7 +113,7 @@ class seekable_mix final : public token_source {
   /// Copies tokens of the current unit, the added separator included.
   result<std::size_t> copy(std::uint64_t from, std::span<std::uint32_t> to) {
     if (from == unit_.length) {
-      to[0] = end_of_text;
+      to[0] = separator();
       return std::size_t{1};
     }
     const auto count =

@@ -81,6 +81,13 @@ result<void> mix_plan::check(std::span<const mix_part> parts,
                              fmt::format("from draw {} on", row.draw)));
   }
   for (const mix_part& part : parts) {
+    const std::uint32_t separator = parts.front().source->separator();
+    if (part.source->separator() != separator) {
+      return refused(
+          fmt::format("expected the end-of-text token {} of the first one in "
+                      "{}, found {}",
+                      separator, part.name, part.source->separator()));
+    }
     if (!part.source->seekable() && part.exhausted == exhaustion::loop) {
       return refused(fmt::format("expected a source that can be read again for \"loop\", "
                                  "found {}, which cannot seek",

@@ -47,6 +47,12 @@ class sampled_tokens final : public token_source {
 
   std::uint64_t size() const noexcept override { return unknown_size; }
   const source_identity& identity() const noexcept override { return identity_; }
+  std::uint32_t separator() const noexcept override {
+    return reader_.source().separator();
+  }
+  std::uint32_t vocabulary() const noexcept override {
+    return std::max(reader_.source().vocabulary(), separator() + 1);
+  }
   std::optional<rng_state> rng() const override {
     token_source* const part = &reader_.source();
     return composed_rng(sample_kind, seed_, std::span(&part, 1));

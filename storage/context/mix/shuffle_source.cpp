@@ -53,7 +53,7 @@ class shuffled_tokens final : public token_source {
     if (size_ != unknown_size && size_ > 0 && reader_.rule().tokens == 0) {
       std::vector<std::uint32_t> last(1);
       WEIR_TRY(const std::size_t got, reader_.read(size_ - 1, last));
-      size_ += got == 1 && last[0] != end_of_text ? 1 : 0;
+      size_ += got == 1 && last[0] != separator() ? 1 : 0;
     }
     std::vector<source_leaf> leaves;
     append_identity(leaves, source.identity());
@@ -70,6 +70,12 @@ class shuffled_tokens final : public token_source {
 
   std::uint64_t size() const noexcept override { return size_; }
   const source_identity& identity() const noexcept override { return identity_; }
+  std::uint32_t separator() const noexcept override {
+    return reader_.source().separator();
+  }
+  std::uint32_t vocabulary() const noexcept override {
+    return std::max(reader_.source().vocabulary(), separator() + 1);
+  }
   std::optional<rng_state> rng() const override {
     token_source* const part = &reader_.source();
     return composed_rng(shuffle_kind, seed_, std::span(&part, 1));
@@ -131,7 +137,7 @@ class shuffled_tokens final : public token_source {
   result<std::size_t> copy(const placed_unit& u, std::uint64_t from,
                            std::span<std::uint32_t> to) {
     if (from == u.length) {
-      to[0] = end_of_text;
+      to[0] = separator();
       return std::size_t{1};
     }
     const auto count =

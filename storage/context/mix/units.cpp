@@ -51,7 +51,8 @@ std::size_t missing_bytes(std::span<const std::uint32_t> text) {
 
 unit_reader::unit_reader(std::unique_ptr<token_source> source, std::uint64_t run_tokens)
     : source_(std::move(source)),
-      rule_{run_tokens, true},
+      rule_{run_tokens, source_->separator() == end_of_text &&
+                            source_->vocabulary() == byte_vocabulary},
       pages_(*source_, end_policy::stop, 2) {}
 
 result<bool> unit_reader::has(std::uint64_t offset) {
@@ -81,7 +82,7 @@ result<unit> unit_reader::document_at(std::uint64_t offset) {
   std::array<std::uint32_t, 1> final{};
   WEIR_TRY(const std::size_t got, pages_.read(end - 1, final));
   WEIR_TRY(const bool more, has(end));
-  return unit{end - offset, !more, got == 1 && final[0] != end_of_text};
+  return unit{end - offset, !more, got == 1 && final[0] != source_->separator()};
 }
 
 // Reads the last three tokens, and up to three that complete the last character. Only
@@ -105,7 +106,7 @@ result<unit> unit_reader::run_at(std::uint64_t offset) {
   WEIR_TRY(const bool more, has(offset + length));
   std::array<std::uint32_t, 1> final{};
   WEIR_TRY(const std::size_t last, pages_.read(offset + length - 1, final));
-  return unit{length, !more, last == 1 && final[0] != end_of_text};
+  return unit{length, !more, last == 1 && final[0] != source_->separator()};
 }
 
 result<std::uint64_t> find_document(token_source& source, std::uint64_t index) {
@@ -116,7 +117,7 @@ result<std::uint64_t> find_document(token_source& source, std::uint64_t index) {
   for (std::uint64_t from = index - 1;;) {
     WEIR_TRY(const std::size_t got, source.read(from, tokens));
     const auto end = tokens.begin() + static_cast<std::ptrdiff_t>(got);
-    const auto found = std::find(tokens.begin(), end, end_of_text);
+    const auto found = std::find(tokens.begin(), end, source.separator());
     from += static_cast<std::uint64_t>(found - tokens.begin());
     if (found != end) {
       return from + 1;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "stages/prose/source/tokenized.hpp"
+#include "weir/storage/live_source.hpp"
 
 namespace weir::actors {
 

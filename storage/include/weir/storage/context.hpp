@@ -174,7 +174,7 @@ struct token_chunk {
   std::vector<std::uint32_t> tokens;  ///< at least 1
   /// Token of the source that follows the last one: the target of the last token. It is
   /// not consumed. At the end of a block it is the first token of the next block, which
-  /// belongs to another lane. Unset at the end of the source.
+  /// belongs to another lane. Unset at the end of the source, and of a turn.
   std::optional<std::uint32_t> lookahead;
   /// Number of the chunk in the stream. Chunk j of lane l has the number
   /// (j div B) * L * B + l * B + j mod B, with L lanes and B chunks per block; with one
@@ -188,6 +188,9 @@ struct token_chunk {
   /// Offsets of the first tokens of documents: 0 for a boundary before the chunk,
   /// `tokens.size()` for a boundary at its end.
   std::vector<std::uint32_t> boundaries;
+  /// True if the writer of a live source asks for a new context before the chunk, under
+  /// any boundary policy.
+  bool new_context = false;
   chunk_mark mark;  ///< state of the lane after this chunk
 };
 
@@ -235,8 +238,8 @@ class context_stream {
 
   /// Returns the next chunk of the lanes of a rank, in turn.
   ///
-  /// A chunk has exactly `n` tokens, fewer at the end of the source and, under `split`,
-  /// at a document boundary.
+  /// A chunk has exactly `n` tokens, fewer at the end of the source, at the end of a turn
+  /// of a live source and, under `split`, at a document boundary.
   /// @returns nothing once all lanes of the rank have ended
   /// @error{invalid_argument, `n` is 0 or above 2^24, or there is no such rank}
   /// @error{source_unavailable, a read failed}

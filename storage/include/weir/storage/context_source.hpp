@@ -94,6 +94,14 @@ class token_source {
   /// @error{source_unavailable, a read failed}
   [[nodiscard]] virtual result<bool> ready(std::uint64_t index, std::size_t count,
                                            int wait_ms);
+  /// Returns how many of the next `count` tokens belong to one chunk: fewer if a turn or
+  /// a context ends behind them. Waits for the writer as `read` does.
+  /// @error{source_unavailable, a read failed}
+  [[nodiscard]] virtual result<std::size_t> chunk_run(std::uint64_t index,
+                                                      std::size_t count);
+  /// Returns whether the writer of the source asks for a new context before the token at
+  /// `index`, which has arrived.
+  [[nodiscard]] virtual bool begins_context(std::uint64_t index) const;
   /// Returns "file:byte offset" of a token, for messages.
   [[nodiscard]] virtual std::string place_text(std::uint64_t index) const = 0;
   /// Place of a token in the leaves of the source.
@@ -191,13 +199,6 @@ struct source_options {
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<token_source>> open_file_set(
     file_system& fs, std::vector<std::string> paths, source_options options = {});
-/// Opens the bytes of a file descriptor, for example 0 for standard input.
-///
-/// Such a source feeds one lane and cannot loop. It does not close the descriptor. A read
-/// waits until all requested bytes have arrived, so that chunks do not depend on timing.
-/// @threads{safe to call concurrently}
-[[nodiscard]] std::unique_ptr<token_source> open_pipe_source(int descriptor,
-                                                             std::string name = "stdin");
 /// Makes a source of tokens in memory.
 /// @error{source_unavailable, `tokens` is empty}
 /// @threads{safe to call concurrently}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Starts child processes that write lines, and ends them in any case.
+#include "context/live/child.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <signal.h>  // NOLINT: the functions are those of POSIX
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "weir/base/clock.hpp"
+
+extern char** environ;  // NOLINT: the name is that of POSIX
+
+namespace weir::storage {
+
+namespace {
+
+constexpr std::size_t max_line = std::size_t{16} << 20;
+/// Time for a child to end by itself, once its input is closed.
+constexpr std::int64_t patience_ns = 200'000'000;
+
+/// Moves a descriptor behind those that a child has.
+owned_descriptor raised(owned_descriptor fd) {
+  return owned_descriptor(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 10));
+}
+
+}  // namespace
+
+result<std::unique_ptr<line_child>> line_child::start(std::vector<std::string> command) {
+  std::unique_ptr<line_child> made(
+      new line_child(fmt::format("child \"{}\"", fmt::join(command, " "))));
+  std::array<int, 2> pair{-1, -1};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) {
+    return system_error("make", "the socket of a child process", errno);
+  }
+  made->in_ = owned_descriptor(pair[0]);
+  const owned_descriptor far_in = raised(owned_descriptor(pair[1]));
+  if (::pipe2(pair.data(), O_CLOEXEC) != 0) {
+    return system_error("make", "the pipe of a child process", errno);
+  }
+  made->out_ = owned_descriptor(pair[0]);
+  ::fcntl(pair[0], F_SETFL, O_NONBLOCK);
+  const owned_descriptor far_out = raised(owned_descriptor(pair[1]));
+  WEIR_CHECK(made->spawn(command, far_in.get(), far_out.get()));
+  return made;
+}
+
+/// The child has a process group of its own, so that a signal of the terminal reaches the
+/// run alone, which ends its children itself.
+result<void> line_child::spawn(std::vector<std::string>& command, int in, int out) {
+  std::vector<char*> arguments;
+  for (std::string& one : command) {
+    arguments.push_back(one.data());
+  }
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in, 0);
+  posix_spawn_file_actions_adddup2(&actions, out, 1);
+  posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+  posix_spawnattr_t how;
+  posix_spawnattr_init(&how);
+  sigset_t signals;
+  sigfillset(&signals);
+  posix_spawnattr_setsigdefault(&how, &signals);
+  sigemptyset(&signals);
+  posix_spawnattr_setsigmask(&how, &signals);
+  posix_spawnattr_setpgroup(&how, 0);
+  posix_spawnattr_setflags(
+      &how, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  const int number =
+      ::posix_spawnp(&pid_, arguments.front(), &actions, &how, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&how);
+  if (number != 0) {
+    pid_ = -1;
+    return error(errc::source_unavailable, fmt::format("cannot start {}", name_))
+        .because(system_error("start", command.front(), number));
+  }
+  return {};
+}
+
+line_child::~line_child() {
+  in_.close();
+  out_.close();
+  if (pid_ > 0 && !reap(patience_ns)) {
+    ::kill(-pid_, SIGKILL);
+    while (::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+/// Waits for the end of the child. Returns whether it has ended.
+bool line_child::reap(std::int64_t patience) noexcept {
+  for (const std::int64_t until = now_ns() + patience; pid_ > 0;) {
+    const pid_t found = ::waitpid(pid_, &status_, WNOHANG);
+    if (found == pid_ || (found < 0 && errno == ECHILD)) {
+      ::kill(-pid_, SIGKILL);  // what it has started
+      pid_ = -1;
+    } else if (now_ns() > until) {
+      return false;
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  return true;
+}
+
+error line_child::ended() {
+  std::string how = "that it has closed its output";
+  if (reap(patience_ns)) {
+    how = WIFSIGNALED(status_)
+              ? fmt::format("that signal {} ({}) has ended it", WTERMSIG(status_),
+                            ::strsignal(WTERMSIG(status_)))
+              : fmt::format("that it has ended with status {}", WEXITSTATUS(status_));
+  }
+  return error(errc::source_unavailable,
+               fmt::format("cannot read {}: expected {{\"end\": true}} before the end of "
+                           "its output, found {}",
+                           name_, how))
+      .hint("resume the run once the program works: it goes on at its last checkpoint");
+}
+
+void line_child::flush() noexcept {
+  const ssize_t put =
+      ::send(in_.get(), unsent_.data(), unsent_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (put > 0) {
+    unsent_.erase(0, static_cast<std::size_t>(put));
+  } else if (errno != EAGAIN && errno != EINTR) {
+    unsent_.clear();  // nobody reads it; the end of the output tells why
+  }
+}
+
+void line_child::send(std::string_view line) {
+  unsent_ += line;
+  unsent_ += '\n';
+  flush();
+}
+
+std::optional<std::string> line_child::take_line() {
+  const std::size_t end = text_.find('\n', scanned_);
+  if (end == std::string::npos) {
+    scanned_ = text_.size();
+    return std::nullopt;
+  }
+  std::string line = text_.substr(begin_, end - begin_);
+  begin_ = scanned_ = end + 1;
+  return line;
+}
+
+// Reads in small pieces, so that at most one piece is left behind a line.
+result<std::optional<std::string>> line_child::next_line(int wait_ms) {
+  if (auto line = take_line()) {
+    return line;
+  }
+  std::array<pollfd, 2> both{{{out_.get(), POLLIN, 0}, {in_.get(), POLLOUT, 0}}};
+  const int found = ::poll(both.data(), unsent_.empty() ? 1 : 2, wait_ms);
+  if (found > 0 && both[1].revents != 0) {
+    flush();
+  }
+  if (found <= 0 || both[0].revents == 0) {
+    return std::optional<std::string>();
+  }
+  std::array<std::byte, 16384> piece;
+  WEIR_TRY(const feed_piece got, read_piece(out_.get(), piece, name_));
+  if (got.is == feed_piece::kind::end) {
+    return ended();
+  }
+  text_.erase(0, std::exchange(begin_, 0));
+  scanned_ = text_.size();
+  text_ += as_text(bytes_view(piece).first(got.count));
+  auto line = take_line();
+  if (!line && text_.size() > max_line) {
+    return error(
+               errc::out_of_range,
+               fmt::format("cannot read {}: expected lines of at most {} bytes, found a "
+                           "longer one",
+                           name_, max_line))
+        .hint("send a long document as several documents");
+  }
+  return line;
+}
+
+}  // namespace weir::storage
