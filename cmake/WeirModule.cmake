@@ -82,10 +82,9 @@ function(weir_test name)
   # Unity builds compile several files as one, in which local names shadow names of other files.
   set_target_properties(${name} PROPERTIES UNITY_BUILD_CODE_BEFORE_INCLUDE
     "#pragma GCC diagnostic ignored \"-Wshadow\"")
-  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} weir_flags GTest::gtest GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE
+    ${arg_DEPENDS} weir_flags weir_test_folders GTest::gtest GTest::gtest_main)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-  target_compile_definitions(${name} PRIVATE
-    WEIR_SOURCE_DIR="${PROJECT_SOURCE_DIR}" WEIR_BINARY_DIR="${PROJECT_BINARY_DIR}")
   gtest_discover_tests(${name} TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST
     PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
 endfunction()

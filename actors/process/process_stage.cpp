@@ -255,11 +255,16 @@ class process_stage final : public flow::batch_stage {
     return count;
   }
 
-  /// Fills the space for made items, so that elements which nobody writes are seen.
+  /// Fills the space for made items, so that elements which nobody writes are seen. The
+  /// space is large and most calls use little of it, so only the part is filled that the
+  /// call before has used; all of it if that is not known.
   void fill_space() {
     if (start_.fill_slots >= 0) {
-      std::memset(memory_.at(layout_.out), start_.fill_slots, layout_.out_bytes);
+      std::memset(memory_.at(layout_.out), start_.fill_slots,
+                  std::min(to_fill_, layout_.out_bytes));
     }
+    to_fill_ = whole_space;
+    used_ = 0;
   }
   /// Tells the child where the tensors of made item `nth` should lie: in the memory of
   /// the item, from which the run need not copy them. A filled space is looked at by
@@ -320,6 +325,7 @@ class process_stage final : public flow::batch_stage {
                p.fill_bytes(static_cast<int>(o), t->type, t->shape));
       if (t->bytes != 0 && place.data() != t->data) {
         std::memcpy(place.data(), t->data, t->bytes);
+        used_ = std::max(used_, record.offset + t->bytes - layout_.out);
       }
     }
     return {};
@@ -366,6 +372,8 @@ class process_stage final : public flow::batch_stage {
       }
       if ((answer.head.flags & wire::failed) != 0) {
         done.failed = error_of(as_text(answer.payload));
+      } else if (!partial) {
+        to_fill_ = used_;
       }
       return {};
     }();
@@ -486,6 +494,7 @@ class process_stage final : public flow::batch_stage {
     if ((head.flags & wire::failed) != 0) {
       return error_of(as_text(answer.payload));
     }
+    to_fill_ = used_;
     return {};
   }
 
@@ -511,6 +520,9 @@ class process_stage final : public flow::batch_stage {
   std::size_t outlets_ = 0;
   std::size_t owned_ = 0;  ///< outlets that are not for failed items
   std::size_t made_ = 0;   ///< items of the last call that was taken
+  static constexpr std::size_t whole_space = ~std::size_t{0};
+  std::size_t to_fill_ = whole_space;  ///< bytes that `fill_space` fills the next time
+  std::size_t used_ = 0;  ///< bytes of the space in which the last call made items
   flow::small_record position_;
   flow::call_view view_;
 };

@@ -139,10 +139,14 @@ struct checkpoint_reader {
     out.path_ = f.path();
     out.storage_ = storage;
     WEIR_CHECK(fill_sections(out, whole, entries));
-    WEIR_TRY(resume_state where,
-             check_sections(out.sections_, out.header_.pulse_id, out.path_));
-    out.cursor_ = std::move(where.cursor);
-    out.conductor_ = where.conductor;
+    // Moved once, out of the result: GCC 12 takes a second move of the optional origin of
+    // the cursor for a use of an uninitialised value.
+    auto where = check_sections(out.sections_, out.header_.pulse_id, out.path_);
+    if (!where) {
+      return std::move(where).error();
+    }
+    out.cursor_ = std::move(where->cursor);
+    out.conductor_ = where->conductor;
     return out;
   }
 

@@ -127,10 +127,11 @@ result<std::unique_ptr<token_source>> chain_sources(
                  "cannot chain sources: expected at least 1, found 0");
   }
   for (const auto& source : sources) {
-    if (!source->seekable() || source->rng()) {
+    if (!source->seekable() || source->rng() || source->size() == unknown_size) {
       return error(
           errc::invalid_argument,
-          fmt::format("cannot chain source {}: expected a sequential one that can seek",
+          fmt::format("cannot chain source {}: expected a sequential one of known length "
+                      "that can seek",
                       source->place_text(0)));
     }
     if (source->separator() != sources.front()->separator()) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/support.hpp"
+#include "support/folders.hpp"
 #include "support/sha256.hpp"
 #include "weir/formats/tensogram_validate.hpp"
 
@@ -18,8 +19,7 @@ using namespace formats;
 using nlohmann::json;
 
 TEST(tensogram_conformance, every_file_is_read_and_judged_as_its_manifest_says) {
-  const std::string folder =
-      std::string(WEIR_SOURCE_DIR) + "/tests/conformance/tensogram";
+  const std::string folder = source_folder() + "/tests/conformance/tensogram";
   std::ifstream in(folder + "/manifest.json");
   const json files = json::parse(in);
   ASSERT_GT(files.size(), 25u);

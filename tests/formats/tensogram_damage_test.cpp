@@ -8,6 +8,7 @@
 
 #include "formats/support.hpp"
 #include "support/fixtures.hpp"
+#include "support/folders.hpp"
 #include "weir/formats/tensogram.hpp"
 #include "weir/formats/tensogram_validate.hpp"
 
@@ -280,7 +281,7 @@ TEST(tensogram_damage, lengths_that_no_number_can_count_have_codes_of_their_own)
 
 TEST(tensogram_damage, a_leading_descriptor_that_cannot_be_read_hides_the_payload) {
   byte_vector message =
-      load(WEIR_SOURCE_DIR "/tests/conformance/tensogram/layout/descriptor_first.tgm");
+      load(source_folder() + "/tests/conformance/tensogram/layout/descriptor_first.tgm");
   EXPECT_TRUE(structural_codes(message).empty());
   const std::uint64_t frame =
       or_throw(message_reader::open(message)).frames().back().offset;

@@ -8,6 +8,7 @@
 
 #include "formats/fuzz/targets.hpp"
 #include "formats/support.hpp"
+#include "support/folders.hpp"
 
 namespace weir::test {
 namespace {
@@ -100,7 +101,7 @@ constexpr fuzz_target fuzz_targets[] = {{"scan", fuzz::scan},
                                         {"validate", fuzz::validate}};
 
 TEST(tensogram_fuzz, no_input_of_the_corpus_does_harm) {
-  const std::string tests = std::string(WEIR_SOURCE_DIR) + "/tests/";
+  const std::string tests = source_folder() + "/tests/";
   for (const auto& [name, run] : fuzz_targets) {
     SCOPED_TRACE(name);
     const byte_vector stored = load(tests + "formats/fuzz/corpus/" + name + ".bin");
@@ -179,7 +180,7 @@ TEST(tensogram_fuzz, a_corpus_that_is_cut_short_says_so) {
 TEST(tensogram_fuzz, no_file_of_the_conformance_suite_does_harm) {
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(
-           std::string(WEIR_SOURCE_DIR) + "/tests/conformance/tensogram")) {
+           source_folder() + "/tests/conformance/tensogram")) {
     if (entry.path().extension() == ".tgm") {
       SCOPED_TRACE(entry.path().string());
       feed(load(entry.path().string()));

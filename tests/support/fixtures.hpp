@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <string>
 
+#include "support/folders.hpp"
+
 namespace weir::test {
 
 /// Returns the folder of a family of fixtures ("hn4", "tensogram"), or an empty text if
@@ -20,7 +22,7 @@ inline std::string fixture_folder(const std::string& family) {
   const std::filesystem::path root =
       set != nullptr
           ? std::filesystem::path(set)
-          : std::filesystem::path(WEIR_SOURCE_DIR) / ".." / "shared" / "fixtures";
+          : std::filesystem::path(source_folder()) / ".." / "shared" / "fixtures";
   const auto folder = root / family;
   return std::filesystem::is_directory(folder) ? folder.string() : std::string();
 }

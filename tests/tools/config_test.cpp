@@ -8,10 +8,13 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "config/reference.hpp"
+#include "support/folders.hpp"
 #include "support/range_ends.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/base/file.hpp"
@@ -74,6 +77,11 @@ std::map<std::string, test::range_ends> special_ends() {
       {"stream.path",
        {{text("/a"), list({text("/a"), text("/b")})},
         {text(""), list({text("/a"), text("")}), list({{std::int64_t{1}}})}}},
+      {"stream.tokenizer", {{text("/a")}, {{std::int64_t{1}}}}},
+      {"stream.token_file", {{text("/a")}, {{std::int64_t{1}}}}},
+      {"stream.mix.sources", {{list({text("a")})}, {{std::int64_t{1}}}}},
+      {"stream.mix.exhausted",
+       {{text("drop"), list({text("loop"), text("stop")})}, {text("a")}}},
       {"phase.order",
        {{list({text("test")}), list({text("build"), text("stream"), text("build")})},
         {text("build"), list({text("a")}), list({{std::int64_t{1}}})}}},
@@ -81,6 +89,23 @@ std::map<std::string, test::range_ends> special_ends() {
        {{periods({1}), periods({1, 2, 4, 8, 16, 32, 64, 128}), periods({1, 1 << 30})},
         {periods({}), periods({1, 2, 4, 8, 16, 32, 64, 128, 192}),
          periods({1, (1 << 30) + 64}), periods({0}), periods({2}), periods({1, 8, 4})}}}};
+}
+
+/// Gives a run the other settings that one setting of its source needs.
+void complete(actors::run_config& config, const std::string& setting) {
+  actors::source_settings& source = config.source;
+  if (setting == "stream.command" || setting == "stream.listen") {
+    source.paths.clear();
+  } else if (setting == "stream.token_file") {
+    source.paths.clear();
+    source.listen = "tcp:0";
+  } else if (setting == "stream.turns") {
+    source.paths = {"-"};
+  } else if (setting == "stream.mix.sources") {
+    config.sources["a"].paths = std::exchange(source.paths, {});
+  } else if (setting == "stream.sample.keep") {
+    source.sample.among = std::numeric_limits<std::uint32_t>::max();
+  }
 }
 
 TEST(Config, BothEndsOfEveryRangeAreReadAndCheckedAndTheirNeighboursRefused) {
@@ -99,6 +124,7 @@ TEST(Config, BothEndsOfEveryRangeAreReadAndCheckedAndTheirNeighboursRefused) {
         if (name == "stream.ranks") {
           config.stream.lanes = 1024;  // every rank needs a lane
         }
+        complete(config, name);
         return apply_entry(config, entries.front(), "/");
       },
       [](const actors::run_config& config) -> result<void> {
@@ -270,7 +296,7 @@ TEST(ResumeConfig, RefusesEveryKeyThatIsFixed) {
 }
 
 TEST(SettingsPage, OfTheDocumentationIsWhatTheTablesSay) {
-  const std::string path = WEIR_SOURCE_DIR "/docs/settings.md";
+  const std::string path = weir::test::source_folder() + "/docs/settings.md";
   const auto page = or_throw(read_file(posix_file_system(), path));
   EXPECT_TRUE(as_text(page) == settings_page(settings_of_run()))
       << "docs/settings.md is out of date; write it again with build/weir settings "
@@ -295,7 +321,7 @@ TEST(SettingsPage, NamesEveryKeyWithItsRangeAndDefault) {
 }
 
 TEST(ProseToml, NamesEveryKeyAndLeavesTestAndStreamOut) {
-  const std::string path = WEIR_SOURCE_DIR "/demos/prose/prose.toml";
+  const std::string path = weir::test::source_folder() + "/demos/prose/prose.toml";
   const auto content = or_throw(read_file(posix_file_system(), path));
   std::set<std::string> named;
   for (const config_entry& entry : or_throw(parse_toml(as_text(content), path))) {

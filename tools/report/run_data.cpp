@@ -116,6 +116,10 @@ const json* find_at(const json& metrics, const std::string& key) {
 }
 
 void read_corpus(run_data& data) {
+  if (!data.config.source.mix.sources.empty()) {
+    data.missing.push_back("comparison with other models: the run reads a mixture");
+    return;
+  }
   const double tokens = number_at(data.metrics, "phases.build.tokens");
   auto corpus = compare_corpus(data.config.source.paths, data.config.source.eot,
                                static_cast<std::uint64_t>(tokens));

@@ -3,10 +3,12 @@
 /// Opening of a corpus, and continuing behind a cursor.
 #include "stages/prose/corpus.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "stages/prose/job/resume/contexts.hpp"
-#include "stages/prose/source/open_source.hpp"
+#include "stages/prose/source/open_mix.hpp"
 
 namespace weir::actors {
 namespace {
@@ -49,6 +51,7 @@ result<opened_source> open_chain(file_system& fs, const corpus_order& order,
 result<opened_corpus> open_corpus(file_system& fs, const corpus_order& order) {
   opened_corpus opened;
   WEIR_TRY(auto source, open_chain(fs, order, opened.parts));
+  WEIR_CHECK(check_end(order.source, *source.tokens, order.config.end));
   opened.files = std::move(source.files);
   opened.tokens =
       source.tokens->size() == storage::unknown_size ? 0 : source.tokens->size();
@@ -82,6 +85,26 @@ result<opened_corpus> continue_corpus(file_system& fs, const corpus_order& order
         "only text behind the end was added: resume.text = \"grown\" goes on with it");
   }
   return opened;
+}
+
+std::vector<std::string> shares_of(const storage::context_stream& stream) {
+  std::vector<std::string> lines;
+  const auto shares = stream.shares();
+  if (!shares) {
+    return lines;
+  }
+  std::uint64_t tokens = 0;
+  for (const storage::part_share& part : *shares) {
+    tokens += part.tokens;
+  }
+  for (const storage::part_share& part : *shares) {
+    const double percent = tokens == 0 ? 0
+                                       : 100.0 * static_cast<double>(part.tokens) /
+                                             static_cast<double>(tokens);
+    lines.push_back(fmt::format("{}: {:.2f} % of the tokens, {} units, {} rounds",
+                                part.name, percent, part.draws, part.rounds));
+  }
+  return lines;
 }
 
 }  // namespace weir::actors

@@ -51,5 +51,8 @@ struct opened_corpus {
 [[nodiscard]] result<opened_corpus> continue_corpus(file_system& fs,
                                                     const corpus_order& order,
                                                     const storage::stream_cursor& at);
+/// Tells how much each source of a mixture has given, one line per source; nothing if
+/// the stream reads no mixture.
+[[nodiscard]] std::vector<std::string> shares_of(const storage::context_stream& stream);
 
 }  // namespace weir::actors

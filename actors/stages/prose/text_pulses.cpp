@@ -157,6 +157,9 @@ class text_pulses final : public flow::stage_object {
     to.set("build_budget", build_budget());
     to.set("next_p50_seconds", next_times_.quantile(0.5));
     to.set("next_p99_seconds", next_times_.quantile(0.99));
+    if (auto shares = shares_of(*streams_->main().stream); !shares.empty()) {
+      to.set("mix", std::move(shares));
+    }
   }
 
  private:
@@ -335,7 +338,7 @@ result<void> make_text_pulses(flow::described_stage& made, const given_settings&
   WEIR_TRY(pulses_settings settings, read_pulses_settings(made.info, given));
   WEIR_TRY(const std::string warning, storage::check_config(settings.stream));
   static_cast<void>(warning);  // the source does not know the periods of the model
-  if (settings.source.paths == std::vector<std::string>{std::string(standard_stream)}) {
+  if (is_live(settings.source) && settings.source.command.empty()) {
     made.info.promise = flow::guarantee::none;
   }
   const pulse_shape shape{settings.stream.lanes, settings.stream.chunk};

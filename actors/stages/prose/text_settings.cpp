@@ -41,7 +41,6 @@ settings_table<pulses_settings> pulses_table() {
       .add("files", files,
            "files, folders and patterns in the order of reading; those of a folder or "
            "pattern by their paths; - is standard input")
-      .required()
       .single();
   table.include("", &pulses_settings::source, source_table(), {"path"});
   table.include("", &pulses_settings::stream, storage::stream_settings(),
@@ -144,6 +143,12 @@ result<pulses_settings> read_pulses_settings(flow::stage_info& info,
                    : table.assign(settings, name, one.value));
   }
   WEIR_CHECK(table.check(settings));
+  if (settings.source.paths.empty() && settings.source.mix.sources.empty() &&
+      !is_live(settings.source)) {
+    return refused_setting("the source text.pulses", *table.find("files"),
+                           {setting_value::foreign{"none"}});
+  }
+  WEIR_CHECK(check_sources(settings.source, settings.sources));
   const pulses_settings untouched{};
   for (const auto& one : table.entries()) {
     const auto value = one.get(settings);

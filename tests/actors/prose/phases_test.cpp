@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tests of runs whose phases repeat, and whose phases read sources of their own.
+/// Tests of runs whose phases repeat, whose phases read sources of their own, and whose
+/// sources are mixed.
 #include <gtest/gtest.h>
+
+#include <filesystem>
 
 #include "actors/prose/small_run.hpp"
 #include "weir/actors/run.hpp"
+#include "weir/actors/source_settings.hpp"
 
 namespace weir::actors {
 namespace {
@@ -130,6 +134,124 @@ TEST_F(phased_run, needs_a_description_of_each_source) {
   EXPECT_EQ(r.error().text(),
             "cannot use setting \"phase.test.source\" of the run: expected the name of a "
             "source, found \"others\"");
+}
+
+class mixed_run : public ::testing::Test {
+ protected:
+  /// Makes three folders of small documents.
+  mixed_run() {
+    for (std::uint64_t s = 0; s < 3; ++s) {
+      const std::string folder = folder_ / names_[s];
+      std::filesystem::create_directory(folder);
+      for (std::uint64_t d = 0; d < 12; ++d) {
+        test::write_text(folder + "/" + std::to_string(10 + d),
+                         test::some_text(60 + 13 * ((d * 5 + s) % 9), 20 * s + d));
+      }
+    }
+  }
+
+  [[nodiscard]] run_config config(const std::string& name) const {
+    run_config c = runs_.config(name);
+    c.source.paths.clear();
+    for (const char* source : names_) {
+      c.sources[source].paths = {folder_ / source};
+      c.source.mix.sources.emplace_back(source);
+    }
+    c.source.mix.weights = {3, 2, 1};
+    c.sources["b"].shuffle.window = 5;
+    c.sources["b"].shuffle.seed = 7;
+    c.phase.build.tokens = 4096;
+    c.phase.test.tokens = 256;
+    c.every_tokens = 512;
+    c.keep = 100;
+    return c;
+  }
+  /// Returns the error that the check of the sources gives.
+  [[nodiscard]] static std::string refused(const run_config& c) {
+    const auto r = check_sources(c.source, c.sources);
+    return r ? "" : r.error().text();
+  }
+
+  static constexpr const char* names_[] = {"a", "b", "c"};
+  test::small_runs runs_{600};
+  test::temp_folder folder_;
+};
+
+TEST_F(mixed_run, ends_in_the_same_state_behind_every_resume) {
+  for (const std::uint64_t unit : {0U, 40U}) {
+    auto c = config(unit == 0 ? "documents" : "pieces");
+    c.source.mix.unit = unit;
+    c.source.mix.curriculum = {"20: 1, 1, 4"};
+    if (unit != 0) {
+      c.source.mix.mode = storage::mix_mode::random;
+      c.sources["c"].sample = {1, 2, 3, 0};
+      c.stream.lanes = 2;
+    }
+    const run_report whole = or_throw(run(c));
+    EXPECT_EQ(whole.ended, "finished");
+    for (const std::uint64_t generation : {8U, 5U, 3U, 1U}) {
+      const auto r = resume(c, {}, generation);
+      ASSERT_TRUE(r) << r.error().message();
+      EXPECT_EQ(r->state_hash, whole.state_hash) << generation;
+      EXPECT_EQ(r->tokens, whole.tokens);
+    }
+  }
+}
+
+TEST_F(mixed_run, ends_with_a_source_that_stops_it) {
+  auto c = config("stops");
+  c.source.mix.exhausted = {"stop"};
+  c.phase.build.tokens = 100'000;
+  const auto r = or_throw(run(c));
+  EXPECT_EQ(r.ended, "end of stream");
+  c.stream.end = storage::end_policy::loop;
+  c.folder = runs_.path("loops");
+  const auto loops = run(c);
+  ASSERT_FALSE(loops);
+  EXPECT_EQ(loops.error().code(), errc::invalid_argument);
+}
+
+TEST_F(mixed_run, another_seed_is_refused_at_a_resume) {
+  auto c = config("seeds");
+  const auto whole = run(c);
+  ASSERT_TRUE(whole) << whole.error().message();
+  c.sources["b"].shuffle.seed = 8;
+  EXPECT_FALSE(resume(c, {}, 2));
+}
+
+TEST_F(mixed_run, refuses_lists_that_do_not_fit) {
+  const auto c = config("r");
+  EXPECT_EQ(refused(c), "");
+  auto changed = c;
+  changed.source.mix.weights = {1, 2};
+  EXPECT_EQ(refused(changed),
+            "cannot use setting \"stream.mix.weights\" of the run: expected 3 numbers, "
+            "as many as sources, found 2");
+  changed = c;
+  changed.source.mix.sources[1] = "z";
+  EXPECT_EQ(refused(changed),
+            "cannot use setting \"stream.mix.sources\" of the run: expected names of "
+            "tables [source.NAME], found \"z\", which has no table");
+  changed = c;
+  changed.source.mix.curriculum = {"9: 1, 2, 3", "9: 3, 2, 1"};
+  EXPECT_EQ(refused(changed),
+            "cannot use setting \"stream.mix.curriculum\" of the run: expected draws "
+            "that rise from 1 on, found 9");
+  changed.source.mix.curriculum = {"9: 1, 2"};
+  EXPECT_EQ(refused(changed),
+            "cannot use setting \"stream.mix.curriculum\" of the run: expected \"DRAW: "
+            "WEIGHT, ...\" with 3 weights, found \"9: 1, 2\"");
+  changed = c;
+  changed.source.paths = {"x"};
+  EXPECT_EQ(refused(changed),
+            "cannot use setting \"stream.mix.sources\" of the run: expected no path "
+            "beside a mixture, found one");
+  changed = c;
+  changed.sources["a"].mix.sources = {"b"};
+  changed.sources["a"].paths.clear();
+  EXPECT_EQ(refused(changed),
+            "cannot use setting \"stream.mix.sources\" of the run: expected sources that "
+            "are no mixtures, found \"a\", which is one");
 }
 
 }  // namespace

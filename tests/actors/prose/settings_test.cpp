@@ -39,13 +39,17 @@ TEST(config_text, names_the_setting_and_both_values_that_differ) {
 
 /// Returns a value of a setting that differs from its value in `c`.
 setting_value another_value(const setting<run_config>& s, const run_config& c) {
-  if (s.name == "stream.path" || s.name == "stream.chain") {
+  if (s.name == "stream.path" || s.name == "stream.chain" ||
+      s.name == "stream.mix.sources" || s.name == "stream.mix.curriculum") {
     return {setting_value::list{{std::string("b.txt")}}};
   }
   if (s.name == "phase.order") {
     return {setting_value::list{{std::string("test")}}};
   }
-  if (s.name == "model.frequencies") {
+  if (s.name == "stream.mix.exhausted") {
+    return {std::string("drop")};
+  }
+  if (s.name == "model.frequencies" || s.name == "stream.mix.weights") {
     return {setting_value::list{{std::int64_t{1}}}};
   }
   for (const setting_value& value :
@@ -58,6 +62,7 @@ setting_value another_value(const setting<run_config>& s, const run_config& c) {
                                             {std::string("loop")},
                                             {std::string("per_rank")},
                                             {std::string("off")},
+                                            {std::string("random")},
                                             {std::string("u16")},
                                             {std::string("skip")},
                                             {std::string("grown")},
@@ -90,7 +95,7 @@ TEST(config_text, freezes_every_setting_that_may_not_change) {
           << compared.error().text();
     }
   }
-  EXPECT_EQ(frozen, 13U);
+  EXPECT_EQ(frozen, 28U);
 }
 
 TEST(config_text, holds_named_sources_with_what_differs_from_the_defaults) {
@@ -109,6 +114,19 @@ TEST(config_text, holds_named_sources_with_what_differs_from_the_defaults) {
   EXPECT_EQ(change(stored, a_config()), "source.one.path: b.txt -> none");
   c.sources["one"].eot = false;
   EXPECT_EQ(change(stored, c), "source.one.eot: true -> false");
+}
+
+TEST(config_text, refuses_another_meaning_of_the_ids_of_a_source_but_not_a_new_source) {
+  run_config c = a_config();
+  const std::string without = config_text(c, 256);
+  c.sources["one"].paths = {"b.bin"};
+  const std::string stored = config_text(c, 256);
+  c.sources["one"].format = storage::token_format::u16;
+  const auto refused = compare_config(stored, c);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::config_mismatch);
+  EXPECT_NE(refused.error().text().find("source.one.format:"), std::string::npos);
+  EXPECT_EQ(or_throw(compare_config(without, c)).size(), 2U);
 }
 
 TEST(check_config, asks_for_the_text_of_every_source) {

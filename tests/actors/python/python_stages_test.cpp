@@ -13,6 +13,7 @@
 
 #include "python/child_output.hpp"
 #include "python/description.hpp"
+#include "support/folders.hpp"
 #include "support/temp_folder.hpp"
 
 namespace weir::test {
@@ -24,7 +25,7 @@ using flow::catalog;
 class PythonStages : public testing::Test {
  protected:
   void SetUp() override {
-    ::setenv("WEIR_PYTHON_PATH", WEIR_SOURCE_DIR "/python", 1);
+    ::setenv("WEIR_PYTHON_PATH", (source_folder() + "/python").c_str(), 1);
     ::unsetenv("WEIR_PYTHON");
     const auto found = actors::run_child({"/usr/bin/python3", "-c", "import numpy"})
                            .value_or(actors::child_output{});

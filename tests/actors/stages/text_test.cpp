@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "stages/file_runs.hpp"
+#include "support/folders.hpp"
 
 namespace weir::test {
 namespace {
@@ -188,7 +189,7 @@ const std::map<std::string, given_settings> needed_settings = {
 TEST(StandardStages, AreDescribedHereAndInTheDocuments) {
   add_standard_stages();
   add_standard_stages();  // further calls do nothing
-  const byte_vector bytes = content_of(std::string(WEIR_SOURCE_DIR) + "/docs/stages.md");
+  const byte_vector bytes = content_of(source_folder() + "/docs/stages.md");
   const std::string_view document = as_text(bytes);
   const auto names = flow::stages().names();
   EXPECT_EQ(names.size(), 35U);

@@ -6,6 +6,7 @@
 
 #include "actors/system/stepped_pipeline.hpp"
 #include "pipeline/support/number_stages.hpp"
+#include "support/case_count.hpp"
 #include "support/faulty_files.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/pipeline/run_here.hpp"
@@ -93,7 +94,8 @@ stepped_options options_of(std::uint32_t seed) {
 TEST(SteppedPipeline, AThousandInterleavingsGiveOneOutputAndLoseNoCredit) {
   const durable_items expected = undisturbed();
   ASSERT_GT(expected.items.size(), 8U);
-  for (std::uint32_t seed = 0; seed < 1000; ++seed) {
+  const std::uint64_t seeds = case_count("WEIR_TEST_INTERLEAVINGS", 1000);
+  for (std::uint32_t seed = 0; seed < seeds; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     checkpoints files;
     durable_items d;

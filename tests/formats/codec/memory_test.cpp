@@ -10,6 +10,7 @@
 #include "support/allocation_meter.hpp"
 #include "support/case_count.hpp"
 #include "support/fixtures.hpp"
+#include "support/folders.hpp"
 #include "tensogram/wire/metadata.hpp"
 #include "tensogram/wire/wire.hpp"
 #include "weir/formats/tensogram_validate.hpp"
@@ -245,7 +246,7 @@ TEST(tensogram_memory, an_honest_small_message_is_bounded_by_max_object_bytes) {
 /// reference.
 std::vector<std::string> sound_files() {
   std::vector<std::string> out;
-  const std::string own = WEIR_SOURCE_DIR "/tests/conformance/tensogram";
+  const std::string own = source_folder() + "/tests/conformance/tensogram";
   for (const std::string& folder : {own, fixture_folder("tensogram")}) {
     if (folder.empty()) {
       continue;

@@ -12,6 +12,7 @@
 
 #include "formats/support.hpp"
 #include "support/fixtures.hpp"
+#include "support/folders.hpp"
 #include "tensogram/wire/metadata.hpp"
 #include "tensogram/wire/wire.hpp"
 
@@ -88,7 +89,7 @@ std::size_t compare_file(bytes_view file) {
 TEST(TensogramOutline,
      ReadsEveryObjectOfTheConformanceSuiteLikeTheReaderOfWholeMessages) {
   std::size_t objects = 0;
-  const std::string suite = std::string(WEIR_SOURCE_DIR) + "/tests/conformance/tensogram";
+  const std::string suite = source_folder() + "/tests/conformance/tensogram";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(suite)) {
     if (entry.path().extension() == ".tgm") {
       SCOPED_TRACE(entry.path().string());

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "support/folders.hpp"
 #include "support/temp_folder.hpp"
 
 extern char** environ;
@@ -99,8 +100,7 @@ class test_server {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in[0], 0);
     posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    const std::string script =
-        std::string(WEIR_SOURCE_DIR) + "/tests/formats/remote/server.py";
+    const std::string script = source_folder() + "/tests/formats/remote/server.py";
     const std::string number = std::to_string(port);
     std::vector<const char*> words{WEIR_PYTHON,    "-B",
                                    script.c_str(), folder_.path().c_str(),

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "module/fatbin_layout.hpp"
+#include "support/folders.hpp"
 #include "weir/base/bytes.hpp"
 #include "weir/base/file.hpp"
 #include "weir/tessera/module/fatbin.hpp"
@@ -30,7 +31,7 @@ inline byte_vector demo_fatbin() {
 
 /// Returns the image with the name `wanted` in golden.hex.
 inline byte_vector golden_fatbin(const std::string& wanted) {
-  std::ifstream in(WEIR_SOURCE_DIR "/tests/tessera/module/golden.hex");
+  std::ifstream in(weir::test::source_folder() + "/tests/tessera/module/golden.hex");
   std::string name;
   std::string hex;
   while (in >> name >> hex) {

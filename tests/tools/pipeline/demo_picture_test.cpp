@@ -10,6 +10,7 @@
 #include "demo_stages.hpp"
 #include "demos/pipelines/fields/stages.hpp"
 #include "pipeline/picture.hpp"
+#include "support/folders.hpp"
 
 namespace weir::test {
 namespace {
@@ -22,7 +23,7 @@ TEST(DemoPicture, OfFieldsShowsTheGraphThatRuns) {
   ASSERT_TRUE(plan) << plan.error().message();
   const std::string drawn =
       tools::picture_svg(tools::picture_of(tools::plan_facts(*plan)));
-  const std::string path = WEIR_SOURCE_DIR "/demos/pipelines/fields/fields.svg";
+  const std::string path = source_folder() + "/demos/pipelines/fields/fields.svg";
   if (std::getenv("WEIR_DRAW") != nullptr) {
     std::ofstream(path) << drawn;
   }

@@ -12,6 +12,7 @@
 #include "demo_stages.hpp"
 #include "pipeline/file.hpp"
 #include "pipeline/stage_page.hpp"
+#include "support/folders.hpp"
 #include "weir/actors/pipelines.hpp"
 
 namespace weir::test {
@@ -19,7 +20,7 @@ namespace {
 
 /// Returns the blocks of a language in a page of docs/.
 std::vector<std::string> blocks(const std::string& language) {
-  const std::string page = pipeline_folder::read(WEIR_SOURCE_DIR "/docs/pipelines.md");
+  const std::string page = pipeline_folder::read(source_folder() + "/docs/pipelines.md");
   const std::string fence = "\n```" + language + "\n";
   std::vector<std::string> found;
   for (std::size_t begin = 0; (begin = page.find(fence, begin)) != std::string::npos;) {
@@ -35,7 +36,7 @@ TEST(Guide, ShowsTheProgramsAndThePlugInThatAreBuilt) {
   ASSERT_EQ(shown.size(), names.size());
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::string program = pipeline_folder::read(
-        WEIR_SOURCE_DIR "/tests/tools/pipeline/guide/" + names[i] + ".cpp");
+        source_folder() + "/tests/tools/pipeline/guide/" + names[i] + ".cpp");
     EXPECT_EQ(shown[i], program.substr(program.find('\n') + 1));
     EXPECT_LT(std::count(shown[i].begin(), shown[i].end(), '\n'), i == 0 ? 14 : 40);
   }
@@ -61,7 +62,7 @@ std::vector<flow::stage_info> standard_stages() {
 }
 
 TEST(Reference, OfStagesIsMadeOfTheirDescriptions) {
-  const std::string page = pipeline_folder::read(WEIR_SOURCE_DIR "/docs/stages.md");
+  const std::string page = pipeline_folder::read(source_folder() + "/docs/stages.md");
   const auto made = tools::stages_page(standard_stages());
   ASSERT_TRUE(made) << made.error().message();
   EXPECT_TRUE(page == *made) << "make it again: weir stages --markdown > docs/stages.md";

@@ -116,6 +116,9 @@ std::string metrics_json(const run_report& r) {
   j["corpus"] = {{"files", r.corpus},
                  {"tokens", r.corpus_tokens},
                  {"identity", hex64(r.corpus_identity)}};
+  if (!r.mix.empty()) {
+    j["mix"] = r.mix;
+  }
   j["engine"] = counters_of(r.counters);
   j["memory"] = memory_of(r.memory);
   j["changes"] = changes_of(r.history);

@@ -139,8 +139,7 @@ result<void> runner::open_folder() {
 /// and the vocabulary of its checkpoint; the stored configuration must fit otherwise.
 result<void> runner::resolve() {
   if (!stored_) {
-    if (config_.phase.build.tokens == one_pass &&
-        config_.source.paths == std::vector<std::string>{"-"}) {
+    if (config_.phase.build.tokens == one_pass && is_live(config_.source)) {
       return error(errc::invalid_argument,
                    "beginning a run failed for phase.build.tokens: expected a number, "
                    "because the source does not say how long it is, found one pass");
@@ -362,6 +361,7 @@ void runner::fill_from_stages(run_report& r, const pipeline_report& ended) const
   r.corpus = stages.get<std::vector<std::string>>(stage_names::text, "files");
   r.corpus_identity = stages.get<std::uint64_t>(stage_names::text, "corpus_identity");
   r.corpus_tokens = stages.get<std::uint64_t>(stage_names::text, "corpus_tokens");
+  r.mix = stages.get<std::vector<std::string>>(stage_names::text, "mix");
 }
 
 /// No stage of a run that had finished before was opened, so the corpus is opened here,
@@ -373,6 +373,7 @@ result<void> runner::report_finished_before(run_report& r) {
   r.corpus = corpus.files;
   r.corpus_identity = corpus.identity;
   r.corpus_tokens = corpus.tokens;
+  r.mix = shares_of(*corpus.stream);
   start({config_.folder, r.corpus, r.corpus_tokens, r.kernel_set, r.parameters, {}, 0});
   if (!r.curve.empty()) {
     WEIR_TRY(const auto message, encode_curve(r.curve, config_.name));

@@ -208,6 +208,16 @@ std::vector<std::string> keys_of_sources(std::string_view text) {
   return keys;
 }
 
+/// Returns whether a key is one of a named source that the stored run did not have.
+bool is_of_new_source(std::string_view key, const std::vector<std::string>& known) {
+  if (!key.starts_with(source_prefix)) {
+    return false;
+  }
+  const std::string_view table = key.substr(0, key.rfind('.') + 1);
+  return std::ranges::none_of(
+      known, [&](const std::string& one) { return one.starts_with(table); });
+}
+
 }  // namespace
 
 /// Writes the settings that must be the same when the run is resumed, one per line. The
@@ -264,17 +274,18 @@ result<std::vector<storage::run_change>> compare_config(std::string_view stored,
   WEIR_CHECK(check_equations(stored));
   std::vector<storage::run_change> changes;
   const auto now = fixed_settings(config);
+  const std::vector<std::string> known = keys_of_sources(stored);
   for (const fixed_setting& s : now) {
     const std::string before = value_in(stored, s.key).value_or(s.preset);
     if (before == s.value) {
       continue;
     }
-    if (rule_of_change(s.key) == change_rule::fixed) {
+    if (rule_of_change(s.key) == change_rule::fixed && !is_of_new_source(s.key, known)) {
       return refused_change(s.key, before, s.value);
     }
     changes.push_back({0, 0, s.key, shown(s.key, before), shown(s.key, s.value)});
   }
-  for (const std::string& key : keys_of_sources(stored)) {
+  for (const std::string& key : known) {
     if (std::ranges::find(now, key, &fixed_setting::key) == now.end()) {
       WEIR_TRY(const auto before, value_in(stored, key));
       changes.push_back({0, 0, key, before, "none"});

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "stages/prose/source/open_mix.hpp"
 #include "stages/prose/source/tokenized.hpp"
 #include "weir/storage/live_source.hpp"
 
@@ -19,31 +20,61 @@ enum class use_of : std::uint8_t {
   looking   ///< its vocabulary: no content is read
 };
 
-bool is_standard_input(const source_settings& source) {
-  return source.paths == std::vector<std::string>{"-"};
-}
-
 std::optional<std::uint32_t> separator_of(const source_settings& source) {
   return source.eot_id == new_id
              ? std::nullopt
              : std::optional(static_cast<std::uint32_t>(source.eot_id));
 }
 
-/// Standard input carries bytes.
-result<opened_source> open_standard_input(const source_settings& source) {
-  source_settings plain;
-  plain.paths = source.paths;
-  plain.eot = source.eot;
-  if (source.format == storage::token_format::bytes) {
-    plain.format = source.format;
-  }
-  if (source != plain) {
+/// Live sources carry bytes, or ids that a child process names.
+result<void> check_live(const source_settings& source) {
+  const source_settings usual;
+  const bool plain =
+      source.tag.empty() && source.tokenizer.empty() && source.eot_id == usual.eot_id &&
+      source.on_damage == usual.on_damage &&
+      (source.vocabulary == 0 || !source.command.empty()) &&
+      (source.format == usual.format || source.format == storage::token_format::bytes);
+  if (!plain) {
     return error(errc::unsupported,
-                 "opening the corpus failed: expected bytes from standard input without "
+                 "opening the corpus failed: expected bytes from a live source without "
                  "settings of token files, found such settings")
         .hint("name a file, or leave format, tag, tokenizer and vocabulary out");
   }
-  return opened_source{storage::open_pipe_source(0), {"stdin"}};
+  return {};
+}
+
+/// Returns the number of distinct ids of a live source without opening it: opening would
+/// start the child process, or take tokens out of a pipe.
+std::uint32_t live_vocabulary(const source_settings& source) {
+  if (source.command.empty()) {
+    return source.turns ? storage::byte_vocabulary : storage::byte_vocabulary - 1;
+  }
+  return source.vocabulary != 0 ? source.vocabulary : storage::byte_vocabulary;
+}
+
+/// Opens a source whose tokens arrive while it is read.
+result<opened_source> open_live(const source_settings& source) {
+  WEIR_CHECK(check_live(source));
+  storage::live_options options;
+  options.turns = source.turns;
+  options.separate_documents = source.eot;
+  options.token_file = source.token_file;
+  options.vocabulary = live_vocabulary(source);
+  opened_source opened;
+  if (!source.command.empty()) {
+    opened.files = {source.command.front()};
+    WEIR_TRY(opened.tokens, storage::open_child_source(source.command, options));
+  } else if (!source.listen.empty()) {
+    opened.files = {source.listen};
+    WEIR_TRY(opened.tokens, storage::open_socket_source(source.listen, options));
+  } else if (source.paths.front() != "-") {
+    opened.files = source.paths;
+    WEIR_TRY(opened.tokens, storage::open_fifo_source(source.paths.front(), options));
+  } else {
+    opened.files = {"stdin"};
+    opened.tokens = storage::open_pipe_source(0, "stdin", options);
+  }
+  return opened;
 }
 
 result<opened_source> open_texts(file_system& fs, const source_settings& source,
@@ -60,8 +91,8 @@ result<opened_source> open_texts(file_system& fs, const source_settings& source,
 /// Files come in the order that `expand_paths` gives them.
 result<opened_source> open_for(use_of use, file_system& fs,
                                const source_settings& source) {
-  if (is_standard_input(source)) {
-    return open_standard_input(source);
+  if (is_live(source)) {
+    return open_live(source);
   }
   if (std::find(source.paths.begin(), source.paths.end(), "-") != source.paths.end()) {
     return error(errc::invalid_argument,
@@ -91,17 +122,36 @@ result<opened_source> open_for(use_of use, file_system& fs,
 }  // namespace
 
 result<opened_source> open_source(file_system& fs, const source_settings& source,
-                                  const named_sources& /*named*/) {
-  return open_for(use_of::reading, fs, source);
+                                  const named_sources& named) {
+  WEIR_TRY(auto opened, source.mix.sources.empty() ? open_for(use_of::reading, fs, source)
+                                                   : open_mixture(fs, source, named));
+  return arrange(std::move(opened), source);
 }
 
-/// A range that is left out has the end-of-text token in its place.
+/// A range that is left out has the end-of-text token in its place, and the documents of
+/// a mixture, a sample or a shuffle end with it.
 result<std::uint32_t> vocabulary_of(file_system& fs, const source_settings& source,
-                                    const named_sources& /*named*/, bool wraps) {
+                                    const named_sources& named, bool wraps) {
+  if (!source.mix.sources.empty()) {
+    WEIR_CHECK(check_mix("stream.", source, named));
+    std::uint32_t largest = 0;
+    for (const std::string& name : source.mix.sources) {
+      WEIR_TRY(const std::uint32_t ids,
+               vocabulary_of(fs, named.find(name)->second, named, true));
+      largest = std::max(largest, ids);
+    }
+    return largest;
+  }
+  if (is_live(source)) {
+    const std::uint32_t ids = live_vocabulary(source);
+    return wraps ? std::max(ids, storage::byte_vocabulary) : ids;
+  }
   WEIR_TRY(const opened_source opened, open_for(use_of::looking, fs, source));
   const std::uint32_t ids = opened.tokens->vocabulary();
   const bool skips = source.on_damage == storage::damage_policy::skip && source.eot;
-  return wraps || skips ? std::max(ids, opened.tokens->separator() + 1) : ids;
+  const bool arranged =
+      source.shuffle.window != 0 || source.sample.keep < source.sample.among;
+  return wraps || skips || arranged ? std::max(ids, opened.tokens->separator() + 1) : ids;
 }
 
 }  // namespace weir::actors

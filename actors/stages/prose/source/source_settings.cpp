@@ -7,7 +7,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 
+#include "stages/prose/source/open_mix.hpp"
 #include "weir/base/settings.hpp"
 
 namespace weir::actors {
@@ -51,10 +53,43 @@ result<void> check_tokenizer(std::string_view prefix, const source_settings& sou
   return {};
 }
 
+/// Text with which the address of a Unix socket begins; a path follows.
+const std::string unix_prefix = "unix:";
+
 error missing_setting(std::string_view prefix, std::string_view key) {
   setting_info info = *source_table().find(key);
   info.name = std::string(prefix) + info.name;
   return refused_setting("the run", info, {setting_value::foreign{"none"}});
+}
+
+/// Checks that a source has one place from which its tokens come, and that the settings
+/// of sockets and of turns have a use.
+result<void> check_place(std::string_view prefix, const source_settings& source) {
+  const int places = (source.paths.empty() ? 0 : 1) + (source.command.empty() ? 0 : 1) +
+                     (source.listen.empty() ? 0 : 1);
+  if (places == 0 && source.mix.sources.empty()) {
+    return missing_setting(prefix, "path");
+  }
+  if (places > 1) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot use setting \"{0}path\" of the run: expected one of "
+                             "{0}path, {0}command and {0}listen, found {1} of them",
+                             prefix, places));
+  }
+  if (!source.token_file.empty() && source.listen.empty()) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot use setting \"{0}token_file\" of the run: expected "
+                             "{0}listen beside it, found none",
+                             prefix));
+  }
+  if (source.turns && !is_live(source)) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot use setting \"{0}turns\" of the run: expected a "
+                             "child process, a socket, a named pipe or standard input, "
+                             "found files",
+                             prefix));
+  }
+  return {};
 }
 
 }  // namespace
@@ -91,6 +126,25 @@ const settings_table<source_settings>& source_table() {
         "on_damage", &s::on_damage,
         {{"stop", storage::damage_policy::stop}, {"skip", storage::damage_policy::skip}},
         "Ranges that cannot be read as tokens: stop there, or leave them out");
+    t.add("command", &s::command,
+          "Program and arguments of a child process that sends documents as JSON lines, "
+          "instead of a path")
+        .single()
+        .may_change();
+    t.add("listen", &s::listen,
+          "Socket to listen at instead of a path: unix:PATH, tcp:PORT on this machine "
+          "alone, or tcp:HOST:PORT")
+        .may_change();
+    t.add("token_file", &s::token_file,
+          "File whose first line a writer at the socket must send first; needed if other "
+          "machines can reach the address")
+        .may_change();
+    t.add("turns", &s::turns,
+          "Each line of a live source is a turn: a chunk ends with it, and the line "
+          "/reset empties the context");
+    t.include("mix.", &s::mix, mix_table());
+    t.include("shuffle.", &s::shuffle, shuffle_table());
+    t.include("sample.", &s::sample, sample_table());
     return t;
   }();
   return all;
@@ -152,20 +206,34 @@ void replace_paths(source_settings& source,
   if (!source.tokenizer.empty()) {
     source.tokenizer = replace(source.tokenizer);
   }
+  if (!source.token_file.empty()) {
+    source.token_file = replace(source.token_file);
+  }
+  if (source.listen.starts_with(unix_prefix)) {
+    source.listen = unix_prefix + replace(source.listen.substr(unix_prefix.size()));
+  }
+}
+
+bool is_live(const source_settings& source) {
+  std::error_code ignored;
+  const bool alone = source.paths.size() == 1;
+  return !source.command.empty() || !source.listen.empty() ||
+         (alone && (source.paths.front() == "-" ||
+                    std::filesystem::is_fifo(source.paths.front(), ignored)));
 }
 
 result<void> check_source(std::string_view prefix, const source_settings& source) {
   WEIR_CHECK(source_table().check(source));
-  if (source.paths.empty()) {
-    return missing_setting(prefix, "path");
-  }
+  WEIR_CHECK(check_place(prefix, source));
   return check_tokenizer(prefix, source);
 }
 
 result<void> check_sources(const source_settings& stream, const named_sources& named) {
   WEIR_CHECK(check_source("stream.", stream));
+  WEIR_CHECK(check_mix("stream.", stream, named));
   for (const auto& [name, source] : named) {
     WEIR_CHECK(check_source(fmt::format("{}{}.", source_prefix, name), source));
+    WEIR_CHECK(check_mix(fmt::format("{}{}.", source_prefix, name), source, named));
   }
   return {};
 }

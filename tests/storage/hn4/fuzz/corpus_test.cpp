@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "storage/hn4/fuzz/targets.hpp"
+#include "support/folders.hpp"
 
 namespace weir::storage::test {
 namespace {
@@ -21,7 +22,7 @@ void PrintTo(const fuzz_target& t, std::ostream* out) {
 
 /// Returns the inputs in a corpus file, which stores each behind its length as u32.
 std::vector<byte_vector> kept_inputs(const std::string& target) {
-  const std::string path = std::string(WEIR_SOURCE_DIR) +
+  const std::string path = weir::test::source_folder() +
                            "/tests/storage/hn4/fuzz/corpus/hn4_" + target + ".bin";
   const byte_vector file = or_throw(read_file(posix_file_system(), path));
   std::vector<byte_vector> inputs;

@@ -15,12 +15,11 @@ namespace {
 
 /// Settings that another value may have from the next pulse on. A key that ends with a
 /// point stands for all that begin with it.
-constexpr std::array<std::string_view, 17> recorded_keys = {
+constexpr std::array<std::string_view, 16> recorded_keys = {
     "stream.path",       "stream.eot",       "stream.chunk", "stream.lanes",
     "stream.lane_block", "stream.boundary",  "phase.",       "model.rate",
     "model.warm_up",     "model.final_rate", "model.beta1",  "model.beta2",
-    "model.epsilon",     "model.decay",      "model.clip",   "source.",
-    "stream.chain"};
+    "model.epsilon",     "model.decay",      "model.clip",   "stream.chain"};
 
 bool stands_for(std::string_view entry, std::string_view key) {
   return entry == key || (entry.ends_with('.') && key.starts_with(entry));
@@ -47,6 +46,12 @@ bool has_key(const std::vector<storage::run_change>& changes, std::string_view k
 }  // namespace
 
 change_rule rule_of_change(std::string_view key) {
+  if (key.starts_with(source_prefix)) {
+    // A named source has the rules of the stream's own source: a format or a tokenizer
+    // says what the ids mean, so it is fixed.
+    const auto named = parse_source_key(key);
+    return named ? rule_of_change("stream." + named->info->name) : change_rule::fixed;
+  }
   if (const auto* s = run_settings().find(key); s != nullptr && s->may_change) {
     return change_rule::free;
   }

@@ -271,6 +271,7 @@ struct run_report {
   std::vector<std::string> corpus;    ///< files in the order of reading, or "stdin"
   std::uint64_t corpus_identity = 0;  ///< digest of names, sizes and content of the files
   std::uint64_t corpus_tokens = 0;    ///< 0 if unknown
+  std::vector<std::string> mix;       ///< shares of a mixture, one line per source
   std::vector<storage::run_change> history;  ///< changes of the run at its resumes
   /// Points of the learning curve.
   std::vector<curve_point> curve;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weir/actors/mix_settings.hpp"
 #include "weir/base/error.hpp"
 #include "weir/storage/token_files.hpp"
 
@@ -41,6 +42,14 @@ struct source_settings {
   std::int64_t eot_id = new_id;  ///< id of the end-of-text token, or `new_id`
   /// Treatment of ranges that cannot be read as tokens.
   storage::damage_policy on_damage = storage::damage_policy::stop;
+  /// Program and arguments of a child process that sends documents.
+  std::vector<std::string> command;
+  std::string listen;      ///< address of a socket at which one writer at a time connects
+  std::string token_file;  ///< file with the token that a writer must send first
+  bool turns = false;      ///< each line or document of a live source is a turn
+  mix_settings mix;        ///< named sources that are mixed, instead of `paths`
+  shuffle_settings shuffle;  ///< random order of units
+  sample_settings sample;    ///< random choice of units, before the shuffle
   friend bool operator==(const source_settings&, const source_settings&) = default;
 };
 /// Sources by the names of their tables `[source.NAME]`.
@@ -86,6 +95,11 @@ struct source_key {
 /// @threads{thread-compatible}
 void replace_paths(source_settings& source,
                    const std::function<std::string(const std::string&)>& replace);
+
+/// Returns whether tokens arrive while the source is read: those of a child process, of a
+/// socket, of a named pipe or of standard input.
+/// @threads{safe to call concurrently}
+[[nodiscard]] bool is_live(const source_settings& source);
 
 /// Checks that a source says where its tokens come from.
 /// @param prefix  Text before the keys in messages: "stream." or "source.NAME.".

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The tables of the settings of mixtures, shuffles and samples, and the reading of
+/// lists in them.
+#include "weir/actors/mix_settings.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+
+#include "weir/base/settings.hpp"
+
+namespace weir::actors {
+namespace {
+
+constexpr auto max_seed = std::numeric_limits<std::int64_t>::max();
+
+/// Adds the setting of the unit: "document" or the tokens of a run.
+template <class Owner>
+void add_unit(settings_table<Owner>& table, const std::string& key,
+              const std::string& documentation) {
+  table.add(key, &Owner::unit, documentation)
+      .range(storage::min_run, storage::max_run)
+      .word("document", 0)
+      .unit("tokens");
+}
+
+bool are_policies(const std::vector<std::string>& words) {
+  return std::all_of(words.begin(), words.end(), [](const std::string& word) {
+    return word == "loop" || word == "drop" || word == "stop";
+  });
+}
+
+storage::exhaustion policy_of(const std::string& word) {
+  return word == "loop"   ? storage::exhaustion::loop
+         : word == "drop" ? storage::exhaustion::drop
+                          : storage::exhaustion::stop;
+}
+
+error refused(std::string_view prefix, std::string_view key, std::string text) {
+  return error(
+      errc::invalid_argument,
+      fmt::format("cannot use setting \"{}mix.{}\" of the run: {}", prefix, key, text));
+}
+
+/// Reads numbers that commas separate. @returns nothing if another character is there
+std::optional<std::vector<std::uint64_t>> numbers_of(std::string_view text) {
+  std::vector<std::uint64_t> out;
+  for (;;) {
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    std::uint64_t number = 0;
+    const auto [end, code] =
+        std::from_chars(text.data(), text.data() + text.size(), number);
+    if (code != std::errc()) {
+      return std::nullopt;
+    }
+    out.push_back(number);
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    if (text.empty()) {
+      return out;
+    }
+    if (text.front() != ',') {
+      return std::nullopt;
+    }
+    text.remove_prefix(1);
+  }
+}
+
+result<storage::mix_row> row_of(std::string_view prefix, const std::string& text,
+                                std::size_t sources) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const auto draw = numbers_of(std::string_view(text).substr(0, colon));
+  const auto weights =
+      numbers_of(std::string_view(text).substr(std::min(colon + 1, text.size())));
+  if (!draw || draw->size() != 1 || !weights || weights->size() != sources) {
+    return refused(prefix, "curriculum",
+                   fmt::format("expected \"DRAW: WEIGHT, ...\" with {} weights, found "
+                               "\"{}\"",
+                               sources, text));
+  }
+  return storage::mix_row{draw->front(), *weights};
+}
+
+}  // namespace
+
+const settings_table<mix_settings>& mix_table() {
+  static const settings_table<mix_settings> all = [] {
+    using s = mix_settings;
+    settings_table<s> t("the mixture");
+    t.add("sources", &s::sources,
+          "Names of tables [source.NAME] that are mixed, instead of a path")
+        .count(0, storage::max_mix_parts);
+    t.add("weights", &s::weights, "Weight of each source; empty: all are equal")
+        .range(0, 0xFFFFFFFF);
+    t.add("mode", &s::mode,
+          {{"smooth", storage::mix_mode::smooth}, {"random", storage::mix_mode::random}},
+          "Draw so that the shares hold at every moment, or by chance");
+    t.add("seed", &s::seed, "Seed of the random mode").range(0, max_seed);
+    add_unit(t, "unit", "Draw whole documents, or runs of so many tokens");
+    t.add("exhausted", &s::exhausted,
+          "At the end of a source: \"loop\", \"drop\" or \"stop\"; one word for all or "
+          "one per source")
+        .single()
+        .rule("each of them \"loop\", \"drop\" or \"stop\"", are_policies);
+    t.add("curriculum", &s::curriculum,
+          "Rows \"DRAW: WEIGHT, ...\": the weights that hold from a draw on");
+    return t;
+  }();
+  return all;
+}
+
+const settings_table<shuffle_settings>& shuffle_table() {
+  static const settings_table<shuffle_settings> all = [] {
+    using s = shuffle_settings;
+    settings_table<s> t("the shuffle");
+    t.add("window", &s::window, "Units of a window that are put in random order")
+        .range(2, storage::max_shuffle_window)
+        .word("off", 0)
+        .unit("units");
+    t.add("seed", &s::seed, "Seed of the order").range(0, max_seed);
+    add_unit(t, "unit", "Shuffle whole documents, or runs of so many tokens");
+    return t;
+  }();
+  return all;
+}
+
+const settings_table<sample_settings>& sample_table() {
+  static const settings_table<sample_settings> all = [] {
+    using s = sample_settings;
+    settings_table<s> t("the sample");
+    t.add("keep", &s::keep, "Units that are kept of those of `sample.among`")
+        .range(1, 0xFFFFFFFF);
+    t.add("among", &s::among, "Units of which `sample.keep` are kept, by chance")
+        .range(1, 0xFFFFFFFF);
+    t.add("seed", &s::seed, "Seed of the choice").range(0, max_seed);
+    add_unit(t, "unit", "Choose whole documents, or runs of so many tokens");
+    return t;
+  }();
+  return all;
+}
+
+result<read_mix> read_mix_settings(std::string_view prefix, const mix_settings& mix) {
+  const std::size_t count = mix.sources.size();
+  read_mix out;
+  out.options.mode = mix.mode;
+  out.options.seed = mix.seed;
+  out.options.run_tokens = mix.unit;
+  out.weights = mix.weights;
+  if (out.weights.empty()) {
+    out.weights.assign(count, 1);
+  }
+  if (out.weights.size() != count) {
+    return refused(prefix, "weights",
+                   fmt::format("expected {} numbers, as many as sources, found {}", count,
+                               out.weights.size()));
+  }
+  if (std::all_of(out.weights.begin(), out.weights.end(),
+                  [](std::uint64_t w) { return w == 0; })) {
+    return refused(prefix, "weights", "expected one above 0, found none");
+  }
+  if (mix.exhausted.size() != 1 && mix.exhausted.size() != count) {
+    return refused(
+        prefix, "exhausted",
+        fmt::format("expected 1 or {} words, found {}", count, mix.exhausted.size()));
+  }
+  for (std::size_t p = 0; p < count; ++p) {
+    out.exhausted.push_back(policy_of(mix.exhausted[mix.exhausted.size() == 1 ? 0 : p]));
+  }
+  for (const std::string& text : mix.curriculum) {
+    WEIR_TRY(storage::mix_row row, row_of(prefix, text, count));
+    const auto& rows = out.options.curriculum;
+    if (row.draw <= (rows.empty() ? 0 : rows.back().draw)) {
+      return refused(
+          prefix, "curriculum",
+          fmt::format("expected draws that rise from 1 on, found {}", row.draw));
+    }
+    out.options.curriculum.push_back(std::move(row));
+  }
+  return out;
+}
+
+}  // namespace weir::actors
