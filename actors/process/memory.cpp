@@ -182,6 +182,16 @@ result<attributes> get_attributes(const std::byte* from, std::uint32_t bytes) {
   return all;
 }
 
+wire::tensor_record record_of(const runtime::tensor& t, std::uint64_t offset) {
+  wire::tensor_record one{};
+  one.offset = offset;
+  one.bytes = static_cast<std::uint64_t>(byte_size(t.type(), t.count()).value_or(0));
+  one.type = static_cast<std::uint32_t>(t.type());
+  one.rank = static_cast<std::uint32_t>(t.shape().size());
+  std::copy(t.shape().begin(), t.shape().end(), one.shape.begin());
+  return one;
+}
+
 std::optional<wire::tensor_record> put_tensor(const shared_memory& memory, region& space,
                                               const runtime::tensor& t) {
   const std::int64_t bytes = byte_size(t.type(), t.count()).value_or(0);
@@ -189,12 +199,7 @@ std::optional<wire::tensor_record> put_tensor(const shared_memory& memory, regio
   if (!at) {
     return std::nullopt;
   }
-  wire::tensor_record one{};
-  one.offset = *at;
-  one.bytes = static_cast<std::uint64_t>(bytes);
-  one.type = static_cast<std::uint32_t>(t.type());
-  one.rank = static_cast<std::uint32_t>(t.shape().size());
-  std::copy(t.shape().begin(), t.shape().end(), one.shape.begin());
+  const wire::tensor_record one = record_of(t, *at);
   if (bytes != 0) {
     std::memcpy(memory.at(*at), t.data(), one.bytes);
   }

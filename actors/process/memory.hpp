@@ -82,6 +82,9 @@ class region {
 [[nodiscard]] result<attributes> get_attributes(const std::byte* from,
                                                 std::uint32_t bytes);
 
+/// Returns the record of a row-major tensor whose bytes lie at an offset.
+[[nodiscard]] wire::tensor_record record_of(const runtime::tensor& t,
+                                            std::uint64_t offset);
 /// Copies a row-major tensor into a region and returns its record, or nothing without
 /// space for it.
 [[nodiscard]] std::optional<wire::tensor_record> put_tensor(const shared_memory& memory,

@@ -114,7 +114,9 @@ json json_of(const flow::shared_layout& l) {
           {"out", l.out},
           {"made_records", l.made_records},
           {"in_bytes", l.in_bytes},
-          {"out_bytes", l.out_bytes}};
+          {"out_bytes", l.out_bytes},
+          {"slots", l.slots},
+          {"slot_bytes", l.slot_bytes}};
 }
 
 flow::shared_layout layout_from(const json& j) {
@@ -130,7 +132,9 @@ flow::shared_layout layout_from(const json& j) {
                                 {"in", &l.in},
                                 {"in_bytes", &l.in_bytes},
                                 {"out", &l.out},
-                                {"out_bytes", &l.out_bytes}}) {
+                                {"out_bytes", &l.out_bytes},
+                                {"slots", &l.slots},
+                                {"slot_bytes", &l.slot_bytes}}) {
     *to = j.at(key).get<std::uint64_t>();
   }
   return l;

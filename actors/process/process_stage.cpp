@@ -36,7 +36,10 @@ class process_stage final : public flow::batch_stage {
                 std::unique_ptr<child_process> child)
       : start_(std::move(start)),
         layout_(start_.layout),
-        memory_(std::move(memory)),
+        whole_(std::make_shared<shared_memory>(std::move(memory))),
+        memory_(*whole_),
+        slots_(std::make_shared<flow::slot_memory>(memory_.at(layout_.slots),
+                                                   layout_.slot_bytes, whole_)),
         child_(std::move(child)) {
     const flow::stage_info& info = start_.stage.info;
     inlets_ = info.inlets();
@@ -63,6 +66,9 @@ class process_stage final : public flow::batch_stage {
     return answer.head.count == 1;
   }
 
+  [[nodiscard]] std::shared_ptr<flow::slot_memory> memory() const override {
+    return slots_;
+  }
   flow::processed_items work(std::span<flow::exchange* const> items) override {
     flow::processed_items done;
     while (done.processed < items.size()) {
@@ -188,13 +194,25 @@ class process_stage final : public flow::batch_stage {
         fmt::format("cannot use an answer: expected {}, found {}", expected, found)));
   }
 
+  /// Returns the offset of bytes in the shared memory.
+  [[nodiscard]] std::uint64_t offset_of(const std::byte* at) const {
+    return static_cast<std::uint64_t>(at - memory_.at(0));
+  }
+  /// Returns the record of a tensor, which is copied unless it lies in the shared memory.
+  std::optional<wire::tensor_record> place(const runtime::tensor& t, region& space) {
+    const auto bytes =
+        static_cast<std::uint64_t>(byte_size(t.type(), t.count()).value_or(0));
+    const bool there = bytes != 0 && slots_->holds(t.data(), bytes) &&
+                       offset_of(t.data()) % wire::alignment == 0;
+    return there ? record_of(t, offset_of(t.data())) : put_tensor(memory_, space, t);
+  }
   /// Stores a call in the shared memory. Returns false without space for its tensors.
   bool put_call(std::size_t nth, const flow::call_view& one, region& space) {
     const std::uint32_t takes = start_.stage.info.takes;
     for (std::size_t i = 0; i < one.inputs.size(); ++i) {
       wire::tensor_record record{};
       if (one.inputs[i] != nullptr) {
-        const auto placed = put_tensor(memory_, space, *one.inputs[i]);
+        const auto placed = place(*one.inputs[i], space);
         if (!placed) {
           return false;
         }
@@ -248,7 +266,36 @@ class process_stage final : public flow::batch_stage {
     to_fill_ = whole_space;
     used_ = 0;
   }
-  /// Copies a made item from the shared memory.
+  /// Tells the child where the tensors of made item `nth` should lie: in the memory of
+  /// the item, from which the run need not copy them. A filled space is looked at by
+  /// users who search for elements that nobody writes, and filling the item again would
+  /// clear it.
+  void offer(std::size_t nth, const flow::blank& to) {
+    for (std::size_t o = 0; o < outlets_; ++o) {
+      wire::tensor_record there{};
+      if (o < owned_ && start_.fill_slots < 0) {
+        const runtime::storage memory = flow::memory_at(to, o);
+        const auto bytes = static_cast<std::uint64_t>(memory.size);
+        if (bytes != 0 && slots_->holds(memory.base, bytes)) {
+          there.offset = offset_of(memory.base);
+          there.bytes = bytes;
+        }
+      }
+      memory_.write(layout_.outputs, nth * outlets_ + o, there);
+    }
+  }
+  /// Checks where a made tensor lies: in the memory of its item, or in that for all made
+  /// items.
+  result<shared_tensor> check_made(const wire::tensor_record& record,
+                                   const flow::blank& to, std::size_t outlet) {
+    const runtime::storage own = flow::memory_at(to, outlet);
+    const bool offered = own.size != 0 && memory_.at(record.offset) == own.base &&
+                         slots_->holds(own.base, static_cast<std::uint64_t>(own.size));
+    return offered ? check_tensor(memory_, record, record.offset,
+                                  static_cast<std::uint64_t>(own.size))
+                   : check_tensor(memory_, record, layout_.out, layout_.out_bytes);
+  }
+  /// Copies a made item from the shared memory, unless its tensors lie in their places.
   result<void> take_made(std::size_t nth, const wire::made_record& made,
                          flow::blank& to) {
     if (made.about_bytes != wire::same_attributes) {
@@ -270,13 +317,13 @@ class process_stage final : public flow::batch_stage {
       if (record.type == 0) {
         continue;
       }
-      auto t = check_tensor(memory_, record, layout_.out, layout_.out_bytes);
+      auto t = check_made(record, to, o);
       if (!t) {
         return child_->broken(std::move(t.error()));
       }
       WEIR_TRY(const runtime::tensor place,
                p.fill_bytes(static_cast<int>(o), t->type, t->shape));
-      if (t->bytes != 0) {
+      if (t->bytes != 0 && place.data() != t->data) {
         std::memcpy(place.data(), t->data, t->bytes);
         used_ = std::max(used_, record.offset + t->bytes - layout_.out);
       }
@@ -300,6 +347,9 @@ class process_stage final : public flow::batch_stage {
     auto worked = [&]() -> result<void> {
       WEIR_TRY(const std::uint32_t count, put_calls(items));
       fill_space();
+      for (std::uint32_t i = 0; i < count && !start_.stage.info.own_numbering; ++i) {
+        offer(i, flow::made_item(*items[i], 0));
+      }
       forget_made(count);
       auto asked = child_->ask(wire::kind::work, count);
       if (!asked) {
@@ -412,6 +462,7 @@ class process_stage final : public flow::batch_stage {
       c.seq = pull(*items[i]).seq();
       c.flags = wire::wants_cursor;
       memory_.write(layout_.calls, i, c);
+      offer(i, *items[i]);
     }
     fill_space();
     WEIR_TRY(const auto answer, child_->ask(wire::kind::fill, count));
@@ -461,7 +512,9 @@ class process_stage final : public flow::batch_stage {
 
   start_message start_;
   flow::shared_layout layout_;
-  shared_memory memory_;
+  std::shared_ptr<shared_memory> whole_;
+  shared_memory& memory_;
+  std::shared_ptr<flow::slot_memory> slots_;  ///< a part of it
   std::unique_ptr<child_process> child_;
   std::size_t inlets_ = 0;
   std::size_t outlets_ = 0;

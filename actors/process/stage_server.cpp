@@ -242,8 +242,10 @@ class stage_server {
           to.inputs.push_back(nullptr);
           continue;
         }
+        const bool in_slot = one.offset >= layout_.slots;
         WEIR_TRY(const auto checked,
-                 check_tensor(*memory_, one, layout_.in, layout_.in_bytes));
+                 check_tensor(*memory_, one, in_slot ? layout_.slots : layout_.in,
+                              in_slot ? layout_.slot_bytes : layout_.in_bytes));
         WEIR_TRY(const auto view,
                  runtime::tensor::over(whole_, checked.type, checked.shape,
                                        checked.data - whole_.base));
@@ -254,6 +256,22 @@ class stage_server {
     return {};
   }
 
+  /// Stores a tensor of the next made item: in the memory that the run offers for it, or
+  /// else in the space for all made items. Returns nothing without space for it.
+  std::optional<wire::tensor_record> place(std::size_t outlet, const runtime::tensor& t,
+                                           region& space) {
+    if (!start_.stage.info.own_numbering) {
+      const auto offered = memory_->read<wire::tensor_record>(
+          layout_.outputs, records_ * outlets_ + outlet);
+      region there(offered.offset, offered.type == 0 ? offered.bytes : 0);
+      if (offered.bytes != 0) {
+        if (auto placed = put_tensor(*memory_, there, t)) {
+          return placed;
+        }
+      }
+    }
+    return put_tensor(*memory_, space, t);
+  }
   /// Stores a made item. Returns false without space for it.
   bool put_made(const flow::made_view& made, region& space) {
     if (records_ == layout_.made_records) {
@@ -264,7 +282,7 @@ class stage_server {
     for (std::size_t o = 0; o < outlets_; ++o) {
       wire::tensor_record t{};
       if (o < made.tensors.size() && made.tensors[o] != nullptr) {
-        const auto placed = put_tensor(*memory_, space, *made.tensors[o]);
+        const auto placed = place(o, *made.tensors[o], space);
         if (!placed) {
           return false;
         }

@@ -12,7 +12,7 @@
 namespace weir::actors::wire {
 
 /// Version of everything in this header; the start message carries it.
-inline constexpr std::uint32_t version = 1;
+inline constexpr std::uint32_t version = 2;
 /// First word of every message.
 inline constexpr std::uint32_t magic = 0x52494557;
 /// Descriptor of the socket and of the shared memory in the child.

@@ -213,6 +213,11 @@ void look_at(const ready& from, call_view& to) {
 blank& made_item(exchange& of_call, std::size_t nth) {
   return of_call.item(nth);
 }
+runtime::storage memory_at(const blank& of_item, std::size_t outlet) {
+  const slot* s = of_item.slots[outlet];
+  const bool known = s != nullptr && !s->grown;
+  return known ? s->memory : runtime::storage{};
+}
 void set_made(exchange& of_call, std::size_t made, bool partial) {
   of_call.made = made;
   of_call.partial = partial;

@@ -14,6 +14,7 @@
 #include "flow/stage_run.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/pipeline/append_file.hpp"
+#include "weir/pipeline/host/batch_stage.hpp"
 #include "weir/pipeline/host/identity.hpp"
 #include "weir/pipeline/host/stage_calls.hpp"
 
@@ -29,6 +30,12 @@ std::uint32_t number_of_port(const stage_info& info, std::uint32_t port) {
     number += info.ports[p].inlet == info.ports[port].inlet ? 1 : 0;
   }
   return number;
+}
+
+/// Returns the memory that the child process of a stage reaches, or null.
+std::shared_ptr<slot_memory> memory_of(const stage_object& object) {
+  const auto* batch = dynamic_cast<const batch_stage*>(&object);
+  return batch != nullptr ? batch->memory() : nullptr;
 }
 
 }  // namespace
@@ -50,12 +57,25 @@ struct execution::state {
   std::uint64_t newest_epoch = 0;
   std::uint64_t limit = no_limit;  ///< first item that is not granted
 
+  [[nodiscard]] std::shared_ptr<slot_memory> memory_near(std::uint32_t stage) const;
   [[nodiscard]] result<void> build();
   [[nodiscard]] result<void> open_stages(const image* from);
   [[nodiscard]] bool contributed() const;
   [[nodiscard]] bool copies_ended() const;
   [[nodiscard]] result<void> contribute_ended();
 };
+
+/// Returns the memory from which the slots of a stage come: that of its own child
+/// process, or of the first child behind it.
+std::shared_ptr<slot_memory> execution::state::memory_near(std::uint32_t stage) const {
+  auto memory = memory_of(*objects[stage]);
+  for (const graph_edge& e : planned.source.edges) {
+    if (!memory && e.from == stage) {
+      memory = memory_of(*objects[e.to]);
+    }
+  }
+  return memory;
+}
 
 /// Makes edges and stages, and connects them.
 result<void> execution::state::build() {
@@ -89,6 +109,7 @@ result<void> execution::state::build() {
     }
     const std::uint32_t max_calls = g.stages[i].info.max_open_calls;
     open_calls = max_calls == 0 ? open_calls + 1 : std::min(max_calls, open_calls + 1);
+    stages[i]->share(memory_near(i));
     WEIR_CHECK(stages[i]->allocate(g.stages[i], planned.stages[i], open_calls, budget));
     const face kind = g.stages[i].info.face;
     if (kind == face::source) {

@@ -15,12 +15,11 @@ constexpr std::int64_t alignment = 64;
 
 }  // namespace
 
-result<std::unique_ptr<slot_pool>> slot_pool::create(engine& host, std::size_t count,
-                                                     std::int64_t fixed_bytes,
-                                                     std::int64_t budget,
-                                                     std::string name) {
+result<std::unique_ptr<slot_pool>> slot_pool::create(
+    engine& host, std::size_t count, std::int64_t fixed_bytes, std::int64_t budget,
+    std::string name, std::shared_ptr<slot_memory> shared) {
   std::unique_ptr<slot_pool> pool(
-      new slot_pool(host, fixed_bytes, budget, std::move(name)));
+      new slot_pool(host, fixed_bytes, budget, std::move(name), std::move(shared)));
   for (std::size_t i = 0; i < count; ++i) {
     slot& s = *pool->all_.emplace_back(std::make_unique<slot>());
     s.home = pool.get();
@@ -41,9 +40,14 @@ slot_pool::~slot_pool() {
   }
 }
 
-slot::buffer slot_pool::allocate(std::int64_t bytes) noexcept {
+slot::buffer slot_pool::allocate(std::int64_t bytes) const noexcept {
   const std::int64_t rounded =
       std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (shared_) {
+    if (std::byte* p = shared_->allocate(static_cast<std::uint64_t>(rounded))) {
+      return slot::buffer(p, slot::free_memory(shared_.get()));
+    }
+  }
   return slot::buffer(static_cast<std::byte*>(
       std::aligned_alloc(alignment, static_cast<std::size_t>(rounded))));
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "weir/pipeline/host/slot_memory.hpp"
 #include "weir/pipeline/item.hpp"
 #include "weir/weir.hpp"
 
@@ -26,9 +27,14 @@ class item_pool;
 /// A slot is free when no item names it. Names are dropped only after the tasks of the
 /// stage that held them have ended, so a free slot has no task left.
 struct slot {
-  /// Releases memory of `std::aligned_alloc`.
+  /// Releases memory of `std::aligned_alloc`, or of a region that another process shares.
   struct free_memory {
-    void operator()(std::byte* p) const noexcept { std::free(p); }
+    free_memory() noexcept : from(nullptr) {}
+    explicit free_memory(slot_memory* region) noexcept : from(region) {}
+    slot_memory* from;  ///< null: `std::aligned_alloc`
+    void operator()(std::byte* p) const noexcept {
+      from != nullptr ? from->free(p) : std::free(p);
+    }
   };
   /// Owned bytes at a multiple of 64.
   using buffer = std::unique_ptr<std::byte, free_memory>;
@@ -64,12 +70,11 @@ class slot_pool {
  public:
   /// Makes a pool. @param count Number of slots. @param fixed_bytes Size of each slot, or
   /// 0 if sizes vary. @param budget See above. @param name Outlet, for messages.
+  /// @param shared Memory from which slots come as long as it has space; may be null.
   /// @error{out_of_memory, the slots cannot be allocated}
-  [[nodiscard]] static result<std::unique_ptr<slot_pool>> create(engine& host,
-                                                                 std::size_t count,
-                                                                 std::int64_t fixed_bytes,
-                                                                 std::int64_t budget,
-                                                                 std::string name);
+  [[nodiscard]] static result<std::unique_ptr<slot_pool>> create(
+      engine& host, std::size_t count, std::int64_t fixed_bytes, std::int64_t budget,
+      std::string name, std::shared_ptr<slot_memory> shared = nullptr);
   slot_pool(const slot_pool&) = delete;
   slot_pool& operator=(const slot_pool&) = delete;
   ~slot_pool();
@@ -134,14 +139,19 @@ class slot_pool {
   [[nodiscard]] std::int64_t bytes() const noexcept { return total_; }
 
  private:
-  slot_pool(engine& host, std::int64_t fixed, std::int64_t budget, std::string name)
-      : host_(host), fixed_(fixed), budget_(budget), name_(std::move(name)) {}
+  slot_pool(engine& host, std::int64_t fixed, std::int64_t budget, std::string name,
+            std::shared_ptr<slot_memory> shared)
+      : host_(host),
+        shared_(std::move(shared)),
+        fixed_(fixed),
+        budget_(budget),
+        name_(std::move(name)) {}
   [[nodiscard]] result<std::int64_t> bytes_for(dtype type,
                                                std::span<const std::int64_t> shape) const;
   [[nodiscard]] static result<void> name_tensor(slot& s, const runtime::storage& memory,
                                                 dtype type,
                                                 std::span<const std::int64_t> shape);
-  [[nodiscard]] static slot::buffer allocate(std::int64_t bytes) noexcept;
+  [[nodiscard]] slot::buffer allocate(std::int64_t bytes) const noexcept;
   [[nodiscard]] error no_memory(std::int64_t bytes) const;
   [[nodiscard]] result<void> give_memory(slot& s, std::int64_t bytes);
   void release(slot& s) noexcept;
@@ -149,6 +159,7 @@ class slot_pool {
   void trim() noexcept;
 
   engine& host_;
+  std::shared_ptr<slot_memory> shared_;  ///< outlives the slots
   std::int64_t fixed_;
   std::int64_t budget_;
   std::int64_t used_ = 0;   ///< bytes of slots in use

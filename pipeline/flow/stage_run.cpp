@@ -47,7 +47,7 @@ result<void> stage_run::allocate(const graph_stage& source, const planned_stage&
     if (!info_.ports[p].dead_letter && (info_.ports[p].type.element || is_outside())) {
       WEIR_TRY(pool, slot_pool::create(host, planned.slots,
                                        planned.types[p].bytes().value_or(0), budget,
-                                       name_ + "." + info_.ports[p].name));
+                                       name_ + "." + info_.ports[p].name, shared_));
       pool->fill_with(facts_.fill_slots);
     }
   }

@@ -201,6 +201,9 @@ class stage_run {
   [[nodiscard]] result<void> contribute_final();
   /// Returns whether the stage has added its part to the image of the epoch in flight.
   [[nodiscard]] bool contributed() const noexcept { return epoch_ == facts_.epoch; }
+  /// Lets the slots come from memory that a child process reaches; may be null. @pre
+  /// `allocate` was not called.
+  void share(std::shared_ptr<slot_memory> memory) { shared_ = std::move(memory); }
   /// Takes the constants that the stage has loaded in `open`.
   void set_constants(std::vector<constant_info> loaded) {
     constants_ = std::move(loaded);
@@ -373,6 +376,7 @@ class stage_run {
       pools_;  ///< by outlet; null if it only forwards
   std::vector<std::unique_ptr<slot_pool>> scratch_;
   std::unique_ptr<item_pool> items_;
+  std::shared_ptr<slot_memory> shared_;  ///< see `share`
   /// Memory of items that a run begins with: the first items of feedback edges, and items
   /// that an image holds.
   std::unique_ptr<slot_pool> initial_slots_;

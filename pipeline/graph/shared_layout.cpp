@@ -13,6 +13,7 @@ namespace weir::flow {
 namespace {
 
 constexpr std::uint64_t place_alignment = 64;
+constexpr std::uint64_t page_bytes = 4096;
 
 std::uint64_t to_place(std::uint64_t bytes) {
   return align_up<std::uint64_t>(bytes, place_alignment);
@@ -57,6 +58,15 @@ std::uint64_t outlet_sum(const plan& p, std::uint32_t stage, Fixed fixed,
   return sum;
 }
 
+/// Returns the bytes of the slots of all outlets of a stage.
+std::uint64_t slots_of(const plan& p, std::uint32_t stage) {
+  const std::uint64_t slots = p.stages[stage].slots;
+  const auto behind = static_cast<std::uint64_t>(window_behind(p.source, stage));
+  return outlet_sum(
+      p, stage, [&](std::uint64_t item) { return item * slots; },
+      [&] { return 2 * to_place(behind) + slots * place_alignment; });
+}
+
 }  // namespace
 
 shared_layout layout_of(const plan& p, std::uint32_t stage) {
@@ -86,7 +96,12 @@ shared_layout layout_of(const plan& p, std::uint32_t stage) {
       [&] { return behind + items * place_alignment; });
   l.in = place(l.in_bytes);
   l.out = place(l.out_bytes);
-  l.bytes = align_up<std::uint64_t>(std::max<std::uint64_t>(l.bytes, 1), 4096);
+  l.slots = align_up<std::uint64_t>(std::max<std::uint64_t>(l.bytes, 1), page_bytes);
+  l.slot_bytes = slots_of(p, stage);
+  for (const std::uint32_t e : p.stages[stage].in) {
+    l.slot_bytes += slots_of(p, p.source.edges[e].from);
+  }
+  l.bytes = l.slots + align_up<std::uint64_t>(l.slot_bytes, page_bytes);
   return l;
 }
 
@@ -103,7 +118,8 @@ std::uint64_t host_bytes(const plan& p, std::uint32_t stage) {
   const std::uint64_t own = outlet_sum(
       p, stage, [&](std::uint64_t item) { return item * slots; },
       [&] { return 2 * behind; });
-  return own + (host == host_kind::process ? layout_of(p, stage).bytes : 0);
+  // The run counts the slots as items.
+  return own + (host == host_kind::process ? layout_of(p, stage).slots : 0);
 }
 
 }  // namespace weir::flow

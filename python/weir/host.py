@@ -17,7 +17,7 @@ from .running import Running, prepared
 from .shared import ABOUT, FLAGS, INTS, LONGS, MADE, MADE_BYTES, MAX_CALLS, SAME, SKIPPED, Shared
 from .stage import nothing_yet
 
-VERSION, MAGIC, SOCKET, MEMORY = 1, 0x52494557, 3, 4
+VERSION, MAGIC, SOCKET, MEMORY = 2, 0x52494557, 3, 4
 (START, OPEN, WORK, FILL, WRITE, CURSOR, SEEK, SETTLE, REWIND, VERIFY, COPY_STATE, RESTORE_STATE, REPORT, END) = range(1, 15)
 ANSWER = 0x80
 FAILED, ENDED, NOTHING = 1, 2, 4
@@ -65,13 +65,13 @@ class Host:
         # The shapes of outlets depend on those of the inlets alone, so that views can be kept.
         self.keeps = self.running.shape is None and not self.debug
 
-    def prepare(self, key, at):
+    def prepare(self, key, offers, at):
         """Returns the views of a call, kept ones if there are any, or None if the memory for made items is full."""
-        ready = self.shared.prepare(key, at)
+        ready = self.shared.prepare(key, offers, at)
         if self.keeps and ready is not None:
             if len(self.kept) >= MAX_PREPARED:
                 self.kept.clear()
-            self.kept[key, at] = ready
+            self.kept[key, offers, at] = ready
         return ready
 
     def begin(self, c):
@@ -93,7 +93,8 @@ class Host:
         try:
             while c < count:
                 key = inputs[c * ins:c * ins + ins].tobytes()
-                ready = kept.get((key, at)) or self.prepare(key, at)
+                offers = outputs[c * outs:c * outs + outs].tobytes()
+                ready = kept.get((key, offers, at)) or self.prepare(key, offers, at)
                 if ready is None:
                     return c
                 item.seq, item._attributes = longs[c * LONGS], None
@@ -117,7 +118,7 @@ class Host:
         end = time.monotonic() + MAX_SECONDS
         try:
             while c < count:
-                ready = self.prepare(self.shared.key(c), at)
+                ready = self.prepare(self.shared.key(c), self.shared.offers(c), at)
                 if ready is None:
                     return c
                 self.begin(c)
@@ -178,7 +179,8 @@ class Host:
         end = time.monotonic() + MAX_SECONDS
         try:
             while c < count:
-                ready = self.kept.get((b"", at)) or self.prepare(b"", at)
+                offers = self.shared.offers(c)
+                ready = self.kept.get((b"", offers, at)) or self.prepare(b"", offers, at)
                 if ready is None:
                     return c, 0
                 self.begin(c)
@@ -204,7 +206,7 @@ class Host:
         try:
             while c < count:
                 key = self.shared.key(c)
-                ready = self.kept.get((key, 0)) or self.prepare(key, 0)
+                ready = self.kept.get((key, b"", 0)) or self.prepare(key, b"", 0)
                 self.begin(c)
                 self.call(ready)
                 c += 1

@@ -8,6 +8,7 @@ from .types import ELEMENTS, NUMBERS, TEXTS, element_text
 MAX_CALLS, ATTRIBUTE_BYTES, SAME, ALIGNMENT = 32, 2048, 0xFFFFFFFF, 64
 CALL_BYTES, TENSOR_BYTES, MADE_BYTES = 64, 96, 128
 TENSOR = struct.Struct("<QQII8q8x")
+OFFER = struct.Struct("<QQI")  # offset, size and 0; another number stands in the record of a tensor, which offers nothing
 MADE = struct.Struct("<IIII64s48x")
 SKIPPED = 1
 # Places of fields in a record of a call, counted in numbers of 8 and of 4 bytes.
@@ -41,6 +42,10 @@ class Shared:
         """Returns the records of the inlets of a call."""
         return self.inputs[call * self.inlet_bytes:(call + 1) * self.inlet_bytes].tobytes()
 
+    def offers(self, call):
+        """Returns the records with the memory that the run offers for the outlets of a call."""
+        return self.outputs[call * self.outlet_bytes:(call + 1) * self.outlet_bytes].tobytes()
+
     def about_of(self, call):
         """Returns the attributes of a call as bytes."""
         size = min(self.ints[call * INTS + ABOUT], ATTRIBUTE_BYTES)
@@ -55,34 +60,38 @@ class Shared:
         if number not in TEXTS:
             raise invalid(f"{where}: expected an element type that NumPy has, found number {number}")
         dtype, shape = np.dtype(ELEMENTS[TEXTS[number]]), tuple(shape[:rank])
-        low, high = self.place["in"], self.place["in"] + self.place["in_bytes"]
-        if not low <= offset <= offset + size <= high or size != dtype.itemsize * int(np.prod(shape, dtype=np.int64)):
+        inside = any(self.place[part] <= offset <= offset + size <= self.place[part] + self.place[bytes_of]
+                     for part, bytes_of in (("in", "in_bytes"), ("slots", "slot_bytes")))
+        if not inside or size != dtype.itemsize * int(np.prod(shape, dtype=np.int64)):
             raise Error("corrupt", f"{where}: expected a tensor in the shared memory, found {size} bytes at offset {offset}")
         array = np.ndarray(shape, dtype, self.memory, offset)
         array.flags.writeable = False
         return array
 
-    def room(self, port, shape, at):
-        """Takes memory for the tensor of an outlet behind offset `at`. Returns its array, its record and the end of the memory, or None
-        if the memory is full."""
+    def room(self, port, shape, at, offered=(0, 0)):
+        """Takes memory for the tensor of an outlet: what the run offers, offset and size, or else what is behind offset `at`. Returns its
+        array, its record and the end of the memory, or None if the memory is full."""
         dtype = port.type.dtype
         size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        begin = -(-at // ALIGNMENT) * ALIGNMENT
-        if begin + size <= self.limit:
+        fits = 0 < size <= offered[1]
+        begin = offered[0] if fits else -(-at // ALIGNMENT) * ALIGNMENT
+        if fits or begin + size <= self.limit:
             record = TENSOR.pack(begin, size, NUMBERS[element_text(dtype)], len(shape), *shape, *(0,) * (8 - len(shape)))
-            return np.ndarray(shape, dtype, self.memory, begin), record, begin + size
+            return np.ndarray(shape, dtype, self.memory, begin), record, at if fits else begin + size
         if at == self.begin:
             raise Error("out_of_range", f"{self.about.where}: outlet {port.name!r}: expected an item of at most "
                         f"{self.place['out_bytes']} bytes, found {size}; enlarge the bytes of the window behind it")
         return None
 
-    def prepare(self, key, at):
-        """Makes the views of a call whose items are stored behind offset `at`. Returns None if the memory is full."""
+    def prepare(self, key, offers, at):
+        """Makes the views of a call whose items are stored in the memory of `offers`, or else behind offset `at`. Returns None if that is
+        full."""
         views = [self.view(key[i * TENSOR_BYTES:(i + 1) * TENSOR_BYTES], p) for i, p in enumerate(self.about.inlets)]
         arguments, records = list(views), [bytes(TENSOR_BYTES)] * (self.outlet_bytes // TENSOR_BYTES)
         shapes = self.running.shapes(views)
         for i, shape in zip(self.about.given, shapes):
-            taken = self.room(self.about.outlets[i], shape, at)
+            begin, size, number = OFFER.unpack_from(offers, i * TENSOR_BYTES)
+            taken = self.room(self.about.outlets[i], shape, at, (begin, 0 if number else size))
             if taken is None:
                 return None
             array, records[i], at = taken

@@ -7,6 +7,8 @@
 /// `random_hosts_test` random graphs.
 #include <gtest/gtest.h>
 
+#include <cinttypes>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -312,6 +314,88 @@ TEST_P(EveryHost, StopsWhenItIsAskedAndGoesOn) {
   options.progress = nullptr;
   ASSERT_TRUE(resume_once(build, options));
   EXPECT_EQ(bytes_in(options, "out.tgm"), bytes_in(calm, "out.tgm"));
+}
+
+/// Returns whether an address lies in memory that a child process shares.
+bool is_shared_with_child(const void* address) {
+  std::ifstream maps("/proc/self/maps");
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    if (line.find("memfd:weir") != std::string::npos &&
+        std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) ==
+            2 &&  // NOLINT
+        at >= begin &&
+        at < end) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// A source and a sink that count items in memory that a child process shares.
+struct shared_memory_source {
+  struct cursor {
+    std::uint64_t next;
+  };
+  static inline std::uint64_t shared = 0;
+  out<std::uint64_t, 1> y;
+  std::uint64_t at = 0;
+  static void describe(stage_spec<shared_memory_source>& s) {
+    s.name("test.shared_memory_source", "numbers")
+        .port("y", &shared_memory_source::y, "3");
+  }
+  result<void> open(opening&, const no_settings&) { return {}; }
+  result<bool> next(pull& p) {
+    if (at == 40) {
+      return false;
+    }
+    WEIR_TRY(auto v, p.fill(y, width));
+    shared += is_shared_with_child(v.data()) ? 1 : 0;
+    std::fill(v.begin(), v.end(), at++);
+    return true;
+  }
+  [[nodiscard]] cursor position() const { return {at}; }
+  result<void> seek(cursor c) {
+    at = c.next;
+    return {};
+  }
+};
+struct shared_memory_sink {
+  static inline std::uint64_t shared = 0;
+  static inline std::vector<std::uint64_t> seen;
+  struct offset {
+    std::uint64_t items;
+  };
+  in<std::uint64_t, 1> x;
+  static void describe(stage_spec<shared_memory_sink>& s) {
+    s.name("test.shared_memory_sink", "counts").port("x", &shared_memory_sink::x, "3");
+  }
+  result<void> put(taken& t) {
+    shared += is_shared_with_child(t[x].data()) ? 1 : 0;
+    seen.push_back(t[x][0]);
+    return {};
+  }
+  result<offset> settle() { return offset{seen.size()}; }
+  result<void> rewind(offset) { return {}; }
+};
+
+TEST(ItemsOfAChild, LieInMemoryThatItReachesSoThatNothingIsCopied) {
+  ::setenv("WEIR_STAGE_HOST", WEIR_NUMBER_HOST_PROGRAM, 1);  // NOLINT
+  pipeline p("shared");
+  p.add<shared_memory_source>("source") >>
+      add_named<scaled>(p, "stage", {2}).host(flow::host_kind::process) >>
+      p.add<shared_memory_sink>("sink");
+  const auto end = run(p, {});
+  ::unsetenv("WEIR_STAGE_HOST");  // NOLINT
+  ASSERT_TRUE(end) << end.error().message();
+  ASSERT_EQ(shared_memory_sink::seen.size(), 40U);
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    EXPECT_EQ(shared_memory_sink::seen[i], 3 * i);
+  }
+  EXPECT_EQ(shared_memory_source::shared, 40U);
+  EXPECT_EQ(shared_memory_sink::shared, 40U);
 }
 
 INSTANTIATE_TEST_SUITE_P(

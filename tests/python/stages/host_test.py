@@ -208,8 +208,20 @@ class Child(unittest.TestCase):
         self.assertEqual(one.made(1)[3][0].tobytes()[:4], b"\xcb" * 4)
         self.assertIn("a view of port 'x' is kept behind the call for item 0", one.words())
 
+    def test_an_item_lies_in_the_memory_that_the_run_offers_if_it_fits(self):
+        one = self.child("test.double")
+        one.offered = {0: 64, 1: 4}
+        for _ in range(2):  # the second time with views that are kept
+            for c in range(3):
+                one.put(c, c, np.full(4, c, np.float32))
+            self.assertEqual(one.ask(host.WORK, 3)[:2], (3, 0))
+            for c in range(3):
+                np.testing.assert_array_equal(one.made(c)[3][0], np.full(4, 2 * c, np.float32))
+            places = [struct.unpack_from("<Q", one.memory, one.place["outputs"] + 96 * c)[0] for c in range(3)]
+            self.assertEqual(places, [one.place["slots"], one.place["out"], one.place["out"] + 64])
+
     def test_wrong_starts_are_refused(self):
-        for change, words in (({"use": "test.none"}, "expected 'test.none' in"), ({"version": 2}, "expected version 1"),
+        for change, words in (({"use": "test.none"}, "expected 'test.none' in"), ({"version": 1}, "expected version 2"),
                               ({"settings": [["at", "x"]]}, "setting 'at': expected an integer, found 'x'")):
             one = Parent(FILE, "test.double")
             one.start.update(change)

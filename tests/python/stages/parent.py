@@ -25,15 +25,16 @@ class Parent:
     def __init__(self, file, use, settings=(), slot=4096, calls=32, environment=None, out_bytes=None, max_seconds=1000):
         facts = next(s for s in describe.facts_of(str(file))["stages"] if s["name"] == use)
         self.ports, self.sequence, self.slot = facts["ports"], 0, slot
+        self.offered = {}  # bytes that the run offers for the first outlet, by call
         self.inlets = sum(p["inlet"] for p in self.ports)
         self.outlets = len(self.ports) - self.inlets
         self.place, at = {"made_records": calls}, 0
         for part, size in (("calls", 32 * 64), ("inputs", 32 * self.inlets * 96), ("attributes", 32 * 2048), ("made", calls * 128),
                            ("outputs", calls * self.outlets * 96), ("made_attributes", calls * 2048),
-                           ("in", calls * self.inlets * slot), ("out", calls * self.outlets * slot if out_bytes is None else out_bytes)):
+                           ("in", calls * self.inlets * slot), ("out", calls * self.outlets * slot if out_bytes is None else out_bytes), ("slots", calls * slot)):
             self.place[part], at = at, -(-(at + size) // 64) * 64
-            if part in ("in", "out"):
-                self.place[part + "_bytes"] = size
+            if part in ("in", "out", "slots"):
+                self.place[part.removesuffix("s") + "_bytes"] = size
         self.place["bytes"] = at
         descriptor = os.memfd_create("weir-test")
         os.ftruncate(descriptor, max(at, 4096))
@@ -51,7 +52,7 @@ class Parent:
         for one in (*low, descriptor):
             os.close(one)
         theirs.close()
-        self.start = {"version": 1, "name": "unit", "use": use, "face": facts["face"], "settings": list(settings), "file": str(file),
+        self.start = {"version": host.VERSION, "name": "unit", "use": use, "face": facts["face"], "settings": list(settings), "file": str(file),
                       "plugins": [], "seed": 1, "folder": str(pathlib.Path(file).parent), "resuming": False, "takes": 1, "gives": 1,
                       "own_numbering": False, "accepts_gaps": False, "memory": self.place,
                       "ports": [{**p, "dead_letter": False, "longest": 0} for p in self.ports]}
@@ -69,11 +70,20 @@ class Parent:
 
     def ask(self, kind, count=0, payload=b""):
         """Sends a request and returns count, flags and payload of its answer."""
+        if kind in (host.WORK, host.FILL):
+            self._offer()
         self.sequence += 1
         self.socket.sendall(host.HEAD.pack(host.MAGIC, kind, self.sequence, count, 0, len(payload)) + payload)
         magic, answer, sequence, count, flags, size = host.HEAD.unpack(self._read(host.HEAD.size))
         assert (magic, answer, sequence) == (host.MAGIC, kind + host.ANSWER, self.sequence), (magic, answer, sequence)
         return count, flags, self._read(size)
+
+    def _offer(self):
+        """Offers memory for the first outlet of each call of `offered`, and none for other tensors."""
+        begin, size = self.place["outputs"], self.place["made_records"] * self.outlets * 96
+        self.memory[begin:begin + size] = bytes(size)
+        for call, size in self.offered.items():
+            struct.pack_into("<QQ", self.memory, begin + 96 * call * self.outlets, self.place["slots"] + call * self.slot, size)
 
     def _read(self, size):
         data = b""
@@ -118,7 +128,8 @@ class Parent:
         for i in range(self.outlets):
             offset, size, kind, rank, *shape = shared.TENSOR.unpack_from(self.memory, self.place["outputs"] + 96 * (call * self.outlets + i))
             if kind:
-                assert offset % 64 == 0 and self.place["out"] <= offset <= offset + size <= self.place["out"] + self.place["out_bytes"]
+                assert offset % 64 == 0 and any(self.place[part] <= offset <= offset + size <= self.place[part] + self.place[n]
+                                                for part, n in (("out", "out_bytes"), ("slots", "slot_bytes")))
                 dtype = np.dtype(types.ELEMENTS[types.TEXTS[kind]])
                 arrays.append(np.frombuffer(self.memory[offset:offset + size], dtype).reshape(shape[:rank]))
         return flags, None if about == shared.SAME else self.memory[at:at + about], cursor[:cursor_bytes], arrays

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "weir/pipeline/host/image.hpp"
+#include "weir/pipeline/host/slot_memory.hpp"
 #include "weir/pipeline/stage_object.hpp"
 
 namespace weir::flow {
@@ -43,6 +44,9 @@ class batch_stage : public stage_object {
   [[nodiscard]] virtual filled_items fill(std::span<blank* const> items);
   /// Writes items of a sink. An error names the item.
   [[nodiscard]] virtual processed_items write(std::span<const ready* const> items);
+  /// Returns memory in which the stage reaches items without a copy; null if any memory
+  /// will do. Slots of the items that it takes and makes come from there, if possible.
+  [[nodiscard]] virtual std::shared_ptr<slot_memory> memory() const { return nullptr; }
 };
 
 /// Calls `work` of the stage, or `on_ready` for each item. An exception becomes an error.
@@ -73,6 +77,9 @@ void look_at(const ready& from, call_view& to);
 /// Returns an item that a blocking stage makes; `pull` fills it.
 /// @param nth  Below the number of items that a call of the stage makes at most.
 [[nodiscard]] blank& made_item(exchange& of_call, std::size_t nth);
+/// Returns the memory that an item that is being made has at an outlet before `pull` has
+/// filled it; size 0 if it has none. Bytes of `pull::fill_bytes` begin there if they fit.
+[[nodiscard]] runtime::storage memory_at(const blank& of_item, std::size_t outlet);
 /// Sets how many items a stage with numbers of its own has made of a call, and whether
 /// there will be more.
 void set_made(exchange& of_call, std::size_t made, bool partial);
