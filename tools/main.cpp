@@ -225,7 +225,7 @@ int fail(const weir::error& e) {
 }
 
 // Performs the chosen command. A failed write to standard output is a failure, too.
-int perform(const action& chosen) {
+int perform_action(const action& chosen) {
   output out;
   const command_result code = chosen(out);
   const auto closed = out.close();
@@ -269,7 +269,7 @@ int main(int argc, char** argv) {
     return refuse(app, e);
   }
   try {
-    return perform(chosen);
+    return perform_action(chosen);
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "weir: cannot go on: expected enough memory, found too little\n");
     return weir::exit_code_of(weir::errc::out_of_memory);

@@ -22,7 +22,7 @@ void commit(host_pointer self, std::uint64_t generation) {
 }
 
 /// Passes the image of the epoch in flight to the conductor.
-result<void> save(host_pointer self) {
+result<void> save_in_store(host_pointer self) {
   auto& s = self->state;
   auto& run = execution_of(self);
   WEIR_TRY(const flow::image* made, run.completed());
@@ -98,7 +98,7 @@ result<bool> advance_epoch(host_pointer self) {
     if (!run.complete()) {
       return false;
     }
-    WEIR_CHECK(save(self));
+    WEIR_CHECK(save_in_store(self));
     return true;
   }
   if (!s.end_told && (s.failure || run.all_ended())) {

@@ -98,7 +98,7 @@ class running_child {
 };
 
 /// Appends what a pipe has. Returns false at its end.
-bool drain(int descriptor, std::string& to) {
+bool drain_output(int descriptor, std::string& to) {
   std::array<char, 65536> piece;
   const ssize_t n = ::read(descriptor, piece.data(), piece.size());
   if (n > 0) {
@@ -125,10 +125,10 @@ result<void> read_all(const std::string& program, pipe_ends& out, pipe_ends& err
         ::poll(waiting.data(), waiting.size(), static_cast<int>(left.count())) == 0) {
       return too_late(program, limits.time);
     }
-    if (waiting[0].revents != 0 && !drain(out.end(0), into.out)) {
+    if (waiting[0].revents != 0 && !drain_output(out.end(0), into.out)) {
       out.close_end(0);
     }
-    if (waiting[1].revents != 0 && !drain(errors.end(0), into.error)) {
+    if (waiting[1].revents != 0 && !drain_output(errors.end(0), into.error)) {
       errors.close_end(0);
     }
     if (into.out.size() > limits.bytes) {

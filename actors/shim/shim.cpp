@@ -14,7 +14,7 @@ namespace {
 const caf::atom_value weir_category = caf::atom("weir");
 
 /// Returns our code for an error of CAF itself.
-errc code_of(const caf::error& e) {
+errc status_code_of(const caf::error& e) {
   if (e.category() == caf::atom("system")) {
     switch (static_cast<caf::sec>(e.code())) {
       case caf::sec::request_timeout: return errc::timeout;
@@ -40,7 +40,7 @@ error from_caf(const caf::error& e, const std::string& action) {
       e.context().match_element<local<error>>(0)) {
     return *e.context().get_as<local<error>>(0);
   }
-  switch (code_of(e)) {
+  switch (status_code_of(e)) {
     case errc::timeout:
       return error(errc::timeout,
                    fmt::format("{}: no answer within the deadline", action));

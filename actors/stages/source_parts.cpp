@@ -43,7 +43,7 @@ result<void> check_messages(file_system& fs, const std::string& path) {
 
 namespace {
 
-formats::cbor_value value_of(const attribute& from) {
+formats::cbor_value cbor_of(const attribute& from) {
   return std::visit([](const auto& value) { return formats::cbor_value(value); }, from);
 }
 
@@ -70,7 +70,7 @@ std::optional<attribute> scalar_of(const formats::cbor_value& from) {
 
 void attribute_collector::add(const std::string& name, const attribute& value) {
   const std::size_t bytes = formats::encode_cbor(formats::cbor_value(name)).size() +
-                            formats::encode_cbor(value_of(value)).size();
+                            formats::encode_cbor(cbor_of(value)).size();
   if (bytes_ + bytes <= max_attribute_bytes && to_.try_emplace(name, value).second) {
     bytes_ += bytes;
   }
@@ -111,7 +111,7 @@ void attribute_collector::add_nested(const formats::cbor_map& from,
 formats::cbor_map metadata_of(const attributes& from) {
   formats::cbor_map out;
   for (const auto& [name, value] : from) {
-    out.set(name, value_of(value));
+    out.set(name, cbor_of(value));
   }
   return out;
 }

@@ -8,7 +8,7 @@ namespace weir::actors {
 namespace {
 
 /// Returns the bytes of memory that a delivery holds.
-std::uint64_t bytes_of(const message_delivery& delivery, std::uint64_t limit) {
+std::uint64_t bytes_of_delivery(const message_delivery& delivery, std::uint64_t limit) {
   // A message that is larger than the limit stays in its file.
   std::uint64_t bytes = delivery.length <= limit ? delivery.length : 0;
   for (const byte_vector& elements : delivery.elements) {
@@ -44,7 +44,7 @@ reader_state::step reader_state::read() {
     last_ = std::move(read.delivery);
     return step::buffered;
   }
-  read.bytes = read.delivery ? bytes_of(*read.delivery, prefetch_bytes_) : 0;
+  read.bytes = read.delivery ? bytes_of_delivery(*read.delivery, prefetch_bytes_) : 0;
   buffered_bytes_ += read.bytes;
   buffered_.push_back(std::move(read));
   return step::buffered;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The handlers of the volume reader's messages. Each changes the plan and then calls
-/// `advance`, which gives jobs to workers and answers to clients.
+/// `advance_reader`, which gives jobs to workers and answers to clients.
 #include "volume/volume_reader.hpp"
 
 #include <fmt/core.h>
@@ -14,7 +14,7 @@ namespace {
 
 using volume_reader_pointer = volume_reader_actor::stateful_pointer<volume_reader_shell>;
 
-void advance(volume_reader_pointer self);
+void advance_reader(volume_reader_pointer self);
 
 /// Delivers an answer of the plan to the client of the request.
 void deliver(volume_reader_shell& s, read_plan::answer a) {
@@ -55,7 +55,7 @@ void close_streams(volume_reader_shell& s, const caf::actor_addr& client) {
 
 /// Handles the end of an actor: of a client, whose streams are closed, or of a worker,
 /// which will not answer its job.
-void on_down(volume_reader_pointer self, const caf::down_msg& down) {
+void on_client_down(volume_reader_pointer self, const caf::down_msg& down) {
   auto& s = self->state;
   close_streams(s, down.source);
   for (std::size_t i = 0; i < s.config.workers.size(); ++i) {
@@ -66,7 +66,7 @@ void on_down(volume_reader_pointer self, const caf::down_msg& down) {
                                                i, s.config.workers.size())));
     }
   }
-  advance(self);
+  advance_reader(self);
 }
 
 /// Adds the streams of a volume that a worker has opened, and answers the client.
@@ -105,7 +105,7 @@ void fail(volume_reader_pointer self, const read_plan::job& j, const caf::error&
   } else {
     s.plan->finished(j.id, std::move(reason));
   }
-  advance(self);
+  advance_reader(self);
 }
 
 /// Sends a job to its worker.
@@ -118,7 +118,7 @@ void start(volume_reader_pointer self, const read_plan::job& j) {
         .then(
             [self, j](const local<tag_streams>& streams) {
               finish_opening(self, j, *streams);
-              advance(self);
+              advance_reader(self);
             },
             [self, j](const caf::error& e) { fail(self, j, e); });
     return;
@@ -129,13 +129,13 @@ void start(volume_reader_pointer self, const read_plan::job& j) {
       .then(
           [self, j](std::uint64_t count) {
             self->state.plan->finished(j.id, count);
-            advance(self);
+            advance_reader(self);
           },
           [self, j](const caf::error& e) { fail(self, j, e); });
 }
 
 /// Gives jobs to idle workers, answers to clients, and schedules the timer.
-void advance(volume_reader_pointer self) {
+void advance_reader(volume_reader_pointer self) {
   auto& s = self->state;
   while (const auto j = s.plan->next_job(clock_ns(self))) {
     start(self, *j);
@@ -160,7 +160,7 @@ caf::typed_response_promise<T> ask_plan(volume_reader_pointer self, const char* 
   } else {
     self->state.replies.emplace(*ticket, std::move(later));
   }
-  advance(self);
+  advance_reader(self);
   return promise;
 }
 
@@ -177,7 +177,7 @@ caf::typed_response_promise<local<opened_streams>> open_volume(
   }
   self->state.openings.emplace(
       *ticket, volume_reader_shell::opening{spec, std::move(client), std::move(later)});
-  advance(self);
+  advance_reader(self);
   return promise;
 }
 
@@ -188,7 +188,7 @@ void close_stream(volume_reader_pointer self, read_plan::stream_id id) {
   for (auto& [client, owned] : s.clients) {
     std::erase(owned, id);
   }
-  advance(self);
+  advance_reader(self);
 }
 
 }  // namespace
@@ -201,7 +201,8 @@ volume_reader_actor::behavior_type volume_reader(volume_reader_pointer self,
   for (const auto& worker : self->state.config.workers) {
     self->monitor(worker);
   }
-  self->set_down_handler([self](const caf::down_msg& down) { on_down(self, down); });
+  self->set_down_handler(
+      [self](const caf::down_msg& down) { on_client_down(self, down); });
   return {
       answers("volume reader, open",
               [self](open_atom, const local<volume_spec>& spec) {
@@ -232,7 +233,7 @@ volume_reader_actor::behavior_type volume_reader(volume_reader_pointer self,
              [self](deadline_atom) {
                self->state.timer.fired();
                self->state.plan->expire(clock_ns(self));
-               advance(self);
+               advance_reader(self);
              }),
       answers("volume reader, status",
               [self](status_atom) -> result<std::string> {

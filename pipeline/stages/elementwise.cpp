@@ -39,7 +39,7 @@ const std::vector<std::pair<const char*, op>>& operations() {
   return all;
 }
 
-std::string_view text_of(op operation) {
+std::string_view text_of_op(op operation) {
   return operations()[static_cast<std::size_t>(operation)].first;
 }
 
@@ -86,7 +86,7 @@ result<void> check_operands(const elementwise_settings& s, const given_settings&
       return error(errc::invalid_argument,
                    fmt::format("cannot make the stage elementwise: expected {} setting "
                                "\"{}\" for the operation {}, found {}",
-                               needs ? "the" : "no", name, text_of(s.operation),
+                               needs ? "the" : "no", name, text_of_op(s.operation),
                                needs ? "none" : "one"));
     }
   }

@@ -43,7 +43,7 @@ settings_table<select_settings> select_table() {
   return table;
 }
 
-std::string text_of(const attribute& value) {
+std::string text_of_attribute(const attribute& value) {
   return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
 }
 
@@ -63,9 +63,10 @@ class select_stage final : public stage_object {
     }
     const auto& values = settings_.values;
     const auto found = s.about().find(settings_.attribute);
-    const auto place = found == s.about().end() ? values.end()
-                                                : std::find(values.begin(), values.end(),
-                                                            text_of(found->second));
+    const auto place =
+        found == s.about().end()
+            ? values.end()
+            : std::find(values.begin(), values.end(), text_of_attribute(found->second));
     return static_cast<int>(place - values.begin());  // the last outlet is `rest`
   }
 
@@ -127,7 +128,8 @@ class split_stage final : public stage_object {
   result<void> on_item(step& s) override {
     const auto& values = settings_.values;
     const auto found = s.about().find(settings_.attribute);
-    const std::string value = found == s.about().end() ? "" : text_of(found->second);
+    const std::string value =
+        found == s.about().end() ? "" : text_of_attribute(found->second);
     const auto place = found == s.about().end()
                            ? values.end()
                            : std::find(values.begin(), values.end(), value);

@@ -32,7 +32,7 @@ constexpr std::size_t scan_bytes = std::size_t{1} << 20;
 constexpr std::uint64_t largest_rebuild = std::uint64_t{256} << 20;
 
 /// Derives the layout from the superblock and compares it with the size of the device.
-result<void> check_geometry(core& c) {
+result<void> check_volume_geometry(core& c) {
   const std::string place = fmt::format("{}:0 (superblock)", c.device->name());
   auto geometry = geometry_of(c.sb);
   if (!geometry) {
@@ -313,7 +313,7 @@ result<std::shared_ptr<core>> mount(std::shared_ptr<block_device> device,
   c->examine = options.examine;
   WEIR_CHECK(vote(*c));
   c->state = c->sb.state;
-  WEIR_CHECK(check_geometry(*c));
+  WEIR_CHECK(check_volume_geometry(*c));
   WEIR_CHECK(check_epoch(*c));
   WEIR_CHECK(check_state(*c));
   c->writable = options.mode == device_mode::writable;

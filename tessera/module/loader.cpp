@@ -112,7 +112,7 @@ result<signature_state> check_trust(const fatbin& module, const trust_policy& tr
 }
 
 /// Returns true if the kernel has code in this section.
-bool has(const kernel_record& kernel, std::size_t section) {
+bool has_code(const kernel_record& kernel, std::size_t section) {
   return (kernel.targets >> section & 1) != 0;
 }
 
@@ -124,7 +124,7 @@ bool is_bitcode(section_kind kind) {
 std::string targets_of(const fatbin& module, const kernel_record& kernel) {
   std::string out;
   for (std::size_t i = 0; i < module.code.size(); ++i) {
-    if (has(kernel, i)) {
+    if (has_code(kernel, i)) {
       const code_section& s = module.code[i];
       out += fmt::format("{}{}{}{}", out.empty() ? "" : ", ", name_of(s.kind),
                          s.arch.empty() ? "" : " ", s.arch);
@@ -141,17 +141,17 @@ result<std::size_t> choose_section(const fatbin& module, const kernel_record& ke
   for (const std::string& level : levels) {
     for (std::size_t i = 0; i < module.code.size(); ++i) {
       const code_section& s = module.code[i];
-      if (has(kernel, i) && s.kind == section_kind::cpu_so && s.arch == level) {
+      if (has_code(kernel, i) && s.kind == section_kind::cpu_so && s.arch == level) {
         return i;
       }
     }
   }
   bool bitcode = false;
   for (std::size_t i = 0; i < module.code.size(); ++i) {
-    if (has(kernel, i) && module.code[i].kind == section_kind::cpu_registered) {
+    if (has_code(kernel, i) && module.code[i].kind == section_kind::cpu_registered) {
       return i;
     }
-    bitcode = bitcode || (has(kernel, i) && is_bitcode(module.code[i].kind));
+    bitcode = bitcode || (has_code(kernel, i) && is_bitcode(module.code[i].kind));
   }
   const std::string here = levels.empty() ? "registered functions" : levels.front();
   const std::string found = targets_of(module, kernel);

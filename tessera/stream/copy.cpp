@@ -55,8 +55,8 @@ struct end_of_copy {
 };
 
 /// Returns the error for a request that is refused.
-error refused(std::string_view operation, std::string_view expected,
-              std::string_view found) {
+error refused_copy(std::string_view operation, std::string_view expected,
+                   std::string_view found) {
   return {errc::invalid_argument,
           fmt::format("{}: expected {}, found {}", operation, expected, found)};
 }
@@ -70,26 +70,26 @@ result<end_of_copy> find_end(const stream& target, const void* address, std::siz
                              bool device, bool writes, std::string_view operation) {
   end_of_copy out;
   if (address == nullptr) {
-    return refused(operation, "an address", "null");
+    return refused_copy(operation, "an address", "null");
   }
   out.address = static_cast<std::byte*>(const_cast<void*>(address));
   // Memory of the host need not be known to the table.
   out.place = target.context().memory().find(address);
   if (out.place && bytes > out.place->bytes_left()) {
-    return refused(operation,
-                   fmt::format("at most {} bytes to the end of the allocation",
-                               out.place->bytes_left()),
-                   fmt::format("{}", bytes));
+    return refused_copy(operation,
+                        fmt::format("at most {} bytes to the end of the allocation",
+                                    out.place->bytes_left()),
+                        fmt::format("{}", bytes));
   }
   if (out.place && out.place->memory->symmetric() && !target.fits(*out.place)) {
-    return refused(operation, "memory of the stream's mesh", "another mesh's");
+    return refused_copy(operation, "memory of the stream's mesh", "another mesh's");
   }
   out.owner = target.owner_of(out.place, address, bytes, writes);
   if (device && !out.on_device()) {
-    return refused(operation, "memory of a device", "memory of the host");
+    return refused_copy(operation, "memory of a device", "memory of the host");
   }
   if (!device && out.on_device()) {
-    return refused(operation, "memory of the host", "memory of a device");
+    return refused_copy(operation, "memory of the host", "memory of a device");
   }
   return out;
 }
@@ -151,7 +151,8 @@ class copy_operation final : public lane_operation {
     const int rank = bound_ >= 0 ? bound_ : static_cast<int>(lane);
     copy_work work{direction_,   to_.on_rank(rank),        from_.on_rank(rank),
                    shape_.bytes, to_.device(*mesh_, rank), from_.device(*mesh_, rank)};
-    // Copies of an instance onto itself have nothing to do. `check_apart` lets them pass.
+    // Copies of an instance onto itself have nothing to do. `check_copies_apart` lets
+    // them pass.
     if (work.to == work.from) {
       return {};
     }
@@ -286,8 +287,9 @@ result<runtime::footprint> bytes_of(const copy_shape& shape, std::size_t pitch,
 /// enclosing ranges comes first. Only if they overlap are the rows compared exactly,
 /// because interleaved rows of one matrix need not overlap.
 /// @error{invalid_argument; a rank would read bytes that it writes}
-result<void> check_apart(const stream& target, const copy_shape& shape,
-                         const end_of_copy& to, const end_of_copy& from, int only) {
+result<void> check_copies_apart(const stream& target, const copy_shape& shape,
+                                const end_of_copy& to, const end_of_copy& from,
+                                int only) {
   const int first = only >= 0 ? only : target.rank_of(0);
   const int end = only >= 0 ? only + 1 : first + static_cast<int>(target.lanes());
   for (int rank = first; rank < end; ++rank) {
@@ -302,9 +304,9 @@ result<void> check_apart(const stream& target, const copy_shape& shape,
     WEIR_TRY(const runtime::footprint written, bytes_of(shape, shape.to_pitch, a, base));
     WEIR_TRY(const runtime::footprint read, bytes_of(shape, shape.from_pitch, b, base));
     if (runtime::decide_overlap(written, read) != runtime::overlap::no) {
-      return refused("copy within an allocation", "ranges that do not overlap",
-                     fmt::format("{} rows of {} bytes at a distance of {}", shape.rows,
-                                 shape.bytes, a - b));
+      return refused_copy("copy within an allocation", "ranges that do not overlap",
+                          fmt::format("{} rows of {} bytes at a distance of {}",
+                                      shape.rows, shape.bytes, a - b));
     }
   }
   return {};
@@ -318,7 +320,7 @@ result<copy_shape> shape_of(const copy_request& request) {
   }
   for (const std::size_t pitch : {request.to_pitch, request.from_pitch}) {
     if (pitch < request.bytes) {
-      return refused(
+      return refused_copy(
           "copy of rows",
           fmt::format("rows of {} bytes to begin at least as far apart", request.bytes),
           fmt::format("{}", pitch));
@@ -326,8 +328,9 @@ result<copy_shape> shape_of(const copy_request& request) {
     constexpr std::size_t max_bytes = std::numeric_limits<std::int64_t>::max();
     if (request.bytes > max_bytes ||
         pitch > (max_bytes - request.bytes) / (request.rows - 1)) {
-      return refused("copy of rows", "rows that fit into memory",
-                     fmt::format("{} at a distance of {} bytes", request.rows, pitch));
+      return refused_copy(
+          "copy of rows", "rows that fit into memory",
+          fmt::format("{} at a distance of {} bytes", request.rows, pitch));
     }
   }
   return copy_shape{request.bytes, request.rows, request.to_pitch, request.from_pitch};
@@ -351,15 +354,15 @@ result<ref<operation>> make_copy(stream& target, const copy_request& request) {
     return ref<operation>();
   }
   if (request.rank < -1 || request.rank >= static_cast<int>(target.mesh()->ranks())) {
-    return refused("copy to a rank",
-                   fmt::format("one in [0, {})", target.mesh()->ranks()),
-                   fmt::format("{}", request.rank));
+    return refused_copy("copy to a rank",
+                        fmt::format("one in [0, {})", target.mesh()->ranks()),
+                        fmt::format("{}", request.rank));
   }
   if (request.rank >= 0 && target.options().rank >= 0 &&
       request.rank != target.options().rank) {
-    return refused("copy to a rank",
-                   fmt::format("{}, whose stream this is", target.options().rank),
-                   fmt::format("{}", request.rank));
+    return refused_copy("copy to a rank",
+                        fmt::format("{}, whose stream this is", target.options().rank),
+                        fmt::format("{}", request.rank));
   }
   WEIR_TRY(const copy_shape shape, shape_of(request));
   WEIR_TRY(end_of_copy to,
@@ -375,7 +378,7 @@ result<ref<operation>> make_copy(stream& target, const copy_request& request) {
   const bool bound = target.options().rank >= 0;
   // A stream of one rank has a single lane, which carries out everything.
   const int only = bound ? -1 : lane_that_copies(request, to, from);
-  WEIR_CHECK(check_apart(target, shape, to, from, only));
+  WEIR_CHECK(check_copies_apart(target, shape, to, from, only));
   return ref<operation>(make_ref<copy_operation>(target.mesh(), target.options().rank,
                                                  request.kind, std::move(to),
                                                  std::move(from), shape, only));
@@ -387,7 +390,7 @@ result<ref<operation>> make_fill(stream& target, const fill_request& request) {
     return ref<operation>();
   }
   if (request.pattern_bytes == 0 || request.bytes % request.pattern_bytes != 0) {
-    return refused(
+    return refused_copy(
         "fill", "a multiple of the pattern's size",
         fmt::format("{} bytes of patterns of {}", request.bytes, request.pattern_bytes));
   }

@@ -115,8 +115,8 @@ result<grid_launch> grid_of(stream& target, const launch_request& request) {
 }
 
 /// Computes everything that launches with these terms share, for each lane.
-result<ref<launch_shape>> shape_of(stream& target, const launch_request& request,
-                                   const numerics_policy& policy) {
+result<ref<launch_shape>> shape_of_launch(stream& target, const launch_request& request,
+                                          const numerics_policy& policy) {
   auto out = make_ref<launch_shape>();
   WEIR_TRY(grid_launch grid, grid_of(target, request));
   out->kernel = request.kernel;
@@ -180,7 +180,7 @@ result<ref<operation>> make_launch(stream& target, const launch_request& request
   std::uint64_t ordinal = 0;
   const auto make = [&]() -> result<ref<launch_shape>> {
     return request.kernel.kernel == nullptr ? result<ref<launch_shape>>()
-                                            : shape_of(target, request, policy);
+                                            : shape_of_launch(target, request, policy);
   };
   const auto accept = [&](const launch_shape& accepted,
                           std::uint64_t number) -> result<void> {

@@ -36,24 +36,9 @@ def file_limit(path):
     return 400 if "include" in path.parts else 600
 
 
-def blank_literals(text):
-    keep = lambda m: m.group(0)[0] + re.sub(r"[^\n]", " ", m.group(0)[1:-1]) + m.group(0)[-1]
-    return re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', keep, text)
-
-
-def blank_raw(text):
-    return re.sub(r'R"([^()\\ ]*)\(.*?\)\1"',
-                  lambda m: '""' + re.sub(r"[^\n]", " ", m.group(0)[2:]), text, flags=re.DOTALL)
-
-
-def blank_directives(text):
-    """Blanks preprocessor lines with their continuations, because macros do not count as functions."""
-    return re.sub(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.MULTILINE)
-
-
 def functions(text):
     """Returns (first line, last line) of every function: an outermost body in braces behind a list of parameters."""
-    lines = blank_directives(blank_literals(blank_raw(tree.without_comments(text))))
+    lines = tree.only_code(text)
     stack, head_start, found = [], 0, []
     inside = 0
     for i, c in enumerate(lines):

@@ -56,6 +56,27 @@ def without_comments(text):
     return pattern.sub(blank, text)
 
 
+def _blank_literals(text):
+    keep = lambda m: m.group(0)[0] + re.sub(r"[^\n]", " ", m.group(0)[1:-1]) + m.group(0)[-1]
+    return re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', keep, text)
+
+
+def _blank_raw(text):
+    return re.sub(r'R"([^()\\ ]*)\(.*?\)\1"',
+                  lambda m: '""' + re.sub(r"[^\n]", " ", m.group(0)[2:]), text, flags=re.DOTALL)
+
+
+def _blank_directives(text):
+    """Blanks preprocessor lines with their continuations, because macros do not count as functions."""
+    return re.sub(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.MULTILINE)
+
+
+def only_code(text):
+    """Returns C++ code with comments, preprocessor lines and the characters of literals replaced by blanks, so that lines and columns
+    stay the same."""
+    return _blank_directives(_blank_literals(_blank_raw(without_comments(text))))
+
+
 class Complaints:
     """Complaints of one check. A line of 0 stands for the whole file."""
 

@@ -182,7 +182,7 @@ std::string in_words(const std::string& key, const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-void print_text(const json& facts, output& out) {
+void print_doctor_facts(const json& facts, output& out) {
   for (const auto& [section, content] : facts.items()) {
     if (!content.is_object()) {
       out.print("{:10} {}\n", section, in_words("", content));
@@ -206,7 +206,7 @@ command_result doctor_command(const doctor_options& options, output& out) {
   if (options.json) {
     out.print("{}\n", facts.dump(2, ' ', false, json::error_handler_t::replace));
   } else {
-    print_text(facts, out);
+    print_doctor_facts(facts, out);
   }
   return facts["kernels"].contains("problem") ? exit_code_of(errc::internal) : 0;
 }

@@ -45,8 +45,8 @@ std::string range_text(const hn4_lost_range& l) {
 }
 
 /// Prints the report as JSON.
-void print_json(const hn4_options& options, const hn4_check_report& r,
-                const std::vector<storage::hn4_saved_tag>& saved, output& out) {
+void print_check_json(const hn4_options& options, const hn4_check_report& r,
+                      const std::vector<storage::hn4_saved_tag>& saved, output& out) {
   out.print(
       "{{\"volume\": {}, \"clean\": {}, \"label\": {}, \"profile\": \"{}\", "
       "\"tags\": {}, \"shards\": {}, \"blocks\": {}, \"compressed\": {}, \"bytes\": "
@@ -78,8 +78,8 @@ void print_json(const hn4_options& options, const hn4_check_report& r,
 }
 
 /// Prints the report as text.
-void print_text(const hn4_options& options, const hn4_check_report& r,
-                const std::vector<storage::hn4_saved_tag>& saved, output& out) {
+void print_check_text(const hn4_options& options, const hn4_check_report& r,
+                      const std::vector<storage::hn4_saved_tag>& saved, output& out) {
   for (const hn4_finding& f : r.findings) {
     out.print("finding {:16} byte {:>14}  {}\n", f.kind, f.offset, f.text);
   }
@@ -144,9 +144,9 @@ command_result hn4_check_command(const hn4_options& options, output& out) {
                                      as_view(check_picture(report))));
   }
   if (options.json) {
-    print_json(options, report, saved, out);
+    print_check_json(options, report, saved, out);
   } else {
-    print_text(options, report, saved, out);
+    print_check_text(options, report, saved, out);
   }
   return report.findings.empty() ? 0 : 1;
 }

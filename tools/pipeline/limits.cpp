@@ -44,7 +44,7 @@ double seconds_of(std::string_view unit) {
 
 /// Stores a limit. @returns False if it is absent, 0, or there was one of its kind.
 template <class Number>
-bool store(std::optional<Number>& place, std::optional<Number> limit) {
+bool store_limit(std::optional<Number>& place, std::optional<Number> limit) {
   if (place || !limit || !(*limit > 0)) {
     return false;
   }
@@ -68,13 +68,13 @@ bool add_limit(std::string_view text, limits& to) {
   const std::string_view number = text.substr(0, end);
   const std::string_view unit = trimmed(text.substr(end));
   if (unit == "item" || unit == "items") {
-    return store(to.items, whole_number<std::uint64_t>(number));
+    return store_limit(to.items, whole_number<std::uint64_t>(number));
   }
   if (const double seconds = seconds_of(unit); seconds > 0) {
-    return store(to.seconds, parse_seconds(number, seconds));
+    return store_limit(to.seconds, parse_seconds(number, seconds));
   }
   const auto bytes = parse_size(std::string(number) + std::string(unit));
-  return bytes && store(to.bytes, std::optional(*bytes));
+  return bytes && store_limit(to.bytes, std::optional(*bytes));
 }
 
 }  // namespace

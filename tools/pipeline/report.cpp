@@ -160,7 +160,7 @@ std::string failure_text(const facts& metrics) {
 }
 
 /// Adds what stages have told about themselves: a table of figures, and their curves.
-void add_figures(html_page& page, const facts& metrics) {
+void add_figures_of_run(html_page& page, const facts& metrics) {
   const auto stages = metrics.find("stages");
   if (stages == metrics.end() || !stages->is_array()) {
     return;
@@ -228,7 +228,7 @@ std::string page_of(const std::string& folder, const facts& metrics) {
   page.figure(table_html(metrics, "edges", edge_columns),
               "Items and bytes of this process; \"most alive\" is the largest number of "
               "items on the edge at one time.");
-  add_figures(page, metrics);
+  add_figures_of_run(page, metrics);
   page.section("File and log");
   page.folded("pipeline.toml", read_text(folder, "pipeline.toml"));
   page.folded("log", read_text(folder, "log"));

@@ -36,7 +36,8 @@ struct performed {
   bool began = true;
 };
 
-performed perform(pipeline_call call, loaded_pipeline& loaded, bool json, output& out) {
+performed perform_pipeline(pipeline_call call, loaded_pipeline& loaded, bool json,
+                           output& out) {
   auto plan = loaded.stages->check();
   if (!plan) {
     return {std::move(plan.error())};
@@ -116,7 +117,7 @@ performed begin_in(const std::string& folder, loaded_pipeline& loaded, bool json
   if (!written) {
     return {std::move(written.error())};
   }
-  performed done = perform(&weir::run, loaded, json, out);
+  performed done = perform_pipeline(&weir::run, loaded, json, out);
   if (!done.began) {
     for (const char* name : {file_name, "log", "lock"}) {
       static_cast<void>(posix_file_system().remove(join_path(folder, name)));
@@ -188,7 +189,7 @@ command_result resume_pipeline(const resume_options& options, output& out) {
   for (const std::string& text : options.skips) {
     WEIR_TRY(loaded.options.skip.emplace_back(), parse_range(text));
   }
-  return perform(&weir::resume, loaded, options.json, out).code;
+  return perform_pipeline(&weir::resume, loaded, options.json, out).code;
 }
 
 command_result report_pipeline(const report_options& options, output& out) {

@@ -34,7 +34,7 @@ result<json> read_metrics(const std::string& folder) {
   return metrics;
 }
 
-std::string text_of(const std::string& path) {
+std::string text_of_file(const std::string& path) {
   const auto content = read_file(posix_file_system(), path);
   return content ? std::string(as_text(*content)) : std::string();
 }
@@ -158,8 +158,8 @@ result<run_data> read_run(const std::string& folder) {
   data.folder = folder;
   WEIR_TRY(data.metrics, read_metrics(folder));
   take(load_config(join_path(folder, "config.toml"), {}), data.config, "settings", data);
-  data.config_text = text_of(join_path(folder, "config.toml"));
-  data.log = text_of(join_path(folder, "log"));
+  data.config_text = text_of_file(join_path(folder, "config.toml"));
+  data.log = text_of_file(join_path(folder, "log"));
   take(read_curve(join_path(folder, "curve.tgm")), data.curve, "learning curve", data);
   if (data.config.trace != runtime::trace_mode::off) {
     take(read_trace(join_path(folder, "trace.json")), data.trace, "time line", data);

@@ -36,8 +36,8 @@ error not_ids(const std::string& name, std::string_view expected, std::string fo
       .located(fmt::format("{}:{}", name, at));
 }
 
-result<std::vector<std::uint32_t>> read_text(std::string_view text,
-                                             const std::string& name) {
+result<std::vector<std::uint32_t>> read_ids(std::string_view text,
+                                            const std::string& name) {
   std::vector<std::uint32_t> ids;
   const std::string_view spaces = " \t\r\n,[]";
   for (std::size_t at = text.find_first_not_of(spaces); at != std::string_view::npos;
@@ -231,7 +231,7 @@ result<std::vector<std::uint32_t>> read_tokens(bytes_view bytes, token_format fo
                                                std::uint32_t vocabulary,
                                                const std::string& name) {
   switch (format) {
-    case token_format::text: return read_text(as_text(bytes), name);
+    case token_format::text: return read_ids(as_text(bytes), name);
     case token_format::bin:
       return read_integers(bytes, 0, vocabulary <= narrow_vocabulary ? 2 : 4, name);
     case token_format::llmc: return read_llmc(bytes, name);

@@ -14,7 +14,7 @@ namespace weir::formats {
 
 namespace {
 
-void put(std::byte* to, std::string_view text) noexcept {
+void put_magic(std::byte* to, std::string_view text) noexcept {
   std::memcpy(to, text.data(), text.size());
 }
 
@@ -94,7 +94,7 @@ result<postamble> parse_postamble(bytes_view from) {
 
 std::array<std::byte, preamble_size> make_preamble(const preamble& p) noexcept {
   std::array<std::byte, preamble_size> out{};
-  put(out.data(), start_magic);
+  put_magic(out.data(), start_magic);
   store_be<std::uint16_t>(out.data() + 8, wire_version);
   store_be<std::uint16_t>(out.data() + 10, p.flags);
   store_be<std::uint64_t>(out.data() + 16, p.total_length);
@@ -105,14 +105,14 @@ std::array<std::byte, postamble_size> make_postamble(const postamble& p) noexcep
   std::array<std::byte, postamble_size> out{};
   store_be<std::uint64_t>(out.data(), p.first_footer_offset);
   store_be<std::uint64_t>(out.data() + 8, p.total_length);
-  put(out.data() + 16, end_magic);
+  put_magic(out.data() + 16, end_magic);
   return out;
 }
 
 std::array<std::byte, frame_header_size> make_frame_header(
     std::uint16_t type, std::uint16_t flags, std::uint64_t length) noexcept {
   std::array<std::byte, frame_header_size> out{};
-  put(out.data(), frame_magic);
+  put_magic(out.data(), frame_magic);
   store_be<std::uint16_t>(out.data() + 2, type);
   store_be<std::uint16_t>(out.data() + 4,
                           1);  // version of the frame: always 1, never checked
@@ -124,7 +124,7 @@ std::array<std::byte, frame_header_size> make_frame_header(
 std::array<std::byte, frame_tail_size> make_frame_tail(std::uint64_t digest) noexcept {
   std::array<std::byte, frame_tail_size> out{};
   store_be<std::uint64_t>(out.data(), digest);
-  put(out.data() + 8, frame_end_magic);
+  put_magic(out.data() + 8, frame_end_magic);
   return out;
 }
 

@@ -49,7 +49,7 @@ row load_row(const std::byte* from) {
 }
 
 /// Returns the checksum of an entry as it is stored.
-std::uint32_t checksum_of(const anchor& a) {
+std::uint32_t index_checksum_of(const anchor& a) {
   std::array<std::byte, anchor_bytes> bytes{};
   store_anchor(a, bytes);
   return crc32(0, bytes);
@@ -142,7 +142,8 @@ result<void> write_index(const core& c) {
     const std::uint64_t hash = xxh3_64(as_view(listed.tag.name));
     for (const entry& e : listed.entries.shards) {
       if (listed.exists && !listed.problem && listed.entries.warnings.empty()) {
-        rows.push_back({hash, static_cast<std::uint32_t>(e.slot), checksum_of(e.a)});
+        rows.push_back(
+            {hash, static_cast<std::uint32_t>(e.slot), index_checksum_of(e.a)});
       }
     }
   }

@@ -145,7 +145,7 @@ class header_walker {
 };
 
 /// Makes the error for a header that is wrong.
-error bad(const header_walker& w, std::string_view text) {
+error bad_gguf(const header_walker& w, std::string_view text) {
   return hn4_error(
       hn4_code::data_rot,
       fmt::format("cannot read the GGUF header at byte {}: {}", w.offset(), text));
@@ -233,7 +233,7 @@ result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
   // suffices.
   const auto more = [&] { return header_wants{std::uint64_t{head.size()} * 2}; };
   if (!w.number(word) || !w.number(version) || !w.number(tensors) || !w.number(entries)) {
-    return w.ran_out ? result<header_wants>(more()) : bad(w, "expected 24 bytes");
+    return w.ran_out ? result<header_wants>(more()) : bad_gguf(w, "expected 24 bytes");
   }
   if (version != 2 && version != 3) {
     return hn4_error(hn4_code::version_incompat,
@@ -242,27 +242,29 @@ result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
                                  version));
   }
   if (tensors > max_entries || entries > max_entries) {
-    return bad(w, fmt::format("expected at most {} tensors and entries, found {} and {}",
-                              max_entries, tensors, entries));
+    return bad_gguf(
+        w, fmt::format("expected at most {} tensors and entries, found {} and {}",
+                       max_entries, tensors, entries));
   }
   if (!metadata(w, entries, alignment)) {
-    return w.ran_out ? result<header_wants>(more()) : bad(w, "expected metadata");
+    return w.ran_out ? result<header_wants>(more()) : bad_gguf(w, "expected metadata");
   }
   std::vector<stored_tensor> found;
   for (std::uint64_t i = 0; i < tensors; ++i) {
     stored_tensor t;
     if (!tensor(w, t)) {
-      return w.ran_out ? result<header_wants>(more())
-                       : bad(w, fmt::format(
-                                    "expected a known description of tensor {} (\"{}\")",
-                                    i, t.name));
+      return w.ran_out
+                 ? result<header_wants>(more())
+                 : bad_gguf(w, fmt::format(
+                                   "expected a known description of tensor {} (\"{}\")",
+                                   i, t.name));
     }
     found.push_back(std::move(t));
   }
   const std::uint64_t data = align_up(w.offset(), alignment);
   for (stored_tensor& t : found) {
     if (!checked_add(t.offset, data, t.offset)) {
-      return bad(w, fmt::format("expected tensor \"{}\" inside the file", t.name));
+      return bad_gguf(w, fmt::format("expected tensor \"{}\" inside the file", t.name));
     }
   }
   WEIR_CHECK(check_tensors(found, size, "GGUF"));

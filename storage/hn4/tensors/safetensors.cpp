@@ -49,7 +49,7 @@ constexpr std::array safetensors_types{safetensors_type{"F64", dtype::fp64},
                                        safetensors_type{"C64", dtype::complex64}};
 
 /// Makes the error for a header that is wrong at a byte of the file.
-error bad(std::uint64_t offset, std::string_view text) {
+error bad_safetensors(std::uint64_t offset, std::string_view text) {
   return hn4_error(
       hn4_code::data_rot,
       fmt::format("cannot read the safetensors header at byte {}: {}", offset, text));
@@ -60,8 +60,9 @@ error bad(std::uint64_t offset, std::string_view text) {
 result<void> finish_tensor(stored_tensor& t, std::uint64_t end, std::uint64_t data,
                            std::uint64_t size) {
   if (t.offset > end || end > size - data) {
-    return bad(8, fmt::format("expected tensor \"{}\" inside {} bytes, found {} to {}",
-                              t.name, size - data, t.offset, end));
+    return bad_safetensors(
+        8, fmt::format("expected tensor \"{}\" inside {} bytes, found {} to {}", t.name,
+                       size - data, t.offset, end));
   }
   t.bytes = end - t.offset;
   t.offset += data;
@@ -74,9 +75,10 @@ result<void> finish_tensor(stored_tensor& t, std::uint64_t end, std::uint64_t da
     const auto wanted = count < 0 ? error(errc::out_of_range, "the shape is too large")
                                   : byte_size(row.type, count);
     if (!wanted || static_cast<std::uint64_t>(*wanted) != t.bytes) {
-      return bad(8, fmt::format("expected as many bytes as the shape of tensor \"{}\" "
-                                "asks for, found {}",
-                                t.name, t.bytes));
+      return bad_safetensors(
+          8, fmt::format("expected as many bytes as the shape of tensor \"{}\" "
+                         "asks for, found {}",
+                         t.name, t.bytes));
     }
     return {};
   }
@@ -295,7 +297,7 @@ result<header_wants> parse_safetensors(bytes_view head, std::uint64_t size,
                                  counting_iterator(text.data() + text.size(), &taken),
                                  &reader)) {
     return reader.problem ? *std::move(reader.problem)
-                          : bad(8 + taken, reader.expected());
+                          : bad_safetensors(8 + taken, reader.expected());
   }
   WEIR_CHECK(check_tensors(reader.tensors, size, "safetensors"));
   out = std::move(reader.tensors);

@@ -48,7 +48,7 @@ removal plan_removal(const core& c, std::vector<entry> all,
 }
 
 /// Writes a removal in the order that README.md explains.
-result<void> carry_out(core& c, const removal& r) {
+result<void> carry_out_removal(core& c, const removal& r) {
   WEIR_CHECK(finish(c));
   WEIR_CHECK(write_entries(c, r.grave));
   WEIR_CHECK(write_bits(c, r.bits));
@@ -86,7 +86,7 @@ result<void> remove_tag(core& c, std::string_view tag) {
   std::vector<entry> all = entries_of_tag(named, found);
   removal r = plan_removal(c, std::move(all), std::move(discarded));
   WEIR_CHECK(free_lost_names(c, tag, found, r.bits));
-  auto done = carry_out(c, r);
+  auto done = carry_out_removal(c, r);
   if (!done) {
     return write_failed(c, fmt::format("remove tag \"{}\"", tag),
                         std::move(done).error());

@@ -26,7 +26,7 @@ namespace {
 /// Plans expect scratch at a multiple of this.
 constexpr std::size_t scratch_alignment = 64;
 
-std::byte* aligned(std::byte* address) noexcept {
+std::byte* aligned_address(std::byte* address) noexcept {
   const auto number = reinterpret_cast<std::uintptr_t>(address);
   return address + (scratch_alignment - number % scratch_alignment) % scratch_alignment;
 }
@@ -95,12 +95,12 @@ dtype accumulates_in(const collective::reducer& sums) noexcept {
 }
 
 /// Return the numbers of the C interface for a descriptor.
-std::uint32_t number_of(collective::algorithm how) noexcept {
+std::uint32_t traced_number_of(collective::algorithm how) noexcept {
   constexpr std::array<std::uint32_t, 4> numbers = {4, 1, 2, 3};  // as in tessFatbinPlan
   return numbers[static_cast<std::size_t>(how)];
 }
 
-std::uint32_t number_of(collective::wire_format wire) noexcept {
+std::uint32_t traced_number_of(collective::wire_format wire) noexcept {
   constexpr std::array<dtype, 4> types = {dtype{}, dtype::bf16, dtype::fp8_e4m3,
                                           dtype::fp8_e5m2};
   return static_cast<std::uint32_t>(types[static_cast<std::size_t>(wire)]);
@@ -121,8 +121,8 @@ void note_numbers(stream& target, const numerics_policy& policy,
                   const collective::collective_plan& plan) noexcept {
   tessDeterminism determinism = target.describe(policy);
   const collective::plan_options& how = plan.options();
-  determinism.algorithm = number_of(how.how);
-  determinism.wire = number_of(how.wire);
+  determinism.algorithm = traced_number_of(how.how);
+  determinism.wire = traced_number_of(how.wire);
   determinism.chunkBytes = how.chunk_bytes;
   if (plan.arithmetic()) {
     determinism.accumulate =
@@ -390,7 +390,7 @@ result<void> collective_operation::verify(collective_group& g) const {
   collective::collective_buffers buffers;
   buffers.inputs = inputs;
   buffers.outputs = outputs;
-  buffers.scratch = aligned(scratch.data());
+  buffers.scratch = aligned_address(scratch.data());
   for (std::size_t i = 0; i < verify_->steps().size(); ++i) {
     WEIR_CHECK(collective::run_step(*verify_, i, buffers));
   }
@@ -451,7 +451,7 @@ result<void> collective_operation::run_step_of(collective_group& g, std::uint32_
   collective::collective_buffers buffers;
   buffers.inputs = g.inputs;
   buffers.outputs = g.outputs;
-  buffers.scratch = g.scratch == nullptr ? nullptr : aligned(g.scratch.get());
+  buffers.scratch = g.scratch == nullptr ? nullptr : aligned_address(g.scratch.get());
   buffers.backwards = g.backwards;
   return collective::run_step(*plan_, index, buffers);
 }
@@ -530,8 +530,8 @@ pooled_list<collective_group> groups_of(const mesh& m, collective::axis_set axes
 }
 
 /// Sets the buffers of a share and returns it, unless its group is broken.
-result<ref<operation>> ready(stream& target, const ref<rank_share>& share,
-                             buffer_places buffers) {
+result<ref<operation>> ready_operation(stream& target, const ref<rank_share>& share,
+                                       buffer_places buffers) {
   share->source = std::move(buffers.input);
   share->target = std::move(buffers.output);
   share->scratch_limit = target.budget()->free_bytes();
@@ -585,7 +585,7 @@ result<ref<operation>> make_collective(stream& target, const collective_request&
         make_ref<rank_share>(std::move(p.plan), p.how, checked, std::move(group),
                              digest_of_descriptor(target, policy));
     share->verify = std::move(verify);
-    return ready(target, share, std::move(buffers));
+    return ready_operation(target, share, std::move(buffers));
   }
   const auto out = make_ref<collective_operation>(
       std::move(p.plan), p.how, groups_of(m, checked.axes, buffers.input, buffers.output),

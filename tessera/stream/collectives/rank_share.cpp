@@ -29,7 +29,7 @@ constexpr const char* how_to_recover =
     "tessMeshRecover, called by every rank, makes the mesh's groups usable again";
 
 /// Returns ranks as text for messages.
-std::string words_of(const std::vector<int>& ranks) {
+std::string words_of_ranks(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
@@ -57,7 +57,8 @@ error aborted() {
 /// Returns the error of a share whose group does not meet any more.
 error out_of_step(const rank_share& share, const error& why) {
   return not_run(why.code(), share,
-                 fmt::format("{} to meet", words_of(share.group->ranks)), why.text());
+                 fmt::format("{} to meet", words_of_ranks(share.group->ranks)),
+                 why.text());
 }
 
 }  // namespace
@@ -233,7 +234,7 @@ result<void> meeting_point::check(const rank_share& share, const stream& target)
   }
   return error(why->code(),
                fmt::format("collective not posted \"{}\": expected {} to meet, found {}",
-                           share.call_name(), words_of(share.ranks), why->text()))
+                           share.call_name(), words_of_ranks(share.ranks), why->text()))
       .hint(how_to_recover);
 }
 
@@ -253,7 +254,7 @@ result<void> meeting_point::state(const mesh& m, int rank) const {
   for (const auto& [key, group] : groups_) {
     if (key.mesh == m.number && key.era == m.recoveries[place] && group->over &&
         std::find(key.ranks.begin(), key.ranks.end(), rank) != key.ranks.end()) {
-      return broken(words_of(key.ranks), *group->over);
+      return broken(words_of_ranks(key.ranks), *group->over);
     }
   }
   return {};
@@ -419,7 +420,7 @@ void meeting_point::settle(submission_lock::session& in,
     case collective::meeting_state::collective_mismatch:
       end_each(errc::collective_mismatch,
                fmt::format("{} to call the same as their collective {}",
-                           words_of(group->ranks), outcome.sequence + 1),
+                           words_of_ranks(group->ranks), outcome.sequence + 1),
                mismatch_text(*group, outcome.sequence, shares));
       break;
     case collective::meeting_state::determinism_violation:
@@ -429,10 +430,11 @@ void meeting_point::settle(submission_lock::session& in,
       break;
     case collective::meeting_state::timeout: {
       const std::string missing = fmt::format(
-          "that {} {} not come to {} {}", words_of(missing_of(*group, shares)),
+          "that {} {} not come to {} {}", words_of_ranks(missing_of(*group, shares)),
           missing_of(*group, shares).size() == 1 ? "has" : "have",
           shares.front()->call_name(), outcome.sequence + 1);
-      end_each(errc::timeout, fmt::format("{} in time", words_of(group->ranks)), missing);
+      end_each(errc::timeout, fmt::format("{} in time", words_of_ranks(group->ranks)),
+               missing);
       if (!over_) {
         end(in, group, {errc::timeout, missing + " in time"});
       }

@@ -12,7 +12,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-json counters_of(const runtime::engine_counters& c) {
+json json_counters_of(const runtime::engine_counters& c) {
   return {{"tasks", c.submitted},
           {"replayed", c.replayed},
           {"finished", c.finished},
@@ -119,7 +119,7 @@ std::string metrics_json(const run_report& r) {
   if (!r.mix.empty()) {
     j["mix"] = r.mix;
   }
-  j["engine"] = counters_of(r.counters);
+  j["engine"] = json_counters_of(r.counters);
   j["memory"] = memory_of(r.memory);
   j["changes"] = changes_of(r.history);
   j["warnings"] = r.warnings;

@@ -65,7 +65,7 @@ class lane_feeder {
 };
 
 /// Opens a run folder, with the context of its checkpoint, or parameters in a volume.
-result<stored_model> open_source(const speak_request& request, bool* with_context) {
+result<stored_model> open_model(const speak_request& request, bool* with_context) {
   std::error_code failure;
   if (!std::filesystem::exists(request.source, failure)) {
     return error(
@@ -82,7 +82,7 @@ result<stored_model> open_source(const speak_request& request, bool* with_contex
 }
 
 /// Returns a token as text. An end-of-text token ends the line.
-std::string text_of(std::uint32_t token) {
+std::string text_of_token(std::uint32_t token) {
   return token == storage::end_of_text ? "\n" : std::string(1, static_cast<char>(token));
 }
 
@@ -100,7 +100,7 @@ result<speak_report> speak(const speak_request& request,
                     request.temperature));
   }
   speak_report report;
-  WEIR_TRY(auto stored, open_source(request, &report.with_context));
+  WEIR_TRY(auto stored, open_model(request, &report.with_context));
   models::prose& model = *stored.model;
   const std::int64_t start = now_ns();
   lane_feeder feeder(model);
@@ -120,10 +120,10 @@ result<speak_report> speak(const speak_request& request,
     }
     const std::uint32_t token = models::sample(
         *logits, static_cast<float>(request.temperature), random, report.tokens);
-    report.text += text_of(token);
+    report.text += text_of_token(token);
     ++report.tokens;
     WEIR_CHECK(feeder.feed({&token, 1}));
-    if (on_text && !on_text(text_of(token))) {
+    if (on_text && !on_text(text_of_token(token))) {
       break;
     }
   }

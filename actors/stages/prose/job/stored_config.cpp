@@ -29,7 +29,7 @@ std::string equations_line() {
 }
 
 /// Returns the number for which a word of an integer setting stands.
-std::uint64_t number_of(const integer_range& range, const std::string& word) {
+std::uint64_t number_of_word(const integer_range& range, const std::string& word) {
   const auto found =
       std::find_if(range.words.begin(), range.words.end(),
                    [&](const integer_range::word& w) { return w.text == word; });
@@ -47,7 +47,7 @@ struct stored_text {
   std::string operator()(bool v) const { return v ? "true" : "false"; }
   std::string operator()(const std::string& v) const {
     const auto* range = std::get_if<integer_range>(&info.range);
-    return range != nullptr ? fmt::to_string(number_of(*range, v)) : v;
+    return range != nullptr ? fmt::to_string(number_of_word(*range, v)) : v;
   }
   std::string operator()(const setting_value::list& v) const {
     std::vector<std::string> items;
@@ -132,7 +132,7 @@ setting_value number_or_text(std::string_view text) {
 
 /// Returns the value that a stored text means. All settings of a model are numbers or
 /// lists of integers.
-setting_value value_of(const setting_info& info, std::string_view text) {
+setting_value value_from_text(const setting_info& info, std::string_view text) {
   if (std::holds_alternative<real_range>(info.range)) {
     return number_or_text<double>(text);
   }
@@ -316,7 +316,7 @@ result<models::prose_config> model_in(std::string_view text) {
   for (const auto& s : models::prose_settings().entries()) {
     const std::string key = key_of(s);
     WEIR_TRY(const auto stored, value_in(text, key));
-    const setting_value value = value_of(s, stored);
+    const setting_value value = value_from_text(s, stored);
     if (!s.accepts(value)) {
       return error(errc::corrupt,
                    fmt::format("reading stored key {} failed: expected {}, found {}", key,
