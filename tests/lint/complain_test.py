@@ -79,6 +79,25 @@ class Checks(unittest.TestCase):
         self.write("base/CMakeLists.txt", "weir_module(base DEPENDS weir::runtime)\n")
         self.assert_complains("layers", "base/CMakeLists.txt:1: base links weir::runtime")
 
+    def test_names_accept_one_name_in_two_targets_and_what_other_files_cannot_call(self):
+        one = "namespace weir {\nnamespace {\nint code_of(int a) {\n  return a;\n}\n}\n}\n"
+        self.write("base/CMakeLists.txt", "")
+        self.write("base/a.cpp", one)
+        self.write("base/b.cpp", "namespace weir {\nint code_of(long a) {\n  return 1;\n}\nnamespace {\nclass b {\n  int code_of() {\n"
+                   "    return 2;\n  }\n};\n}\n}\n")
+        self.write("formats/CMakeLists.txt", "")
+        self.write("formats/c.cpp", one)
+        self.assert_clean("names")
+
+    def test_names_refuse_one_name_in_two_files_of_a_target(self):
+        self.write("base/CMakeLists.txt", "")
+        self.write("base/a.cpp", "namespace weir {\nnamespace {\nint code_of(int a) {\n  return a;\n}\n}\n}\n")
+        self.write("base/src/b.cpp", "namespace weir::b {\nnamespace {\ntemplate <class T>\n[[nodiscard]] T code_of(T a, T b) {\n"
+                   "  return a + b;\n}\n}\n}\n")
+        self.write("base/src/c.cpp", "static int code_of(char a) {\n  return a;\n}\n")
+        self.assert_complains("names", "base/src/b.cpp:4: base/a.cpp of the same target has a function code_of",
+                              "base/src/c.cpp:1: base/a.cpp")
+
     def test_sizes_accept_a_plain_file(self):
         body = "".join(f"  x += {i};\n" for i in range(55))
         for i in range(15):

@@ -23,8 +23,8 @@ namespace {
 error not_found(const core& c, std::string_view tag,
                 const std::map<std::string, named_entries>& names) {
   std::vector<std::string> known;
-  for (const auto& [name, entries] : names) {
-    if (!entries.live.empty()) {
+  for (const auto& [name, named] : names) {
+    if (!named.live.empty()) {
       known.push_back(name);
     }
   }

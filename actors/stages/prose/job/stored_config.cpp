@@ -213,9 +213,9 @@ bool is_of_new_source(std::string_view key, const std::vector<std::string>& know
   if (!key.starts_with(source_prefix)) {
     return false;
   }
-  const std::string_view table = key.substr(0, key.find('.', source_prefix.size()) + 1);
+  const std::string_view prefix = key.substr(0, key.find('.', source_prefix.size()) + 1);
   return std::ranges::none_of(
-      known, [&](const std::string& one) { return one.starts_with(table); });
+      known, [&](const std::string& one) { return one.starts_with(prefix); });
 }
 
 }  // namespace
