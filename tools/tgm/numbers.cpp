@@ -19,7 +19,7 @@ using formats::object_descriptor;
 namespace {
 
 /// Returns element i as a double; the magnitude of a complex number, 0 or 1 for a bit.
-double element_at(dtype type, bytes_view from, std::size_t i) noexcept {
+double double_at(dtype type, bytes_view from, std::size_t i) noexcept {
   switch (type) {
     case dtype::fp16:
       return static_cast<double>(fp16_to_float(element_at<std::uint16_t>(from, i)));
@@ -76,7 +76,7 @@ number_view::number_view(const object_descriptor& descriptor, bytes_view element
     : type_(descriptor.type), elements_(elements), size_(count_of(descriptor)) {}
 
 double number_view::operator[](std::size_t i) const noexcept {
-  return element_at(type_, elements_, i);
+  return double_at(type_, elements_, i);
 }
 
 value_range range_of(const number_view& values) noexcept {
@@ -110,8 +110,8 @@ byte_vector as_npy(const object_descriptor& descriptor, bytes_view elements) {
   append(out, as_view(head));
   if (descriptor.type == dtype::bitmask) {
     for (std::size_t i = 0; i < count_of(descriptor); ++i) {
-      out.push_back(element_at(dtype::bitmask, elements, i) != 0 ? std::byte{1}
-                                                                 : std::byte{0});
+      out.push_back(double_at(dtype::bitmask, elements, i) != 0 ? std::byte{1}
+                                                                : std::byte{0});
     }
   } else if (descriptor.type == dtype::bf16) {
     for (std::size_t i = 0; i < count_of(descriptor); ++i) {
