@@ -35,6 +35,8 @@ endif()
 add_library(weir_flags INTERFACE)
 target_compile_options(weir_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -ffp-contract=off
+  # Texts of failed checks name a file from the root of the project on, so that two checkouts compile to the same bytes.
+  "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/="
   $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage -Wno-maybe-uninitialized>
   $<$<BOOL:${WEIR_WERROR}>:-Werror>)
 if(WEIR_SANITIZE)
