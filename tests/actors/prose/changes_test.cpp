@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 
@@ -236,8 +237,11 @@ TEST_F(changed_run, may_have_other_lanes_with_the_contexts_that_the_policy_says)
         one->resume_contexts = policy;
       }
       const auto once = or_throw(resume(c, {}, 2));
+      const std::array names = {"keep", "fresh", "clone", "drop"};
       EXPECT_EQ(once.history,
-                (changes{{4, 512, "stream.lanes", "2", std::to_string(lanes)}}));
+                (changes{{4, 512, "stream.lanes", "2", std::to_string(lanes)},
+                         {4, 512, "resume.contexts", "keep",
+                          names.at(static_cast<std::size_t>(policy))}}));
       EXPECT_EQ(once.tokens, 1280U);
       const auto middle = or_throw(resume(twice, {}, 2));
       expect_state(twice, once, middle.generation - 2);

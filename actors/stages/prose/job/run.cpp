@@ -227,6 +227,13 @@ result<void> runner::accept_changes() {
   if (looks && consists_of_files(config_.source)) {
     WEIR_CHECK(accept_text());
   }
+  if (needs_contexts(changes_, config_)) {
+    const auto& policy = *run_settings().find("resume.contexts");
+    const auto word = [&](const run_config& of) {
+      return std::get<std::string>(policy.get(of).data);
+    };
+    changes_.push_back({0, 0, policy.name, word({}), word(config_)});
+  }
   for (storage::run_change& one : changes_) {
     one.pulse = stored_->record.pulses;
     one.token = stored_->record.tokens;
