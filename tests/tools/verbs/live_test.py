@@ -2,11 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests runs over live sources from outside: `live_test.py WEIR SOURCE_DIR [unittest arguments]`."""
 import json
+import os
+import resource
 import signal
+import socket
+import subprocess
 import sys
 import time
 
-from black_box_case import SOURCE, TOML, Case, main
+from black_box_case import SOURCE, TOML, WEIR, Case, main
+
+QUIET_SECONDS = float(os.environ.get("WEIR_QUIET_SECONDS", "60"))
+LINE_BYTES = int(os.environ.get("WEIR_LINE_BYTES", str(1 << 30)))
 
 # Sends a text in pieces. Behind the byte GATE it is quiet until the file "open" exists.
 CHILD = """
@@ -29,8 +36,8 @@ sources.serve(Pieces())
 """
 
 
-class Live(Case):
-    """Tests of sources whose tokens arrive while the run goes on."""
+class Base(Case):
+    """Helpers of tests of sources whose tokens arrive while the run goes on."""
 
     def child(self, tokens, **keys):
         """The arguments of a run over the child."""
@@ -43,6 +50,10 @@ class Live(Case):
         while child.poll() is None and not condition():
             time.sleep(0.01)
         self.assertIsNone(child.poll(), child.poll() is not None and child.communicate())
+
+
+class Live(Base):
+    """Tests that take a few seconds."""
 
     def test_a_quiet_child_delays_neither_checkpoint_nor_stop_and_a_resume_equals_a_file(self):
         whole = self.run_it("whole", 6000, stream__eot="false")
@@ -77,6 +88,123 @@ class Live(Case):
                                ({"stream__token_file": "t"}, "stream.listen"),
                                ({"stream__path": "[]", "stream__listen": "tcp:0.0.0.0:0"}, "expected a token file")):
             self.assertIn(expected, self.error("run", TOML, "--out", "r", *self.sets(64, **keys), code=2))
+
+
+class LiveSoak(Base):
+    """Every live source is quiet for a minute; each sends a line without an end."""
+
+    def feeds(self):
+        """Returns {kind: (settings of the run, a function that opens the source and returns the function that writes bytes)}."""
+        (self.folder / "quiet.py").write_text(CHILD.replace("at > 2500", "at > 2100"))
+        command = [sys.executable, str(self.folder / "quiet.py"), SOURCE + "/python", str(self.text)]
+        os.mkfifo(self.folder / "pipe")
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+        (self.folder / "token").write_text("secret\n")
+
+        def connect(family, address, first=b""):
+            def open_it(_):
+                end = time.monotonic() + 30
+                while time.monotonic() < end:
+                    peer = socket.socket(family)
+                    try:
+                        peer.connect(address)
+                        peer.sendall(first)
+                        return peer.sendall
+                    except OSError:
+                        time.sleep(0.01)
+                raise AssertionError(f"nothing listens at {address}")
+            return open_it
+
+        def open_pipe(_):
+            descriptor = os.open(self.folder / "pipe", os.O_WRONLY)
+            return lambda data: os.write(descriptor, data)
+
+        def open_input(run):
+            def write(data):
+                run.stdin.write(data)
+                run.stdin.flush()
+            return write
+
+        none = {"stream__path": "[]"}
+        return {
+            "child": ({**none, "stream__command": json.dumps(command), "stream__vocabulary": "256"}, None),
+            "pipe": ({"stream__path": str(self.folder / "pipe")}, open_pipe),
+            "unix": ({**none, "stream__listen": f"unix:{self.folder}/socket"},
+                     connect(socket.AF_UNIX, f"{self.folder}/socket")),
+            "tcp": ({**none, "stream__listen": f"tcp:127.0.0.1:{port}", "stream__token_file": str(self.folder / "token")},
+                    connect(socket.AF_INET, ("127.0.0.1", port), b"secret\n")),
+            "input": ({"stream__path": "-"}, open_input),
+        }
+
+    def live_run(self, name, settings):
+        command = [WEIR, "run", TOML, "--out", name,
+                   *self.sets(100_000, checkpoint__every_tokens=0, checkpoint__every_seconds=1, stream__eot="false", **settings)]
+        return subprocess.Popen(command, cwd=self.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def test_a_quiet_source_delays_no_checkpoint_and_no_stop(self):
+        text = self.text.read_bytes()
+        runs = {}
+        for name, (settings, open_it) in self.feeds().items():
+            run = self.live_run(name, settings)
+            if open_it is not None:
+                write = open_it(run)
+                write(text[:2800])
+                runs[name] = (run, write)
+            else:
+                runs[name] = (run, None)
+        fed = time.monotonic()
+        late = {}
+        for name, (run, _) in runs.items():
+            folder = self.folder / name / "checkpoint"
+            self.wait_for(run, lambda folder=folder: list(folder.glob("ck-*.weir")))
+            late[name] = time.monotonic() - fed
+        print("seconds from the last byte to the first checkpoint:", {k: round(v, 2) for k, v in late.items()}, flush=True)
+        time.sleep(QUIET_SECONDS)
+        for name, (run, _) in runs.items():
+            self.assertIsNone(run.poll(), name)
+            asked = time.monotonic()
+            run.send_signal(signal.SIGINT)
+            _, errors = run.communicate(timeout=60)
+            took = time.monotonic() - asked
+            print(f"{name}: ends {took:.2f} s behind the signal", flush=True)
+            self.assertEqual(run.returncode, 0, errors.decode())
+            metrics = self.metrics(name)
+            self.assertEqual(metrics["ended"], "interrupted", name)
+            self.assertGreaterEqual(metrics["tokens"], 2048, name)
+            self.assertLess(took, 1, name)
+        # A run that starts needs some time before it reads; its first checkpoint is due a second later.
+        self.assertLess(max(late.values()), 3)
+
+    def test_a_line_without_an_end_needs_no_more_memory_than_others(self):
+        block = b"x" * (1 << 20)
+        child = f"import sys\nfor _ in range({LINE_BYTES >> 20}): sys.stdout.write('x' * (1 << 20))\n"
+        (self.folder / "endless.py").write_text(child)
+        settings = {"stream__path": "[]", "stream__command": json.dumps([sys.executable, str(self.folder / "endless.py")])}
+        run = self.live_run("child", settings)
+        _, errors = run.communicate(timeout=600)
+        self.assertEqual(run.returncode, 4, errors.decode())
+        self.assertIn("16 MiB", errors.decode())
+        for name, (settings, open_it) in self.feeds().items():
+            if open_it is None:
+                continue
+            for turns in ("false", "true"):
+                run = self.live_run(f"{name}-{turns}", {**settings, "stream__turns": turns, "phase__build__tokens": 4096})
+                write = open_it(run)
+                try:
+                    for _ in range(LINE_BYTES >> 20):
+                        write(block)
+                except OSError:
+                    pass  # the run has ended
+                try:
+                    _, errors = run.communicate(timeout=120)
+                except BrokenPipeError:
+                    run.wait(timeout=120)
+                self.assertEqual(run.returncode, 0, name)
+        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+        print(f"peak memory of the programs: {most} MiB", flush=True)
+        self.assertLess(most, 400)
 
 
 if __name__ == "__main__":

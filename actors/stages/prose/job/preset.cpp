@@ -154,6 +154,7 @@ result<preset> preset_of(const run_config& config, std::uint32_t vocab, bool rep
   o.trace = config.trace;
   o.keep = config.keep;
   o.description = config_text(config, vocab);
+  o.every_seconds = config.every_seconds;
   if (config.every_tokens != 0) {
     const std::uint64_t pulse_tokens = config.stream.chunk * config.stream.lanes;
     o.every_items = std::max<std::uint64_t>(1, config.every_tokens / pulse_tokens);

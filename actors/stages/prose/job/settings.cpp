@@ -124,6 +124,11 @@ void add_phases(table& t) {
         "Tokens between checkpoints; 0 writes one at the end only")
       .unit("tokens")
       .may_change();
+  t.add("checkpoint.every_seconds", &run_config::every_seconds,
+        "Seconds between checkpoints, for sources that may be quiet; 0 counts no time")
+      .range(0, 1e6)
+      .unit("s")
+      .may_change();
   t.add("checkpoint.keep", &run_config::keep,
         "Newest checkpoints that stay in the run folder")
       .range(2, 100'000)

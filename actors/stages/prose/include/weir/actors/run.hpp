@@ -116,6 +116,7 @@ struct run_config {
   /// Budgets of the phases.
   run_phases phase;
   std::uint64_t every_tokens = 100'000;  ///< tokens between two checkpoints
+  double every_seconds = 0;              ///< seconds between two checkpoints; 0: no limit
   std::uint32_t keep = 2;  ///< newest checkpoints that stay in the run folder
   /// Text with which a resumed run goes on.
   text_policy resume_text = text_policy::same;
