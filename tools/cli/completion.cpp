@@ -231,13 +231,12 @@ std::string zsh_table(const std::vector<command_words>& commands, const char* na
                       std::vector<word> command_words::*list) {
   std::string out = fmt::format("  local -A {}=(\n", name);
   for (const command_words& c : commands) {
-    std::string entries;
+    std::string lines;
     for (const word& w : c.*list) {
-      entries +=
-          fmt::format("{}{}:{}", entries.empty() ? "" : "\n", w.text, w.description);
+      lines += fmt::format("{}{}:{}", lines.empty() ? "" : "\n", w.text, w.description);
     }
     out += fmt::format("    {} {}\n", quoted("/" + c.path, R"('\'')"),
-                       quoted(entries, R"('\'')"));
+                       quoted(lines, R"('\'')"));
   }
   return out + "  )\n";
 }

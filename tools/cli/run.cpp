@@ -141,11 +141,11 @@ using run_call = std::function<result<run_report>(const actors::run_callbacks&)>
 
 // Calls `actors::run` or `actors::resume` and reports on it. The caller holds the lock of
 // the folder.
-command_result perform(const run_call& call, const run_config& config, bool json,
+command_result perform(const run_call& call, const run_config& config, bool as_json,
                        output& out) {
   WEIR_TRY(const auto warnings, actors::check_config(config));
   WEIR_TRY(run_log log, run_log::open(config.folder));
-  run_reporter reporter(out, json, log);
+  run_reporter reporter(out, as_json, log);
   reporter.say(fmt::format("run folder {}", config.folder));
   for (const std::string& warning : warnings) {
     reporter.warning(warning);
@@ -179,7 +179,7 @@ command_result perform(const run_call& call, const run_config& config, bool json
     reporter.say(
         fmt::format("interrupted; continue with: weir resume {}", config.folder));
   }
-  if (json) {
+  if (as_json) {
     out.write(actors::metrics_json(*report));
   }
   out.reader_may_leave();  // the results are durable

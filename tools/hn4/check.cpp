@@ -102,14 +102,14 @@ void print_check_text(const hn4_options& options, const hn4_check_report& r,
 /// Draws one square per cell of the map, 128 in a row.
 std::string check_picture(const hn4_check_report& r) {
   constexpr std::size_t columns = 128, edge = 7, legend = 24;
-  constexpr std::array<const char*, 5> colours{"#eeeeee", "#9aa7b5", "#2f7fd1", "#e0b13c",
-                                               "#d13f2f"};
+  constexpr std::array<const char*, 5> state_colours{"#eeeeee", "#9aa7b5", "#2f7fd1",
+                                                     "#e0b13c", "#d13f2f"};
   constexpr std::array<const char*, 5> names{"free", "the volume's own", "data",
                                              "allocated, of no shard", "damaged"};
   const std::size_t rows = (r.map.size() + columns - 1) / columns;
   const auto pixels = [](std::size_t count) { return static_cast<double>(count); };
   const auto fill = [&](std::size_t state) {
-    return fmt::format("fill=\"{}\"", colours[state]);
+    return fmt::format("fill=\"{}\"", state_colours[state]);
   };
   svg out(
       fmt::format("xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" "

@@ -97,8 +97,8 @@ class key_columns {
 /// read, so that nothing is printed of a damaged one.
 class message_listing {
  public:
-  message_listing(const message_reader& reader, bool json)
-      : reader_(reader), json_(json) {}
+  message_listing(const message_reader& reader, bool as_json)
+      : reader_(reader), json_(as_json) {}
 
   result<std::string> run(std::size_t number, message_span span) {
     if (json_) {
