@@ -85,7 +85,7 @@ TEST(MeshCollectives, EveryAxisOfEveryMeshEqualsTheOracle) {
   const char* asked = std::getenv("WEIR_TEST_COLLECTIVES");
   const bool all = asked != nullptr && std::string_view(asked) == "all";
   const std::array<axis_set, 7> sets = {1, 2, 4, 8, whole_mesh, 1 + 4, 2 + 8};
-  test::case_picker tried;
+  weir::test::case_picker tried;
   std::uint64_t seed = 1;
   for (const collective_kind kind : test::all_kinds) {
     planner plans;

@@ -132,7 +132,7 @@ void expect_all_ways(const collective_call& call, int ranks, std::uint64_t seed)
 }
 
 TEST(Plan, EveryAlgorithmGivesTheBitsOfTheOracle) {
-  test::case_picker tried;
+  weir::test::case_picker tried;
   std::uint64_t seed = 1000;
   for (const int ranks : {2, 3, 4, 5, 6, 8, 12}) {
     for (const collective_kind kind :
@@ -291,7 +291,7 @@ void expect_no_races(const collective_plan& plan) {
 }
 
 TEST(Plan, StepsThatAreNotOrderedShareNothing) {
-  test::case_picker tried;
+  weir::test::case_picker tried;
   for (const collective_kind kind : test::all_kinds) {
     for (const int ranks : {2, 3, 6}) {
       for (const int level : {0, 1, 2}) {

@@ -99,7 +99,7 @@ std::vector<reduction> all_reductions() {
 }
 
 TEST(Reduction, EqualsTheOracleForEveryTypeOperationAndNumberOfRanks) {
-  test::case_picker tried;
+  weir::test::case_picker tried;
   for (const reduction& operation : all_reductions()) {
     for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 17}) {
       for (const flavour kind :

@@ -36,7 +36,7 @@ TEST(SmallPrograms, OfTwoTasksWithTwoAccessesAreOrderedExactly) {
   const auto tasks = tasks_of_two(accesses);
   program_judge judge;
   std::uint64_t programs = 0;
-  test::case_picker tried;
+  weir::test::case_picker tried;
   for (const small_task& a : tasks) {
     for (const small_task& b : tasks) {
       if (!tried.next()) {
@@ -54,7 +54,7 @@ TEST(SmallPrograms, OfFourTasksWithOneDenseAccessAreOrderedExactly) {
   const auto accesses = small_accesses(true);
   program_judge judge;
   std::uint64_t programs = 0;
-  test::case_picker tried;
+  weir::test::case_picker tried;
   for (const small_access& a : accesses) {
     for (const small_access& b : accesses) {
       for (const small_access& c : accesses) {
@@ -78,7 +78,7 @@ TEST(SmallPrograms, OfManyTasksAreOrderedExactly) {
   dice d(seed);
   const auto accesses = small_accesses(false);
   program_judge judge;
-  const std::uint64_t programs = test::case_count("WEIR_TEST_PROGRAMS", 50'000);
+  const std::uint64_t programs = weir::test::case_count("WEIR_TEST_PROGRAMS", 50'000);
   for (std::uint64_t i = 0; i < programs; ++i) {
     std::vector<small_task> tasks(static_cast<std::size_t>(d.in(2, 10)));
     for (small_task& t : tasks) {
