@@ -111,14 +111,17 @@ class LiveSoak(Base):
                     try:
                         peer.connect(address)
                         peer.sendall(first)
+                        self.addCleanup(peer.close)
                         return peer.sendall
                     except OSError:
+                        peer.close()
                         time.sleep(0.01)
                 raise AssertionError(f"nothing listens at {address}")
             return open_it
 
         def open_pipe(_):
             descriptor = os.open(self.folder / "pipe", os.O_WRONLY)
+            self.addCleanup(os.close, descriptor)
             return lambda data: os.write(descriptor, data)
 
         def open_input(run):
@@ -147,7 +150,7 @@ class LiveSoak(Base):
         text = self.text.read_bytes()
         runs = {}
         for name, (settings, open_it) in self.feeds().items():
-            run = self.live_run(name, settings)
+            run = self.live_run(f"{name}-run", settings)
             if open_it is not None:
                 write = open_it(run)
                 write(text[:2800])
@@ -157,7 +160,7 @@ class LiveSoak(Base):
         fed = time.monotonic()
         late = {}
         for name, (run, _) in runs.items():
-            folder = self.folder / name / "checkpoint"
+            folder = self.folder / f"{name}-run" / "checkpoint"
             self.wait_for(run, lambda folder=folder: list(folder.glob("ck-*.weir")))
             late[name] = time.monotonic() - fed
         print("seconds from the last byte to the first checkpoint:", {k: round(v, 2) for k, v in late.items()}, flush=True)
@@ -170,7 +173,7 @@ class LiveSoak(Base):
             took = time.monotonic() - asked
             print(f"{name}: ends {took:.2f} s behind the signal", flush=True)
             self.assertEqual(run.returncode, 0, errors.decode())
-            metrics = self.metrics(name)
+            metrics = self.metrics(f"{name}-run")
             self.assertEqual(metrics["ended"], "interrupted", name)
             self.assertGreaterEqual(metrics["tokens"], 2048, name)
             self.assertLess(took, 1, name)
@@ -185,7 +188,7 @@ class LiveSoak(Base):
         run = self.live_run("child", settings)
         _, errors = run.communicate(timeout=600)
         self.assertEqual(run.returncode, 4, errors.decode())
-        self.assertIn("16 MiB", errors.decode())
+        self.assertIn("expected lines of at most 16777216 bytes", errors.decode())
         for name, (settings, open_it) in self.feeds().items():
             if open_it is None:
                 continue
