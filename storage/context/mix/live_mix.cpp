@@ -319,6 +319,9 @@ class live_mix final : public token_source {
         return false;
       }
     }
+    // `ready` also answers for a part that gives fewer tokens before a context begins; a
+    // read of more would wait.
+    WEIR_TRY(count, source.chunk_run(offset, count));
     std::array<std::uint32_t, largest_mix_piece> piece{};
     WEIR_TRY(const std::size_t got, source.read(offset, std::span(piece).first(count)));
     if (got == 0) {

@@ -136,6 +136,7 @@ class seekable_mix final : public token_source {
     const auto& near = places_.before(index);
     if (!drawn_ || index < at_.index || near.first > at_.index) {
       at_ = near.second;
+      drawn_ = false;  // a draw that fails leaves nothing that belongs to the place
       WEIR_TRY(drawn_, draw());
     }
     while (drawn_ && index >= end_) {

@@ -87,6 +87,10 @@ class sampled_tokens final : public token_source {
   result<std::uint64_t> next_document(std::uint64_t index) override {
     return find_document(*this, index);
   }
+  result<std::vector<part_share>> shares(std::uint64_t index) const override {
+    WEIR_TRY(const bool found, locate(index));
+    return reader_.source().shares(at_.offset + (found ? index - at_.index : 0));
+  }
   result<byte_vector> state(std::uint64_t index) const override {
     WEIR_CHECK(locate(index));
     record_writer out;

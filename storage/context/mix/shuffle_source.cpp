@@ -49,18 +49,14 @@ class shuffled_tokens final : public token_source {
   /// Determines size and identity.
   result<void> attach() {
     const token_source& source = reader_.source();
-    size_ = source.size();
-    if (size_ != unknown_size && size_ > 0 && reader_.rule().tokens == 0) {
-      std::vector<std::uint32_t> last(1);
-      WEIR_TRY(const std::size_t got, reader_.read(size_ - 1, last));
-      size_ += got == 1 && last[0] != separator() ? 1 : 0;
-    }
+    WEIR_CHECK(measure());
     std::vector<source_leaf> leaves;
     append_identity(leaves, source.identity());
     for (const std::uint64_t value : {window_, seed_, reader_.rule().tokens}) {
       leaves.push_back({"", value, 0});
     }
-    identity_.tokens = size_;
+    // Damage that the source leaves out is part of its state, not of the identity.
+    identity_.tokens = source.identity().tokens + (size_ - source.size());
     set_leaves(identity_, std::move(leaves), shuffle_rule);
     if (source.identity().leaves.empty()) {
       identity_.leaves.clear();
@@ -130,10 +126,22 @@ class shuffled_tokens final : public token_source {
     }
     WEIR_CHECK(unpack_states(reader_.source(), from.rest()));
     places_.keep(stored.start, stored);
-    return {};
+    return measure();  // the size of the source may depend on its state
   }
 
  private:
+  /// Determines the size: that of the source, and a separator behind its last document.
+  /// It reads the source itself, because pages would keep tokens that a state changes.
+  result<void> measure() {
+    token_source& source = reader_.source();
+    size_ = source.size();
+    if (size_ != unknown_size && size_ > 0 && reader_.rule().tokens == 0) {
+      std::uint32_t last = 0;
+      WEIR_TRY(const std::size_t got, source.read(size_ - 1, std::span(&last, 1)));
+      size_ += got == 1 && last != separator() ? 1 : 0;
+    }
+    return {};
+  }
   result<std::size_t> copy(const placed_unit& u, std::uint64_t from,
                            std::span<std::uint32_t> to) {
     if (from == u.length) {

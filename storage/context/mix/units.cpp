@@ -52,7 +52,7 @@ std::size_t missing_bytes(std::span<const std::uint32_t> text) {
 unit_reader::unit_reader(std::unique_ptr<token_source> source, std::uint64_t run_tokens)
     : source_(std::move(source)),
       rule_{run_tokens, source_->separator() == end_of_text &&
-                            source_->vocabulary() == byte_vocabulary},
+                            source_->vocabulary() <= byte_vocabulary},
       pages_(*source_, end_policy::stop, 2) {}
 
 result<bool> unit_reader::has(std::uint64_t offset) {
