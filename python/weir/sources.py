@@ -4,6 +4,7 @@
 docs/formats/child-source.md describes the protocol. The module needs nothing but the interpreter.
 """
 import json
+import os
 import sys
 
 
@@ -57,8 +58,15 @@ class Wire:
             self.credit += more.get("more", 0)
         line = json.dumps(message, separators=(",", ":")) + "\n"
         self.credit -= len(line) if counted else 0
-        self.lines_out.write(line)
-        self.lines_out.flush()
+        try:
+            self.lines_out.write(line)
+            self.lines_out.flush()
+        except BrokenPipeError:
+            # The interpreter flushes the stream once more when it ends, and would fail again.
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self.lines_out.fileno())
+            os.close(null)
+            return False
         return True
 
 
@@ -83,8 +91,7 @@ def serve(source, lines_in=None, lines_out=None):
     if lines_out is None:
         sys.stdout = sys.stderr
     hello = {"hello": 1} if source.dataset is None else {"hello": 1, "dataset": source.dataset}
-    wire.send(hello, counted=False)
-    seek = wire.take()
+    seek = wire.take() if wire.send(hello, counted=False) else None
     if seek is None:
         return
     for item in source.documents(seek["seek"]):

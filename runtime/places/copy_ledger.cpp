@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The ledger of valid copies: a sorted map of segments whose bytes have the same
-/// holders.
+/// holders and the same writer.
 #include "weir/runtime/copy_ledger.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <iterator>
 
 #include "places/byte_runs.hpp"
@@ -17,11 +16,6 @@ namespace {
 std::uint64_t bit_of(holder_id holder) {
   WEIR_EXPECT(holder < copy_ledger::max_holders);
   return std::uint64_t{1} << holder;
-}
-
-/// Returns the holder with the lowest number.
-holder_id lowest(std::uint64_t holders) {
-  return static_cast<holder_id>(std::countr_zero(holders));
 }
 
 /// A missing block and the holder that has it.
@@ -44,17 +38,17 @@ void append(std::vector<sourced_run>& runs, const sourced_run& next) {
 
 copy_ledger::copy_ledger(std::int64_t size, holder_id first) : size_(size) {
   WEIR_EXPECT(size >= 0);
-  holders_.emplace(0, bit_of(first));
+  segments_.emplace(0, segment{bit_of(first), first});
 }
 
 copy_ledger::segment_map::const_iterator copy_ledger::segment_of(
     std::int64_t byte) const {
-  return std::prev(holders_.upper_bound(byte));
+  return std::prev(segments_.upper_bound(byte));
 }
 
-std::int64_t copy_ledger::end_of(segment_map::const_iterator segment) const {
-  const auto next = std::next(segment);
-  return next == holders_.end() ? size_ : next->first;
+std::int64_t copy_ledger::end_of(segment_map::const_iterator at) const {
+  const auto next = std::next(at);
+  return next == segments_.end() ? size_ : next->first;
 }
 
 /// Most accesses lie in one segment and need no look at their blocks.
@@ -64,19 +58,20 @@ void copy_ledger::find_missing(const footprint& bytes, holder_id holder,
     return;
   }
   WEIR_EXPECT(bytes.lo >= 0 && bytes.hi <= size_);
-  const mask own = bit_of(holder);
+  const std::uint64_t own = bit_of(holder);
   if (const auto all = segment_of(bytes.lo); end_of(all) >= bytes.hi) {
-    if ((all->second & own) == 0) {
-      out.push_back({bytes, lowest(all->second)});
+    if ((all->second.holders & own) == 0) {
+      out.push_back({bytes, all->second.writer});
     }
     return;
   }
   std::vector<sourced_run> lacking;
   for (const byte_run& run : runs_of(bytes)) {
-    for (auto it = segment_of(run.lo); it != holders_.end() && it->first < run.hi; ++it) {
-      if ((it->second & own) == 0) {
+    for (auto it = segment_of(run.lo); it != segments_.end() && it->first < run.hi;
+         ++it) {
+      if ((it->second.holders & own) == 0) {
         append(lacking, {{std::max(run.lo, it->first), std::min(run.hi, end_of(it))},
-                         lowest(it->second)});
+                         it->second.writer});
       }
     }
   }
@@ -104,24 +99,40 @@ bool copy_ledger::holds(const footprint& bytes, holder_id holder) const {
 }
 
 void copy_ledger::copied(const footprint& bytes, holder_id holder) {
-  change(bytes, [own = bit_of(holder)](mask before) { return before | own; });
+  change(bytes, [own = bit_of(holder)](const segment& before) {
+    return segment{before.holders | own, before.writer};
+  });
 }
 
 void copy_ledger::wrote(const footprint& bytes, holder_id holder) {
-  change(bytes, [own = bit_of(holder)](mask) { return own; });
+  change(bytes,
+         [next = segment{bit_of(holder), holder}](const segment&) { return next; });
+}
+
+void copy_ledger::forget_copies() noexcept {
+  auto last = segments_.begin();
+  last->second.holders = bit_of(last->second.writer);
+  for (auto it = std::next(last); it != segments_.end();) {
+    it->second.holders = bit_of(it->second.writer);
+    if (it->second == last->second) {
+      it = segments_.erase(it);
+    } else {
+      last = it++;
+    }
+  }
 }
 
 /// Returns the segment that begins at a byte, after cutting the one that it lies in.
 copy_ledger::segment_map::iterator copy_ledger::split(std::int64_t byte) {
   if (byte == size_) {
-    return holders_.end();
+    return segments_.end();
   }
-  const auto after = holders_.upper_bound(byte);
+  const auto after = segments_.upper_bound(byte);
   const auto in = std::prev(after);
-  return in->first == byte ? in : holders_.emplace_hint(after, byte, in->second);
+  return in->first == byte ? in : segments_.emplace_hint(after, byte, in->second);
 }
 
-/// Changes the holders of all bytes of a footprint, unless they have those already.
+/// Changes the segments of all bytes of a footprint, unless they are as wanted already.
 template <class Change>
 void copy_ledger::change(const footprint& bytes, Change&& next) {
   if (bytes.empty()) {
@@ -144,13 +155,13 @@ void copy_ledger::change_run(std::int64_t lo, std::int64_t hi, Change&& next) {
   for (auto one = it; one != end; ++one) {
     one->second = next(one->second);
   }
-  if (it != holders_.begin()) {
+  if (it != segments_.begin()) {
     it = std::prev(it);
   }
-  for (auto after = std::next(it); after != holders_.end() && after->first <= hi;
+  for (auto after = std::next(it); after != segments_.end() && after->first <= hi;
        after = std::next(it)) {
     if (after->second == it->second) {
-      holders_.erase(after);
+      segments_.erase(after);
     } else {
       it = after;
     }

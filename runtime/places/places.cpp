@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "places/access_needs.hpp"
 #include "places/byte_runs.hpp"
 
 namespace weir::runtime {
@@ -64,16 +65,6 @@ footprint repetition(const footprint& bytes, std::int64_t index) {
   return part;
 }
 
-/// Returns true if the task may see or leave old bytes of the access.
-bool needs_old_bytes(const placed_access& a) {
-  return a.mode != access_mode::none && !a.whole;
-}
-
-/// Returns true if the task changes bytes of the access.
-bool changes(const placed_access& a) {
-  return a.mode != access_mode::none && a.mode != access_mode::read;
-}
-
 }  // namespace
 
 void copy_bytes(const footprint& bytes, const std::byte* from, std::byte* to) noexcept {
@@ -89,7 +80,7 @@ placed_access overwrites(const tensor& t) {
 }
 
 places::places(engine& tasks, mover& copies, place_id count)
-    : tasks_(&tasks), mover_(&copies), count_(count) {
+    : tasks_(&tasks), mover_(&copies), count_(count), failures_seen_(tasks.failures()) {
   WEIR_EXPECT(count >= 1 && count <= copy_ledger::max_holders);
 }
 
@@ -136,10 +127,23 @@ result<tensor> places::copy_in(const tensor& t, place_id place) {
   return tensor::strided(copy, t.type(), t.offset(), t.shape(), t.strides());
 }
 
+/// Forgets all copies if a task has failed or was not run since the last call: that task
+/// may have been a copy. Until `engine::wait_all` the engine poisons the readers of such
+/// a copy, and after it all failures have been counted.
+void places::forget_failed_copies() noexcept {
+  if (const std::uint64_t failures = tasks_->failures(); failures != failures_seen_) {
+    failures_seen_ = failures;
+    for (auto& [key, s] : storages_) {
+      s.ledger.forget_copies();
+    }
+  }
+}
+
 /// Submits the copies before a task and translates its accesses. Checks all storages
 /// first, so that a refused task has copied nothing.
 result<void> places::prepare(place_id place, std::span<const placed_access> accesses) {
   WEIR_CHECK(check_place(place));
+  forget_failed_copies();
   translated_.clear();
   for (const placed_access& a : accesses) {
     WEIR_CHECK(translate(place, a));
@@ -150,9 +154,9 @@ result<void> places::prepare(place_id place, std::span<const placed_access> acce
       continue;
     }
     copies_of_storage& s = known->second;
-    if (needs_old_bytes(a)) {
+    if (needs_old_bytes(a.mode, a.whole)) {
       WEIR_CHECK(fetch(s, a.bytes, place));
-    } else if (changes(a)) {
+    } else if (changes_bytes(a.mode)) {
       // Old bytes are not copied, but their writer's failure must reach the task.
       missing_.clear();
       s.ledger.find_missing(a.bytes, place, missing_);
@@ -231,7 +235,7 @@ result<void> places::copy_piece(copies_of_storage& s, const footprint& bytes,
 void places::note_writes(place_id place, std::span<const placed_access> accesses) {
   for (const placed_access& a : accesses) {
     const auto known = storages_.find(key_of(a.bytes.id));
-    if (changes(a) && known != storages_.end()) {
+    if (changes_bytes(a.mode) && known != storages_.end()) {
       known->second.ledger.wrote(a.bytes, place);
     }
   }
@@ -239,6 +243,7 @@ void places::note_writes(place_id place, std::span<const placed_access> accesses
 
 result<void> places::bring(const tensor& t, place_id place) {
   WEIR_CHECK(copy_in(t, place));
+  forget_failed_copies();
   const auto known = storages_.find(key_of(t.store().id));
   return known == storages_.end() ? result<void>()
                                   : fetch(known->second, t.bytes(), place);

@@ -10,10 +10,13 @@
 #include <algorithm>
 
 #include "context/identity.hpp"
+#include "context/source_states.hpp"
 
 namespace weir::storage {
 
 namespace {
+
+constexpr std::uint32_t chain_version = 1;
 
 /// Several sources, one after another, with their separator between two of them.
 class chained_tokens final : public token_source {
@@ -26,11 +29,12 @@ class chained_tokens final : public token_source {
     std::vector<source_leaf> leaves;
     bool digested = true;
     bool listed = true;
+    // Damage that a part leaves out is part of its state, not of the identity.
+    identity_.tokens = parts_.size() - 1;
     for (const auto& part : parts_) {
-      starts_.push_back(size_);
       first_leaf_.push_back(leaves.size());
-      size_ += part->size() + 1;
       const source_identity& identity = part->identity();
+      identity_.tokens += identity.tokens;
       leaves.insert(leaves.end(), identity.leaves.begin(), identity.leaves.end());
       // A part with too many files to list them is still covered: its list digest takes
       // the place of a leaf.
@@ -38,9 +42,7 @@ class chained_tokens final : public token_source {
       digested = digested && identity.segment_tokens != 0;
       listed = listed && !identity.leaves.empty();
     }
-    // No separator follows the last part.
-    --size_;
-    identity_.tokens = size_;
+    place_parts();
     set_leaves(identity_, std::move(leaves), 2);
     if (!listed) {
       identity_.leaves.clear();
@@ -103,7 +105,54 @@ class chained_tokens final : public token_source {
     return next < end || next >= size_ ? std::min(next, size_) : end + 1;
   }
 
+  result<byte_vector> state(std::uint64_t index) const override {
+    record_writer out;
+    bool any = false;
+    out.put(chain_version);
+    out.put(static_cast<std::uint32_t>(parts_.size()));
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      const std::uint64_t inside = index - std::min(index, starts_[p]);
+      WEIR_TRY(const byte_vector nested,
+               pack_states(*parts_[p], {std::min(inside, parts_[p]->size())}));
+      any = any || !nested.empty();
+      out.put(static_cast<std::uint64_t>(nested.size()));
+      out.put_bytes(nested);
+    }
+    return any ? std::move(out).take() : byte_vector();
+  }
+  result<void> restore_state(std::uint64_t index, bytes_view state) override {
+    record_reader from(state);
+    const auto version = from.get<std::uint32_t>();
+    const auto count = from.get<std::uint32_t>();
+    std::vector<bytes_view> nested;
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      nested.push_back(from.get_bytes(from.get<std::uint64_t>()));
+    }
+    if (from.failed() || !from.rest().empty() || version != chain_version ||
+        count != parts_.size()) {
+      return error(errc::corrupt,
+                   fmt::format("cannot read the state of a chain at token {}: expected "
+                               "the states of {} sources, found {} bytes that are none",
+                               index, parts_.size(), state.size()));
+    }
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      WEIR_CHECK(unpack_states(*parts_[p], nested[p]));
+    }
+    place_parts();  // the size of a part may depend on its state
+    return {};
+  }
+
  private:
+  /// Gives each part its first index. No separator follows the last part.
+  void place_parts() {
+    starts_.clear();
+    size_ = 0;
+    for (const auto& part : parts_) {
+      starts_.push_back(size_);
+      size_ += part->size() + 1;
+    }
+    --size_;
+  }
   /// Returns the number of the part that holds a token. The separator behind a part
   /// belongs to it.
   std::size_t part_of(std::uint64_t index) const {

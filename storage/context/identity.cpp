@@ -192,12 +192,27 @@ result<std::uint64_t> segment_of(token_source& source, std::uint64_t segment,
   return digest_tokens(source, start, end);
 }
 
+/// Checks that a stored identity has one digest for each segment.
+result<void> check_segments(const source_identity& stored) {
+  const std::uint64_t whole = stored.tokens / stored.segment_tokens;
+  const std::uint64_t count =
+      whole + (stored.tokens % stored.segment_tokens != 0 ? 1 : 0);
+  if (count == stored.segments.size()) {
+    return {};
+  }
+  return error(errc::corrupt,
+               fmt::format("cannot read the identity of a source: expected {} digests of "
+                           "{} tokens each, found {}",
+                           count, stored.segment_tokens, stored.segments.size()))
+      .hint("go on from another checkpoint");
+}
+
 /// Compares the digested tokens of an identity with those of a source.
 result<void> compare_content(const source_identity& expected, token_source& source) {
   const std::uint64_t segment = expected.segment_tokens;
   for (std::size_t i = 0; i < expected.segments.size(); ++i) {
     const std::uint64_t start = i * segment;
-    const std::uint64_t end = std::min(expected.tokens, start + segment);
+    const std::uint64_t end = start + std::min(segment, expected.tokens - start);
     WEIR_TRY(const std::uint64_t found, segment_of(source, segment, start, end));
     if (expected.segments[i] != found) {
       return other_corpus(
@@ -219,6 +234,9 @@ result<void> compare_identity(const source_identity& expected, token_source& sou
   const source_identity& found = source.identity();
   const bool longer = grown && found.tokens != unknown_size &&
                       expected.tokens != unknown_size && found.tokens > expected.tokens;
+  if (is_digested(expected)) {
+    WEIR_CHECK(check_segments(expected));
+  }
   const bool digested = is_digested(expected) && is_digested(found);
   if (digested && (longer || expected.tokens == found.tokens)) {
     return compare_content(expected, source);

@@ -33,6 +33,7 @@ void put_identity(record_writer& to, const source_identity& identity);
 /// the cut into files do not matter.
 /// @param grown  The source may have further tokens behind the expected ones.
 /// @error{history_mismatch, names the first file or range of tokens that differs}
+/// @error{corrupt, `expected` has another number of digests than its tokens need}
 /// @error{source_unavailable, a read failed}
 [[nodiscard]] result<void> compare_identity(const source_identity& expected,
                                             token_source& source, bool grown);

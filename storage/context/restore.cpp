@@ -7,8 +7,9 @@
 ///
 /// - sums and eras inside the cursor, so that later computations cannot overflow;
 /// - lanes, lane block and chunk size against the configuration;
-/// - the random generator and the end of the source;
-/// - the states of the source, which it decodes;
+/// - the random generator;
+/// - the states of the source, which it decodes; its size may depend on them;
+/// - the end of the source;
 /// - the remembered tokens against the source, token by token;
 /// - the identity of the source, which finds changes far from the cursor;
 /// - the history of everything that was consumed.
@@ -193,7 +194,9 @@ result<void> check_bounds(const stream_cursor& c, const context_stream::state& s
 /// loop has begun again.
 result<void> check_growth(const stream_cursor& c, const context_stream::state& s,
                           const source_identity& expected) {
-  if (s.config.end != end_policy::loop || expected.tokens == s.source->size()) {
+  // Identities count the tokens without damage, so that damage is no growth.
+  if (s.config.end != end_policy::loop ||
+      expected.tokens == s.source->identity().tokens) {
     return {};
   }
   for (std::uint32_t l = 0; l < c.lanes.size(); ++l) {
@@ -348,9 +351,9 @@ result<void> context_stream::restore(const stream_cursor& c,
   WEIR_CHECK(check_inside(c));
   WEIR_CHECK(check_geometry(c, s.config, accepted));
   WEIR_CHECK(check_rng(c, *s.source));
-  WEIR_CHECK(check_bounds(c, s));
   WEIR_TRY(const stored_source stored, decode_source_state(c.source_state));
   WEIR_CHECK(unpack_states(*s.source, stored.states));
+  WEIR_CHECK(check_bounds(c, s));
   WEIR_CHECK(prepare_pipe(s, c));
   std::vector<std::uint32_t> found;
   WEIR_CHECK(check_content(s, c, found));

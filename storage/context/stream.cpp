@@ -139,13 +139,16 @@ result<std::size_t> run_of(context_stream::state& s, std::uint64_t offset,
                               : s.source->chunk_run(offset, count);
 }
 
-/// Returns whether the writer of a live source asks for a new context before a token of
-/// the lane.
-bool asks_for_context(const context_stream::state& s, std::uint32_t l) {
+/// Returns the offset in the source of the next token of a lane.
+std::uint64_t next_offset(const context_stream::state& s, std::uint32_t l) {
   const era& e = s.eras.back();
-  return !s.source->seekable() &&
-         s.source->begins_context(
-             locate(e, l, s.lanes[l].progress.position - e.lane_positions[l]).offset);
+  return locate(e, l, s.lanes[l].progress.position - e.lane_positions[l]).offset;
+}
+
+/// Returns whether the writer of a live source asks for a new context before the next
+/// token of a lane.
+bool asks_for_context(const context_stream::state& s, std::uint32_t l) {
+  return !s.source->seekable() && s.source->begins_context(next_offset(s, l));
 }
 
 /// Reads up to `n` tokens of a lane's text into `chunk.tokens`, and the lookahead.
@@ -202,15 +205,16 @@ void note_boundaries(token_chunk& chunk, std::uint32_t separator, bool before) {
 
 }  // namespace
 
-// Everything that may fail comes first; the state of the lane changes only afterwards.
+// After a reset the place in the source is another one than the position of the lane.
 result<bool> context_stream::ready(std::size_t n, std::uint32_t index, int wait_ms) {
   const state& s = *state_;
   if (s.source->seekable() || index >= s.config.lanes || s.lanes[index].ended) {
     return true;
   }
-  return s.source->ready(s.lanes[index].progress.position, n + 1, wait_ms);
+  return s.source->ready(next_offset(s, index), n + 1, wait_ms);
 }
 
+// Everything that may fail comes first; the state of the lane changes only afterwards.
 result<std::optional<token_chunk>> context_stream::next_lane_chunk(std::size_t n,
                                                                    std::uint32_t index) {
   state& s = *state_;

@@ -13,6 +13,7 @@
 #include "weir/base/hash.hpp"
 #include "weir/base/record.hpp"
 #include "weir/storage/hn4.hpp"
+#include "weir/storage/mix_source.hpp"
 #include "weir/storage/npy.hpp"
 #include "weir/storage/token_files.hpp"
 
@@ -200,7 +201,8 @@ std::vector<file_case> every_format() {
           volume_case("volume llmc", token_format::automatic, llmc(20240520, 1, u16))};
 }
 
-/// What a cursor says of the tokens, without the place and the identity of the source.
+/// Returns a cursor without the place and the identity of its source, which differ from
+/// format to format.
 stream_cursor without_source(stream_cursor cursor) {
   cursor.source_state.clear();
   cursor.stream_identity = 0;
@@ -529,6 +531,89 @@ TEST(TokenFiles, DamageIsLeftOutByPolicyAndStaysLeftOut) {
   EXPECT_TRUE(worse->read(2, some));
   for (byte_vector wrong : {byte_vector(3), byte_vector(40, std::byte{0xff})}) {
     EXPECT_FALSE(worse->restore_state(3, wrong));
+  }
+}
+
+/// Expects that a stream over `later` goes on as the one over `first` after `count`
+/// chunks.
+void expect_resume(const stream_config& config, std::unique_ptr<token_source> first,
+                   std::unique_ptr<token_source> later, std::size_t count) {
+  const auto whole = or_throw(context_stream::open(config, std::move(first)));
+  test::read_all(*whole, config.chunk, 0, count);
+  const byte_vector cursor = encode(or_throw(whole->cursor(1)));
+  const auto stream = or_throw(context_stream::open(config, std::move(later)));
+  or_throw(stream->restore(or_throw(decode_cursor(cursor))));
+  EXPECT_EQ(encode(or_throw(stream->cursor(1))), cursor);
+  for (int i = 0; i < 4; ++i) {
+    const auto a = or_throw(whole->next_chunk(config.chunk));
+    const auto b = or_throw(stream->next_chunk(config.chunk));
+    ASSERT_EQ(a.has_value(), b.has_value());
+    EXPECT_TRUE(!a || test::same(*a, *b)) << i;
+  }
+}
+
+/// Options of files of ids below 256, without the ranges that have others.
+token_file_options skipping() {
+  token_file_options options;
+  options.format = token_format::u16;
+  options.vocabulary = 256;
+  options.on_damage = damage_policy::skip;
+  return options;
+}
+
+TEST(TokenFiles, ALoopOverDamageResumesInEveryPass) {
+  const temp_folder folder;
+  tokens ids = test::random_tokens(50, 8);
+  ids[20] = ids[21] = ids[40] = 999;
+  write_plain(folder / "a.bin", packed<std::uint16_t>(ids));
+  const auto open = [&] {
+    return or_throw(
+        open_token_files(posix_file_system(), {folder / "a.bin"}, skipping()));
+  };
+  stream_config config;
+  config.chunk = 7;
+  config.frequencies = {1};
+  config.end = end_policy::loop;
+  for (std::size_t count = 1; count < 24; ++count) {
+    expect_resume(config, open(), open(), count);
+  }
+}
+
+TEST(TokenFiles, DamageThatCameLaterDoesNotShortenWhatWasConsumed) {
+  const temp_folder before;
+  const temp_folder after;
+  tokens ids = test::random_tokens(40000, 9);
+  ids[5] = 999;
+  tokens worse = ids;
+  std::fill(worse.begin() + 100, worse.begin() + 15000, 999);
+  using wrap =
+      std::function<std::unique_ptr<token_source>(std::unique_ptr<token_source>)>;
+  const wrap wraps[] = {
+      [](auto source) { return source; },
+      [](auto source) {
+        std::vector<std::unique_ptr<token_source>> parts;
+        parts.push_back(std::move(source));
+        parts.push_back(or_throw(open_memory_source(test::random_tokens(5000, 10))));
+        return or_throw(chain_sources(std::move(parts)));
+      },
+      [](auto source) { return or_throw(shuffle_source(std::move(source), 4, 3, 1000)); },
+      [](auto source) {
+        std::vector<mix_part> parts(1);
+        parts[0].source = std::move(source);
+        parts[0].exhausted = exhaustion::drop;
+        mix_options options;
+        options.run_tokens = 1000;
+        return or_throw(mix_sources(std::move(parts), options));
+      }};
+  stream_config config;
+  config.chunk = 100;
+  config.frequencies = {1};
+  for (const wrap& one : wraps) {
+    const auto open = [&](const temp_folder& folder, const tokens& all) {
+      return one(
+          or_throw(open_one(folder, "a.bin", packed<std::uint16_t>(all), skipping())));
+    };
+    expect_resume(config, open(before, ids), open(after, worse), 397);
   }
 }
 

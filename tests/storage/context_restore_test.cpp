@@ -406,6 +406,20 @@ TEST_F(RestoreError, CorruptWhenTheCursorContradictsItself) {
   EXPECT_EQ(damage([](auto& c) { c.content_hash += 1; }), errc::history_mismatch);
   EXPECT_EQ(damage([](auto& c) { c.eras[0].source_offset = 1; }), errc::history_mismatch);
   EXPECT_EQ(damage([](auto& c) { c.source_state.pop_back(); }), errc::torn);
+  // The digests are the last numbers of a source state, behind their number.
+  const std::size_t digests = (corpus_.size() + 4095) / 4096;
+  const auto with_digests = [&](std::size_t count) {
+    return damage([&](auto& c) {
+      byte_vector& bytes = c.source_state;
+      std::byte* const stored = bytes.data() + bytes.size() - 8 * digests - 4;
+      ASSERT_EQ(load_le<std::uint32_t>(stored), digests);
+      store_le(stored, static_cast<std::uint32_t>(count));
+      bytes.resize(bytes.size() - 8 * digests + 8 * count);
+    });
+  };
+  EXPECT_EQ(with_digests(digests), errc::internal);
+  EXPECT_EQ(with_digests(digests + 1), errc::corrupt);
+  EXPECT_EQ(with_digests(digests - 1), errc::corrupt);
 }
 
 namespace {

@@ -17,7 +17,8 @@ namespace weir::storage {
 namespace {
 
 constexpr std::uint32_t token_state_version = 1;
-constexpr std::uint64_t max_consumed_digests = 8192;
+/// A cursor holds up to three states of each part of a mixture, so they must be small.
+constexpr std::uint64_t max_consumed_digests = 512;
 
 error bad_state(std::string_view expected, std::string_view found) {
   return error(errc::corrupt,
@@ -159,8 +160,12 @@ result<void> token_set::restore_state(std::uint64_t index, bytes_view state) {
   // A set of another size may have segments of another size, or digests of its own.
   if (segment == segment_tokens_ && segment != 0) {
     if (count > size_ / segment) {
-      return bad_state(fmt::format("at most {} digests", size_ / segment),
-                       fmt::format("{}", count));
+      return error(errc::position_out_of_bounds,
+                   fmt::format("cannot restore the state of token files: expected at "
+                               "least {} tokens, found {}",
+                               count * segment, size_))
+          .located(leaves_.name(leaves_.count() - 1))
+          .hint("restore the files that the run began with, or start another run");
     }
     digests_ = std::move(digests);
     compared_.clear();

@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::size_t index_header = 34;
 
-/// An index that is read in pieces, so that memory is taken only for what is there.
+/// An index of a known size. Its header is compared with the size before memory is taken
+/// for the tables.
 class index_reader {
  public:
   index_reader(file& f, std::uint64_t size) : file_(f), size_(size) {}

@@ -139,7 +139,8 @@ std::uint32_t token_set::vocabulary() const noexcept {
       separates ? std::max<std::uint64_t>(vocabulary_, separator_ + 1ULL) : vocabulary_);
 }
 
-/// Sets of bytes keep the numbers that they have always had.
+/// Returns the rule by which the leaves are joined: 0 or 1 for bytes, else a hash of the
+/// format with a bit that makes it neither.
 std::uint32_t token_set::rule() const {
   const std::uint32_t separates = options_.separate_documents ? 1 : 0;
   const bool bytes = layouts_.front().format == token_format::bytes &&

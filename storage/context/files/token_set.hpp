@@ -21,8 +21,8 @@ struct damaged_range {
 /// or the vocabulary is a wrong one.
 inline constexpr std::size_t max_damaged_ranges = 1024;
 
-/// Returns the tokens per digest of a source above the limit of digests, so that a cursor
-/// holds at most 8192 of them.
+/// Returns the tokens per digest of a source above the limit of digests, so that a state
+/// holds at most 512 of them.
 [[nodiscard]] std::uint64_t consumed_segment(std::uint64_t tokens);
 /// Widens ids to 32 bits and returns the largest. Those that do not fit, and negative
 /// ones, become numbers that no vocabulary has.

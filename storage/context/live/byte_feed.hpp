@@ -24,6 +24,8 @@ class owned_descriptor {
   ~owned_descriptor();
   [[nodiscard]] int get() const noexcept { return fd_; }
   void close() noexcept { *this = owned_descriptor(); }
+  /// Returns the descriptor, which the caller closes from now on.
+  [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
 
  private:
   int fd_;

@@ -64,6 +64,10 @@ class byte_input final : public live_input {
     places_ = {{index, taken_}};
     return {};
   }
+  /// Commands stand at the beginning of a line only.
+  void go_on_behind(std::uint32_t token) override {
+    at_line_start_ = token == end_of_text;
+  }
   void forget(std::uint64_t index) override {
     while (places_.size() > 1 && places_[1].index < index) {
       places_.pop_front();

@@ -32,8 +32,12 @@ constexpr std::size_t max_line = std::size_t{16} << 20;
 constexpr std::int64_t patience_ns = 200'000'000;
 
 /// Moves a descriptor behind those that a child has.
-owned_descriptor raised(owned_descriptor fd) {
-  return owned_descriptor(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 10));
+result<owned_descriptor> raised(owned_descriptor fd) {
+  owned_descriptor out(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 10));
+  if (out.get() < 0) {
+    return system_error("copy", "a descriptor of a child process", errno);
+  }
+  return out;
 }
 
 }  // namespace
@@ -46,13 +50,13 @@ result<std::unique_ptr<line_child>> line_child::start(std::vector<std::string> c
     return system_error("make", "the socket of a child process", errno);
   }
   made->in_ = owned_descriptor(pair[0]);
-  const owned_descriptor far_in = raised(owned_descriptor(pair[1]));
+  WEIR_TRY(const owned_descriptor far_in, raised(owned_descriptor(pair[1])));
   if (::pipe2(pair.data(), O_CLOEXEC) != 0) {
     return system_error("make", "the pipe of a child process", errno);
   }
   made->out_ = owned_descriptor(pair[0]);
   ::fcntl(pair[0], F_SETFL, O_NONBLOCK);
-  const owned_descriptor far_out = raised(owned_descriptor(pair[1]));
+  WEIR_TRY(const owned_descriptor far_out, raised(owned_descriptor(pair[1])));
   WEIR_CHECK(made->spawn(command, far_in.get(), far_out.get()));
   return made;
 }

@@ -21,10 +21,16 @@ using json = nlohmann::json;
 constexpr std::uint32_t state_version = 1;
 /// Bytes that the child may send ahead of what was read.
 constexpr std::int64_t full_credit = std::int64_t{256} << 10;
-/// Largest state of a child, so that the state of the source stays below 1 MiB.
+/// Largest state of a child, so that the state of the source stays below 1 MiB. Several
+/// children in a mixture stay below `max_source_state`.
 constexpr std::size_t max_state = (std::size_t{1} << 20) - 1024;
 /// Number of documents among which an identifier must not occur twice.
 constexpr std::size_t recent_documents = 1024;
+/// Largest depth of objects and arrays of a line.
+constexpr std::size_t max_depth = 64;
+/// Smallest number of tokens between two states that are kept. A child may send a state
+/// with every token, and each one may be large.
+constexpr std::uint64_t state_distance = 4096;
 
 /// A place at which the child can go on.
 struct restart {
@@ -35,12 +41,38 @@ struct restart {
   bool followed = false;  ///< a document has come behind it
 };
 
+/// Returns whether objects and arrays of a JSON text are nested at most `max_depth` deep.
+/// The functions that write a value again call themselves for each level.
+bool is_shallow(std::string_view text) {
+  std::size_t depth = 0;
+  bool inside = false;  // of a string
+  for (std::size_t i = 0; i < text.size() && depth <= max_depth; ++i) {
+    const char c = text[i];
+    if (c == '"') {
+      inside = !inside;
+    } else if (inside) {
+      i += c == '\\' ? 1 : 0;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if ((c == '}' || c == ']') && depth > 0) {
+      --depth;
+    }
+  }
+  return depth <= max_depth;
+}
+
 class child_input final : public live_input {
  public:
   child_input(std::unique_ptr<line_child> child, const live_options& options)
       : child_(std::move(child)), options_(options), begin_ns_(now_ns()) {}
 
-  std::uint32_t vocabulary() const noexcept override { return options_.vocabulary; }
+  std::uint32_t vocabulary() const noexcept override {
+    return options_.turns || options_.separate_documents ? separator() + 1
+                                                         : options_.vocabulary;
+  }
+  std::uint32_t separator() const noexcept override {
+    return child_separator(options_.vocabulary);
+  }
   result<bool> receive(live_window& to, std::size_t, int wait_ms) override {
     WEIR_TRY(const auto line,
              child_->next_line(greeted_ ? wait_ms : hello_wait(wait_ms)));
@@ -53,6 +85,9 @@ class child_input final : public live_input {
                                      child_->name(), options_.hello_ms));
     }
     ++lines_;
+    if (!is_shallow(*line)) {
+      return bad(fmt::format("values nested at most {} deep", max_depth), *line);
+    }
     const json message = json::parse(*line, nullptr, false);
     if (!message.is_object()) {
       return bad("a JSON object in UTF-8", *line);
@@ -165,17 +200,7 @@ class child_input final : public live_input {
       return true;
     }
     if (const auto state = message.find("state"); state != message.end()) {
-      restart here{at_, state->dump(), 0, false};
-      if (here.state.size() > max_state) {
-        return error(errc::out_of_range,
-                     fmt::format("cannot keep the state of {}: expected at most {} bytes "
-                                 "as JSON, found {}",
-                                 child_->name(), max_state, here.state.size()));
-      }
-      if (restarts_.back().index == at_) {
-        restarts_.pop_back();
-      }
-      restarts_.push_back(std::move(here));
+      WEIR_CHECK(keep_state(*state));
       return true;
     }
     if (message.contains("reset")) {
@@ -189,15 +214,36 @@ class child_input final : public live_input {
     }
     return bad("one of text, ids, state, reset and end", line);
   }
+  /// Keeps a state, unless it is near the last one. That depends on the states that the
+  /// child sends alone, so a resumed run keeps the same ones.
+  result<void> keep_state(const json& state) {
+    restart here{at_, state.dump(), 0, false};
+    if (here.state.size() > max_state) {
+      return error(errc::out_of_range,
+                   fmt::format("cannot keep the state of {}: expected at most {} bytes "
+                               "as JSON, found {}",
+                               child_->name(), max_state, here.state.size()));
+    }
+    const restart& last = restarts_.back();
+    const bool first = last.state.empty();
+    if (!first && at_ - last.index < state_distance) {
+      return {};
+    }
+    if (last.index == at_) {
+      restarts_.pop_back();
+    }
+    restarts_.push_back(std::move(here));
+    return {};
+  }
   result<void> take_document(live_window& to, const json& message,
                              const std::string& line) {
     std::vector<std::uint32_t> tokens;
     if (at_ != 0 && !options_.turns && options_.separate_documents) {
-      tokens.push_back(end_of_text);
+      tokens.push_back(separator());
     }
     WEIR_CHECK(add_tokens(tokens, message, line));
     if (options_.turns) {
-      tokens.push_back(end_of_text);
+      tokens.push_back(separator());
     }
     WEIR_CHECK(note_document(message));
     WEIR_CHECK(to.put(at_, tokens));
@@ -212,6 +258,9 @@ class child_input final : public live_input {
       }
       for (const char c : text->get_ref<const std::string&>()) {
         tokens.push_back(static_cast<unsigned char>(c));
+        if (tokens.back() >= options_.vocabulary) {
+          return bad(fmt::format("a text of bytes below {}", options_.vocabulary), line);
+        }
       }
       return {};
     }

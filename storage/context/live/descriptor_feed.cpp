@@ -90,7 +90,7 @@ result<std::unique_ptr<token_source>> open_fifo_source(const std::string& path,
         fmt::format("cannot open pipe \"{}\": expected a named pipe, found another file",
                     path));
   }
-  auto feed = make_descriptor_feed(::fcntl(fd, F_DUPFD_CLOEXEC, 0), true, path);
+  auto feed = make_descriptor_feed(owned.release(), true, path);
   return make_live_source(make_byte_input(std::move(feed), options.turns), path, path,
                           options.turns);
 }

@@ -193,20 +193,34 @@ class listener final : public byte_feed {
       return feed_piece{};
     }
     auto got = read_piece(fd, to, name_);
-    const bool lost = !got && (turns_ || asks());  // another peer may go on
-    if (lost || (got && got->is == feed_piece::kind::end)) {
-      peer_.close();
-      const bool waits = lost || turns_;
-      return feed_piece{waits ? feed_piece::kind::left : feed_piece::kind::end, 0};
+    if (got && got->is != feed_piece::kind::end) {
+      heard_ = heard_ || got->is == feed_piece::kind::bytes;
+      return got;
     }
-    return got;
+    return heard_ ? leave(std::move(got)) : ignore_peer();
   }
 
  private:
+  /// Closes a peer that has sent nothing, such as a program that looks whether anybody
+  /// listens.
+  feed_piece ignore_peer() {
+    peer_.close();
+    return feed_piece{};
+  }
+  /// Closes a peer that has ended or cannot be read any more.
+  result<feed_piece> leave(result<feed_piece> got) {
+    if (!got && !turns_ && !asks()) {
+      return got;
+    }
+    peer_.close();
+    const bool waits = !got || turns_;  // another peer may go on
+    return feed_piece{waits ? feed_piece::kind::left : feed_piece::kind::end, 0};
+  }
   void accept_peer() {
     peer_ = owned_descriptor(
         ::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     trusted_ = expected_.empty();
+    heard_ = false;
     sent_.clear();
     accepted_ns_ = now_ns();
   }
@@ -221,6 +235,7 @@ class listener final : public byte_feed {
     }
     if (sent_.size() == expected_.size()) {
       trusted_ = equal_in_constant_time(sent_, expected_);
+      heard_ = trusted_;  // what follows the token may be empty
       if (trusted_) {
         const std::string answer = fmt::format("{{\"from\": {}}}\n", taken);
         ::send(peer_.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
@@ -241,18 +256,33 @@ class listener final : public byte_feed {
   std::string expected_;  ///< token and newline; empty: none is asked for
   std::string sent_;      ///< what the peer has sent of it
   bool trusted_ = false;
+  bool heard_ = false;  ///< the peer has sent its token, or a byte if none is asked for
   bool turns_;
   std::int64_t accepted_ns_ = 0;
 };
 
-/// Removes a socket file behind which nobody listens any more.
-void remove_stale(const socket_address& at) {
-  const owned_descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+/// Removes a socket file behind which nobody listens any more. Other files are refused,
+/// because they hold what somebody has written.
+result<void> remove_stale(const socket_address& at) {
+  struct stat about {};
+  if (::lstat(at.path.c_str(), &about) != 0) {
+    return {};  // if the path cannot be reached, `bind` returns the better error
+  }
+  if (!S_ISSOCK(about.st_mode)) {
+    return error(errc::source_unavailable,
+                 fmt::format("cannot listen at \"unix:{}\": expected a path without a "
+                             "file or with a socket, found another file",
+                             at.path))
+        .hint("choose another path for the socket");
+  }
+  const owned_descriptor probe(
+      ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.size) !=
           0 &&
       errno == ECONNREFUSED) {
     ::unlink(at.path.c_str());
   }
+  return {};
 }
 
 }  // namespace
@@ -271,7 +301,7 @@ result<opened_listener> make_listener_feed(const std::string& address,
         .hint("set token_file, or listen at tcp:PORT for this machine alone");
   }
   if (!at.path.empty()) {
-    remove_stale(at);
+    WEIR_CHECK(remove_stale(at));
   }
   owned_descriptor fd(
       ::socket(at.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));

@@ -58,6 +58,8 @@ class live_input {
   virtual ~live_input() = default;
   /// Returns the number of distinct tokens.
   [[nodiscard]] virtual std::uint32_t vocabulary() const noexcept = 0;
+  /// Returns the token that ends a document.
+  [[nodiscard]] virtual std::uint32_t separator() const noexcept { return end_of_text; }
   /// Waits for tokens for a limited time, and puts those that came into the window. It
   /// may return early without any.
   /// @param want     tokens that the caller needs, at least 1; more may come
@@ -73,6 +75,8 @@ class live_input {
   /// Goes on at `index`, before anything was received. `state` is empty or what `state`
   /// has returned. @error{corrupt, it is damaged}
   [[nodiscard]] virtual result<void> restore(std::uint64_t index, bytes_view state) = 0;
+  /// Tells the token directly before the place at which it goes on, behind `restore`.
+  virtual void go_on_behind(std::uint32_t /*token*/) {}
   /// Drops what is needed only for states before `index`.
   virtual void forget(std::uint64_t index) = 0;
 };

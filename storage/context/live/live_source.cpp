@@ -34,6 +34,8 @@ class live_tokens final : public token_source {
   }
   std::uint64_t size() const noexcept override { return unknown_size; }
   bool seekable() const noexcept override { return false; }
+  bool has_turns() const noexcept override { return turns_; }
+  std::uint32_t separator() const noexcept override { return input_->separator(); }
   std::uint32_t vocabulary() const noexcept override { return input_->vocabulary(); }
 
   /// Waits until all tokens have arrived, so that chunks do not depend on timing.
@@ -83,7 +85,7 @@ class live_tokens final : public token_source {
     for (std::uint64_t next = index;; ++next) {
       std::uint32_t before = 0;
       WEIR_TRY(const std::size_t got, read(next - 1, {&before, 1}));
-      if (got == 0 || before == end_of_text) {
+      if (got == 0 || before == separator()) {
         return next - (got == 0 ? 1 : 0);
       }
     }
@@ -96,7 +98,13 @@ class live_tokens final : public token_source {
                    fmt::format("cannot continue {}: it has been read already", name_));
     }
     window_.begin(index, before);
-    return restored_ == index ? result<void>() : input_->restore(index, {});
+    if (restored_ != index) {
+      WEIR_CHECK(input_->restore(index, {}));
+    }
+    if (!before.empty()) {
+      input_->go_on_behind(before.back());
+    }
+    return {};
   }
   result<byte_vector> state(std::uint64_t index) const override {
     return input_->state(index);
@@ -138,7 +146,7 @@ class live_tokens final : public token_source {
       const std::uint64_t limit = std::min(index + count, window_.next_reset(index));
       for (; scanned < std::min(limit, window_.end()); ++scanned) {
         const auto at = static_cast<std::size_t>(scanned - window_.first());
-        if (turns_ && window_.tokens()[at] == end_of_text) {
+        if (turns_ && window_.tokens()[at] == separator()) {
           return static_cast<std::size_t>(scanned + 1 - index);
         }
       }

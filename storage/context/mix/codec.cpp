@@ -71,16 +71,17 @@ result<mix_state> decode_mix_state(bytes_view bytes,
   std::vector<bytes_view> nested;
   for (std::size_t p = 0; p < parts.size(); ++p) {
     nested.push_back(from.get_bytes(from.get<std::uint64_t>()));
-    const std::uint64_t size = parts[p]->size();
-    if (size != unknown_size && out.place.parts[p].offset > size) {
-      return not_a_state(bytes.size());
-    }
   }
   if (from.failed() || !from.rest().empty()) {
     return not_a_state(bytes.size());
   }
   for (std::size_t p = 0; p < parts.size(); ++p) {
     WEIR_CHECK(unpack_states(*parts[p], nested[p]));
+    // The size of a part may depend on its state.
+    const std::uint64_t size = parts[p]->size();
+    if (size != unknown_size && out.place.parts[p].offset > size) {
+      return not_a_state(bytes.size());
+    }
   }
   return out;
 }

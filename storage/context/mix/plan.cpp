@@ -88,6 +88,13 @@ result<void> mix_plan::check(std::span<const mix_part> parts,
                       "{}, found {}",
                       separator, part.name, part.source->separator()));
     }
+    if (part.source->has_turns()) {
+      return refused(fmt::format("expected sources without turns, found {}, whose chunks "
+                                 "end with turns",
+                                 part.name))
+          .located(part.source->place_text(0))
+          .hint("leave turns out of the source, or read the source alone");
+    }
     if (!part.source->seekable() && part.exhausted == exhaustion::loop) {
       return refused(fmt::format("expected a source that can be read again for \"loop\", "
                                  "found {}, which cannot seek",

@@ -52,7 +52,7 @@ std::size_t missing_bytes(std::span<const std::uint32_t> text) {
 unit_reader::unit_reader(std::unique_ptr<token_source> source, std::uint64_t run_tokens)
     : source_(std::move(source)),
       rule_{run_tokens, source_->separator() == end_of_text &&
-                            source_->vocabulary() == byte_vocabulary},
+                            source_->vocabulary() <= byte_vocabulary},
       pages_(*source_, end_policy::stop, 2) {}
 
 result<bool> unit_reader::has(std::uint64_t offset) {
@@ -62,6 +62,16 @@ result<bool> unit_reader::has(std::uint64_t offset) {
   std::array<std::uint32_t, 1> one{};
   WEIR_TRY(const std::size_t got, pages_.read(offset, one));
   return got == 1;
+}
+
+result<void> unit_reader::read(std::uint64_t offset, std::span<std::uint32_t> to) {
+  WEIR_TRY(const std::size_t got, pages_.read(offset, to));
+  if (got < to.size()) {
+    return error(errc::source_unavailable,
+                 "cannot read source: it is shorter than when it was attached")
+        .located(source_->place_text(offset + got));
+  }
+  return {};
 }
 
 result<unit> unit_reader::unit_at(std::uint64_t offset) {

@@ -2,6 +2,7 @@
 """Tests weir.sources: the protocol, credits, states and the end of the run, without the program."""
 import io
 import json
+import os
 import unittest
 
 from weir import sources
@@ -44,6 +45,14 @@ class Protocol(unittest.TestCase):
 
     def test_a_run_that_has_gone_is_the_end(self):
         self.assertEqual(len(exchange()), 1)
+
+    def test_a_closed_pipe_is_the_end(self):
+        reading, writing = os.pipe()
+        os.close(reading)
+        lines_in = io.StringIO('{"seek": null}\n{"more": 10000}\n')
+        with os.fdopen(writing, "w") as out:  # leaving the block flushes the stream again
+            sources.serve(Numbers(), lines_in, out)
+        self.assertEqual(lines_in.tell(), 0)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,13 @@ using test::dice;
 constexpr std::int64_t ledger_size = 200;
 constexpr storage_id ledger_storage{0, 1};
 
-/// The holders of each byte.
-using holders_of_bytes = std::array<std::uint64_t, ledger_size>;
+/// The holders of one byte, and which of them wrote it.
+struct byte_state {
+  std::uint64_t holders = 1;
+  holder_id writer = 0;
+  friend bool operator==(const byte_state&, const byte_state&) = default;
+};
+using state_of_bytes = std::array<byte_state, ledger_size>;
 
 /// Returns a dense footprint.
 footprint block(std::int64_t lo, std::int64_t hi) {
@@ -34,8 +39,8 @@ footprint rows_of(std::int64_t lo, std::int64_t rows, std::int64_t stride,
                                      std::array<std::int64_t, 1>{stride}, run));
 }
 
-/// Number of segments that the holders need.
-std::size_t segments_in(const holders_of_bytes& all) {
+/// Number of segments that the bytes need.
+std::size_t segments_in(const state_of_bytes& all) {
   std::size_t count = 1;
   for (std::size_t i = 1; i < all.size(); ++i) {
     count += all[i] != all[i - 1] ? 1 : 0;
@@ -44,13 +49,13 @@ std::size_t segments_in(const holders_of_bytes& all) {
 }
 
 /// Compares the pieces that a holder lacks with the bytes that it lacks.
-void check_missing(const copy_ledger& ledger, const holders_of_bytes& all,
+void check_missing(const copy_ledger& ledger, const state_of_bytes& all,
                    const footprint& bytes, holder_id holder) {
   std::vector<missing_piece> pieces;
   ledger.find_missing(bytes, holder, pieces);
   byte_set expected;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    expected[i] = test::bytes_in(bytes)[i] && (all[i] >> holder & 1) == 0;
+    expected[i] = test::bytes_in(bytes)[i] && (all[i].holders >> holder & 1) == 0;
   }
   byte_set found;
   for (const missing_piece& piece : pieces) {
@@ -58,7 +63,7 @@ void check_missing(const copy_ledger& ledger, const holders_of_bytes& all,
     EXPECT_TRUE((found & one).none());
     found |= one;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      EXPECT_TRUE(!one[i] || (all[i] >> piece.from & 1) != 0);
+      EXPECT_TRUE(!one[i] || all[i].writer == piece.from);
     }
   }
   EXPECT_EQ(found, expected);
@@ -71,8 +76,7 @@ TEST(CopyLedger, EqualsOneNumberPerByte) {
   for (std::uint64_t program = 0; program < test::case_count("WEIR_TEST_PLACED", 150);
        ++program) {
     copy_ledger ledger(ledger_size, 0);
-    holders_of_bytes all;
-    all.fill(1);
+    state_of_bytes all;
     for (int step = 0; step < 40; ++step) {
       const auto kind = test::all_view_classes[static_cast<std::size_t>(d.in(0, 4))];
       const footprint bytes = test::random_view(d, s, kind).bytes();
@@ -83,7 +87,14 @@ TEST(CopyLedger, EqualsOneNumberPerByte) {
       const byte_set changed = test::bytes_in(bytes);
       for (std::size_t i = 0; i < all.size(); ++i) {
         if (changed[i]) {
-          all[i] = (writes ? 0 : all[i]) | std::uint64_t{1} << holder;
+          all[i].holders = (writes ? 0 : all[i].holders) | std::uint64_t{1} << holder;
+          all[i].writer = writes ? holder : all[i].writer;
+        }
+      }
+      if (d.one_in(20)) {
+        ledger.forget_copies();
+        for (byte_state& one : all) {
+          one.holders = std::uint64_t{1} << one.writer;
         }
       }
       ASSERT_EQ(ledger.segments(), segments_in(all));
@@ -101,9 +112,10 @@ TEST(CopyLedger, GathersMissingBlocksAtEqualDistances) {
   EXPECT_EQ(pieces[0].bytes, rows_of(100, 5, 20, 4));
 }
 
-TEST(CopyLedger, TakesEachPieceFromAHolderOfAllOfIt) {
+TEST(CopyLedger, TakesEachPieceFromItsWriter) {
   copy_ledger ledger(ledger_size, 0);
   ledger.wrote(block(50, 60), 2);
+  ledger.copied(block(40, 70), 0);  // also a holder, with a lower number
   std::vector<missing_piece> pieces;
   ledger.find_missing(block(40, 70), 1, pieces);
   ASSERT_EQ(pieces.size(), 2U);

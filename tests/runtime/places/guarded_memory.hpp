@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -15,7 +16,7 @@
 namespace weir::test {
 
 /// Memory of the places from 1 on, in mappings that are open only while a kernel or a
-/// copy of the place runs. With `loses_last_byte` a copy leaves the last byte out.
+/// copy of the place runs.
 /// @threads{safe to call concurrently}
 class guarded_memory final : public runtime::mover {
  public:
@@ -55,6 +56,10 @@ class guarded_memory final : public runtime::mover {
     });
   }
   result<void> copy(const runtime::copy_order& order) override {
+    if (failing_copies > 0) {
+      --failing_copies;
+      return error(errc::io, "injected failure of a copy");
+    }
     const visit source(*this, order.from_place);
     const visit destination(*this, order.to_place);
     const std::int64_t last = order.bytes.hi - 1;
@@ -75,7 +80,8 @@ class guarded_memory final : public runtime::mover {
     return count;
   }
 
-  bool loses_last_byte = false;
+  bool loses_last_byte = false;         ///< a copy leaves the last byte out
+  std::atomic<int> failing_copies = 0;  ///< number of next copies that fail
 
  private:
   struct region {

@@ -3,6 +3,7 @@
 /// Programs whose tasks run at random places equal the run in one memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -285,6 +286,50 @@ TEST(PlacesCopies, BytesThatAreOverwrittenAreNotCopied) {
   EXPECT_EQ(w.all.counters().copies, 0U);
   or_throw(w.all.wait(t));
   EXPECT_EQ(t.as<double>()[15], 5);
+}
+
+TEST(PlacesCopies, AnUpdateGetsItsOldBytesWhateverItClaims) {
+  one_worker w;
+  const tensor t = w.make(4, 4);
+  std::fill_n(t.as<double>(), 16, 2.0);
+  auto* first = or_throw(w.all.copy_in(t, 1)).as<double>();
+  guarded_memory* guard = &w.memory;
+  placed_access claims = updates(t);
+  claims.whole = true;  // counts for plain writes alone
+  or_throw(
+      w.all.submit(1, "double", std::array{claims}, [first, guard](const task_context&) {
+        const guarded_memory::visit open(*guard, 1);
+        std::transform(first, first + 16, first, [](double v) { return 2 * v; });
+      }));
+  or_throw(w.all.wait(t));
+  EXPECT_EQ(t.as<double>()[15], 4);
+}
+
+TEST(PlacesFailures, ACopyThatFailedIsMadeAgain) {
+  one_worker w;
+  const tensor t = w.make(4, 4);
+  std::fill_n(t.as<double>(), 16, 3.0);
+  w.memory.failing_copies = 1;
+  or_throw(w.all.bring(t, 1));
+  const auto failed = w.tasks->wait_all();
+  ASSERT_FALSE(failed);
+  EXPECT_NE(failed.error().text().find("injected failure of a copy"), std::string::npos);
+  w.add_one(t, 1);
+  ASSERT_TRUE(w.all.wait(t));
+  EXPECT_EQ(t.as<double>()[15], 4);
+}
+
+TEST(PlacesFailures, ATaskBesideAFailedCopyFailsUntilTheFailureIsReported) {
+  one_worker w;
+  const tensor t = w.make(4, 4);
+  w.memory.failing_copies = 1;
+  or_throw(w.all.bring(t, 1));
+  EXPECT_FALSE(w.tasks->wait(or_throw(w.all.copy_in(t, 1))));
+  w.add_one(t, 1);
+  EXPECT_FALSE(w.tasks->wait_all());
+  w.add_one(or_throw(t.slice(0, 0, 2)), 0);  // bytes that no task should have written
+  w.add_one(or_throw(t.slice(0, 2, 4)), 0);
+  EXPECT_TRUE(w.tasks->wait_all());
 }
 
 TEST(PlacesCopies, FootprintsOfManyProgressionsAreCopiedInParts) {

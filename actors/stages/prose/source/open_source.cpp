@@ -43,13 +43,20 @@ result<void> check_live(const source_settings& source) {
   return {};
 }
 
-/// Returns the number of distinct ids of a live source without opening it: opening would
-/// start the child process, or take tokens out of a pipe.
-std::uint32_t live_vocabulary(const source_settings& source) {
-  if (source.command.empty()) {
-    return source.turns ? storage::byte_vocabulary : storage::byte_vocabulary - 1;
-  }
+/// Returns the number above the ids that a child process may send.
+std::uint32_t child_vocabulary(const source_settings& source) {
   return source.vocabulary != 0 ? source.vocabulary : storage::byte_vocabulary;
+}
+
+/// Returns the number of distinct ids of a live source without opening it: opening would
+/// start the child process, or take tokens out of a pipe. `ends` says that the
+/// end-of-text token follows its documents in any case.
+std::uint32_t live_vocabulary(const source_settings& source, bool ends) {
+  if (source.command.empty()) {
+    return source.turns || ends ? storage::byte_vocabulary : storage::byte_vocabulary - 1;
+  }
+  const std::uint32_t ids = child_vocabulary(source);
+  return source.turns || source.eot || ends ? storage::child_separator(ids) + 1 : ids;
 }
 
 /// Opens a source whose tokens arrive while it is read.
@@ -59,7 +66,7 @@ result<opened_source> open_live(const source_settings& source) {
   options.turns = source.turns;
   options.separate_documents = source.eot;
   options.token_file = source.token_file;
-  options.vocabulary = live_vocabulary(source);
+  options.vocabulary = child_vocabulary(source);
   opened_source opened;
   if (!source.command.empty()) {
     opened.files = {source.command.front()};
@@ -143,8 +150,7 @@ result<std::uint32_t> vocabulary_of(file_system& fs, const source_settings& sour
     return largest;
   }
   if (is_live(source)) {
-    const std::uint32_t ids = live_vocabulary(source);
-    return wraps ? std::max(ids, storage::byte_vocabulary) : ids;
+    return live_vocabulary(source, wraps);
   }
   WEIR_TRY(const opened_source opened, open_for(use_of::looking, fs, source));
   const std::uint32_t ids = opened.tokens->vocabulary();

@@ -20,11 +20,11 @@ struct missing_piece {
   holder_id from = 0;  ///< holder that has all of them
 };
 
-/// Knows for each byte of a storage which holders have its present value. The answers are
-/// exact: no byte is copied twice, none is forgotten. Neighbouring bytes with the same
-/// holders are one segment; an access takes a look-up for each of its blocks that do not
-/// lie in one segment together.
-/// @invariant each byte has at least one holder
+/// Knows for each byte of a storage which holders have its present value, and which of
+/// them wrote it. The answers are exact: no byte is copied twice, none is forgotten.
+/// Neighbouring bytes with the same holders and writer are one segment; an access takes a
+/// look-up for each of its blocks that do not lie in one segment together.
+/// @invariant the writer of each byte is one of its holders
 /// @threads{thread-compatible}
 class copy_ledger {
  public:
@@ -36,7 +36,7 @@ class copy_ledger {
   copy_ledger(std::int64_t size, holder_id first);
 
   /// Adds the bytes that `holder` lacks to `out`, as few footprints as equal distances
-  /// allow. Each piece comes from the holder with the lowest number that has it.
+  /// allow. Each piece comes from the holder that wrote it.
   /// @pre the bytes lie in the storage
   void find_missing(const footprint& bytes, holder_id holder,
                     std::vector<missing_piece>& out) const;
@@ -46,22 +46,29 @@ class copy_ledger {
   void copied(const footprint& bytes, holder_id holder);
   /// Notes that the holder has changed the bytes, so that no other has them.
   void wrote(const footprint& bytes, holder_id holder);
+  /// Notes that after a failure only the writer of each byte is known to have it, because
+  /// copies may have failed.
+  void forget_copies() noexcept;
   /// Returns the number of segments.
-  [[nodiscard]] std::size_t segments() const noexcept { return holders_.size(); }
+  [[nodiscard]] std::size_t segments() const noexcept { return segments_.size(); }
 
  private:
-  using mask = std::uint64_t;
-  using segment_map = std::map<std::int64_t, mask>;
+  struct segment {
+    std::uint64_t holders = 0;  ///< bit i: holder i has the bytes
+    holder_id writer = 0;
+    friend bool operator==(const segment&, const segment&) = default;
+  };
+  using segment_map = std::map<std::int64_t, segment>;
 
   [[nodiscard]] segment_map::const_iterator segment_of(std::int64_t byte) const;
-  [[nodiscard]] std::int64_t end_of(segment_map::const_iterator segment) const;
+  [[nodiscard]] std::int64_t end_of(segment_map::const_iterator at) const;
   segment_map::iterator split(std::int64_t byte);
   template <class Change>
   void change(const footprint& bytes, Change&& next);
   template <class Change>
   void change_run(std::int64_t lo, std::int64_t hi, Change&& next);
 
-  segment_map holders_;  ///< first byte of each segment, and the holders of it
+  segment_map segments_;  ///< segments by their first bytes
   std::int64_t size_;
 };
 

@@ -37,8 +37,8 @@ struct copy_order {
 class mover {
  public:
   virtual ~mover() = default;
-  /// Returns memory at a place other than 0, aligned to 64 bytes. Its content is of no
-  /// meaning. @units{bytes} @error{out_of_memory; the place is full}
+  /// Returns memory at a place other than 0, aligned to 64 bytes. Its content is
+  /// undefined. @units{bytes} @error{out_of_memory; the place is full}
   [[nodiscard]] virtual result<std::byte*> allocate(place_id place,
                                                     std::int64_t bytes) = 0;
   /// Takes back memory that `allocate` returned. @units{bytes}
@@ -61,7 +61,9 @@ void copy_bytes(const footprint& bytes, const std::byte* from, std::byte* to) no
 /// An access of a task at a place. A write may leave bytes as they were, so old bytes are
 /// copied to the place first. `overwrites` says that none is left.
 struct placed_access : access {
-  bool whole = false;  ///< true if the kernel writes every byte and reads none
+  /// True if the kernel writes every byte and reads none. It counts for plain writes
+  /// alone.
+  bool whole = false;
 
   placed_access() = default;
   /// Takes an access as the engine knows it.
@@ -84,7 +86,8 @@ struct place_counters {
 /// A failed task poisons the bytes that it should have written at every place. A copy
 /// whose source is poisoned in part does not run, so that all its bytes are poisoned.
 /// After a failure the bytes of poisoned writes are undefined until they are written
-/// again.
+/// again; all other bytes keep their values, and are copied once more where they are
+/// needed, since copies may have failed.
 /// @threads{thread-compatible; belongs to the submitter of the engine}
 class places {
  public:
@@ -155,6 +158,7 @@ class places {
                                    place_id place);
   [[nodiscard]] result<void> copy_piece(copies_of_storage& s, const footprint& bytes,
                                         place_id from, place_id to);
+  void forget_failed_copies() noexcept;
   void free_copies(copies_of_storage& s) noexcept;
 
   engine* tasks_;
@@ -162,6 +166,7 @@ class places {
   place_id count_;
   table storages_;
   place_counters counters_;
+  std::uint64_t failures_seen_;  ///< failures of the engine, see `forget_failed_copies`
   std::vector<access> translated_;      ///< accesses of the task that is submitted
   std::vector<missing_piece> missing_;  ///< scratch memory of `fetch`
 };

@@ -23,8 +23,9 @@ inline constexpr std::uint32_t end_of_text = 256;
 inline constexpr std::uint32_t byte_vocabulary = 257;
 /// Size of a source whose end is not known yet, such as a pipe.
 inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
-/// Largest size in bytes of the states of a source that a cursor stores.
-inline constexpr std::size_t max_source_state = std::size_t{1} << 20;
+/// Largest size in bytes of the states of a source that a cursor stores. A source that is
+/// made of others stores the states of all of them.
+inline constexpr std::size_t max_source_state = std::size_t{16} << 20;
 
 /// State of a counter-based random generator. It takes 32 bytes when stored.
 /// @source{context_stream.md, 1.5 and 6.4}
@@ -99,6 +100,9 @@ class token_source {
   /// @error{source_unavailable, a read failed}
   [[nodiscard]] virtual result<std::size_t> chunk_run(std::uint64_t index,
                                                       std::size_t count);
+  /// Returns whether each document is a turn: a chunk ends with it, so that no chunk
+  /// waits for the next turn.
+  [[nodiscard]] virtual bool has_turns() const noexcept { return false; }
   /// Returns whether the writer of the source asks for a new context before the token at
   /// `index`, which has arrived.
   [[nodiscard]] virtual bool begins_context(std::uint64_t index) const;
@@ -135,8 +139,8 @@ class token_source {
   [[nodiscard]] virtual result<std::vector<part_share>> shares(std::uint64_t index) const;
   /// Tells a source that cannot seek the index of the next token that it delivers.
   /// @param before the tokens directly before `index`; they become readable again
-  /// @error{unsupported, the source can seek or has already been read}
-  /// @error{history_mismatch, `before` holds a token that is no byte}
+  /// @error{unsupported, the source can seek or has already been read, or a mixture has
+  /// no state of this place}
   [[nodiscard]] virtual result<void> continue_at(std::uint64_t index,
                                                  std::span<const std::uint32_t> before);
   /// Returns the state from which the source goes on with the token at `index`, if the

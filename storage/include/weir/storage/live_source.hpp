@@ -24,15 +24,22 @@ namespace weir::storage {
 struct live_options {
   /// Each line, or each document of a child process, is a turn.
   bool turns = false;
-  /// Puts `end_of_text` between two documents of a child process.
+  /// Puts `child_separator` between two documents of a child process.
   bool separate_documents = true;
-  /// Number of distinct tokens; ids of a child process are below.
+  /// Ids of a child process are below; so are the bytes of its texts.
   std::uint32_t vocabulary = byte_vocabulary;
   /// Milliseconds within which a child process must announce itself.
   int hello_ms = 60'000;
   /// File whose first line is the token that a peer of a socket must send; empty: none.
   std::string token_file;
 };
+
+/// Returns the token that ends a document of a child process: `end_of_text` for bytes,
+/// else a token of its own behind the ids.
+/// @threads{safe to call concurrently}
+[[nodiscard]] constexpr std::uint32_t child_separator(std::uint32_t vocabulary) noexcept {
+  return vocabulary == byte_vocabulary ? end_of_text : vocabulary;
+}
 
 /// Opens the bytes of a file descriptor, for example 0 for standard input, which stays
 /// open. The source ends when all writers have closed it.
@@ -56,10 +63,12 @@ struct live_options {
 /// token; a peer with another line is closed before any further byte is read. The answer
 /// is one line, `{"from": N}`: the peer sends the bytes of the stream from byte N on.
 /// Without turns the source ends when the peer closes the connection; with turns it waits
-/// for the next peer, and a turn that was not complete ends there.
+/// for the next peer, and a turn that was not complete ends there. A peer that closes
+/// before its first byte is ignored. A socket file at PATH is replaced if nobody listens
+/// there any more.
 /// @error{invalid_argument, the address is malformed, or needs a token file}
-/// @error{source_unavailable, the system refuses the address, or the token cannot be
-/// read}
+/// @error{source_unavailable, the system refuses the address, another file lies at PATH,
+/// or the token cannot be read}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<token_source>> open_socket_source(
     const std::string& address, const live_options& options = {});

@@ -71,7 +71,8 @@ inline constexpr std::size_t max_mix_parts = 256;
 /// or when no part is left that has a weight.
 /// @error{invalid_argument, there are no parts or too many, an option is out of its
 /// range, their separators differ, the weights of a row are all 0, draws of the
-/// curriculum do not rise, or a part that cannot seek would begin again}
+/// curriculum do not rise, a part that cannot seek would begin again, or a part has
+/// turns}
 /// @threads{safe to call concurrently}
 /// @source{context_stream.md, 6.3; R. Tijdeman, "The chairman assignment problem",
 /// Discrete Mathematics 32 (1980)}
