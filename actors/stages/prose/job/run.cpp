@@ -194,8 +194,9 @@ result<void> runner::accept_text() {
 /// clock for all its sources, so none of them may be left out.
 result<void> runner::check_sources_read() {
   const run_phases& phases = config_.phase;
-  for (const auto& [name, bytes] : stored_->other_cursors) {
-    WEIR_TRY(const auto cursor, storage::decode_cursor(bytes));
+  for (const auto& other : stored_->other_cursors) {
+    const std::string& name = other.first;
+    WEIR_TRY(const auto cursor, storage::decode_cursor(other.second));
     const bool reads = std::ranges::any_of(phases.order, [&](const std::string& phase) {
       const std::array sources = {&phases.build_source, &phases.test_source,
                                   &phases.stream_source};
