@@ -45,7 +45,7 @@ if(WEIR_SANITIZE)
   # The programs of these builds have hundreds of MiB, which lld links in a fifth of the time of GNU ld.
   find_program(WEIR_LLD NAMES ld.lld-14 ld.lld)
   if(WEIR_LLD AND CMAKE_CXX_COMPILER_ID STREQUAL Clang)
-    add_link_options(-fuse-ld=lld)
+    add_link_options(-fuse-ld=lld LINKER:--build-id=sha1)
   endif()
   if(WEIR_SANITIZE MATCHES undefined)
     add_compile_options(-fno-sanitize-recover=undefined)
