@@ -191,7 +191,7 @@ TEST_F(predicting_run, has_equal_bytes_behind_every_resume) {
   run_config c = config("a");
   const run_report whole = or_throw(run(c));
   const byte_vector expected = bytes_at(output("a"));
-  for (std::uint64_t generation = whole.generation; generation > 1; --generation) {
+  for (const std::uint64_t generation : {11U, 8U, 6U, 4U, 2U}) {
     const run_report r = or_throw(resume(c, {}, generation));
     EXPECT_EQ(r.state_hash, whole.state_hash);
     EXPECT_EQ(bytes_at(output("a")), expected) << generation;
@@ -258,7 +258,10 @@ TEST_F(predicting_run, refuses_a_file_that_lost_durable_messages) {
         bytes, found);
   };
   const std::string stage = "cannot open stage \"predictions\"\n  caused by: ";
-  EXPECT_EQ(refused(0, 0), "finished: " + expected(file.size(), 0));
+  EXPECT_EQ(refused(0, 0),
+            "cannot rely on the finished run: expected the whole output of the stage "
+            "\"predictions\", found less or another\n  caused by: " +
+                expected(file.size(), 0));
   test::write_text(path, std::string(as_text(file)));
   EXPECT_EQ(refused(known - 1, 9), stage + expected(known, known - 1));
   EXPECT_EQ(bytes_at(path).size(), known - 1) << "a refused file stays as it was";
