@@ -25,10 +25,30 @@ struct letter {
   message_key key;
   std::optional<std::vector<std::byte>> bytes;  ///< none: the sender has failed
   std::uint32_t polls_left = 0;                 ///< polls before it arrives
+  /// Present if it says that the sender has abandoned the channel.
+  std::optional<error> farewell{};
+
+  /// Returns its share of the memory of a mailbox.
+  [[nodiscard]] std::int64_t size() const {
+    return static_cast<std::int64_t>(sizeof(letter) + (bytes ? bytes->size() : 0));
+  }
 };
 
 /// A sender and a key.
 using sender_and_key = std::pair<rank_id, message_key>;
+/// A sender and a channel.
+using sender_and_channel = std::pair<rank_id, std::uint32_t>;
+
+/// Messages that a rank has sent to another one in a channel, lost ones included.
+struct sent_messages {
+  std::uint64_t count = 0;
+  std::int64_t newest_ns = 0;
+};
+
+/// Returns true if a letter belongs to a sender and a channel.
+bool belongs(const letter& l, const sender_and_channel& which) {
+  return l.from == which.first && l.key.channel == which.second;
+}
 
 std::int64_t steady_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -48,9 +68,16 @@ std::string name_of_message(rank_id from, const message_key& key) {
 struct in_process_network::shared {
   /// Letters for one rank, and its last sign of life.
   struct mailbox {
-    std::mutex mutex;
-    std::vector<letter> letters;
     std::atomic<std::int64_t> polled_ns{0};
+    std::mutex mutex;  ///< guards all below
+    std::vector<letter> letters;
+    std::map<sender_and_channel, sent_messages> sent;
+    std::vector<bool> closed;  ///< by channel: its letters are dropped
+    std::int64_t waiting = 0;  ///< bytes that were sent and not received
+
+    [[nodiscard]] bool drops(std::uint32_t channel) const {
+      return channel < closed.size() && closed[channel];
+    }
   };
   explicit shared(in_process_options o)
       : options(std::move(o)), mailboxes(options.ranks) {}
@@ -75,6 +102,7 @@ class in_process_network::endpoint final : public transport {
     return static_cast<std::uint32_t>(channels_.size() - 1);
   }
   void close_channel(std::uint32_t channel) noexcept override;
+  void abandon(std::uint32_t channel, const error& cause) override;
 
   result<transfer_id> send(rank_id to, message_key key,
                            std::span<const std::byte> bytes) override {
@@ -112,10 +140,13 @@ class in_process_network::endpoint final : public transport {
   result<transfer_id> post(rank_id to, message_key key,
                            std::optional<std::vector<std::byte>> bytes);
   void take_letters();
+  [[nodiscard]] bool take_letter(letter& l, std::span<const letter> before);
   [[nodiscard]] static result<void> deliver(const letter& l, const open_receive& r);
   [[nodiscard]] std::optional<error> overdue(const sender_and_key& which,
                                              const open_receive& r,
                                              std::int64_t now) const;
+  [[nodiscard]] std::optional<error> lost(const sender_and_key& which,
+                                          std::int64_t now) const;
 
   shared& network_;
   rank_id own_;
@@ -124,6 +155,8 @@ class in_process_network::endpoint final : public transport {
   std::vector<channel_state> channels_;
   std::map<sender_and_key, open_receive> receives_;
   std::map<sender_and_key, letter> arrived_;
+  std::map<sender_and_channel, std::uint64_t> taken_;  ///< letters out of the mailbox
+  std::map<sender_and_channel, error> gone_;           ///< causes of abandoned channels
 };
 
 result<void> in_process_network::endpoint::check_open(rank_id other,
@@ -147,18 +180,51 @@ result<transfer_id> in_process_network::endpoint::post(
     rank_id to, message_key key, std::optional<std::vector<std::byte>> bytes) {
   WEIR_CHECK(check_open(to, key));
   const in_process_options& o = network_.options;
-  letter l{own_, key, std::move(bytes), 0};
+  letter l{own_, key, std::move(bytes)};
   if (o.max_delay != 0) {
     l.polls_left =
         static_cast<std::uint32_t>(random_() % (std::uint64_t{o.max_delay} + 1));
   }
-  if (!o.loses || !o.loses(own_, to, key)) {
-    shared::mailbox& box = network_.mailboxes[to];
-    const std::lock_guard lock(box.mutex);
-    box.letters.push_back(std::move(l));
+  const bool is_lost = o.loses && o.loses(own_, to, key);
+  shared::mailbox& box = network_.mailboxes[to];
+  const std::lock_guard lock(box.mutex);
+  if (!box.drops(key.channel)) {
+    if (l.size() > o.max_waiting - box.waiting) {
+      return error(
+                 errc::out_of_memory,
+                 fmt::format("message {} of channel {} not sent to rank {}: expected at "
+                             "most {} bytes that wait for the rank, found {}",
+                             key.number, key.channel, to, o.max_waiting,
+                             box.waiting + l.size()))
+          .hint(
+              "let the ranks wait for each other more often, or raise "
+              "in_process_options::max_waiting");
+    }
+    sent_messages& sent = box.sent[{own_, key.channel}];
+    ++sent.count;
+    sent.newest_ns = network_.now();
+    if (!is_lost) {
+      box.waiting += l.size();
+      box.letters.push_back(std::move(l));
+    }
   }
   channels_[key.channel].ended.push_back({next_transfer_, {}});
   return next_transfer_++;
+}
+
+void in_process_network::endpoint::abandon(std::uint32_t channel, const error& cause) {
+  if (channel >= channels_.size() || !channels_[channel].open) {
+    return;
+  }
+  close_channel(channel);
+  for (rank_id to = 0; to < network_.options.ranks; ++to) {
+    shared::mailbox& box = network_.mailboxes[to];
+    const std::lock_guard lock(box.mutex);
+    if (!box.drops(channel)) {
+      box.letters.push_back({own_, {channel, 0}, std::nullopt, 0, cause});
+      box.waiting += box.letters.back().size();
+    }
+  }
 }
 
 /// Takes the letters that have arrived out of the own mailbox.
@@ -168,18 +234,41 @@ void in_process_network::endpoint::take_letters() {
   const std::lock_guard lock(box.mutex);
   std::size_t kept = 0;
   for (letter& l : box.letters) {
-    const bool arrives = l.polls_left == 0;
-    const sender_and_key which{l.from, l.key};
-    if (arrives && arrived_.try_emplace(which, std::move(l)).second) {
+    if (take_letter(l, std::span(box.letters).first(kept))) {
       continue;
     }
-    l.polls_left -= arrives ? 0 : 1;
     if (&l != &box.letters[kept]) {
       box.letters[kept] = std::move(l);
     }
     ++kept;
   }
   box.letters.resize(kept);
+}
+
+/// Takes one letter if it has arrived. A farewell waits for the letters before it; those
+/// whose key has arrived already stay in the mailbox and do not count.
+bool in_process_network::endpoint::take_letter(letter& l,
+                                               std::span<const letter> before) {
+  const sender_and_channel which{l.from, l.key.channel};
+  if (l.farewell) {
+    const bool is_last = std::none_of(before.begin(), before.end(), [&](const letter& o) {
+      return belongs(o, which) && !arrived_.contains({o.from, o.key});
+    });
+    if (is_last) {
+      network_.mailboxes[own_].waiting -= l.size();
+      gone_.try_emplace(which, std::move(*l.farewell));
+    }
+    return is_last;
+  }
+  if (l.polls_left != 0) {
+    --l.polls_left;
+    return false;
+  }
+  if (!arrived_.try_emplace({l.from, l.key}, std::move(l)).second) {
+    return false;
+  }
+  ++taken_[which];
+  return true;
 }
 
 /// Copies the bytes of a letter to the memory of its receive.
@@ -201,39 +290,82 @@ result<void> in_process_network::endpoint::deliver(const letter& l,
   return {};
 }
 
-/// Returns the error of a receive whose sender has been silent for too long.
+/// Returns the error of a receive whose sender has been silent for too long, or whose
+/// message was lost.
 std::optional<error> in_process_network::endpoint::overdue(const sender_and_key& which,
                                                            const open_receive& r,
                                                            std::int64_t now) const {
+  const std::int64_t deadline = network_.options.deadline_ns;
+  if (now - r.begun_ns <= deadline) {
+    return std::nullopt;
+  }
   const shared::mailbox& sender = network_.mailboxes[which.first];
   const std::int64_t silent =
       now - std::max(r.begun_ns, sender.polled_ns.load(std::memory_order_relaxed));
-  if (silent <= network_.options.deadline_ns) {
-    return std::nullopt;
+  if (silent <= deadline) {
+    return lost(which, now);
   }
   return error(errc::timeout,
                fmt::format("{} not received: expected a sign of life of rank {} within "
                            "{} ms, found none for {} ms",
                            name_of_message(which.first, which.second), which.first,
-                           network_.options.deadline_ns / 1'000'000, silent / 1'000'000));
+                           deadline / 1'000'000, silent / 1'000'000));
+}
+
+/// Returns an error if messages of the sender in the channel were lost. It is unknown
+/// which ones.
+std::optional<error> in_process_network::endpoint::lost(const sender_and_key& which,
+                                                        std::int64_t now) const {
+  const sender_and_channel from{which.first, which.second.channel};
+  shared::mailbox& box = network_.mailboxes[own_];
+  const std::lock_guard lock(box.mutex);
+  const auto sent = box.sent.find(from);
+  if (sent == box.sent.end() ||
+      now - sent->second.newest_ns <= network_.options.deadline_ns) {
+    return std::nullopt;
+  }
+  const auto taken = taken_.find(from);
+  const auto come = (taken == taken_.end() ? 0 : taken->second) +
+                    static_cast<std::uint64_t>(std::count_if(
+                        box.letters.begin(), box.letters.end(), [&](const letter& l) {
+                          return belongs(l, from) && !l.farewell;
+                        }));
+  if (come == sent->second.count) {
+    return std::nullopt;
+  }
+  return error(
+      errc::timeout,
+      fmt::format("{} not received: expected the {} messages that the rank has "
+                  "sent in the channel, found {}; the others were lost",
+                  name_of_message(which.first, which.second), sent->second.count, come));
 }
 
 void in_process_network::endpoint::poll(std::uint32_t channel,
                                         std::vector<transfer_end>& ended) {
   take_letters();
   const std::int64_t now = receives_.empty() ? 0 : network_.now();
+  std::int64_t received = 0;
   for (auto it = receives_.begin(); it != receives_.end();) {
-    std::vector<transfer_end>& ends = channels_[it->first.second.channel].ended;
-    if (const auto found = arrived_.find(it->first); found != arrived_.end()) {
-      ends.push_back({it->second.id, deliver(found->second, it->second)});
+    const auto& [which, receive] = *it;
+    std::vector<transfer_end>& ends = channels_[which.second.channel].ended;
+    if (const auto found = arrived_.find(which); found != arrived_.end()) {
+      ends.push_back({receive.id, deliver(found->second, receive)});
+      received += found->second.size();
       arrived_.erase(found);
-    } else if (auto late = overdue(it->first, it->second, now)) {
-      ends.push_back({it->second.id, std::move(*late)});
+    } else if (const auto gone = gone_.find({which.first, which.second.channel});
+               gone != gone_.end()) {
+      ends.push_back({receive.id, gone->second, true});
+    } else if (auto late = overdue(which, receive, now)) {
+      ends.push_back({receive.id, std::move(*late)});
     } else {
       ++it;
       continue;
     }
     it = receives_.erase(it);
+  }
+  if (received != 0) {
+    const std::lock_guard lock(network_.mailboxes[own_].mutex);
+    network_.mailboxes[own_].waiting -= received;
   }
   if (channel < channels_.size()) {
     for (transfer_end& one : std::exchange(channels_[channel].ended, {})) {
@@ -242,15 +374,32 @@ void in_process_network::endpoint::poll(std::uint32_t channel,
   }
 }
 
+/// Drops the letters of the channel. Later ones are dropped as they are sent.
 void in_process_network::endpoint::close_channel(std::uint32_t channel) noexcept {
-  if (channel < channels_.size()) {
-    channels_[channel] = {false, {}};
-    const auto of_channel = [channel](const auto& one) {
-      return one.first.second.channel == channel;
-    };
-    std::erase_if(receives_, of_channel);
-    std::erase_if(arrived_, of_channel);
+  if (channel >= channels_.size() || !channels_[channel].open) {
+    return;
   }
+  channels_[channel] = {false, {}};
+  shared::mailbox& box = network_.mailboxes[own_];
+  const std::lock_guard lock(box.mutex);
+  for (const auto& [which, l] : arrived_) {
+    box.waiting -= which.second.channel == channel ? l.size() : 0;
+  }
+  std::erase_if(box.letters, [&](const letter& l) {
+    box.waiting -= l.key.channel == channel ? l.size() : 0;
+    return l.key.channel == channel;
+  });
+  box.closed.resize(std::max<std::size_t>(box.closed.size(), channel + std::size_t{1}));
+  box.closed[channel] = true;
+  const auto has_key = [channel](const auto& one) {
+    return one.first.second.channel == channel;
+  };
+  const auto is_of = [channel](const auto& one) { return one.first.second == channel; };
+  std::erase_if(receives_, has_key);
+  std::erase_if(arrived_, has_key);
+  std::erase_if(taken_, is_of);
+  std::erase_if(gone_, is_of);
+  std::erase_if(box.sent, is_of);
 }
 
 in_process_network::in_process_network(in_process_options options) {
@@ -264,6 +413,12 @@ in_process_network::~in_process_network() = default;
 
 transport& in_process_network::transport_of(rank_id rank) noexcept {
   return *endpoints_[rank];
+}
+
+std::int64_t in_process_network::waiting(rank_id rank) const {
+  shared::mailbox& box = shared_->mailboxes[rank];
+  const std::lock_guard lock(box.mutex);
+  return box.waiting;
 }
 
 }  // namespace weir::runtime

@@ -28,43 +28,48 @@ void world::ranked::note_failure(std::uint64_t step, const char* name,
   if (failure_.failed_step != 0 && failure_.failed_step <= step) {
     return;
   }
+  const bool kept = cause.code() == errc::timeout || cause.code() == errc::stopping ||
+                    cause.code() == errc::collective_mismatch;
   failure_.failed_step = step;
-  failure_.code = static_cast<std::uint32_t>(
-      cause.code() == errc::timeout || cause.code() == errc::collective_mismatch
-          ? cause.code()
-          : errc::kernel_failed);
+  failure_.code = static_cast<std::uint32_t>(kept ? cause.code() : errc::kernel_failed);
   put_text(failure_.name, name);
   put_text(failure_.text, cause.text());
 }
 
-/// Ends the use of the transport. Tasks that use pieces end before the pieces do.
-error world::ranked::fail(error cause) {
-  link_.close_channel(data_);
-  link_.close_channel(control_);
+/// Ends the use of the transport and tells the other ranks `told`. Tasks that use pieces
+/// end before the pieces do.
+error world::ranked::end(error cause, const error& told) {
+  link_.abandon(data_, told);
+  link_.abandon(control_, told);
+  inquiry_.close();
   held_.clear();
-  static_cast<void>(tasks_.wait_all());
+  run_all(tasks_);
   sends_.clear();
   receives_.clear();
   broken_ = cause;
   return cause;
 }
 
-/// Sends the own report to all ranks and returns the reports of all. Tasks and pieces
-/// move on meanwhile, because other ranks may need them before they come to the exchange.
-result<std::vector<rank_report>> world::ranked::exchange(const rank_report& own) {
+/// Ends the world because of a failure of this rank.
+error world::ranked::fail(error cause) {
+  const error told(cause.code(),
+                   fmt::format("rank {} has failed: expected it to go on, found: {}",
+                               link_.rank(), cause.text()));
+  return end(std::move(cause), told);
+}
+
+/// Sends the own bytes to all ranks and receives theirs. Tasks and pieces move on
+/// meanwhile, because other ranks may need them before they come to the exchange.
+result<void> world::ranked::exchange(std::span<const std::byte> own,
+                                     const bytes_of_ranks& all) {
   const message_key key{control_, exchanges_++};
-  std::vector<rank_report> all(link_.ranks());
-  all[link_.rank()] = own;
   std::vector<transfer_id> open;
   for (rank_id r = 0; r < link_.ranks(); ++r) {
     if (r == link_.rank()) {
       continue;
     }
-    const auto out = std::as_bytes(std::span(&own, 1));
-    auto sent = link_.send(r, key, out);
-    auto begun =
-        sent ? link_.receive(r, key, std::as_writable_bytes(std::span(&all[r], 1)))
-             : std::move(sent);
+    auto sent = link_.send(r, key, own);
+    auto begun = sent ? link_.receive(r, key, all[r]) : std::move(sent);
     if (!begun) {
       return fail(std::move(begun).error());
     }
@@ -78,41 +83,66 @@ result<std::vector<rank_report>> world::ranked::exchange(const rank_report& own)
     link_.poll(control_, ended);
     for (transfer_end& one : ended) {
       if (!one.outcome) {
-        return fail(std::move(one.outcome).error());
+        error cause = std::move(one.outcome).error();
+        return one.abandoned ? end(cause, cause) : fail(std::move(cause));
       }
       std::erase(open, one.id);
     }
     if (!open.empty()) {
-      if (auto moved = advance(); !moved) {
-        return std::move(moved).error();
-      }
-    }
-  }
-  return all;
-}
-
-/// Compares the streams before pieces are awaited that no rank may send.
-result<void> world::ranked::check_equal_streams() {
-  rank_report own;
-  own.steps = steps_;
-  own.fold = fold_;
-  put_text(own.name, newest_);
-  WEIR_TRY(const auto all, exchange(own));
-  for (rank_id r = 1; r < all.size(); ++r) {
-    if (all[r].steps != all[0].steps || all[r].fold != all[0].fold) {
-      return fail(
-          error(errc::collective_mismatch,
-                fmt::format("ranks 0 and {} differ: expected {} tasks, the last one "
-                            "\"{}\", found {}, the last one \"{}\"",
-                            r, all[0].steps, all[0].name.data(), all[r].steps,
-                            all[r].name.data()))
-              .hint("control flow, names and accesses must be the same on all ranks"));
+      WEIR_CHECK(advance());
     }
   }
   return {};
 }
 
-/// Returns the failure that is oldest in the stream, the same on all ranks.
+/// Returns the reports of all ranks.
+result<std::vector<rank_report>> world::ranked::exchange(const rank_report& own) {
+  std::vector<rank_report> all(link_.ranks());
+  all[link_.rank()] = own;
+  bytes_of_ranks bytes;
+  for (rank_report& one : all) {
+    bytes.push_back(std::as_writable_bytes(std::span(&one, 1)));
+  }
+  WEIR_CHECK(exchange(std::as_bytes(std::span(&own, 1)), bytes));
+  return all;
+}
+
+/// Compares the calls before pieces are awaited that no rank may send.
+result<void> world::ranked::check_equal_streams() {
+  rank_report own;
+  own.count = log_.count();
+  own.fold = log_.folded();
+  WEIR_TRY(const auto all, exchange(own));
+  for (rank_id r = 1; r < all.size(); ++r) {
+    if (all[r].count.calls != all[0].count.calls || all[r].fold != all[0].fold) {
+      return find_difference(all, r);
+    }
+  }
+  log_.forget();
+  return {};
+}
+
+/// Fails with the first call in which rank 0 and another one differ. All ranks come here
+/// together, and give each other their newest calls.
+result<void> world::ranked::find_difference(const std::vector<rank_report>& reports,
+                                            rank_id other) {
+  std::vector<call_history> all(link_.ranks());
+  bytes_of_ranks bytes;
+  for (rank_id r = 0; r < all.size(); ++r) {
+    all[r].count = reports[r].count;
+    all[r].newest.resize(all[r].count.remembered());
+    bytes.push_back(std::as_writable_bytes(std::span(all[r].newest)));
+  }
+  const call_history own = log_.history();
+  WEIR_CHECK(exchange(std::as_bytes(std::span(own.newest)), bytes));
+  all[link_.rank()] = own;
+  auto equal = compare_calls(0, all[0], other, all[other]);
+  WEIR_EXPECT(!equal);
+  return fail(std::move(equal).error());
+}
+
+/// Returns the failure that is oldest in the stream, the same on all ranks. Pieces may
+/// not have arrived because of it, so all ranks forget copies.
 result<void> world::ranked::agree() {
   rank_report own;
   {
@@ -132,19 +162,28 @@ result<void> world::ranked::agree() {
   if (oldest == nullptr) {
     return {};
   }
-  return error(
-      static_cast<errc>(oldest->code),
-      fmt::format("step {} \"{}\" failed on rank {}: expected success, found: {}",
-                  oldest->failed_step, oldest->name.data(), failed, oldest->text.data()));
+  for (auto& [key, s] : storages_) {
+    s.ledger.forget_copies();
+  }
+  const std::string task =
+      oldest->failed_step == rank_report::no_step
+          ? "a task"
+          : fmt::format("step {} \"{}\"", oldest->failed_step, oldest->name.data());
+  return error(static_cast<errc>(oldest->code),
+               fmt::format("{} failed on rank {}: expected success, found: {}", task,
+                           failed, oldest->text.data()));
 }
 
 result<void> world::ranked::wait() {
   if (broken_) {
     return *broken_;
   }
+  log_.begin_wait();
   WEIR_CHECK(check_equal_streams());
   WEIR_CHECK(drain());
-  return agree();
+  result<void> outcome = agree();
+  log_.end_wait();
+  return outcome;
 }
 
 }  // namespace weir::runtime

@@ -17,8 +17,13 @@
 
 #include "weir/runtime/copy_ledger.hpp"
 #include "weir/runtime/world.hpp"
+#include "world/call_inquiry.hpp"
+#include "world/call_log.hpp"
 
 namespace weir::runtime {
+
+/// Runs tasks until all of an engine have ended. Their failures stay in the engine.
+void run_all(engine& tasks);
 
 /// A piece that this rank sends. A task packs it; then the transport gets it.
 struct outgoing_piece {
@@ -41,6 +46,7 @@ struct incoming_piece {
   transfer_id transfer = 0;
   bool on_its_way = true;
   std::optional<error> failure;  ///< reason why it has not arrived
+  bool is_absent = false;        ///< true if the reason is a failed task of its sender
   task_id task = 0;              ///< task that unpacks; 0: not submitted
 };
 
@@ -56,11 +62,14 @@ struct stream_entry {
 
 /// State of a rank that all ranks exchange at a wait.
 struct rank_report {
-  std::uint64_t steps = 0;        ///< submissions
-  std::uint64_t fold = 0;         ///< hash of all submissions
+  /// Value of `failed_step` for tasks that the world has not submitted.
+  static constexpr std::uint64_t no_step = ~std::uint64_t{0};
+
+  call_count count;               ///< calls
+  std::uint64_t fold = 0;         ///< hash of all calls
   std::uint64_t failed_step = 0;  ///< oldest failure; 0: none
   std::uint32_t code = 0;         ///< code of it
-  std::array<char, 60> name{};    ///< newest task, or the one that failed
+  std::array<char, 60> name{};    ///< task that failed
   std::array<char, 320> text{};   ///< text of the failure
 };
 
@@ -70,10 +79,12 @@ struct rank_report {
 /// sees the order of one rank. A receive holds back the entries behind it until its piece
 /// has arrived. The oldest entry of all ranks is never held back for ever: everything
 /// before it has been started, so its piece has been sent or its sender has failed.
-class world::ranked {
+/// While a world waits, the other worlds of its transport move on, because a rank that
+/// waits for the same world may need a piece of another one first.
+class world::ranked final : public transport_user {
  public:
   ranked(engine& tasks, transport& link);
-  ~ranked();
+  ~ranked() override;
   ranked(const ranked&) = delete;
   ranked& operator=(const ranked&) = delete;
 
@@ -81,8 +92,8 @@ class world::ranked {
   [[nodiscard]] result<void> release(storage_id id);
   [[nodiscard]] result<void> submit(const world_submission& with, const char* name,
                                     std::span<const access> accesses, start run);
-  [[nodiscard]] result<void> bring_everywhere(const tensor& t);
   [[nodiscard]] result<void> wait();
+  bool move_on_for_others() override;
 
   [[nodiscard]] std::uint64_t next_step() const noexcept { return steps_ + 1; }
   [[nodiscard]] const world_counters& counters() const noexcept { return counters_; }
@@ -100,10 +111,8 @@ class world::ranked {
   [[nodiscard]] result<shared_storage*> find(storage_id id, std::int64_t end);
   [[nodiscard]] result<void> check(const world_submission& with,
                                    std::span<const access> accesses);
-  void fold(std::uint64_t number) noexcept;
   void fold_submission(const world_submission& with, const char* name,
                        std::span<const access> accesses);
-  void begin_step(const char* name) noexcept;
   [[nodiscard]] result<void> fetch(shared_storage& s, const footprint& bytes, rank_id to,
                                    const char* name);
   [[nodiscard]] result<void> note_writes(std::span<const access> accesses, rank_id first,
@@ -116,7 +125,8 @@ class world::ranked {
   // Progress.
   [[nodiscard]] result<void> advance();
   [[nodiscard]] result<bool> move_on();
-  bool end_transfers();
+  [[nodiscard]] result<void> question_others();
+  [[nodiscard]] result<bool> end_transfers();
   [[nodiscard]] result<bool> start_entries();
   [[nodiscard]] result<bool> start_entry(stream_entry& entry);
   [[nodiscard]] result<bool> hand_over_sends();
@@ -124,10 +134,17 @@ class world::ranked {
   [[nodiscard]] result<void> drain();
 
   // Agreement.
+  /// Bytes of each rank in an exchange.
+  using bytes_of_ranks = std::vector<std::span<std::byte>>;
+  [[nodiscard]] result<void> exchange(std::span<const std::byte> own,
+                                      const bytes_of_ranks& all);
   [[nodiscard]] result<std::vector<rank_report>> exchange(const rank_report& own);
   [[nodiscard]] result<void> agree();
   [[nodiscard]] result<void> check_equal_streams();
+  [[nodiscard]] result<void> find_difference(const std::vector<rank_report>& reports,
+                                             rank_id other);
   [[nodiscard]] error fail(error cause);
+  error end(error cause, const error& told);
 
   engine& tasks_;
   transport& link_;
@@ -142,8 +159,9 @@ class world::ranked {
   std::list<incoming_piece> receives_;
   std::vector<missing_piece> missing_;
   std::uint64_t steps_ = 0;
-  std::uint64_t fold_ = 0;
-  const char* newest_ = "";
+  call_log log_;
+  call_inquiry inquiry_;
+  std::uint64_t idle_rounds_ = 0;  ///< since anything has moved
   std::uint64_t exchanges_ = 0;
   world_counters counters_;
   std::optional<error> broken_;

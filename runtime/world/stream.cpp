@@ -3,11 +3,13 @@
 /// One rank's view of the stream: pieces that it sends and receives, tasks that it runs,
 /// and how they move on.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
 #include <fmt/core.h>
 
+#include "places/access_needs.hpp"
 #include "places/byte_runs.hpp"
 #include "world/ranked.hpp"
 
@@ -20,6 +22,9 @@ constexpr std::size_t max_held = 1024;
 constexpr std::uint64_t steps_between_polls = 64;
 /// Time that a rank waits for the end of a task before it polls again.
 constexpr std::int64_t idle_ns = 50'000;
+/// Number of idle rounds after which a rank asks others for their calls; a power of two.
+/// It asks again each time that the number has doubled.
+constexpr std::uint64_t rounds_before_question = 64;
 
 std::uint64_t key_of_storage(storage_id id) noexcept {
   return (std::uint64_t{id.generation} << 32U) | id.index;
@@ -44,9 +49,10 @@ void unpack(const incoming_piece& piece) {
   });
 }
 
+/// Returns true if a task sees or leaves old bytes of its access `index`.
 bool sees_old_bytes(const access& a, std::size_t index, std::uint64_t overwrites) {
   const bool whole = index < 64 && (overwrites >> index & 1) != 0;
-  return a.mode != access_mode::none && !(whole && a.mode == access_mode::write);
+  return needs_old_bytes(a.mode, whole);
 }
 
 }  // namespace
@@ -57,16 +63,20 @@ world::ranked::ranked(engine& tasks, transport& link)
       data_(link.open_channel()),
       control_(link.open_channel()),
       sent_to_(link.ranks()),
-      received_from_(link.ranks()) {
+      received_from_(link.ranks()),
+      inquiry_(link) {
   WEIR_EXPECT(link.ranks() <= copy_ledger::max_holders);
+  link.enter(*this);
 }
 
 /// Tasks that have been started use the pieces, so they end first.
 world::ranked::~ranked() {
-  link_.close_channel(data_);
-  link_.close_channel(control_);
-  held_.clear();
-  static_cast<void>(tasks_.wait_all());
+  link_.leave(*this);
+  const error cause(errc::stopping,
+                    fmt::format("rank {} sends nothing more: expected its world to "
+                                "live, found that it has ended",
+                                link_.rank()));
+  static_cast<void>(end(cause, cause));
 }
 
 result<storage> world::ranked::allocate(std::int64_t bytes, std::string_view owner) {
@@ -79,11 +89,17 @@ result<storage> world::ranked::allocate(std::int64_t bytes, std::string_view own
   }
   storages_.try_emplace(key_of_storage(s.id),
                         shared_storage{s, std::move(ledger), ++ordinals_});
+  log_.fold(static_cast<std::uint64_t>(bytes));
+  log_.note("allocate");
   return s;
 }
 
 /// Entries that are held back may use the storage, so they are started first.
 result<void> world::ranked::release(storage_id id) {
+  if (const auto s = storages_.find(key_of_storage(id)); s != storages_.end()) {
+    log_.fold(s->second.ordinal);
+    log_.note("release");
+  }
   while (!held_.empty() && !broken_) {
     WEIR_CHECK(advance());
   }
@@ -125,44 +141,33 @@ result<void> world::ranked::check(const world_submission& with,
   return {};
 }
 
-void world::ranked::fold(std::uint64_t number) noexcept {
-  fold_ = (fold_ ^ number) * 0x9E3779B97F4A7C15U;
-  fold_ ^= fold_ >> 29U;
-}
-
 /// Mixes a submission into the hash that ranks compare. Storages count by their order,
 /// since ids may differ between ranks.
 void world::ranked::fold_submission(const world_submission& with, const char* name,
                                     std::span<const access> accesses) {
-  fold(with.executor);
-  fold(with.overwrites);
-  fold(with.everywhere ? 1 : 0);
-  for (const char* c = name; *c != '\0'; ++c) {
-    fold(static_cast<std::uint64_t>(*c));
-  }
+  log_.fold(with.executor);
+  log_.fold(with.overwrites);
+  log_.fold(with.everywhere ? 1 : 0);
+  log_.fold(name);
   for (const access& a : accesses) {
     const footprint& f = a.bytes;
-    fold(storages_.at(key_of_storage(f.id)).ordinal);
-    fold(static_cast<std::uint64_t>(a.mode));
+    log_.fold(storages_.at(key_of_storage(f.id)).ordinal);
+    log_.fold(static_cast<std::uint64_t>(a.mode));
     for (const std::int64_t number : {f.lo, f.hi, f.run, std::int64_t{f.depth}}) {
-      fold(static_cast<std::uint64_t>(number));
+      log_.fold(static_cast<std::uint64_t>(number));
     }
     for (std::size_t i = 0; i < f.depth; ++i) {
-      fold(static_cast<std::uint64_t>(f.steps[i].stride));
-      fold(static_cast<std::uint64_t>(f.steps[i].count));
+      log_.fold(static_cast<std::uint64_t>(f.steps[i].stride));
+      log_.fold(static_cast<std::uint64_t>(f.steps[i].count));
     }
   }
-}
-
-void world::ranked::begin_step(const char* name) noexcept {
-  ++steps_;
-  newest_ = name;
+  log_.note(name);
 }
 
 result<void> world::ranked::submit(const world_submission& with, const char* name,
                                    std::span<const access> accesses, start run) {
   WEIR_CHECK(check(with, accesses));
-  begin_step(name);
+  ++steps_;
   fold_submission(with, name, accesses);
   const rank_id first = with.everywhere ? 0 : with.executor;
   const rank_id last = with.everywhere ? link_.ranks() - 1 : with.executor;
@@ -178,7 +183,7 @@ result<void> world::ranked::submit(const world_submission& with, const char* nam
   if (run) {
     ++counters_.own_tasks;
     held_.push_back({nullptr, nullptr, std::move(run), steps_, name});
-  } else {
+  } else if (!with.everywhere) {
     ++counters_.foreign_tasks;
   }
   const bool quiet = held_.empty() && sends_.empty() && receives_.empty();
@@ -196,7 +201,7 @@ result<void> world::ranked::submit(const world_submission& with, const char* nam
 result<void> world::ranked::note_writes(std::span<const access> accesses, rank_id first,
                                         rank_id last) {
   for (const access& a : accesses) {
-    if (a.mode == access_mode::none || a.mode == access_mode::read) {
+    if (!changes_bytes(a.mode)) {
       continue;
     }
     WEIR_TRY(shared_storage * s, find(a.bytes.id, a.bytes.hi));
@@ -204,18 +209,6 @@ result<void> world::ranked::note_writes(std::span<const access> accesses, rank_i
     for (rank_id r = first + 1; r <= last; ++r) {
       s->ledger.copied(a.bytes, r);
     }
-  }
-  return {};
-}
-
-result<void> world::ranked::bring_everywhere(const tensor& t) {
-  const std::array<access, 1> accesses{reads(t)};
-  WEIR_CHECK(check({}, accesses));
-  begin_step("bring");
-  fold_submission({}, "bring", accesses);
-  WEIR_TRY(shared_storage * s, find(t.bytes().id, t.bytes().hi));
-  for (rank_id r = 0; r < link_.ranks(); ++r) {
-    WEIR_CHECK(fetch(*s, t.bytes(), r, "bring"));
   }
   return {};
 }
@@ -266,18 +259,48 @@ result<void> world::ranked::receive_piece(const shared_storage& s, const footpri
   return {};
 }
 
-/// Moves on, or runs a task, or waits a short time.
+/// Moves on, or runs a task, or lets other worlds move on, or waits a short time.
 result<void> world::ranked::advance() {
   WEIR_TRY(const bool moved, move_on());
-  if (!moved && !tasks_.run_one()) {
-    tasks_.idle(idle_ns);
+  if (moved || tasks_.run_one() || link_.move_others_on(*this)) {
+    idle_rounds_ = 0;
+    return {};
   }
+  WEIR_CHECK(question_others());
+  tasks_.idle(idle_ns);
   return {};
+}
+
+/// Answers questions of other ranks, and asks them now and then, since a rank that has
+/// made other calls may never send the piece that is awaited.
+result<void> world::ranked::question_others() {
+  ++idle_rounds_;
+  const bool asks =
+      idle_rounds_ >= rounds_before_question && std::has_single_bit(idle_rounds_);
+  auto equal = inquiry_.move_on(log_);
+  if (equal && asks) {
+    equal = inquiry_.ask();
+  }
+  return equal ? result<void>() : fail(std::move(equal).error());
+}
+
+/// Does not ask other ranks, but answers them. A failure is reported by the next call.
+bool world::ranked::move_on_for_others() {
+  if (broken_) {
+    return false;
+  }
+  const auto moved = move_on();
+  if (moved && !*moved) {
+    if (auto equal = inquiry_.move_on(log_); !equal) {
+      static_cast<void>(fail(std::move(equal).error()));
+    }
+  }
+  return !moved || *moved || tasks_.run_one();
 }
 
 /// Returns true if anything has changed.
 result<bool> world::ranked::move_on() {
-  const bool ended = end_transfers();
+  WEIR_TRY(const bool ended, end_transfers());
   WEIR_TRY(const bool started, start_entries());
   WEIR_TRY(const bool sent, hand_over_sends());
   return ended || started || sent;
@@ -285,7 +308,7 @@ result<bool> world::ranked::move_on() {
 
 /// Takes the transfers that have ended from the transport, and drops received pieces
 /// whose tasks have ended.
-bool world::ranked::end_transfers() {
+result<bool> world::ranked::end_transfers() {
   std::vector<transfer_end> ended;
   link_.poll(data_, ended);
   for (transfer_end& one : ended) {
@@ -295,9 +318,12 @@ bool world::ranked::end_transfers() {
       it->on_its_way = false;
       if (!one.outcome) {
         it->failure = std::move(one.outcome).error();
+        it->is_absent = !one.abandoned && it->failure->code() == errc::upstream_failed;
       }
-    } else {
+    } else if (one.outcome) {
       sends_.remove_if(is_it);
+    } else {
+      return fail(std::move(one.outcome).error());
     }
   }
   receives_.remove_if([this](const incoming_piece& piece) {
@@ -338,7 +364,7 @@ result<bool> world::ranked::start_entry(stream_entry& entry) {
   if (piece->on_its_way) {
     return false;
   }
-  if (piece->failure && piece->failure->code() != errc::upstream_failed) {
+  if (piece->failure && !piece->is_absent) {
     note_failure(entry.step, entry.name, *piece->failure);
   }
   const std::array<access, 1> accesses{access{piece->bytes, access_mode::write}};
@@ -379,12 +405,16 @@ bool world::ranked::receives_open() const noexcept {
 }
 
 /// Waits until all entries have been started, all tasks have ended and all pieces have
-/// been sent.
+/// been sent. Polls meanwhile, as a sign of life. A failure of the engine counts behind
+/// those that have been noted with their steps.
 result<void> world::ranked::drain() {
-  while (!held_.empty() || !sends_.empty() || receives_open()) {
+  while (!held_.empty() || !sends_.empty() || receives_open() ||
+         tasks_.in_flight() != 0) {
     WEIR_CHECK(advance());
   }
-  static_cast<void>(tasks_.wait_all());  // failures have been noted with their steps
+  if (const auto all = tasks_.wait_all(); !all) {
+    note_failure(rank_report::no_step, "", all.error());
+  }
   receives_.clear();
   return {};
 }

@@ -3,11 +3,20 @@
 /// The public interface of worlds. A world of one rank forwards to the engine.
 #include "weir/runtime/world.hpp"
 
+#include <array>
 #include <utility>
 
 #include "world/ranked.hpp"
 
 namespace weir::runtime {
+
+void run_all(engine& tasks) {
+  while (tasks.in_flight() != 0) {
+    if (!tasks.run_one()) {
+      tasks.idle(1'000'000);
+    }
+  }
+}
 
 world::world(engine& tasks) : tasks_(&tasks) {}
 
@@ -17,7 +26,11 @@ world::world(engine& tasks, transport& link)
     ranked_ = std::make_unique<ranked>(tasks, link);
   }
 }
-world::~world() = default;
+world::~world() {
+  if (!ranked_) {
+    run_all(*tasks_);
+  }
+}
 
 result<storage> world::allocate(std::int64_t bytes, std::string_view owner) {
   return ranked_ ? ranked_->allocate(bytes, owner) : tasks_->allocate(bytes, owner);
@@ -26,10 +39,25 @@ result<void> world::release(storage_id id) {
   return ranked_ ? ranked_->release(id) : tasks_->release(id);
 }
 result<void> world::bring_everywhere(const tensor& t) {
-  return ranked_ ? ranked_->bring_everywhere(t) : result<void>();
+  const std::array<access, 1> accesses{reads(t)};
+  return ranked_ ? ranked_->submit({0, 0, true}, "bring", accesses, {}) : result<void>();
 }
 result<void> world::wait() {
-  return ranked_ ? ranked_->wait() : tasks_->wait_all();
+  result<void> outcome = ranked_ ? ranked_->wait() : tasks_->wait_all();
+  kept_.clear();
+  return outcome;
+}
+
+/// Objects behind one whose task runs for long are looked at as well, each time that the
+/// number of objects has doubled.
+void world::drop_kept() {
+  while (!kept_.empty() && tasks_->ended(kept_.front().first)) {
+    kept_.pop_front();
+  }
+  if (kept_.size() >= sweep_at_) {
+    std::erase_if(kept_, [this](const auto& one) { return tasks_->ended(one.first); });
+    sweep_at_ = 2 * kept_.size() + 64;
+  }
 }
 result<void> world::submit_with(const world_submission& with, const char* name,
                                 std::span<const access> accesses, start run) {

@@ -6,9 +6,11 @@
 /// ```
 /// weir::engine e;
 /// weir::world w(e, link);  // or w(e): one rank
-/// auto a = w.make<double>(weir::rows(64), n, n), b = w.make<double>(weir::rows(64), n,
-/// n); for (const auto& t : b.tiles_inside(1))
+/// auto a = w.make<double>(weir::rows(64), n, n);
+/// auto b = w.make<double>(weir::rows(64), n, n);
+/// for (const auto& t : b.tiles_inside(1)) {
 ///   w.submit("sweep", sweep, weir::read(a.around(t, 1)), weir::write(b.of_tile(t)));
+/// }
 /// ```
 /// Mistakes of the program and a lack of memory throw `std::runtime_error` with the whole
 /// message. Failures of kernels and of ranks are returned by `wait` and `get`.
@@ -17,7 +19,6 @@
 
 #include <array>
 #include <bit>
-#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -61,12 +62,11 @@ struct world_argument<wrapped_part<T, Rank>> {
 class world {
  public:
   /// Makes a world of one rank. @pre the engine outlives the world
-  explicit world(engine& tasks) : tasks_(&tasks.base()), ranks_(tasks.base()) {}
+  explicit world(engine& tasks) : ranks_(tasks.base()) {}
   /// Makes the part of one rank. @pre the engine and the transport outlive the world
-  world(engine& tasks, runtime::transport& link)
-      : tasks_(&tasks.base()), ranks_(tasks.base(), link) {}
+  world(engine& tasks, runtime::transport& link) : ranks_(tasks.base(), link) {}
   /// Waits for the tasks of this rank that have been started. Others never run.
-  ~world() { static_cast<void>(tasks_->wait_all()); }
+  ~world() = default;
   world(const world&) = delete;
   world& operator=(const world&) = delete;
 
@@ -98,7 +98,8 @@ class world {
   }
 
   /// Submits a task that calls `kernel(views...)` on the owner of the first part that it
-  /// writes. The kernel may return `result<void>` to fail. `name` is a literal. Arguments
+  /// writes. The kernel may return `result<void>` to fail. Its captures live until it has
+  /// run. `name` is a literal. Arguments
   /// are parts of world tensors, and numbers that all ranks have, for reading.
   /// @error{stopping; thrown: a rank has failed}
   template <class Kernel, class... Argument>
@@ -138,11 +139,7 @@ class world {
   /// @error{kernel_failed; a kernel failed}
   /// @error{collective_mismatch; the ranks have submitted different tasks}
   /// @error{timeout; a rank shows no sign of life}
-  [[nodiscard]] result<void> wait() {
-    result<void> outcome = ranks_.wait();
-    stored_.clear();
-    return outcome;
-  }
+  [[nodiscard]] result<void> wait() { return ranks_.wait(); }
   /// Waits, and returns a number that all ranks have. @error{kernel_failed; see `wait`}
   template <class T>
   [[nodiscard]] result<T> get(const tensor<T, 0>& number) {
@@ -162,16 +159,6 @@ class world {
   [[nodiscard]] runtime::world& base() { return ranks_; }
 
  private:
-  struct stored_kernel {
-    virtual ~stored_kernel() = default;
-    virtual result<void> run() = 0;
-  };
-  template <class Call>
-  struct stored_call final : stored_kernel {
-    explicit stored_call(Call c) : call(std::move(c)) {}
-    result<void> run() override { return call(); }
-    Call call;
-  };
   template <class T, int Rank>
   [[nodiscard]] tensor<T, Rank> make_bytes(
       const std::array<std::int64_t, static_cast<std::size_t>(Rank)>& shape) {
@@ -269,19 +256,14 @@ class world {
       or_throw(ranks_.submit(with, name, accesses,
                              [call](const runtime::task_context&) { return call(); }));
     } else {
-      stored_kernel* own = nullptr;
-      if (with.everywhere || with.executor == ranks_.rank()) {
-        own = stored_
-                  .emplace_back(std::make_unique<stored_call<call_type>>(std::move(call)))
-                  .get();
-      }
-      or_throw(ranks_.submit(with, name, accesses,
-                             [own](const runtime::task_context&) { return own->run(); }));
+      const auto stored = std::make_shared<call_type>(std::move(call));
+      call_type* const own = stored.get();
+      or_throw(ranks_.submit(
+          with, name, accesses, [own](const runtime::task_context&) { return (*own)(); },
+          stored));
     }
   }
 
-  runtime::engine* tasks_;
-  std::deque<std::unique_ptr<stored_kernel>> stored_;
   runtime::world ranks_;
 };
 

@@ -112,13 +112,10 @@ TEST(InProcess, AFailureIsNeverReportedAsSuccess) {
 
 TEST(InProcess, TheDeadlineCountsFromTheLastSignOfLife) {
   std::int64_t now = 0;
-  opened_network net({.ranks = 2,
-                      .loses = [](rank_id, rank_id, message_key) { return true; },
-                      .deadline_ns = 1'000'000'000,
-                      .clock = [&now] { return now; }});
+  opened_network net(
+      {.ranks = 2, .deadline_ns = 1'000'000'000, .clock = [&now] { return now; }});
   transport& to = net.transport_of(1);
   std::array<std::byte, 8> in{};
-  ASSERT_TRUE(net.transport_of(0).send(1, {0, 0}, in));
   const transfer_id id = or_throw(to.receive(0, {0, 0}, in));
   now = 900'000'000;
   ends_of(net.transport_of(0));  // a sign of life
@@ -151,6 +148,98 @@ TEST(InProcess, AClosedChannelTouchesNoMemory) {
   EXPECT_TRUE(ends_of(to).empty());
   EXPECT_EQ(in, letter_of(0));
   EXPECT_EQ(to.send(0, {0, 0}, in).error().code(), errc::stopping);
+}
+
+TEST(InProcess, AClosedChannelKeepsNoMessages) {
+  opened_network net({.ranks = 2});
+  transport& from = net.transport_of(0);
+  transport& to = net.transport_of(1);
+  ASSERT_TRUE(from.send(1, {0, 0}, letter_of(1)));
+  EXPECT_TRUE(ends_of(to).empty());  // it has arrived and has no receive
+  ASSERT_TRUE(from.send(1, {0, 1}, letter_of(2)));
+  EXPECT_GT(net.waiting(1), 16);
+  to.close_channel(0);
+  EXPECT_EQ(net.waiting(1), 0);
+  ASSERT_TRUE(from.send(1, {0, 2}, letter_of(3)));
+  EXPECT_EQ(net.waiting(1), 0);
+  EXPECT_EQ(ends_of(from).size(), 3U);
+}
+
+TEST(InProcess, AnAbandonedChannelEndsReceivesBehindTheMessagesBefore) {
+  opened_network net({.ranks = 3, .max_delay = 9, .seed = 2});
+  transport& from = net.transport_of(0);
+  transport& to = net.transport_of(1);
+  std::array<std::array<std::byte, 8>, 8> in{};
+  std::array<transfer_id, 8> sent{};
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    ASSERT_TRUE(from.send(1, {0, i}, letter_of(i)));
+    sent[i] = or_throw(to.receive(0, {0, i}, in[i]));
+  }
+  const transfer_id never = or_throw(to.receive(0, {0, 8}, in[0]));
+  const transfer_id other = or_throw(to.receive(2, {0, 0}, in[0]));
+  from.abandon(0, error(errc::io, "the disk is gone"));
+  std::vector<transfer_end> ended;
+  while (ended.size() < 9) {
+    to.poll(0, ended);
+  }
+  for (const transfer_end& one : ended) {
+    EXPECT_EQ(one.abandoned, one.id == never);
+    EXPECT_EQ(one.outcome.has_value(), one.id != never);
+    EXPECT_NE(one.id, other);
+  }
+  const transfer_id later = or_throw(to.receive(0, {0, 9}, in[0]));
+  auto ends = ends_of(to);
+  EXPECT_EQ(ends.at(later).error().code(), errc::io);
+  EXPECT_EQ(ends.at(later).error().text(), "the disk is gone");
+  EXPECT_EQ(net.waiting(1), 0);
+  EXPECT_EQ(from.send(1, {0, 9}, in[0]).error().code(), errc::stopping);
+}
+
+TEST(InProcess, AMailboxHasALimit) {
+  opened_network net({.ranks = 2, .max_waiting = 4000});
+  transport& from = net.transport_of(0);
+  transport& to = net.transport_of(1);
+  std::vector<std::byte> large(1500);
+  ASSERT_TRUE(from.send(1, {0, 0}, large));
+  ASSERT_TRUE(from.send(1, {0, 1}, large));
+  const auto refused = from.send(1, {0, 2}, large);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), errc::out_of_memory);
+  EXPECT_EQ(refused.error().text().find("message 2 of channel 0 not sent to rank 1: "
+                                        "expected at most 4000 bytes"),
+            0U);
+  const transfer_id id = or_throw(to.receive(0, {0, 0}, large));
+  EXPECT_TRUE(wait_for_transfer(to, id));
+  EXPECT_TRUE(from.send(1, {0, 2}, large));
+}
+
+TEST(InProcess, ALostMessageIsNamedAfterTheDeadline) {
+  std::int64_t now = 0;
+  opened_network net(
+      {.ranks = 2,
+       .loses = [](rank_id, rank_id, message_key key) { return key.number == 1; },
+       .deadline_ns = 1'000'000'000,
+       .clock = [&now] { return now; }});
+  transport& from = net.transport_of(0);
+  transport& to = net.transport_of(1);
+  std::array<std::byte, 8> in{};
+  ASSERT_TRUE(from.send(1, {0, 0}, letter_of(4)));
+  const transfer_id good = or_throw(to.receive(0, {0, 0}, in));
+  const transfer_id bad = or_throw(to.receive(0, {0, 1}, in));
+  EXPECT_EQ(ends_of(to).count(good), 1U);
+  now = 5'000'000'000;
+  ends_of(from);                     // a sign of life
+  EXPECT_TRUE(ends_of(to).empty());  // a long kernel is no loss
+  ASSERT_TRUE(from.send(1, {0, 1}, in));
+  now = 6'000'000'000;
+  ends_of(from);
+  EXPECT_TRUE(ends_of(to).empty());
+  now = 6'000'000'001;
+  auto ended = ends_of(to);
+  EXPECT_EQ(ended.at(bad).error().code(), errc::timeout);
+  EXPECT_EQ(ended.at(bad).error().text(),
+            "message 1 of channel 0 from rank 0 not received: expected the 2 messages "
+            "that the rank has sent in the channel, found 1; the others were lost");
 }
 
 TEST(InProcess, ThreadsExchangeMessages) {

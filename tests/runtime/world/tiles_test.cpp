@@ -198,6 +198,28 @@ TEST(Tiles, SumsOverTilesHaveTheSameBitsOnAllRanks) {
   expect_equal_on_ranks(expected, body);
 }
 
+TEST(Tiles, CapturesOfAKernelEndSoonAfterItsTask) {
+  for (const runtime::rank_id ranks : {1U, 2U}) {
+    runtime::in_process_network net({.ranks = ranks});
+    const auto token = std::make_shared<int>(1);
+    engine e(1);
+    world w(e, net.transport_of(0));
+    const auto t = w.make<double>(rows(1), 2);
+    const auto hold = [&] {
+      w.submit(
+          "hold", [token](view<double, 1> out) { out(0) += *token; },
+          update(t.of_tile(t.tiles()[0])));
+    };
+    for (int i = 0; i < 9; ++i) {
+      hold();
+    }
+    EXPECT_EQ(token.use_count(), 10);
+    or_throw(e.wait());
+    hold();
+    EXPECT_EQ(token.use_count(), 2) << ranks << " ranks";
+  }
+}
+
 TEST(Tiles, AKernelThatOwnsMemoryAndThrowsFailsOnAllRanks) {
   for (const doubles& one : on_each_rank(3, [](world& w) -> doubles {
          const auto t = w.make<double>(rows(1), 3);

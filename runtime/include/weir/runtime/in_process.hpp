@@ -23,8 +23,12 @@ struct in_process_options {
   /// Decides if a message is lost; empty: none is. Called by the thread that sends.
   std::function<bool(rank_id from, rank_id to, message_key key)> loses{};
   /// Time without a sign of life of a rank, that is without a call of `poll` by it, after
-  /// which receives from it fail. @units{nanoseconds}
+  /// which receives from it fail. It is also the time after which a message that was sent
+  /// counts as lost. @units{nanoseconds}
   std::int64_t deadline_ns = 60'000'000'000;
+  /// Largest number of bytes that wait for one rank: messages that were sent to it and
+  /// have no receive. A send beyond it fails. @units{bytes}
+  std::int64_t max_waiting = std::int64_t{4} << 30;
   /// Returns the present time in nanoseconds; empty: the steady clock. Called by all
   /// ranks.
   std::function<std::int64_t()> clock{};
@@ -44,6 +48,9 @@ class in_process_network {
   /// Returns the transport of a rank, which lives as long as the network.
   /// @pre rank < options.ranks
   [[nodiscard]] transport& transport_of(rank_id rank) noexcept;
+  /// Returns the size of the messages that were sent to a rank and that no receive has
+  /// taken. @pre rank < options.ranks @units{bytes} @threads{safe from any thread}
+  [[nodiscard]] std::int64_t waiting(rank_id rank) const;
 
  private:
   struct shared;

@@ -32,6 +32,23 @@ using transfer_id = std::uint64_t;
 struct transfer_end {
   transfer_id id = 0;    ///< transfer that has ended
   result<void> outcome;  ///< success, or the reason why the bytes were not moved
+  /// True if the sender has abandoned the channel. The error is then its cause.
+  bool abandoned = false;
+};
+
+/// A user of a transport, which moves on while another user of it waits.
+/// @threads{belongs to the thread of its transport}
+class transport_user {
+ public:
+  virtual ~transport_user() = default;
+  /// Does a part of the work that other ranks may wait for. Returns false if there was
+  /// none. Does not wait.
+  virtual bool move_on_for_others() = 0;
+
+ protected:
+  transport_user() = default;
+  transport_user(const transport_user&) = default;
+  transport_user& operator=(const transport_user&) = default;
 };
 
 /// One rank's access to the others. Nothing moves but inside of calls: memory of a
@@ -54,14 +71,20 @@ class transport {
   /// Forgets all transfers of a channel. Their memory is not touched afterwards, and
   /// later calls begin no transfers in it.
   virtual void close_channel(std::uint32_t channel) noexcept = 0;
+  /// Closes a channel and tells all other ranks that this rank sends nothing more in it.
+  /// Their receives from it, present and later ones, end with the code and the text of
+  /// `cause`, unless their messages were sent before.
+  virtual void abandon(std::uint32_t channel, const error& cause) = 0;
 
   /// Begins to send bytes, which the caller keeps until the transfer has ended.
   /// @error{out_of_range; no such rank} @error{stopping; the channel is closed}
+  /// @error{out_of_memory; the receiver leaves too many messages waiting}
   [[nodiscard]] virtual result<transfer_id> send(rank_id to, message_key key,
                                                  std::span<const std::byte> bytes) = 0;
   /// Begins to send the news that the bytes of a message do not exist, because the task
   /// that should have made them failed. The receive ends as `upstream_failed`.
-  /// @error{out_of_range; no such rank} @error{stopping; the channel is closed}
+  /// @error{out_of_range; see `send`} @error{stopping; see `send`}
+  /// @error{out_of_memory; see `send`}
   [[nodiscard]] virtual result<transfer_id> send_failure(rank_id to, message_key key) = 0;
   /// Begins to receive the message with a key into memory that the caller keeps until the
   /// transfer has ended. Messages may arrive in any order, also before their receive.
@@ -71,13 +94,30 @@ class transport {
                                                     std::span<std::byte> into) = 0;
   /// Moves messages on and adds the transfers of a channel that have ended to `ended`. A
   /// receive ends with an error of these codes if no bytes arrive:
-  /// @error{timeout; the sender has shown no sign of life for the deadline}
+  /// @error{timeout; the sender has shown no sign of life for the deadline, or a message
+  /// of it was lost}
   /// @error{upstream_failed; the sender has no bytes}
   /// @error{collective_mismatch; the message has another size than the memory}
   virtual void poll(std::uint32_t channel, std::vector<transfer_end>& ended) = 0;
 
+  /// Adds a user, which moves on while others wait until it leaves.
+  void enter(transport_user& user) { users_.push_back(&user); }
+  /// Removes a user.
+  void leave(const transport_user& user) noexcept { std::erase(users_, &user); }
+  /// Moves all users on but the one that waits. Returns true if one of them has moved.
+  bool move_others_on(const transport_user& waiting) {
+    bool any = false;
+    for (transport_user* const user : users_) {
+      any = (user != &waiting && user->move_on_for_others()) || any;
+    }
+    return any;
+  }
+
  protected:
   transport() = default;
+
+ private:
+  std::vector<transport_user*> users_;
 };
 
 }  // namespace weir::runtime

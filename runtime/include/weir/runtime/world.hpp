@@ -6,11 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weir/runtime/engine.hpp"
@@ -30,7 +32,7 @@ struct world_counters {
 struct world_submission {
   rank_id executor = 0;  ///< rank that runs the task
   /// Bit i is set if access i is a write of all of its bytes, so that no old byte is
-  /// needed.
+  /// needed. It counts for plain writes and for i < 64 alone.
   std::uint64_t overwrites = 0;
   /// True if every rank runs the task, from equal inputs. Its writes are then valid on
   /// all ranks, and `executor` is of no meaning.
@@ -40,6 +42,12 @@ struct world_submission {
 /// The tasks of several ranks. Every rank makes the same calls with the same arguments in
 /// the same order; kernels alone differ in what they see. The results are those of one
 /// rank, bit for bit. On one rank `submit` forwards to the engine.
+///
+/// Several worlds may use one transport, each with an engine of its own. While one waits,
+/// the others move on.
+///
+/// A rank whose world fails or ends tells the others. Their worlds then fail as well, at
+/// the first wait that needs it, with an error that names the rank and its failure.
 ///
 /// A storage has the whole size on every rank, at addresses that differ; memory is used
 /// for the bytes that the rank touches. A failed task poisons its readers on all ranks.
@@ -55,7 +63,8 @@ class world {
   /// Makes the part of one rank of a world of at most `copy_ledger::max_holders` ranks.
   /// @pre the engine and the transport outlive the world
   world(engine& tasks, transport& link);
-  /// Waits for the tasks of this rank that have been started. Others never run.
+  /// Waits for the tasks of this rank that have been started. Others never run. Their
+  /// failures stay in the engine.
   ~world();
   world(const world&) = delete;
   world& operator=(const world&) = delete;
@@ -68,23 +77,32 @@ class world {
   /// Allocates zeroed memory on every rank, which all ranks hold. @units{bytes}
   /// @error{out_of_memory; the allocation fails}
   [[nodiscard]] result<storage> allocate(std::int64_t bytes, std::string_view owner);
-  /// Waits for the tasks of a storage on this rank and frees it. Call `wait` first.
-  /// @error{not_found; no such storage}
+  /// Waits for the tasks of a storage on this rank, and for the pieces that they need,
+  /// and frees it. @error{not_found; no such storage} @error{collective_mismatch; see
+  /// `submit`}
   [[nodiscard]] result<void> release(storage_id id);
 
+  /// Object that a kernel uses.
+  using kept_object = std::shared_ptr<const void>;
   /// Submits one task, see `engine::submit`. The executor receives the bytes that it
-  /// needs and lacks; other ranks send them.
+  /// needs and lacks; other ranks send them. `keep` lives until the task has ended, on
+  /// the ranks that run it.
   /// @error{out_of_range; no such rank} @error{not_found; a storage that the world has
   /// not allocated} @error{stopping; the world has failed}
+  /// @error{collective_mismatch; the ranks have made different calls, found while this
+  /// one waited for a piece}
   template <class Kernel>
   [[nodiscard]] result<void> submit(const world_submission& with, const char* name,
                                     std::span<const access> accesses,
-                                    const Kernel& kernel) {
-    if (ranks_ == 1) {
-      WEIR_CHECK(tasks_->submit(name, accesses, kernel));
-      return {};
+                                    const Kernel& kernel, kept_object keep = {}) {
+    if (!kept_.empty()) {
+      drop_kept();
     }
-    return submit_with(with, name, accesses, run_of(name, accesses, kernel, with));
+    if (ranks_ == 1) {
+      return start_task(*tasks_, name, accesses, kernel, keep);
+    }
+    return submit_with(with, name, accesses,
+                       run_of(name, accesses, kernel, with, std::move(keep)));
   }
   /// Brings the bytes of a tensor to all ranks. Does not wait.
   /// @error{not_found; see `submit`} @error{stopping; the world has failed}
@@ -93,7 +111,8 @@ class world {
   /// failure that is oldest in the stream.
   /// @error{kernel_failed; a kernel failed}
   /// @error{collective_mismatch; the ranks have submitted different tasks}
-  /// @error{timeout; a rank shows no sign of life}
+  /// @error{timeout; a rank shows no sign of life, or a message was lost}
+  /// @error{stopping; a rank has ended its world}
   [[nodiscard]] result<void> wait();
 
   /// Returns the counters. Zeros on one rank.
@@ -106,16 +125,27 @@ class world {
   /// Returns what starts a task, if this rank runs it.
   template <class Kernel>
   [[nodiscard]] start run_of(const char* name, std::span<const access> accesses,
-                             const Kernel& kernel, const world_submission& with) {
+                             const Kernel& kernel, const world_submission& with,
+                             kept_object keep) {
     if (with.executor != rank_ && !with.everywhere) {
       return {};
     }
     const noted<Kernel> noting{kernel, this, next_step(), name};
-    return [noting, name, all = std::vector<access>(accesses.begin(), accesses.end())](
-               engine& tasks) -> result<void> {
-      WEIR_CHECK(tasks.submit(name, all, noting));
-      return {};
+    return [this, noting, name, keep = std::move(keep),
+            all = std::vector<access>(accesses.begin(), accesses.end())](engine& tasks) {
+      return start_task(tasks, name, all, noting, keep);
     };
+  }
+  /// Submits a task to the engine and keeps its object until it has ended.
+  template <class Kernel>
+  [[nodiscard]] result<void> start_task(engine& tasks, const char* name,
+                                        std::span<const access> accesses,
+                                        const Kernel& kernel, const kept_object& keep) {
+    WEIR_TRY(const task_id id, tasks.submit(name, accesses, kernel));
+    if (keep) {
+      kept_.emplace_back(id, keep);
+    }
+    return {};
   }
   /// A kernel whose failure is noted with the step of the stream.
   template <class Kernel>
@@ -149,6 +179,7 @@ class world {
     }
   };
 
+  void drop_kept();
   [[nodiscard]] std::uint64_t next_step() const noexcept;
   void note_failure(std::uint64_t step, const char* name, const error& cause);
   [[nodiscard]] result<void> submit_with(const world_submission& with, const char* name,
@@ -158,6 +189,8 @@ class world {
   engine* tasks_;
   rank_id rank_ = 0;
   rank_id ranks_ = 1;
+  std::deque<std::pair<task_id, kept_object>> kept_;  ///< objects of tasks
+  std::size_t sweep_at_ = 64;       ///< number of objects at which all are looked at
   std::unique_ptr<ranked> ranked_;  ///< null on one rank
 };
 

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Questions and answers. Question n of a rank has the number 3n; the answer has the
+/// numbers 3n + 1, for the number of calls, and 3n + 2, for the calls.
+#include "world/call_inquiry.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace weir::runtime {
+namespace {
+
+/// Returns a copy of the bytes of objects.
+template <class T>
+std::vector<std::byte> bytes_of_all(std::span<const T> objects) {
+  const auto bytes = std::as_bytes(objects);
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+call_inquiry::call_inquiry(transport& link) : link_(link), channel_(link.open_channel()) {
+  for (rank_id r = 0; r < link.ranks(); ++r) {
+    if (r != link.rank()) {
+      peers_.emplace_back().rank = r;
+    }
+  }
+}
+
+result<void> call_inquiry::send(rank_id to, std::uint64_t number,
+                                std::vector<std::byte> bytes) {
+  outgoing& out = sends_.emplace_back(outgoing{0, std::move(bytes)});
+  WEIR_TRY(out.id, link_.send(to, {channel_, number}, out.bytes));
+  return {};
+}
+
+result<void> call_inquiry::await_question(peer& p) {
+  WEIR_TRY(p.question,
+           link_.receive(p.rank, {channel_, 3 * p.answered}, std::span(&p.asks, 1)));
+  return {};
+}
+
+result<void> call_inquiry::await_count(peer& p) {
+  WEIR_TRY(p.count, link_.receive(p.rank, {channel_, 3 * p.asked + 1},
+                                  std::as_writable_bytes(std::span(&p.answer.count, 1))));
+  return {};
+}
+
+result<void> call_inquiry::await_calls(peer& p) {
+  WEIR_TRY(p.calls, link_.receive(p.rank, {channel_, 3 * p.asked + 2},
+                                  std::as_writable_bytes(std::span(p.answer.newest))));
+  return {};
+}
+
+result<void> call_inquiry::ask() {
+  for (peer& p : peers_) {
+    if (!p.open) {
+      p.open = true;
+      WEIR_CHECK(send(p.rank, 3 * p.asked, std::vector<std::byte>(1)));
+      WEIR_CHECK(await_count(p));
+    }
+  }
+  return {};
+}
+
+result<void> call_inquiry::move_on(const call_log& own) {
+  if (!std::exchange(begun_, true)) {
+    for (peer& p : peers_) {
+      WEIR_CHECK(await_question(p));
+    }
+  }
+  std::vector<transfer_end> ended;
+  link_.poll(channel_, ended);
+  for (const transfer_end& one : ended) {
+    const auto is_its = [&one](const peer& p) {
+      return p.question == one.id || p.count == one.id || p.calls == one.id;
+    };
+    if (const auto p = std::find_if(peers_.begin(), peers_.end(), is_its);
+        p != peers_.end()) {
+      WEIR_CHECK(take(*p, one, own));
+    } else {
+      sends_.remove_if([&one](const outgoing& out) { return out.id == one.id; });
+    }
+  }
+  return {};
+}
+
+/// Takes the end of one receive. A rank that is silent here is nobody's failure: a piece
+/// or a report that it owes fails, and names it. A rank that has abandoned the channel
+/// asks and answers no more.
+result<void> call_inquiry::take(peer& p, const transfer_end& one, const call_log& own) {
+  if (one.abandoned) {
+    return {};
+  }
+  const bool came = one.outcome.has_value();
+  if (one.id == p.question) {
+    return came ? reply(p, own) : await_question(p);
+  }
+  if (one.id == p.calls) {
+    return came ? compare(p, own) : await_calls(p);
+  }
+  if (!came) {
+    return await_count(p);
+  }
+  p.answer.newest.resize(p.answer.count.remembered());
+  return await_calls(p);
+}
+
+result<void> call_inquiry::reply(peer& p, const call_log& own) {
+  const call_history h = own.history();
+  WEIR_CHECK(send(p.rank, 3 * p.answered + 1,
+                  bytes_of_all(std::span<const call_count>(&h.count, 1))));
+  WEIR_CHECK(send(p.rank, 3 * p.answered + 2,
+                  bytes_of_all(std::span<const sent_call>(h.newest))));
+  ++p.answered;
+  return await_question(p);
+}
+
+result<void> call_inquiry::compare(peer& p, const call_log& own) {
+  p.open = false;
+  ++p.asked;
+  return compare_calls(link_.rank(), own.history(), p.rank, p.answer);
+}
+
+}  // namespace weir::runtime

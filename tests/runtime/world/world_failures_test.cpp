@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Failures of worlds: ranks whose calls differ, ranks that fail, end or are silent, and
+/// pieces that do not come. None of them hangs another rank.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "tensors.hpp"
+#include "world/ranks.hpp"
+
+namespace weir::runtime {
+namespace {
+
+TEST(WorldFailures, DifferentProgramsAreFoundAtTheWait) {
+  in_process_network net({.ranks = 3});
+  std::array<std::string, 3> texts;
+  on_ranks(net, 3, [&](rank_id r, transport& link) {
+    const auto e = engine_of_rank(1);
+    world w(*e, link);
+    const tensor m = matrix_of(w, 8, 1);
+    or_throw(set_rows(w, 0, m, 1));
+    const tensor half = or_throw(m.slice(0, 0, r == 1 ? 3 : 4));
+    or_throw(add_column(w, 2, half, half));
+    const auto waited = w.wait();
+    ASSERT_FALSE(waited);
+    EXPECT_EQ(waited.error().code(), errc::collective_mismatch);
+    texts[r] = waited.error().text();
+    EXPECT_EQ(set_rows(w, 0, m, 1).error().code(), errc::stopping);
+  });
+  EXPECT_EQ(texts[0],
+            "ranks 0 and 1 differ in call 3: expected \"add\", found \"add\" with other "
+            "arguments");
+  EXPECT_EQ(texts[1], texts[0]);
+  EXPECT_EQ(texts[2], texts[0]);
+}
+
+TEST(WorldFailures, ASilentRankIsNamedAfterTheDeadline) {
+  std::atomic<std::int64_t> now{0};
+  in_process_network net({.ranks = 2, .deadline_ns = 500'000'000, .clock = [&now] {
+                            return now.fetch_add(1'000'000);  // each look takes 1 ms
+                          }});
+  const auto e = engine_of_rank(1);
+  world w(*e, net.transport_of(0));
+  const tensor m = matrix_of(w, 4, 1);
+  or_throw(set_rows(w, 1, m, 1));  // rank 1 never runs
+  or_throw(add_column(w, 0, m, m));
+  const auto waited = w.wait();
+  ASSERT_FALSE(waited);
+  EXPECT_EQ(waited.error().code(), errc::timeout);
+  EXPECT_NE(waited.error().text().find("sign of life of rank 1"), std::string::npos);
+  EXPECT_EQ(w.wait().error().code(), errc::timeout);
+}
+
+/// The transport of a rank as its world left it.
+void expect_nothing_left(in_process_network& net, rank_id ranks) {
+  for (rank_id r = 0; r < ranks; ++r) {
+    EXPECT_EQ(net.waiting(r), 0) << "rank " << r;
+  }
+}
+
+TEST(WorldFailures, AWorldThatEndsEarlyLeavesNothingBehind) {
+  in_process_network net({.ranks = 2, .max_delay = 5});
+  on_ranks(net, 2, [&](rank_id r, transport& link) {
+    const auto e = engine_of_rank(1);
+    world w(*e, link);
+    const tensor m = matrix_of(w, 4, 1);
+    const tensor sum = matrix_of(w, 4, 1);
+    or_throw(set_rows(w, 0, m, 1));
+    or_throw(add_column(w, 1, m, sum));  // rank 1 may end before its piece comes
+    if (r == 0) {
+      EXPECT_EQ(w.wait().error().text(),
+                "rank 1 sends nothing more: expected its world to live, found that it "
+                "has ended");
+    }
+  });
+  expect_nothing_left(net, 2);
+}
+
+TEST(WorldFailures, AWorldThatFailsTellsTheOthers) {
+  in_process_network net({.ranks = 3});
+  std::array<std::string, 3> texts;
+  on_ranks(net, 3, [&](rank_id r, transport& real) {
+    faulty_link link(real, r == 1 ? world_fault::refused_pieces : world_fault::none);
+    const auto e = engine_of_rank(1);
+    world w(*e, link);
+    const tensor m = matrix_of(w, 4, 1);
+    or_throw(set_rows(w, 1, m, 1));
+    or_throw(w.bring_everywhere(m));
+    const auto waited = w.wait();
+    ASSERT_FALSE(waited);
+    EXPECT_EQ(waited.error().code(), errc::io);
+    texts[r] = waited.error().text();
+  });
+  EXPECT_EQ(texts[1], "injected failure of a send");
+  EXPECT_EQ(texts[0],
+            "rank 1 has failed: expected it to go on, found: injected failure of a send");
+  EXPECT_EQ(texts[2], texts[0]);
+  expect_nothing_left(net, 3);
+}
+
+TEST(WorldFailures, APieceThatDidNotComeIsReportedAndSentAgain) {
+  in_process_network net({.ranks = 2});
+  on_ranks(net, 2, [&](rank_id r, transport& real) {
+    faulty_link link(real, world_fault::first_piece_missing);
+    const auto e = engine_of_rank(1);
+    world w(*e, link);
+    const tensor m = matrix_of(w, 4, 1);
+    or_throw(set_rows(w, 0, m, 3));
+    or_throw(w.bring_everywhere(m));
+    const auto waited = w.wait();  // no kernel has failed
+    ASSERT_FALSE(waited);
+    EXPECT_EQ(waited.error().text().find("a task failed on rank 1"), 0U)
+        << waited.error().text();
+    or_throw(w.bring_everywhere(m));
+    or_throw(w.wait());
+    EXPECT_EQ(m.as<double>()[3], 3) << "rank " << r;
+    EXPECT_EQ(w.counters().pieces_sent, r == 0 ? 2U : 0U);
+  });
+}
+
+TEST(WorldFailures, AFailureOfAnotherTaskOfTheEngineIsReportedOnAllRanks) {
+  in_process_network net({.ranks = 2});
+  on_ranks(net, 2, [&](rank_id r, transport& link) {
+    const auto e = engine_of_rank(1);
+    world w(*e, link);
+    if (r == 1) {
+      or_throw(e->submit("own", {}, [](const task_context&) -> result<void> {
+        return error(errc::io, "injected failure");
+      }));
+    }
+    const auto waited = w.wait();
+    ASSERT_FALSE(waited);
+    EXPECT_EQ(waited.error().code(), errc::kernel_failed);
+    EXPECT_EQ(waited.error().text().find("a task failed on rank 1: expected success"),
+              0U);
+    EXPECT_TRUE(w.wait());
+  });
+}
+
+/// Makes a world and its first calls on a rank, then calls that may differ, then waits.
+/// Returns the texts of all failures.
+std::string differing_calls(
+    transport& link,
+    const std::function<result<void>(world&, const tensor&, const tensor&)>& calls) {
+  const auto e = engine_of_rank(1);
+  world w(*e, link);
+  const tensor m = matrix_of(w, 4, 1);
+  const tensor sum = matrix_of(w, 4, 1);
+  const tensor spare = matrix_of(w, 4, 1);
+  or_throw(set_rows(w, 1, m, 1));
+  std::string texts;
+  if (const auto called = calls(w, m, sum); !called) {
+    texts += called.error().text();
+  } else if (const auto released = w.release(spare.store().id); !released) {
+    texts += released.error().text();
+  }
+  const auto waited = w.wait();
+  EXPECT_FALSE(waited);
+  return texts + (waited ? "" : waited.error().text());
+}
+
+TEST(WorldFailures, ADifferentCallIsFoundOutsideOfWaits) {
+  in_process_network net({.ranks = 2});
+  on_ranks(net, 2, [&](rank_id r, transport& link) {
+    const auto text =
+        differing_calls(link, [r](world& w, const tensor& m, const tensor& sum) {
+          return r == 0 ? add_column(w, 0, m, sum)  // needs a piece that does not come
+                        : set_rows(w, 1, sum, 2);
+        });
+    EXPECT_NE(
+        text.find("ranks 0 and 1 differ in call 5: expected \"add\", found \"set\""),
+        std::string::npos)
+        << text;
+  });
+}
+
+TEST(WorldFailures, RanksThatAwaitPiecesOfEachOtherFindThatTheyDiffer) {
+  in_process_network net({.ranks = 2});
+  on_ranks(net, 2, [&](rank_id r, transport& link) {
+    const auto text = differing_calls(
+        link, [r](world& w, const tensor& m, const tensor& sum) -> result<void> {
+          WEIR_CHECK(set_rows(w, 1 - r, sum, 2));
+          return add_column(w, r, sum, m);
+        });
+    EXPECT_NE(text.find("ranks 0 and 1 differ in call 5: expected \"set\", found \"set\" "
+                        "with other arguments"),
+              std::string::npos)
+        << text;
+  });
+}
+
+TEST(WorldFailures, ARankThatWaitsTooEarlyIsFound) {
+  in_process_network net({.ranks = 3});
+  on_ranks(net, 3, [&](rank_id r, transport& link) {
+    const auto e = engine_of_rank(1);
+    world w(*e, link);
+    const tensor m = matrix_of(w, 4, 1);
+    or_throw(w.wait());
+    if (r != 2) {
+      or_throw(set_rows(w, 0, m, 1));
+    }
+    const auto waited = w.wait();
+    ASSERT_FALSE(waited);
+    EXPECT_EQ(waited.error().text(),
+              "ranks 0 and 2 differ in call 2: expected \"set\", found \"wait\"");
+  });
+}
+
+TEST(WorldFailures, RefusesWhatItDoesNotKnow) {
+  in_process_network net({.ranks = 2});
+  const auto e = engine_of_rank(1);
+  world w(*e, net.transport_of(0));
+  const storage foreign = or_throw(e->allocate(64, "test"));
+  EXPECT_EQ(set_rows(w, 2, matrix_of(w, 1, 1), 0).error().code(), errc::out_of_range);
+  const auto refused = w.submit({0, 0}, "use", std::array{reads(bytes_of(foreign))},
+                                [](const task_context&) {});
+  EXPECT_EQ(refused.error().code(), errc::not_found);
+}
+
+}  // namespace
+}  // namespace weir::runtime
