@@ -508,18 +508,19 @@ TEST(MixSource, AFailedReadLeavesNoWrongPlace) {
     const bool& fails_;
   };
   bool fails = false;
-  const tokens text = documents(0, lengths(2000, 12));
-  std::vector<mix_part> parts(1);
-  parts[0].source = std::make_unique<failing>(text, fails);
-  parts[0].exhausted = exhaustion::drop;
+  std::vector<mix_part> parts(2);
+  for (std::uint32_t p = 0; p < 2; ++p) {
+    parts[p].source =
+        std::make_unique<failing>(documents(p, lengths(2000, 12 + p)), fails);
+  }
   const auto source = or_throw(mix_sources(std::move(parts), {}));
-  tokens some(20);
-  or_throw(source->read(20000, some));
+  const tokens all = all_of(*source, 20000);
   fails = true;
+  tokens some(200);
   EXPECT_FALSE(source->read(100, some));
   fails = false;
   or_throw(source->read(100, some));
-  EXPECT_EQ(some, tokens(text.begin() + 100, text.begin() + 120));
+  EXPECT_EQ(some, tokens(all.begin() + 100, all.begin() + 300));
 }
 
 TEST(MixSource, AnotherSeedIsRngMismatchAndOtherWeightsAnotherSource) {
@@ -656,7 +657,9 @@ TEST(SampleSource, HasTheSharesOfItsMixture) {
   const auto all = or_throw(sample_source(open_mix(texts, {}), 1, 1, 9, 0));
   EXPECT_EQ(or_throw(all->shares(700)), or_throw(mix->shares(700)));
   const auto half = or_throw(sample_source(open_mix(texts, {}), 1, 2, 9, 0));
-  EXPECT_GT(or_throw(half->shares(700))[0].tokens, or_throw(mix->shares(700))[0].tokens);
+  const auto shares = or_throw(half->shares(700));
+  ASSERT_EQ(shares.size(), texts.size());
+  EXPECT_GT(shares[0].tokens, or_throw(mix->shares(700))[0].tokens);
 }
 
 TEST(MixSource, NestsShufflesAndSamples) {

@@ -29,6 +29,10 @@ struct mix_state {
 [[nodiscard]] source_identity mix_identity(std::span<token_source* const> parts,
                                            const mix_plan& plan,
                                            std::vector<std::size_t>& first_leaf);
+/// Kinds of random sources in `composed_rng`.
+inline constexpr std::uint64_t mix_kind = 1;
+inline constexpr std::uint64_t shuffle_kind = 2;
+inline constexpr std::uint64_t sample_kind = 3;
 /// Returns the generator state of a source that is made of parts: the seed, and a digest
 /// of the states of the parts. Nothing if neither the source nor a part is random.
 /// @param own  Kind of the source; 0 if it is not random itself.

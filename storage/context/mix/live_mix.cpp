@@ -13,6 +13,7 @@
 
 #include "context/mix/codec.hpp"
 #include "context/mix/live_mix.hpp"
+#include "context/mix/mixture.hpp"
 #include "weir/base/clock.hpp"
 
 namespace weir::storage {
@@ -32,36 +33,14 @@ struct drawn_unit {
 };
 
 /// A mixture that reads forward only.
-class live_mix final : public token_source {
+class live_mix final : public mixture {
  public:
   live_mix(std::vector<mix_part> parts, const mix_options& options)
-      : plan_(parts, options) {
-    for (mix_part& part : parts) {
-      names_.push_back(std::move(part.name));
-      sources_.push_back(part.source.get());
-      readers_.emplace_back(std::move(part.source), options.run_tokens);
-    }
-    identity_ = mix_identity(sources_, plan_, first_leaf_);
+      : mixture(std::move(parts), options) {
     base_ = at_ = plan_.begin();
   }
 
-  std::uint64_t size() const noexcept override { return unknown_size; }
   bool seekable() const noexcept override { return false; }
-  const source_identity& identity() const noexcept override { return identity_; }
-  std::uint32_t separator() const noexcept override {
-    return sources_.front()->separator();
-  }
-  std::uint32_t vocabulary() const noexcept override {
-    std::uint32_t all = separator() + 1;
-    for (const token_source* part : sources_) {
-      all = std::max(all, part->vocabulary());
-    }
-    return all;
-  }
-  std::optional<rng_state> rng() const override {
-    const bool random = plan_.options().mode == mix_mode::random;
-    return composed_rng(random ? mix_kind : 0, plan_.options().seed, sources_);
-  }
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     WEIR_CHECK(check_kept(index));
     while (!ended_ && text_end() < index + to.size()) {
@@ -89,29 +68,9 @@ class live_mix final : public token_source {
     }
     return true;
   }
-  std::string place_text(std::uint64_t index) const override {
-    const auto found = find(index);
-    if (!found || !found->part) {
-      return fmt::format("mixture:{}", index);
-    }
-    return sources_[*found->part]->place_text(found->reached.parts[*found->part].offset);
-  }
-  place place_of(std::uint64_t index) const override {
-    const auto found = find(index);
-    if (!found || !found->part) {
-      return {0, index};
-    }
-    place out =
-        sources_[*found->part]->place_of(found->reached.parts[*found->part].offset);
-    out.leaf += first_leaf_[*found->part];
-    return out;
-  }
-  result<std::uint64_t> next_document(std::uint64_t index) override {
-    return find_document(*this, index);
-  }
   result<std::vector<part_share>> shares(std::uint64_t index) const override {
     WEIR_TRY(const found_place found, find(index));
-    std::vector<part_share> out = shares_at(plan_, found.begin, names_);
+    std::vector<part_share> out = shares_at(found.begin);
     if (found.inside > 0) {
       out[*found.part].draws += 1;
       out[*found.part].tokens += found.inside;
@@ -167,6 +126,13 @@ class live_mix final : public token_source {
     std::uint64_t inside = 0;         ///< tokens of the draw before the token
   };
 
+  std::optional<part_token> token_of_part(std::uint64_t index) const override {
+    const auto found = find(index);
+    if (!found || !found->part) {
+      return std::nullopt;
+    }
+    return part_token{*found->part, found->reached.parts[*found->part].offset};
+  }
   std::uint64_t text_end() const { return first_ + text_.size(); }
   result<void> check_kept(std::uint64_t index) const {
     if (index >= first_) {
@@ -283,14 +249,8 @@ class live_mix final : public token_source {
           std::min<std::uint64_t>({wanted, known_->length - taken_, largest_mix_piece}));
       std::array<std::uint32_t, largest_mix_piece> piece{};
       const std::uint64_t offset = start_ + taken_;
-      WEIR_TRY(const std::size_t got,
-               readers_[*part_].read(offset, std::span(piece).first(count)));
-      if (got < count) {
-        return error(errc::source_unavailable,
-                     "cannot read source: it is shorter than when it was attached")
-            .located(sources_[*part_]->place_text(offset + got));
-      }
-      add(std::span(piece).first(got));
+      WEIR_CHECK(readers_[*part_].read(offset, std::span(piece).first(count)));
+      add(std::span(piece).first(count));
     } else if (added > 0) {
       text_.push_back(separator());
       ++taken_;
@@ -422,12 +382,6 @@ class live_mix final : public token_source {
     }
   }
 
-  mix_plan plan_;
-  std::vector<std::string> names_;
-  std::vector<token_source*> sources_;
-  std::vector<unit_reader> readers_;
-  std::vector<std::size_t> first_leaf_;
-  source_identity identity_;
   std::vector<std::uint32_t> text_;  ///< the newest tokens, the oldest first
   std::uint64_t first_ = 0;          ///< index of the first of them
   mix_place base_;                   ///< begin of the oldest draw that is known

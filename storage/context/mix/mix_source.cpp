@@ -9,42 +9,20 @@
 
 #include "context/mix/codec.hpp"
 #include "context/mix/live_mix.hpp"
+#include "context/mix/mixture.hpp"
 
 namespace weir::storage {
 
 namespace {
 
 /// A mixture that can seek.
-class seekable_mix final : public token_source {
+class seekable_mix final : public mixture {
  public:
   seekable_mix(std::vector<mix_part> parts, const mix_options& options)
-      : plan_(parts, options) {
-    for (mix_part& part : parts) {
-      names_.push_back(std::move(part.name));
-      sources_.push_back(part.source.get());
-      readers_.emplace_back(std::move(part.source), options.run_tokens);
-    }
-    identity_ = mix_identity(sources_, plan_, first_leaf_);
-    at_ = plan_.begin();
+      : mixture(std::move(parts), options), at_(plan_.begin()) {
     places_.keep(0, at_);
   }
 
-  std::uint64_t size() const noexcept override { return unknown_size; }
-  const source_identity& identity() const noexcept override { return identity_; }
-  std::uint32_t separator() const noexcept override {
-    return sources_.front()->separator();
-  }
-  std::uint32_t vocabulary() const noexcept override {
-    std::uint32_t all = separator() + 1;
-    for (const token_source* part : sources_) {
-      all = std::max(all, part->vocabulary());
-    }
-    return all;
-  }
-  std::optional<rng_state> rng() const override {
-    const bool random = plan_.options().mode == mix_mode::random;
-    return composed_rng(random ? mix_kind : 0, plan_.options().seed, sources_);
-  }
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     std::size_t done = 0;
     while (done < to.size()) {
@@ -57,30 +35,10 @@ class seekable_mix final : public token_source {
     }
     return done;
   }
-  std::string place_text(std::uint64_t index) const override {
-    const auto found = locate(index);
-    if (!found || !*found) {
-      return fmt::format("mixture:{}", index);
-    }
-    const part_place& p = at_.parts[part_];
-    return sources_[part_]->place_text(p.offset + inside(index));
-  }
-  place place_of(std::uint64_t index) const override {
-    const auto found = locate(index);
-    if (!found || !*found) {
-      return {0, index};
-    }
-    place out = sources_[part_]->place_of(at_.parts[part_].offset + inside(index));
-    out.leaf += first_leaf_[part_];
-    return out;
-  }
-  result<std::uint64_t> next_document(std::uint64_t index) override {
-    return find_document(*this, index);
-  }
   result<std::vector<part_share>> shares(std::uint64_t index) const override {
     WEIR_TRY(const bool found, locate(index));
     const bool cut = found && index > at_.index;
-    std::vector<part_share> out = shares_at(plan_, cut ? at_ : begin_, names_);
+    std::vector<part_share> out = shares_at(cut ? at_ : begin_);
     if (cut) {
       out[part_].draws += 1;
       out[part_].tokens += index - at_.index;
@@ -105,10 +63,13 @@ class seekable_mix final : public token_source {
   }
 
  private:
-  /// Returns the offset of a token in the current unit. That of an added separator is the
-  /// last token before it.
-  std::uint64_t inside(std::uint64_t index) const {
-    return std::min(index - at_.index, unit_.length - 1);
+  std::optional<part_token> token_of_part(std::uint64_t index) const override {
+    const auto found = locate(index);
+    if (!found || !*found) {
+      return std::nullopt;
+    }
+    const std::uint64_t inside = std::min(index - at_.index, unit_.length - 1);
+    return part_token{part_, at_.parts[part_].offset + inside};
   }
   /// Copies tokens of the current unit, the added separator included.
   result<std::size_t> copy(std::uint64_t from, std::span<std::uint32_t> to) {
@@ -119,13 +80,8 @@ class seekable_mix final : public token_source {
     const auto count =
         static_cast<std::size_t>(std::min<std::uint64_t>(to.size(), unit_.length - from));
     const std::uint64_t offset = at_.parts[part_].offset + from;
-    WEIR_TRY(const std::size_t got, readers_[part_].read(offset, to.first(count)));
-    if (got < count) {
-      return error(errc::source_unavailable,
-                   "cannot read source: it is shorter than when it was attached")
-          .located(sources_[part_]->place_text(offset + got));
-    }
-    return got;
+    WEIR_CHECK(readers_[part_].read(offset, to.first(count)));
+    return count;
   }
   /// Goes to the draw that holds a token.
   /// @returns false if the mixture ends before it; it then stands at the end
@@ -169,12 +125,6 @@ class seekable_mix final : public token_source {
     return false;
   }
 
-  mix_plan plan_;
-  std::vector<std::string> names_;
-  std::vector<token_source*> sources_;
-  mutable std::vector<unit_reader> readers_;
-  std::vector<std::size_t> first_leaf_;
-  source_identity identity_;
   // The place of the last read. It changes no result, only the time that the next takes.
   mutable walk_memory<mix_place> places_;
   mutable mix_place begin_;        ///< place of the draw before its part was chosen
@@ -186,17 +136,6 @@ class seekable_mix final : public token_source {
 };
 
 }  // namespace
-
-std::vector<part_share> shares_at(const mix_plan& plan, const mix_place& place,
-                                  std::span<const std::string> names) {
-  std::vector<part_share> out;
-  for (std::size_t p = 0; p < names.size(); ++p) {
-    const part_place& part = place.parts[p];
-    out.push_back(
-        {names[p], plan.weight(place, p), part.draws, part.tokens, part.rounds});
-  }
-  return out;
-}
 
 result<std::unique_ptr<token_source>> mix_sources(std::vector<mix_part> parts,
                                                   mix_options options) {

@@ -6,9 +6,9 @@
 /// of a unit, its first token in the source and its first token in the sample.
 #include <fmt/core.h>
 
-#include "context/identity.hpp"
 #include "context/mix/codec.hpp"
-#include "context/mix/live_mix.hpp"
+#include "context/mix/plan.hpp"
+#include "context/mix/unit_source.hpp"
 #include "context/source_states.hpp"
 #include "weir/base/philox.hpp"
 
@@ -28,35 +28,18 @@ struct sample_place {
 };
 
 /// The units of a source that a sample keeps.
-class sampled_tokens final : public token_source {
+class sampled_tokens final : public unit_source {
  public:
-  sampled_tokens(std::unique_ptr<token_source> source, std::uint64_t keep,
+  sampled_tokens(std::unique_ptr<token_source> from, std::uint64_t keep,
                  std::uint64_t among, std::uint64_t seed, std::uint64_t run_tokens)
-      : keep_(keep), among_(among), seed_(seed), reader_(std::move(source), run_tokens) {
-    std::vector<source_leaf> leaves;
-    append_identity(leaves, reader_.source().identity());
-    for (const std::uint64_t value : {keep, among, seed, run_tokens}) {
-      leaves.push_back({"", value, 0});
-    }
-    set_leaves(identity_, std::move(leaves), sample_rule);
-    if (reader_.source().identity().leaves.empty()) {
-      identity_.leaves.clear();
-    }
+      : unit_source(std::move(from), run_tokens, sample_kind, seed),
+        keep_(keep),
+        among_(among) {
+    identify(unknown_size, {keep, among, seed, run_tokens}, sample_rule);
     places_.keep(0, sample_place{});
   }
 
   std::uint64_t size() const noexcept override { return unknown_size; }
-  const source_identity& identity() const noexcept override { return identity_; }
-  std::uint32_t separator() const noexcept override {
-    return reader_.source().separator();
-  }
-  std::uint32_t vocabulary() const noexcept override {
-    return std::max(reader_.source().vocabulary(), separator() + 1);
-  }
-  std::optional<rng_state> rng() const override {
-    token_source* const part = &reader_.source();
-    return composed_rng(sample_kind, seed_, std::span(&part, 1));
-  }
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     std::size_t done = 0;
     while (done < to.size()) {
@@ -67,29 +50,14 @@ class sampled_tokens final : public token_source {
       const std::uint64_t from = index + done - at_.index;
       const auto count = static_cast<std::size_t>(
           std::min<std::uint64_t>(to.size() - done, length_ - from));
-      WEIR_TRY(const std::size_t got,
-               reader_.read(at_.offset + from, to.subspan(done, count)));
-      if (got < count) {
-        return error(errc::source_unavailable,
-                     "cannot read source: it is shorter than when it was attached")
-            .located(reader_.source().place_text(at_.offset + from + got));
-      }
-      done += got;
+      WEIR_CHECK(reader_.read(at_.offset + from, to.subspan(done, count)));
+      done += count;
     }
     return done;
   }
-  std::string place_text(std::uint64_t index) const override {
-    return reader_.source().place_text(offset_of(index));
-  }
-  place place_of(std::uint64_t index) const override {
-    return reader_.source().place_of(offset_of(index));
-  }
-  result<std::uint64_t> next_document(std::uint64_t index) override {
-    return find_document(*this, index);
-  }
   result<std::vector<part_share>> shares(std::uint64_t index) const override {
     WEIR_TRY(const bool found, locate(index));
-    return reader_.source().shares(at_.offset + (found ? index - at_.index : 0));
+    return source().shares(at_.offset + (found ? index - at_.index : 0));
   }
   result<byte_vector> state(std::uint64_t index) const override {
     WEIR_CHECK(locate(index));
@@ -98,7 +66,7 @@ class sampled_tokens final : public token_source {
     out.put(at_.number);
     out.put(at_.offset);
     out.put(at_.index);
-    WEIR_TRY(const byte_vector nested, pack_states(reader_.source(), {at_.offset}));
+    WEIR_TRY(const byte_vector nested, pack_states(source(), {at_.offset}));
     out.put_bytes(nested);
     return std::move(out).take();
   }
@@ -117,13 +85,13 @@ class sampled_tokens final : public token_source {
                                "before token {}, found {} bytes that are none",
                                index, state.size()));
     }
-    WEIR_CHECK(unpack_states(reader_.source(), from.rest()));
+    WEIR_CHECK(unpack_states(source(), from.rest()));
     places_.keep(stored.index, stored);
     return {};
   }
 
  private:
-  std::uint64_t offset_of(std::uint64_t index) const {
+  std::uint64_t offset_of(std::uint64_t index) const override {
     const auto found = locate(index);
     return found && *found ? at_.offset + index - at_.index : at_.offset;
   }
@@ -144,7 +112,7 @@ class sampled_tokens final : public token_source {
   }
   /// Goes over units that are left out. Sets `length_`, to 0 at the end of the source.
   result<void> keep_next() const {
-    const philox random(seed_, sample_stream);
+    const philox random(seed(), sample_stream);
     length_ = 0;
     for (;;) {
       WEIR_TRY(const unit u, reader_.unit_at(at_.offset));
@@ -159,9 +127,6 @@ class sampled_tokens final : public token_source {
 
   std::uint64_t keep_;
   std::uint64_t among_;
-  std::uint64_t seed_;
-  mutable unit_reader reader_;
-  source_identity identity_;
   // The unit of the last read. It changes no result, only the time of the next read.
   mutable walk_memory<sample_place> places_;
   mutable sample_place at_;

@@ -10,9 +10,8 @@
 
 #include <numeric>
 
-#include "context/identity.hpp"
 #include "context/mix/codec.hpp"
-#include "context/mix/live_mix.hpp"
+#include "context/mix/unit_source.hpp"
 #include "context/source_states.hpp"
 #include "weir/base/philox.hpp"
 
@@ -38,44 +37,24 @@ struct placed_unit {
 };
 
 /// A source whose units are shuffled within windows.
-class shuffled_tokens final : public token_source {
+class shuffled_tokens final : public unit_source {
  public:
-  shuffled_tokens(std::unique_ptr<token_source> source, std::uint64_t window,
+  shuffled_tokens(std::unique_ptr<token_source> from, std::uint64_t window,
                   std::uint64_t seed, std::uint64_t run_tokens)
-      : window_(window), seed_(seed), reader_(std::move(source), run_tokens) {
+      : unit_source(std::move(from), run_tokens, shuffle_kind, seed), window_(window) {
     places_.keep(0, window_place{});
   }
 
-  /// Determines size and identity.
+  /// Determines size and identity. Damage that the source leaves out is part of its
+  /// state, not of the identity.
   result<void> attach() {
-    const token_source& source = reader_.source();
     WEIR_CHECK(measure());
-    std::vector<source_leaf> leaves;
-    append_identity(leaves, source.identity());
-    for (const std::uint64_t value : {window_, seed_, reader_.rule().tokens}) {
-      leaves.push_back({"", value, 0});
-    }
-    // Damage that the source leaves out is part of its state, not of the identity.
-    identity_.tokens = source.identity().tokens + (size_ - source.size());
-    set_leaves(identity_, std::move(leaves), shuffle_rule);
-    if (source.identity().leaves.empty()) {
-      identity_.leaves.clear();
-    }
+    identify(source().identity().tokens + (size_ - source().size()),
+             {window_, seed(), reader_.rule().tokens}, shuffle_rule);
     return {};
   }
 
   std::uint64_t size() const noexcept override { return size_; }
-  const source_identity& identity() const noexcept override { return identity_; }
-  std::uint32_t separator() const noexcept override {
-    return reader_.source().separator();
-  }
-  std::uint32_t vocabulary() const noexcept override {
-    return std::max(reader_.source().vocabulary(), separator() + 1);
-  }
-  std::optional<rng_state> rng() const override {
-    token_source* const part = &reader_.source();
-    return composed_rng(shuffle_kind, seed_, std::span(&part, 1));
-  }
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     std::size_t done = 0;
     while (done < to.size()) {
@@ -89,17 +68,8 @@ class shuffled_tokens final : public token_source {
     }
     return done;
   }
-  std::string place_text(std::uint64_t index) const override {
-    return reader_.source().place_text(offset_of(index));
-  }
-  place place_of(std::uint64_t index) const override {
-    return reader_.source().place_of(offset_of(index));
-  }
-  result<std::uint64_t> next_document(std::uint64_t index) override {
-    return find_document(*this, index);
-  }
   result<std::vector<part_share>> shares(std::uint64_t index) const override {
-    return reader_.source().shares(index);
+    return source().shares(index);
   }
   result<byte_vector> state(std::uint64_t index) const override {
     WEIR_CHECK(locate(index));
@@ -107,7 +77,7 @@ class shuffled_tokens final : public token_source {
     out.put(shuffle_version);
     out.put(at_.number);
     out.put(at_.start);
-    WEIR_TRY(const byte_vector nested, pack_states(reader_.source(), {at_.start}));
+    WEIR_TRY(const byte_vector nested, pack_states(source(), {at_.start}));
     out.put_bytes(nested);
     return std::move(out).take();
   }
@@ -124,7 +94,7 @@ class shuffled_tokens final : public token_source {
                                "window before token {}, found {} bytes that are none",
                                index, state.size()));
     }
-    WEIR_CHECK(unpack_states(reader_.source(), from.rest()));
+    WEIR_CHECK(unpack_states(source(), from.rest()));
     places_.keep(stored.start, stored);
     return measure();  // the size of the source may depend on its state
   }
@@ -133,11 +103,10 @@ class shuffled_tokens final : public token_source {
   /// Determines the size: that of the source, and a separator behind its last document.
   /// It reads the source itself, because pages would keep tokens that a state changes.
   result<void> measure() {
-    token_source& source = reader_.source();
-    size_ = source.size();
+    size_ = source().size();
     if (size_ != unknown_size && size_ > 0 && reader_.rule().tokens == 0) {
       std::uint32_t last = 0;
-      WEIR_TRY(const std::size_t got, source.read(size_ - 1, std::span(&last, 1)));
+      WEIR_TRY(const std::size_t got, source().read(size_ - 1, std::span(&last, 1)));
       size_ += got == 1 && last != separator() ? 1 : 0;
     }
     return {};
@@ -150,19 +119,14 @@ class shuffled_tokens final : public token_source {
     }
     const auto count =
         static_cast<std::size_t>(std::min<std::uint64_t>(to.size(), u.length - from));
-    WEIR_TRY(const std::size_t got, reader_.read(u.offset + from, to.first(count)));
-    if (got < count) {
-      return error(errc::source_unavailable,
-                   "cannot read source: it is shorter than when it was attached")
-          .located(reader_.source().place_text(u.offset + from + got));
-    }
-    return got;
+    WEIR_CHECK(reader_.read(u.offset + from, to.first(count)));
+    return count;
   }
   /// Returns the place of a token in the source; its end for a token behind the end.
-  std::uint64_t offset_of(std::uint64_t index) const {
+  std::uint64_t offset_of(std::uint64_t index) const override {
     const auto found = locate(index);
     if (!found || *found == nullptr) {
-      return std::min(index, reader_.source().size());
+      return std::min(index, source().size());
     }
     const placed_unit& u = **found;
     return u.offset + std::min(index - u.index, u.length - 1);
@@ -210,7 +174,7 @@ class shuffled_tokens final : public token_source {
       }
       offset += u.length;
     }
-    const philox random(seed_, shuffle_stream);
+    const philox random(seed(), shuffle_stream);
     std::vector<std::pair<std::uint64_t, std::size_t>> keys(units_.size());
     for (std::size_t i = 0; i < keys.size(); ++i) {
       keys[i] = {random.bits(at_.number * window_ + i), i};
@@ -229,10 +193,7 @@ class shuffled_tokens final : public token_source {
   }
 
   std::uint64_t window_;
-  std::uint64_t seed_;
-  mutable unit_reader reader_;
   std::uint64_t size_ = 0;
-  source_identity identity_;
   // The window of the last read. It changes no result, only the time of the next read.
   mutable walk_memory<window_place> places_;
   mutable window_place at_;

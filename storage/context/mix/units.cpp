@@ -64,6 +64,16 @@ result<bool> unit_reader::has(std::uint64_t offset) {
   return got == 1;
 }
 
+result<void> unit_reader::read(std::uint64_t offset, std::span<std::uint32_t> to) {
+  WEIR_TRY(const std::size_t got, pages_.read(offset, to));
+  if (got < to.size()) {
+    return error(errc::source_unavailable,
+                 "cannot read source: it is shorter than when it was attached")
+        .located(source_->place_text(offset + got));
+  }
+  return {};
+}
+
 result<unit> unit_reader::unit_at(std::uint64_t offset) {
   WEIR_TRY(const bool any, has(offset));
   if (!any) {

@@ -47,11 +47,9 @@ class unit_reader {
   /// Returns the extent of the unit that begins at `offset`. @pre The source can seek.
   /// @error{source_unavailable, a read failed}
   [[nodiscard]] result<unit> unit_at(std::uint64_t offset);
-  /// Reads tokens, fewer only at the end. @error{source_unavailable, a read failed}
-  [[nodiscard]] result<std::size_t> read(std::uint64_t offset,
-                                         std::span<std::uint32_t> to) {
-    return pages_.read(offset, to);
-  }
+  /// Reads tokens that are there: they belong to a unit.
+  /// @error{source_unavailable, a read failed, or the source has become shorter}
+  [[nodiscard]] result<void> read(std::uint64_t offset, std::span<std::uint32_t> to);
   /// Returns the rule.
   [[nodiscard]] const unit_rule& rule() const noexcept { return rule_; }
   /// Returns the source.

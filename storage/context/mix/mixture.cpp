@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a mixture says about its tokens by asking its parts.
+#include "context/mix/mixture.hpp"
+
+#include <fmt/core.h>
+
+#include "context/mix/codec.hpp"
+
+namespace weir::storage {
+
+mixture::mixture(std::vector<mix_part> parts, const mix_options& options)
+    : plan_(parts, options) {
+  for (mix_part& part : parts) {
+    names_.push_back(std::move(part.name));
+    sources_.push_back(part.source.get());
+    readers_.emplace_back(std::move(part.source), options.run_tokens);
+  }
+  identity_ = mix_identity(sources_, plan_, first_leaf_);
+}
+
+std::uint32_t mixture::separator() const noexcept {
+  return sources_.front()->separator();
+}
+
+std::uint32_t mixture::vocabulary() const noexcept {
+  std::uint32_t all = separator() + 1;
+  for (const token_source* part : sources_) {
+    all = std::max(all, part->vocabulary());
+  }
+  return all;
+}
+
+std::optional<rng_state> mixture::rng() const {
+  const bool random = plan_.options().mode == mix_mode::random;
+  return composed_rng(random ? mix_kind : 0, plan_.options().seed, sources_);
+}
+
+std::string mixture::place_text(std::uint64_t index) const {
+  const auto found = token_of_part(index);
+  return found ? sources_[found->part]->place_text(found->offset)
+               : fmt::format("mixture:{}", index);
+}
+
+token_source::place mixture::place_of(std::uint64_t index) const {
+  const auto found = token_of_part(index);
+  if (!found) {
+    return {0, index};
+  }
+  place out = sources_[found->part]->place_of(found->offset);
+  out.leaf += first_leaf_[found->part];
+  return out;
+}
+
+result<std::uint64_t> mixture::next_document(std::uint64_t index) {
+  return find_document(*this, index);
+}
+
+std::vector<part_share> mixture::shares_at(const mix_place& begin) const {
+  std::vector<part_share> out;
+  for (std::size_t p = 0; p < names_.size(); ++p) {
+    const part_place& part = begin.parts[p];
+    out.push_back(
+        {names_[p], plan_.weight(begin, p), part.draws, part.tokens, part.rounds});
+  }
+  return out;
+}
+
+}  // namespace weir::storage

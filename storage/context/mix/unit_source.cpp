@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a sample or a shuffled source says about its tokens by asking its source.
+#include "context/mix/unit_source.hpp"
+
+#include "context/identity.hpp"
+#include "context/mix/codec.hpp"
+
+namespace weir::storage {
+
+std::uint32_t unit_source::vocabulary() const noexcept {
+  return std::max(source().vocabulary(), separator() + 1);
+}
+
+std::optional<rng_state> unit_source::rng() const {
+  token_source* const part = &source();
+  return composed_rng(kind_, seed_, std::span(&part, 1));
+}
+
+std::string unit_source::place_text(std::uint64_t index) const {
+  return source().place_text(offset_of(index));
+}
+
+token_source::place unit_source::place_of(std::uint64_t index) const {
+  return source().place_of(offset_of(index));
+}
+
+result<std::uint64_t> unit_source::next_document(std::uint64_t index) {
+  return find_document(*this, index);
+}
+
+void unit_source::identify(std::uint64_t tokens,
+                           std::initializer_list<std::uint64_t> numbers,
+                           std::uint32_t rule) {
+  std::vector<source_leaf> leaves;
+  append_identity(leaves, source().identity());
+  for (const std::uint64_t number : numbers) {
+    leaves.push_back({"", number, 0});
+  }
+  identity_.tokens = tokens;
+  set_leaves(identity_, std::move(leaves), rule);
+  if (source().identity().leaves.empty()) {
+    identity_.leaves.clear();
+  }
+}
+
+}  // namespace weir::storage
