@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The sink `tgm.write`: each item becomes a Tensogram message at the end of a file.
-#include <deque>
-
 #include "stages/factories.hpp"
+#include "stages/message_output.hpp"
 #include "stages/source_parts.hpp"
-#include "tensogram/message_file.hpp"
-#include "weir/base/hash.hpp"
 #include "weir/formats/tensogram_packing.hpp"
-#include "weir/pipeline/append_file.hpp"
 
 namespace weir::actors {
 namespace {
@@ -70,149 +66,28 @@ settings_table<write_settings> write_table() {
   return table;
 }
 
-struct write_offset {
-  std::uint64_t messages = 0;  ///< messages of the run
-  read_block last;             ///< the last message; `end` is the end of the file
-};
-
 class tgm_write final : public flow::stage_object {
  public:
   tgm_write(write_settings settings, file_system& fs)
-      : settings_(std::move(settings)), fs_(fs) {}
+      : settings_(std::move(settings)), output_(tgm_write_name, fs) {}
 
   result<void> open(opening& run) override {
-    path_ = path_of(run, settings_.path);
-    pipe_ = is_pipe(path_);
-    if (run.resuming()) {
-      return {};  // `rewind` opens the file
-    }
-    if (!pipe_ && settings_.mode == write_mode::replace) {
-      WEIR_CHECK(empty_file());
-    }
-    return open_file();
+    return output_.open(path_of(run, settings_.path), run.resuming(),
+                        settings_.mode == write_mode::replace);
   }
   result<void> put(taken& t) override {
     auto message = std::make_shared<byte_vector>();
     WEIR_CHECK(encode(t, *message));
-    offset_.last = {offset_.last.end + message->size(), message->size(), 0};
-    ++offset_.messages;
-    last_ = message;
-    if (!pipe_) {
-      return append(message);
-    }
-    held_bytes_ += message->size();
-    held_.push_back(std::move(message));
-    return held_bytes_ > settings_.hold ? release() : result<void>();
+    return output_.append(std::move(message), settings_.hold);
   }
-  result<flow::small_record> settle() override {
-    WEIR_CHECK(release());
-    WEIR_TRY(const std::uint64_t durable, file_->sync());
-    WEIR_EXPECT(pipe_ || durable == offset_.last.end);
-    if (last_) {
-      offset_.last.digest = xxh3_64(*last_);
-      last_.reset();
-    }
-    return flow::small_record::holding(offset_);
-  }
-  result<void> rewind(bytes_view stored) override {
-    WEIR_TRY(offset_, record_of<write_offset>(stored, tgm_write_name, "offset"));
-    if (!pipe_) {
-      WEIR_CHECK(cut());
-    }
-    return open_file();
-  }
+  result<flow::small_record> settle() override { return output_.settle(); }
+  result<void> rewind(bytes_view stored) override { return output_.rewind(stored); }
   result<bool> verify(opening& run, bytes_view stored,
                       const flow::state_reader& /*state*/) override {
-    path_ = path_of(run, settings_.path);
-    if (is_pipe(path_)) {
-      return false;
-    }
-    WEIR_TRY(offset_, record_of<write_offset>(stored, tgm_write_name, "offset"));
-    if (!fs_.exists(path_)) {
-      return offset_.last.end == 0 ? result<bool>(true) : result<bool>(missing());
-    }
-    WEIR_TRY(const auto f, fs_.open(path_, open_mode::read));
-    WEIR_CHECK(holds_last(*f));
-    return true;
+    return output_.verify(path_of(run, settings_.path), stored);
   }
 
  private:
-  [[nodiscard]] bool locks() const { return &fs_ == &posix_file_system(); }
-  /// Locks the file as long as the result lives.
-  [[nodiscard]] result<std::optional<file_lock>> locked() const {
-    if (!locks()) {
-      return std::optional<file_lock>();
-    }
-    WEIR_TRY(file_lock lock, file_lock::acquire(path_));
-    return std::optional(std::move(lock));
-  }
-
-  result<void> open_file() {
-    target_environment environment;
-    environment.fs = &fs_;
-    environment.lock = locks();
-    message_target target;
-    target.path = path_;
-    WEIR_TRY(file_, message_file::open(environment, target));
-    if (!pipe_) {
-      offset_.last.end = file_->end();
-    }
-    return {};
-  }
-  /// Empties a file of messages. Other files are left alone.
-  result<void> empty_file() {
-    WEIR_TRY(const auto lock, locked());
-    auto f = fs_.open(path_, open_mode::read_write);
-    if (!f) {
-      return f.error().code() == errc::not_found ? result<void>() : f.error();
-    }
-    WEIR_TRY(const std::uint64_t size, (*f)->size());
-    if (size == 0) {
-      return {};
-    }
-    WEIR_CHECK(check_ours(**f, path_, "Tensogram messages", {&message_magic, 1}));
-    WEIR_CHECK((*f)->resize(0));
-    return (*f)->sync();
-  }
-  /// Cuts the file to exactly the offset. The last message before it must be the one that
-  /// was durable.
-  result<void> cut() {
-    if (!fs_.exists(path_) && offset_.last.end != 0) {
-      return missing();
-    }
-    WEIR_TRY(const auto lock, locked());
-    WEIR_TRY(const auto f, fs_.open(path_, open_mode::create_or_open));
-    WEIR_CHECK(holds_last(*f));
-    WEIR_TRY(const std::uint64_t size, f->size());
-    if (size == offset_.last.end) {
-      return {};
-    }
-    WEIR_CHECK(cut_output(*f, offset_.last.end));
-    return f->sync();
-  }
-  [[nodiscard]] result<void> holds_last(file& f) const {
-    return check_appended(f, path_, offset_.last, tgm_write_name, "message");
-  }
-  [[nodiscard]] error missing() const {
-    return shorter_than_offset(path_, offset_.last.end, 0);
-  }
-
-  result<void> append(std::shared_ptr<const byte_vector> message) {
-    message_order order;
-    order.encoded = std::move(message);
-    WEIR_TRY(const auto span, file_->append(order));
-    WEIR_EXPECT(pipe_ || span.offset + span.length == offset_.last.end);
-    return {};
-  }
-  /// Writes what is held for a pipe.
-  result<void> release() {
-    for (; !held_.empty(); held_.pop_front()) {
-      WEIR_CHECK(append(held_.front()));
-    }
-    held_bytes_ = 0;
-    return {};
-  }
-
   /// Returns the pipeline of an object; the parameters of packing depend on its elements.
   [[nodiscard]] result<formats::object_descriptor> describe(const runtime::tensor& x,
                                                             bytes_view data) const {
@@ -266,15 +141,7 @@ class tgm_write final : public flow::stage_object {
   }
 
   write_settings settings_;
-  file_system& fs_;
-  std::string path_;
-  bool pipe_ = false;
-  std::unique_ptr<message_file> file_;
-  write_offset offset_;
-  std::shared_ptr<const byte_vector>
-      last_;  ///< the last message, if it has no digest yet
-  std::deque<std::shared_ptr<const byte_vector>> held_;  ///< messages for a pipe
-  std::uint64_t held_bytes_ = 0;
+  message_output output_;
 };
 
 /// Further paragraphs of the reference of `tgm.write`.

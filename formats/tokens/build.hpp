@@ -18,6 +18,9 @@ namespace weir::formats::tokens {
 inline constexpr const char* gpt2_pattern =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
+/// Returns whether a name of `tokenizer.ggml.pre` is one of Llama 3.
+[[nodiscard]] bool is_llama3(std::string_view pre) noexcept;
+
 /// Sets the vocabulary of a model.
 /// @param entries  Contents and ids.
 /// @error{out_of_range, an id or a token is too large} @error{corrupt, an id or a token

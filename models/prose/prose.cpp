@@ -158,6 +158,9 @@ result<pulse_result> prose::finish(pulse_ticket ticket) {
   out.gradient_norm = records.front().gradient_norm;
   for (const pulse_record& record : records) {
     for (const lane_record& lane : record.lanes) {
+      if (record.keeps_predictions) {
+        out.predictions.push_back(predictions_of(lane));
+      }
       out.nats_q32 += lane.pending_nats_q32;
       out.scored += lane.scores_pending ? 1 : 0;
       for (const window_record& w : lane.windows) {

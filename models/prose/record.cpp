@@ -4,6 +4,7 @@
 #include "prose/record.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace weir::models {
 
@@ -11,7 +12,8 @@ namespace {
 
 /// Cuts a lane's tokens into windows that are aligned to its position: the first and the
 /// last window may have fewer than 64 rows. A row's target is the next token.
-void plan_windows(const prose::lane_input& in, lane_record& lane) {
+void plan_windows(const prose::lane_input& in, bool keeps_predictions,
+                  lane_record& lane) {
   const std::uint64_t end = in.position + in.tokens.size();
   std::uint64_t position = in.position;
   lane.windows.clear();
@@ -35,8 +37,9 @@ void plan_windows(const prose::lane_input& in, lane_record& lane) {
         w.targets[r] = static_cast<std::int32_t>(*in.lookahead);
       }
     }
-    lane.windows.push_back(w);
     position = start + static_cast<std::uint64_t>(w.last);
+    w.predictions.resize(keeps_predictions ? window_rows : 0);
+    lane.windows.push_back(std::move(w));
   }
 }
 
@@ -46,6 +49,7 @@ void fill_record(pulse_record& record, const pulse& p,
                  std::span<const prose::lane_input> lanes,
                  std::span<const lane_clock> clocks) {
   record.builds = p.phase == pulse_phase::build;
+  record.keeps_predictions = p.keeps_predictions;
   record.active = p.active_levels;
   record.update = p.update;
   record.total_updates = p.total_updates;
@@ -56,9 +60,10 @@ void fill_record(pulse_record& record, const pulse& p,
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const prose::lane_input& in = lanes[i];
     lane_record& lane = record.lanes[i];
-    plan_windows(in, lane);
+    plan_windows(in, p.keeps_predictions, lane);
     lane.after = clocks[i];
     lane.pending_nats_q32 = 0;
+    lane.pending_nats = 0;
     lane.scores_pending = lane.leaves_pending = false;
     if (in.tokens.empty()) {
       continue;
@@ -70,6 +75,22 @@ void fill_record(pulse_record& record, const pulse& p,
     lane.after.pending = lane.leaves_pending ? 1 : 0;
     record.scored += in.tokens.size() - (lane.leaves_pending ? 1 : 0);
   }
+}
+
+lane_predictions predictions_of(const lane_record& lane) {
+  lane_predictions out;
+  for (const window_record& w : lane.windows) {
+    for (int r = w.first; r < w.last; ++r) {
+      const row_prediction& row = w.predictions[static_cast<std::size_t>(r)];
+      out.likeliest.push_back(row.likeliest);
+      out.nats.push_back(w.targets[r] >= 0 ? row.nats
+                                           : std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+  if (lane.scores_pending) {
+    out.pending_nats = lane.pending_nats;
+  }
+  return out;
 }
 
 }  // namespace weir::models

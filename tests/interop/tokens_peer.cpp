@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   auto& files = posix_file_system();
-  const auto with = value_of(tokenizer::from_json(value_of(read_file(files, argv[1]))));
+  const auto with = value_of(tokenizer::from_file(files, argv[1]));
   const byte_vector texts = value_of(read_file(files, argv[2]));
   std::mt19937_64 random(7);
   byte_vector out;

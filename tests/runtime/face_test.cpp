@@ -11,6 +11,7 @@
 #include <string>
 
 #include "weir/weir.hpp"
+#include "weir/world.hpp"
 
 namespace weir {
 namespace {
@@ -249,6 +250,27 @@ TEST(View, LetsAKernelTouchWhatItHasDeclaredInWhateverWay) {
     EXPECT_EQ(*inner.get(y, 1), 5);
     EXPECT_EQ(or_throw(inner.elements(y))[1], 5);
   });
+}
+
+TEST(ViewDeathTest, AKernelOfAWorldThatTouchesACapturedTensorEnds) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto touch = [] {
+    engine e;
+    world w(e);
+    const auto x = w.make<std::int32_t>(rows(1), 4);
+    const auto other = w.make<std::int32_t>(rows(1), 4);
+    w.submit(
+        "sly",
+        [other](view<std::int32_t, 1> own) {
+          own(0) = 1;
+          other.all().elements<std::int32_t>()(2) = 1;
+        },
+        write(x.of_index(0)));
+    static_cast<void>(w.wait());
+  };
+  EXPECT_DEATH(touch(),
+               "task \"sly\": expected what it touches to be in one of its 1 accesses, "
+               "found byte 8 of a view that it was not given");
 }
 
 TEST(ViewDeathTest, AKernelThatTouchesACapturedTensorEndsUnlessItIsDeclared) {

@@ -704,5 +704,20 @@ TEST(TokenFiles, ConsumedSegmentsOfALargeSetAreComparedWhenTheyAreReadAgain) {
   EXPECT_EQ(again.error().code(), errc::history_mismatch);
 }
 
+TEST(TokenFiles, StatesOfALargeSetStaySmall) {
+  const temp_folder folder;
+  token_file_options options;
+  options.format = token_format::bytes;
+  options.digest_limit = 0;
+  write_plain(folder / "a", "");
+  std::filesystem::resize_file(folder / "a", std::uintmax_t{2} << 20);
+  const auto source =
+      or_throw(open_token_files(posix_file_system(), {folder / "a"}, options));
+  const byte_vector state = or_throw(source->state(source->size()));
+  // Segments have 8192 tokens; 512 of 4096 tokens would be too many.
+  EXPECT_GT(state.size(), 8U * 256);
+  EXPECT_LT(state.size(), 8U * 256 + 100);
+}
+
 }  // namespace
 }  // namespace weir::storage

@@ -127,6 +127,10 @@ class run_reporter : public announcer {
       say(fmt::format("test       {} tokens, {:.3f} bits/byte", r.test_tokens,
                       r.bits_test));
     }
+    if (r.stream_tokens > 0) {
+      say(fmt::format("stream     {} tokens, {:.3f} bits/byte", r.stream_tokens,
+                      r.bits_stream));
+    }
     say(fmt::format("hashes     state {}, context {}, parameters {}", hex64(r.state_hash),
                     hex64(r.context_hash), hex64(r.parameter_hash)));
     log().info(fmt::format("ended: {}, {} tokens, generation {}, state {}", r.ended,

@@ -66,8 +66,11 @@ class text_input {
 };
 
 result<formats::tokenizer> load(const tokens_options& options) {
-  WEIR_TRY(const byte_vector json, read_input(options.tokenizer));
-  return formats::tokenizer::from_json(json, options.tokenizer);
+  if (options.tokenizer != "-") {
+    return formats::tokenizer::from_file(posix_file_system(), options.tokenizer);
+  }
+  WEIR_TRY(const byte_vector bytes, read_input(options.tokenizer));
+  return formats::tokenizer::from_bytes(bytes, "standard input");
 }
 
 /// Passes the ids of one text on and returns the number of its bytes.

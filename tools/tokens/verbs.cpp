@@ -72,7 +72,8 @@ class tokens_verbs {
                 tokens_command run) {
     CLI::App* v = group_.add_subcommand(name, description);
     v->footer(std::string("Example:\n  ") + example);
-    v->add_option("--tokenizer", o_->tokenizer, "Description in JSON: tokenizer.json")
+    v->add_option("--tokenizer", o_->tokenizer,
+                  "tokenizer.json, or a GGUF file with a vocabulary")
         ->type_name("FILE")
         ->required();
     v->add_flag("--json", o_->json, "Print facts as JSON");

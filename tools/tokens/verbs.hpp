@@ -24,7 +24,7 @@ namespace weir::tools {
 struct tokens_options {
   std::vector<std::string> files;
   std::string file;           ///< for verbs with one input; "-" for standard input
-  std::string tokenizer;      ///< path of tokenizer.json
+  std::string tokenizer;      ///< path of tokenizer.json or a GGUF file
   std::string out = "-";      ///< output, "-" for standard output
   std::string format;         ///< text, bin, llmc or npy; empty for the one of the name
   std::string end_of_text;    ///< for `pack`: token behind each file

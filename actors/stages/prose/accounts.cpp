@@ -15,13 +15,15 @@ namespace {
 
 /// Natural logarithm of 2: nats per bit.
 constexpr double nats_per_bit = 0.693147180559945309417232121458;
-/// Version of both records; a reader refuses any other one.
+/// Version of the records CONDUCTOR and STEPS.
 constexpr std::uint64_t record_version = 1;
+/// Version of the record METRICS. Version 1 has no sum of the Stream phase.
+constexpr std::uint64_t metrics_version = 2;
 
 /// Writes a record of little-endian u64 that begins with its version.
 class word_writer {
  public:
-  word_writer() { put(record_version); }
+  explicit word_writer(std::uint64_t version = record_version) { put(version); }
   void put(std::uint64_t value) { out_.put(value); }
   void put(const nat_sum& s) {
     put(s.whole);
@@ -40,14 +42,15 @@ class word_reader {
  public:
   word_reader(bytes_view bytes, const char* section)
       : in_(bytes), size_(bytes.size()), section_(section) {}
-  [[nodiscard]] result<void> version() {
+  /// Returns the version of the record, which is at least 1 and at most `newest`.
+  [[nodiscard]] result<std::uint64_t> version(std::uint64_t newest = record_version) {
     const std::uint64_t found = take();
-    if (found != record_version) {
+    if (found == 0 || found > newest) {
       return error(errc::unsupported_version,
                    fmt::format("reading section {} failed: expected version {}, found {}",
-                               section_, record_version, found));
+                               section_, newest, found));
     }
-    return {};
+    return found;
   }
   [[nodiscard]] std::uint64_t take() { return in_.get<std::uint64_t>(); }
   [[nodiscard]] nat_sum sum() {
@@ -118,6 +121,9 @@ void run_accounts::count(const pulse_score& score, std::uint64_t build_tokens,
                          const score_rules& rules) {
   if (score.phase == models::pulse_phase::test) {
     test.add(score.nats_q32, score.bytes);
+  }
+  if (score.phase == models::pulse_phase::stream) {
+    stream.add(score.nats_q32, score.bytes);
   }
   if (score.phase != models::pulse_phase::build) {
     return;
@@ -194,9 +200,9 @@ result<std::vector<phase_use>> decode_steps(bytes_view bytes) {
 }
 
 byte_vector encode(const run_accounts& accounts) {
-  word_writer w;
-  for (const nat_sum* s :
-       {&accounts.build, &accounts.last_quarter, &accounts.test, &accounts.window}) {
+  word_writer w(metrics_version);
+  for (const nat_sum* s : {&accounts.build, &accounts.last_quarter, &accounts.test,
+                           &accounts.window, &accounts.stream}) {
     w.put(*s);
   }
   w.put(static_cast<std::uint64_t>(accounts.build_ns));
@@ -214,12 +220,13 @@ byte_vector encode(const run_accounts& accounts) {
 
 result<run_accounts> decode_accounts(bytes_view bytes) {
   word_reader r(bytes, "METRICS");
-  WEIR_CHECK(r.version());
+  WEIR_TRY(const std::uint64_t version, r.version(metrics_version));
   run_accounts accounts;
   for (nat_sum* s :
        {&accounts.build, &accounts.last_quarter, &accounts.test, &accounts.window}) {
     *s = r.sum();
   }
+  accounts.stream = version >= 2 ? r.sum() : nat_sum();
   accounts.build_ns = static_cast<std::int64_t>(r.take());
   accounts.kernel_ns = static_cast<std::int64_t>(r.take());
   accounts.stall_ns = static_cast<std::int64_t>(r.take());

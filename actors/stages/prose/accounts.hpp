@@ -85,6 +85,7 @@ struct run_accounts {
   nat_sum build;                  ///< of the Build phase
   nat_sum last_quarter;           ///< of the last quarter of the Build budget
   nat_sum test;                   ///< of the Test phase
+  nat_sum stream;                 ///< of the Stream phase; METRICS has it from version 2
   nat_sum window;                 ///< of the window of the curve that is not complete yet
   std::int64_t build_ns = 0;      ///< duration of the Build phase
   std::int64_t kernel_ns = 0;     ///< time inside kernels during Build, all threads

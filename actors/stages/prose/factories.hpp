@@ -19,5 +19,10 @@ namespace weir::actors {
 /// Makes the stage `prose.accounts`.
 [[nodiscard]] result<void> make_prose_accounts(flow::described_stage& made,
                                                const given_settings& given);
+/// Makes the sink `prose.predictions`. @param fs Must outlive the stage; tests use
+/// others.
+[[nodiscard]] result<void> make_prose_predictions(flow::described_stage& made,
+                                                  const given_settings& given,
+                                                  file_system& fs = posix_file_system());
 
 }  // namespace weir::actors

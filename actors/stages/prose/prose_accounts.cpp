@@ -125,12 +125,12 @@ class prose_accounts final : public flow::stage_object {
   static std::uint64_t word(const view<const std::uint64_t, 1>& words, score_word which) {
     return words[static_cast<std::size_t>(which)];
   }
-  /// Returns the scores of the phase so far; the Stream phase has no sum.
+  /// Returns the scores of the phase so far.
   [[nodiscard]] nat_sum phase_sum() const {
     switch (phase_) {
       case models::pulse_phase::build: return accounts_.build;
       case models::pulse_phase::test: return accounts_.test;
-      case models::pulse_phase::stream: break;
+      case models::pulse_phase::stream: return accounts_.stream;
     }
     return {};
   }

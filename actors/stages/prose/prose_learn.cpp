@@ -12,6 +12,7 @@
 #include "stages/prose/factories.hpp"
 #include "stages/prose/model_state.hpp"
 #include "stages/prose/pause_meter.hpp"
+#include "stages/prose/predictions/prediction_item.hpp"
 #include "stages/prose/pulse_item.hpp"
 #include "weir/base/clock.hpp"
 #include "weir/runtime/trace.hpp"
@@ -23,6 +24,7 @@ struct learn_settings {
   models::prose_config model;
   std::uint32_t devices = 1;
   std::uint32_t ahead = 3;
+  bool predictions = false;
 };
 
 settings_table<learn_settings> learn_table() {
@@ -39,6 +41,10 @@ settings_table<learn_settings> learn_table() {
            "pulses whose tasks the engine has at a time; never changes a result")
       .range(1, static_cast<std::int64_t>(models::prose::max_in_flight))
       .unit("pulses")
+      .may_change();
+  table
+      .add("predictions", &learn_settings::predictions,
+           "true for an outlet with the predictions of the Stream phase")
       .may_change();
   return table;
 }
@@ -57,6 +63,7 @@ class prose_learn final : public flow::stage_object {
         shape_{settings_.model.lanes, settings_.model.max_chunk} {
     pulses_.index = 0;
     score_.index = 0;
+    predictions_.index = 1;
   }
 
   result<void> open(opening& run) override {
@@ -68,16 +75,14 @@ class prose_learn final : public flow::stage_object {
   }
 
   result<void> on_item(step& s) override {
-    const auto item = s[pulses_];
     // A source writes the item before it hands it on; only behind other stages do tasks
     // write it.
     if (!s.complete(pulses_)) {
-      WEIR_CHECK(engine_->wait(item.bytes()));
+      WEIR_CHECK(engine_->wait(s[pulses_].bytes()));
     }
-    WEIR_TRY(auto pulse, read_item({item.bytes().as<const std::uint32_t>(),
-                                    static_cast<std::size_t>(item.extent(0))},
-                                   shape_));
+    WEIR_TRY(auto pulse, pulse_of(s));
     models::pulse& p = pulse.facts.pulse;
+    p.keeps_predictions = settings_.predictions && p.phase == models::pulse_phase::stream;
     count_stall(s, p);
     engine_->tracer().begin_pulse(p.id, p.id % kept_in_trace == 0);
     for (const std::uint32_t lane : pulse.resets) {
@@ -118,6 +123,9 @@ class prose_learn final : public flow::stage_object {
     // would wake a worker.
     WEIR_TRY(const auto to, s.make(score_, score_words));
     std::copy(words.begin(), words.end(), to.bytes().as<std::uint64_t>());
+    if (f.facts.pulse.keeps_predictions) {
+      WEIR_CHECK(make_predictions(s, r));
+    }
     return s.emit();
   }
 
@@ -175,6 +183,22 @@ class prose_learn final : public flow::stage_object {
     std::int64_t begun_ns = 0;  ///< when it was submitted
   };
 
+  /// Reads the pulse of an item whose bytes are there.
+  [[nodiscard]] result<read_pulse> pulse_of(const step& s) const {
+    const auto item = s[pulses_];
+    return read_item({item.bytes().as<const std::uint32_t>(),
+                      static_cast<std::size_t>(item.extent(0))},
+                     shape_);
+  }
+  /// Makes the item of the outlet `predictions`. Other pulses have a gap there.
+  result<void> make_predictions(step& s, const models::pulse_result& r) {
+    WEIR_TRY(const read_pulse pulse, pulse_of(s));
+    const auto size = static_cast<std::int64_t>(prediction_words(shape_));
+    WEIR_TRY(const auto to, s.make(predictions_, size));
+    write_predictions({to.bytes().as<std::uint32_t>(), prediction_words(shape_)}, shape_,
+                      pulse, r.predictions);
+    return {};
+  }
   /// Counts the time for which the model had no pulse because none had arrived. The first
   /// pulses of a process wait for files to be opened, so they do not count.
   void count_stall(const step& s, const models::pulse& p) {
@@ -214,6 +238,7 @@ class prose_learn final : public flow::stage_object {
   pulse_shape shape_;
   in<std::uint32_t, 1> pulses_;
   out<std::uint64_t, 1> score_;
+  out<std::uint32_t, 1> predictions_;  ///< only if the setting says so
   runtime::engine* engine_ = nullptr;
   std::unique_ptr<models::prose> model_;
   std::deque<flight> in_flight_;    ///< the oldest first
@@ -234,6 +259,10 @@ constexpr std::string_view prose_learn_details =
 tokens, negative log-likelihood in 2^-32 nat, end-of-text tokens among the scored ones,
 bits of the f64 norm of the gradient, tokens of the Build phase, and tokens of a full
 pulse. The seed of the initial parameters is that of the run.
+
+With `predictions = true` the outlet `predictions` has an item for each pulse of the
+Stream phase, for prose.predictions, and gaps for all others. Without it nothing is
+computed for it.
 
 `lanes` and `max_chunk` are the `lanes` and `chunk` of the source, and `vocab` is 257
 if the source emits end-of-text tokens: between files, or with `end = "loop"`. The
@@ -282,6 +311,10 @@ result<void> make_prose_learn(flow::described_stage& made, const given_settings&
            flow::port_type::parse(fmt::format("u64[{}]", score_words)));
   made.info.ports = {{"pulses", std::move(pulses), true},
                      {"score", std::move(score), false}};
+  if (settings.predictions) {
+    WEIR_TRY(flow::port_type type, flow::port_type::parse(prediction_type(shape)));
+    made.info.ports.push_back({"predictions", std::move(type), false});
+  }
   made.info.state = {{"PARAM", true},       {"MOMENT", true}, {"ERRBUF", true},
                      {"LEVEL_STEPS", true}, {"CTX", true},    {kernels_part, false}};
   made.info.max_open_calls = settings.ahead;

@@ -21,6 +21,7 @@ struct item_head {
   std::uint64_t ends_of_text = 0;
   std::uint64_t build_budget = 0;
   std::uint64_t phase = 0;
+  std::uint64_t phase_pulse = 0;
 };
 /// The head of a lane, as it lies in memory.
 struct lane_head {
@@ -32,7 +33,7 @@ struct lane_head {
 };
 
 /// First word of every item; it changes with the layout.
-constexpr std::uint64_t item_layout = 0x31'6573'6c75'70;  // "pulse1"
+constexpr std::uint64_t item_layout = 0x32'6573'6c75'70;  // "pulse2"
 constexpr std::uint64_t head_words = sizeof(item_head) / 4;
 constexpr std::uint64_t lane_words = sizeof(lane_head) / 4;
 constexpr std::uint64_t max_phase =
@@ -74,7 +75,7 @@ void write_pulse(std::span<std::uint32_t> to, const pulse_shape& shape,
   put_head(to, 0,
            item_head{item_layout, p.id, p.update, p.total_updates, facts.tokens,
                      facts.ends_of_text, facts.build_budget,
-                     static_cast<std::uint64_t>(p.phase)});
+                     static_cast<std::uint64_t>(p.phase), facts.phase_pulse});
   std::uint64_t at = head_words;
   for (std::uint32_t lane = 0; lane < shape.lanes; ++lane) {
     lane_head head;
@@ -106,7 +107,8 @@ result<read_pulse> read_item(std::span<const std::uint32_t> from,
                 head.total_updates},
                head.tokens,
                head.ends_of_text,
-               head.build_budget};
+               head.build_budget,
+               head.phase_pulse};
   std::uint64_t at = head_words;
   for (std::uint32_t lane = 0; lane < shape.lanes; ++lane) {
     const auto part = get_head<lane_head>(from, at);

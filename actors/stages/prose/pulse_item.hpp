@@ -25,16 +25,18 @@ struct pulse_shape {
   [[nodiscard]] std::uint64_t words() const noexcept;
   /// Returns the number of tokens of a pulse whose chunks are full.
   [[nodiscard]] std::uint64_t tokens() const noexcept { return chunk * lanes; }
-  /// Returns the type of the item, such as `u32[88]`.
+  /// Returns the type of the item, such as `u32[90]`.
   [[nodiscard]] std::string type() const;
 };
 
 /// Facts of a pulse that all its lanes share.
 struct pulse_facts {
-  models::pulse pulse;             ///< `active_levels` is not part of the item
+  /// `active_levels` and `keeps_predictions` are not part of the item.
+  models::pulse pulse;
   std::uint64_t tokens = 0;        ///< of all lanes
   std::uint64_t ends_of_text = 0;  ///< end-of-text tokens among the targets
   std::uint64_t build_budget = 0;  ///< tokens of the Build phase
+  std::uint64_t phase_pulse = 0;   ///< pulses of the phase before this one
 };
 
 /// A pulse that was read from an item. Spans point into the item.

@@ -12,6 +12,10 @@ result<void> add_model_stages(flow::catalog& to) {
         return make_text_pulses(made, given);
       }));
   WEIR_CHECK(to.add("prose.learn", make_prose_learn));
+  WEIR_CHECK(to.add("prose.predictions",
+                    [](flow::described_stage& made, const given_settings& given) {
+                      return make_prose_predictions(made, given);
+                    }));
   return to.add("prose.accounts", make_prose_accounts);
 }
 

@@ -276,6 +276,7 @@ class text_pulses final : public flow::stage_object {
     facts.tokens = chunks.tokens();
     facts.ends_of_text = chunks.ends_of_text(streams_->separator_of(chunks.stream));
     facts.build_budget = build_budget();
+    facts.phase_pulse = record_.used[chunks.phase].pulses;
     streams_->commit(chunks);
     write_pulse({to.as<std::uint32_t>(), shape_.words()}, shape_, facts, chunks.lanes,
                 note_boundaries(chunks));

@@ -250,6 +250,7 @@ class graph {
   void head(const task_location& s, int half);
   void score_pending(pulse_record& record, int lane);
   result<void> run_head(const task_location& s, int half);
+  void note_likeliest(const task_location& s, int row, matrix<R> logits);
   void head_gradient(const task_location& s, int half);
   [[nodiscard]] bool leaves_pending(const task_location& s, int half) const;
   key_head<R> keys_of(const task_location& s, int h);

@@ -68,6 +68,7 @@ result<void> graph<R>::run_head(const task_location& s, int half) {
   if (s.pulse->builds) {
     scale = s.pulse->scored == 0 ? R(1) : R(1) / static_cast<R>(s.pulse->scored);
   }
+  note_likeliest(s, row, logits);
   R nats[half_rows];
   k_->softmax(logits.data, logits.stride, s.rows->targets + row, half_rows, n_.vocab,
               scale, nats);
@@ -78,12 +79,33 @@ result<void> graph<R>::run_head(const task_location& s, int half) {
     total += units;
     plain += static_cast<double>(x_nats);
   }
+  for (std::size_t r = 0; r < half_rows && !s.rows->predictions.empty(); ++r) {
+    s.rows->predictions[static_cast<std::size_t>(row) + r].nats =
+        std::max(static_cast<float>(nats[r]), 0.0F);
+  }
   s.rows->nats_q32[half] = total;
   s.rows->nats[half] = plain;
   if (s.pulse->builds) {
     head_gradient(s, half);
   }
   return {};
+}
+
+/// Notes the largest logit of each row that the pulse computes, if it keeps predictions.
+/// The softmax overwrites the logits, so that this comes before it.
+/// @param row  First row of the half, to which `logits` belong.
+template <class R>
+void graph<R>::note_likeliest(const task_location& s, int row, matrix<R> logits) {
+  if (s.rows->predictions.empty()) {
+    return;
+  }
+  const int end = std::min(s.rows->last, row + half_rows);
+  for (int r = std::max(s.rows->first, row); r < end; ++r) {
+    const R* of_row = logits.data + (r - row) * logits.stride;
+    const R* largest = std::max_element(of_row, of_row + n_.vocab);
+    s.rows->predictions[static_cast<std::size_t>(r)].likeliest =
+        static_cast<std::uint32_t>(largest - of_row);
+  }
 }
 
 /// Carries the gradients of the logits back through the unembedding and the final norm.
@@ -130,6 +152,7 @@ void graph<R>::score_pending(pulse_record& record, int lane) {
         R nats = 0;
         k_->softmax(logits.data(), n_.vocab, &lr.first_token, 1, n_.vocab, R(0), &nats);
         WEIR_TRY(lr.pending_nats_q32, to_q32(static_cast<double>(nats)));
+        lr.pending_nats = std::max(static_cast<float>(nats), 0.0F);
         return {};
       }));
 }

@@ -38,15 +38,13 @@ struct world_argument<argument<T, Rank, Mode>> {
   static constexpr bool is_part = false;    ///< it has no owner
   static constexpr bool one_access = true;  ///< it is one box
   /// True if the kernel may write it.
-  static constexpr bool writes = Mode != runtime::access_mode::read;
+  static constexpr bool writes = !argument<T, Rank, Mode>::reads_only;
 };
 /// Properties of a part of a world tensor.
 template <class T, int Rank, runtime::access_mode Mode>
-struct world_argument<tile_argument<T, Rank, Mode>> {
-  static constexpr bool is_part = true;     ///< it has an owner
-  static constexpr bool one_access = true;  ///< it is one box
-  /// True if the kernel may write it.
-  static constexpr bool writes = Mode != runtime::access_mode::read;
+struct world_argument<tile_argument<T, Rank, Mode>>
+    : world_argument<argument<T, Rank, Mode>> {
+  static constexpr bool is_part = true;  ///< it has an owner
 };
 /// Properties of a part over the edges.
 template <class T, int Rank>
@@ -111,7 +109,8 @@ class world {
         "numbers that all ranks have are written by submit_everywhere");
     runtime::rank_id executor = 0;
     static_cast<void>((take_owner(arguments, executor) || ...));
-    submit_call({executor, 0, false}, name, std::move(kernel), arguments...);
+    submit_call({executor, 0, false}, name, std::move(kernel),
+                std::index_sequence_for<Argument...>(), arguments...);
   }
   /// Submits a task that every rank runs, with the same inputs. It writes numbers that
   /// all ranks have. @error{stopping; thrown: a rank has failed}
@@ -120,7 +119,8 @@ class world {
     static_assert(
         (!(world_argument<Argument>::is_part && world_argument<Argument>::writes) && ...),
         "a part of a world tensor is written by its owner alone");
-    submit_call({0, 0, true}, name, std::move(kernel), arguments...);
+    submit_call({0, 0, true}, name, std::move(kernel),
+                std::index_sequence_for<Argument...>(), arguments...);
   }
   /// Combines the elements of `parts` by a tree over their numbers and sets `out` on all
   /// ranks. The bits do not depend on the number of ranks. @pre parts is not empty
@@ -179,14 +179,23 @@ class world {
     }
     return world_argument<Argument>::writes;
   }
+  /// Returns an argument as an engine knows it. The view of a part over the edges is not
+  /// checked, so any of its boxes stands for it.
   template <class T, int Rank, runtime::access_mode Mode>
-  static std::array<runtime::access, 1> accesses_of(const argument<T, Rank, Mode>& a) {
-    return {a.access()};
+  static const auto& plain_of(const argument<T, Rank, Mode>& a) {
+    return a;
   }
   template <class T, int Rank, runtime::access_mode Mode>
-  static std::array<runtime::access, 1> accesses_of(
-      const tile_argument<T, Rank, Mode>& a) {
-    return {a.plain.access()};
+  static const auto& plain_of(const tile_argument<T, Rank, Mode>& a) {
+    return a.plain;
+  }
+  template <class T, int Rank>
+  static auto plain_of(const wrapped_part<T, Rank>& a) {
+    return weir::read(a.pieces.front());
+  }
+  template <class Argument>
+  static std::array<runtime::access, 1> accesses_of(const Argument& a) {
+    return {plain_of(a).access()};
   }
   template <class T, int Rank>
   static std::vector<runtime::access> accesses_of(const wrapped_part<T, Rank>& a) {
@@ -211,17 +220,13 @@ class world {
       return all;
     }
   }
-  template <class T, int Rank, runtime::access_mode Mode>
-  static auto view_of(const char* name, const argument<T, Rank, Mode>& a) {
-    return a.elements(view_owner{name});
-  }
-  template <class T, int Rank, runtime::access_mode Mode>
-  static auto view_of(const char* name, const tile_argument<T, Rank, Mode>& a) {
-    return a.plain.elements(view_owner{name});
-  }
-  template <class T, int Rank>
-  static auto view_of(const char*, const wrapped_part<T, Rank>& a) {
-    return a.elements;
+  template <class Argument>
+  static auto view_of(view_owner owner, const Argument& a) {
+    if constexpr (world_argument<Argument>::one_access) {
+      return plain_of(a).elements(owner);
+    } else {
+      return a.elements;
+    }
   }
   /// Combines the elements [lo, hi). The left half has the largest power of two of
   /// elements that leaves one for the right half.
@@ -237,19 +242,23 @@ class world {
                      combine(operation, all, lo + left, hi));
   }
 
-  template <class Kernel, class... Argument>
+  template <class Kernel, std::size_t... I, class... Argument>
   void submit_call(const runtime::world_submission& with, const char* name, Kernel kernel,
-                   const Argument&... arguments) {
+                   std::index_sequence<I...>, const Argument&... arguments) {
     const auto accesses = all_accesses(arguments...);
-    auto call = [kernel = std::move(kernel),
-                 ... views = view_of(name, arguments)]() -> result<void> {
-      if constexpr (std::is_void_v<decltype(kernel(views...))>) {
-        kernel(views...);
-        return {};
-      } else {
-        return kernel(views...);
-      }
-    };
+    auto call = with_accesses(
+        name,
+        [kernel = std::move(kernel),
+         ... views = view_of(view_owner{name, static_cast<int>(I)},
+                             arguments)]() -> result<void> {
+          if constexpr (std::is_void_v<decltype(kernel(views...))>) {
+            kernel(views...);
+            return {};
+          } else {
+            return kernel(views...);
+          }
+        },
+        plain_of(arguments)...);
     using call_type = decltype(call);
     if constexpr (std::is_trivially_copyable_v<call_type> &&
                   sizeof(call_type) <= runtime::world::max_capture) {

@@ -246,9 +246,12 @@ result<leaf_layout> layout_in(file_system& fs, token_leaves& leaves, std::size_t
                               token_format stated) {
   byte_vector head(
       static_cast<std::size_t>(std::min<std::uint64_t>(leaves.size(leaf), look_bytes)));
-  // Damaged blocks at the begin of a leaf are left to the policy for damage.
-  WEIR_TRY(const auto part, leaves.probe(leaf, 0, head.size()));
-  head.resize(static_cast<std::size_t>(part.sound));
+  // A damaged begin of a leaf is left to the policy for damage. Bytes of a file need no
+  // look.
+  if (stated != token_format::bytes || leaves.checked()) {
+    WEIR_TRY(const auto part, leaves.probe(leaf, 0, head.size()));
+    head.resize(static_cast<std::size_t>(part.sound));
+  }
   if (stated != token_format::bytes) {
     WEIR_CHECK(leaves.read(leaf, 0, head));
   }

@@ -16,6 +16,8 @@ namespace {
 
 /// Number of files that are kept open.
 constexpr std::size_t open_leaves = 16;
+/// Unit in which an unreadable range of a file is found. @units{bytes}
+constexpr std::uint64_t page_bytes = 4096;
 
 /// Wraps the error of a leaf that could not be opened.
 error unavailable_leaf(const std::string& name, error cause) {
@@ -137,15 +139,55 @@ result<void> token_leaves::read(std::size_t leaf, std::uint64_t offset,
           .hint("on_damage = \"skip\" leaves damaged blocks out")
           .because(std::move(read).error());
     }
+    const bool unreadable = read.error().code() == errc::io;
     return error(
                errc::source_unavailable,
                fmt::format("cannot read source \"{}\": expected {} bytes as when it was "
                            "attached",
                            names_[leaf], sizes_[leaf]))
         .located(where)
+        .hint(unreadable ? "on_damage = \"skip\" leaves unreadable ranges out" : "")
         .because(std::move(read).error());
   }
   return {};
+}
+
+// A device fails in whole sectors and the cache in whole pages, so the file is read again
+// page by page. Pages that fail one behind another are one range.
+result<token_leaves::sound_part> token_leaves::probe_file(std::size_t leaf,
+                                                          std::uint64_t offset,
+                                                          std::size_t count) {
+  WEIR_TRY(file* const f, open(leaf));
+  byte_vector bytes(count);
+  const std::uint64_t end = offset + count;
+  const auto readable = [&](std::uint64_t from, std::uint64_t to) -> result<bool> {
+    auto read = read_exactly(*f, from, std::span(bytes).first(to - from));
+    if (!read && read.error().code() != errc::io) {
+      return unavailable_leaf(names_[leaf], std::move(read).error());
+    }
+    return read.has_value();
+  };
+  WEIR_TRY(const bool whole, readable(offset, end));
+  const auto behind = [&](std::uint64_t at) {
+    return std::min(end, align_down(at, page_bytes) + page_bytes);
+  };
+  std::uint64_t bad = whole ? end : offset;
+  while (bad < end) {
+    WEIR_TRY(const bool sound, readable(bad, behind(bad)));
+    if (!sound) {
+      break;
+    }
+    bad = behind(bad);
+  }
+  std::uint64_t after = bad;
+  while (after < end) {
+    WEIR_TRY(const bool sound, readable(after, behind(after)));
+    if (sound) {
+      break;
+    }
+    after = behind(after);
+  }
+  return sound_part{bad - offset, after};
 }
 
 // A damaged block ends where the next block of its shard begins.
@@ -153,7 +195,7 @@ result<token_leaves::sound_part> token_leaves::probe(std::size_t leaf,
                                                      std::uint64_t offset,
                                                      std::size_t count) {
   if (!checked()) {
-    return sound_part{count, offset + count};
+    return probe_file(leaf, offset, count);
   }
   const hn4_stream& stream = streams_[leaf];
   byte_vector bytes(count);

@@ -44,12 +44,14 @@ class token_leaves {
   [[nodiscard]] result<void> read(std::size_t leaf, std::uint64_t offset,
                                   mutable_bytes to);
   /// Returns how many bytes of a leaf from `offset` on can be read, at most `count`, and
-  /// the end of the damaged range behind them. Only leaves with checksums have damage.
+  /// the end of the damaged range behind them: a block of a volume that fails its checks,
+  /// or pages of a file that the system cannot read.
   struct sound_part {
     std::uint64_t sound = 0;  ///< bytes that can be read
     std::uint64_t end = 0;    ///< end of the damaged range; `offset + sound` if none
   };
-  /// @error{source_unavailable, the device cannot be read}
+  /// @error{source_unavailable, the device of a volume cannot be read, or a file became
+  /// shorter}
   [[nodiscard]] result<sound_part> probe(std::size_t leaf, std::uint64_t offset,
                                          std::size_t count);
   /// Returns the time at which a file was changed if that was after `measure`.
@@ -65,6 +67,8 @@ class token_leaves {
     std::unique_ptr<file> f;
   };
   [[nodiscard]] result<std::unique_ptr<file>> open_leaf(std::size_t leaf);
+  [[nodiscard]] result<sound_part> probe_file(std::size_t leaf, std::uint64_t offset,
+                                              std::size_t count);
 
   file_system& fs_;
   std::vector<std::string> paths_;

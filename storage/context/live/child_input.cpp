@@ -27,7 +27,7 @@ constexpr std::size_t max_state = (std::size_t{1} << 20) - 1024;
 /// Number of documents among which an identifier must not occur twice.
 constexpr std::size_t recent_documents = 1024;
 /// Largest depth of objects and arrays of a line.
-constexpr std::size_t max_depth = 64;
+constexpr std::size_t max_json_depth = 64;
 /// Smallest number of tokens between two states that are kept. A child may send a state
 /// with every token, and each one may be large.
 constexpr std::uint64_t state_distance = 4096;
@@ -41,12 +41,12 @@ struct restart {
   bool followed = false;  ///< a document has come behind it
 };
 
-/// Returns whether objects and arrays of a JSON text are nested at most `max_depth` deep.
-/// The functions that write a value again call themselves for each level.
+/// Returns whether objects and arrays of a JSON text are nested at most `max_json_depth`
+/// deep. The functions that write a value again call themselves for each level.
 bool is_shallow(std::string_view text) {
   std::size_t depth = 0;
   bool inside = false;  // of a string
-  for (std::size_t i = 0; i < text.size() && depth <= max_depth; ++i) {
+  for (std::size_t i = 0; i < text.size() && depth <= max_json_depth; ++i) {
     const char c = text[i];
     if (c == '"') {
       inside = !inside;
@@ -58,7 +58,7 @@ bool is_shallow(std::string_view text) {
       --depth;
     }
   }
-  return depth <= max_depth;
+  return depth <= max_json_depth;
 }
 
 class child_input final : public live_input {
@@ -86,7 +86,7 @@ class child_input final : public live_input {
     }
     ++lines_;
     if (!is_shallow(*line)) {
-      return bad(fmt::format("values nested at most {} deep", max_depth), *line);
+      return bad(fmt::format("values nested at most {} deep", max_json_depth), *line);
     }
     const json message = json::parse(*line, nullptr, false);
     if (!message.is_object()) {

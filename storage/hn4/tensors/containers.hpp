@@ -19,8 +19,6 @@ struct header_wants {
 
 /// Returns whether a file of `size` bytes is a safetensors file, by its first 9 bytes.
 [[nodiscard]] bool is_safetensors(bytes_view head, std::uint64_t size) noexcept;
-/// Returns whether a file is a GGUF file, by its first 4 bytes.
-[[nodiscard]] bool is_gguf(bytes_view head) noexcept;
 
 /// Reads a safetensors header from the first bytes of a file of `size` bytes. Fills `out`
 /// only when it needs no more bytes. @error{corrupt, the header contradicts itself or the

@@ -2,27 +2,21 @@
 /// @file
 /// Reads the header of GGUF files, versions 2 and 3.
 ///
-/// The header is a sequence of values whose lengths are stored in it. Files are read in
-/// growing pieces, so the walker distinguishes a header that is wrong from one that is
-/// only not complete yet.
+/// The values are read by `gguf_walker`; here are the tensors and where their data is.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 
 #include "hn4/tensors/containers.hpp"
+#include "weir/base/container/gguf_walker.hpp"
 #include "weir/storage/hn4_code.hpp"
 
 namespace weir::storage::hn4 {
 
 namespace {
 
-constexpr std::uint32_t gguf_magic = 0x46554747;  // "GGUF"
-/// Limits that no useful file exceeds; they keep damaged counts from taking long.
-constexpr std::uint64_t max_entries = std::uint64_t{1} << 24;
 constexpr std::uint32_t gguf_max_dimensions = 8;
-constexpr std::uint64_t longest_text = std::uint64_t{1} << 30;
-constexpr std::uint64_t max_items = std::uint64_t{1} << 32;
 
 /// An element type: `elements` of them take `bytes` bytes. Quantised types come in blocks
 /// and are delivered as bytes.
@@ -66,86 +60,8 @@ constexpr std::array gguf_types{gguf_type{0, "F32", 1, 4, dtype::fp32},
                                 gguf_type{35, "TQ2_0", 256, 66, dtype::uint8},
                                 gguf_type{39, "MXFP4", 32, 17, dtype::uint8}};
 
-/// Sizes of metadata values by their type; 0 for a type without a fixed size.
-constexpr std::array<std::uint64_t, 13> value_bytes{1, 1, 2, 2, 4, 4, 4,
-                                                    1, 0, 0, 8, 8, 8};
-constexpr std::uint32_t text_value = 8, list_value = 9, alignment_value = 4;
-
-/// Reads a header front to back. Each step returns false if the header is wrong or if the
-/// bytes at hand end too early; `ran_out` tells which.
-class header_walker {
- public:
-  header_walker(bytes_view head, std::uint64_t size) : head_(head), size_(size) {}
-
-  bool ran_out = false;  ///< the bytes at hand end before the header does
-  /// Returns the offset in the file.
-  [[nodiscard]] std::uint64_t offset() const { return offset_; }
-
-  /// Moves over `n` bytes.
-  bool skip(std::uint64_t n) {
-    if (n > size_ - offset_) {
-      return false;
-    }
-    if (n > head_.size() - offset_) {
-      ran_out = true;
-      return false;
-    }
-    offset_ += n;
-    return true;
-  }
-  /// Reads a number.
-  template <std::unsigned_integral T>
-  bool number(T& to) {
-    if (!skip(sizeof(T))) {
-      return false;
-    }
-    to = load_le<T>(head_.data() + offset_ - sizeof(T));
-    return true;
-  }
-  /// Reads a text with its length.
-  bool text(std::string& to) {
-    std::uint64_t n = 0;
-    if (!number(n) || n > longest_text || !skip(n)) {
-      return false;
-    }
-    to = as_text(head_.subspan(static_cast<std::size_t>(offset_ - n),
-                               static_cast<std::size_t>(n)));
-    return true;
-  }
-  /// Moves over a value of metadata.
-  bool value(std::uint32_t type) {
-    std::string ignored;
-    if (type == text_value) {
-      return text(ignored);
-    }
-    if (type != list_value) {
-      return type < value_bytes.size() && skip(value_bytes[type]);
-    }
-    std::uint32_t item = 0;
-    std::uint64_t count = 0;
-    if (!number(item) || !number(count) || count > max_items ||
-        item >= value_bytes.size() || item == list_value) {
-      return false;
-    }
-    if (item != text_value) {
-      return skip(count * value_bytes[item]);
-    }
-    for (std::uint64_t i = 0; i < count; ++i) {
-      if (!text(ignored)) {
-        return false;
-      }
-    }
-    return true;
-  }
-
- private:
-  bytes_view head_;
-  std::uint64_t size_;
-  std::uint64_t offset_ = 0;
-};
-
 /// Makes the error for a header that is wrong.
-error bad_gguf(const header_walker& w, std::string_view text) {
+error bad_gguf(const gguf_walker& w, std::string_view text) {
   return hn4_error(
       hn4_code::data_rot,
       fmt::format("cannot read the GGUF header at byte {}: {}", w.offset(), text));
@@ -178,20 +94,21 @@ bool measure(stored_tensor& t, const std::vector<std::uint64_t>& dims, std::uint
 }
 
 /// Moves over the metadata; only the alignment of the data is read.
-bool metadata(header_walker& w, std::uint64_t count, std::uint64_t& alignment) {
-  std::string key;
+bool metadata(gguf_walker& w, std::uint64_t count, std::uint64_t& alignment) {
+  std::string_view key;
   for (std::uint64_t i = 0; i < count; ++i) {
     std::uint32_t type = 0;
     if (!w.text(key) || !w.number(type)) {
       return false;
     }
-    if (key == "general.alignment" && type == alignment_value) {
+    const gguf_value kind{type};
+    if (key == "general.alignment" && kind == gguf_value::uint32) {
       std::uint32_t value = 0;
       if (!w.number(value) || !std::has_single_bit(value)) {
         return false;
       }
       alignment = value;
-    } else if (!w.value(type)) {
+    } else if (!w.value(kind)) {
       return false;
     }
   }
@@ -199,11 +116,13 @@ bool metadata(header_walker& w, std::uint64_t count, std::uint64_t& alignment) {
 }
 
 /// Reads the description of one tensor.
-bool tensor(header_walker& w, stored_tensor& t) {
+bool tensor(gguf_walker& w, stored_tensor& t) {
   std::uint32_t dimensions = 0, type = 0;
-  if (!w.text(t.name) || !w.number(dimensions) || dimensions > gguf_max_dimensions) {
+  std::string_view name;
+  if (!w.text(name) || !w.number(dimensions) || dimensions > gguf_max_dimensions) {
     return false;
   }
+  t.name = name;
   std::vector<std::uint64_t> dims(dimensions);
   for (std::uint64_t& d : dims) {
     if (!w.number(d)) {
@@ -218,42 +137,39 @@ bool tensor(header_walker& w, stored_tensor& t) {
 
 }  // namespace
 
-bool is_gguf(bytes_view head) noexcept {
-  return head.size() >= 4 && load_le<std::uint32_t>(head.data()) == gguf_magic;
-}
-
 // The header is parsed from its start on every call; that is simple, and doubling keeps
 // the sum of all parses small.
 result<header_wants> parse_gguf(bytes_view head, std::uint64_t size,
                                 std::vector<stored_tensor>& out) {
-  header_walker w(head, size);
-  std::uint32_t word = 0, version = 0;
-  std::uint64_t tensors = 0, entries = 0, alignment = 32;
+  gguf_walker w(head, size);
+  gguf_start start;
+  std::uint64_t alignment = 32;
   // The length of a header is not stored, so the number of bytes is doubled until it
   // suffices.
   const auto more = [&] { return header_wants{std::uint64_t{head.size()} * 2}; };
-  if (!w.number(word) || !w.number(version) || !w.number(tensors) || !w.number(entries)) {
-    return w.ran_out ? result<header_wants>(more()) : bad_gguf(w, "expected 24 bytes");
+  if (!w.start(start)) {
+    return w.ran_out() ? result<header_wants>(more()) : bad_gguf(w, "expected 24 bytes");
   }
-  if (version != 2 && version != 3) {
+  if (start.version != 2 && start.version != 3) {
     return hn4_error(hn4_code::version_incompat,
                      fmt::format("cannot read the GGUF header: expected version 2 or 3, "
                                  "found {}",
-                                 version));
+                                 start.version));
   }
-  if (tensors > max_entries || entries > max_entries) {
+  constexpr std::uint64_t limit = gguf_walker::max_entries;
+  if (start.tensors > limit || start.entries > limit) {
     return bad_gguf(
-        w, fmt::format("expected at most {} tensors and entries, found {} and {}",
-                       max_entries, tensors, entries));
+        w, fmt::format("expected at most {} tensors and entries, found {} and {}", limit,
+                       start.tensors, start.entries));
   }
-  if (!metadata(w, entries, alignment)) {
-    return w.ran_out ? result<header_wants>(more()) : bad_gguf(w, "expected metadata");
+  if (!metadata(w, start.entries, alignment)) {
+    return w.ran_out() ? result<header_wants>(more()) : bad_gguf(w, "expected metadata");
   }
   std::vector<stored_tensor> found;
-  for (std::uint64_t i = 0; i < tensors; ++i) {
+  for (std::uint64_t i = 0; i < start.tensors; ++i) {
     stored_tensor t;
     if (!tensor(w, t)) {
-      return w.ran_out
+      return w.ran_out()
                  ? result<header_wants>(more())
                  : bad_gguf(w, fmt::format(
                                    "expected a known description of tensor {} (\"{}\")",

@@ -12,6 +12,7 @@
 #include <new>
 
 #include "hn4/tensors/containers.hpp"
+#include "weir/base/container/gguf_walker.hpp"
 #include "weir/base/text.hpp"
 #include "weir/storage/hn4_code.hpp"
 
@@ -36,7 +37,7 @@ result<hn4::header_wants> none(bytes_view, std::uint64_t, std::vector<stored_ten
 
 /// Chooses the parser by the first bytes of a file.
 parser parser_for(bytes_view head, std::uint64_t size, container_format& format) {
-  if (hn4::is_gguf(head)) {
+  if (is_gguf(head)) {
     format = container_format::gguf;
     return &hn4::parse_gguf;
   }

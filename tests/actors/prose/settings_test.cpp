@@ -359,6 +359,19 @@ TEST(needed_vocabulary, covers_the_sources_of_phases_and_of_a_chain) {
   EXPECT_EQ(or_throw(needed_vocabulary(c)), 65536U);
 }
 
+TEST(vocabulary_of, has_a_new_id_behind_those_of_a_child_process) {
+  run_config c = a_config();
+  c.source.paths.clear();
+  c.source.command = {"child"};
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 257U);
+  c.source.vocabulary = 300;
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 301U);
+  c.source.eot = false;
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 300U);
+  c.source.turns = true;
+  EXPECT_EQ(or_throw(vocabulary_of(c, c.source)), 301U);
+}
+
 TEST(check_config, refuses_settings_of_token_files_beside_a_tokenizer) {
   run_config c = a_config();
   c.source.tokenizer = "tokenizer.json";

@@ -218,7 +218,7 @@ TEST(Tokenizer, GgufKeysGiveTheIdsOfTheJson) {
   }
   keys.pre = "nobody";
   EXPECT_EQ(tokenizer::from_gguf(keys).error().code(), errc::unsupported);
-  keys.pre = "";
+  keys.pre = "gpt-2";
   keys.merges.push_back("q zz");
   EXPECT_EQ(tokenizer::from_gguf(keys).error().code(), errc::corrupt);
   keys.merges.pop_back();

@@ -37,6 +37,24 @@ def tokenizer(extra=0):
             "decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": vocabulary, "merges": merges}}
 
 
+def gguf(description):
+    """The header of a GGUF file with the vocabulary of a description that splits like GPT-2."""
+    def text(value):
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+
+    def texts(values):
+        return struct.pack("<IIQ", 9, 8, len(values)) + b"".join(text(v) for v in values)
+    model = description["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    special = {t["id"] for t in description["added_tokens"]}
+    ids = struct.pack("<IIQ", 9, 5, len(tokens)) + b"".join(struct.pack("<i", 3 if i in special else 1) for i in range(len(tokens)))
+    values = {"model": struct.pack("<I", 8) + text("gpt2"), "pre": struct.pack("<I", 8) + text("gpt-2"), "tokens": texts(tokens),
+              "merges": texts([" ".join(m) for m in model["merges"]]), "token_type": ids,
+              "bos_token_id": struct.pack("<II", 4, 259), "add_bos_token": struct.pack("<IB", 7, 1)}
+    return (b"GGUF" + struct.pack("<IQQ", 3, 0, len(values)) +
+            b"".join(text("tokenizer.ggml." + key) + value for key, value in values.items()))
+
+
 class Tokens(Case):
     """Tests with a small tokenizer and one whose ids need 32 bits."""
 
@@ -128,6 +146,15 @@ class Tokens(Case):
         self.error("tokens", "count", "a.txt", "--tokenizer", "nobody.json", code=3)
         self.error("tokens", "count", "nobody.txt", "--tokenizer", "t.json", code=3)
         self.assertIn("-o", self.error("tokens", "encode", "a.txt", "--tokenizer", "t.json", "--format", "npy", code=2))
+
+    def test_gguf_files_are_tokenizers(self):
+        (self.folder / "m.gguf").write_bytes(gguf(tokenizer()) + bytes(100))
+        expected = self.ids("a.txt", "--tokenizer", "t.json")
+        self.assertEqual(self.ids("a.txt", "--tokenizer", "m.gguf"), expected)
+        self.weir("tokens", "pack", "a.txt", "--tokenizer", "m.gguf", "-o", "p.bin")
+        self.assertEqual(self.weir("tokens", "decode", "p.bin", "--tokenizer", "m.gguf").stdout, b"in the hat")
+        (self.folder / "cut.gguf").write_bytes(gguf(tokenizer())[:900])
+        self.assertIn("cut.gguf:", self.error("tokens", "count", "a.txt", "--tokenizer", "cut.gguf", code=4))
 
     def test_help_has_examples_and_completion_has_the_verbs(self):
         for verb in ("encode", "decode", "count", "pack"):

@@ -43,7 +43,8 @@ enum class world_fault {
   short_piece,
   reused_tag,
   first_piece_missing,  ///< its receiver is told that it does not exist
-  refused_pieces,       ///< sends of pieces fail
+  refused_pieces,       ///< sends of pieces are refused
+  failed_pieces,        ///< sends of pieces begin and end as failures
 };
 
 /// A transport with a fault in channel 0, in which the first world moves its pieces.
@@ -71,7 +72,11 @@ class faulty_link final : public transport {
     if (fault_ == world_fault::short_piece && key.channel == 0) {
       sent.back() = std::byte{0};
     }
-    return real_.send(to, changed(key), sent);  // the network copies at once
+    auto begun = real_.send(to, changed(key), sent);  // the network copies at once
+    if (begun && key.channel == 0 && fault_ == world_fault::failed_pieces) {
+      failing_.push_back(*begun);
+    }
+    return begun;
   }
   result<transfer_id> send_failure(rank_id to, message_key key) override {
     return real_.send_failure(to, changed(key));
@@ -82,6 +87,11 @@ class faulty_link final : public transport {
   }
   void poll(std::uint32_t channel, std::vector<transfer_end>& ended) override {
     real_.poll(channel, ended);
+    for (transfer_end& one : ended) {
+      if (std::erase(failing_, one.id) != 0) {
+        one.outcome = error(errc::io, "injected failure of a send");
+      }
+    }
   }
 
  private:
@@ -91,6 +101,7 @@ class faulty_link final : public transport {
   }
   transport& real_;
   world_fault fault_;
+  std::vector<transfer_id> failing_;
 };
 
 /// Returns a matrix of a world.

@@ -93,7 +93,8 @@ std::string metrics_json(const run_report& r) {
                  {"stream", {{"tokens", r.stream_tokens}}}};
   j["bits_per_byte"] = {{"cumulative", r.bits_cumulative},
                         {"last_quarter", r.bits_last_quarter},
-                        {"test", r.bits_test}};
+                        {"test", r.bits_test},
+                        {"stream", r.bits_stream}};
   j["tokens_per_second"] = r.tokens_per_second;
   j["build_seconds"] = r.build_seconds;
   j["kernel_seconds"] = r.kernel_seconds;

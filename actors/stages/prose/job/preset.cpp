@@ -95,7 +95,14 @@ given_settings expand_learn(const run_config& config, std::uint32_t vocab) {
   learn.emplace("ahead", config.workers == 1 ? 1 : 3);
   learn.emplace("devices",
                 config.replicas == replica_policy::per_rank ? config.stream.ranks : 1);
+  learn.emplace("predictions", !config.phase.stream_output.empty());
   return learn;
+}
+
+/// Returns the path of the predictions.
+std::string output_path(const run_config& config) {
+  const std::string& path = config.phase.stream_output;
+  return path.starts_with('/') ? path : join_path(config.folder, path);
 }
 
 /// The message of the curve is in every checkpoint, so a file that cannot be written does
@@ -142,9 +149,15 @@ result<preset> preset_of(const run_config& config, std::uint32_t vocab, bool rep
   auto curve = p.add(stage_names::curve, "tgm.replace", expand_curve(config));
   // A point of the curve needs 8 bytes; a curve has up to 257 of them.
   curve.window(2, 16'384);
-  text >> learn >> accounts;
+  text >> learn;
+  learn["score"] >> accounts;
   accounts[curve_text::tokens] >> curve[curve_text::tokens];
   accounts[curve_text::bits] >> curve[curve_text::bits];
+  if (!config.phase.stream_output.empty()) {
+    auto output = p.add(stage_names::predictions, "prose.predictions",
+                        {{"path", output_path(config)}});
+    learn["predictions"] >> output["predictions"];
+  }
 
   run_options& o = made.options;
   o.folder = config.folder;

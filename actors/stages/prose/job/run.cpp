@@ -18,6 +18,7 @@
 #include "stages/prose/job/progress.hpp"
 #include "stages/prose/job/resume/changes.hpp"
 #include "stages/prose/job/resume/contexts.hpp"
+#include "stages/prose/job/resume/output.hpp"
 #include "stages/prose/job/settings.hpp"
 #include "stages/prose/job/stored_config.hpp"
 #include "stages/prose/job/stored_model.hpp"
@@ -279,6 +280,7 @@ result<run_origin> runner::origin_of(const preset& made) {
     identify(image, planned.source);
     image.finished = image.finished && changes_.empty();
   }
+  replace_output(image, changes_, config_);
   if (needs_contexts(changes_, config_)) {
     WEIR_TRY(const auto lanes, stored_->lanes());
     WEIR_CHECK(replace_contexts(image, lanes, config_, vocab_));
@@ -347,6 +349,7 @@ result<void> runner::fill_from_checkpoint(run_report& r) {
   r.bits_cumulative = a.build.bits_per_byte();
   r.bits_last_quarter = a.last_quarter.bits_per_byte();
   r.bits_test = a.test.bits_per_byte();
+  r.bits_stream = a.stream.bits_per_byte();
   r.build_seconds = static_cast<double>(a.build_ns) * 1e-9;
   r.kernel_seconds = static_cast<double>(a.kernel_ns) * 1e-9;
   r.resumed = a.resumed;

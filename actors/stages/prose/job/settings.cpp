@@ -4,12 +4,12 @@
 /// model and stream that are derived from it.
 #include "stages/prose/job/settings.hpp"
 
-#include "stages/prose/chunk_plan.hpp"
-
 #include <fmt/core.h>
 
 #include <algorithm>
 
+#include "stages/prose/chunk_plan.hpp"
+#include "stages/prose/job/curve.hpp"
 #include "stages/prose/source/open_source.hpp"
 #include "weir/base/settings.hpp"
 
@@ -120,6 +120,15 @@ void add_phases(table& t) {
   add_source("build", &run_phases::build_source);
   add_source("test", &run_phases::test_source);
   add_source("stream", &run_phases::stream_source);
+  const auto output = [](auto& config) -> auto& {
+    return config.phase.stream_output;
+  };
+  t.add("phase.stream.output", output,
+        "File for the predictions and scores of the phase, as Tensogram messages; empty: "
+        "none")
+      .rule("empty, or a path other than curve.tgm", [](const std::string& path) {
+        return path != curve_text::file && !path.ends_with('/');
+      });
   t.add("checkpoint.every_tokens", &run_config::every_tokens,
         "Tokens between checkpoints; 0 writes one at the end only")
       .unit("tokens")

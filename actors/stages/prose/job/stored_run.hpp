@@ -23,6 +23,7 @@ inline constexpr const char* text = "text";
 inline constexpr const char* learn = "learn";
 inline constexpr const char* accounts = "accounts";
 inline constexpr const char* curve = "curve";
+inline constexpr const char* predictions = "predictions";  ///< only if the run has any
 }  // namespace stage_names
 
 /// The parts of a checkpoint that describe a run.

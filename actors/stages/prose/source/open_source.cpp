@@ -90,7 +90,7 @@ result<opened_source> open_texts(file_system& fs, const source_settings& source,
   options.separate_documents = source.eot;
   options.separator = separator_of(source);
   options.replace_invalid = source.on_damage == storage::damage_policy::skip;
-  WEIR_TRY(auto with, read_tokenizer(fs, source.tokenizer));
+  WEIR_TRY(auto with, formats::tokenizer::from_file(fs, source.tokenizer));
   WEIR_TRY(opened.tokens, open_tokenized(fs, opened.files, std::move(with), options));
   return opened;
 }

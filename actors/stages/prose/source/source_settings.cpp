@@ -115,7 +115,8 @@ const settings_table<source_settings>& source_table() {
           "Format of the files: bytes of a text, or ids of a token file");
     t.add("tag", &s::tag, "Tag of HN4 volumes that path names; empty: path names files");
     t.add("tokenizer", &s::tokenizer,
-          "A tokenizer.json by which texts become ids; empty: bytes are the tokens");
+          "A tokenizer.json or GGUF file by which texts become ids; empty: bytes are the "
+          "tokens");
     t.add("vocabulary", &s::vocabulary,
           "Number of distinct ids of token files; 0 is what the format implies")
         .range(0, std::int64_t{1} << 30);

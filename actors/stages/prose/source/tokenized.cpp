@@ -386,11 +386,6 @@ std::uint32_t end_of_text_id(const formats::tokenizer& with) {
   return with.vocabulary_size();
 }
 
-result<formats::tokenizer> read_tokenizer(file_system& fs, const std::string& path) {
-  WEIR_TRY(const byte_vector json, read_file(fs, path));
-  return formats::tokenizer::from_json(json, path);
-}
-
 result<std::unique_ptr<storage::token_source>> open_tokenized(
     file_system& fs, std::vector<std::string> paths, formats::tokenizer with,
     const tokenized_options& options) {

@@ -27,12 +27,6 @@ struct tokenized_options {
 /// <|endoftext|>, <|end_of_text|>, </s> or [SEP], else the size of the vocabulary.
 [[nodiscard]] std::uint32_t end_of_text_id(const formats::tokenizer& with);
 
-/// Reads a `tokenizer.json`.
-/// @error{not_found, io, the file cannot be read}
-/// Other errors are those of `formats::tokenizer::from_json`.
-[[nodiscard]] result<formats::tokenizer> read_tokenizer(file_system& fs,
-                                                        const std::string& path);
-
 /// Opens text files as a source of ids.
 ///
 /// The source reads forward, so it feeds one lane and cannot loop. Its state is the last

@@ -2,10 +2,10 @@
 /// @file
 /// Tokenizers: text to token ids and back, whole or as a stream.
 ///
-/// A tokenizer is read from a `tokenizer.json` of Hugging Face or from the values of GGUF
-/// keys, and gives the ids that Hugging Face `tokenizers` gives. Models are byte-pair
-/// encoding and WordPiece. A component that is not known is refused by its name, because
-/// ids that differ a little are worse than none.
+/// A tokenizer is read from a `tokenizer.json` of Hugging Face or from the header of a
+/// GGUF file, and gives the ids that Hugging Face `tokenizers` gives. Models are
+/// byte-pair encoding and WordPiece. A component that is not known is refused by its
+/// name, because ids that differ a little are worse than none.
 /// @source{docs/formats/tokens.md}
 #pragma once
 
@@ -20,6 +20,7 @@
 
 #include "weir/base/bytes.hpp"
 #include "weir/base/error.hpp"
+#include "weir/base/file.hpp"
 
 namespace weir::formats {
 
@@ -85,6 +86,20 @@ class tokenizer {
   /// @error{unsupported, the model or the pre-tokenizer is not known}
   /// @error{out_of_range, the vocabulary or a token is too large}
   [[nodiscard]] static result<tokenizer> from_gguf(const gguf_tokenizer& keys);
+
+  /// Reads a file: GGUF if it begins with "GGUF", else `tokenizer.json`. Of a GGUF file
+  /// the header alone is read, at most 1 GiB of it.
+  /// @error{not_found, io, torn, the file cannot be read}
+  /// @error{corrupt, the header or the JSON contradicts itself or the size of the file}
+  /// @error{unsupported_version, the version of GGUF is neither 2 nor 3}
+  /// @error{unsupported, as of `from_json` and `from_gguf`}
+  /// @error{out_of_range, the vocabulary, a token or the header is too large}
+  [[nodiscard]] static result<tokenizer> from_file(file_system& fs,
+                                                   const std::string& path);
+  /// Reads the bytes of a whole file; see `from_file`.
+  /// @param name  Name of the source for error messages.
+  [[nodiscard]] static result<tokenizer> from_bytes(bytes_view bytes,
+                                                    const std::string& name);
 
   /// Appends the ids of a text.
   /// @param text  UTF-8.

@@ -128,6 +128,19 @@ struct memory_norm {
   std::uint32_t head = 0;
 };
 
+/// The predictions of a lane in a pulse that keeps them.
+struct lane_predictions {
+  /// Id with the largest logit behind each token of the chunk; the lowest one among
+  /// equals.
+  std::vector<std::uint32_t> likeliest;
+  /// Negative log-likelihood, in nats, of the token that follows each token of the chunk;
+  /// NaN if that token is not known yet.
+  std::vector<float> nats;
+  /// Negative log-likelihood, in nats, of the first token of the chunk, if an earlier
+  /// pulse left its prediction pending.
+  std::optional<float> pending_nats;
+};
+
 /// The result of a pulse.
 struct pulse_result {
   std::uint64_t scored = 0;  ///< number of tokens that were scored
@@ -135,6 +148,8 @@ struct pulse_result {
   /// that sums over lanes and pulses do not depend on their order.
   std::uint64_t nats_q32 = 0;
   double gradient_norm = 0;  ///< norm before clipping; 0 outside of the Build phase
+  /// Predictions of the lanes, in their order; empty unless the pulse keeps them.
+  std::vector<lane_predictions> predictions;
   /// Returns the sum of the negative log-likelihoods in nats.
   [[nodiscard]] double nats() const noexcept {
     return static_cast<double>(nats_q32) * 0x1p-32;

@@ -35,6 +35,9 @@ struct pulse {
   std::uint64_t update = 0;
   /// Number of Build pulses in the whole budget, which is fixed when the run begins.
   std::uint64_t total_updates = 0;
+  /// The result of the pulse has the prediction and the loss of every token. The state
+  /// does not depend on it.
+  bool keeps_predictions = false;
 };
 
 /// Returns the mask of the levels that step in a Build pulse over tokens [from, to).

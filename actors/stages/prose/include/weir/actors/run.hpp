@@ -65,6 +65,9 @@ struct run_phases {
   std::string build_source;   ///< name of the source of Build; empty: that of the stream
   std::string test_source;    ///< name of the source of Test; empty: that of the stream
   std::string stream_source;  ///< name of the source of Stream; empty: that of the stream
+  /// File to which Stream appends its predictions as Tensogram messages; empty: none.
+  /// Relative paths begin at the run folder.
+  std::string stream_output;
   friend bool operator==(const run_phases&, const run_phases&) = default;
 };
 
@@ -237,8 +240,9 @@ struct run_report {
   std::uint64_t stream_tokens = 0;
   double bits_cumulative = 0;  ///< bits per byte of Build
   double bits_last_quarter =
-      0;                 ///< bits per byte of the last quarter of Build; 0 before it
-  double bits_test = 0;  ///< bits per byte of Test
+      0;                   ///< bits per byte of the last quarter of Build; 0 before it
+  double bits_test = 0;    ///< bits per byte of Test
+  double bits_stream = 0;  ///< bits per byte of Stream
   /// Duration of Build, in seconds.
   double build_seconds = 0;
   double tokens_per_second = 0;  ///< mean rate of Build

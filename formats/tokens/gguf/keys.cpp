@@ -30,10 +30,10 @@ constexpr const char* qwen2_pattern =
 
 /// Adds the levels that a name of a pre-tokenizer stands for.
 result<void> add_levels(tokenizer_parts& to, const std::string& name) {
-  if (name == "smollm") {
+  if (name == "smollm" || name == "starcoder") {
     // Digits first: the splits of GPT-2 alone keep numbers together.
     to.levels.push_back(property_level(&is_numeric, split_behavior::isolated));
-  } else if (name == "llama-bpe" || name == "llama3" || name == "qwen2") {
+  } else if (is_llama3(name) || name == "qwen2") {
     const bool qwen = name == "qwen2";
     if (qwen) {
       normalize_step form;
@@ -44,11 +44,12 @@ result<void> add_levels(tokenizer_parts& to, const std::string& name) {
     WEIR_TRY(auto level, search_level(qwen ? qwen2_pattern : llama3_pattern));
     to.levels.push_back(std::move(level));
     return {};
-  } else if (!name.empty() && name != "default" && name != "gpt-2" && name != "gpt2") {
+  } else if (name != "gpt-2" && name != "gpt2") {
     return error(errc::unsupported,
                  fmt::format("cannot read tokenizer.ggml.pre: expected gpt-2, smollm, "
-                             "llama-bpe or qwen2, found {}",
-                             json_quote(name)));
+                             "starcoder, llama-bpe or qwen2, found {}",
+                             name.empty() ? "none" : json_quote(name)))
+        .hint("use the tokenizer.json of the model");
   }
   WEIR_TRY(auto level, search_level(gpt2_pattern));
   to.levels.push_back(std::move(level));
@@ -115,7 +116,8 @@ result<void> check_keys(const gguf_tokenizer& keys) {
     return error(errc::unsupported,
                  fmt::format("cannot read tokenizer.ggml.model: expected gpt2 or bert, "
                              "found {}",
-                             json_quote(keys.model)));
+                             json_quote(keys.model)))
+        .hint("use the tokenizer.json of the model");
   }
   WEIR_CHECK(check_id(keys, "tokenizer.ggml.bos_token_id", keys.bos));
   WEIR_CHECK(check_id(keys, "tokenizer.ggml.eos_token_id", keys.eos));
@@ -145,6 +147,10 @@ std::uint64_t digest_of(const gguf_tokenizer& keys) {
 }
 
 }  // namespace
+
+bool tokens::is_llama3(std::string_view pre) noexcept {
+  return pre == "llama-bpe" || pre == "llama3" || pre == "llama-v3";
+}
 
 result<tokenizer> tokenizer::from_gguf(const gguf_tokenizer& keys) {
   WEIR_CHECK(check_keys(keys));

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads the keys of a tokenizer from the header of a GGUF file, and chooses between
+/// GGUF and `tokenizer.json` by the first bytes of a file.
+/// @source{GGUF specification, tokenizer.ggml; defaults of llama.cpp}
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <variant>
+
+#include "tokens/build.hpp"
+#include "weir/base/container/gguf_walker.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::formats {
+
+namespace {
+
+/// Bytes of a file that are read first. Vocabularies take a few megabytes.
+constexpr std::uint64_t first_header_read = std::uint64_t{1} << 20;
+/// Longest header that is read.
+constexpr std::uint64_t max_header_bytes = std::uint64_t{1} << 30;
+
+/// Values of the keys. Which of the special ids are used depends on the model and on the
+/// flags.
+struct found_keys {
+  gguf_tokenizer keys;
+  std::optional<std::uint32_t> cls{};
+  std::optional<std::uint32_t> separator{};
+  std::optional<bool> add_bos{};
+  std::optional<bool> add_eos{};
+};
+
+using key_target = std::variant<std::monostate, std::string*, std::vector<std::string>*,
+                                std::vector<std::int32_t>*, std::optional<std::uint32_t>*,
+                                std::optional<bool>*>;
+
+/// Returns where the value of a key goes; nowhere for keys without use.
+key_target target_of(std::string_view key, found_keys& to) {
+  constexpr std::string_view prefix = "tokenizer.ggml.";
+  if (!key.starts_with(prefix)) {
+    return {};
+  }
+  key.remove_prefix(prefix.size());
+  const std::array<std::pair<std::string_view, key_target>, 13> targets{{
+      {"model", &to.keys.model},
+      {"pre", &to.keys.pre},
+      {"tokens", &to.keys.tokens},
+      {"merges", &to.keys.merges},
+      {"token_type", &to.keys.token_type},
+      {"bos_token_id", &to.keys.bos},
+      {"eos_token_id", &to.keys.eos},
+      {"unknown_token_id", &to.keys.unknown},
+      {"cls_token_id", &to.cls},
+      // The specification spells this key so.
+      {"seperator_token_id", &to.separator},
+      {"separator_token_id", &to.separator},
+      {"add_bos_token", &to.add_bos},
+      {"add_eos_token", &to.add_eos},
+  }};
+  const auto row = std::find_if(targets.begin(), targets.end(),
+                                [&](const auto& t) { return t.first == key; });
+  return row == targets.end() ? key_target{} : row->second;
+}
+
+/// Reads the metadata of a header. Answers are true if a value was read, and false if the
+/// bytes at hand end too early.
+class key_reader {
+ public:
+  key_reader(bytes_view head, std::uint64_t size, const std::string& name)
+      : at_(head, size), size_(size), name_(name) {}
+
+  result<bool> read(found_keys& to) {
+    gguf_start start;
+    if (!at_.start(start)) {
+      return stopped("a GGUF header", "24 bytes");
+    }
+    if (start.version != 2 && start.version != 3) {
+      return wrong(errc::unsupported_version, "a GGUF header", "version 2 or 3",
+                   fmt::format("version {}", start.version));
+    }
+    if (start.entries > gguf_walker::max_entries) {
+      return wrong(errc::corrupt, "a GGUF header",
+                   fmt::format("at most {} entries", gguf_walker::max_entries),
+                   fmt::format("{}", start.entries));
+    }
+    for (std::uint64_t i = 0; i < start.entries; ++i) {
+      WEIR_TRY(const bool whole, entry(i, to));
+      if (!whole) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  [[nodiscard]] error wrong(errc code, std::string_view key, std::string_view expected,
+                            std::string_view found) const {
+    return error(code, fmt::format("cannot read {}: expected {}, found {}", key, expected,
+                                   found))
+        .located(fmt::format("{}:{}", name_, at_.offset()));
+  }
+  /// Answers a step of the walker that failed.
+  [[nodiscard]] result<bool> stopped(std::string_view key,
+                                     std::string_view expected) const {
+    if (at_.ran_out()) {
+      return false;
+    }
+    return wrong(errc::corrupt, key, fmt::format("{} within {} bytes", expected, size_),
+                 "a wrong length or type");
+  }
+  [[nodiscard]] error wrong_type(std::string_view key, std::string_view expected,
+                                 gguf_value found) const {
+    return wrong(errc::corrupt, key, expected, fmt::format("type {}", name_of(found)));
+  }
+
+  result<bool> entry(std::uint64_t index, found_keys& to) {
+    std::string_view key;
+    std::uint32_t number = 0;
+    if (!at_.text(key) || !at_.number(number)) {
+      return stopped(fmt::format("entry {} of a GGUF header", index), "a key and a type");
+    }
+    const gguf_value type{number};
+    const key_target target = target_of(key, to);
+    if (target.index() == 0) {
+      return at_.value(type) ? result<bool>(true)
+                             : stopped(json_quote(key), "a value of a known type");
+    }
+    if (std::find(seen_.begin(), seen_.end(), key) != seen_.end()) {
+      return wrong(errc::corrupt, key, "one value", "two");
+    }
+    seen_.push_back(key);
+    return std::visit([&](auto goal) { return value(key, type, goal); }, target);
+  }
+
+  result<bool> value(std::string_view, gguf_value, std::monostate) { return true; }
+  result<bool> value(std::string_view key, gguf_value type, std::string* to) {
+    std::string_view text;
+    if (type != gguf_value::text) {
+      return wrong_type(key, "a text", type);
+    }
+    if (!at_.text(text)) {
+      return stopped(key, "a text");
+    }
+    *to = text;
+    return true;
+  }
+  result<bool> value(std::string_view key, gguf_value type,
+                     std::optional<std::uint32_t>* to) {
+    std::uint32_t number = 0;
+    if (type != gguf_value::uint32) {
+      return wrong_type(key, "a number of type uint32", type);
+    }
+    if (!at_.number(number)) {
+      return stopped(key, "a number");
+    }
+    *to = number;
+    return true;
+  }
+  result<bool> value(std::string_view key, gguf_value type, std::optional<bool>* to) {
+    std::uint8_t byte = 0;
+    if (type != gguf_value::boolean) {
+      return wrong_type(key, "a boolean", type);
+    }
+    if (!at_.number(byte)) {
+      return stopped(key, "a boolean");
+    }
+    if (byte > 1) {
+      return wrong(errc::corrupt, key, "0 or 1", fmt::format("{}", byte));
+    }
+    *to = byte == 1;
+    return true;
+  }
+
+  /// Reads type and number of the items of a list.
+  result<bool> list(std::string_view key, gguf_value type, gguf_value item,
+                    std::uint64_t& count) {
+    if (type != gguf_value::list) {
+      return wrong_type(key, fmt::format("a list of {}", name_of(item)), type);
+    }
+    gguf_value found{};
+    if (!at_.list(found, count)) {
+      return stopped(key, "a list");
+    }
+    if (found != item) {
+      return wrong(errc::corrupt, key, fmt::format("a list of {}", name_of(item)),
+                   fmt::format("a list of {}", name_of(found)));
+    }
+    if (count > max_vocabulary) {
+      return wrong(errc::out_of_range, key,
+                   fmt::format("at most {} items", max_vocabulary),
+                   fmt::format("{}", count));
+    }
+    return true;
+  }
+  result<bool> value(std::string_view key, gguf_value type,
+                     std::vector<std::string>* to) {
+    std::uint64_t count = 0;
+    WEIR_TRY(const bool begun, list(key, type, gguf_value::text, count));
+    for (std::uint64_t i = 0; begun && i < count; ++i) {
+      std::string_view text;
+      if (!at_.text(text)) {
+        return stopped(fmt::format("{}[{}]", key, i), fmt::format("{} texts", count));
+      }
+      to->emplace_back(text);
+    }
+    return begun;
+  }
+  result<bool> value(std::string_view key, gguf_value type,
+                     std::vector<std::int32_t>* to) {
+    std::uint64_t count = 0;
+    WEIR_TRY(const bool begun, list(key, type, gguf_value::int32, count));
+    for (std::uint64_t i = 0; begun && i < count; ++i) {
+      std::uint32_t number = 0;
+      if (!at_.number(number)) {
+        return stopped(fmt::format("{}[{}]", key, i), fmt::format("{} numbers", count));
+      }
+      to->push_back(static_cast<std::int32_t>(number));
+    }
+    return begun;
+  }
+
+  gguf_walker at_;
+  std::uint64_t size_;
+  const std::string& name_;
+  std::vector<std::string_view> seen_;  ///< keys with use, views of the header
+};
+
+/// Chooses the ids that stand before and behind a text. A BERT model has both unless a
+/// flag forbids it; a BPE model has those that a flag asks for, and Llama 3 the first.
+result<gguf_tokenizer> choose_ids(found_keys found) {
+  gguf_tokenizer keys = std::move(found.keys);
+  if (keys.model.empty()) {
+    return error(errc::corrupt,
+                 "cannot read tokenizer.ggml.model: expected the name of a model, found "
+                 "none")
+        .hint("name a GGUF file of a language model, or a tokenizer.json");
+  }
+  if (keys.model == "bert") {
+    keys.bos = found.cls ? found.cls : keys.bos;
+    keys.eos = found.separator ? found.separator : keys.eos;
+    const bool lacks_first = !keys.bos && found.add_bos.value_or(true);
+    if (lacks_first || (!keys.eos && found.add_eos.value_or(true))) {
+      return error(errc::corrupt,
+                   fmt::format("cannot read tokenizer.ggml.{}: expected an id for model "
+                               "bert, found none",
+                               lacks_first ? "cls_token_id" : "seperator_token_id"));
+    }
+  }
+  const bool bert = keys.model == "bert";
+  if (!found.add_bos.value_or(bert || tokens::is_llama3(keys.pre))) {
+    keys.bos.reset();
+  }
+  if (!found.add_eos.value_or(bert)) {
+    keys.eos.reset();
+  }
+  return keys;
+}
+
+/// Makes a tokenizer of the values of a whole header.
+result<tokenizer> made_of(found_keys found, const std::string& name) {
+  auto keys = choose_ids(std::move(found));
+  if (!keys) {
+    return std::move(keys.error()).located(name);
+  }
+  auto made = tokenizer::from_gguf(*keys);
+  if (!made) {
+    return std::move(made.error()).located(name);
+  }
+  return made;
+}
+
+}  // namespace
+
+result<tokenizer> tokenizer::from_bytes(bytes_view bytes, const std::string& name) {
+  if (!is_gguf(bytes)) {
+    return from_json(bytes, name);
+  }
+  // All bytes are at hand, so that a header that needs more is an error.
+  found_keys found;
+  WEIR_CHECK(key_reader(bytes, bytes.size(), name).read(found));
+  return made_of(std::move(found), name);
+}
+
+result<tokenizer> tokenizer::from_file(file_system& fs, const std::string& path) {
+  WEIR_TRY(const auto in, fs.open(path, open_mode::read));
+  WEIR_TRY(const std::uint64_t size, in->size());
+  byte_vector head(static_cast<std::size_t>(std::min<std::uint64_t>(size, 4)));
+  WEIR_CHECK(read_exactly(*in, 0, head));
+  if (!is_gguf(head)) {
+    WEIR_TRY(const byte_vector json, read_file(fs, path));
+    return from_json(json, path);
+  }
+  // The length of a header is not stored, so the number of bytes is doubled until it
+  // suffices. A header that needs more than the file has is an error of the reader.
+  for (std::uint64_t want = first_header_read; want <= max_header_bytes; want *= 2) {
+    const std::size_t had = head.size();
+    head.resize(static_cast<std::size_t>(std::min(size, want)));
+    WEIR_CHECK(read_exactly(*in, had, std::span(head).subspan(had)));
+    found_keys found;
+    WEIR_TRY(const bool whole, key_reader(head, size, path).read(found));
+    if (whole) {
+      return made_of(std::move(found), path);
+    }
+  }
+  return error(errc::out_of_range,
+               fmt::format("cannot read a GGUF header: expected at most {} bytes, found "
+                           "more",
+                           max_header_bytes))
+      .located(path);
+}
+
+}  // namespace weir::formats
