@@ -119,9 +119,14 @@ class run_reporter : public announcer {
   void finish(const run_report& r) {
     line().clear();
     if (r.build_tokens > 0) {
-      say(fmt::format(
-          "build      {} tokens, {:.0f} tokens/s, {:.3f} bits/byte, last quarter {:.3f}",
-          r.build_tokens, r.tokens_per_second, r.bits_cumulative, r.bits_last_quarter));
+      // A text that ends early, or a run that was stopped, did not reach the last
+      // quarter.
+      const std::string quarter =
+          r.bits_last_quarter > 0
+              ? fmt::format(", last quarter {:.3f}", r.bits_last_quarter)
+              : "";
+      say(fmt::format("build      {} tokens, {:.0f} tokens/s, {:.3f} bits/byte{}",
+                      r.build_tokens, r.tokens_per_second, r.bits_cumulative, quarter));
     }
     if (r.test_tokens > 0) {
       say(fmt::format("test       {} tokens, {:.3f} bits/byte", r.test_tokens,

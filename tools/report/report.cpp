@@ -95,7 +95,9 @@ void add_head(html_page& page, const run_data& run) {
   page.tiles({{"bits per byte, whole text",
                fmt::format("{:.3f}", number_at(m, "bits_per_byte.cumulative"))},
               {"bits per byte, last quarter",
-               fmt::format("{:.3f}", number_at(m, "bits_per_byte.last_quarter"))},
+               number_at(m, "bits_per_byte.last_quarter") > 0
+                   ? fmt::format("{:.3f}", number_at(m, "bits_per_byte.last_quarter"))
+                   : "not reached"},
               {"tokens learned from", grouped(number_at(m, "phases.build.tokens"))},
               {"tokens per second", grouped(number_at(m, "tokens_per_second"))},
               {"peak memory",
