@@ -118,6 +118,10 @@ TEST(Progress, ShowsShareSpeedLossTimeAndCheckpoint) {
   EXPECT_EQ(progress_text(p, false),
             "build 50.0 %  28,123 tokens/s  2.104 bits/byte  ETA 5.3 s  checkpoint 3");
   EXPECT_NE(progress_text(p, true).find("\x1b[1m28,123\x1b[0m"), std::string::npos);
+  p.mix = {"code: 66.67 %", "text: 33.33 %"};
+  EXPECT_EQ(progress_text(p, false),
+            "build 50.0 %  28,123 tokens/s  2.104 bits/byte  ETA 5.3 s  "
+            "code: 66.67 %, text: 33.33 %  checkpoint 3");
   p.durable_generation = 0;
   EXPECT_NE(progress_text(p, false).find("no checkpoint yet"), std::string::npos);
 }

@@ -3,7 +3,7 @@
 /// Formats the line of progress and draws it on a terminal.
 #include "progress.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -65,6 +65,9 @@ std::string progress_text(const actors::run_progress& p, bool colour) {
   }
   if (p.stall_seconds >= 0.1) {
     out += fmt::format("  stall {:.1f} s", p.stall_seconds);
+  }
+  if (!p.mix.empty()) {
+    out += fmt::format("  {}", fmt::join(p.mix, ", "));
   }
   out += p.durable_generation > 0 ? fmt::format("  checkpoint {}", p.durable_generation)
                                   : std::string("  no checkpoint yet");

@@ -14,7 +14,7 @@ namespace weir::tools {
 [[nodiscard]] std::string grouped(double value);
 
 /// Returns the line of progress: phase, part done, tokens per second, bits per byte, time
-/// left, last durable checkpoint.
+/// left, achieved shares of a mixture, last durable checkpoint.
 /// @param colour  If true, escape sequences emphasise the figures.
 [[nodiscard]] std::string progress_text(const actors::run_progress& p, bool colour);
 

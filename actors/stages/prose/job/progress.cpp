@@ -28,6 +28,15 @@ std::size_t number_of(std::string_view phase) {
   return 0;
 }
 
+/// Returns names and shares of the lines about a mixture, "NAME: 66.67 %".
+std::vector<std::string> short_shares(const std::vector<std::string>& lines) {
+  std::vector<std::string> out;
+  for (const std::string& line : lines) {
+    out.push_back(line.substr(0, line.find(" of the tokens")));
+  }
+  return out;
+}
+
 /// Returns the bits per byte of scores in nats.
 double bits_of(double nats, std::uint64_t bytes) {
   return bytes == 0 ? 0 : nats / std::numbers::ln2 / static_cast<double>(bytes);
@@ -163,6 +172,7 @@ std::optional<run_progress> progress_meter::take(const pipeline_progress& p) {
   now.pulse_p99_seconds = stages.get<double>(stage_names::learn, "pulse_p99_seconds");
   now.stall_seconds = stages.get<double>(stage_names::learn, "stall_seconds");
   now.queue_depth = queue_of(p);
+  now.mix = short_shares(stages.get<std::vector<std::string>>(stage_names::text, "mix"));
   now.seconds_left = 0;
   if (now.tokens_per_second > 0 && now.phase_budget > now.phase_tokens) {
     now.seconds_left =
