@@ -184,7 +184,8 @@ const std::map<std::string, given_settings> needed_settings = {
     {"npy.read", {{"path", "a"}}},
     {"npy.write", {{"path", "a"}}},
     {"json.read", {{"path", "a"}, {"type", "f32[n]"}}},
-    {"json.write", {{"path", "a"}}}};
+    {"json.write", {{"path", "a"}}},
+    {"prose.predictions", {{"path", "a"}}}};
 
 TEST(StandardStages, AreDescribedHereAndInTheDocuments) {
   add_standard_stages();
@@ -192,7 +193,7 @@ TEST(StandardStages, AreDescribedHereAndInTheDocuments) {
   const byte_vector bytes = content_of(source_folder() + "/docs/stages.md");
   const std::string_view document = as_text(bytes);
   const auto names = flow::stages().names();
-  EXPECT_EQ(names.size(), 35U);
+  EXPECT_EQ(names.size(), 36U);
   for (const std::string& name : names) {
     const auto settings = needed_settings.find(name);
     const auto made = make_stage(

@@ -110,7 +110,7 @@ constexpr std::string_view prose_predictions_example = R"([[stage]]
 name = "text"
 use = "text.pulses"
 files = ["a.txt", "b.txt"]
-build_tokens = "all"
+build_tokens = 256
 stream_tokens = 128
 
 [[stage]]
