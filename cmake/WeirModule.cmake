@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # weir_split_headers(FOLDER HEADERS SOURCES FIRST_VARIABLE OTHERS_VARIABLE)
 # Splits the headers below FOLDER into those that a source file includes before anything else, and the others. A compiler
-# that compiles the sources file by file compiles the first kind alone in any case.
+# that compiles the sources file by file compiles the first kind alone in any case. The presets dev and clang do so; the release
+# build, which has batches, leaves the first kind to them (docs/decisions/023).
 function(weir_split_headers folder headers sources first_variable others_variable)
   set(included_first "")
   foreach(source IN LISTS sources)
