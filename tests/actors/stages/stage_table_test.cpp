@@ -363,6 +363,30 @@ void add_numbers(std::vector<stage_entry>& all) {
   all.back().wrong = {};
 }
 
+/// Returns the entry of the sink of predictions: that of the model, with a Stream phase.
+stage_entry predictions_of(const stage_entry& learn, given_settings model) {
+  stage_entry predictions = learn;
+  predictions.stage = "prose.predictions";
+  model.emplace("predictions", true);
+  predictions.build = [=](pipeline& p, const stage_trial& t) {
+    auto l = add_stage(p, "learn", "prose.learn", model);
+    add_stage(p, "source", "text.pulses",
+              {{"files", texts({t.in("a.txt")})},
+               {"build_tokens", 16},
+               {"stream_tokens", 100'000},
+               {"chunk", 16}}) >>
+        l;
+    l["score"] >> message_file_of(p, t)["x"];
+    l["predictions"] >>
+        add_stage(p, "stage", "prose.predictions", {{"path", t.out("p.tgm")}});
+  };
+  predictions.wrong = [=](pipeline& p, const stage_trial& t) {
+    numbers_into(p, t) >>
+        add_stage(p, "stage", "prose.predictions", {{"path", t.out("p.tgm")}});
+  };
+  return predictions;
+}
+
 void add_text_model(std::vector<stage_entry>& all) {
   const auto text = [](const stage_trial& t) {
     std::string content;
@@ -420,29 +444,9 @@ void add_text_model(std::vector<stage_entry>& all) {
     a["tokens"] >> message_file_of(p, t, "tokens")["x"];
     a["bits_per_byte"] >> message_file_of(p, t, "bits")["x"];
   };
-  stage_entry predictions = learn;
-  predictions.stage = "prose.predictions";
-  predictions.build = [=](pipeline& p, const stage_trial& t) {
-    given_settings predicting = model;
-    predicting.emplace("predictions", true);
-    auto l = add_stage(p, "learn", "prose.learn", predicting);
-    add_stage(p, "source", "text.pulses",
-              {{"files", texts({t.in("a.txt")})},
-               {"build_tokens", 16},
-               {"stream_tokens", 100'000},
-               {"chunk", 16}}) >>
-        l;
-    l["score"] >> message_file_of(p, t)["x"];
-    l["predictions"] >>
-        add_stage(p, "stage", "prose.predictions", {{"path", t.out("p.tgm")}});
-  };
-  predictions.wrong = [=](pipeline& p, const stage_trial& t) {
-    numbers_into(p, t) >>
-        add_stage(p, "stage", "prose.predictions", {{"path", t.out("p.tgm")}});
-  };
   all.push_back(std::move(pulse_entry));
   all.push_back(std::move(learn));
-  all.push_back(std::move(predictions));
+  all.push_back(predictions_of(learn, model));
   all.push_back(std::move(accounts));
 }
 
