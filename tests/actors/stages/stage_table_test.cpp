@@ -445,8 +445,8 @@ void add_text_model(std::vector<stage_entry>& all) {
     a["bits_per_byte"] >> message_file_of(p, t, "bits")["x"];
   };
   all.push_back(std::move(pulse_entry));
-  all.push_back(std::move(learn));
   all.push_back(predictions_of(learn, model));
+  all.push_back(std::move(learn));
   all.push_back(std::move(accounts));
 }
 
