@@ -169,8 +169,9 @@ class LiveSoak(Base):
             self.assertIsNone(run.poll(), name)
             asked = time.monotonic()
             run.send_signal(signal.SIGINT)
-            _, errors = run.communicate(timeout=60)
+            run.wait(timeout=60)  # `communicate` would end standard input, too
             took = time.monotonic() - asked
+            _, errors = run.communicate()
             print(f"{name}: ends {took:.2f} s behind the signal", flush=True)
             self.assertEqual(run.returncode, 0, errors.decode())
             metrics = self.metrics(f"{name}-run")
