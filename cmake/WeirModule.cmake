@@ -102,5 +102,7 @@ function(weir_bench name)
   add_dependencies(benches ${name})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} weir_flags)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/bench")
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+  # A benchmark program has few files, and each names its own sizes.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
 endfunction()
