@@ -289,8 +289,9 @@ class process_stage final : public flow::batch_stage {
   result<shared_tensor> check_made(const wire::tensor_record& record,
                                    const flow::blank& to, std::size_t outlet) {
     const runtime::storage own = flow::memory_at(to, outlet);
-    const bool offered = own.size != 0 && memory_.at(record.offset) == own.base &&
-                         slots_->holds(own.base, static_cast<std::uint64_t>(own.size));
+    const bool offered = own.size != 0 &&
+                         slots_->holds(own.base, static_cast<std::uint64_t>(own.size)) &&
+                         record.offset == offset_of(own.base);
     return offered ? check_tensor(memory_, record, record.offset,
                                   static_cast<std::uint64_t>(own.size))
                    : check_tensor(memory_, record, layout_.out, layout_.out_bytes);

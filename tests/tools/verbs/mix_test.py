@@ -12,6 +12,8 @@ TOKENS = 16_000
 class Base(Case):
     """A run over a folder of documents in random order and a file of which runs of tokens are shuffled."""
 
+    kills = 0  # how often the run was killed
+
     def mixed(self, **keys):
         """Returns the arguments of `weir run` behind the folder."""
         text = self.text.read_bytes()
@@ -49,6 +51,7 @@ class Base(Case):
             command = ["resume", out]
         if done == 0:
             self.skipTest("the run ended before it could be killed")
+        self.kills = done
         self.weir("resume", out)
         return self.metrics(out)
 
@@ -73,7 +76,8 @@ class MixSoak(Base):
     """Fifty kills, and random draws."""
 
     def test_fifty_kills(self):
-        self.check(50, stream__mix__mode="random", checkpoint__every_tokens=256)
+        self.check(50, stream__mix__mode="random", checkpoint__every_tokens=256, phase__build__tokens=100_000)
+        self.assertEqual(self.kills, 50)
 
 
 if __name__ == "__main__":
