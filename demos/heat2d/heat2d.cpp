@@ -2,6 +2,7 @@
 /// @file
 /// Simulates heat in a plate on several ranks and compares it with the exact solution.
 /// Usage: heat2d [--ranks N] [--workers N] [--size N] [--tile N] [--steps N]
+///   [--state FOLDER [--every N]]
 #include <cinttypes>
 #include <cstdio>
 #include <stdexcept>
@@ -23,9 +24,11 @@ void simulate(const demo::options& chosen) {
       chosen.number("ranks"), chosen.number("workers"),
       [&](weir::world& w, weir::runtime::rank_id rank) {
         heat2d::plate plate(w, weir::blocks(tile, tile), n);
-        for (std::int64_t step = 0; step < steps; ++step) {
-          plate.step();
+        if (!chosen.text("state").empty()) {
+          plate.checkpoint(chosen.text("state"), chosen.number("every"));
+          demo::resume(w, rank);
         }
+        w.repeat(steps, [&](std::int64_t) { plate.step(); });
         const double error = weir::or_throw(plate.error_after(steps));
         weir::xxh3_stream digest;
         demo::add_elements(w, plate.cells(), digest);
@@ -50,7 +53,9 @@ int main(int argc, char** argv) {
                                                                     {"workers", "1"},
                                                                     {"size", "256"},
                                                                     {"tile", "64"},
-                                                                    {"steps", "1000"}}));
+                                                                    {"steps", "1000"},
+                                                                    {"state", ""},
+                                                                    {"every", "100"}}));
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "heat2d: %s\n", e.what());

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <string>
 #include <utility>
 
 #include "weir/world.hpp"
@@ -62,6 +63,10 @@ class plate {
             weir::write(field.of_tile(box)));
       }
     }
+  }
+  /// Names the state for checkpoints. The plate must stay where it is.
+  void checkpoint(const std::string& folder, std::int64_t every) {
+    ranks_.checkpoint(folder, {.every = every}, weir::named("temperature", now_));
   }
   /// Submits one step.
   void step() {

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "shallow_water/flow.hpp"
@@ -79,6 +80,12 @@ class basin {
     }
   }
 
+  /// Names the state for checkpoints. The basin must stay where it is.
+  void checkpoint(const std::string& folder, std::int64_t every) {
+    ranks_.checkpoint(folder, {.every = every}, weir::named("depth", now_.depth),
+                      weir::named("east", now_.east), weir::named("south", now_.south),
+                      weir::named("speed", speed_), weir::named("time", time_));
+  }
   /// Submits one step. Its length follows from the fastest wave of the whole basin.
   void step() {
     ranks_.reduce([](double a, double b) { return std::max(a, b); }, speed_, fastest_);

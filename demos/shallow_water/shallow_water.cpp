@@ -2,6 +2,7 @@
 /// @file
 /// Simulates the break of a circular dam on several ranks.
 /// Usage: shallow_water [--ranks N] [--workers N] [--size N] [--tile N] [--steps N]
+///   [--state FOLDER [--every N]]
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
@@ -37,9 +38,11 @@ void simulate(const demo::options& chosen) {
                                        .cell_length = 1.0 / static_cast<double>(n),
                                        .depth = shallow_water::circular_dam});
         const totals before = weir::or_throw(water.measure());
-        for (std::int64_t step = 0; step < steps; ++step) {
-          water.step();
+        if (!chosen.text("state").empty()) {
+          water.checkpoint(chosen.text("state"), chosen.number("every"));
+          demo::resume(w, rank);
         }
+        w.repeat(steps, [&](std::int64_t) { water.step(); });
         const totals after = weir::or_throw(water.measure());
         const double time = weir::or_throw(water.time());
         weir::xxh3_stream digest;
@@ -68,7 +71,9 @@ int main(int argc, char** argv) {
                                                                     {"workers", "1"},
                                                                     {"size", "256"},
                                                                     {"tile", "64"},
-                                                                    {"steps", "200"}}));
+                                                                    {"steps", "200"},
+                                                                    {"state", ""},
+                                                                    {"every", "50"}}));
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "shallow_water: %s\n", e.what());

@@ -3,6 +3,7 @@
 /// Ranks that are threads of one process, for demos of worlds.
 #pragma once
 
+#include <cstdio>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -42,6 +43,14 @@ inline void on_ranks(
   }
   if (first) {
     std::rethrow_exception(first);
+  }
+}
+
+/// Resumes the state of a world; rank 0 says from where.
+inline void resume(weir::world& w, weir::runtime::rank_id rank) {
+  const std::int64_t step = weir::or_throw(w.resume());
+  if (rank == 0 && step != 0) {
+    std::fprintf(stderr, "resumed at step %lld\n", static_cast<long long>(step));
   }
 }
 

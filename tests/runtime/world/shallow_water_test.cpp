@@ -104,7 +104,7 @@ TEST(ShallowWater, WaterAtRestKeepsItsBits) {
 TEST(ShallowWater, MassIsKeptAndEnergyNeverGrows) {
   const auto n = static_cast<std::int64_t>(weir::test::number_or("WEIR_TEST_BASIN", 40));
   const std::uint64_t steps = weir::test::case_count("WEIR_TEST_STEPS", 1000);
-  demo::on_ranks(2, 1, [&](weir::world& w, weir::runtime::rank_id) {
+  demo::on_ranks(1, 1, [&](weir::world& w, weir::runtime::rank_id) {
     basin water(w, dam_of(n, n / 4));
     const totals first = or_throw(water.measure());
     totals before = first;
