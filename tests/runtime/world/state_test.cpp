@@ -43,8 +43,8 @@ void run_ranks(runtime::rank_id ranks,
 
 /// A program with a field that is swapped, one number for each tile, and one number that
 /// all ranks have.
-struct program {
-  program(world& ranks, const layout& cut)
+struct state_program {
+  state_program(world& ranks, const layout& cut)
       : w(ranks),
         now(w.make<double>(cut, 11, 9)),
         next(w.make<double>(cut, 11, 9)),
@@ -112,7 +112,7 @@ struct program {
 doubles expected_after(std::int64_t steps, const layout& cut) {
   engine e(1);
   world w(e);
-  program p(w, cut);
+  state_program p(w, cut);
   p.run(steps);
   return p.result_of();
 }
@@ -122,7 +122,7 @@ void run_to(std::int64_t steps, runtime::rank_id ranks, const layout& cut,
             const runtime::state_options& with = {.every = 2}) {
   const doubles expected = expected_after(steps, cut);
   run_ranks(ranks, [&](world& w, runtime::rank_id) {
-    program p(w, cut);
+    state_program p(w, cut);
     p.open(folder, with);
     EXPECT_EQ(or_throw(w.resume()), resumed_at);
     p.run(steps);
@@ -176,7 +176,7 @@ TEST(WorldState, PartsOfRanksMayLieInFoldersOfTheirOwn) {
   test::temp_folder folder;
   const auto run = [&](runtime::rank_id ranks, std::int64_t steps, std::int64_t from) {
     run_ranks(ranks, [&](world& w, runtime::rank_id r) {
-      program p(w, rows(2));
+      state_program p(w, rows(2));
       p.open(folder / "state",
              {.every = 2, .kept = 1, .parts = folder / ("disk" + std::to_string(r))});
       EXPECT_EQ(or_throw(w.resume()), from);
@@ -204,12 +204,12 @@ TEST(WorldState, PartsWithoutAManifestAreRemovedAtTheStart) {
 }
 
 /// Returns the error of a resume of three ranks, which all of them get.
-error refusal(const std::string& folder, const layout& cut,
-              const std::function<void(world&, program&)>& then = {}) {
+error refusal_of_three(const std::string& folder, const layout& cut,
+                       const std::function<void(world&, state_program&)>& then = {}) {
   std::mutex guard;
   std::vector<error> all;
   run_ranks(3, [&](world& w, runtime::rank_id) {
-    program p(w, cut);
+    state_program p(w, cut);
     p.open(folder, {.every = 2});
     const auto resumed = w.resume();
     ASSERT_FALSE(resumed);
@@ -242,11 +242,12 @@ TEST(WorldState, ADamagedPartIsNamedAndAnOlderGenerationIsOffered) {
     test::temp_folder folder;
     run_to(6, 4, rows(2), folder.path(), 0);
     one.plant(folder / "state-3.rank-2.part");
-    const error found = refusal(folder.path(), rows(2), [](world& w, program& p) {
-      EXPECT_EQ(or_throw(w.resume(2)), 4);
-      p.run(7);
-      EXPECT_EQ(p.result_of(), expected_after(7, rows(2)));
-    });
+    const error found =
+        refusal_of_three(folder.path(), rows(2), [](world& w, state_program& p) {
+          EXPECT_EQ(or_throw(w.resume(2)), 4);
+          p.run(7);
+          EXPECT_EQ(p.result_of(), expected_after(7, rows(2)));
+        });
     EXPECT_EQ(found.code(), one.code) << found.message();
     EXPECT_NE(found.text().find("the part of rank 2 on "), std::string::npos);
     EXPECT_EQ(found.location(), folder / "state-3.rank-2.part");
@@ -260,12 +261,12 @@ TEST(WorldState, ADamagedManifestIsNamed) {
   test::temp_folder folder;
   run_to(6, 2, rows(2), folder.path(), 0);
   flip(folder / "state-3.manifest", 40);
-  const error found = refusal(folder.path(), rows(2));
+  const error found = refusal_of_three(folder.path(), rows(2));
   EXPECT_EQ(found.code(), errc::corrupt);
   EXPECT_EQ(found.location(), folder / "state-3.manifest");
   EXPECT_NE(found.hint().find("generation 2"), std::string::npos);
   fs::remove(folder / "state-2.rank-0.part");
-  EXPECT_NE(refusal(folder.path(), rows(2)).hint().find("no older generation"),
+  EXPECT_NE(refusal_of_three(folder.path(), rows(2)).hint().find("no older generation"),
             std::string::npos);
 }
 
@@ -297,7 +298,7 @@ TEST(WorldState, EveryDamagedByteOfAManifestIsFound) {
 TEST(WorldState, OtherTilesAndNamesAreRefusedWithBoth) {
   test::temp_folder folder;
   run_to(2, 2, rows(2), folder.path(), 0);
-  const error tiles = refusal(folder.path(), rows(3));
+  const error tiles = refusal_of_three(folder.path(), rows(3));
   EXPECT_EQ(tiles.code(), errc::config_mismatch);
   EXPECT_EQ(
       tiles.text(),
@@ -318,11 +319,11 @@ TEST(WorldState, AFolderIsOpenInOneRunAtATime) {
   test::temp_folder folder;
   engine e(1);
   world w(e);
-  program p(w, rows(2));
+  state_program p(w, rows(2));
   p.open(folder.path(), {});
   engine e2(1);
   world w2(e2);
-  program p2(w2, rows(2));
+  state_program p2(w2, rows(2));
   EXPECT_THROW(p2.open(folder.path(), {}), std::runtime_error);
   EXPECT_EQ(or_throw(w.resume()), 0);
   const auto missing = w.resume(3);
@@ -414,7 +415,7 @@ TEST(WorldState, AFullDiskOfOneRankVoidsTheGenerationOnAll) {
 TEST(WorldState, NoGenerationIsWrittenAfterAFailure) {
   test::temp_folder folder;
   run_ranks(2, [&](world& w, runtime::rank_id) {
-    program p(w, rows(2));
+    state_program p(w, rows(2));
     p.open(folder.path(), {.every = 1});
     p.run(1);
     w.submit(
