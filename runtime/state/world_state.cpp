@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "state/open_state.hpp"
+#include "weir/base/record.hpp"
 
 namespace weir::runtime {
 namespace {
@@ -162,11 +163,10 @@ result<void> world_state::open_state::list() {
     }
     return {};
   }));
-  byte_vector bytes(8 * found.size());
-  std::memcpy(bytes.data(), found.data(), bytes.size());
-  WEIR_TRY(const byte_vector all, from_rank_0(std::move(bytes)));
-  generations_.resize(all.size() / 8);
-  std::memcpy(generations_.data(), all.data(), all.size());
+  record_writer bytes;
+  bytes.put_all(std::span<const std::uint64_t>(found));
+  WEIR_TRY(const byte_vector all, from_rank_0(std::move(bytes).take()));
+  generations_ = record_reader(all).get_all<std::uint64_t>(all.size() / 8);
   newest_ = std::max(newest_, generations_.empty() ? 0 : generations_.back());
   return {};
 }
