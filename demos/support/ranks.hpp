@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks of demos: the processes that a launcher has started together, or else threads of
-/// this process.
+/// Ranks that are threads of one process, for demos of worlds.
 #pragma once
 
 #include <cstdio>
@@ -12,24 +11,16 @@
 #include <vector>
 
 #include "weir/base/hash.hpp"
-#include "weir/mpi/ranks.hpp"
 #include "weir/runtime/in_process.hpp"
 #include "weir/world.hpp"
 
 namespace demo {
 
-/// Calls `body(world, rank)` in the process that is a rank, if a launcher has started
-/// several. Else calls it on a thread for each of `ranks` ranks, and throws the exception
-/// of a rank after all have ended. Each rank has an engine of `workers` threads.
+/// Calls `body(world, rank)` on a thread for each rank, with an engine of `workers`
+/// threads. Throws the exception of a rank after all have ended.
 inline void on_ranks(
     std::int64_t ranks, std::int64_t workers,
     const std::function<void(weir::world&, weir::runtime::rank_id)>& body) {
-  if (const auto link = weir::or_throw(weir::launched_ranks())) {
-    weir::engine tasks(static_cast<unsigned>(workers));
-    weir::world w(tasks, link);
-    body(w, link->rank());
-    return;
-  }
   const auto count = static_cast<weir::runtime::rank_id>(ranks);
   weir::runtime::in_process_network network({.ranks = count});
   std::mutex guard;
