@@ -10,6 +10,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "model/hf_names.hpp"
 #include "model/record.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
@@ -303,7 +304,7 @@ result<std::vector<description_file>> descriptions(const stored_model& model,
   }
   WEIR_TRY(const auto made, model.tokenizer());
   nlohmann::ordered_json config;
-  config["tokenizer_class"] = "PreTrainedTokenizerFast";
+  config["tokenizer_class"] = hf_tokenizer_class;
   config["model_max_length"] = record.facts.context_limit;
   const auto token = [&](const char* key, std::optional<std::uint32_t> id) {
     const auto content = id ? made.token(*id) : std::nullopt;

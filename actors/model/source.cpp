@@ -22,7 +22,7 @@ using nlohmann::json;
 /// Largest description that is read beside weights, in bytes.
 constexpr std::uint64_t max_description = std::uint64_t{1} << 30;
 
-bool is_folder(const std::string& path) {
+bool is_model_folder(const std::string& path) {
   return posix_file_system().list(path).has_value();
 }
 
@@ -84,7 +84,7 @@ result<byte_vector> needed_beside(const model_source& source, const char* name) 
 }
 
 /// Checks that the ids of the tokenizer have rows in the token embedding.
-result<void> check_tokenizer(const model_source& source, const formats::tokenizer& t) {
+result<void> check_vocabulary(const model_source& source, const formats::tokenizer& t) {
   if (t.vocabulary_size() > source.record.facts.vocabulary) {
     return error(errc::corrupt,
                  fmt::format("cannot import {}: expected a tokenizer of at most {} ids, "
@@ -107,7 +107,7 @@ result<void> read_gguf_source(model_source& source) {
   WEIR_TRY(const auto tokenizer, formats::tokenizer::from_gguf(found));
   WEIR_TRY(const auto chat, keys.text("tokenizer.chat_template"));
   source.record.chat_template = chat.value_or("");
-  return check_tokenizer(source, tokenizer);
+  return check_vocabulary(source, tokenizer);
 }
 
 /// Reads the pooling that a model of sentence-transformers has.
@@ -166,7 +166,7 @@ result<void> read_safetensors_source(model_source& source) {
                text, join_path(folder_of(source.path), "tokenizer.json")));
   source.record.tokenizer = as_text(text);
   WEIR_CHECK(read_chat_template(source));
-  return check_tokenizer(source, tokenizer);
+  return check_vocabulary(source, tokenizer);
 }
 
 }  // namespace
@@ -181,7 +181,7 @@ models::weight_view model_source::view(const models::bound_weight& w) const {
 result<model_source> open_model_source(const std::string& path) {
   model_source source;
   source.path = path;
-  if (is_folder(path)) {
+  if (is_model_folder(path)) {
     WEIR_TRY(source.path, file_of_folder(path));
   }
   WEIR_TRY(source.device, storage::open_mapped_device(source.path));

@@ -81,78 +81,69 @@ void add_gguf_numbers(const byte_vector& good, std::vector<damaged_file>& out) {
   add("data inside another tensor", norm + 16, std::uint64_t{64});
 }
 
-/// Adds files that are whole and describe something else than the layers compute.
-void add_gguf_models(const made_model& m, std::vector<damaged_file>& out) {
-  const auto add = [&](const char* name, const std::function<void(tensor_list&)>& change,
-                       std::vector<errc> codes, std::string mentions = {}) {
-    tensor_list tensors = m.gguf_tensors();
+/// Makes files that are whole and describe something else than the layers compute.
+class model_changes {
+ public:
+  model_changes(const made_model& m, std::vector<damaged_file>& out) : m_(m), out_(out) {}
+
+  /// Adds a file with changed tensors.
+  void add(const char* name, const std::function<void(tensor_list&)>& change,
+           std::vector<errc> codes, std::string mentions = {}) {
+    tensor_list tensors = m_.gguf_tensors();
     change(tensors);
-    out.push_back(
-        {name, gguf_file(m.gguf_keys(), tensors), std::move(codes), std::move(mentions)});
-  };
-  const auto named = [](tensor_list& all, std::string_view name) -> made_tensor& {
-    return *std::find_if(all.begin(), all.end(),
-                         [&](const made_tensor& t) { return t.name == name; });
-  };
-  add(
-      "no embedding", [](tensor_list& t) { t.erase(t.begin()); }, {corrupt},
-      "token_embd.weight");
-  add(
-      "no norm", [](tensor_list& t) { t.pop_back(); }, {corrupt}, "output_norm.weight");
-  add(
-      "a tensor twice", [](tensor_list& t) { t.push_back(t.back()); }, {corrupt},
-      "output_norm.weight");
-  add(
-      "a layer more",
-      [](tensor_list& t) {
-        t.push_back(t.back());
-        t.back().name = "blk.2.attn_q.weight";
-      },
-      {unsupported}, "blk.2.attn_q.weight");
-  add(
-      "rope factors",
-      [](tensor_list& t) {
-        t.push_back(t.back());
-        t.back().name = "rope_freqs.weight";
-      },
-      {unsupported}, "rope_freqs.weight");
-  add(
-      "experts",
-      [](tensor_list& t) {
-        t.push_back(t.back());
-        t.back().name = "blk.0.ffn_gate_exps.weight";
-      },
-      {unsupported}, "blk.0.ffn_gate_exps.weight");
-  add(
-      "a transposed matrix",
-      [&](tensor_list& t) {
-        auto& shape = named(t, "blk.1.ffn_up.weight").shape;
-        std::swap(shape[0], shape[1]);
-      },
-      {corrupt}, "blk.1.ffn_up.weight");
-  add(
-      "a flat matrix",
-      [&](tensor_list& t) { named(t, "blk.0.attn_q.weight").shape = {4096}; }, {corrupt},
-      "blk.0.attn_q.weight");
-  add(
-      "three dimensions",
-      [&](tensor_list& t) {
-        named(t, "blk.0.attn_q.weight").shape = {1, 64, 64};
-      },
-      {corrupt}, "blk.0.attn_q.weight");
-  add(
-      "a flat embedding",
-      [&](tensor_list& t) {
-        auto& shape = named(t, "token_embd.weight").shape;
-        shape = {shape[0] * shape[1]};
-      },
-      {corrupt}, "token_embd.weight");
-  for (const auto& [type, name] :
-       {std::pair{2U, "Q4_0"}, {12U, "Q4_K"}, {14U, "Q6_K"}, {28U, "F64"}}) {
+    out_.push_back({name, gguf_file(m_.gguf_keys(), tensors), std::move(codes),
+                    std::move(mentions)});
+  }
+  /// Adds a file with one tensor more.
+  void add_tensor(const char* name, const char* tensor) {
     add(
         name,
-        [&, number = type](tensor_list& t) {
-          made_tensor& q = named(t, "blk.0.ffn_down.weight");
+        [&](tensor_list& t) {
+          t.push_back(t.back());
+          t.back().name = tensor;
+        },
+        {unsupported}, tensor);
+  }
+  /// Adds a file with another shape of a tensor.
+  void add_shape(const char* name, const char* tensor, shape_vector shape) {
+    add(
+        name, [&](tensor_list& t) { named(t, tensor).shape = shape; }, {corrupt}, tensor);
+  }
+  static made_tensor& named(tensor_list& all, std::string_view name) {
+    return *std::find_if(all.begin(), all.end(),
+                         [&](const made_tensor& t) { return t.name == name; });
+  }
+
+ private:
+  const made_model& m_;
+  std::vector<damaged_file>& out_;
+};
+
+/// Adds files with other tensors than the model has.
+void add_gguf_models(const made_model& m, std::vector<damaged_file>& out) {
+  model_changes changes(m, out);
+  changes.add(
+      "no embedding", [](tensor_list& t) { t.erase(t.begin()); }, {corrupt},
+      "token_embd.weight");
+  changes.add(
+      "no norm", [](tensor_list& t) { t.pop_back(); }, {corrupt}, "output_norm.weight");
+  changes.add(
+      "a tensor twice", [](tensor_list& t) { t.push_back(t.back()); }, {corrupt},
+      "output_norm.weight");
+  changes.add_tensor("a layer more", "blk.2.attn_q.weight");
+  changes.add_tensor("rope factors", "rope_freqs.weight");
+  changes.add_tensor("experts", "blk.0.ffn_gate_exps.weight");
+  changes.add_shape("a transposed matrix", "blk.1.ffn_up.weight", {64, 96});
+  changes.add_shape("a flat matrix", "blk.0.attn_q.weight", {4096});
+  changes.add_shape("three dimensions", "blk.0.attn_q.weight", {1, 64, 64});
+  changes.add_shape("a flat embedding", "token_embd.weight",
+                    {std::int64_t{m.facts.vocabulary} * 64});
+  for (const auto& [type, name] :
+       {std::pair{2U, "Q4_0"}, {12U, "Q4_K"}, {14U, "Q6_K"}, {28U, "F64"}}) {
+    changes.add(
+        name,
+        [number = type](tensor_list& t) {
+          made_tensor& q = model_changes::named(t, "blk.0.ffn_down.weight");
           // Rows of 256 elements fit the blocks of all types.
           q.type = number;
           q.shape = {24, 256};
@@ -160,17 +151,16 @@ void add_gguf_models(const made_model& m, std::vector<damaged_file>& out) {
         },
         {unsupported}, name);
   }
-  add("a small embedding",
-      [&](tensor_list& t) {
-        made_tensor& e = named(t, "token_embd.weight");
-        e.shape[0] = 100;
-        e.bytes.resize(100 * 64 * 4);
-      },
-      {corrupt});
+  changes.add("a small embedding",
+              [](tensor_list& t) {
+                made_tensor& e = model_changes::named(t, "token_embd.weight");
+                e.shape[0] = 100;
+                e.bytes.resize(100 * 64 * 4);
+              },
+              {corrupt});
 }
 
-/// Adds files with other keys. The last value of a key counts when the header is made, so
-/// each file has the changed facts from the start.
+/// Adds files with other keys than the model has.
 void add_gguf_keys_of(const made_model& m, std::vector<damaged_file>& out) {
   const auto add = [&](const char* name, const std::function<void(made_model&)>& change,
                        std::vector<errc> codes) {
