@@ -20,8 +20,8 @@ namespace weir::actors {
 
 namespace {
 
+using models::stored_type;
 using models::weight_files;
-using models::weight_type;
 
 /// Bytes that are written at a time.
 constexpr std::size_t write_piece = std::size_t{1} << 20;
@@ -29,7 +29,7 @@ constexpr std::size_t write_piece = std::size_t{1} << 20;
 /// A weight of the new file.
 struct exported_weight {
   std::size_t index = 0;                ///< number in `stored_model::weights`
-  weight_type type = weight_type::f32;  ///< element type in the new file
+  stored_type type = stored_type::f32;  ///< element type in the new file
   std::uint64_t bytes = 0;              ///< length in the new file
 };
 
@@ -41,20 +41,20 @@ bool is_large_matrix(const models::weight_info& info) {
 }
 
 /// Chooses the type of a weight in the new file.
-weight_type type_of_export(const models::bound_weight& w,
+stored_type type_of_export(const models::bound_weight& w,
                            const model_export_options& options) {
   if (options.type == model_export_type::f32) {
-    return weight_type::f32;
+    return stored_type::f32;
   }
   const bool gguf = options.to == weight_files::gguf;
   const bool blocks = !models::row_bytes(w.type, 1);
   if (options.type == model_export_type::stored) {
-    return gguf ? (is_large_matrix(w.info) ? w.type : weight_type::f32)
-                : (blocks ? weight_type::f32 : w.type);
+    return gguf ? (is_large_matrix(w.info) ? w.type : stored_type::f32)
+                : (blocks ? stored_type::f32 : w.type);
   }
   return is_large_matrix(w.info) && w.info.columns % models::block_elements == 0
-             ? weight_type::q8_0
-             : weight_type::f32;
+             ? stored_type::q8_0
+             : stored_type::f32;
 }
 
 /// Returns the weights in the order of the new file. Hugging Face writes wide types first
@@ -64,15 +64,15 @@ std::vector<exported_weight> plan_export(const stored_model& model,
   std::vector<exported_weight> out;
   const auto weights = model.weights();
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    const weight_type type = type_of_export(weights[i], options);
+    const stored_type type = type_of_export(weights[i], options);
     const std::uint64_t row = models::row_bytes(type, weights[i].info.columns).value();
     out.push_back({i, type, row * weights[i].info.rows});
   }
   if (options.to == weight_files::safetensors) {
     // fp32 is the first enumerator; of the 16-bit types, the format orders bf16 before
     // fp16.
-    const auto rank = [](weight_type t) {
-      return t == weight_type::f32 ? 0 : t == weight_type::bf16 ? 1 : 2;
+    const auto rank = [](stored_type t) {
+      return t == stored_type::f32 ? 0 : t == stored_type::bf16 ? 1 : 2;
     };
     std::sort(out.begin(), out.end(), [&](const auto& x, const auto& y) {
       return std::pair(rank(x.type), std::string_view(weights[x.index].info.hf_name)) <
@@ -89,7 +89,7 @@ shape_vector shape_of_weight(const models::weight_info& info) {
 }
 
 /// Encodes a row of the model in the type of the new file.
-void encode_row(const models::weight_view& view, std::uint64_t row, weight_type type,
+void encode_row(const models::weight_view& view, std::uint64_t row, stored_type type,
                 std::vector<float>& values, mutable_bytes to) {
   if (type == view.type()) {
     const bytes_view bytes = view.row(row);
@@ -97,7 +97,7 @@ void encode_row(const models::weight_view& view, std::uint64_t row, weight_type 
     return;
   }
   view.read(row, values);
-  if (type == weight_type::q8_0) {
+  if (type == stored_type::q8_0) {
     models::encode_q8_0(values, to);
     return;
   }
@@ -189,10 +189,10 @@ std::uint32_t file_type_of(const std::vector<exported_weight>& plan) {
       std::max_element(plan.begin(), plan.end(),
                        [](const auto& x, const auto& y) { return x.bytes < y.bytes; });
   switch (largest->type) {
-    case weight_type::f16: return 1;
-    case weight_type::q4_1: return 3;
-    case weight_type::q8_0: return 7;
-    case weight_type::bf16: return 32;
+    case stored_type::f16: return 1;
+    case stored_type::q4_1: return 3;
+    case stored_type::q8_0: return 7;
+    case stored_type::bf16: return 32;
     default: return 0;
   }
 }
@@ -265,8 +265,8 @@ result<std::uint64_t> write_weights(const stored_model& model, weight_files to,
 result<std::uint64_t> digest_of_export(const stored_model& model,
                                        const std::vector<exported_weight>& plan) {
   if (std::none_of(plan.begin(), plan.end(), [&](const exported_weight& e) {
-        return e.type == weight_type::q8_0 &&
-               model.weights()[e.index].type != weight_type::q8_0;
+        return e.type == stored_type::q8_0 &&
+               model.weights()[e.index].type != stored_type::q8_0;
       })) {
     return model.record().digest;
   }

@@ -74,7 +74,7 @@ std::vector<models::named_tensor> named_tensors(
   out.reserve(tensors.size());
   for (const storage::stored_tensor& t : tensors) {
     models::named_tensor named{t.name, t.type_name, t.shape, t.bytes};
-    const auto type = models::weight_type_named(t.type_name);
+    const auto type = models::stored_type_named(t.type_name);
     const auto block =
         type ? models::row_bytes(*type, models::block_elements) : std::nullopt;
     const bool blocks = type && !models::row_bytes(*type, 1);

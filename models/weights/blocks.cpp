@@ -27,18 +27,18 @@ constexpr std::array type_rows{
     type_row{"F32", 0, 1, 4}, type_row{"F16", 1, 1, 2}, type_row{"BF16", 30, 1, 2},
     type_row{"Q8_0", 8, block_elements, 34}, type_row{"Q4_1", 3, block_elements, 20}};
 
-const type_row& row_of_type(weight_type type) {
+const type_row& row_of_type(stored_type type) {
   return type_rows[static_cast<std::size_t>(type)];
 }
 
-float half_at(const std::byte* from) {
+float fp16_at(const std::byte* from) {
   return fp16_to_float(load_le<std::uint16_t>(from));
 }
 
 void decode_q8_0(bytes_view row, std::span<float> to) {
   const std::byte* block = row.data();
   for (std::size_t i = 0; i < to.size(); i += block_elements, block += 34) {
-    const float scale = half_at(block);
+    const float scale = fp16_at(block);
     for (std::size_t j = 0; j < block_elements; ++j) {
       to[i + j] = scale * static_cast<float>(static_cast<std::int8_t>(block[2 + j]));
     }
@@ -51,8 +51,8 @@ void decode_q4_1(bytes_view row, std::span<float> to) {
   constexpr std::size_t half = block_elements / 2;
   const std::byte* block = row.data();
   for (std::size_t i = 0; i < to.size(); i += block_elements, block += 20) {
-    const float scale = half_at(block);
-    const float minimum = half_at(block + 2);
+    const float scale = fp16_at(block);
+    const float minimum = fp16_at(block + 2);
     for (std::size_t j = 0; j < half; ++j) {
       const auto pair = static_cast<unsigned>(block[4 + j]);
       to[i + j] = scale * static_cast<float>(pair & 0xF) + minimum;
@@ -84,14 +84,14 @@ std::uint16_t half_bits(float value) {
 
 }  // namespace
 
-std::string_view name_of(weight_type type) noexcept {
+std::string_view name_of(stored_type type) noexcept {
   return row_of_type(type).name;
 }
 
-result<weight_type> weight_type_named(std::string_view name) {
+result<stored_type> stored_type_named(std::string_view name) {
   for (std::size_t i = 0; i < type_rows.size(); ++i) {
     if (type_rows[i].name == name) {
-      return static_cast<weight_type>(i);
+      return static_cast<stored_type>(i);
     }
   }
   return error(errc::unsupported,
@@ -100,11 +100,11 @@ result<weight_type> weight_type_named(std::string_view name) {
                            json_quote(name)));
 }
 
-std::uint32_t gguf_number(weight_type type) noexcept {
+std::uint32_t gguf_number(stored_type type) noexcept {
   return row_of_type(type).number;
 }
 
-std::optional<std::uint64_t> row_bytes(weight_type type, std::uint64_t columns) noexcept {
+std::optional<std::uint64_t> row_bytes(stored_type type, std::uint64_t columns) noexcept {
   const type_row& row = row_of_type(type);
   std::uint64_t bytes = 0;
   if (columns % row.elements != 0 ||
@@ -114,25 +114,25 @@ std::optional<std::uint64_t> row_bytes(weight_type type, std::uint64_t columns) 
   return bytes;
 }
 
-void decode_row(weight_type type, bytes_view row, std::span<float> to) noexcept {
+void decode_row(stored_type type, bytes_view row, std::span<float> to) noexcept {
   switch (type) {
-    case weight_type::f32:
+    case stored_type::f32:
       for (std::size_t i = 0; i < to.size(); ++i) {
         to[i] = std::bit_cast<float>(load_le<std::uint32_t>(row.data() + 4 * i));
       }
       return;
-    case weight_type::f16:
+    case stored_type::f16:
       for (std::size_t i = 0; i < to.size(); ++i) {
-        to[i] = half_at(row.data() + 2 * i);
+        to[i] = fp16_at(row.data() + 2 * i);
       }
       return;
-    case weight_type::bf16:
+    case stored_type::bf16:
       for (std::size_t i = 0; i < to.size(); ++i) {
         to[i] = bf16_to_float(load_le<std::uint16_t>(row.data() + 2 * i));
       }
       return;
-    case weight_type::q8_0: return decode_q8_0(row, to);
-    case weight_type::q4_1: return decode_q4_1(row, to);
+    case stored_type::q8_0: return decode_q8_0(row, to);
+    case stored_type::q4_1: return decode_q4_1(row, to);
   }
 }
 
@@ -156,7 +156,7 @@ void encode_q8_0(std::span<const float> from, mutable_bytes to) noexcept {
   }
 }
 
-weight_view::weight_view(const weight_info& info, weight_type type, weight_files files,
+weight_view::weight_view(const weight_info& info, stored_type type, weight_files files,
                          bytes_view bytes)
     : type_(type),
       rows_(info.rows),

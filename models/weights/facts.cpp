@@ -31,18 +31,18 @@ namespace {
 /// memory or time.
 struct size_row {
   const char* name;
-  std::uint32_t model_facts::*member;
+  std::uint32_t stored_facts::*member;
   std::uint32_t max;
 };
 constexpr std::array size_rows{
-    size_row{"layers", &model_facts::layers, max_layers},
-    size_row{"width", &model_facts::width, max_features},
-    size_row{"feed_forward", &model_facts::feed_forward, max_features},
-    size_row{"heads", &model_facts::heads, max_features},
-    size_row{"kv_heads", &model_facts::kv_heads, max_features},
-    size_row{"head_width", &model_facts::head_width, max_features},
-    size_row{"vocabulary", &model_facts::vocabulary, max_vocabulary_size},
-    size_row{"context_limit", &model_facts::context_limit, max_context}};
+    size_row{"layers", &stored_facts::layers, max_layers},
+    size_row{"width", &stored_facts::width, max_features},
+    size_row{"feed_forward", &stored_facts::feed_forward, max_features},
+    size_row{"heads", &stored_facts::heads, max_features},
+    size_row{"kv_heads", &stored_facts::kv_heads, max_features},
+    size_row{"head_width", &stored_facts::head_width, max_features},
+    size_row{"vocabulary", &stored_facts::vocabulary, max_vocabulary_size},
+    size_row{"context_limit", &stored_facts::context_limit, max_context_tokens}};
 
 error impossible(const char* size, const std::string& expected, std::uint64_t found) {
   return error(errc::corrupt,
@@ -57,7 +57,7 @@ nlohmann::ordered_json id_or_null(std::optional<std::uint32_t> id) {
 
 }  // namespace
 
-result<void> check_facts(const model_facts& f) {
+result<void> check_facts(const stored_facts& f) {
   for (const size_row& row : size_rows) {
     const std::uint32_t value = f.*row.member;
     if (value == 0 || value > row.max) {
@@ -93,7 +93,7 @@ result<void> check_facts(const model_facts& f) {
   return {};
 }
 
-std::string json_of(const model_facts& f) {
+std::string json_of(const stored_facts& f) {
   nlohmann::ordered_json out;
   out["architecture"] = name_of(f.family);
   out["name"] = f.name;
@@ -113,8 +113,8 @@ std::string json_of(const model_facts& f) {
 namespace {
 
 /// Reads facts from members that must exist; throws where one has a wrong type.
-model_facts facts_of_members(const nlohmann::json& in) {
-  model_facts f;
+stored_facts facts_of_members(const nlohmann::json& in) {
+  stored_facts f;
   f.family = in.at("architecture") == "bert" ? architecture::bert : architecture::llama;
   f.name = in.at("name").get<std::string>();
   for (const size_row& row : size_rows) {
@@ -139,9 +139,9 @@ model_facts facts_of_members(const nlohmann::json& in) {
 
 }  // namespace
 
-result<model_facts> facts_of_json(std::string_view text) {
+result<stored_facts> facts_of_json(std::string_view text) {
   try {
-    const model_facts f = facts_of_members(nlohmann::json::parse(text));
+    const stored_facts f = facts_of_members(nlohmann::json::parse(text));
     WEIR_CHECK(check_facts(f));
     return f;
   } catch (const nlohmann::json::exception& e) {

@@ -100,7 +100,8 @@ class config_reader {
 
 /// Reads the rotary positions: one number in older configurations, an object in newer
 /// ones. Scaled positions are refused.
-result<void> read_rope(const config_reader& in, const std::string& name, model_facts& f) {
+result<void> read_rope(const config_reader& in, const std::string& name,
+                       stored_facts& f) {
   if (in.find("rope_scaling") != nullptr) {
     return in.wrong(errc::unsupported, "rope_scaling", "none");
   }
@@ -119,7 +120,7 @@ result<void> read_rope(const config_reader& in, const std::string& name, model_f
 }
 
 result<void> read_llama_config(const config_reader& in, const std::string& name,
-                               model_facts& f) {
+                               stored_facts& f) {
   WEIR_CHECK(in.size("num_key_value_heads", f.kv_heads, f.heads));
   WEIR_CHECK(in.size("head_dim", f.head_width, f.heads == 0 ? 0 : f.width / f.heads));
   WEIR_CHECK(in.real("rms_norm_eps", f.norm_epsilon));
@@ -132,7 +133,7 @@ result<void> read_llama_config(const config_reader& in, const std::string& name,
   return in.id("eos_token_id", f.end_token);
 }
 
-result<void> read_bert_config(const config_reader& in, model_facts& f) {
+result<void> read_bert_config(const config_reader& in, stored_facts& f) {
   f.kv_heads = f.heads;
   f.head_width = f.heads == 0 ? 0 : f.width / f.heads;
   WEIR_CHECK(in.size("type_vocab_size", f.token_types, 2));
@@ -142,14 +143,14 @@ result<void> read_bert_config(const config_reader& in, model_facts& f) {
   return in.only("is_decoder", false);
 }
 
-result<model_facts> read_config(const json& config, const std::string& name) {
+result<stored_facts> read_config(const json& config, const std::string& name) {
   const config_reader in(config, name);
   const json* type = in.find("model_type");
   if (type == nullptr || (*type != "llama" && *type != "bert")) {
     return in.wrong(type == nullptr ? errc::corrupt : errc::unsupported, "model_type",
                     "\"llama\" or \"bert\"");
   }
-  model_facts f;
+  stored_facts f;
   f.family = *type == "llama" ? architecture::llama : architecture::bert;
   const json* path = in.find("_name_or_path");
   f.name = path != nullptr && path->is_string() ? path->get<std::string>() : "";
@@ -167,7 +168,7 @@ result<model_facts> read_config(const json& config, const std::string& name) {
 
 }  // namespace
 
-result<model_facts> facts_of_config(bytes_view text, const std::string& name) {
+result<stored_facts> facts_of_config(bytes_view text, const std::string& name) {
   const json config = json::parse(as_text(text), nullptr, false);
   if (!config.is_object()) {
     return error(
@@ -179,7 +180,7 @@ result<model_facts> facts_of_config(bytes_view text, const std::string& name) {
   return read_config(config, name);
 }
 
-std::string config_of(const model_facts& f, std::string_view type) {
+std::string config_of(const stored_facts& f, std::string_view type) {
   const bool llama = f.family == architecture::llama;
   nlohmann::ordered_json out;
   out["architectures"] = {llama ? "LlamaForCausalLM" : "BertModel"};

@@ -66,7 +66,7 @@ class gguf_facts_reader {
 };
 
 /// Reads the keys that only decoders have.
-result<void> read_llama_keys(const gguf_facts_reader& in, model_facts& f) {
+result<void> read_llama_keys(const gguf_facts_reader& in, stored_facts& f) {
   WEIR_TRY(const auto kv_heads, in.size("attention.head_count_kv"));
   f.kv_heads = kv_heads.value_or(f.heads);
   WEIR_TRY(const auto head_width, in.size("attention.key_length"));
@@ -92,7 +92,7 @@ result<void> read_llama_keys(const gguf_facts_reader& in, model_facts& f) {
 
 /// Reads the keys that only encoders have.
 result<void> read_bert_keys(const gguf_metadata& keys, const gguf_facts_reader& in,
-                            model_facts& f) {
+                            stored_facts& f) {
   f.kv_heads = f.heads;
   f.head_width = f.heads == 0 ? 0 : f.width / f.heads;
   WEIR_TRY(const auto epsilon, in.real("attention.layer_norm_epsilon"));
@@ -150,9 +150,9 @@ bool has_tensor(std::span<const named_tensor> tensors, std::string_view name) {
 
 // The vocabulary is the number of rows of the token embedding: the key for it is optional
 // and the list of tokens belongs to the tokenizer.
-result<model_facts> facts_of_gguf(const gguf_metadata& keys,
-                                  std::span<const named_tensor> tensors) {
-  model_facts f;
+result<stored_facts> facts_of_gguf(const gguf_metadata& keys,
+                                   std::span<const named_tensor> tensors) {
+  stored_facts f;
   WEIR_TRY(f.family, family_of(keys));
   WEIR_TRY(const auto name, keys.text("general.name"));
   f.name = name.value_or("");
@@ -185,7 +185,7 @@ result<model_facts> facts_of_gguf(const gguf_metadata& keys,
   return f;
 }
 
-void add_gguf_keys(const model_facts& f, gguf_maker& to) {
+void add_gguf_keys(const stored_facts& f, gguf_maker& to) {
   const std::string prefix = fmt::format("{}.", name_of(f.family));
   to.text("general.architecture", name_of(f.family));
   if (!f.name.empty()) {

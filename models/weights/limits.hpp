@@ -11,6 +11,6 @@ namespace weir::models {
 inline constexpr std::uint32_t max_layers = 1024;
 inline constexpr std::uint32_t max_features = 1U << 20;
 inline constexpr std::uint32_t max_vocabulary_size = 1U << 24;
-inline constexpr std::uint32_t max_context = 1U << 30;
+inline constexpr std::uint32_t max_context_tokens = 1U << 30;
 
 }  // namespace weir::models

@@ -115,14 +115,14 @@ constexpr std::array bert_rows{
     role_row{wr::down_bias, true, ext::none, ext::width, "blk.{}.ffn_down.bias",
              "encoder.layer.{}.output.dense.bias"}};
 
-std::span<const role_row> rows_of(architecture family) {
+std::span<const role_row> role_rows_of(architecture family) {
   if (family == architecture::llama) {
     return llama_rows;
   }
   return bert_rows;
 }
 
-std::uint64_t extent_value(const model_facts& f, extent_of e) {
+std::uint64_t extent_value(const stored_facts& f, extent_of e) {
   switch (e) {
     case ext::width: return f.width;
     case ext::query_width: return std::uint64_t{f.heads} * f.head_width;
@@ -135,7 +135,7 @@ std::uint64_t extent_value(const model_facts& f, extent_of e) {
   }
 }
 
-weight_info info_of_row(const model_facts& f, const role_row& row, std::uint32_t layer) {
+weight_info info_of_row(const stored_facts& f, const role_row& row, std::uint32_t layer) {
   weight_info out;
   out.role = row.role;
   out.layer = layer;
@@ -184,9 +184,9 @@ std::string_view name_of(weight_role role) noexcept {
 }
 
 // Weights before the layers come first, then the layers, then those behind them.
-std::vector<weight_info> weight_list(const model_facts& f) {
+std::vector<weight_info> weight_list(const stored_facts& f) {
   std::vector<weight_info> out;
-  const auto rows = rows_of(f.family);
+  const auto rows = role_rows_of(f.family);
   std::size_t at = 0;
   for (; !rows[at].in_layer; ++at) {
     out.push_back(info_of_row(f, rows[at], 0));
@@ -214,7 +214,7 @@ namespace {
 constexpr std::string_view encoder_prefix = "bert.";
 
 /// Returns whether a tensor that is no weight may be left out.
-bool may_ignore(const model_facts& f, weight_files files, std::string_view name) {
+bool may_ignore(const stored_facts& f, weight_files files, std::string_view name) {
   if (f.family == architecture::bert) {
     return name == "embeddings.position_ids" || name.starts_with("pooler.") ||
            name.starts_with("cls.") || name.starts_with("classifier.");
@@ -229,8 +229,8 @@ std::string shape_in_words(std::span<const std::int64_t> shape) {
 }
 
 /// Checks type and shape of the tensor of a weight.
-result<weight_type> check_tensor(const weight_info& info, const named_tensor& t) {
-  auto type = weight_type_named(t.type);
+result<stored_type> check_tensor(const weight_info& info, const named_tensor& t) {
+  auto type = stored_type_named(t.type);
   if (!type) {
     return error(
         errc::unsupported,
@@ -259,7 +259,7 @@ result<weight_type> check_tensor(const weight_info& info, const named_tensor& t)
 using tensor_index = std::map<std::string_view, std::size_t>;
 
 /// Returns the tensors by name; encoders may have a prefix, which is left out.
-tensor_index index_of(const model_facts& f, weight_files files,
+tensor_index index_of(const stored_facts& f, weight_files files,
                       std::span<const named_tensor> tensors) {
   tensor_index out;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -275,7 +275,7 @@ tensor_index index_of(const model_facts& f, weight_files files,
 
 }  // namespace
 
-result<std::vector<bound_weight>> bind_weights(const model_facts& facts,
+result<std::vector<bound_weight>> bind_weights(const stored_facts& facts,
                                                weight_files files,
                                                std::span<const named_tensor> tensors) {
   WEIR_CHECK(check_facts(facts));
@@ -298,7 +298,7 @@ result<std::vector<bound_weight>> bind_weights(const model_facts& facts,
                                "among {}",
                                json_quote(name), tensors.size()));
     }
-    WEIR_TRY(const weight_type type, check_tensor(info, tensors[found->second]));
+    WEIR_TRY(const stored_type type, check_tensor(info, tensors[found->second]));
     out.push_back({std::move(info), type, found->second});
     index.erase(found);
   }

@@ -73,7 +73,7 @@ ordered_json json_of_record(const actors::model_record& record) {
 }
 
 std::string line_of_record(const actors::model_record& record) {
-  const models::model_facts& f = record.facts;
+  const models::stored_facts& f = record.facts;
   return fmt::format("{}: {}, {} of {}, {} ids, {}, digest {}\n", record.tag,
                      name_of(f.family), counted(f.layers, "layer"),
                      counted(f.width, "feature"), f.vocabulary, human_bytes(record.bytes),

@@ -106,7 +106,7 @@ class made_model {
     }
   }
 
-  models::model_facts facts;
+  models::stored_facts facts;
   json tokenizer;
   std::vector<made_weight> weights;
 
@@ -264,7 +264,7 @@ inline void write_bytes(const std::string& path, bytes_view bytes) {
 }
 
 /// Returns the `config.json` of a model, written by hand.
-inline json config_json(const models::model_facts& f) {
+inline json config_json(const models::stored_facts& f) {
   json out = {{"num_hidden_layers", f.layers},
               {"hidden_size", f.width},
               {"intermediate_size", f.feed_forward},

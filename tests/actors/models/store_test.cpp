@@ -293,7 +293,7 @@ TEST(QuantisedModels, ExportsOfQ8HaveTheDigestThatTheyAreImportedWith) {
       const bool matrix = !w.info.vector &&
                           w.info.role != models::weight_role::position_embedding &&
                           w.info.role != models::weight_role::type_embedding;
-      EXPECT_EQ(w.type, matrix ? models::weight_type::q8_0 : models::weight_type::f32);
+      EXPECT_EQ(w.type, matrix ? models::stored_type::q8_0 : models::stored_type::f32);
       const auto x = values_of(model, i), y = values_of(rounded, i);
       for (std::size_t k = 0; k < x.size(); ++k) {
         // Half a step of 1/127, and what the scale loses in fp16.

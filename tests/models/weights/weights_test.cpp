@@ -31,14 +31,14 @@ TEST(WeightBlocks, AreDecodedByTheirDefinition) {
     block[2 + i] = static_cast<std::byte>(i * 9);
   }
   std::array<float, 32> values{};
-  decode_row(weight_type::q8_0, block, values);
+  decode_row(stored_type::q8_0, block, values);
   for (std::size_t i = 0; i < 32; ++i) {
     const auto number = static_cast<std::int8_t>(i * 9);
     EXPECT_EQ(values[i], half_value(0x3801) * static_cast<float>(number));
   }
   block.resize(20);
   store_le(block.data() + 2, std::uint16_t{0xB123});
-  decode_row(weight_type::q4_1, block, values);
+  decode_row(stored_type::q4_1, block, values);
   for (std::size_t i = 0; i < 32; ++i) {
     const auto pair = static_cast<unsigned>(block[4 + i % 16]);
     const double number = i < 16 ? pair & 15 : pair >> 4;
@@ -46,13 +46,13 @@ TEST(WeightBlocks, AreDecodedByTheirDefinition) {
     const double exact = number * half_value(0x3801) + half_value(0xB123);
     EXPECT_EQ(values[i], static_cast<float>(exact)) << i;
   }
-  EXPECT_EQ(row_bytes(weight_type::q8_0, 64), 68U);
-  EXPECT_EQ(row_bytes(weight_type::q4_1, 64), 40U);
-  EXPECT_EQ(row_bytes(weight_type::bf16, 3), 6U);
-  EXPECT_FALSE(row_bytes(weight_type::q8_0, 33));
-  EXPECT_FALSE(row_bytes(weight_type::f32, UINT64_MAX / 2));
-  EXPECT_EQ(weight_type_named("Q4_K").error().code(), errc::unsupported);
-  EXPECT_EQ(or_throw(weight_type_named("Q4_1")), weight_type::q4_1);
+  EXPECT_EQ(row_bytes(stored_type::q8_0, 64), 68U);
+  EXPECT_EQ(row_bytes(stored_type::q4_1, 64), 40U);
+  EXPECT_EQ(row_bytes(stored_type::bf16, 3), 6U);
+  EXPECT_FALSE(row_bytes(stored_type::q8_0, 33));
+  EXPECT_FALSE(row_bytes(stored_type::f32, UINT64_MAX / 2));
+  EXPECT_EQ(stored_type_named("Q4_K").error().code(), errc::unsupported);
+  EXPECT_EQ(or_throw(stored_type_named("Q4_1")), stored_type::q4_1);
 }
 
 TEST(WeightBlocks, SixteenBitRowsAreDecodedByTheirDefinition) {
@@ -62,12 +62,12 @@ TEST(WeightBlocks, SixteenBitRowsAreDecodedByTheirDefinition) {
     store_le(row.data() + 2 * i, static_cast<std::uint16_t>(bits));
   }
   std::vector<float> values(row.size() / 2);
-  decode_row(weight_type::f16, row, values);
+  decode_row(stored_type::f16, row, values);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::size_t bits = i < 31744 ? i : i + 1024;
     ASSERT_EQ(values[i], half_value(static_cast<std::uint32_t>(bits))) << bits;
   }
-  decode_row(weight_type::bf16, row, values);
+  decode_row(stored_type::bf16, row, values);
   EXPECT_EQ(std::bit_cast<std::uint32_t>(values[0x3F80]), 0x3F800000U);
 }
 
@@ -106,8 +106,8 @@ TEST(RotaryRows, ArePermutedAndPermutedBack) {
   EXPECT_EQ(row_of_pairs(7, 4), 7U);
 }
 
-model_facts small_llama() {
-  model_facts f;
+stored_facts small_llama() {
+  stored_facts f;
   f.layers = 1;
   f.width = 8;
   f.feed_forward = 12;
@@ -123,7 +123,7 @@ model_facts small_llama() {
   return f;
 }
 
-std::vector<named_tensor> tensors_of(const model_facts& f, weight_files files) {
+std::vector<named_tensor> tensors_of(const stored_facts& f, weight_files files) {
   std::vector<named_tensor> out;
   for (const weight_info& w : weight_list(f)) {
     shape_vector shape;
@@ -138,7 +138,7 @@ std::vector<named_tensor> tensors_of(const model_facts& f, weight_files files) {
 }
 
 TEST(ModelFacts, SurviveEachWrittenForm) {
-  model_facts f = small_llama();
+  stored_facts f = small_llama();
   f.end_token = 7;
   EXPECT_EQ(or_throw(facts_of_json(json_of(f))), f);
   EXPECT_EQ(or_throw(facts_of_config(as_view(config_of(f, "float32")), "c")), f);
@@ -193,7 +193,7 @@ TEST(ModelFacts, RefuseByNameWhatTheLayersDoNotCompute) {
 }
 
 TEST(WeightBinding, NamesTheTensorThatIsMissingOrWrong) {
-  const model_facts f = small_llama();
+  const stored_facts f = small_llama();
   for (const auto files : {weight_files::gguf, weight_files::safetensors}) {
     const auto good = tensors_of(f, files);
     const auto bound = or_throw(bind_weights(f, files, good));
@@ -231,7 +231,7 @@ TEST(WeightBinding, NamesTheTensorThatIsMissingOrWrong) {
 }
 
 TEST(WeightBinding, EncodersMayHaveAPrefixAndAPooler) {
-  model_facts f = small_llama();
+  stored_facts f = small_llama();
   f.family = architecture::bert;
   f.kv_heads = 2;
   f.token_types = 2;

@@ -28,8 +28,8 @@ namespace weir::actors {
 
 /// Record of a model.
 struct model_record {
-  std::string tag;            ///< tag of the weights
-  models::model_facts facts;  ///< architecture, sizes and constants
+  std::string tag;             ///< tag of the weights
+  models::stored_facts facts;  ///< architecture, sizes and constants
   /// Family of the stored file.
   models::weight_files files = models::weight_files::gguf;
   std::uint64_t bytes = 0;   ///< length of the stored file

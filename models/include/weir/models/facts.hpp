@@ -39,7 +39,7 @@ enum class pooling : std::uint8_t {
 [[nodiscard]] std::string_view name_of(pooling kind) noexcept;
 
 /// Facts about a model. All sizes count elements.
-struct model_facts {
+struct stored_facts {
   architecture family = architecture::llama;   ///< architecture
   std::string name;                            ///< name of the model; may be empty
   std::uint32_t layers = 0;                    ///< number of layers
@@ -58,7 +58,7 @@ struct model_facts {
   std::optional<std::uint32_t> begin_token{};  ///< id before a text, if the file has one
   std::optional<std::uint32_t> end_token{};    ///< id that ends an answer, if known
 
-  friend bool operator==(const model_facts&, const model_facts&) = default;
+  friend bool operator==(const stored_facts&, const stored_facts&) = default;
 };
 
 /// Name and shape of one tensor of a file.
@@ -75,8 +75,8 @@ struct named_tensor {
 /// @error{corrupt, a key is missing, or has a wrong type or an impossible value}
 /// @threads{safe to call concurrently}
 /// @source{GGUF specification, standardized key-value pairs; llama.cpp's names}
-[[nodiscard]] result<model_facts> facts_of_gguf(const gguf_metadata& keys,
-                                                std::span<const named_tensor> tensors);
+[[nodiscard]] result<stored_facts> facts_of_gguf(const gguf_metadata& keys,
+                                                 std::span<const named_tensor> tensors);
 
 /// Reads the facts from the text of a `config.json`.
 /// @param name  Name of the file for error messages.
@@ -84,27 +84,27 @@ struct named_tensor {
 /// @error{corrupt, no JSON, or a member is missing or has an impossible value}
 /// @threads{safe to call concurrently}
 /// @source{Hugging Face transformers 5, LlamaConfig and BertConfig}
-[[nodiscard]] result<model_facts> facts_of_config(bytes_view json,
-                                                  const std::string& name);
+[[nodiscard]] result<stored_facts> facts_of_config(bytes_view json,
+                                                   const std::string& name);
 /// Writes a `config.json` with which Hugging Face transformers load the weights.
 /// @param type  Name of the element type of the weights there, such as "float32".
 /// @threads{safe to call concurrently}
-[[nodiscard]] std::string config_of(const model_facts& facts, std::string_view type);
+[[nodiscard]] std::string config_of(const stored_facts& facts, std::string_view type);
 /// Adds the keys of the facts to the header of a GGUF file.
 /// @threads{safe to call concurrently for different headers}
-void add_gguf_keys(const model_facts& facts, gguf_maker& to);
+void add_gguf_keys(const stored_facts& facts, gguf_maker& to);
 
 /// Writes facts as a JSON object. `facts_of_json` reads it.
 /// @threads{safe to call concurrently}
-[[nodiscard]] std::string json_of(const model_facts& facts);
+[[nodiscard]] std::string json_of(const stored_facts& facts);
 /// Reads facts that `json_of` has written.
 /// @error{corrupt, not such an object, or the facts contradict each other}
 /// @threads{safe to call concurrently}
-[[nodiscard]] result<model_facts> facts_of_json(std::string_view json);
+[[nodiscard]] result<stored_facts> facts_of_json(std::string_view json);
 
 /// Checks that the sizes are possible and fit together.
 /// @error{corrupt, they do not; the message names the first such size}
 /// @threads{safe to call concurrently}
-[[nodiscard]] result<void> check_facts(const model_facts& facts);
+[[nodiscard]] result<void> check_facts(const stored_facts& facts);
 
 }  // namespace weir::models

@@ -22,7 +22,7 @@
 namespace weir::models {
 
 /// Element types of weights.
-enum class weight_type : std::uint8_t {
+enum class stored_type : std::uint8_t {
   f32,   ///< 4 bytes an element
   f16,   ///< 2 bytes an element
   bf16,  ///< 2 bytes an element
@@ -34,34 +34,34 @@ inline constexpr std::uint32_t block_elements = 32;
 
 /// Returns the name of a type in files, such as "F32" or "Q8_0".
 /// @threads{safe to call concurrently}
-[[nodiscard]] std::string_view name_of(weight_type type) noexcept;
+[[nodiscard]] std::string_view name_of(stored_type type) noexcept;
 /// Finds a type by its name in files.
 /// @error{unsupported, no such type; the message has the name}
 /// @threads{safe to call concurrently}
-[[nodiscard]] result<weight_type> weight_type_named(std::string_view name);
+[[nodiscard]] result<stored_type> stored_type_named(std::string_view name);
 /// Returns the number of a type in GGUF files.
 /// @threads{safe to call concurrently} @source{GGUF specification, ggml_type}
-[[nodiscard]] std::uint32_t gguf_number(weight_type type) noexcept;
+[[nodiscard]] std::uint32_t gguf_number(stored_type type) noexcept;
 /// Returns the bytes of a row, or nothing if a row of so many elements does not consist
 /// of whole blocks or is too long.
 /// @threads{safe to call concurrently}
-[[nodiscard]] std::optional<std::uint64_t> row_bytes(weight_type type,
+[[nodiscard]] std::optional<std::uint64_t> row_bytes(stored_type type,
                                                      std::uint64_t columns) noexcept;
 
 /// Decodes a row to fp32. Decoding is exact but for one rounding of Q4_1, whose element
 /// is the exact product of scale and number plus the minimum.
 /// @param row  `row_bytes(type, to.size())` bytes.
 /// @threads{safe to call concurrently}
-void decode_row(weight_type type, bytes_view row, std::span<float> to) noexcept;
+void decode_row(stored_type type, bytes_view row, std::span<float> to) noexcept;
 /// Encodes a row as Q8_0, with the scale of each block chosen so that its largest
 /// magnitude becomes 127.
 /// @param from  A multiple of `block_elements` elements.
-/// @param to    `row_bytes(weight_type::q8_0, from.size())` bytes.
+/// @param to    `row_bytes(stored_type::q8_0, from.size())` bytes.
 /// @threads{safe to call concurrently}
 /// @source{llama.cpp, quantize_row_q8_0_ref}
 void encode_q8_0(std::span<const float> from, mutable_bytes to) noexcept;
 
-/// What a weight does in a model. The order is that of `weight_list`.
+/// Task of a weight in a model. The order is that of `weight_list`.
 enum class weight_role : std::uint8_t {
   token_embedding,
   position_embedding,
@@ -115,12 +115,12 @@ struct weight_info {
 /// Returns all weights of a model in a fixed order.
 /// @pre The facts fulfil `check_facts`.
 /// @threads{safe to call concurrently}
-[[nodiscard]] std::vector<weight_info> weight_list(const model_facts& facts);
+[[nodiscard]] std::vector<weight_info> weight_list(const stored_facts& facts);
 
 /// A weight and the tensor of a file that holds it.
 struct bound_weight {
   weight_info info;                     ///< the weight
-  weight_type type = weight_type::f32;  ///< element type of the tensor
+  stored_type type = stored_type::f32;  ///< element type of the tensor
   std::size_t tensor = 0;               ///< number of the tensor in its file
 };
 /// Finds the tensor of every weight.
@@ -131,7 +131,7 @@ struct bound_weight {
 /// @error{unsupported, a tensor has a type or a name that is not known; named}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<std::vector<bound_weight>> bind_weights(
-    const model_facts& facts, weight_files files, std::span<const named_tensor> tensors);
+    const stored_facts& facts, weight_files files, std::span<const named_tensor> tensors);
 
 /// The bytes of a weight as a file has them, read row by row in the order of the model.
 /// @threads{immutable; safe to use concurrently}
@@ -139,11 +139,11 @@ class weight_view {
  public:
   /// @param bytes  Data of the tensor, which must outlive the view.
   /// @pre `bytes` has as many bytes as rows and columns ask for
-  weight_view(const weight_info& info, weight_type type, weight_files files,
+  weight_view(const weight_info& info, stored_type type, weight_files files,
               bytes_view bytes);
 
   /// Returns the element type.
-  [[nodiscard]] weight_type type() const noexcept { return type_; }
+  [[nodiscard]] stored_type type() const noexcept { return type_; }
   /// Returns the number of rows.
   [[nodiscard]] std::uint64_t rows() const noexcept { return rows_; }
   /// Returns the number of columns.
@@ -159,7 +159,7 @@ class weight_view {
   void read(std::uint64_t row, std::span<float> to) const noexcept;
 
  private:
-  weight_type type_;
+  stored_type type_;
   std::uint64_t rows_;
   std::uint64_t columns_;
   std::uint64_t stride_;     ///< bytes of a row
