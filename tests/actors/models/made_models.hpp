@@ -249,7 +249,8 @@ inline byte_vector safetensors_file(const std::vector<made_tensor>& tensors,
                       {"data_offsets", {offset, offset + t.bytes.size()}}};
     offset += t.bytes.size();
   }
-  const std::string text = header.dump();
+  std::string text = header.dump();
+  text.resize(align_up<std::size_t>(text.size(), 8), ' ');
   byte_vector file(8);
   store_le(file.data(), std::uint64_t{text.size()});
   append(file, as_view(text));
