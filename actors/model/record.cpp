@@ -29,6 +29,35 @@ error bad_record(const std::string& tag, const std::string& found) {
       .hint("import the model again");
 }
 
+nlohmann::ordered_json json_of_panels(const panel_entry& entry) {
+  nlohmann::ordered_json out;
+  out["name"] = entry.name;
+  out["vector"] = entry.vector;
+  out["type"] = entry.type;
+  out["outputs"] = entry.outputs;
+  out["inputs"] = entry.inputs;
+  out["runs"] = nlohmann::ordered_json::array();
+  for (const panel_place& run : entry.runs) {
+    out["runs"].push_back({run.first, run.offset, run.bytes});
+  }
+  return out;
+}
+
+/// Reads an entry; throws where a member is missing or has a wrong type.
+panel_entry panels_of_json(const nlohmann::json& in) {
+  panel_entry out;
+  out.name = in.at("name").get<std::string>();
+  out.vector = in.at("vector").get<bool>();
+  out.type = in.at("type").get<std::string>();
+  out.outputs = in.at("outputs").get<std::uint64_t>();
+  out.inputs = in.at("inputs").get<std::uint64_t>();
+  for (const nlohmann::json& run : in.at("runs")) {
+    out.runs.push_back({run.at(0).get<std::uint64_t>(), run.at(1).get<std::uint64_t>(),
+                        run.at(2).get<std::uint64_t>()});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string text_of_record(const model_record& record) {
@@ -40,6 +69,10 @@ std::string text_of_record(const model_record& record) {
   out["digest"] = hex64(record.digest);
   out["tokenizer"] = record.tokenizer;
   out["chat_template"] = record.chat_template;
+  out["panels"] = nlohmann::ordered_json::array();
+  for (const panel_entry& entry : record.panels) {
+    out["panels"].push_back(json_of_panels(entry));
+  }
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -62,6 +95,9 @@ result<model_record> record_of_text(std::string_view text, const std::string& ta
     }
     record.tokenizer = in.at("tokenizer").get<std::string>();
     record.chat_template = in.at("chat_template").get<std::string>();
+    for (const nlohmann::json& entry : in.at("panels")) {
+      record.panels.push_back(panels_of_json(entry));
+    }
     return record;
   } catch (const nlohmann::json::exception& e) {
     return bad_record(tag, e.what());

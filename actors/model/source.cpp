@@ -151,7 +151,25 @@ result<void> read_chat_template(model_source& source) {
   return {};
 }
 
+/// Checks that the tensors take all bytes behind the header, as the format demands. A
+/// header with a wrong length would otherwise shift all weights by some bytes.
+result<void> check_data(const model_source& source) {
+  std::uint64_t end = sizeof(std::uint64_t) + load_le<std::uint64_t>(source.bytes.data());
+  for (const storage::stored_tensor& t : source.tensors) {
+    end += t.bytes;
+  }
+  if (end != source.bytes.size()) {
+    return error(
+        errc::corrupt,
+        fmt::format("cannot import {}: expected the {} bytes of header and tensors, "
+                    "found a file of {} bytes",
+                    json_quote(source.path), end, source.bytes.size()));
+  }
+  return {};
+}
+
 result<void> read_safetensors_source(model_source& source) {
+  WEIR_CHECK(check_data(source));
   WEIR_TRY(const byte_vector config, needed_beside(source, "config.json"));
   WEIR_TRY(
       source.record.facts,

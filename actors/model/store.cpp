@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "model/panels.hpp"
 #include "model/record.hpp"
 #include "model/source.hpp"
 #include "weir/base/hash.hpp"
@@ -56,6 +57,34 @@ result<model_record> read_record(const hn4_volume& volume, const std::string& ta
   return record_of_text(as_text(text), tag);
 }
 
+/// Stores the weights as panels and sets their places in the record. A volume with
+/// smaller blocks gets none.
+result<void> store_panels(hn4_volume& volume, const model_source& source,
+                          const storage::hn4_put_options& put, model_record& record) {
+  const std::string tag = record.tag + std::string(panels_ending);
+  record.panels = plan_panels(source.weights, volume.geometry().payload);
+  if (record.panels.empty()) {
+    WEIR_TRY(const bool old, has_tag(volume, tag));
+    return old ? volume.remove(tag) : result<void>();
+  }
+  byte_vector stream(static_cast<std::size_t>(stream_bytes(record.panels)));
+  for (std::size_t i = 0; i < source.weights.size(); ++i) {
+    const models::bound_weight& w = source.weights[i];
+    const storage::stored_tensor& t = source.tensors[w.tensor];
+    const raw_weight raw{&w, source.view(w),
+                         source.bytes.subspan(static_cast<std::size_t>(t.offset),
+                                              static_cast<std::size_t>(t.bytes)),
+                         record.files};
+    for (const panel_place& run : record.panels[i].runs) {
+      WEIR_CHECK(
+          pack_run(raw, run.first,
+                   mutable_bytes(stream).subspan(static_cast<std::size_t>(run.offset),
+                                                 static_cast<std::size_t>(run.bytes))));
+    }
+  }
+  return volume.put(tag, stream, put);
+}
+
 }  // namespace
 
 // The record goes first and comes last, so that it never describes other weights than
@@ -87,6 +116,7 @@ result<model_record> import_model(hn4_volume& volume, const std::string& path,
   storage::hn4_put_options put;
   put.time_ns = options.time_ns;
   WEIR_CHECK(volume.put(tag, source.bytes, put));
+  WEIR_CHECK(store_panels(volume, source, put, record));
   WEIR_CHECK(volume.put(record_tag(tag), as_view(text_of_record(record)), put));
   return record;
 }

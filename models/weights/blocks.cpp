@@ -61,27 +61,6 @@ void decode_q4_1(bytes_view row, std::span<float> to) {
   }
 }
 
-/// Rounds to fp16, ties to even. Numbers too large become infinity.
-/// @source{IEEE 754-2008, binary16}
-std::uint16_t half_bits(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
-  const std::uint32_t code = bits & 0x7FFFFFFFU;
-  if (code >= 0x7F800000U) {
-    return sign | (code > 0x7F800000U ? 0x7E00U : 0x7C00U);
-  }
-  if (code < 0x38800000U) {
-    // Subnormal in fp16: a whole number of steps of 2^-24. The addition of 0.5 leaves
-    // such steps in the lowest bits of the sum, rounded by the processor.
-    const float sum = std::bit_cast<float>(code) + 0.5F;
-    return sign | static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(sum) -
-                                             std::bit_cast<std::uint32_t>(0.5F));
-  }
-  const std::uint32_t rounded = code + 0xFFFU + ((code >> 13) & 1U);
-  const std::uint32_t half = (rounded - 0x38000000U) >> 13;
-  return sign | static_cast<std::uint16_t>(std::min<std::uint32_t>(half, 0x7C00U));
-}
-
 }  // namespace
 
 std::string_view name_of(stored_type type) noexcept {
@@ -145,7 +124,7 @@ void encode_q8_0(std::span<const float> from, mutable_bytes to) noexcept {
     }
     const float scale = largest / 127.0F;
     const float inverse = scale != 0 ? 1.0F / scale : 0.0F;
-    store_le(block, half_bits(scale));
+    store_le(block, float_to_fp16(scale));
     for (std::size_t j = 0; j < block_elements; ++j) {
       const float steps = std::round(from[i + j] * inverse);
       // The comparison is false for NaN, which becomes 0.

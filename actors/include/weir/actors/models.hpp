@@ -3,9 +3,11 @@
 /// Models in HN4 volumes: import of GGUF and safetensors files, look-up, verification and
 /// export.
 ///
-/// A model of tag T takes two tags. T holds the file of the weights byte for byte, and
-/// `T/model` the record: facts, digest, tokenizer and chat template. The record is stored
-/// last and removed first, so that a model without a record does not exist.
+/// A model of tag T takes up to three tags. T holds the file of the weights byte for
+/// byte, `T/panels` the weights as the layers read them, if a panel fits into a block of
+/// the volume, and `T/model` the record: facts, digest, tokenizer and chat template. The
+/// record is stored last and removed first, so that a model without a record does not
+/// exist.
 #pragma once
 
 #include <atomic>
@@ -26,6 +28,22 @@
 
 namespace weir::actors {
 
+/// Consecutive panels of a matrix, or a whole vector, in the stream of tag `TAG/panels`.
+struct panel_place {
+  std::uint64_t first = 0;   ///< number of the first panel
+  std::uint64_t offset = 0;  ///< byte of the stream
+  std::uint64_t bytes = 0;   ///< length in bytes
+};
+/// A weight in panels. Its type is that of `models::panel_shape`.
+struct panel_entry {
+  std::string name;               ///< name of Hugging Face
+  bool vector = false;            ///< fp32 elements instead of panels
+  std::string type;               ///< type of the panels
+  std::uint64_t outputs = 0;      ///< rows of the matrix
+  std::uint64_t inputs = 0;       ///< columns of the matrix, elements of the vector
+  std::vector<panel_place> runs;  ///< all panels, in their order
+};
+
 /// Record of a model.
 struct model_record {
   std::string tag;             ///< tag of the weights
@@ -38,6 +56,9 @@ struct model_record {
   /// tokenizer.
   std::string tokenizer;
   std::string chat_template;  ///< template of a conversation; empty if there is none
+  /// Places of the weights in `TAG/panels`; empty if the volume has no such tag, because
+  /// its blocks are smaller than a panel.
+  std::vector<panel_entry> panels;
 };
 
 /// How `import_model` stores a model.
