@@ -21,6 +21,7 @@
 #include "pipe/pipe.hpp"
 #include "pipeline/verbs.hpp"
 #include "prove/prove.hpp"
+#include "texts/verbs.hpp"
 #include "tgm/register.hpp"
 #include "tokens/verbs.hpp"
 
@@ -261,6 +262,7 @@ int main(int argc, char** argv) {
   add_module_verbs(app, chosen);
   add_tokens_verbs(app, chosen);
   add_model_verbs(app, chosen);
+  add_text_verbs(app, chosen);
   add_trace(app, options, chosen);
   add_doctor(app, options, chosen);
   add_completion(app, options, chosen);

@@ -53,15 +53,6 @@ std::uint64_t bytes_of_source(const std::string& path) {
   return largest;
 }
 
-/// Maps a volume for reading and prints its warnings.
-result<hn4_volume> map_volume(const std::string& path) {
-  WEIR_TRY(auto device, storage::open_mapped_device(path));
-  WEIR_TRY(hn4_volume volume,
-           hn4_volume::open(std::move(device), storage::device_mode::read_only));
-  print_notes(volume.warnings());
-  return volume;
-}
-
 ordered_json json_of_record(const actors::model_record& record) {
   ordered_json out;
   out["tag"] = record.tag;
@@ -124,6 +115,14 @@ result<actors::model_export_type> export_type_named(const std::string& name) {
 
 }  // namespace
 
+result<hn4_volume> map_model_volume(const std::string& path) {
+  WEIR_TRY(auto device, storage::open_mapped_device(path));
+  WEIR_TRY(hn4_volume volume,
+           hn4_volume::open(std::move(device), storage::device_mode::read_only));
+  print_notes(volume.warnings());
+  return volume;
+}
+
 command_result model_import(const model_options& options, output& out) {
   const bool made = !posix_file_system().exists(options.volume);
   if (made) {
@@ -142,7 +141,7 @@ command_result model_import(const model_options& options, output& out) {
 }
 
 command_result model_ls(const model_options& options, output& out) {
-  WEIR_TRY(const hn4_volume volume, map_volume(options.volume));
+  WEIR_TRY(const hn4_volume volume, map_model_volume(options.volume));
   WEIR_TRY(const auto listing, actors::list_models(volume));
   ordered_json list = ordered_json::array();
   for (const actors::model_record& record : listing.models) {
@@ -162,7 +161,7 @@ command_result model_ls(const model_options& options, output& out) {
 }
 
 command_result model_verify(const model_options& options, output& out) {
-  WEIR_TRY(const hn4_volume volume, map_volume(options.volume));
+  WEIR_TRY(const hn4_volume volume, map_model_volume(options.volume));
   WEIR_TRY(const auto listing, actors::list_models(volume));
   std::vector<std::string> tags;
   for (const actors::model_record& record : listing.models) {
@@ -202,7 +201,7 @@ command_result model_verify(const model_options& options, output& out) {
 command_result model_export(const model_options& options, output& out) {
   WEIR_TRY(const auto to, files_named(options.to));
   WEIR_TRY(const auto type, export_type_named(options.type));
-  WEIR_TRY(const hn4_volume volume, map_volume(options.volume));
+  WEIR_TRY(const hn4_volume volume, map_model_volume(options.volume));
   WEIR_TRY(const std::string tag, actors::choose_model(volume, options.tag));
   WEIR_TRY(const auto model, actors::stored_model::open(volume, tag));
   WEIR_TRY(const auto done,

@@ -8,6 +8,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "weir/storage/hn4.hpp"
 
 namespace CLI {
 class App;
@@ -27,6 +28,10 @@ struct model_options {
   bool force = false;    ///< `export`: replace existing files
   bool json = false;     ///< print facts as JSON
 };
+
+/// Maps a volume of models for reading and prints its warnings as notes.
+/// Errors are those of `storage::hn4_volume::open`.
+[[nodiscard]] result<storage::hn4_volume> map_model_volume(const std::string& path);
 
 /// `import`: stores a model, in a new volume if there is none.
 /// Errors are those of `actors::import_model` and `storage::hn4_format`.

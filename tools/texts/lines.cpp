@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads lines, takes texts out of them, and turns the texts into token ids.
+#include "texts/lines.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "weir/base/bytes.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/text.hpp"
+#include "weir/base/utf8.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+constexpr std::size_t read_block = std::size_t{256} << 10;
+
+error no_document(std::string_view expected, std::string_view found) {
+  return error(errc::corrupt, fmt::format("cannot read a document: expected {}, found {}",
+                                          expected, found));
+}
+
+/// Returns the error of a text that has NUL or is not UTF-8.
+result<void> check_document_text(std::string_view text, std::string_view where) {
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
+    return no_document("text without NUL",
+                       fmt::format("NUL at byte {} of the {}", nul, where));
+  }
+  if (is_utf8(text)) {
+    return {};
+  }
+  std::size_t at = 0;
+  while (const std::size_t length = utf8_sequence_length(text.substr(at))) {
+    at += length;
+  }
+  return no_document("UTF-8",
+                     fmt::format("byte 0x{:02x} at byte {} of the {}",
+                                 static_cast<unsigned char>(text[at]), at, where));
+}
+
+/// Takes the events of the parser of JSON and keeps one string of the outermost object.
+class field_events {
+ public:
+  explicit field_events(const std::string& field) : field_(field) {}
+
+  bool null() { return value("null"); }
+  bool boolean(bool /*v*/) { return value("a boolean"); }
+  bool number_integer(std::int64_t /*v*/) { return value("a number"); }
+  bool number_unsigned(std::uint64_t /*v*/) { return value("a number"); }
+  bool number_float(double /*v*/, const std::string& /*text*/) {
+    return value("a number");
+  }
+  bool binary(nlohmann::json::binary_t& /*v*/) { return value("binary data"); }
+  bool string(std::string& v) {
+    if (!wanted()) {
+      return value("a string");
+    }
+    text_ = std::move(v);
+    return true;
+  }
+  bool start_object(std::size_t /*size*/) {
+    if (depth_ > 0 && !value("an object")) {
+      return false;
+    }
+    ++depth_;
+    return true;
+  }
+  bool start_array(std::size_t /*size*/) {
+    if (!value("an array")) {
+      return false;
+    }
+    ++depth_;
+    return true;
+  }
+  bool end_object() { return --depth_, true; }
+  bool end_array() { return --depth_, true; }
+  bool key(std::string& name) {
+    in_field_ = depth_ == 1 && name == field_;
+    if (in_field_ && text_) {
+      return fail(fmt::format("{} once", json_quote(field_)), "it twice");
+    }
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string& /*last*/,
+                   const nlohmann::detail::exception& /*cause*/) {
+    return fail("a JSON object", fmt::format("no JSON at byte {} of the line",
+                                             position > 0 ? position - 1 : 0));
+  }
+
+  /// Returns the string.
+  result<std::string> take() {
+    if (failure_) {
+      return std::move(*failure_);
+    }
+    if (!text_) {
+      return no_document(fmt::format("a string under {}", json_quote(field_)),
+                         "an object without it");
+    }
+    return std::move(*text_);
+  }
+
+ private:
+  [[nodiscard]] bool wanted() const { return depth_ == 1 && in_field_; }
+  /// Passes over a value that is no string, unless it stands for the document.
+  bool value(const char* kind) {
+    if (depth_ == 0) {
+      return fail("a JSON object", kind);
+    }
+    return !wanted() || fail(fmt::format("a string under {}", json_quote(field_)), kind);
+  }
+  bool fail(std::string_view expected, std::string_view found) {
+    if (!failure_) {
+      failure_ = no_document(expected, found);
+    }
+    return false;
+  }
+
+  const std::string& field_;
+  std::size_t depth_ = 0;
+  bool in_field_ = false;
+  std::optional<std::string> text_;
+  std::optional<error> failure_;
+};
+
+}  // namespace
+
+void text_line_reader::closer::operator()(std::FILE* stream) const noexcept {
+  if (stream != stdin) {
+    (void)std::fclose(stream);
+  }
+}
+
+result<text_line_reader> text_line_reader::open(const std::string& path) {
+  std::FILE* stream = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
+  if (stream == nullptr) {
+    const int reason = errno;
+    return error(reason == ENOENT || reason == ENOTDIR ? errc::not_found : errc::io,
+                 fmt::format("cannot open {}: expected a file of texts, found: {}",
+                             json_quote(path), std::generic_category().message(reason)));
+  }
+  return text_line_reader(path, stream);
+}
+
+result<bool> text_line_reader::refill() {
+  buffer_.resize(read_block);
+  at_ = 0;
+  const std::size_t got = std::fread(buffer_.data(), 1, buffer_.size(), stream_.get());
+  if (std::ferror(stream_.get()) != 0) {
+    return error(errc::io,
+                 fmt::format("cannot read {}: expected a file of texts, "
+                             "found: {}",
+                             json_quote(path_), std::generic_category().message(errno)));
+  }
+  buffer_.resize(got);
+  return got > 0;
+}
+
+result<std::optional<text_line>> text_line_reader::next() {
+  text_line line{number_ + 1, offset_, {}, false};
+  for (bool begun = false;;) {
+    if (at_ == buffer_.size()) {
+      WEIR_TRY(const bool more, refill());
+      if (!more) {
+        number_ += begun ? 1 : 0;
+        return begun ? std::optional(std::move(line)) : std::nullopt;
+      }
+    }
+    begun = true;
+    const std::string_view rest(buffer_.data() + at_, buffer_.size() - at_);
+    const std::size_t end = rest.find('\n');
+    const std::string_view piece = rest.substr(0, end);
+    line.too_long = line.too_long || piece.size() > max_text_line - line.bytes.size();
+    if (line.too_long) {
+      line.bytes = std::string();
+    } else {
+      line.bytes.append(piece);
+    }
+    const std::size_t taken = piece.size() + (end == std::string_view::npos ? 0 : 1);
+    at_ += taken;
+    offset_ += taken;
+    if (end != std::string_view::npos) {
+      if (line.bytes.ends_with('\r')) {
+        line.bytes.pop_back();
+      }
+      ++number_;
+      return std::optional(std::move(line));
+    }
+  }
+}
+
+result<std::string> text_of_line(text_line line, const std::string& field) {
+  if (line.too_long) {
+    return no_document("a line of at most 16 MiB", "a longer one");
+  }
+  WEIR_CHECK(check_document_text(line.bytes, "line"));
+  if (field.empty()) {
+    return std::move(line.bytes);
+  }
+  field_events events(field);
+  (void)nlohmann::json::sax_parse(line.bytes, &events);
+  WEIR_TRY(std::string text, events.take());
+  WEIR_CHECK(check_document_text(text, "string"));
+  return text;
+}
+
+result<void> bad_lines::add(const std::string& file, std::uint64_t line,
+                            std::uint64_t offset, const error& reason) {
+  if (path_.empty()) {
+    std::string text = fmt::format("{}:{}: {}", file, line, reason.text());
+    return error(errc::corrupt, std::move(text))
+        .hint("--skip-bad FILE lists such lines and goes on");
+  }
+  list_ += fmt::format("{{\"file\": {}, \"line\": {}, \"offset\": {}, \"reason\": {}}}\n",
+                       json_quote(file), line, offset, json_quote(reason.text()));
+  ++count_;
+  return {};
+}
+
+result<void> bad_lines::write() const {
+  return path_.empty()
+             ? result<void>()
+             : write_file_atomically(posix_file_system(), path_, as_view(list_));
+}
+
+result<document_reader> document_reader::open(const std::string& path,
+                                              const formats::tokenizer& tokens,
+                                              document_rules rules, bad_lines& bad) {
+  WEIR_TRY(text_line_reader lines, text_line_reader::open(path));
+  return document_reader(path, std::move(lines), tokens, std::move(rules), bad);
+}
+
+result<std::vector<std::uint32_t>> document_reader::ids_of(
+    const std::string& text) const {
+  std::vector<std::uint32_t> ids;
+  WEIR_CHECK(tokens_->encode(text, ids));
+  if (ids.empty() && rules_.begin_token) {
+    ids.push_back(*rules_.begin_token);
+  }
+  if (ids.empty()) {
+    return no_document("at least one token", "an empty text");
+  }
+  if (ids.size() <= rules_.max_tokens) {
+    return ids;
+  }
+  const auto behind = tokens_->suffix();
+  if (!rules_.truncate || behind.size() >= rules_.max_tokens) {
+    return no_document(fmt::format("at most {} tokens", rules_.max_tokens),
+                       fmt::format("{}; --truncate cuts longer texts", ids.size()));
+  }
+  ids.resize(rules_.max_tokens - behind.size());
+  ids.insert(ids.end(), behind.begin(), behind.end());
+  return ids;
+}
+
+result<std::optional<token_document>> document_reader::next() {
+  for (;;) {
+    WEIR_TRY(std::optional<text_line> line, lines_.next());
+    if (!line) {
+      return std::optional<token_document>();
+    }
+    const std::uint64_t number = line->number;
+    const std::uint64_t offset = line->offset;
+    const auto text = text_of_line(std::move(*line), rules_.field);
+    auto ids = text ? ids_of(*text) : text.error();
+    if (ids) {
+      return std::optional(token_document{number, std::move(*ids)});
+    }
+    WEIR_CHECK(bad_->add(path_, number, offset, ids.error()));
+  }
+}
+
+}  // namespace weir::tools
