@@ -49,18 +49,21 @@ class SkippedRanges : public testing::Test {
   }
   /// Returns the tokens of both files without ranges of them.
   [[nodiscard]] tokens text(const std::vector<file_range>& skip) const {
+    tokens out = rest_of(folder_ / "a", first_, skip);
+    out.push_back(end_of_text);
+    const tokens behind = rest_of(folder_ / "b", second_, skip);
+    out.insert(out.end(), behind.begin(), behind.end());
+    return out;
+  }
+  [[nodiscard]] static tokens rest_of(const std::string& path, const tokens& all,
+                                      const std::vector<file_range>& skip) {
     tokens out;
-    for (const auto& [name, all] : {std::pair{"a", &first_}, {"b", &second_}}) {
-      for (std::size_t i = 0; i < all->size(); ++i) {
-        const bool skipped = std::any_of(skip.begin(), skip.end(), [&](const auto& r) {
-          return r.file == folder_ / name && r.begin <= i && i < r.end;
-        });
-        if (!skipped) {
-          out.push_back((*all)[i]);
-        }
-      }
-      if (std::string_view(name) == "a") {
-        out.push_back(end_of_text);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const bool skipped = std::any_of(skip.begin(), skip.end(), [&](const auto& r) {
+        return r.file == path && r.begin <= i && i < r.end;
+      });
+      if (!skipped) {
+        out.push_back(all[i]);
       }
     }
     return out;
@@ -207,7 +210,8 @@ TEST_F(SkippedRanges, ComposedSourcesKeepThemToo) {
        false}};
   const auto skip = range("a", 100, 3000);
   const auto ahead = range("b", 2000, 2500);
-  for (const auto& [one, may_add] : wraps) {
+  for (const auto& pair : wraps) {
+    const wrap& one = pair.first;
     const auto open = [&](std::vector<file_range> ranges, bool resumes) {
       auto whole = one(or_throw(source(ranges, true)));
       if (!resumes) {
@@ -227,7 +231,7 @@ TEST_F(SkippedRanges, ComposedSourcesKeepThemToo) {
               test::concatenated(expected));
     // Units that were drawn or put in order keep their extents.
     const auto more = open({skip, ahead}, true);
-    EXPECT_EQ(more->restore(or_throw(decode_cursor(cursor))).has_value(), may_add);
+    EXPECT_EQ(more->restore(or_throw(decode_cursor(cursor))).has_value(), pair.second);
   }
 }
 

@@ -58,6 +58,15 @@ bool consists_of_files(const source_settings& source) {
          std::none_of(source.paths.begin(), source.paths.end(), is_live);
 }
 
+/// Returns whether the source of the stream and those behind it in a chain are files.
+bool chains_files(const run_config& config) {
+  const bool chained = config.stream.end == storage::end_policy::chain;
+  return consists_of_files(config.source) &&
+         (!chained || std::ranges::all_of(config.chain, [&](const std::string& name) {
+           return consists_of_files(config.sources.at(name));
+         }));
+}
+
 /// Notes that a text is longer than it was. Ranges that are left out do not count: a
 /// source keeps the number of its tokens without them in its state.
 result<void> note_growth(std::vector<storage::run_change>& changes, std::string key,
@@ -254,7 +263,7 @@ result<void> runner::accept_changes() {
   WEIR_CHECK(check_sources_read());
   const bool looks = !changes_.empty() || options_.generation != 0 ||
                      config_.resume_text == text_policy::grown;
-  if (looks && consists_of_files(config_.source)) {
+  if (looks && chains_files(config_)) {
     WEIR_CHECK(accept_text());
   }
   if (looks) {

@@ -172,6 +172,7 @@ const settings_table<source_settings>& source_table() {
     t.add("skip", &s::skip,
           "Ranges \"FILE:BEGIN-END\" that are left out: bytes of a text, or numbers of "
           "ids of a token file")
+        .single()
         .rule("each of them FILE:BEGIN-END with BEGIN below END", are_ranges);
     t.add("command", &s::command,
           "Program and arguments of a child process that sends documents as JSON lines, "
