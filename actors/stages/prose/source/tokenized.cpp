@@ -281,7 +281,7 @@ class tokenized_text final : public storage::token_source {
     }
     return {};
   }
-  /// Encodes the next block. With the last one of a text, the begin of the next text
+  /// Encodes the next block. With the last one of a text, the start of the next text
   /// becomes known.
   result<void> step() {
     WEIR_TRY(const text_block block, files_.read(file_, offset_));
