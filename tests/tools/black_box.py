@@ -234,7 +234,7 @@ class Resumes(Case):
     def test_a_range_is_left_out_by_hand(self):
         self.run_it("r", stream__end="stop")
         command = ("resume", "r", "--set", "phase.build.tokens=6144", "--set")
-        message = self.error(*command, f"stream.skip={self.text}:10-20", code=3)
+        message = self.error(*command, f"stream.skip={self.text}:10-20", code=2)
         self.assertIn("expected a range behind the place at which the run goes on", message)
         self.weir(*command, f"stream.skip={self.text}:5000-9000")
         shown = self.weir("checkpoint", "show", "r").stdout.decode()

@@ -89,6 +89,11 @@ bool is_path_of_command(std::string_view program) {
   return program.find('/') != std::string_view::npos;
 }
 
+constexpr const char* skip_documentation =
+    "Ranges \"FILE:BEGIN-END\" that are left out: bytes of a text, or numbers of ids of "
+    "a "
+    "token file";
+
 error missing_setting(std::string_view prefix, std::string_view key) {
   setting_info info = *source_table().find(key);
   info.name = std::string(prefix) + info.name;
@@ -169,9 +174,7 @@ const settings_table<source_settings>& source_table() {
         "on_damage", &s::on_damage,
         {{"stop", storage::damage_policy::stop}, {"skip", storage::damage_policy::skip}},
         "Ranges that cannot be read as tokens: stop there, or leave them out");
-    t.add("skip", &s::skip,
-          "Ranges \"FILE:BEGIN-END\" that are left out: bytes of a text, or numbers of "
-          "ids of a token file")
+    t.add("skip", &s::skip, skip_documentation)
         .single()
         .rule("each of them FILE:BEGIN-END with BEGIN below END", are_ranges);
     t.add("command", &s::command,

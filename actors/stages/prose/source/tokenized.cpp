@@ -239,7 +239,7 @@ class tokenized_text final : public storage::token_source {
                                             : formats::invalid_utf8::refuse};
   }
   /// Goes on at a cut, from which all ids are encoded again. Offsets of the tokenizer
-  /// count from the begin of its text.
+  /// count from the start of its text.
   result<void> begin_at(const cut_mark& mark, std::uint64_t tokenizer) {
     base_ = files_.begin_of(mark.file, mark.offset);
     formats::token_cursor cursor;
