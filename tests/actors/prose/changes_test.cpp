@@ -292,6 +292,27 @@ TEST_F(changed_run, may_have_other_chunks) {
   }
 }
 
+TEST_F(changed_run, may_have_other_chunks_and_the_first_ones_again) {
+  auto whole = config("whole");
+  whole.phase.build.tokens = 0;
+  whole.phase.test.tokens = 64 * 6 + 96 * 4 + 64 * 3;
+  const auto expected = done(whole);
+  auto c = whole;
+  c.folder = runs_.path("r");
+  c.phase.test.tokens = 64 * 6;
+  done(c);
+  c.stream.chunk = 96;
+  c.phase.test.tokens += 96 * 4;
+  EXPECT_TRUE(resume(c));
+  c.stream.chunk = 64;
+  c.phase.test.tokens += 64 * 3;
+  const auto back = or_throw(resume(c));
+  EXPECT_EQ(back.tokens, expected.tokens);
+  EXPECT_EQ(back.context_hash, expected.context_hash);
+  EXPECT_EQ(back.history_hash, expected.history_hash);
+  EXPECT_EQ(back.history.size(), 4U);
+}
+
 TEST_F(changed_run, may_have_other_lanes_with_the_contexts_that_the_policy_says) {
   std::vector<std::uint64_t> contexts;
   for (const auto policy :
