@@ -63,29 +63,32 @@ class live_chain final : public token_source {
     return all;
   }
 
+  /// A read that finds the end of a part stops before a next one that may let it wait.
   result<std::size_t> read(std::uint64_t index, std::span<std::uint32_t> to) override {
     std::size_t done = copy_older(index, to);
+    bool found_end = false;
     while (done < to.size()) {
       const std::uint64_t at = index + done;
       const std::size_t p = part_of(at);
       const std::uint64_t inside = at - starts_[p];
+      const bool last = p + 1 == parts_.size();
+      const bool waits = found_end && !last && !parts_[p + 1]->seekable();
       if (inside == length_of(p)) {
-        if (p + 1 == parts_.size()) {
+        if (last || (waits && done > 0)) {
           break;
         }
         to[done++] = separator();
+        if (waits) {
+          break;
+        }
         continue;
       }
       WEIR_TRY(const std::size_t got, parts_[p]->read(inside, to.subspan(done)));
       done += got;
-      if (got == 0 && length_of(p) != unknown_size) {
-        return error(errc::source_unavailable,
-                     fmt::format("cannot read source: expected {} tokens, found {}",
-                                 length_of(p), inside))
-            .located(parts_[p]->place_text(inside));
-      }
       if (got == 0) {
+        WEIR_CHECK(check_end(p, inside));
         end_part(p, inside);
+        found_end = true;
       }
     }
     return done;
@@ -236,6 +239,16 @@ class live_chain final : public token_source {
   /// Returns the length of a part, or `unknown_size`.
   std::uint64_t length_of(std::size_t p) const {
     return p + 1 < starts_.size() ? starts_[p + 1] - starts_[p] - 1 : parts_[p]->size();
+  }
+  /// Checks that a part ends where it said.
+  result<void> check_end(std::size_t p, std::uint64_t inside) const {
+    if (length_of(p) == unknown_size) {
+      return {};
+    }
+    return error(errc::source_unavailable,
+                 fmt::format("cannot read source: expected {} tokens, found {}",
+                             length_of(p), inside))
+        .located(parts_[p]->place_text(inside));
   }
   /// Notes the end of a part, so that the next one has a first token.
   void end_part(std::size_t p, std::uint64_t length) {

@@ -279,10 +279,16 @@ void replace_paths(source_settings& source,
 }
 
 result<std::vector<storage::file_range>> skipped_ranges(const source_settings& source) {
-  WEIR_CHECK(source_table().check(source));
   std::vector<storage::file_range> out;
   for (const std::string& text : source.skip) {
-    out.push_back(*range_of_text(text));
+    auto range = range_of_text(text);
+    if (!range) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot leave a range out of the text: expected "
+                               "FILE:BEGIN-END with BEGIN below END, found \"{}\"",
+                               text));
+    }
+    out.push_back(std::move(*range));
   }
   return out;
 }
