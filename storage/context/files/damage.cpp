@@ -155,6 +155,9 @@ std::uint64_t token_set::first_token_in(const left_out_range& range) const {
 /// Leaves the ranges out that the user names. Those that a cursor knows stay as they are,
 /// and others must lie behind the tokens before `index`.
 result<void> token_set::leave_out(std::uint64_t index) {
+  if (options_.skip.empty()) {
+    return {};
+  }
   for (const file_range& asked : options_.skip) {
     WEIR_TRY(const auto ranges, ranges_of(asked));
     for (const left_out_range& range : ranges) {

@@ -90,8 +90,9 @@ result<void> token_set::attach() {
   }
   if (skips) {
     WEIR_CHECK(find_damage());
+    WEIR_CHECK(place_runs());
   }
-  return place_runs();
+  return {};
 }
 
 result<void> token_set::read_layouts() {
