@@ -16,7 +16,7 @@ namespace weir::actors {
 
 namespace {
 
-constexpr int record_version = 1;
+constexpr int model_record_version = 1;
 
 std::string_view name_of_files(models::weight_files files) {
   return files == models::weight_files::gguf ? "gguf" : "safetensors";
@@ -25,7 +25,7 @@ std::string_view name_of_files(models::weight_files files) {
 error bad_record(const std::string& tag, const std::string& found) {
   return error(errc::corrupt, fmt::format("cannot read the record of model {}: expected "
                                           "an object of version {}, found {}",
-                                          json_quote(tag), record_version, found))
+                                          json_quote(tag), model_record_version, found))
       .hint("import the model again");
 }
 
@@ -62,7 +62,7 @@ panel_entry panels_of_json(const nlohmann::json& in) {
 
 std::string text_of_record(const model_record& record) {
   nlohmann::ordered_json out;
-  out["weir_model"] = record_version;
+  out["weir_model"] = model_record_version;
   out["facts"] = nlohmann::ordered_json::parse(models::json_of(record.facts));
   out["files"] = name_of_files(record.files);
   out["bytes"] = record.bytes;
@@ -79,7 +79,7 @@ std::string text_of_record(const model_record& record) {
 result<model_record> record_of_text(std::string_view text, const std::string& tag) {
   try {
     const auto in = nlohmann::json::parse(text);
-    if (in.at("weir_model") != record_version) {
+    if (in.at("weir_model") != model_record_version) {
       return bad_record(tag, fmt::format("version {}", in.at("weir_model").dump()));
     }
     model_record record;

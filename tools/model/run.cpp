@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/verbs.hpp"
+#include "weir/actors/model_weights.hpp"
 #include "weir/actors/models.hpp"
 #include "weir/base/file.hpp"
 #include "weir/base/hash.hpp"
@@ -113,6 +114,15 @@ result<actors::model_export_type> export_type_named(const std::string& name) {
       fmt::format("cannot export type {}: expected f32 or q8_0", json_quote(name)));
 }
 
+/// Reads every weight of a model, and its panels if the volume has them.
+result<void> verify_model(const hn4_volume& volume, const actors::stored_model& model) {
+  WEIR_CHECK(model.verify());
+  if (!model.record().panels.empty()) {
+    WEIR_TRY(const auto weights, actors::model_weights::load(volume, model));
+  }
+  return {};
+}
+
 }  // namespace
 
 result<hn4_volume> map_model_volume(const std::string& path) {
@@ -180,7 +190,8 @@ command_result model_verify(const model_options& options, output& out) {
     if (!model && model.error().code() == errc::not_found) {
       return std::move(model).error();
     }
-    const auto verified = model ? model->verify() : result<void>(model.error());
+    const auto verified =
+        model ? verify_model(volume, *model) : result<void>(model.error());
     whole = whole && verified;
     if (!verified) {
       note_damaged_model(tag, verified.error());

@@ -39,7 +39,8 @@ struct model_options {
 /// `ls`: lists the models. Returns 1 if one is damaged.
 /// Errors are those of `actors::list_models`.
 [[nodiscard]] command_result model_ls(const model_options& options, output& out);
-/// `verify`: reads every weight of one model or of all. Returns 1 if one is damaged.
+/// `verify`: reads every weight and every panel of one model or of all. Returns 1 if one
+/// is damaged.
 /// Errors are those of `actors::list_models`.
 [[nodiscard]] command_result model_verify(const model_options& options, output& out);
 /// `export`: writes a model as files.
