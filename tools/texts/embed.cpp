@@ -185,6 +185,9 @@ void print_embed_summary(const embed_summary& s, const embed_options& options,
 }  // namespace
 
 command_result embed_command(const embed_options& options, output& out) {
+  for (const std::string& path : options.files) {
+    WEIR_CHECK(refuse_output_over(path, options.out));
+  }
   WEIR_TRY(const auto model, load_model(options.volume, options.tag,
                                         models::architecture::bert, options.workers));
   WEIR_TRY(const auto encoder, encoder_of(*model));

@@ -45,7 +45,8 @@ class answer_maker {
     sampling_.temperature = static_cast<float>(options.temperature);
   }
 
-  /// Opens the context of a prompt.
+  /// Opens the context of a prompt. Tokens with which earlier prompts began are not
+  /// computed again.
   /// @error{out_of_memory, the answers that are open need the memory}
   result<prompt_answer> open(const token_document& document) {
     prompt_answer out;
@@ -56,6 +57,7 @@ class answer_maker {
         options_.max_tokens, model_.facts().max_context - out.prompt));
     out.seed = options_.seed + document.line - 1;
     WEIR_TRY(out.context, model_.open_context(out.prompt + out.limit));
+    WEIR_TRY(out.submitted, model_.reuse_prefix(out.context, document.ids));
     return out;
   }
 
@@ -215,6 +217,7 @@ void print_generate_summary(const std::string& tag, const generate_summary& s,
 }  // namespace
 
 command_result generate_command(const generate_options& options, output& out) {
+  WEIR_CHECK(refuse_output_over(options.prompts, options.out));
   WEIR_TRY(const auto loaded, load_model(options.volume, options.tag,
                                          models::architecture::llama, options.workers));
   models::llama_options memory;

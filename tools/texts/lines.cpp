@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -208,6 +209,16 @@ result<std::string> text_of_line(text_line line, const std::string& field) {
   WEIR_TRY(std::string text, events.take());
   WEIR_CHECK(check_document_text(text, "string"));
   return text;
+}
+
+result<void> refuse_output_over(const std::string& input, const std::string& output) {
+  std::error_code failed;  // neither path need exist
+  if (!std::filesystem::equivalent(input, output, failed)) {
+    return {};
+  }
+  return error(errc::invalid_argument,
+               fmt::format("cannot write {}: expected a file that is no input, found {}",
+                           json_quote(output), json_quote(input)));
 }
 
 result<void> bad_lines::add(const std::string& file, std::uint64_t line,

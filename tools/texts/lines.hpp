@@ -63,6 +63,11 @@ class text_line_reader {
 /// @error{corrupt, the line is too long, has NUL, is not UTF-8 or no such JSON}
 [[nodiscard]] result<std::string> text_of_line(text_line line, const std::string& field);
 
+/// Refuses an output that is one of the inputs, because it would replace it.
+/// @error{invalid_argument, both paths name one file}
+[[nodiscard]] result<void> refuse_output_over(const std::string& input,
+                                              const std::string& output);
+
 /// The lines that are no documents. They end the work unless they may be skipped.
 /// @threads{thread-compatible}
 class bad_lines {

@@ -10,6 +10,7 @@
 #include "model/verbs.hpp"
 #include "weir/base/system/processors.hpp"
 #include "weir/base/text.hpp"
+#include "weir/models/configs.hpp"
 
 namespace weir::tools {
 
@@ -45,14 +46,7 @@ result<std::unique_ptr<models::encoder>> encoder_of(loaded_model& model) {
                              "pooling, found the row of the first token",
                              json_quote(model.stored.record().tag)));
   }
-  models::bert_config config;
-  config.vocab = facts.vocabulary;
-  config.width = facts.width;
-  config.hidden = facts.feed_forward;
-  config.layers = facts.layers;
-  config.heads = facts.heads;
-  config.max_tokens = facts.context_limit;
-  config.epsilon = facts.norm_epsilon;
+  WEIR_TRY(const models::bert_config config, models::bert_config_of(facts));
   models::bert_options options;
   options.max_rows = std::max(options.max_rows, config.max_tokens);
   return models::make_bert(*model.engine, config, *model.weights, options);
@@ -60,18 +54,8 @@ result<std::unique_ptr<models::encoder>> encoder_of(loaded_model& model) {
 
 result<std::unique_ptr<models::step_model>> decoder_of(
     loaded_model& model, const models::llama_options& options) {
-  const models::stored_facts& facts = model.stored.record().facts;
-  models::llama_config config;
-  config.vocab = facts.vocabulary;
-  config.width = facts.width;
-  config.hidden = facts.feed_forward;
-  config.layers = facts.layers;
-  config.heads = facts.heads;
-  config.kv_heads = facts.kv_heads;
-  config.max_context = facts.context_limit;
-  config.rope_base = facts.rope_base;
-  config.epsilon = facts.norm_epsilon;
-  config.tied = facts.tied_embedding;
+  WEIR_TRY(const models::llama_config config,
+           models::llama_config_of(model.stored.record().facts));
   return models::make_llama(*model.engine, config, *model.weights, options);
 }
 
