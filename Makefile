@@ -15,6 +15,7 @@ demo: build  ## learns real text, is killed, resumes, speaks; CORPUS=path takes 
 
 test: packages  ## builds and runs all tests, also under sanitizers
 	@scripts/install-packages demo test
+	@[ ! -f build/release/build.ninja ] || cmake build/release >/dev/null
 	@scripts/test
 
 soak: packages  ## runs the long tests, the fuzzers and the second compiler

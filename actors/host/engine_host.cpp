@@ -26,7 +26,7 @@ constexpr std::int64_t idle_ns = 100'000;
 /// Items that an I/O host gets with one message.
 constexpr std::uint32_t batch_items = 32;
 constexpr std::chrono::milliseconds tick{100};
-/// Items of all stages that a trace shows from the begin of a run, and from its end.
+/// Items of all stages that a trace shows from the start of a run, and from its end.
 constexpr std::size_t max_recorded_items = 20'000;
 
 /// Notes an answer of an I/O host.

@@ -272,7 +272,7 @@ error error_of(std::string_view text) {
     return error_from(j, 0);
   }
   return error(errc::kernel_failed,
-               fmt::format("the child process has told an error that is not JSON: {}",
+               fmt::format("the child process has reported an error that is not JSON: {}",
                            text.substr(0, 200)));
 }
 

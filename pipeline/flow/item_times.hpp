@@ -46,7 +46,7 @@ class sink_latency {
 /// @threads{thread-compatible}
 class item_recorder {
  public:
-  /// Records at most `most` items at the begin of the run, and as many at its end.
+  /// Records at most `most` items at the start of the run, and as many at its end.
   explicit item_recorder(std::size_t most) : most_items_(most) {}
   /// Notes one item of a stage. @units{nanoseconds of the monotonic clock}
   void record(std::uint32_t stage, std::uint64_t seq, std::int64_t start_ns,

@@ -216,7 +216,7 @@ settings_table<window_settings> window_table() {
       .unit("items");
   table
       .add("step", &window_settings::step,
-           "items from the begin of a window to that of the next one; the same as count "
+           "items from the start of a window to that of the next one; the same as count "
            "for windows that do not overlap")
       .range(1, 4096)
       .unit("items");

@@ -14,7 +14,7 @@ from . import loading
 from .errors import Error, need_numpy
 from .lending import call as lent_call
 from .running import Running, prepared
-from .shared import ABOUT, FLAGS, INTS, LONGS, MADE, MADE_BYTES, MAX_CALLS, SAME, SKIPPED, Shared
+from .shared import ABOUT, FLAGS, INTS, LONGS, MADE_BYTES, SKIPPED, Shared
 from .stage import nothing_yet
 
 VERSION, MAGIC, SOCKET, MEMORY = 2, 0x52494557, 3, 4
@@ -25,6 +25,7 @@ WANTS_CURSOR = 1
 HEAD = struct.Struct("<IIQIIQ")
 SECTION = struct.Struct("<IIIIQ")
 MAX_PREPARED = 4096  # calls whose views are kept; there are more only if places or shapes differ from item to item
+MAX_MESSAGES = 256   # messages whose calls are kept together; most messages come again, because a run uses its places in turn
 MAX_SECONDS = 0.02   # a message is answered behind the item at which so much time has passed
 # Numbers of weir::errc.
 CODES = {"invalid_argument": 10, "unknown_key": 11, "unsupported": 13, "not_found": 20, "already_exists": 21, "corrupt": 30,
@@ -45,6 +46,15 @@ def error_of(code, text, places=""):
     return {"code": CODES.get(code, CODES["kernel_failed"]), "text": text, "location": places, "hint": "", "cause": None}
 
 
+class Message:
+    """The calls of a message that only filled their views, and the records of all items that they made."""
+
+    __slots__ = ("calls", "records")
+
+    def __init__(self, calls):
+        self.calls, self.records = calls, b"".join(c.records for c in calls)
+
+
 class Host:
     """A stage in this process."""
 
@@ -58,8 +68,7 @@ class Host:
         self.running = Running(one, start["name"], start["seed"])
         self.about, self.item, self.function = about, self.running.item, self.running.function
         self.shared = Shared(memory, start["memory"], start["ports"], self.running)
-        self.plain = [MADE.pack(c, 0, SAME, 0, b"") for c in range(MAX_CALLS)]
-        self.kept = {}
+        self.kept, self.messages = {}, {}
         self.pending = None  # the item of a call for which the memory was full
         self.debug = os.environ.get("WEIR_DEBUG", "") not in ("", "0")
         # The shapes of outlets depend on those of the inlets alone, so that views can be kept.
@@ -85,11 +94,54 @@ class Host:
         c, at = self.give_pending()
         if self.running.returned or self.debug:
             return self.work_slowly(c, count, at)
+        end = time.monotonic() + MAX_SECONDS
+        if c or not self.keeps:
+            return self.work_singly(c, count, at, end)
+        key = (*self.shared.records_of(count), at)
+        message = self.messages.get(key)
+        if message is not None:
+            return self.work_together(message, end)
+        calls = []
+        c = self.work_singly(0, count, at, end, calls)
+        if len(calls) == count:
+            if len(self.messages) >= MAX_MESSAGES:
+                self.messages.clear()
+            self.messages[key] = Message(calls)
+        return c
+
+    def work_together(self, message, end):
+        """Does the same for a message that has come before. Its records are written once behind the calls, unless a call returns
+        something or changes attributes: then the calls behind it are made one by one."""
+        shared, function, item, now = self.shared, self.function, self.item, time.monotonic
+        count = len(message.calls)
+        numbers, sizes = shared.numbers(count), shared.attribute_sizes(count)
+        c, answer, ready = 0, None, None
+        try:
+            for ready in message.calls:
+                item.seq, item._attributes = numbers[c], None
+                item.raw = shared.about_of(c) if sizes[c] else b""
+                answer = function(*ready.arguments)
+                if answer is not None or item._attributes is not None:
+                    break
+                c += 1
+                if now() > end:
+                    break
+            shared.record_plain(c, message.records)
+            if answer is None and item._attributes is None:
+                return c
+            at = self.finish(c, ready, self.running.made(answer, ready.inlets), ready.end)
+        except BaseException as failed:  # of the stage: it may also raise SystemExit
+            shared.record_plain(c, message.records)
+            raise Failure(c, failed) from None
+        return self.work_singly(c + 1, count, at, end)
+
+    def work_singly(self, c, count, at, end, plain_calls=None):
+        """Makes the calls from number `c` one by one. Adds those that only fill their views to `plain_calls`."""
         shared, function, item, kept = self.shared, self.function, self.item, self.kept
-        inputs, outputs, made, plain = shared.inputs, shared.outputs, shared.made, self.plain
+        inputs, outputs, made, plain = shared.inputs, shared.outputs, shared.made, shared.plain
         longs, ints = shared.longs, shared.ints
         ins, outs = shared.inlet_bytes, shared.outlet_bytes
-        now, end = time.monotonic, time.monotonic() + MAX_SECONDS
+        now = time.monotonic
         try:
             while c < count:
                 key = inputs[c * ins:c * ins + ins].tobytes()
@@ -104,12 +156,14 @@ class Host:
                     outputs[c * outs:c * outs + outs] = ready.records
                     made[c * MADE_BYTES:(c + 1) * MADE_BYTES] = plain[c]
                     at = ready.end
+                    if plain_calls is not None:
+                        plain_calls.append(ready)
                 else:
                     at = self.finish(c, ready, self.running.made(answer, ready.inlets), ready.end)
                 c += 1
                 if now() > end:
                     return c
-        except BaseException as failed:  # of the stage: it may also raise SystemExit
+        except BaseException as failed:
             raise Failure(c, failed) from None
         return c
 

@@ -37,6 +37,8 @@ class Shared:
         self.inputs, self.made, self.outputs = (whole[place[k]:] for k in ("inputs", "made", "outputs"))
         self.attributes, self.made_attributes = whole[place["attributes"]:], whole[place["made_attributes"]:]
         self.begin, self.limit = place["out"], place["out"] + place["out_bytes"]
+        self.plain = [MADE.pack(c, 0, SAME, 0, b"") for c in range(MAX_CALLS)]
+        self.all_plain = b"".join(self.plain)
 
     def key(self, call):
         """Returns the records of the inlets of a call."""
@@ -45,6 +47,18 @@ class Shared:
     def offers(self, call):
         """Returns the records with the memory that the run offers for the outlets of a call."""
         return self.outputs[call * self.outlet_bytes:(call + 1) * self.outlet_bytes].tobytes()
+
+    def records_of(self, count):
+        """Returns the records of the inlets and those of the outlets of the first `count` calls."""
+        return self.inputs[:count * self.inlet_bytes].tobytes(), self.outputs[:count * self.outlet_bytes].tobytes()
+
+    def numbers(self, count):
+        """Returns the numbers of the items of the first `count` calls."""
+        return self.longs[:count * LONGS:LONGS].tolist()
+
+    def attribute_sizes(self, count):
+        """Returns the sizes of the attributes of the first `count` calls in bytes."""
+        return self.ints[ABOUT:count * INTS:INTS].tolist()
 
     def about_of(self, call):
         """Returns the attributes of a call as bytes."""
@@ -109,6 +123,11 @@ class Shared:
             to, records[i], at = taken
             to[...] = array
         return b"".join(records), at
+
+    def record_plain(self, count, records):
+        """Writes the records of the items of the first `count` calls, which have the attributes of their calls."""
+        self.made[:count * MADE_BYTES] = self.all_plain[:count * MADE_BYTES]
+        self.outputs[:count * self.outlet_bytes] = records[:count * self.outlet_bytes]
 
     def record(self, call, records, changed=None, flags=0, cursor=b""):
         """Writes the record of the item that a call has made. `changed` are its attributes if they are not those of the call."""

@@ -16,7 +16,7 @@
 
 namespace weir::runtime {
 
-/// The bytes [offset, offset + size) of one storage. `tile` is a label: the begin of the
+/// The bytes [offset, offset + size) of one storage. `tile` is a label: the start of the
 /// tile is part of the offset, so that tiles of different sizes can be compared.
 /// @source{TensorMap specification, 2.1 and 4.1}
 struct map_region {

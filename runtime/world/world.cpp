@@ -20,10 +20,11 @@ void run_all(engine& tasks) {
 
 world::world(engine& tasks) : tasks_(&tasks) {}
 
-world::world(engine& tasks, transport& link)
-    : tasks_(&tasks), rank_(link.rank()), ranks_(link.ranks()) {
-  if (ranks_ > 1) {
-    ranked_ = std::make_unique<ranked>(tasks, link);
+world::world(engine& tasks, transport* link) : tasks_(&tasks) {
+  if (link != nullptr && link->ranks() > 1) {
+    rank_ = link->rank();
+    ranks_ = link->ranks();
+    ranked_ = std::make_unique<ranked>(tasks, *link);
   }
 }
 world::~world() {

@@ -57,7 +57,7 @@ typedef struct {
   const char* algorithm; /**< "direct", "ring", "tree", "hierarchical"; NULL: chosen */
   size_t chunkBytes;     /**< bytes of a piece; 0: chosen */
   int32_t wireDtype; /**< 0, or a narrower type between ranks if the policy allows it */
-  int32_t packedShards; /**< 1: a shard alone stands at the begin of its own buffer */
+  int32_t packedShards; /**< 1: a shard alone stands at the start of its own buffer */
   /** Milliseconds that the share of one rank waits for the others; 0: as
    * TESS_COLL_TIMEOUT_MS says, -1: without a limit. The shortest of a group counts. */
   int64_t timeoutMs;

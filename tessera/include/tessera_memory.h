@@ -70,7 +70,7 @@ TESS_API tessStatus_t tessMemGetInfo(tessMesh_t mesh, int rank, size_t* freeByte
  * @error{TESS_ERR_INVALID_VALUE; NULL, no bytes, or known memory overlaps the range} */
 TESS_API tessStatus_t tessHostRegister(void* hostPtr, size_t bytes);
 /** Forgets memory of tessHostRegister. No work may use it any more.
- * @error{TESS_ERR_INVALID_VALUE; the address is not the begin of a registered range} */
+ * @error{TESS_ERR_INVALID_VALUE; the address is not the start of a registered range} */
 TESS_API tessStatus_t tessHostUnregister(void* hostPtr);
 
 /* Copies and fills */
@@ -130,7 +130,7 @@ TESS_API tessStatus_t tessMallocAsync(void** devPtr, size_t bytes, tessStream_t 
  * tessMallocAsync goes to the pool of the mesh, which keeps it for requests of the same
  * size: of this stream at once, of other streams when this stream is that far. NULL does
  * nothing.
- * @error{TESS_ERR_INVALID_VALUE; the address is not the begin of an allocation of the
+ * @error{TESS_ERR_INVALID_VALUE; the address is not the start of an allocation of the
  * mesh, or a capture took it} */
 TESS_API tessStatus_t tessFreeAsync(void* devPtr, tessStream_t stream);
 

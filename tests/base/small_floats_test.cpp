@@ -6,7 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 namespace weir {
@@ -63,6 +65,63 @@ TEST(SmallFloats, LargestAndSmallestNumbersAreThePublishedOnes) {
   EXPECT_EQ(fp8_e4m3_to_float(0x01), 0x1p-9F);
   EXPECT_EQ(fp8_e5m2_to_float(0x7B), 57344.0F);
   EXPECT_EQ(fp8_e5m2_to_float(0x01), 0x1p-16F);
+}
+
+/// Expects that `encode` maps every value of the finite codes [0, end) to its code, a
+/// number between two of them to the nearer one, and the middle to the even one, for both
+/// signs. `beyond` is the code behind the largest finite one, which would have the value
+/// `next` if the format went on.
+template <class Encode, class Decode>
+void expect_nearest(Encode encode, Decode decode, std::uint32_t end, std::uint32_t beyond,
+                    double next, std::uint32_t sign) {
+  for (std::uint32_t code = 0; code < end; ++code) {
+    const double low = decode(code);
+    const double high = code + 1 < end ? decode(code + 1) : next;
+    const std::uint32_t above = code + 1 < end ? code + 1 : beyond;
+    // The middle has one more bit than the codes, so it is exact in fp32.
+    const auto middle = static_cast<float>((low + high) / 2);
+    const auto less = std::nextafter(middle, 0.0F);
+    const auto more = std::nextafter(middle, std::numeric_limits<float>::infinity());
+    const auto exact = static_cast<float>(low);
+    ASSERT_EQ(encode(exact), code);
+    ASSERT_EQ(encode(less), code);
+    ASSERT_EQ(encode(more), above);
+    ASSERT_EQ(encode(middle), code % 2 == 0 ? code : above) << code;
+    ASSERT_EQ(encode(-exact), code | sign);
+    ASSERT_EQ(encode(-more), above | sign);
+  }
+}
+
+TEST(SmallFloats, EncodingGivesTheNearestValueAndTheEvenCodeBetweenTwo) {
+  expect_nearest([](float x) { return std::uint32_t{float_to_fp16(x)}; },
+                 [](std::uint32_t c) { return by_definition(c, 5, 10, true); }, 0x7C00,
+                 0x7C00, 65536, 0x8000);
+  expect_nearest([](float x) { return std::uint32_t{float_to_bf16(x)}; },
+                 [](std::uint32_t c) { return by_definition(c, 8, 7, true); }, 0x7F7F,
+                 0x7F7F, by_definition(0x7F7F, 8, 7, true), 0x8000);
+  expect_nearest([](float x) { return std::uint32_t{float_to_fp8_e4m3(x)}; },
+                 [](std::uint32_t c) { return by_definition(c, 4, 3, false); }, 0x7F,
+                 0x7F, 480, 0x80);
+  expect_nearest([](float x) { return std::uint32_t{float_to_fp8_e5m2(x)}; },
+                 [](std::uint32_t c) { return by_definition(c, 5, 2, true); }, 0x7C, 0x7C,
+                 65536, 0x80);
+}
+
+TEST(SmallFloats, EncodedSpecialValuesAreSpecial) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto nan = std::bit_cast<float>(0x7FA0'0001U);
+  EXPECT_EQ(float_to_fp16(infinity), 0x7C00);
+  EXPECT_EQ(float_to_fp16(1e30F), 0x7C00);
+  EXPECT_EQ(float_to_fp16(-nan), 0xFF00);
+  EXPECT_EQ(float_to_bf16(-infinity), 0xFF80);
+  EXPECT_EQ(float_to_bf16(std::numeric_limits<float>::max()), 0x7F80);
+  EXPECT_EQ(float_to_bf16(nan), 0x7FE0);
+  EXPECT_EQ(float_to_fp8_e4m3(infinity), 0x7F);
+  EXPECT_EQ(float_to_fp8_e4m3(-nan), 0xFF);
+  EXPECT_EQ(float_to_fp8_e4m3(-1e30F), 0xFF);
+  EXPECT_EQ(float_to_fp8_e5m2(-infinity), 0xFC);
+  EXPECT_EQ(float_to_fp8_e5m2(1e30F), 0x7C);
+  EXPECT_EQ(float_to_fp8_e5m2(nan), 0x7E);
 }
 
 }  // namespace

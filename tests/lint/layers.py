@@ -2,7 +2,7 @@
 """Checks that includes and linked libraries respect the layers.
 
 base <- {formats, storage, runtime}, runtime <- collective <- {tessera, pipeline} <- models <- actors <- tools.
-The collectives are a library of their own inside runtime/, above the task engine.
+The collectives and the transport over MPI are libraries of their own inside runtime/, above the task engine.
 """
 import pathlib
 import re
@@ -15,6 +15,7 @@ ALLOWED = {
     "storage": {"base"},
     "runtime": {"base"},
     "collective": {"base", "runtime"},
+    "mpi": {"base", "runtime"},
     "tessera": {"base", "runtime", "collective"},
     "pipeline": {"base", "runtime", "collective"},
     "models": {"base", "runtime", "collective", "tessera", "pipeline"},
@@ -22,7 +23,7 @@ ALLOWED = {
     "tools": {"base", "formats", "storage", "runtime", "collective", "tessera", "pipeline", "models", "actors"},
 }
 # Libraries whose folder lies inside that of another one.
-NESTED = {"runtime/collective/": "collective"}
+NESTED = {"runtime/collective/": "collective", "runtime/transport/mpi/": "mpi"}
 # Headers of other projects, and the only folders that may include them.
 HOMES = (
     (re.compile(r"^caf/"), ("actors/", "tests/actors/")),

@@ -5,7 +5,7 @@
 /// Stages are separated by `!`. Behind the name of a stage stand its keys as KEY=VALUE: a
 /// text in quotes (`"..."` with escapes as in TOML, `'...'` as it is), an array or a
 /// table of TOML, or a word, which is read as TOML and otherwise as a string. A backslash
-/// in a word takes the next character as it is. `-` at the begin reads Tensogram messages
+/// in a word takes the next character as it is. `-` at the start reads Tensogram messages
 /// from standard input, and at the end writes them to standard output.
 /// @threads{all functions: safe to call concurrently}
 /// @source{docs/pipelines.md}

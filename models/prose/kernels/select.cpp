@@ -7,6 +7,8 @@
 
 #include <vector>
 
+#include "processor_level.hpp"
+
 namespace weir::models {
 
 namespace {
@@ -15,15 +17,12 @@ namespace {
 std::vector<const kernel_table<float>*> usable_tables() {
   std::vector<const kernel_table<float>*> tables = {&level_base::table_float()};
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi2")) {
+  const int level = processor_level();
+  if (level >= 3) {
     tables.push_back(&level_v3::table_float());
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512cd")) {
-      tables.push_back(&level_v4::table_float());
-    }
+  }
+  if (level >= 4) {
+    tables.push_back(&level_v4::table_float());
   }
 #endif
   return tables;

@@ -63,6 +63,10 @@ class world {
   explicit world(engine& tasks) : ranks_(tasks.base()) {}
   /// Makes the part of one rank. @pre the engine and the transport outlive the world
   world(engine& tasks, runtime::transport& link) : ranks_(tasks.base(), link) {}
+  /// Makes the part of one rank, or a world of one rank if there is no transport, as
+  /// `launched_ranks` returns it. @pre the engine and the transport outlive the world
+  world(engine& tasks, const std::unique_ptr<runtime::transport>& link)
+      : ranks_(tasks.base(), link.get()) {}
   /// Waits for the tasks of this rank that have been started. Others never run.
   ~world() = default;
   world(const world&) = delete;

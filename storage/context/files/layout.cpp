@@ -41,7 +41,7 @@ const llmc_kind* llmc_kind_of(bytes_view head) {
   return found == llmc_kinds.end() ? nullptr : found;
 }
 
-/// Returns whether bytes can be the begin of a text: UTF-8 without a zero byte.
+/// Returns whether bytes can be the start of a text: UTF-8 without a zero byte.
 bool looks_like_text(std::string_view head) {
   while (!head.empty()) {
     const std::size_t length = utf8_sequence_length(head);
@@ -246,7 +246,7 @@ result<leaf_layout> layout_in(file_system& fs, token_leaves& leaves, std::size_t
                               token_format stated) {
   byte_vector head(
       static_cast<std::size_t>(std::min<std::uint64_t>(leaves.size(leaf), look_bytes)));
-  // A damaged begin of a leaf is left to the policy for damage. Bytes of a file need no
+  // A damaged start of a leaf is left to the policy for damage. Bytes of a file need no
   // look.
   if (stated != token_format::bytes || leaves.checked()) {
     WEIR_TRY(const auto part, leaves.probe(leaf, 0, head.size()));

@@ -32,7 +32,7 @@ class mixture : public token_source {
   /// mixture adds is the last token before it. Nothing behind the end.
   [[nodiscard]] virtual std::optional<part_token> token_of_part(
       std::uint64_t index) const = 0;
-  /// Returns the shares of the parts at the begin of a draw.
+  /// Returns the shares of the parts at the start of a draw.
   [[nodiscard]] std::vector<part_share> shares_at(const mix_place& begin) const;
 
   mix_plan plan_;

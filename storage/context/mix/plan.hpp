@@ -24,7 +24,7 @@ struct part_place {
   bool ended = false;        ///< it has no further unit and does not begin again
   friend bool operator==(const part_place&, const part_place&) = default;
 };
-/// Place of a mixture: the begin of a draw.
+/// Place of a mixture: the start of a draw.
 struct mix_place {
   std::uint64_t draw = 0;   ///< number of the draw
   std::uint64_t index = 0;  ///< tokens of the mixture before it

@@ -67,6 +67,19 @@ class Note:
             len(self.item.attributes)
 
 
+@weir.stage("test.sometimes", x="i64[]", y="i64[]")
+class Sometimes:
+    """Copies items with their numbers; skips item 13, changes the attributes of item 16 and fails at item 27."""
+    def on_item(self, x, y):
+        if self.item.seq == 13:
+            return weir.skip
+        if self.item.seq == 16:
+            self.item.attributes["changed"] = 1
+        if self.item.seq == 27:
+            raise ValueError("item 27")
+        y[...] = 100 * self.item.seq + x
+
+
 @weir.stage("test.odd", x="i64[]", y="i64[]")
 class Odd:
     """Skips even items."""

@@ -41,6 +41,25 @@ class Child(unittest.TestCase):
                 np.testing.assert_array_equal(found, item * 2)
         self.assertEqual(one.close(), 0)
 
+    def test_a_message_that_comes_again_may_skip_change_and_fail(self):
+        one = self.child("test.sometimes")
+        about = attributes.encode({"a": 1})
+        for first in (0, 10, 20, 30):
+            for c in range(10):
+                one.put(c, first + c, np.array(c), attributes=about if c == 2 else b"")
+            answer = one.ask(host.WORK, 10)
+            complete = 7 if first == 20 else 10
+            if complete == 7:
+                self.assertIn("item 27", self.failure(answer, 7)["text"])
+            else:
+                self.assertEqual(answer, (10, 0, b""))
+            for c in range(complete):
+                flags, changed, _, arrays = one.made(c)
+                self.assertEqual(flags, int(first + c == 13))
+                self.assertEqual(changed, attributes.encode({"changed": 1}) if first + c == 16 else None)
+                self.assertEqual([int(a) for a in arrays], [] if first + c == 13 else [100 * (first + c) + c])
+        self.assertEqual(one.close(), 0)
+
     def test_an_exception_names_the_call_and_has_its_traceback(self):
         one = self.child("test.double", settings=[["at", 7]])
         for c in range(10):

@@ -287,7 +287,7 @@ class tokenized_text final : public storage::token_source {
     }
     return {};
   }
-  /// Encodes the next block. With the last one of a file, the begin of the next file
+  /// Encodes the next block. With the last one of a file, the start of the next file
   /// becomes known.
   result<void> step() {
     if (!stream_) {

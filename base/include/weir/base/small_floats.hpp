@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Decodes the element types fp16, bf16 and fp8, which C++20 has no types for, to fp32.
+/// Converts the element types fp16, bf16 and fp8, which C++20 has no types for, to fp32
+/// and back.
 ///
-/// Every value of these types is a value of fp32, so decoding is exact. The functions
+/// Every value of these types is a value of fp32, so decoding is exact. Encoding rounds
+/// to the nearest value, and to the even code among two nearest ones. The functions
 /// contain no branch, so that loops over them become vector code, and they are always
 /// inlined, so that a loop which is compiled for another instruction set compiles them
 /// for it too. They do not depend on the processor's mode for subnormal numbers.
@@ -49,6 +51,24 @@ template <int Fraction, int Bias>
   return select(code < (1U << Fraction), subnormal, normal);
 }
 
+/// Returns the code, without its sign, of the nearest number with `Fraction` fraction
+/// bits and the exponent bias `Bias`. `size` holds the bits of a finite fp32 without its
+/// sign. Numbers above the format's range give codes above those of the format.
+template <int Fraction, int Bias>
+[[gnu::always_inline]] inline std::uint32_t narrow(std::uint32_t size) noexcept {
+  constexpr int dropped = 23 - Fraction;
+  const std::uint32_t odd = size >> dropped & 1U;
+  const std::uint32_t rounded = size + (1U << (dropped - 1)) - 1 + odd;
+  const std::uint32_t normal =
+      (rounded >> dropped) - (static_cast<std::uint32_t>(127 - Bias) << Fraction);
+  // Adding 2^23 smallest numbers of the format to a subnormal one rounds it to a multiple
+  // of the smallest number.
+  constexpr std::uint32_t magic = power_of_two(24 - Bias - Fraction);
+  const float sum = std::bit_cast<float>(size) + std::bit_cast<float>(magic);
+  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(sum) - magic;
+  return select(size < power_of_two(1 - Bias), subnormal, normal);
+}
+
 }  // namespace small_floats_detail
 
 /// Decodes an IEEE 754 half. NaNs keep their fraction bits.
@@ -93,6 +113,60 @@ template <int Fraction, int Bias>
   const std::uint32_t special = select(code == 0x7C, infinity_bits, quiet_nan_bits);
   const std::uint32_t finite = widen<2, 15>(code);
   return std::bit_cast<float>(select(code >= 0x7C, special, finite) | sign);
+}
+
+/// Encodes an IEEE 754 half. Numbers from 65520 on become infinite; NaNs become quiet and
+/// keep their first fraction bits.
+/// @source{IEEE 754-2008, binary16}
+[[nodiscard]] [[gnu::always_inline]] inline std::uint16_t float_to_fp16(
+    float value) noexcept {
+  using namespace small_floats_detail;
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t size = bits & 0x7FFFFFFFU;
+  const std::uint32_t finite =
+      select(size < power_of_two(16), narrow<10, 15>(size), 0x7C00U);
+  const std::uint32_t nan = 0x7E00U | (size >> 13 & 0x3FFU);
+  const std::uint32_t code = select(size > infinity_bits, nan, finite);
+  return static_cast<std::uint16_t>(code | (bits >> 16 & 0x8000U));
+}
+
+/// Encodes a bfloat16. NaNs become quiet and keep their first fraction bits.
+/// @source{Tessera Runtime & ABI, appendix B, bf16}
+[[nodiscard]] [[gnu::always_inline]] inline std::uint16_t float_to_bf16(
+    float value) noexcept {
+  using namespace small_floats_detail;
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t finite = (bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16;
+  const std::uint32_t nan = bits >> 16 | 0x40U;
+  const std::uint32_t size = bits & 0x7FFFFFFFU;
+  return static_cast<std::uint16_t>(select(size > infinity_bits, nan, finite));
+}
+
+/// Encodes an 8-bit float with 4 exponent and 3 fraction bits. Numbers above 464, which
+/// are nearer to 480 than to the largest number 448, become NaN, and so does infinity.
+/// @source{OCP 8-bit Floating Point Specification, E4M3}
+[[nodiscard]] [[gnu::always_inline]] inline std::uint8_t float_to_fp8_e4m3(
+    float value) noexcept {
+  using namespace small_floats_detail;
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t size = bits & 0x7FFFFFFFU;
+  const std::uint32_t code = select(size < power_of_two(9), narrow<3, 7>(size), 0x7FU);
+  const std::uint32_t limited = select(code > 0x7EU, 0x7FU, code);
+  return static_cast<std::uint8_t>(limited | (bits >> 24 & 0x80U));
+}
+
+/// Encodes an 8-bit float with 5 exponent and 2 fraction bits. Numbers from 61440 on
+/// become infinite; every NaN becomes the quiet one 0x7E with its sign.
+/// @source{OCP 8-bit Floating Point Specification, E5M2}
+[[nodiscard]] [[gnu::always_inline]] inline std::uint8_t float_to_fp8_e5m2(
+    float value) noexcept {
+  using namespace small_floats_detail;
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t size = bits & 0x7FFFFFFFU;
+  const std::uint32_t finite =
+      select(size < power_of_two(16), narrow<2, 15>(size), 0x7CU);
+  const std::uint32_t code = select(size > infinity_bits, 0x7EU, finite);
+  return static_cast<std::uint8_t>(code | (bits >> 24 & 0x80U));
 }
 
 }  // namespace weir

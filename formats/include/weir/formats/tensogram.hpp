@@ -21,7 +21,7 @@
 
 namespace weir::formats {
 
-/// Returns the metadata of the first metadata frame of the message at the begin of
+/// Returns the metadata of the first metadata frame of the message at the start of
 /// `message`. Its digest is verified if it has one. For a streamed message these are the
 /// keys that were known beforehand.
 /// @error{corrupt; the frame or its CBOR is wrong} @error{torn; it ends early}
@@ -57,7 +57,7 @@ struct read_options {
   unsigned threads = 0;            ///< threads that help to decode
 };
 
-/// A frame of a message. Offsets count from the begin of the message, in bytes.
+/// A frame of a message. Offsets count from the start of the message, in bytes.
 struct frame_info {
   std::uint16_t type = 0;     ///< 1-3 header, 5-7 footer, 8 preceder, 9 object
   std::uint16_t version = 0;  ///< version of the frame
@@ -74,7 +74,7 @@ struct frame_info {
 /// @threads{const; safe to call concurrently}
 class message_reader {
  public:
-  /// Opens the message at the begin of `message`. The memory must outlive the reader and
+  /// Opens the message at the start of `message`. The memory must outlive the reader and
   /// its views.
   /// @error{corrupt; structure, metadata, index or digest list are wrong}
   /// @error{torn; it ends early} @error{hash_mismatch; a digest differs}

@@ -31,7 +31,7 @@ struct message_span {
 
 /// Order of a search. Undamaged files give the same list in every order.
 enum class scan_order : std::uint8_t {
-  forward,    ///< from the begin
+  forward,    ///< from the start
   backward,   ///< from the end by the lengths in postambles
   both_ends,  ///< a message from each end in turn
 };

@@ -31,7 +31,7 @@ struct validation_issue {
   validation_level level = validation_level::structure;  ///< level that found it
   issue_severity severity = issue_severity::error;       ///< severity
   std::optional<std::size_t> object;                     ///< index of the data object
-  std::optional<std::uint64_t> byte_offset;  ///< offset from the begin of the message
+  std::optional<std::uint64_t> byte_offset;  ///< offset from the start of the message
   std::string description;                   ///< text for people
 };
 
@@ -79,7 +79,7 @@ struct validation_options {
 /// Returns the name of a severity.
 [[nodiscard]] std::string_view name_of(issue_severity severity) noexcept;
 
-/// Validates the message at the begin of the bytes.
+/// Validates the message at the start of the bytes.
 [[nodiscard]] message_report validate_message(bytes_view message,
                                               const validation_options& options = {});
 /// Validates the message at `span` of a source and reads no more than the options need:

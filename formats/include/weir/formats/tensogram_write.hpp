@@ -51,7 +51,7 @@ struct message_options {
   provenance writer;                       ///< provenance
   mask_options masks;    ///< non-finite values that are masked and not refused
   unsigned threads = 0;  ///< threads that help; the bytes do not depend on it
-  /// Alignment of payloads from the begin of the message in bytes, a power of two from 16
+  /// Alignment of payloads from the start of the message in bytes, a power of two from 16
   /// to 4096, by a key `padding` in metadata and descriptors; 0: none. Whole messages
   /// only.
   std::uint32_t payload_alignment = 0;
@@ -86,7 +86,7 @@ struct object_to_write {
 
 /// A function that receives the bytes of a stream in order.
 using byte_sink = std::function<result<void>(bytes_view)>;
-/// A function that overwrites bytes at an offset from the begin of the message.
+/// A function that overwrites bytes at an offset from the start of the message.
 using byte_patch = std::function<result<void>(std::uint64_t offset, bytes_view bytes)>;
 
 /// Writes a message of unknown length object by object, to a sink that need not seek.

@@ -25,7 +25,7 @@ inline constexpr place_id machine_memory = 0;
 
 /// A copy between two places. The bytes have the same offsets on both sides.
 struct copy_order {
-  footprint bytes;                  ///< bytes to copy, from the begin of the storage
+  footprint bytes;                  ///< bytes to copy, from the start of the storage
   place_id from_place = 0;          ///< place of the source
   const std::byte* from = nullptr;  ///< first byte of the storage at the source
   place_id to_place = 0;            ///< place of the destination

@@ -123,7 +123,7 @@ class tensor {
  public:
   /// Makes a tensor without dimensions over no storage.
   tensor() = default;
-  /// Makes a row-major tensor that begins `offset` bytes behind the begin of a storage.
+  /// Makes a row-major tensor that begins `offset` bytes behind the start of a storage.
   /// @units{shape: elements; offset: bytes}
   /// @error{out_of_range; it does not fit into the storage}
   /// @error{invalid_argument; more than `max_dims` dimensions}

@@ -62,7 +62,10 @@ class world {
   explicit world(engine& tasks);
   /// Makes the part of one rank of a world of at most `copy_ledger::max_holders` ranks.
   /// @pre the engine and the transport outlive the world
-  world(engine& tasks, transport& link);
+  world(engine& tasks, transport& link) : world(tasks, &link) {}
+  /// Makes the part of one rank, or a world of one rank if `link` is null.
+  /// @pre the engine and the transport outlive the world
+  world(engine& tasks, transport* link);
   /// Waits for the tasks of this rank that have been started. Others never run. Their
   /// failures stay in the engine.
   ~world();

@@ -31,7 +31,7 @@ struct shared_layout {
   std::uint64_t in_bytes = 0;         ///< size of that part
   std::uint64_t out = 0;              ///< begin of the tensors of made items
   std::uint64_t out_bytes = 0;        ///< size of that part
-  std::uint64_t slots = 0;            ///< begin of slots, which need no copy
+  std::uint64_t slots = 0;            ///< start of slots, which need no copy
   std::uint64_t slot_bytes = 0;       ///< size of that part, which is the last one
   std::uint64_t bytes = 0;            ///< size of all
 };

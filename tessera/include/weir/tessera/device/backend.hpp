@@ -201,7 +201,7 @@ class device_backend {
   [[nodiscard]] virtual result<std::byte*> allocate(std::int32_t device,
                                                     std::size_t bytes) = 0;
   /// Frees memory of `allocate`. Null does nothing.
-  /// @error{invalid_argument; not the begin of an allocation of this device}
+  /// @error{invalid_argument; not the start of an allocation of this device}
   /// @error{corrupt; bytes beyond its ends were written; it is freed nevertheless}
   [[nodiscard]] virtual result<void> free(std::int32_t device, std::byte* address) = 0;
   /// Returns the state of the memory of a device; all zero if there is no such device.
@@ -212,7 +212,7 @@ class device_backend {
   /// host has not enough}
   [[nodiscard]] virtual result<std::byte*> allocate_host(std::size_t bytes) = 0;
   /// Frees memory of `allocate_host`.
-  /// @error{invalid_argument; not the begin of an allocation of the host}
+  /// @error{invalid_argument; not the start of an allocation of the host}
   /// @error{corrupt; bytes beyond its ends were written; it is freed nevertheless}
   [[nodiscard]] virtual result<void> free_host(std::byte* address) = 0;
   /// Prepares memory of the caller for fast copies. @error{invalid_argument; no such

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Products of rows and panels. Included once per instruction set.
+///
+/// A tile keeps the outputs of some rows and panels in registers while it reads the
+/// inputs in ascending order. Tiles differ in shape only, so every output is computed by
+/// the chain that `product_call` defines.
+#pragma once
+
+#include "layers/kernels/lanes.hpp"
+#include "layers/kernels/table.hpp"
+
+namespace weir::models::layers::WEIR_LAYER_SPACE {
+
+// The forms of AVX-512 intrinsics with a full mask are used, because GCC 12 warns of an
+// uninitialised variable in the others. They compile to the plain instructions.
+
+/// Inputs that share scales in the quantised types.
+inline constexpr int block_length = 32;
+
+/// Converts 16 or 8 halves, scales or minima of a block, to fp32.
+WEIR_LAYER_INLINE wide load_halves(const std::byte* from, int vector) {
+  const std::byte* first = from + vector * wide_lanes * 2;
+#if defined(__AVX512F__)
+  return reinterpret_cast<wide>(_mm512_maskz_cvtph_ps(
+      0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(first))));
+#elif defined(__F16C__)
+  return reinterpret_cast<wide>(
+      _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(first))));
+#else
+  wide v{};
+  for (int i = 0; i < wide_lanes; ++i) {
+    std::uint16_t bits;
+    __builtin_memcpy(&bits, first + 2 * i, sizeof bits);
+    v[i] = fp16_to_float(bits);
+  }
+  return v;
+#endif
+}
+
+/// Weights of one fp32 panel in a block of inputs.
+struct f32_block {
+  const std::byte* weights;
+  static constexpr int bytes = block_length * 16 * 4;
+
+  WEIR_LAYER_INLINE void open(const std::byte* block) { weights = block; }
+  /// Returns the weights of input k of the block for the outputs of a vector.
+  WEIR_LAYER_INLINE wide at_input(int k, int vector) const {
+    wide v;
+    __builtin_memcpy(&v, weights + (k * 16 + vector * wide_lanes) * 4, sizeof v);
+    return v;
+  }
+};
+
+/// Weights of one panel of q8_0 in a block of inputs.
+struct q8_block {
+  wide scale[panel_vectors];
+  const std::byte* codes;
+  static constexpr int bytes = 2 * 16 + block_length * 16;
+
+  WEIR_LAYER_INLINE void open(const std::byte* block) {
+    for (int v = 0; v < panel_vectors; ++v) {
+      scale[v] = load_halves(block, v);
+    }
+    codes = block + 2 * 16;
+  }
+  WEIR_LAYER_INLINE wide at_input(int k, int vector) const {
+    const std::byte* first = codes + k * 16 + vector * wide_lanes;
+#if defined(__AVX512F__)
+    const __m128i code = _mm_loadu_si128(reinterpret_cast<const __m128i*>(first));
+    const __m512 value =
+        _mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi8_epi32(0xffff, code));
+    return scale[vector] * reinterpret_cast<wide>(value);
+#elif defined(__AVX2__)
+    const __m128i code = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(first));
+    const __m256 value = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(code));
+    return scale[vector] * reinterpret_cast<wide>(value);
+#else
+    wide value{};
+    for (int i = 0; i < wide_lanes; ++i) {
+      value[i] = static_cast<float>(static_cast<std::int8_t>(first[i]));
+    }
+    return scale[vector] * value;
+#endif
+  }
+};
+
+/// Weights of one panel of q4_1 in a block of inputs.
+struct q4_block {
+  wide scale[panel_vectors];
+  wide minimum[panel_vectors];
+  const std::byte* codes;
+  static constexpr int bytes = 2 * 2 * 16 + block_length / 2 * 16;
+
+  WEIR_LAYER_INLINE void open(const std::byte* block) {
+    for (int v = 0; v < panel_vectors; ++v) {
+      scale[v] = load_halves(block, v);
+      minimum[v] = load_halves(block + 2 * 16, v);
+    }
+    codes = block + 2 * 2 * 16;
+  }
+  WEIR_LAYER_INLINE wide at_input(int k, int vector) const {
+    const std::byte* first = codes + k % 16 * 16 + vector * wide_lanes;
+    const int shift = k / 16 * 4;
+#if defined(__AVX512F__)
+    const __m128i code = _mm_loadu_si128(reinterpret_cast<const __m128i*>(first));
+    const __m512i pair = _mm512_maskz_cvtepu8_epi32(0xffff, code);
+    const __m512i four =
+        _mm512_and_epi32(_mm512_maskz_srl_epi32(0xffff, pair, _mm_cvtsi32_si128(shift)),
+                         _mm512_set1_epi32(15));
+    const auto value = reinterpret_cast<wide>(_mm512_maskz_cvtepi32_ps(0xffff, four));
+#elif defined(__AVX2__)
+    const __m128i code = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(first));
+    const __m256i pair = _mm256_cvtepu8_epi32(code);
+    const __m256i four = _mm256_and_si256(
+        _mm256_srl_epi32(pair, _mm_cvtsi32_si128(shift)), _mm256_set1_epi32(15));
+    const auto value = reinterpret_cast<wide>(_mm256_cvtepi32_ps(four));
+#else
+    wide value{};
+    for (int i = 0; i < wide_lanes; ++i) {
+      value[i] = static_cast<float>(static_cast<unsigned>(first[i]) >> shift & 15U);
+    }
+#endif
+    return scale[vector] * value + minimum[vector];
+  }
+};
+
+/// Computes `Rows` rows of one panel. The accumulators of each vector of the panel are an
+/// array of their own: GCC 12 keeps those in registers, and not one array of two
+/// dimensions.
+template <class Block, int Rows>
+__attribute__((noinline)) void panel_tile(const product_call& c, const std::byte* panel,
+                                          const float* rows, float* out) {
+  wide first[Rows];
+  wide second[Rows];
+  for (int r = 0; r < Rows; ++r) {
+    first[r] = wide{};
+    second[r] = wide{};
+  }
+  for (int begin = 0; begin < c.inputs; begin += block_length) {
+    Block block;
+    block.open(panel);
+    panel += Block::bytes;
+    const int count = c.inputs - begin < block_length ? c.inputs - begin : block_length;
+    for (int k = 0; k < count; ++k) {
+      const wide low = block.at_input(k, 0);
+      wide high{};
+      if constexpr (panel_vectors == 2) {
+        high = block.at_input(k, 1);
+      }
+#pragma GCC unroll 12
+      for (int r = 0; r < Rows; ++r) {
+        const auto x = spread<wide>(rows[r * c.row_stride + begin + k]);
+        first[r] = multiply_add(x, low, first[r]);
+        if constexpr (panel_vectors == 2) {
+          second[r] = multiply_add(x, high, second[r]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < Rows; ++r) {
+    store_lanes(out + r * c.out_stride, first[r]);
+    if constexpr (panel_vectors == 2) {
+      store_lanes(out + r * c.out_stride + wide_lanes, second[r]);
+    }
+  }
+}
+
+/// Computes one row of `Panels` panels that follow each other, so that enough chains are
+/// under way to hide the latency of the additions.
+template <class Block, int Panels>
+__attribute__((noinline)) void row_tile(const product_call& c, const std::byte* panels,
+                                        const float* row, float* out) {
+  wide first[Panels];
+  wide second[Panels];
+  for (int p = 0; p < Panels; ++p) {
+    first[p] = wide{};
+    second[p] = wide{};
+  }
+  for (int begin = 0; begin < c.inputs; begin += block_length) {
+    Block block[Panels];
+    for (int p = 0; p < Panels; ++p) {
+      block[p].open(panels + p * c.panel_bytes);
+    }
+    panels += Block::bytes;
+    const int count = c.inputs - begin < block_length ? c.inputs - begin : block_length;
+    for (int k = 0; k < count; ++k) {
+      const auto x = spread<wide>(row[begin + k]);
+#pragma GCC unroll 8
+      for (int p = 0; p < Panels; ++p) {
+        first[p] = multiply_add(x, block[p].at_input(k, 0), first[p]);
+        if constexpr (panel_vectors == 2) {
+          second[p] = multiply_add(x, block[p].at_input(k, 1), second[p]);
+        }
+      }
+    }
+  }
+  for (int p = 0; p < Panels; ++p) {
+    store_lanes(out + 16 * p, first[p]);
+    if constexpr (panel_vectors == 2) {
+      store_lanes(out + 16 * p + wide_lanes, second[p]);
+    }
+  }
+}
+
+/// Computes a tile of `rows` rows, at most `Rows`.
+template <class Block, int Rows>
+WEIR_LAYER_INLINE void rows_tile(const product_call& c, int rows, const std::byte* panel,
+                                 const float* from, float* out) {
+  if constexpr (Rows > 0) {
+    if (rows == Rows) {
+      panel_tile<Block, Rows>(c, panel, from, out);
+    } else {
+      rows_tile<Block, Rows - 1>(c, rows, panel, from, out);
+    }
+  }
+}
+
+template <class Block, int Rows, int Panels>
+WEIR_LAYER_INLINE void product_in_tiles(const product_call& c) {
+  if (c.row_count == 1) {
+    int p = 0;
+    for (; p + Panels <= c.panel_count; p += Panels) {
+      row_tile<Block, Panels>(c, c.panels + p * c.panel_bytes, c.rows, c.out + 16 * p);
+    }
+    for (; p < c.panel_count; ++p) {
+      row_tile<Block, 1>(c, c.panels + p * c.panel_bytes, c.rows, c.out + 16 * p);
+    }
+    return;
+  }
+  // Tiles of nearly equal size: one with few rows would wait for its few chains.
+  const int tiles = (c.row_count + Rows - 1) / Rows;
+  for (int p = 0; p < c.panel_count; ++p) {
+    const std::byte* panel = c.panels + p * c.panel_bytes;
+    float* out = c.out + 16 * p;
+    for (int t = 0, r = 0; t < tiles; ++t) {
+      const int rows = c.row_count / tiles + (t < c.row_count % tiles ? 1 : 0);
+      rows_tile<Block, Rows>(c, rows, panel, c.rows + r * c.row_stride,
+                             out + r * c.out_stride);
+      r += rows;
+    }
+  }
+}
+
+/// Rows of the largest tile, by the number of registers: 16 with AVX2, 32 with AVX-512.
+inline constexpr int tile_rows = wide_lanes == 16 ? 12 : 6;
+
+inline void product(const product_call& c) {
+  // Panels of one row that are computed side by side; quantised ones need registers for
+  // their scales, too.
+  constexpr int panels = 8 / panel_vectors;
+  switch (c.kind) {
+    case panel_kind::f32: product_in_tiles<f32_block, tile_rows, panels>(c); break;
+    case panel_kind::q8_0: product_in_tiles<q8_block, tile_rows, panels / 2>(c); break;
+    case panel_kind::q4_1: product_in_tiles<q4_block, tile_rows, panels / 2>(c); break;
+  }
+}
+
+}  // namespace weir::models::layers::WEIR_LAYER_SPACE

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The choice of the kernels of the layers by the level of the processor.
+#include "layers/kernels/select.hpp"
+
+#include <fmt/core.h>
+
+#include <string>
+#include <vector>
+
+#include "processor_level.hpp"
+
+namespace weir::models::layers {
+
+result<const layer_kernels*> select_layer_kernels(std::string_view name) {
+  std::vector<const layer_kernels*> tables = {&level_base::layer_table()};
+#if defined(__x86_64__)
+  const int level = processor_level();
+  if (level >= 3) {
+    tables.push_back(&level_v3::layer_table());
+  }
+  if (level >= 4) {
+    tables.push_back(&level_v4::layer_table());
+  }
+#endif
+  if (name == "auto") {
+    return tables.back();
+  }
+  std::string known = "auto";
+  for (const layer_kernels* table : tables) {
+    if (name == table->name) {
+      return table;
+    }
+    known += ", ";
+    known += table->name;
+  }
+  return error(
+      errc::invalid_argument,
+      fmt::format("choice of kernels of the layers: expected one of {}, found {}", known,
+                  name));
+}
+
+}  // namespace weir::models::layers

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Signs of life, ends of channels, the pump, and the start and the end of the transport
+/// over MPI.
+#include "control.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include <fmt/core.h>
+
+#include "loading.hpp"
+#include "ranks_over_mpi.hpp"
+#include "weir/runtime/copy_ledger.hpp"
+
+namespace weir {
+namespace mpi {
+namespace {
+
+/// Longest time between two signs of life. Short deadlines need them more often.
+constexpr std::int64_t max_life_ns = 1'000'000'000;
+constexpr std::int64_t lives_in_deadline = 5;
+/// Time without a poll after which the pump moves messages on.
+constexpr std::int64_t busy_ns = 500'000;
+/// Time for which the pump sleeps, with and without messages on their way.
+constexpr std::chrono::milliseconds short_sleep{1};
+constexpr std::chrono::milliseconds long_sleep{50};
+/// Time between two looks of a rank that waits for the others at the end.
+constexpr std::chrono::microseconds idle_sleep{50};
+/// Longest text of a cause that is sent. @units{bytes}
+constexpr std::size_t max_cause = 4096;
+/// Largest tag that messages have.
+constexpr int max_needed_tag =
+    static_cast<int>(((std::uint64_t{channels_of_communicator} + 1) << number_bits) - 1);
+
+/// True after a transport was made in this process.
+std::atomic<bool> was_made{false};
+
+/// Returns a cause as bytes.
+std::vector<std::byte> bytes_of_cause(std::uint32_t channel, const error& cause) {
+  const std::array<std::uint32_t, 2> head{channel,
+                                          static_cast<std::uint32_t>(cause.code())};
+  const std::size_t length = std::min(cause.text().size(), max_cause);
+  std::vector<std::byte> bytes(sizeof head + length);
+  std::memcpy(bytes.data(), head.data(), sizeof head);
+  std::memcpy(bytes.data() + sizeof head, cause.text().data(), length);
+  return bytes;
+}
+
+/// Returns the error that says why MPI cannot be used, if there is a reason.
+result<void> check_facts(const calls& plugin, const start_facts& facts) {
+  if (facts.thread_level < facts.needed_level) {
+    return error(errc::unsupported,
+                 fmt::format("ranks not started: expected {} with MPI_THREAD_SERIALIZED "
+                             "({}), found level {}",
+                             plugin.library, facts.needed_level, facts.thread_level))
+        .hint("call MPI_Init_thread with MPI_THREAD_SERIALIZED");
+  }
+  if (facts.max_tag < max_needed_tag) {
+    return error(errc::unsupported,
+                 fmt::format("ranks not started: expected {} with tags up to {}, found "
+                             "tags up to {}",
+                             plugin.library, max_needed_tag, facts.max_tag));
+  }
+  if (static_cast<std::size_t>(facts.ranks) > runtime::copy_ledger::max_holders) {
+    return error(errc::unsupported,
+                 fmt::format("ranks not started: expected at most {}, found {}",
+                             runtime::copy_ledger::max_holders, facts.ranks));
+  }
+  return {};
+}
+
+/// Starts MPI, or uses a communicator.
+result<std::unique_ptr<runtime::transport>> start_ranks(const calls& plugin,
+                                                        const void* communicator,
+                                                        const mpi_options& options) {
+  if (was_made.exchange(true)) {
+    return error(errc::already_exists,
+                 "ranks not started: expected one transport over MPI in a process, found "
+                 "a second one");
+  }
+  start_facts facts;
+  if (const int code = plugin.start(communicator, &facts); code != 0) {
+    std::array<char, 512> text{};
+    plugin.explain(code, text.data(), text.size());
+    return error(errc::io, fmt::format("ranks not started: expected success of {}, "
+                                       "found: {}",
+                                       plugin.library, text.data()));
+  }
+  WEIR_CHECK(check_facts(plugin, facts));
+  return std::make_unique<ranks_over_mpi>(plugin, facts, options);
+}
+
+}  // namespace
+
+ranks_over_mpi::ranks_over_mpi(const calls& plugin, const start_facts& facts,
+                               mpi_options options)
+    : mpi_(plugin),
+      options_(std::move(options)),
+      rank_(static_cast<rank_id>(facts.rank)),
+      ranks_(static_cast<rank_id>(facts.ranks)),
+      small_(ranks_),
+      heard_(ranks_, control_now()),
+      told_(ranks_) {
+  pump_ = std::thread([this] { pump(); });
+}
+
+/// Sends a message that belongs to no user.
+void ranks_over_mpi::send_control(rank_id to, int tag, std::vector<std::byte> bytes) {
+  auto owned = std::make_unique<operation>();
+  operation& one = *owned;
+  one.other = to;
+  one.key = {control_channel, static_cast<std::uint64_t>(tag)};
+  one.is_send = true;
+  one.is_forgotten = true;
+  one.buffer = std::move(bytes);
+  if (mpi_.send(0, static_cast<int>(to), tag, one.buffer.data(),
+                static_cast<int>(one.buffer.size()), false, &one) == 0) {
+    unsent_ += static_cast<std::int64_t>(one.buffer.size());
+    operations_.emplace(&one, std::move(owned));
+  }
+}
+
+void ranks_over_mpi::abandon(std::uint32_t channel, const error& cause) {
+  const std::lock_guard lock(mutex_);
+  if (channel >= channels_.size() || !channels_[channel].open) {
+    return;
+  }
+  close(channel);
+  for (rank_id to = 0; to < ranks_; ++to) {
+    if (to != rank_) {
+      send_control(to, farewell_tag, bytes_of_cause(channel, cause));
+    }
+  }
+}
+
+void ranks_over_mpi::look_for_control_messages(std::int64_t now) {
+  std::vector<std::byte> bytes;
+  for (const int tag : {life_tag, farewell_tag}) {
+    bool found = false;
+    int from = 0;
+    int count = 0;
+    while (mpi_.probe(tag, &found, &from, &count) == 0 && found) {
+      bytes.resize(static_cast<std::size_t>(std::max(count, 1)));
+      if (mpi_.take(from, tag, bytes.data(), count) != 0) {
+        has_failed_ = true;
+        return;
+      }
+      heard_[static_cast<std::size_t>(from)] = now;
+      if (tag == farewell_tag) {
+        take_farewell(static_cast<rank_id>(from),
+                      std::span(bytes).first(static_cast<std::size_t>(count)));
+      }
+    }
+  }
+}
+
+/// Notes that a rank sends nothing more in a channel, and ends the receives from it whose
+/// messages it had not sent before.
+void ranks_over_mpi::take_farewell(rank_id from, std::span<const std::byte> bytes) {
+  std::array<std::uint32_t, 2> head{};
+  if (bytes.size() < sizeof head) {
+    return;
+  }
+  std::memcpy(head.data(), bytes.data(), sizeof head);
+  if (head[0] < channels_.size() && !channels_[head[0]].open) {
+    return;
+  }
+  const std::span<const std::byte> text = bytes.subspan(sizeof head);
+  error cause(static_cast<errc>(head[1]),
+              std::string(reinterpret_cast<const char*>(text.data()), text.size()));
+  has_failed_ = has_failed_ || cause.code() != errc::stopping;
+  for (const auto& [key, one] : receives_) {
+    if (one->other == from && one->key.channel == head[0]) {
+      cancel(*one, cause);
+    }
+  }
+  gone_.try_emplace({from, head[0]}, std::move(cause));
+}
+
+/// Sends signs of life, and moves messages on while nobody polls.
+void ranks_over_mpi::pump() {
+  const std::int64_t life_ns =
+      std::min(max_life_ns, options_.deadline_ns / lives_in_deadline);
+  std::unique_lock lock(mutex_);
+  while (!stops_) {
+    stopping_.wait_for(lock, operations_.empty() ? long_sleep : short_sleep,
+                       [this] { return stops_; });
+    const std::int64_t now = control_now();
+    if (now - lived_ns_ >= life_ns) {
+      lived_ns_ = now;
+      for (rank_id to = 0; to < ranks_; ++to) {
+        if (to != rank_ && !told_[to]) {
+          told_[to] = true;
+          send_control(to, life_tag, {});
+        }
+      }
+    }
+    if (now - polled_ns_ >= busy_ns) {
+      progress();
+    }
+  }
+}
+
+ranks_over_mpi::~ranks_over_mpi() {
+  const bool ends = all_are_here();
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = true;
+  }
+  stopping_.notify_all();
+  pump_.join();
+  if (ends) {
+    static_cast<void>(mpi_.finish());
+  }
+}
+
+/// Returns true if a rank has shown no sign of life for the deadline.
+bool ranks_over_mpi::is_silent() const {
+  const std::int64_t now = control_now();
+  for (rank_id r = 0; r < ranks_; ++r) {
+    if (r != rank_ && now - heard_[r] > options_.deadline_ns) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Returns true if a transfer of a user is under way.
+bool ranks_over_mpi::has_transfers() const {
+  return std::any_of(operations_.begin(), operations_.end(),
+                     [](const auto& one) { return !one.second->is_forgotten; });
+}
+
+/// Returns true if any transfer is under way. Signs of life do not count.
+bool ranks_over_mpi::has_operations() const {
+  return std::any_of(operations_.begin(), operations_.end(), [](const auto& one) {
+    const operation& o = *one.second;
+    return !o.is_send || o.key.channel != control_channel || !o.buffer.empty();
+  });
+}
+
+/// Waits until own transfers have ended and all ranks are here. Behind a first barrier no
+/// rank needs a message, so those that no one has received are dropped, until a second
+/// barrier says that all have been. Returns false if a rank has failed. The pump sends
+/// signs of life meanwhile.
+bool ranks_over_mpi::all_are_here() {
+  int barriers = 0;
+  bool ready = true;
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      progress();
+      if (barriers > 0) {
+        has_failed_ = has_failed_ || (!ready && mpi_.barrier_ready(&ready) != 0);
+        if (barriers > 1 || ready) {
+          mpi_.drop();
+        }
+      }
+      if (has_failed_ || is_silent()) {
+        return false;
+      }
+      if (ready && barriers == 2) {
+        return true;
+      }
+      if (ready && !(barriers == 0 ? has_transfers() : has_operations())) {
+        has_failed_ = mpi_.begin_barrier() != 0;
+        ready = false;
+        ++barriers;
+      }
+    }
+    std::this_thread::sleep_for(idle_sleep);
+  }
+}
+
+}  // namespace mpi
+
+result<std::unique_ptr<runtime::transport>> launched_ranks(const mpi_options& options) {
+  WEIR_TRY(const mpi::library which, mpi::library_of_launcher());
+  if (which == mpi::library::none) {
+    return std::unique_ptr<runtime::transport>();
+  }
+  WEIR_TRY(const mpi::calls* plugin, mpi::load_plugin(which, options.folder));
+  return mpi::start_ranks(*plugin, nullptr, options);
+}
+
+result<std::unique_ptr<runtime::transport>> ranks_of_communicator(
+    const void* communicator, std::size_t bytes, const mpi_options& options) {
+  // MPI_Comm is a pointer in OpenMPI and an int in MPICH.
+  const mpi::library which =
+      bytes == sizeof(void*) ? mpi::library::openmpi : mpi::library::mpich;
+  WEIR_TRY(const mpi::calls* plugin, mpi::load_plugin(which, options.folder));
+  return mpi::start_ranks(*plugin, communicator, options);
+}
+
+}  // namespace weir

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The transport between processes that a launcher of MPI has started together, such as
+/// `mpirun` or `srun`. Nothing of MPI is linked: a plug-in for OpenMPI or for MPICH is
+/// loaded at run time, and only if there are several ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "weir/runtime/transport.hpp"
+
+namespace weir {
+
+/// Options of a transport over MPI.
+struct mpi_options {
+  /// Time without a sign of life of a rank after which receives from it fail. A thread of
+  /// each rank sends signs of life, also while kernels run. @units{nanoseconds}
+  std::int64_t deadline_ns = 60'000'000'000;
+  /// Largest number of bytes of messages that were begun and that MPI has not sent yet. A
+  /// send beyond it fails. @units{bytes}
+  std::int64_t max_unsent = std::int64_t{4} << 30;
+  /// Folder of the plug-ins; empty: that of the environment variable `WEIR_MPI_FOLDER`,
+  /// or else `../lib/weir` beside the folder of the program, or that of the installation.
+  std::string folder{};
+};
+
+/// Returns the transport between the ranks that a launcher has started together, or null
+/// if this process is the only one. The launcher's variables in the environment choose
+/// the plug-in: OMPI_COMM_WORLD_SIZE or PMIX_RANK that of OpenMPI, PMI_SIZE that of
+/// MPICH.
+///
+/// Keys of messages count modulo 2^20, so at most a million messages from one rank to
+/// another may be under way in a channel. If no rank has failed, the destructor waits for
+/// all ranks and ends MPI; MPI cannot be started again in this process.
+/// @threads{call it once, from the main thread}
+/// @error{not_found; there is no plug-in in any of the folders}
+/// @error{unsupported; the plug-in or MPI lacks something that is needed, or the launcher
+/// `srun` has started the processes without a type of MPI}
+/// @error{already_exists; a transport over MPI was made before}
+/// @error{io; MPI cannot start}
+/// @source{docs/ranks.md, Processes}
+[[nodiscard]] result<std::unique_ptr<runtime::transport>> launched_ranks(
+    const mpi_options& options = {});
+
+/// Returns the transport over a communicator, given by its address and its size, see
+/// `from_mpi`. @error{unsupported; the process uses another MPI library than the plug-in;
+/// and the errors of `launched_ranks`} @threads{see `launched_ranks`}
+[[nodiscard]] result<std::unique_ptr<runtime::transport>> ranks_of_communicator(
+    const void* communicator, std::size_t bytes, const mpi_options& options = {});
+
+/// Returns the transport over the ranks of a communicator of a program that has called
+/// MPI_Init_thread itself, with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE. The
+/// communicator is copied, and MPI is not ended. All ranks of the communicator call it.
+/// @error{unsupported; see `ranks_of_communicator`} @threads{see `launched_ranks`}
+template <class Communicator>
+[[nodiscard]] result<std::unique_ptr<runtime::transport>> from_mpi(
+    Communicator communicator, const mpi_options& options = {}) {
+  return ranks_of_communicator(&communicator, sizeof communicator, options);
+}
+
+}  // namespace weir

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Choosing and loading the plug-in for an MPI library.
+#include "loading.hpp"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <charconv>
+#include <climits>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+namespace weir::mpi {
+namespace {
+
+/// Returns the value of a variable of the environment, empty if there is none.
+std::string_view variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::string_view{} : std::string_view(value);
+}
+
+/// Returns true if a variable holds a number of at least 2.
+bool is_several(const char* name) {
+  const std::string_view text = variable(name);
+  int number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number >= 2;
+}
+
+/// Returns the folders that may have plug-ins, the first choice first.
+std::vector<std::string> plugin_folders(const std::string& given) {
+  if (!given.empty()) {
+    return {given};
+  }
+  if (const std::string_view named = variable("WEIR_MPI_FOLDER"); !named.empty()) {
+    return {std::string(named)};
+  }
+  std::error_code failed;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  return {(program.parent_path() / "../lib/weir").lexically_normal().string(),
+          WEIR_MPI_INSTALLED};
+}
+
+/// Checks that the plug-in calls the library that it was built for. A program that is
+/// linked with another one gives its functions to the plug-in.
+result<void> check_library(const std::string& path, const calls& plugin) {
+  std::array<char, PATH_MAX> version{};
+  std::array<char, PATH_MAX> found{};
+  plugin.describe(version.data(), found.data(), version.size());
+  if (std::string_view(version.data()).find(plugin.library) != std::string_view::npos) {
+    return {};
+  }
+  return error(
+             errc::unsupported,
+             fmt::format("cannot use the MPI plug-in \"{}\": expected that it calls {}, "
+                         "found that this process has {} of {}",
+                         path, plugin.library, found.data(), version.data()))
+      .hint("start the program with the launcher of the library that it is linked with");
+}
+
+/// Loads the plug-in in a file.
+result<const calls*> open_plugin(const std::string& path) {
+  void* const loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (loaded == nullptr) {
+    return error(
+        errc::unsupported,
+        fmt::format("cannot load the MPI plug-in \"{}\": expected a library that "
+                    "this machine can load, found: {}",
+                    path, dlerror()));
+  }
+  const auto entry = reinterpret_cast<entry_function>(dlsym(loaded, entry_name));
+  const calls* const plugin = entry == nullptr ? nullptr : entry();
+  if (plugin == nullptr || plugin->version != calls_version) {
+    return error(errc::unsupported,
+                 fmt::format(
+                     "cannot use the MPI plug-in \"{}\": expected version {}, found {}",
+                     path, calls_version, plugin == nullptr ? 0 : plugin->version))
+        .hint("install the plug-in of this version of Weir");
+  }
+  WEIR_CHECK(check_library(path, *plugin));
+  return plugin;
+}
+
+}  // namespace
+
+result<library> library_of_launcher() {
+  if (is_several("OMPI_COMM_WORLD_SIZE") ||
+      (variable("OMPI_COMM_WORLD_SIZE").empty() && !variable("PMIX_RANK").empty())) {
+    return library::openmpi;
+  }
+  if (is_several("PMI_SIZE")) {
+    return library::mpich;
+  }
+  const bool is_launched =
+      !variable("OMPI_COMM_WORLD_SIZE").empty() || !variable("PMI_SIZE").empty();
+  if (!is_launched && is_several("SLURM_NTASKS") && !variable("SLURM_STEP_ID").empty()) {
+    return error(
+               errc::unsupported,
+               fmt::format("ranks not started: expected that srun connects its {} tasks "
+                           "by MPI, found a task without a connection",
+                           variable("SLURM_NTASKS")))
+        .hint("start with srun --mpi=pmix for OpenMPI, or --mpi=pmi2 for MPICH");
+  }
+  return library::none;
+}
+
+result<const calls*> load_plugin(library which, const std::string& folder) {
+  const char* const file =
+      which == library::openmpi ? "libweir-openmpi.so" : "libweir-mpich.so";
+  const std::vector<std::string> folders = plugin_folders(folder);
+  for (const std::string& one : folders) {
+    const std::string path = (std::filesystem::path(one) / file).string();
+    std::error_code failed;
+    if (std::filesystem::exists(path, failed)) {
+      return open_plugin(path);
+    }
+  }
+  return error(errc::not_found,
+               fmt::format("cannot load an MPI plug-in: expected {} in {}, found none",
+                           file, fmt::join(folders, " or in ")))
+      .hint(
+          "set WEIR_MPI_FOLDER to its folder; a build makes it if the headers of the "
+          "MPI library are installed");
+}
+
+}  // namespace weir::mpi

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The plug-in for one MPI library: compiled once with the headers of each library.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "calls.hpp"
+
+namespace weir::mpi {
+namespace {
+
+/// What the plug-in knows in this process. Operation i has request i and owner i.
+struct plugin_state {
+  std::vector<MPI_Comm> communicators;
+  std::vector<MPI_Request> requests;
+  std::vector<void*> owners;
+  std::vector<int> indices;          ///< memory of `poll`
+  std::vector<MPI_Status> statuses;  ///< memory of `poll`
+  MPI_Comm copy = MPI_COMM_NULL;     ///< communicator that is being made
+  MPI_Request copying = MPI_REQUEST_NULL;
+  MPI_Request barrier = MPI_REQUEST_NULL;
+  bool started_here = false;
+};
+plugin_state state;
+
+int start(const void* communicator, start_facts* facts) {
+  int begun = 0;
+  int code = MPI_Initialized(&begun);
+  if (code != MPI_SUCCESS) {
+    return code;
+  }
+  MPI_Comm all = MPI_COMM_WORLD;
+  if (communicator != nullptr) {
+    std::memcpy(&all, communicator, sizeof all);
+    code = MPI_Query_thread(&facts->thread_level);
+  } else if (begun != 0) {
+    code = MPI_Query_thread(&facts->thread_level);
+  } else {
+    code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &facts->thread_level);
+    state.started_here = code == MPI_SUCCESS;
+  }
+  if (code != MPI_SUCCESS) {
+    return code;
+  }
+  facts->needed_level = MPI_THREAD_SERIALIZED;
+  facts->started_here = state.started_here;
+  MPI_Comm own = MPI_COMM_NULL;
+  if ((code = MPI_Comm_dup(all, &own)) != MPI_SUCCESS ||
+      (code = MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN)) != MPI_SUCCESS ||
+      (code = MPI_Comm_rank(own, &facts->rank)) != MPI_SUCCESS ||
+      (code = MPI_Comm_size(own, &facts->ranks)) != MPI_SUCCESS) {
+    return code;
+  }
+  state.communicators.push_back(own);
+  void* value = nullptr;
+  int present = 0;
+  code = MPI_Comm_get_attr(own, MPI_TAG_UB, static_cast<void*>(&value), &present);
+  facts->max_tag = present != 0 ? *static_cast<int*>(value) : 32767;
+  return code;
+}
+
+int begin_copy() {
+  return MPI_Comm_idup(state.communicators.front(), &state.copy, &state.copying);
+}
+
+int copy_ready(bool* ready) {
+  int done = 0;
+  int code = MPI_Test(&state.copying, &done, MPI_STATUS_IGNORE);
+  *ready = code == MPI_SUCCESS && done != 0;
+  if (*ready) {
+    code = MPI_Comm_set_errhandler(state.copy, MPI_ERRORS_RETURN);
+    state.communicators.push_back(state.copy);
+  }
+  return code;
+}
+
+/// Notes an operation that has begun.
+int note(int code, MPI_Request request, void* owner) {
+  if (code == MPI_SUCCESS) {
+    state.requests.push_back(request);
+    state.owners.push_back(owner);
+  }
+  return code;
+}
+
+int send(int communicator, int to, int tag, const void* bytes, int count,
+         bool synchronous, void* owner) {
+  MPI_Comm over = state.communicators[static_cast<std::size_t>(communicator)];
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = synchronous
+                       ? MPI_Issend(bytes, count, MPI_BYTE, to, tag, over, &request)
+                       : MPI_Isend(bytes, count, MPI_BYTE, to, tag, over, &request);
+  return note(code, request, owner);
+}
+
+int receive(int communicator, int from, int tag, void* into, int count, void* owner) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code =
+      MPI_Irecv(into, count, MPI_BYTE, from, tag,
+                state.communicators[static_cast<std::size_t>(communicator)], &request);
+  return note(code, request, owner);
+}
+
+int cancel(void* owner) {
+  const auto found = std::find(state.owners.begin(), state.owners.end(), owner);
+  if (found == state.owners.end()) {
+    return MPI_SUCCESS;
+  }
+  return MPI_Cancel(
+      &state.requests[static_cast<std::size_t>(found - state.owners.begin())]);
+}
+
+/// Fills the end of one operation.
+void fill_end(operation_end& end, void* owner, MPI_Status& status, int code) {
+  end = {};
+  end.owner = owner;
+  end.code = code;
+  int cancelled = 0;
+  int count = 0;
+  if (code == MPI_SUCCESS && MPI_Test_cancelled(&status, &cancelled) == MPI_SUCCESS &&
+      cancelled == 0) {
+    MPI_Get_count(&status, MPI_BYTE, &count);
+  } else if (code != MPI_SUCCESS) {
+    int kind = 0;
+    MPI_Error_class(code, &kind);
+    end.truncated = kind == MPI_ERR_TRUNCATE;
+  }
+  end.cancelled = cancelled != 0;
+  end.bytes = count > 0 ? static_cast<std::size_t>(count) : 0;
+}
+
+int poll(operation_end* ends, int capacity) {
+  const std::size_t open = state.requests.size();
+  if (open == 0) {
+    return 0;
+  }
+  state.indices.resize(open);
+  state.statuses.resize(open);
+  int count = 0;
+  if (open > static_cast<std::size_t>(capacity)) {
+    return -1;
+  }
+  const int code = MPI_Testsome(static_cast<int>(open), state.requests.data(), &count,
+                                state.indices.data(), state.statuses.data());
+  if (count == MPI_UNDEFINED || count <= 0) {
+    return 0;
+  }
+  for (int i = 0; i < count; ++i) {
+    const auto which =
+        static_cast<std::size_t>(state.indices[static_cast<std::size_t>(i)]);
+    MPI_Status& status = state.statuses[static_cast<std::size_t>(i)];
+    fill_end(ends[i], state.owners[which], status,
+             code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS);
+    state.owners[which] = nullptr;
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < open; ++i) {
+    if (state.owners[i] != nullptr) {
+      state.owners[kept] = state.owners[i];
+      state.requests[kept] = state.requests[i];
+      ++kept;
+    }
+  }
+  state.owners.resize(kept);
+  state.requests.resize(kept);
+  return count;
+}
+
+int probe(int tag, bool* found, int* from, int* count) {
+  int flag = 0;
+  MPI_Status status;
+  const int code =
+      MPI_Iprobe(MPI_ANY_SOURCE, tag, state.communicators.front(), &flag, &status);
+  *found = code == MPI_SUCCESS && flag != 0;
+  if (*found) {
+    *from = status.MPI_SOURCE;
+    MPI_Get_count(&status, MPI_BYTE, count);
+  }
+  return code;
+}
+
+int take(int from, int tag, void* into, int count) {
+  return MPI_Recv(into, count, MPI_BYTE, from, tag, state.communicators.front(),
+                  MPI_STATUS_IGNORE);
+}
+
+int begin_barrier() {
+  return MPI_Ibarrier(state.communicators.front(), &state.barrier);
+}
+
+int barrier_ready(bool* ready) {
+  int done = 0;
+  const int code = MPI_Test(&state.barrier, &done, MPI_STATUS_IGNORE);
+  *ready = done != 0;
+  return code;
+}
+
+/// Receives the messages of a communicator that nobody wants.
+void drop_messages(MPI_Comm over) {
+  std::vector<char> rest;
+  for (;;) {
+    int flag = 0;
+    int count = 0;
+    MPI_Status status;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, over, &flag, &status) != MPI_SUCCESS ||
+        flag == 0) {
+      return;
+    }
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    rest.resize(static_cast<std::size_t>(std::max(count, 1)));
+    MPI_Recv(rest.data(), count, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, over,
+             MPI_STATUS_IGNORE);
+  }
+}
+
+void drop() {
+  for (MPI_Comm const one : state.communicators) {
+    drop_messages(one);
+  }
+}
+
+int finish() {
+  for (MPI_Comm& one : state.communicators) {
+    MPI_Comm_free(&one);
+  }
+  state.communicators.clear();
+  return state.started_here ? MPI_Finalize() : MPI_SUCCESS;
+}
+
+void explain(int code, char* text, std::size_t size) {
+  char words[MPI_MAX_ERROR_STRING] = "unknown error";
+  int length = 0;
+  MPI_Error_string(code, words, &length);
+  std::snprintf(text, size, "%s", words);
+}
+
+void describe(char* version, char* path, std::size_t size) {
+  char words[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(words, &length);
+  words[std::strcspn(words, "\n")] = '\0';
+  std::snprintf(version, size, "%s", words);
+  Dl_info facts{};
+  const bool known = dladdr(reinterpret_cast<void*>(&MPI_Comm_dup), &facts) != 0;
+  std::snprintf(path, size, "%s", known ? facts.dli_fname : "unknown");
+}
+
+constexpr calls all_calls{calls_version,
+                          WEIR_MPI_LIBRARY,
+                          sizeof(MPI_Comm),
+                          start,
+                          begin_copy,
+                          copy_ready,
+                          send,
+                          receive,
+                          cancel,
+                          poll,
+                          probe,
+                          take,
+                          begin_barrier,
+                          barrier_ready,
+                          drop,
+                          finish,
+                          explain,
+                          describe};
+
+}  // namespace
+}  // namespace weir::mpi
+
+/// Returns the calls of this plug-in.
+extern "C" __attribute__((visibility("default"))) const weir::mpi::calls*
+weir_mpi_calls() {
+  return &weir::mpi::all_calls;
+}

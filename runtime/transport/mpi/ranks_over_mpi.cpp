@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Transfers of the transport over MPI: how they begin, move on and end.
+#include "ranks_over_mpi.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <climits>
+#include <cstring>
+
+#include <fmt/core.h>
+
+#include "control.hpp"
+
+namespace weir::mpi {
+namespace {
+
+/// Messages of at most so many bytes are sent at once by all MPI libraries, so that
+/// nothing slows down a sender whose receiver is busy.
+constexpr std::size_t small_bytes = 4096;
+/// Of so many small messages to a rank, one ends only after its receive has begun.
+constexpr std::uint32_t small_between_waits = 16;
+/// Largest buffer that is kept for later messages, and the number of them.
+constexpr std::size_t max_kept_bytes = std::size_t{1} << 20;
+constexpr std::size_t max_kept_buffers = 64;
+/// Time between two looks for signs of life and for ends of channels.
+constexpr std::int64_t look_ns = 10'000'000;
+
+/// Returns the tag of a message.
+int tag_of(const message_key& key) {
+  const std::uint64_t slot = key.channel % channels_of_communicator + 1;
+  const std::uint64_t low = key.number & ((std::uint64_t{1} << number_bits) - 1);
+  return static_cast<int>(slot << number_bits | low);
+}
+
+/// Returns the communicator of a channel.
+int communicator_of(const message_key& key) {
+  return static_cast<int>(key.channel / channels_of_communicator);
+}
+
+/// Returns the words for a message in errors.
+std::string name_of_transfer(rank_id from, const message_key& key) {
+  return fmt::format("message {} of channel {} from rank {}", key.number, key.channel,
+                     from);
+}
+
+}  // namespace
+
+std::int64_t control_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::uint32_t ranks_over_mpi::open_channel() {
+  const std::lock_guard lock(mutex_);
+  channels_.emplace_back();
+  const auto channel = static_cast<std::uint32_t>(channels_.size() - 1);
+  const std::uint32_t needed = channel / channels_of_communicator + 1;
+  const std::int64_t begun = control_now();
+  while (communicators_ < needed && !has_failed_) {
+    bool ready = false;
+    has_failed_ = mpi_.begin_copy() != 0;
+    while (!ready && !has_failed_) {
+      progress();
+      has_failed_ = has_failed_ || mpi_.copy_ready(&ready) != 0 ||
+                    control_now() - begun > options_.deadline_ns;
+    }
+    ++communicators_;
+  }
+  return channel;
+}
+
+result<void> ranks_over_mpi::check_open(rank_id other, const message_key& key,
+                                        std::size_t bytes) const {
+  if (other >= ranks_) {
+    return error(errc::out_of_range,
+                 fmt::format("message {} of channel {} not moved: expected a rank in "
+                             "[0, {}), found {}",
+                             key.number, key.channel, ranks_, other));
+  }
+  if (bytes > INT_MAX) {
+    return error(errc::out_of_range,
+                 fmt::format("message {} of channel {} not moved: expected at most {} "
+                             "bytes, found {}",
+                             key.number, key.channel, INT_MAX, bytes))
+        .hint("cut the tensor into more tiles");
+  }
+  if (key.channel >= channels_.size() || !channels_[key.channel].open) {
+    return error(errc::stopping,
+                 fmt::format("message {} not moved: expected an open channel of rank {}, "
+                             "found channel {}",
+                             key.number, rank_, key.channel));
+  }
+  return {};
+}
+
+/// Returns a buffer, an old one if there is any.
+std::vector<std::byte> ranks_over_mpi::take_buffer(std::size_t bytes) {
+  std::vector<std::byte> buffer;
+  if (!spare_.empty()) {
+    buffer = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  buffer.resize(bytes);
+  return buffer;
+}
+
+void ranks_over_mpi::keep_buffer(std::vector<std::byte> buffer) {
+  if (buffer.capacity() <= max_kept_bytes && spare_.size() < max_kept_buffers) {
+    spare_.push_back(std::move(buffer));
+  }
+}
+
+result<transfer_id> ranks_over_mpi::send(rank_id to, message_key key,
+                                         std::span<const std::byte> bytes) {
+  const std::lock_guard lock(mutex_);
+  WEIR_CHECK(check_open(to, key, bytes.size()));
+  std::vector<std::byte> buffer = take_buffer(std::max<std::size_t>(bytes.size(), 1));
+  std::copy(bytes.begin(), bytes.end(), buffer.begin());
+  return begin_send(to, key, std::move(buffer));
+}
+
+result<transfer_id> ranks_over_mpi::send_failure(rank_id to, message_key key) {
+  const std::lock_guard lock(mutex_);
+  WEIR_CHECK(check_open(to, key, 0));
+  return begin_send(to, key, {});
+}
+
+result<transfer_id> ranks_over_mpi::begin_send(rank_id to, message_key key,
+                                               std::vector<std::byte> buffer) {
+  const auto bytes = static_cast<std::int64_t>(buffer.size());
+  if (bytes > options_.max_unsent - unsent_) {
+    return error(errc::out_of_memory,
+                 fmt::format("message {} of channel {} not sent to rank {}: expected at "
+                             "most {} bytes that are not sent yet, found {}",
+                             key.number, key.channel, to, options_.max_unsent,
+                             unsent_ + bytes))
+        .hint(
+            "let the ranks wait for each other more often, or raise "
+            "mpi_options::max_unsent");
+  }
+  auto owned = std::make_unique<operation>();
+  operation& one = *owned;
+  one = {next_transfer_, to, key, true, false, std::move(buffer), {}, 0, {}};
+  const bool waits =
+      one.buffer.size() <= small_bytes && ++small_[to] % small_between_waits == 0;
+  if (const int code =
+          mpi_.send(communicator_of(key), static_cast<int>(to), tag_of(key),
+                    one.buffer.data(), static_cast<int>(one.buffer.size()), waits, &one);
+      code != 0) {
+    return failure_of_mpi(one, code);
+  }
+  unsent_ += bytes;
+  operations_.emplace(&one, std::move(owned));
+  return next_transfer_++;
+}
+
+result<transfer_id> ranks_over_mpi::receive(rank_id from, message_key key,
+                                            std::span<std::byte> into) {
+  const std::lock_guard lock(mutex_);
+  WEIR_CHECK(check_open(from, key, into.size()));
+  if (receives_.contains({from, key})) {
+    return error(errc::already_exists,
+                 fmt::format("receive not begun: expected one receive of {}, found a "
+                             "second one",
+                             name_of_transfer(from, key)));
+  }
+  auto owned = std::make_unique<operation>();
+  operation& one = *owned;
+  one = {
+      next_transfer_, from,          key,
+      false,          false,         take_buffer(std::max<std::size_t>(into.size(), 1)),
+      into,           control_now(), {}};
+  if (const int code =
+          mpi_.receive(communicator_of(key), static_cast<int>(from), tag_of(key),
+                       one.buffer.data(), static_cast<int>(one.buffer.size()), &one);
+      code != 0) {
+    return failure_of_mpi(one, code);
+  }
+  operations_.emplace(&one, std::move(owned));
+  receives_.emplace(sender_and_key{from, key}, &one);
+  if (const auto gone = gone_.find({from, key.channel}); gone != gone_.end()) {
+    cancel(one, gone->second);  // a message that was sent before still arrives
+  }
+  return next_transfer_++;
+}
+
+void ranks_over_mpi::poll(std::uint32_t channel, std::vector<transfer_end>& ended) {
+  const std::lock_guard lock(mutex_);
+  polled_ns_ = control_now();
+  progress();
+  if (channel < channels_.size()) {
+    for (transfer_end& one : std::exchange(channels_[channel].ended, {})) {
+      ended.push_back(std::move(one));
+    }
+  }
+}
+
+/// Moves messages on, and notes the operations that have ended.
+void ranks_over_mpi::progress() {
+  const std::int64_t now = control_now();
+  ends_.resize(std::max(ends_.size(), operations_.size()));
+  const int count = mpi_.poll(ends_.data(), static_cast<int>(ends_.size()));
+  for (int i = 0; i < count; ++i) {
+    end_operation(ends_[static_cast<std::size_t>(i)], now);
+  }
+  if (now - looked_ns_ >= look_ns) {
+    looked_ns_ = now;
+    look_for_control_messages(now);
+    end_overdue(now);
+  }
+}
+
+void ranks_over_mpi::end_operation(const operation_end& end, std::int64_t now) {
+  const auto found = operations_.find(static_cast<const operation*>(end.owner));
+  if (found == operations_.end()) {
+    return;
+  }
+  operation& one = *found->second;
+  if (one.is_send) {
+    unsent_ -= static_cast<std::int64_t>(one.buffer.size());
+    if (one.key.channel == control_channel && one.buffer.empty()) {
+      told_[one.other] = false;
+    }
+  } else if (end.code == 0 && !end.cancelled) {
+    heard_[one.other] = now;
+  }
+  if (!one.is_forgotten) {
+    const bool abandoned = end.cancelled && one.cause;
+    tell_end(one, outcome_of(one, end), abandoned);
+  }
+  keep_buffer(std::move(one.buffer));
+  operations_.erase(found);
+}
+
+/// Returns the outcome of an operation, and copies received bytes to their memory.
+result<void> ranks_over_mpi::outcome_of(operation& one, const operation_end& end) const {
+  if (end.cancelled) {
+    if (one.cause) {
+      return *one.cause;
+    }
+    return error(errc::stopping,
+                 fmt::format("{} not received: expected bytes, found that the receive "
+                             "was cancelled",
+                             name_of_transfer(one.other, one.key)));
+  }
+  if (end.truncated) {
+    return error(errc::collective_mismatch,
+                 fmt::format("{} not received: expected {} bytes, found more",
+                             name_of_transfer(one.other, one.key), one.into.size()));
+  }
+  if (end.code != 0) {
+    return failure_of_mpi(one, end.code);
+  }
+  if (one.is_send) {
+    return {};
+  }
+  if (end.bytes == 0) {
+    return error(errc::upstream_failed,
+                 fmt::format("{} not received: expected bytes, found that the task that "
+                             "makes them has failed",
+                             name_of_transfer(one.other, one.key)));
+  }
+  if (end.bytes != one.buffer.size()) {
+    return error(
+        errc::collective_mismatch,
+        fmt::format("{} not received: expected {} bytes, found {}",
+                    name_of_transfer(one.other, one.key), one.into.size(), end.bytes));
+  }
+  std::copy_n(one.buffer.begin(), one.into.size(), one.into.begin());
+  return {};
+}
+
+error ranks_over_mpi::failure_of_mpi(const operation& one, int code) const {
+  std::array<char, 512> text{};
+  mpi_.explain(code, text.data(), text.size());
+  return error(errc::io,
+               fmt::format("message {} of channel {} {} rank {} not moved: "
+                           "expected success of {}, found: {}",
+                           one.key.number, one.key.channel, one.is_send ? "to" : "from",
+                           one.other, mpi_.library, text.data()));
+}
+
+void ranks_over_mpi::tell_end(const operation& one, result<void> outcome,
+                              bool abandoned) {
+  if (!outcome && outcome.error().code() != errc::upstream_failed && !abandoned) {
+    has_failed_ = true;
+  }
+  if (!one.is_send) {
+    receives_.erase({one.other, one.key});
+  }
+  channels_[one.key.channel].ended.push_back({one.id, std::move(outcome), abandoned});
+}
+
+/// Ends the receives from ranks that have been silent for the deadline.
+void ranks_over_mpi::end_overdue(std::int64_t now) {
+  std::vector<operation*> late;
+  for (const auto& [key, one] : receives_) {
+    if (now - std::max(one->begun_ns, heard_[one->other]) > options_.deadline_ns) {
+      late.push_back(one);
+    }
+  }
+  for (operation* const one : late) {
+    const std::int64_t silent = now - std::max(one->begun_ns, heard_[one->other]);
+    tell_end(*one,
+             error(errc::timeout,
+                   fmt::format("{} not received: expected a sign of life of rank {} "
+                               "within {} ms, found none for {} ms",
+                               name_of_transfer(one->other, one->key), one->other,
+                               options_.deadline_ns / 1'000'000, silent / 1'000'000)));
+    one->is_forgotten = true;
+    cancel(*one, std::nullopt);
+  }
+}
+
+/// Asks MPI to end a receive. If its message has begun to arrive, it ends as usual.
+void ranks_over_mpi::cancel(operation& one, std::optional<error> cause) {
+  one.cause = std::move(cause);
+  static_cast<void>(mpi_.cancel(&one));
+}
+
+void ranks_over_mpi::close_channel(std::uint32_t channel) noexcept {
+  const std::lock_guard lock(mutex_);
+  close(channel);
+}
+
+void ranks_over_mpi::close(std::uint32_t channel) noexcept {
+  if (channel >= channels_.size() || !channels_[channel].open) {
+    return;
+  }
+  channels_[channel] = {false, {}};
+  for (auto& [at, one] : operations_) {
+    if (one->key.channel == channel && !one->is_forgotten) {
+      one->is_forgotten = true;
+      if (!one->is_send) {
+        receives_.erase({one->other, one->key});
+        cancel(*one, std::nullopt);
+      }
+    }
+  }
+  std::erase_if(gone_,
+                [channel](const auto& one) { return one.first.second == channel; });
+}
+
+}  // namespace weir::mpi

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The transport over the calls of a plug-in.
+///
+/// A message of a channel is a message of MPI whose tag is made of the channel and of the
+/// low 20 bits of its number. MPI delivers messages of one tag in order, so these bits
+/// are enough while fewer than 2^20 messages are under way. A message without bytes is
+/// sent as one byte, since a message of no bytes says that its sender has failed. All
+/// memory that MPI reads and writes belongs to the transport, because MPI cannot give up
+/// a transfer to or from a rank that has died.
+///
+/// Signs of life and the ends of channels are messages of two tags of their own. A
+/// thread, the pump, sends the signs of life and moves messages on while nobody polls.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "calls.hpp"
+#include "weir/mpi/ranks.hpp"
+
+namespace weir::mpi {
+
+using runtime::message_key;
+using runtime::rank_id;
+using runtime::transfer_end;
+using runtime::transfer_id;
+
+/// Channels that one communicator has. Tags of channel c begin at (c + 1) * 2^20, and MPI
+/// libraries have at least 2^28 tags.
+constexpr std::uint32_t channels_of_communicator = 255;
+/// Bits of the number of a message in its tag.
+constexpr unsigned number_bits = 20;
+
+/// The ranks of a launcher or of a communicator.
+/// @threads{thread-compatible; the pump is a thread of the object}
+class ranks_over_mpi final : public runtime::transport {
+ public:
+  /// Takes over calls that have been started.
+  ranks_over_mpi(const calls& plugin, const start_facts& facts, mpi_options options);
+  /// Waits until own messages are sent and all ranks are here, and ends MPI. Does neither
+  /// if a rank has failed.
+  ~ranks_over_mpi() override;
+
+  [[nodiscard]] rank_id rank() const noexcept override { return rank_; }
+  [[nodiscard]] rank_id ranks() const noexcept override { return ranks_; }
+  [[nodiscard]] std::uint32_t open_channel() override;
+  void close_channel(std::uint32_t channel) noexcept override;
+  void abandon(std::uint32_t channel, const error& cause) override;
+  [[nodiscard]] result<transfer_id> send(rank_id to, message_key key,
+                                         std::span<const std::byte> bytes) override;
+  [[nodiscard]] result<transfer_id> send_failure(rank_id to, message_key key) override;
+  [[nodiscard]] result<transfer_id> receive(rank_id from, message_key key,
+                                            std::span<std::byte> into) override;
+  void poll(std::uint32_t channel, std::vector<transfer_end>& ended) override;
+
+ private:
+  /// A send or a receive that MPI has not ended.
+  struct operation {
+    transfer_id id = 0;
+    rank_id other = 0;
+    message_key key;
+    bool is_send = false;
+    bool is_forgotten = false;  ///< its channel is closed, or its end was told
+    std::vector<std::byte> buffer{};
+    std::span<std::byte> into{};
+    std::int64_t begun_ns = 0;
+    std::optional<error> cause{};  ///< reason for which it was cancelled
+  };
+  using operation_map = std::map<const operation*, std::unique_ptr<operation>>;
+  /// A sender and a key.
+  using sender_and_key = std::pair<rank_id, message_key>;
+  /// A rank and a channel.
+  using rank_and_channel = std::pair<rank_id, std::uint32_t>;
+  struct channel_state {
+    bool open = true;
+    std::vector<transfer_end> ended{};  ///< ends that its user has not asked for
+  };
+
+  [[nodiscard]] result<void> check_open(rank_id other, const message_key& key,
+                                        std::size_t bytes) const;
+  [[nodiscard]] result<transfer_id> begin_send(rank_id to, message_key key,
+                                               std::vector<std::byte> buffer);
+  [[nodiscard]] std::vector<std::byte> take_buffer(std::size_t bytes);
+  void keep_buffer(std::vector<std::byte> buffer);
+  void send_control(rank_id to, int tag, std::vector<std::byte> bytes);
+  void close(std::uint32_t channel) noexcept;
+  void cancel(operation& one, std::optional<error> cause);
+
+  void progress();
+  void end_operation(const operation_end& end, std::int64_t now);
+  [[nodiscard]] result<void> outcome_of(operation& one, const operation_end& end) const;
+  void look_for_control_messages(std::int64_t now);
+  void take_farewell(rank_id from, std::span<const std::byte> bytes);
+  void end_overdue(std::int64_t now);
+  void tell_end(const operation& one, result<void> outcome, bool abandoned = false);
+  [[nodiscard]] error failure_of_mpi(const operation& one, int code) const;
+
+  void pump();
+  [[nodiscard]] bool has_transfers() const;
+  [[nodiscard]] bool has_operations() const;
+  [[nodiscard]] bool all_are_here();
+  [[nodiscard]] bool is_silent() const;
+
+  const calls& mpi_;
+  const mpi_options options_;
+  const rank_id rank_;
+  const rank_id ranks_;
+
+  std::mutex mutex_;  ///< guards all below, and the calls of MPI
+  std::condition_variable stopping_;
+  bool stops_ = false;
+  bool has_failed_ = false;  ///< a rank is silent, or MPI has reported an error
+  std::uint32_t communicators_ = 1;
+  std::vector<channel_state> channels_;
+  operation_map operations_;
+  std::map<sender_and_key, operation*> receives_;  ///< receives that are not forgotten
+  std::vector<operation_end> ends_;
+  std::vector<std::vector<std::byte>> spare_;  ///< buffers that are not in use
+  std::int64_t unsent_ = 0;                    ///< bytes of sends that have not ended
+  std::vector<std::uint32_t> small_;           ///< small messages to each rank
+  std::vector<std::int64_t> heard_;            ///< last sign of life of each rank
+  std::vector<bool> told_;  ///< true if the last sign of life to a rank is under way
+  std::map<rank_and_channel, error> gone_;  ///< causes of channels that ranks have left
+  transfer_id next_transfer_ = 1;
+  std::int64_t polled_ns_ = 0;
+  std::int64_t looked_ns_ = 0;
+  std::int64_t lived_ns_ = 0;
+  std::thread pump_;
+};
+
+}  // namespace weir::mpi

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests the kernels of the layers: values against plain loops, and equal bits on every
+/// instruction set. The kernels of the baseline run on every machine; they compute lane
+/// by lane in the order of operations that the others have in registers.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "layers/kernels/select.hpp"
+#include "models/layers/some_weights.hpp"
+#include "support/case_count.hpp"
+#include "weir/base/math/elementary.hpp"
+
+namespace weir::models::layers {
+namespace {
+
+using test::some_rows;
+
+/// Returns the kernels of this processor, those of the baseline first.
+std::vector<const layer_kernels*> tables_here() {
+  std::vector<const layer_kernels*> tables;
+  for (const char* name : {"x86-64", "x86-64-v3", "x86-64-v4"}) {
+    if (auto table = select_layer_kernels(name)) {
+      tables.push_back(*table);
+    }
+  }
+  return tables;
+}
+
+std::vector<float> random_floats(std::size_t count, std::uint64_t seed) {
+  const philox random(seed, 5);
+  std::vector<float> x(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    x[i] = random.normal(i);
+  }
+  return x;
+}
+
+bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), 4 * a.size()) == 0;
+}
+
+panel_kind kind_of(weight_type type) {
+  return static_cast<panel_kind>(static_cast<int>(type));
+}
+
+TEST(LayerKernels, TypesOfPanelsHaveTheSameNumbersAsTypesOfWeights) {
+  EXPECT_EQ(kind_of(weight_type::f32), panel_kind::f32);
+  EXPECT_EQ(kind_of(weight_type::q8_0), panel_kind::q8_0);
+  EXPECT_EQ(kind_of(weight_type::q4_1), panel_kind::q4_1);
+}
+
+/// Expects that a product equals the chain that defines it, on every instruction set.
+void expect_product(weight_type type, int row_count, int panel_count, int inputs) {
+  const panel_shape shape{type, static_cast<std::uint64_t>(16 * panel_count),
+                          static_cast<std::uint64_t>(inputs)};
+  const byte_vector stored = some_rows(shape, static_cast<std::uint64_t>(inputs));
+  const auto matrix = test::packed("w", shape, stored, 0);
+  const int stride = inputs + 3;
+  const auto rows = random_floats(static_cast<std::size_t>(row_count * stride), 9);
+  std::vector<float> expected(static_cast<std::size_t>(row_count * 16 * panel_count));
+  for (std::uint64_t o = 0; o < shape.outputs; ++o) {
+    const auto weights = test::expected_weights(shape, stored, o);
+    for (int r = 0; r < row_count; ++r) {
+      float sum = 0;
+      for (int k = 0; k < inputs; ++k) {
+        sum = std::fma(rows[static_cast<std::size_t>(r * stride + k)],
+                       weights[static_cast<std::size_t>(k)], sum);
+      }
+      expected[static_cast<std::size_t>(r) * shape.outputs + o] = sum;
+    }
+  }
+  for (const layer_kernels* table : tables_here()) {
+    std::vector<float> out(expected.size());
+    product_call call;
+    call.rows = rows.data();
+    call.row_stride = stride;
+    call.row_count = row_count;
+    call.inputs = inputs;
+    call.kind = kind_of(type);
+    call.panels = matrix.panels.data();
+    call.panel_bytes = static_cast<std::ptrdiff_t>(shape.panel_bytes());
+    call.panel_count = panel_count;
+    call.out = out.data();
+    call.out_stride = 16 * panel_count;
+    table->product(call);
+    EXPECT_TRUE(equal_bits(out, expected))
+        << table->name << " " << name_of(type) << " rows " << row_count << " panels "
+        << panel_count << " inputs " << inputs;
+  }
+}
+
+TEST(LayerKernels, ProductsAreOneAscendingChainForEveryShape) {
+  for (const weight_type type :
+       {weight_type::f32, weight_type::q8_0, weight_type::q4_1}) {
+    for (int rows = 1; rows <= 26; ++rows) {
+      expect_product(type, rows, 1 + rows % 3, 64);
+    }
+    for (int panels = 1; panels <= 17; ++panels) {
+      expect_product(type, 1, panels, 96);
+    }
+  }
+  expect_product(weight_type::f32, 3, 2, 1);
+  expect_product(weight_type::f32, 1, 9, 37);
+}
+
+TEST(LayerKernels, NormsAreAccurateAndEqualOnEveryInstructionSet) {
+  for (const int width : {1, 8, 37, 64, 576}) {
+    const auto n = static_cast<std::size_t>(width);
+    const auto row = random_floats(n, 1);
+    const auto weight = random_floats(n, 2);
+    const auto bias = random_floats(n, 3);
+    double sum = 0;
+    double squares = 0;
+    for (const float x : row) {
+      sum += static_cast<double>(x);
+      squares += static_cast<double>(x) * static_cast<double>(x);
+    }
+    const double mean = sum / width;
+    const double variance = squares / width - mean * mean;
+    std::vector<std::vector<float>> results;
+    for (const layer_kernels* table : tables_here()) {
+      std::vector<float> out(2 * n);
+      norm_call call{row.data(), weight.data(), bias.data(), out.data(), width, 1e-5F};
+      table->rms_norm(call);
+      call.out = out.data() + n;
+      table->layer_norm(call);
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto x = static_cast<double>(row[i]);
+        const auto w = static_cast<double>(weight[i]);
+        const double rms = x / std::sqrt(squares / width + 1e-5) * w;
+        const double layer =
+            (x - mean) / std::sqrt(variance + 1e-5) * w + static_cast<double>(bias[i]);
+        ASSERT_NEAR(static_cast<double>(out[i]), rms, 1e-5) << table->name << width;
+        ASSERT_NEAR(static_cast<double>(out[n + i]), layer, 1e-5) << table->name << width;
+      }
+      results.push_back(out);
+      EXPECT_TRUE(equal_bits(results.front(), out)) << table->name << " " << width;
+    }
+  }
+}
+
+/// Expects that a kernel has the bits of a scalar function on every 997th number, except
+/// for the bits of NaNs.
+void expect_scalar_bits(
+    const std::function<void(const layer_kernels&, const float*, float*, int)>& kernel,
+    float (*scalar)(float)) {
+  constexpr int batch = 1021;  // no multiple of a vector
+  std::vector<float> in(batch);
+  std::vector<float> out(batch);
+  const std::uint64_t step = 997 * test::case_step();
+  for (const layer_kernels* table : tables_here()) {
+    std::uint64_t bits = 0;
+    while (bits <= 0xFFFF'FFFFU) {
+      for (float& x : in) {
+        x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+        bits += step;
+      }
+      kernel(*table, in.data(), out.data(), batch);
+      for (std::size_t i = 0; i < batch; ++i) {
+        const float expected = scalar(in[i]);
+        ASSERT_TRUE(std::bit_cast<std::uint32_t>(expected) ==
+                        std::bit_cast<std::uint32_t>(out[i]) ||
+                    (std::isnan(expected) && std::isnan(out[i])))
+            << table->name << std::hexfloat << " " << in[i];
+      }
+    }
+  }
+}
+
+TEST(LayerKernels, VectorFormsOfFunctionsHaveTheBitsOfTheScalarOnes) {
+  expect_scalar_bits([](const layer_kernels& k, const float* in, float* out,
+                        int n) { k.exponential(in, out, n); },
+                     [](float x) { return math::exp(x); });
+  expect_scalar_bits([](const layer_kernels& k, const float* in, float* out,
+                        int n) { k.gelu(in, out, n); },
+                     [](float x) { return math::gelu(x); });
+  const std::vector<float> ones(1021, 1.0F);
+  expect_scalar_bits([&](const layer_kernels& k, const float* in, float* out,
+                         int n) { k.silu_times(in, ones.data(), out, n); },
+                     [](float x) { return math::silu(x); });
+}
+
+/// Keys and values in blocks of 64. Behind the last key they are NaN: no result may
+/// depend on them.
+struct blocks {
+  std::vector<std::vector<float>> memory;
+  std::vector<const float*> keys;
+  std::vector<const float*> values;
+};
+
+blocks make_blocks(const std::vector<float>& keys, const std::vector<float>& values,
+                   std::size_t count, std::size_t width) {
+  blocks b;
+  const std::size_t n = (count + 63) / 64;
+  b.memory.assign(
+      2 * n, std::vector<float>(64 * width, std::numeric_limits<float>::quiet_NaN()));
+  for (std::size_t k = 0; k < count; ++k) {
+    for (std::size_t d = 0; d < width; ++d) {
+      b.memory[2 * (k / 64)][d * 64 + k % 64] = keys[k * width + d];
+      b.memory[2 * (k / 64) + 1][k % 64 * width + d] = values[k * width + d];
+    }
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    b.keys.push_back(b.memory[2 * i].data());
+    b.values.push_back(b.memory[2 * i + 1].data());
+  }
+  return b;
+}
+
+std::vector<double> plain_attention(const std::vector<float>& query,
+                                    const std::vector<float>& keys,
+                                    const std::vector<float>& values, std::size_t count,
+                                    std::size_t width, double scale) {
+  std::vector<double> scores(count);
+  double total = 0;
+  for (std::size_t k = 0; k < count; ++k) {
+    for (std::size_t d = 0; d < width; ++d) {
+      scores[k] +=
+          static_cast<double>(query[d]) * static_cast<double>(keys[k * width + d]);
+    }
+    scores[k] = std::exp(scores[k] * scale);
+    total += scores[k];
+  }
+  std::vector<double> out(width);
+  for (std::size_t k = 0; k < count; ++k) {
+    for (std::size_t d = 0; d < width; ++d) {
+      out[d] += scores[k] / total * static_cast<double>(values[k * width + d]);
+    }
+  }
+  return out;
+}
+
+TEST(LayerKernels, AttentionIsAccurateAndEqualOnEveryInstructionSet) {
+  for (const std::size_t width : {16U, 32U, 64U, 80U}) {
+    const std::size_t max_keys = 700;
+    const auto query = random_floats(width, 1);
+    const auto keys = random_floats(max_keys * width, 2);
+    const auto values = random_floats(max_keys * width, 3);
+    for (const std::size_t count : {1U, 3U, 17U, 64U, 65U, 256U, 257U, 512U, 700U}) {
+      const blocks b = make_blocks(keys, values, count, width);
+      const auto expected = plain_attention(query, keys, values, count, width, 0.25);
+      std::vector<float> first;
+      for (const layer_kernels* table : tables_here()) {
+        std::vector<float> out(width);
+        table->attention({query.data(), b.keys.data(), b.values.data(),
+                          static_cast<int>(count), static_cast<int>(width), 0.25F,
+                          out.data()});
+        for (std::size_t d = 0; d < width; ++d) {
+          ASSERT_NEAR(static_cast<double>(out[d]), expected[d], 2e-5)
+              << table->name << " " << count;
+        }
+        first = first.empty() ? out : first;
+        EXPECT_TRUE(equal_bits(first, out)) << table->name << " " << count;
+      }
+    }
+  }
+}
+
+TEST(LayerKernels, InstructionSetsAreChosenByName) {
+  EXPECT_TRUE(select_layer_kernels("auto"));
+  EXPECT_STREQ((*select_layer_kernels("x86-64"))->name, "x86-64");
+  EXPECT_EQ(select_layer_kernels("avx1024").error().code(), errc::invalid_argument);
+}
+
+TEST(LayerKernels, ThisProcessorHasAvx512) {
+  if (!select_layer_kernels("x86-64-v4")) {
+    GTEST_SKIP() << "AVX-512: not on this processor";
+  }
+  EXPECT_STREQ((*select_layer_kernels("auto"))->name, "x86-64-v4");
+}
+
+}  // namespace
+}  // namespace weir::models::layers

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tests Llama models with random weights: values against a plain evaluation, and equal
+/// bits for every schedule, number of workers and instruction set.
+#include "weir/models/llama.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "layers/kernels/select.hpp"
+#include "models/transformers/plain_models.hpp"
+#include "models/transformers/some_model.hpp"
+#include "support/case_count.hpp"
+
+namespace weir::models {
+namespace {
+
+using test::llama_weights_of;
+using test::small_llama;
+using test::some_source;
+using test::some_token_ids;
+
+using rows = std::vector<std::vector<float>>;
+
+std::unique_ptr<runtime::engine> engine_with(unsigned workers) {
+  runtime::engine_options options;
+  options.workers = workers;
+  return or_throw(runtime::engine::create(options));
+}
+
+std::vector<float> copy_logits(step_model& model, step_ticket ticket, std::size_t group) {
+  const auto logits = or_throw(model.logits(ticket, group));
+  return {logits.begin(), logits.end()};
+}
+
+/// Feeds a sequence token by token and returns the logits behind each.
+rows logits_one_by_one(step_model& model, const std::vector<std::uint32_t>& tokens) {
+  rows out;
+  const context_id context = or_throw(model.open_context(tokens.size()));
+  for (const std::uint32_t token : tokens) {
+    const row_group group{context, {&token, 1}, true};
+    const step_ticket ticket = or_throw(model.submit({&group, 1}));
+    out.push_back(copy_logits(model, ticket, 0));
+    or_throw(model.finish(ticket));
+  }
+  or_throw(model.close_context(context));
+  return out;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), 4 * a.size()) == 0;
+}
+
+TEST(Llama, LogitsAreThoseOfAPlainEvaluation) {
+  for (const weight_type type :
+       {weight_type::f32, weight_type::q8_0, weight_type::q4_1}) {
+    llama_config config = small_llama();
+    config.tied = type != weight_type::q8_0;
+    const some_source weights = llama_weights_of(config, type);
+    const auto tokens = some_token_ids(70, config.vocab, 1);
+    const auto expected = test::plain_llama(config, weights, tokens);
+    const auto engine = engine_with(1);
+    const auto model = or_throw(make_llama(*engine, config, weights));
+    const rows found = logits_one_by_one(*model, tokens);
+    for (std::size_t t = 0; t < tokens.size(); ++t) {
+      for (std::size_t i = 0; i < config.vocab; ++i) {
+        ASSERT_NEAR(static_cast<double>(found[t][i]), expected[t][i], 2e-4)
+            << name_of(type) << " token " << t;
+      }
+    }
+  }
+}
+
+/// A sequence and its logits when it was alone.
+struct sequence {
+  std::vector<std::uint32_t> tokens;
+  rows logits;
+  std::size_t fed = 0;
+  context_id context;
+};
+
+/// Feeds sequences in random groups and steps, up to three of which are in flight, and
+/// expects the bits of the sequences alone.
+void feed_at_random(step_model& model, std::vector<sequence> all, std::uint64_t seed) {
+  const philox random(seed, 1);
+  std::uint64_t draw = 0;
+  struct pending {
+    step_ticket ticket;
+    std::vector<std::pair<std::size_t, std::size_t>> expected;  ///< sequence, token
+  };
+  std::vector<pending> in_flight;
+  const auto finish_oldest = [&] {
+    const pending& p = in_flight.front();
+    for (std::size_t g = 0; g < p.expected.size(); ++g) {
+      const auto [s, t] = p.expected[g];
+      if (model.logits(p.ticket, g)) {
+        ASSERT_TRUE(same_bits(copy_logits(model, p.ticket, g), all[s].logits[t]))
+            << "seed " << seed << " sequence " << s << " token " << t;
+      }
+    }
+    or_throw(model.finish(p.ticket));
+    in_flight.erase(in_flight.begin());
+  };
+  for (sequence& s : all) {
+    s.context = or_throw(model.open_context(s.tokens.size()));
+  }
+  for (bool left = true; left;) {
+    left = false;
+    std::vector<row_group> groups;
+    pending next;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      sequence& s = all[i];
+      const std::size_t rest = s.tokens.size() - s.fed;
+      left = left || rest > 0;
+      if (rest == 0 || random.below(draw++, 4) == 0) {
+        continue;
+      }
+      // Often one token, sometimes many.
+      const std::size_t limit = random.below(draw++, 2) == 0 ? 1 : 40;
+      const std::size_t count = 1 + random.below(draw++, std::min(rest, limit));
+      groups.push_back(
+          {s.context, {s.tokens.data() + s.fed, count}, random.below(draw++, 3) != 0});
+      s.fed += count;
+      next.expected.emplace_back(i, s.fed - 1);
+    }
+    if (!groups.empty()) {
+      next.ticket = or_throw(model.submit(groups));
+      in_flight.push_back(next);
+    }
+    if (in_flight.size() > random.below(draw++, 3)) {
+      finish_oldest();
+    }
+  }
+  while (!in_flight.empty()) {
+    finish_oldest();
+  }
+  for (const sequence& s : all) {
+    or_throw(model.close_context(s.context));
+  }
+}
+
+TEST(Llama, BitsDoNotDependOnScheduleWorkersOrInstructionSet) {
+  const llama_config config = small_llama();
+  for (const weight_type type : {weight_type::f32, weight_type::q4_1}) {
+    const some_source weights = llama_weights_of(config, type);
+    std::vector<sequence> all;
+    {
+      const auto engine = engine_with(1);
+      const auto model =
+          or_throw(make_llama(*engine, config, weights, {"x86-64", 4096, 128}));
+      for (const std::size_t length : {1U, 63U, 130U, 280U}) {
+        sequence s{some_token_ids(length, config.vocab, length), {}, 0, {}};
+        s.logits = logits_one_by_one(*model, s.tokens);
+        all.push_back(std::move(s));
+      }
+    }
+    std::uint64_t seed = 0;
+    for (const char* kernels : {"x86-64", "x86-64-v3", "x86-64-v4"}) {
+      if (!layers::select_layer_kernels(kernels)) {
+        continue;
+      }
+      for (const unsigned workers : {1U, 2U, 3U}) {
+        const auto engine = engine_with(workers);
+        const auto model =
+            or_throw(make_llama(*engine, config, weights, {kernels, 4096, 160}));
+        for (std::uint64_t i = 0; i < test::case_count("WEIR_LLAMA_CASES", 1); ++i) {
+          SCOPED_TRACE(kernels);
+          feed_at_random(*model, all, ++seed);
+        }
+      }
+    }
+  }
+}
+
+TEST(Llama, ForksContinueLikeTheirSource) {
+  const llama_config config = small_llama();
+  const some_source weights = llama_weights_of(config, weight_type::f32);
+  const auto engine = engine_with(2);
+  const auto model = or_throw(make_llama(*engine, config, weights));
+  const auto tokens = some_token_ids(200, config.vocab, 5);
+  const rows expected = logits_one_by_one(*model, tokens);
+  const context_id source = or_throw(model->open_context(300));
+  const std::span<const std::uint32_t> all(tokens);
+  const auto feed = [&](context_id context, std::size_t first, std::size_t last) {
+    const row_group group{context, all.subspan(first, last - first), true};
+    const step_ticket ticket = or_throw(model->submit({&group, 1}));
+    auto logits = copy_logits(*model, ticket, 0);
+    or_throw(model->finish(ticket));
+    return logits;
+  };
+  feed(source, 0, 100);
+  feed(source, 100, 150);
+  for (const std::size_t at : {0U, 10U, 64U, 100U, 128U, 150U}) {
+    const context_id fork = or_throw(model->fork_context(source, at));
+    EXPECT_EQ(or_throw(model->tokens_in(fork)), at);
+    EXPECT_TRUE(same_bits(feed(fork, at, std::min<std::size_t>(at + 60, 200)),
+                          expected[std::min<std::size_t>(at + 60, 200) - 1]))
+        << at;
+    or_throw(model->close_context(fork));
+  }
+  EXPECT_TRUE(same_bits(feed(source, 150, 200), expected[199]));
+}
+
+TEST(Llama, MemoryIsReservedOrRefusedAtOnce) {
+  const llama_config config = small_llama();
+  const some_source weights = llama_weights_of(config, weight_type::f32);
+  const auto engine = engine_with(1);
+  const auto model = or_throw(make_llama(*engine, config, weights, {"auto", 640, 128}));
+  EXPECT_EQ(model->facts().context_tokens, 640U);
+  EXPECT_EQ(model->facts().bytes_per_token, 2U * 2 * 2 * 16 * 4);
+  const context_id first = or_throw(model->open_context(512));
+  const auto refused = model->open_context(129);
+  EXPECT_EQ(refused.error().code(), errc::out_of_memory);
+  EXPECT_NE(refused.error().message().find("expected 3 free pages of 64 tokens, found 2"),
+            std::string::npos);
+  const context_id second = or_throw(model->open_context(128));
+  or_throw(model->close_context(first));
+  or_throw(model->close_context(second));
+  EXPECT_TRUE(model->open_context(512));
+  EXPECT_EQ(model->open_context(513).error().code(), errc::invalid_argument);
+  EXPECT_EQ(model->open_context(0).error().code(), errc::invalid_argument);
+  EXPECT_EQ(model->close_context(first).error().code(), errc::not_found);
+}
+
+TEST(Llama, StepsThatDoNotFitAreRefused) {
+  const llama_config config = small_llama();
+  const some_source weights = llama_weights_of(config, weight_type::f32);
+  const auto engine = engine_with(1);
+  const auto model = or_throw(make_llama(*engine, config, weights, {"auto", 512, 8}));
+  const context_id context = or_throw(model->open_context(10));
+  const auto tokens = some_token_ids(20, config.vocab, 1);
+  const std::span<const std::uint32_t> all(tokens);
+  const auto code = [&](std::vector<row_group> groups) {
+    const auto ticket = model->submit(groups);
+    return ticket ? errc::internal : ticket.error().code();
+  };
+  const std::uint32_t unknown = config.vocab;
+  EXPECT_EQ(code({}), errc::invalid_argument);
+  EXPECT_EQ(code({{context, {}, true}}), errc::invalid_argument);
+  EXPECT_EQ(code({{context, all.first(9), true}}), errc::invalid_argument);
+  EXPECT_EQ(code({{context, all.first(11), true}}), errc::invalid_argument);
+  EXPECT_EQ(code({{context, {&unknown, 1}, true}}), errc::invalid_argument);
+  EXPECT_EQ(code({{context, all.first(1), true}, {context, all.first(1), true}}),
+            errc::invalid_argument);
+  EXPECT_EQ(code({{context_id{99}, all.first(1), true}}), errc::not_found);
+  for (std::uint32_t i = 0; i < step_model::max_in_flight; ++i) {
+    EXPECT_EQ(code({{context, all.first(1), false}}), errc::internal);
+  }
+  EXPECT_EQ(code({{context, all.first(1), true}}), errc::invalid_argument);
+  EXPECT_EQ(model->logits({1}, 0).error().code(), errc::not_found);
+  EXPECT_TRUE(model->finish({1}));
+  EXPECT_EQ(model->finish({1}).error().code(), errc::not_found);
+}
+
+TEST(Llama, WeightsAndConfigurationsAreChecked) {
+  const auto engine = engine_with(1);
+  const llama_config config = small_llama();
+  const auto code = [&](const llama_config& c, const some_source& weights) {
+    const auto model = make_llama(*engine, c, weights);
+    return model ? errc::internal : model.error().code();
+  };
+  some_source weights = llama_weights_of(config, weight_type::f32);
+  EXPECT_EQ(code(config, weights), errc::internal);
+  llama_config other = config;
+  other.hidden = 112;
+  EXPECT_EQ(code(other, weights), errc::config_mismatch);
+  other = config;
+  other.heads = 3;
+  EXPECT_EQ(code(other, weights), errc::invalid_argument);
+  other = config;
+  other.rope_base = 0;
+  EXPECT_EQ(code(other, weights), errc::invalid_argument);
+  weights.remove("model.layers.1.mlp.up_proj.weight");
+  EXPECT_EQ(code(config, weights), errc::not_found);
+}
+
+}  // namespace
+}  // namespace weir::models

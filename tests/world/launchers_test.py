@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Worlds of several processes: launchers_test.py PROGRAM PLUGINS SUITE. Each program must print the hash of one process, a failed
+rank must be named by the others, and nothing may be left behind. Exits with 77 if the launcher or its plug-in is not installed."""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM, PLUGINS = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+PROGRAMS = ("heat", "large", "blur", "normalise", "mirror", "worlds")
+DEADLINE_MS = 2000
+
+
+def environment(**more):
+    clean = {k: v for k, v in os.environ.items() if not re.match(r"(OMPI|PMI|PMIX|SLURM)_", k)}
+    return {**clean, "WEIR_MPI_FOLDER": str(PLUGINS), **more}
+
+
+def run(command, **more):
+    """Runs a command in a group of its own, all of which is ended afterwards. Returns its status, output and errors."""
+    with subprocess.Popen([str(w) for w in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, start_new_session=True, env=environment(**more)) as process:
+        try:
+            out, words = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, words = process.communicate()
+            raise AssertionError(f"{command} did not end within 60 s: {out}{words}") from None
+    return process.returncode, out, words
+
+
+def running():
+    """Returns the processes of the program."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/exe"):
+        try:
+            if path.resolve() == PROGRAM.resolve():
+                found.append(int(path.parent.name))
+        except OSError:
+            pass
+    return found
+
+
+def shared_memory():
+    return {p.name for p in pathlib.Path("/dev/shm").iterdir()}
+
+
+class Ranks(unittest.TestCase):
+    """Tests that all launchers have in common."""
+    launcher = ()
+
+    def setUp(self):
+        self.before = shared_memory()
+        self.temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(self.temporary.cleanup)
+        self.addCleanup(self.nothing_is_left)
+
+    def nothing_is_left(self):
+        end = time.monotonic() + 5
+        while running() and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertEqual(running(), [])
+        self.assertEqual(shared_memory() - self.before, set())
+        self.assertEqual(os.listdir(self.temporary.name), [])
+
+    def launch(self, ranks, *words):
+        return run([*self.launcher, "-n", ranks, PROGRAM, *words], TMPDIR=self.temporary.name)
+
+    def expect_hash_of_one_process(self, ranks, workers):
+        for name in PROGRAMS:
+            alone = run([PROGRAM, name, 2])
+            self.assertEqual(alone[0], 0, alone)
+            status, out, words = self.launch(ranks, name, workers)
+            self.assertEqual((status, out), (0, alone[1]), words)
+
+
+class OpenMpi(Ranks):
+    """Processes of mpirun.openmpi, which stay if one of them fails."""
+    plugin = "libweir-openmpi.so"
+    launcher = ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "orte_enable_recovery", "1")
+
+    def test_two_ranks_have_the_hash_of_one(self):
+        self.expect_hash_of_one_process(2, 1)
+
+    def test_four_ranks_have_the_hash_of_one(self):
+        self.expect_hash_of_one_process(4, 1)
+
+    def test_two_ranks_with_two_workers_have_the_hash_of_one(self):
+        self.expect_hash_of_one_process(2, 2)
+
+    def test_a_failed_kernel_has_the_same_text_on_all_ranks(self):
+        words = self.launch(3, "failing", 1)[2]
+        for rank in range(3):
+            self.assertRegex(words, f'rank {rank}: kernel_failed: step 9 "fail" failed on rank 2: expected success, found: planted')
+
+    def test_a_rank_with_other_calls_is_an_error_of_all(self):
+        words = self.launch(2, "diverging", 1)[2]
+        for rank in range(2):
+            self.assertRegex(words, f"rank {rank}: [a-z_]+: ranks 0 and 1 differ in call 2: expected \"one\", found \"other\"")
+
+    def test_a_kernel_may_take_three_deadlines(self):
+        status, out, words = self.launch(2, "long", 1, 500)
+        self.assertEqual((status, out.split()[:1]), (0, ["long"]), words)
+
+    def test_a_killed_rank_is_named_by_the_others(self):
+        begun = time.monotonic()
+        words = self.launch(3, "killed", 1, DEADLINE_MS)[2]
+        for rank in range(2):
+            self.assertRegex(words, f"rank {rank}: timeout: .*rank 2 within {DEADLINE_MS} ms")
+        self.assertLess(time.monotonic() - begun, DEADLINE_MS / 1000 + 20)
+
+    def test_a_stopped_rank_is_named_by_the_others(self):
+        command = [str(w) for w in (*self.launcher, "-n", 2, PROGRAM, "stopped", 1, DEADLINE_MS)]
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              start_new_session=True, env=environment(TMPDIR=self.temporary.name)) as process:
+            stopped = int(process.stdout.readline().split()[1])
+            line = next(text for text in process.stderr if text.startswith("rank 0"))
+            os.kill(stopped, signal.SIGKILL)
+            process.communicate(timeout=60)
+        self.assertRegex(line, f"rank 0: timeout: .*rank 1 within {DEADLINE_MS} ms")
+
+
+class Mpich(Ranks):
+    """Processes of mpirun.mpich, which kills all if one fails."""
+    plugin = "libweir-mpich.so"
+    launcher = ("mpirun.mpich",)
+
+    def test_two_ranks_have_the_hash_of_one(self):
+        self.expect_hash_of_one_process(2, 1)
+
+    def test_a_failed_kernel_has_the_same_text_on_all_ranks(self):
+        words = self.launch(2, "failing", 1)[2]
+        self.assertRegex(words, 'kernel_failed: step 9 "fail" failed on rank 1: expected success, found: planted')
+
+    def test_a_killed_rank_ends_all(self):
+        self.assertNotEqual(self.launch(2, "killed", 1, DEADLINE_MS)[0], 0)
+
+
+class Alone(unittest.TestCase):
+    """Processes that no launcher has started, or only half."""
+    plugin = ""
+
+    def test_one_process_loads_no_plug_in(self):
+        for more in ({}, {"OMPI_COMM_WORLD_SIZE": "1"}, {"PMI_SIZE": "1"}, {"SLURM_NTASKS": "4"}):
+            status, out, words = run([PROGRAM, "heat", 1], **{**more, "WEIR_MPI_FOLDER": "/nonexistent"})
+            self.assertEqual((status, out.split()[:1]), (0, ["heat"]), words)
+
+    def test_a_missing_plug_in_is_named_with_its_folder(self):
+        for variable, file in (("OMPI_COMM_WORLD_SIZE", "libweir-openmpi.so"), ("PMI_SIZE", "libweir-mpich.so")):
+            status, _, words = run([PROGRAM, "heat", 1], **{variable: "2", "WEIR_MPI_FOLDER": "/nonexistent"})
+            self.assertEqual(status, 3)
+            self.assertIn(f"cannot load an MPI plug-in: expected {file} in /nonexistent, found none; set WEIR_MPI_FOLDER", words)
+
+    def test_srun_without_a_type_of_mpi_is_refused(self):
+        status, _, words = run([PROGRAM, "heat", 1], SLURM_NTASKS="4", SLURM_STEP_ID="0")
+        self.assertEqual(status, 2)
+        self.assertIn("start with srun --mpi=pmix", words)
+
+    def test_a_file_that_is_no_plug_in_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "libweir-mpich.so").write_bytes(b"no library")
+            status, _, words = run([PROGRAM, "heat", 1], PMI_SIZE="2", WEIR_MPI_FOLDER=folder)
+        self.assertEqual(status, 2)
+        self.assertIn("expected a library that this machine can load, found:", words)
+
+
+if __name__ == "__main__":
+    suite = globals()[sys.argv[3]]
+    launcher = getattr(suite, "launcher", ())
+    if launcher and (not shutil.which(launcher[0]) or not (PLUGINS / suite.plugin).exists()):
+        print(f"skipped: {launcher[0]} or the plug-in {suite.plugin} is not installed")
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], suite.__name__, *sys.argv[4:]])

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Small programs over world tensors, for one process or for several that a launcher of
+/// MPI has started: ranks_program NAME WORKERS [DEADLINE_MS]. Rank 0 prints a hash of the
+/// result, which must not depend on ranks, workers and launcher. A rank whose wait fails
+/// prints the failure and ends with status 6.
+#include <unistd.h>
+
+#include <bit>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "weir/mpi/ranks.hpp"
+#include "weir/weir.hpp"
+#include "weir/world.hpp"
+
+namespace {
+
+using weir::result;
+using weir::view;
+using weir::world;
+using matrix = weir::world_tensor<double, 2>;
+
+/// Returns a hash of all elements, the same on every rank.
+result<std::uint64_t> hash_of(world& w, const matrix& t) {
+  WEIR_TRY(const auto all, w.elements(t));
+  std::uint64_t h = 1469598103934665603U;
+  for (std::int64_t i = 0; i < all.extent(0); ++i) {
+    for (std::int64_t k = 0; k < all.extent(1); ++k) {
+      h = (h ^ std::bit_cast<std::uint64_t>(all(i, k))) * 1099511628211U;
+    }
+  }
+  return h;
+}
+
+/// Gives each element a number of its own.
+void number_elements(world& w, const matrix& t) {
+  for (const auto& box : t.tiles()) {
+    const auto number = [box](view<double, 2> out) {
+      for (std::int64_t i = 0; i < out.extent(0); ++i) {
+        for (std::int64_t k = 0; k < out.extent(1); ++k) {
+          out(i, k) = static_cast<double>(
+              ((box.lo[0] + i) * 7919 + (box.lo[1] + k) * 104729) % 1000);
+        }
+      }
+    };
+    w.submit("number", number, weir::write(t.of_tile(box)));
+  }
+}
+
+void sweep(view<const double, 2> in, view<double, 2> out) {
+  for (std::int64_t i = 0; i < out.extent(0); ++i) {
+    for (std::int64_t k = 0; k < out.extent(1); ++k) {
+      out(i, k) =
+          0.25 * (in(i, k + 1) + in(i + 2, k + 1) + in(i + 1, k) + in(i + 1, k + 2));
+    }
+  }
+}
+
+/// Averages over four neighbours. The tiles are rows, so pieces are rows, too.
+result<std::uint64_t> heat(world& w, std::int64_t n, std::int64_t rows, int steps) {
+  auto a = w.make<double>(weir::rows(rows), n, n);
+  auto b = w.make<double>(weir::rows(rows), n, n);
+  number_elements(w, a);
+  number_elements(w, b);
+  for (int step = 0; step < steps; ++step, std::swap(a, b)) {
+    for (const auto& box : b.tiles_inside(1)) {
+      w.submit("sweep", sweep, weir::read(a.around(box, 1)), weir::write(b.of_tile(box)));
+    }
+  }
+  return hash_of(w, a);
+}
+result<std::uint64_t> small_heat(world& w) {
+  return heat(w, 64, 8, 100);
+}
+result<std::uint64_t> large_heat(world& w) {
+  return heat(w, 768, 96, 40);
+}
+
+/// Averages over eight neighbours in blocks whose edges meet: pieces have corners.
+result<std::uint64_t> blur(world& w) {
+  auto a = w.make<double>(weir::blocks(9, 7), 40, 33);
+  auto b = w.make<double>(weir::blocks(9, 7), 40, 33);
+  number_elements(w, a);
+  const auto kernel = [](weir::wrapped_view<double, 2> in, view<double, 2> out) {
+    for (std::int64_t i = 0; i < out.extent(0); ++i) {
+      for (std::int64_t k = 0; k < out.extent(1); ++k) {
+        double sum = 0;
+        for (std::int64_t n = 0; n < 9; ++n) {
+          sum += in(i + n / 3 - 1, k + n % 3 - 1);
+        }
+        out(i, k) = sum / 8;
+      }
+    }
+  };
+  for (int step = 0; step < 20; ++step, std::swap(a, b)) {
+    for (const auto& box : b.tiles()) {
+      w.submit("blur", kernel, weir::read(a.wrapped(box, 1)),
+               weir::write(b.of_tile(box)));
+    }
+  }
+  return hash_of(w, a);
+}
+
+/// Divides rows by the sum of all elements, a number that every rank has.
+result<std::uint64_t> normalise(world& w) {
+  auto a = w.make<double>(weir::rows(5), 61, 17);
+  number_elements(w, a);
+  auto parts = w.per_tile<double>(a);
+  auto total = w.everywhere<double>();
+  for (int step = 0; step < 10; ++step) {
+    for (const auto& box : a.tiles()) {
+      const auto sum = [](view<const double, 2> in, view<double, 1> out) {
+        out(0) = 1e-3;
+        for (std::int64_t i = 0; i < in.extent(0); ++i) {
+          for (std::int64_t k = 0; k < in.extent(1); ++k) {
+            out(0) += in(i, k);
+          }
+        }
+      };
+      w.submit("sum", sum, weir::read(a.of_tile(box)),
+               weir::write(parts.of_index(box.index)));
+    }
+    w.reduce(std::plus<>(), parts, total);
+    for (const auto& box : a.tiles()) {
+      const auto divide = [](view<const double, 0> by, view<double, 2> out) {
+        for (std::int64_t i = 0; i < out.extent(0); ++i) {
+          for (std::int64_t k = 0; k < out.extent(1); ++k) {
+            out(i, k) = 1000 * out(i, k) / by() + static_cast<double>(k);
+          }
+        }
+      };
+      w.submit("divide", divide, weir::read(total), weir::update(a.of_tile(box)));
+    }
+  }
+  return hash_of(w, a);
+}
+
+/// Mirrors a matrix, so every tile needs columns of all others: many large pieces.
+result<std::uint64_t> mirror(world& w) {
+  auto a = w.make<double>(weir::rows(64), 512, 512);
+  auto b = w.make<double>(weir::columns(64), 512, 512);
+  number_elements(w, a);
+  for (int step = 0; step < 4; ++step) {
+    const auto copy = [](view<const double, 2> in, view<double, 2> out) {
+      for (std::int64_t i = 0; i < out.extent(0); ++i) {
+        for (std::int64_t k = 0; k < out.extent(1); ++k) {
+          out(i, k) = in(i, k) + 0.5 * in(out.extent(0) - 1 - i, k);
+        }
+      }
+    };
+    for (const auto& box : b.tiles()) {
+      w.submit("columns", copy, weir::read(a.of_tile(box)), weir::write(b.of_tile(box)));
+    }
+    for (const auto& box : a.tiles()) {
+      w.submit("rows", copy, weir::read(b.of_tile(box)), weir::write(a.of_tile(box)));
+    }
+  }
+  return hash_of(w, a);
+}
+
+/// Makes more worlds than one communicator has channels for.
+result<std::uint64_t> worlds(world& w, weir::engine& e, weir::runtime::transport* link) {
+  std::uint64_t sum = 0;
+  for (int i = 0; i < 100; ++i) {
+    if (link == nullptr) {
+      world one(e);
+      WEIR_TRY(const auto h, heat(one, 16, 4, 3));
+      sum += h;
+    } else {
+      world one(e, *link);
+      WEIR_TRY(const auto h, heat(one, 16, 4, 3));
+      sum += h;
+    }
+  }
+  WEIR_TRY(const auto h, small_heat(w));
+  return sum + h;
+}
+
+/// Kernels that take three times as long as a deadline of 500 ms.
+result<std::uint64_t> long_kernels(world& w) {
+  auto a = w.make<double>(weir::rows(1), 4, 4);
+  const auto slow = [](view<double, 2> out) {
+    usleep(1'500'000);
+    out(0, 0) = 1;
+  };
+  w.submit("slow", slow, weir::write(a.of_tile(a.tiles().front())));
+  return hash_of(w, a);
+}
+
+/// A kernel fails on the owner of the last tile.
+result<std::uint64_t> failing(world& w) {
+  auto a = w.make<double>(weir::rows(8), 64, 64);
+  number_elements(w, a);
+  const auto fail = [](view<double, 2>) -> result<void> {
+    return weir::error(weir::errc::kernel_failed, "planted failure");
+  };
+  w.submit("fail", fail, weir::update(a.of_tile(a.tiles().back())));
+  auto b = w.make<double>(weir::rows(8), 64, 64);
+  for (const auto& box : b.tiles_inside(1)) {
+    w.submit("sweep", sweep, weir::read(a.around(box, 1)), weir::write(b.of_tile(box)));
+  }
+  return hash_of(w, b);
+}
+
+/// The last rank submits another task.
+result<std::uint64_t> diverging(world& w) {
+  auto a = w.make<double>(weir::rows(8), 64, 64);
+  const bool last = w.base().rank() + 1 == w.base().ranks();
+  const auto nothing = [](view<double, 2>) {};
+  w.submit(last ? "other" : "one", nothing, weir::write(a.of_tile(a.tiles().front())));
+  return hash_of(w, a);
+}
+
+/// The last rank ends its process, or is stopped, in the middle of the work.
+result<std::uint64_t> losing(world& w, int signal) {
+  auto a = w.make<double>(weir::rows(8), 64, 64);
+  auto b = w.make<double>(weir::rows(8), 64, 64);
+  number_elements(w, a);
+  for (int step = 0; step < 100; ++step, std::swap(a, b)) {
+    for (const auto& box : b.tiles_inside(1)) {
+      w.submit("sweep", sweep, weir::read(a.around(box, 1)), weir::write(b.of_tile(box)));
+    }
+    if (step == 50) {
+      WEIR_CHECK(w.wait());
+      if (w.base().rank() + 1 == w.base().ranks()) {
+        std::printf("pid %d\n", getpid());
+        std::fflush(stdout);
+        raise(signal);
+      }
+    }
+  }
+  return hash_of(w, a);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "heat";
+  weir::mpi_options options;
+  options.deadline_ns = (argc > 3 ? std::atoll(argv[3]) : 60'000) * 1'000'000;
+  auto link = weir::launched_ranks(options);
+  if (!link) {
+    std::fprintf(stderr, "%s\n", link.error().message().c_str());
+    return weir::exit_code_of(link.error().code());
+  }
+  weir::engine e(argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 1);
+  result<std::uint64_t> outcome = std::uint64_t{0};
+  unsigned rank = 0;
+  {
+    world w(e, *link);
+    rank = w.base().rank();
+    const std::map<std::string, std::function<result<std::uint64_t>()>> programs{
+        {"heat", [&] { return small_heat(w); }},
+        {"large", [&] { return large_heat(w); }},
+        {"blur", [&] { return blur(w); }},
+        {"normalise", [&] { return normalise(w); }},
+        {"mirror", [&] { return mirror(w); }},
+        {"worlds", [&] { return worlds(w, e, link->get()); }},
+        {"long", [&] { return long_kernels(w); }},
+        {"failing", [&] { return failing(w); }},
+        {"diverging", [&] { return diverging(w); }},
+        {"killed", [&] { return losing(w, SIGKILL); }},
+        {"stopped", [&] { return losing(w, SIGSTOP); }},
+    };
+    const auto found = programs.find(name);
+    if (found == programs.end()) {
+      std::fprintf(stderr, "unknown program %s\n", name.c_str());
+      return 2;
+    }
+    outcome = found->second();
+  }
+  if (!outcome) {
+    std::fprintf(stderr, "rank %u: %s: %s\n", rank,
+                 std::string(weir::name_of(outcome.error().code())).c_str(),
+                 outcome.error().message().c_str());
+    return 6;
+  }
+  if (rank == 0) {
+    std::printf("%s %016llx\n", name.c_str(), static_cast<unsigned long long>(*outcome));
+  }
+  return 0;
+}
