@@ -20,7 +20,7 @@ ALLOWED = {
     "pipeline": {"base", "runtime", "collective"},
     "models": {"base", "runtime", "collective", "tessera", "pipeline"},
     "actors": {"base", "formats", "storage", "runtime", "collective", "tessera", "pipeline", "models"},
-    "tools": {"base", "formats", "storage", "runtime", "collective", "tessera", "pipeline", "models", "actors"},
+    "tools": {"base", "formats", "storage", "runtime", "mpi", "collective", "tessera", "pipeline", "models", "actors"},
 }
 # Libraries whose folder lies inside that of another one.
 NESTED = {"runtime/collective/": "collective", "runtime/transport/mpi/": "mpi"}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `weir doctor`: describes this build and this machine, for reports of problems.
+#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -20,6 +21,7 @@
 #include "weir/base/text.hpp"
 #include "weir/formats/tensogram_validate.hpp"
 #include "weir/models/prose.hpp"
+#include "weir/mpi/ranks.hpp"
 #include "weir/runtime/engine.hpp"
 
 namespace weir::tools {
@@ -124,6 +126,33 @@ json built_in() {
           {"models", {"prose"}}};
 }
 
+// Returns what is here for worlds of several processes, and how to start them.
+json mpi_facts() {
+  json out;
+  bool has_openmpi = false;
+  for (const mpi_finding& one : find_mpi()) {
+    const bool complete = !one.plugin.empty() && !one.launcher.empty();
+    has_openmpi = has_openmpi || (complete && one.library == "openmpi");
+    out[one.library] = fmt::format(
+        "{}, {}", one.plugin.empty() ? "no plug-in of Weir" : "plug-in " + one.plugin,
+        one.launcher.empty() ? "no launcher" : "launcher " + one.launcher);
+  }
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const bool known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+  const int processors = known ? CPU_COUNT(&allowed) : 1;
+  out["processors"] = fmt::format("{} allowed of {}; more ranks x workers share them",
+                                  processors, std::thread::hardware_concurrency());
+  if (has_openmpi) {
+    out["start"] = fmt::format("mpirun.openmpi --bind-to none{} -n {} PROGRAM",
+                               getuid() == 0 ? " --allow-run-as-root" : "", processors);
+    out["more_ranks"] = fmt::format("add --oversubscribe for more than {}", processors);
+  } else {
+    out["start"] = "install openmpi-bin and libopenmpi-dev, and build again";
+  }
+  return out;
+}
+
 // Tests whether files can be written durably and replaced in a folder.
 json folder_fact(const std::string& folder) {
   const std::string path = join_path(folder, fmt::format(".weir-doctor-{}", getpid()));
@@ -201,8 +230,8 @@ void print_doctor_facts(const json& facts, output& out) {
 command_result doctor_command(const doctor_options& options, output& out) {
   const json facts{{"build", build_facts()},     {"kernels", kernel_facts()},
                    {"machine", machine_facts()}, {"libraries", library_facts()},
-                   {"built_in", built_in()},     {"folders", folder_facts()},
-                   {"clock", clock_facts()}};
+                   {"built_in", built_in()},     {"mpi", mpi_facts()},
+                   {"folders", folder_facts()},  {"clock", clock_facts()}};
   if (options.json) {
     out.print("{}\n", facts.dump(2, ' ', false, json::error_handler_t::replace));
   } else {

@@ -119,6 +119,9 @@ class world_tensor {
   [[nodiscard]] const tensor<T, Rank>& all() const { return all_; }
   /// Returns the number of tiles.
   [[nodiscard]] std::int64_t tile_count() const { return count_; }
+  /// Returns the extents of a tile; those at the edges may be smaller.
+  /// @shape{one number per dimension} @units{elements}
+  [[nodiscard]] const std::array<std::int64_t, Rank>& tile_shape() const { return tile_; }
   /// Returns all tiles, row by row.
   [[nodiscard]] std::vector<box> tiles() const { return tiles_inside(0); }
   /// Returns the tiles without the elements that are closer than `margin` to an edge of

@@ -20,10 +20,11 @@
 #include <array>
 #include <bit>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "weir/runtime/world.hpp"
+#include "weir/runtime/state/world_state.hpp"
 #include "weir/tiles.hpp"
 
 namespace weir {
@@ -53,6 +54,18 @@ struct world_argument<wrapped_part<T, Rank>> {
   static constexpr bool one_access = false;  ///< it is several boxes
   static constexpr bool writes = false;      ///< it is for reading
 };
+
+/// A tensor of a state and its name in the files. Made by `named`.
+template <class Tensor>
+struct named_state {
+  std::string name;  ///< name in the manifest
+  Tensor* tensor;    ///< variable that holds the tensor
+};
+/// Gives a variable of a state a name. @pre the variable outlives the checkpoints
+template <class Tensor>
+[[nodiscard]] named_state<Tensor> named(std::string name, Tensor& variable) {
+  return {std::move(name), &variable};
+}
 
 /// One program on several ranks, see `runtime::world`. Every rank makes the same calls
 /// with the same arguments in the same order.
@@ -159,6 +172,46 @@ class world {
     return t.all().template elements<const T>(asked_for());
   }
 
+  /// Opens a folder for checkpoints of the state: variables that hold world tensors or
+  /// numbers that all ranks have, each as it is or with a name by `named`. A checkpoint
+  /// saves what the variables hold at that time, so programs may swap them. Waits.
+  /// @pre the variables outlive the world's checkpoints
+  /// @error{locked; thrown: another run has the folder open}
+  /// @error{io; thrown: see `runtime::world_state::open`}
+  template <class... State>
+  void checkpoint(std::string folder, runtime::state_options options, State&&... state) {
+    static_assert(sizeof...(State) > 0, "a state has a tensor");
+    std::vector<runtime::state_item> items;
+    (items.push_back(item_of(items.size(), std::forward<State>(state))), ...);
+    every_ = options.every;
+    files_ = or_throw(runtime::world_state::open(ranks_, std::move(folder),
+                                                 std::move(options), std::move(items)));
+  }
+  /// Fills the state from a generation, on any number of ranks. Returns the step at which
+  /// `repeat` goes on, 0 if there is no generation. @pre `checkpoint` was called
+  /// @error{config_mismatch; the generation has other names or tiles}
+  /// @error{not_found; see `runtime::world_state::resume`}
+  [[nodiscard]] result<std::int64_t> resume(
+      std::uint64_t generation = runtime::world_state::newest) {
+    WEIR_EXPECT(files_);
+    WEIR_TRY(first_step_, files_->resume(generation));
+    return first_step_;
+  }
+  /// Calls `body(step)` for each step below `steps`, from 0 or from the step that
+  /// `resume` returned. Saves the state after every `state_options::every` steps and
+  /// after the last one. A program that resumes repeats once. @error{stopping; thrown:
+  /// see `submit`}
+  template <class Body>
+  void repeat(std::int64_t steps, Body&& body) {
+    for (std::int64_t step = std::exchange(first_step_, 0); step < steps; ++step) {
+      body(step);
+      const std::int64_t done = step + 1;
+      if (files_ && every_ > 0 && (done % every_ == 0 || done == steps)) {
+        or_throw(files_->save(done));
+      }
+    }
+  }
+
   /// Returns the world of the layer below, for counters.
   [[nodiscard]] runtime::world& base() { return ranks_; }
 
@@ -173,6 +226,28 @@ class world {
     const auto memory =
         or_throw(ranks_.allocate(or_throw(byte_size(dtype_of<T>, count)), "tensors"));
     return tensor<T, Rank>(or_throw(runtime::tensor::over(memory, dtype_of<T>, shape)));
+  }
+  /// Returns the item of a state for a variable.
+  template <class T, int Rank>
+  static runtime::state_item item_of(std::string name, world_tensor<T, Rank>* variable) {
+    return {std::move(name), [variable]() -> runtime::state_tensor {
+              const auto& tile = variable->tile_shape();
+              return {variable->all().bytes(), {tile.begin(), tile.end()}};
+            }};
+  }
+  template <class T>
+  static runtime::state_item item_of(std::string name, tensor<T, 0>* variable) {
+    return {std::move(name), [variable]() -> runtime::state_tensor {
+              return {variable->bytes(), {}};
+            }};
+  }
+  template <class Tensor>
+  static runtime::state_item item_of(std::size_t, named_state<Tensor> state) {
+    return item_of(std::move(state.name), state.tensor);
+  }
+  template <class Tensor>
+  static runtime::state_item item_of(std::size_t number, Tensor& variable) {
+    return item_of("tensor " + std::to_string(number), &variable);
   }
   /// Sets the executor and returns true if the argument is for writing.
   template <class Argument>
@@ -278,6 +353,9 @@ class world {
   }
 
   runtime::world ranks_;
+  std::unique_ptr<runtime::world_state> files_;  ///< null without `checkpoint`
+  std::int64_t every_ = 0;                       ///< steps between two saves; 0: none
+  std::int64_t first_step_ = 0;                  ///< at which `repeat` goes on
 };
 
 }  // namespace weir

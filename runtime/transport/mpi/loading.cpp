@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <climits>
@@ -15,6 +16,8 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+
+#include "weir/mpi/ranks.hpp"
 
 namespace weir::mpi {
 namespace {
@@ -45,6 +48,23 @@ std::vector<std::string> plugin_folders(const std::string& given) {
   const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
   return {(program.parent_path() / "../lib/weir").lexically_normal().string(),
           WEIR_MPI_INSTALLED};
+}
+
+/// Returns the path of a file in the first folder that has it; empty if none has.
+std::string first_with(const std::vector<std::string>& folders, const std::string& file) {
+  for (const std::string& one : folders) {
+    std::string path = (std::filesystem::path(one) / file).string();
+    std::error_code failed;
+    if (std::filesystem::exists(path, failed)) {
+      return path;
+    }
+  }
+  return {};
+}
+
+/// Returns the name of the file of a plug-in.
+const char* file_of(library which) {
+  return which == library::openmpi ? "libweir-openmpi.so" : "libweir-mpich.so";
 }
 
 /// Checks that the plug-in calls the library that it was built for. A program that is
@@ -111,15 +131,10 @@ result<library> library_of_launcher() {
 }
 
 result<const calls*> load_plugin(library which, const std::string& folder) {
-  const char* const file =
-      which == library::openmpi ? "libweir-openmpi.so" : "libweir-mpich.so";
+  const char* const file = file_of(which);
   const std::vector<std::string> folders = plugin_folders(folder);
-  for (const std::string& one : folders) {
-    const std::string path = (std::filesystem::path(one) / file).string();
-    std::error_code failed;
-    if (std::filesystem::exists(path, failed)) {
-      return open_plugin(path);
-    }
+  if (const std::string path = first_with(folders, file); !path.empty()) {
+    return open_plugin(path);
   }
   return error(errc::not_found,
                fmt::format("cannot load an MPI plug-in: expected {} in {}, found none",
@@ -130,3 +145,24 @@ result<const calls*> load_plugin(library which, const std::string& folder) {
 }
 
 }  // namespace weir::mpi
+
+namespace weir {
+
+std::vector<mpi_finding> find_mpi(const std::string& folder) {
+  std::vector<std::string> programs;
+  std::string_view left = mpi::variable("PATH");
+  while (!left.empty()) {
+    const std::size_t end = std::min(left.find(':'), left.size());
+    programs.emplace_back(left.substr(0, end));
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  const std::vector<std::string> folders = mpi::plugin_folders(folder);
+  std::vector<mpi_finding> found;
+  for (const char* const name : {"openmpi", "mpich"}) {
+    found.push_back({name, mpi::first_with(folders, fmt::format("libweir-{}.so", name)),
+                     mpi::first_with(programs, fmt::format("mpirun.{}", name))});
+  }
+  return found;
+}
+
+}  // namespace weir

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "weir/runtime/transport.hpp"
 
@@ -44,6 +45,17 @@ struct mpi_options {
 /// @source{docs/ranks.md, Processes}
 [[nodiscard]] result<std::unique_ptr<runtime::transport>> launched_ranks(
     const mpi_options& options = {});
+
+/// What this machine has of one MPI library.
+struct mpi_finding {
+  std::string library;   ///< "openmpi" or "mpich"
+  std::string plugin;    ///< path of the plug-in; empty: there is none
+  std::string launcher;  ///< path of mpirun; empty: there is none in PATH
+};
+
+/// Returns what this machine has of each MPI library, without loading any of it.
+/// @param folder  see `mpi_options::folder` @threads{safe to call concurrently}
+[[nodiscard]] std::vector<mpi_finding> find_mpi(const std::string& folder = {});
 
 /// Returns the transport over a communicator, given by its address and its size, see
 /// `from_mpi`. @error{unsupported; the process uses another MPI library than the plug-in;

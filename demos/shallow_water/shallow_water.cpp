@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Simulates the break of a circular dam on several ranks.
+/// Usage: shallow_water [--ranks N] [--workers N] [--size N] [--tile N] [--steps N]
+///   [--state FOLDER [--every N]]
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+#include <stdexcept>
+
+#include "shallow_water/basin.hpp"
+#include "support/options.hpp"
+#include "support/ranks.hpp"
+
+namespace {
+
+using shallow_water::totals;
+
+/// Largest change of the mass in units of its last place.
+constexpr double max_drift = 4;
+
+/// Returns the difference of two positive numbers in units of the last place of the
+/// first.
+double units_between(double a, double b) {
+  return std::abs(a - b) / (std::nextafter(a, 2 * a) - a);
+}
+
+void simulate(const demo::options& chosen) {
+  const std::int64_t n = chosen.number("size");
+  const std::int64_t tile = chosen.number("tile");
+  const std::int64_t steps = chosen.number("steps", 0);
+  demo::on_ranks(
+      chosen.number("ranks"), chosen.number("workers"),
+      [&](weir::world& w, weir::runtime::rank_id rank) {
+        shallow_water::basin water(w, {.rows = n,
+                                       .columns = n,
+                                       .tiles = weir::blocks(tile, tile),
+                                       .cell_length = 1.0 / static_cast<double>(n),
+                                       .depth = shallow_water::circular_dam});
+        const totals before = weir::or_throw(water.measure());
+        if (!chosen.text("state").empty()) {
+          water.checkpoint(chosen.text("state"), chosen.number("every"));
+          demo::resume(w, rank);
+        }
+        w.repeat(steps, [&](std::int64_t) { water.step(); });
+        const totals after = weir::or_throw(water.measure());
+        const double time = weir::or_throw(water.time());
+        weir::xxh3_stream digest;
+        for (const auto* field : {&water.depth(), &water.east(), &water.south()}) {
+          demo::add_elements(w, *field, digest);
+        }
+        const double drift = units_between(before.mass, after.mass);
+        if (rank == 0) {
+          std::printf("%" PRId64 " x %" PRId64 " cells, %" PRId64
+                      " steps, time %.4f: mass differs by %.0f ulp, energy %.4f of the "
+                      "first, hash %s\n",
+                      n, n, steps, time, drift, after.energy / before.energy,
+                      weir::hex64(digest.digest()).c_str());
+        }
+        if (!(drift <= max_drift) || !(after.energy <= before.energy)) {
+          throw std::runtime_error("mass or energy are not kept");
+        }
+      });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    simulate(demo::options({argv, static_cast<std::size_t>(argc)}, {{"ranks", "2"},
+                                                                    {"workers", "1"},
+                                                                    {"size", "256"},
+                                                                    {"tile", "64"},
+                                                                    {"steps", "200"},
+                                                                    {"state", ""},
+                                                                    {"every", "50"}}));
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "shallow_water: %s\n", e.what());
+    return 1;
+  }
+}

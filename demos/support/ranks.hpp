@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Ranks that are threads of one process, for demos of worlds.
+#pragma once
+
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "weir/base/hash.hpp"
+#include "weir/runtime/in_process.hpp"
+#include "weir/world.hpp"
+
+namespace demo {
+
+/// Calls `body(world, rank)` on a thread for each rank, with an engine of `workers`
+/// threads. Throws the exception of a rank after all have ended.
+inline void on_ranks(
+    std::int64_t ranks, std::int64_t workers,
+    const std::function<void(weir::world&, weir::runtime::rank_id)>& body) {
+  const auto count = static_cast<weir::runtime::rank_id>(ranks);
+  weir::runtime::in_process_network network({.ranks = count});
+  std::mutex guard;
+  std::exception_ptr first;
+  std::vector<std::thread> threads;
+  for (weir::runtime::rank_id rank = 0; rank < count; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        weir::engine tasks(static_cast<unsigned>(workers));
+        weir::world w(tasks, network.transport_of(rank));
+        body(w, rank);
+      } catch (...) {
+        const std::lock_guard lock(guard);
+        first = first ? first : std::current_exception();
+      }
+    });
+  }
+  for (std::thread& one : threads) {
+    one.join();
+  }
+  if (first) {
+    std::rethrow_exception(first);
+  }
+}
+
+/// Resumes the state of a world; rank 0 says from where.
+inline void resume(weir::world& w, weir::runtime::rank_id rank) {
+  const std::int64_t step = weir::or_throw(w.resume());
+  if (rank == 0 && step != 0) {
+    std::fprintf(stderr, "resumed at step %lld\n", static_cast<long long>(step));
+  }
+}
+
+/// Adds all elements of a tensor to a digest. All ranks call it, and get the same digest.
+template <int Rank>
+void add_elements(weir::world& w, const weir::world_tensor<double, Rank>& t,
+                  weir::xxh3_stream& digest) {
+  weir::or_throw(w.elements(t));
+  const weir::runtime::tensor& all = t.all().bytes();
+  digest.update(std::as_bytes(
+      std::span(all.template as<const double>(), static_cast<std::size_t>(all.count()))));
+}
+
+}  // namespace demo

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Writes and reads tiles through a buffer of bounded size, whatever their strides are.
+#include "state/part_files.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "places/byte_runs.hpp"
+#include "weir/base/hash.hpp"
+
+namespace weir::runtime {
+namespace {
+
+/// Size of the buffer for tiles that have gaps.
+constexpr std::size_t tile_buffer_bytes = std::size_t{256} << 10U;
+
+/// Calls `visit` for each block of a tile, until it fails.
+template <class Visit>
+result<void> visit_blocks(const tensor& tile, const Visit& visit) {
+  result<void> outcome;
+  for_each_run(tile.bytes(), [&](std::int64_t lo, std::int64_t hi) {
+    if (outcome) {
+      outcome =
+          visit(mutable_bytes(tile.store().base + lo, static_cast<std::size_t>(hi - lo)));
+    }
+  });
+  return outcome;
+}
+
+}  // namespace
+
+result<void> part_writer::open() {
+  if (!file_) {
+    WEIR_TRY(file_, files_.open(path_, open_mode::create_or_open));
+    WEIR_CHECK(file_->resize(0));
+  }
+  return {};
+}
+
+result<void> part_writer::write_bytes(std::uint64_t offset, bytes_view bytes) {
+  const std::lock_guard lock(mutex_);
+  if (failure_) {
+    return *failure_;
+  }
+  auto written = open();
+  if (written) {
+    written = write_all(*file_, offset, bytes);
+  }
+  if (!written) {
+    failure_ = written.error();
+  }
+  return written;
+}
+
+result<std::uint64_t> part_writer::write_tile(std::uint64_t offset, const tensor& tile) {
+  xxh3_stream digest;
+  byte_vector buffer;
+  const auto flush = [&](bytes_view bytes) -> result<void> {
+    digest.update(bytes);
+    const std::uint64_t place = offset;
+    offset += bytes.size();
+    return bytes.empty() ? result<void>() : write_bytes(place, bytes);
+  };
+  const auto add = [&](mutable_bytes block) -> result<void> {
+    if (buffer.size() + block.size() > tile_buffer_bytes) {
+      WEIR_CHECK(flush(buffer));
+      buffer.clear();
+    }
+    if (block.size() > tile_buffer_bytes) {
+      return flush(block);
+    }
+    append(buffer, block);
+    return {};
+  };
+  WEIR_CHECK(visit_blocks(tile, add));
+  WEIR_CHECK(flush(buffer));
+  return digest.digest();
+}
+
+std::uint64_t part_writer::write(std::uint64_t offset, const tensor& tile) {
+  return write_tile(offset, tile).value_or(0);
+}
+
+result<void> part_writer::write_digests(std::uint64_t offset,
+                                        std::span<const std::uint64_t> digests,
+                                        written_part& out) {
+  byte_vector bytes(digests.size() * 8);
+  for (std::size_t i = 0; i < digests.size(); ++i) {
+    store_le(bytes.data() + 8 * i, digests[i]);
+  }
+  WEIR_CHECK(write_bytes(offset, bytes));
+  out = {offset + bytes.size(), xxh3_64(bytes)};
+  const std::lock_guard lock(mutex_);
+  WEIR_CHECK(file_->sync());
+  file_.reset();
+  return files_.sync_folder(folder_of(path_));
+}
+
+result<written_part> part_writer::finish(std::uint64_t offset,
+                                         std::span<const std::uint64_t> digests) {
+  written_part out;
+  WEIR_CHECK(write_digests(offset, digests, out));
+  return out;
+}
+
+void part_writer::discard() {
+  const std::lock_guard lock(mutex_);
+  file_.reset();
+  static_cast<void>(files_.remove(path_));  // the next start removes it otherwise
+}
+
+error part_reader::refuse(errc code, const std::string& text) const {
+  return error(code, fmt::format("cannot resume from {}: {}", owner_, text))
+      .located(path_);
+}
+
+/// Reads the digests behind the tiles.
+result<void> part_reader::open() {
+  if (file_) {
+    return {};
+  }
+  auto opened = files_.open(path_, open_mode::read);
+  if (!opened) {
+    return refuse(opened.error().code(),
+                  fmt::format("expected a file of {} bytes, found: {}", entry_.bytes,
+                              opened.error().text()));
+  }
+  WEIR_TRY(const std::uint64_t size, (*opened)->size());
+  if (size != entry_.bytes) {
+    return refuse(errc::torn,
+                  fmt::format("expected {} bytes, found {}", entry_.bytes, size));
+  }
+  byte_vector bytes(plan_.tiles * 8);
+  WEIR_CHECK(read_exactly(**opened, plan_.tile_bytes, bytes));
+  if (const std::uint64_t found = xxh3_64(bytes); found != entry_.digest) {
+    return refuse(errc::hash_mismatch, fmt::format("expected the digest {}, found {}",
+                                                   hex64(entry_.digest), hex64(found)));
+  }
+  digests_.resize(plan_.tiles);
+  for (std::size_t i = 0; i < digests_.size(); ++i) {
+    digests_[i] = load_le<std::uint64_t>(bytes.data() + 8 * i);
+  }
+  file_ = std::move(*opened);
+  return {};
+}
+
+result<void> part_reader::read(const tile_place& place, const tensor* into) {
+  {
+    const std::lock_guard lock(mutex_);
+    WEIR_CHECK(open());
+  }
+  xxh3_stream digest;
+  byte_vector buffer(
+      static_cast<std::size_t>(std::min<std::uint64_t>(place.bytes, tile_buffer_bytes)));
+  std::uint64_t offset = place.offset;
+  const std::uint64_t end = place.offset + place.bytes;
+  mutable_bytes unread;
+  const auto refill = [&]() -> result<void> {
+    unread = mutable_bytes(buffer).first(
+        static_cast<std::size_t>(std::min<std::uint64_t>(end - offset, buffer.size())));
+    WEIR_CHECK(read_exactly(*file_, offset, unread));
+    digest.update(unread);
+    offset += unread.size();
+    return {};
+  };
+  const auto fill = [&](mutable_bytes block) -> result<void> {
+    while (!block.empty()) {
+      if (unread.empty()) {
+        WEIR_CHECK(refill());
+      }
+      const std::size_t count = std::min(unread.size(), block.size());
+      std::memcpy(block.data(), unread.data(), count);
+      unread = unread.subspan(count);
+      block = block.subspan(count);
+    }
+    return {};
+  };
+  if (into != nullptr) {
+    WEIR_CHECK(visit_blocks(*into, fill));
+  }
+  while (offset < end) {
+    WEIR_CHECK(refill());
+  }
+  if (digest.digest() != digests_[place.slot]) {
+    return refuse(
+        errc::hash_mismatch,
+        fmt::format("expected the digest {} of tile {}, found {}",
+                    hex64(digests_[place.slot]), place.slot, hex64(digest.digest())));
+  }
+  return {};
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The tasks of a save: each rank writes its tiles and makes its part durable; then rank
+/// 0 writes the manifest, or the parts are removed.
+#include <fmt/core.h>
+
+#include "state/open_state.hpp"
+
+namespace weir::runtime {
+namespace {
+
+/// Makes the part of this rank durable and returns what the manifest says of it.
+rank_outcome seal_part(save_job& job, std::span<const std::uint64_t> digests) {
+  rank_outcome out;
+  copy_text(out.machine, job.site->machine);
+  copy_text(out.path, job.site->name_of_part(job.manifest.generation));
+  const std::uint64_t offset = job.plan.parts[job.site->rank].tile_bytes;
+  if (const auto written = job.part->finish(offset, digests)) {
+    out.part = *written;
+  } else {
+    out.code = static_cast<std::uint64_t>(written.error().code());
+    copy_text(out.text, written.error().text());
+  }
+  return out;
+}
+
+/// Keeps the newest complete generations and removes those that are older than they.
+void remove_older(state_site& site, std::uint64_t generation) {
+  site.complete.push_back(generation);
+  if (site.complete.size() < site.kept) {
+    return;
+  }
+  site.complete.erase(site.complete.begin(),
+                      site.complete.end() - static_cast<std::ptrdiff_t>(site.kept));
+  if (const auto all = list_generations(*site.files, site.folder)) {
+    for (const std::uint64_t old : *all) {
+      if (old < site.complete.front()) {
+        remove_generation(*site.files, site.folder, old);
+      }
+    }
+  }
+}
+
+/// Writes the manifest, unless a part was not written.
+result<void> write_manifest(save_job& job, std::span<const rank_outcome> outcomes) {
+  for (std::size_t r = 0; r < outcomes.size(); ++r) {
+    const rank_outcome& one = outcomes[r];
+    if (one.code != 0) {
+      return error(static_cast<errc>(one.code),
+                   fmt::format("rank {} on {} has not written its part: {}", r,
+                               one.machine.data(), one.text.data()));
+    }
+    job.manifest.parts.push_back(
+        {one.machine.data(), one.path.data(), one.part.bytes, one.part.digest});
+  }
+  return write_file_atomically(
+      *job.site->files,
+      join_path(job.site->folder, manifest_name(job.manifest.generation)),
+      encode_manifest(job.manifest));
+}
+
+/// Decides about a generation on rank 0. Returns 1 if it exists.
+std::uint64_t publish(save_job& job, std::span<const rank_outcome> outcomes) {
+  state_site& site = *job.site;
+  if (const auto written = write_manifest(job, outcomes); !written) {
+    site.warn(fmt::format(
+        "generation {} of the state in \"{}\", at step {}, is not kept: {}; the run goes "
+        "on, and {}",
+        job.manifest.generation, site.folder, job.manifest.step, written.error().text(),
+        site.complete.empty()
+            ? std::string("it has saved no generation yet")
+            : fmt::format("the newest generation is {}", site.complete.back())));
+    return 0;
+  }
+  remove_older(site, job.manifest.generation);
+  return 1;
+}
+
+}  // namespace
+
+result<void> world_state::open_state::save(std::int64_t step) {
+  const auto job = std::make_shared<save_job>();
+  job->site = site_;
+  job->manifest.generation = ++newest_;
+  job->manifest.step = step;
+  job->manifest.items = descriptions_;
+  job->manifest.values.resize(descriptions_.size());
+  job->plan = plan_;
+  job->part = std::make_unique<part_writer>(
+      *site_->files, join_path(site_->part_folder, part_name(newest_, site_->rank)));
+  const std::size_t own = plan_.parts[site_->rank].tiles;
+  job->tiles.reserve(own);  // tasks read the vectors while later tasks are submitted
+  job->places.reserve(own);
+  WEIR_CHECK(submit_tiles(job));
+  WEIR_CHECK(submit_values(job));
+  WEIR_CHECK(submit_seals(job));
+  return submit_publication(job);
+}
+
+result<void> world_state::open_state::submit_tiles(const std::shared_ptr<save_job>& job) {
+  for (std::size_t k = 0; k < items_.size(); ++k) {
+    const state_tensor now = items_[k].tensor();
+    WEIR_EXPECT(now.bytes.row_major());
+    for (std::size_t i = 0; i < plan_.tiles[k].size(); ++i) {
+      const tile_place& place = plan_.tiles[k][i];
+      WEIR_TRY(const tensor tile,
+               select_tile(now.bytes, descriptions_[k], static_cast<std::int64_t>(i)));
+      const tensor digest = digest_slot(place);
+      const std::size_t number = job->tiles.size();
+      if (place.part == site_->rank) {
+        job->tiles.push_back(tile);
+        job->places.push_back(place);
+      }
+      WEIR_CHECK(ranks_.submit(
+          {place.part, 2}, "save tile", std::array{reads(tile), writes(digest)},
+          [own = job.get(), number,
+           to = digest.as<std::uint64_t>()](const task_context&) {
+            *to = own->part->write(own->places[number].offset, own->tiles[number]);
+          },
+          job));
+    }
+  }
+  return {};
+}
+
+/// Rank 0 copies the numbers that all ranks have into the manifest.
+result<void> world_state::open_state::submit_values(
+    const std::shared_ptr<save_job>& job) {
+  const std::array<std::int64_t, 1> one{1};
+  WEIR_TRY(const tensor verdict, tensor::over(verdict_, dtype::uint64, one));
+  for (std::size_t k = 0; k < items_.size(); ++k) {
+    if (!descriptions_[k].tile.empty()) {
+      continue;
+    }
+    const tensor value = items_[k].tensor().bytes;
+    const auto bytes =
+        static_cast<std::size_t>(value.count()) * info_of(value.type()).size;
+    WEIR_CHECK(ranks_.submit(
+        {0, 0}, "save number", std::array{reads(value), updates(verdict)},
+        [own = job.get(), k, from = value.data(), bytes](const task_context&) {
+          own->manifest.values[k].assign(from, from + bytes);
+        },
+        job));
+  }
+  return {};
+}
+
+result<void> world_state::open_state::submit_seals(const std::shared_ptr<save_job>& job) {
+  for (rank_id r = 0; r < ranks_.ranks(); ++r) {
+    const tensor digests = digests_of(r);
+    const tensor outcome = outcome_of(r);
+    WEIR_CHECK(ranks_.submit(
+        {r, 2}, "seal part", std::array{reads(digests), writes(outcome)},
+        [own = job.get(), from = digests.as<const std::uint64_t>() + 1,
+         count = plan_.parts[r].tiles, to = outcome.data()](const task_context&) {
+          const rank_outcome out = seal_part(*own, {from, count});
+          std::memcpy(to, &out, sizeof out);
+        },
+        job));
+  }
+  return {};
+}
+
+result<void> world_state::open_state::submit_publication(
+    const std::shared_ptr<save_job>& job) {
+  const std::array<std::int64_t, 1> one{1};
+  WEIR_TRY(const tensor verdict, tensor::over(verdict_, dtype::uint64, one));
+  const std::array<std::int64_t, 1> size{outcomes_.size};
+  WEIR_TRY(const tensor outcomes, tensor::over(outcomes_, dtype::uint8, size));
+  WEIR_CHECK(ranks_.submit(
+      {0, 0}, "publish state", std::array{reads(outcomes), updates(verdict)},
+      [own = job.get(), from = outcomes.data(), ranks = ranks_.ranks(),
+       to = verdict.as<std::uint64_t>()](const task_context&) {
+        std::vector<rank_outcome> all(ranks);
+        std::memcpy(all.data(), from, ranks * sizeof(rank_outcome));
+        *to = publish(*own, all);
+      },
+      job));
+  for (rank_id r = 0; r < ranks_.ranks(); ++r) {
+    WEIR_CHECK(ranks_.submit(
+        {r, 0}, "end save", std::array{reads(verdict), updates(outcome_of(r))},
+        [own = job.get(), from = verdict.as<const std::uint64_t>()](const task_context&) {
+          if (*from == 0) {
+            own->part->discard();
+          }
+        },
+        job));
+  }
+  return {};
+}
+
+}  // namespace weir::runtime

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A generation exists while its manifest does, so a manifest is removed before its
+/// parts.
+#include "state/state_folder.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "state/manifest.hpp"
+
+namespace weir::runtime {
+namespace {
+
+constexpr std::string_view state_prefix = "state-";
+constexpr std::string_view manifest_ending = ".manifest";
+constexpr std::string_view rank_infix = ".rank-";
+constexpr std::string_view part_ending = ".part";
+
+/// Reads a number at the begin of a text and removes it from there.
+std::optional<std::uint64_t> take_number(std::string_view& text) {
+  std::uint64_t number = 0;
+  const auto [end, problem] =
+      std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem != std::errc()) {
+    return std::nullopt;
+  }
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+/// Returns the generation of the name of a manifest.
+std::optional<std::uint64_t> generation_of_manifest(std::string_view name) {
+  if (!name.starts_with(state_prefix)) {
+    return std::nullopt;
+  }
+  name.remove_prefix(state_prefix.size());
+  const auto generation = take_number(name);
+  return name == manifest_ending ? generation : std::nullopt;
+}
+
+/// Returns the generation of the name of a part.
+std::optional<std::uint64_t> generation_of_part(std::string_view name) {
+  if (!name.starts_with(state_prefix)) {
+    return std::nullopt;
+  }
+  name.remove_prefix(state_prefix.size());
+  const auto generation = take_number(name);
+  if (!generation || !name.starts_with(rank_infix)) {
+    return std::nullopt;
+  }
+  name.remove_prefix(rank_infix.size());
+  return take_number(name) && name == part_ending ? generation : std::nullopt;
+}
+
+}  // namespace
+
+std::string manifest_name(std::uint64_t generation) {
+  return fmt::format("{}{}{}", state_prefix, generation, manifest_ending);
+}
+std::string part_name(std::uint64_t generation, rank_id rank) {
+  return fmt::format("{}{}{}{}{}", state_prefix, generation, rank_infix, rank,
+                     part_ending);
+}
+
+std::string path_of(const part_entry& part, const std::string& folder) {
+  return part.path.starts_with('/') ? part.path : join_path(folder, part.path);
+}
+
+result<std::vector<std::uint64_t>> list_generations(file_system& files,
+                                                    const std::string& folder) {
+  WEIR_TRY(const auto names, files.list(folder));
+  std::vector<std::uint64_t> out;
+  for (const std::string& name : names) {
+    if (const auto generation = generation_of_manifest(name)) {
+      out.push_back(*generation);
+    }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+result<void> remove_lonely_parts(file_system& files, const std::string& folder,
+                                 const std::vector<std::uint64_t>& complete) {
+  WEIR_TRY(const auto names, files.list(folder));
+  for (const std::string& name : names) {
+    const auto generation = generation_of_part(name);
+    if (!generation ||
+        std::binary_search(complete.begin(), complete.end(), *generation)) {
+      continue;
+    }
+    if (auto removed = files.remove(join_path(folder, name));
+        !removed && removed.error().code() != errc::not_found) {
+      return removed;
+    }
+  }
+  return {};
+}
+
+void remove_generation(file_system& files, const std::string& folder,
+                       std::uint64_t generation) {
+  const std::string path = join_path(folder, manifest_name(generation));
+  const auto bytes = read_file(files, path);
+  const auto manifest =
+      bytes ? decode_manifest(*bytes, path) : result<state_manifest>(bytes.error());
+  if (!files.remove(path) || !files.sync_folder(folder) || !manifest) {
+    return;
+  }
+  for (const part_entry& part : manifest->parts) {
+    const std::string path_of_part = path_of(part, folder);
+    const std::size_t name = path_of_part.rfind('/') + 1;  // 0 if there is no folder
+    if (generation_of_part(std::string_view(path_of_part).substr(name)) == generation) {
+      static_cast<void>(files.remove(path_of_part));
+    }
+  }
+}
+
+}  // namespace weir::runtime
