@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #include "heat2d/plate.hpp"
+#include "support/launched.hpp"
 #include "support/options.hpp"
-#include "support/ranks.hpp"
 
 namespace {
 
@@ -20,7 +20,7 @@ void simulate(const demo::options& chosen) {
   const std::int64_t n = chosen.number("size", 3);
   const std::int64_t tile = chosen.number("tile");
   const std::int64_t steps = chosen.number("steps", 0);
-  demo::on_ranks(
+  demo::on_launched_ranks(
       chosen.number("ranks"), chosen.number("workers"),
       [&](weir::world& w, weir::runtime::rank_id rank) {
         heat2d::plate plate(w, weir::blocks(tile, tile), n);

@@ -2,15 +2,16 @@
 /// @file
 /// Simulates the break of a circular dam on several ranks.
 /// Usage: shallow_water [--ranks N] [--workers N] [--size N] [--tile N] [--steps N]
-///   [--state FOLDER [--every N]]
+///   [--state FOLDER [--every N]] [--frames FOLDER [--frame-every N]]
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <stdexcept>
 
 #include "shallow_water/basin.hpp"
+#include "support/launched.hpp"
 #include "support/options.hpp"
-#include "support/ranks.hpp"
+#include "weir/worlds/messages.hpp"
 
 namespace {
 
@@ -25,11 +26,21 @@ double units_between(double a, double b) {
   return std::abs(a - b) / (std::nextafter(a, 2 * a) - a);
 }
 
+/// Writes the depth as a message in a file of its own, if the step is to be shown.
+void write_frame(weir::world& w, const shallow_water::basin& water,
+                 const demo::options& chosen, std::int64_t step) {
+  const std::string& folder = chosen.text("frames");
+  if (!folder.empty() && step % chosen.number("frame-every") == 0) {
+    const std::string path = folder + "/depth-" + std::to_string(step) + ".tgm";
+    weir::or_throw(weir::write_message(w, path, water.depth(), "depth"));
+  }
+}
+
 void simulate(const demo::options& chosen) {
   const std::int64_t n = chosen.number("size");
   const std::int64_t tile = chosen.number("tile");
   const std::int64_t steps = chosen.number("steps", 0);
-  demo::on_ranks(
+  demo::on_launched_ranks(
       chosen.number("ranks"), chosen.number("workers"),
       [&](weir::world& w, weir::runtime::rank_id rank) {
         shallow_water::basin water(w, {.rows = n,
@@ -38,11 +49,15 @@ void simulate(const demo::options& chosen) {
                                        .cell_length = 1.0 / static_cast<double>(n),
                                        .depth = shallow_water::circular_dam});
         const totals before = weir::or_throw(water.measure());
+        write_frame(w, water, chosen, 0);
         if (!chosen.text("state").empty()) {
           water.checkpoint(chosen.text("state"), chosen.number("every"));
           demo::resume(w, rank);
         }
-        w.repeat(steps, [&](std::int64_t) { water.step(); });
+        w.repeat(steps, [&](std::int64_t step) {
+          water.step();
+          write_frame(w, water, chosen, step + 1);
+        });
         const totals after = weir::or_throw(water.measure());
         const double time = weir::or_throw(water.time());
         weir::xxh3_stream digest;
@@ -67,13 +82,16 @@ void simulate(const demo::options& chosen) {
 
 int main(int argc, char** argv) {
   try {
-    simulate(demo::options({argv, static_cast<std::size_t>(argc)}, {{"ranks", "2"},
-                                                                    {"workers", "1"},
-                                                                    {"size", "256"},
-                                                                    {"tile", "64"},
-                                                                    {"steps", "200"},
-                                                                    {"state", ""},
-                                                                    {"every", "50"}}));
+    simulate(
+        demo::options({argv, static_cast<std::size_t>(argc)}, {{"ranks", "2"},
+                                                               {"workers", "1"},
+                                                               {"size", "256"},
+                                                               {"tile", "64"},
+                                                               {"steps", "200"},
+                                                               {"state", ""},
+                                                               {"every", "50"},
+                                                               {"frames", ""},
+                                                               {"frame-every", "50"}}));
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "shallow_water: %s\n", e.what());

@@ -63,11 +63,12 @@ class bert_encoder final : public encoder {
   result<void> check_run(const token_run& run, std::size_t number) const;
 
   runtime::engine& engine_;
-  layers::owned_buffers memory_;
   bert_parts parts_;
   encoder_facts facts_;
   std::array<bert_call, max_in_flight> calls_;
   std::uint64_t next_serial_ = 1;
+  /// Destroyed first: it waits for the tasks, which use the other members.
+  layers::owned_buffers memory_;
 };
 
 result<void> bert_encoder::set_up(const bert_config& config, const weight_source& weights,

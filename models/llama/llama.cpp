@@ -48,9 +48,9 @@ class llama_model final : public step_model {
   llama_model(runtime::engine& engine, const llama_options& options, std::uint32_t pages,
               std::uint64_t max_context)
       : engine_(engine),
-        memory_(engine, "llama"),
         max_rows_(options.max_rows),
-        table_(pages, max_context) {}
+        table_(pages, max_context),
+        memory_(engine, "llama") {}
 
   llama_model(const llama_model&) = delete;
   llama_model& operator=(const llama_model&) = delete;
@@ -93,13 +93,14 @@ class llama_model final : public step_model {
   void enter(const row_group& group, llama_step& step);
 
   runtime::engine& engine_;
-  layers::owned_buffers memory_;
   std::uint32_t max_rows_;
   mutable page_table table_;
   llama_parts parts_;
   model_facts facts_;
   std::array<llama_step, max_in_flight> steps_;
   std::uint64_t next_serial_ = 1;
+  /// Destroyed first: it waits for the tasks, which use the other members.
+  layers::owned_buffers memory_;
 };
 
 result<void> llama_model::allocate_step(llama_step& step) {

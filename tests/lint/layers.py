@@ -3,6 +3,7 @@
 
 base <- {formats, storage, runtime}, runtime <- collective <- {tessera, pipeline} <- models <- actors <- tools.
 The collectives and the transport over MPI are libraries of their own inside runtime/, above the task engine.
+Files of worlds are a library of their own inside actors/, without CAF.
 """
 import pathlib
 import re
@@ -20,10 +21,11 @@ ALLOWED = {
     "pipeline": {"base", "runtime", "collective"},
     "models": {"base", "runtime", "collective", "tessera", "pipeline"},
     "actors": {"base", "formats", "storage", "runtime", "collective", "tessera", "pipeline", "models"},
-    "tools": {"base", "formats", "storage", "runtime", "mpi", "collective", "tessera", "pipeline", "models", "actors"},
+    "worlds": {"base", "formats", "runtime"},
+    "tools": {"base", "formats", "storage", "runtime", "mpi", "worlds", "collective", "tessera", "pipeline", "models", "actors"},
 }
 # Libraries whose folder lies inside that of another one.
-NESTED = {"runtime/collective/": "collective", "runtime/transport/mpi/": "mpi"}
+NESTED = {"runtime/collective/": "collective", "runtime/transport/mpi/": "mpi", "actors/worlds/": "worlds"}
 # Headers of other projects, and the only folders that may include them.
 HOMES = (
     (re.compile(r"^caf/"), ("actors/", "tests/actors/")),

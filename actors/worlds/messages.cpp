@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Tasks that read and write Tensogram files for worlds. Ranks share a reader for all of
+/// their own tiles.
+#include "weir/worlds/messages.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+#include "weir/base/file.hpp"
+#include "weir/formats/tensogram.hpp"
+
+namespace weir::worlds {
+namespace {
+
+using runtime::task_context;
+
+/// Calls `visit(offset, bytes)` for each row of a tile: its first byte in the row-major
+/// tensor, and its size.
+template <class Visit>
+void visit_rows(const runtime::tensor& tile, std::int64_t first, std::size_t dimension,
+                const Visit& visit) {
+  const auto shape = tile.shape();
+  const std::int64_t element = info_of(tile.type()).size;
+  if (dimension + 1 >= shape.size()) {
+    visit(first, (shape.empty() ? 1 : shape.back()) * element);
+    return;
+  }
+  for (std::int64_t i = 0; i < shape[dimension]; ++i) {
+    visit_rows(tile, first + i * tile.strides()[dimension], dimension + 1, visit);
+  }
+}
+
+/// An object of a file, for the tasks of one rank.
+class object_source {
+ public:
+  object_source(std::string path, std::string object, const runtime::tensor& whole)
+      : path_(std::move(path)), object_(std::move(object)), whole_(whole) {}
+
+  /// Copies a tile of the object to its place.
+  result<void> fill(const runtime::tensor& tile) {
+    WEIR_TRY(const bytes_view elements, open());
+    visit_rows(tile, tile.offset(), 0, [&](std::int64_t first, std::int64_t bytes) {
+      const auto from = static_cast<std::size_t>(first - whole_.offset());
+      std::memcpy(whole_.store().base + first, elements.data() + from,
+                  static_cast<std::size_t>(bytes));
+    });
+    return {};
+  }
+
+ private:
+  /// Returns the elements of the object; the first task reads them.
+  result<bytes_view> open() {
+    const std::lock_guard lock(mutex_);
+    if (!outcome_) {
+      outcome_ = read();
+    }
+    return *outcome_;
+  }
+  result<bytes_view> read() {
+    WEIR_TRY(file_, formats::mapped_source::open(path_));
+    WEIR_TRY(const auto spans, formats::scan(*file_));
+    for (const formats::message_span& span : spans) {
+      WEIR_TRY(reader_, formats::message_reader::open(file_, span));
+      if (const auto index = reader_->find(object_)) {
+        return elements_of(*index);
+      }
+    }
+    return error(errc::not_found,
+                 fmt::format("cannot read the object \"{}\": expected it in one of {} "
+                             "messages, found none that has it",
+                             object_, spans.size()))
+        .located(path_);
+  }
+  result<bytes_view> elements_of(std::size_t index) {
+    const formats::object_descriptor& d = reader_->descriptor(index);
+    const auto shape = whole_.shape();
+    if (d.type != whole_.type() ||
+        !std::equal(d.shape.begin(), d.shape.end(), shape.begin(), shape.end())) {
+      return error(errc::invalid_argument,
+                   fmt::format(
+                       "cannot read the object \"{}\": expected {} [{}], found {} "
+                       "[{}]",
+                       object_, info_of(whole_.type()).tensogram, fmt::join(shape, ", "),
+                       info_of(d.type).tensogram, fmt::join(d.shape, ", ")))
+          .located(path_);
+    }
+    auto in_place = reader_->view(index);
+    if (in_place || in_place.error().code() != errc::unsupported) {
+      return in_place;
+    }
+    WEIR_TRY(decoded_, reader_->decode(index));
+    return bytes_view(decoded_);
+  }
+
+  std::string path_;
+  std::string object_;
+  runtime::tensor whole_;
+  std::mutex mutex_;
+  std::optional<result<bytes_view>> outcome_;
+  std::shared_ptr<formats::mapped_source> file_;
+  std::optional<formats::message_reader> reader_;
+  byte_vector decoded_;  ///< elements that the file does not have as they are
+};
+
+/// What rank 0 writes.
+struct message_job {
+  std::string path;
+  std::string object;
+  runtime::tensor whole;
+
+  [[nodiscard]] result<void> write() const {
+    formats::object_to_write one;
+    one.descriptor.type = whole.type();
+    one.descriptor.shape.assign(whole.shape().begin(), whole.shape().end());
+    one.metadata.set("name", object);
+    const auto bytes = whole.count() * std::int64_t{info_of(whole.type()).size};
+    one.data = {whole.data(), static_cast<std::size_t>(bytes)};
+    WEIR_TRY(const byte_vector message, formats::encode_message({&one, 1}));
+    return write_file_atomically(posix_file_system(), path, message);
+  }
+};
+
+/// Returns a failure with its location in its text, since the agreement of ranks keeps
+/// the text alone.
+result<void> with_place(result<void> outcome) {
+  if (outcome || outcome.error().location().empty()) {
+    return outcome;
+  }
+  return error(outcome.error().code(), fmt::format("{} (in {})", outcome.error().text(),
+                                                   outcome.error().location()));
+}
+
+}  // namespace
+
+result<void> fill_tiles(runtime::world& ranks, const std::string& path,
+                        const std::string& object, const runtime::tensor& whole,
+                        std::span<const owned_tile> tiles) {
+  WEIR_EXPECT(whole.row_major());
+  const auto source = std::make_shared<object_source>(path, object, whole);
+  const auto own =
+      std::make_shared<const std::vector<owned_tile>>(tiles.begin(), tiles.end());
+  for (const owned_tile& tile : *own) {
+    WEIR_CHECK(ranks.submit(
+        {tile.owner, 1}, "read object", std::array{runtime::writes(tile.elements)},
+        [from = source.get(), to = &tile.elements](const task_context&) {
+          return with_place(from->fill(*to));
+        },
+        std::make_shared<std::pair<decltype(source), decltype(own)>>(source, own)));
+  }
+  return ranks.wait();
+}
+
+result<void> write_whole(runtime::world& ranks, const std::string& path,
+                         const std::string& object, const runtime::tensor& whole) {
+  WEIR_EXPECT(whole.row_major());
+  WEIR_TRY(const runtime::storage done, ranks.allocate(1, "message"));
+  const std::array<std::int64_t, 1> one{1};
+  WEIR_TRY(const auto mark, runtime::tensor::over(done, dtype::uint8, one));
+  const auto job = std::make_shared<const message_job>(message_job{path, object, whole});
+  WEIR_CHECK(ranks.submit(
+      {0, 2}, "write message", std::array{runtime::reads(whole), runtime::writes(mark)},
+      [own = job.get()](const task_context&) { return with_place(own->write()); }, job));
+  const auto outcome = ranks.wait();
+  WEIR_CHECK(ranks.release(done.id));
+  return outcome;
+}
+
+}  // namespace weir::worlds

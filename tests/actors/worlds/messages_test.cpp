@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// World tensors in Tensogram files, on one and on several ranks.
+#include "weir/worlds/messages.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "support/temp_folder.hpp"
+#include "weir/base/file.hpp"
+#include "weir/formats/tensogram.hpp"
+#include "weir/runtime/in_process.hpp"
+
+namespace weir {
+namespace {
+
+/// Runs a program on each of `ranks` threads.
+void on_world(runtime::rank_id ranks, const std::function<void(world&)>& body) {
+  runtime::in_process_network net({.ranks = ranks});
+  std::vector<std::thread> threads;
+  for (runtime::rank_id r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] {
+      engine e(1 + r % 2);
+      world w(e, net.transport_of(r));
+      body(w);
+    });
+  }
+  for (std::thread& t : threads) {
+    t.join();
+  }
+}
+/// Returns the value that the tests give to an element.
+double value_at(std::int64_t i, std::int64_t j) {
+  return static_cast<double>(i * 100 + j) / 3;
+}
+void fill(world& w, const world_tensor<double, 2>& t) {
+  for (const auto& box : t.tiles()) {
+    w.submit(
+        "fill",
+        [box](view<double, 2> out) {
+          for (std::int64_t i = 0; i < out.extent(0); ++i) {
+            for (std::int64_t j = 0; j < out.extent(1); ++j) {
+              out(i, j) = value_at(box.lo[0] + i, box.lo[1] + j);
+            }
+          }
+        },
+        write(t.of_tile(box)));
+  }
+}
+/// Writes a message of other objects than worlds write.
+void write_other(const std::string& path, dtype type, const std::string& compression) {
+  byte_vector elements(static_cast<std::size_t>(10 * 7 * info_of(type).size));
+  for (std::size_t i = 0; type == dtype::fp64 && i < 70; ++i) {
+    const double value =
+        value_at(static_cast<std::int64_t>(i / 7), static_cast<std::int64_t>(i % 7));
+    std::memcpy(elements.data() + 8 * i, &value, 8);
+  }
+  formats::object_to_write one;
+  one.descriptor.type = type;
+  one.descriptor.shape = {10, 7};
+  one.descriptor.compression = compression;
+  one.metadata.set("name", "depth");
+  one.data = elements;
+  const auto message = or_throw(formats::encode_message({&one, 1}));
+  or_throw(write_file_atomically(posix_file_system(), path, message));
+}
+/// Reads the object "depth" on two ranks and compares it.
+void expect_readable(const std::string& path) {
+  on_world(2, [&](world& w) {
+    const auto t = w.make<double>(blocks(3, 2), 10, 7);
+    const auto done = read_object(w, path, "depth", t);
+    ASSERT_TRUE(done) << done.error().message();
+    const auto all = or_throw(w.elements(t));
+    for (std::int64_t i = 0; i < 10; ++i) {
+      for (std::int64_t j = 0; j < 7; ++j) {
+        ASSERT_EQ(all(i, j), value_at(i, j));
+      }
+    }
+  });
+}
+/// Expects that a read fails on three ranks with words in its message.
+void expect_refused(const std::string& path, const std::string& object,
+                    const std::string& words) {
+  on_world(3, [&](world& w) {
+    const auto t = w.make<double>(rows(2), 10, 7);
+    const auto done = read_object(w, path, object, t);
+    ASSERT_FALSE(done);
+    EXPECT_NE(done.error().message().find(words), std::string::npos)
+        << done.error().message();
+  });
+}
+
+TEST(WorldMessages, AreTheSameBytesOnAnyNumberOfRanks) {
+  test::temp_folder folder;
+  std::vector<byte_vector> files;
+  for (const runtime::rank_id ranks : {1U, 3U}) {
+    const std::string path = folder / "depth.tgm";
+    on_world(ranks, [&](world& w) {
+      const auto t = w.make<double>(blocks(4, 3), 10, 7);
+      fill(w, t);
+      or_throw(write_message(w, path, t, "depth"));
+      or_throw(write_message(w, path, t, "depth"));  // it replaces the first one
+    });
+    expect_readable(path);
+    files.push_back(or_throw(read_file(posix_file_system(), path)));
+  }
+  EXPECT_EQ(files[0], files[1]);
+  const auto reader = or_throw(formats::message_reader::open(files[0]));
+  EXPECT_EQ(reader.object_count(), 1U);
+  EXPECT_EQ(reader.find("depth"), std::size_t{0});
+  EXPECT_TRUE(reader.verify());
+}
+
+TEST(WorldMessages, CompressedObjectsAreRead) {
+  test::temp_folder folder;
+  write_other(folder / "depth.tgm", dtype::fp64, "zstd");
+  expect_readable(folder / "depth.tgm");
+}
+
+TEST(WorldMessages, OtherObjectsAreRefusedOnAllRanks) {
+  test::temp_folder folder;
+  const std::string path = folder / "depth.tgm";
+  expect_refused(path, "depth", "depth.tgm");
+  write_other(path, dtype::fp32, "none");
+  expect_refused(path, "depth", "expected float64 [10, 7], found float32 [10, 7]");
+  expect_refused(path, "speed", "cannot read the object \"speed\"");
+  write_other(path, dtype::fp64, "none");
+  auto bytes = or_throw(read_file(posix_file_system(), path));
+  const double value = value_at(5, 3);
+  byte_vector pattern(8);
+  std::memcpy(pattern.data(), &value, 8);
+  const auto place =
+      std::search(bytes.begin(), bytes.end(), pattern.begin(), pattern.end());
+  ASSERT_NE(place, bytes.end());
+  *place ^= std::byte{1};
+  or_throw(write_file_atomically(posix_file_system(), path, bytes));
+  expect_refused(path, "depth", "failed on rank");
+}
+
+TEST(WorldMessages, AFolderThatDoesNotExistIsNamedOnAllRanks) {
+  on_world(2, [&](world& w) {
+    const auto t = w.make<double>(rows(2), 4, 4);
+    const auto done = write_message(w, "/nonexistent/depth.tgm", t);
+    ASSERT_FALSE(done);
+    EXPECT_NE(done.error().message().find("/nonexistent/depth.tgm"), std::string::npos);
+    EXPECT_TRUE(w.wait());
+  });
+}
+
+}  // namespace
+}  // namespace weir
