@@ -16,6 +16,7 @@
 #include "cli/completion.hpp"
 #include "cli/refusal.hpp"
 #include "hn4/verbs.hpp"
+#include "model/verbs.hpp"
 #include "module/verbs.hpp"
 #include "pipe/pipe.hpp"
 #include "pipeline/verbs.hpp"
@@ -259,6 +260,7 @@ int main(int argc, char** argv) {
   add_tgm_verbs(app, options, chosen);
   add_module_verbs(app, chosen);
   add_tokens_verbs(app, chosen);
+  add_model_verbs(app, chosen);
   add_trace(app, options, chosen);
   add_doctor(app, options, chosen);
   add_completion(app, options, chosen);

@@ -287,6 +287,9 @@ result<void> open_run(engine_host_shell& s) {
   WEIR_TRY(parts.run,
            flow::execution::create(s.config.planned, std::move(parts.objects),
                                    *parts.host, std::move(options), s.config.from.get()));
+  if (s.config.accepted) {
+    WEIR_CHECK(s.config.accepted());
+  }
   s.report.resumed_item = parts.run->reached().next_item;
   s.report.generation = s.config.generation;
   return {};

@@ -54,6 +54,8 @@ struct engine_host_config {
   progress_observer_actor observer;         ///< gets samples and the report
   bool stored = false;                      ///< checkpoints are kept in a folder
   std::function<void(error)> failed;        ///< called once
+  /// Called once all stages have accepted the image, if it is set. An error ends the run.
+  std::function<result<void>()> accepted;
 };
 
 /// State that CAF keeps for an engine host.

@@ -93,13 +93,10 @@ class pipeline_runner {
     WEIR_CHECK(flow::check_outputs(planned_.source, options_.files));
     if (origin_.from) {
       WEIR_CHECK(flow::same_pipeline(*origin_.from, flow::identity_of(planned_.source)));
-      if (options_.generation != 0) {
-        // The sinks are about to be cut to the older generation, so newer ones do not
-        // fit.
-        WEIR_CHECK(origin_.store->remove_newer(origin_.generation));
-      }
       if (origin_.from->finished) {
-        return finished_before();
+        WEIR_TRY(auto end, finished_before());
+        WEIR_CHECK(remove_newer());
+        return end;
       }
     }
     if (origin_.from && options_.resumed) {
@@ -133,6 +130,7 @@ class pipeline_runner {
     return join_path(options_.folder, "checkpoint");
   }
   [[nodiscard]] result<pipeline_report> finished_before();
+  [[nodiscard]] result<void> remove_newer() const;
   void note_counters(std::shared_ptr<const flow::run_counters> now);
   void after_failure();
   void remove_new_folders();
@@ -205,6 +203,14 @@ result<pipeline_report> pipeline_runner::finished_before() {
   r.counters.stages.resize(planned_.source.stages.size());
   r.counters.edges.resize(planned_.source.edges.size());
   return r;
+}
+
+/// Removes the generations behind the one that the user has chosen: the sinks were cut to
+/// it, so newer ones do not fit. A sink that refuses leaves them as they are.
+result<void> pipeline_runner::remove_newer() const {
+  return options_.generation != 0 && origin_.store
+             ? origin_.store->remove_newer(origin_.generation)
+             : result<void>();
 }
 
 /// Notes the counters at a failure. There are none if the stages could not be opened.
@@ -318,6 +324,7 @@ result<void> pipeline_runner::start() {
   config->conductor = conductor_;
   config->observer = start_observer();
   config->stored = origin_.store != nullptr;
+  config->accepted = [this] { return remove_newer(); };
   config->failed = [events = events_, weak](error e) {
     events->push(host_failure{std::move(e), counters_of(weak)});
   };

@@ -18,6 +18,23 @@ namespace weir::formats::tokens {
 inline constexpr const char* gpt2_pattern =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
+/// Pattern of Llama 3.
+inline constexpr const char* llama3_pattern =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+/// Pattern of Qwen 2.
+inline constexpr const char* qwen2_pattern =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
+    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+// Values of tokenizer.ggml.token_type.
+inline constexpr std::int32_t type_normal = 1;
+inline constexpr std::int32_t type_control = 3;
+inline constexpr std::int32_t type_user_defined = 4;
+inline constexpr std::int32_t type_unused = 5;
+/// Mark of GGUF before a token of a BERT vocabulary that begins a word.
+inline constexpr std::string_view word_mark = "\xE2\x96\x81";
+
 /// Returns whether a name of `tokenizer.ggml.pre` is one of Llama 3.
 [[nodiscard]] bool is_llama3(std::string_view pre) noexcept;
 

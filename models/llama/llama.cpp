@@ -69,7 +69,11 @@ class llama_model final : public step_model {
   }
   result<std::uint64_t> tokens_in(context_id context) const override {
     WEIR_TRY(const llama_context* c, table_.find(context));
-    return c->tokens;
+    return c->history.size();
+  }
+  result<std::uint64_t> reuse_prefix(context_id context,
+                                     std::span<const std::uint32_t> tokens) override {
+    return table_.reuse(context, tokens);
   }
   result<step_ticket> submit(std::span<const row_group> groups) override;
   bool ended(step_ticket ticket) const noexcept override {
@@ -156,7 +160,7 @@ result<void> llama_model::check_groups(std::span<const row_group> groups) const 
   std::uint64_t rows = 0;
   for (const row_group& g : groups) {
     WEIR_TRY(const llama_context* context, table_.find(g.context));
-    const std::uint64_t left = context->reserved - context->tokens;
+    const std::uint64_t left = context->reserved - context->history.size();
     if (g.tokens.empty() || g.tokens.size() > left) {
       return error(
           errc::invalid_argument,
@@ -191,11 +195,11 @@ result<void> llama_model::check_groups(std::span<const row_group> groups) const 
 void llama_model::enter(const row_group& group, llama_step& step) {
   llama_context& context = **table_.find(group.context);
   step_group g;
-  g.position = context.tokens;
+  g.position = context.history.size();
   g.first = step.rows();
   g.rows = static_cast<int>(group.tokens.size());
-  context.tokens += group.tokens.size();
-  const auto pages = (context.tokens + page_tokens - 1) / page_tokens;
+  table_.append(context, group.tokens);
+  const auto pages = (context.history.size() + page_tokens - 1) / page_tokens;
   g.pages.assign(context.pages.begin(),
                  context.pages.begin() + static_cast<std::ptrdiff_t>(pages));
   if (group.wants_logits) {

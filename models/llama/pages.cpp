@@ -1,35 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Opens, forks and closes contexts.
+/// Opens, forks and closes contexts, and finds full pages by their tokens.
 #include "llama/pages.hpp"
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
+#include "weir/base/hash.hpp"
+
 namespace weir::models {
 
+namespace {
+
+/// Returns the key of a page whose last token is the last of `history`.
+page_key key_behind(std::uint64_t before, std::span<const std::uint32_t> history) {
+  page_key key;
+  key.before = before;
+  const auto tokens = history.last(page_tokens);
+  std::copy(tokens.begin(), tokens.end(), key.tokens.begin());
+  return key;
+}
+
+}  // namespace
+
+std::size_t page_key_hash::operator()(const page_key& key) const noexcept {
+  return xxh3_64(std::as_bytes(std::span(key.tokens))) ^ key.before * 0x9E3779B97F4A7C15U;
+}
+
 page_table::page_table(std::uint32_t pages, std::uint64_t max_context)
-    : max_context_(max_context), users_(pages, 0) {
+    : max_context_(max_context), users_(pages, 0), keys_(pages, nullptr) {
   for (std::uint32_t p = pages; p > 0; --p) {
     free_.push_back(p - 1);
   }
 }
 
+/// Takes a free page, or else the one that was given up first and forgets its content.
+std::uint32_t page_table::take_one() {
+  std::uint32_t page = 0;
+  if (!free_.empty()) {
+    page = free_.back();
+    free_.pop_back();
+  } else {
+    page = idle_.front();
+    idle_.pop_front();
+    stored_.erase(stored_.find(*keys_[page]));
+    keys_[page] = nullptr;
+  }
+  users_[page] = 1;
+  return page;
+}
+
 result<std::vector<std::uint32_t>> page_table::take(std::uint64_t count,
                                                     std::uint64_t tokens) {
-  if (count > free_.size()) {
+  const std::uint64_t available = free_.size() + idle_.size();
+  if (count > available) {
     return error(errc::out_of_memory,
                  fmt::format("context of {} tokens: expected {} free pages of {} tokens, "
                              "found {}",
-                             tokens, count, page_tokens, free_.size()))
+                             tokens, count, page_tokens, available))
         .hint("close a context, reserve fewer tokens or give the model more memory");
   }
-  std::vector<std::uint32_t> pages(free_.end() - static_cast<std::ptrdiff_t>(count),
-                                   free_.end());
-  free_.resize(free_.size() - count);
-  for (const std::uint32_t p : pages) {
-    users_[p] = 1;
+  std::vector<std::uint32_t> pages(count);
+  for (std::uint32_t& page : pages) {
+    page = take_one();
   }
   return pages;
+}
+
+void page_table::give_up(std::uint32_t page) {
+  if (--users_[page] > 0) {
+    return;
+  }
+  if (keys_[page] != nullptr) {
+    idle_.push_back(page);
+  } else {
+    free_.push_back(page);
+  }
 }
 
 result<context_id> page_table::open(std::uint64_t tokens) {
@@ -46,27 +93,28 @@ result<context_id> page_table::open(std::uint64_t tokens) {
 }
 
 result<context_id> page_table::fork(context_id id, std::uint64_t tokens,
-                                    std::vector<page_copy>& copied) {
+                                    std::vector<page_copy>& copies) {
   WEIR_TRY(const llama_context* from, find(id));
-  if (tokens > from->tokens) {
+  if (tokens > from->history.size()) {
     return error(
         errc::invalid_argument,
         fmt::format("fork of context {}: expected at most its {} tokens, found {}",
-                    id.value, from->tokens, tokens));
+                    id.value, from->history.size(), tokens));
   }
-  const std::uint64_t shared = tokens / page_tokens;
+  const auto shared = static_cast<std::ptrdiff_t>(tokens / page_tokens);
   llama_context context;
-  context.tokens = tokens;
   context.reserved = from->reserved;
   WEIR_TRY(std::vector<std::uint32_t> own,
-           take(from->pages.size() - shared, from->reserved));
-  context.pages.assign(from->pages.begin(),
-                       from->pages.begin() + static_cast<std::ptrdiff_t>(shared));
+           take(from->pages.size() - static_cast<std::size_t>(shared), from->reserved));
+  const auto kept = static_cast<std::ptrdiff_t>(tokens);
+  context.history.assign(from->history.begin(), from->history.begin() + kept);
+  context.serials.assign(from->serials.begin(), from->serials.begin() + shared);
+  context.pages.assign(from->pages.begin(), from->pages.begin() + shared);
   for (const std::uint32_t p : context.pages) {
     ++users_[p];
   }
   if (tokens % page_tokens != 0) {
-    copied.push_back({from->pages[shared], own.front()});
+    copies.push_back({from->pages[static_cast<std::size_t>(shared)], own.front()});
   }
   context.pages.insert(context.pages.end(), own.begin(), own.end());
   contexts_.emplace(next_, std::move(context));
@@ -75,13 +123,61 @@ result<context_id> page_table::fork(context_id id, std::uint64_t tokens,
 
 result<void> page_table::close(context_id id) {
   WEIR_TRY(const llama_context* context, find(id));
-  for (const std::uint32_t p : context->pages) {
-    if (--users_[p] == 0) {
-      free_.push_back(p);
-    }
+  // The last page goes first: without the pages before it, it cannot be found.
+  for (auto page = context->pages.rbegin(); page != context->pages.rend(); ++page) {
+    give_up(*page);
   }
   contexts_.erase(id.value);
   return {};
+}
+
+result<std::uint64_t> page_table::reuse(context_id id,
+                                        std::span<const std::uint32_t> tokens) {
+  WEIR_TRY(llama_context* const context, find(id));
+  if (!context->history.empty()) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("known tokens for context {}: expected an empty context, found "
+                    "{} tokens",
+                    id.value, context->history.size()));
+  }
+  const std::size_t limit = std::min<std::size_t>(tokens.size(), context->reserved);
+  for (std::size_t end = page_tokens; end < limit; end += page_tokens) {
+    const std::uint64_t before = context->serials.empty() ? 0 : context->serials.back();
+    const auto found = stored_.find(key_behind(before, tokens.first(end)));
+    if (found == stored_.end()) {
+      break;
+    }
+    const std::uint32_t page = found->second.page;
+    if (users_[page]++ == 0) {
+      idle_.erase(std::find(idle_.begin(), idle_.end(), page));
+    }
+    give_up(context->pages[end / page_tokens - 1]);
+    context->pages[end / page_tokens - 1] = page;
+    context->serials.push_back(found->second.serial);
+  }
+  const std::size_t known = context->serials.size() * page_tokens;
+  context->history.assign(tokens.begin(),
+                          tokens.begin() + static_cast<std::ptrdiff_t>(known));
+  return known;
+}
+
+void page_table::append(llama_context& context, std::span<const std::uint32_t> tokens) {
+  for (const std::uint32_t token : tokens) {
+    context.history.push_back(token);
+    if (context.history.size() % page_tokens != 0) {
+      continue;
+    }
+    const std::uint64_t before = context.serials.empty() ? 0 : context.serials.back();
+    const std::uint32_t page = context.pages[context.serials.size()];
+    const auto [stored, fresh] = stored_.try_emplace(key_behind(before, context.history),
+                                                     stored_page{next_serial_, page});
+    if (fresh) {
+      ++next_serial_;
+      keys_[page] = &stored->first;
+    }
+    context.serials.push_back(stored->second.serial);
+  }
 }
 
 result<llama_context*> page_table::find(context_id id) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "context/identity.hpp"
+#include "context/live/live_chain.hpp"
 #include "context/source_states.hpp"
 
 namespace weir::storage {
@@ -29,7 +30,7 @@ class chained_tokens final : public token_source {
     std::vector<source_leaf> leaves;
     bool digested = true;
     bool listed = true;
-    // Damage that a part leaves out is part of its state, not of the identity.
+    // What a part leaves out is part of its state, not of the identity.
     identity_.tokens = parts_.size() - 1;
     for (const auto& part : parts_) {
       first_leaf_.push_back(leaves.size());
@@ -39,7 +40,8 @@ class chained_tokens final : public token_source {
       // A part with too many files to list them is still covered: its list digest takes
       // the place of a leaf.
       leaves.push_back({"", identity.list_digest, 0});
-      digested = digested && identity.segment_tokens != 0;
+      digested =
+          digested && identity.segment_tokens != 0 && identity.tokens == part->size();
       listed = listed && !identity.leaves.empty();
     }
     place_parts();
@@ -141,6 +143,23 @@ class chained_tokens final : public token_source {
     place_parts();  // the size of a part may depend on its state
     return {};
   }
+  result<void> go_on_at(std::uint64_t index) override {
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      const std::uint64_t inside = index - std::min(index, starts_[p]);
+      WEIR_CHECK(parts_[p]->go_on_at(std::min(inside, parts_[p]->size())));
+    }
+    place_parts();
+    return {};
+  }
+  std::vector<left_out_range> left_out(std::uint64_t index) const override {
+    std::vector<left_out_range> all;
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      const std::uint64_t inside = index - std::min(index, starts_[p]);
+      append_left_out(all, *parts_[p], std::min(inside, parts_[p]->size()),
+                      first_leaf_[p]);
+    }
+    return all;
+  }
 
  private:
   /// Gives each part its first index. No separator follows the last part.
@@ -176,12 +195,13 @@ result<std::unique_ptr<token_source>> chain_sources(
                  "cannot chain sources: expected at least 1, found 0");
   }
   for (const auto& source : sources) {
-    if (!source->seekable() || source->rng() || source->size() == unknown_size) {
+    if (source->rng() || (source->seekable() && source->size() == unknown_size)) {
       return error(
           errc::invalid_argument,
-          fmt::format("cannot chain source {}: expected a sequential one of known length "
-                      "that can seek",
-                      source->place_text(0)));
+          fmt::format(
+              "cannot chain source {}: expected a sequential one, whose length is "
+              "known or that is read once",
+              source->place_text(0)));
     }
     if (source->separator() != sources.front()->separator()) {
       return error(
@@ -191,6 +211,9 @@ result<std::unique_ptr<token_source>> chain_sources(
                       source->place_text(0), sources.front()->separator(),
                       source->separator()));
     }
+  }
+  if (!std::ranges::all_of(sources, [](const auto& s) { return s->seekable(); })) {
+    return make_live_chain(std::move(sources));
   }
   auto chained = std::make_unique<chained_tokens>(std::move(sources));
   WEIR_CHECK(chained->attach());

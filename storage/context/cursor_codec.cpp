@@ -31,9 +31,11 @@ constexpr std::string_view cursor_magic = "WEIRCURS";
 /// Version of a cursor without and with an origin of its lanes.
 constexpr std::uint32_t plain_version = 1;
 constexpr std::uint32_t cursor_version = 2;
-/// Version of a source state without and with states of the source itself.
+/// Version of a source state without and with states of the source itself, and with the
+/// ranges that it leaves out.
 constexpr std::uint32_t bare_version = 1;
 constexpr std::uint32_t state_version = 2;
+constexpr std::uint32_t left_out_version = 3;
 
 error corrupt(std::string text) {
   return error(errc::corrupt, std::move(text));
@@ -248,7 +250,10 @@ result<stream_cursor> decode_cursor(bytes_view bytes) {
 
 byte_vector encode_source_state(const stored_source& state) {
   record_writer out;
-  out.put(state.states.empty() ? bare_version : state_version);
+  const bool ranges = !state.left_out.all().empty();
+  out.put(ranges                 ? left_out_version
+          : state.states.empty() ? bare_version
+                                 : state_version);
   out.put(static_cast<std::uint32_t>(state.lanes.size()));
   for (const stored_place& place : state.lanes) {
     out.put(place.offset);
@@ -257,9 +262,12 @@ byte_vector encode_source_state(const stored_source& state) {
     out.put(place.byte);
   }
   put_identity(out, state.identity);
-  if (!state.states.empty()) {
+  if (ranges || !state.states.empty()) {
     out.put(static_cast<std::uint64_t>(state.states.size()));
     out.put_bytes(state.states);
+  }
+  if (ranges) {
+    state.left_out.put(out, true);
   }
   return std::move(out).take();
 }
@@ -268,11 +276,11 @@ byte_vector encode_source_state(const stored_source& state) {
 result<stored_source> decode_source_state(bytes_view bytes) {
   record_reader from(bytes);
   const auto version = from.get<std::uint32_t>();
-  if ((version < bare_version || version > state_version) && !from.failed()) {
+  if ((version < bare_version || version > left_out_version) && !from.failed()) {
     return error(
         errc::unsupported_version,
         fmt::format("cannot read source state: expected version {} to {}, found {}",
-                    bare_version, state_version, version));
+                    bare_version, left_out_version, version));
   }
   stored_source out;
   const std::size_t lanes = from.get_count<std::uint32_t>(32);
@@ -285,16 +293,21 @@ result<stored_source> decode_source_state(bytes_view bytes) {
     out.lanes.push_back(place);
   }
   out.identity = get_identity(from);
-  if (version == state_version) {
+  if (version >= state_version) {
     const bytes_view states = from.get_bytes(from.get<std::uint64_t>());
     out.states.assign(states.begin(), states.end());
   }
+  const bool ordered =
+      version != left_out_version || out.left_out.get(from, true) || from.failed();
   if (from.failed()) {
     return error(errc::torn,
                  "cannot read source state: it ends early, or a length in it is wrong");
   }
   if (version == state_version && out.states.empty()) {
     return corrupt("cannot read source state: expected states, found 0 bytes");
+  }
+  if (!ordered) {
+    return corrupt("cannot read source state: expected rising ranges, found others");
   }
   if (!from.rest().empty()) {
     return corrupt(
@@ -307,6 +320,18 @@ result<stored_source> decode_source_state(bytes_view bytes) {
 result<std::uint64_t> source_tokens(bytes_view source_state) {
   WEIR_TRY(const stored_source state, decode_source_state(source_state));
   return state.identity.tokens;
+}
+
+result<std::vector<named_range>> left_out_of(bytes_view source_state) {
+  WEIR_TRY(const stored_source state, decode_source_state(source_state));
+  std::vector<named_range> out;
+  for (const left_out_range& r : state.left_out.all()) {
+    const auto& leaves = state.identity.leaves;
+    out.push_back(
+        {r.leaf < leaves.size() ? leaves[r.leaf].name : fmt::format("file {}", r.leaf),
+         r});
+  }
+  return out;
 }
 
 result<std::string> describe_source_state(bytes_view source_state) {

@@ -29,6 +29,7 @@ struct stored_source {
   std::vector<stored_place> lanes;
   source_identity identity;
   byte_vector states;  ///< as `pack_states` returns them; empty if the source needs none
+  left_out_list left_out;  ///< for people; the states have what a restore needs
 };
 /// Encodes a source state. Without `states` the bytes are those of version 1, which
 /// earlier versions of the library read, too.

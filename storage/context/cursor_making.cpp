@@ -57,6 +57,11 @@ result<byte_vector> context_stream::state::source_state(
     last = std::max(last, offset);
   }
   std::vector<std::uint64_t> indices = {pages.index_of(last)};
+  if (!source->seekable() && states.size() > 1) {
+    // Lanes are apart, so the source goes on before the first token that a lane needs.
+    last = std::min(first, last);
+    indices = {last};
+  }
   if (source->seekable()) {
     indices.push_back(pages.index_of(token_pages::page_start(std::min(first, last))));
     if (pages.round_of(last) > 0) {
@@ -64,6 +69,9 @@ result<byte_vector> context_stream::state::source_state(
     }
   }
   WEIR_TRY(out.states, pack_states(*source, std::move(indices)));
+  for (const left_out_range& range : source->left_out(pages.index_of(last))) {
+    WEIR_CHECK(out.left_out.add(range, source->place_text(0)));
+  }
   return encode_source_state(out);
 }
 

@@ -23,6 +23,11 @@ void set_leaves(source_identity& identity, std::vector<source_leaf> leaves,
 [[nodiscard]] result<void> digest_content(token_source& source,
                                           source_identity& identity);
 
+/// Appends the ranges that a part leaves out of its first `index` tokens to those of a
+/// whole, whose leaves count from `first_leaf` on for this part.
+void append_left_out(std::vector<left_out_range>& all, const token_source& part,
+                     std::uint64_t index, std::uint64_t first_leaf);
+
 /// Writes an identity.
 void put_identity(record_writer& to, const source_identity& identity);
 /// Reads an identity. Errors are left in `from`.

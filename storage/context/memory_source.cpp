@@ -29,6 +29,14 @@ result<void> token_source::continue_at(std::uint64_t, std::span<const std::uint3
                "cannot set the position of a source that is read by index");
 }
 
+result<void> token_source::go_on_at(std::uint64_t) {
+  return {};
+}
+
+std::vector<left_out_range> token_source::left_out(std::uint64_t) const {
+  return {};
+}
+
 namespace {
 
 /// A vector of tokens as a source.

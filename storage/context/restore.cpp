@@ -9,6 +9,7 @@
 /// - lanes, lane block and chunk size against the configuration;
 /// - the random generator;
 /// - the states of the source, which it decodes; its size may depend on them;
+/// - ranges that are to be left out from here on;
 /// - the end of the source;
 /// - the remembered tokens against the source, token by token;
 /// - the identity of the source, which finds changes far from the cursor;
@@ -274,6 +275,18 @@ result<void> check_content(context_stream::state& s, const stream_cursor& c,
   return {};
 }
 
+/// Returns the index behind all tokens that were consumed; the size of the source once a
+/// round of a loop is complete.
+std::uint64_t consumed_end(const context_stream::state& s, const stream_cursor& c) {
+  const era& e = c.eras.back();
+  std::uint64_t end = e.source_offset;
+  for (std::uint32_t l = 0; l < c.lanes.size(); ++l) {
+    const std::uint64_t delta = c.lanes[l].position - e.lane_positions[l];
+    end = delta == 0 ? end : std::max(end, locate(e, l, delta - 1).offset + 1);
+  }
+  return s.pages.round_of(end) > 0 ? s.source->size() : end;
+}
+
 /// Compares the hash over everything that was consumed.
 result<void> check_history(context_stream::state& s, const stream_cursor& c) {
   WEIR_TRY(const std::uint64_t found, history_hash_of(s, c.eras, c.lanes, c.origin));
@@ -289,8 +302,8 @@ result<void> check_history(context_stream::state& s, const stream_cursor& c) {
 /// Continues a pipe. It cannot be read again, so the remembered tokens stand for what it
 /// delivered before, and its next byte is the next token.
 result<void> prepare_pipe(context_stream::state& s, const stream_cursor& c) {
-  if (s.source->seekable()) {
-    return {};
+  if (s.source->seekable() || c.lanes.size() > 1) {
+    return {};  // the states are those of the first token that is read again
   }
   if (c.ring.size() != c.content_count || hash_tokens(c.ring) != c.content_hash) {
     return error(errc::history_mismatch,
@@ -353,6 +366,7 @@ result<void> context_stream::restore(const stream_cursor& c,
   WEIR_CHECK(check_rng(c, *s.source));
   WEIR_TRY(const stored_source stored, decode_source_state(c.source_state));
   WEIR_CHECK(unpack_states(*s.source, stored.states));
+  WEIR_CHECK(s.source->go_on_at(consumed_end(s, c)));
   WEIR_CHECK(check_bounds(c, s));
   WEIR_CHECK(prepare_pipe(s, c));
   std::vector<std::uint32_t> found;

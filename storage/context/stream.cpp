@@ -20,14 +20,30 @@ error bad_argument(std::string text) {
   return error(errc::invalid_argument, std::move(text));
 }
 
+/// Checks that a source that cannot seek keeps the tokens that lie between the lanes.
+result<void> check_lanes(const stream_config& c, const token_source& source) {
+  const std::uint64_t kept = source.kept_tokens();
+  if (c.end == end_policy::loop || (c.lanes > 1 && kept == 0)) {
+    return bad_argument(
+        fmt::format("cannot open stream on {}: a {} cannot loop", source.place_text(0),
+                    kept == 0 ? "pipe feeds one lane and" : "text with a tokenizer"));
+  }
+  const std::uint64_t most = (kept - std::min<std::uint64_t>(kept, cursor_window)) / 2;
+  if (c.lanes > 1 && c.chunk > most / c.lanes / c.lane_block) {
+    return bad_argument(
+        fmt::format("cannot open stream on {}: expected at most {} tokens in one block "
+                    "of each lane together, found {} lanes with {} chunks of {} tokens",
+                    source.place_text(0), most, c.lanes, c.lane_block, c.chunk));
+  }
+  return {};
+}
+
 /// Checks the configuration, also against the source; returns a warning or an empty
 /// string.
 result<std::string> check_config_for(const stream_config& c, const token_source& source) {
   WEIR_TRY(std::string warning, check_config(c));
-  if (!source.seekable() && (c.lanes > 1 || c.end == end_policy::loop)) {
-    return bad_argument(
-        fmt::format("cannot open stream on {}: a pipe feeds one lane and cannot loop",
-                    source.place_text(0)));
+  if (!source.seekable()) {
+    WEIR_CHECK(check_lanes(c, source));
   }
   return warning;
 }

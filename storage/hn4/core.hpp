@@ -191,6 +191,27 @@ class recovery_log {
   std::map<std::pair<std::size_t, hn4_recovery_kind>, std::set<std::uint64_t>> seen_;
 };
 
+/// The blocks of one stream that views have verified. A view of a verified block needs no
+/// further checksum, so that many tensors of one block of 64 MiB cost one pass over it.
+/// @threads{safe to call concurrently}
+class verified_blocks {
+ public:
+  /// Returns whether a block was verified.
+  [[nodiscard]] bool has(std::size_t shard, std::uint64_t block) const {
+    const std::scoped_lock lock(mutex_);
+    return blocks_.contains({shard, block});
+  }
+  /// Notes that a block was verified.
+  void add(std::size_t shard, std::uint64_t block) {
+    const std::scoped_lock lock(mutex_);
+    blocks_.insert({shard, block});
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<std::pair<std::size_t, std::uint64_t>> blocks_;
+};
+
 /// The contents of a stream. It keeps the device open after the volume object is gone.
 struct stream_map {
   std::shared_ptr<block_device> device;
@@ -206,6 +227,7 @@ struct stream_map {
   std::vector<shard_source> sources;
   std::vector<std::string> warnings;
   std::shared_ptr<recovery_log> log = std::make_shared<recovery_log>();
+  std::shared_ptr<verified_blocks> verified = std::make_shared<verified_blocks>();
 };
 /// Maps a tag to blocks, with the errors of `hn4_volume::stream`.
 [[nodiscard]] result<std::shared_ptr<const stream_map>> map_stream(

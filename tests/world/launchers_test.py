@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worlds of several processes: launchers_test.py PROGRAM PLUGINS SUITE. Each program must print the hash of one process, a failed
+"""Worlds of several processes: launchers_test.py PROGRAM PLUGINS DEMOS SUITE. Each program must print the hash of one process, a failed
 rank must be named by the others, and nothing may be left behind. Exits with 77 if the launcher or its plug-in is not installed."""
 import os
 import pathlib
@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-PROGRAM, PLUGINS = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+PROGRAM, PLUGINS, DEMOS = (pathlib.Path(w).resolve() for w in sys.argv[1:4])
 PROGRAMS = ("heat", "large", "blur", "normalise", "mirror", "worlds")
 DEADLINE_MS = 2000
 
@@ -36,11 +36,11 @@ def run(command, **more):
 
 
 def running():
-    """Returns the processes of the program."""
+    """Returns the processes of the program and of the demos."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/exe"):
         try:
-            if path.resolve() == PROGRAM.resolve():
+            if path.resolve() == PROGRAM or path.resolve().parent == DEMOS:
                 found.append(int(path.parent.name))
         except OSError:
             pass
@@ -69,8 +69,16 @@ class Ranks(unittest.TestCase):
         self.assertEqual(shared_memory() - self.before, set())
         self.assertEqual(os.listdir(self.temporary.name), [])
 
-    def launch(self, ranks, *words):
-        return run([*self.launcher, "-n", ranks, PROGRAM, *words], TMPDIR=self.temporary.name)
+    def launch(self, ranks, *words, program=PROGRAM):
+        return run([*self.launcher, "-n", ranks, program, *words], TMPDIR=self.temporary.name)
+
+    def expect_demo_of_threads(self, ranks):
+        for name in ("shallow_water", "heat2d"):
+            words = ("--size", 48, "--tile", 16, "--steps", 30)
+            threads = run([DEMOS / name, *words])
+            self.assertEqual(threads[0], 0, threads)
+            status, out, complaints = self.launch(ranks, *words, program=DEMOS / name)
+            self.assertEqual((status, out), (0, threads[1]), complaints)
 
     def expect_hash_of_one_process(self, ranks, workers):
         for name in PROGRAMS:
@@ -93,6 +101,30 @@ class OpenMpi(Ranks):
 
     def test_two_ranks_with_two_workers_have_the_hash_of_one(self):
         self.expect_hash_of_one_process(2, 2)
+
+    def test_demos_have_the_hash_of_threads(self):
+        self.expect_demo_of_threads(3)
+
+    def test_a_killed_demo_resumes_on_another_number_of_ranks(self):
+        words = ("--size", 48, "--tile", 16, "--steps", 400, "--every", 10)
+        whole = run([DEMOS / "shallow_water", *words])
+        launcher = [w for w in self.launcher if w not in ("--mca", "orte_enable_recovery", "1")]
+        with tempfile.TemporaryDirectory() as folder:
+            for ranks in (3, 2, 4):
+                command = [*launcher, "-n", ranks, DEMOS / "shallow_water", *words, "--state", folder]
+                with subprocess.Popen([str(w) for w in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.DEVNULL, start_new_session=True,
+                                      env=environment(TMPDIR=self.temporary.name)) as process:
+                    before = set(os.listdir(folder))
+                    while process.poll() is None and not {n for n in set(os.listdir(folder)) - before if n.endswith("manifest")}:
+                        time.sleep(0.01)
+                    for rank in running()[-1:]:
+                        os.kill(rank, signal.SIGKILL)
+                    process.wait(60)
+                self.nothing_is_left()
+            status, out, complaints = run([DEMOS / "shallow_water", *words, "--ranks", 1, "--state", folder])
+        self.assertEqual((status, out), (0, whole[1]), complaints)
+        self.assertIn("resumed at step", complaints)
 
     def test_a_failed_kernel_has_the_same_text_on_all_ranks(self):
         words = self.launch(3, "failing", 1)[2]
@@ -134,6 +166,9 @@ class Mpich(Ranks):
     def test_two_ranks_have_the_hash_of_one(self):
         self.expect_hash_of_one_process(2, 1)
 
+    def test_demos_have_the_hash_of_threads(self):
+        self.expect_demo_of_threads(2)
+
     def test_a_failed_kernel_has_the_same_text_on_all_ranks(self):
         words = self.launch(2, "failing", 1)[2]
         self.assertRegex(words, 'kernel_failed: step 9 "fail" failed on rank 1: expected success, found: planted')
@@ -171,9 +206,9 @@ class Alone(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    suite = globals()[sys.argv[3]]
+    suite = globals()[sys.argv[4]]
     launcher = getattr(suite, "launcher", ())
     if launcher and (not shutil.which(launcher[0]) or not (PLUGINS / suite.plugin).exists()):
         print(f"skipped: {launcher[0]} or the plug-in {suite.plugin} is not installed")
         sys.exit(77)
-    unittest.main(argv=[sys.argv[0], suite.__name__, *sys.argv[4:]])
+    unittest.main(argv=[sys.argv[0], *(sys.argv[5:] or [suite.__name__])])

@@ -7,6 +7,7 @@
 #include "weir/base/file.hpp"
 #include "weir/base/text.hpp"
 #include "weir/storage/checkpoint.hpp"
+#include "weir/storage/context.hpp"
 #include "weir/storage/run_history.hpp"
 
 namespace weir::tools {
@@ -106,6 +107,58 @@ result<entries> print_checkpoints(const folder_options& options, const char* ver
   return all;
 }
 
+/// A range that a source of a run leaves out.
+struct shown_range {
+  std::string source;  ///< name of the source; empty for the stream's own
+  storage::named_range of;
+};
+
+/// Returns the ranges that the cursors of a checkpoint hold. A stage that reads a context
+/// stream keeps its cursors in parts of its state, CURSOR and CURSOR/NAME.
+std::vector<shown_range> ranges_left_out(const storage::checkpoint& from) {
+  constexpr std::string_view part = "/CURSOR";
+  std::vector<shown_range> out;
+  for (const auto& section : from.sections()) {
+    const std::size_t at = section.name.find(part);
+    if (!section.name.starts_with("STATE/") || at == std::string::npos) {
+      continue;
+    }
+    const auto cursor = storage::decode_cursor(section.data);
+    const auto ranges = cursor
+                            ? storage::left_out_of(cursor->source_state)
+                            : result<std::vector<storage::named_range>>(cursor.error());
+    if (!ranges) {
+      continue;  // a cursor of another kind of stage
+    }
+    const std::string rest = section.name.substr(at + part.size());
+    for (const storage::named_range& one : *ranges) {
+      out.push_back({rest.empty() ? rest : rest.substr(1), one});
+    }
+  }
+  return out;
+}
+
+void print_ranges(const std::vector<shown_range>& ranges, output& out) {
+  for (const auto& [source, one] : ranges) {
+    out.print("left out{}: bytes {} to {} of {}, {}\n",
+              source.empty() ? "" : fmt::format(" of source {}", source), one.range.byte,
+              one.range.byte + one.range.bytes - 1, one.file,
+              one.range.by_hand ? "by hand" : "damaged");
+  }
+}
+
+void print_ranges_json(const std::vector<shown_range>& ranges, output& out) {
+  const char* comma = "";
+  for (const auto& [source, one] : ranges) {
+    out.print(
+        "{}\n  {{\"source\": {}, \"file\": {}, \"begin\": {}, \"end\": {}, "
+        "\"by_hand\": {}}}",
+        comma, json_quote(source), json_quote(one.file), one.range.byte,
+        one.range.byte + one.range.bytes, one.range.by_hand);
+    comma = ",";
+  }
+}
+
 void print_history(const std::vector<storage::run_change>& history, output& out) {
   if (history.empty()) {
     out.write("no change since the run began\n");
@@ -129,8 +182,8 @@ void print_history_json(const std::vector<storage::run_change>& history, output&
 
 }  // namespace
 
-/// Shows the newest valid checkpoint of a run: how far it is, and the changes that were
-/// made to the run at its resumes.
+/// Shows the newest valid checkpoint of a run: how far it is, the changes that were made
+/// to the run at its resumes, and the ranges of its text that are left out.
 command_result checkpoint_show(const folder_options& options, output& out) {
   WEIR_TRY(const std::string folder, checkpoint_folder(options.folder));
   WEIR_TRY(auto store, checkpoint_store::open(posix_file_system(), folder));
@@ -146,12 +199,15 @@ command_result checkpoint_show(const folder_options& options, output& out) {
     out.print("{{\"file\": {}, \"generation\": {}, \"pulse\": {}, \"changes\": [",
               json_quote(newest.path()), header.generation, header.pulse_id);
     print_history_json(history, out);
+    out.write("], \"left_out\": [");
+    print_ranges_json(ranges_left_out(newest), out);
     out.write("]}\n");
     return 0;
   }
   out.print("{}  generation {}, pulse {}\n", newest.path(), header.generation,
             header.pulse_id);
   print_history(history, out);
+  print_ranges(ranges_left_out(newest), out);
   return 0;
 }
 

@@ -15,7 +15,9 @@ namespace {
 
 result<opened_corpus> continue_as_listed(file_system& fs, const corpus_order& order,
                                          const storage::stream_cursor& at) {
-  WEIR_TRY(auto opened, open_corpus(fs, order));
+  corpus_order resumed = order;
+  resumed.resumes = true;
+  WEIR_TRY(auto opened, open_corpus(fs, resumed));
   storage::restore_policy accepted{.grown = order.grown, .geometry = true};
   if (order.contexts != context_policy::keep) {
     accepted.lane_starts = first_positions(order.contexts, at.lanes, order.config.lanes);
@@ -32,13 +34,19 @@ result<opened_source> open_chain(file_system& fs, const corpus_order& order,
   if (order.config.end != storage::end_policy::chain || order.chain.empty()) {
     return whole;
   }
-  std::uint64_t first = whole.tokens->size() + 1;
+  // Behind a source of unknown length, nobody knows where the next one begins.
+  const auto behind = [](std::uint64_t first, const storage::token_source& source) {
+    const bool known =
+        first != storage::unknown_size && source.size() != storage::unknown_size;
+    return known ? first + source.size() + 1 : storage::unknown_size;
+  };
+  std::uint64_t first = behind(0, *whole.tokens);
   std::vector<std::unique_ptr<storage::token_source>> all;
   all.push_back(std::move(whole.tokens));
   for (const std::string& name : order.chain) {
     WEIR_TRY(auto next, open_source(fs, order.sources.at(name), order.sources));
     parts.push_back({name, first});
-    first += next.tokens->size() + 1;
+    first = behind(first, *next.tokens);
     whole.files.insert(whole.files.end(), next.files.begin(), next.files.end());
     all.push_back(std::move(next.tokens));
   }
@@ -51,6 +59,9 @@ result<opened_source> open_chain(file_system& fs, const corpus_order& order,
 result<opened_corpus> open_corpus(file_system& fs, const corpus_order& order) {
   opened_corpus opened;
   WEIR_TRY(auto source, open_chain(fs, order, opened.parts));
+  if (!order.resumes) {
+    WEIR_CHECK(source.tokens->go_on_at(0));  // else `restore` tells the index
+  }
   WEIR_CHECK(check_end(order.source, *source.tokens, order.config.end));
   opened.files = std::move(source.files);
   opened.tokens =

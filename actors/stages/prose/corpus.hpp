@@ -24,6 +24,7 @@ struct corpus_order {
   context_policy contexts = context_policy::keep;
   /// Names of the sources that follow, if the stream ends with `chain`.
   std::vector<std::string> chain{};
+  bool resumes = false;  ///< a cursor will be restored
 };
 /// A source of a corpus that goes on with several ones.
 struct corpus_part {

@@ -96,20 +96,20 @@ const std::string& source_of(const pulses_settings& settings, std::size_t phase)
   return *all[phase];
 }
 
-/// Checks that the phases read sources that are described.
-result<void> check_steps(const pulses_settings& settings) {
-  std::vector<std::string> names = steps_of(settings).sources;
-  names.insert(names.end(), settings.chain.begin(), settings.chain.end());
-  for (const std::string& name : names) {
-    if (settings.sources.find(name) == settings.sources.end()) {
-      return error(errc::invalid_argument,
-                   fmt::format("cannot read the source \"{}\": expected a "
-                               "table of that name, found none",
-                               name))
-          .hint(fmt::format("describe it in [source.{}]", name));
+/// Returns the settings that name sources.
+std::vector<source_use> uses_in(const pulses_settings& settings) {
+  std::vector<source_use> uses;
+  for (const std::string& name : settings.chain) {
+    uses.push_back({"chain", name});
+  }
+  for (const auto& [key, name] : {std::pair{"build_source", &settings.build_source},
+                                  {"test_source", &settings.test_source},
+                                  {"stream_source", &settings.stream_source}}) {
+    if (!name->empty()) {
+      uses.push_back({key, *name});
     }
   }
-  return {};
+  return uses;
 }
 
 }  // namespace
@@ -165,7 +165,7 @@ result<pulses_settings> read_pulses_settings(flow::stage_info& info,
       }
     }
   }
-  WEIR_CHECK(check_steps(settings));
+  WEIR_CHECK(check_uses("the source text.pulses", uses_in(settings), settings.sources));
   return settings;
 }
 

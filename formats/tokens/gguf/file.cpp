@@ -12,6 +12,7 @@
 #include "tokens/build.hpp"
 #include "weir/base/container/gguf_walker.hpp"
 #include "weir/base/text.hpp"
+#include "weir/formats/tokenizer_forms.hpp"
 
 namespace weir::formats {
 
@@ -258,13 +259,19 @@ result<gguf_tokenizer> choose_ids(found_keys found) {
   return keys;
 }
 
-/// Makes a tokenizer of the values of a whole header.
-result<tokenizer> made_of(found_keys found, const std::string& name) {
+/// Returns the keys of a whole header.
+result<gguf_tokenizer> chosen_keys(found_keys found, const std::string& name) {
   auto keys = choose_ids(std::move(found));
   if (!keys) {
     return std::move(keys.error()).located(name);
   }
-  auto made = tokenizer::from_gguf(*keys);
+  return keys;
+}
+
+/// Makes a tokenizer of the values of a whole header.
+result<tokenizer> made_of(found_keys found, const std::string& name) {
+  WEIR_TRY(const gguf_tokenizer keys, chosen_keys(std::move(found), name));
+  auto made = tokenizer::from_gguf(keys);
   if (!made) {
     return std::move(made.error()).located(name);
   }
@@ -272,6 +279,18 @@ result<tokenizer> made_of(found_keys found, const std::string& name) {
 }
 
 }  // namespace
+
+result<gguf_tokenizer> tokenizer_keys_of_gguf(bytes_view head, const std::string& name) {
+  found_keys found;
+  WEIR_TRY(const bool whole, key_reader(head, head.size(), name).read(found));
+  if (!whole) {
+    return error(errc::corrupt,
+                 "cannot read a GGUF header: expected all entries, found its end before "
+                 "them")
+        .located(name);
+  }
+  return chosen_keys(std::move(found), name);
+}
 
 result<tokenizer> tokenizer::from_bytes(bytes_view bytes, const std::string& name) {
   if (!is_gguf(bytes)) {

@@ -17,17 +17,6 @@ namespace {
 
 using namespace tokens;
 
-// Values of tokenizer.ggml.token_type.
-constexpr std::int32_t type_control = 3;
-constexpr std::int32_t type_user_defined = 4;
-
-constexpr const char* llama3_pattern =
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-constexpr const char* qwen2_pattern =
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
-    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-
 /// Adds the levels that a name of a pre-tokenizer stands for.
 result<void> add_levels(tokenizer_parts& to, const std::string& name) {
   if (name == "smollm" || name == "starcoder") {
@@ -77,11 +66,10 @@ result<void> add_merges(model& to, const std::vector<std::string>& merges) {
 /// Writes a token of a BERT vocabulary as WordPiece has it: GGUF marks the tokens that
 /// begin a word, WordPiece those that continue one.
 std::string wordpiece_spelling(const std::string& token, bool control) {
-  constexpr std::string_view mark = "\xE2\x96\x81";
   if (control) {
     return token;
   }
-  return token.starts_with(mark) ? token.substr(mark.size()) : "##" + token;
+  return token.starts_with(word_mark) ? token.substr(word_mark.size()) : "##" + token;
 }
 
 result<void> check_id(const gguf_tokenizer& keys, const char* key,

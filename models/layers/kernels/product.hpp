@@ -125,23 +125,39 @@ struct q4_block {
   }
 };
 
+/// Weights of some inputs of a panel. If `adds` is true, sums continue those that `out`
+/// holds, which changes no bit of the chains.
+struct panel_part {
+  const std::byte* weights;
+  int inputs;
+  bool adds;
+};
+
 /// Computes `Rows` rows of one panel. The accumulators of each vector of the panel are an
 /// array of their own: GCC 12 keeps those in registers, and not one array of two
 /// dimensions.
 template <class Block, int Rows>
-__attribute__((noinline)) void panel_tile(const product_call& c, const std::byte* panel,
+__attribute__((noinline)) void panel_tile(const product_call& c, const panel_part& part,
                                           const float* rows, float* out) {
   wide first[Rows];
   wide second[Rows];
   for (int r = 0; r < Rows; ++r) {
     first[r] = wide{};
     second[r] = wide{};
+    if (part.adds) {
+      first[r] = load_lanes<wide>(out + r * c.out_stride);
+      if constexpr (panel_vectors == 2) {
+        second[r] = load_lanes<wide>(out + r * c.out_stride + wide_lanes);
+      }
+    }
   }
-  for (int begin = 0; begin < c.inputs; begin += block_length) {
+  const std::byte* weights = part.weights;
+  for (int begin = 0; begin < part.inputs; begin += block_length) {
     Block block;
-    block.open(panel);
-    panel += Block::bytes;
-    const int count = c.inputs - begin < block_length ? c.inputs - begin : block_length;
+    block.open(weights);
+    weights += Block::bytes;
+    const int left = part.inputs - begin;
+    const int count = left < block_length ? left : block_length;
     for (int k = 0; k < count; ++k) {
       const wide low = block.at_input(k, 0);
       wide high{};
@@ -206,17 +222,32 @@ __attribute__((noinline)) void row_tile(const product_call& c, const std::byte* 
 
 /// Computes a tile of `rows` rows, at most `Rows`.
 template <class Block, int Rows>
-WEIR_LAYER_INLINE void rows_tile(const product_call& c, int rows, const std::byte* panel,
+WEIR_LAYER_INLINE void rows_tile(const product_call& c, int rows, const panel_part& part,
                                  const float* from, float* out) {
   if constexpr (Rows > 0) {
     if (rows == Rows) {
-      panel_tile<Block, Rows>(c, panel, from, out);
+      panel_tile<Block, Rows>(c, part, from, out);
     } else {
-      rows_tile<Block, Rows - 1>(c, rows, panel, from, out);
+      rows_tile<Block, Rows - 1>(c, rows, part, from, out);
     }
   }
 }
 
+/// Computes all rows for a part of a panel, in tiles of nearly equal size: one with few
+/// rows would wait for its few chains.
+template <class Block, int Rows>
+WEIR_LAYER_INLINE void all_rows(const product_call& c, const panel_part& part,
+                                const float* from, float* out) {
+  const int tiles = (c.row_count + Rows - 1) / Rows;
+  for (int t = 0, r = 0; t < tiles; ++t) {
+    const int rows = c.row_count / tiles + (t < c.row_count % tiles ? 1 : 0);
+    rows_tile<Block, Rows>(c, rows, part, from + r * c.row_stride,
+                           out + r * c.out_stride);
+    r += rows;
+  }
+}
+
+/// Computes panels one after another, or several side by side for a single row.
 template <class Block, int Rows, int Panels>
 WEIR_LAYER_INLINE void product_in_tiles(const product_call& c) {
   if (c.row_count == 1) {
@@ -229,17 +260,59 @@ WEIR_LAYER_INLINE void product_in_tiles(const product_call& c) {
     }
     return;
   }
-  // Tiles of nearly equal size: one with few rows would wait for its few chains.
-  const int tiles = (c.row_count + Rows - 1) / Rows;
+  for (int p = 0; p < c.panel_count; ++p) {
+    all_rows<Block, Rows>(c, {c.panels + p * c.panel_bytes, c.inputs, false}, c.rows,
+                          c.out + 16 * p);
+  }
+}
+
+/// Inputs whose weights are unpacked at a time: 16 KiB of fp32, which stay in the first
+/// cache.
+inline constexpr int unpacked_inputs = 256;
+/// Rows from which on a panel is unpacked to fp32 once, and not for each tile of rows.
+inline constexpr int unpacking_rows = 32;
+
+/// Writes the weights of some inputs of a quantised panel as fp32.
+template <class Block>
+WEIR_LAYER_INLINE void unpack(const std::byte* weights, int inputs, float* out) {
+  for (int begin = 0; begin < inputs; begin += block_length) {
+    Block block;
+    block.open(weights);
+    weights += Block::bytes;
+    for (int k = 0; k < block_length; ++k) {
+      for (int v = 0; v < panel_vectors; ++v) {
+        store_lanes(out + (begin + k) * 16 + v * wide_lanes, block.at_input(k, v));
+      }
+    }
+  }
+}
+
+/// Computes many rows of quantised panels. The unpacked weights are those that other
+/// tiles use, so the bits are equal.
+template <class Block, int Rows>
+WEIR_LAYER_INLINE void product_unpacked(const product_call& c) {
+  alignas(64) float weights[unpacked_inputs * 16];
   for (int p = 0; p < c.panel_count; ++p) {
     const std::byte* panel = c.panels + p * c.panel_bytes;
-    float* out = c.out + 16 * p;
-    for (int t = 0, r = 0; t < tiles; ++t) {
-      const int rows = c.row_count / tiles + (t < c.row_count % tiles ? 1 : 0);
-      rows_tile<Block, Rows>(c, rows, panel, c.rows + r * c.row_stride,
-                             out + r * c.out_stride);
-      r += rows;
+    for (int begin = 0; begin < c.inputs; begin += unpacked_inputs) {
+      const int left = c.inputs - begin;
+      const int count = left < unpacked_inputs ? left : unpacked_inputs;
+      unpack<Block>(panel, count, weights);
+      panel += count / block_length * Block::bytes;
+      const panel_part part{reinterpret_cast<const std::byte*>(weights), count,
+                            begin > 0};
+      all_rows<f32_block, Rows>(c, part, c.rows + begin, c.out + 16 * p);
     }
+  }
+}
+
+/// Computes any number of rows of panels of a quantised type.
+template <class Block, int Rows, int Panels>
+WEIR_LAYER_INLINE void product_quantised(const product_call& c) {
+  if (c.row_count >= unpacking_rows) {
+    product_unpacked<Block, Rows>(c);
+  } else {
+    product_in_tiles<Block, Rows, Panels>(c);
   }
 }
 
@@ -252,8 +325,8 @@ inline void product(const product_call& c) {
   constexpr int panels = 8 / panel_vectors;
   switch (c.kind) {
     case panel_kind::f32: product_in_tiles<f32_block, tile_rows, panels>(c); break;
-    case panel_kind::q8_0: product_in_tiles<q8_block, tile_rows, panels / 2>(c); break;
-    case panel_kind::q4_1: product_in_tiles<q4_block, tile_rows, panels / 2>(c); break;
+    case panel_kind::q8_0: product_quantised<q8_block, tile_rows, panels / 2>(c); break;
+    case panel_kind::q4_1: product_quantised<q4_block, tile_rows, panels / 2>(c); break;
   }
 }
 

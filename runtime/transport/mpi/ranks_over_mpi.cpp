@@ -143,7 +143,11 @@ result<transfer_id> ranks_over_mpi::begin_send(rank_id to, message_key key,
   }
   auto owned = std::make_unique<operation>();
   operation& one = *owned;
-  one = {next_transfer_, to, key, true, false, std::move(buffer), {}, 0, {}};
+  one.id = next_transfer_;
+  one.other = to;
+  one.key = key;
+  one.is_send = true;
+  one.buffer = std::move(buffer);
   const bool waits =
       one.buffer.size() <= small_bytes && ++small_[to] % small_between_waits == 0;
   if (const int code =
@@ -169,10 +173,12 @@ result<transfer_id> ranks_over_mpi::receive(rank_id from, message_key key,
   }
   auto owned = std::make_unique<operation>();
   operation& one = *owned;
-  one = {
-      next_transfer_, from,          key,
-      false,          false,         take_buffer(std::max<std::size_t>(into.size(), 1)),
-      into,           control_now(), {}};
+  one.id = next_transfer_;
+  one.other = from;
+  one.key = key;
+  one.buffer = take_buffer(std::max<std::size_t>(into.size(), 1));
+  one.into = into;
+  one.begun_ns = control_now();
   if (const int code =
           mpi_.receive(communicator_of(key), static_cast<int>(from), tag_of(key),
                        one.buffer.data(), static_cast<int>(one.buffer.size()), &one);
@@ -315,10 +321,14 @@ void ranks_over_mpi::end_overdue(std::int64_t now) {
   }
 }
 
-/// Asks MPI to end a receive. If its message has begun to arrive, it ends as usual.
+/// Asks MPI to end a receive. If its message has begun to arrive, it ends as usual. Asks
+/// once, because OpenMPI crashes at a second time.
 void ranks_over_mpi::cancel(operation& one, std::optional<error> cause) {
-  one.cause = std::move(cause);
-  static_cast<void>(mpi_.cancel(&one));
+  if (!one.is_cancelled) {
+    one.is_cancelled = true;
+    one.cause = std::move(cause);
+    static_cast<void>(mpi_.cancel(&one));
+  }
 }
 
 void ranks_over_mpi::close_channel(std::uint32_t channel) noexcept {

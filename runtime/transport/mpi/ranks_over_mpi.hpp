@@ -69,6 +69,7 @@ class ranks_over_mpi final : public runtime::transport {
     message_key key;
     bool is_send = false;
     bool is_forgotten = false;  ///< its channel is closed, or its end was told
+    bool is_cancelled = false;  ///< MPI was asked to end it
     std::vector<std::byte> buffer{};
     std::span<std::byte> into{};
     std::int64_t begun_ns = 0;

@@ -16,7 +16,9 @@ namespace weir::storage {
 
 namespace {
 
-constexpr std::uint32_t token_state_version = 1;
+/// Version of a state without and with ranges that the user named.
+constexpr std::uint32_t plain_state_version = 1;
+constexpr std::uint32_t token_state_version = 2;
 /// A cursor holds up to three states of each part of a mixture, so they must be small.
 constexpr std::uint64_t max_consumed_digests = 512;
 
@@ -120,17 +122,13 @@ result<byte_vector> token_set::state(std::uint64_t index) const {
   // asked for first.
   WEIR_CHECK(const_cast<token_set*>(this)->digest_until(index));  // NOLINT
   const std::uint64_t count = std::min(index, size_) / segment_tokens_;
-  if (count == 0 && damage_.empty()) {
+  if (count == 0 && left_out_.all().empty()) {
     return byte_vector();
   }
   record_writer out;
-  out.put(token_state_version);
-  out.put(static_cast<std::uint32_t>(damage_.size()));
-  for (const damaged_range& d : damage_) {
-    out.put(d.leaf);
-    out.put(d.byte);
-    out.put(d.bytes);
-  }
+  const bool by_hand = left_out_.any_by_hand();
+  out.put(by_hand ? token_state_version : plain_state_version);
+  left_out_.put(out, by_hand);
   out.put(segment_tokens_);
   out.put(count);
   out.put_all(std::span(digests_).first(static_cast<std::size_t>(count)));
@@ -140,23 +138,27 @@ result<byte_vector> token_set::state(std::uint64_t index) const {
 result<void> token_set::restore_state(std::uint64_t index, bytes_view state) {
   record_reader from(state);
   const auto version = from.get<std::uint32_t>();
-  if (version != token_state_version && !from.failed()) {
-    return bad_state(fmt::format("version {}", token_state_version),
-                     fmt::format("{}", version));
+  if ((version < plain_state_version || version > token_state_version) &&
+      !from.failed()) {
+    return bad_state(
+        fmt::format("version {} to {}", plain_state_version, token_state_version),
+        fmt::format("{}", version));
   }
-  std::vector<damaged_range> damage(from.get_count<std::uint32_t>(24));
-  for (damaged_range& d : damage) {
-    d.leaf = from.get<std::uint64_t>();
-    d.byte = from.get<std::uint64_t>();
-    d.bytes = from.get<std::uint64_t>();
-  }
+  left_out_list known;
+  const bool ordered = known.get(from, version == token_state_version);
   const auto segment = from.get<std::uint64_t>();
   const std::size_t count = from.get_count<std::uint64_t>(8);
   auto digests = from.get_all<std::uint64_t>(count);
   if (from.failed() || !from.rest().empty()) {
     return bad_state("its end behind the digests", "another length");
   }
-  WEIR_CHECK(take_damage(index, std::move(damage)));
+  if (!ordered) {
+    return bad_state("rising ranges that are left out", "others");
+  }
+  WEIR_CHECK(take_known(index, std::move(known)));
+  if (left_out_.any_by_hand() && segment_tokens_ == 0) {
+    segment_tokens_ = consumed_segment(identity_.tokens);
+  }
   // A set of another size may have segments of another size, or digests of its own.
   if (segment == segment_tokens_ && segment != 0) {
     if (count > size_ / segment) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Finds ranges that cannot be read as tokens, so that they are left out.
+/// Finds ranges that cannot be read as tokens, and leaves them and those that the user
+/// names out.
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "context/files/token_set.hpp"
 
@@ -14,14 +16,11 @@ namespace {
 /// Number of ids that are looked at together.
 constexpr std::uint64_t look_ids = 65536;
 
-bool lies_before(const damaged_range& a, const damaged_range& b) {
-  return a.leaf != b.leaf ? a.leaf < b.leaf : a.byte < b.byte;
-}
-
 error bad_ranges(std::string_view expected, std::string_view found) {
-  return error(errc::corrupt,
-               fmt::format("cannot restore damaged ranges: expected {}, found {}",
-                           expected, found));
+  return error(
+      errc::corrupt,
+      fmt::format("cannot restore ranges that are left out: expected {}, found {}",
+                  expected, found));
 }
 
 }  // namespace
@@ -49,7 +48,7 @@ result<void> token_set::look_at(std::uint64_t leaf, const token_run& r) {
       // An id that lies in the damaged range in part is left out, too.
       const std::uint64_t units = (part.end - at + width - 1) / width;
       const std::uint64_t behind = std::min(end, at + units * width);
-      WEIR_CHECK(add_damage({leaf, at, behind - at}));
+      WEIR_CHECK(add_damage(leaf, at, behind - at));
       at = behind;
     }
   }
@@ -68,69 +67,122 @@ result<void> token_set::look_at_ids(std::uint64_t leaf, std::uint64_t byte,
   }
   for (std::uint64_t i = 0; i < count; ++i) {
     if (wide[static_cast<std::size_t>(i)] >= vocabulary_) {
-      WEIR_CHECK(add_damage({leaf, byte + i * ids.bytes, ids.bytes}));
+      WEIR_CHECK(add_damage(leaf, byte + i * ids.bytes, ids.bytes));
     }
   }
   return {};
 }
 
-/// Adds a range, or extends the ranges that it touches.
-result<void> token_set::add_damage(const damaged_range& found) {
-  damaged_range all = found;
-  const auto touches = [&](const damaged_range& d) {
-    return d.leaf == all.leaf && d.byte <= all.byte + all.bytes &&
-           all.byte <= d.byte + d.bytes;
-  };
-  for (auto d = damage_.begin(); d != damage_.end();) {
-    if (touches(*d)) {
-      const std::uint64_t end = std::max(d->byte + d->bytes, all.byte + all.bytes);
-      all.byte = std::min(d->byte, all.byte);
-      all.bytes = end - all.byte;
-      d = damage_.erase(d);
-    } else {
-      ++d;
-    }
-  }
-  damage_.insert(std::ranges::lower_bound(damage_, all, lies_before), all);
-  if (damage_.size() > max_damaged_ranges) {
-    return error(errc::out_of_range,
-                 fmt::format("cannot leave damage out of \"{}\": expected at most {} "
-                             "ranges, found more",
-                             leaves_.name(found.leaf), max_damaged_ranges))
-        .located(fmt::format("{}:{}", leaves_.name(found.leaf), found.byte))
-        .hint("the format or the vocabulary of the file is probably another one");
-  }
-  return {};
+/// Adds a range that cannot be read.
+result<void> token_set::add_damage(std::uint64_t leaf, std::uint64_t byte,
+                                   std::uint64_t bytes) {
+  return left_out_.add({leaf, byte, bytes, false}, leaves_.name(leaf));
 }
 
 /// Takes over the ranges of a cursor at token `index`. Of the ranges that were found when
 /// the source was opened, only those behind the cursor are new.
-result<void> token_set::take_damage(std::uint64_t index,
-                                    std::vector<damaged_range> known) {
-  for (const damaged_range& d : known) {
-    const bool fits = d.leaf < layouts_.size() && d.bytes != 0 &&
-                      d.byte < leaves_.size(d.leaf) &&
-                      d.bytes <= leaves_.size(d.leaf) - d.byte;
+result<void> token_set::take_known(std::uint64_t index, left_out_list known) {
+  for (const left_out_range& r : known.all()) {
+    const bool fits = r.leaf < layouts_.size() && r.byte < leaves_.size(r.leaf) &&
+                      r.bytes <= leaves_.size(r.leaf) - r.byte;
     if (!fits) {
       return bad_ranges("ranges within the files",
-                        fmt::format("byte {} of file {}", d.byte, d.leaf));
+                        fmt::format("byte {} of file {}", r.byte, r.leaf));
     }
   }
-  if (!std::ranges::is_sorted(known, lies_before)) {
-    return bad_ranges("rising offsets", "others");
-  }
-  if (known == damage_) {
+  if (known == left_out_) {
     return {};
   }
-  std::vector<damaged_range> found = std::exchange(damage_, std::move(known));
+  const left_out_list found = std::exchange(left_out_, std::move(known));
   WEIR_CHECK(place_runs());
   const place at = place_of(index);
-  for (const damaged_range& d : found) {
-    if (!lies_before(d, {at.leaf, at.byte, 0})) {
-      WEIR_CHECK(add_damage(d));
+  for (const left_out_range& r : found.all()) {
+    if (r.leaf != at.leaf ? r.leaf > at.leaf : r.byte >= at.byte) {
+      WEIR_CHECK(left_out_.add(r, leaves_.name(r.leaf)));
     }
   }
   return place_runs();
+}
+
+/// Returns the bytes of a leaf for which a range stands.
+result<left_out_range> token_set::range_in(std::uint64_t leaf,
+                                           const file_range& asked) const {
+  std::uint64_t first = ~std::uint64_t{0};
+  std::uint64_t end = 0;
+  const std::uint64_t width = layouts_[leaf].ids.bytes;
+  for (const token_run& r : layouts_[leaf].runs) {
+    first = std::min(first, r.byte);
+    end = std::max(end, r.byte + r.tokens * width);
+  }
+  const std::uint64_t count = end > first ? (end - first) / width : 0;
+  if (asked.begin >= asked.end || asked.end > count) {
+    return outside_of_file(asked, leaves_.name(leaf), count);
+  }
+  return left_out_range{leaf, first + asked.begin * width,
+                        (asked.end - asked.begin) * width, true};
+}
+
+/// Returns the bytes for which a range stands, in each leaf that is its file.
+result<std::vector<left_out_range>> token_set::ranges_of(const file_range& asked) const {
+  std::vector<std::string> paths;
+  for (std::size_t leaf = 0; leaf < leaves_.count(); ++leaf) {
+    paths.push_back(leaves_.path(leaf));
+  }
+  WEIR_TRY(const auto numbers, files_of(asked, paths));
+  std::vector<left_out_range> out;
+  for (const std::uint64_t leaf : numbers) {
+    WEIR_TRY(const left_out_range range, range_in(leaf, asked));
+    out.push_back(range);
+  }
+  return out;
+}
+
+/// Returns the index of the first token in a range; the largest number if all of them are
+/// left out.
+std::uint64_t token_set::first_token_in(const left_out_range& range) const {
+  std::uint64_t first = unknown_size;
+  for (const run& r : runs_) {
+    const std::uint64_t width = layouts_[r.leaf].ids.bytes;
+    const std::uint64_t begin = std::max(r.byte, range.byte);
+    const std::uint64_t end = std::min(byte_in(r, r.tokens), range.byte + range.bytes);
+    if (r.leaf == range.leaf && begin < end) {
+      first = std::min(first, r.start + (begin - r.byte) / width);
+    }
+  }
+  return first;
+}
+
+/// Leaves the ranges out that the user names. Those that a cursor knows stay as they are,
+/// and others must lie behind the tokens before `index`.
+result<void> token_set::leave_out(std::uint64_t index) {
+  if (options_.skip.empty()) {
+    return {};
+  }
+  for (const file_range& asked : options_.skip) {
+    WEIR_TRY(const auto ranges, ranges_of(asked));
+    for (const left_out_range& range : ranges) {
+      for (const left_out_range& part : left_out_.outside(range, true)) {
+        if (first_token_in(part) < index) {
+          return consumed_range(part, leaves_.name(part.leaf));
+        }
+        WEIR_CHECK(left_out_.add(part, leaves_.name(part.leaf)));
+      }
+    }
+  }
+  WEIR_CHECK(place_runs());
+  // Digests of the whole content have other segments than the text without the ranges.
+  if (segment_tokens_ == 0 && left_out_.any_by_hand()) {
+    segment_tokens_ = consumed_segment(identity_.tokens);
+  }
+  return {};
+}
+
+result<void> token_set::go_on_at(std::uint64_t index) {
+  return leave_out(index);
+}
+
+std::vector<left_out_range> token_set::left_out(std::uint64_t /*index*/) const {
+  return {left_out_.all().begin(), left_out_.all().end()};
 }
 
 }  // namespace weir::storage

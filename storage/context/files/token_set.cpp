@@ -79,16 +79,19 @@ result<void> token_set::attach() {
     listed.push_back(make_leaf(leaves_.name(leaf), leaves_.size(leaf)));
   }
   WEIR_CHECK(place_runs());
-  // Damage that is left out is part of a state, not of the identity.
+  // What is left out is part of a state, not of the identity.
   identity_.tokens = size_;
   set_leaves(identity_, std::move(listed), rule());
-  if (options_.on_damage == damage_policy::skip) {
+  const bool skips = options_.on_damage == damage_policy::skip;
+  if (skips || bytes > options_.digest_limit) {
+    segment_tokens_ = consumed_segment(identity_.tokens);
+  } else {
+    WEIR_CHECK(digest_content(*this, identity_));
+  }
+  if (skips) {
     WEIR_CHECK(find_damage());
     WEIR_CHECK(place_runs());
-  } else if (bytes <= options_.digest_limit) {
-    return digest_content(*this, identity_);
   }
-  segment_tokens_ = consumed_segment(identity_.tokens);
   return {};
 }
 
@@ -172,8 +175,8 @@ void token_set::add_part(std::uint64_t leaf, std::uint64_t begin, std::uint64_t 
   }
 }
 
-/// Gives every run of ids its index, without the damaged ranges. No separator follows the
-/// last run.
+/// Gives every run of ids its index, without the ranges that are left out. No separator
+/// follows the last run.
 result<void> token_set::place_runs() {
   runs_.clear();
   size_ = 0;
@@ -181,12 +184,13 @@ result<void> token_set::place_runs() {
     for (const token_run& r : layouts_[leaf].runs) {
       std::uint64_t at = r.byte;
       const std::uint64_t end = r.byte + r.tokens * layouts_[leaf].ids.bytes;
-      auto gap = std::partition_point(
-          damage_.begin(), damage_.end(), [&](const damaged_range& d) {
-            return d.leaf < leaf || (d.leaf == leaf && d.byte + d.bytes <= at);
-          });
-      for (; gap != damage_.end() && gap->leaf == leaf && gap->byte < end; ++gap) {
-        add_part(leaf, at, std::max(at, gap->byte), true);
+      const auto gaps = left_out_.all();
+      auto gap = std::ranges::partition_point(gaps, [&](const left_out_range& g) {
+        return g.leaf < leaf || (g.leaf == leaf && g.byte + g.bytes <= at);
+      });
+      for (; gap != gaps.end() && gap->leaf == leaf && gap->byte < end; ++gap) {
+        // A user can choose the ends of documents, so nothing ends in a range by hand.
+        add_part(leaf, at, std::max(at, gap->byte), !gap->by_hand);
         at = std::min(end, gap->byte + gap->bytes);
       }
       add_part(leaf, at, end, r.ends);

@@ -10,17 +10,6 @@
 
 namespace weir::storage {
 
-/// A damaged range that is left out, in whole ids.
-struct damaged_range {
-  std::uint64_t leaf = 0;   ///< number of the leaf
-  std::uint64_t byte = 0;   ///< offset of its first id
-  std::uint64_t bytes = 0;  ///< at least the width of an id
-  friend bool operator==(const damaged_range&, const damaged_range&) = default;
-};
-/// Largest number of damaged ranges that are left out. More of them mean that the format
-/// or the vocabulary is a wrong one.
-inline constexpr std::size_t max_damaged_ranges = 1024;
-
 /// Returns the tokens per digest of a source above the limit of digests, so that a state
 /// holds at most 512 of them.
 [[nodiscard]] std::uint64_t consumed_segment(std::uint64_t tokens);
@@ -32,8 +21,7 @@ inline constexpr std::size_t max_damaged_ranges = 1024;
 /// Ids of files one after another, with or without separators between documents.
 ///
 /// The source is a sequence of runs of ids; `runs_` has the index of the first token of
-/// each, so a bisection finds the run of a token. Damaged ranges that are left out divide
-/// runs.
+/// each, so a bisection finds the run of a token. Ranges that are left out divide runs.
 class token_set final : public token_source {
  public:
   /// Keeps what `attach` needs.
@@ -55,6 +43,8 @@ class token_set final : public token_source {
   result<std::uint64_t> next_document(std::uint64_t index) override;
   result<byte_vector> state(std::uint64_t index) const override;
   result<void> restore_state(std::uint64_t index, bytes_view state) override;
+  result<void> go_on_at(std::uint64_t index) override;
+  std::vector<left_out_range> left_out(std::uint64_t index) const override;
 
  private:
   /// Ids that lie one behind another in a leaf.
@@ -95,18 +85,24 @@ class token_set final : public token_source {
   [[nodiscard]] result<void> look_at(std::uint64_t leaf, const token_run& r);
   [[nodiscard]] result<void> look_at_ids(std::uint64_t leaf, std::uint64_t byte,
                                          std::uint64_t count);
-  [[nodiscard]] result<void> add_damage(const damaged_range& found);
-  [[nodiscard]] result<void> take_damage(std::uint64_t index,
-                                         std::vector<damaged_range> known);
+  [[nodiscard]] result<void> add_damage(std::uint64_t leaf, std::uint64_t byte,
+                                        std::uint64_t bytes);
+  [[nodiscard]] result<void> take_known(std::uint64_t index, left_out_list known);
+  [[nodiscard]] result<void> leave_out(std::uint64_t index);
+  [[nodiscard]] result<std::vector<left_out_range>> ranges_of(
+      const file_range& asked) const;
+  [[nodiscard]] result<left_out_range> range_in(std::uint64_t leaf,
+                                                const file_range& asked) const;
+  [[nodiscard]] std::uint64_t first_token_in(const left_out_range& range) const;
 
   file_system& fs_;
   token_leaves leaves_;
   token_file_options options_;
-  std::vector<leaf_layout> layouts_;   ///< one for each leaf
-  std::uint64_t vocabulary_ = 0;       ///< ids of the files are smaller
-  std::uint32_t separator_ = 0;        ///< id between documents
-  bool separator_in_files_ = false;    ///< true if files can hold it
-  std::vector<damaged_range> damage_;  ///< ranges that are left out, in their order
+  std::vector<leaf_layout> layouts_;  ///< one for each leaf
+  std::uint64_t vocabulary_ = 0;      ///< ids of the files are smaller
+  std::uint32_t separator_ = 0;       ///< id between documents
+  bool separator_in_files_ = false;   ///< true if files can hold it
+  left_out_list left_out_;            ///< ranges that are left out
   std::vector<run> runs_;
   std::uint64_t size_ = 0;
   source_identity identity_;

@@ -58,7 +58,7 @@ class live_mix final : public mixture {
   }
   result<bool> ready(std::uint64_t index, std::size_t count, int wait_ms) override {
     const std::int64_t until = now_ns() + std::int64_t{wait_ms} * 1'000'000;
-    while (!ended_ && text_end() < index + count) {
+    while (!ended_ && text_end() < std::min(index + count, next_reset(index))) {
       const std::int64_t left = std::max<std::int64_t>(0, until - now_ns());
       WEIR_TRY(const bool stepped, step(index + count - text_end(),
                                         static_cast<int>((left + 999'999) / 1'000'000)));
@@ -67,6 +67,22 @@ class live_mix final : public mixture {
       }
     }
     return true;
+  }
+  /// A chunk ends before a token at which the writer of a part asks for a new context.
+  result<std::size_t> chunk_run(std::uint64_t index, std::size_t count) override {
+    WEIR_CHECK(check_kept(index));
+    for (;;) {
+      const std::uint64_t limit = std::min(index + count, next_reset(index));
+      if (text_end() >= limit || ended_) {
+        return static_cast<std::size_t>(std::max(index, std::min(limit, text_end())) -
+                                        index);
+      }
+      WEIR_TRY(const bool stepped, step(limit - text_end(), wait_for_ever));
+      WEIR_EXPECT(stepped);
+    }
+  }
+  bool begins_context(std::uint64_t index) const override {
+    return std::ranges::binary_search(resets_, index);
   }
   result<std::vector<part_share>> shares(std::uint64_t index) const override {
     WEIR_TRY(const found_place found, find(index));
@@ -80,6 +96,10 @@ class live_mix final : public mixture {
   result<byte_vector> state(std::uint64_t index) const override {
     WEIR_TRY(const found_place found, find(index));
     return encode_mix_state({found.begin, found.inside}, sources_, found.reached);
+  }
+  std::vector<left_out_range> left_out(std::uint64_t index) const override {
+    const auto found = find(index);
+    return left_out_at(found ? found->reached : at_);
   }
   result<void> restore_state(std::uint64_t index, bytes_view state) override {
     WEIR_TRY(const mix_state restored, decode_mix_state(state, sources_));
@@ -288,8 +308,28 @@ class live_mix final : public mixture {
       end_live();
       return true;
     }
+    if (begins_context_in(source, offset, piece.front())) {
+      resets_.push_back(text_end());
+    }
     take_live(std::span<const std::uint32_t>(piece).first(got));
     return true;
+  }
+  /// Returns whether a context begins before a token of a live part. A writer asks for it
+  /// before the separator of the document that has ended; if documents are units, another
+  /// part may follow behind that separator, so the context begins with the next document.
+  bool begins_context_in(const token_source& source, std::uint64_t offset,
+                         std::uint32_t token) const {
+    if (readers_[*part_].rule().tokens != 0) {
+      return source.begins_context(offset);
+    }
+    const bool before = taken_ == 0 && offset > 0 && source.begins_context(offset - 1);
+    return before || (source.begins_context(offset) && token != separator());
+  }
+  /// Returns the first token behind `index` before which a context begins, or the largest
+  /// number.
+  std::uint64_t next_reset(std::uint64_t index) const {
+    const auto next = std::ranges::upper_bound(resets_, index);
+    return next == resets_.end() ? ~std::uint64_t{0} : *next;
   }
   /// Returns how many tokens of the current unit of a live part may be taken; 0 if the
   /// unit is complete.
@@ -375,6 +415,9 @@ class live_mix final : public mixture {
     const std::size_t old = text_.size() - remembered_of_mix;
     text_.erase(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(old));
     first_ += old;
+    while (!resets_.empty() && resets_.front() < first_) {
+      resets_.pop_front();
+    }
     while (!records_.empty() &&
            base_.index + records_.front().length + records_.front().added < first_) {
       apply(base_, records_.front());
@@ -382,16 +425,17 @@ class live_mix final : public mixture {
     }
   }
 
-  std::vector<std::uint32_t> text_;  ///< the newest tokens, the oldest first
-  std::uint64_t first_ = 0;          ///< index of the first of them
-  mix_place base_;                   ///< begin of the oldest draw that is known
-  std::deque<drawn_unit> records_;   ///< outcomes of the draws from there on
-  mix_place at_;                     ///< begin of the current draw
-  std::optional<std::size_t> part_;  ///< its part, once it has been chosen
-  std::optional<unit> known_;        ///< its extent, if its part can seek
-  std::uint64_t start_ = 0;          ///< offset in its source at which it begins
-  bool again_ = false;               ///< its part was begun again for it
-  std::uint64_t taken_ = 0;          ///< tokens of it that were taken
+  std::vector<std::uint32_t> text_;   ///< the newest tokens, the oldest first
+  std::uint64_t first_ = 0;           ///< index of the first of them
+  mix_place base_;                    ///< begin of the oldest draw that is known
+  std::deque<drawn_unit> records_;    ///< outcomes of the draws from there on
+  std::deque<std::uint64_t> resets_;  ///< tokens before which a context begins, ascending
+  mix_place at_;                      ///< begin of the current draw
+  std::optional<std::size_t> part_;   ///< its part, once it has been chosen
+  std::optional<unit> known_;         ///< its extent, if its part can seek
+  std::uint64_t start_ = 0;           ///< offset in its source at which it begins
+  bool again_ = false;                ///< its part was begun again for it
+  std::uint64_t taken_ = 0;           ///< tokens of it that were taken
   bool ended_ = false;
 };
 

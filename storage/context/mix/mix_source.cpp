@@ -50,6 +50,10 @@ class seekable_mix final : public mixture {
     const std::uint64_t inside = found ? index - at_.index : 0;
     return encode_mix_state({begin_, inside}, sources_, at_);
   }
+  /// Parts that can seek know their ranges from the beginning.
+  std::vector<left_out_range> left_out(std::uint64_t /*index*/) const override {
+    return left_out_at(at_);
+  }
   result<void> restore_state(std::uint64_t index, bytes_view state) override {
     WEIR_TRY(const mix_state restored, decode_mix_state(state, sources_));
     if (restored.place.index + restored.inside > index) {

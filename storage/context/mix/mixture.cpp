@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "context/identity.hpp"
 #include "context/mix/codec.hpp"
 
 namespace weir::storage {
@@ -54,6 +55,21 @@ token_source::place mixture::place_of(std::uint64_t index) const {
 
 result<std::uint64_t> mixture::next_document(std::uint64_t index) {
   return find_document(*this, index);
+}
+
+result<void> mixture::go_on_at(std::uint64_t index) {
+  for (token_source* const part : sources_) {
+    WEIR_CHECK(part->go_on_at(index == 0 ? 0 : unknown_size));
+  }
+  return {};
+}
+
+std::vector<left_out_range> mixture::left_out_at(const mix_place& at) const {
+  std::vector<left_out_range> all;
+  for (std::size_t p = 0; p < sources_.size(); ++p) {
+    append_left_out(all, *sources_[p], at.parts[p].offset, first_leaf_[p]);
+  }
+  return all;
 }
 
 std::vector<part_share> mixture::shares_at(const mix_place& begin) const {

@@ -18,6 +18,9 @@ class mixture : public token_source {
   std::string place_text(std::uint64_t index) const final;
   place place_of(std::uint64_t index) const final;
   result<std::uint64_t> next_document(std::uint64_t index) final;
+  /// The extents of units that were drawn must stay, so no new range is left out once the
+  /// mixture was read.
+  result<void> go_on_at(std::uint64_t index) final;
 
  protected:
   /// A token of a part.
@@ -34,6 +37,9 @@ class mixture : public token_source {
       std::uint64_t index) const = 0;
   /// Returns the shares of the parts at the start of a draw.
   [[nodiscard]] std::vector<part_share> shares_at(const mix_place& begin) const;
+
+  /// Returns the ranges that the parts leave out before their offsets at a place.
+  [[nodiscard]] std::vector<left_out_range> left_out_at(const mix_place& at) const;
 
   mix_plan plan_;
   std::vector<token_source*> sources_;  ///< of the parts; `readers_` owns them

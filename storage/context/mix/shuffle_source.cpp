@@ -98,6 +98,10 @@ class shuffled_tokens final : public unit_source {
     places_.keep(stored.start, stored);
     return measure();  // the size of the source may depend on its state
   }
+  result<void> go_on_at(std::uint64_t index) override {
+    WEIR_CHECK(unit_source::go_on_at(index));
+    return measure();
+  }
 
  private:
   /// Determines the size: that of the source, and a separator behind its last document.

@@ -29,6 +29,14 @@ result<std::uint64_t> unit_source::next_document(std::uint64_t index) {
   return find_document(*this, index);
 }
 
+result<void> unit_source::go_on_at(std::uint64_t index) {
+  return source().go_on_at(index == 0 ? 0 : unknown_size);
+}
+
+std::vector<left_out_range> unit_source::left_out(std::uint64_t /*index*/) const {
+  return source().left_out(unknown_size);
+}
+
 void unit_source::identify(std::uint64_t tokens,
                            std::initializer_list<std::uint64_t> numbers,
                            std::uint32_t rule) {

@@ -19,6 +19,10 @@ class unit_source : public token_source {
   std::string place_text(std::uint64_t index) const final;
   place place_of(std::uint64_t index) const final;
   result<std::uint64_t> next_document(std::uint64_t index) final;
+  /// The order of units depends on their extents, so no new range is left out once the
+  /// source was read.
+  result<void> go_on_at(std::uint64_t index) override;
+  std::vector<left_out_range> left_out(std::uint64_t index) const final;
 
  protected:
   /// @param kind  Kind of the source, as in `composed_rng`.

@@ -284,10 +284,14 @@ bytes_view reader::view(std::uint64_t offset, std::size_t count) {
   if (block.empty()) {
     return {};
   }
-  const auto h = check_header(block, claim(local / cap_));
-  if (!h || h->algorithm() != 0 ||
-      !check_payload(*h, crc32(0, block.subspan(header_bytes)))) {
-    return {};
+  const std::uint64_t number = local / cap_;
+  if (!map_.verified->has(shard_, number)) {
+    const auto h = check_header(block, claim(number));
+    if (!h || h->algorithm() != 0 ||
+        !check_payload(*h, crc32(0, block.subspan(header_bytes)))) {
+      return {};
+    }
+    map_.verified->add(shard_, number);
   }
   return block.subspan(header_bytes + skip, count);
 }

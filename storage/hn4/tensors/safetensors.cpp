@@ -308,11 +308,61 @@ result<header_wants> parse_safetensors(bytes_view head, std::uint64_t size,
 
 namespace weir::storage {
 
-// The header is padded with spaces, so that the elements begin at a multiple of 8 bytes.
+namespace {
+
+/// Returns a header with its length before it, padded with spaces, so that the elements
+/// begin at a multiple of 8 bytes.
+byte_vector framed_header(const nlohmann::ordered_json& header) {
+  constexpr std::size_t alignment = 8;
+  std::string text =
+      header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  text.resize(align_up(text.size(), alignment), ' ');
+  byte_vector file(sizeof(std::uint64_t));
+  store_le(file.data(), std::uint64_t{text.size()});
+  append(file, as_view(text));
+  return file;
+}
+
+}  // namespace
+
+result<byte_vector> safetensors_header(std::span<const stored_tensor> tensors) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  header["__metadata__"]["format"] = "pt";
+  std::vector<std::string_view> names{"__metadata__"};
+  std::uint64_t offset = 0;
+  for (const stored_tensor& t : tensors) {
+    std::uint64_t end = 0;
+    if (!checked_add(offset, t.bytes, end)) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot make a safetensors header: expected lengths of at "
+                               "most 2^64 bytes in all, found more at tensor \"{}\"",
+                               t.name));
+    }
+    nlohmann::ordered_json tensor;
+    tensor["dtype"] = t.type_name;
+    tensor["shape"] = std::vector<std::int64_t>(t.shape.begin(), t.shape.end());
+    tensor["data_offsets"] = {offset, end};
+    // A look-up of each name would take quadratic time.
+    header.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(t.name,
+                                                                     std::move(tensor));
+    names.push_back(t.name);
+    offset = end;
+  }
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot make a safetensors header: expected different names, "
+                    "found two tensors \"{}\"",
+                    *twice));
+  }
+  return framed_header(header);
+}
+
 result<byte_vector> make_safetensors(const std::string& name, dtype type,
                                      std::span<const std::int64_t> shape,
                                      bytes_view data) {
-  constexpr std::size_t alignment = 8;
   const auto row =
       std::find_if(hn4::safetensors_types.begin(), hn4::safetensors_types.end(),
                    [&](const hn4::safetensors_type& one) { return one.type == type; });
@@ -338,12 +388,7 @@ result<byte_vector> make_safetensors(const std::string& name, dtype type,
   tensor["data_offsets"] = {0, data.size()};
   nlohmann::ordered_json header;
   header[name] = std::move(tensor);
-  std::string text =
-      header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  text.resize(align_up(text.size(), alignment), ' ');
-  byte_vector file(sizeof(std::uint64_t));
-  store_le(file.data(), std::uint64_t{text.size()});
-  append(file, as_view(text));
+  byte_vector file = framed_header(header);
   append(file, data);
   return file;
 }

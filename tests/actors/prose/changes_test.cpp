@@ -181,6 +181,78 @@ TEST_F(changed_run, finds_its_text_under_another_path_and_name) {
   EXPECT_EQ(or_throw(resume(c)).history.front().key, "stream.path");
 }
 
+TEST_F(changed_run, may_leave_ranges_out_by_hand) {
+  auto c = config("r");
+  c.phase.stream.tokens = 2000;
+  done(c);
+  auto twice = c;
+  twice.folder = runs_.path("twice");
+  done(twice);
+  // Checkpoint 5 stands at token 1280 of the text.
+  const std::string skip = runs_.corpus() + ":2000-3000";
+  c.source.skip = {skip};
+  const auto once = or_throw(resume(c, {}, 5));
+  EXPECT_EQ(once.history, (changes{{20, 1280, "stream.skip", "", skip}}));
+  EXPECT_EQ(once.tokens, 3280U);
+  twice.source.skip = {skip};
+  const auto middle = or_throw(resume(twice, {}, 5));
+  EXPECT_EQ(middle.state_hash, once.state_hash);
+  // The cursor holds the range, so that a later resume needs no setting.
+  twice.source.skip.clear();
+  const auto without = or_throw(resume(twice, {}, 18));
+  EXPECT_EQ(without.state_hash, once.state_hash);
+  EXPECT_EQ(without.history.size(), 2U);
+  twice.source.skip = {skip, runs_.corpus() + ":100-200"};
+  const auto before = content_of(twice.folder);
+  const auto late = resume(twice, {}, 18);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code(), errc::config_mismatch);
+  EXPECT_EQ(late.error().text(),
+            "cannot leave 100 bytes out of \"" + runs_.corpus() +
+                "\": expected a range behind the place at which the run goes on, found "
+                "one of which tokens were consumed");
+  EXPECT_EQ(content_of(twice.folder), before);
+}
+
+TEST_F(changed_run, records_the_growth_of_a_named_source) {
+  auto c = config("r");
+  c.source.paths = {runs_.corpus()};
+  c.sources["held"].paths = {other_};
+  c.phase.test_source = "held";
+  done(c);
+  test::write_text(other_, test::some_text(900, 2) + test::some_text(500, 3));
+  c.phase.test.tokens = 1200;
+  c.resume_text = text_policy::grown;
+  const auto r = or_throw(resume(c));
+  EXPECT_EQ(r.test_tokens, 1200U);
+  EXPECT_EQ(r.history, (changes{{20, 1280, "phase.test.tokens", "256", "1200"},
+                                {20, 1280, "source.held.tokens", "900", "1400"}}));
+}
+
+TEST_F(changed_run, goes_on_with_a_child_after_it_has_finished) {
+  const std::string lines = folder_ / "lines";
+  std::string text;
+  for (int i = 0; i < 60; ++i) {
+    text += "{\"text\": \"" + std::string(90, static_cast<char>('a' + i % 26)) +
+            "\"}\n{\"state\": " + std::to_string(2 * i + 2) + "}\n";
+  }
+  test::write_text(lines, text + "{\"end\": true}\n");
+  auto c = config("r");
+  c.source.paths.clear();
+  c.source.command = {
+      "/bin/sh", "-c",
+      "echo '{\"hello\": 1}'; read s; s=${s#*: }; s=${s%\\}}; [ \"$s\" = null ] && s=0; "
+      "tail -n +$((s + 1)) \"$0\"",
+      lines};
+  auto whole = c;
+  whole.folder = runs_.path("whole");
+  whole.phase.stream.tokens = 2000;
+  const auto expected = done(whole);
+  done(c);
+  c.phase.stream.tokens = 2000;
+  expect_state(c, expected);
+}
+
 TEST_F(changed_run, refuses_another_text_whatever_it_may_change) {
   auto c = config("r");
   done(c);
@@ -218,6 +290,27 @@ TEST_F(changed_run, may_have_other_chunks) {
     const auto middle = or_throw(resume(twice, {}, 5));
     expect_state(twice, once, middle.generation - 2);
   }
+}
+
+TEST_F(changed_run, may_have_other_chunks_and_the_first_ones_again) {
+  auto whole = config("whole");
+  whole.phase.build.tokens = 0;
+  whole.phase.test.tokens = 64 * 6 + 96 * 4 + 64 * 3;
+  const auto expected = done(whole);
+  auto c = whole;
+  c.folder = runs_.path("r");
+  c.phase.test.tokens = 64 * 6;
+  done(c);
+  c.stream.chunk = 96;
+  c.phase.test.tokens += 96 * 4;
+  EXPECT_TRUE(resume(c));
+  c.stream.chunk = 64;
+  c.phase.test.tokens += 64 * 3;
+  const auto back = or_throw(resume(c));
+  EXPECT_EQ(back.tokens, expected.tokens);
+  EXPECT_EQ(back.context_hash, expected.context_hash);
+  EXPECT_EQ(back.history_hash, expected.history_hash);
+  EXPECT_EQ(back.history.size(), 4U);
 }
 
 TEST_F(changed_run, may_have_other_lanes_with_the_contexts_that_the_policy_says) {

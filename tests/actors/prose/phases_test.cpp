@@ -116,9 +116,10 @@ TEST_F(phased_run, goes_on_with_the_next_source_of_a_chain_and_says_so) {
     EXPECT_EQ(begun.size(), generation == 40 ? 1U : 0U);
   }
   c.chain = {"nobody"};
-  EXPECT_EQ(run(c).error().text(),
-            "cannot use setting \"stream.chain\" of the run: expected names of sources, "
-            "found \"nobody\"");
+  EXPECT_EQ(
+      run(c).error().text(),
+      "cannot use setting \"stream.chain\" of the run: expected the name of a source, "
+      "found \"nobody\"");
 }
 
 TEST_F(phased_run, may_get_phases_and_sources_at_a_resume) {

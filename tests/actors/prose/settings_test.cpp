@@ -67,7 +67,8 @@ setting_value another_value(const setting<run_config>& s, const run_config& c) {
                                             {std::string("skip")},
                                             {std::string("grown")},
                                             {std::string("fresh")},
-                                            {std::string("other")}}) {
+                                            {std::string("other")},
+                                            {std::string("a:0-5")}}) {
     run_config changed = c;
     if (s.accepts(value) && (s.set(changed, value), s.get(changed) != s.get(c))) {
       return value;
@@ -387,6 +388,39 @@ TEST(check_config, refuses_settings_of_token_files_beside_a_tokenizer) {
   c.sources["one"].vocabulary = 5;
   EXPECT_NE(check_config(c).error().text().find("source.one.vocabulary"),
             std::string::npos);
+}
+
+TEST(check_config, refuses_ranges_that_no_file_has) {
+  run_config c = a_config();
+  for (const char* text :
+       {"a", "a:", "a:5", "a:5-5", "a:9-5", ":1-2", "a:1-2x", "a:-1-2"}) {
+    c.source.skip = {text};
+    EXPECT_FALSE(check_config(c)) << text;
+  }
+  c.source.skip = {"folder/a:b:1-2"};
+  EXPECT_TRUE(check_config(c));
+  EXPECT_EQ(or_throw(skipped_ranges(c.source)),
+            (std::vector<storage::file_range>{{"folder/a:b", 1, 2}}));
+  c.source.paths = {"-"};
+  EXPECT_EQ(check_config(c).error().text(),
+            "cannot use setting \"stream.skip\" of the run: expected files in "
+            "stream.path, found none");
+}
+
+TEST(replace_paths, replaces_those_of_ranges_and_commands) {
+  source_settings source;
+  source.paths = {"a", "-"};
+  source.skip = {"a:1-2"};
+  source.command = {"bin/program", "./script", "../other", "word", "in/side"};
+  replace_paths(source, [](const std::string& path) { return "/at/" + path; });
+  EXPECT_EQ(source.paths, (std::vector<std::string>{"/at/a", "-"}));
+  EXPECT_EQ(source.skip, (std::vector<std::string>{"/at/a:1-2"}));
+  EXPECT_EQ(source.command,
+            (std::vector<std::string>{"/at/bin/program", "/at/./script", "/at/../other",
+                                      "word", "in/side"}));
+  source.command = {"python3", "./feed.py"};
+  replace_paths(source, [](const std::string& path) { return "/at/" + path; });
+  EXPECT_EQ(source.command, (std::vector<std::string>{"python3", "/at/./feed.py"}));
 }
 
 TEST(vocabulary_of, is_that_of_token_files) {

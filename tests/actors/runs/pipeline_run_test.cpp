@@ -319,6 +319,32 @@ TEST(PipelineRun, GoesBackPastItemsThatItThenSkips) {
   EXPECT_EQ(refused.error().code(), errc::not_found);
 }
 
+TEST(PipelineRun, ASinkThatRefusesAGenerationLeavesTheNewerOnes) {
+  temp_folder folder;
+  durable_items d;
+  run_options options;
+  options.folder = folder.path();
+  options.every_items = 50;
+  pipeline p("numbers");
+  build(p, d);
+  const auto report = run(p, options);
+  ASSERT_TRUE(report) << report.error().message();
+  const durable_items whole = d;
+  d.items.clear();
+  options.generation = report->generation - 1;
+  pipeline again("numbers");
+  build(again, d);
+  EXPECT_FALSE(resume(again, options));
+  d = whole;
+  options.generation = 0;
+  pipeline third("numbers");
+  build(third, d);
+  const auto newest = resume(third, options);
+  ASSERT_TRUE(newest) << newest.error().message();
+  EXPECT_EQ(newest->generation, report->generation);
+  EXPECT_TRUE(newest->finished_before);
+}
+
 TEST(PipelineRun, ContinuesFromAnOlderGenerationAndRefusesOneThatIsMissing) {
   const durable_items expected = whole_run();
   temp_folder folder;

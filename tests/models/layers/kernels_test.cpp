@@ -107,6 +107,12 @@ TEST(LayerKernels, ProductsAreOneAscendingChainForEveryShape) {
       expect_product(type, 1, panels, 96);
     }
   }
+  // Many rows, whose weights are unpacked in parts of 256 inputs.
+  for (const weight_type type : {weight_type::q8_0, weight_type::q4_1}) {
+    expect_product(type, 31, 1, 320);
+    expect_product(type, 32, 2, 320);
+    expect_product(type, 37, 1, 576);
+  }
   expect_product(weight_type::f32, 3, 2, 1);
   expect_product(weight_type::f32, 1, 9, 37);
 }

@@ -106,6 +106,9 @@ void feed_at_random(step_model& model, std::vector<sequence> all, std::uint64_t 
   };
   for (sequence& s : all) {
     s.context = or_throw(model.open_context(s.tokens.size()));
+    if (random.below(draw++, 2) == 0) {
+      s.fed = or_throw(model.reuse_prefix(s.context, s.tokens));
+    }
   }
   for (bool left = true; left;) {
     left = false;
@@ -202,6 +205,46 @@ TEST(Llama, ForksContinueLikeTheirSource) {
     or_throw(model->close_context(fork));
   }
   EXPECT_TRUE(same_bits(feed(source, 150, 200), expected[199]));
+}
+
+TEST(Llama, KnownPrefixesAreReusedWithoutAChangeOfBits) {
+  const llama_config config = small_llama();
+  const some_source weights = llama_weights_of(config, weight_type::f32);
+  const auto engine = engine_with(2);
+  // Memory for 7 pages: those of closed contexts are taken when new ones need them.
+  const auto model = or_throw(make_llama(*engine, config, weights, {"auto", 448, 256}));
+  const auto tokens = some_token_ids(200, config.vocab, 5);
+  const rows expected = logits_one_by_one(*model, tokens);
+  const std::span<const std::uint32_t> all(tokens);
+  const auto rest_of = [&](context_id context, std::size_t known, std::size_t last) {
+    const row_group group{context, all.subspan(known, last - known), true};
+    const step_ticket ticket = or_throw(model->submit({&group, 1}));
+    const bool same = same_bits(copy_logits(*model, ticket, 0), expected[last - 1]);
+    or_throw(model->finish(ticket));
+    return same;
+  };
+  // One token is always left.
+  for (const std::size_t last : {200U, 192U, 129U, 128U, 64U}) {
+    const context_id context = or_throw(model->open_context(200));
+    const std::uint64_t known = or_throw(model->reuse_prefix(context, all.first(last)));
+    EXPECT_EQ(known, (last - 1) / 64 * 64);
+    EXPECT_EQ(or_throw(model->tokens_in(context)), known);
+    EXPECT_TRUE(rest_of(context, known, last)) << last;
+    EXPECT_EQ(model->reuse_prefix(context, all).error().code(), errc::invalid_argument);
+    or_throw(model->close_context(context));
+  }
+  // Another sequence with the same second page knows nothing.
+  auto other = tokens;
+  other[0] = (other[0] + 1) % config.vocab;
+  const context_id context = or_throw(model->open_context(200));
+  EXPECT_EQ(or_throw(model->reuse_prefix(context, other)), 0U);
+  or_throw(model->close_context(context));
+  // A context that needs all memory makes the model forget, and it computes again.
+  const context_id large = or_throw(model->open_context(448));
+  or_throw(model->close_context(large));
+  const context_id again = or_throw(model->open_context(200));
+  EXPECT_EQ(or_throw(model->reuse_prefix(again, all)), 0U);
+  EXPECT_TRUE(rest_of(again, 0, 200));
 }
 
 TEST(Llama, MemoryIsReservedOrRefusedAtOnce) {

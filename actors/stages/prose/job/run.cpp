@@ -58,6 +58,29 @@ bool consists_of_files(const source_settings& source) {
          std::none_of(source.paths.begin(), source.paths.end(), is_live);
 }
 
+/// Returns whether the source of the stream and those behind it in a chain are files.
+bool chains_files(const run_config& config) {
+  const bool chained = config.stream.end == storage::end_policy::chain;
+  return consists_of_files(config.source) &&
+         (!chained || std::ranges::all_of(config.chain, [&](const std::string& name) {
+           return consists_of_files(config.sources.at(name));
+         }));
+}
+
+/// Notes that a text is longer than it was. Ranges that are left out do not count: a
+/// source keeps the number of its tokens without them in its state.
+result<void> note_growth(std::vector<storage::run_change>& changes, std::string key,
+                         const storage::stream_cursor& cursor,
+                         const opened_corpus& corpus) {
+  WEIR_TRY(const auto before, storage::source_tokens(cursor.source_state));
+  const std::uint64_t now = corpus.stream->source().identity().tokens;
+  if (before != storage::unknown_size && before != now) {
+    changes.push_back(
+        {0, 0, std::move(key), fmt::to_string(before), fmt::to_string(now)});
+  }
+  return {};
+}
+
 /// Gives an image the identity of the pipeline that continues it. The settings that may
 /// not differ were compared before.
 void identify(flow::image& image, const flow::graph& graph) {
@@ -91,6 +114,7 @@ class runner {
   [[nodiscard]] result<void> open_folder();
   [[nodiscard]] result<void> resolve();
   [[nodiscard]] result<void> accept_text();
+  [[nodiscard]] result<void> accept_other_texts();
   [[nodiscard]] result<void> check_sources_read();
   [[nodiscard]] result<void> accept_changes();
   [[nodiscard]] result<preset> make_preset();
@@ -183,10 +207,23 @@ result<void> runner::accept_text() {
                              vocab_, corpus.files.size()))
         .hint("stream.eot = false joins the files to one text");
   }
-  WEIR_TRY(const auto before, storage::source_tokens(cursor.source_state));
-  if (before != storage::unknown_size && before != corpus.tokens) {
-    changes_.push_back({0, 0, std::string(grown_text_key), fmt::to_string(before),
-                        fmt::to_string(corpus.tokens)});
+  return note_growth(changes_, std::string(grown_text_key), cursor, corpus);
+}
+
+/// Opens the texts of named sources behind their cursors, as `accept_text` does.
+result<void> runner::accept_other_texts() {
+  for (const auto& [name, bytes] : stored_->other_cursors) {
+    const auto source = config_.sources.find(name);
+    if (source == config_.sources.end() || !consists_of_files(source->second)) {
+      continue;
+    }
+    corpus_order order = order_of(config_);
+    order.source = source->second;
+    order.chain.clear();
+    WEIR_TRY(const auto cursor, storage::decode_cursor(bytes));
+    WEIR_TRY(const auto corpus, continue_corpus(posix_file_system(), order, cursor));
+    WEIR_CHECK(note_growth(changes_, fmt::format("{}{}.tokens", source_prefix, name),
+                           cursor, corpus));
   }
   return {};
 }
@@ -226,8 +263,11 @@ result<void> runner::accept_changes() {
   WEIR_CHECK(check_sources_read());
   const bool looks = !changes_.empty() || options_.generation != 0 ||
                      config_.resume_text == text_policy::grown;
-  if (looks && consists_of_files(config_.source)) {
+  if (looks && chains_files(config_)) {
     WEIR_CHECK(accept_text());
+  }
+  if (looks) {
+    WEIR_CHECK(accept_other_texts());
   }
   if (needs_contexts(changes_, config_)) {
     const auto& policy = *run_settings().find("resume.contexts");

@@ -176,34 +176,21 @@ void add_model(table& t) {
   t.include("model.", &run_config::model, model, names);
 }
 
-/// Checks that the sources that phases read and with which the stream goes on are
-/// described.
-result<void> check_phase_sources(const run_config& config) {
-  const auto known = [&](const std::string& name) {
-    return name.empty() || config.sources.find(name) != config.sources.end();
-  };
-  const run_phases& p = config.phase;
+/// Returns the settings that name sources.
+std::vector<source_use> uses_of(const run_config& config) {
+  std::vector<source_use> uses;
   for (const std::string& name : config.chain) {
-    if (name.empty() || !known(name)) {
-      return error(errc::invalid_argument,
-                   fmt::format("cannot use setting \"stream.chain\" of the run: expected "
-                               "names of sources, found \"{}\"",
-                               name))
-          .hint(fmt::format("describe it in [source.{}]", name));
-    }
+    uses.push_back({"stream.chain", name});
   }
+  const run_phases& p = config.phase;
   for (const auto& [phase, name] : {std::pair{"build", &p.build_source},
                                     {"test", &p.test_source},
                                     {"stream", &p.stream_source}}) {
-    if (!known(*name)) {
-      return error(errc::invalid_argument,
-                   fmt::format("cannot use setting \"phase.{}.source\" of the run: "
-                               "expected the name of a source, found \"{}\"",
-                               phase, *name))
-          .hint(fmt::format("describe it in [source.{}]", *name));
+    if (!name->empty()) {
+      uses.push_back({fmt::format("phase.{}.source", phase), *name});
     }
   }
-  return {};
+  return uses;
 }
 
 /// Checks that the ranks can share the lanes, if each has a replica of the parameters.
@@ -246,7 +233,7 @@ result<void> assign_setting(run_config& config, std::string_view key,
 result<std::vector<std::string>> check_config(const run_config& config) {
   WEIR_CHECK(run_settings().check(config));
   WEIR_CHECK(check_sources(config.source, config.sources));
-  WEIR_CHECK(check_phase_sources(config));
+  WEIR_CHECK(check_uses("the run", uses_of(config), config.sources));
   if (config.folder.empty()) {
     return error(errc::invalid_argument,
                  "cannot use the run folder: expected a path, found an empty one");

@@ -87,9 +87,10 @@ result<opened_source> open_live(const source_settings& source) {
 result<opened_source> open_texts(file_system& fs, const source_settings& source,
                                  opened_source opened) {
   tokenized_options options;
+  WEIR_TRY(options.skip, skipped_ranges(source));
   options.separate_documents = source.eot;
   options.separator = separator_of(source);
-  options.replace_invalid = source.on_damage == storage::damage_policy::skip;
+  options.skip_damage = source.on_damage == storage::damage_policy::skip;
   WEIR_TRY(auto with, formats::tokenizer::from_file(fs, source.tokenizer));
   WEIR_TRY(opened.tokens, open_tokenized(fs, opened.files, std::move(with), options));
   return opened;
@@ -118,6 +119,7 @@ result<opened_source> open_for(use_of use, file_system& fs,
   options.separator = separator_of(source);
   options.separate_documents = source.eot;
   options.on_damage = source.on_damage;
+  WEIR_TRY(options.skip, skipped_ranges(source));
   if (use == use_of::looking) {
     options.on_damage = storage::damage_policy::stop;
     options.digest_limit = 0;

@@ -21,6 +21,7 @@ struct opened_source {
 
 /// Opens the source that settings describe. This is the only place that knows which
 /// setting makes which source.
+/// Ranges that the user wants to be left out count from `token_source::go_on_at` on.
 /// @param named  Sources to which `source` may refer.
 /// @error{source_unavailable, the source cannot be read}
 /// @error{not_found, a path does not exist or a pattern matches no file}

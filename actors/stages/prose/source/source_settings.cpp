@@ -7,7 +7,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
+#include <optional>
 
 #include "stages/prose/source/open_mix.hpp"
 #include "weir/base/settings.hpp"
@@ -18,6 +20,32 @@ namespace {
 bool can_be_paths(const std::vector<std::string>& paths) {
   return std::all_of(paths.begin(), paths.end(), [](const std::string& path) {
     return !path.empty() && path.find('\0') == std::string::npos;
+  });
+}
+
+/// Returns the range that "FILE:BEGIN-END" names, or nothing.
+std::optional<storage::file_range> range_of_text(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  const std::size_t dash = text.rfind('-');
+  if (colon == std::string_view::npos || dash == std::string_view::npos || colon == 0 ||
+      dash < colon) {
+    return std::nullopt;
+  }
+  storage::file_range out;
+  out.file = text.substr(0, colon);
+  const auto read = [](std::string_view digits, std::uint64_t& to) {
+    const auto [end, code] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), to);
+    return code == std::errc() && end == digits.data() + digits.size();
+  };
+  const bool numbers = read(text.substr(colon + 1, dash - colon - 1), out.begin) &&
+                       read(text.substr(dash + 1), out.end);
+  return numbers && out.begin < out.end ? std::optional(std::move(out)) : std::nullopt;
+}
+
+bool are_ranges(const std::vector<std::string>& texts) {
+  return std::all_of(texts.begin(), texts.end(), [](const std::string& text) {
+    return range_of_text(text).has_value();
   });
 }
 
@@ -56,6 +84,16 @@ result<void> check_tokenizer(std::string_view prefix, const source_settings& sou
 /// Text with which the address of a Unix socket begins; a path follows.
 const std::string unix_prefix = "unix:";
 
+/// Returns whether the program of a command is a path. The system looks other names up.
+bool is_path_of_command(std::string_view program) {
+  return program.find('/') != std::string_view::npos;
+}
+
+constexpr const char* skip_documentation =
+    "Ranges \"FILE:BEGIN-END\" that are left out: bytes of a text, or numbers of ids of "
+    "a "
+    "token file";
+
 error missing_setting(std::string_view prefix, std::string_view key) {
   setting_info info = *source_table().find(key);
   info.name = std::string(prefix) + info.name;
@@ -81,6 +119,15 @@ result<void> check_place(std::string_view prefix, const source_settings& source)
                  fmt::format("cannot use setting \"{0}token_file\" of the run: expected "
                              "{0}listen beside it, found none",
                              prefix));
+  }
+  if (!source.skip.empty() && (source.paths.empty() || is_live(source))) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot use setting \"{0}skip\" of the run: expected files "
+                             "in {0}path, found none",
+                             prefix))
+        .hint(
+            "the sources of a mixture have their own ranges; a live text has no places "
+            "that are known before");
   }
   if (source.turns && !is_live(source)) {
     return error(errc::invalid_argument,
@@ -127,9 +174,12 @@ const settings_table<source_settings>& source_table() {
         "on_damage", &s::on_damage,
         {{"stop", storage::damage_policy::stop}, {"skip", storage::damage_policy::skip}},
         "Ranges that cannot be read as tokens: stop there, or leave them out");
+    t.add("skip", &s::skip, skip_documentation)
+        .single()
+        .rule("each of them FILE:BEGIN-END with BEGIN below END", are_ranges);
     t.add("command", &s::command,
           "Program and arguments of a child process that sends documents as JSON lines, "
-          "instead of a path")
+          "instead of a path; arguments that begin with ./ or ../ are paths, too")
         .single()
         .may_change();
     t.add("listen", &s::listen,
@@ -204,6 +254,19 @@ void replace_paths(source_settings& source,
       path = replace(path);
     }
   }
+  for (std::string& range : source.skip) {
+    if (const std::size_t colon = range.rfind(':'); colon != std::string::npos) {
+      range = replace(range.substr(0, colon)) + range.substr(colon);
+    }
+  }
+  if (!source.command.empty() && is_path_of_command(source.command.front())) {
+    source.command.front() = replace(source.command.front());
+  }
+  for (std::string& word : source.command) {
+    if (word.starts_with("./") || word.starts_with("../")) {
+      word = replace(word);
+    }
+  }
   if (!source.tokenizer.empty()) {
     source.tokenizer = replace(source.tokenizer);
   }
@@ -213,6 +276,21 @@ void replace_paths(source_settings& source,
   if (source.listen.starts_with(unix_prefix)) {
     source.listen = unix_prefix + replace(source.listen.substr(unix_prefix.size()));
   }
+}
+
+result<std::vector<storage::file_range>> skipped_ranges(const source_settings& source) {
+  std::vector<storage::file_range> out;
+  for (const std::string& text : source.skip) {
+    auto range = range_of_text(text);
+    if (!range) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot leave a range out of the text: expected "
+                               "FILE:BEGIN-END with BEGIN below END, found \"{}\"",
+                               text));
+    }
+    out.push_back(std::move(*range));
+  }
+  return out;
 }
 
 bool is_live(const source_settings& source) {
@@ -236,6 +314,20 @@ result<void> check_source(std::string_view prefix, const source_settings& source
   WEIR_CHECK(source_table().check(source));
   WEIR_CHECK(check_place(prefix, source));
   return check_tokenizer(prefix, source);
+}
+
+result<void> check_uses(std::string_view owner, const std::vector<source_use>& uses,
+                        const named_sources& named) {
+  for (const source_use& use : uses) {
+    if (named.find(use.name) == named.end()) {
+      return error(errc::invalid_argument,
+                   fmt::format("cannot use setting \"{}\" of {}: expected the name of a "
+                               "source, found \"{}\"",
+                               use.key, owner, use.name))
+          .hint(fmt::format("describe it in [source.{}]", use.name));
+    }
+  }
+  return {};
 }
 
 result<void> check_sources(const source_settings& stream, const named_sources& named) {

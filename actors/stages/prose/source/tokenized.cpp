@@ -7,6 +7,9 @@
 /// before it and the number of ids since. All ids of the last block of a file become
 /// known together with the mark of the next file, so the marks before an index are known
 /// whenever the ids before it are.
+///
+/// A range that is left out ends a text as the end of a file does. It has a mark before
+/// it and one behind it, so the ranges of a state are those at or before its mark.
 #include "stages/prose/source/tokenized.hpp"
 
 #include <fmt/core.h>
@@ -14,7 +17,8 @@
 #include <algorithm>
 #include <deque>
 
-#include "weir/base/file_times.hpp"
+#include "stages/prose/source/text_files.hpp"
+
 #include "weir/base/hash.hpp"
 #include "weir/base/record.hpp"
 
@@ -23,10 +27,9 @@ namespace {
 
 /// Number of the newest ids that stay readable, as of a pipe.
 constexpr std::size_t kept_ids = std::size_t{1} << 20;
-constexpr std::size_t text_block = std::size_t{64} << 10;
-/// Bytes before a cut that a resumed source compares.
-constexpr std::uint64_t compared_bytes = 4096;
-constexpr std::uint32_t tokenized_version = 1;
+/// Version of a state without and with ranges that are left out.
+constexpr std::uint32_t whole_version = 1;
+constexpr std::uint32_t tokenized_version = 2;
 
 /// A cut, from which encoding can go on.
 struct cut_mark {
@@ -41,7 +44,9 @@ class tokenized_text final : public storage::token_source {
  public:
   tokenized_text(file_system& fs, std::vector<std::string> paths, formats::tokenizer with,
                  const tokenized_options& options)
-      : fs_(fs), paths_(std::move(paths)), with_(std::move(with)), options_(options) {
+      : files_(fs, std::move(paths), options.skip_damage),
+        with_(std::move(with)),
+        options_(options) {
     separator_ = options_.separator.value_or(end_of_text_id(with_));
   }
 
@@ -51,15 +56,14 @@ class tokenized_text final : public storage::token_source {
     list.put(with_.digest());
     list.put(separator_);
     list.put(std::uint32_t{options_.separate_documents});
-    list.put(std::uint32_t{options_.replace_invalid});
-    for (const std::string& path : paths_) {
-      WEIR_TRY(const std::uint64_t size, measure(path));
-      sizes_.push_back(size);
-      times_.push_back(modification_time(path));
+    list.put(std::uint32_t{options_.skip_damage});
+    WEIR_CHECK(files_.measure());
+    for (std::uint64_t file = 0; file < files_.count(); ++file) {
+      const std::string& path = files_.path(file);
       storage::source_leaf leaf;
       leaf.name = path.substr(path.find_last_of('/') + 1);
       leaf.name_hash = xxh3_64(as_view(leaf.name));
-      leaf.bytes = size;
+      leaf.bytes = files_.size(file);
       list.put(leaf.name_hash);
       list.put(leaf.bytes);
       identity_.leaves.push_back(std::move(leaf));
@@ -74,9 +78,11 @@ class tokenized_text final : public storage::token_source {
 
   std::uint64_t size() const noexcept override { return storage::unknown_size; }
   bool seekable() const noexcept override { return false; }
+  std::uint64_t kept_tokens() const noexcept override { return kept_ids; }
   std::uint32_t separator() const noexcept override { return separator_; }
   std::uint32_t vocabulary() const noexcept override {
-    const bool separates = options_.separate_documents && paths_.size() > 1;
+    const bool separates =
+        options_.separate_documents && (files_.count() > 1 || options_.skip_damage);
     return separates ? std::max(with_.vocabulary_size(), separator_ + 1)
                      : with_.vocabulary_size();
   }
@@ -102,7 +108,7 @@ class tokenized_text final : public storage::token_source {
   }
   std::string place_text(std::uint64_t index) const override {
     const place p = place_of(index);
-    return fmt::format("{}:{}", paths_[p.leaf], p.byte);
+    return fmt::format("{}:{}", files_.path(p.leaf), p.byte);
   }
   place place_of(std::uint64_t index) const override {
     const cut_mark& mark = mark_before(index);
@@ -130,9 +136,10 @@ class tokenized_text final : public storage::token_source {
                                marks_.front().index, first_ + ids_.size(), index))
           .located(place_text(index));
     }
-    WEIR_TRY(const std::uint64_t before, digest_before(mark));
+    WEIR_TRY(const std::uint64_t before, files_.digest_before(mark.file, mark.offset));
+    const storage::left_out_list ranges = files_.left_out(mark.file, mark.offset);
     record_writer out;
-    out.put(tokenized_version);
+    out.put(ranges.all().empty() ? whole_version : tokenized_version);
     out.put(std::uint16_t{mark.inside});
     out.put(std::uint16_t{mark.begun});
     out.put(mark.file);
@@ -140,6 +147,9 @@ class tokenized_text final : public storage::token_source {
     out.put(index - mark.index);
     out.put(with_.digest());
     out.put(before);
+    if (!ranges.all().empty()) {
+      ranges.put(out, true);
+    }
     return std::move(out).take();
   }
   result<void> restore_state(std::uint64_t index, bytes_view state) override {
@@ -153,86 +163,104 @@ class tokenized_text final : public storage::token_source {
     const auto since = from.get<std::uint64_t>();
     const auto digest = from.get<std::uint64_t>();
     const auto before = from.get<std::uint64_t>();
-    if (from.failed() || !from.rest().empty() || version != tokenized_version ||
-        mark.file >= paths_.size() || mark.offset > sizes_[mark.file] || since > index) {
+    storage::left_out_list ranges;
+    const bool ordered = version != tokenized_version || ranges.get(from, true);
+    if (from.failed() || !from.rest().empty() || version < whole_version ||
+        version > tokenized_version || !ordered || mark.file >= files_.count() ||
+        mark.offset > files_.size(mark.file) || since > index ||
+        !files_.take(std::move(ranges))) {
       return error(errc::corrupt,
                    "cannot restore the state of tokenised text: expected a cut within "
                    "its files, found other bytes");
     }
-    WEIR_TRY(const std::uint64_t found, digest_before(mark));
+    WEIR_TRY(const std::uint64_t found, files_.digest_before(mark.file, mark.offset));
     if (found != before) {
       return error(
                  errc::history_mismatch,
                  fmt::format("cannot resume: expected digest {} of the bytes before the "
                              "cut, found {}",
                              hex64(before), hex64(found)))
-          .located(fmt::format("{}:{}", paths_[mark.file], mark.offset))
+          .located(fmt::format("{}:{}", files_.path(mark.file), mark.offset))
           .hint("the data has changed; restore it, or start another run");
     }
-    formats::token_cursor cursor = start_of(mark);
-    cursor.ids = since;
-    cursor.taken = since;
-    cursor.tokenizer = digest;
-    WEIR_TRY(stream_, formats::token_stream::resume(with_, cursor));
     mark.index = index - since;
-    marks_ = {mark};
-    file_ = mark.file;
-    offset_ = mark.offset;
-    first_ = index;
-    ids_.clear();
-    ended_ = false;
+    WEIR_CHECK(begin_at(mark, digest));
+    restored_ = index;
     return {};
   }
+  result<void> go_on_at(std::uint64_t /*index*/) override {
+    const cut_mark& mark = marks_.front();
+    return files_.leave_out(options_.skip, mark.file, mark.offset);
+  }
+  std::vector<storage::left_out_range> left_out(std::uint64_t index) const override {
+    const cut_mark& mark = mark_before(index);
+    const auto ranges = files_.left_out(mark.file, mark.offset);
+    return {ranges.all().begin(), ranges.all().end()};
+  }
+  /// Encodes the ids since the cut once more and compares them. A range that the user
+  /// wants to be left out may lie before the ids that were consumed, or a page may have
+  /// become readable.
   result<void> continue_at(std::uint64_t index,
                            std::span<const std::uint32_t> before) override {
-    if (!ids_.empty() || first_ != index || before.size() > index) {
+    if (restored_ != index || before.size() > index) {
       return error(errc::unsupported,
                    "cannot continue tokenised text: expected a state for the position, "
                    "found none")
           .located(place_text(index))
           .hint("the checkpoint was made without a tokenizer; start another run");
     }
-    ids_.assign(before.begin(), before.end());
-    first_ = index - before.size();
+    const std::uint64_t since = index - first_;
+    WEIR_CHECK(fill(since));
+    const auto known = before.last(std::min<std::size_t>(before.size(), since));
+    const bool same =
+        ids_.size() >= since &&
+        std::equal(known.begin(), known.end(),
+                   ids_.begin() + static_cast<std::ptrdiff_t>(since - known.size()));
+    if (!same) {
+      return error(errc::history_mismatch,
+                   fmt::format("cannot resume: expected the last {} tokens as consumed, "
+                               "found others",
+                               known.size()))
+          .located(place_text(index))
+          .hint(
+              "the data has changed, or a range is to be left out that begins before "
+              "the place at which the run goes on");
+    }
+    const auto older = before.first(before.size() - known.size());
+    ids_.insert(ids_.begin(), older.begin(), older.end());
+    first_ -= older.size();
     return {};
   }
 
  private:
   [[nodiscard]] formats::token_stream_options stream_options() const {
     return {.add_special_tokens = false,
-            .invalid = options_.replace_invalid ? formats::invalid_utf8::replace
-                                                : formats::invalid_utf8::refuse};
+            .invalid = options_.skip_damage ? formats::invalid_utf8::replace
+                                            : formats::invalid_utf8::refuse};
   }
-  /// Returns the cursor of the tokenizer at a cut.
-  [[nodiscard]] formats::token_cursor start_of(const cut_mark& mark) const {
-    formats::token_cursor out;
-    out.offset = mark.offset;
-    out.tokenizer = with_.digest();
-    out.inside = mark.inside;
-    out.begun = mark.begun;
-    out.add_special = 0;
-    out.invalid = static_cast<std::uint8_t>(stream_options().invalid);
-    return out;
-  }
-
-  result<std::uint64_t> measure(const std::string& path) {
-    auto opened = fs_.open(path, open_mode::read);
-    auto size = opened ? (*opened)->size() : result<std::uint64_t>(opened.error());
-    if (!size) {
-      return error(errc::source_unavailable,
-                   fmt::format("cannot attach source \"{}\"", path))
-          .located(path)
-          .because(std::move(size).error());
+  /// Goes on at a cut, from which all ids are encoded again. Offsets of the tokenizer
+  /// count from the start of its text.
+  result<void> begin_at(const cut_mark& mark, std::uint64_t tokenizer) {
+    base_ = files_.begin_of(mark.file, mark.offset);
+    formats::token_cursor cursor;
+    cursor.offset = mark.begun != 0 ? mark.offset - base_ : 0;
+    cursor.tokenizer = tokenizer;
+    cursor.inside = mark.inside;
+    cursor.begun = mark.begun;
+    cursor.add_special = 0;
+    cursor.invalid = static_cast<std::uint8_t>(stream_options().invalid);
+    WEIR_TRY(auto resumed, formats::token_stream::resume(with_, cursor));
+    stream_.reset();
+    if (mark.begun != 0) {
+      stream_ = std::move(resumed);  // else a text begins there, or a range
     }
-    if (*size == 0) {
-      return error(errc::source_unavailable,
-                   fmt::format(
-                       "cannot attach source \"{}\": expected at least 1 byte, found 0",
-                       path))
-          .located(path)
-          .hint("leave the empty file out");
-    }
-    return *size;
+    marks_ = {mark};
+    file_ = mark.file;
+    offset_ = mark.offset;
+    first_ = mark.index;
+    ids_.clear();
+    ended_ = false;
+    return {};
   }
 
   /// Returns the last mark at or before an index; of several at one index the first,
@@ -246,40 +274,6 @@ class tokenized_text final : public storage::token_source {
     return *std::ranges::lower_bound(marks_, at, {}, &cut_mark::index);
   }
 
-  /// Returns the digest of the bytes of a file before a cut.
-  [[nodiscard]] result<std::uint64_t> digest_before(const cut_mark& mark) const {
-    byte_vector bytes(static_cast<std::size_t>(std::min(mark.offset, compared_bytes)));
-    WEIR_CHECK(read_bytes(mark.file, mark.offset - bytes.size(), bytes));
-    return xxh3_64(bytes);
-  }
-  [[nodiscard]] result<void> read_bytes(std::uint64_t number, std::uint64_t offset,
-                                        mutable_bytes to) const {
-    const std::string& path = paths_[number];
-    auto opened = fs_.open(path, open_mode::read);
-    auto read = opened ? read_exactly(**opened, offset, to)
-                       : result<void>(std::move(opened).error());
-    if (!read) {
-      return error(errc::source_unavailable,
-                   fmt::format("cannot read source \"{}\": expected {} bytes as when it "
-                               "was attached",
-                               path, sizes_[number]))
-          .located(fmt::format("{}:{}", path, offset))
-          .because(std::move(read).error());
-    }
-    if (modification_time(path) != times_[number]) {
-      WEIR_TRY(const std::uint64_t size, (*opened)->size());
-      if (size <= sizes_[number]) {
-        return error(errc::history_mismatch,
-                     fmt::format("cannot read source \"{}\": expected its bytes as when "
-                                 "it was attached, found others",
-                                 path))
-            .located(fmt::format("{}:{}", path, offset))
-            .hint("restore the file and resume the run");
-      }
-    }
-    return {};
-  }
-
   /// Encodes until `count` ids are kept or the text ends.
   result<void> fill(std::uint64_t count) {
     while (!ended_ && ids_.size() < count) {
@@ -287,33 +281,44 @@ class tokenized_text final : public storage::token_source {
     }
     return {};
   }
-  /// Encodes the next block. With the last one of a file, the start of the next file
+  /// Encodes the next block. With the last one of a text, the start of the next text
   /// becomes known.
   result<void> step() {
+    WEIR_TRY(const text_block block, files_.read(file_, offset_));
     if (!stream_) {
+      base_ = offset_;
       WEIR_TRY(stream_, formats::token_stream::open(with_, stream_options()));
     }
-    const std::uint64_t left = sizes_[file_] - offset_;
-    byte_vector block(
-        static_cast<std::size_t>(std::min<std::uint64_t>(left, text_block)));
-    WEIR_CHECK(read_bytes(file_, offset_, block));
-    auto done = stream_->push(block);
-    offset_ += block.size();
-    const bool last = offset_ == sizes_[file_];
-    if (done && last) {
+    auto done = stream_->push(block.bytes);
+    if (done && block.last) {
       done = stream_->finish();
     }
     if (!done) {
       const errc code = done.error().code();
-      return error(code, fmt::format("cannot encode \"{}\"", paths_[file_]))
-          .located(fmt::format("{}:{}", paths_[file_], offset_ - block.size()))
+      return error(code, fmt::format("cannot encode \"{}\"", files_.path(file_)))
+          .located(fmt::format("{}:{}", files_.path(file_), offset_))
           .because(std::move(done).error());
     }
+    offset_ += block.bytes.size();
     take_ids();
-    if (last) {
-      enter_next_file();
+    if (block.last) {
+      stream_.reset();
+      block.left_out ? pass(*block.left_out) : enter_next_file();
     }
     return {};
+  }
+  /// Goes on behind a range that is left out.
+  void pass(const storage::left_out_range& range) {
+    marks_.push_back({first_ + ids_.size(), file_, range.byte, 0, 0});
+    if (!range.by_hand && options_.separate_documents) {
+      ids_.push_back(separator_);
+    }
+    offset_ = range.byte + range.bytes;
+    if (offset_ == files_.size(file_)) {
+      enter_next_file();
+    } else {
+      marks_.push_back({first_ + ids_.size(), file_, offset_, 0, 0});
+    }
   }
   /// Takes the ids that are known, and notes the cuts between them.
   void take_ids() {
@@ -324,15 +329,15 @@ class tokenized_text final : public storage::token_source {
     for (std::size_t i = 0; i < count; ++i) {
       stream_->take(1);
       const formats::token_cursor at = stream_->cursor();
-      if (at.offset != marks_.back().offset) {
+      const std::uint64_t cut = base_ + at.offset;
+      if (cut != marks_.back().offset) {
         marks_.push_back(
-            {first_ + before + i + 1 - at.ids, file_, at.offset, at.inside, at.begun});
+            {first_ + before + i + 1 - at.ids, file_, cut, at.inside, at.begun});
       }
     }
   }
   void enter_next_file() {
-    stream_.reset();
-    if (file_ + 1 == paths_.size()) {
+    if (file_ + 1 == files_.count()) {
       ended_ = true;
       return;
     }
@@ -357,13 +362,10 @@ class tokenized_text final : public storage::token_source {
     }
   }
 
-  file_system& fs_;
-  std::vector<std::string> paths_;
+  text_files files_;
   formats::tokenizer with_;
   tokenized_options options_;
   std::uint32_t separator_ = 0;
-  std::vector<std::uint64_t> sizes_;
-  std::vector<std::int64_t> times_;  ///< of the last changes, when it was attached
   storage::source_identity identity_;
 
   std::vector<std::uint32_t> ids_;  ///< the newest ids, the oldest first
@@ -371,7 +373,9 @@ class tokenized_text final : public storage::token_source {
   std::deque<cut_mark> marks_;      ///< with rising indices; never empty
   std::uint64_t file_ = 0;          ///< file that is being encoded
   std::uint64_t offset_ = 0;        ///< bytes of it that were pushed
+  std::uint64_t base_ = 0;          ///< byte at which its text begins
   std::optional<formats::token_stream> stream_;
+  std::uint64_t restored_ = 0;  ///< index of the state that was restored
   bool ended_ = false;
 };
 

@@ -19,8 +19,12 @@ struct tokenized_options {
   bool separate_documents = true;  ///< the end-of-text id stands between two files
   /// Id that stands between two files. Unset: `end_of_text_id`.
   std::optional<std::uint32_t> separator;
-  /// Bytes that are not UTF-8 become U+FFFD instead of an error.
-  bool replace_invalid = false;
+  /// Bytes that are not UTF-8 become U+FFFD, and pages that the system cannot read are
+  /// left out with the separator in their place, instead of an error.
+  bool skip_damage = false;
+  /// Ranges of bytes that are left out although they can be read, from `go_on_at` on. The
+  /// text before a range and the one behind it are encoded apart.
+  std::vector<storage::file_range> skip;
 };
 
 /// Returns the id with which texts end by the custom of their tokenizers: that of
@@ -29,10 +33,10 @@ struct tokenized_options {
 
 /// Opens text files as a source of ids.
 ///
-/// The source reads forward, so it feeds one lane and cannot loop. Its state is the last
-/// cut before a token at which the tokenizer splits every text, so that a resumed run
-/// encodes at most a window of 64 KiB again. The state depends on the index and the text
-/// alone, not on how far was read.
+/// The source reads forward and keeps its newest 2^20 ids, so its lanes are at most so
+/// far apart, and it cannot loop. Its state is the last cut before a token at which the
+/// tokenizer splits every text, so that a resumed run encodes at most a window of 64 KiB
+/// again. The state depends on the index and the text alone, not on how far was read.
 /// @error{source_unavailable, a file is missing, unreadable or empty}
 /// @error{invalid_argument, `paths` is empty}
 /// @error{unsupported, the tokenizer cannot encode a stream}

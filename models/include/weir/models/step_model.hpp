@@ -71,6 +71,14 @@ class step_model {
   /// @error{out_of_memory, as for `open_context`}
   [[nodiscard]] virtual result<context_id> fork_context(context_id context,
                                                         std::uint64_t tokens) = 0;
+  /// Gives an empty context the memory of earlier tokens, if other contexts began with
+  /// the tokens of a sequence. Those tokens need not be submitted; at least the last one
+  /// of the sequence must be. The bits of later logits do not change.
+  /// @returns The number of tokens that the context has now.
+  /// @error{not_found, no such context}
+  /// @error{invalid_argument, the context is not empty}
+  [[nodiscard]] virtual result<std::uint64_t> reuse_prefix(
+      context_id context, std::span<const std::uint32_t> tokens) = 0;
   /// Closes a context. Steps that were submitted still use its memory until they end.
   /// @error{not_found, no such context}
   [[nodiscard]] virtual result<void> close_context(context_id context) = 0;

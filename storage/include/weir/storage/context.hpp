@@ -161,6 +161,17 @@ struct stream_cursor {
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<std::string> describe_source_state(bytes_view source_state);
 
+/// A range that a source leaves out, with the name of its file.
+struct named_range {
+  std::string file;      ///< name of the leaf, without its folder
+  left_out_range range;  ///< bytes of the leaf
+};
+/// Returns the ranges that the source of a cursor leaves out.
+/// @param source_state  `stream_cursor::source_state`
+/// @error{torn, corrupt, unsupported_version, the bytes are no source state}
+/// @threads{safe to call concurrently}
+[[nodiscard]] result<std::vector<named_range>> left_out_of(bytes_view source_state);
+
 /// State of one lane after a chunk: 40 bytes, from which `context_stream::cursor_at`
 /// makes a whole cursor.
 struct chunk_mark {

@@ -14,6 +14,7 @@
 #include "weir/base/bytes.hpp"
 #include "weir/base/error.hpp"
 #include "weir/base/file.hpp"
+#include "weir/storage/context/left_out.hpp"
 
 namespace weir::storage {
 
@@ -130,6 +131,10 @@ class token_source {
   [[nodiscard]] virtual result<std::uint64_t> next_document(std::uint64_t index) = 0;
   /// Returns whether tokens can be read at any index and more than once.
   [[nodiscard]] virtual bool seekable() const noexcept { return true; }
+  /// Returns how many of its newest tokens a source keeps that cannot seek but goes on
+  /// from the state of any index. Its lanes may be so far apart. 0 if it feeds one lane
+  /// only.
+  [[nodiscard]] virtual std::uint64_t kept_tokens() const noexcept { return 0; }
   /// Returns the state of the generator if the source is in random order, else nothing.
   /// The order depends on this state and the index alone.
   [[nodiscard]] virtual std::optional<rng_state> rng() const { return std::nullopt; }
@@ -161,6 +166,16 @@ class token_source {
   /// @error{history_mismatch, the source is of a kind that has no state}
   /// @error{corrupt, the bytes are no state of this source}
   [[nodiscard]] virtual result<void> restore_state(std::uint64_t index, bytes_view state);
+  /// Tells a source the index of the next token that nobody has read: 0 once it is
+  /// opened, and once more behind `restore_state`, which `context_stream::restore` does.
+  /// Ranges that the user wants to be left out count from there on. A source that is
+  /// resumed must not be told 0 before.
+  /// @error{config_mismatch, such a range is new and holds tokens before the index}
+  /// @error{not_found, out_of_range, such a range is none of the files}
+  [[nodiscard]] virtual result<void> go_on_at(std::uint64_t index);
+  /// Returns the ranges that the source leaves out of its first `index` tokens. It may
+  /// also return later ones that do not depend on how far was read.
+  [[nodiscard]] virtual std::vector<left_out_range> left_out(std::uint64_t index) const;
 };
 
 /// Options for opening files as a source.
@@ -213,9 +228,10 @@ struct source_options {
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<token_source>> open_memory_source(
     bytes_view bytes, std::string name = "memory");
-/// Joins several sources into one, with their separator between them.
-/// @error{invalid_argument, `sources` is empty, one cannot seek or is in random order, or
-/// they have several separators}
+/// Joins several sources into one, with their separator between them. If one of them is
+/// read once, so is the whole.
+/// @error{invalid_argument, `sources` is empty, one is in random order or of unknown
+/// length although it can seek, or they have several separators}
 /// @error{source_unavailable, a read failed}
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<std::unique_ptr<token_source>> chain_sources(

@@ -13,6 +13,7 @@
 
 #include "weir/base/error.hpp"
 #include "weir/base/file.hpp"
+#include "weir/storage/context/left_out.hpp"
 #include "weir/storage/context_source.hpp"
 
 namespace weir::storage {
@@ -33,7 +34,8 @@ enum class token_format : std::uint8_t {
 [[nodiscard]] std::string_view name_of(token_format format) noexcept;
 
 /// Treatment of a range that cannot be read as tokens: a block of an HN4 volume that
-/// fails its checks, or ids that are not below the vocabulary.
+/// fails its checks, pages of a file that the system cannot read, or ids that are not
+/// below the vocabulary.
 enum class damage_policy : std::uint8_t {
   stop,  ///< reading fails there
   /// The range is left out, with a separator in its place if documents are separated. All
@@ -58,6 +60,9 @@ struct token_file_options {
   /// are documents, and so are those of the index of Megatron.
   bool separate_documents = true;
   damage_policy on_damage = damage_policy::stop;  ///< treatment of damaged ranges
+  /// Ranges that are left out although they can be read, from `token_source::go_on_at`
+  /// on. The text before a range and the text behind it become one text.
+  std::vector<file_range> skip;
   /// As in `source_options`. The segments of larger sets are digested as they are
   /// consumed; cursors hold the digests, and they are compared when a segment is read
   /// again.

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "formats/tokens/made.hpp"
+#include "support/failing_disk.hpp"
 #include "support/temp_folder.hpp"
 #include "weir/base/philox.hpp"
 #include "weir/storage/context.hpp"
@@ -54,9 +55,10 @@ class Tokenized : public testing::Test {
   [[nodiscard]] std::unique_ptr<storage::token_source> open() const {
     return or_throw(open_tokenized(posix_file_system(), paths_, *with_, {}));
   }
-  [[nodiscard]] std::unique_ptr<context_stream> stream() const {
+  [[nodiscard]] std::unique_ptr<context_stream> stream(std::uint32_t lanes = 1) const {
     storage::stream_config config;
     config.chunk = 100;
+    config.lanes = lanes;
     config.frequencies = {1};
     return or_throw(context_stream::open(config, open()));
   }
@@ -165,7 +167,7 @@ TEST_F(Tokenized, BytesThatAreNotUtf8AreRefusedOrReplaced) {
   std::ofstream(folder_ / "bad") << "the \xff and";
   const auto opened = [&](bool replace) {
     tokenized_options options;
-    options.replace_invalid = replace;
+    options.skip_damage = replace;
     return or_throw(
         open_tokenized(posix_file_system(), {folder_ / "bad"}, *with_, options));
   };
@@ -190,6 +192,150 @@ TEST_F(Tokenized, OtherFilesAndStatesAreRefused) {
       open_tokenized(posix_file_system(), {folder_ / "empty"}, *with_, {}).error().code(),
       errc::source_unavailable);
   EXPECT_FALSE(open_tokenized(posix_file_system(), {}, *with_, {}));
+}
+
+TEST_F(Tokenized, LanesReadTheChunksThatTokenFilesGive) {
+  for (const std::uint32_t lanes : {2U, 4U}) {
+    storage::stream_config config;
+    config.chunk = 100;
+    config.lanes = lanes;
+    config.frequencies = {1};
+    const auto expected = or_throw(
+        context_stream::open(config, or_throw(storage::open_memory_source(ids_))));
+    auto current = stream(lanes);
+    for (std::size_t i = 0;; ++i) {
+      if (i % 97 == 13) {
+        auto next = stream(lanes);
+        const auto cursor = or_throw(current->cursor(i));
+        ASSERT_TRUE(next->restore(cursor)) << i;
+        EXPECT_EQ(or_throw(next->cursor(i)), cursor) << i;
+        const auto other = or_throw(expected->cursor(i));
+        EXPECT_EQ(cursor.ring, other.ring);
+        EXPECT_EQ(cursor.history_hash, other.history_hash);
+        current = std::move(next);
+      }
+      const auto chunk = or_throw(current->next_chunk(100));
+      const auto same = or_throw(expected->next_chunk(100));
+      ASSERT_EQ(chunk.has_value(), same.has_value()) << i;
+      if (!chunk) {
+        break;
+      }
+      ASSERT_TRUE(chunk->tokens == same->tokens) << lanes << " " << i;
+      ASSERT_EQ(chunk->lane, same->lane);
+      ASSERT_EQ(chunk->lookahead, same->lookahead);
+    }
+  }
+  storage::stream_config far;
+  far.lanes = 16;
+  far.chunk = 65'536;
+  far.frequencies = {1};
+  EXPECT_EQ(context_stream::open(far, open()).error().code(), errc::invalid_argument);
+}
+
+/// Returns ASCII text, which may be cut anywhere.
+std::string ascii(std::size_t bytes, std::uint64_t seed) {
+  std::string text = english(bytes, seed);
+  for (char& c : text) {
+    c = static_cast<unsigned char>(c) < 128 ? c : 'y';
+  }
+  return text;
+}
+
+/// Returns the ids of several texts, with a separator behind those of a list.
+ids_list ids_of(const formats::tokenizer& with, const std::vector<std::string>& texts,
+                const std::vector<std::size_t>& separated) {
+  ids_list out;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    or_throw(with.encode(texts[i], out, {.add_special_tokens = false}));
+    if (std::find(separated.begin(), separated.end(), i) != separated.end()) {
+      out.push_back(with.vocabulary_size());
+    }
+  }
+  return out;
+}
+
+TEST_F(Tokenized, PagesThatCannotBeReadAreLeftOutAndStayLeftOut) {
+  const std::string text(ascii(60'000, 7));
+  const std::string path = folder_ / "page";
+  std::ofstream(path) << text;
+  test::failing_disk disk;
+  disk.begin = 9000;
+  disk.end = 12'300;  // pages 2 and 3
+  tokenized_options options;
+  const auto open = [&] {
+    return or_throw(open_tokenized(disk, {path}, *with_, options));
+  };
+  ids_list some(60'000);
+  const auto refused = open()->read(0, some);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().hint(), "on_damage = \"skip\" leaves unreadable ranges out");
+  options.skip_damage = true;
+  const ids_list expected =
+      ids_of(*with_, {text.substr(0, 8192), text.substr(16'384)}, {0});
+  const auto whole = open();
+  some.resize(or_throw(whole->read(0, some)));
+  ASSERT_TRUE(some == expected);
+  EXPECT_EQ(whole->vocabulary(), with_->vocabulary_size() + 1);
+  for (const std::size_t place : {std::size_t{5}, std::size_t{1900}, some.size() / 2}) {
+    const auto slow = open();
+    ids_list begin(place);
+    ASSERT_EQ(or_throw(slow->read(0, begin)), place);
+    const byte_vector state = or_throw(slow->state(place));
+    EXPECT_TRUE(state == or_throw(whole->state(place))) << place;
+    // Behind the range, the repaired disk gives the ids of the failing one.
+    disk.end = place == some.size() / 2 ? 9000 : 12'300;
+    const auto again = open();
+    or_throw(again->restore_state(place, state));
+    or_throw(again->continue_at(place, std::span(expected).first(place)));
+    ids_list rest(60'000);
+    rest.resize(or_throw(again->read(place, rest)));
+    EXPECT_TRUE(std::equal(rest.begin(), rest.end(),
+                           expected.begin() + static_cast<long>(place), expected.end()))
+        << place;
+    EXPECT_EQ(again->left_out(expected.size()).size(), 1U);
+    disk.end = 12'300;
+  }
+}
+
+TEST_F(Tokenized, RangesByHandAreLeftOutOfTheTextBehindTheCursor) {
+  const std::string text(ascii(60'000, 8));
+  const std::string path = folder_ / "hand";
+  std::ofstream(path) << text;
+  tokenized_options options;
+  const auto open = [&](std::vector<storage::file_range> skip, bool resumes) {
+    options.skip = std::move(skip);
+    auto opened = or_throw(open_tokenized(posix_file_system(), {path}, *with_, options));
+    if (!resumes) {
+      or_throw(opened->go_on_at(0));
+    }
+    return opened;
+  };
+  const storage::file_range first{path, 3000, 3300};
+  const storage::file_range second{path, 40'000, 41'000};
+  const ids_list expected = ids_of(
+      *with_, {text.substr(0, 3000), text.substr(3300, 36'700), text.substr(41'000)}, {});
+  ids_list found(60'000);
+  found.resize(or_throw(open({first, second}, false)->read(0, found)));
+  ASSERT_TRUE(found == expected);
+  const auto run = open({first}, false);
+  ids_list begin(6000);
+  ASSERT_EQ(or_throw(run->read(0, begin)), begin.size());
+  const byte_vector state = or_throw(run->state(6000));
+  const auto go_on = [&](std::vector<storage::file_range> skip) -> result<ids_list> {
+    const auto next = open(std::move(skip), true);
+    WEIR_CHECK(next->restore_state(6000, state));
+    WEIR_CHECK(next->go_on_at(6000));
+    WEIR_CHECK(next->continue_at(6000, begin));
+    ids_list rest(60'000);
+    WEIR_TRY(const std::size_t got, next->read(6000, rest));
+    rest.resize(got);
+    return rest;
+  };
+  const ids_list rest = or_throw(go_on({second}));
+  EXPECT_TRUE(
+      std::equal(rest.begin(), rest.end(), expected.begin() + 6000, expected.end()));
+  EXPECT_TRUE(go_on({first}));
+  EXPECT_EQ(go_on({{path, 100, 200}}).error().code(), errc::config_mismatch);
 }
 
 }  // namespace

@@ -15,11 +15,12 @@ namespace {
 
 /// Settings that another value may have from the next pulse on. A key that ends with a
 /// point stands for all that begin with it.
-constexpr std::array<std::string_view, 16> recorded_keys = {
+constexpr std::array<std::string_view, 17> recorded_keys = {
     "stream.path",       "stream.eot",       "stream.chunk", "stream.lanes",
     "stream.lane_block", "stream.boundary",  "phase.",       "model.rate",
     "model.warm_up",     "model.final_rate", "model.beta1",  "model.beta2",
-    "model.epsilon",     "model.decay",      "model.clip",   "stream.chain"};
+    "model.epsilon",     "model.decay",      "model.clip",   "stream.chain",
+    "stream.skip"};
 
 bool stands_for(std::string_view entry, std::string_view key) {
   return entry == key || (entry.ends_with('.') && key.starts_with(entry));
@@ -119,8 +120,14 @@ bool needs_contexts(const std::vector<storage::run_change>& changes,
 bool replans(const std::vector<storage::run_change>& changes) {
   constexpr std::array<std::string_view, 5> keys = {
       "phase.build.", "phase.order", "stream.chunk", "stream.lanes", grown_text_key};
+  const auto is_of_text = [](const storage::run_change& one) {
+    return one.key == "stream.skip" ||
+           (one.key.starts_with(source_prefix) &&
+            (one.key.ends_with(".skip") || one.key.ends_with(".tokens")));
+  };
   return std::any_of(keys.begin(), keys.end(),
-                     [&](std::string_view key) { return has_key(changes, key); });
+                     [&](std::string_view key) { return has_key(changes, key); }) ||
+         std::any_of(changes.begin(), changes.end(), is_of_text);
 }
 
 }  // namespace weir::actors

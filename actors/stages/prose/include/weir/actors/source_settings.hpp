@@ -42,6 +42,8 @@ struct source_settings {
   std::int64_t eot_id = new_id;  ///< id of the end-of-text token, or `new_id`
   /// Treatment of ranges that cannot be read as tokens.
   storage::damage_policy on_damage = storage::damage_policy::stop;
+  /// Ranges "FILE:BEGIN-END" that are left out although they can be read.
+  std::vector<std::string> skip;
   /// Program and arguments of a child process that sends documents.
   std::vector<std::string> command;
   std::string listen;      ///< address of a socket at which one writer at a time connects
@@ -96,6 +98,12 @@ struct source_key {
 void replace_paths(source_settings& source,
                    const std::function<std::string(const std::string&)>& replace);
 
+/// Returns the ranges of `source_settings::skip`.
+/// @error{invalid_argument, one is not FILE:BEGIN-END}
+/// @threads{safe to call concurrently}
+[[nodiscard]] result<std::vector<storage::file_range>> skipped_ranges(
+    const source_settings& source);
+
 /// Returns whether tokens arrive while the source is read: those of a child process, of a
 /// socket, of a named pipe or of standard input.
 /// @threads{safe to call concurrently}
@@ -113,6 +121,18 @@ void replace_paths(source_settings& source,
 /// @threads{safe to call concurrently}
 [[nodiscard]] result<void> check_source(std::string_view prefix,
                                         const source_settings& source);
+/// A setting whose value names a source.
+struct source_use {
+  std::string key;   ///< key of the setting
+  std::string name;  ///< name of a table `[source.NAME]`
+};
+/// Checks that the sources that settings name are described.
+/// @param owner  Whose settings they are, for messages.
+/// @error{invalid_argument, a source has no table}
+/// @threads{safe to call concurrently}
+[[nodiscard]] result<void> check_uses(std::string_view owner,
+                                      const std::vector<source_use>& uses,
+                                      const named_sources& named);
 /// Checks the source of a stream and all named sources.
 /// @error{invalid_argument, `check_source` refuses one of them}
 /// @threads{safe to call concurrently}

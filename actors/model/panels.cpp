@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Plans and packs the panels of a model.
+#include "model/panels.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace weir::actors {
+
+namespace {
+
+/// Bytes before the payload of a block of HN4.
+/// @source{HN4 on-disk format, section 3}
+constexpr std::uint64_t block_header = 48;
+
+/// Places parts one after another.
+class panel_planner {
+ public:
+  explicit panel_planner(std::uint64_t payload) : payload_(payload) {}
+
+  /// Places `count` parts of `bytes` bytes, as many side by side as fit into a block, and
+  /// adds a run for each group. Returns false if not even one part fits into a block.
+  bool place(std::uint64_t bytes, std::uint64_t count, std::vector<panel_place>& runs) {
+    for (std::uint64_t first = 0; first < count;) {
+      std::uint64_t offset = next_aligned(end_);
+      std::uint64_t fit = (payload_ - offset % payload_) / bytes;
+      if (fit == 0) {
+        offset = next_aligned(align_up(offset, payload_));
+        fit = (payload_ - offset % payload_) / bytes;
+      }
+      if (fit == 0) {
+        return false;
+      }
+      const std::uint64_t parts = std::min(fit, count - first);
+      runs.push_back({first, offset, parts * bytes});
+      end_ = offset + parts * bytes;
+      first += parts;
+    }
+    return true;
+  }
+
+ private:
+  /// Returns the first offset from `offset` on whose byte is aligned in memory.
+  [[nodiscard]] std::uint64_t next_aligned(std::uint64_t offset) const {
+    const std::uint64_t block = offset / payload_ * payload_;
+    const std::uint64_t inside =
+        align_up(offset - block + block_header, panel_alignment) - block_header;
+    if (inside < payload_) {
+      return block + inside;
+    }
+    return block + payload_ + panel_alignment - block_header;
+  }
+
+  std::uint64_t payload_;
+  std::uint64_t end_ = 0;
+};
+
+/// Returns the type of panels that hold weights of a type of a file.
+models::weight_type type_of_panels(models::stored_type type) {
+  switch (type) {
+    case models::stored_type::q8_0: return models::weight_type::q8_0;
+    case models::stored_type::q4_1: return models::weight_type::q4_1;
+    default: return models::weight_type::f32;
+  }
+}
+
+/// Decodes a weight to fp32 in the order of the model.
+void decode_weight(const models::weight_view& view, std::span<float> to) {
+  const auto columns = static_cast<std::size_t>(view.columns());
+  for (std::uint64_t row = 0; row < view.rows(); ++row) {
+    view.read(row, to.subspan(static_cast<std::size_t>(row) * columns, columns));
+  }
+}
+
+}  // namespace
+
+models::panel_shape shape_of_panels(const models::bound_weight& w) {
+  return {type_of_panels(w.type), w.info.rows, w.info.columns};
+}
+
+std::vector<panel_entry> plan_panels(std::span<const models::bound_weight> weights,
+                                     std::uint64_t payload) {
+  panel_planner planner(payload);
+  std::vector<panel_entry> plan;
+  for (const models::bound_weight& w : weights) {
+    panel_entry entry;
+    entry.name = w.info.hf_name;
+    entry.vector = w.info.vector;
+    const models::panel_shape shape = shape_of_panels(w);
+    entry.type = name_of(shape.type);
+    entry.outputs = shape.outputs;
+    entry.inputs = shape.inputs;
+    const bool fits =
+        entry.vector ? planner.place(entry.inputs * sizeof(float), 1, entry.runs)
+                     : planner.place(shape.panel_bytes(), shape.panels(), entry.runs);
+    if (!fits) {
+      return {};
+    }
+    plan.push_back(std::move(entry));
+  }
+  return plan;
+}
+
+std::uint64_t stream_bytes(std::span<const panel_entry> plan) {
+  std::uint64_t end = 0;
+  for (const panel_entry& entry : plan) {
+    for (const panel_place& run : entry.runs) {
+      end = std::max(end, run.offset + run.bytes);
+    }
+  }
+  return end;
+}
+
+// 16-bit matrices are decoded first; a vector is one row of fp32.
+result<void> pack_run(const raw_weight& w, std::uint64_t first_panel, mutable_bytes to) {
+  const models::weight_info& info = w.weight->info;
+  const models::stored_type type = w.weight->type;
+  const bool wide = type != models::stored_type::f16 && type != models::stored_type::bf16;
+  if (!info.vector && wide) {
+    const std::uint64_t pairs =
+        w.files == models::weight_files::gguf ? info.rotary_width : 0;
+    return models::pack_panels(info.hf_name, shape_of_panels(*w.weight), w.bytes, pairs,
+                               first_panel, to);
+  }
+  std::vector<float> values(static_cast<std::size_t>(info.rows * info.columns));
+  decode_weight(w.view, values);
+  if constexpr (std::endian::native == std::endian::big) {
+    swap_units(std::as_writable_bytes(std::span(values)), sizeof(float));
+  }
+  const bytes_view bytes = std::as_bytes(std::span(values));
+  if (info.vector) {
+    std::memcpy(to.data(), bytes.data(), bytes.size());
+    return {};
+  }
+  return models::pack_panels(info.hf_name, shape_of_panels(*w.weight), bytes, 0,
+                             first_panel, to);
+}
+
+}  // namespace weir::actors

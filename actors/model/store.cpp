@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Stores models in volumes, lists, opens and verifies them.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "model/panels.hpp"
+#include "model/record.hpp"
+#include "model/source.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/text.hpp"
+#include "weir/formats/tokenizer_forms.hpp"
+
+namespace weir::actors {
+
+namespace {
+
+using storage::hn4_stream;
+using storage::hn4_volume;
+
+std::string record_tag(const std::string& tag) {
+  return tag + std::string(record_ending);
+}
+
+result<void> check_model_tag(const std::string& tag) {
+  if (tag.empty() || tag.ends_with(record_ending) || tag.ends_with(panels_ending)) {
+    return error(
+        errc::invalid_argument,
+        fmt::format("cannot import a model under tag {}: expected a name that is "
+                    "not empty and does not end with {} or {}",
+                    json_quote(tag), record_ending, panels_ending));
+  }
+  return {};
+}
+
+/// Returns whether a volume has a tag, whole or damaged.
+result<bool> has_tag(const hn4_volume& volume, const std::string& tag) {
+  const auto named = [&](const auto& t) { return t.name == tag; };
+  WEIR_TRY(const auto tags, volume.tags());
+  WEIR_TRY(const auto damaged, volume.damaged_tags());
+  return std::any_of(tags.begin(), tags.end(), named) ||
+         std::any_of(damaged.begin(), damaged.end(), named);
+}
+
+result<model_record> read_record(const hn4_volume& volume, const std::string& tag) {
+  // A record is a tokenizer and a few facts.
+  constexpr std::uint64_t max_record = std::uint64_t{2} << 30;
+  WEIR_TRY(const hn4_stream stream, volume.stream(record_tag(tag)));
+  if (stream.size() > max_record) {
+    return error(errc::corrupt,
+                 fmt::format("cannot read the record of model {}: expected at most {} "
+                             "bytes, found {}",
+                             json_quote(tag), max_record, stream.size()));
+  }
+  WEIR_TRY(const byte_vector text, stream.read_all());
+  return record_of_text(as_text(text), tag);
+}
+
+/// Stores the weights as panels and sets their places in the record. A volume with
+/// smaller blocks gets none.
+result<void> store_panels(hn4_volume& volume, const model_source& source,
+                          const storage::hn4_put_options& put, model_record& record) {
+  const std::string tag = record.tag + std::string(panels_ending);
+  record.panels = plan_panels(source.weights, volume.geometry().payload);
+  if (record.panels.empty()) {
+    WEIR_TRY(const bool old, has_tag(volume, tag));
+    return old ? volume.remove(tag) : result<void>();
+  }
+  byte_vector stream(static_cast<std::size_t>(stream_bytes(record.panels)));
+  for (std::size_t i = 0; i < source.weights.size(); ++i) {
+    const models::bound_weight& w = source.weights[i];
+    const storage::stored_tensor& t = source.tensors[w.tensor];
+    const raw_weight raw{&w, source.view(w),
+                         source.bytes.subspan(static_cast<std::size_t>(t.offset),
+                                              static_cast<std::size_t>(t.bytes)),
+                         record.files};
+    for (const panel_place& run : record.panels[i].runs) {
+      WEIR_CHECK(
+          pack_run(raw, run.first,
+                   mutable_bytes(stream).subspan(static_cast<std::size_t>(run.offset),
+                                                 static_cast<std::size_t>(run.bytes))));
+    }
+  }
+  return volume.put(tag, stream, put);
+}
+
+}  // namespace
+
+// The record goes first and comes last, so that it never describes other weights than
+// those of its tag, even after a crash.
+result<model_record> import_model(hn4_volume& volume, const std::string& path,
+                                  const std::string& tag,
+                                  const model_import_options& options) {
+  WEIR_CHECK(check_model_tag(tag));
+  WEIR_TRY(const bool has_record, has_tag(volume, record_tag(tag)));
+  WEIR_TRY(const bool has_weights, has_tag(volume, tag));
+  if ((has_record || has_weights) && !options.replace) {
+    return error(errc::already_exists,
+                 fmt::format("cannot import a model under tag {}: expected a new tag, "
+                             "found one that exists",
+                             json_quote(tag)))
+        .hint("choose another tag, or use --replace");
+  }
+  WEIR_TRY(const model_source source, open_model_source(path));
+  model_record record = source.record;
+  record.tag = tag;
+  models::weights_digest digest;
+  for (const models::bound_weight& w : source.weights) {
+    digest.add(w.info, source.view(w));
+  }
+  record.digest = digest.value();
+  if (has_record) {
+    WEIR_CHECK(volume.remove(record_tag(tag)));
+  }
+  storage::hn4_put_options put;
+  put.time_ns = options.time_ns;
+  WEIR_CHECK(volume.put(tag, source.bytes, put));
+  WEIR_CHECK(store_panels(volume, source, put, record));
+  WEIR_CHECK(volume.put(record_tag(tag), as_view(text_of_record(record)), put));
+  return record;
+}
+
+result<model_listing> list_models(const hn4_volume& volume) {
+  model_listing out;
+  WEIR_TRY(const auto tags, volume.tags());
+  for (const storage::hn4_tag& t : tags) {
+    if (!t.name.ends_with(record_ending)) {
+      continue;
+    }
+    const std::string tag = t.name.substr(0, t.name.size() - record_ending.size());
+    auto record = read_record(volume, tag);
+    if (record) {
+      out.models.push_back(std::move(*record));
+    } else {
+      out.damaged.push_back({tag, std::move(record).error()});
+    }
+  }
+  WEIR_TRY(auto damaged, volume.damaged_tags());
+  for (storage::hn4_damaged_tag& t : damaged) {
+    if (t.name.ends_with(record_ending)) {
+      t.name.resize(t.name.size() - record_ending.size());
+      out.damaged.push_back(std::move(t));
+    }
+  }
+  return out;
+}
+
+result<std::string> choose_model(const hn4_volume& volume, const std::string& tag) {
+  if (!tag.empty()) {
+    return tag;
+  }
+  WEIR_TRY(const model_listing listing, list_models(volume));
+  std::vector<std::string> tags;
+  for (const model_record& m : listing.models) {
+    tags.push_back(json_quote(m.tag));
+  }
+  for (const storage::hn4_damaged_tag& t : listing.damaged) {
+    tags.push_back(json_quote(t.name));
+  }
+  if (tags.empty()) {
+    return error(errc::not_found,
+                 "cannot choose a model: expected one in the volume, found none")
+        .hint("store one with weir model import");
+  }
+  if (tags.size() > 1) {
+    return error(errc::invalid_argument,
+                 fmt::format("cannot choose a model: expected one in the volume, found "
+                             "{}: {}",
+                             tags.size(), fmt::join(tags, ", ")))
+        .hint("name one with --tag");
+  }
+  return listing.models.empty() ? listing.damaged[0].name : listing.models[0].tag;
+}
+
+namespace {
+
+/// Reads facts and weights from the header of stored weights, which must be those of the
+/// record.
+result<std::vector<models::bound_weight>> weights_of(
+    const model_record& record, bytes_view head,
+    std::span<const storage::stored_tensor> tensors) {
+  const auto named = named_tensors(tensors);
+  if (record.files == models::weight_files::gguf) {
+    WEIR_TRY(const auto keys, gguf_metadata::read(head, record.tag));
+    WEIR_TRY(const auto facts, models::facts_of_gguf(keys, named));
+    if (facts != record.facts) {
+      return error(
+                 errc::corrupt,
+                 fmt::format("cannot open model {}: expected the facts of its record in "
+                             "the header of its weights, found others",
+                             json_quote(record.tag)))
+          .hint("import the model again");
+    }
+  }
+  return models::bind_weights(record.facts, record.files, named);
+}
+
+}  // namespace
+
+result<stored_model> stored_model::open(const hn4_volume& volume,
+                                        const std::string& tag) {
+  WEIR_TRY(model_record record, read_record(volume, tag));
+  WEIR_TRY(hn4_stream stream, volume.stream(tag));
+  stored_model model(std::move(stream));
+  model.record_ = std::move(record);
+  WEIR_TRY(const auto directory, storage::tensor_directory::from_stream(model.stream_));
+  const bool gguf = model.record_.files == models::weight_files::gguf;
+  if (model.stream_.size() != model.record_.bytes ||
+      directory.format() != (gguf ? storage::container_format::gguf
+                                  : storage::container_format::safetensors)) {
+    return error(errc::corrupt,
+                 fmt::format("cannot open model {}: expected {} bytes of {}, as its "
+                             "record says, found {} bytes of {}",
+                             json_quote(tag), model.record_.bytes,
+                             gguf ? "gguf" : "safetensors", model.stream_.size(),
+                             name_of(directory.format())))
+        .hint("import the model again");
+  }
+  model.tensors_.assign(directory.tensors().begin(), directory.tensors().end());
+  WEIR_TRY(const std::uint64_t before, bytes_before_data(model.tensors_, tag));
+  if (gguf) {
+    model.head_.resize(static_cast<std::size_t>(before));
+    WEIR_CHECK(model.stream_.read(0, model.head_));
+  }
+  WEIR_TRY(model.weights_, weights_of(model.record_, model.head_, model.tensors_));
+  return model;
+}
+
+result<stored_weight> stored_model::weight(std::size_t index) const {
+  WEIR_EXPECT(index < weights_.size());
+  const models::bound_weight& w = weights_[index];
+  WEIR_TRY(storage::hn4_tensor tensor, read_tensor(stream_, tensors_[w.tensor]));
+  if (!tensor.is_view()) {
+    copied_->fetch_add(tensor.bytes().size());
+  }
+  const models::weight_view view(w.info, w.type, record_.files, tensor.bytes());
+  return stored_weight{w, view, std::move(tensor)};
+}
+
+result<formats::tokenizer> stored_model::tokenizer() const {
+  if (!record_.tokenizer.empty()) {
+    return formats::tokenizer::from_json(as_view(record_.tokenizer), record_.tag);
+  }
+  WEIR_TRY(const auto keys, tokenizer_keys());
+  return formats::tokenizer::from_gguf(keys);
+}
+
+result<formats::gguf_tokenizer> stored_model::tokenizer_keys() const {
+  return record_.tokenizer.empty()
+             ? formats::tokenizer_keys_of_gguf(head_, record_.tag)
+             : formats::tokenizer_keys_of_json(as_view(record_.tokenizer), record_.tag);
+}
+
+result<void> stored_model::verify() const {
+  models::weights_digest digest;
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    WEIR_TRY(const stored_weight w, weight(i));
+    digest.add(w.weight.info, w.view);
+  }
+  if (digest.value() != record_.digest) {
+    return error(errc::hash_mismatch,
+                 fmt::format("cannot verify model {}: expected the digest {}, found {}",
+                             json_quote(record_.tag), hex64(record_.digest),
+                             hex64(digest.value())))
+        .hint("import the model again");
+  }
+  return {};
+}
+
+}  // namespace weir::actors

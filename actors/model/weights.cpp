@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Loads the weights of a stored model: panels of the volume in place, or packed copies.
+#include "weir/actors/model_weights.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <new>
+
+#include "model/panels.hpp"
+#include "model/record.hpp"
+#include "weir/base/text.hpp"
+
+namespace weir::actors {
+
+namespace {
+
+error no_weight(std::string_view kind, std::string_view name) {
+  return error(errc::not_found,
+               fmt::format("cannot find {} {} of the model: expected its "
+                           "name, found none of that name",
+                           kind, json_quote(name)));
+}
+
+bool in_place(bytes_view bytes) {
+  return !bytes.empty() &&
+         reinterpret_cast<std::uintptr_t>(bytes.data()) % panel_alignment == 0;
+}
+
+/// Returns the shape of the panels of an entry of a record.
+result<models::panel_shape> shape_of_entry(const panel_entry& entry) {
+  for (const auto type :
+       {models::weight_type::f32, models::weight_type::q8_0, models::weight_type::q4_1}) {
+    if (name_of(type) == entry.type) {
+      const models::panel_shape shape{type, entry.outputs, entry.inputs};
+      WEIR_CHECK(models::check_shape(entry.name, shape));
+      return shape;
+    }
+  }
+  return error(errc::corrupt,
+               fmt::format("cannot use panels {}: expected type f32, q8_0 "
+                           "or q4_1, found {}",
+                           json_quote(entry.name), json_quote(entry.type)));
+}
+
+}  // namespace
+
+mutable_bytes model_weights::own(std::uint64_t bytes) {
+  const auto size = static_cast<std::size_t>(bytes);
+  const std::align_val_t aligned{panel_alignment};
+  const std::shared_ptr<void> memory(::operator new(size, aligned), [aligned](void* p) {
+    ::operator delete(p, aligned);
+  });
+  holders_.push_back(memory);
+  copied_ += bytes;
+  return {static_cast<std::byte*>(memory.get()), size};
+}
+
+void model_weights::add(const panel_entry& entry, std::vector<models::panel_run> runs) {
+  if (entry.vector) {
+    const bytes_view bytes = runs[0].bytes;
+    vectors_.emplace(entry.name, std::span(reinterpret_cast<const float*>(bytes.data()),
+                                           bytes.size() / sizeof(float)));
+    return;
+  }
+  const auto shape = shape_of_entry(entry);
+  if (shape) {
+    matrices_.emplace(entry.name, models::panel_matrix{*shape, std::move(runs)});
+  }
+}
+
+// A view that cannot be had because its block is damaged is read, too, so that the error
+// of the read names the block.
+result<void> model_weights::map_panels(const storage::hn4_stream& stream,
+                                       const model_record& record) {
+  for (const panel_entry& entry : record.panels) {
+    std::vector<models::panel_run> runs;
+    for (const panel_place& place : entry.runs) {
+      std::uint64_t end = 0;
+      if (!checked_add(place.offset, place.bytes, end) || end > stream.size()) {
+        return error(
+            errc::torn,
+            fmt::format("cannot use panels {}: expected {} bytes at {}, found the "
+                        "end of tag {} at {}",
+                        json_quote(entry.name), place.bytes, place.offset,
+                        json_quote(stream.tag()), stream.size()));
+      }
+      const auto size = static_cast<std::size_t>(place.bytes);
+      WEIR_TRY(const storage::hn4_view view, stream.view(place.offset, size));
+      if (in_place(view.bytes)) {
+        holders_.push_back(view.holder);
+        runs.push_back({place.first, view.bytes});
+        continue;
+      }
+      const mutable_bytes copy = own(place.bytes);
+      WEIR_CHECK(stream.read(place.offset, copy));
+      runs.push_back({place.first, copy});
+    }
+    if (entry.vector && (runs.size() != 1 || runs[0].bytes.size() != 4 * entry.inputs)) {
+      return error(errc::corrupt,
+                   fmt::format("cannot use vector {}: expected one run of {} elements, "
+                               "found {} runs",
+                               json_quote(entry.name), entry.inputs, runs.size()));
+    }
+    if (!entry.vector) {
+      WEIR_TRY(const models::panel_shape shape, shape_of_entry(entry));
+      WEIR_CHECK(models::check_matrix(entry.name, {shape, runs}));
+    }
+    add(entry, std::move(runs));
+  }
+  return {};
+}
+
+result<void> model_weights::pack_weights(const stored_model& model) {
+  // One block that is large enough for every weight gives one run for each.
+  const auto plan = plan_panels(model.weights(), std::uint64_t{1} << 62);
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    WEIR_TRY(const stored_weight w, model.weight(i));
+    const mutable_bytes to = own(plan[i].runs[0].bytes);
+    const raw_weight raw{&w.weight, w.view, w.tensor.bytes(), model.record().files};
+    WEIR_CHECK(pack_run(raw, 0, to));
+    add(plan[i], {{0, to}});
+  }
+  return {};
+}
+
+result<std::unique_ptr<model_weights>> model_weights::load(
+    const storage::hn4_volume& volume, const stored_model& model) {
+  std::unique_ptr<model_weights> out(new model_weights());
+  if (model.record().panels.empty()) {
+    WEIR_CHECK(out->pack_weights(model));
+    return out;
+  }
+  WEIR_TRY(const auto stream,
+           volume.stream(model.record().tag + std::string(panels_ending)));
+  WEIR_CHECK(out->map_panels(stream, model.record()));
+  return out;
+}
+
+result<models::panel_matrix> model_weights::matrix(std::string_view name) const {
+  const auto found = matrices_.find(name);
+  return found == matrices_.end()
+             ? result<models::panel_matrix>(no_weight("matrix", name))
+             : found->second;
+}
+
+result<std::span<const float>> model_weights::vector(std::string_view name) const {
+  const auto found = vectors_.find(name);
+  return found == vectors_.end()
+             ? result<std::span<const float>>(no_weight("vector", name))
+             : found->second;
+}
+
+}  // namespace weir::actors

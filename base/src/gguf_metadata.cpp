@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Reads the metadata of GGUF files and makes headers of such files.
+#include "weir/base/container/gguf_metadata.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "weir/base/text.hpp"
+
+namespace weir {
+
+namespace {
+
+/// Returns the error of a header at a byte of the file.
+error bad_metadata(const gguf_walker& at, const std::string& name,
+                   std::string_view expected) {
+  return error(errc::corrupt,
+               fmt::format("cannot read the GGUF header: expected {}, found {}", expected,
+                           at.ran_out() ? "the end of the bytes" : "a wrong value"))
+      .located(fmt::format("{}:{}", name, at.offset()));
+}
+
+/// Reads one entry; returns false if it is wrong or cut.
+bool read_entry(gguf_walker& at, bytes_view head, gguf_entry& to) {
+  std::uint32_t number = 0;
+  if (!at.text(to.key) || !at.number(number)) {
+    return false;
+  }
+  to.type = gguf_value{number};
+  std::uint64_t begin = at.offset();
+  if (to.type == gguf_value::list) {
+    gguf_walker ahead = at;
+    if (!ahead.list(to.item, to.count)) {
+      return at.value(to.type);
+    }
+    begin = ahead.offset();
+  } else if (to.type == gguf_value::text) {
+    begin += sizeof(std::uint64_t);
+  }
+  if (!at.value(to.type)) {
+    return false;
+  }
+  to.value = head.subspan(static_cast<std::size_t>(begin),
+                          static_cast<std::size_t>(at.offset() - begin));
+  return true;
+}
+
+template <std::unsigned_integral T>
+void put_number(byte_vector& out, T value) {
+  out.resize(out.size() + sizeof(T));
+  store_le(out.data() + out.size() - sizeof(T), value);
+}
+
+void put_text(byte_vector& out, std::string_view text) {
+  put_number(out, std::uint64_t{text.size()});
+  append(out, as_view(text));
+}
+
+/// Reads a whole number of a type of any width; returns nothing for other types and for
+/// negative numbers.
+std::optional<std::uint64_t> whole_value(const gguf_entry& e) {
+  const std::byte* at = e.value.data();
+  std::int64_t number = 0;
+  switch (e.type) {
+    case gguf_value::uint8: return load_le<std::uint8_t>(at);
+    case gguf_value::uint16: return load_le<std::uint16_t>(at);
+    case gguf_value::uint32: return load_le<std::uint32_t>(at);
+    case gguf_value::uint64: return load_le<std::uint64_t>(at);
+    case gguf_value::int8:
+      number = static_cast<std::int8_t>(load_le<std::uint8_t>(at));
+      break;
+    case gguf_value::int16:
+      number = static_cast<std::int16_t>(load_le<std::uint16_t>(at));
+      break;
+    case gguf_value::int32:
+      number = static_cast<std::int32_t>(load_le<std::uint32_t>(at));
+      break;
+    case gguf_value::int64:
+      number = static_cast<std::int64_t>(load_le<std::uint64_t>(at));
+      break;
+    default: return std::nullopt;
+  }
+  return number < 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(number));
+}
+
+}  // namespace
+
+result<gguf_metadata> gguf_metadata::read(bytes_view head, std::string name) {
+  gguf_metadata out;
+  out.head_ = head;
+  out.name_ = std::move(name);
+  gguf_walker at(head, head.size());
+  gguf_start start;
+  if (!at.start(start)) {
+    return bad_metadata(at, out.name_, "24 bytes that begin with \"GGUF\"");
+  }
+  if (start.version != 2 && start.version != 3) {
+    return error(
+               errc::unsupported_version,
+               fmt::format("cannot read the GGUF header: expected version 2 or 3, found "
+                           "version {}",
+                           start.version))
+        .located(fmt::format("{}:4", out.name_));
+  }
+  if (start.entries > gguf_walker::max_entries) {
+    return bad_metadata(at, out.name_,
+                        fmt::format("at most {} entries", gguf_walker::max_entries));
+  }
+  for (std::uint64_t i = 0; i < start.entries; ++i) {
+    gguf_entry entry;
+    if (!read_entry(at, head, entry)) {
+      return bad_metadata(at, out.name_, fmt::format("a key and a value as entry {}", i));
+    }
+    out.entries_.push_back(entry);
+  }
+  std::vector<std::string_view> keys;
+  keys.reserve(out.entries_.size());
+  for (const gguf_entry& e : out.entries_) {
+    keys.push_back(e.key);
+  }
+  std::sort(keys.begin(), keys.end());
+  const auto twice = std::adjacent_find(keys.begin(), keys.end());
+  if (twice != keys.end()) {
+    return out.wrong(errc::corrupt, *twice, "one value", "two");
+  }
+  return out;
+}
+
+const gguf_entry* gguf_metadata::find(std::string_view key) const noexcept {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const gguf_entry& e) { return e.key == key; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+error gguf_metadata::wrong(errc code, std::string_view key, std::string_view expected,
+                           std::string_view found) const {
+  const gguf_entry* e = find(key);
+  const std::string place =
+      e == nullptr ? name_ : fmt::format("{}:{}", name_, e->value.data() - head_.data());
+  return error(code, fmt::format("cannot use the GGUF key {}: expected {}, found {}",
+                                 json_quote(key), expected, found))
+      .located(place);
+}
+
+result<std::optional<std::string_view>> gguf_metadata::text(std::string_view key) const {
+  const gguf_entry* e = find(key);
+  if (e == nullptr) {
+    return std::optional<std::string_view>();
+  }
+  if (e->type != gguf_value::text) {
+    return wrong(errc::corrupt, key, "a text", name_of(e->type));
+  }
+  return std::optional(as_text(e->value));
+}
+
+result<std::optional<std::uint64_t>> gguf_metadata::whole(std::string_view key) const {
+  const gguf_entry* e = find(key);
+  if (e == nullptr) {
+    return std::optional<std::uint64_t>();
+  }
+  const auto number = whole_value(*e);
+  if (!number) {
+    return wrong(errc::corrupt, key, "a whole number that is not negative",
+                 e->type == gguf_value::list ? "a list" : name_of(e->type));
+  }
+  return number;
+}
+
+result<std::optional<float>> gguf_metadata::real(std::string_view key) const {
+  const gguf_entry* e = find(key);
+  if (e == nullptr) {
+    return std::optional<float>();
+  }
+  if (e->type == gguf_value::float32) {
+    return std::optional(std::bit_cast<float>(load_le<std::uint32_t>(e->value.data())));
+  }
+  if (e->type == gguf_value::float64) {
+    return std::optional(static_cast<float>(
+        std::bit_cast<double>(load_le<std::uint64_t>(e->value.data()))));
+  }
+  return wrong(errc::corrupt, key, "a number with a fraction", name_of(e->type));
+}
+
+result<std::optional<bool>> gguf_metadata::boolean(std::string_view key) const {
+  const gguf_entry* e = find(key);
+  if (e == nullptr) {
+    return std::optional<bool>();
+  }
+  if (e->type != gguf_value::boolean || static_cast<unsigned>(e->value[0]) > 1) {
+    return wrong(errc::corrupt, key, "a boolean of 0 or 1",
+                 e->type == gguf_value::boolean ? "another value" : name_of(e->type));
+  }
+  return std::optional(e->value[0] == std::byte{1});
+}
+
+void gguf_maker::begin_entry(std::string_view key, gguf_value type) {
+  ++entry_count_;
+  put_text(entries_, key);
+  put_number(entries_, static_cast<std::uint32_t>(type));
+}
+
+void gguf_maker::text(std::string_view key, std::string_view value) {
+  begin_entry(key, gguf_value::text);
+  put_text(entries_, value);
+}
+
+void gguf_maker::whole(std::string_view key, std::uint32_t value) {
+  begin_entry(key, gguf_value::uint32);
+  put_number(entries_, value);
+}
+
+void gguf_maker::real(std::string_view key, float value) {
+  begin_entry(key, gguf_value::float32);
+  put_number(entries_, std::bit_cast<std::uint32_t>(value));
+}
+
+void gguf_maker::boolean(std::string_view key, bool value) {
+  begin_entry(key, gguf_value::boolean);
+  put_number(entries_, static_cast<std::uint8_t>(value));
+}
+
+void gguf_maker::texts(std::string_view key, std::span<const std::string> values) {
+  begin_entry(key, gguf_value::list);
+  put_number(entries_, static_cast<std::uint32_t>(gguf_value::text));
+  put_number(entries_, std::uint64_t{values.size()});
+  for (const std::string& value : values) {
+    put_text(entries_, value);
+  }
+}
+
+void gguf_maker::wholes(std::string_view key, std::span<const std::int32_t> values) {
+  begin_entry(key, gguf_value::list);
+  put_number(entries_, static_cast<std::uint32_t>(gguf_value::int32));
+  put_number(entries_, std::uint64_t{values.size()});
+  for (const std::int32_t value : values) {
+    put_number(entries_, static_cast<std::uint32_t>(value));
+  }
+}
+
+void gguf_maker::tensor(std::string_view name, std::span<const std::int64_t> shape,
+                        std::uint32_t type, std::uint64_t bytes) {
+  ++tensor_count_;
+  put_text(tensors_, name);
+  put_number(tensors_, static_cast<std::uint32_t>(shape.size()));
+  // The innermost dimension comes first in the file.
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    put_number(tensors_, static_cast<std::uint64_t>(shape[i]));
+  }
+  put_number(tensors_, type);
+  put_number(tensors_, data_);
+  data_ = align_up(data_ + bytes, alignment);
+}
+
+byte_vector gguf_maker::header() const {
+  byte_vector out;
+  append(out, as_view("GGUF"));
+  put_number(out, std::uint32_t{3});
+  put_number(out, tensor_count_);
+  put_number(out, entry_count_);
+  append(out, entries_);
+  append(out, tensors_);
+  out.resize(static_cast<std::size_t>(align_up<std::uint64_t>(out.size(), alignment)));
+  return out;
+}
+
+}  // namespace weir

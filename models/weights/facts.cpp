@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Checks facts about models, and writes and reads them as JSON.
+#include "weir/models/facts.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "weights/limits.hpp"
+
+namespace weir::models {
+
+std::string_view name_of(architecture family) noexcept {
+  return family == architecture::llama ? "llama" : "bert";
+}
+
+std::string_view name_of(pooling kind) noexcept {
+  switch (kind) {
+    case pooling::mean: return "mean";
+    case pooling::first: return "first";
+    default: return "none";
+  }
+}
+
+namespace {
+
+/// A size of a model and its largest useful value, which keeps damaged values from taking
+/// memory or time.
+struct size_row {
+  const char* name;
+  std::uint32_t stored_facts::*member;
+  std::uint32_t max;
+};
+constexpr std::array size_rows{
+    size_row{"layers", &stored_facts::layers, max_layers},
+    size_row{"width", &stored_facts::width, max_features},
+    size_row{"feed_forward", &stored_facts::feed_forward, max_features},
+    size_row{"heads", &stored_facts::heads, max_features},
+    size_row{"kv_heads", &stored_facts::kv_heads, max_features},
+    size_row{"head_width", &stored_facts::head_width, max_features},
+    size_row{"vocabulary", &stored_facts::vocabulary, max_vocabulary_size},
+    size_row{"context_limit", &stored_facts::context_limit, max_context_tokens}};
+
+error impossible(const char* size, const std::string& expected, std::uint64_t found) {
+  return error(errc::corrupt,
+               fmt::format("cannot use the model: expected {} {}, found {}", size,
+                           expected, found));
+}
+
+/// Returns an id for JSON: null if there is none.
+nlohmann::ordered_json id_or_null(std::optional<std::uint32_t> id) {
+  return id ? nlohmann::ordered_json(*id) : nlohmann::ordered_json(nullptr);
+}
+
+}  // namespace
+
+result<void> check_facts(const stored_facts& f) {
+  for (const size_row& row : size_rows) {
+    const std::uint32_t value = f.*row.member;
+    if (value == 0 || value > row.max) {
+      return impossible(row.name, fmt::format("from 1 to {}", row.max), value);
+    }
+  }
+  if (f.heads % f.kv_heads != 0) {
+    return impossible("heads", fmt::format("a multiple of {} kv_heads", f.kv_heads),
+                      f.heads);
+  }
+  if (f.head_width % 2 != 0) {
+    return impossible("head_width", "an even number", f.head_width);
+  }
+  const bool llama = f.family == architecture::llama;
+  if (!llama &&
+      (f.kv_heads != f.heads || std::uint64_t{f.heads} * f.head_width != f.width)) {
+    return impossible("heads * head_width", fmt::format("the width {}", f.width),
+                      std::uint64_t{f.heads} * f.head_width);
+  }
+  if (llama != (f.token_types == 0) || f.token_types > max_features) {
+    return impossible("token_types", llama ? "0" : "at least 1", f.token_types);
+  }
+  // The comparisons are false for NaN.
+  const bool norm = f.norm_epsilon >= 0 && f.norm_epsilon < 1;
+  const bool rope =
+      llama ? f.rope_base >= 1 && std::isfinite(f.rope_base) : f.rope_base == 0;
+  if (!norm || !rope) {
+    return error(errc::corrupt, fmt::format("cannot use the model: expected {}, found {}",
+                                            norm ? "a rope base of at least 1"
+                                                 : "a norm epsilon from 0 to 1",
+                                            norm ? f.rope_base : f.norm_epsilon));
+  }
+  return {};
+}
+
+std::string json_of(const stored_facts& f) {
+  nlohmann::ordered_json out;
+  out["architecture"] = name_of(f.family);
+  out["name"] = f.name;
+  for (const size_row& row : size_rows) {
+    out[row.name] = f.*row.member;
+  }
+  out["token_types"] = f.token_types;
+  out["rope_base"] = f.rope_base;
+  out["norm_epsilon"] = f.norm_epsilon;
+  out["tied_embedding"] = f.tied_embedding;
+  out["pooling"] = name_of(f.pool);
+  out["begin_token"] = id_or_null(f.begin_token);
+  out["end_token"] = id_or_null(f.end_token);
+  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+namespace {
+
+/// Reads facts from members that must exist; throws where one has a wrong type.
+stored_facts facts_of_members(const nlohmann::json& in) {
+  stored_facts f;
+  f.family = in.at("architecture") == "bert" ? architecture::bert : architecture::llama;
+  f.name = in.at("name").get<std::string>();
+  for (const size_row& row : size_rows) {
+    f.*row.member = in.at(row.name).get<std::uint32_t>();
+  }
+  f.token_types = in.at("token_types").get<std::uint32_t>();
+  f.rope_base = in.at("rope_base").get<float>();
+  f.norm_epsilon = in.at("norm_epsilon").get<float>();
+  f.tied_embedding = in.at("tied_embedding").get<bool>();
+  const auto pool = in.at("pooling").get<std::string>();
+  f.pool = pool == "mean"    ? pooling::mean
+           : pool == "first" ? pooling::first
+                             : pooling::none;
+  if (!in.at("begin_token").is_null()) {
+    f.begin_token = in.at("begin_token").get<std::uint32_t>();
+  }
+  if (!in.at("end_token").is_null()) {
+    f.end_token = in.at("end_token").get<std::uint32_t>();
+  }
+  return f;
+}
+
+}  // namespace
+
+result<stored_facts> facts_of_json(std::string_view text) {
+  try {
+    const stored_facts f = facts_of_members(nlohmann::json::parse(text));
+    WEIR_CHECK(check_facts(f));
+    return f;
+  } catch (const nlohmann::json::exception& e) {
+    return error(errc::corrupt,
+                 fmt::format("cannot read facts about a model: expected an object with "
+                             "all members, found: {}",
+                             e.what()));
+  }
+}
+
+}  // namespace weir::models

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Performs the verbs of `weir model`.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "model/verbs.hpp"
+#include "weir/actors/model_weights.hpp"
+#include "weir/actors/models.hpp"
+#include "weir/base/file.hpp"
+#include "weir/base/hash.hpp"
+#include "weir/base/text.hpp"
+#include "weir/storage/block_device.hpp"
+
+namespace weir::tools {
+
+namespace {
+
+using nlohmann::ordered_json;
+using storage::hn4_volume;
+
+/// Weights of at least so many bytes get a volume with blocks of 64 MiB, in which most
+/// tensors lie in one piece.
+constexpr std::uint64_t large_model = std::uint64_t{64} << 20;
+
+/// Makes a volume for a model of so many bytes.
+result<void> make_model_volume(const std::string& path, std::uint64_t bytes) {
+  storage::hn4_format_options format;
+  format.label = "models";
+  if (bytes >= large_model) {
+    format.profile = storage::hn4_profile::ai;
+    format.capacity = storage::limits_of(format.profile).min;
+  } else {
+    format.capacity = std::max(format.capacity, align_up<std::uint64_t>(bytes * 4, 4096));
+  }
+  return storage::hn4_format(path, format);
+}
+
+/// Returns the bytes of the largest file that an import may read.
+std::uint64_t bytes_of_source(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_directory(path, failed)) {
+    const auto size = std::filesystem::file_size(path, failed);
+    return failed ? 0 : size;
+  }
+  std::uint64_t largest = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path, failed)) {
+    const auto size = entry.is_regular_file(failed) ? entry.file_size(failed) : 0;
+    largest = failed ? largest : std::max<std::uint64_t>(largest, size);
+  }
+  return largest;
+}
+
+/// Maps a volume for reading and prints its warnings.
+result<hn4_volume> map_volume(const std::string& path) {
+  WEIR_TRY(auto device, storage::open_mapped_device(path));
+  WEIR_TRY(hn4_volume volume,
+           hn4_volume::open(std::move(device), storage::device_mode::read_only));
+  print_notes(volume.warnings());
+  return volume;
+}
+
+ordered_json json_of_record(const actors::model_record& record) {
+  ordered_json out;
+  out["tag"] = record.tag;
+  out["facts"] = ordered_json::parse(models::json_of(record.facts));
+  out["format"] = record.files == models::weight_files::gguf ? "gguf" : "safetensors";
+  out["bytes"] = record.bytes;
+  out["digest"] = hex64(record.digest);
+  return out;
+}
+
+std::string line_of_record(const actors::model_record& record) {
+  const models::stored_facts& f = record.facts;
+  return fmt::format("{}: {}, {} of {}, {} ids, {}, digest {}\n", record.tag,
+                     name_of(f.family), counted(f.layers, "layer"),
+                     counted(f.width, "feature"), f.vocabulary, human_bytes(record.bytes),
+                     hex64(record.digest));
+}
+
+void note_damaged_model(const std::string& tag, const error& problem) {
+  fmt::print(stderr, "note: model \"{}\" is damaged: {}\n", tag, problem.message());
+}
+
+/// Stores the model of the options in an existing volume.
+result<actors::model_record> import_into(const model_options& options) {
+  WEIR_TRY(hn4_volume volume,
+           hn4_volume::open(options.volume, storage::device_mode::writable));
+  print_notes(volume.warnings());
+  WEIR_TRY(auto record, actors::import_model(volume, options.source, options.tag,
+                                             {.replace = options.replace}));
+  WEIR_CHECK(volume.write_index());
+  return record;
+}
+
+result<models::weight_files> files_named(const std::string& name) {
+  if (name == "gguf") {
+    return models::weight_files::gguf;
+  }
+  if (name == "safetensors") {
+    return models::weight_files::safetensors;
+  }
+  return error(
+      errc::unknown_key,
+      fmt::format("cannot export to {}: expected safetensors or gguf", json_quote(name)));
+}
+
+result<actors::model_export_type> export_type_named(const std::string& name) {
+  if (name.empty()) {
+    return actors::model_export_type::stored;
+  }
+  if (name == "f32") {
+    return actors::model_export_type::f32;
+  }
+  if (name == "q8_0") {
+    return actors::model_export_type::q8_0;
+  }
+  return error(
+      errc::unknown_key,
+      fmt::format("cannot export type {}: expected f32 or q8_0", json_quote(name)));
+}
+
+/// Reads every weight of a model, and its panels if the volume has them.
+result<void> verify_model(const hn4_volume& volume, const actors::stored_model& model) {
+  WEIR_CHECK(model.verify());
+  if (!model.record().panels.empty()) {
+    WEIR_TRY(const auto weights, actors::model_weights::load(volume, model));
+  }
+  return {};
+}
+
+}  // namespace
+
+command_result model_import(const model_options& options, output& out) {
+  const bool made = !posix_file_system().exists(options.volume);
+  if (made) {
+    WEIR_CHECK(make_model_volume(options.volume, bytes_of_source(options.source)));
+  }
+  const auto record = import_into(options);
+  if (!record) {
+    if (made) {
+      (void)posix_file_system().remove(options.volume);
+    }
+    return record.error();
+  }
+  out.write(options.json ? json_of_record(*record).dump() + "\n"
+                         : line_of_record(*record));
+  return 0;
+}
+
+command_result model_ls(const model_options& options, output& out) {
+  WEIR_TRY(const hn4_volume volume, map_volume(options.volume));
+  WEIR_TRY(const auto listing, actors::list_models(volume));
+  ordered_json list = ordered_json::array();
+  for (const actors::model_record& record : listing.models) {
+    if (options.json) {
+      list.push_back(json_of_record(record));
+    } else {
+      out.write(line_of_record(record));
+    }
+  }
+  for (const storage::hn4_damaged_tag& t : listing.damaged) {
+    note_damaged_model(t.name, t.problem);
+  }
+  if (options.json) {
+    out.write(list.dump() + "\n");
+  }
+  return listing.damaged.empty() ? 0 : 1;
+}
+
+command_result model_verify(const model_options& options, output& out) {
+  WEIR_TRY(const hn4_volume volume, map_volume(options.volume));
+  WEIR_TRY(const auto listing, actors::list_models(volume));
+  std::vector<std::string> tags;
+  for (const actors::model_record& record : listing.models) {
+    tags.push_back(record.tag);
+  }
+  for (const storage::hn4_damaged_tag& t : listing.damaged) {
+    tags.push_back(t.name);
+  }
+  if (!options.tag.empty()) {
+    tags = {options.tag};
+  }
+  bool whole = true;
+  ordered_json list = ordered_json::array();
+  for (const std::string& tag : tags) {
+    auto model = actors::stored_model::open(volume, tag);
+    if (!model && model.error().code() == errc::not_found) {
+      return std::move(model).error();
+    }
+    const auto verified =
+        model ? verify_model(volume, *model) : result<void>(model.error());
+    whole = whole && verified;
+    if (!verified) {
+      note_damaged_model(tag, verified.error());
+    }
+    list.push_back({{"tag", tag}, {"whole", verified.has_value()}});
+    if (!options.json && verified) {
+      out.print("{}: {} verified, digest {}\n", tag,
+                counted(model->weights().size(), "weight"),
+                hex64(model->record().digest));
+    }
+  }
+  if (options.json) {
+    out.write(list.dump() + "\n");
+  }
+  return whole ? 0 : 1;
+}
+
+command_result model_export(const model_options& options, output& out) {
+  WEIR_TRY(const auto to, files_named(options.to));
+  WEIR_TRY(const auto type, export_type_named(options.type));
+  WEIR_TRY(const hn4_volume volume, map_volume(options.volume));
+  WEIR_TRY(const std::string tag, actors::choose_model(volume, options.tag));
+  WEIR_TRY(const auto model, actors::stored_model::open(volume, tag));
+  WEIR_TRY(const auto done,
+           actors::export_model(model, options.out,
+                                {.to = to, .type = type, .replace = options.force}));
+  if (options.json) {
+    ordered_json facts;
+    facts["tag"] = tag;
+    facts["files"] = done.files;
+    facts["bytes"] = done.bytes;
+    facts["digest"] = hex64(done.digest);
+    out.write(facts.dump() + "\n");
+  } else {
+    out.print("{}: {} in {}, digest {}\n", tag, human_bytes(done.bytes),
+              done.files.back(), hex64(done.digest));
+  }
+  return 0;
+}
+
+}  // namespace weir::tools
