@@ -186,4 +186,20 @@ result<void> world::ranked::wait() {
   return outcome;
 }
 
+/// The ranks exchange their counters as they exchange reports.
+result<std::vector<world_counters>> world::ranked::gather_counters() {
+  WEIR_CHECK(wait());
+  log_.begin_wait();
+  std::vector<world_counters> all(link_.ranks());
+  all[link_.rank()] = counters_;
+  const world_counters own = counters_;
+  bytes_of_ranks bytes;
+  for (world_counters& one : all) {
+    bytes.push_back(std::as_writable_bytes(std::span(&one, 1)));
+  }
+  WEIR_CHECK(exchange(std::as_bytes(std::span(&own, 1)), bytes));
+  log_.end_wait();
+  return all;
+}
+
 }  // namespace weir::runtime
