@@ -29,7 +29,7 @@ void world::ranked::note_failure(std::uint64_t step, const char* name,
     return;
   }
   const bool kept = cause.code() == errc::timeout || cause.code() == errc::stopping ||
-                    cause.code() == errc::collective_mismatch;
+                    cause.code() == errc::rank_lost || cause.code() == errc::diverged;
   failure_.failed_step = step;
   failure_.code = static_cast<std::uint32_t>(kept ? cause.code() : errc::kernel_failed);
   put_text(failure_.name, name);

@@ -94,7 +94,7 @@ class world {
   /// @error{out_of_memory; the allocation fails}
   [[nodiscard]] result<storage> allocate(std::int64_t bytes, std::string_view owner);
   /// Waits for the tasks of a storage on this rank, and for the pieces that they need,
-  /// and frees it. @error{not_found; no such storage} @error{collective_mismatch; see
+  /// and frees it. @error{not_found; no such storage} @error{diverged; see
   /// `submit`}
   [[nodiscard]] result<void> release(storage_id id);
 
@@ -105,7 +105,7 @@ class world {
   /// the ranks that run it.
   /// @error{out_of_range; no such rank} @error{not_found; a storage that the world has
   /// not allocated} @error{stopping; the world has failed}
-  /// @error{collective_mismatch; the ranks have made different calls, found while this
+  /// @error{diverged; the ranks have made different calls, found while this
   /// one waited for a piece}
   template <class Kernel>
   [[nodiscard]] result<void> submit(const world_submission& with, const char* name,
@@ -126,8 +126,8 @@ class world {
   /// Waits for all tasks of all ranks. All ranks call it, and get the same answer: the
   /// failure that is oldest in the stream.
   /// @error{kernel_failed; a kernel failed}
-  /// @error{collective_mismatch; the ranks have submitted different tasks}
-  /// @error{timeout; a rank shows no sign of life, or a message was lost}
+  /// @error{diverged; the ranks have submitted different tasks}
+  /// @error{rank_lost; a rank shows no sign of life} @error{timeout; a message was lost}
   /// @error{stopping; a rank has ended its world}
   [[nodiscard]] result<void> wait();
 
